@@ -1,0 +1,2 @@
+//! The `trimwise` command.
+fn main() {}

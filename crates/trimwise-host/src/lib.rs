@@ -1,0 +1,1 @@
+//! What trimwise does on a running Linux host.

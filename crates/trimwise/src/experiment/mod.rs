@@ -1,0 +1,3 @@
+//! What is compared with what, and the results as data.
+
+pub mod result;

@@ -1,0 +1,157 @@
+//! Results as data: what `compare` prints as JSON and what tables and reports are made from.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::workload::latency::LatencySummary;
+
+/// One run of one workload: a device, a policy, a repetition.
+#[derive(Clone, Debug, Serialize)]
+pub struct Cell {
+    /// The device profile's name; the path of a real directory's mount otherwise.
+    pub device: String,
+    /// The policy as it is written on the command line; `mounted` on a real directory.
+    pub policy: String,
+    /// `model` or `dir:PATH`.
+    pub target: String,
+    /// Repetition, from 0.
+    pub rep: u32,
+    /// Duration of the workload.
+    pub duration_ns: u64,
+    /// PostMark's figures.
+    pub postmark: PostmarkFigures,
+    /// What the device did during the workload; `None` on a real directory.
+    pub device_stats: Option<DeviceFigures>,
+    /// Latency for each operation that occurred, by name.
+    pub latency: BTreeMap<&'static str, LatencySummary>,
+    /// Latency at the quantiles of [`QUANTILES`], by operation, for the report's distributions.
+    pub latency_quantiles_ns: BTreeMap<&'static str, Vec<u64>>,
+}
+
+/// The quantiles at which latency distributions are kept.
+pub const QUANTILES: [f64; 12] = [0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.995, 0.999, 0.9999, 1.0];
+
+/// PostMark's figures, exact where PostMark's own report rounds.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PostmarkFigures {
+    /// All three phases, in seconds.
+    pub total_s: f64,
+    /// The transaction phase, in seconds.
+    pub transactions_s: f64,
+    /// The creation phase, in seconds.
+    pub creation_alone_s: f64,
+    /// The deletion phase, in seconds.
+    pub deletion_alone_s: f64,
+    /// Files created in all.
+    pub created: u64,
+    /// Files created before the transactions.
+    pub creation_alone: u64,
+    /// Files created by transactions.
+    pub created_mixed: u64,
+    /// Files read.
+    pub read: u64,
+    /// Files appended to.
+    pub appended: u64,
+    /// Files deleted in all.
+    pub deleted: u64,
+    /// Files deleted after the transactions.
+    pub deletion_alone: u64,
+    /// Files deleted by transactions.
+    pub deleted_mixed: u64,
+    /// Bytes read.
+    pub bytes_read: u64,
+    /// Bytes written.
+    pub bytes_written: u64,
+    /// Transactions each second of the transaction phase.
+    pub transactions_per_s: f64,
+    /// Files created each second of the creation phase.
+    pub creation_alone_per_s: f64,
+    /// Files deleted each second of the deletion phase (its true rate: PostMark 1.51's terse report
+    /// divides by the duration of the creation phase).
+    pub deletion_alone_per_s: f64,
+}
+
+/// What the device did during the workload (not during ageing), and what it held.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct DeviceFigures {
+    /// Units that the host wrote.
+    pub host_units_written: u64,
+    /// Units that the flash was programmed with.
+    pub nand_units_written: u64,
+    /// NAND units over host units; 1 if the host wrote nothing.
+    pub write_amplification: f64,
+    /// TRIM commands received.
+    pub trim_commands: u64,
+    /// Ranges in them.
+    pub trim_ranges: u64,
+    /// Units that a TRIM made invalid.
+    pub trimmed_units: u64,
+    /// Blocks erased.
+    pub erases: u64,
+    /// Units that garbage collection copied.
+    pub gc_units_copied: u64,
+    /// Largest number of stale units (free in the file system, valid in the device).
+    pub stale_units_max: u64,
+    /// Time-weighted mean of the stale units.
+    pub stale_units_mean: f64,
+    /// Device time by cause, ns: link, controller, host reads, host writes, GC, erase, TRIM, flush.
+    pub busy_ns: BTreeMap<&'static str, u64>,
+    /// Samples of the stale units and the running write amplification over time.
+    pub timeline: Vec<TimelineSample>,
+}
+
+/// One sample of what is tracked over time.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct TimelineSample {
+    /// Time since the workload began.
+    pub at_ns: u64,
+    /// Stale units then.
+    pub stale_units: u64,
+    /// Host units written so far.
+    pub host_units_written: u64,
+    /// NAND units written so far.
+    pub nand_units_written: u64,
+}
+
+/// Which policy to use, and by how much it is better.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Verdict {
+    /// The policy to use.
+    pub policy: String,
+    /// Baseline's median duration over this policy's: above 1 is faster.
+    pub speedup: f64,
+    /// Lower end of its confidence interval.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+    /// One sentence on speed, one on life time.
+    pub text: String,
+}
+
+/// Whether a published claim holds in the model.
+#[derive(Clone, Debug, Serialize)]
+pub struct Claim {
+    /// Stable name.
+    pub id: &'static str,
+    /// The claim in a sentence, with its tolerance.
+    pub text: String,
+    /// Whether it was met.
+    pub met: bool,
+    /// The published figure, in words or a number.
+    pub published: Figure,
+    /// What was measured.
+    pub measured: Figure,
+}
+
+/// A figure of a claim: a number, several, or a phrase.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum Figure {
+    /// A number.
+    Number(f64),
+    /// Several numbers.
+    Numbers(Vec<f64>),
+    /// A phrase.
+    Text(String),
+}

@@ -1,0 +1,239 @@
+//! Units as types.
+//!
+//! A raw `u64` in a signature is a question to the reader: bytes, sectors, units, nanoseconds? Here each
+//! quantity is a plain newtype, and one crosses between them only by a named method.
+//!
+//! The whole model shares one granularity, the *unit*: 4 KiB, which is both the mapping unit of the
+//! device and the block of the file system. [`Lpn`] numbers units as the host sees them, [`Ppn`] as the
+//! flash holds them.
+
+use std::fmt;
+use std::ops::{Add, AddAssign, Div, Mul, Sub, SubAssign};
+
+use serde::Serialize;
+
+/// Bytes in a mapping unit, which is also a file-system block: 4 KiB.
+pub const UNIT_BYTES: u64 = 4096;
+/// Bytes in a logical sector, the granularity of [`Lba`].
+pub const SECTOR_BYTES: u64 = 512;
+
+/// A number of bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(transparent)]
+pub struct Bytes(pub u64);
+
+impl Bytes {
+    /// `n` KiB (1,024 bytes each).
+    pub const fn kib(n: u64) -> Self {
+        Self(n << 10)
+    }
+    /// `n` MiB.
+    pub const fn mib(n: u64) -> Self {
+        Self(n << 20)
+    }
+    /// `n` GiB.
+    pub const fn gib(n: u64) -> Self {
+        Self(n << 30)
+    }
+    /// How many units hold this many bytes, the last one perhaps in part.
+    pub const fn units_ceil(self) -> u64 {
+        self.0.div_ceil(UNIT_BYTES)
+    }
+    /// How many whole units fit.
+    pub const fn units_floor(self) -> u64 {
+        self.0 / UNIT_BYTES
+    }
+    /// The bytes of `units` units.
+    pub const fn from_units(units: u64) -> Self {
+        Self(units * UNIT_BYTES)
+    }
+}
+
+impl fmt::Display for Bytes {
+    /// Binary units with one decimal (`1.5 GiB`); exact multiples without it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const STEPS: [(&str, u32); 4] = [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)];
+        for (name, shift) in STEPS {
+            let step = 1u64 << shift;
+            if self.0 >= step {
+                return if self.0 % step == 0 {
+                    write!(f, "{} {name}", self.0 >> shift)
+                } else {
+                    write!(f, "{:.1} {name}", self.0 as f64 / step as f64)
+                };
+            }
+        }
+        write!(f, "{} B", self.0)
+    }
+}
+
+/// Logical block address: a 512-byte sector as ATA and NVMe commands number them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Lba(pub u64);
+
+/// Logical page number: a 4 KiB unit of the device's address space, and a block of the file system.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Lpn(pub u64);
+
+impl Lpn {
+    /// The first sector of this unit.
+    pub const fn first_lba(self) -> Lba {
+        Lba(self.0 * (UNIT_BYTES / SECTOR_BYTES))
+    }
+    /// The unit `units` further on.
+    pub const fn offset(self, units: u64) -> Self {
+        Self(self.0 + units)
+    }
+}
+
+/// Physical page number: a unit-sized slot of the flash, numbered over the whole device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ppn(pub u64);
+
+/// A run of logical units: where it starts and how many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct UnitRange {
+    /// First unit.
+    pub start: Lpn,
+    /// Number of units.
+    pub units: u64,
+}
+
+impl UnitRange {
+    /// The run of `units` units from `start`.
+    pub const fn new(start: Lpn, units: u64) -> Self {
+        Self { start, units }
+    }
+    /// The first unit behind the run.
+    pub const fn end(self) -> Lpn {
+        Lpn(self.start.0 + self.units)
+    }
+    /// Each unit in turn.
+    pub fn iter(self) -> impl Iterator<Item = Lpn> {
+        (self.start.0..self.start.0 + self.units).map(Lpn)
+    }
+}
+
+/// An instant of virtual (or monotonic real) time, in nanoseconds since the run began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(transparent)]
+pub struct SimTime(pub u64);
+
+/// A span of time in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(transparent)]
+pub struct SimDuration(pub u64);
+
+impl SimTime {
+    /// When the run began.
+    pub const ZERO: Self = Self(0);
+    /// Nanoseconds since the run began.
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+    /// The time since `earlier`; zero if that lies in the future.
+    pub const fn since(self, earlier: Self) -> SimDuration {
+        SimDuration(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl SimDuration {
+    /// No time at all.
+    pub const ZERO: Self = Self(0);
+    /// `n` nanoseconds.
+    pub const fn from_nanos(n: u64) -> Self {
+        Self(n)
+    }
+    /// `n` microseconds.
+    pub const fn from_micros(n: u64) -> Self {
+        Self(n * 1_000)
+    }
+    /// `n` milliseconds.
+    pub const fn from_millis(n: u64) -> Self {
+        Self(n * 1_000_000)
+    }
+    /// `n` seconds.
+    pub const fn from_secs(n: u64) -> Self {
+        Self(n * 1_000_000_000)
+    }
+    /// The span in nanoseconds.
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+    /// The span in seconds, for reports only: never feed it back into a simulated path.
+    pub fn as_secs_f64(self) -> f64 {
+        self.0 as f64 / 1e9
+    }
+}
+
+impl Add<SimDuration> for SimTime {
+    type Output = Self;
+    fn add(self, rhs: SimDuration) -> Self {
+        Self(self.0.saturating_add(rhs.0))
+    }
+}
+
+impl AddAssign<SimDuration> for SimTime {
+    fn add_assign(&mut self, rhs: SimDuration) {
+        *self = *self + rhs;
+    }
+}
+
+impl Add for SimDuration {
+    type Output = Self;
+    fn add(self, rhs: Self) -> Self {
+        Self(self.0.saturating_add(rhs.0))
+    }
+}
+
+impl AddAssign for SimDuration {
+    fn add_assign(&mut self, rhs: Self) {
+        *self = *self + rhs;
+    }
+}
+
+impl Sub for SimDuration {
+    type Output = Self;
+    fn sub(self, rhs: Self) -> Self {
+        Self(self.0.saturating_sub(rhs.0))
+    }
+}
+
+impl SubAssign for SimDuration {
+    fn sub_assign(&mut self, rhs: Self) {
+        *self = *self - rhs;
+    }
+}
+
+impl Mul<u64> for SimDuration {
+    type Output = Self;
+    fn mul(self, rhs: u64) -> Self {
+        Self(self.0.saturating_mul(rhs))
+    }
+}
+
+impl Div<u64> for SimDuration {
+    type Output = Self;
+    fn div(self, rhs: u64) -> Self {
+        Self(self.0 / rhs)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_shown_in_binary_units() {
+        assert_eq!(Bytes(511).to_string(), "511 B");
+        assert_eq!(Bytes::mib(128).to_string(), "128 MiB");
+        assert_eq!(Bytes(Bytes::gib(1).0 + Bytes::mib(512).0).to_string(), "1.5 GiB");
+    }
+
+    #[test]
+    fn a_partial_unit_counts_up_or_down_as_named() {
+        assert_eq!(Bytes(4097).units_ceil(), 2);
+        assert_eq!(Bytes(4097).units_floor(), 1);
+        assert_eq!(Lpn(3).first_lba(), Lba(24));
+    }
+}

@@ -1,0 +1,107 @@
+//! The narrow file trait that every file workload is written against.
+//!
+//! A workload is one async function over [`Files`]. It runs unchanged on the modelled file system in
+//! virtual time and on a real directory in real time (there each call blocks and the future is ready at
+//! once), so that what is claimed of the model can be checked against the real thing by the same code.
+
+use thiserror::Error;
+
+use crate::units::{Bytes, SimTime};
+
+/// How a file is opened; the flags that PostMark and the TRIM benchmarks need, no more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpenMode {
+    /// Write-only; created if missing, emptied if not (`O_WRONLY|O_CREAT|O_TRUNC`).
+    Create,
+    /// Read and write; created if missing, *not* emptied (`O_RDWR|O_CREAT`).
+    CreateKeep,
+    /// Read-only.
+    Read,
+    /// Read and write, every write at the end (`O_RDWR|O_APPEND`).
+    Append,
+}
+
+/// Why a file operation failed.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum FileError {
+    /// No block or inode is left, also after waiting for those that a commit would free.
+    #[error("{path}: no space left on the file system")]
+    NoSpace {
+        /// The file that was being written or created.
+        path: String,
+    },
+    /// The path does not exist.
+    #[error("{path}: no such file or directory")]
+    NotFound {
+        /// The path asked for.
+        path: String,
+    },
+    /// The path exists already.
+    #[error("{path}: exists already")]
+    Exists {
+        /// The path asked for.
+        path: String,
+    },
+    /// The run was asked to stop (Ctrl-C on a real directory).
+    #[error("interrupted")]
+    Interrupted,
+    /// Whatever else the host's file system answers.
+    #[error("{path}: {reason}")]
+    Other {
+        /// The path concerned.
+        path: String,
+        /// The operating system's own words.
+        reason: String,
+    },
+}
+
+/// Size and free space of a file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileSystemSpace {
+    /// Bytes that files could use in an empty file system.
+    pub total: Bytes,
+    /// Bytes that an allocation could use now or after the running commit.
+    pub free: Bytes,
+}
+
+/// A file system as a workload sees it.
+///
+/// Paths are relative to the root of the file system (or of the directory under test) and use `/`.
+/// Calls are made one after the other by one task; several tasks may share one file system. Nothing is
+/// durable before [`Files::fsync`] or [`Files::sync`] returns.
+#[allow(async_fn_in_trait)] // single-threaded by design: no future here needs to be `Send`
+pub trait Files {
+    /// An open file with its position.
+    type File;
+
+    /// The present: virtual time in the model, a monotonic clock on a real directory.
+    fn now(&self) -> SimTime;
+    /// Size and free space.
+    async fn statfs(&self) -> Result<FileSystemSpace, FileError>;
+    /// Makes a directory; its parent must exist.
+    async fn mkdir(&self, path: &str) -> Result<(), FileError>;
+    /// Removes an empty directory.
+    async fn rmdir(&self, path: &str) -> Result<(), FileError>;
+    /// Opens a file.
+    async fn open(&self, path: &str, mode: OpenMode) -> Result<Self::File, FileError>;
+    /// Writes all of `data` at the file's position (at its end with [`OpenMode::Append`]); one system call.
+    async fn write(&self, file: &mut Self::File, data: &[u8]) -> Result<(), FileError>;
+    /// Reads up to `buffer.len()` bytes at the file's position; one system call. Answers how many; 0 at the end.
+    ///
+    /// The model leaves the buffer as it is: it knows how long a read takes, not what it returns.
+    async fn read(&self, file: &mut Self::File, buffer: &mut [u8]) -> Result<usize, FileError>;
+    /// Moves the file's position to `offset` bytes from its start (`lseek`).
+    async fn seek(&self, file: &mut Self::File, offset: u64) -> Result<(), FileError>;
+    /// Makes the file's data and metadata durable.
+    async fn fsync(&self, file: &mut Self::File) -> Result<(), FileError>;
+    /// Closes the file.
+    async fn close(&self, file: Self::File) -> Result<(), FileError>;
+    /// Removes a file's name, and with it the file.
+    async fn unlink(&self, path: &str) -> Result<(), FileError>;
+    /// Makes the whole file system durable.
+    async fn sync(&self) -> Result<(), FileError>;
+    /// Charges the processor time that a C library spends on copying `bytes` through its stdio buffer.
+    ///
+    /// A real directory has spent that time already: there it does nothing.
+    async fn charge_user_copy(&self, bytes: u64);
+}

@@ -1,0 +1,109 @@
+//! Latency of a workload's operations, one histogram for each kind.
+
+use hdrhistogram::Histogram;
+use serde::Serialize;
+
+use crate::units::SimDuration;
+
+/// The operations whose latency is recorded; their names are the keys of the JSON output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Operation {
+    /// Making a file: open, all its writes, close.
+    Create,
+    /// Reading a file: open, all its reads, close.
+    Read,
+    /// Adding to a file: open, the writes, close.
+    Append,
+    /// Removing a file.
+    Unlink,
+    /// Making a file durable.
+    Fsync,
+}
+
+impl Operation {
+    /// Every operation, in the order in which reports show them.
+    pub const ALL: [Self; 5] = [Self::Create, Self::Read, Self::Append, Self::Unlink, Self::Fsync];
+
+    /// The name used in tables and JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Create => "create",
+            Self::Read => "read",
+            Self::Append => "append",
+            Self::Unlink => "unlink",
+            Self::Fsync => "fsync",
+        }
+    }
+}
+
+/// The figures of one histogram that reports show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct LatencySummary {
+    /// How many operations.
+    pub count: u64,
+    /// Median, to three significant digits.
+    pub p50_ns: u64,
+    /// 99th percentile.
+    pub p99_ns: u64,
+    /// 99.9th percentile.
+    pub p999_ns: u64,
+    /// The slowest.
+    pub max_ns: u64,
+}
+
+/// One latency histogram for each [`Operation`] (three significant digits, up to an hour).
+#[derive(Clone, Debug)]
+pub struct OpLatencies {
+    histograms: [Histogram<u32>; 5],
+}
+
+impl Default for OpLatencies {
+    fn default() -> Self {
+        const HOUR_NS: u64 = 3_600_000_000_000;
+        let histogram = Histogram::new_with_bounds(1, HOUR_NS, 3).expect("constant bounds are valid");
+        Self { histograms: std::array::from_fn(|_| histogram.clone()) }
+    }
+}
+
+impl OpLatencies {
+    /// Records that one `operation` took `latency`.
+    pub fn record(&mut self, operation: Operation, latency: SimDuration) {
+        self.histograms[operation as usize].saturating_record(latency.as_nanos().max(1));
+    }
+
+    /// The summary of one operation; `None` if there was none.
+    pub fn summary(&self, operation: Operation) -> Option<LatencySummary> {
+        let h = &self.histograms[operation as usize];
+        (!h.is_empty()).then(|| LatencySummary {
+            count: h.len(),
+            p50_ns: h.value_at_quantile(0.5),
+            p99_ns: h.value_at_quantile(0.99),
+            p999_ns: h.value_at_quantile(0.999),
+            max_ns: h.max(),
+        })
+    }
+
+    /// The share of operations that took at most each of the given latencies, for a distribution plot.
+    pub fn quantiles(&self, operation: Operation, quantiles: &[f64]) -> Vec<u64> {
+        let h = &self.histograms[operation as usize];
+        quantiles.iter().map(|&q| h.value_at_quantile(q)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn summaries_are_of_what_was_recorded() {
+        let mut l = OpLatencies::default();
+        for us in 1..=1000 {
+            l.record(Operation::Read, SimDuration::from_micros(us));
+        }
+        let s = l.summary(Operation::Read).unwrap();
+        assert_eq!(s.count, 1000);
+        assert!((s.p50_ns as i64 - 500_000).abs() <= 500, "{}", s.p50_ns);
+        assert!(l.summary(Operation::Fsync).is_none());
+    }
+}

@@ -1,0 +1,5 @@
+//! Workloads, each written once as an async function over the narrow file trait.
+
+pub mod files;
+pub mod latency;
+pub mod postmark;
