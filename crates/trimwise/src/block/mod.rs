@@ -15,6 +15,7 @@
 //! device's limit.
 
 mod device;
+mod discard;
 
 pub use device::{BlockDevice, BlockError};
 
@@ -23,7 +24,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use crate::engine::{Event, Sim};
-use crate::ssd::{Ssd, TrimKind};
+use crate::ssd::{LinkKind, Ssd};
 use crate::units::{Bytes, SimTime, UnitRange};
 
 /// How the host's block layer is set up.
@@ -146,7 +147,7 @@ impl BlockQueue {
 
     /// Discards `ranges`, submitted together; returns when the device has acknowledged all commands.
     pub async fn trim(&self, ranges: &[UnitRange]) {
-        let commands = self.0.ssd.borrow().config().trim.commands(ranges);
+        let commands = discard::commands(&self.0.ssd.borrow().config().trim, ranges);
         self.foreground(commands.into_iter().map(Command::Trim)).await;
     }
 
@@ -246,7 +247,7 @@ impl BlockQueue {
         let ssd = self.0.ssd.borrow();
         let mut guard = self.0.state.borrow_mut();
         let state = &mut *guard;
-        if state.exclusive || state.in_device >= ssd.config().queue_depth {
+        if state.exclusive || state.in_device >= ssd.config().link.queue_depth as usize {
             return None;
         }
         let background_may_go =
@@ -275,11 +276,10 @@ impl BlockQueue {
     }
 
     fn is_exclusive(ssd: &Ssd, command: &Command) -> bool {
-        let ata = matches!(ssd.config().trim.kind, TrimKind::AtaNonQueued | TrimKind::AtaQueued);
         match command {
             Command::Read(_) | Command::Write(_) => false,
-            Command::Trim(_) => ssd.config().trim.kind == TrimKind::AtaNonQueued,
-            Command::Flush => ata,
+            Command::Trim(_) => !ssd.config().trim.is_queued(),
+            Command::Flush => ssd.config().link.kind == LinkKind::Sata,
         }
     }
 

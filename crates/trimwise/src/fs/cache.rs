@@ -37,7 +37,7 @@ impl ChunkTable {
     }
 
     /// One behind the last position that may be in memory.
-    pub fn len(&self) -> u64 {
+    pub fn end(&self) -> u64 {
         self.0.len() as u64
     }
 

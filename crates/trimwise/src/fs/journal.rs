@@ -79,7 +79,6 @@ pub struct Journal {
     next_tid: u64,
     committed: u64,
     requested: u64,
-    commits: u64,
 }
 
 impl Journal {
@@ -97,14 +96,9 @@ impl Journal {
             next_tid: 1,
             committed: 0,
             requested: 0,
-            commits: 0,
         }
     }
 
-    /// Commits so far.
-    pub fn commits(&self) -> u64 {
-        self.commits
-    }
 
     /// The buffer of a metadata block.
     pub fn buffer(&mut self, block: Lpn) -> BufferId {
@@ -382,7 +376,6 @@ impl Ext4 {
             let journal = &mut inner.state.borrow_mut().journal;
             journal.committing = None;
             journal.committed = transaction.tid;
-            journal.commits += 1;
         }
         inner.events.commit_done.notify_all();
     }

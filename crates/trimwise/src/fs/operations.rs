@@ -41,7 +41,7 @@ fn entry_bytes(path: &str) -> u64 {
 fn leaf_of(path: &str, leaves: usize) -> usize {
     let hash = path.bytes().fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3));
     let mixed = (hash ^ (hash >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 32;
-    (mixed * leaves as u64 >> 32) as usize
+    ((mixed * leaves as u64) >> 32) as usize
 }
 
 impl Ext4 {

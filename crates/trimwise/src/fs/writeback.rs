@@ -106,19 +106,26 @@ impl Ext4 {
             inode
         };
         let written = self.write_pages(oldest, PAGES_A_TURN).await;
-        let state = &mut *self.0.state.borrow_mut();
-        let entry = &mut state.disk.inodes[oldest as usize];
-        if let Some(key) = entry.dirty_key {
-            // More is left: behind the others. Where nothing could be written (its pages are still in
-            // transfer), it counts as dirty from now on, so that the flusher does not spin on it.
-            let age = if written > 0 { key.0 } else { self.0.sim.now() };
-            state.dirty.remove(&key);
-            let key = (age, state.dirty_sequence);
-            state.dirty_sequence += 1;
-            entry.dirty_key = Some(key);
-            state.dirty.insert(key, oldest);
+        let is_in_transfer = {
+            let state = &mut *self.0.state.borrow_mut();
+            let entry = &mut state.disk.inodes[oldest as usize];
+            // If more is left, the file goes behind the others of its age; if none of it could be written,
+            // behind all others.
+            if let Some(key) = entry.dirty_key {
+                let age = if written > 0 { key.0 } else { self.0.sim.now() };
+                state.dirty.remove(&key);
+                let key = (age, state.dirty_sequence);
+                state.dirty_sequence += 1;
+                entry.dirty_key = Some(key);
+                state.dirty.insert(key, oldest);
+            }
+            written == 0 && entry.writeback_pages > 0
+        };
+        if is_in_transfer {
+            // All that is dirty was dirtied again on its way to the device.
+            self.0.events.writeback_done.wait().await;
         }
-        written > 0 || limit.is_none() && self.0.state.borrow().dirty.len() > 1
+        true
     }
 
     /// Starts writing up to `pages_max` dirty pages of a file; answers how many.
@@ -150,7 +157,7 @@ impl Ext4 {
         if entry.dirty_pages == 0 {
             return None;
         }
-        let chunks = entry.chunks.len();
+        let chunks = entry.chunks.end();
         let cursor = entry.writeback_cursor / CHUNK_PAGES;
         let ready = |index: u64| {
             entry.chunks.get(index).map_or(0, |id| {
