@@ -1,3 +1,4 @@
 //! What is compared with what, and the results as data.
 
+pub mod cell;
 pub mod result;

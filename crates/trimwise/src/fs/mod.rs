@@ -50,6 +50,7 @@ use journal::Journal;
 use layout::{FormatError, FormatOptions, Layout};
 use stale::StaleTracker;
 
+pub use journal::COMMIT_INTERVAL;
 pub use operations::OpenFile;
 
 /// A name in the file system.
