@@ -28,7 +28,9 @@ fn main() {
     host.cpu.page_truncate = SimDuration::from_nanos(300);
     host.cpu.page_write = SimDuration::from_nanos(3000);
     host.cpu.copy_page = SimDuration::from_nanos(1000);
-    host.queue.background_depth = arg("bg", 4);
+    host.queue.background_depth = arg("bg", 8);
+    host.queue.background_ramp = Some(SimDuration::from_millis(arg("ramp", 100)));
+    host.queue.starvation_limit = arg("starve", 16);
     let n: u32 = arg("number", 50000);
     let spec = CellSpec {
         device: "x".into(), ssd, policy: arg("policy", PolicySpec::Off),

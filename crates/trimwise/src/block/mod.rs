@@ -25,7 +25,7 @@ use std::rc::Rc;
 
 use crate::engine::{Event, Sim};
 use crate::ssd::{LinkKind, Ssd};
-use crate::units::{Bytes, SimTime, UnitRange};
+use crate::units::{Bytes, SimDuration, SimTime, UnitRange};
 
 /// How the host's block layer is set up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +34,10 @@ pub struct QueueConfig {
     pub max_request: Bytes,
     /// Background requests that may be in the device at once.
     pub background_depth: usize,
+    /// CFQ's care for latency (`low_latency`, since Linux 2.6.32; `cfq_may_dispatch`): background requests go
+    /// one at a time, and one more for each such span since a foreground request was last in the queue, up to
+    /// `background_depth`. The span is CFQ's `slice_sync`, 100 ms. `None`: always `background_depth`.
+    pub background_ramp: Option<SimDuration>,
     /// Background requests that may wait (`nr_requests`, default 128); a submitter beyond that waits.
     pub background_waiting_max: usize,
     /// After so many foreground requests in a row one background request goes first.
@@ -45,6 +49,7 @@ impl Default for QueueConfig {
         Self {
             max_request: Bytes::kib(512),
             background_depth: 4,
+            background_ramp: None,
             background_waiting_max: 128,
             starvation_limit: 16,
         }
@@ -76,6 +81,9 @@ struct State {
     /// A command that tolerates no other is in the device.
     exclusive: bool,
     foreground_streak: u32,
+    foreground_in_device: usize,
+    /// When a foreground request was last in the queue or in the device.
+    foreground_seen: SimTime,
 }
 
 struct Inner {
@@ -250,8 +258,13 @@ impl BlockQueue {
         if state.exclusive || state.in_device >= ssd.config().link.queue_depth as usize {
             return None;
         }
+        let now = self.0.sim.now();
+        if state.foreground_in_device > 0 || !state.foreground.is_empty() {
+            state.foreground_seen = now;
+        }
+        let quiet = now.since(state.foreground_seen);
         let background_may_go =
-            !state.background.is_empty() && state.background_in_device < self.0.config.background_depth;
+            !state.background.is_empty() && state.background_in_device < self.background_depth(quiet);
         let starved = background_may_go && state.foreground_streak >= self.0.config.starvation_limit;
         if let Some(first) = state.foreground.front()
             && !starved
@@ -263,6 +276,7 @@ impl BlockQueue {
                 state.exclusive = true;
             }
             state.foreground_streak += 1;
+            state.foreground_in_device += 1;
             state.in_device += 1;
             return state.foreground.pop_front();
         }
@@ -273,6 +287,14 @@ impl BlockQueue {
         state.in_device += 1;
         state.background_in_device += 1;
         state.background.pop_front()
+    }
+
+    fn background_depth(&self, quiet: SimDuration) -> usize {
+        let QueueConfig { background_depth, background_ramp, .. } = self.0.config;
+        match background_ramp {
+            Some(span) => background_depth.min((quiet.as_nanos() / span.as_nanos().max(1)) as usize).max(1),
+            None => background_depth,
+        }
     }
 
     fn is_exclusive(ssd: &Ssd, command: &Command) -> bool {
@@ -290,6 +312,9 @@ impl BlockQueue {
             state.exclusive = false;
             if request.background {
                 state.background_in_device -= 1;
+            } else {
+                state.foreground_in_device -= 1;
+                state.foreground_seen = self.0.sim.now();
             }
         }
         for on_done in request.on_done {

@@ -150,7 +150,7 @@ async fn run_on(
     let sim = queue.sim();
     let workload = spec.workload.for_model()?;
     let volume = Volume::format(queue, spec.format).await?;
-    let fs = volume.mount(spec.host, spec.policy.governor());
+    let fs = volume.mount(spec.host, spec.policy.governor()).await;
     if let Some(percent) = spec.utilization_percent {
         ageing::age(&fs, percent, spec.ageing_seed()).await?;
     }

@@ -178,7 +178,9 @@ impl Volume {
     }
 
     /// Mounts it with a policy: starts the journal thread, write-back and whatever the policy needs.
-    pub fn mount(self, host: HostConfig, governor: Box<dyn Governor>) -> Ext4 {
+    ///
+    /// Noting the mount in the superblock starts the first transaction, and with it the commit timer.
+    pub async fn mount(self, host: HostConfig, governor: Box<dyn Governor>) -> Ext4 {
         let sim = self.queue.sim().clone();
         let event = || Event::new(&sim);
         let journal = Journal::new(self.disk.layout.journal);
@@ -216,6 +218,8 @@ impl Volume {
         sim.spawn(fs.clone().journal_thread());
         sim.spawn(fs.clone().flusher_thread());
         sim.spawn(fs.clone().discard_thread());
+        let superblock = fs.0.state.borrow().disk.layout.superblock();
+        fs.dirty_metadata(&[superblock]).await;
         fs
     }
 }
