@@ -6,6 +6,7 @@
 
 pub mod engine;
 pub mod experiment;
+pub mod profile;
 pub mod ssd;
 pub mod units;
 pub mod workload;
