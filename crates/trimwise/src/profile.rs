@@ -9,7 +9,7 @@
 //! (syntax, unknown and missing settings, types); what a *device* cannot be is checked in
 //! [`SsdConfig::validate`] alone, and gets its line here.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use toml::Spanned;
@@ -73,7 +73,7 @@ impl Profile {
     ///
     /// The first thing that is not accepted, with its line.
     pub fn parse(text: &str, file: &str) -> Result<Self, ProfileError> {
-        let mut reader = Reader { text, file, lines: BTreeMap::new() };
+        let mut reader = Reader { text, file, lines: BTreeMap::new(), settings: BTreeSet::new() };
         let document = match DeTable::parse(text) {
             Ok(document) => document,
             Err(error) => {
@@ -86,9 +86,10 @@ impl Profile {
         let name = root.string(&mut reader, "name")?;
         let description = root.string(&mut reader, "description")?;
         let config = read_config(&mut root, &mut reader)?;
-        let sources = read_sources(&mut root, &mut reader)?;
+        let sources = root.table(&mut reader, "sources")?;
         root.finish(&reader)?;
         config.validate().map_err(|error| reader.locate(&error))?;
+        let sources = read_sources(sources, &mut reader)?;
         Ok(Self { name, description, config, sources })
     }
 
@@ -233,8 +234,11 @@ fn read_trim(root: &mut Table, r: &mut Reader) -> Result<TrimConfig, ProfileErro
         ("ufs", TrimKind::Ufs),
     ];
     let places = [("before_ack", TrimPlace::BeforeAck), ("background", TrimPlace::Background)];
-    let reads =
-        [("zeros", ReadAfterTrim::Zeros), ("old", ReadAfterTrim::Old), ("undefined", ReadAfterTrim::Undefined)];
+    let reads = [
+        ("zeros", ReadAfterTrim::Zeros),
+        ("old", ReadAfterTrim::Old),
+        ("undefined", ReadAfterTrim::Undefined),
+    ];
     let trim = TrimConfig {
         kind: t.one_of(r, "kind", &kinds)?,
         max_ranges: t.u32(r, "max_ranges")?,
@@ -251,19 +255,17 @@ fn read_trim(root: &mut Table, r: &mut Reader) -> Result<TrimConfig, ProfileErro
     Ok(trim)
 }
 
-fn read_sources(root: &mut Table, r: &mut Reader) -> Result<BTreeMap<String, String>, ProfileError> {
-    let mut t = root.table(r, "sources")?;
+fn read_sources(mut t: Table, r: &mut Reader) -> Result<BTreeMap<String, String>, ProfileError> {
     let mut sources = BTreeMap::new();
-    let keys: Vec<String> = t.table.keys().map(|key| key.get_ref().to_string()).collect();
-    for key in keys {
-        let text = t.string(r, &key)?;
-        let known = r.lines.contains_key(&key) && !key.starts_with("sources");
-        if !known {
-            let at = r.lines[&format!("sources.{key}")].clone();
-            let message = format!("sources.{key}: names no setting of this profile; expected one that it sets");
-            return Err(r.refuse(&at, message));
+    let settings = std::mem::take(&mut r.settings);
+    for (key, _) in t.table {
+        let name: &str = key.get_ref();
+        if !settings.contains(name) {
+            let message =
+                format!("sources.{name} names no setting; expected a setting or a table of this profile");
+            return Err(r.refuse(&key.span(), message));
         }
-        sources.insert(key, text);
+        sources.insert(name.to_owned(), t.string(r, name)?);
     }
     Ok(sources)
 }
@@ -273,6 +275,8 @@ struct Reader<'a> {
     text: &'a str,
     file: &'a str,
     lines: BTreeMap<String, Range<usize>>,
+    /// The settings that there are, set or not.
+    settings: BTreeSet<String>,
 }
 
 impl Reader<'_> {
@@ -306,6 +310,7 @@ impl<'t, 'i> Table<'t, 'i> {
 
     fn optional(&mut self, reader: &mut Reader, key: &str) -> Option<&'t Spanned<DeValue<'i>>> {
         self.read.push(key.to_owned());
+        reader.settings.insert(format!("{}{key}", self.prefix));
         let value = self.table.get(key)?;
         reader.lines.insert(format!("{}{key}", self.prefix), value.span());
         Some(value)
@@ -323,13 +328,7 @@ impl<'t, 'i> Table<'t, 'i> {
         Err(reader.refuse(&self.span, format!("{}{key} is missing; expected {expected}", self.prefix)))
     }
 
-    fn wrong(
-        &self,
-        reader: &Reader,
-        key: &str,
-        value: &Spanned<DeValue>,
-        expected: &str,
-    ) -> ProfileError {
+    fn wrong(&self, reader: &Reader, key: &str, value: &Spanned<DeValue>, expected: &str) -> ProfileError {
         let found = reader.text.get(value.span()).unwrap_or("this value");
         // A table or a long array is named, not quoted.
         let found = match value.get_ref() {
@@ -417,8 +416,11 @@ impl<'t, 'i> Table<'t, 'i> {
         for (key, _) in self.table {
             let name: &str = key.get_ref();
             if !self.read.iter().any(|read| read == name) {
-                let message =
-                    format!("{}{name} is not a setting; expected one of {}", self.prefix, self.read.join(", "));
+                let message = format!(
+                    "{}{name} is not a setting; expected one of {}",
+                    self.prefix,
+                    self.read.join(", ")
+                );
                 return Err(reader.refuse(&key.span(), message));
             }
         }

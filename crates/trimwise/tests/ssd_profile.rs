@@ -33,7 +33,10 @@ fn every_embedded_profile_is_valid_and_its_numbers_have_a_source() {
             } else if let Some((key, _)) = line.split_once(" = ")
                 && !["name", "description"].contains(&key)
             {
-                assert!(profile.source(&format!("{table}{key}")).is_some(), "{name}: {table}{key} has no source");
+                assert!(
+                    profile.source(&format!("{table}{key}")).is_some(),
+                    "{name}: {table}{key} has no source"
+                );
             }
         }
     }
@@ -66,7 +69,9 @@ fn a_negative_number_is_named_with_its_line() {
     let line = line_of("t_prog_ns");
     assert_eq!(
         refusal("t_prog_ns = 700_000", "t_prog_ns = -5"),
-        format!("my.toml:{line}: nand.t_prog_ns: -5 is not accepted; expected a whole number from 0 to 2^64 - 1")
+        format!(
+            "my.toml:{line}: nand.t_prog_ns: -5 is not accepted; expected a whole number from 0 to 2^64 - 1"
+        )
     );
 }
 
@@ -102,7 +107,7 @@ fn other_mistakes_are_named() {
     expect("volatile = true", "volatile = 1", &["cache.volatile: 1", "true or false"]);
     expect("victim = \"greedy\"", "victim = \"d_choices\"", &["gc.d_choices is missing"]);
     expect("name = ", "name : ", &["my.toml:4:"]);
-    expect("nand = ", "nadn = ", &["sources.nadn"]);
+    expect("nand = ", "nadn = ", &["sources.nadn", "no setting"]);
     // More logical than physical space, and both numbers at once, though they disagree.
     expect(
         "over_provisioning_percent = 7\n\n[geometry]",
@@ -110,8 +115,16 @@ fn other_mistakes_are_named() {
         &["capacity_bytes: 8589934592", "at most the physical space, 838860800 bytes"],
     );
     expect("[geometry]", "[geometry]\nblocks_per_plane = 100", &["geometry.blocks_per_plane: 100", "1096"]);
-    expect("over_provisioning_percent = 7\n", "", &["over_provisioning_percent", "geometry.blocks_per_plane"]);
-    expect("over_provisioning_percent = 7", "over_provisioning_percent = 0", &["capacity_bytes", "superblocks"]);
+    expect(
+        "over_provisioning_percent = 7\n",
+        "",
+        &["over_provisioning_percent", "geometry.blocks_per_plane"],
+    );
+    expect(
+        "over_provisioning_percent = 7",
+        "over_provisioning_percent = 0",
+        &["capacity_bytes", "superblocks"],
+    );
     expect("superblock_planes = 8", "superblock_planes = 3", &["geometry.superblock_planes: 3"]);
     expect("bytes = 4_194_304", "bytes = 4096", &["cache.bytes: 4096", "0 (no cache)"]);
     expect("capacity_bytes = 8_589_934_592", "capacity_bytes = 9223372036854775807", &["capacity_bytes"]);
