@@ -10,8 +10,8 @@ use rustix::fs::{self, Access, AtFlags, FileType, StatVfsMountFlags};
 use rustix::io::Errno;
 use thiserror::Error;
 use trimwise::units::Bytes;
-use trimwise::workload::postmark::layout::{Layout, LocationError};
-use trimwise::workload::postmark::{PostmarkConfig, footprint};
+use trimwise::workload::postmark::layout::Layout;
+use trimwise::workload::postmark::{Footprint, LocationError, PostmarkConfig, footprint, footprint_min};
 
 /// Why a directory does not serve; one sentence for the user each.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -58,17 +58,17 @@ pub enum DirectoryError {
     #[error(transparent)]
     Location(#[from] LocationError),
     /// Its file system is too full.
-    #[error("{path}: the run needs {needed} and {free} are free")]
+    #[error("{path}: the run needs at least {needed} and {free} are free")]
     TooFull {
         /// The directory.
         path: String,
-        /// What the run's files occupy at most, in blocks of 4 KiB.
+        /// What the run's files occupy at one time, in blocks of 4 KiB.
         needed: Bytes,
         /// What is free for this user.
         free: Bytes,
     },
     /// Its file system has too few inodes.
-    #[error("{path}: the run needs {needed} inodes and {free} are free")]
+    #[error("{path}: the run needs at least {needed} inodes and {free} are free")]
     TooFewInodes {
         /// The directory.
         path: String,
@@ -143,8 +143,9 @@ pub(crate) fn check_run(
     root_path: &Path,
     config: &PostmarkConfig,
 ) -> Result<(), DirectoryError> {
-    let path = root_path.display().to_string();
     let layout = Layout::new(config)?;
+    // What is far too large is refused at once: going through its script could take long.
+    check_room(root, root_path, footprint_min(config), &layout)?;
     let needs = footprint(config);
     for location in layout.locations() {
         if look_beneath(root, root_path, location)? == Beneath::Missing {
@@ -154,6 +155,17 @@ pub(crate) fn check_run(
         check_writable_at(root, location, &directory)?;
         check_free_of(&directory, |name| is_postmarks(name, needs.names, layout.subdirectories()))?;
     }
+    check_room(root, root_path, needs, &layout)
+}
+
+/// Whether the file system has room for what a run needs.
+fn check_room(
+    root: BorrowedFd<'_>,
+    root_path: &Path,
+    needs: Footprint,
+    layout: &Layout,
+) -> Result<(), DirectoryError> {
+    let path = root_path.display().to_string();
     let space = fs::fstatvfs(root)
         .map_err(|errno| DirectoryError::Io { path: path.clone(), reason: words(errno) })?;
     let free = Bytes(space.f_bavail.saturating_mul(space.f_frsize));

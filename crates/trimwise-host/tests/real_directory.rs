@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::{directory, open};
+use trimwise::units::Bytes;
 use trimwise::workload::files::{FileError, Files, OpenMode};
 use trimwise::workload::postmark::{PostmarkConfig, run};
 use trimwise_host::{DirectoryError, RealDirectory, block_on};
@@ -74,7 +75,17 @@ fn names_that_postmark_would_use_are_refused() {
 fn a_run_that_does_not_fit_is_refused() {
     let work = directory(false);
     let message = refusal(work.path(), "set number 1000000\nset size 1000000000\nset transactions 10\n");
-    assert!(message.contains("the run needs 909.") && message.ends_with(" are free"), "{message}");
+    assert!(message.contains("the run needs at least 909.") && message.ends_with(" are free"), "{message}");
+    // The pool alone would fit; what the transactions make of it does not.
+    let target = open(&work);
+    let number = block_on(target.statfs()).unwrap().unwrap().free.0 / 4 * 3 / 65_536;
+    let grows = |transactions: u64| {
+        format!("set number {number}\nset size 65536\nset bias create 10\nset transactions {transactions}\n")
+    };
+    assert!(target.plan(&config(&grows(10))).is_ok());
+    let needed = Bytes(number * 2 * 65_536).to_string();
+    let message = refusal(work.path(), &grows(number));
+    assert!(message.contains(&needed), "{message}, but {needed} are needed");
 }
 
 #[test]

@@ -196,7 +196,7 @@ impl<F: Files> Runner<'_, F> {
                 self.write_file(mode, bytes).await?;
                 Operation::Create
             }
-            Step::Append { file, bytes } => {
+            Step::Append { file, bytes, .. } => {
                 self.layout.path_into(file, &mut self.path);
                 self.write_file(OpenMode::Append, bytes).await?;
                 Operation::Append
@@ -206,7 +206,7 @@ impl<F: Files> Runner<'_, F> {
                 self.read_file(bytes).await?;
                 Operation::Read
             }
-            Step::Delete { file } => {
+            Step::Delete { file, .. } => {
                 self.in_doubt = Some(file);
                 self.layout.path_into(file, &mut self.path);
                 self.fs.unlink(&self.path).await?;
