@@ -369,6 +369,7 @@ impl Iterator for Script<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::workload::postmark::config::Location;
 
     fn counts(config: &PostmarkConfig) -> (Counts, bool) {
         let mut script = Script::without_data(config);
@@ -410,6 +411,61 @@ mod tests {
         let (c, out_of_files) = counts(&config);
         assert!(!out_of_files);
         assert_eq!((c.created, c.created_mixed, c.deleted), (10, 5, 10));
+    }
+
+    /// The slot of each new file against the rule in its plainest form.
+    #[test]
+    fn new_files_take_postmarks_slots() {
+        let config = PostmarkConfig {
+            number: 20,
+            transactions: 2000,
+            size_low: 10,
+            size_high: 10,
+            bias_read: None,
+            bias_create: Some(6),
+            ..PostmarkConfig::default()
+        };
+        let mut script = Script::without_data(&config);
+        let (mut used, mut next, mut searches) = ([0; 40], 0, 0);
+        while let Some(step) = script.next() {
+            match step {
+                Step::Create { file, .. } => {
+                    let slot = if next < 40 && used[next] == 0 {
+                        next
+                    } else {
+                        searches += 1;
+                        used.iter().position(|&number| number == 0).unwrap()
+                    };
+                    used[slot] = file.number;
+                    next = slot + 1;
+                    assert_eq!(script.slots[slot].file, file);
+                }
+                Step::Delete { file, .. } => {
+                    let slot = used.iter().position(|&number| number == file.number).unwrap();
+                    used[slot] = 0;
+                }
+                _ => {}
+            }
+        }
+        assert!(searches > 100, "only {searches} searches");
+    }
+
+    /// The locations of the first files, seen with strace on Debian's PostMark 1.53-2.
+    #[test]
+    fn locations_are_drawn_by_weight() {
+        let location = |path: &str, weight| Location { path: path.to_owned(), weight };
+        let config = PostmarkConfig {
+            number: 30,
+            size_low: 10,
+            size_high: 10,
+            locations: vec![location("a", 3), location("b", 1), location("c", 5)],
+            ..PostmarkConfig::default()
+        };
+        let chosen = Script::without_data(&config).map_while(|step| match step {
+            Step::Create { file, .. } => Some(config.locations[file.location as usize].path.as_str()),
+            _ => None,
+        });
+        assert_eq!(chosen.collect::<String>(), "cbcccaaccaccccbccaccccacaccbac");
     }
 
     #[test]
