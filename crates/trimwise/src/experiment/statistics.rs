@@ -99,11 +99,7 @@ impl Sample {
             let m = self.median();
             return Interval { low: m, high: m, confidence: 1.0 };
         }
-        median_interval(&self.values).unwrap_or(Interval {
-            low: f64::NAN,
-            high: f64::NAN,
-            confidence: 0.0,
-        })
+        median_interval(&self.values).unwrap_or(Interval { low: f64::NAN, high: f64::NAN, confidence: 0.0 })
     }
 }
 

@@ -52,8 +52,10 @@ impl<'a> Summary<'a> {
         let devices = devices
             .into_iter()
             .map(|(device, policies)| {
-                let mut policies: Vec<PolicySummary> =
-                    policies.into_iter().filter_map(|(policy, runs)| PolicySummary::of(policy, runs)).collect();
+                let mut policies: Vec<PolicySummary> = policies
+                    .into_iter()
+                    .filter_map(|(policy, runs)| PolicySummary::of(policy, runs))
+                    .collect();
                 let of_baseline = policies.iter().find(|p| p.policy == baseline).map(|p| p.total_s.clone());
                 for p in policies.iter_mut().filter(|p| p.policy != baseline) {
                     p.versus_baseline = of_baseline.as_ref().map(|b| compare(b, &p.total_s));
@@ -90,7 +92,8 @@ impl<'a> PolicySummary<'a> {
 
     /// The median of a figure of the device; `None` if the device did not tell in every repetition.
     pub fn device_median_of(&self, figure: impl Fn(&DeviceFigures) -> f64) -> Option<f64> {
-        let values: Option<Vec<f64>> = self.runs.iter().map(|c| c.device_stats.as_ref().map(&figure)).collect();
+        let values: Option<Vec<f64>> =
+            self.runs.iter().map(|c| c.device_stats.as_ref().map(&figure)).collect();
         median(&values?)
     }
 }

@@ -45,7 +45,8 @@ fn device_verdict(device: &DeviceSummary, baseline: &str) -> Option<DeviceVerdic
         _ => (1.0, 1.0, 1.0, false),
     };
     let life_time = device.policy(baseline).and_then(|b| life_time(device, b, chosen));
-    let text = format!("{} {}", speed_sentence(device, chosen, baseline), life_sentence(device, chosen, baseline));
+    let text =
+        format!("{} {}", speed_sentence(device, chosen, baseline), life_sentence(device, chosen, baseline));
     Some(DeviceVerdict {
         device: device.device.to_string(),
         policy: chosen.policy.to_string(),
@@ -68,7 +69,8 @@ fn choose<'s, 'a>(device: &'s DeviceSummary<'a>, baseline: &str) -> Option<&'s P
         .filter(|p| p.policy == fastest.policy || !differs(&compare(&p.total_s, &fastest.total_s)))
         .collect();
     let least_wear = as_fast.iter().filter_map(|p| wear(device, p)).fold(f64::INFINITY, f64::min);
-    let gentle = |p: &PolicySummary| wear(device, p).is_none_or(|w| w <= least_wear * (1.0 + WEAR_INDIFFERENCE));
+    let gentle =
+        |p: &PolicySummary| wear(device, p).is_none_or(|w| w <= least_wear * (1.0 + WEAR_INDIFFERENCE));
     let mut remaining = as_fast.into_iter().filter(|p| gentle(p));
     let first = remaining.next()?;
     Some(std::iter::once(first).chain(remaining).find(|p| p.policy == baseline).unwrap_or(first))
@@ -134,7 +136,11 @@ fn speed_sentence(device: &DeviceSummary, chosen: &PolicySummary, baseline: &str
         match &chosen.versus_baseline {
             None => format!("Use `{name}`, the fastest; `{baseline}` did not run on this device"),
             Some(c) if differs(c) && c.ratio > 1.0 => {
-                format!("Use `{name}`: it is {} as fast as `{baseline}` ({})", times(c.ratio), evidence(c, false))
+                format!(
+                    "Use `{name}`: it is {} as fast as `{baseline}` ({})",
+                    times(c.ratio),
+                    evidence(c, false)
+                )
             }
             Some(c) => format!(
                 "Use `{name}`, but not for its speed, which {} against `{baseline}` ({})",
@@ -182,9 +188,11 @@ fn evidence(c: &Comparison, inverse: bool) -> String {
 
 fn life_sentence(device: &DeviceSummary, chosen: &PolicySummary, baseline: &str) -> String {
     let Some(chosen_wear) = wear(device, chosen) else {
-        return "Life time: not known, since a real directory does not tell what its device erases.".to_string();
+        return "Life time: not known, since a real directory does not tell what its device erases."
+            .to_string();
     };
-    let what = if erases_seen(device) { "blocks erased" } else { "units programmed (nothing was erased yet)" };
+    let what =
+        if erases_seen(device) { "blocks erased" } else { "units programmed (nothing was erased yet)" };
     // The subject is the policy that is not the baseline, whichever was chosen.
     let other = if chosen.policy == baseline { alternative(device, baseline) } else { Some(chosen) };
     let base = device.policy(baseline);
@@ -194,7 +202,8 @@ fn life_sentence(device: &DeviceSummary, chosen: &PolicySummary, baseline: &str)
     let (Some(before), Some(after)) = (wear(device, base), wear(device, other)) else {
         return format!("Life time: {} {what}.", count(chosen_wear));
     };
-    let figures = format!("{} {what} with `{}`, {} with `{baseline}`", count(after), other.policy, count(before));
+    let figures =
+        format!("{} {what} with `{}`, {} with `{baseline}`", count(after), other.policy, count(before));
     let effect = match life_time(device, base, other) {
         None if after < before => "it spares the flash altogether in this run".to_string(),
         None => "only it wears the flash in this run".to_string(),
@@ -252,10 +261,8 @@ fn overall(summary: &Summary, per_device: &[DeviceVerdict]) -> Option<Verdict> {
             factor(means.high)
         )
     };
-    let lives: Option<Vec<f64>> = devices
-        .iter()
-        .map(|d| life_time(d, d.policy(baseline)?, d.policy(&policy)?))
-        .collect();
+    let lives: Option<Vec<f64>> =
+        devices.iter().map(|d| life_time(d, d.policy(baseline)?, d.policy(&policy)?)).collect();
     let life = match lives {
         _ if policy == baseline => "Life time: unchanged.".to_string(),
         Some(lives) => format!("Life time: {} as long (geometric mean).", times(geometric_mean(&lives))),

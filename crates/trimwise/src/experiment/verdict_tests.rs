@@ -65,8 +65,8 @@ fn no_cells_no_verdict() {
 
 #[test]
 fn the_fastest_usable_policy_wins_and_the_bound_is_only_shown() {
-    let cells =
-        [noisy("d", "off", 20.0, 200), noisy("d", "commit", 10.0, 100), noisy("d", "ideal", 5.0, 50)].concat();
+    let cells = [noisy("d", "off", 20.0, 200), noisy("d", "commit", 10.0, 100), noisy("d", "ideal", 5.0, 50)]
+        .concat();
     let v = verdict(&cells).unwrap();
     assert_eq!(v.policy, "commit");
     assert!((v.speedup - 2.0).abs() < 1e-9 && v.low < 2.0 && v.high > 2.0, "{v:?}");

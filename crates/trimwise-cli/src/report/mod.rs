@@ -1,0 +1,3 @@
+//! The report: one HTML file that needs nothing else.
+pub mod compare;
+pub mod reproduce;
