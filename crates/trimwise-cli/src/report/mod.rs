@@ -1,3 +1,30 @@
-//! The report: one HTML file that needs nothing else.
+//! The report: one HTML file that needs nothing else, neither network nor scripts.
+//!
+//! Templates escape whatever is put into them; only the style sheet and the charts, which escape for
+//! themselves, are marked as safe.
+
+pub mod charts;
 pub mod compare;
 pub mod reproduce;
+
+use minijinja::value::Serde;
+use minijinja::{Environment, UndefinedBehavior, Value};
+use serde::Serialize;
+
+use crate::failure::Failure;
+
+const STYLE: &str = include_str!("style.css");
+
+/// Text that is markup already.
+fn safe(markup: impl Into<String>) -> Value {
+    Value::from_safe_string(markup.into())
+}
+
+/// Fills a template. The name ends in `.html`, which is what turns escaping on.
+fn rendered(name: &'static str, template: &'static str, page: &impl Serialize) -> Result<String, Failure> {
+    let fail = |e: minijinja::Error| Failure::run(format!("cannot make the report: {e:#}"));
+    let mut environment = Environment::new();
+    environment.set_undefined_behavior(UndefinedBehavior::Strict);
+    environment.add_template(name, template).map_err(fail)?;
+    environment.get_template(name).and_then(|t| t.render(Serde(page))).map_err(fail)
+}

@@ -17,7 +17,9 @@ pub fn render(comparison: &Comparison) -> String {
         let title = format!("{}: PostMark {}{how_full}", device.device, settings.workload);
         text += &format!("{}\n\n{}\n", bold(&title), block(device, &settings.baseline));
     }
-    text += &notes(&summary);
+    for note in notes(&summary) {
+        text += &(folded(&note, 0) + "\n");
+    }
     let several = comparison.verdict.per_device.len() > 1;
     text += &bold(folded(&comparison.verdict.text, 0).trim_end());
     text.push('\n');
@@ -54,18 +56,19 @@ fn block(device: &DeviceSummary, baseline: &str) -> String {
 }
 
 /// What the reader should know before he believes the intervals; each thing once.
-fn notes(summary: &Summary) -> String {
+pub fn notes(summary: &Summary) -> Vec<String> {
     let mut notes: Vec<String> = Vec::new();
     for p in summary.devices.iter().flat_map(|d| &d.policies) {
-        if let Some(note) = too_few_runs(&p.total_s) {
-            if !notes.contains(&note) {
-                notes.push(note);
-            }
-        }
+        let note = if p.total_s.is_exact() && p.runs.len() > 1 {
+            Some("exact: all repetitions were the same to the last bit, so that one says it all.".to_string())
+        } else {
+            too_few_runs(&p.total_s).map(|n| format!("Few runs: {n}."))
+        };
+        notes.extend(note.filter(|n| !notes.contains(n)));
     }
-    notes.iter().map(|n| folded(&format!("Few runs: {n}."), 0) + "\n").collect()
+    notes
 }
 
 #[cfg(test)]
 #[path = "compare_tests.rs"]
-mod tests;
+pub mod tests;

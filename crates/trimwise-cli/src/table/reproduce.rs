@@ -8,9 +8,17 @@ use crate::figures::{change, significant};
 /// The whole text.
 pub fn render(result: &ExperimentResult, command: &str) -> String {
     let mut text = format!("{}\n{}\n", bold(&result.experiment), folded(&result.question, 0));
-    match &result.rows {
-        ExperimentRows::Vendors(rows) => text += &vendors(rows),
+    for block in blocks(&result.rows) {
+        let mut table = figures_table(&block.header);
+        for row in &block.rows {
+            table.add_row(row.iter().enumerate().map(|(i, c)| aligned(i, c)));
+        }
+        text += &format!("{}\n\n{}\n", bold(&block.title), finished(table));
     }
+    for line in error_summary(&result.rows) {
+        text += &folded(&line, 0);
+    }
+    text.push('\n');
     text += &bold("Claims of the source");
     text.push('\n');
     for claim in &result.claims {
@@ -25,39 +33,60 @@ pub fn render(result: &ExperimentResult, command: &str) -> String {
     )
 }
 
+/// One table of an experiment.
+pub struct Block {
+    /// What it is of.
+    pub title: String,
+    /// Its columns.
+    pub header: [&'static str; 9],
+    /// Its rows.
+    pub rows: Vec<[String; 9]>,
+}
+
 /// A block for each device and each kind of buffering, metrics downwards as in the source.
-fn vendors(rows: &[VendorRow]) -> String {
-    let mut text = String::new();
-    for block in rows.chunk_by(|a, b| a.device == b.device && a.postmark_buffering == b.postmark_buffering) {
-        let Some(first) = block.first() else { continue };
-        let buffering = if first.postmark_buffering { "enabled" } else { "disabled" };
-        text += &format!("{}\n\n", bold(&format!("{} device, buffering {buffering}", first.device)));
-        let header =
-            ["Type", "NODISCARD", "published", "error", "DISCARD", "published", "error", "DIFF", "published"];
-        let mut table = figures_table(&header);
-        for row in block {
-            let (without, with) = row.errors();
-            let cells = [
-                format!("{}{}", metric(&row.metric), if row.fitted { " *" } else { "" }),
-                figure(row.nodiscard),
-                figure(row.published_nodiscard),
-                change(without),
-                figure(row.discard),
-                figure(row.published_discard),
-                change(with),
-                difference(row.nodiscard, row.discard),
-                difference(row.published_nodiscard, row.published_discard),
-            ];
-            table.add_row(cells.iter().enumerate().map(|(i, c)| aligned(i, c)));
-        }
-        text += &finished(table);
-        text.push('\n');
-    }
-    text + &error_summary(rows)
+pub fn blocks(rows: &ExperimentRows) -> Vec<Block> {
+    let ExperimentRows::Vendors(rows) = rows;
+    rows.chunk_by(|a, b| a.device == b.device && a.postmark_buffering == b.postmark_buffering)
+        .filter_map(|block| {
+            let first = block.first()?;
+            let buffering = if first.postmark_buffering { "enabled" } else { "disabled" };
+            Some(Block {
+                title: format!("{} device, buffering {buffering}", first.device),
+                header: [
+                    "Type",
+                    "NODISCARD",
+                    "published",
+                    "error",
+                    "DISCARD",
+                    "published",
+                    "error",
+                    "DIFF",
+                    "published",
+                ],
+                rows: block.iter().map(row).collect(),
+            })
+        })
+        .collect()
+}
+
+fn row(row: &VendorRow) -> [String; 9] {
+    let (without, with) = row.errors();
+    [
+        format!("{}{}", metric(&row.metric), if row.fitted { " *" } else { "" }),
+        figure(row.nodiscard),
+        figure(row.published_nodiscard),
+        tight(change(without)),
+        figure(row.discard),
+        figure(row.published_discard),
+        tight(change(with)),
+        difference(row.nodiscard, row.discard),
+        difference(row.published_nodiscard, row.published_discard),
+    ]
 }
 
 /// How large the errors are on what parameters were fitted on, and on what they were not.
-fn error_summary(rows: &[VendorRow]) -> String {
+pub fn error_summary(rows: &ExperimentRows) -> Vec<String> {
+    let ExperimentRows::Vendors(rows) = rows;
     let line = |fitted: bool| {
         let mut errors: Vec<f64> = rows
             .iter()
@@ -74,19 +103,15 @@ fn error_summary(rows: &[VendorRow]) -> String {
             errors.len()
         ))
     };
-    let mut text = String::new();
-    if let Some(fitted) = line(true) {
-        text += &format!("* the profile was fitted on these: error {fitted}\n");
-    }
-    if let Some(checked) = line(false) {
-        text += &format!("not fitted, so a check of the model: error {checked}\n");
-    }
-    text + "\n"
+    let fitted = line(true).map(|l| format!("* the profile was fitted on these: error {l}."));
+    let checked = line(false).map(|l| format!("Not fitted, so a check of the model: error {l}."));
+    [fitted, checked].into_iter().flatten().collect()
 }
 
 /// The source's names, the longest shortened so that a row fits.
 fn metric(name: &str) -> String {
     name.replace("_mixed_with_transaction/s", "_mixed/s")
+        .replace("Duration_of_transactions", "Transactions_duration")
 }
 
 /// Two decimals as in the source; none where bytes a second would be too wide with them.
@@ -95,7 +120,12 @@ fn figure(f: f64) -> String {
 }
 
 fn difference(without: f64, with: f64) -> String {
-    if without == 0.0 { "-".to_string() } else { change(with / without - 1.0).replace(" %", "%") }
+    if without == 0.0 { "-".to_string() } else { tight(change(with / without - 1.0)) }
+}
+
+/// Without the blank before the percent sign, as the source has it.
+fn tight(percent: String) -> String {
+    percent.replace(" %", "%")
 }
 
 fn claim_text(claim: &Claim) -> String {
