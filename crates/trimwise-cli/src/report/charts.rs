@@ -11,8 +11,8 @@ use plotters::prelude::*;
 use crate::failure::Failure;
 use crate::figures::nanoseconds;
 
-/// Colours of series, by their place.
-pub const SERIES: [RGBColor; 8] = [
+/// Colours of policies, by their place; the first, mostly the baseline, is grey.
+const POLICIES: [RGBColor; 8] = [
     RGBColor(0x8a, 0x90, 0x9c),
     RGBColor(0x2f, 0x7f, 0xd1),
     RGBColor(0x2f, 0xa3, 0x6b),
@@ -21,6 +21,20 @@ pub const SERIES: [RGBColor; 8] = [
     RGBColor(0xc9, 0x4f, 0x4f),
     RGBColor(0x3f, 0xa7, 0xb0),
     RGBColor(0xa0, 0x8a, 0x2c),
+];
+
+/// Colours of the parts of a bar (phases, causes): others than the policies', so that none is taken for one.
+const PARTS: [RGBColor; 10] = [
+    RGBColor(0x5b, 0x7d, 0xb1),
+    RGBColor(0xe0, 0xa4, 0x3a),
+    RGBColor(0xc4, 0x60, 0x5a),
+    RGBColor(0x6f, 0xb3, 0xa2),
+    RGBColor(0x9a, 0x7b, 0xb8),
+    RGBColor(0xa3, 0xb5, 0x4c),
+    RGBColor(0xd9, 0x8f, 0xa8),
+    RGBColor(0x8c, 0x73, 0x5a),
+    RGBColor(0x7f, 0xa8, 0xd8),
+    RGBColor(0x77, 0x77, 0x77),
 ];
 
 const WIDTH: u32 = 860;
@@ -35,9 +49,14 @@ pub fn css(colour: RGBColor) -> String {
     format!("#{:02x}{:02x}{:02x}", colour.0, colour.1, colour.2)
 }
 
-/// The colour of the series at `index`.
-pub fn colour(index: usize) -> RGBColor {
-    SERIES[index % SERIES.len()]
+/// The colour of the policy at `index`.
+pub fn policy(index: usize) -> RGBColor {
+    POLICIES[index % POLICIES.len()]
+}
+
+/// The colour of a bar's part at `index`.
+pub fn part(index: usize) -> RGBColor {
+    PARTS[index % PARTS.len()]
 }
 
 /// One bar: its name, its parts from left to right, and what stands at its end.

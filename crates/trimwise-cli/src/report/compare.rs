@@ -9,7 +9,7 @@ use trimwise::units::{Bytes, UNIT_BYTES};
 use trimwise::workload::latency::Operation;
 
 use super::charts::{self, Bar, Line};
-use super::{STYLE, rendered, safe};
+use super::{STYLE, rendered, safe, with_code};
 use crate::compare::Comparison;
 use crate::failure::Failure;
 use crate::{figures, table};
@@ -19,7 +19,7 @@ struct Page {
     style: Value,
     title: String,
     subtitle: String,
-    verdict: String,
+    verdict: Value,
     notes: Vec<String>,
     devices: Vec<Device>,
     settings: Vec<(&'static str, String)>,
@@ -31,7 +31,7 @@ struct Page {
 struct Device {
     name: String,
     /// Its own verdict; `None` where it is the only device and the page has said it.
-    verdict: Option<String>,
+    verdict: Option<Value>,
     header: Vec<String>,
     rows: Vec<Row>,
     charts: Vec<Chart>,
@@ -69,7 +69,7 @@ pub fn html(comparison: &Comparison) -> Result<String, Failure> {
         let own = verdict.per_device.iter().find(|v| v.device == device.device);
         devices.push(Device {
             name: device.device.to_string(),
-            verdict: own.filter(|_| several).map(|v| v.text.clone()),
+            verdict: own.filter(|_| several).map(|v| with_code(&v.text)),
             header: header(&settings.baseline),
             rows: rows(device, own.map(|v| v.policy.as_str())),
             charts: charts_of(device)?,
@@ -92,7 +92,7 @@ pub fn html(comparison: &Comparison) -> Result<String, Failure> {
             comparison.trimwise,
             comparison.seed
         ),
-        verdict: verdict.text.clone(),
+        verdict: with_code(&verdict.text),
         notes: table::compare::notes(&summary),
         devices,
         settings: vec![
@@ -149,17 +149,18 @@ fn charts_of(device: &DeviceSummary) -> Result<Vec<Chart>, Failure> {
 
 /// One colour for each policy, the same in every chart.
 fn policy_legend(device: &DeviceSummary) -> Vec<Entry> {
-    let names: Vec<String> = device.policies.iter().map(|p| p.policy.to_string()).collect();
-    part_legend(&names, 0)
+    let entry = |(i, p): (usize, &PolicySummary)| Entry {
+        name: p.policy.to_string(),
+        colour: charts::css(charts::policy(i)),
+    };
+    device.policies.iter().enumerate().map(entry).collect()
 }
 
-/// One colour for each part of a bar, counted from `first`.
-fn part_legend(names: &[String], first: usize) -> Vec<Entry> {
-    names
-        .iter()
-        .enumerate()
-        .map(|(i, name)| Entry { name: name.clone(), colour: charts::css(charts::colour(first + i)) })
-        .collect()
+/// One colour for each part of a bar.
+fn part_legend<S: ToString>(names: &[S]) -> Vec<Entry> {
+    let entry =
+        |(i, name): (usize, &S)| Entry { name: name.to_string(), colour: charts::css(charts::part(i)) };
+    names.iter().enumerate().map(entry).collect()
 }
 
 fn phases(device: &DeviceSummary) -> Result<Chart, Failure> {
@@ -173,20 +174,20 @@ fn phases(device: &DeviceSummary) -> Result<Chart, Failure> {
                 p.median_of(|c| c.postmark.deletion_alone_s),
             ];
             let figure = format!("{} s", figures::significant(p.total_s.median()));
-            bar(p, &seconds, 1, figure)
+            bar(p, &seconds, figure)
         })
         .collect();
-    let names = ["creation", "transactions", "deletion"].map(String::from);
     Ok(Chart {
         title: "Time per phase".to_string(),
-        legend: part_legend(&names, 1),
+        legend: part_legend(&["creation", "transactions", "deletion"]),
         svg: safe(charts::bars(&bars)?),
         caption: "Medians over the repetitions; shorter is better.",
     })
 }
 
-fn bar(policy: &PolicySummary, parts: &[f64], first_colour: usize, figure: String) -> Bar {
-    let parts = parts.iter().enumerate().map(|(i, &v)| (v, charts::colour(first_colour + i))).collect();
+/// A policy's bar of several parts.
+fn bar(policy: &PolicySummary, parts: &[f64], figure: String) -> Bar {
+    let parts = parts.iter().enumerate().map(|(i, &v)| (v, charts::part(i))).collect();
     Bar { name: policy.policy.to_string(), parts, figure }
 }
 
@@ -197,7 +198,8 @@ fn write_amplification(device: &DeviceSummary) -> Result<Option<Chart>, Failure>
         .enumerate()
         .map(|(i, p)| {
             let wa = p.device_median_of(|d| d.write_amplification)?;
-            Some(bar(p, &[wa], i, format!("{wa:.2}")))
+            let parts = vec![(wa, charts::policy(i))];
+            Some(Bar { name: p.policy.to_string(), parts, figure: format!("{wa:.2}") })
         })
         .collect();
     let Some(bars) = bars else { return Ok(None) };
@@ -228,13 +230,13 @@ fn busy(device: &DeviceSummary) -> Result<Option<Chart>, Failure> {
             };
             let seconds: Vec<f64> = causes.iter().map(|cause| of(cause)).collect();
             let figure = format!("{} s", figures::significant(seconds.iter().sum()));
-            bar(p, &seconds, 0, figure)
+            bar(p, &seconds, figure)
         })
         .collect();
     let names: Vec<String> = causes.iter().map(|c| c.replace('_', " ")).collect();
     Ok(Some(Chart {
         title: "Device busy time by cause".to_string(),
-        legend: part_legend(&names, 0),
+        legend: part_legend(&names),
         svg: safe(charts::bars(&bars)?),
         caption: "Summed over the device's parts, which work in parallel: the sum can exceed the duration.",
     }))
@@ -247,7 +249,7 @@ fn stale(device: &DeviceSummary) -> Result<Option<Chart>, Failure> {
         let gib = |units: u64| units as f64 * UNIT_BYTES as f64 / Bytes::gib(1).0 as f64;
         let points =
             timeline.into_iter().flatten().map(|s| (s.at_ns as f64 / 1e9, gib(s.stale_units))).collect();
-        lines.push((charts::colour(i), points));
+        lines.push((charts::policy(i), points));
     }
     if lines.iter().all(|(_, points)| points.is_empty()) {
         return Ok(None);
@@ -272,7 +274,7 @@ fn latency(device: &DeviceSummary, operation: Operation) -> Result<Option<Chart>
                 Some((median(&values)?, q as f64))
             })
             .collect();
-        lines.push((charts::colour(i), points));
+        lines.push((charts::policy(i), points));
     }
     if lines.iter().all(|(_, points)| points.is_empty()) {
         return Ok(None);

@@ -8,7 +8,7 @@ pub mod compare;
 pub mod reproduce;
 
 use minijinja::value::Serde;
-use minijinja::{Environment, UndefinedBehavior, Value};
+use minijinja::{Environment, HtmlEscape, UndefinedBehavior, Value};
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -18,6 +18,16 @@ const STYLE: &str = include_str!("style.css");
 /// Text that is markup already.
 fn safe(markup: impl Into<String>) -> Value {
     Value::from_safe_string(markup.into())
+}
+
+/// Prose with names between backticks, which become code; everything in it is escaped.
+fn with_code(text: &str) -> Value {
+    let mut markup = String::new();
+    for (i, piece) in text.split('`').enumerate() {
+        let escaped = HtmlEscape(piece);
+        markup += &if i % 2 == 1 { format!("<code>{escaped}</code>") } else { escaped.to_string() };
+    }
+    safe(markup)
 }
 
 /// Fills a template. The name ends in `.html`, which is what turns escaping on.

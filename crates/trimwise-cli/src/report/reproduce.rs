@@ -4,7 +4,7 @@ use minijinja::Value;
 use serde::Serialize;
 use trimwise::experiment::result::ExperimentResult;
 
-use super::{STYLE, rendered, safe};
+use super::{STYLE, rendered, safe, with_code};
 use crate::failure::Failure;
 use crate::table::reproduce::{blocks, error_summary, words};
 
@@ -19,8 +19,8 @@ struct Page<'a> {
 #[derive(Serialize)]
 struct Experiment<'a> {
     name: &'a str,
-    question: &'a str,
-    finding: &'a str,
+    question: Value,
+    finding: Value,
     version: &'a str,
     seed: u64,
     reps: u32,
@@ -56,8 +56,8 @@ pub fn html(results: &[ExperimentResult], command: &str) -> Result<String, Failu
 fn experiment(result: &ExperimentResult) -> Experiment<'_> {
     Experiment {
         name: &result.experiment,
-        question: &result.question,
-        finding: &result.finding,
+        question: with_code(&result.question),
+        finding: with_code(&result.finding),
         version: &result.trimwise,
         seed: result.seed,
         reps: result.reps,
