@@ -4,8 +4,11 @@
 //! time, TRIM policies as state machines, and workloads over narrow traits. It opens no file, starts no
 //! thread and reads no clock, so that the same inputs and seed give the same bytes on any machine.
 
+pub mod block;
 pub mod engine;
 pub mod experiment;
+pub mod fs;
+pub mod policy;
 pub mod ssd;
 pub mod units;
 pub mod workload;

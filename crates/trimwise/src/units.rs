@@ -56,7 +56,7 @@ impl fmt::Display for Bytes {
         for (name, shift) in STEPS {
             let step = 1u64 << shift;
             if self.0 >= step {
-                return if self.0 % step == 0 {
+                return if self.0.is_multiple_of(step) {
                     write!(f, "{} {name}", self.0 >> shift)
                 } else {
                     write!(f, "{:.1} {name}", self.0 as f64 / step as f64)

@@ -1,5 +1,6 @@
 //! What is compared with what, and the results as data.
 
+pub mod cell;
 pub mod result;
 pub mod statistics;
 pub mod summary;

@@ -1,5 +1,6 @@
 //! Workloads, each written once as an async function over the narrow file trait.
 
+pub mod ageing;
 pub mod files;
 pub mod latency;
 pub mod postmark;

@@ -1,0 +1,59 @@
+//! From discard requests to TRIM commands, as Linux does it.
+
+use crate::ssd::{TrimConfig, TrimKind};
+use crate::units::UnitRange;
+
+/// The commands that `ranges`, submitted together, become.
+///
+/// A run longer than a range can say takes several ranges. On NVMe the runs merge into commands of up to
+/// `max_ranges` (the driver: `max_discard_segments`); on SATA, SCSI and UFS a command carries one run only,
+/// however many ranges it could hold, because libata and sd offer the block layer a single segment.
+pub fn commands(trim: &TrimConfig, ranges: &[UnitRange]) -> Vec<Vec<UnitRange>> {
+    let range_max = u64::from(trim.max_units_per_range.max(1));
+    let ranges_max = trim.max_ranges.max(1) as usize;
+    let pieces = |range: UnitRange| {
+        (0..range.units.div_ceil(range_max)).map(move |i| {
+            let at = i * range_max;
+            UnitRange::new(range.start.offset(at), range_max.min(range.units - at))
+        })
+    };
+    let mut commands: Vec<Vec<UnitRange>> = Vec::new();
+    for &range in ranges {
+        let mut continues = trim.kind == TrimKind::Nvme;
+        for piece in pieces(range) {
+            match commands.last_mut() {
+                Some(last) if continues && last.len() < ranges_max => last.push(piece),
+                _ => commands.push(vec![piece]),
+            }
+            continues = true;
+        }
+    }
+    commands
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ssd::SsdConfig;
+    use crate::units::Lpn;
+
+    fn trim(kind: TrimKind) -> TrimConfig {
+        TrimConfig { kind, max_ranges: 4, max_units_per_range: 100, ..SsdConfig::default().trim }
+    }
+
+    #[test]
+    fn sata_takes_one_run_a_command_and_nvme_merges() {
+        let runs: Vec<UnitRange> = (0..6).map(|i| UnitRange::new(Lpn(i * 1000), 10)).collect();
+        assert_eq!(commands(&trim(TrimKind::AtaNonQueued), &runs).len(), 6);
+        let merged = commands(&trim(TrimKind::Nvme), &runs);
+        assert_eq!(merged.iter().map(Vec::len).collect::<Vec<_>>(), [4, 2]);
+    }
+
+    #[test]
+    fn a_long_run_fills_the_ranges_of_its_commands() {
+        let long = UnitRange::new(Lpn(0), 950);
+        let split = commands(&trim(TrimKind::AtaNonQueued), &[long]);
+        assert_eq!(split.iter().map(Vec::len).collect::<Vec<_>>(), [4, 4, 2]);
+        assert_eq!(split.iter().flatten().map(|r| r.units).sum::<u64>(), 950);
+    }
+}

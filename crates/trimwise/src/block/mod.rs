@@ -1,0 +1,303 @@
+//! The block layer between a file system and the modelled device, in virtual time.
+//!
+//! A request belongs to one of two classes. *Foreground* requests (reads, log writes, discards: somebody
+//! waits for them) go before *background* ones (write-back), as CFQ and mq-deadline do it; a starvation
+//! limit lets background requests through all the same, and only a few of them may be in the device at
+//! once, so that a read does not queue behind 16 MiB of write-back inside the drive.
+//!
+//! Up to the queue depth, requests are in the device at the same time. Commands that ATA cannot queue
+//! (FLUSH CACHE, and DATA SET MANAGEMENT without its queued form) wait until the device is empty and keep
+//! everything else out while they run: this is the whole mechanism by which discards delay their
+//! neighbours.
+//!
+//! A discard request becomes commands as Linux makes them: on SATA and SCSI one contiguous run a command
+//! (however many ranges the command could carry), on NVMe the runs submitted together merge up to the
+//! device's limit.
+
+mod device;
+mod discard;
+
+pub use device::{BlockDevice, BlockError};
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use crate::engine::{Event, Sim};
+use crate::ssd::{LinkKind, Ssd};
+use crate::units::{Bytes, SimTime, UnitRange};
+
+/// How the host's block layer is set up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueConfig {
+    /// Largest data request; Linux's `max_sectors_kb` defaulted to 512 KiB in 2010, 1280 KiB today.
+    pub max_request: Bytes,
+    /// Background requests that may be in the device at once.
+    pub background_depth: usize,
+    /// Background requests that may wait (`nr_requests`, default 128); a submitter beyond that waits.
+    pub background_waiting_max: usize,
+    /// After so many foreground requests in a row one background request goes first.
+    pub starvation_limit: u32,
+}
+
+impl Default for QueueConfig {
+    fn default() -> Self {
+        Self {
+            max_request: Bytes::kib(512),
+            background_depth: 4,
+            background_waiting_max: 128,
+            starvation_limit: 16,
+        }
+    }
+}
+
+/// What to do when a request has completed.
+type OnDone = Box<dyn FnOnce()>;
+
+enum Command {
+    Read(UnitRange),
+    Write(UnitRange),
+    Trim(Vec<UnitRange>),
+    Flush,
+}
+
+struct Request {
+    command: Command,
+    background: bool,
+    on_done: Vec<OnDone>,
+}
+
+#[derive(Default)]
+struct State {
+    foreground: VecDeque<Request>,
+    background: VecDeque<Request>,
+    in_device: usize,
+    background_in_device: usize,
+    /// A command that tolerates no other is in the device.
+    exclusive: bool,
+    foreground_streak: u32,
+}
+
+struct Inner {
+    sim: Sim,
+    config: QueueConfig,
+    ssd: RefCell<Ssd>,
+    state: RefCell<State>,
+    room: Event,
+    last_activity: Cell<SimTime>,
+}
+
+/// A device with its request queue; cheap to clone, all clones are the same queue.
+#[derive(Clone)]
+pub struct BlockQueue(Rc<Inner>);
+
+impl BlockQueue {
+    /// A queue in front of `ssd`.
+    pub fn new(sim: &Sim, ssd: Ssd, config: QueueConfig) -> Self {
+        Self(Rc::new(Inner {
+            sim: sim.clone(),
+            config,
+            ssd: RefCell::new(ssd),
+            state: RefCell::default(),
+            room: Event::new(sim),
+            last_activity: Cell::default(),
+        }))
+    }
+
+    /// The simulation that this queue lives in.
+    pub fn sim(&self) -> &Sim {
+        &self.0.sim
+    }
+
+    /// Looks into the device: statistics, mapping state, configuration.
+    pub fn with_ssd<T>(&self, look: impl FnOnce(&Ssd) -> T) -> T {
+        look(&self.0.ssd.borrow())
+    }
+
+    /// Changes the device past its command interface: the oracle of `ideal`, secure erase between runs.
+    pub fn with_ssd_mut<T>(&self, change: impl FnOnce(&mut Ssd) -> T) -> T {
+        change(&mut self.0.ssd.borrow_mut())
+    }
+
+    /// When a command was last given to the device.
+    pub fn last_activity(&self) -> SimTime {
+        self.0.last_activity.get()
+    }
+
+    /// Requests that wait or are in the device: the load a policy may look at.
+    pub fn load(&self) -> usize {
+        let state = self.0.state.borrow();
+        state.foreground.len() + state.background.len() + state.in_device
+    }
+
+    /// Reads `range`; returns when the data are there.
+    pub async fn read(&self, range: UnitRange) {
+        self.foreground(self.split(range).map(Command::Read)).await;
+    }
+
+    /// Writes `range` while somebody waits; returns when the device has acknowledged all of it.
+    pub async fn write(&self, range: UnitRange) {
+        self.foreground(self.split(range).map(Command::Write)).await;
+    }
+
+    /// Empties the device's write cache.
+    pub async fn flush(&self) {
+        self.foreground(std::iter::once(Command::Flush)).await;
+    }
+
+    /// Discards `ranges`, submitted together; returns when the device has acknowledged all commands.
+    pub async fn trim(&self, ranges: &[UnitRange]) {
+        let commands = discard::commands(&self.0.ssd.borrow().config().trim, ranges);
+        self.foreground(commands.into_iter().map(Command::Trim)).await;
+    }
+
+    /// Starts a read and calls `on_done` at its end: read-ahead that nobody may come to need.
+    pub fn submit_read(&self, range: UnitRange, on_done: impl FnOnce() + 'static) {
+        let request = Request {
+            command: Command::Read(range),
+            background: false,
+            on_done: vec![Box::new(on_done)],
+        };
+        self.0.state.borrow_mut().foreground.push_back(request);
+        self.dispatch();
+    }
+
+    /// Starts a background write of at most [`QueueConfig::max_request`] and calls `on_done` at its end.
+    ///
+    /// A write that continues the one queued last is merged with it.
+    pub fn submit_background_write(&self, range: UnitRange, on_done: impl FnOnce() + 'static) {
+        let mut state = self.0.state.borrow_mut();
+        let limit = self.0.config.max_request.units_floor();
+        if let Some(Request { command: Command::Write(last), on_done: waiting, .. }) =
+            state.background.back_mut()
+            && last.end() == range.start
+            && last.units + range.units <= limit
+        {
+            last.units += range.units;
+            waiting.push(Box::new(on_done));
+            return;
+        }
+        state.background.push_back(Request {
+            command: Command::Write(range),
+            background: true,
+            on_done: vec![Box::new(on_done)],
+        });
+        drop(state);
+        self.dispatch();
+    }
+
+    /// Waits while the background queue is full (Linux: congestion).
+    pub async fn wait_for_room(&self) {
+        while self.0.state.borrow().background.len() >= self.0.config.background_waiting_max {
+            self.0.room.wait().await;
+        }
+    }
+
+    /// `range` in pieces that fit a request.
+    pub fn split(&self, range: UnitRange) -> impl Iterator<Item = UnitRange> + use<> {
+        let limit = self.0.config.max_request.units_floor().max(1);
+        (0..range.units.div_ceil(limit)).map(move |i| {
+            UnitRange::new(range.start.offset(i * limit), limit.min(range.units - i * limit))
+        })
+    }
+
+    async fn foreground(&self, commands: impl Iterator<Item = Command>) {
+        let done = Event::new(&self.0.sim);
+        let outstanding = Rc::new(Cell::new(0usize));
+        for command in commands {
+            outstanding.set(outstanding.get() + 1);
+            let (done, left) = (done.clone(), Rc::clone(&outstanding));
+            self.0.state.borrow_mut().foreground.push_back(Request {
+                command,
+                background: false,
+                on_done: vec![Box::new(move || {
+                    left.set(left.get() - 1);
+                    done.notify_all();
+                })],
+            });
+        }
+        self.dispatch();
+        while outstanding.get() > 0 {
+            done.wait().await;
+        }
+    }
+
+    /// Hands requests to the device until it or the rules allow no more.
+    fn dispatch(&self) {
+        while let Some(request) = self.next_request() {
+            let now = self.0.sim.now();
+            let mut ssd = self.0.ssd.borrow_mut();
+            let end = match &request.command {
+                Command::Read(range) => ssd.read(now, *range),
+                Command::Write(range) => ssd.write(now, *range),
+                Command::Trim(ranges) => ssd.trim(now, ranges),
+                Command::Flush => ssd.flush(now),
+            };
+            drop(ssd);
+            self.0.last_activity.set(now);
+            let queue = self.clone();
+            self.0.sim.spawn(async move {
+                queue.0.sim.sleep_until(end).await;
+                queue.complete(request);
+            });
+        }
+    }
+
+    fn next_request(&self) -> Option<Request> {
+        let ssd = self.0.ssd.borrow();
+        let mut guard = self.0.state.borrow_mut();
+        let state = &mut *guard;
+        if state.exclusive || state.in_device >= ssd.config().link.queue_depth as usize {
+            return None;
+        }
+        let background_may_go =
+            !state.background.is_empty() && state.background_in_device < self.0.config.background_depth;
+        let starved = background_may_go && state.foreground_streak >= self.0.config.starvation_limit;
+        if let Some(first) = state.foreground.front()
+            && !starved
+        {
+            if Self::is_exclusive(&ssd, &first.command) {
+                if state.in_device > 0 {
+                    return None; // the queue drains; nothing may overtake
+                }
+                state.exclusive = true;
+            }
+            state.foreground_streak += 1;
+            state.in_device += 1;
+            return state.foreground.pop_front();
+        }
+        if !background_may_go {
+            return None;
+        }
+        state.foreground_streak = 0;
+        state.in_device += 1;
+        state.background_in_device += 1;
+        state.background.pop_front()
+    }
+
+    fn is_exclusive(ssd: &Ssd, command: &Command) -> bool {
+        match command {
+            Command::Read(_) | Command::Write(_) => false,
+            Command::Trim(_) => !ssd.config().trim.is_queued(),
+            Command::Flush => ssd.config().link.kind == LinkKind::Sata,
+        }
+    }
+
+    fn complete(&self, request: Request) {
+        {
+            let mut state = self.0.state.borrow_mut();
+            state.in_device -= 1;
+            state.exclusive = false;
+            if request.background {
+                state.background_in_device -= 1;
+            }
+        }
+        for on_done in request.on_done {
+            on_done();
+        }
+        if request.background {
+            self.0.room.notify_one();
+        }
+        self.dispatch();
+    }
+}

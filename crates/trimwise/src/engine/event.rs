@@ -1,0 +1,78 @@
+//! Waiting for one another.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::task::Poll;
+
+use super::{Sim, TaskId};
+use crate::units::SimTime;
+
+/// A condition that tasks wait for, as with a condition variable: being woken says only "look again".
+///
+/// Waiters are woken in the order in which they began to wait. A notification that finds nobody waiting
+/// is lost, so the condition itself belongs into state that is looked at before waiting.
+#[derive(Clone)]
+pub struct Event {
+    sim: Sim,
+    waiters: Rc<RefCell<VecDeque<Waiter>>>,
+}
+
+struct Waiter {
+    task: TaskId,
+    notified: Rc<Cell<bool>>,
+}
+
+impl Event {
+    /// An event of this simulation.
+    pub fn new(sim: &Sim) -> Self {
+        Self { sim: sim.clone(), waiters: Rc::default() }
+    }
+
+    /// Waits for the next notification.
+    pub async fn wait(&self) {
+        let notified = self.enlist();
+        std::future::poll_fn(|_| if notified.get() { Poll::Ready(()) } else { Poll::Pending }).await;
+    }
+
+    /// Waits for the next notification, but not beyond `deadline`; answers whether there was one.
+    pub async fn wait_until(&self, deadline: SimTime) -> bool {
+        if self.sim.now() >= deadline {
+            return false;
+        }
+        let notified = self.enlist();
+        self.sim.set_timer(deadline);
+        std::future::poll_fn(|_| {
+            if notified.get() || self.sim.now() >= deadline { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+        if !notified.get() {
+            self.waiters.borrow_mut().retain(|w| !Rc::ptr_eq(&w.notified, &notified));
+        }
+        notified.get()
+    }
+
+    /// Wakes everybody who waits now.
+    pub fn notify_all(&self) {
+        for waiter in self.waiters.borrow_mut().drain(..) {
+            waiter.notified.set(true);
+            self.sim.wake(waiter.task);
+        }
+    }
+
+    /// Wakes whoever has waited longest.
+    pub fn notify_one(&self) {
+        if let Some(waiter) = self.waiters.borrow_mut().pop_front() {
+            waiter.notified.set(true);
+            self.sim.wake(waiter.task);
+        }
+    }
+
+    fn enlist(&self) -> Rc<Cell<bool>> {
+        let notified = Rc::new(Cell::new(false));
+        self.waiters
+            .borrow_mut()
+            .push_back(Waiter { task: self.sim.running(), notified: Rc::clone(&notified) });
+        notified
+    }
+}

@@ -1,0 +1,261 @@
+//! The block allocator: free extents by address, in block groups of 128 MiB.
+//!
+//! It follows mballoc in what matters to TRIM: an allocation never crosses a block group, a file that
+//! grows asks for the block behind its end, and everything else continues at one moving goal ("stream
+//! allocation"), so that files written one after the other lie one after the other.
+
+use std::collections::BTreeMap;
+
+use crate::units::{Lpn, UnitRange};
+
+/// Blocks of 4 KiB in a block group: one bitmap block's worth, 128 MiB.
+pub const GROUP_UNITS: u64 = 32_768;
+
+/// Extents looked at before the longest one seen is taken (mballoc: `mb_max_to_scan`, 200).
+const EXTENTS_TO_SCAN: usize = 200;
+
+/// The free extents of a file system.
+#[derive(Clone, Debug, Default)]
+pub struct Allocator {
+    /// Start to length; no extent crosses a group boundary, neighbours inside a group are merged.
+    free: BTreeMap<u64, u64>,
+    free_units: u64,
+    /// Where stream allocation goes on.
+    stream_goal: u64,
+    /// Groups that FITRIM trimmed and in which nothing was freed since (ext4 keeps this in memory only).
+    trimmed_groups: Vec<bool>,
+}
+
+/// The block group of a block.
+pub fn group_of(block: u64) -> u64 {
+    block / GROUP_UNITS
+}
+
+impl Allocator {
+    /// An allocator without free blocks for a file system of `total_units`.
+    pub fn new(total_units: u64) -> Self {
+        Self {
+            trimmed_groups: vec![false; total_units.div_ceil(GROUP_UNITS) as usize],
+            ..Self::default()
+        }
+    }
+
+    /// Free units.
+    pub fn free_units(&self) -> u64 {
+        self.free_units
+    }
+
+    /// Number of block groups.
+    pub fn groups(&self) -> usize {
+        self.trimmed_groups.len()
+    }
+
+    /// Allocates up to `want` units in one extent inside one group; `None` only if nothing is free.
+    ///
+    /// `goal` is the block behind the file's last; it is taken if `want` fit there.
+    pub fn allocate(&mut self, goal: Option<Lpn>, want: u64) -> Option<UnitRange> {
+        if want == 0 || self.free.is_empty() {
+            return None;
+        }
+        if let Some(Lpn(goal)) = goal
+            && self.free_at(goal) >= want
+        {
+            return Some(self.take(goal, want));
+        }
+        let (start, len) = self.search(want)?;
+        let range = self.take(start, len.min(want));
+        self.stream_goal = range.end().0;
+        Some(range)
+    }
+
+    /// Takes exactly these blocks out of the free ones; they must all be free.
+    pub fn take_exact(&mut self, range: UnitRange) {
+        let mut at = range.start.0;
+        while at < range.end().0 {
+            let units = self.free_at(at).min(range.end().0 - at);
+            assert!(units > 0, "block {at} of {range:?} is not free");
+            self.take(at, units);
+            at += units;
+        }
+    }
+
+    /// Gives blocks back. They must not be free already.
+    pub fn release(&mut self, range: UnitRange) {
+        for group in group_of(range.start.0)..=group_of(range.end().0.saturating_sub(1)) {
+            self.trimmed_groups[group as usize] = false;
+        }
+        self.return_trimmed(range);
+    }
+
+    /// Gives blocks back that the device was just told of: their groups may stay marked as trimmed.
+    pub fn return_trimmed(&mut self, range: UnitRange) {
+        let mut at = range.start.0;
+        while at < range.end().0 {
+            let boundary = (group_of(at) + 1) * GROUP_UNITS;
+            let end = boundary.min(range.end().0);
+            self.release_in_group(at, end);
+            at = end;
+        }
+    }
+
+    /// How many free units follow from `block` on, inside its group (0 if it is not free).
+    pub fn free_at(&self, block: u64) -> u64 {
+        match self.free.range(..=block).next_back() {
+            Some((&start, &len)) if block < start + len => start + len - block,
+            _ => 0,
+        }
+    }
+
+    /// The free extents of a group, in order.
+    pub fn free_in_group(&self, group: u64) -> impl Iterator<Item = UnitRange> + '_ {
+        self.free
+            .range(group * GROUP_UNITS..(group + 1) * GROUP_UNITS)
+            .map(|(&start, &len)| UnitRange::new(Lpn(start), len))
+    }
+
+    /// Whether FITRIM has trimmed this group and nothing was freed in it since.
+    pub fn is_trimmed(&self, group: u64) -> bool {
+        self.trimmed_groups[group as usize]
+    }
+
+    /// Notes that FITRIM has trimmed this group.
+    pub fn mark_trimmed(&mut self, group: u64) {
+        self.trimmed_groups[group as usize] = true;
+    }
+
+    /// Forgets which groups were trimmed, as an unmount does.
+    pub fn forget_trimmed(&mut self) {
+        self.trimmed_groups.fill(false);
+    }
+
+    /// First fit from the stream goal on, around the end; after enough extents the longest seen.
+    fn search(&self, want: u64) -> Option<(u64, u64)> {
+        let goal = self.stream_goal;
+        let at_goal = self.free_at(goal);
+        if at_goal >= want {
+            return Some((goal, want));
+        }
+        let mut best = (at_goal > 0).then_some((goal, at_goal));
+        let after = self.free.range(goal..);
+        let before = self.free.range(..goal);
+        for (scanned, (&start, &len)) in after.chain(before).enumerate() {
+            if len >= want {
+                return Some((start, len));
+            }
+            if best.is_none_or(|(_, longest)| len > longest) {
+                best = Some((start, len));
+            }
+            if scanned >= EXTENTS_TO_SCAN && best.is_some() {
+                break;
+            }
+        }
+        best
+    }
+
+    fn take(&mut self, start: u64, units: u64) -> UnitRange {
+        let (&extent, &len) = self.free.range(..=start).next_back().expect("the caller found it free");
+        debug_assert!(start >= extent && start + units <= extent + len);
+        if start > extent {
+            self.free.insert(extent, start - extent);
+        } else {
+            self.free.remove(&extent);
+        }
+        let tail = extent + len - (start + units);
+        if tail > 0 {
+            self.free.insert(start + units, tail);
+        }
+        self.free_units -= units;
+        UnitRange::new(Lpn(start), units)
+    }
+
+    fn release_in_group(&mut self, start: u64, end: u64) {
+        self.free_units += end - start;
+        let (mut start, mut end) = (start, end);
+        let group = group_of(start);
+        if let Some((&before, &len)) = self.free.range(..start).next_back() {
+            debug_assert!(before + len <= start, "block {start} freed twice");
+            if before + len == start && group_of(before) == group {
+                self.free.remove(&before);
+                start = before;
+            }
+        }
+        if group_of(end) == group
+            && let Some(len) = self.free.remove(&end)
+        {
+            end += len;
+        }
+        self.free.insert(start, end - start);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn empty(total: u64) -> Allocator {
+        let mut a = Allocator::new(total);
+        a.release(UnitRange::new(Lpn(0), total));
+        a
+    }
+
+    #[test]
+    fn files_written_in_turn_lie_in_turn() {
+        let mut a = empty(2 * GROUP_UNITS);
+        let first = a.allocate(None, 25).unwrap();
+        let second = a.allocate(None, 10).unwrap();
+        assert_eq!(second.start, first.end());
+        // The first file grows: behind it there is no room any more.
+        let third = a.allocate(Some(first.end()), 5).unwrap();
+        assert_eq!(third.start, second.end());
+    }
+
+    #[test]
+    fn no_extent_crosses_a_group() {
+        let mut a = empty(2 * GROUP_UNITS);
+        assert_eq!(a.allocate(None, 3 * GROUP_UNITS).unwrap().units, GROUP_UNITS);
+        assert_eq!(a.allocate(None, 3 * GROUP_UNITS).unwrap().units, GROUP_UNITS);
+        assert_eq!(a.allocate(None, 1), None);
+    }
+
+    proptest! {
+        /// Against one flag a block: what is handed out was free, what is free stays counted and merged.
+        #[test]
+        fn agrees_with_a_map_of_flags(ops in prop::collection::vec((any::<bool>(), 0u64..400, 1u64..60), 1..200)) {
+            const TOTAL: u64 = 500;
+            let mut a = empty(TOTAL);
+            let mut used = [false; TOTAL as usize];
+            let mut held: Vec<UnitRange> = Vec::new();
+            for (allocate, pick, want) in ops {
+                if allocate {
+                    let goal = (pick % 3 == 0).then_some(Lpn(pick));
+                    match a.allocate(goal, want) {
+                        Some(range) => {
+                            prop_assert!(range.units >= 1 && range.units <= want);
+                            for lpn in range.iter() {
+                                prop_assert!(!used[lpn.0 as usize]);
+                                used[lpn.0 as usize] = true;
+                            }
+                            held.push(range);
+                        }
+                        None => prop_assert!(used.iter().all(|u| *u)),
+                    }
+                } else if !held.is_empty() {
+                    let range = held.swap_remove(pick as usize % held.len());
+                    a.release(range);
+                    for lpn in range.iter() {
+                        used[lpn.0 as usize] = false;
+                    }
+                }
+                let free = used.iter().filter(|u| !**u).count() as u64;
+                prop_assert_eq!(a.free_units(), free);
+                // Merged: the listed extents are maximal runs of free blocks.
+                for extent in a.free_in_group(0) {
+                    prop_assert!(extent.iter().all(|l| !used[l.0 as usize]));
+                    prop_assert!(extent.start.0 == 0 || used[extent.start.0 as usize - 1]);
+                    prop_assert!(extent.end().0 == TOTAL || used[extent.end().0 as usize]);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! The page cache: which pages of which files are in memory, dirty, or on their way to the device.
+//!
+//! Pages are kept in chunks of 32 (128 KiB) with one bit a page and state, so that a workload that moves
+//! gigabytes costs a few word operations for each system call. Chunks are evicted in the order of their
+//! last use; those with pages that are dirty or in transfer stay. Linux keeps two lists (active and
+//! inactive) of single pages; for files that are read and written as wholes the two differ little.
+
+/// Pages in a chunk.
+pub const CHUNK_PAGES: u64 = 32;
+
+const NONE: u32 = u32::MAX;
+
+/// Index of a chunk in the cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChunkId(u32);
+
+#[derive(Clone, Debug)]
+struct Chunk {
+    owner: u32,
+    index: u32,
+    present: u32,
+    dirty: u32,
+    writeback: u32,
+    reading: u32,
+    newer: u32,
+    older: u32,
+}
+
+/// The chunks of one file, by position.
+#[derive(Clone, Debug, Default)]
+pub struct ChunkTable(Vec<u32>);
+
+impl ChunkTable {
+    /// The chunk at `index`, if it is in memory.
+    pub fn get(&self, index: u64) -> Option<ChunkId> {
+        self.0.get(index as usize).copied().filter(|&id| id != NONE).map(ChunkId)
+    }
+
+    /// One behind the last position that may be in memory.
+    pub fn end(&self) -> u64 {
+        self.0.len() as u64
+    }
+
+    fn set(&mut self, index: u64, id: u32) {
+        if self.0.len() <= index as usize {
+            self.0.resize(index as usize + 1, NONE);
+        }
+        self.0[index as usize] = id;
+    }
+}
+
+/// A page's states, as bits of a chunk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ChunkState {
+    /// Has valid contents in memory.
+    pub present: u32,
+    /// Differs from what the device holds or was given.
+    pub dirty: u32,
+    /// Is being written to the device.
+    pub writeback: u32,
+    /// Is being read from the device.
+    pub reading: u32,
+}
+
+/// The page cache of one host.
+#[derive(Clone, Debug)]
+pub struct PageCache {
+    chunks: Vec<Chunk>,
+    vacant: Vec<u32>,
+    newest: u32,
+    oldest: u32,
+    capacity_pages: u64,
+    present_pages: u64,
+    dirty_pages: u64,
+    writeback_pages: u64,
+}
+
+/// The bits of `count` pages from page `first` of a chunk.
+pub fn mask(first: u64, count: u64) -> u32 {
+    debug_assert!(first + count <= CHUNK_PAGES);
+    if count == CHUNK_PAGES { u32::MAX } else { ((1u32 << count) - 1) << first }
+}
+
+impl PageCache {
+    /// An empty cache of so many pages.
+    pub fn new(capacity_pages: u64) -> Self {
+        Self {
+            chunks: Vec::new(),
+            vacant: Vec::new(),
+            newest: NONE,
+            oldest: NONE,
+            capacity_pages,
+            present_pages: 0,
+            dirty_pages: 0,
+            writeback_pages: 0,
+        }
+    }
+
+    /// Dirty pages.
+    pub fn dirty_pages(&self) -> u64 {
+        self.dirty_pages
+    }
+
+    /// Pages being written to the device.
+    pub fn writeback_pages(&self) -> u64 {
+        self.writeback_pages
+    }
+
+    /// The states of a chunk's pages.
+    pub fn state(&self, id: ChunkId) -> ChunkState {
+        let c = &self.chunks[id.0 as usize];
+        ChunkState { present: c.present, dirty: c.dirty, writeback: c.writeback, reading: c.reading }
+    }
+
+    /// The chunk of file `owner` at `index`, made if need be, and now the most recently used.
+    pub fn touch(&mut self, table: &mut ChunkTable, owner: u32, index: u64) -> ChunkId {
+        if let Some(id) = table.get(index) {
+            if self.newest != id.0 {
+                self.unlink(id.0);
+                self.link_newest(id.0);
+            }
+            return id;
+        }
+        let chunk = Chunk {
+            owner,
+            index: index as u32,
+            present: 0,
+            dirty: 0,
+            writeback: 0,
+            reading: 0,
+            newer: NONE,
+            older: NONE,
+        };
+        let id = match self.vacant.pop() {
+            Some(id) => {
+                self.chunks[id as usize] = chunk;
+                id
+            }
+            None => {
+                self.chunks.push(chunk);
+                (self.chunks.len() - 1) as u32
+            }
+        };
+        self.link_newest(id);
+        table.set(index, id);
+        ChunkId(id)
+    }
+
+    /// Pages were written by a process: present and dirty. Answers how many became dirty.
+    pub fn mark_dirty(&mut self, id: ChunkId, pages: u32) -> u64 {
+        let c = &mut self.chunks[id.0 as usize];
+        let new = u64::from((pages & !c.dirty).count_ones());
+        self.present_pages += u64::from((pages & !c.present).count_ones());
+        c.present |= pages;
+        c.dirty |= pages;
+        self.dirty_pages += new;
+        new
+    }
+
+    /// Dirty pages are handed to the device.
+    pub fn begin_writeback(&mut self, id: ChunkId, pages: u32) {
+        let c = &mut self.chunks[id.0 as usize];
+        debug_assert_eq!(c.dirty & pages, pages);
+        debug_assert_eq!(c.writeback & pages, 0);
+        c.dirty &= !pages;
+        c.writeback |= pages;
+        let n = u64::from(pages.count_ones());
+        self.dirty_pages -= n;
+        self.writeback_pages += n;
+    }
+
+    /// The device has acknowledged pages.
+    pub fn end_writeback(&mut self, id: ChunkId, pages: u32) {
+        let c = &mut self.chunks[id.0 as usize];
+        debug_assert_eq!(c.writeback & pages, pages);
+        c.writeback &= !pages;
+        self.writeback_pages -= u64::from(pages.count_ones());
+    }
+
+    /// Pages are being read from the device.
+    pub fn begin_read(&mut self, id: ChunkId, pages: u32) {
+        let c = &mut self.chunks[id.0 as usize];
+        debug_assert_eq!((c.present | c.reading) & pages, 0);
+        c.reading |= pages;
+    }
+
+    /// Pages have been read.
+    pub fn end_read(&mut self, id: ChunkId, pages: u32) {
+        let c = &mut self.chunks[id.0 as usize];
+        let arrived = pages & c.reading;
+        c.reading &= !pages;
+        self.present_pages += u64::from((arrived & !c.present).count_ones());
+        c.present |= arrived;
+    }
+
+    /// Drops a file's pages; none may be under write-back. Answers how many pages were dirty.
+    pub fn forget(&mut self, table: &mut ChunkTable) -> u64 {
+        let mut dropped = 0;
+        for id in std::mem::take(&mut table.0).into_iter().filter(|&id| id != NONE) {
+            debug_assert_eq!(self.chunks[id as usize].writeback, 0);
+            dropped += u64::from(self.chunks[id as usize].dirty.count_ones());
+            self.remove(id);
+        }
+        self.dirty_pages -= dropped;
+        dropped
+    }
+
+    /// The least recently used chunk that may go, if memory is short: its owner and position.
+    ///
+    /// The caller clears the owner's table entry by [`PageCache::evict`].
+    pub fn victim(&mut self) -> Option<(u32, u64)> {
+        if self.present_pages <= self.capacity_pages {
+            return None;
+        }
+        // Chunks that cannot go are moved to the young end, as Linux rotates dirty pages; a bounded look
+        // keeps this cheap when nearly everything is dirty.
+        for _ in 0..64 {
+            let id = self.oldest;
+            if id == NONE {
+                return None;
+            }
+            let c = &self.chunks[id as usize];
+            if c.dirty | c.writeback | c.reading == 0 {
+                return Some((c.owner, u64::from(c.index)));
+            }
+            self.unlink(id);
+            self.link_newest(id);
+        }
+        None
+    }
+
+    /// Drops the clean chunk at `index` of a file.
+    pub fn evict(&mut self, table: &mut ChunkTable, index: u64) {
+        if let Some(ChunkId(id)) = table.get(index) {
+            self.remove(id);
+            table.set(index, NONE);
+        }
+    }
+
+    fn remove(&mut self, id: u32) {
+        self.present_pages -= u64::from(self.chunks[id as usize].present.count_ones());
+        self.unlink(id);
+        self.vacant.push(id);
+    }
+
+    fn link_newest(&mut self, id: u32) {
+        let old = self.newest;
+        let c = &mut self.chunks[id as usize];
+        c.newer = NONE;
+        c.older = old;
+        if old == NONE {
+            self.oldest = id;
+        } else {
+            self.chunks[old as usize].newer = id;
+        }
+        self.newest = id;
+    }
+
+    fn unlink(&mut self, id: u32) {
+        let (newer, older) = {
+            let c = &self.chunks[id as usize];
+            (c.newer, c.older)
+        };
+        if newer == NONE {
+            self.newest = older;
+        } else {
+            self.chunks[newer as usize].older = older;
+        }
+        if older == NONE {
+            self.oldest = newer;
+        } else {
+            self.chunks[older as usize].newer = newer;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_least_recently_used_clean_chunk_goes_first() {
+        let mut cache = PageCache::new(40);
+        let mut table = ChunkTable::default();
+        for index in 0..3 {
+            let id = cache.touch(&mut table, 7, index);
+            assert_eq!(cache.mark_dirty(id, mask(0, 16)), 16);
+        }
+        assert_eq!(cache.dirty_pages(), 48);
+        for index in [0, 1] {
+            let id = table.get(index).unwrap();
+            cache.begin_writeback(id, mask(0, 16));
+            cache.end_writeback(id, mask(0, 16));
+        }
+        cache.touch(&mut table, 7, 0);
+        assert_eq!(cache.victim(), Some((7, 1)));
+        cache.evict(&mut table, 1);
+        assert_eq!(cache.victim(), None);
+        assert_eq!(cache.forget(&mut table), 16);
+        assert_eq!(cache.dirty_pages(), 0);
+    }
+
+    #[test]
+    fn a_page_dirtied_under_write_back_stays_dirty() {
+        let mut cache = PageCache::new(100);
+        let mut table = ChunkTable::default();
+        let id = cache.touch(&mut table, 1, 0);
+        cache.mark_dirty(id, mask(3, 2));
+        cache.begin_writeback(id, mask(3, 2));
+        assert_eq!(cache.mark_dirty(id, mask(3, 1)), 1);
+        cache.end_writeback(id, mask(3, 2));
+        assert_eq!(cache.state(id).dirty, mask(3, 1));
+        assert_eq!(cache.writeback_pages(), 0);
+    }
+}

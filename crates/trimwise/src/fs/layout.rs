@@ -1,0 +1,204 @@
+//! Where an ext4 file system keeps its metadata.
+//!
+//! With `flex_bg` the bitmaps and inode tables of 16 block groups lie together in the first of them, and
+//! the journal lies in the middle of the device; everything else is free for data and directories.
+
+use thiserror::Error;
+
+use super::alloc::{Allocator, GROUP_UNITS};
+use crate::units::{Bytes, Lpn, UnitRange};
+
+/// Groups whose metadata lie together (mke2fs: `flex_bg_size`).
+const FLEX_GROUPS: u64 = 16;
+/// Inodes of a group: one for each 16 KiB (mke2fs: `inode_ratio`).
+const INODES_PER_GROUP: u64 = 8_192;
+/// Inodes in a block of the inode table: 4 KiB of 256 bytes each.
+const INODES_PER_BLOCK: u64 = 16;
+/// Inode-table blocks of a group.
+const TABLE_BLOCKS: u64 = INODES_PER_GROUP / INODES_PER_BLOCK;
+/// Group descriptors in a block: 32 bytes each.
+const DESCRIPTORS_PER_BLOCK: u64 = 128;
+/// The first inode that mke2fs leaves to files.
+pub const FIRST_INODE: u32 = 12;
+
+/// What mkfs was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FormatOptions {
+    /// Size of the journal; `None` takes mke2fs's own rule.
+    pub journal: Option<Bytes>,
+    /// Whether mkfs discards the whole device first (mke2fs does by default since 1.41.10).
+    pub discard: bool,
+}
+
+impl Default for FormatOptions {
+    fn default() -> Self {
+        Self { journal: None, discard: true }
+    }
+}
+
+/// The device is too small to hold a file system.
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+#[error("a file system with a {journal} journal does not fit on a device of {device}; at least {least} are needed")]
+pub struct FormatError {
+    /// Size of the device.
+    pub device: Bytes,
+    /// Size of the journal asked for.
+    pub journal: Bytes,
+    /// The smallest device that would do.
+    pub least: Bytes,
+}
+
+/// The fixed places of a file system.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout {
+    total_units: u64,
+    /// The journal's blocks.
+    pub journal: UnitRange,
+}
+
+impl Layout {
+    /// Plans a file system on a device of `total_units`.
+    ///
+    /// # Errors
+    ///
+    /// [`FormatError`] if metadata and journal do not fit.
+    pub fn plan(total_units: u64, options: FormatOptions) -> Result<Self, FormatError> {
+        let journal_units = options.journal.map_or_else(|| default_journal_units(total_units), Bytes::units_floor);
+        let least = journal_units.max(256) * 4 + FLEX_GROUPS * (TABLE_BLOCKS + 2) + 64;
+        if total_units < least || journal_units < 256 {
+            return Err(FormatError {
+                device: Bytes::from_units(total_units),
+                journal: Bytes::from_units(journal_units),
+                least: Bytes::from_units(least),
+            });
+        }
+        let groups = total_units.div_ceil(GROUP_UNITS);
+        let mut layout = Self { total_units, journal: UnitRange::new(Lpn(0), journal_units) };
+        // mke2fs puts the journal into the middle, behind that group's own metadata.
+        let middle = groups / 2 / FLEX_GROUPS * FLEX_GROUPS + FLEX_GROUPS.min(groups) / 2;
+        let start = (middle.min(groups - 1) * GROUP_UNITS).max(layout.metadata_end(0));
+        layout.journal.start = Lpn(start.min(total_units - journal_units));
+        Ok(layout)
+    }
+
+    /// Blocks of the file system.
+    pub fn total_units(&self) -> u64 {
+        self.total_units
+    }
+
+    /// Number of inodes.
+    pub fn inodes(&self) -> u64 {
+        self.total_units.div_ceil(GROUP_UNITS) * INODES_PER_GROUP
+    }
+
+    /// The superblock.
+    pub fn superblock(&self) -> Lpn {
+        Lpn(0)
+    }
+
+    /// The block that holds a group's descriptor.
+    pub fn descriptor(&self, group: u64) -> Lpn {
+        Lpn(1 + group / DESCRIPTORS_PER_BLOCK)
+    }
+
+    /// A group's block bitmap.
+    pub fn block_bitmap(&self, group: u64) -> Lpn {
+        Lpn(self.flex_start(group) + group % FLEX_GROUPS)
+    }
+
+    /// A group's inode bitmap.
+    pub fn inode_bitmap(&self, group: u64) -> Lpn {
+        Lpn(self.flex_start(group) + FLEX_GROUPS + group % FLEX_GROUPS)
+    }
+
+    /// The group that an inode belongs to.
+    pub fn inode_group(&self, inode: u32) -> u64 {
+        u64::from(inode) / INODES_PER_GROUP
+    }
+
+    /// The block of the inode table that holds an inode.
+    pub fn inode_block(&self, inode: u32) -> Lpn {
+        let group = self.inode_group(inode);
+        let table = self.flex_start(group) + 2 * FLEX_GROUPS + group % FLEX_GROUPS * TABLE_BLOCKS;
+        Lpn(table + u64::from(inode) % INODES_PER_GROUP / INODES_PER_BLOCK)
+    }
+
+    /// An allocator in which everything but metadata and journal is free.
+    pub fn allocator(&self) -> Allocator {
+        let mut allocator = Allocator::new(self.total_units);
+        allocator.release(UnitRange::new(Lpn(0), self.total_units));
+        let groups = self.total_units.div_ceil(GROUP_UNITS);
+        for flex in (0..groups).step_by(FLEX_GROUPS as usize) {
+            let start = if flex == 0 { 0 } else { flex * GROUP_UNITS };
+            let end = self.metadata_end(flex).min(self.total_units);
+            allocator.take_exact(UnitRange::new(Lpn(start), end - start));
+        }
+        allocator.take_exact(self.journal);
+        allocator
+    }
+
+    /// The small metadata blocks that mkfs writes: superblock, descriptors, bitmaps.
+    pub fn initial_blocks(&self) -> Vec<UnitRange> {
+        let groups = self.total_units.div_ceil(GROUP_UNITS);
+        let mut ranges = vec![UnitRange::new(Lpn(0), 1 + groups.div_ceil(DESCRIPTORS_PER_BLOCK))];
+        for flex in (0..groups).step_by(FLEX_GROUPS as usize) {
+            ranges.push(UnitRange::new(Lpn(self.flex_start(flex)), 2 * FLEX_GROUPS));
+        }
+        ranges
+    }
+
+    fn flex_start(&self, group: u64) -> u64 {
+        let first = group / FLEX_GROUPS * FLEX_GROUPS;
+        if first == 0 {
+            1 + self.total_units.div_ceil(GROUP_UNITS).div_ceil(DESCRIPTORS_PER_BLOCK)
+        } else {
+            first * GROUP_UNITS
+        }
+    }
+
+    fn metadata_end(&self, flex: u64) -> u64 {
+        let groups = self.total_units.div_ceil(GROUP_UNITS);
+        let members = FLEX_GROUPS.min(groups - flex);
+        self.flex_start(flex) + 2 * FLEX_GROUPS + members * TABLE_BLOCKS
+    }
+}
+
+/// mke2fs's rule for the size of the journal (e2fsprogs, `ext2fs_default_journal_size`, as of 1.41).
+fn default_journal_units(total_units: u64) -> u64 {
+    match total_units {
+        0..32_768 => 1_024,
+        32_768..262_144 => 4_096,
+        262_144..524_288 => 8_192,
+        524_288..1_048_576 => 16_384,
+        _ => 32_768,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fixed_places_do_not_overlap_and_are_not_free() {
+        for gib in [1, 8, 60] {
+            let units = Bytes::gib(gib).units_floor() - 777;
+            let layout = Layout::plan(units, FormatOptions::default()).unwrap();
+            let allocator = layout.allocator(); // panics if journal and metadata overlap
+            let groups = units.div_ceil(GROUP_UNITS);
+            for group in 0..groups {
+                for block in [layout.descriptor(group), layout.block_bitmap(group), layout.inode_bitmap(group)] {
+                    assert_eq!(allocator.free_at(block.0), 0);
+                }
+            }
+            let last = u32::try_from(layout.inodes() - 1).unwrap();
+            assert_eq!(allocator.free_at(layout.inode_block(last).0), 0);
+            assert!(allocator.free_units() > units * 9 / 10 - layout.journal.units);
+        }
+    }
+
+    #[test]
+    fn a_device_that_is_too_small_is_refused() {
+        let error = Layout::plan(2_000, FormatOptions::default()).unwrap_err();
+        assert!(error.to_string().contains("does not fit"), "{error}");
+    }
+}

@@ -1,0 +1,445 @@
+//! What a workload calls: names, writes, durability. Reads are in `read`.
+
+use super::cache::{CHUNK_PAGES, mask};
+use super::inode::Inode;
+use super::read::ReadAhead;
+use super::{Directory, Entry, Ext4};
+use crate::units::{Bytes, Lpn, SimDuration, SimTime, UNIT_BYTES, UnitRange};
+use crate::workload::files::{FileError, FileSystemSpace, Files, OpenMode};
+
+/// Journal blocks that making a name may change (ext4: `EXT4_DATA_TRANS_BLOCKS` + index + 3).
+const CREATE_CREDITS: u64 = 40;
+/// Journal blocks that removing a file may change (ext4: `EXT4_DELETE_TRANS_BLOCKS`).
+const DELETE_CREDITS: u64 = 118;
+/// Journal blocks that an inode's change may touch.
+const INODE_CREDITS: u64 = 8;
+/// How often a writer that finds no block asks for a commit before it gives up
+/// (`ext4_should_retry_alloc`: 3).
+const SPACE_RETRIES: u32 = 3;
+
+/// An open file of the modelled file system.
+#[derive(Clone, Debug)]
+pub struct OpenFile {
+    pub(super) inode: u32,
+    pub(super) position_bytes: u64,
+    pub(super) append: bool,
+    pub(super) read_ahead: ReadAhead,
+    path: Box<str>,
+}
+
+fn parent(path: &str) -> &str {
+    path.rsplit_once('/').map_or("", |(parent, _)| parent)
+}
+
+/// Bytes of a directory entry: 8 and the name, in steps of 4 (`EXT4_DIR_REC_LEN`).
+fn entry_bytes(path: &str) -> u64 {
+    let name = path.rsplit_once('/').map_or(path, |(_, name)| name);
+    (8 + name.len() as u64).next_multiple_of(4)
+}
+
+/// The leaf that a name hashes to; any well-mixed function serves, ext4 uses half-MD4.
+fn leaf_of(path: &str, leaves: usize) -> usize {
+    let hash = path.bytes().fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3));
+    let mixed = (hash ^ (hash >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 32;
+    ((mixed * leaves as u64) >> 32) as usize
+}
+
+impl Ext4 {
+    fn lookup(&self, path: &str) -> Option<Entry> {
+        self.0.state.borrow().disk.names.get(path).copied()
+    }
+
+    fn not_found(path: &str) -> FileError {
+        FileError::NotFound { path: path.to_owned() }
+    }
+
+    /// Makes a name and an inode in one handle.
+    async fn make_entry(&self, path: &str, is_directory: bool) -> Result<u32, FileError> {
+        self.0.sim.charge(self.0.host.cpu.create).await;
+        self.start_handle(CREATE_CREDITS).await;
+        let (inode, mut metadata) = {
+            let now = self.0.sim.now();
+            let state = &mut *self.0.state.borrow_mut();
+            let disk = &mut state.disk;
+            let no_space = || FileError::NoSpace { path: path.to_owned() };
+            let Some(directory) = disk.directories.get_mut(parent(path)) else {
+                return Err(Self::not_found(path));
+            };
+            let mut metadata = Vec::with_capacity(10);
+            // A leaf is split when it is full: on average they are three quarters full.
+            let bytes = directory.bytes + entry_bytes(path);
+            if bytes > directory.blocks.len() as u64 * UNIT_BYTES * 3 / 4 {
+                let room = disk.allocator.free_units().saturating_sub(state.reserved_pages);
+                let block = if room > 0 { disk.allocator.allocate(None, 1) } else { None };
+                let block = block.ok_or_else(no_space)?;
+                state.pending.withdraw(block);
+                disk.stale.allocated(now, block);
+                directory.blocks.push(block.start.0);
+                let group = super::alloc::group_of(block.start.0);
+                metadata.extend([disk.layout.block_bitmap(group), disk.layout.descriptor(group)]);
+            }
+            directory.bytes = bytes;
+            directory.entries += 1;
+            let block = directory.blocks[leaf_of(path, directory.blocks.len())];
+            let inode = match disk.free_inodes.pop_first() {
+                Some(inode) => inode,
+                None if (disk.inodes.len() as u64) < disk.layout.inodes() => {
+                    disk.inodes.push(Inode::default());
+                    (disk.inodes.len() - 1) as u32
+                }
+                None => return Err(no_space()),
+            };
+            disk.inodes[inode as usize] = Inode { in_use: true, ..Inode::default() };
+            disk.names.insert(path.into(), Entry { inode, block, is_directory });
+            let group = disk.layout.inode_group(inode);
+            metadata.extend([
+                Lpn(block),
+                disk.layout.inode_bitmap(group),
+                disk.layout.descriptor(group),
+                disk.layout.inode_block(inode),
+            ]);
+            (inode, metadata)
+        };
+        metadata.dedup();
+        self.dirty_metadata(&metadata).await;
+        self.note_change(inode);
+        Ok(inode)
+    }
+
+    /// Takes a name out of its directory; answers what it named.
+    async fn remove_entry(&self, path: &str) -> Option<Entry> {
+        let (entry, metadata) = {
+            let state = &mut *self.0.state.borrow_mut();
+            let entry = state.disk.names.remove(path)?;
+            if let Some(directory) = state.disk.directories.get_mut(parent(path)) {
+                directory.entries -= 1;
+                directory.bytes -= entry_bytes(path);
+            }
+            let layout = &state.disk.layout;
+            // The superblock heads the list of orphans.
+            let metadata = [Lpn(entry.block), layout.inode_block(entry.inode), layout.superblock()];
+            (entry, metadata)
+        };
+        self.dirty_metadata(&metadata).await;
+        Some(entry)
+    }
+
+    /// Drops a file's pages, waiting for those in transfer, and frees its blocks.
+    async fn truncate(&self, inode: u32) {
+        loop {
+            let in_transfer = {
+                let entry = &self.0.state.borrow().disk.inodes[inode as usize];
+                (entry.writeback_pages, entry.reads)
+            };
+            match in_transfer {
+                (0, 0) => break,
+                (0, _) => self.0.events.read_done.wait().await,
+                _ => self.0.events.writeback_done.wait().await,
+            }
+        }
+        let pages = {
+            let state = &mut *self.0.state.borrow_mut();
+            let entry = &mut state.disk.inodes[inode as usize];
+            let pages = entry.size_bytes.div_ceil(UNIT_BYTES);
+            state.cache.forget(&mut entry.chunks);
+            entry.dirty_pages = 0;
+            if let Some(key) = entry.dirty_key.take() {
+                state.dirty.remove(&key);
+            }
+            state.reserved_pages -= std::mem::take(&mut entry.reserved_pages);
+            entry.size_bytes = 0;
+            pages
+        };
+        self.0.sim.charge(self.0.host.cpu.page_truncate * pages).await;
+        self.start_handle(DELETE_CREDITS).await;
+        let metadata = {
+            let now = self.0.sim.now();
+            let state = &mut *self.0.state.borrow_mut();
+            let entry = &mut state.disk.inodes[inode as usize];
+            let mut metadata = vec![state.disk.layout.inode_block(inode)];
+            for extent in std::mem::take(&mut entry.extents) {
+                let group = super::alloc::group_of(extent.blocks.start.0);
+                metadata
+                    .extend([state.disk.layout.block_bitmap(group), state.disk.layout.descriptor(group)]);
+                state.journal.free(now, extent.blocks);
+                state.withheld_units += extent.blocks.units;
+            }
+            metadata
+        };
+        self.dirty_metadata(&metadata).await;
+        self.note_change(inode);
+    }
+
+    async fn remove_inode(&self, inode: u32) {
+        let metadata = {
+            let layout = &self.0.state.borrow().disk.layout;
+            let group = layout.inode_group(inode);
+            [layout.inode_bitmap(group), layout.descriptor(group)]
+        };
+        self.dirty_metadata(&metadata).await;
+        let disk = &mut self.0.state.borrow_mut().disk;
+        disk.inodes[inode as usize].in_use = false;
+        disk.free_inodes.insert(inode);
+    }
+
+    /// Waits until `pages` more pages could get a block.
+    ///
+    /// Blocks that a commit or a TRIM would free are waited for; otherwise the file system is full.
+    async fn wait_for_space(&self, pages: u64, path: &str) -> Result<(), FileError> {
+        for _ in 0..=SPACE_RETRIES {
+            let tid = {
+                let state = &*self.0.state.borrow();
+                if state.disk.allocator.free_units() >= state.reserved_pages + pages {
+                    return Ok(());
+                }
+                (state.withheld_units > 0).then(|| state.journal.newest_open_tid())
+            };
+            match tid {
+                Some(Some(tid)) => self.commit_and_wait(tid).await,
+                // Committed, but their TRIM is still to be issued.
+                Some(None) => self.0.events.discards_done.wait().await,
+                None => break,
+            }
+        }
+        let state = &*self.0.state.borrow();
+        if state.disk.allocator.free_units() >= state.reserved_pages + pages {
+            return Ok(());
+        }
+        Err(FileError::NoSpace { path: path.to_owned() })
+    }
+
+    /// Pages that a write covers in part and that must be read before they can be changed.
+    fn partial_pages(&self, inode: u32, start: u64, end: u64) -> [Option<u64>; 2] {
+        let state = &*self.0.state.borrow();
+        let entry = &state.disk.inodes[inode as usize];
+        let is_missing = |page: u64| {
+            let chunk = entry.chunks.get(page / CHUNK_PAGES);
+            let present = chunk.is_some_and(|id| state.cache.state(id).present & mask(page % CHUNK_PAGES, 1) != 0);
+            !present && page * UNIT_BYTES < entry.size_bytes && entry.map(page, 1).is_ok()
+        };
+        let first = (!start.is_multiple_of(UNIT_BYTES)).then_some(start / UNIT_BYTES);
+        let last = (!end.is_multiple_of(UNIT_BYTES) && end < entry.size_bytes).then_some(end / UNIT_BYTES);
+        [first.filter(|&page| is_missing(page)), last.filter(|&page| Some(page) != first && is_missing(page))]
+    }
+
+    async fn write_at(&self, file: &OpenFile, start: u64, len: u64) -> Result<(), FileError> {
+        let cpu = &self.0.host.cpu;
+        let end = start + len;
+        if len == 0 {
+            self.0.sim.charge(cpu.syscall).await;
+            return Ok(());
+        }
+        for page in self.partial_pages(file.inode, start, end).into_iter().flatten() {
+            self.read_page(file.inode, page).await;
+        }
+        let (first_page, pages) = (start / UNIT_BYTES, end.div_ceil(UNIT_BYTES) - start / UNIT_BYTES);
+        self.0.sim.charge(cpu.syscall + cpu.page_write * pages + cpu.copy_page * len.div_ceil(UNIT_BYTES)).await;
+        let is_full = {
+            let state = &*self.0.state.borrow();
+            state.disk.allocator.free_units() < state.reserved_pages + pages
+        };
+        if is_full {
+            self.wait_for_space(pages, &file.path).await?;
+        }
+        let changes_inode = self.mark_written(file.inode, first_page, pages, end);
+        if changes_inode {
+            self.start_handle(INODE_CREDITS).await;
+            let block = self.0.state.borrow().disk.layout.inode_block(file.inode);
+            self.dirty_metadata(&[block]).await;
+            self.note_change(file.inode);
+        }
+        self.balance_dirty_pages().await;
+        Ok(())
+    }
+
+    /// Marks pages dirty; answers whether the inode has to join the running transaction.
+    fn mark_written(&self, inode: u32, first_page: u64, pages: u64, end_bytes: u64) -> bool {
+        let now = self.0.sim.now();
+        let state = &mut *self.0.state.borrow_mut();
+        let entry = &mut state.disk.inodes[inode as usize];
+        let mapped_end = entry.mapped_end();
+        let mut page = first_page;
+        while page < first_page + pages {
+            let bit = page % CHUNK_PAGES;
+            let count = (CHUNK_PAGES - bit).min(first_page + pages - page);
+            let id = state.cache.touch(&mut entry.chunks, inode, page / CHUNK_PAGES);
+            let bits = mask(bit, count);
+            let new = bits & !state.cache.state(id).dirty;
+            let reserved = if page >= mapped_end {
+                u64::from(new.count_ones())
+            } else {
+                let unmapped = |i: &u64| new & 1 << i != 0 && entry.map(page - bit + i, 1).is_err();
+                (0..CHUNK_PAGES).filter(unmapped).count() as u64
+            };
+            entry.reserved_pages += reserved;
+            state.reserved_pages += reserved;
+            entry.dirty_pages += state.cache.mark_dirty(id, bits);
+            page += count;
+        }
+        if entry.dirty_key.is_none() && entry.dirty_pages > 0 {
+            let key = (now, state.dirty_sequence);
+            state.dirty_sequence += 1;
+            entry.dirty_key = Some(key);
+            state.dirty.insert(key, inode);
+        }
+        entry.size_bytes = entry.size_bytes.max(end_bytes);
+        entry.accessed_since_change = false;
+        let changes_inode = state.journal.running_tid() != Some(entry.transaction);
+        self.shrink_cache(state);
+        changes_inode
+    }
+
+    pub(super) async fn sync_all(&self) {
+        self.write_all().await;
+        let tid = self.0.state.borrow().journal.newest_open_tid();
+        if let Some(tid) = tid {
+            self.commit_and_wait(tid).await;
+        }
+    }
+}
+
+impl Files for Ext4 {
+    type File = OpenFile;
+
+    fn now(&self) -> SimTime {
+        self.0.sim.now()
+    }
+
+    async fn statfs(&self) -> Result<FileSystemSpace, FileError> {
+        let total = self.0.state.borrow().disk.layout.total_units();
+        let fixed = total - self.0.state.borrow().disk.layout.allocator().free_units();
+        Ok(FileSystemSpace { total: Bytes::from_units(total - fixed), free: self.bytes_free() })
+    }
+
+    async fn mkdir(&self, path: &str) -> Result<(), FileError> {
+        self.0.sim.charge(self.0.host.cpu.syscall).await;
+        if self.lookup(path).is_some() {
+            return Err(FileError::Exists { path: path.to_owned() });
+        }
+        self.make_entry(path, true).await?;
+        self.0.state.borrow_mut().disk.directories.insert(path.into(), Directory::default());
+        Ok(())
+    }
+
+    async fn rmdir(&self, path: &str) -> Result<(), FileError> {
+        self.0.sim.charge(self.0.host.cpu.syscall + self.0.host.cpu.unlink).await;
+        let blocks = {
+            let disk = &mut self.0.state.borrow_mut().disk;
+            match disk.directories.get(path) {
+                None => return Err(Self::not_found(path)),
+                Some(d) if d.entries > 0 => {
+                    return Err(FileError::Other {
+                        path: path.to_owned(),
+                        reason: "directory not empty".to_owned(),
+                    });
+                }
+                Some(_) => disk.directories.remove(path).map(|d| d.blocks).unwrap_or_default(),
+            }
+        };
+        self.start_handle(DELETE_CREDITS).await;
+        for block in blocks {
+            let metadata = self.group_metadata(Lpn(block));
+            {
+                let now = self.0.sim.now();
+                let state = &mut *self.0.state.borrow_mut();
+                state.journal.free(now, UnitRange::new(Lpn(block), 1));
+                state.withheld_units += 1;
+            }
+            self.dirty_metadata(&metadata).await;
+        }
+        if let Some(entry) = self.remove_entry(path).await {
+            self.remove_inode(entry.inode).await;
+        }
+        Ok(())
+    }
+
+    async fn open(&self, path: &str, mode: OpenMode) -> Result<OpenFile, FileError> {
+        self.0.sim.charge(self.0.host.cpu.syscall + self.0.host.cpu.open).await;
+        let inode = match (self.lookup(path), mode) {
+            (Some(entry), _) if entry.is_directory => {
+                return Err(FileError::Other { path: path.to_owned(), reason: "is a directory".to_owned() });
+            }
+            (Some(entry), OpenMode::Create) => {
+                self.truncate(entry.inode).await;
+                entry.inode
+            }
+            (Some(entry), _) => entry.inode,
+            (None, OpenMode::Create | OpenMode::CreateKeep) => self.make_entry(path, false).await?,
+            (None, OpenMode::Read | OpenMode::Append) => return Err(Self::not_found(path)),
+        };
+        Ok(OpenFile {
+            inode,
+            position_bytes: 0,
+            append: mode == OpenMode::Append,
+            read_ahead: ReadAhead::default(),
+            path: path.into(),
+        })
+    }
+
+    async fn write(&self, file: &mut OpenFile, data: &[u8]) -> Result<(), FileError> {
+        if file.append {
+            file.position_bytes = self.0.state.borrow().disk.inodes[file.inode as usize].size_bytes;
+        }
+        let len = data.len() as u64;
+        self.write_at(file, file.position_bytes, len).await?;
+        file.position_bytes += len;
+        Ok(())
+    }
+
+    async fn read(&self, file: &mut OpenFile, buffer: &mut [u8]) -> Result<usize, FileError> {
+        self.read_at(file, buffer.len() as u64).await
+    }
+
+    async fn seek(&self, file: &mut OpenFile, offset: u64) -> Result<(), FileError> {
+        self.0.sim.charge(self.0.host.cpu.syscall).await;
+        file.position_bytes = offset;
+        Ok(())
+    }
+
+    async fn fsync(&self, file: &mut OpenFile) -> Result<(), FileError> {
+        self.0.sim.charge(self.0.host.cpu.syscall).await;
+        self.write_file(file.inode).await;
+        let tid = {
+            let state = &*self.0.state.borrow();
+            let tid = state.disk.inodes[file.inode as usize].transaction;
+            (!state.journal.is_committed(tid)).then_some(tid)
+        };
+        match tid {
+            Some(tid) => self.commit_and_wait(tid).await,
+            None => self.0.queue.flush().await,
+        }
+        Ok(())
+    }
+
+    async fn close(&self, _file: OpenFile) -> Result<(), FileError> {
+        self.0.sim.charge(self.0.host.cpu.syscall).await;
+        Ok(())
+    }
+
+    async fn unlink(&self, path: &str) -> Result<(), FileError> {
+        self.0.sim.charge(self.0.host.cpu.syscall + self.0.host.cpu.unlink).await;
+        match self.lookup(path) {
+            None => return Err(Self::not_found(path)),
+            Some(entry) if entry.is_directory => {
+                return Err(FileError::Other { path: path.to_owned(), reason: "is a directory".to_owned() });
+            }
+            Some(_) => {}
+        }
+        self.start_handle(DELETE_CREDITS).await;
+        let Some(entry) = self.remove_entry(path).await else { return Err(Self::not_found(path)) };
+        self.truncate(entry.inode).await;
+        self.remove_inode(entry.inode).await;
+        Ok(())
+    }
+
+    async fn sync(&self) -> Result<(), FileError> {
+        self.0.sim.charge(self.0.host.cpu.syscall).await;
+        self.sync_all().await;
+        Ok(())
+    }
+
+    async fn charge_user_copy(&self, bytes: u64) {
+        let time = self.0.host.cpu.copy_page.as_nanos() * bytes / UNIT_BYTES;
+        self.0.sim.charge(SimDuration::from_nanos(time)).await;
+    }
+}

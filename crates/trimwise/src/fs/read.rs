@@ -1,0 +1,226 @@
+//! Reading: the page cache, and read-ahead as Linux does it on demand.
+//!
+//! A miss at the beginning of a file, or behind the last page read, opens a window: four pages for small
+//! reads, then twice as much each time, up to 128 KiB. When a reader comes to the first page of the part
+//! that nobody asked for yet, the next window is started, so that a sequential reader seldom waits.
+
+use super::cache::{CHUNK_PAGES, ChunkId, PageCache, mask};
+use super::{Ext4, OpenFile, State};
+use crate::units::UNIT_BYTES;
+use crate::workload::files::FileError;
+
+/// Journal blocks that an access time's update may change.
+const ACCESS_TIME_CREDITS: u64 = 4;
+
+/// A reader's window (Linux: `struct file_ra_state`).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ReadAhead {
+    start: u64,
+    pages: u64,
+    /// Pages at the window's end that were read ahead of anybody's asking.
+    ahead: u64,
+    previous: Option<u64>,
+}
+
+impl ReadAhead {
+    /// The window that a miss on `page` opens.
+    fn on_miss(&mut self, page: u64, request: u64, max: u64) -> (u64, u64) {
+        let sequential = page == 0 || self.previous.is_some_and(|p| page == p || page == p + 1);
+        let size = if sequential { initial_window(request, max) } else { request.min(max) };
+        *self = Self { start: page, pages: size, ahead: size.saturating_sub(request), ..*self };
+        (page, size)
+    }
+
+    /// The next window, if `page` is the first that was read ahead.
+    fn on_marker(&mut self, page: u64, max: u64) -> Option<(u64, u64)> {
+        if self.ahead == 0 || page != self.start + self.pages - self.ahead {
+            return None;
+        }
+        let size = if self.pages < max / 16 { self.pages * 4 } else { self.pages * 2 }.min(max);
+        *self = Self { start: self.start + self.pages, pages: size, ahead: size, ..*self };
+        Some((self.start, size))
+    }
+}
+
+/// Linux's `get_init_ra_size`.
+fn initial_window(request: u64, max: u64) -> u64 {
+    let size = request.next_power_of_two();
+    if size <= max / 32 {
+        size * 4
+    } else if size <= max / 4 {
+        size * 2
+    } else {
+        max
+    }
+}
+
+impl Ext4 {
+    /// Reads up to `len` bytes at the file's position; answers how many there were.
+    pub(super) async fn read_at(&self, file: &mut OpenFile, len: u64) -> Result<usize, FileError> {
+        let cpu = &self.0.host.cpu;
+        let size = self.0.state.borrow().disk.inodes[file.inode as usize].size_bytes;
+        let start = file.position_bytes;
+        let end = (start + len).min(size);
+        if start >= end {
+            self.0.sim.charge(cpu.syscall).await;
+            return Ok(0);
+        }
+        let (first, last) = (start / UNIT_BYTES, (end - 1) / UNIT_BYTES);
+        self.touch_access_time(file.inode).await;
+        let max = self.0.host.read_ahead.units_floor().max(1);
+        for page in first..=last {
+            while !self.is_present(file.inode, page) {
+                if !self.is_being_read(file.inode, page) {
+                    let (from, pages) = file.read_ahead.on_miss(page, last - page + 1, max);
+                    self.start_reading(file.inode, from, pages.max(1));
+                    continue; // a hole is there at once
+                }
+                self.0.events.read_done.wait().await;
+            }
+            if let Some((from, pages)) = file.read_ahead.on_marker(page, max) {
+                self.start_reading(file.inode, from, pages);
+            }
+            file.read_ahead.previous = Some(page);
+        }
+        let pages = last - first + 1;
+        self.0.sim.charge(cpu.syscall + (cpu.page_read + cpu.copy_page) * pages).await;
+        {
+            let state = &mut *self.0.state.borrow_mut();
+            let entry = &mut state.disk.inodes[file.inode as usize];
+            for chunk in first / CHUNK_PAGES..=last / CHUNK_PAGES {
+                if entry.chunks.get(chunk).is_some() {
+                    state.cache.touch(&mut entry.chunks, file.inode, chunk);
+                }
+            }
+            self.shrink_cache(state);
+        }
+        file.position_bytes = end;
+        Ok((end - start) as usize)
+    }
+
+    /// Brings one page into memory: a write that covers it in part needs the rest.
+    pub(super) async fn read_page(&self, inode: u32, page: u64) {
+        while !self.is_present(inode, page) {
+            if self.is_being_read(inode, page) {
+                self.0.events.read_done.wait().await;
+            } else {
+                self.start_reading(inode, page, 1);
+            }
+        }
+    }
+
+    /// The first read after a change notes its time in the inode (mount option `relatime`).
+    async fn touch_access_time(&self, inode: u32) {
+        {
+            let entry = &mut self.0.state.borrow_mut().disk.inodes[inode as usize];
+            if std::mem::replace(&mut entry.accessed_since_change, true) {
+                return;
+            }
+        }
+        self.start_handle(ACCESS_TIME_CREDITS).await;
+        let block = self.0.state.borrow().disk.layout.inode_block(inode);
+        self.dirty_metadata(&[block]).await;
+    }
+
+    fn is_present(&self, inode: u32, page: u64) -> bool {
+        let state = &*self.0.state.borrow();
+        let chunk = state.disk.inodes[inode as usize].chunks.get(page / CHUNK_PAGES);
+        chunk.is_some_and(|id| state.cache.state(id).present & mask(page % CHUNK_PAGES, 1) != 0)
+    }
+
+    fn is_being_read(&self, inode: u32, page: u64) -> bool {
+        let state = &*self.0.state.borrow();
+        let chunk = state.disk.inodes[inode as usize].chunks.get(page / CHUNK_PAGES);
+        chunk.is_some_and(|id| state.cache.state(id).reading & mask(page % CHUNK_PAGES, 1) != 0)
+    }
+
+    /// Starts reading those of `pages` pages from `page` on that are neither in memory nor on their way.
+    fn start_reading(&self, inode: u32, page: u64, pages: u64) {
+        let mut requests = Vec::new();
+        {
+            let state = &mut *self.0.state.borrow_mut();
+            let entry = &mut state.disk.inodes[inode as usize];
+            let end = (page + pages).min(entry.size_bytes.div_ceil(UNIT_BYTES));
+            let mut at = page;
+            while at < end {
+                let wanted = at;
+                let absent = |cache: &PageCache, id: ChunkId, page: u64| {
+                    let s = cache.state(id);
+                    (s.present | s.reading) & mask(page % CHUNK_PAGES, 1) == 0
+                };
+                let mut parts: Vec<(ChunkId, u32)> = Vec::new();
+                let (limit, blocks) = match entry.map(at, end - at) {
+                    Ok(blocks) => (at + blocks.units, Some(blocks.start)),
+                    Err(hole) => (at + hole, None),
+                };
+                while at < limit {
+                    let id = state.cache.touch(&mut entry.chunks, inode, at / CHUNK_PAGES);
+                    if !absent(&state.cache, id, at) {
+                        break;
+                    }
+                    let bits = mask(at % CHUNK_PAGES, 1);
+                    state.cache.begin_read(id, bits);
+                    match parts.last_mut() {
+                        Some((last, mask)) if *last == id => *mask |= bits,
+                        _ => parts.push((id, bits)),
+                    }
+                    at += 1;
+                }
+                if at == wanted {
+                    at += 1; // in memory already
+                } else if let Some(start) = blocks {
+                    let range = crate::units::UnitRange::new(start, at - wanted);
+                    entry.reads += 1;
+                    requests.push((range, parts));
+                } else {
+                    for (id, bits) in parts {
+                        state.cache.end_read(id, bits);
+                    }
+                }
+            }
+        }
+        for (range, parts) in requests {
+            let fs = self.clone();
+            self.0.queue.submit_read(range, move || {
+                {
+                    let state = &mut *fs.0.state.borrow_mut();
+                    for (id, bits) in parts {
+                        state.cache.end_read(id, bits);
+                    }
+                    state.disk.inodes[inode as usize].reads -= 1;
+                }
+                fs.0.events.read_done.notify_all();
+            });
+        }
+    }
+
+    /// Drops pages while the cache is larger than memory.
+    pub(super) fn shrink_cache(&self, state: &mut State) {
+        while let Some((owner, index)) = state.cache.victim() {
+            let table = &mut state.disk.inodes[owner as usize].chunks;
+            state.cache.evict(table, index);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn windows_grow_as_a_file_is_read() {
+        let mut ra = ReadAhead::default();
+        assert_eq!(ra.on_miss(0, 1, 32), (0, 4));
+        ra.previous = Some(0);
+        assert_eq!(ra.on_marker(1, 32), Some((4, 8)));
+        assert_eq!(ra.on_marker(4, 32), Some((12, 16)));
+        assert_eq!(ra.on_marker(12, 32), Some((28, 32)));
+    }
+
+    #[test]
+    fn a_random_read_brings_only_what_was_asked_for() {
+        let mut ra = ReadAhead::default();
+        assert_eq!(ra.on_miss(77, 2, 32), (77, 2));
+        assert_eq!(ra.on_marker(77, 32), None);
+    }
+}

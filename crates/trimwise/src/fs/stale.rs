@@ -1,0 +1,119 @@
+//! Stale space: units that the file system has free and the device still holds valid.
+//!
+//! That discrepancy is what TRIM is about. A stale unit costs the device a copy each time garbage
+//! collection meets it; it ends when the unit is allocated again, trimmed, or revealed by the oracle.
+
+use crate::units::{SimTime, UnitRange};
+
+/// Which units are stale, and how many there were over time.
+#[derive(Clone, Debug)]
+pub struct StaleTracker {
+    bits: Vec<u64>,
+    now_units: u64,
+    max_units: u64,
+    /// Unit-nanoseconds since `since`; u128 holds 2^64 ns of 2^64 units.
+    integral: u128,
+    since: SimTime,
+    last_change: SimTime,
+}
+
+impl StaleTracker {
+    /// Nothing is stale on a file system of `total_units`.
+    pub fn new(total_units: u64) -> Self {
+        Self {
+            bits: vec![0; total_units.div_ceil(64) as usize],
+            now_units: 0,
+            max_units: 0,
+            integral: 0,
+            since: SimTime::ZERO,
+            last_change: SimTime::ZERO,
+        }
+    }
+
+    /// `range` became free; those of its units that the device holds valid are stale from now on.
+    pub fn freed(&mut self, now: SimTime, range: UnitRange, is_mapped: impl Fn(u64) -> bool) {
+        self.advance(now);
+        for unit in range.start.0..range.end().0 {
+            let (word, bit) = (unit as usize / 64, 1 << (unit % 64));
+            if self.bits[word] & bit == 0 && is_mapped(unit) {
+                self.bits[word] |= bit;
+                self.now_units += 1;
+            }
+        }
+        self.max_units = self.max_units.max(self.now_units);
+    }
+
+    /// `range` was allocated: none of it is free any more.
+    pub fn allocated(&mut self, now: SimTime, range: UnitRange) {
+        self.advance(now);
+        for unit in range.start.0..range.end().0 {
+            self.clear(unit);
+        }
+    }
+
+    /// The device was told of `range`; what it still holds valid (a granularity, faulty firmware) stays stale.
+    pub fn told(&mut self, now: SimTime, range: UnitRange, is_mapped: impl Fn(u64) -> bool) {
+        self.advance(now);
+        for unit in range.start.0..range.end().0 {
+            if !is_mapped(unit) {
+                self.clear(unit);
+            }
+        }
+    }
+
+    /// Stale units now.
+    pub fn units(&self) -> u64 {
+        self.now_units
+    }
+
+    /// Starts maximum and mean anew, for a workload that begins now.
+    pub fn restart(&mut self, now: SimTime) {
+        self.max_units = self.now_units;
+        self.integral = 0;
+        self.since = now;
+        self.last_change = now;
+    }
+
+    /// The largest number of stale units, and their time-weighted mean, since the last restart.
+    pub fn max_and_mean(&mut self, now: SimTime) -> (u64, f64) {
+        self.advance(now);
+        let span = now.since(self.since).as_nanos();
+        let mean =
+            if span == 0 { self.now_units as f64 } else { self.integral as f64 / span as f64 };
+        (self.max_units, mean)
+    }
+
+    fn clear(&mut self, unit: u64) {
+        let (word, bit) = (unit as usize / 64, 1 << (unit % 64));
+        if self.bits[word] & bit != 0 {
+            self.bits[word] &= !bit;
+            self.now_units -= 1;
+        }
+    }
+
+    fn advance(&mut self, now: SimTime) {
+        self.integral +=
+            u128::from(self.now_units) * u128::from(now.since(self.last_change).as_nanos());
+        self.last_change = now;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::Lpn;
+
+    #[test]
+    fn the_mean_is_weighted_by_time() {
+        let mut s = StaleTracker::new(100);
+        let r = UnitRange::new(Lpn(60), 10);
+        s.freed(SimTime(100), r, |unit| unit % 2 == 0); // 5 of them are valid in the device
+        assert_eq!(s.units(), 5);
+        s.allocated(SimTime(300), UnitRange::new(Lpn(60), 2));
+        s.told(SimTime(400), r, |_| false);
+        assert_eq!(s.units(), 0);
+        let (max, mean) = s.max_and_mean(SimTime(1000));
+        assert_eq!(max, 5);
+        assert!((mean - (5.0 * 200.0 + 4.0 * 100.0) / 1000.0).abs() < 1e-12);
+    }
+}

@@ -1,0 +1,283 @@
+//! Write-back: dirty pages reach the device, and dirty pages without a block get one.
+//!
+//! The flusher runs when more than the background share of memory is dirty, and every five seconds for what
+//! has been dirty for thirty. Files are written in the order in which they became dirty, each a bounded
+//! piece at a time. Delayed allocation ends here: a run of pages gets its blocks when it is written, which
+//! is why a file that is written in one go lies in one extent.
+
+use super::cache::{CHUNK_PAGES, ChunkId, mask};
+use super::{Ext4, Inner};
+use crate::units::{Lpn, SimTime, UnitRange};
+
+/// Pages of one file that are written before the next file has its turn (`MAX_WRITEBACK_PAGES`).
+const PAGES_A_TURN: u64 = 1_024;
+
+/// Metadata blocks that an allocation may change: bitmap, descriptor, inode, extent block.
+const ALLOCATION_CREDITS: u64 = 30;
+
+impl Ext4 {
+    /// The flusher thread.
+    pub(super) async fn flusher_thread(self) {
+        let inner: &Inner = &self.0;
+        let mut next_round = inner.sim.now() + inner.host.writeback_interval;
+        while !inner.stopping.get() {
+            if !inner.flusher_called.get() {
+                inner.events.flusher.wait_until(next_round).await;
+            }
+            inner.flusher_called.set(false);
+            while self.is_above_background_limit() && self.write_oldest(None).await {}
+            if inner.sim.now() >= next_round {
+                let now = inner.sim.now();
+                next_round = now + inner.host.writeback_interval;
+                let limit = SimTime(now.as_nanos().saturating_sub(inner.host.dirty_expire.as_nanos()));
+                while self.write_oldest(Some(limit)).await {}
+                self.write_expired_metadata(limit).await;
+            }
+        }
+    }
+
+    /// Holds a writer while too much memory is dirty; wakes the flusher when it has something to do.
+    pub(super) async fn balance_dirty_pages(&self) {
+        if !self.is_above_background_limit() {
+            return;
+        }
+        self.call_flusher();
+        let inner: &Inner = &self.0;
+        let limit = inner.host.memory.units_floor() * inner.host.dirty_percent / 100;
+        loop {
+            let unclean = {
+                let cache = &inner.state.borrow().cache;
+                cache.dirty_pages() + cache.writeback_pages()
+            };
+            if unclean <= limit {
+                return;
+            }
+            self.call_flusher();
+            inner.events.writeback_done.wait().await;
+        }
+    }
+
+    /// Writes all dirty pages of all files and waits for the device to have them.
+    pub(super) async fn write_all(&self) {
+        while self.write_oldest(None).await {}
+        while self.0.state.borrow().cache.writeback_pages() > 0 {
+            self.0.events.writeback_done.wait().await;
+        }
+    }
+
+    /// Writes all dirty pages of a file and waits for the device to have them.
+    pub(super) async fn write_file(&self, inode: u32) {
+        loop {
+            let (dirty, in_transfer) = {
+                let i = &self.0.state.borrow().disk.inodes[inode as usize];
+                (i.dirty_pages, i.writeback_pages)
+            };
+            if dirty > 0 && self.write_pages(inode, u64::MAX).await > 0 {
+                continue;
+            }
+            if dirty == 0 && in_transfer == 0 {
+                return;
+            }
+            self.0.events.writeback_done.wait().await;
+        }
+    }
+
+    fn call_flusher(&self) {
+        if !self.0.flusher_called.replace(true) {
+            self.0.events.flusher.notify_all();
+        }
+    }
+
+    fn is_above_background_limit(&self) -> bool {
+        let host = &self.0.host;
+        let limit = host.memory.units_floor() * host.dirty_background_percent / 100;
+        self.0.state.borrow().cache.dirty_pages() > limit
+    }
+
+    /// Gives the file that has been dirty longest its turn; answers whether there was one (that became
+    /// dirty before `limit`).
+    async fn write_oldest(&self, limit: Option<SimTime>) -> bool {
+        let oldest = {
+            let state = &mut *self.0.state.borrow_mut();
+            let Some((&key, &inode)) = state.dirty.first_key_value() else { return false };
+            if limit.is_some_and(|limit| key.0 > limit) {
+                return false;
+            }
+            inode
+        };
+        let written = self.write_pages(oldest, PAGES_A_TURN).await;
+        let is_in_transfer = {
+            let state = &mut *self.0.state.borrow_mut();
+            let entry = &mut state.disk.inodes[oldest as usize];
+            // If more is left, the file goes behind the others of its age; if none of it could be written,
+            // behind all others.
+            if let Some(key) = entry.dirty_key {
+                let age = if written > 0 { key.0 } else { self.0.sim.now() };
+                state.dirty.remove(&key);
+                let key = (age, state.dirty_sequence);
+                state.dirty_sequence += 1;
+                entry.dirty_key = Some(key);
+                state.dirty.insert(key, oldest);
+            }
+            written == 0 && entry.writeback_pages > 0
+        };
+        if is_in_transfer {
+            // All that is dirty was dirtied again on its way to the device.
+            self.0.events.writeback_done.wait().await;
+        }
+        true
+    }
+
+    /// Starts writing up to `pages_max` dirty pages of a file; answers how many.
+    async fn write_pages(&self, inode: u32, pages_max: u64) -> u64 {
+        let mut written = 0;
+        while written < pages_max {
+            let Some((page, pages)) = self.next_dirty_run(inode, pages_max - written) else { break };
+            let mapped = self.0.state.borrow().disk.inodes[inode as usize].map(page, pages);
+            let blocks = match mapped {
+                Ok(blocks) => blocks,
+                Err(unmapped) => match self.allocate(inode, page, unmapped).await {
+                    Some(blocks) => blocks,
+                    None => break, // the file went away meanwhile
+                },
+            };
+            for (i, piece) in self.0.queue.split(blocks).enumerate() {
+                let first = page + i as u64 * self.0.host.queue.max_request.units_floor().max(1);
+                self.0.queue.wait_for_room().await;
+                written += self.submit(inode, first, piece);
+            }
+        }
+        written
+    }
+
+    /// The next run of a file's pages that are dirty and not in transfer, from its cursor on.
+    fn next_dirty_run(&self, inode: u32, pages_max: u64) -> Option<(u64, u64)> {
+        let state = &mut *self.0.state.borrow_mut();
+        let entry = &mut state.disk.inodes[inode as usize];
+        if entry.dirty_pages == 0 {
+            return None;
+        }
+        let chunks = entry.chunks.end();
+        let cursor = entry.writeback_cursor / CHUNK_PAGES;
+        let ready = |index: u64| {
+            entry.chunks.get(index).map_or(0, |id| {
+                let s = state.cache.state(id);
+                s.dirty & !s.writeback
+            })
+        };
+        let index = (cursor..chunks).chain(0..cursor.min(chunks)).find(|&index| ready(index) != 0)?;
+        let first = u64::from(ready(index).trailing_zeros());
+        let start = index * CHUNK_PAGES + first;
+        let mut end = start;
+        let (mut index, mut bit) = (index, first);
+        loop {
+            let run = u64::from((ready(index) >> bit).trailing_ones()).min(CHUNK_PAGES - bit);
+            end += run;
+            if bit + run < CHUNK_PAGES || end - start >= pages_max {
+                break;
+            }
+            index += 1;
+            bit = 0;
+            if index >= chunks || ready(index) & 1 == 0 {
+                break;
+            }
+        }
+        entry.writeback_cursor = end;
+        Some((start, (end - start).min(pages_max)))
+    }
+
+    /// Gives `pages` pages from `page` on their blocks, as many as there are in one extent.
+    async fn allocate(&self, inode: u32, page: u64, pages: u64) -> Option<UnitRange> {
+        self.start_handle(ALLOCATION_CREDITS).await;
+        let (blocks, metadata) = {
+            let now = self.0.sim.now();
+            let state = &mut *self.0.state.borrow_mut();
+            let entry = &mut state.disk.inodes[inode as usize];
+            if entry.dirty_pages == 0 || entry.map(page, pages).is_ok() {
+                return None;
+            }
+            let goal = if page == entry.mapped_end() { entry.goal() } else { None };
+            let blocks = state.disk.allocator.allocate(goal, pages)?;
+            entry.add_extent(page, blocks);
+            entry.reserved_pages -= blocks.units;
+            state.reserved_pages -= blocks.units;
+            state.pending.withdraw(blocks);
+            state.disk.stale.allocated(now, blocks);
+            let group = super::alloc::group_of(blocks.start.0);
+            let layout = &state.disk.layout;
+            let metadata =
+                [layout.block_bitmap(group), layout.descriptor(group), layout.inode_block(inode)];
+            (blocks, metadata)
+        };
+        self.dirty_metadata(&metadata).await;
+        self.note_change(inode);
+        Some(blocks)
+    }
+
+    /// Hands the dirty pages among those from `page` on to the device; answers how many.
+    fn submit(&self, inode: u32, page: u64, blocks: UnitRange) -> u64 {
+        let mut parts: Vec<(ChunkId, u32)> = Vec::new();
+        let (pages, ordered) = {
+            let now = self.0.sim.now();
+            let state = &mut *self.0.state.borrow_mut();
+            let entry = &mut state.disk.inodes[inode as usize];
+            let mut pages = 0;
+            let mut at = page;
+            while at < page + blocks.units {
+                let first = at % CHUNK_PAGES;
+                let count = (CHUNK_PAGES - first).min(page + blocks.units - at);
+                if let Some(id) = entry.chunks.get(at / CHUNK_PAGES) {
+                    let s = state.cache.state(id);
+                    let bits = mask(first, count) & s.dirty & !s.writeback;
+                    if bits != 0 {
+                        state.cache.begin_writeback(id, bits);
+                        pages += u64::from(bits.count_ones());
+                        parts.push((id, bits));
+                    }
+                }
+                at += count;
+            }
+            if pages == 0 {
+                return 0; // removed or taken by somebody else while this task waited
+            }
+            entry.dirty_pages -= pages;
+            entry.writeback_pages += pages;
+            if entry.dirty_pages == 0
+                && let Some(key) = entry.dirty_key.take()
+            {
+                state.dirty.remove(&key);
+            }
+            let ordered = state.journal.ordered_counter(now);
+            ordered.set(ordered.get() + 1);
+            (pages, ordered)
+        };
+        let fs = self.clone();
+        self.0.queue.submit_background_write(blocks, move || {
+            {
+                let state = &mut *fs.0.state.borrow_mut();
+                for (id, bits) in parts {
+                    state.cache.end_writeback(id, bits);
+                }
+                state.disk.inodes[inode as usize].writeback_pages -= pages;
+            }
+            ordered.set(ordered.get() - 1);
+            fs.0.events.writeback_done.notify_all();
+        });
+        pages
+    }
+
+    /// The block of a file's inode belongs to the running transaction now.
+    pub(super) fn note_change(&self, inode: u32) {
+        let state = &mut *self.0.state.borrow_mut();
+        if let Some(tid) = state.journal.running_tid() {
+            state.disk.inodes[inode as usize].transaction = tid;
+        }
+    }
+
+    /// Blocks of a group's bitmap and descriptor.
+    pub(super) fn group_metadata(&self, block: Lpn) -> [Lpn; 2] {
+        let layout = &self.0.state.borrow().disk.layout;
+        let group = super::alloc::group_of(block.0);
+        [layout.block_bitmap(group), layout.descriptor(group)]
+    }
+}

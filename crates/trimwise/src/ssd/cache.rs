@@ -1,0 +1,88 @@
+//! The write cache: a number of units, and the programs that they wait for.
+//!
+//! Data are not stored, so the cache is a count and a ring. Units enter when the host has sent them and
+//! leave, stripe by stripe in the order of entry, when the stripe is programmed. A unit that is overwritten
+//! while it waits is programmed all the same.
+
+use std::collections::VecDeque;
+
+#[derive(Clone, Copy, Debug)]
+struct Outstanding {
+    done: u64,
+    first_ppn: u32,
+    units: u32,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct WriteCache {
+    capacity_units: u64,
+    used_units: u64,
+    ring: VecDeque<Outstanding>,
+    /// The latest end of a program so far.
+    drained_at: u64,
+}
+
+impl WriteCache {
+    pub fn new(capacity_units: u64) -> Self {
+        Self { capacity_units, used_units: 0, ring: VecDeque::new(), drained_at: 0 }
+    }
+
+    /// Takes one unit that arrives at `now`; returns when there is room for it.
+    #[inline]
+    pub fn admit(&mut self, now: u64) -> u64 {
+        let mut at = now;
+        self.used_units += 1;
+        if self.used_units > self.capacity_units {
+            at = self.make_room(now);
+        }
+        at
+    }
+
+    #[cold]
+    fn make_room(&mut self, now: u64) -> u64 {
+        let mut at = now;
+        while let Some(&oldest) = self.ring.front() {
+            // Beyond what is needed, take out only what has left already.
+            if self.used_units <= self.capacity_units && oldest.done > at {
+                break;
+            }
+            at = at.max(oldest.done);
+            self.used_units -= u64::from(oldest.units);
+            self.ring.pop_front();
+        }
+        at
+    }
+
+    /// A stripe that holds `units` host units will be programmed at `done`.
+    #[inline]
+    pub fn issued(&mut self, done: u64, first_ppn: u32, units: u32) {
+        self.ring.push_back(Outstanding { done, first_ppn, units });
+        self.drained_at = self.drained_at.max(done);
+    }
+
+    /// Whether the stripe that begins at `first_ppn` is still on its way at `now`.
+    pub fn holds(&self, first_ppn: u32, now: u64) -> bool {
+        self.ring.iter().rev().any(|o| o.first_ppn == first_ppn && o.done > now)
+    }
+
+    /// When everything issued so far is programmed.
+    pub fn drained_at(&self) -> u64 {
+        self.drained_at
+    }
+
+    /// Forgets what has been programmed by `now`.
+    pub fn settle(&mut self, now: u64) {
+        while let Some(oldest) = self.ring.front()
+            && oldest.done <= now
+        {
+            self.used_units -= u64::from(oldest.units);
+            self.ring.pop_front();
+        }
+    }
+
+    /// Forgets everything: the device was erased.
+    pub fn clear(&mut self) {
+        self.used_units = 0;
+        self.ring.clear();
+    }
+}

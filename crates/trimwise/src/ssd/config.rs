@@ -1,0 +1,440 @@
+//! The numbers that make one SSD different from another.
+//!
+//! Every number has its unit in its name. [`SsdConfig::default`] is a small SATA drive that a laptop
+//! simulates quickly; profiles (see [`crate::profile`]) fill the same structure from a file. All checks
+//! live in [`SsdConfig::validate`], and nowhere else: a device is built from a configuration that passed.
+
+use super::geometry::Geometry;
+use crate::units::{Bytes, UNIT_BYTES};
+
+/// A number (or a combination of numbers) that no device can have.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{field}: {value} is not accepted; expected {expected}")]
+pub struct ConfigError {
+    /// Dotted name of the setting, as in a profile: `nand.t_prog_ns`.
+    pub field: &'static str,
+    /// The value that was refused.
+    pub value: String,
+    /// What is accepted.
+    pub expected: String,
+}
+
+impl ConfigError {
+    fn new(field: &'static str, value: impl ToString, expected: impl Into<String>) -> Self {
+        Self { field, value: value.to_string(), expected: expected.into() }
+    }
+}
+
+/// Everything that describes one device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SsdConfig {
+    /// Bytes that the host sees; rounded down to whole units.
+    pub capacity_bytes: u64,
+    /// Physical space beyond the logical, in percent of the logical. Either this or
+    /// `geometry.blocks_per_plane`; both only if they agree to the superblock.
+    pub over_provisioning_percent: Option<u32>,
+    /// How the flash is laid out.
+    pub geometry: GeometryConfig,
+    /// Times of the flash chips.
+    pub nand: NandConfig,
+    /// The host interface.
+    pub link: LinkConfig,
+    /// What the controller adds.
+    pub controller: ControllerConfig,
+    /// The write cache.
+    pub cache: CacheConfig,
+    /// Garbage collection.
+    pub gc: GcConfig,
+    /// Static wear levelling.
+    pub wear_levelling: WearLevellingConfig,
+    /// The shape and the cost of TRIM.
+    pub trim: TrimConfig,
+    /// Remember a tag for every unit, so that a test can check what a read must return. Costs 4 bytes
+    /// a physical unit and more a logical one; for tests.
+    pub track_tags: bool,
+}
+
+/// How the flash is laid out, and what is erased together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GeometryConfig {
+    /// Channels: buses that transfer at the same time.
+    pub channels: u32,
+    /// Dies on a channel: each reads, programs or erases independently.
+    pub dies_per_channel: u32,
+    /// Planes in a die: work on the same operation at the same time.
+    pub planes_per_die: u32,
+    /// Erase blocks in a plane that the FTL may use. `None`: as many as the over-provisioning asks for.
+    pub blocks_per_plane: Option<u32>,
+    /// Pages in an erase block.
+    pub pages_per_block: u32,
+    /// Bytes of a page; a multiple of 4 KiB.
+    pub page_bytes: u32,
+    /// Planes ganged into one superblock, which is what the FTL allocates and erases. Whole dies (a multiple of
+    /// `planes_per_die`), or an equal part of one die.
+    pub superblock_planes: u32,
+}
+
+/// Times of the flash chips.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NandConfig {
+    /// Array to page register (tR), nanoseconds.
+    pub t_read_ns: u64,
+    /// Page register to array (tPROG), nanoseconds.
+    pub t_prog_ns: u64,
+    /// Erasing a block (tBERS), nanoseconds.
+    pub t_erase_ns: u64,
+    /// Transfer rate of one channel, bytes a second.
+    pub bus_bytes_per_s: u64,
+    /// Program/erase cycles that a block is rated for; used by reports on life time only.
+    pub endurance_cycles: u32,
+}
+
+/// Which host interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkKind {
+    /// Half duplex: data go one way at a time.
+    Sata,
+    /// Full duplex.
+    Nvme,
+    /// Full duplex, with UFS commands.
+    Ufs,
+}
+
+/// The host interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkConfig {
+    /// Which one.
+    pub kind: LinkKind,
+    /// Payload rate in one direction, bytes a second.
+    pub bytes_per_s: u64,
+    /// Time of the link that each command takes besides its data, nanoseconds.
+    pub overhead_per_command_ns: u64,
+    /// Commands that the host may have outstanding; the caller keeps to it.
+    pub queue_depth: u32,
+}
+
+/// What the controller adds to each command. One command at a time passes through it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ControllerConfig {
+    /// Time for a read command, nanoseconds.
+    pub read_overhead_ns: u64,
+    /// Time for a write command, nanoseconds.
+    pub write_overhead_ns: u64,
+    /// Rate at which the controller moves host data towards the flash, bytes a second; `None`: no limit.
+    pub write_bytes_per_s: Option<u64>,
+}
+
+/// The write cache.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CacheConfig {
+    /// Bytes of host data that may wait for the flash. 0: a write is acknowledged when it is programmed, and each
+    /// write command pads its last page.
+    pub bytes: u64,
+    /// Whether the content is lost with the power, so that a flush must drain it.
+    pub volatile: bool,
+    /// Time that a flush takes besides draining, nanoseconds.
+    pub flush_ns: u64,
+}
+
+/// How the next victim block is chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VictimPolicy {
+    /// The one with the fewest valid units.
+    Greedy,
+    /// The best ratio of benefit to cost, weighted by age (Rosenblum and Ousterhout 1992).
+    CostBenefit,
+    /// The best of this many drawn at random (Van Houdt 2013; Li, Lee and Lui 2013).
+    DChoices(u32),
+    /// The one that was filled first.
+    Fifo,
+}
+
+/// Garbage collection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GcConfig {
+    /// How victims are chosen.
+    pub victim: VictimPolicy,
+    /// Whether copies go to the superblock that host writes go to, instead of one of their own.
+    pub shared_frontier: bool,
+    /// Superblocks that are open for host writes at the same time, filled in turn.
+    pub host_frontiers: u32,
+    /// Foreground collection begins when fewer superblocks than this are free. Default 3: one that only
+    /// the collector may take, one for the host, one so that neither waits. More costs usable space.
+    pub free_superblocks_min: u32,
+    /// Whether to collect while the host is idle.
+    pub idle: bool,
+    /// The host counts as idle this long after its last command completed, nanoseconds.
+    pub idle_threshold_ns: u64,
+    /// Collection while idle stops when this many superblocks are free.
+    pub idle_free_superblocks: u32,
+}
+
+/// Static wear levelling: cold blocks that have been erased least are moved now and then.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WearLevellingConfig {
+    /// Moves begin when the most and the least erased superblock differ by more than this. `None`: off.
+    pub threshold_erases: Option<u32>,
+    /// At most one move for this many erases, so that levelling cannot crowd out the host.
+    pub interval_erases: u32,
+}
+
+/// Which command TRIM is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TrimKind {
+    /// ATA DATA SET MANAGEMENT: not queued, so that all commands before it complete first.
+    AtaNonQueued,
+    /// ATA SEND FPDMA QUEUED.
+    AtaQueued,
+    /// NVMe Dataset Management, deallocate.
+    Nvme,
+    /// UFS (SCSI) UNMAP.
+    Ufs,
+}
+
+/// When the cost of a TRIM falls due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TrimPlace {
+    /// The command is acknowledged when the work is done.
+    BeforeAck,
+    /// The command is acknowledged at once; the work then slows host I/O down.
+    Background,
+}
+
+/// What a read of a trimmed unit returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadAfterTrim {
+    /// Zeros, always.
+    Zeros,
+    /// What was there before.
+    Old,
+    /// Either, without promise.
+    Undefined,
+}
+
+/// The shape and the cost of TRIM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TrimConfig {
+    /// Which command.
+    pub kind: TrimKind,
+    /// Ranges in a command.
+    pub max_ranges: u32,
+    /// Units in a range.
+    pub max_units_per_range: u32,
+    /// Only whole, aligned granules of this many units inside a range are unmapped.
+    pub granularity_units: u32,
+    /// Time for each command, nanoseconds.
+    pub cost_per_command_ns: u64,
+    /// Time for each range, nanoseconds.
+    pub cost_per_range_ns: u64,
+    /// Time for each unit asked for, mapped or not, nanoseconds.
+    pub cost_per_unit_ns: u64,
+    /// When this time falls due.
+    pub place: TrimPlace,
+    /// While background work is left, host reads and writes take this much longer, percent.
+    pub slowdown_percent: u32,
+    /// What a read of a trimmed unit returns.
+    pub read_after: ReadAfterTrim,
+}
+
+impl Default for SsdConfig {
+    /// 8 GiB behind SATA, with the ratios of a small TLC drive: 7 % over-provisioning, four channels.
+    fn default() -> Self {
+        Self {
+            capacity_bytes: Bytes::gib(8).0,
+            over_provisioning_percent: Some(7),
+            geometry: GeometryConfig {
+                channels: 4,
+                dies_per_channel: 1,
+                planes_per_die: 2,
+                blocks_per_plane: None,
+                pages_per_block: 128,
+                page_bytes: 8192,
+                superblock_planes: 8,
+            },
+            nand: NandConfig {
+                t_read_ns: 60_000,
+                t_prog_ns: 700_000,
+                t_erase_ns: 3_500_000,
+                bus_bytes_per_s: 400_000_000,
+                endurance_cycles: 3_000,
+            },
+            link: LinkConfig {
+                kind: LinkKind::Sata,
+                bytes_per_s: 550_000_000,
+                overhead_per_command_ns: 2_000,
+                queue_depth: 32,
+            },
+            controller: ControllerConfig {
+                read_overhead_ns: 8_000,
+                write_overhead_ns: 8_000,
+                write_bytes_per_s: None,
+            },
+            cache: CacheConfig { bytes: Bytes::mib(4).0, volatile: true, flush_ns: 200_000 },
+            gc: GcConfig {
+                victim: VictimPolicy::Greedy,
+                shared_frontier: false,
+                host_frontiers: 1,
+                free_superblocks_min: 3,
+                idle: true,
+                idle_threshold_ns: 100_000_000,
+                idle_free_superblocks: 6,
+            },
+            wear_levelling: WearLevellingConfig { threshold_erases: None, interval_erases: 64 },
+            trim: TrimConfig {
+                kind: TrimKind::AtaNonQueued,
+                max_ranges: 64,
+                max_units_per_range: 8_191,
+                granularity_units: 1,
+                cost_per_command_ns: 300_000,
+                cost_per_range_ns: 5_000,
+                cost_per_unit_ns: 20,
+                place: TrimPlace::BeforeAck,
+                slowdown_percent: 0,
+                read_after: ReadAfterTrim::Zeros,
+            },
+            track_tags: false,
+        }
+    }
+}
+
+/// The longest single time that is accepted, one hour: sums of many such stay far from overflow.
+const NS_MAX: u64 = 3_600_000_000_000;
+/// The highest rate that is accepted, 1 TB/s.
+const RATE_MAX: u64 = 1_000_000_000_000;
+
+impl SsdConfig {
+    /// Units that the host sees.
+    pub const fn capacity_units(&self) -> u64 {
+        self.capacity_bytes / UNIT_BYTES
+    }
+
+    /// Checks every number and every combination.
+    ///
+    /// # Errors
+    ///
+    /// The first setting that cannot be, by its dotted name.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        self.geometry().map(|_| ())
+    }
+
+    /// The checked layout.
+    pub(super) fn geometry(&self) -> Result<Geometry, ConfigError> {
+        let g = &self.geometry;
+        count("geometry.channels", g.channels, 1, 1024)?;
+        count("geometry.dies_per_channel", g.dies_per_channel, 1, 1024)?;
+        count("geometry.planes_per_die", g.planes_per_die, 1, 64)?;
+        count("geometry.pages_per_block", g.pages_per_block, 1, 65_536)?;
+        if g.page_bytes == 0 || !u64::from(g.page_bytes).is_multiple_of(UNIT_BYTES) || g.page_bytes > 1 << 20
+        {
+            return Err(ConfigError::new(
+                "geometry.page_bytes",
+                g.page_bytes,
+                "a multiple of 4096 from 4096 to 1048576",
+            ));
+        }
+        if let Some(blocks) = g.blocks_per_plane {
+            count("geometry.blocks_per_plane", blocks, 1, 1 << 24)?;
+        }
+        self.validate_times()?;
+        self.validate_gc()?;
+        self.validate_trim()?;
+        let geometry = Geometry::new(self)?;
+        self.validate_cache(&geometry)?;
+        Ok(geometry)
+    }
+
+    fn validate_times(&self) -> Result<(), ConfigError> {
+        let n = &self.nand;
+        span("nand.t_read_ns", n.t_read_ns, 1)?;
+        span("nand.t_prog_ns", n.t_prog_ns, 1)?;
+        span("nand.t_erase_ns", n.t_erase_ns, 1)?;
+        rate("nand.bus_bytes_per_s", n.bus_bytes_per_s)?;
+        count("nand.endurance_cycles", n.endurance_cycles, 1, 100_000_000)?;
+        rate("link.bytes_per_s", self.link.bytes_per_s)?;
+        span("link.overhead_per_command_ns", self.link.overhead_per_command_ns, 0)?;
+        count("link.queue_depth", self.link.queue_depth, 1, 65_536)?;
+        span("controller.read_overhead_ns", self.controller.read_overhead_ns, 0)?;
+        span("controller.write_overhead_ns", self.controller.write_overhead_ns, 0)?;
+        if let Some(bytes_per_s) = self.controller.write_bytes_per_s {
+            rate("controller.write_bytes_per_s", bytes_per_s)?;
+        }
+        span("cache.flush_ns", self.cache.flush_ns, 0)
+    }
+
+    fn validate_gc(&self) -> Result<(), ConfigError> {
+        count("gc.host_frontiers", self.gc.host_frontiers, 1, 1024)?;
+        count("gc.free_superblocks_min", self.gc.free_superblocks_min, 2, 1 << 24)?;
+        span("gc.idle_threshold_ns", self.gc.idle_threshold_ns, 0)?;
+        if let VictimPolicy::DChoices(d) = self.gc.victim {
+            count("gc.d_choices", d, 1, 1024)?;
+        }
+        count("wear_levelling.interval_erases", self.wear_levelling.interval_erases, 1, u32::MAX)?;
+        if let Some(threshold) = self.wear_levelling.threshold_erases {
+            count("wear_levelling.threshold_erases", threshold, 1, u32::MAX)?;
+        }
+        Ok(())
+    }
+
+    fn validate_trim(&self) -> Result<(), ConfigError> {
+        let t = &self.trim;
+        count("trim.max_ranges", t.max_ranges, 1, 65_536)?;
+        count("trim.max_units_per_range", t.max_units_per_range, 1, u32::MAX)?;
+        count("trim.granularity_units", t.granularity_units, 1, 1 << 24)?;
+        if t.granularity_units > t.max_units_per_range {
+            return Err(ConfigError::new(
+                "trim.granularity_units",
+                t.granularity_units,
+                format!("at most trim.max_units_per_range ({})", t.max_units_per_range),
+            ));
+        }
+        span("trim.cost_per_command_ns", t.cost_per_command_ns, 0)?;
+        span("trim.cost_per_range_ns", t.cost_per_range_ns, 0)?;
+        if t.cost_per_unit_ns > 1_000_000_000 {
+            return Err(ConfigError::new("trim.cost_per_unit_ns", t.cost_per_unit_ns, "at most 1000000000"));
+        }
+        count("trim.slowdown_percent", t.slowdown_percent, 0, 100_000)
+    }
+
+    fn validate_cache(&self, geometry: &Geometry) -> Result<(), ConfigError> {
+        let least = 2 * u64::from(geometry.stripe_units) * u64::from(self.gc.host_frontiers) * UNIT_BYTES;
+        if self.cache.bytes != 0 && (self.cache.bytes < least || self.cache.bytes > Bytes::gib(1024).0) {
+            return Err(ConfigError::new(
+                "cache.bytes",
+                self.cache.bytes,
+                format!(
+                    "0 (no cache), or from {least} (two pages of all planes for each host frontier) to 1 TiB"
+                ),
+            ));
+        }
+        Ok(())
+    }
+}
+
+fn count(field: &'static str, value: u32, min: u32, max: u32) -> Result<(), ConfigError> {
+    if value < min || value > max {
+        return Err(ConfigError::new(field, value, format!("a whole number from {min} to {max}")));
+    }
+    Ok(())
+}
+
+fn span(field: &'static str, ns: u64, min: u64) -> Result<(), ConfigError> {
+    if ns < min || ns > NS_MAX {
+        return Err(ConfigError::new(field, ns, format!("a whole number from {min} to {NS_MAX} (one hour)")));
+    }
+    Ok(())
+}
+
+fn rate(field: &'static str, bytes_per_s: u64) -> Result<(), ConfigError> {
+    if !(100_000..=RATE_MAX).contains(&bytes_per_s) {
+        return Err(ConfigError::new(
+            field,
+            bytes_per_s,
+            format!("a whole number from 100000 to {RATE_MAX}"),
+        ));
+    }
+    Ok(())
+}
+
+pub(super) fn refuse(field: &'static str, value: impl ToString, expected: impl Into<String>) -> ConfigError {
+    ConfigError::new(field, value, expected)
+}

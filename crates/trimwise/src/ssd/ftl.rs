@@ -1,0 +1,554 @@
+//! Where the next unit goes, and how room for it is made.
+//!
+//! Host units fill the *host frontiers*, open superblocks taken in turn, stripe by stripe; copies fill a
+//! frontier of their own (or the host's, as a setting). When fewer superblocks than a minimum are free, a
+//! victim is chosen and copied piece by piece: for each stripe that the host fills, as many units are copied
+//! as bring the victim to its end just when the host has used up what the victim gains. The host thus pays a
+//! little on each write and not much at once. The last free superblock belongs to the collector: with it, a
+//! victim can always be finished, and as the physical space exceeds the logical by the frontiers and
+//! a superblock more (checked in the configuration), there is always a victim with something to gain.
+//!
+//! Copies wait in the controller's own memory, not in the host's write cache, until their stripe is full; the
+//! model takes that memory as safe against power loss.
+
+use std::collections::VecDeque;
+
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+use super::cache::WriteCache;
+use super::config::{SsdConfig, VictimPolicy};
+use super::gc::Victims;
+use super::geometry::Geometry;
+use super::mapping::{Mapping, NONE, State};
+use super::stats::SsdStats;
+use super::timing::{Nand, Place};
+
+/// An open superblock.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Frontier {
+    /// [`NONE`] before the first use.
+    pub superblock: u32,
+    /// The next slot.
+    pub next: u32,
+    /// The next slot at which a stripe ends.
+    stripe_end: u32,
+    /// Host units in the stripe that is not yet programmed.
+    host_units: u32,
+    /// When the last of the unprogrammed units is at hand.
+    ready: u64,
+}
+
+impl Frontier {
+    const UNUSED: Self = Self { superblock: NONE, next: 0, stripe_end: 0, host_units: 0, ready: 0 };
+}
+
+/// Why units are copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cause {
+    Gc,
+    WearLevelling,
+}
+
+/// A superblock being collected.
+#[derive(Clone, Copy, Debug)]
+struct Victim {
+    superblock: u32,
+    /// Slots before this one have been looked at.
+    cursor: u32,
+    cause: Cause,
+    /// Units to copy for `gain` units that the host writes.
+    copies: u64,
+    gain: u64,
+    /// Earned by host writes and not yet used, in units times `gain`.
+    credit: u64,
+}
+
+/// Which frontier a unit goes to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stream {
+    Host(usize),
+    Copies,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Ftl {
+    pub geometry: Geometry,
+    pub map: Mapping,
+    pub victims: Victims,
+    /// Free superblocks by lane, in the order in which they became free.
+    free: Vec<VecDeque<u32>>,
+    free_count: u32,
+    host: Vec<Frontier>,
+    copies: Frontier,
+    /// The host frontier that takes the next unit.
+    turn: usize,
+    /// The lane that the collector takes its next superblock from.
+    copy_lane: usize,
+    victim: Option<Victim>,
+    pub nand: Nand,
+    pub cache: WriteCache,
+    pub stats: SsdStats,
+    rng: Xoshiro256PlusPlus,
+    shared_frontier: bool,
+    free_min: u32,
+    fifo: bool,
+    wear_threshold: Option<u32>,
+    wear_interval: u32,
+    /// Slots that were written and then erased, for the audit.
+    erased_slots: u64,
+    /// Erases since the last wear-levelling move.
+    erases_since_move: u32,
+}
+
+impl Ftl {
+    pub fn new(config: &SsdConfig, geometry: Geometry, rng: Xoshiro256PlusPlus) -> Self {
+        let mut free = vec![VecDeque::new(); geometry.lanes as usize];
+        for superblock in 0..geometry.superblocks {
+            free[(superblock % geometry.lanes) as usize].push_back(superblock);
+        }
+        let cache_units =
+            if config.cache.bytes == 0 { u64::MAX } else { config.cache.bytes / crate::units::UNIT_BYTES };
+        Self {
+            map: Mapping::new(&geometry, config.track_tags),
+            victims: Victims::new(config.gc.victim, geometry.superblocks, geometry.superblock_units),
+            free,
+            free_count: geometry.superblocks,
+            host: vec![Frontier::UNUSED; config.gc.host_frontiers as usize],
+            copies: Frontier::UNUSED,
+            turn: 0,
+            copy_lane: 0,
+            victim: None,
+            nand: Nand::new(&config.nand, &geometry),
+            cache: WriteCache::new(cache_units),
+            stats: SsdStats::default(),
+            rng,
+            shared_frontier: config.gc.shared_frontier,
+            free_min: config.gc.free_superblocks_min,
+            fifo: config.gc.victim == VictimPolicy::Fifo,
+            wear_threshold: config.wear_levelling.threshold_erases,
+            wear_interval: config.wear_levelling.interval_erases,
+            erased_slots: 0,
+            erases_since_move: 0,
+            geometry,
+        }
+    }
+
+    pub fn free_count(&self) -> u32 {
+        self.free_count
+    }
+
+    /// Slots that no unit has taken since their erase.
+    pub fn free_slots(&self) -> u64 {
+        self.map.blocks.iter().map(|b| u64::from(self.geometry.superblock_units - b.written)).sum()
+    }
+
+    /// Slots that were written and then erased.
+    pub fn erased_slots(&self) -> u64 {
+        self.erased_slots
+    }
+
+    /// The superblocks in the free pool, for the audit.
+    pub fn free_pool(&self) -> impl Iterator<Item = u32> + '_ {
+        self.free.iter().flatten().copied()
+    }
+
+    /// The open superblocks and their next slots, for the audit.
+    pub fn frontiers(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
+        let copies = (!self.shared_frontier).then_some(&self.copies);
+        self.host.iter().chain(copies).filter(|f| f.superblock != NONE).map(|f| (f.superblock, f.next))
+    }
+
+    /// The superblock being collected, for the audit.
+    pub fn victim_superblock(&self) -> Option<u32> {
+        self.victim.map(|v| v.superblock)
+    }
+
+    /// Writes one host unit that the controller has at hand at `ready`. Returns the end of the program, if
+    /// the unit filled a stripe.
+    #[inline]
+    pub fn write(&mut self, now: u64, ready: u64, lpn: u32, tag: u32) -> Option<u64> {
+        let turn = self.turn;
+        if self.host[turn].next == self.host[turn].stripe_end {
+            self.prepare_host(turn, now);
+        }
+        let old = self.map.l2p[lpn as usize];
+        if old == NONE {
+            self.map.mapped += 1;
+        } else {
+            self.invalidate(old);
+        }
+        let frontier = &mut self.host[turn];
+        let (superblock, offset) = (frontier.superblock, frontier.next);
+        frontier.next += 1;
+        frontier.host_units += 1;
+        frontier.ready = frontier.ready.max(ready);
+        let full = frontier.next == frontier.stripe_end;
+        self.map.set(superblock, offset, lpn);
+        self.map.set_tag(superblock * self.geometry.superblock_units + offset, tag);
+        let block = &mut self.map.blocks[superblock as usize];
+        block.valid += 1;
+        block.written += 1;
+        self.stats.nand_units.host += 1;
+        if !full {
+            return None;
+        }
+        let done = self.program(Stream::Host(turn), now);
+        self.turn = (turn + 1) % self.host.len();
+        self.pace(now, self.geometry.stripe_units);
+        Some(done)
+    }
+
+    /// The unit at a slot counts no more.
+    #[inline]
+    pub fn invalidate(&mut self, ppn: u32) {
+        let (superblock, offset) = self.map.split(ppn);
+        self.map.clear_bit(superblock, offset);
+        let block = &mut self.map.blocks[superblock as usize];
+        let before = block.valid;
+        block.valid = before - 1;
+        if block.state == State::Closed {
+            self.victims.lost(superblock, before, before - 1);
+        }
+    }
+
+    /// Programs host stripes that are begun, filling them up with nothing. Returns the latest end.
+    pub fn pad(&mut self, now: u64) -> Option<u64> {
+        let mut latest = None;
+        for i in 0..self.host.len() {
+            if self.host[i].host_units == 0 {
+                continue;
+            }
+            let frontier = &mut self.host[i];
+            let padding = frontier.stripe_end - frontier.next;
+            frontier.next = frontier.stripe_end;
+            self.map.blocks[frontier.superblock as usize].written += padding;
+            self.stats.nand_units.padding += u64::from(padding);
+            let done = self.program(Stream::Host(i), now);
+            latest = latest.max(Some(done));
+            if self.turn == i {
+                self.turn = (i + 1) % self.host.len();
+            }
+            self.pace(now, self.geometry.stripe_units);
+        }
+        latest
+    }
+
+    /// Whether a slot belongs to a stripe that is still being filled, or to one of the host's whose program
+    /// has not ended at `now`: a read then needs no flash.
+    #[inline]
+    pub fn in_memory(&self, ppn: u32, now: u64) -> bool {
+        let (superblock, offset) = self.map.split(ppn);
+        let block = &self.map.blocks[superblock as usize];
+        let stripe_units = self.geometry.stripe_units;
+        let first = offset - offset % stripe_units;
+        if block.state == State::Open && block.written < first + stripe_units {
+            return true;
+        }
+        block.programmed_at > now
+            && self.cache.holds(superblock * self.geometry.superblock_units + first, now)
+    }
+
+    /// Reserves the program of the stripe that ends at `next`; moves the frontier to the next stripe, and
+    /// closes its superblock if that was the last.
+    fn program(&mut self, stream: Stream, now: u64) -> u64 {
+        let stripe_units = self.geometry.stripe_units;
+        let frontier = self.frontier(stream);
+        let (superblock, end, host_units, ready) =
+            (frontier.superblock, frontier.stripe_end, frontier.host_units, frontier.ready);
+        frontier.host_units = 0;
+        frontier.ready = 0;
+        let full = end == self.geometry.superblock_units;
+        self.frontier(stream).stripe_end = if full { end } else { end + stripe_units };
+        let first = end - stripe_units;
+        let at = self.place(superblock, first);
+        let done = self.nand.program(at, now, ready.max(now), stripe_units);
+        if host_units > 0 {
+            self.stats.busy_ns.program_host += self.nand.t_prog_ns();
+            let block = &mut self.map.blocks[superblock as usize];
+            block.programmed_at = block.programmed_at.max(done);
+            self.cache.issued(done, superblock * self.geometry.superblock_units + first, host_units);
+        } else {
+            self.stats.busy_ns.program_gc += self.nand.t_prog_ns();
+        }
+        if full {
+            let block = &mut self.map.blocks[superblock as usize];
+            block.state = State::Closed;
+            block.closed_at = self.stats.host_units_written;
+            let valid = block.valid;
+            self.victims.insert(superblock, valid);
+            *self.frontier(stream) = Frontier::UNUSED;
+        }
+        done
+    }
+
+    #[inline]
+    fn frontier(&mut self, stream: Stream) -> &mut Frontier {
+        match stream {
+            Stream::Host(i) => &mut self.host[i],
+            Stream::Copies if self.shared_frontier => &mut self.host[0],
+            Stream::Copies => &mut self.copies,
+        }
+    }
+
+    #[inline]
+    pub fn place(&self, superblock: u32, offset: u32) -> Place {
+        let die = self.geometry.die(superblock, offset / self.geometry.stripe_units);
+        Place { die, channel: self.geometry.channel(die) }
+    }
+
+    /// Makes sure that the host frontier has a stripe to fill.
+    fn prepare_host(&mut self, index: usize, now: u64) {
+        // In a shared frontier the collector may have opened the superblock meanwhile.
+        while self.host[index].superblock == NONE {
+            if self.free_count > 1 {
+                self.open(Stream::Host(index), index % self.geometry.lanes as usize);
+                return;
+            }
+            self.stats.gc_stalls += 1;
+            self.collect_one(now);
+        }
+    }
+
+    fn open(&mut self, stream: Stream, lane: usize) {
+        let lanes = self.free.len();
+        let Some(superblock) = (0..lanes).find_map(|i| self.free[(lane + i) % lanes].pop_front()) else {
+            unreachable!(
+                "the last free superblock is kept for the collector, and a victim needs one at most"
+            );
+        };
+        self.free_count -= 1;
+        self.map.blocks[superblock as usize].state = State::Open;
+        let stripe_end = self.geometry.stripe_units;
+        *self.frontier(stream) = Frontier { superblock, stripe_end, ..Frontier::UNUSED };
+    }
+
+    /// Finishes the victim at hand, or chooses one and collects it whole.
+    fn collect_one(&mut self, now: u64) {
+        if self.victim.is_none() {
+            self.start_victim(true);
+        }
+        self.copy(now, u32::MAX, false);
+    }
+
+    /// Called when the host has filled `units` slots: does its share of the collecting.
+    #[inline]
+    fn pace(&mut self, now: u64, units: u32) {
+        if self.victim.is_none() && (self.free_count >= self.free_min || !self.start_victim(false)) {
+            return;
+        }
+        let Some(victim) = &mut self.victim else { return };
+        if victim.gain == 0 {
+            self.copy(now, u32::MAX, false);
+            return;
+        }
+        victim.credit += u64::from(units) * victim.copies;
+        let due = victim.credit / victim.gain;
+        victim.credit %= victim.gain;
+        // A victim without valid units is erased at once.
+        if due > 0 || victim.copies == 0 {
+            self.copy(now, u32::try_from(due).unwrap_or(u32::MAX), false);
+        }
+    }
+
+    /// Chooses a victim. Unless `forced`, one without gain is left alone.
+    fn start_victim(&mut self, forced: bool) -> bool {
+        if !forced && self.start_wear_levelling() {
+            return true;
+        }
+        let clock = self.stats.host_units_written;
+        let Some(superblock) = self.victims.choose(&self.map.blocks, clock, &mut self.rng) else {
+            return false;
+        };
+        let valid = self.map.blocks[superblock as usize].valid;
+        if !forced && !self.fifo && valid == self.geometry.superblock_units {
+            return false;
+        }
+        self.stats.gc_victims += 1;
+        let closed = self.victims.closed().len() as u64 * u64::from(self.geometry.superblock_units);
+        let open: u64 = self.frontiers().map(|(_, next)| u64::from(next)).sum();
+        self.stats.usable_units_sum += closed + open;
+        self.take_victim(superblock, Cause::Gc);
+        true
+    }
+
+    fn take_victim(&mut self, superblock: u32, cause: Cause) {
+        let block = &mut self.map.blocks[superblock as usize];
+        block.state = State::Victim;
+        let valid = block.valid;
+        self.victims.remove(superblock, valid);
+        let copies = u64::from(valid);
+        let gain = u64::from(self.geometry.superblock_units) - copies;
+        self.victim = Some(Victim { superblock, cursor: 0, cause, copies, gain, credit: 0 });
+    }
+
+    /// Makes the least erased closed superblock the victim, if the wear has spread too far and the last move
+    /// is long enough ago.
+    fn start_wear_levelling(&mut self) -> bool {
+        let Some(threshold) = self.wear_threshold else { return false };
+        if self.erases_since_move < self.wear_interval || self.free_count < 2 {
+            return false;
+        }
+        self.erases_since_move = 0;
+        let most = self.map.blocks.iter().map(|b| b.erases).max().unwrap_or(0);
+        let blocks = &self.map.blocks;
+        let least = self.victims.closed().iter().copied().min_by_key(|&s| (blocks[s as usize].erases, s));
+        let Some(superblock) = least else { return false };
+        if most - blocks[superblock as usize].erases <= threshold {
+            return false;
+        }
+        self.take_victim(superblock, Cause::WearLevelling);
+        true
+    }
+
+    /// Copies up to `budget` units of the victim, and erases it if none is left.
+    fn copy(&mut self, now: u64, budget: u32, idle: bool) {
+        let Some(mut victim) = self.victim.take() else { return };
+        let stripe_units = self.geometry.stripe_units;
+        let source = victim.superblock;
+        let mut copied = 0;
+        // Units of one stripe are read together.
+        let mut stripe = NONE;
+        let mut in_stripe = 0;
+        let mut next = self.map.next_valid(source, victim.cursor);
+        while let Some(offset) = next
+            && copied < budget
+        {
+            if offset / stripe_units != stripe {
+                self.read_copies(source, stripe, in_stripe, now);
+                stripe = offset / stripe_units;
+                in_stripe = 0;
+            }
+            in_stripe += 1;
+            self.copy_unit(source, offset, now, stripe, &mut in_stripe);
+            copied += 1;
+            victim.cursor = offset + 1;
+            next = self.map.next_valid(source, victim.cursor);
+        }
+        self.read_copies(source, stripe, in_stripe, now);
+        match victim.cause {
+            Cause::Gc => self.stats.nand_units.gc += u64::from(copied),
+            Cause::WearLevelling => self.stats.nand_units.wear_levelling += u64::from(copied),
+        }
+        if idle {
+            self.stats.gc_units_idle += u64::from(copied);
+        }
+        if next.is_none() {
+            self.erase(source, now);
+        } else {
+            self.victim = Some(victim);
+        }
+    }
+
+    /// Moves one unit; `in_stripe` units of the source stripe have not been read yet, this one among them.
+    #[inline]
+    fn copy_unit(&mut self, source: u32, offset: u32, now: u64, stripe: u32, in_stripe: &mut u32) {
+        if self.frontier(Stream::Copies).superblock == NONE {
+            let lane = self.copy_lane;
+            self.copy_lane = (lane + 1) % self.free.len();
+            self.open(Stream::Copies, lane);
+        }
+        let frontier = self.frontier(Stream::Copies);
+        let (target, slot) = (frontier.superblock, frontier.next);
+        frontier.next += 1;
+        let full = frontier.next == frontier.stripe_end;
+        let units = self.geometry.superblock_units;
+        let lpn = self.map.p2l[(source * units + offset) as usize];
+        self.map.clear_bit(source, offset);
+        self.map.set(target, slot, lpn);
+        self.map.copy_tag(source * units + offset, target * units + slot);
+        self.map.blocks[source as usize].valid -= 1;
+        let block = &mut self.map.blocks[target as usize];
+        block.valid += 1;
+        block.written += 1;
+        if full {
+            self.read_copies(source, stripe, *in_stripe, now);
+            *in_stripe = 0;
+            self.program(Stream::Copies, now);
+        }
+    }
+
+    /// Reserves the read of `units` units of a victim's stripe. They are at hand for the copies' frontier then.
+    #[inline]
+    fn read_copies(&mut self, superblock: u32, stripe: u32, units: u32, now: u64) {
+        if units == 0 {
+            return;
+        }
+        let at = self.place(superblock, stripe * self.geometry.stripe_units);
+        let ready = self.nand.read_for_copy(at, now, units, &mut self.stats.busy_ns);
+        let frontier = self.frontier(Stream::Copies);
+        frontier.ready = frontier.ready.max(ready);
+    }
+
+    fn erase(&mut self, superblock: u32, now: u64) {
+        for i in 0..self.geometry.dies_per_superblock {
+            let die = self.geometry.die(superblock, i);
+            self.nand.erase(die, now, &mut self.stats.busy_ns);
+        }
+        self.erased(superblock);
+        self.free[(superblock % self.geometry.lanes) as usize].push_back(superblock);
+        self.free_count += 1;
+    }
+
+    fn erased(&mut self, superblock: u32) {
+        let block = &mut self.map.blocks[superblock as usize];
+        debug_assert_eq!(block.valid, 0, "an erase must not destroy data");
+        self.erased_slots += u64::from(block.written);
+        block.written = 0;
+        block.erases += 1;
+        block.state = State::Free;
+        block.programmed_at = 0;
+        self.erases_since_move = self.erases_since_move.saturating_add(1);
+        self.stats.superblock_erases += 1;
+        self.stats.block_erases += u64::from(self.geometry.blocks_per_superblock);
+    }
+
+    /// Collects while the host is idle, from `from` on and as long as it can begin before `until`, until
+    /// `target` superblocks are free. A piece is a stripe for each die.
+    pub fn collect_idle(&mut self, from: u64, until: u64, target: u32) {
+        let piece = self.geometry.stripe_units * self.geometry.dies_per_superblock;
+        let mut at = from;
+        while at < until {
+            if self.victim.is_none() && (self.free_count >= target || !self.start_victim(false)) {
+                return;
+            }
+            self.copy(at, piece, true);
+            at = self.nand.idle_at().max(at + 1);
+        }
+    }
+
+    /// Erases everything. Returns when the last erase ends.
+    pub fn erase_all(&mut self, now: u64) -> u64 {
+        let mut end = now;
+        self.map.l2p.fill(NONE);
+        self.map.bits.fill(0);
+        self.map.mapped = 0;
+        for lane in &mut self.free {
+            lane.clear();
+        }
+        for superblock in 0..self.geometry.superblocks {
+            let block = &mut self.map.blocks[superblock as usize];
+            block.valid = 0;
+            if block.written > 0 || block.state != State::Free {
+                self.erased(superblock);
+                for i in 0..self.geometry.dies_per_superblock {
+                    let die = self.geometry.die(superblock, i);
+                    end = end.max(self.nand.erase(die, now, &mut self.stats.busy_ns));
+                }
+            }
+            self.free[(superblock % self.geometry.lanes) as usize].push_back(superblock);
+        }
+        self.free_count = self.geometry.superblocks;
+        self.host.fill(Frontier::UNUSED);
+        self.copies = Frontier::UNUSED;
+        self.victim = None;
+        self.victims.clear();
+        self.cache.clear();
+        end
+    }
+
+    /// Bytes held for mapping and collection.
+    pub fn memory_bytes(&self) -> u64 {
+        let free: usize = self.free.iter().map(VecDeque::capacity).sum();
+        self.map.memory_bytes() + self.victims.memory_bytes() + free as u64 * 4
+    }
+}

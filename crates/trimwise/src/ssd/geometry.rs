@@ -1,0 +1,163 @@
+//! Where a unit lies in the flash.
+//!
+//! The FTL sees an array of *superblocks*: erase blocks at the same place of several planes, allocated and
+//! erased together. A superblock is filled *stripe* by stripe. A stripe is what one die programs at once: one
+//! page in each of the die's planes that belong to the superblock. Successive stripes go to successive dies,
+//! and successive dies lie on different channels, so that a sequential write keeps all of them busy.
+//!
+//! A superblock that gangs fewer dies than there are belongs to one of several *lanes*; superblock `s` is in
+//! lane `s % lanes`.
+
+use super::config::{ConfigError, SsdConfig, refuse};
+use crate::units::UNIT_BYTES;
+
+/// The layout with all products worked out.
+#[derive(Clone, Debug)]
+pub(super) struct Geometry {
+    pub channels: u32,
+    pub dies: u32,
+    pub lanes: u32,
+    /// Dies that a superblock spreads over.
+    pub dies_per_superblock: u32,
+    /// Lanes that share a die; above 1 only if a superblock is a part of a die.
+    lanes_per_die: u32,
+    /// Units that one die programs at once.
+    pub stripe_units: u32,
+    pub superblock_units: u32,
+    pub superblocks: u32,
+    /// Erase blocks in a superblock.
+    pub blocks_per_superblock: u32,
+    pub logical_units: u32,
+}
+
+impl Geometry {
+    pub fn new(config: &SsdConfig) -> Result<Self, ConfigError> {
+        let g = &config.geometry;
+        let dies = g.channels * g.dies_per_channel;
+        let planes = u64::from(dies) * u64::from(g.planes_per_die);
+        let gang = g.superblock_planes;
+        let fits_dies =
+            gang != 0 && (gang.is_multiple_of(g.planes_per_die) || g.planes_per_die.is_multiple_of(gang));
+        if !fits_dies || !planes.is_multiple_of(u64::from(gang)) {
+            return Err(refuse(
+                "geometry.superblock_planes",
+                gang,
+                format!(
+                    "a divisor of all {planes} planes that is whole dies of {} planes, or an equal part of one",
+                    g.planes_per_die
+                ),
+            ));
+        }
+        let lanes = (planes / u64::from(gang)) as u32;
+        let page_units = g.page_bytes / UNIT_BYTES as u32;
+        let superblock_units = u64::from(gang) * u64::from(g.pages_per_block) * u64::from(page_units);
+        let logical = config.capacity_units();
+        if logical == 0 {
+            return Err(refuse("capacity_bytes", config.capacity_bytes, "at least one unit of 4096 bytes"));
+        }
+        let superblocks = superblocks(config, superblock_units, lanes)?;
+        let physical = superblocks * superblock_units;
+        if physical >= u64::from(u32::MAX) {
+            return Err(refuse(
+                "capacity_bytes",
+                config.capacity_bytes,
+                "a device of less than 2^32 - 1 physical units of 4096 bytes",
+            ));
+        }
+        if logical > physical {
+            return Err(refuse(
+                "capacity_bytes",
+                config.capacity_bytes,
+                format!("at most the physical space, {} bytes", physical * UNIT_BYTES),
+            ));
+        }
+        // The frontiers, one superblock that only the collector may take, and one whose invalid units
+        // guarantee that there is always something to gain.
+        let spare = u64::from(config.gc.host_frontiers) + 3;
+        let spare_wanted = spare.max(u64::from(config.gc.free_superblocks_min) + 2);
+        if logical.div_ceil(superblock_units) + spare_wanted > superblocks {
+            return Err(refuse(
+                "capacity_bytes",
+                config.capacity_bytes,
+                format!(
+                    "room for {spare_wanted} superblocks of {} bytes beside it (open blocks and the free pool); \
+                     the physical space is {} bytes",
+                    superblock_units * UNIT_BYTES,
+                    physical * UNIT_BYTES
+                ),
+            ));
+        }
+        Ok(Self {
+            channels: g.channels,
+            dies,
+            lanes,
+            dies_per_superblock: (gang / g.planes_per_die).max(1),
+            lanes_per_die: (g.planes_per_die / gang).max(1),
+            stripe_units: gang.min(g.planes_per_die) * page_units,
+            superblock_units: superblock_units as u32,
+            superblocks: superblocks as u32,
+            blocks_per_superblock: gang,
+            logical_units: logical as u32,
+        })
+    }
+
+    /// The die that holds stripe `stripe` of superblock `superblock`.
+    #[inline]
+    pub fn die(&self, superblock: u32, stripe: u32) -> u32 {
+        if self.lanes == 1 {
+            return stripe % self.dies_per_superblock;
+        }
+        let lane = superblock % self.lanes;
+        lane / self.lanes_per_die * self.dies_per_superblock + stripe % self.dies_per_superblock
+    }
+
+    /// The channel that a die is on.
+    #[inline]
+    pub fn channel(&self, die: u32) -> u32 {
+        die % self.channels
+    }
+
+    pub fn physical_units(&self) -> u32 {
+        self.superblocks * self.superblock_units
+    }
+}
+
+/// How many superblocks there are: from the blocks of a plane, or from the over-provisioning.
+fn superblocks(config: &SsdConfig, superblock_units: u64, lanes: u32) -> Result<u64, ConfigError> {
+    let logical = config.capacity_units();
+    let wanted = config.over_provisioning_percent.map(|percent| {
+        // u128: a capacity near 2^64 must give a message and not an overflow.
+        let units = (u128::from(logical) * (100 + u128::from(percent))).div_ceil(100);
+        let blocks = units.div_ceil(u128::from(superblock_units)).div_ceil(u128::from(lanes));
+        u64::try_from(blocks).unwrap_or(u64::MAX)
+    });
+    let per_lane = match (config.geometry.blocks_per_plane, wanted) {
+        (None, None) => {
+            return Err(refuse(
+                "over_provisioning_percent",
+                "nothing",
+                "this or geometry.blocks_per_plane, so that the physical space is known",
+            ));
+        }
+        (Some(blocks), Some(wanted)) if u64::from(blocks) != wanted => {
+            return Err(refuse(
+                "geometry.blocks_per_plane",
+                blocks,
+                format!(
+                    "{wanted}, which over_provisioning_percent asks for, or only one of the two settings"
+                ),
+            ));
+        }
+        (Some(blocks), _) => u64::from(blocks),
+        (None, Some(wanted)) => wanted,
+    };
+    let superblocks = per_lane.saturating_mul(u64::from(lanes));
+    if superblocks.saturating_mul(superblock_units) >= u64::from(u32::MAX) {
+        return Err(refuse(
+            "capacity_bytes",
+            config.capacity_bytes,
+            "a device of less than 2^32 - 1 physical units of 4096 bytes",
+        ));
+    }
+    Ok(superblocks)
+}

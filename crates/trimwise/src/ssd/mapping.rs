@@ -1,0 +1,152 @@
+//! Who is where: the page map.
+//!
+//! Two tables of 32-bit numbers and a bitmap. `l2p` says where a logical unit lies; `p2l` says which
+//! logical unit was written to a slot; the bitmap says whether the slot still counts. Invalidating a slot
+//! touches the bitmap and the block's count but never `p2l`: the bitmap is 64 times smaller and stays in
+//! the processor's cache, and a victim's entries of `p2l` are read in order anyway.
+
+use super::geometry::Geometry;
+use crate::units::UnitRange;
+
+/// No unit, no slot.
+pub(super) const NONE: u32 = u32::MAX;
+
+/// What a superblock is at the moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    Free,
+    /// A frontier.
+    Open,
+    /// Full, and a candidate for collection.
+    Closed,
+    /// Being collected.
+    Victim,
+}
+
+/// What is known of a superblock.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Block {
+    /// Slots that hold live data.
+    pub valid: u32,
+    /// Slots taken since the last erase.
+    pub written: u32,
+    pub erases: u32,
+    pub state: State,
+    /// Host units written to the device when it was closed: its age for cost-benefit.
+    pub closed_at: u64,
+    /// When the last host program of it ends, nanoseconds.
+    pub programmed_at: u64,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Mapping {
+    pub l2p: Vec<u32>,
+    pub p2l: Vec<u32>,
+    pub bits: Vec<u64>,
+    words_per_superblock: u32,
+    superblock_units: u32,
+    pub blocks: Vec<Block>,
+    /// Logical units that hold data.
+    pub mapped: u64,
+    /// Tags by slot, only for tests.
+    tags: Vec<u32>,
+}
+
+impl Mapping {
+    pub fn new(geometry: &Geometry, track_tags: bool) -> Self {
+        let words_per_superblock = geometry.superblock_units.div_ceil(64);
+        let block =
+            Block { valid: 0, written: 0, erases: 0, state: State::Free, closed_at: 0, programmed_at: 0 };
+        Self {
+            l2p: vec![NONE; geometry.logical_units as usize],
+            p2l: vec![NONE; geometry.physical_units() as usize],
+            bits: vec![0; words_per_superblock as usize * geometry.superblocks as usize],
+            words_per_superblock,
+            superblock_units: geometry.superblock_units,
+            blocks: vec![block; geometry.superblocks as usize],
+            mapped: 0,
+            tags: vec![0; if track_tags { geometry.physical_units() as usize } else { 0 }],
+        }
+    }
+
+    #[inline]
+    pub fn split(&self, ppn: u32) -> (u32, u32) {
+        (ppn / self.superblock_units, ppn % self.superblock_units)
+    }
+
+    #[inline]
+    fn word(&self, superblock: u32, offset: u32) -> usize {
+        superblock as usize * self.words_per_superblock as usize + (offset / 64) as usize
+    }
+
+    #[inline]
+    pub fn set(&mut self, superblock: u32, offset: u32, lpn: u32) {
+        let ppn = superblock * self.superblock_units + offset;
+        let word = self.word(superblock, offset);
+        self.l2p[lpn as usize] = ppn;
+        self.p2l[ppn as usize] = lpn;
+        self.bits[word] |= 1 << (offset % 64);
+    }
+
+    /// Clears the slot's bit; the block's count is the caller's.
+    #[inline]
+    pub fn clear_bit(&mut self, superblock: u32, offset: u32) {
+        let word = self.word(superblock, offset);
+        self.bits[word] &= !(1 << (offset % 64));
+    }
+
+    pub fn is_valid(&self, ppn: u32) -> bool {
+        let (superblock, offset) = self.split(ppn);
+        self.bits[self.word(superblock, offset)] >> (offset % 64) & 1 == 1
+    }
+
+    /// The first valid slot of a superblock at or behind `from`.
+    #[inline]
+    pub fn next_valid(&self, superblock: u32, from: u32) -> Option<u32> {
+        let base = superblock as usize * self.words_per_superblock as usize;
+        let mut index = from / 64;
+        if index >= self.words_per_superblock {
+            return None;
+        }
+        let mut word = self.bits[base + index as usize] >> (from % 64) << (from % 64);
+        while word == 0 {
+            index += 1;
+            if index >= self.words_per_superblock {
+                return None;
+            }
+            word = self.bits[base + index as usize];
+        }
+        Some(index * 64 + word.trailing_zeros())
+    }
+
+    /// The part of a range that lies on the device, as indices.
+    pub fn clamp(&self, range: UnitRange) -> std::ops::Range<usize> {
+        let end = range.start.0.saturating_add(range.units).min(self.l2p.len() as u64);
+        range.start.0.min(end) as usize..end as usize
+    }
+
+    pub fn set_tag(&mut self, ppn: u32, tag: u32) {
+        if let Some(slot) = self.tags.get_mut(ppn as usize) {
+            *slot = tag;
+        }
+    }
+
+    pub fn tag(&self, ppn: u32) -> Option<u32> {
+        self.tags.get(ppn as usize).copied()
+    }
+
+    #[inline]
+    pub fn copy_tag(&mut self, from: u32, to: u32) {
+        if !self.tags.is_empty() {
+            self.tags[to as usize] = self.tags[from as usize];
+        }
+    }
+
+    /// Bytes of the tables, tags aside.
+    pub fn memory_bytes(&self) -> u64 {
+        (self.l2p.capacity() * 4
+            + self.p2l.capacity() * 4
+            + self.bits.capacity() * 8
+            + self.blocks.capacity() * size_of::<Block>()) as u64
+    }
+}

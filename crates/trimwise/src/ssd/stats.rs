@@ -1,0 +1,157 @@
+//! What a device counts.
+//!
+//! All counts are cumulative since the device was made; take a copy and subtract it with
+//! [`SsdStats::since`] to look at a part of a run.
+
+use std::ops::Sub;
+
+macro_rules! counters {
+    ($(#[$doc:meta])* $name:ident { $($(#[$field_doc:meta])* $field:ident: $type:ty,)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+        pub struct $name { $($(#[$field_doc])* pub $field: $type,)* }
+
+        impl Sub for $name {
+            type Output = Self;
+            fn sub(self, earlier: Self) -> Self {
+                Self { $($field: self.$field - earlier.$field,)* }
+            }
+        }
+    };
+}
+
+counters! {
+    /// Units written to flash pages, by cause. A unit counts when it takes its slot in a page.
+    NandUnits {
+        /// Host writes.
+        host: u64,
+        /// Copies by garbage collection.
+        gc: u64,
+        /// Copies by static wear levelling.
+        wear_levelling: u64,
+        /// Slots that were filled with nothing, because a page had to be programmed before it was full.
+        padding: u64,
+    }
+}
+
+impl NandUnits {
+    /// All causes together.
+    pub const fn total(&self) -> u64 {
+        self.host + self.gc + self.wear_levelling + self.padding
+    }
+}
+
+counters! {
+    /// TRIM as the device saw it.
+    TrimStats {
+        /// Commands.
+        commands: u64,
+        /// Ranges in them.
+        ranges: u64,
+        /// Units in the ranges, mapped or not.
+        units_requested: u64,
+        /// Units that held data and hold none now.
+        units_invalidated: u64,
+    }
+}
+
+counters! {
+    /// Time for which each resource was reserved, nanoseconds, summed over dies and channels.
+    BusyTime {
+        /// Host link, both directions.
+        link: u64,
+        /// Controller overheads.
+        controller: u64,
+        /// Flash reads for the host.
+        read: u64,
+        /// Flash reads for garbage collection and wear levelling.
+        read_gc: u64,
+        /// Programs that hold at least one host unit.
+        program_host: u64,
+        /// Programs that hold copies only.
+        program_gc: u64,
+        /// Erases.
+        erase: u64,
+        /// TRIM, wherever its cost falls.
+        trim: u64,
+        /// The fixed part of flushes.
+        flush: u64,
+    }
+}
+
+counters! {
+    /// Everything a device counts.
+    SsdStats {
+        /// Write commands.
+        write_commands: u64,
+        /// Read commands.
+        read_commands: u64,
+        /// Flush commands.
+        flush_commands: u64,
+        /// Units that the host wrote.
+        host_units_written: u64,
+        /// Units that the host read.
+        host_units_read: u64,
+        /// Of those, units that hold no data, which need no flash read.
+        host_units_read_unmapped: u64,
+        /// Of those, units still in the write cache.
+        host_units_read_cached: u64,
+        /// Units written to flash, by cause.
+        nand_units: NandUnits,
+        /// TRIM.
+        trim: TrimStats,
+        /// Units that a file system freed and told the device at no cost (policy `ideal`).
+        units_informed_free: u64,
+        /// Victims of garbage collection chosen.
+        gc_victims: u64,
+        /// Of the units copied, those copied while the host was idle.
+        gc_units_idle: u64,
+        /// Times a host write had to wait until a victim was collected, because the free pool was empty.
+        gc_stalls: u64,
+        /// Slots holding written data, valid or not, summed over the moments at which a victim was chosen:
+        /// divided by `gc_victims` it is the space that the FTL can really use.
+        usable_units_sum: u64,
+        /// Superblocks erased.
+        superblock_erases: u64,
+        /// Erase blocks erased.
+        block_erases: u64,
+        /// Time by resource.
+        busy_ns: BusyTime,
+    }
+}
+
+impl SsdStats {
+    /// Units written to flash for each unit that the host wrote; 0 before the first host write.
+    pub fn write_amplification(&self) -> f64 {
+        if self.host_units_written == 0 {
+            return 0.0;
+        }
+        self.nand_units.total() as f64 / self.host_units_written as f64
+    }
+
+    /// Units that the FTL can really use: slots with written data (valid or stale) when a victim is chosen,
+    /// on average. Free pool, unwritten slots of open blocks and reserves are not in it. 0 without a victim.
+    pub fn usable_units(&self) -> f64 {
+        if self.gc_victims == 0 {
+            return 0.0;
+        }
+        self.usable_units_sum as f64 / self.gc_victims as f64
+    }
+
+    /// What was counted after `earlier`, an older copy of the same device's counts.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        *self - *earlier
+    }
+}
+
+/// How worn the flash is, in erases of superblocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
+pub struct Wear {
+    /// Erases of the least erased superblock.
+    pub min: u32,
+    /// Mean over all superblocks.
+    pub mean: f64,
+    /// Erases of the most erased superblock.
+    pub max: u32,
+}

@@ -1,0 +1,358 @@
+//! Doing PostMark's operations on a file system.
+//!
+//! The steps come from the [script](super::script); here they become calls of the narrow file trait, with the
+//! open flags and call sizes of the original: through stdio's buffer, or, with `set buffering false`, one call for
+//! each block and one more for the remainder, even of 0 bytes.
+//!
+//! **Nothing is left behind.** Whatever ends the run early (a full disk, an I/O error, Ctrl-C, which a real directory
+//! turns into [`FileError::Interrupted`]), the files and directories that it made are removed again through the same
+//! trait, and only those: the script knows which files exist. What could not be removed is said.
+
+use std::fmt;
+
+use thiserror::Error;
+
+use super::config::PostmarkConfig;
+use super::layout::{Layout, LocationError};
+use super::outcome::{Outcome, PhaseTimes};
+use super::script::{FileRef, Phase, Script, Step};
+use super::stdio::{BUFFER_BYTES, ReadStep, ReadStream, WriteStream};
+use crate::workload::files::{FileError, Files, OpenMode};
+use crate::workload::latency::{OpLatencies, Operation};
+
+/// How far a run is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// What is being done.
+    pub phase: Phase,
+    /// Files or transactions done in this phase.
+    pub done: u64,
+    /// Of how many.
+    pub of: u64,
+}
+
+/// What a failed run could not remove.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Leftovers {
+    /// Files and directories still there.
+    pub count: u64,
+    /// Why the first of them could not be removed; names it.
+    pub first: FileError,
+}
+
+/// Why a run did not reach its end.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum RunError {
+    /// The configuration names a location that the target does not have.
+    #[error(transparent)]
+    Location(#[from] LocationError),
+    /// An operation failed. What the run had made was removed, except for the leftovers.
+    #[error("{source} (while {}; {})", .phase.name(), Removed(.leftovers))]
+    File {
+        /// What was being done.
+        phase: Phase,
+        /// What failed.
+        source: FileError,
+        /// What could not be removed; `None` if all was.
+        leftovers: Option<Leftovers>,
+    },
+}
+
+impl RunError {
+    /// Whether the run was asked to stop.
+    pub fn is_interrupt(&self) -> bool {
+        matches!(self, Self::File { source: FileError::Interrupted, .. })
+    }
+}
+
+struct Removed<'a>(&'a Option<Leftovers>);
+
+impl fmt::Display for Removed<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            None => f.write_str("what the run had made was removed"),
+            Some(Leftovers { count, first }) => {
+                write!(f, "{count} of the run's files and directories could not be removed: {first}")
+            }
+        }
+    }
+}
+
+/// Runs PostMark once on `fs`.
+///
+/// Locations have to be relative to the root of `fs` ([`PostmarkConfig::for_model`],
+/// [`PostmarkConfig::for_directory`]); those that do not exist are made before the first timer starts and removed after
+/// the last. `progress` is called after each operation.
+///
+/// # Errors
+/// The first operation that fails ends the run (PostMark prints a line and goes on, and its figures mean
+/// little then). What the run had made is removed first.
+pub async fn run<F: Files>(
+    fs: &F,
+    config: &PostmarkConfig,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Outcome, RunError> {
+    let layout = Layout::new(config)?;
+    let (script, source) = Script::new(config);
+    // The longest read is that of a whole file, or stdio filling its buffer.
+    let scratch = vec![0; config.size_high.max(BUFFER_BYTES) as usize];
+    let mut runner = Runner {
+        fs,
+        config,
+        layout: &layout,
+        script,
+        source,
+        scratch,
+        path: String::new(),
+        made: Vec::new(),
+        in_doubt: None,
+        latencies: OpLatencies::default(),
+    };
+    match runner.all(progress).await {
+        Ok(times) => Ok(Outcome {
+            counts: *runner.script.counts(),
+            transactions: config.transactions.into(),
+            times,
+            latencies: runner.latencies,
+            out_of_files: runner.script.out_of_files(),
+        }),
+        Err(source) => {
+            let phase = runner.script.phase();
+            let leftovers = runner.clean_up().await;
+            Err(RunError::File { phase, source, leftovers })
+        }
+    }
+}
+
+struct Runner<'a, F> {
+    fs: &'a F,
+    config: &'a PostmarkConfig,
+    layout: &'a Layout,
+    script: Script<'a>,
+    /// What is written: every file's data begin with its first byte.
+    source: Vec<u8>,
+    /// Where reads go.
+    scratch: Vec<u8>,
+    /// The path of the present operation.
+    path: String,
+    /// Directories that the run made, in order.
+    made: Vec<String>,
+    /// A file that the script has deleted and the file system perhaps not.
+    in_doubt: Option<FileRef>,
+    latencies: OpLatencies,
+}
+
+impl<F: Files> Runner<'_, F> {
+    async fn all(&mut self, progress: &mut dyn FnMut(Progress)) -> Result<PhaseTimes, FileError> {
+        self.make_directories().await?;
+        let mut times = PhaseTimes { begin: self.fs.now(), ..PhaseTimes::default() };
+        while let Some(step) = self.script.next() {
+            match step {
+                Step::EndOf(Phase::Create) => times.created = self.fs.now(),
+                Step::EndOf(Phase::Transactions) => times.transacted = self.fs.now(),
+                Step::EndOf(Phase::Delete) => times.end = self.fs.now(),
+                operation => self.timed(operation).await?,
+            }
+            let (done, of) = self.script.progress();
+            progress(Progress { phase: self.script.phase(), done, of });
+        }
+        while let Some(directory) = self.made.last() {
+            self.fs.rmdir(directory).await?;
+            self.made.pop();
+        }
+        Ok(times)
+    }
+
+    async fn make_directories(&mut self) -> Result<(), FileError> {
+        let layout = self.layout;
+        for directory in layout.location_directories() {
+            match self.fs.mkdir(directory).await {
+                Ok(()) => self.made.push(directory.to_owned()),
+                Err(FileError::Exists { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        for directory in layout.subdirectory_paths() {
+            self.fs.mkdir(&directory).await?;
+            self.made.push(directory);
+        }
+        Ok(())
+    }
+
+    async fn timed(&mut self, step: Step) -> Result<(), FileError> {
+        let begin = self.fs.now();
+        let operation = match step {
+            Step::Create { file, bytes } => {
+                self.layout.path_into(file, &mut self.path);
+                let mode = if self.config.buffering { OpenMode::Create } else { OpenMode::CreateKeep };
+                self.write_file(mode, bytes).await?;
+                Operation::Create
+            }
+            Step::Append { file, bytes } => {
+                self.layout.path_into(file, &mut self.path);
+                self.write_file(OpenMode::Append, bytes).await?;
+                Operation::Append
+            }
+            Step::Read { file, bytes } => {
+                self.layout.path_into(file, &mut self.path);
+                self.read_file(bytes).await?;
+                Operation::Read
+            }
+            Step::Delete { file } => {
+                self.in_doubt = Some(file);
+                self.layout.path_into(file, &mut self.path);
+                self.fs.unlink(&self.path).await?;
+                self.in_doubt = None;
+                Operation::Unlink
+            }
+            Step::EndOf(_) => return Ok(()),
+        };
+        self.latencies.record(operation, self.fs.now().since(begin));
+        Ok(())
+    }
+
+    async fn write_file(&mut self, mode: OpenMode, bytes: u32) -> Result<(), FileError> {
+        let mut file = self.fs.open(&self.path, mode).await?;
+        let data = &self.source[..bytes as usize];
+        let block = self.config.write_block.max(1);
+        let written = if self.config.buffering {
+            write_buffered(self.fs, &mut file, data, block).await
+        } else {
+            write_unbuffered(self.fs, &mut file, data, block).await
+        };
+        let closed = self.fs.close(file).await;
+        written.and(closed)
+    }
+
+    async fn read_file(&mut self, bytes: u32) -> Result<(), FileError> {
+        let mut file = self.fs.open(&self.path, OpenMode::Read).await?;
+        let block = self.config.read_block.max(1);
+        let read = if self.config.buffering {
+            read_buffered(self.fs, &mut file, &mut self.scratch, bytes, block).await
+        } else {
+            read_unbuffered(self.fs, &mut file, &mut self.scratch, bytes, block).await
+        };
+        let closed = self.fs.close(file).await;
+        read.and(closed)
+    }
+
+    /// Removes every file that may exist and every directory that was made; says what is still there.
+    async fn clean_up(&mut self) -> Option<Leftovers> {
+        let mut leftovers: Option<Leftovers> = None;
+        let mut note = |result: Result<(), FileError>| match result {
+            Ok(()) | Err(FileError::NotFound { .. }) => {}
+            Err(first) => leftovers.get_or_insert(Leftovers { count: 0, first }).count += 1,
+        };
+        for file in self.in_doubt.into_iter().chain(self.script.live_files()) {
+            self.layout.path_into(file, &mut self.path);
+            note(self.fs.unlink(&self.path).await);
+        }
+        for directory in self.made.iter().rev() {
+            note(self.fs.rmdir(directory).await);
+        }
+        leftovers
+    }
+}
+
+/// `fwrite` block by block, then of the remainder, then `fclose`.
+async fn write_buffered<F: Files>(
+    fs: &F,
+    file: &mut F::File,
+    data: &[u8],
+    block: u32,
+) -> Result<(), FileError> {
+    let mut stream = WriteStream::default();
+    let (mut left, mut sent, mut copied) = (data.len() as u32, 0, 0);
+    while left > 0 {
+        let bytes = left.min(block);
+        let written = stream.fwrite(bytes);
+        left -= bytes;
+        copied += u64::from(written.copied);
+        for bytes in [written.flush, written.direct] {
+            if bytes > 0 {
+                if copied > 0 {
+                    fs.charge_user_copy(std::mem::take(&mut copied)).await;
+                }
+                let end = sent + bytes as usize;
+                fs.write(file, &data[sent..end]).await?;
+                sent = end;
+            }
+        }
+    }
+    if copied > 0 {
+        fs.charge_user_copy(copied).await;
+    }
+    if stream.fclose() > 0 {
+        fs.write(file, &data[sent..]).await?;
+    }
+    Ok(())
+}
+
+/// One `write` for each block, and one of the remainder, which may be empty.
+async fn write_unbuffered<F: Files>(
+    fs: &F,
+    file: &mut F::File,
+    data: &[u8],
+    block: u32,
+) -> Result<(), FileError> {
+    let blocks = data.chunks_exact(block as usize);
+    let remainder = blocks.remainder();
+    for block in blocks {
+        fs.write(file, block).await?;
+    }
+    fs.write(file, remainder).await
+}
+
+/// `fread` block by block, then of the remainder; stops where the file ends.
+async fn read_buffered<F: Files>(
+    fs: &F,
+    file: &mut F::File,
+    scratch: &mut [u8],
+    bytes: u32,
+    block: u32,
+) -> Result<(), FileError> {
+    let mut stream = ReadStream::default();
+    let mut left = bytes;
+    'file: while left > 0 {
+        stream.fread(left.min(block));
+        left -= left.min(block);
+        loop {
+            let step = stream.step();
+            let asked = match step {
+                ReadStep::Done => break,
+                ReadStep::Fill => BUFFER_BYTES,
+                ReadStep::Direct(bytes) => bytes,
+            };
+            let copied = stream.take_copied();
+            if copied > 0 {
+                fs.charge_user_copy(copied).await;
+            }
+            let got = fs.read(file, &mut scratch[..asked as usize]).await? as u32;
+            match step {
+                _ if got == 0 => break 'file,
+                ReadStep::Direct(_) => stream.read_directly(got),
+                ReadStep::Fill | ReadStep::Done => stream.filled(got),
+            }
+        }
+    }
+    let copied = stream.take_copied();
+    if copied > 0 {
+        fs.charge_user_copy(copied).await;
+    }
+    Ok(())
+}
+
+/// One `read` for each block, and one of the remainder, which may be empty.
+async fn read_unbuffered<F: Files>(
+    fs: &F,
+    file: &mut F::File,
+    scratch: &mut [u8],
+    bytes: u32,
+    block: u32,
+) -> Result<(), FileError> {
+    for _ in 0..bytes / block {
+        fs.read(file, &mut scratch[..block as usize]).await?;
+    }
+    fs.read(file, &mut scratch[..(bytes % block) as usize]).await?;
+    Ok(())
+}
