@@ -9,6 +9,7 @@ pub mod engine;
 pub mod experiment;
 pub mod fs;
 pub mod policy;
+pub mod profile;
 pub mod ssd;
 pub mod units;
 pub mod workload;

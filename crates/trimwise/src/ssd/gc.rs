@@ -181,7 +181,7 @@ impl Victims {
         let mut best: Option<u32> = None;
         for _ in 0..d {
             // Multiply and shift; the bias is below 2^-32.
-            let drawn = ((rng.next_u64() >> 32) * self.closed.len() as u64 >> 32) as usize;
+            let drawn = (((rng.next_u64() >> 32) * self.closed.len() as u64) >> 32) as usize;
             let superblock = self.closed[drawn];
             if best.is_none_or(|b| blocks[superblock as usize].valid < blocks[b as usize].valid) {
                 best = Some(superblock);

@@ -1,22 +1,450 @@
 //! The device against hand-computed times and counts.
+//!
+//! One small device with round numbers: two channels with one die of one plane, a page of one unit, superblocks
+//! over both dies. A unit takes 10 us on a channel and 10 us on the link; a command takes 1 us of the link, and
+//! 2 us (write) or 3 us (read) of the controller.
 
 use super::*;
+use crate::units::SimDuration;
+
+const US: u64 = 1_000;
+const T_READ: u64 = 50 * US;
+const T_PROG: u64 = 500 * US;
+const T_ERASE: u64 = 2_000 * US;
+const UNIT: u64 = 10 * US;
+/// Controller, command and data of a write, and of a read, of one unit.
+const WRITE: u64 = (2 + 1 + 10) * US;
+const READ: u64 = (3 + 1 + 10) * US;
+/// Late enough for everything before to be over.
+const LATER: SimTime = SimTime(1_000_000 * US);
+
+fn config() -> SsdConfig {
+    let mut config =
+        SsdConfig { capacity_bytes: 256 * 4096, over_provisioning_percent: None, ..Default::default() };
+    config.geometry = GeometryConfig {
+        channels: 2,
+        dies_per_channel: 1,
+        planes_per_die: 1,
+        blocks_per_plane: Some(24),
+        pages_per_block: 8,
+        page_bytes: 4096,
+        superblock_planes: 2,
+    };
+    let rate = 409_600_000;
+    config.nand = NandConfig {
+        t_read_ns: T_READ,
+        t_prog_ns: T_PROG,
+        t_erase_ns: T_ERASE,
+        bus_bytes_per_s: rate,
+        endurance_cycles: 3_000,
+    };
+    config.link.bytes_per_s = rate;
+    config.link.overhead_per_command_ns = US;
+    config.controller =
+        ControllerConfig { read_overhead_ns: 3 * US, write_overhead_ns: 2 * US, write_bytes_per_s: None };
+    config.cache = CacheConfig { bytes: 8 * 4096, volatile: true, flush_ns: 7 * US };
+    config.gc.idle = false;
+    config.trim.cost_per_command_ns = 100 * US;
+    config.trim.cost_per_range_ns = 10 * US;
+    config.trim.cost_per_unit_ns = US;
+    config
+}
+
+fn device(change: impl FnOnce(&mut SsdConfig)) -> Ssd {
+    let mut config = config();
+    change(&mut config);
+    Ssd::new(&config, 1).expect("a valid configuration")
+}
+
+fn units(start: u64, count: u64) -> UnitRange {
+    UnitRange::new(Lpn(start), count)
+}
+
+/// Overwrites single units at random places. The multiplier is Knuth's (MMIX).
+fn churn(ssd: &mut Ssd, mut now: SimTime, below: u64, writes: u64) -> SimTime {
+    let mut x = 1u64;
+    for _ in 0..writes {
+        x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        now = ssd.write(now, units((x >> 33) % below, 1));
+    }
+    now
+}
 
 #[test]
-fn a_small_device_survives_overwriting() {
-    let mut config = SsdConfig { track_tags: true, ..SsdConfig::default() };
-    config.capacity_bytes = 64 << 20;
-    config.over_provisioning_percent = None;
-    config.geometry.pages_per_block = 8;
-    config.geometry.blocks_per_plane = Some(160);
-    let mut ssd = Ssd::new(&config, 1).unwrap();
-    let units = ssd.capacity_units();
-    let mut now = SimTime::ZERO;
-    let mut x = 1u64;
-    for i in 0..200_000u32 {
-        x = x.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        now = ssd.write_tagged(now, UnitRange::new(Lpn((x >> 33) % units), 1), i);
-    }
+fn a_write_is_acknowledged_from_the_cache() {
+    let mut ssd = device(|_| ());
+    assert_eq!(ssd.write(SimTime::ZERO, units(0, 1)), SimTime(WRITE));
+    // The next one waits for the link only: its controller time passes meanwhile.
+    assert_eq!(ssd.write(SimTime::ZERO, units(1, 1)), SimTime(WRITE + 11 * US));
+}
+
+#[test]
+fn without_a_cache_a_write_waits_for_its_program() {
+    let mut ssd = device(|c| c.cache.bytes = 0);
+    assert_eq!(ssd.write(SimTime::ZERO, units(0, 1)), SimTime(WRITE + UNIT + T_PROG));
+    // Two units go to two dies on two channels, at once.
+    assert_eq!(ssd.write(LATER, units(1, 2)), LATER + SimDuration(WRITE + UNIT + UNIT + T_PROG));
+    assert_eq!(ssd.stats().nand_units.padding, 0, "a page is one unit here");
+}
+
+#[test]
+fn without_a_cache_a_write_pads_its_page() {
+    let mut ssd = device(|c| {
+        c.cache.bytes = 0;
+        c.geometry.page_bytes = 4 * 4096;
+    });
+    let acknowledged = ssd.write(SimTime::ZERO, units(0, 1));
+    assert_eq!(acknowledged, SimTime(WRITE + 4 * UNIT + T_PROG), "the whole page is transferred");
+    assert_eq!(ssd.stats().nand_units, NandUnits { host: 1, padding: 3, ..NandUnits::default() });
     ssd.audit().unwrap();
-    assert!(ssd.stats().nand_units.gc > 0);
+}
+
+#[test]
+fn a_full_cache_waits_for_the_oldest_program() {
+    let mut ssd = device(|c| c.cache.bytes = 4 * 4096);
+    ssd.write(SimTime::ZERO, units(0, 4));
+    // Four units wait for the flash. The first was there with the rest of its command, after 43 us.
+    let first_programmed = (2 + 1 + 40) * US + UNIT + T_PROG;
+    assert_eq!(ssd.write(SimTime::ZERO, units(4, 1)), SimTime(first_programmed));
+    // The second, on the other die, ended at the same time; the third is one tPROG later.
+    assert_eq!(ssd.write(SimTime(first_programmed), units(5, 1)), SimTime(first_programmed + WRITE));
+    let third = ssd.write(SimTime(first_programmed + WRITE), units(6, 1));
+    assert_eq!(third, SimTime(first_programmed + T_PROG));
+}
+
+#[test]
+fn a_read_takes_array_channel_and_link() {
+    let mut ssd = device(|_| ());
+    ssd.write(SimTime::ZERO, units(0, 4));
+    assert_eq!(ssd.read(LATER, units(0, 1)), LATER + SimDuration(READ + T_READ + UNIT));
+    assert_eq!(ssd.stats().busy_ns.read, T_READ);
+}
+
+#[test]
+fn two_dies_read_at_the_same_time_and_one_die_does_not() {
+    let two_dies = READ + T_READ + UNIT + UNIT;
+    let mut ssd = device(|_| ());
+    ssd.write(SimTime::ZERO, units(0, 4));
+    assert_eq!(ssd.read(LATER, units(0, 2)), LATER + SimDuration(two_dies));
+    // Units 0 and 2 are on the same die: the second read of the array begins when the first ends.
+    let mut ssd = device(|_| ());
+    ssd.write(SimTime::ZERO, units(0, 4));
+    ssd.read(LATER, units(0, 1));
+    assert_eq!(ssd.read(LATER, units(2, 1)), LATER + SimDuration(READ + 2 * T_READ + UNIT));
+}
+
+#[test]
+fn units_of_a_page_are_read_together() {
+    let mut ssd = device(|c| c.geometry.page_bytes = 4 * 4096);
+    ssd.write(SimTime::ZERO, units(0, 4));
+    ssd.read(LATER, units(0, 4));
+    assert_eq!(ssd.stats().busy_ns.read, T_READ);
+}
+
+#[test]
+fn a_read_without_data_needs_no_flash() {
+    let mut ssd = device(|_| ());
+    assert_eq!(ssd.read(SimTime::ZERO, units(9, 1)), SimTime(READ));
+    assert_eq!(ssd.stats().host_units_read_unmapped, 1);
+    ssd.write(SimTime::ZERO, units(9, 1));
+    ssd.trim(LATER, &[units(9, 1)]);
+    let now = SimTime(2 * LATER.0);
+    assert_eq!(ssd.read(now, units(9, 1)), now + SimDuration(READ));
+    assert_eq!(ssd.stats().busy_ns.read, 0);
+}
+
+#[test]
+fn a_read_of_an_outstanding_write_comes_from_the_cache() {
+    let mut ssd = device(|_| ());
+    let written = ssd.write(SimTime::ZERO, units(0, 1));
+    assert_eq!(ssd.read(written, units(0, 1)), written + SimDuration(READ));
+    assert_eq!(ssd.stats().host_units_read_cached, 1);
+    ssd.read(LATER, units(0, 1));
+    assert_eq!(ssd.stats().host_units_read_cached, 1, "programmed by now");
+    // And of a page that is not full, however late.
+    let mut ssd = device(|c| c.geometry.page_bytes = 8192);
+    ssd.write(SimTime::ZERO, units(0, 1));
+    ssd.read(LATER, units(0, 1));
+    assert_eq!(ssd.stats().host_units_read_cached, 1);
+}
+
+#[test]
+fn a_read_overtakes_queued_programs() {
+    let mut ssd = device(|_| ());
+    ssd.write(SimTime::ZERO, units(0, 2));
+    // Four programs for each die.
+    ssd.write(LATER, units(10, 8));
+    let now = LATER + SimDuration::from_micros(200);
+    let latency = ssd.read(now, units(0, 1)).since(now).0;
+    assert!(latency > READ + T_READ + UNIT, "it waits for what is in progress");
+    assert!(latency <= READ + T_READ + UNIT + T_PROG, "and for no more than that: {latency}");
+}
+
+#[test]
+fn sata_moves_data_one_way_at_a_time_and_nvme_both() {
+    let read_beside_a_write = |kind| {
+        let mut ssd = device(|c| {
+            c.link.kind = kind;
+            c.cache.bytes = 64 * 4096;
+        });
+        ssd.write(SimTime::ZERO, units(0, 64));
+        // Unmapped, so that only controller and link matter.
+        ssd.read(SimTime::ZERO, units(200, 1)).0
+    };
+    // The write has the link from 2 us on, for 1 us and 64 times 10 us.
+    assert_eq!(read_beside_a_write(LinkKind::Sata), (2 + 1 + 640) * US + 11 * US);
+    assert_eq!(read_beside_a_write(LinkKind::Nvme), 2 * US + READ);
+}
+
+#[test]
+fn the_write_path_can_be_slower_than_link_and_flash() {
+    // 4.096 MB/s: a unit takes 1 ms, twice as long as the flash.
+    let mut ssd = device(|c| c.controller.write_bytes_per_s = Some(4_096_000));
+    ssd.write(SimTime::ZERO, units(0, 8));
+    let flushed = ssd.flush(SimTime::ZERO);
+    let in_cache = (2 + 1 + 80) * US;
+    assert_eq!(flushed.0, in_cache + 8_000 * US + UNIT + T_PROG + 7 * US);
+}
+
+#[test]
+fn a_flush_pads_the_open_page_and_drains() {
+    let mut ssd = device(|c| c.geometry.page_bytes = 2 * 4096);
+    let written = ssd.write(SimTime::ZERO, units(0, 3));
+    let flushed = ssd.flush(written);
+    // The third unit's page is transferred and programmed on the second die, once the flush has begun.
+    assert_eq!(flushed, written + SimDuration(2 * UNIT + T_PROG + 7 * US));
+    assert_eq!(ssd.stats().nand_units, NandUnits { host: 3, padding: 1, ..NandUnits::default() });
+    // Nothing is left to drain.
+    assert_eq!(ssd.flush(LATER), LATER + SimDuration(US + 7 * US));
+    assert_eq!(ssd.stats().nand_units.padding, 1);
+    ssd.audit().unwrap();
+}
+
+#[test]
+fn a_protected_cache_has_nothing_to_flush() {
+    let mut ssd = device(|c| c.cache.volatile = false);
+    let written = ssd.write(SimTime::ZERO, units(0, 3));
+    assert_eq!(ssd.flush(written), written + SimDuration(US + 7 * US));
+}
+
+#[test]
+fn a_trim_costs_command_ranges_and_units() {
+    let mut ssd = device(|_| ());
+    let end = ssd.trim(SimTime::ZERO, &[units(0, 5), units(100, 2)]);
+    assert_eq!(end, SimTime((1 + 100 + 2 * 10 + 7) * US));
+    assert_eq!(
+        ssd.stats().trim,
+        TrimStats { commands: 1, ranges: 2, units_requested: 7, units_invalidated: 0 }
+    );
+}
+
+#[test]
+fn a_non_queued_trim_has_the_device_to_itself() {
+    let cost = (100 + 10 + 1) * US;
+    let mut ssd = device(|_| ());
+    assert!(!ssd.trim_is_queued());
+    ssd.write(SimTime::ZERO, units(0, 4));
+    let read = ssd.read(LATER, units(0, 1));
+    let trim = ssd.trim(LATER, &[units(1, 1)]);
+    assert_eq!(trim, read + SimDuration(US + cost), "it waits for the read");
+    assert_eq!(ssd.read(LATER, units(9, 1)), trim + SimDuration(READ), "and the next read for it");
+}
+
+#[test]
+fn a_queued_trim_does_not_wait_for_a_read_in_progress() {
+    let cost = (100 + 10 + 1) * US;
+    let mut ssd = device(|c| {
+        c.trim.kind = TrimKind::Nvme;
+        c.link.kind = LinkKind::Nvme;
+    });
+    assert!(ssd.trim_is_queued());
+    ssd.write(SimTime::ZERO, units(0, 4));
+    let read = ssd.read(LATER, units(0, 1));
+    let trim = ssd.trim(LATER, &[units(1, 1)]);
+    // Only the controller, which was decoding the read for 3 us.
+    assert_eq!(trim, LATER + SimDuration(3 * US + cost));
+    assert!(read < trim + SimDuration(T_READ));
+    // A command that comes while the controller works on the TRIM waits for it.
+    assert_eq!(ssd.read(LATER, units(9, 1)), trim + SimDuration(READ));
+}
+
+#[test]
+fn a_background_trim_is_acknowledged_at_once_and_slows_the_host_down() {
+    let mut ssd = device(|c| {
+        c.trim.place = TrimPlace::Background;
+        c.trim.slowdown_percent = 50;
+    });
+    ssd.write(SimTime::ZERO, units(0, 4));
+    let acknowledged = ssd.trim(LATER, &[units(1, 1)]);
+    assert_eq!(acknowledged, LATER + SimDuration(US));
+    let read = ssd.read(acknowledged, units(9, 1));
+    assert_eq!(read, acknowledged + SimDuration(READ + READ / 2));
+    // 111 us after the acknowledgement the work is done.
+    let later = acknowledged + SimDuration(111 * US);
+    assert_eq!(ssd.read(later, units(9, 1)), later + SimDuration(READ));
+    assert!(!ssd.is_mapped(Lpn(1)));
+}
+
+#[test]
+fn only_whole_granules_are_unmapped() {
+    let mut ssd = device(|c| c.trim.granularity_units = 4);
+    ssd.write(SimTime::ZERO, units(0, 16));
+    ssd.trim(LATER, &[units(1, 10)]);
+    let mapped: Vec<u64> = (0..16).filter(|&i| ssd.is_mapped(Lpn(i))).collect();
+    assert_eq!(mapped, [0, 1, 2, 3, 8, 9, 10, 11, 12, 13, 14, 15]);
+    ssd.trim(SimTime(2 * LATER.0), &[units(1, 2)]);
+    assert_eq!(ssd.stats().trim.units_invalidated, 4);
+}
+
+#[test]
+fn trimming_the_whole_device_at_once_or_in_pieces_is_the_same() {
+    // Large enough for the pieces to take the bulk path too.
+    let large = |c: &mut SsdConfig| {
+        c.capacity_bytes = 400_000 * 4096;
+        c.geometry.blocks_per_plane = Some(1_000);
+        c.geometry.pages_per_block = 256;
+        c.trim.max_units_per_range = 400_000;
+    };
+    let count = |pieces: u64| {
+        let mut ssd = device(large);
+        let total = ssd.capacity_units();
+        ssd.write(SimTime::ZERO, units(0, total / 2));
+        let now = churn(&mut ssd, LATER, total, 1_000);
+        let mapped = ssd.mapped_units();
+        let piece = total / pieces;
+        let mut now = now;
+        for i in 0..pieces {
+            now = ssd.trim(now, &[units(i * piece, piece)]);
+            ssd.audit().unwrap();
+        }
+        assert_eq!(ssd.mapped_units(), 0);
+        assert_eq!(ssd.stats().trim.units_invalidated, mapped);
+        ssd.stats().trim.units_invalidated
+    };
+    assert_eq!(count(1), count(4));
+    assert_eq!(count(1), count(100));
+}
+
+#[test]
+fn informing_the_device_costs_nothing_and_is_no_trim() {
+    let mut ssd = device(|_| ());
+    ssd.write(SimTime::ZERO, units(0, 16));
+    let earlier = *ssd.stats();
+    ssd.inform_free(units(0, 4));
+    let stats = ssd.stats().since(&earlier);
+    assert_eq!(stats, SsdStats { units_informed_free: 4, ..SsdStats::default() });
+    assert!(!ssd.is_mapped(Lpn(3)) && ssd.is_mapped(Lpn(4)));
+}
+
+#[test]
+fn an_erase_empties_the_device_and_takes_its_erases() {
+    let mut ssd = device(|_| ());
+    // Three superblocks of 16 units are in use.
+    ssd.write(SimTime::ZERO, units(0, 40));
+    let done = ssd.secure_erase(LATER);
+    assert_eq!(done, LATER + SimDuration(US + 3 * T_ERASE));
+    assert_eq!(ssd.mapped_units(), 0);
+    assert_eq!((ssd.stats().superblock_erases, ssd.stats().block_erases), (3, 6));
+    assert_eq!(ssd.read(LATER, units(0, 1)), done + SimDuration(READ), "nothing runs beside it");
+    ssd.audit().unwrap();
+}
+
+#[test]
+fn idle_collection_reaches_its_target_and_only_when_idle() {
+    let run = |idle: bool, gap_ms: u64| {
+        let mut ssd = device(|c| {
+            c.gc.idle = idle;
+            c.gc.idle_threshold_ns = 100_000_000;
+            c.gc.idle_free_superblocks = 6;
+        });
+        let now = ssd.write(SimTime::ZERO, units(0, 256));
+        let now = churn(&mut ssd, now, 256, 1_000);
+        assert!(ssd.free_superblocks() < 4);
+        ssd.flush(now + SimDuration::from_millis(gap_ms));
+        ssd.audit().unwrap();
+        (ssd.free_superblocks(), ssd.stats().gc_units_idle)
+    };
+    assert_eq!(run(true, 10_000).0, 6);
+    assert!(run(true, 10_000).1 > 0);
+    assert_eq!(run(true, 99).1, 0, "not idle for long enough");
+    assert_eq!(run(false, 10_000).1, 0, "switched off");
+    // A short idle time is used only as far as it goes.
+    assert!(run(true, 110).1 < run(true, 10_000).1);
+}
+
+#[test]
+fn the_pace_of_collection_leaves_no_host_write_waiting() {
+    let mut ssd = device(|c| {
+        c.geometry.blocks_per_plane = Some(200);
+        c.capacity_bytes = 2_600 * 4096;
+        c.cache.bytes = 0;
+    });
+    let now = ssd.write(SimTime::ZERO, units(0, 2_600));
+    churn(&mut ssd, now, 2_600, 30_000);
+    let stats = *ssd.stats();
+    assert!(stats.nand_units.gc > 0);
+    assert!(stats.gc_stalls * 100 < stats.gc_victims, "{} of {}", stats.gc_stalls, stats.gc_victims);
+}
+
+#[test]
+fn wear_levelling_moves_cold_blocks_and_is_counted_apart() {
+    let run = |threshold: Option<u32>| {
+        let mut ssd = device(|c| {
+            c.wear_levelling = WearLevellingConfig { threshold_erases: threshold, interval_erases: 4 };
+        });
+        let now = ssd.write(SimTime::ZERO, units(0, 256));
+        // A quarter is hot, the rest is never touched again.
+        churn(&mut ssd, now, 64, 20_000);
+        ssd.audit().unwrap();
+        let wear = ssd.wear();
+        (wear.max - wear.min, ssd.stats().nand_units.wear_levelling)
+    };
+    let (spread, moved) = run(None);
+    assert_eq!(moved, 0);
+    let (levelled, moved) = run(Some(10));
+    assert!(moved > 0);
+    assert!(levelled * 3 < spread, "{levelled} with, {spread} without");
+    assert!(levelled <= 30);
+}
+
+#[test]
+fn victims_differ_as_their_names_say() {
+    let amplification = |victim| {
+        let mut ssd = device(|c| {
+            c.gc.victim = victim;
+            c.geometry.blocks_per_plane = Some(160);
+            c.capacity_bytes = 2_200 * 4096;
+        });
+        let now = ssd.write(SimTime::ZERO, units(0, 2_200));
+        churn(&mut ssd, now, 2_200, 40_000);
+        ssd.audit().unwrap();
+        ssd.stats().write_amplification()
+    };
+    let greedy = amplification(VictimPolicy::Greedy);
+    let ten = amplification(VictimPolicy::DChoices(10));
+    let one = amplification(VictimPolicy::DChoices(1));
+    assert!(greedy < ten && ten < one, "{greedy} {ten} {one}");
+    assert!(greedy < amplification(VictimPolicy::Fifo));
+}
+
+#[test]
+fn a_map_takes_at_most_twelve_bytes_for_a_unit() {
+    let ssd = Ssd::new(&SsdConfig::default(), 1).unwrap();
+    let bytes = ssd.memory_bytes();
+    assert!(bytes <= 12 * ssd.capacity_units(), "{bytes}");
+    assert!(bytes > 8 * ssd.capacity_units(), "the two tables alone are 8: {bytes}");
+}
+
+#[test]
+fn what_a_block_layer_must_refuse() {
+    let ssd = device(|c| {
+        c.trim.max_ranges = 2;
+        c.trim.max_units_per_range = 100;
+    });
+    assert_eq!(ssd.check(units(0, 256)), Ok(()));
+    assert!(matches!(ssd.check(units(0, 257)), Err(AddressError::Outside { .. })));
+    assert!(matches!(ssd.check(units(u64::MAX, 2)), Err(AddressError::Outside { .. })));
+    assert!(matches!(ssd.check_trim(&[units(0, 101)]), Err(AddressError::RangeTooLong { .. })));
+    assert!(matches!(ssd.check_trim(&[units(0, 1); 3]), Err(AddressError::TooManyRanges { .. })));
+    assert_eq!(ssd.check_trim(&[units(0, 1); 2]), Ok(()));
 }

@@ -1,0 +1,99 @@
+//! How fast the device model is: host units a second of wall time, one core, all timing on.
+//!
+//!     cargo bench -p trimwise --bench device
+//!
+//! `device/random_write_64gib` writes single units at uniform random places of a 64 GiB drive with 28 %
+//! over-provisioning, 32 commands outstanding, in steady state: filled once in order and then overwritten at
+//! random, three times its size, before anything is measured.
+
+use std::hint::black_box;
+
+use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
+use rand_core::{Rng, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use trimwise::profile::Profile;
+use trimwise::ssd::Ssd;
+use trimwise::units::{Lpn, SimTime, UnitRange};
+
+/// Writes in one iteration.
+const WRITES: u64 = 1_000_000;
+
+/// A host that keeps a number of commands outstanding: the next is handed over when the oldest has completed.
+struct Host {
+    ssd: Ssd,
+    rng: Xoshiro256PlusPlus,
+    outstanding: Vec<SimTime>,
+    next: usize,
+    now: SimTime,
+}
+
+impl Host {
+    fn write_at_random(&mut self, count: u64) -> SimTime {
+        let units = self.ssd.capacity_units();
+        for _ in 0..count {
+            let slot = &mut self.outstanding[self.next];
+            self.next = (self.next + 1) % 32;
+            self.now = self.now.max(*slot);
+            let lpn = ((self.rng.next_u64() >> 32) * units) >> 32;
+            *slot = self.ssd.write(self.now, UnitRange::new(Lpn(lpn), 1));
+        }
+        self.now
+    }
+}
+
+fn steady_host() -> Host {
+    let profile = Profile::embedded("bench-64gib").expect("an embedded profile");
+    let ssd = Ssd::new(&profile.config, 1).expect("a valid profile");
+    let mut host = Host {
+        ssd,
+        rng: Xoshiro256PlusPlus::seed_from_u64(1),
+        outstanding: vec![SimTime::ZERO; 32],
+        next: 0,
+        now: SimTime::ZERO,
+    };
+    let units = host.ssd.capacity_units();
+    for start in (0..units).step_by(256) {
+        host.now = host.ssd.write(host.now, UnitRange::new(Lpn(start), 256.min(units - start)));
+    }
+    host.write_at_random(3 * units);
+    host
+}
+
+fn random_write(c: &mut Criterion) {
+    let mut group = c.benchmark_group("device");
+    group.throughput(Throughput::Elements(WRITES));
+    group.sample_size(10);
+    // Made only when this benchmark is asked for: it takes half a minute.
+    let mut host = None;
+    group.bench_function("random_write_64gib", |b| {
+        let host = host.get_or_insert_with(steady_host);
+        let earlier = *host.ssd.stats();
+        b.iter(|| black_box(host.write_at_random(WRITES)));
+        let stats = host.ssd.stats().since(&earlier);
+        eprintln!(
+            "write amplification {:.2}, {:.2} bytes of model for each logical unit",
+            stats.write_amplification(),
+            host.ssd.memory_bytes() as f64 / host.ssd.capacity_units() as f64
+        );
+    });
+    group.finish();
+    drop(host);
+
+    let mut group = c.benchmark_group("device");
+    let profile = Profile::embedded("sata-small").expect("an embedded profile");
+    let mut full = Ssd::new(&profile.config, 1).expect("a valid profile");
+    let units = full.capacity_units();
+    full.write(SimTime::ZERO, UnitRange::new(Lpn(0), units));
+    group.sample_size(10);
+    group.bench_function("whole_device_discard_8gib", |b| {
+        b.iter_batched_ref(
+            || full.clone(),
+            |ssd| ssd.inform_free(UnitRange::new(Lpn(0), units)),
+            BatchSize::LargeInput,
+        );
+    });
+    group.finish();
+}
+
+criterion_group!(benches, random_write);
+criterion_main!(benches);
