@@ -100,8 +100,9 @@ pub trait Files {
     async fn unlink(&self, path: &str) -> Result<(), FileError>;
     /// Makes the whole file system durable.
     async fn sync(&self) -> Result<(), FileError>;
-    /// Charges the processor time that a C library spends on copying `bytes` through its stdio buffer.
+    /// Spends the processor time that a C library spends on copying `bytes` through its stdio buffer.
     ///
-    /// A real directory has spent that time already: there it does nothing.
+    /// The model adds it to the clock; a real directory copies that much between two buffers, because the
+    /// workload itself keeps none and hands its data over as they are.
     async fn charge_user_copy(&self, bytes: u64);
 }

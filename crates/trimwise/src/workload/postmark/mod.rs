@@ -9,6 +9,7 @@
 //! - [`config`] reads the configuration files that `postmark` reads;
 //! - [`rng`] is its random-number generator;
 //! - [`script`] turns a configuration into the exact sequence of operations, without doing any;
+//! - [`mod@footprint`] tells from it what a run needs;
 //! - [`stdio`] knows which system calls C's buffered I/O makes of them;
 //! - [`run()`] does them on a file system, modelled or real;
 //! - [`report`] prints what PostMark would print.
@@ -17,6 +18,7 @@
 //! trimmed, is the file system's affair, and part of it falls behind the end of the run.
 
 pub mod config;
+pub mod footprint;
 pub mod layout;
 pub mod outcome;
 pub mod report;
@@ -29,6 +31,8 @@ pub mod stdio;
 mod tests;
 
 pub use config::{ConfigError, ParsedConfig, PlannedRun, PostmarkConfig, ReportFormat};
+pub use footprint::{Footprint, footprint, footprint_min};
+pub use layout::LocationError;
 pub use outcome::{Outcome, PhaseTimes};
-pub use run::{Progress, RunError, run};
-pub use script::{Footprint, Phase, footprint};
+pub use run::{Leftovers, Progress, RunError, run};
+pub use script::{Counts, Phase};

@@ -104,7 +104,8 @@ pub async fn run<F: Files>(
         source,
         scratch,
         path: String::new(),
-        made: Vec::new(),
+        locations: Vec::new(),
+        subdirectories: Vec::new(),
         in_doubt: None,
         latencies: OpLatencies::default(),
     };
@@ -135,8 +136,10 @@ struct Runner<'a, F> {
     scratch: Vec<u8>,
     /// The path of the present operation.
     path: String,
-    /// Directories that the run made, in order.
-    made: Vec<String>,
+    /// Locations that the run made, parents first.
+    locations: Vec<String>,
+    /// Subdirectories that the run made, in order.
+    subdirectories: Vec<String>,
     /// A file that the script has deleted and the file system perhaps not.
     in_doubt: Option<FileRef>,
     latencies: OpLatencies,
@@ -156,9 +159,8 @@ impl<F: Files> Runner<'_, F> {
             let (done, of) = self.script.progress();
             progress(Progress { phase: self.script.phase(), done, of });
         }
-        while let Some(directory) = self.made.last() {
+        for directory in self.directories() {
             self.fs.rmdir(directory).await?;
-            self.made.pop();
         }
         Ok(times)
     }
@@ -167,16 +169,22 @@ impl<F: Files> Runner<'_, F> {
         let layout = self.layout;
         for directory in layout.location_directories() {
             match self.fs.mkdir(directory).await {
-                Ok(()) => self.made.push(directory.to_owned()),
+                Ok(()) => self.locations.push(directory.to_owned()),
                 Err(FileError::Exists { .. }) => {}
                 Err(error) => return Err(error),
             }
         }
         for directory in layout.subdirectory_paths() {
             self.fs.mkdir(&directory).await?;
-            self.made.push(directory);
+            self.subdirectories.push(directory);
         }
         Ok(())
+    }
+
+    /// What the run made, in the order of removal: subdirectories as PostMark removes them, then locations from
+    /// the innermost.
+    fn directories(&self) -> impl Iterator<Item = &String> {
+        self.subdirectories.iter().chain(self.locations.iter().rev())
     }
 
     async fn timed(&mut self, step: Step) -> Result<(), FileError> {
@@ -188,7 +196,7 @@ impl<F: Files> Runner<'_, F> {
                 self.write_file(mode, bytes).await?;
                 Operation::Create
             }
-            Step::Append { file, bytes } => {
+            Step::Append { file, bytes, .. } => {
                 self.layout.path_into(file, &mut self.path);
                 self.write_file(OpenMode::Append, bytes).await?;
                 Operation::Append
@@ -198,7 +206,7 @@ impl<F: Files> Runner<'_, F> {
                 self.read_file(bytes).await?;
                 Operation::Read
             }
-            Step::Delete { file } => {
+            Step::Delete { file, .. } => {
                 self.in_doubt = Some(file);
                 self.layout.path_into(file, &mut self.path);
                 self.fs.unlink(&self.path).await?;
@@ -247,7 +255,7 @@ impl<F: Files> Runner<'_, F> {
             self.layout.path_into(file, &mut self.path);
             note(self.fs.unlink(&self.path).await);
         }
-        for directory in self.made.iter().rev() {
+        for directory in self.directories() {
             note(self.fs.rmdir(directory).await);
         }
         leftovers

@@ -3,7 +3,8 @@
 //! What PostMark does depends on its configuration and seed alone: neither on time nor on what the file system
 //! answers. So the sequence is made here by a plain state machine that touches no file. Whoever does the
 //! operations ([`run`](super::run())) takes one step after the other, and what a run will need on a disk is
-//! known beforehand, exactly, by going through the steps without doing them ([`footprint`]).
+//! known beforehand, exactly, by going through the steps without doing them
+//! ([`footprint`](super::footprint::footprint)).
 //!
 //! The order of the draws is the heart of it. At the start 2 x `size high` draws fill a buffer of printable
 //! characters, from whose first byte every file's data are taken. A creation draws its location (if there are
@@ -12,7 +13,6 @@
 
 use super::config::PostmarkConfig;
 use super::rng::Mt19937;
-use crate::units::Bytes;
 
 /// The three timed phases of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,11 +70,15 @@ pub enum Step {
         file: FileRef,
         /// How much longer it becomes.
         bytes: u32,
+        /// How long it was.
+        size_before: u32,
     },
     /// Delete `file`.
     Delete {
         /// The file.
         file: FileRef,
+        /// Its size.
+        bytes: u32,
     },
     /// The phase ends here: take the time.
     EndOf(Phase),
@@ -282,7 +286,7 @@ impl<'a> Script<'a> {
         self.slots[index].bytes += added;
         self.counts.appended += 1;
         self.wrote(added);
-        Some(Step::Append { file, bytes: added })
+        Some(Step::Append { file, bytes: added, size_before: bytes })
     }
 
     fn wrote(&mut self, bytes: u32) {
@@ -291,11 +295,11 @@ impl<'a> Script<'a> {
     }
 
     fn delete(&mut self, slot: usize) -> Step {
-        let file = self.slots[slot].file;
+        let Slot { file, bytes } = self.slots[slot];
         self.slots[slot].bytes = 0;
         self.full_below = self.full_below.min(slot);
         self.counts.deleted += 1;
-        Step::Delete { file }
+        Step::Delete { file, bytes }
     }
 
     fn create_or_delete(&mut self, bias: u8) -> Option<Step> {
@@ -362,51 +366,6 @@ impl Iterator for Script<'_> {
     }
 }
 
-/// What a run needs of a file system.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Footprint {
-    /// The most that its files occupy at one time, each rounded up to blocks of 4 KiB.
-    pub bytes_max: Bytes,
-    /// The most files that exist at one time.
-    pub files_max: u64,
-    /// How many names it uses: files are called 1 to this.
-    pub names: u64,
-}
-
-/// What a run of `config` will need: exact, because the sequence of operations is.
-pub fn footprint(config: &PostmarkConfig) -> Footprint {
-    let mut script = Script::without_data(config);
-    let (mut units, mut most) = (0u64, Footprint::default());
-    // The sizes by file number: the script forgets a file's size when it deletes it.
-    let mut sizes: Vec<u32> = Vec::new();
-    let units_of = |bytes: u32| Bytes(bytes.into()).units_ceil();
-    while let Some(step) = script.next() {
-        match step {
-            Step::Create { bytes, .. } => {
-                sizes.push(bytes);
-                units += units_of(bytes);
-            }
-            Step::Append { file, bytes } => {
-                if let Some(size) = sizes.get_mut(file.number as usize - 1) {
-                    units -= units_of(*size);
-                    *size += bytes;
-                    units += units_of(*size);
-                }
-            }
-            Step::Delete { file } => {
-                units -= sizes.get(file.number as usize - 1).map_or(0, |&size| units_of(size));
-            }
-            // From here on files only go.
-            Step::EndOf(Phase::Transactions) => break,
-            Step::Read { .. } | Step::EndOf(_) => {}
-        }
-        most.bytes_max = most.bytes_max.max(Bytes::from_units(units));
-        most.files_max = most.files_max.max(script.counts.created - script.counts.deleted);
-    }
-    most.names = script.counts.created;
-    most
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -451,22 +410,6 @@ mod tests {
         let (c, out_of_files) = counts(&config);
         assert!(!out_of_files);
         assert_eq!((c.created, c.created_mixed, c.deleted), (10, 5, 10));
-    }
-
-    #[test]
-    fn the_footprint_is_the_peak_in_whole_blocks() {
-        let fixed = PostmarkConfig {
-            number: 10,
-            size_low: 5000,
-            size_high: 5000,
-            bias_create: Some(10),
-            ..PostmarkConfig::default()
-        };
-        // Ten more files fit into the table, each of two blocks.
-        let expected = Footprint { bytes_max: Bytes(20 * 8192), files_max: 20, names: 20 };
-        assert_eq!(footprint(&fixed), expected);
-        let shrinking = PostmarkConfig { bias_create: Some(0), ..fixed };
-        assert_eq!(footprint(&shrinking).bytes_max, Bytes(10 * 8192));
     }
 
     #[test]

@@ -7,7 +7,6 @@ use std::future::Future;
 use std::task::{Context, Poll, Waker};
 
 use super::config::Location;
-use super::run::Leftovers;
 use super::*;
 use crate::units::{Bytes, SimDuration, SimTime};
 use crate::workload::files::{FileError, FileSystemSpace, Files, OpenMode};

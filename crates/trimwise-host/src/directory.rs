@@ -1,0 +1,254 @@
+//! A real directory as the file system of a workload.
+//!
+//! Each call of [`Files`] is the system call that its name says, made at once; the futures are ready when they return
+//! ([`block_on`](crate::block_on)). The directory is opened once and every path is taken relative to it. **No path
+//! leaves it**: absolute paths and `..` are refused, and the parents of a path are looked at before they are first
+//! used, so that neither a symbolic link nor another mount is passed through.
+//!
+//! Once the interrupt flag is set, calls that make, read or write something answer [`FileError::Interrupted`], and
+//! those that remove or close still work: this is how a workload ends and takes away what it made.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::hint::black_box;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use rustix::fs::{self, AtFlags, Mode, OFlags};
+use rustix::io::{self, Errno};
+use trimwise::units::{Bytes, SimTime};
+use trimwise::workload::files::{FileError, FileSystemSpace, Files, OpenMode};
+use trimwise::workload::postmark::PostmarkConfig;
+
+use crate::directory_check::{Beneath, DirectoryError, check_run, check_writable, look_beneath, words};
+
+/// Bytes that are copied at a time where C's stdio would copy: the size of its buffer.
+const COPY_BYTES: usize = 4096;
+
+/// A directory of this host in which a workload runs, in real time.
+#[derive(Debug)]
+pub struct RealDirectory {
+    root: OwnedFd,
+    /// Absolute, without symbolic links.
+    path: PathBuf,
+    /// Absolute, as the user wrote it.
+    given: PathBuf,
+    begin: Instant,
+    interrupted: Arc<AtomicBool>,
+    /// Parents that are known to be directories below the root.
+    parents: RefCell<BTreeSet<String>>,
+    /// Memory for [`Files::charge_user_copy`]: from the one half to the other.
+    copy: RefCell<[[u8; COPY_BYTES]; 2]>,
+}
+
+/// An open file of a [`RealDirectory`]; dropping it closes it.
+#[derive(Debug)]
+pub struct RealFile {
+    descriptor: OwnedFd,
+    path: String,
+}
+
+impl RealDirectory {
+    /// Opens the directory. `interrupted` may be set at any time, by a signal handler for instance.
+    ///
+    /// # Errors
+    /// It is missing, no directory, on a read-only file system or not writable. Nothing has been made.
+    pub fn open(path: &Path, interrupted: Arc<AtomicBool>) -> Result<Self, DirectoryError> {
+        let name = || path.display().to_string();
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = fs::open(path, flags, Mode::empty()).map_err(|errno| match errno {
+            Errno::NOENT => DirectoryError::Missing { path: name() },
+            Errno::NOTDIR => DirectoryError::NotADirectory { path: name() },
+            errno => DirectoryError::Io { path: name(), reason: words(errno) },
+        })?;
+        check_writable(root.as_fd(), path)?;
+        let io = |error: std::io::Error| DirectoryError::Io { path: name(), reason: error.to_string() };
+        Ok(Self {
+            root,
+            path: path.canonicalize().map_err(io)?,
+            given: std::path::absolute(path).map_err(io)?,
+            begin: Instant::now(),
+            interrupted,
+            parents: RefCell::default(),
+            copy: RefCell::new([[0; COPY_BYTES]; 2]),
+        })
+    }
+
+    /// The directory's absolute path, without symbolic links.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether the interrupt flag is set.
+    pub fn is_interrupted(&self) -> bool {
+        self.interrupted.load(Ordering::Relaxed)
+    }
+
+    /// Readies a run of PostMark: answers `config` with its locations relative to this directory.
+    ///
+    /// To know what the run needs, its script is gone through once (milliseconds for 100,000 operations).
+    ///
+    /// # Errors
+    /// A location lies outside or leads out; a name that the run would use exists already; the run's files would not
+    /// fit into what is free now. The size is that of the files alone: a file system whose own structures take
+    /// much of the last free space may still become full. Nothing has been made.
+    pub fn plan(&self, config: &PostmarkConfig) -> Result<PostmarkConfig, DirectoryError> {
+        let below = |root: &Path| config.for_directory(&root.to_string_lossy());
+        let config = below(&self.path).or_else(|error| below(&self.given).map_err(|_| error))?;
+        check_run(self.root.as_fd(), &self.path, &config)?;
+        Ok(config)
+    }
+
+    fn check_interrupt(&self) -> Result<(), FileError> {
+        if self.is_interrupted() { Err(FileError::Interrupted) } else { Ok(()) }
+    }
+
+    /// Refuses a path that could leave the directory.
+    fn check_path(&self, path: &str) -> Result<(), FileError> {
+        let refuse = |reason: String| FileError::Other { path: path.to_owned(), reason };
+        if path.is_empty() || path.starts_with('/') || path.split('/').any(|component| component == "..") {
+            return Err(refuse("not a path below the directory under test".to_owned()));
+        }
+        let Some((parent, _)) = path.rsplit_once('/') else { return Ok(()) };
+        if self.parents.borrow().contains(parent) {
+            return Ok(());
+        }
+        match look_beneath(self.root.as_fd(), &self.path, parent) {
+            Ok(Beneath::Directory) => {
+                self.parents.borrow_mut().insert(parent.to_owned());
+                Ok(())
+            }
+            Ok(Beneath::Missing) => Err(FileError::NotFound { path: path.to_owned() }),
+            Err(error) => Err(refuse(error.to_string())),
+        }
+    }
+
+    /// Makes a system call, and again when a signal cut it short, unless that signal ends the run.
+    fn retry<T>(&self, path: &str, mut call: impl FnMut() -> io::Result<T>) -> Result<T, FileError> {
+        loop {
+            match call() {
+                Err(Errno::INTR) => self.check_interrupt()?,
+                result => return result.map_err(|errno| file_error(path, errno)),
+            }
+        }
+    }
+
+    /// Removes a name; a run that ends needs this, so no signal keeps it from being tried again.
+    fn remove(&self, path: &str, flags: AtFlags) -> Result<(), FileError> {
+        self.check_path(path)?;
+        loop {
+            match fs::unlinkat(&self.root, path, flags) {
+                Err(Errno::INTR) => {}
+                result => return result.map_err(|errno| file_error(path, errno)),
+            }
+        }
+    }
+}
+
+fn file_error(path: &str, errno: Errno) -> FileError {
+    let path = path.to_owned();
+    match errno {
+        Errno::NOSPC => FileError::NoSpace { path },
+        Errno::NOENT => FileError::NotFound { path },
+        Errno::EXIST => FileError::Exists { path },
+        errno => FileError::Other { path, reason: words(errno) },
+    }
+}
+
+impl Files for RealDirectory {
+    type File = RealFile;
+
+    fn now(&self) -> SimTime {
+        SimTime(u64::try_from(self.begin.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    async fn statfs(&self) -> Result<FileSystemSpace, FileError> {
+        let space = self.retry(".", || fs::fstatvfs(&self.root))?;
+        let bytes = |blocks: u64| Bytes(blocks.saturating_mul(space.f_frsize));
+        Ok(FileSystemSpace { total: bytes(space.f_blocks), free: bytes(space.f_bavail) })
+    }
+
+    async fn mkdir(&self, path: &str) -> Result<(), FileError> {
+        self.check_interrupt()?;
+        self.check_path(path)?;
+        self.retry(path, || fs::mkdirat(&self.root, path, Mode::RWXU))
+    }
+
+    async fn rmdir(&self, path: &str) -> Result<(), FileError> {
+        self.parents.borrow_mut().remove(path);
+        self.remove(path, AtFlags::REMOVEDIR)
+    }
+
+    async fn open(&self, path: &str, mode: OpenMode) -> Result<RealFile, FileError> {
+        self.check_interrupt()?;
+        self.check_path(path)?;
+        let (flags, permissions) = match mode {
+            OpenMode::Create => (OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC, 0o666),
+            OpenMode::CreateKeep => (OFlags::RDWR | OFlags::CREATE, 0o644),
+            OpenMode::Read => (OFlags::RDONLY, 0),
+            OpenMode::Append => (OFlags::RDWR | OFlags::APPEND, 0),
+        };
+        let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let open = || fs::openat(&self.root, path, flags, Mode::from_raw_mode(permissions));
+        Ok(RealFile { descriptor: self.retry(path, open)?, path: path.to_owned() })
+    }
+
+    async fn write(&self, file: &mut RealFile, data: &[u8]) -> Result<(), FileError> {
+        self.check_interrupt()?;
+        let mut written = self.retry(&file.path, || io::write(&file.descriptor, data))?;
+        // The kernel may write less, on a disk that becomes full for instance: the next call says why.
+        while written < data.len() {
+            match self.retry(&file.path, || io::write(&file.descriptor, &data[written..]))? {
+                0 => return Err(FileError::NoSpace { path: file.path.clone() }),
+                more => written += more,
+            }
+        }
+        Ok(())
+    }
+
+    async fn read(&self, file: &mut RealFile, buffer: &mut [u8]) -> Result<usize, FileError> {
+        self.check_interrupt()?;
+        self.retry(&file.path, || io::read(&file.descriptor, &mut *buffer))
+    }
+
+    async fn seek(&self, file: &mut RealFile, offset: u64) -> Result<(), FileError> {
+        self.check_interrupt()?;
+        self.retry(&file.path, || fs::seek(&file.descriptor, fs::SeekFrom::Start(offset)))?;
+        Ok(())
+    }
+
+    async fn fsync(&self, file: &mut RealFile) -> Result<(), FileError> {
+        self.check_interrupt()?;
+        self.retry(&file.path, || fs::fsync(&file.descriptor))
+    }
+
+    async fn close(&self, file: RealFile) -> Result<(), FileError> {
+        drop(file);
+        Ok(())
+    }
+
+    async fn unlink(&self, path: &str) -> Result<(), FileError> {
+        self.remove(path, AtFlags::empty())
+    }
+
+    async fn sync(&self) -> Result<(), FileError> {
+        self.check_interrupt()?;
+        self.retry(".", || fs::syncfs(&self.root))
+    }
+
+    /// Spends the time by copying that much: the workload keeps no stdio buffer of its own.
+    async fn charge_user_copy(&self, bytes: u64) {
+        let mut halves = self.copy.borrow_mut();
+        let [from, to] = &mut *halves;
+        let mut left = bytes;
+        while left > 0 {
+            let now = left.min(COPY_BYTES as u64) as usize;
+            to[..now].copy_from_slice(black_box(&from[..now]));
+            black_box(&*to);
+            left -= now as u64;
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! What must hold before a workload may run in a real directory.
+//!
+//! Everything is looked at and nothing is made, so that a refusal leaves nothing behind: the directory exists, is
+//! writable, has no name in it that the run would use, lies on one file system and has room for the run.
+
+use std::os::fd::BorrowedFd;
+use std::path::Path;
+
+use rustix::fs::{self, Access, AtFlags, FileType, StatVfsMountFlags};
+use rustix::io::Errno;
+use thiserror::Error;
+use trimwise::units::Bytes;
+use trimwise::workload::postmark::layout::Layout;
+use trimwise::workload::postmark::{Footprint, LocationError, PostmarkConfig, footprint, footprint_min};
+
+/// Why a directory does not serve; one sentence for the user each.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum DirectoryError {
+    /// It does not exist.
+    #[error("{path}: no such directory")]
+    Missing {
+        /// The directory asked for.
+        path: String,
+    },
+    /// It is something else.
+    #[error("{path}: not a directory")]
+    NotADirectory {
+        /// The path asked for.
+        path: String,
+    },
+    /// Its file system is mounted read-only.
+    #[error("{path}: the file system is mounted read-only")]
+    ReadOnly {
+        /// The directory asked for.
+        path: String,
+    },
+    /// Files cannot be made in it.
+    #[error("{path}: not writable: {reason}")]
+    NotWritable {
+        /// The directory asked for.
+        path: String,
+        /// The operating system's words.
+        reason: String,
+    },
+    /// Something is there that the run would write to and delete.
+    #[error("{path}: exists already, and PostMark would use that name; give an empty directory")]
+    Occupied {
+        /// What is in the way.
+        path: String,
+    },
+    /// A location is a symbolic link or another mount: files would lie somewhere else.
+    #[error("{path}: leads out of the directory under test (a symbolic link or another mount)")]
+    LeadsOut {
+        /// The location's component.
+        path: String,
+    },
+    /// A location is outside.
+    #[error(transparent)]
+    Location(#[from] LocationError),
+    /// Its file system is too full.
+    #[error("{path}: the run needs at least {needed} and {free} are free")]
+    TooFull {
+        /// The directory.
+        path: String,
+        /// What the run's files occupy at one time, in blocks of 4 KiB.
+        needed: Bytes,
+        /// What is free for this user.
+        free: Bytes,
+    },
+    /// Its file system has too few inodes.
+    #[error("{path}: the run needs at least {needed} inodes and {free} are free")]
+    TooFewInodes {
+        /// The directory.
+        path: String,
+        /// Files and directories of the run.
+        needed: u64,
+        /// What is free for this user.
+        free: u64,
+    },
+    /// It cannot be examined.
+    #[error("{path}: {reason}")]
+    Io {
+        /// What could not be examined.
+        path: String,
+        /// The operating system's words.
+        reason: String,
+    },
+}
+
+/// The operating system's words for `errno`.
+pub(crate) fn words(errno: Errno) -> String {
+    std::io::Error::from(errno).to_string()
+}
+
+/// Whether files can be made in the directory.
+pub(crate) fn check_writable(directory: BorrowedFd<'_>, path: &Path) -> Result<(), DirectoryError> {
+    let path = path.display().to_string();
+    let io = |errno| DirectoryError::Io { path: path.clone(), reason: words(errno) };
+    if fs::fstatvfs(directory).map_err(io)?.f_flag.contains(StatVfsMountFlags::RDONLY) {
+        return Err(DirectoryError::ReadOnly { path });
+    }
+    check_writable_at(directory, "", Path::new(&path))
+}
+
+/// What a path below the root is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Beneath {
+    /// A directory, reached through directories of the same file system only.
+    Directory,
+    /// Nothing; its parent, or a parent of that, is a directory.
+    Missing,
+}
+
+/// Follows `path` from `root`, component by component, through directories of one file system only.
+pub(crate) fn look_beneath(
+    root: BorrowedFd<'_>,
+    root_path: &Path,
+    path: &str,
+) -> Result<Beneath, DirectoryError> {
+    let name = |end: usize| root_path.join(&path[..end]).display().to_string();
+    let io = |end: usize, errno| DirectoryError::Io { path: name(end), reason: words(errno) };
+    let device = fs::fstat(root).map_err(|errno| io(0, errno))?.st_dev;
+    let ends = path.match_indices('/').map(|(end, _)| end).chain([path.len()]);
+    for end in ends.filter(|&end| end > 0) {
+        match fs::statat(root, &path[..end], AtFlags::SYMLINK_NOFOLLOW) {
+            Err(Errno::NOENT) => return Ok(Beneath::Missing),
+            Err(errno) => return Err(io(end, errno)),
+            Ok(found) => match FileType::from_raw_mode(found.st_mode) {
+                FileType::Directory if found.st_dev == device => {}
+                FileType::Directory | FileType::Symlink => {
+                    return Err(DirectoryError::LeadsOut { path: name(end) });
+                }
+                _ => return Err(DirectoryError::NotADirectory { path: name(end) }),
+            },
+        }
+    }
+    Ok(Beneath::Directory)
+}
+
+/// Whether a run of `config`, whose locations are relative, can be made below `root` without touching anything else.
+pub(crate) fn check_run(
+    root: BorrowedFd<'_>,
+    root_path: &Path,
+    config: &PostmarkConfig,
+) -> Result<(), DirectoryError> {
+    let layout = Layout::new(config)?;
+    // What is far too large is refused at once: going through its script could take long.
+    check_room(root, root_path, footprint_min(config), &layout)?;
+    let needs = footprint(config);
+    for location in layout.locations() {
+        if look_beneath(root, root_path, location)? == Beneath::Missing {
+            continue;
+        }
+        let directory = root_path.join(location);
+        check_writable_at(root, location, &directory)?;
+        check_free_of(&directory, |name| is_postmarks(name, needs.names, layout.subdirectories()))?;
+    }
+    check_room(root, root_path, needs, &layout)
+}
+
+/// Whether the file system has room for what a run needs.
+fn check_room(
+    root: BorrowedFd<'_>,
+    root_path: &Path,
+    needs: Footprint,
+    layout: &Layout,
+) -> Result<(), DirectoryError> {
+    let path = root_path.display().to_string();
+    let space = fs::fstatvfs(root)
+        .map_err(|errno| DirectoryError::Io { path: path.clone(), reason: words(errno) })?;
+    let free = Bytes(space.f_bavail.saturating_mul(space.f_frsize));
+    if free < needs.bytes_max {
+        return Err(DirectoryError::TooFull { path, needed: needs.bytes_max, free });
+    }
+    let directories = layout.location_directories().len() as u64
+        + u64::from(layout.subdirectories()) * layout.locations().count() as u64;
+    let (needed, free) = (needs.files_max + directories, space.f_favail);
+    // File systems without a fixed number of inodes, such as btrfs, say 0 of 0.
+    if space.f_files > 0 && free < needed {
+        return Err(DirectoryError::TooFewInodes { path, needed, free });
+    }
+    Ok(())
+}
+
+fn check_writable_at(root: BorrowedFd<'_>, location: &str, directory: &Path) -> Result<(), DirectoryError> {
+    let relative = if location.is_empty() { "." } else { location };
+    fs::accessat(root, relative, Access::WRITE_OK | Access::EXEC_OK, AtFlags::empty()).map_err(|errno| {
+        DirectoryError::NotWritable { path: directory.display().to_string(), reason: words(errno) }
+    })
+}
+
+/// Whether no name in `directory` is one of those that `is_taken` tells.
+fn check_free_of(directory: &Path, is_taken: impl Fn(&str) -> bool) -> Result<(), DirectoryError> {
+    let io = |error: std::io::Error| DirectoryError::Io {
+        path: directory.display().to_string(),
+        reason: error.to_string(),
+    };
+    // The names in the way are sorted, so that the message is the same every time.
+    let mut in_the_way: Option<String> = None;
+    for entry in std::fs::read_dir(directory).map_err(io)? {
+        let name = entry.map_err(io)?.file_name();
+        if let Some(name) = name.to_str().filter(|name| is_taken(name)) {
+            let is_first = in_the_way.as_ref().is_none_or(|first| (name.len(), name) < (first.len(), first));
+            if is_first {
+                in_the_way = Some(name.to_owned());
+            }
+        }
+    }
+    match in_the_way {
+        None => Ok(()),
+        Some(name) => Err(DirectoryError::Occupied { path: directory.join(name).display().to_string() }),
+    }
+}
+
+/// Whether PostMark would make something called `name`: files 1 to `names`, or subdirectories `s0`, `s1`...
+fn is_postmarks(name: &str, names: u64, subdirectories: u32) -> bool {
+    let (digits, numbers) = match (subdirectories, name.strip_prefix('s')) {
+        (0, _) => (name, 1..names.saturating_add(1)),
+        (_, Some(digits)) => (digits, 0..u64::from(subdirectories)),
+        (_, None) => return false,
+    };
+    // `007` and `+7` are numbers too, but no names of PostMark's.
+    digits.parse().is_ok_and(|n: u64| numbers.contains(&n) && n.to_string() == digits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn postmarks_names_are_told_from_others() {
+        let taken = |names: &[&str], subdirectories| {
+            names
+                .iter()
+                .filter(|name| is_postmarks(name, 20, subdirectories))
+                .copied()
+                .collect::<Vec<_>>()
+                .join(" ")
+        };
+        let names = ["0", "1", "20", "21", "007", "+7", "7a", "s0", "s2", "s3", "s", "s-1", "lost+found"];
+        assert_eq!(taken(&names, 0), "1 20");
+        assert_eq!(taken(&names, 3), "s0 s2");
+    }
+}

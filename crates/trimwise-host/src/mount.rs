@@ -1,0 +1,193 @@
+//! Which mount holds a path.
+//!
+//! A run on a real directory measures one file system as it is mounted: its column in a table is named after the
+//! mount's discard option. The kernel tells the mount's id (`statx`, Linux 5.8) and lists the mounts in
+//! `/proc/self/mountinfo`; on older kernels the longest mount point above the path is taken. The format is described
+//! in proc_pid_mountinfo(5).
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
+use thiserror::Error;
+
+/// A mounted file system.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mount {
+    /// The kernel's number of this mount.
+    pub id: u64,
+    /// Where it is mounted.
+    pub mount_point: PathBuf,
+    /// What is mounted: `/dev/sda1`, or a word such as `tmpfs`.
+    pub device: String,
+    /// `ext4`, `btrfs`...
+    pub fs_type: String,
+    /// The options of the mount and then those of the file system, each once.
+    pub options: Vec<String>,
+}
+
+impl Mount {
+    /// The discard option as the kernel shows it (`discard`, `discard=async`); `nodiscard` if it shows none.
+    pub fn discard(&self) -> &str {
+        let is_discard = |option: &&String| *option == "discard" || option.starts_with("discard=");
+        self.options.iter().find(is_discard).map_or("nodiscard", String::as_str)
+    }
+}
+
+/// Why the mount of a path is not known.
+#[derive(Debug, Error)]
+pub enum MountError {
+    /// The path or `/proc/self/mountinfo` cannot be read.
+    #[error("{path}: {source}")]
+    Io {
+        /// What could not be read.
+        path: String,
+        /// The operating system's words.
+        source: std::io::Error,
+    },
+    /// No line of `/proc/self/mountinfo` is of this mount, as in some containers.
+    #[error("{path}: no mount in /proc/self/mountinfo holds it")]
+    Unknown {
+        /// The path asked for.
+        path: String,
+    },
+}
+
+/// The mount that holds `path`.
+///
+/// # Errors
+/// If the path does not exist or its mount is not listed.
+pub fn mount_of(path: &Path) -> Result<Mount, MountError> {
+    const MOUNTINFO: &str = "/proc/self/mountinfo";
+    let io = |path: &Path| {
+        let path = path.display().to_string();
+        move |source| MountError::Io { path, source }
+    };
+    let canonical = path.canonicalize().map_err(io(path))?;
+    let text = std::fs::read(MOUNTINFO).map_err(io(Path::new(MOUNTINFO)))?;
+    let mut mounts = parse_mountinfo(&text);
+    let id = statx(CWD, &canonical, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::MNT_ID)
+        .ok()
+        .filter(|found| StatxFlags::from_bits_retain(found.stx_mask).contains(StatxFlags::MNT_ID))
+        .map(|found| found.stx_mnt_id);
+    let index = mounts
+        .iter()
+        .position(|mount| Some(mount.id) == id)
+        .or_else(|| nearest(&mounts, &canonical))
+        .ok_or_else(|| MountError::Unknown { path: path.display().to_string() })?;
+    Ok(mounts.swap_remove(index))
+}
+
+/// The mount with the longest mount point above `path`; of several at one place the last, which covers the others.
+fn nearest(mounts: &[Mount], path: &Path) -> Option<usize> {
+    let above = mounts.iter().enumerate().filter(|(_, mount)| path.starts_with(&mount.mount_point));
+    above.max_by_key(|(_, mount)| mount.mount_point.components().count()).map(|(index, _)| index)
+}
+
+/// The mounts that the text lists; lines of another form are passed over.
+fn parse_mountinfo(text: &[u8]) -> Vec<Mount> {
+    text.split(|&byte| byte == b'\n').filter_map(parse_line).collect()
+}
+
+/// `36 35 98:0 /root /mount/point rw,noatime master:1 - ext4 /dev/sda1 rw,discard`, with any number of optional
+/// fields before the dash.
+fn parse_line(line: &[u8]) -> Option<Mount> {
+    let mut fields = line.split(|&byte| byte == b' ');
+    let id = std::str::from_utf8(fields.next()?).ok()?.parse().ok()?;
+    let mount_point = PathBuf::from(OsStr::from_bytes(&unescaped(fields.nth(3)?)));
+    let mount_options = text_of(fields.next()?);
+    fields.find(|&field| field == b"-")?;
+    let fs_type = text_of(fields.next()?);
+    let device = text_of(fields.next()?);
+    let file_system_options = text_of(fields.next().unwrap_or_default());
+    let mut options: Vec<String> = Vec::new();
+    for option in mount_options.split(',').chain(file_system_options.split(',')) {
+        if !option.is_empty() && !options.iter().any(|known| known == option) {
+            options.push(option.to_owned());
+        }
+    }
+    Some(Mount { id, mount_point, device, fs_type, options })
+}
+
+fn text_of(field: &[u8]) -> String {
+    std::ffi::OsString::from_vec(unescaped(field)).to_string_lossy().into_owned()
+}
+
+/// The field with `\040` and its like put back: blank, tab, newline and backslash are escaped in octal.
+fn unescaped(field: &[u8]) -> Vec<u8> {
+    let octal = |digits: &[u8]| {
+        digits.iter().try_fold(0u8, |value, &digit| match digit {
+            b'0'..=b'7' => value.checked_mul(8)?.checked_add(digit - b'0'),
+            _ => None,
+        })
+    };
+    let mut bytes = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((&first, tail)) = rest.split_first() {
+        match tail.get(..3).filter(|_| first == b'\\').and_then(octal) {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = &tail[3..];
+            }
+            None => {
+                bytes.push(first);
+                rest = tail;
+            }
+        }
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &[u8] = b"22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw,discard,errors=remount-ro\n\
+        36 22 8:17 /sub /mnt/with\\040blank rw,noatime master:1 propagate_from:2 - btrfs /dev/sdb1 rw,discard=async\n\
+        garbage\n\
+        40 22 0:30 / /mnt rw - tmpfs  rw,size=5k\n\
+        41 22 0:31 / /mnt rw - xfs /dev/sdc rw\n\
+        42 22 0:32 / /short rw\n\
+        x 22 0:32 / /nan rw - a b c\n";
+
+    #[test]
+    fn lines_are_read_and_other_text_is_passed_over() {
+        let mounts = parse_mountinfo(TEXT);
+        assert_eq!(mounts.iter().map(|m| m.id).collect::<Vec<_>>(), [22, 36, 40, 41]);
+        assert_eq!(mounts[1].mount_point, Path::new("/mnt/with blank"));
+        assert_eq!((mounts[1].device.as_str(), mounts[1].fs_type.as_str()), ("/dev/sdb1", "btrfs"));
+        assert_eq!(mounts[0].options, ["rw", "relatime", "discard", "errors=remount-ro"]);
+        assert_eq!((mounts[2].device.as_str(), mounts[2].options.last().unwrap().as_str()), ("", "size=5k"));
+    }
+
+    #[test]
+    fn the_discard_option_is_named() {
+        let mounts = parse_mountinfo(TEXT);
+        let names: Vec<_> = mounts.iter().map(Mount::discard).collect();
+        assert_eq!(names, ["discard", "discard=async", "nodiscard", "nodiscard"]);
+    }
+
+    #[test]
+    fn the_nearest_mount_is_the_longest_and_the_last() {
+        let mounts = parse_mountinfo(TEXT);
+        let id = |path: &str| nearest(&mounts, Path::new(path)).map(|index| mounts[index].id);
+        assert_eq!(id("/mnt/with blank/x"), Some(36));
+        assert_eq!(id("/mnt/with"), Some(41));
+        assert_eq!(id("/mntx"), Some(22));
+        assert_eq!(nearest(&mounts[1..], Path::new("/other")), None);
+    }
+
+    #[test]
+    fn escapes_are_octal_and_what_is_none_stays() {
+        assert_eq!(unescaped(b"a\\040b\\134c\\012"), b"a b\\c\n");
+        assert_eq!(unescaped(b"\\04"), b"\\04");
+        assert_eq!(unescaped(b"\\089\\777"), b"\\089\\777");
+    }
+
+    #[test]
+    fn the_mount_of_proc_is_proc() {
+        assert_eq!(mount_of(Path::new("/proc/self")).unwrap().fs_type, "proc");
+        assert!(mount_of(Path::new("/nonexistent/path")).is_err());
+    }
+}
