@@ -129,7 +129,7 @@ fn in_model<M: Models>(
             rep: (index % reps) as u32,
             seed: arguments.seed,
         };
-        let cell = models.run_model(&run, &|done, total| progress.update(index, done, total));
+        let cell = models.run_model(&run, progress.report(index));
         progress.done(index);
         cell
     });
@@ -174,7 +174,8 @@ fn on_directory<M: Models>(
     let progress = Progress::new(arguments.reps as usize);
     let cells: Result<Vec<Cell>, Failure> = (0..arguments.reps)
         .map(|rep| {
-            let cell = models.run_directory(path, &policy, &workload, rep, &stop);
+            let cell =
+                models.run_directory(path, &policy, &workload, rep, &stop, progress.report(rep as usize));
             progress.done(rep as usize);
             cell
         })

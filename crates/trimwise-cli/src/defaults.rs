@@ -3,8 +3,8 @@
 /// The workload: small enough to end within seconds, large enough to make the device collect garbage.
 pub const WORKLOAD: &str = "default";
 
-/// The device: a SATA drive whose TRIM is neither free nor ruinous, so that there is something to decide.
-pub const DEVICE: &str = "vendor1";
+/// The device: a SATA drive scaled down to a size that is aged within seconds.
+pub const DEVICE: &str = "sata-small";
 
 /// What Linux's nodiscard and discard do, and the bound that no policy can pass.
 pub const POLICIES: [&str; 3] = ["off", "commit", "ideal"];

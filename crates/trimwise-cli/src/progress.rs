@@ -1,10 +1,13 @@
 //! A progress bar for whoever waits: on a terminal only, and only where there is something to wait for.
 
 use std::io::IsTerminal;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::runner::Report;
 
 /// A bar is drawn once a command has run this long; shorter ones would only flicker.
 const DRAWN_AFTER: Duration = Duration::from_secs(2);
@@ -24,20 +27,20 @@ pub struct Progress {
 
 impl Progress {
     /// Progress over `runs` runs, drawn on standard error if that is a terminal.
-    pub fn new(runs: usize) -> Self {
+    pub fn new(runs: usize) -> Arc<Self> {
         let bar = ProgressBar::with_draw_target(Some(runs as u64 * STEPS), ProgressDrawTarget::hidden());
         if let Ok(style) = ProgressStyle::with_template("{elapsed_precise} [{bar:40}] {percent:>3} %  {msg}")
         {
             bar.set_style(style.progress_chars("=> "));
         }
         let dumb = std::env::var_os("TERM").is_some_and(|t| t == "dumb");
-        Self {
+        Arc::new(Self {
             bar,
             shown: std::io::stderr().is_terminal() && !dumb,
             began: Instant::now(),
             drawn: AtomicBool::new(false),
             runs: (0..runs).map(|_| AtomicU64::new(0)).collect(),
-        }
+        })
     }
 
     /// Notes that `done` of `total` of one run is done.
@@ -54,6 +57,12 @@ impl Progress {
         self.bar.set_position(self.steps());
         let whole = self.runs.iter().filter(|r| r.load(Ordering::Relaxed) == STEPS).count();
         self.bar.set_message(format!("{whole} of {} runs", self.runs.len()));
+    }
+
+    /// What the run of this number calls while it goes on.
+    pub fn report(self: &Arc<Self>, run: usize) -> Report {
+        let progress = Arc::clone(self);
+        Arc::new(move |done, total| progress.update(run, done, total))
     }
 
     /// Notes that a run is done.

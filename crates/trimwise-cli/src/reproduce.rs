@@ -54,8 +54,7 @@ pub fn run<M: Models>(
         .iter()
         .enumerate()
         .map(|(i, name)| {
-            let result =
-                models.reproduce(name, arguments.reps, jobs, &|done, total| progress.update(i, done, total));
+            let result = models.reproduce(name, arguments.reps, jobs, progress.report(i));
             progress.done(i);
             result
         })

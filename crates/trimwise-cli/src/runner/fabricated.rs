@@ -206,7 +206,8 @@ impl Models for Fabricated {
         policy: &str,
         (): &(),
         rep: u32,
-        stop: &AtomicBool,
+        stop: &Arc<AtomicBool>,
+        _: Report,
     ) -> Result<Cell, Failure> {
         if stop.load(Ordering::SeqCst) {
             return Err(Failure::Interrupted);
