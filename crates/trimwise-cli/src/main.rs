@@ -1,2 +1,51 @@
-//! The `trimwise` command.
-fn main() {}
+//! The `trimwise` command: reads its arguments, runs what they ask for, and shows the result.
+//!
+//! What is run lives in the libraries; here are the parts that need threads, files and a terminal. All of
+//! it meets the models in one place, [`runner`].
+
+mod arguments;
+mod command_line;
+mod compare;
+mod defaults;
+mod failure;
+mod figures;
+mod interrupt;
+mod output;
+mod pool;
+mod progress;
+mod report;
+mod reproduce;
+mod runner;
+mod table;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::arguments::{Command, CommandLine};
+use crate::failure::Failure;
+use crate::interrupt::OnInterrupt;
+use crate::runner::{Linked, Models};
+
+fn main() -> ExitCode {
+    let command_line = CommandLine::parse(); // ends with exit code 2 by itself where words make no sense
+    match run(command_line.command).and_then(|text| output::print(&text)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("error: {failure}");
+            ExitCode::from(failure.exit_code())
+        }
+    }
+}
+
+/// Does what was asked for and answers what is left to print.
+fn run(command: Command) -> Result<String, Failure> {
+    let models = Linked;
+    match command {
+        Command::Compare(arguments) => compare::run(&models, &arguments, interrupt::install),
+        Command::Reproduce(arguments) => {
+            reproduce::run(&models, &arguments, || interrupt::install(OnInterrupt::Exit).map(drop))
+        }
+        Command::Devices => Ok(reproduce::list(&models.devices())),
+    }
+}

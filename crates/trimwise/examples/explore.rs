@@ -7,7 +7,9 @@ use trimwise::ssd::*;
 use trimwise::units::*;
 use trimwise::workload::postmark::PostmarkConfig;
 fn arg<T: std::str::FromStr>(name: &str, d: T) -> T {
-    std::env::args().find_map(|a| a.strip_prefix(&format!("{name}=")).and_then(|v| v.parse().ok())).unwrap_or(d)
+    std::env::args()
+        .find_map(|a| a.strip_prefix(&format!("{name}=")).and_then(|v| v.parse().ok()))
+        .unwrap_or(d)
 }
 fn main() {
     let mut ssd = SsdConfig::default();
@@ -33,13 +35,41 @@ fn main() {
     host.queue.starvation_limit = arg("starve", 16);
     let n: u32 = arg("number", 50000);
     let spec = CellSpec {
-        device: "x".into(), ssd, policy: arg("policy", PolicySpec::Off),
-        workload: PostmarkConfig { number: n, transactions: n, size_low: 1000, size_high: 200000, read_block: 4096, write_block: 4096, buffering: true, ..PostmarkConfig::default() },
-        host, format: FormatOptions { journal: Some(Bytes::mib(arg("journal", 128))), discard: true }, utilization_percent: None, rep: arg("rep", 0), seed: 1,
+        device: "x".into(),
+        ssd,
+        policy: arg("policy", PolicySpec::Off),
+        workload: PostmarkConfig {
+            number: n,
+            transactions: n,
+            size_low: 1000,
+            size_high: 200000,
+            read_block: 4096,
+            write_block: 4096,
+            buffering: true,
+            ..PostmarkConfig::default()
+        },
+        host,
+        format: FormatOptions { journal: Some(Bytes::mib(arg("journal", 128))), discard: true },
+        utilization_percent: None,
+        rep: arg("rep", 0),
+        seed: 1,
     };
     let t = std::time::Instant::now();
     let run = run_cell(&spec, |_| ()).unwrap();
     let p = &run.cell.postmark;
     let d = run.cell.device_stats.as_ref().unwrap();
-    println!("{} C {:.1} ({:.1}/s) T {:.1} ({:.2}/s) D {:.2} total {:.1} WA {:.3} trims {} host {} wall {:?}", spec.policy, p.creation_alone_s, p.creation_alone_per_s, p.transactions_s, p.transactions_per_s, p.deletion_alone_s, p.total_s, d.write_amplification, d.trim_commands, d.host_units_written, t.elapsed());
+    println!(
+        "{} C {:.1} ({:.1}/s) T {:.1} ({:.2}/s) D {:.2} total {:.1} WA {:.3} trims {} host {} wall {:?}",
+        spec.policy,
+        p.creation_alone_s,
+        p.creation_alone_per_s,
+        p.transactions_s,
+        p.transactions_per_s,
+        p.deletion_alone_s,
+        p.total_s,
+        d.write_amplification,
+        d.trim_commands,
+        d.host_units_written,
+        t.elapsed()
+    );
 }

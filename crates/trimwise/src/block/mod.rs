@@ -161,11 +161,8 @@ impl BlockQueue {
 
     /// Starts a read and calls `on_done` at its end: read-ahead that nobody may come to need.
     pub fn submit_read(&self, range: UnitRange, on_done: impl FnOnce() + 'static) {
-        let request = Request {
-            command: Command::Read(range),
-            background: false,
-            on_done: vec![Box::new(on_done)],
-        };
+        let request =
+            Request { command: Command::Read(range), background: false, on_done: vec![Box::new(on_done)] };
         self.0.state.borrow_mut().foreground.push_back(request);
         self.dispatch();
     }
@@ -204,9 +201,8 @@ impl BlockQueue {
     /// `range` in pieces that fit a request.
     pub fn split(&self, range: UnitRange) -> impl Iterator<Item = UnitRange> + use<> {
         let limit = self.0.config.max_request.units_floor().max(1);
-        (0..range.units.div_ceil(limit)).map(move |i| {
-            UnitRange::new(range.start.offset(i * limit), limit.min(range.units - i * limit))
-        })
+        (0..range.units.div_ceil(limit))
+            .map(move |i| UnitRange::new(range.start.offset(i * limit), limit.min(range.units - i * limit)))
     }
 
     async fn foreground(&self, commands: impl Iterator<Item = Command>) {

@@ -183,8 +183,7 @@ fn cell(spec: &CellSpec, outcome: &Outcome, device_stats: DeviceFigures) -> Cell
     for operation in Operation::ALL {
         if let Some(summary) = outcome.latencies.summary(operation) {
             latency.insert(operation.name(), summary);
-            latency_quantiles_ns
-                .insert(operation.name(), outcome.latencies.quantiles(operation, &QUANTILES));
+            latency_quantiles_ns.insert(operation.name(), outcome.latencies.quantiles(operation, &QUANTILES));
         }
     }
     Cell {

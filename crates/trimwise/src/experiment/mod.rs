@@ -2,3 +2,6 @@
 
 pub mod cell;
 pub mod result;
+pub mod statistics;
+pub mod summary;
+pub mod verdict;

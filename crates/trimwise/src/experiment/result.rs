@@ -114,12 +114,13 @@ pub struct TimelineSample {
     pub nand_units_written: u64,
 }
 
-/// Which policy to use, and by how much it is better.
+/// Which policy to use, and by how much it is better: on the one device, or over all of them.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Verdict {
     /// The policy to use.
     pub policy: String,
-    /// Baseline's median duration over this policy's: above 1 is faster.
+    /// Baseline's median duration over this policy's: above 1 is faster. Over several devices the geometric
+    /// mean of theirs.
     pub speedup: f64,
     /// Lower end of its confidence interval.
     pub low: f64,
@@ -127,6 +128,90 @@ pub struct Verdict {
     pub high: f64,
     /// One sentence on speed, one on life time.
     pub text: String,
+    /// The same for each device by itself, in the order given.
+    pub per_device: Vec<DeviceVerdict>,
+}
+
+/// Which policy to use on one device.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct DeviceVerdict {
+    /// The device.
+    pub device: String,
+    /// The policy to use.
+    pub policy: String,
+    /// Baseline's median duration over this policy's.
+    pub speedup: f64,
+    /// Lower end of its confidence interval.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+    /// Whether the policy can be told apart from the baseline in speed.
+    pub significant: bool,
+    /// Baseline's erases over this policy's, or its NAND writes where nothing was erased: how many times as
+    /// long the flash lasts. `None` where the device does not tell.
+    pub life_time: Option<f64>,
+    /// One sentence on speed, one on life time.
+    pub text: String,
+}
+
+/// A published experiment, made again.
+#[derive(Clone, Debug, Serialize)]
+pub struct ExperimentResult {
+    /// Its name, as `reproduce` takes it.
+    pub experiment: String,
+    /// What it asks.
+    pub question: String,
+    /// What came out of it here, in a sentence or two.
+    pub finding: String,
+    /// The version of trimwise.
+    pub trimwise: String,
+    /// The seed of all its runs.
+    pub seed: u64,
+    /// Repetitions of each of its cells.
+    pub reps: u32,
+    /// Its figures beside the published ones.
+    pub rows: ExperimentRows,
+    /// What its source claims, and whether it holds here.
+    pub claims: Vec<Claim>,
+}
+
+/// The rows of an experiment; each experiment has its source's layout.
+#[derive(Clone, Debug, Serialize)]
+#[serde(untagged)]
+pub enum ExperimentRows {
+    /// PostMark with and without discard on several vendors' devices.
+    Vendors(Vec<VendorRow>),
+}
+
+/// One metric of one device, with and without discard, beside what was published.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct VendorRow {
+    /// The device profile's name.
+    pub device: String,
+    /// Whether PostMark went through the C library's buffering.
+    pub postmark_buffering: bool,
+    /// The metric, called as the source calls it.
+    pub metric: String,
+    /// Mean without discard, in the model.
+    pub nodiscard: f64,
+    /// Mean with discard, in the model.
+    pub discard: f64,
+    /// Published mean without discard.
+    pub published_nodiscard: f64,
+    /// Published mean with discard.
+    pub published_discard: f64,
+    /// Whether the profile's parameters were fitted on this row; if not, it is a check.
+    pub fitted: bool,
+}
+
+impl VendorRow {
+    /// The model's relative error without and with discard: 0.1 is 10 % too much.
+    pub fn errors(&self) -> (f64, f64) {
+        let error = |measured: f64, published: f64| {
+            if published == 0.0 { 0.0 } else { measured / published - 1.0 }
+        };
+        (error(self.nodiscard, self.published_nodiscard), error(self.discard, self.published_discard))
+    }
 }
 
 /// Whether a published claim holds in the model.

@@ -34,10 +34,7 @@ pub fn group_of(block: u64) -> u64 {
 impl Allocator {
     /// An allocator without free blocks for a file system of `total_units`.
     pub fn new(total_units: u64) -> Self {
-        Self {
-            trimmed_groups: vec![false; total_units.div_ceil(GROUP_UNITS) as usize],
-            ..Self::default()
-        }
+        Self { trimmed_groups: vec![false; total_units.div_ceil(GROUP_UNITS) as usize], ..Self::default() }
     }
 
     /// Free units.

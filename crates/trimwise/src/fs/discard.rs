@@ -77,8 +77,7 @@ impl Ext4 {
                 }
             }
             DiscardGeneration::CommitBatched => {
-                let tokens: Vec<TrimToken> =
-                    std::iter::from_fn(|| self.take_token(u64::MAX)).collect();
+                let tokens: Vec<TrimToken> = std::iter::from_fn(|| self.take_token(u64::MAX)).collect();
                 let ranges: Vec<UnitRange> = tokens.iter().map(TrimToken::range).collect();
                 self.0.queue.trim(&ranges).await;
                 for token in tokens {

@@ -99,7 +99,6 @@ impl Journal {
         }
     }
 
-
     /// The buffer of a metadata block.
     pub fn buffer(&mut self, block: Lpn) -> BufferId {
         let next = self.buffers.len() as BufferId;
@@ -140,13 +139,7 @@ impl Journal {
         self.running.get_or_insert_with(|| {
             let tid = *next_tid;
             *next_tid += 1;
-            Transaction {
-                tid,
-                started: now,
-                buffers: Vec::new(),
-                freed: Vec::new(),
-                ordered: Rc::default(),
-            }
+            Transaction { tid, started: now, buffers: Vec::new(), freed: Vec::new(), ordered: Rc::default() }
         })
     }
 
@@ -407,10 +400,14 @@ impl Ext4 {
                             None
                         }
                     });
-                    let idle: Vec<BufferId> =
-                        oldest.buffers.iter().copied().filter(|&id| {
+                    let idle: Vec<BufferId> = oldest
+                        .buffers
+                        .iter()
+                        .copied()
+                        .filter(|&id| {
                             journal.buffers[id as usize].checkpoint == oldest.tid && journal.is_idle_dirty(id)
-                        }).collect();
+                        })
+                        .collect();
                     match busy {
                         Some(tid) => Step::WaitForCommit(tid),
                         None if idle.is_empty() => Step::WaitForIo,

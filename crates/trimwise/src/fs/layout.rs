@@ -38,7 +38,9 @@ impl Default for FormatOptions {
 
 /// The device is too small to hold a file system.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
-#[error("a file system with a {journal} journal does not fit on a device of {device}; at least {least} are needed")]
+#[error(
+    "a file system with a {journal} journal does not fit on a device of {device}; at least {least} are needed"
+)]
 pub struct FormatError {
     /// Size of the device.
     pub device: Bytes,
@@ -63,7 +65,8 @@ impl Layout {
     ///
     /// [`FormatError`] if metadata and journal do not fit.
     pub fn plan(total_units: u64, options: FormatOptions) -> Result<Self, FormatError> {
-        let journal_units = options.journal.map_or_else(|| default_journal_units(total_units), Bytes::units_floor);
+        let journal_units =
+            options.journal.map_or_else(|| default_journal_units(total_units), Bytes::units_floor);
         let least = journal_units.max(256) * 4 + FLEX_GROUPS * (TABLE_BLOCKS + 2) + 64;
         if total_units < least || journal_units < 256 {
             return Err(FormatError {
@@ -186,7 +189,9 @@ mod tests {
             let allocator = layout.allocator(); // panics if journal and metadata overlap
             let groups = units.div_ceil(GROUP_UNITS);
             for group in 0..groups {
-                for block in [layout.descriptor(group), layout.block_bitmap(group), layout.inode_bitmap(group)] {
+                for block in
+                    [layout.descriptor(group), layout.block_bitmap(group), layout.inode_bitmap(group)]
+                {
                     assert_eq!(allocator.free_at(block.0), 0);
                 }
             }

@@ -303,8 +303,7 @@ impl Ext4 {
         let state = self.0.state.borrow();
         let disk = &state.disk;
         let fixed = disk.layout.total_units() - disk.layout.allocator().free_units();
-        let in_files: u64 =
-            disk.inodes.iter().flat_map(|i| &i.extents).map(|e| e.blocks.units).sum();
+        let in_files: u64 = disk.inodes.iter().flat_map(|i| &i.extents).map(|e| e.blocks.units).sum();
         let in_directories: u64 = disk.directories.values().map(|d| d.blocks.len() as u64).sum();
         let free = disk.allocator.free_units();
         let accounted = fixed + in_files + in_directories + free + state.withheld_units;

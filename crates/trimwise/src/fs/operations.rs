@@ -39,7 +39,8 @@ fn entry_bytes(path: &str) -> u64 {
 
 /// The leaf that a name hashes to; any well-mixed function serves, ext4 uses half-MD4.
 fn leaf_of(path: &str, leaves: usize) -> usize {
-    let hash = path.bytes().fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3));
+    let hash =
+        path.bytes().fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3));
     let mixed = (hash ^ (hash >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 32;
     ((mixed * leaves as u64) >> 32) as usize
 }
@@ -159,8 +160,7 @@ impl Ext4 {
             let mut metadata = vec![state.disk.layout.inode_block(inode)];
             for extent in std::mem::take(&mut entry.extents) {
                 let group = super::alloc::group_of(extent.blocks.start.0);
-                metadata
-                    .extend([state.disk.layout.block_bitmap(group), state.disk.layout.descriptor(group)]);
+                metadata.extend([state.disk.layout.block_bitmap(group), state.disk.layout.descriptor(group)]);
                 state.journal.free(now, extent.blocks);
                 state.withheld_units += extent.blocks.units;
             }
@@ -214,7 +214,8 @@ impl Ext4 {
         let entry = &state.disk.inodes[inode as usize];
         let is_missing = |page: u64| {
             let chunk = entry.chunks.get(page / CHUNK_PAGES);
-            let present = chunk.is_some_and(|id| state.cache.state(id).present & mask(page % CHUNK_PAGES, 1) != 0);
+            let present =
+                chunk.is_some_and(|id| state.cache.state(id).present & mask(page % CHUNK_PAGES, 1) != 0);
             !present && page * UNIT_BYTES < entry.size_bytes && entry.map(page, 1).is_ok()
         };
         let first = (!start.is_multiple_of(UNIT_BYTES)).then_some(start / UNIT_BYTES);
@@ -233,7 +234,10 @@ impl Ext4 {
             self.read_page(file.inode, page).await;
         }
         let (first_page, pages) = (start / UNIT_BYTES, end.div_ceil(UNIT_BYTES) - start / UNIT_BYTES);
-        self.0.sim.charge(cpu.syscall + cpu.page_write * pages + cpu.copy_page * len.div_ceil(UNIT_BYTES)).await;
+        self.0
+            .sim
+            .charge(cpu.syscall + cpu.page_write * pages + cpu.copy_page * len.div_ceil(UNIT_BYTES))
+            .await;
         let is_full = {
             let state = &*self.0.state.borrow();
             state.disk.allocator.free_units() < state.reserved_pages + pages

@@ -78,8 +78,7 @@ impl StaleTracker {
     pub fn max_and_mean(&mut self, now: SimTime) -> (u64, f64) {
         self.advance(now);
         let span = now.since(self.since).as_nanos();
-        let mean =
-            if span == 0 { self.now_units as f64 } else { self.integral as f64 / span as f64 };
+        let mean = if span == 0 { self.now_units as f64 } else { self.integral as f64 / span as f64 };
         (self.max_units, mean)
     }
 
@@ -92,8 +91,7 @@ impl StaleTracker {
     }
 
     fn advance(&mut self, now: SimTime) {
-        self.integral +=
-            u128::from(self.now_units) * u128::from(now.since(self.last_change).as_nanos());
+        self.integral += u128::from(self.now_units) * u128::from(now.since(self.last_change).as_nanos());
         self.last_change = now;
     }
 }

@@ -205,8 +205,7 @@ impl Ext4 {
             state.disk.stale.allocated(now, blocks);
             let group = super::alloc::group_of(blocks.start.0);
             let layout = &state.disk.layout;
-            let metadata =
-                [layout.block_bitmap(group), layout.descriptor(group), layout.inode_block(inode)];
+            let metadata = [layout.block_bitmap(group), layout.descriptor(group), layout.inode_block(inode)];
             (blocks, metadata)
         };
         self.dirty_metadata(&metadata).await;

@@ -1,0 +1,138 @@
+//! The command line, as its users see it.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::defaults;
+
+/// The whole command line.
+#[derive(Debug, Parser)]
+#[command(
+    name = "trimwise",
+    version,
+    about = "To TRIM or not to TRIM? Answered for one SSD, file system and workload, with numbers.",
+    long_about = "To TRIM or not to TRIM? Answered for one SSD, file system and workload, with numbers.\n\n\
+                  trimwise runs a workload on models of an SSD and of ext4 in virtual time, once for each TRIM \
+                  policy, and says which policy to use and by how much it is better. The same workload runs on \
+                  a real directory, so that the models can be checked.",
+    after_long_help = "Examples:\n  \
+        trimwise compare\n  \
+        trimwise compare --workload mail.pmrc --device vendor2 --policy off --policy commit\n  \
+        trimwise reproduce postmark-vendors --report vendors/\n\n\
+        Exit codes: 0 done, 1 a run failed, 2 wrong arguments or input, 130 interrupted.",
+    propagate_version = true,
+    max_term_width = 100
+)]
+pub struct CommandLine {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What trimwise can do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run a workload under several TRIM policies and say which one to use
+    Compare(CompareArguments),
+    /// Make a published experiment again and show its figures beside ours
+    Reproduce(ReproduceArguments),
+    /// List the SSD profiles that are built in
+    Devices,
+}
+
+/// Arguments of `compare`.
+#[derive(Debug, Args)]
+#[command(after_long_help = "Examples:\n  \
+    trimwise compare\n      \
+    the built-in workload on a built-in device, with everything at its default\n  \
+    trimwise compare --workload mail.pmrc --device my-ssd.toml --utilization 80\n      \
+    your PostMark configuration on your device profile, 80 % full\n  \
+    trimwise compare --device vendor1 --device vendor2 --json - | jq .verdict\n      \
+    two devices, for another program to read\n  \
+    trimwise compare --target dir:/mnt/test --report report/\n      \
+    the workload on a real directory, as mounted\n\n\
+    How to read the table, and what each figure means: docs/guide.md")]
+pub struct CompareArguments {
+    /// PostMark configuration file, or the name of a built-in one
+    #[arg(long, value_name = "FILE.pmrc|NAME", default_value = defaults::WORKLOAD)]
+    pub workload: String,
+
+    /// SSD profile: built-in name (see `trimwise devices`) or TOML file; may be repeated
+    #[arg(long = "device", value_name = "NAME|FILE")]
+    pub devices: Vec<String>,
+
+    /// TRIM policy: off, commit, ideal (a bound: never recommended); may be repeated [default: all three]
+    #[arg(long = "policy", value_name = "P")]
+    pub policies: Vec<String>,
+
+    /// Where to run: `model` (virtual time), or `dir:PATH`, an existing directory (real time)
+    #[arg(long, value_name = "model|dir:PATH", default_value = "model")]
+    pub target: String,
+
+    /// How full the device is with data before the run, in percent of its logical space
+    #[arg(long, value_name = "PCT", value_parser = clap::value_parser!(u8).range(0..=100))]
+    pub utilization: Option<u8>,
+
+    /// Repetitions of each device and policy; they differ by named physical causes only
+    #[arg(long, value_name = "N", default_value_t = defaults::REPS,
+          value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub reps: u32,
+
+    /// Seed of everything drawn at random in the model: same seed, same result
+    #[arg(long, value_name = "N", default_value_t = defaults::SEED)]
+    pub seed: u64,
+
+    /// Where results go and how they are made
+    #[command(flatten)]
+    pub output: OutputArguments,
+}
+
+/// Arguments of `reproduce`.
+#[derive(Debug, Args)]
+#[command(after_long_help = "Examples:\n  \
+    trimwise reproduce --list\n  \
+    trimwise reproduce postmark-vendors\n  \
+    trimwise reproduce --all --json results.json\n\n\
+    A claim that is not met here is shown as such; it is no failure of the run (exit code 0).")]
+pub struct ReproduceArguments {
+    /// Which experiment
+    #[arg(value_name = "NAME", required_unless_present_any = ["list", "all"], conflicts_with_all = ["list", "all"])]
+    pub name: Option<String>,
+
+    /// List the experiments
+    #[arg(long, conflicts_with = "all")]
+    pub list: bool,
+
+    /// Run them all
+    #[arg(long)]
+    pub all: bool,
+
+    /// Repetitions [default: as many as the source made]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000), conflicts_with = "list")]
+    pub reps: Option<u32>,
+
+    /// Where results go and how they are made
+    #[command(flatten)]
+    pub output: OutputArguments,
+}
+
+/// Arguments about output that commands share.
+#[derive(Clone, Debug, Default, Args)]
+pub struct OutputArguments {
+    /// How many runs at a time; the result is the same for any number [default: the number of cores]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub jobs: Option<u16>,
+
+    /// Write the results as JSON to a new file; `-` prints them instead of the table
+    #[arg(long, value_name = "FILE|-")]
+    pub json: Option<PathBuf>,
+
+    /// Write an HTML report to DIR/index.html (one file, nothing else needed)
+    #[arg(long, value_name = "DIR")]
+    pub report: Option<PathBuf>,
+
+    /// Replace files of --json and --report that exist
+    #[arg(long)]
+    pub force: bool,
+}

@@ -1,0 +1,56 @@
+//! The command that makes a result again, as a user would type it.
+
+use std::fmt::Display;
+
+/// A command line in the making; every word is quoted for a POSIX shell where it must be.
+#[derive(Clone, Debug)]
+pub struct CommandText(String);
+
+impl CommandText {
+    /// `trimwise SUBCOMMAND`.
+    pub fn new(subcommand: &str) -> Self {
+        Self(format!("trimwise {subcommand}"))
+    }
+
+    /// Adds an argument.
+    pub fn argument(&mut self, word: impl Display) {
+        self.0.push(' ');
+        self.0.push_str(&quoted(&word.to_string()));
+    }
+
+    /// Adds an option and its value.
+    pub fn option(&mut self, option: &str, value: impl Display) {
+        self.argument(option);
+        self.argument(value);
+    }
+
+    /// The whole line.
+    pub fn into_text(self) -> String {
+        self.0
+    }
+}
+
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=+,@%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_string();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_survive_a_shell() {
+        let mut c = CommandText::new("compare");
+        c.option("--workload", "my $HOME's.pmrc");
+        c.option("--policy", "set:40:90+lazy");
+        c.argument("");
+        assert_eq!(
+            c.into_text(),
+            r"trimwise compare --workload 'my $HOME'\''s.pmrc' --policy set:40:90+lazy ''"
+        );
+    }
+}

@@ -1,0 +1,235 @@
+//! `trimwise compare`: device x policy x repetition, in parallel, and what comes out of it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use serde::Serialize;
+use trimwise::experiment::result::{Cell, Verdict};
+use trimwise::experiment::summary::Summary;
+use trimwise::experiment::verdict;
+
+use crate::arguments::CompareArguments;
+use crate::command_line::CommandText;
+use crate::defaults;
+use crate::failure::Failure;
+use crate::interrupt::OnInterrupt;
+use crate::output::Destinations;
+use crate::pool;
+use crate::progress::Progress;
+use crate::report;
+use crate::runner::{ModelRun, Models};
+use crate::table;
+
+/// What was asked for, as the JSON and the report show it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Settings {
+    /// The workload, as given.
+    pub workload: String,
+    /// `model` or `dir:PATH`.
+    pub target: String,
+    /// How full the modelled device was before the run; `None` on a real directory.
+    pub utilization_percent: Option<u8>,
+    /// Repetitions.
+    pub reps: u32,
+    /// What the other policies are compared with.
+    pub baseline: String,
+    /// The command that makes this again.
+    pub command: String,
+}
+
+/// A comparison, as `--json` writes it; the order of the keys is part of the format.
+#[derive(Clone, Debug, Serialize)]
+pub struct Comparison {
+    /// The version of trimwise.
+    pub trimwise: &'static str,
+    /// The seed.
+    pub seed: u64,
+    /// What was asked for.
+    pub settings: Settings,
+    /// Each run.
+    pub cells: Vec<Cell>,
+    /// Which policy to use.
+    pub verdict: Verdict,
+}
+
+/// Where the workload runs.
+enum Target {
+    Model,
+    Directory(PathBuf),
+}
+
+/// Runs the command and answers what to print. `on_signal` installs what Ctrl-C does and answers the flag that it raises.
+pub fn run<M: Models>(
+    models: &M,
+    arguments: &CompareArguments,
+    on_signal: impl FnOnce(OnInterrupt) -> Result<Arc<AtomicBool>, Failure>,
+) -> Result<String, Failure> {
+    let target = parse_target(&arguments.target)?;
+    let destinations = Destinations::check(&arguments.output)?;
+    let comparison = match target {
+        Target::Model => in_model(models, arguments, || on_signal(OnInterrupt::Exit))?,
+        Target::Directory(path) => on_directory(models, arguments, &path, || on_signal(OnInterrupt::Stop))?,
+    };
+    destinations.write_json(&comparison)?;
+    let report = if destinations.wants_report() {
+        destinations.write_report(&report::compare::html(&comparison)?)?
+    } else {
+        None
+    };
+    if destinations.json_to_stdout() {
+        return Ok(String::new());
+    }
+    let mut text = table::compare::render(&comparison);
+    if let Some(path) = report {
+        text += &format!("Report: {}\n", path.display());
+    }
+    Ok(text)
+}
+
+fn parse_target(text: &str) -> Result<Target, Failure> {
+    match text.strip_prefix("dir:") {
+        _ if text == "model" => Ok(Target::Model),
+        Some("") => Err(Failure::usage("--target dir: names no directory; expected dir:PATH")),
+        Some(path) => Ok(Target::Directory(PathBuf::from(path))),
+        None => Err(Failure::usage(format!("--target {text}: expected `model` or `dir:PATH`"))),
+    }
+}
+
+/// Every cell in virtual time.
+fn in_model<M: Models>(
+    models: &M,
+    arguments: &CompareArguments,
+    on_signal: impl FnOnce() -> Result<Arc<AtomicBool>, Failure>,
+) -> Result<Comparison, Failure> {
+    let mut device_arguments = arguments.devices.clone();
+    if device_arguments.is_empty() {
+        device_arguments.push(defaults::DEVICE.to_string());
+    }
+    let mut policy_arguments = arguments.policies.clone();
+    if policy_arguments.is_empty() {
+        policy_arguments.extend(defaults::POLICIES.map(String::from));
+    }
+    let policies = named(&policy_arguments, "--policy", |a| models.policy(a))?;
+    let devices = named(&device_arguments, "--device", |a| models.device(a))?;
+    let workload = models.workload(&arguments.workload)?;
+    let utilization_percent = arguments.utilization.unwrap_or(defaults::UTILIZATION_PERCENT);
+    on_signal()?;
+
+    let reps = arguments.reps as usize;
+    let count = devices.len() * policies.len() * reps;
+    let jobs = arguments.output.jobs.map_or_else(pool::cores, usize::from);
+    let progress = Progress::new(count);
+    let cells = pool::run_ordered(jobs, count, |index| {
+        let run = ModelRun::<M> {
+            device: &devices[index / reps / policies.len()].1,
+            policy: &policies[index / reps % policies.len()].1,
+            workload: &workload,
+            utilization_percent,
+            rep: (index % reps) as u32,
+            seed: arguments.seed,
+        };
+        let cell = models.run_model(&run, progress.report(index));
+        progress.done(index);
+        cell
+    });
+    progress.finish();
+    let mut command = CommandText::new("compare");
+    command.option("--workload", &arguments.workload);
+    device_arguments.iter().for_each(|d| command.option("--device", d));
+    policy_arguments.iter().for_each(|p| command.option("--policy", p));
+    command.option("--utilization", utilization_percent);
+    command.option("--reps", arguments.reps);
+    command.option("--seed", arguments.seed);
+    finish(arguments, cells?, Some(utilization_percent), command)
+}
+
+/// One column, in real time, one run after the other: runs beside each other would measure each other.
+fn on_directory<M: Models>(
+    models: &M,
+    arguments: &CompareArguments,
+    path: &std::path::Path,
+    on_signal: impl FnOnce() -> Result<Arc<AtomicBool>, Failure>,
+) -> Result<Comparison, Failure> {
+    let refused = [
+        ("--policy", !arguments.policies.is_empty()),
+        ("--device", !arguments.devices.is_empty()),
+        ("--utilization", arguments.utilization.is_some()),
+        ("--jobs", arguments.output.jobs.is_some_and(|j| j > 1)),
+    ];
+    if let Some((option, _)) = refused.into_iter().find(|(_, given)| *given) {
+        let why = match option {
+            "--policy" => {
+                "a real directory has the TRIM policy that it is mounted with. To compare policies there, \
+                 remount (mount -o remount,discard or nodiscard) and run again, or compare in the model"
+            }
+            "--jobs" => "runs on a real directory go one after the other, or they would measure each other",
+            _ => "a real directory has the device and the utilization that it has; these are for the model",
+        };
+        return Err(Failure::usage(format!("{option} does not go with --target dir:PATH: {why}")));
+    }
+    let workload = models.workload(&arguments.workload)?;
+    let policy = models.directory_policy(path, &workload)?;
+    let stop = on_signal()?;
+    let progress = Progress::new(arguments.reps as usize);
+    let cells: Result<Vec<Cell>, Failure> = (0..arguments.reps)
+        .map(|rep| {
+            let cell =
+                models.run_directory(path, &policy, &workload, rep, &stop, progress.report(rep as usize));
+            progress.done(rep as usize);
+            cell
+        })
+        .collect();
+    progress.finish();
+    let mut command = CommandText::new("compare");
+    command.option("--workload", &arguments.workload);
+    command.option("--target", &arguments.target);
+    command.option("--reps", arguments.reps);
+    finish(arguments, cells?, None, command)
+}
+
+/// Resolves arguments and refuses one thing given twice: the table would have two columns of one name.
+fn named<T>(
+    arguments: &[String],
+    option: &str,
+    resolve: impl Fn(&str) -> Result<(String, T), Failure>,
+) -> Result<Vec<(String, T)>, Failure> {
+    let mut resolved: Vec<(String, T)> = Vec::new();
+    for argument in arguments {
+        let (name, value) = resolve(argument)?;
+        if resolved.iter().any(|(n, _)| *n == name) {
+            return Err(Failure::usage(format!("{option} {argument}: '{name}' is given twice")));
+        }
+        resolved.push((name, value));
+    }
+    Ok(resolved)
+}
+
+fn finish(
+    arguments: &CompareArguments,
+    cells: Vec<Cell>,
+    utilization_percent: Option<u8>,
+    command: CommandText,
+) -> Result<Comparison, Failure> {
+    let summary = Summary::of(&cells);
+    let baseline = summary.baseline.clone();
+    let verdict = verdict::of_summary(&summary).ok_or_else(|| Failure::run("no run gave a result"))?;
+    Ok(Comparison {
+        trimwise: trimwise::VERSION,
+        seed: arguments.seed,
+        settings: Settings {
+            workload: arguments.workload.clone(),
+            target: arguments.target.clone(),
+            utilization_percent,
+            reps: arguments.reps,
+            baseline,
+            command: command.into_text(),
+        },
+        cells,
+        verdict,
+    })
+}
+
+#[cfg(test)]
+#[path = "compare_tests.rs"]
+mod tests;

@@ -1,0 +1,141 @@
+use clap::Parser;
+
+use super::*;
+use crate::arguments::{Command, CommandLine};
+use crate::runner::fabricated::Fabricated;
+
+fn arguments(line: &str) -> CompareArguments {
+    let words = ["trimwise", "compare"].into_iter().chain(line.split_whitespace());
+    match CommandLine::try_parse_from(words).unwrap().command {
+        Command::Compare(arguments) => arguments,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn no_signal(_: OnInterrupt) -> Result<Arc<AtomicBool>, Failure> {
+    Ok(Arc::new(AtomicBool::new(false)))
+}
+
+fn json_of(line: &str, noisy: bool) -> String {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("r.json");
+    let mut arguments = arguments(line);
+    arguments.output.json = Some(path.clone());
+    run(&Fabricated { noisy }, &arguments, no_signal).unwrap();
+    std::fs::read_to_string(path).unwrap()
+}
+
+#[test]
+fn the_json_is_the_same_bytes_for_any_number_of_jobs() {
+    let one = json_of("--device vendor1 --device vendor2 --jobs 1", true);
+    assert_eq!(one, json_of("--device vendor1 --device vendor2 --jobs 7", true));
+    assert_ne!(one, json_of("--device vendor1 --device vendor2 --jobs 7 --seed 2", true));
+}
+
+#[test]
+fn the_json_has_the_keys_that_others_read_in_their_order() {
+    let json: serde_json::Value = serde_json::from_str(&json_of("--reps 2", false)).unwrap();
+    let keys = |v: &serde_json::Value| v.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ");
+    assert_eq!(keys(&json), "trimwise seed settings cells verdict");
+    assert_eq!(keys(&json["verdict"]), "policy speedup low high text per_device");
+    let cell = &json["cells"][0];
+    assert_eq!(
+        keys(cell),
+        "device policy target rep duration_ns postmark device_stats latency latency_quantiles_ns"
+    );
+    for key in "total_s transactions_s created creation_alone created_mixed read appended deleted \
+                deletion_alone deleted_mixed bytes_read bytes_written"
+        .split_whitespace()
+    {
+        assert!(cell["postmark"][key].is_number(), "{key}");
+    }
+    for key in "host_units_written nand_units_written write_amplification trim_commands trim_ranges \
+                trimmed_units erases stale_units_max stale_units_mean"
+        .split_whitespace()
+    {
+        assert!(cell["device_stats"][key].is_number(), "{key}");
+    }
+    assert_eq!(keys(&cell["latency"]["unlink"]), "count p50_ns p99_ns p999_ns max_ns");
+    assert_eq!(json["cells"].as_array().unwrap().len(), 3 * 2);
+    assert_eq!(json["verdict"]["policy"], "commit");
+    assert_eq!(json["verdict"]["speedup"], 2.0);
+}
+
+#[test]
+fn cells_come_by_device_then_policy_then_repetition() {
+    let json: serde_json::Value =
+        serde_json::from_str(&json_of("--device b --device a --policy off --policy x --reps 2", false))
+            .unwrap();
+    let order: Vec<String> = json["cells"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|c| format!("{}{}{}", c["device"].as_str().unwrap(), c["policy"].as_str().unwrap(), c["rep"]))
+        .collect();
+    assert_eq!(order, ["boff0", "boff1", "bx0", "bx1", "aoff0", "aoff1", "ax0", "ax1"]);
+}
+
+#[test]
+fn the_command_makes_it_again_without_defaults_that_may_change() {
+    let json: serde_json::Value =
+        serde_json::from_str(&json_of("--device vendor2 --jobs 3 --utilization 50", false)).unwrap();
+    assert_eq!(
+        json["settings"]["command"],
+        "trimwise compare --workload default --device vendor2 --policy off --policy commit --policy ideal \
+         --utilization 50 --reps 6 --seed 1"
+    );
+}
+
+#[test]
+fn one_thing_given_twice_is_refused_also_under_another_name() {
+    for line in ["--policy off --policy off", "--device a --device a.toml"] {
+        let failure = run(&Fabricated { noisy: false }, &arguments(line), no_signal).unwrap_err();
+        assert!(matches!(&failure, Failure::Usage(m) if m.contains("given twice")), "{failure:?}");
+    }
+}
+
+#[test]
+fn a_real_directory_gives_one_column_called_by_its_mount() {
+    let json: serde_json::Value =
+        serde_json::from_str(&json_of("--target dir:/mnt/x --reps 2", false)).unwrap();
+    assert_eq!(json["cells"][1]["policy"], "discard");
+    assert_eq!(json["cells"][1]["target"], "dir:/mnt/x");
+    assert!(json["cells"][1]["device_stats"].is_null());
+    assert!(json["settings"]["utilization_percent"].is_null());
+    assert_eq!(
+        json["settings"]["command"],
+        "trimwise compare --workload default --target dir:/mnt/x --reps 2"
+    );
+}
+
+#[test]
+fn a_real_directory_refuses_what_only_a_model_can_do() {
+    for option in ["--policy off", "--device vendor1", "--utilization 50", "--jobs 2"] {
+        let line = format!("--target dir:/mnt/x {option}");
+        let failure = run(&Fabricated { noisy: false }, &arguments(&line), no_signal).unwrap_err();
+        let name = option.split(' ').next().unwrap();
+        assert!(matches!(&failure, Failure::Usage(m) if m.starts_with(name)), "{failure:?}");
+    }
+}
+
+#[test]
+fn only_a_real_directory_is_told_to_clean_up_and_then_no_result_is_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut with_json = arguments("--target dir:/mnt/x");
+    with_json.output.json = Some(dir.path().join("r.json"));
+    let failure = run(&Fabricated { noisy: false }, &with_json, |on| {
+        assert_eq!(on, OnInterrupt::Stop);
+        Ok(Arc::new(AtomicBool::new(true)))
+    });
+    assert_eq!(failure, Err(Failure::Interrupted));
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+
+    let mut installed = None;
+    with_json.target = "model".into();
+    run(&Fabricated { noisy: false }, &with_json, |on| {
+        installed = Some(on);
+        no_signal(on)
+    })
+    .unwrap();
+    assert_eq!(installed, Some(OnInterrupt::Exit));
+}

@@ -1,0 +1,19 @@
+//! What `trimwise compare` runs when it is told nothing; each value with its reason.
+
+/// The workload: small enough to end within seconds, large enough to make the device collect garbage.
+pub const WORKLOAD: &str = "default";
+
+/// The device: a SATA drive scaled down to a size that is aged within seconds.
+pub const DEVICE: &str = "sata-small";
+
+/// What Linux's nodiscard and discard do, and the bound that no policy can pass.
+pub const POLICIES: [&str; 3] = ["off", "commit", "ideal"];
+
+/// Repetitions: six are the fewest that give a 95 % interval of the median (1 - 2 / 2^6 = 96.9 %).
+pub const REPS: u32 = 6;
+
+/// The seed: any will do, as long as it is always the same.
+pub const SEED: u64 = 1;
+
+/// How full the device is before the run, in percent: a disk in use, not a new one.
+pub const UTILIZATION_PERCENT: u8 = 80;

@@ -1,0 +1,37 @@
+//! Ctrl-C (and SIGTERM).
+//!
+//! A run in the model holds nothing but memory: it simply ends. A run on a real directory has files there:
+//! it is told to stop, removes what it made, and ends then.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::failure::Failure;
+
+/// What Ctrl-C does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnInterrupt {
+    /// End at once.
+    Exit,
+    /// Raise the flag and let the run clean up.
+    Stop,
+}
+
+/// Installs the handler; the flag is raised when the user wants to stop.
+pub fn install(on_interrupt: OnInterrupt) -> Result<Arc<AtomicBool>, Failure> {
+    let flag = Arc::new(AtomicBool::new(false));
+    let raised = Arc::clone(&flag);
+    ctrlc::set_handler(move || match on_interrupt {
+        OnInterrupt::Exit => {
+            eprintln!();
+            std::process::exit(Failure::Interrupted.exit_code().into());
+        }
+        OnInterrupt::Stop => {
+            if !raised.swap(true, Ordering::SeqCst) {
+                eprintln!("\nstopping: removing the files of this run");
+            }
+        }
+    })
+    .map_err(|e| Failure::run(format!("cannot install the handler for Ctrl-C: {e}")))?;
+    Ok(flag)
+}

@@ -1,0 +1,100 @@
+//! Runs on several threads, results in order.
+//!
+//! Each run is a pure function of its number, so how many threads there are shows in nothing but the time.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+/// Calls `run` for 0 to `count - 1` on up to `jobs` threads and gives the results in that order.
+///
+/// After a failure no further run is begun; those begun already end. Numbers are dealt in order, so that
+/// everything below a failed number was begun too, and the failure reported, the one with the lowest number,
+/// is the same for any `jobs`.
+pub fn run_ordered<T, E>(
+    jobs: usize,
+    count: usize,
+    run: impl Fn(usize) -> Result<T, E> + Sync,
+) -> Result<Vec<T>, E>
+where
+    T: Send,
+    E: Send,
+{
+    let next = AtomicUsize::new(0);
+    let failed = AtomicBool::new(false);
+    let results: Vec<Mutex<Option<Result<T, E>>>> = (0..count).map(|_| Mutex::new(None)).collect();
+    let work = || {
+        while !failed.load(Ordering::Relaxed) {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(slot) = results.get(index) else { break };
+            let result = run(index);
+            if result.is_err() {
+                failed.store(true, Ordering::Relaxed);
+            }
+            *slot.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(result);
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..jobs.clamp(1, count.max(1)) {
+            // If the system refuses another thread, those that are there do the work.
+            if std::thread::Builder::new().spawn_scoped(scope, work).is_err() {
+                break;
+            }
+        }
+        work();
+    });
+    // A slot is empty only behind a failure: `collect` stops at that one first.
+    results
+        .into_iter()
+        .filter_map(|slot| slot.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()))
+        .collect()
+}
+
+/// The number of cores, for a default of `jobs`.
+pub fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn results_come_in_order_for_any_number_of_threads() {
+        for jobs in [1, 2, 7, 100] {
+            let results: Result<Vec<usize>, ()> = run_ordered(jobs, 20, |i| {
+                std::thread::sleep(Duration::from_micros(((i * 7) % 5) as u64 * 200));
+                Ok(i * i)
+            });
+            assert_eq!(results, Ok((0..20).map(|i| i * i).collect()));
+        }
+        assert_eq!(run_ordered(4, 0, |_| Err::<(), ()>(())), Ok(vec![]));
+    }
+
+    #[test]
+    fn the_first_failure_in_order_is_reported_though_a_later_one_came_earlier() {
+        for jobs in [1, 3] {
+            let result: Result<Vec<()>, usize> = run_ordered(jobs, 9, |i| match i {
+                1 => {
+                    std::thread::sleep(Duration::from_millis(20));
+                    Err(1)
+                }
+                2 => Err(2),
+                _ => Ok(()),
+            });
+            assert_eq!(result, Err(1));
+        }
+    }
+
+    #[test]
+    fn nothing_is_begun_after_a_failure() {
+        let begun = AtomicUsize::new(0);
+        let result: Result<Vec<()>, ()> = run_ordered(1, 100, |i| {
+            begun.fetch_add(1, Ordering::Relaxed);
+            if i == 3 { Err(()) } else { Ok(()) }
+        });
+        assert_eq!(result, Err(()));
+        assert_eq!(begun.into_inner(), 4);
+    }
+}

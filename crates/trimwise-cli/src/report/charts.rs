@@ -1,0 +1,227 @@
+//! Charts as SVG text, to stand inside the report.
+//!
+//! Text and axes are drawn in `currentColor`, so that the page's light or dark style reaches them; series
+//! have colours that are legible on either.
+
+use plotters::chart::MeshStyle;
+use plotters::coord::Shift;
+use plotters::coord::ranged1d::Ranged;
+use plotters::prelude::*;
+
+use crate::failure::Failure;
+use crate::figures::nanoseconds;
+
+/// Colours of policies, by their place; the first, mostly the baseline, is grey.
+const POLICIES: [RGBColor; 8] = [
+    RGBColor(0x8a, 0x90, 0x9c),
+    RGBColor(0x2f, 0x7f, 0xd1),
+    RGBColor(0x2f, 0xa3, 0x6b),
+    RGBColor(0xd9, 0x82, 0x2b),
+    RGBColor(0xb6, 0x5f, 0xc2),
+    RGBColor(0xc9, 0x4f, 0x4f),
+    RGBColor(0x3f, 0xa7, 0xb0),
+    RGBColor(0xa0, 0x8a, 0x2c),
+];
+
+/// Colours of the parts of a bar (phases, causes): others than the policies', so that none is taken for one.
+const PARTS: [RGBColor; 10] = [
+    RGBColor(0x5b, 0x7d, 0xb1),
+    RGBColor(0xe0, 0xa4, 0x3a),
+    RGBColor(0xc4, 0x60, 0x5a),
+    RGBColor(0x6f, 0xb3, 0xa2),
+    RGBColor(0x9a, 0x7b, 0xb8),
+    RGBColor(0xa3, 0xb5, 0x4c),
+    RGBColor(0xd9, 0x8f, 0xa8),
+    RGBColor(0x8c, 0x73, 0x5a),
+    RGBColor(0x7f, 0xa8, 0xd8),
+    RGBColor(0x77, 0x77, 0x77),
+];
+
+const WIDTH: u32 = 860;
+const LABELS: i32 = 150; // room for the names of bars
+const BAR: i32 = 26;
+const GAP: i32 = 12;
+const FONT: &str = "system-ui, sans-serif";
+const GRID: RGBColor = RGBColor(0x80, 0x80, 0x80);
+
+/// A colour as CSS writes it.
+pub fn css(colour: RGBColor) -> String {
+    format!("#{:02x}{:02x}{:02x}", colour.0, colour.1, colour.2)
+}
+
+/// The colour of the policy at `index`.
+pub fn policy(index: usize) -> RGBColor {
+    POLICIES[index % POLICIES.len()]
+}
+
+/// The colour of a bar's part at `index`.
+pub fn part(index: usize) -> RGBColor {
+    PARTS[index % PARTS.len()]
+}
+
+/// One bar: its name, its parts from left to right, and what stands at its end.
+#[derive(Clone, Debug)]
+pub struct Bar {
+    /// Its name, at the left.
+    pub name: String,
+    /// Its parts.
+    pub parts: Vec<(f64, RGBColor)>,
+    /// The figure at its end.
+    pub figure: String,
+}
+
+/// Horizontal bars from zero, all on one scale.
+pub fn bars(bars: &[Bar]) -> Result<String, Failure> {
+    let height = (bars.len() as i32 * (BAR + GAP) + GAP).max(GAP) as u32;
+    let longest = bars.iter().map(|b| b.parts.iter().map(|p| p.0).sum::<f64>()).fold(0.0, f64::max);
+    let room = f64::from(WIDTH as i32 - LABELS - 110);
+    let x = |value: f64| LABELS + if longest > 0.0 { (value / longest * room).round() as i32 } else { 0 };
+    drawn(height, |root| {
+        for (i, bar) in bars.iter().enumerate() {
+            let top = GAP + i as i32 * (BAR + GAP);
+            let middle = top + BAR / 2 - 6;
+            root.draw(&Text::new(shortened(&bar.name, 20), (0, middle), (FONT, 16)))?;
+            let mut sum = 0.0;
+            for &(value, colour) in &bar.parts {
+                let from = x(sum);
+                sum += value;
+                if x(sum) > from {
+                    root.draw(&Rectangle::new([(from, top), (x(sum), top + BAR)], colour.filled()))?;
+                }
+            }
+            root.draw(&Text::new(bar.figure.clone(), (x(sum) + 8, middle), (FONT, 16)))?;
+        }
+        Ok(())
+    })
+}
+
+/// A line with its colour.
+pub type Line = (RGBColor, Vec<(f64, f64)>);
+
+/// Latency from left (fast) to right on a logarithmic axis; upwards the share of operations that took no
+/// longer, each kept quantile as far from the next, so that the slow tail is as visible as the middle.
+///
+/// `lines` hold (nanoseconds, index of the quantile).
+pub fn quantiles(lines: &[Line], quantile_names: &[String]) -> Result<String, Failure> {
+    let points = || lines.iter().flat_map(|l| &l.1).map(|p| p.0.max(1.0));
+    let low = points().fold(f64::INFINITY, f64::min);
+    let high = points().fold(1.0, f64::max);
+    if !low.is_finite() {
+        return Ok(String::new());
+    }
+    let top = quantile_names.len().saturating_sub(1) as f64;
+    drawn(300, |root| {
+        let mut chart = ChartBuilder::on(root)
+            .margin(8)
+            .margin_right(24)
+            .x_label_area_size(28)
+            .y_label_area_size(64)
+            .build_cartesian_2d((low * 0.8..high * 1.25).log_scale(), 0.0..top)?;
+        let name = |y: &f64| quantile_names.get(y.round() as usize).cloned().unwrap_or_default();
+        styled(&mut chart.configure_mesh())
+            .x_labels(8)
+            .y_labels(quantile_names.len())
+            .x_label_formatter(&|x| nanoseconds(*x))
+            .y_label_formatter(&name)
+            .draw()?;
+        for (colour, points) in lines {
+            let style = colour.stroke_width(2);
+            chart.draw_series(LineSeries::new(points.iter().map(|p| (p.0.max(1.0), p.1)), style))?;
+            chart.draw_series(points.iter().map(|p| Circle::new((p.0.max(1.0), p.1), 3, colour.filled())))?;
+        }
+        Ok(())
+    })
+}
+
+/// Something over time: `lines` hold (seconds, value).
+pub fn over_time(lines: &[Line], unit: &str) -> Result<String, Failure> {
+    let max = |axis: fn(&(f64, f64)) -> f64| lines.iter().flat_map(|l| &l.1).map(axis).fold(0.0, f64::max);
+    let (end, top) = (max(|p| p.0), max(|p| p.1));
+    let (end, top) = (if end > 0.0 { end } else { 1.0 }, if top > 0.0 { top * 1.08 } else { 1.0 });
+    drawn(280, |root| {
+        let mut chart = ChartBuilder::on(root)
+            .margin(8)
+            .margin_right(24)
+            .x_label_area_size(28)
+            .y_label_area_size(84)
+            .build_cartesian_2d(0.0..end, 0.0..top)?;
+        styled(&mut chart.configure_mesh())
+            .x_labels(8)
+            .y_labels(5)
+            .x_label_formatter(&|x| format!("{x} s"))
+            .y_label_formatter(&|y| format!("{} {unit}", (y * 1000.0).round() / 1000.0))
+            .draw()?;
+        for (colour, points) in lines {
+            chart.draw_series(LineSeries::new(points.iter().copied(), colour.stroke_width(2)))?;
+        }
+        Ok(())
+    })
+}
+
+/// The look of all axes.
+fn styled<'m, 'a, 'b, X, Y, DB>(
+    mesh: &'m mut MeshStyle<'a, 'b, X, Y, DB>,
+) -> &'m mut MeshStyle<'a, 'b, X, Y, DB>
+where
+    X: Ranged,
+    Y: Ranged,
+    DB: DrawingBackend,
+{
+    mesh.light_line_style(TRANSPARENT)
+        .bold_line_style(GRID.mix(0.25))
+        .axis_style(GRID.mix(0.6))
+        .label_style((FONT, 15))
+}
+
+type DrawResult = Result<(), Box<dyn std::error::Error>>;
+
+/// Draws on an empty canvas of the report's width and answers the SVG element.
+fn drawn(
+    height: u32,
+    draw: impl FnOnce(&DrawingArea<SVGBackend<'_>, Shift>) -> DrawResult,
+) -> Result<String, Failure> {
+    let mut svg = String::new();
+    {
+        let root = SVGBackend::with_string(&mut svg, (WIDTH, height)).into_drawing_area();
+        draw(&root).map_err(|e| Failure::run(format!("cannot draw a chart: {e}")))?;
+        root.present().map_err(|e| Failure::run(format!("cannot draw a chart: {e}")))?;
+    }
+    Ok(svg.replace("\"#000000\"", "\"currentColor\""))
+}
+
+fn shortened(name: &str, chars_max: usize) -> String {
+    if name.chars().count() <= chars_max {
+        return name.to_string();
+    }
+    name.chars().take(chars_max - 1).chain(['…']).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn charts_of_nothing_are_empty_not_a_panic() {
+        assert!(bars(&[]).unwrap().starts_with("<svg"));
+        assert_eq!(quantiles(&[], &[]).unwrap(), "");
+        assert!(over_time(&[(RED, vec![])], "GiB").unwrap().starts_with("<svg"));
+    }
+
+    #[test]
+    fn bars_are_on_one_scale_and_their_names_escaped() {
+        let bar =
+            |name: &str, value| Bar { name: name.into(), parts: vec![(value, RED)], figure: String::new() };
+        let svg = bars(&[bar("<b>&", 1.0), bar("half", 0.5), bar("none", 0.0)]).unwrap();
+        assert!(svg.contains("width=\"600\"") && svg.contains("width=\"300\""), "{svg}");
+        assert!(svg.contains("&lt;b&gt;&amp;") && !svg.contains("<b>"), "{svg}");
+        assert_eq!(svg.matches("<rect").count(), 2);
+        assert!(svg.contains("currentColor"));
+    }
+
+    #[test]
+    fn one_point_and_equal_values_can_be_drawn() {
+        let names: Vec<String> = ["0 %", "100 %"].map(String::from).to_vec();
+        assert!(quantiles(&[(BLUE, vec![(0.0, 0.0), (0.0, 1.0)])], &names).unwrap().contains("<circle"));
+        assert!(over_time(&[(BLUE, vec![(0.0, 0.0)])], "GiB").is_ok());
+    }
+}

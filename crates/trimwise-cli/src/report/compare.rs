@@ -1,0 +1,322 @@
+//! The report of `compare`: the verdict first, then for each device its table and what explains it.
+
+use minijinja::Value;
+use serde::Serialize;
+use trimwise::experiment::result::QUANTILES;
+use trimwise::experiment::statistics::median;
+use trimwise::experiment::summary::{DeviceSummary, PolicySummary, Summary};
+use trimwise::units::{Bytes, UNIT_BYTES};
+use trimwise::workload::latency::Operation;
+
+use super::charts::{self, Bar, Line};
+use super::{STYLE, rendered, safe, with_code};
+use crate::compare::Comparison;
+use crate::failure::Failure;
+use crate::{figures, table};
+
+#[derive(Serialize)]
+struct Page {
+    style: Value,
+    title: String,
+    subtitle: String,
+    verdict: Value,
+    notes: Vec<String>,
+    devices: Vec<Device>,
+    settings: Vec<(&'static str, String)>,
+    command: String,
+    baseline: String,
+}
+
+#[derive(Serialize)]
+struct Device {
+    name: String,
+    /// Its own verdict; `None` where it is the only device and the page has said it.
+    verdict: Option<Value>,
+    header: Vec<String>,
+    rows: Vec<Row>,
+    charts: Vec<Chart>,
+    latency: Vec<Vec<String>>,
+}
+
+#[derive(Serialize)]
+struct Row {
+    cells: Vec<String>,
+    chosen: bool,
+}
+
+#[derive(Serialize)]
+struct Chart {
+    title: String,
+    legend: Vec<Entry>,
+    svg: Value,
+    caption: &'static str,
+}
+
+#[derive(Serialize)]
+struct Entry {
+    name: String,
+    colour: String,
+}
+
+/// The whole file.
+pub fn html(comparison: &Comparison) -> Result<String, Failure> {
+    let summary = Summary::of(&comparison.cells);
+    let settings = &comparison.settings;
+    let verdict = &comparison.verdict;
+    let several = verdict.per_device.len() > 1;
+    let mut devices = Vec::new();
+    for device in &summary.devices {
+        let own = verdict.per_device.iter().find(|v| v.device == device.device);
+        devices.push(Device {
+            name: device.device.to_string(),
+            verdict: own.filter(|_| several).map(|v| with_code(&v.text)),
+            header: header(&settings.baseline),
+            rows: rows(device, own.map(|v| v.policy.as_str())),
+            charts: charts_of(device)?,
+            latency: latency_rows(device),
+        });
+    }
+    let names: Vec<&str> = summary.devices.iter().map(|d| d.device).collect();
+    let how_full = settings.utilization_percent.map_or("as it is".to_string(), |u| format!("{u} %"));
+    let page = Page {
+        style: safe(STYLE),
+        title: names.join(", "),
+        subtitle: format!(
+            "PostMark {} on {}; trimwise {}, seed {}",
+            settings.workload,
+            if settings.target == "model" {
+                "modelled ext4 and SSD, virtual time"
+            } else {
+                "a real directory"
+            },
+            comparison.trimwise,
+            comparison.seed
+        ),
+        verdict: with_code(&verdict.text),
+        notes: table::compare::notes(&summary),
+        devices,
+        settings: vec![
+            ("workload", settings.workload.clone()),
+            ("target", settings.target.clone()),
+            ("utilization before the run", how_full),
+            ("repetitions", settings.reps.to_string()),
+            ("baseline", settings.baseline.clone()),
+            ("seed", comparison.seed.to_string()),
+            ("version", format!("trimwise {}", comparison.trimwise)),
+        ],
+        command: settings.command.clone(),
+        baseline: settings.baseline.clone(),
+    };
+    rendered("compare.html", include_str!("template.html"), &page)
+}
+
+fn header(baseline: &str) -> Vec<String> {
+    let versus = format!("vs {baseline}");
+    ["policy", "n", "total", &versus, "transactions/s", "WA", "erases", "TRIMs", "stale max"]
+        .map(String::from)
+        .to_vec()
+}
+
+fn rows(device: &DeviceSummary, chosen: Option<&str>) -> Vec<Row> {
+    device
+        .policies
+        .iter()
+        .map(|p| {
+            let mut cells = vec![
+                p.policy.to_string(),
+                figures::runs(&p.total_s),
+                figures::duration(&p.total_s),
+                figures::difference(p.versus_baseline.as_ref()),
+            ];
+            cells.extend(figures::of_policy(p));
+            Row { cells, chosen: chosen == Some(p.policy) }
+        })
+        .collect()
+}
+
+fn charts_of(device: &DeviceSummary) -> Result<Vec<Chart>, Failure> {
+    let mut all = vec![phases(device)?];
+    all.extend(write_amplification(device)?);
+    all.extend(busy(device)?);
+    all.extend(stale(device)?);
+    for operation in
+        [Operation::Fsync, Operation::Read, Operation::Append, Operation::Create, Operation::Unlink]
+    {
+        all.extend(latency(device, operation)?);
+    }
+    Ok(all)
+}
+
+/// One colour for each policy, the same in every chart.
+fn policy_legend(device: &DeviceSummary) -> Vec<Entry> {
+    let entry = |(i, p): (usize, &PolicySummary)| Entry {
+        name: p.policy.to_string(),
+        colour: charts::css(charts::policy(i)),
+    };
+    device.policies.iter().enumerate().map(entry).collect()
+}
+
+/// One colour for each part of a bar.
+fn part_legend<S: ToString>(names: &[S]) -> Vec<Entry> {
+    let entry =
+        |(i, name): (usize, &S)| Entry { name: name.to_string(), colour: charts::css(charts::part(i)) };
+    names.iter().enumerate().map(entry).collect()
+}
+
+fn phases(device: &DeviceSummary) -> Result<Chart, Failure> {
+    let bars: Vec<Bar> = device
+        .policies
+        .iter()
+        .map(|p| {
+            let seconds = [
+                p.median_of(|c| c.postmark.creation_alone_s),
+                p.median_of(|c| c.postmark.transactions_s),
+                p.median_of(|c| c.postmark.deletion_alone_s),
+            ];
+            let figure = format!("{} s", figures::significant(p.total_s.median()));
+            bar(p, &seconds, figure)
+        })
+        .collect();
+    Ok(Chart {
+        title: "Time per phase".to_string(),
+        legend: part_legend(&["creation", "transactions", "deletion"]),
+        svg: safe(charts::bars(&bars)?),
+        caption: "Medians over the repetitions; shorter is better.",
+    })
+}
+
+/// A policy's bar of several parts.
+fn bar(policy: &PolicySummary, parts: &[f64], figure: String) -> Bar {
+    let parts = parts.iter().enumerate().map(|(i, &v)| (v, charts::part(i))).collect();
+    Bar { name: policy.policy.to_string(), parts, figure }
+}
+
+fn write_amplification(device: &DeviceSummary) -> Result<Option<Chart>, Failure> {
+    let bars: Option<Vec<Bar>> = device
+        .policies
+        .iter()
+        .enumerate()
+        .map(|(i, p)| {
+            let wa = p.device_median_of(|d| d.write_amplification)?;
+            let parts = vec![(wa, charts::policy(i))];
+            Some(Bar { name: p.policy.to_string(), parts, figure: format!("{wa:.2}") })
+        })
+        .collect();
+    let Some(bars) = bars else { return Ok(None) };
+    Ok(Some(Chart {
+        title: "Write amplification".to_string(),
+        legend: policy_legend(device),
+        svg: safe(charts::bars(&bars)?),
+        caption: "Units programmed into flash for each unit that the host wrote; 1 is the least without compression.",
+    }))
+}
+
+/// Device time by cause; causes in the order of their names, those without any time left out.
+fn busy(device: &DeviceSummary) -> Result<Option<Chart>, Failure> {
+    let figures_of = || device.policies.iter().flat_map(|p| &p.runs).filter_map(|c| c.device_stats.as_ref());
+    let mut causes: Vec<&str> =
+        figures_of().flat_map(|d| &d.busy_ns).filter(|(_, ns)| **ns > 0).map(|(cause, _)| *cause).collect();
+    causes.sort_unstable();
+    causes.dedup();
+    if causes.is_empty() {
+        return Ok(None);
+    }
+    let bars: Vec<Bar> = device
+        .policies
+        .iter()
+        .map(|p| {
+            let of = |cause: &str| {
+                p.device_median_of(|d| d.busy_ns.get(cause).copied().unwrap_or(0) as f64).unwrap_or(0.0) / 1e9
+            };
+            let seconds: Vec<f64> = causes.iter().map(|cause| of(cause)).collect();
+            let figure = format!("{} s", figures::significant(seconds.iter().sum()));
+            bar(p, &seconds, figure)
+        })
+        .collect();
+    let names: Vec<String> = causes.iter().map(|c| c.replace('_', " ")).collect();
+    Ok(Some(Chart {
+        title: "Device busy time by cause".to_string(),
+        legend: part_legend(&names),
+        svg: safe(charts::bars(&bars)?),
+        caption: "Summed over the device's parts, which work in parallel: the sum can exceed the duration.",
+    }))
+}
+
+fn stale(device: &DeviceSummary) -> Result<Option<Chart>, Failure> {
+    let mut lines: Vec<Line> = Vec::new();
+    for (i, p) in device.policies.iter().enumerate() {
+        let timeline = p.runs.first().and_then(|c| c.device_stats.as_ref()).map(|d| &d.timeline);
+        let gib = |units: u64| units as f64 * UNIT_BYTES as f64 / Bytes::gib(1).0 as f64;
+        let points =
+            timeline.into_iter().flatten().map(|s| (s.at_ns as f64 / 1e9, gib(s.stale_units))).collect();
+        lines.push((charts::policy(i), points));
+    }
+    if lines.iter().all(|(_, points)| points.is_empty()) {
+        return Ok(None);
+    }
+    Ok(Some(Chart {
+        title: "Stale space over time".to_string(),
+        legend: policy_legend(device),
+        svg: safe(charts::over_time(&lines, "GiB")?),
+        caption: "Free in the file system, but still valid to the device, which copies it about: what TRIM is for. \
+                  First repetition.",
+    }))
+}
+
+fn latency(device: &DeviceSummary, operation: Operation) -> Result<Option<Chart>, Failure> {
+    let mut lines: Vec<Line> = Vec::new();
+    for (i, p) in device.policies.iter().enumerate() {
+        let runs: Vec<&Vec<u64>> =
+            p.runs.iter().filter_map(|c| c.latency_quantiles_ns.get(operation.name())).collect();
+        let points = (0..QUANTILES.len())
+            .filter_map(|q| {
+                let values: Vec<f64> = runs.iter().filter_map(|r| r.get(q)).map(|ns| *ns as f64).collect();
+                Some((median(&values)?, q as f64))
+            })
+            .collect();
+        lines.push((charts::policy(i), points));
+    }
+    if lines.iter().all(|(_, points)| points.is_empty()) {
+        return Ok(None);
+    }
+    let names: Vec<String> = QUANTILES.iter().map(|q| format!("{} %", rounded_percent(*q))).collect();
+    Ok(Some(Chart {
+        title: format!("Latency of {}", operation.name()),
+        legend: policy_legend(device),
+        svg: safe(charts::quantiles(&lines, &names)?),
+        caption: "Share of operations (upwards) that took no longer than (to the right, logarithmic); further left \
+                  is better.",
+    }))
+}
+
+fn rounded_percent(quantile: f64) -> f64 {
+    (quantile * 10_000.0).round() / 100.0
+}
+
+fn latency_rows(device: &DeviceSummary) -> Vec<Vec<String>> {
+    let mut rows = Vec::new();
+    for operation in Operation::ALL {
+        for p in &device.policies {
+            let of = |figure: fn(&trimwise::workload::latency::LatencySummary) -> u64| {
+                let values: Vec<f64> = p
+                    .runs
+                    .iter()
+                    .filter_map(|c| c.latency.get(operation.name()))
+                    .map(|l| figure(l) as f64)
+                    .collect();
+                median(&values)
+            };
+            let Some(count) = of(|l| l.count) else { continue };
+            let mut row = vec![operation.name().to_string(), p.policy.to_string(), figures::thousands(count)];
+            for ns in [of(|l| l.p50_ns), of(|l| l.p99_ns), of(|l| l.p999_ns), of(|l| l.max_ns)] {
+                row.push(ns.map_or(figures::NONE.to_string(), figures::nanoseconds));
+            }
+            rows.push(row);
+        }
+    }
+    rows
+}
+
+#[cfg(test)]
+#[path = "compare_tests.rs"]
+mod tests;

@@ -1,0 +1,40 @@
+//! The report: one HTML file that needs nothing else, neither network nor scripts.
+//!
+//! Templates escape whatever is put into them; only the style sheet and the charts, which escape for
+//! themselves, are marked as safe.
+
+pub mod charts;
+pub mod compare;
+pub mod reproduce;
+
+use minijinja::value::Serde;
+use minijinja::{Environment, HtmlEscape, UndefinedBehavior, Value};
+use serde::Serialize;
+
+use crate::failure::Failure;
+
+const STYLE: &str = include_str!("style.css");
+
+/// Text that is markup already.
+fn safe(markup: impl Into<String>) -> Value {
+    Value::from_safe_string(markup.into())
+}
+
+/// Prose with names between backticks, which become code; everything in it is escaped.
+fn with_code(text: &str) -> Value {
+    let mut markup = String::new();
+    for (i, piece) in text.split('`').enumerate() {
+        let escaped = HtmlEscape(piece);
+        markup += &if i % 2 == 1 { format!("<code>{escaped}</code>") } else { escaped.to_string() };
+    }
+    safe(markup)
+}
+
+/// Fills a template. The name ends in `.html`, which is what turns escaping on.
+fn rendered(name: &'static str, template: &'static str, page: &impl Serialize) -> Result<String, Failure> {
+    let fail = |e: minijinja::Error| Failure::run(format!("cannot make the report: {e:#}"));
+    let mut environment = Environment::new();
+    environment.set_undefined_behavior(UndefinedBehavior::Strict);
+    environment.add_template(name, template).map_err(fail)?;
+    environment.get_template(name).and_then(|t| t.render(Serde(page))).map_err(fail)
+}

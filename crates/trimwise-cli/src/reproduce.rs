@@ -1,0 +1,155 @@
+//! `trimwise reproduce`: published experiments made again.
+
+use serde::Serialize;
+use trimwise::experiment::result::ExperimentResult;
+
+use crate::arguments::ReproduceArguments;
+use crate::command_line::CommandText;
+use crate::failure::Failure;
+use crate::output::Destinations;
+use crate::pool;
+use crate::progress::Progress;
+use crate::report;
+use crate::runner::{Listed, Models};
+use crate::table;
+
+/// What `--json` writes: one experiment, or the list of all.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Document<'a> {
+    One(&'a ExperimentResult),
+    All(&'a [ExperimentResult]),
+}
+
+/// Runs the command and answers what to print.
+pub fn run<M: Models>(
+    models: &M,
+    arguments: &ReproduceArguments,
+    on_signal: impl FnOnce() -> Result<(), Failure>,
+) -> Result<String, Failure> {
+    let listed = models.experiments();
+    let destinations = Destinations::check(&arguments.output)?;
+    if arguments.list {
+        if arguments.output.json.is_some() || arguments.output.report.is_some() {
+            return Err(Failure::usage("--list runs nothing: --json and --report do not go with it"));
+        }
+        return Ok(list(&listed));
+    }
+    let names: Vec<String> = match &arguments.name {
+        None => listed.into_iter().map(|e| e.name).collect(),
+        Some(name) if listed.iter().any(|e| e.name == *name) => vec![name.clone()],
+        Some(name) => {
+            let known: Vec<String> = listed.into_iter().map(|e| e.name).collect();
+            return Err(Failure::usage(format!(
+                "there is no experiment '{name}'; expected one of {}",
+                known.join(", ")
+            )));
+        }
+    };
+    on_signal()?;
+    let jobs = arguments.output.jobs.map_or_else(pool::cores, usize::from);
+    let progress = Progress::new(names.len());
+    // One experiment after the other: each spreads its own cells over the jobs.
+    let results: Result<Vec<ExperimentResult>, Failure> = names
+        .iter()
+        .enumerate()
+        .map(|(i, name)| {
+            let result = models.reproduce(name, arguments.reps, jobs, progress.report(i));
+            progress.done(i);
+            result
+        })
+        .collect();
+    progress.finish();
+    let results = results?;
+    match results.as_slice() {
+        [one] if !arguments.all => destinations.write_json(&Document::One(one))?,
+        all => destinations.write_json(&Document::All(all))?,
+    }
+    let report = if destinations.wants_report() {
+        destinations.write_report(&report::reproduce::html(&results, &command(arguments, None))?)?
+    } else {
+        None
+    };
+    if destinations.json_to_stdout() {
+        return Ok(String::new());
+    }
+    let texts: Vec<String> =
+        results.iter().map(|r| table::reproduce::render(r, &command(arguments, Some(r)))).collect();
+    let mut text = texts.join("\n");
+    if let Some(path) = report {
+        text += &format!("Report: {}\n", path.display());
+    }
+    Ok(text)
+}
+
+/// The command that makes one result again, or all of them.
+fn command(arguments: &ReproduceArguments, result: Option<&ExperimentResult>) -> String {
+    let mut command = CommandText::new("reproduce");
+    match result.map(|r| &r.experiment).or(arguments.name.as_ref()) {
+        Some(name) => command.argument(name),
+        None => command.argument("--all"),
+    }
+    if let Some(reps) = arguments.reps {
+        command.option("--reps", reps);
+    }
+    command.into_text()
+}
+
+/// Names and what is behind them, in two columns.
+pub fn list(entries: &[Listed]) -> String {
+    let width = entries.iter().map(|e| e.name.chars().count()).max().unwrap_or(0);
+    entries.iter().map(|e| format!("{:width$}  {}\n", e.name, e.summary)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::arguments::{Command, CommandLine};
+    use crate::runner::fabricated::Fabricated;
+
+    fn json_of(line: &str) -> serde_json::Value {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("r.json");
+        let words = ["trimwise", "reproduce"].into_iter().chain(line.split_whitespace());
+        let Command::Reproduce(mut arguments) = CommandLine::try_parse_from(words).unwrap().command else {
+            panic!("not reproduce")
+        };
+        arguments.output.json = Some(path.clone());
+        run(&Fabricated { noisy: false }, &arguments, || Ok(())).unwrap();
+        serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn one_experiment_is_an_object_and_all_are_a_list() {
+        let one = json_of("postmark-vendors");
+        assert_eq!(one["experiment"], "postmark-vendors");
+        let row = one["rows"][0].as_object().unwrap();
+        for key in "device postmark_buffering metric nodiscard discard published_nodiscard published_discard"
+            .split_whitespace()
+        {
+            assert!(row.contains_key(key), "{key}");
+        }
+        assert_eq!(one["claims"][1]["met"], false);
+        assert_eq!(one["claims"][1]["published"], serde_json::json!([10.7, 97.6]));
+        assert_eq!(json_of("--all"), serde_json::json!([one]));
+    }
+
+    #[test]
+    fn an_unknown_experiment_names_the_known_ones() {
+        let words = ["trimwise", "reproduce", "postmark"];
+        let Command::Reproduce(arguments) = CommandLine::try_parse_from(words).unwrap().command else {
+            panic!("not reproduce")
+        };
+        let failure = run(&Fabricated { noisy: false }, &arguments, || Ok(())).unwrap_err();
+        assert!(matches!(&failure, Failure::Usage(m) if m.contains("expected one of postmark-vendors")));
+    }
+
+    #[test]
+    fn lists_are_in_columns() {
+        let entries = [("a", "first"), ("long", "second")]
+            .map(|(name, summary)| Listed { name: name.into(), summary: summary.into() });
+        assert_eq!(list(&entries), "a     first\nlong  second\n");
+    }
+}

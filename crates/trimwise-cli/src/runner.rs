@@ -1,0 +1,93 @@
+//! The one place where the command meets the models and real directories.
+//!
+//! Everything else in this crate works on names, cells and results through [`Models`], and is tested with
+//! fabricated ones.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use trimwise::experiment::result::{Cell, ExperimentResult};
+
+use crate::failure::Failure;
+
+/// What a run reports while it goes on: how much of how much is done.
+pub type Report = Arc<dyn Fn(u64, u64) + Send + Sync>;
+
+/// One run in the model.
+#[derive(Clone, Copy, Debug)]
+pub struct ModelRun<'a, M: Models + ?Sized> {
+    /// The device.
+    pub device: &'a M::Device,
+    /// The policy.
+    pub policy: &'a M::Policy,
+    /// The workload.
+    pub workload: &'a M::Workload,
+    /// How full the device is before the run, in percent.
+    pub utilization_percent: u8,
+    /// Repetition, from 0.
+    pub rep: u32,
+    /// The seed of the whole comparison.
+    pub seed: u64,
+}
+
+/// A device profile or an experiment in a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// Its name.
+    pub name: String,
+    /// One line about it.
+    pub summary: String,
+}
+
+/// What can be run.
+pub trait Models: Sync {
+    /// A device profile.
+    type Device: Sync;
+    /// A policy.
+    type Policy: Sync;
+    /// A workload.
+    type Workload: Sync;
+
+    /// The built-in device profiles.
+    fn devices(&self) -> Vec<Listed>;
+    /// The device of this name, or of the profile in this file, with the name that tables show.
+    fn device(&self, argument: &str) -> Result<(String, Self::Device), Failure>;
+    /// The policy that is written so, with the name that tables show.
+    fn policy(&self, argument: &str) -> Result<(String, Self::Policy), Failure>;
+    /// The workload of this name, or of this configuration file.
+    fn workload(&self, argument: &str) -> Result<Self::Workload, Failure>;
+    /// Runs one cell in virtual time: deterministic, and the same on any thread.
+    fn run_model(&self, run: &ModelRun<Self>, report: Report) -> Result<Cell, Failure>;
+    /// What a real directory's file system is and does with TRIM, in a word for the table's policy column;
+    /// refuses a directory that the workload cannot use.
+    fn directory_policy(&self, directory: &Path, workload: &Self::Workload) -> Result<String, Failure>;
+    /// Runs the workload in a real directory and removes what it made there, also when told to stop.
+    fn run_directory(
+        &self,
+        directory: &Path,
+        policy: &str,
+        workload: &Self::Workload,
+        rep: u32,
+        stop: &Arc<AtomicBool>,
+        report: Report,
+    ) -> Result<Cell, Failure>;
+    /// The published experiments that can be made again.
+    fn experiments(&self) -> Vec<Listed>;
+    /// Makes one of them again.
+    fn reproduce(
+        &self,
+        name: &str,
+        reps: Option<u32>,
+        jobs: usize,
+        report: Report,
+    ) -> Result<ExperimentResult, Failure>;
+}
+
+#[cfg(test)]
+pub mod fabricated;
+mod input;
+mod linked;
+mod workloads;
+
+pub use linked::Linked;

@@ -1,0 +1,228 @@
+//! Cells out of thin air, for tests: plausible, deterministic, and quick.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+
+use trimwise::experiment::result::{
+    Claim, DeviceFigures, ExperimentRows, Figure, PostmarkFigures, QUANTILES, TimelineSample, VendorRow,
+};
+use trimwise::workload::latency::{LatencySummary, Operation};
+
+use super::*;
+
+/// Models that fabricate their cells.
+#[derive(Clone, Copy, Debug)]
+pub struct Fabricated {
+    /// Whether repetitions differ.
+    pub noisy: bool,
+}
+
+/// A cell as the model would make one.
+pub fn cell(device: &str, policy: &str, rep: u32, seconds: f64) -> Cell {
+    let ns = |s: f64| (s * 1e9) as u64;
+    let (stale, wa, trims, erases) = match policy {
+        "off" => (900_000, 2.4, 0, 14_200),
+        "commit" => (1_200, 1.35, 181_234, 8_100),
+        _ => (0, 1.31, 0, 7_950),
+    };
+    let trim_ns = if policy == "commit" { ns(seconds * 0.3) } else { 0 };
+    let mut latency = BTreeMap::new();
+    let mut latency_quantiles_ns = BTreeMap::new();
+    for (i, operation) in Operation::ALL.into_iter().enumerate().take(4) {
+        let base = 20_000.0 * (i + 1) as f64 * seconds;
+        let quantiles: Vec<u64> =
+            QUANTILES.iter().enumerate().map(|(q, _)| (base * 2f64.powi(q as i32)) as u64).collect();
+        let summary = LatencySummary {
+            count: 50_000,
+            p50_ns: quantiles[3],
+            p99_ns: quantiles[7],
+            p999_ns: quantiles[9],
+            max_ns: quantiles[11],
+        };
+        latency.insert(operation.name(), summary);
+        latency_quantiles_ns.insert(operation.name(), quantiles);
+    }
+    let timeline = (0..=50u64)
+        .map(|i| TimelineSample {
+            at_ns: ns(seconds) * i / 50,
+            stale_units: stale * i / 50,
+            host_units_written: 42_000 * i,
+            nand_units_written: (42_000.0 * wa) as u64 * i,
+        })
+        .collect();
+    let busy = [
+        ("link", 0.2),
+        ("host_writes", 0.45),
+        ("host_reads", 0.08),
+        ("gc", 0.2 * (wa - 1.0)),
+        ("erase", 0.05),
+        ("flush", 0.02),
+    ];
+    let mut busy_ns: BTreeMap<&'static str, u64> =
+        busy.into_iter().map(|(cause, share)| (cause, ns(seconds * share))).collect();
+    busy_ns.insert("trim", trim_ns);
+    Cell {
+        device: device.into(),
+        policy: policy.into(),
+        target: "model".into(),
+        rep,
+        duration_ns: ns(seconds),
+        postmark: PostmarkFigures {
+            total_s: seconds,
+            transactions_s: seconds * 0.62,
+            creation_alone_s: seconds * 0.3,
+            deletion_alone_s: seconds * 0.08,
+            created: 74_761,
+            creation_alone: 50_000,
+            created_mixed: 24_761,
+            read: 24_974,
+            appended: 25_025,
+            deleted: 74_761,
+            deletion_alone: 49_522,
+            deleted_mixed: 25_239,
+            bytes_read: 2_753_016_550,
+            bytes_written: 8_615_456_523,
+            transactions_per_s: 50_000.0 / (seconds * 0.62),
+            creation_alone_per_s: 50_000.0 / (seconds * 0.3),
+            deletion_alone_per_s: 49_522.0 / (seconds * 0.08),
+        },
+        device_stats: Some(DeviceFigures {
+            host_units_written: 2_103_000,
+            nand_units_written: (2_103_000.0 * wa) as u64,
+            write_amplification: wa,
+            trim_commands: trims,
+            trim_ranges: trims,
+            trimmed_units: trims * 11,
+            erases,
+            gc_units_copied: (2_103_000.0 * (wa - 1.0)) as u64,
+            stale_units_max: stale,
+            stale_units_mean: stale as f64 / 2.0,
+            busy_ns,
+            timeline,
+        }),
+        latency,
+        latency_quantiles_ns,
+    }
+}
+
+/// A comparison of `off`, `commit` and `ideal` on each device.
+pub fn cells(devices: &[&str], reps: u32, noisy: bool) -> Vec<Cell> {
+    let mut cells = Vec::new();
+    for (d, device) in devices.iter().enumerate() {
+        for (policy, seconds) in [("off", 182.4), ("commit", 212.1 - 60.0 * d as f64), ("ideal", 120.0)] {
+            cells.extend((0..reps).map(|rep| cell(device, policy, rep, seconds * spread(rep, noisy))));
+        }
+    }
+    cells
+}
+
+fn spread(rep: u32, noisy: bool) -> f64 {
+    if noisy { 1.0 + 0.004 * f64::from(rep * 7 % 5) } else { 1.0 }
+}
+
+/// Two rows and two claims of an experiment.
+pub fn experiment() -> ExperimentResult {
+    let row = |metric: &str, buffering, n, d, pn, pd, fitted| VendorRow {
+        device: "vendor2".into(),
+        postmark_buffering: buffering,
+        metric: metric.into(),
+        nodiscard: n,
+        discard: d,
+        published_nodiscard: pn,
+        published_discard: pd,
+        fitted,
+    };
+    ExperimentResult {
+        experiment: "postmark-vendors".into(),
+        question: "What does -o discard cost PostMark on six vendors' SSDs?".into(),
+        finding: "It depends on the device: from nothing to thirteen times the time.".into(),
+        trimwise: "0.0.0-test".into(),
+        seed: 1,
+        reps: 10,
+        rows: ExperimentRows::Vendors(vec![
+            row("Total_duration", true, 221.0, 2600.0, 220.2, 2628.5, false),
+            row("Duration_of_transactions", true, 158.0, 2450.0, 157.9, 2479.9, false),
+            row("Transactions/s", true, 316.0, 20.5, 316.68, 20.16, true),
+            row("Creation_mixed_with_transaction/s", true, 156.0, 10.1, 156.83, 9.99, false),
+            row("Write_B/s", true, 39_000_000.0, 3_300_000.4, 39_126_271.2, 3_278_791.4, false),
+            row("Total_duration", false, 219.0, 2500.0, 218.4, 2651.6, false),
+        ]),
+        claims: vec![
+            Claim {
+                id: "postmark-vendors",
+                text: "Transactions/s and Creation_alone/s of all 24 columns, within 10 %".into(),
+                met: true,
+                published: Figure::Text("24 of 24".into()),
+                measured: Figure::Text("24 of 24".into()),
+            },
+            Claim {
+                id: "postmark-deletion",
+                text: "the deletion phase, within 25 % or 3 s".into(),
+                met: false,
+                published: Figure::Numbers(vec![10.7, 97.6]),
+                measured: Figure::Numbers(vec![10.1, 60.25]),
+            },
+        ],
+    }
+}
+
+impl Models for Fabricated {
+    type Device = String;
+    type Policy = String;
+    type Workload = ();
+
+    fn devices(&self) -> Vec<Listed> {
+        ["vendor1", "vendor2"].map(|n| Listed { name: n.into(), summary: format!("the {n} drive") }).to_vec()
+    }
+
+    fn device(&self, argument: &str) -> Result<(String, String), Failure> {
+        let name = argument.trim_end_matches(".toml").to_string(); // as if the file had the name inside
+        Ok((name.clone(), name))
+    }
+
+    fn policy(&self, argument: &str) -> Result<(String, String), Failure> {
+        Ok((argument.to_string(), argument.to_string()))
+    }
+
+    fn workload(&self, _: &str) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    fn run_model(&self, run: &ModelRun<Self>, report: Report) -> Result<Cell, Failure> {
+        report(1, 2);
+        let seconds = 100.0 * if run.policy == "off" { 2.0 } else { 1.0 };
+        let mut cell = cell(run.device, run.policy, run.rep, seconds * spread(run.rep, self.noisy));
+        cell.postmark.created = run.seed;
+        Ok(cell)
+    }
+
+    fn directory_policy(&self, _: &Path, (): &()) -> Result<String, Failure> {
+        Ok("discard".to_string())
+    }
+
+    fn run_directory(
+        &self,
+        directory: &Path,
+        policy: &str,
+        (): &(),
+        rep: u32,
+        stop: &Arc<AtomicBool>,
+        _: Report,
+    ) -> Result<Cell, Failure> {
+        if stop.load(Ordering::SeqCst) {
+            return Err(Failure::Interrupted);
+        }
+        let mut cell = cell(&directory.display().to_string(), policy, rep, 10.0 + f64::from(rep));
+        cell.target = format!("dir:{}", directory.display());
+        cell.device_stats = None;
+        Ok(cell)
+    }
+
+    fn experiments(&self) -> Vec<Listed> {
+        vec![Listed { name: "postmark-vendors".into(), summary: experiment().question }]
+    }
+
+    fn reproduce(&self, _: &str, _: Option<u32>, _: usize, _: Report) -> Result<ExperimentResult, Failure> {
+        Ok(experiment())
+    }
+}

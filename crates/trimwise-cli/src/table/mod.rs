@@ -1,0 +1,101 @@
+//! Results as text, at most 100 columns wide.
+
+pub mod compare;
+pub mod reproduce;
+
+use std::io::IsTerminal;
+
+use comfy_table::{Cell, CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
+
+/// The width that no line exceeds.
+pub const WIDTH_MAX: u16 = 100;
+
+const STYLE: TableStyle = TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
+
+/// A table whose first column is text and whose others are figures.
+fn figures_table(header: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_style(STYLE).force_no_tty();
+    table.set_header(header.iter().enumerate().map(|(i, h)| aligned(i, h)));
+    table
+}
+
+fn aligned(column: usize, text: &str) -> Cell {
+    let alignment = if column == 0 { CellAlignment::Left } else { CellAlignment::Right };
+    Cell::new(text).set_alignment(alignment)
+}
+
+/// The finished table without trailing blanks; folded to the width only if it would exceed it.
+fn finished(mut table: Table) -> String {
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 1)); // and one blank between columns
+    }
+    let natural: u16 = table.column_max_content_widths().iter().map(|w| w + 2).sum();
+    if natural > WIDTH_MAX {
+        table.set_content_arrangement(ContentArrangement::Dynamic).set_width(WIDTH_MAX);
+    }
+    let mut text = String::new();
+    for line in table.lines() {
+        text += line.trim_end();
+        text.push('\n');
+    }
+    text
+}
+
+/// Prose, folded at blanks, with the first word of each line after `indent` blanks.
+pub fn folded(text: &str, indent: usize) -> String {
+    let mut out = String::new();
+    let mut width = 0;
+    for word in text.split_whitespace() {
+        let length = word.chars().count();
+        if width > 0 && width + 1 + length > usize::from(WIDTH_MAX) {
+            out.push('\n');
+            width = 0;
+        }
+        if width == 0 {
+            out.extend(std::iter::repeat_n(' ', indent));
+            width = indent;
+        } else {
+            out.push(' ');
+            width += 1;
+        }
+        out += word;
+        width += length;
+    }
+    out.push('\n');
+    out
+}
+
+/// Bold on a terminal that shows it, plain elsewhere and where NO_COLOR is set.
+pub fn bold(text: &str) -> String {
+    let dumb = std::env::var_os("TERM").is_none_or(|t| t == "dumb");
+    let no_color = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
+    if std::io::stdout().is_terminal() && !no_color && !dumb {
+        format!("\u{1b}[1m{text}\u{1b}[0m")
+    } else {
+        text.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prose_is_folded_between_words_and_a_long_word_stays_whole() {
+        let text = format!("{} tail", "word ".repeat(25));
+        let folded_text = folded(&text, 2);
+        assert!(
+            folded_text.lines().all(|l| l.starts_with("  w") && l.chars().count() <= 100 || l == "  tail")
+        );
+        assert!(folded_text.lines().count() == 2);
+        assert_eq!(folded(&"x".repeat(120), 0), format!("{}\n", "x".repeat(120)));
+    }
+
+    #[test]
+    fn a_table_that_is_too_wide_is_folded() {
+        let mut table = figures_table(&["policy", "n"]);
+        table.add_row(vec!["long name ".repeat(15), "1".to_string()]);
+        assert!(finished(table).lines().all(|l| l.chars().count() <= 100));
+    }
+}

@@ -1,0 +1,121 @@
+//! The built binary, as a user or a script meets it: exit codes, and one clear message each.
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+fn trimwise_in(directory: &Path, line: &str) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_trimwise"))
+        .args(line.split_whitespace())
+        .current_dir(directory)
+        .env("NO_COLOR", "1")
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// Runs in an empty directory, which must be empty afterwards; expects exit code 2 and the given words.
+#[track_caller]
+fn refused(line: &str, words: &[&str]) {
+    let dir = tempfile::tempdir().unwrap();
+    let output = trimwise_in(dir.path(), line);
+    let message = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{line}: {message}");
+    assert_eq!(text(&output.stdout), "", "{line}");
+    assert_eq!(message.matches("error:").count(), 1, "{line}: {message}");
+    for word in words {
+        assert!(message.contains(word), "{line}: '{word}' is not in: {message}");
+    }
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "{line} left something behind");
+}
+
+#[test]
+fn the_version_is_named() {
+    let output = trimwise_in(Path::new("."), "--version");
+    assert!(output.status.success());
+    assert_eq!(text(&output.stdout), format!("trimwise {}\n", trimwise::VERSION));
+}
+
+#[test]
+fn help_has_examples_and_no_line_is_wider_than_a_terminal() {
+    for line in ["--help", "compare --help", "reproduce --help"] {
+        let output = trimwise_in(Path::new("."), line);
+        let help = text(&output.stdout);
+        assert!(output.status.success() && help.contains("Examples:"), "{line}");
+        assert!(help.lines().all(|l| l.chars().count() <= 100), "{help}");
+    }
+}
+
+#[test]
+fn wrong_words_are_refused() {
+    refused("comparre", &["comparre", "compare"]);
+    refused("compare --reps 0", &["--reps", "0", "1..=1000"]);
+    refused("compare --reps many", &["--reps", "many"]);
+    refused("compare --jobs 0", &["--jobs", "0"]);
+    refused("compare --utilization 101", &["--utilization", "101", "0..=100"]);
+    refused("compare --seed=-1", &["--seed", "-1"]);
+    refused("reproduce", &["NAME"]);
+    refused("reproduce x --all", &["cannot be used with"]);
+}
+
+#[test]
+fn a_policy_that_does_not_parse_is_refused_with_those_that_do() {
+    refused("compare --policy lasy", &["lasy", "off, commit, ideal"]);
+}
+
+#[test]
+fn the_same_policy_twice_is_refused() {
+    refused("compare --policy off --policy off", &["--policy off", "twice"]);
+}
+
+#[test]
+fn a_device_or_workload_that_is_neither_name_nor_file_is_refused() {
+    refused("compare --device nosuch.toml", &["nosuch.toml"]);
+    refused("compare --device /proc", &["/proc", "directory"]);
+    refused("compare --device /dev/zero", &["/dev/zero", "1 MiB"]);
+}
+
+#[test]
+fn an_experiment_that_does_not_exist_is_refused() {
+    refused("reproduce postmark", &["postmark"]);
+}
+
+#[test]
+fn targets_that_are_none_are_refused() {
+    refused("compare --target disk", &["--target disk", "dir:PATH"]);
+    refused("compare --target dir:", &["names no directory"]);
+    refused("compare --target dir:/no/such/directory", &["/no/such/directory"]);
+}
+
+#[test]
+fn a_real_directory_does_not_pretend_to_have_policies() {
+    refused("compare --target dir:. --policy off", &["--policy", "mounted with"]);
+    refused("compare --target dir:. --device vendor1", &["--device", "for the model"]);
+    refused("compare --target dir:. --utilization 50", &["--utilization", "for the model"]);
+}
+
+#[test]
+fn existing_files_are_not_overwritten() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("r.json"), "precious").unwrap();
+    std::fs::write(dir.path().join("index.html"), "precious").unwrap();
+    for (line, word) in [
+        ("compare --json r.json", "r.json: exists already"),
+        ("compare --report .", "index.html: exists already"),
+        ("compare --report r.json", "not a directory"),
+        ("compare --json .", "is a directory"),
+        ("compare --json no/such/r.json", "there is no directory"),
+        ("reproduce --list --json x.json", "--list"),
+    ] {
+        let output = trimwise_in(dir.path(), line);
+        assert_eq!(output.status.code(), Some(2), "{line}");
+        assert!(text(&output.stderr).contains(word), "{line}: {}", text(&output.stderr));
+    }
+    for file in ["r.json", "index.html"] {
+        assert_eq!(std::fs::read_to_string(dir.path().join(file)).unwrap(), "precious");
+    }
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 2);
+}

@@ -1,0 +1,350 @@
+//! Which policy to use: the sentence that the whole comparison is made for.
+//!
+//! On each device the fastest policy wins that a host can really use; `ideal` knows what no host can tell a
+//! device in time, so it is shown as the bound and never recommended. Among policies that cannot be told
+//! apart from the fastest (the test finds no difference, or one below half a per cent, which no user would
+//! feel) the one that wears the flash least wins, and if that is a draw too, the baseline: nobody should
+//! change a mount option for nothing.
+//!
+//! Over several devices the policy with the best geometric mean of speedups wins: a ratio of 2 on one device
+//! and of 1/2 on another is no gain.
+
+use crate::experiment::result::{Cell, DeviceVerdict, Verdict};
+use crate::experiment::statistics::{Comparison, compare};
+use crate::experiment::summary::{DeviceSummary, PolicySummary, Summary};
+
+/// A difference in duration below which policies count as equally fast: half a per cent.
+pub const SPEED_INDIFFERENCE: f64 = 0.005;
+/// A difference in wear below which policies count as equally gentle: one per cent.
+pub const WEAR_INDIFFERENCE: f64 = 0.01;
+
+/// Chooses a policy from the cells of a comparison and says why. `None` if there are no cells.
+pub fn verdict(cells: &[Cell]) -> Option<Verdict> {
+    of_summary(&Summary::of(cells))
+}
+
+/// The same from cells that are gathered already.
+pub fn of_summary(summary: &Summary) -> Option<Verdict> {
+    let baseline = summary.baseline.as_str();
+    let per_device: Vec<DeviceVerdict> =
+        summary.devices.iter().filter_map(|d| device_verdict(d, baseline)).collect();
+    let first = per_device.first()?;
+    if per_device.len() > 1 {
+        if let Some(overall) = overall(summary, &per_device) {
+            return Some(Verdict { per_device, ..overall });
+        }
+    }
+    let DeviceVerdict { policy, speedup, low, high, text, .. } = first.clone();
+    Some(Verdict { policy, speedup, low, high, text, per_device })
+}
+
+fn device_verdict(device: &DeviceSummary, baseline: &str) -> Option<DeviceVerdict> {
+    let chosen = choose(device, baseline)?;
+    let (speedup, low, high, significant) = match (&chosen.versus_baseline, chosen.policy == baseline) {
+        (Some(c), _) => (c.ratio, c.interval.low, c.interval.high, differs(c)),
+        _ => (1.0, 1.0, 1.0, false),
+    };
+    let life_time = device.policy(baseline).and_then(|b| life_time(device, b, chosen));
+    let text =
+        format!("{} {}", speed_sentence(device, chosen, baseline), life_sentence(device, chosen, baseline));
+    Some(DeviceVerdict {
+        device: device.device.to_string(),
+        policy: chosen.policy.to_string(),
+        speedup,
+        low,
+        high,
+        significant,
+        life_time,
+        text,
+    })
+}
+
+/// The policy to use on one device; a bound only if nothing else ran.
+fn choose<'s, 'a>(device: &'s DeviceSummary<'a>, baseline: &str) -> Option<&'s PolicySummary<'a>> {
+    let fastest = fastest(device.policies.iter().filter(|p| !p.bound)).or(device.policies.first())?;
+    let as_fast: Vec<_> = device
+        .policies
+        .iter()
+        .filter(|p| !p.bound || p.policy == fastest.policy)
+        .filter(|p| p.policy == fastest.policy || !differs(&compare(&p.total_s, &fastest.total_s)))
+        .collect();
+    let least_wear = as_fast.iter().filter_map(|p| wear(device, p)).fold(f64::INFINITY, f64::min);
+    let gentle =
+        |p: &PolicySummary| wear(device, p).is_none_or(|w| w <= least_wear * (1.0 + WEAR_INDIFFERENCE));
+    let mut remaining = as_fast.into_iter().filter(|p| gentle(p));
+    let first = remaining.next()?;
+    Some(std::iter::once(first).chain(remaining).find(|p| p.policy == baseline).unwrap_or(first))
+}
+
+fn fastest<'s, 'a: 's>(
+    policies: impl Iterator<Item = &'s PolicySummary<'a>>,
+) -> Option<&'s PolicySummary<'a>> {
+    policies.min_by(|a, b| a.total_s.median().total_cmp(&b.total_s.median()))
+}
+
+/// Whether two policies differ in speed by something that is shown and that anyone would feel.
+fn differs(c: &Comparison) -> bool {
+    c.significant && (c.ratio - 1.0).abs() > SPEED_INDIFFERENCE
+}
+
+/// What a policy costs the flash: blocks erased, or units programmed where no policy erased any.
+fn wear(device: &DeviceSummary, policy: &PolicySummary) -> Option<f64> {
+    if erases_seen(device) {
+        policy.device_median_of(|d| d.erases as f64)
+    } else {
+        policy.device_median_of(|d| d.nand_units_written as f64)
+    }
+}
+
+fn erases_seen(device: &DeviceSummary) -> bool {
+    device.policies.iter().any(|p| p.device_median_of(|d| d.erases as f64).is_some_and(|e| e > 0.0))
+}
+
+/// How many times as long the flash lasts under `policy` as under `baseline`.
+fn life_time(device: &DeviceSummary, baseline: &PolicySummary, policy: &PolicySummary) -> Option<f64> {
+    let (before, after) = (wear(device, baseline)?, wear(device, policy)?);
+    if before == after {
+        return Some(1.0);
+    }
+    (before > 0.0 && after > 0.0).then(|| before / after)
+}
+
+/// The policy that a recommendation of the baseline is explained against: the fastest of the others.
+fn alternative<'s, 'a>(device: &'s DeviceSummary<'a>, baseline: &str) -> Option<&'s PolicySummary<'a>> {
+    fastest(device.policies.iter().filter(|p| !p.bound && p.policy != baseline))
+}
+
+fn speed_sentence(device: &DeviceSummary, chosen: &PolicySummary, baseline: &str) -> String {
+    let name = chosen.policy;
+    let mut text = if name == baseline {
+        match alternative(device, baseline).and_then(|a| Some((a.policy, a.versus_baseline?))) {
+            None if chosen.bound => format!("`{name}` is only a bound: no host can use it"),
+            None => format!(
+                "`{name}` took {} s, and there is no other usable policy here to compare it with",
+                number(chosen.total_s.median())
+            ),
+            Some((other, c)) if differs(&c) => format!(
+                "Keep `{baseline}`: with `{other}` the run takes {} as long ({})",
+                times(1.0 / c.ratio),
+                evidence(&c, true)
+            ),
+            Some((other, c)) => {
+                format!("Keep `{baseline}`: `{other}` {} ({})", no_difference(&c), evidence(&c, true))
+            }
+        }
+    } else {
+        match &chosen.versus_baseline {
+            None => format!("Use `{name}`, the fastest; `{baseline}` did not run on this device"),
+            Some(c) if differs(c) && c.ratio > 1.0 => {
+                format!(
+                    "Use `{name}`: it is {} as fast as `{baseline}` ({})",
+                    times(c.ratio),
+                    evidence(c, false)
+                )
+            }
+            Some(c) => format!(
+                "Use `{name}`, but not for its speed, which {} against `{baseline}` ({})",
+                no_difference(c),
+                evidence(c, false)
+            ),
+        }
+    };
+    let bound = fastest(device.policies.iter().filter(|p| p.bound && p.policy != name));
+    if let Some(b) = bound {
+        let c = compare(&chosen.total_s, &b.total_s);
+        if differs(&c) && c.ratio > 1.0 {
+            text += &format!("; the bound `{}` would be {} as fast as `{name}`", b.policy, times(c.ratio));
+        } else {
+            text += &format!("; the bound `{}` is no faster than `{name}`", b.policy);
+        }
+    }
+    text + "."
+}
+
+fn no_difference(c: &Comparison) -> &'static str {
+    if c.p.is_none() { "makes no difference that matters" } else { "shows no significant difference (~)" }
+}
+
+/// What a ratio rests on. `inverse`: the sentence speaks of durations, not of speed.
+fn evidence(c: &Comparison, inverse: bool) -> String {
+    let Some(p) = c.p else {
+        return if c.ratio == 1.0 {
+            "the same to the nanosecond".to_string()
+        } else {
+            format!("exact: {:+.1} % in time", (1.0 / c.ratio - 1.0) * 100.0).replace('-', "\u{2212}")
+        };
+    };
+    let (low, high) = match inverse {
+        true => (1.0 / c.interval.high, 1.0 / c.interval.low),
+        false => (c.interval.low, c.interval.high),
+    };
+    format!(
+        "{} % interval {} to {}, p = {p:.3}",
+        (c.interval.confidence * 100.0).floor(),
+        factor(low),
+        factor(high)
+    )
+}
+
+fn life_sentence(device: &DeviceSummary, chosen: &PolicySummary, baseline: &str) -> String {
+    let Some(chosen_wear) = wear(device, chosen) else {
+        return "Life time: not known, since a real directory does not tell what its device erases."
+            .to_string();
+    };
+    let what =
+        if erases_seen(device) { "blocks erased" } else { "units programmed (nothing was erased yet)" };
+    // The subject is the policy that is not the baseline, whichever was chosen.
+    let other = if chosen.policy == baseline { alternative(device, baseline) } else { Some(chosen) };
+    let base = device.policy(baseline);
+    let (Some(other), Some(base)) = (other, base) else {
+        return format!("Life time: {} {what}.", count(chosen_wear));
+    };
+    let (Some(before), Some(after)) = (wear(device, base), wear(device, other)) else {
+        return format!("Life time: {} {what}.", count(chosen_wear));
+    };
+    let figures =
+        format!("{} {what} with `{}`, {} with `{baseline}`", count(after), other.policy, count(before));
+    let effect = match life_time(device, base, other) {
+        None if after < before => "it spares the flash altogether in this run".to_string(),
+        None => "only it wears the flash in this run".to_string(),
+        Some(f) if (f - 1.0).abs() <= WEAR_INDIFFERENCE => "no difference that matters".to_string(),
+        Some(f) if f > 1.0 => format!(
+            "{:.0} % fewer, so the flash lasts {} as long with `{}`",
+            (1.0 - 1.0 / f) * 100.0,
+            times(f),
+            other.policy
+        ),
+        Some(f) => format!(
+            "{:.0} % more, so the flash lasts only {} as long with `{}`",
+            (1.0 / f - 1.0) * 100.0,
+            times(f),
+            other.policy
+        ),
+    };
+    format!("Life time: {figures}: {effect}.")
+}
+
+/// The verdict over several devices; `None` if no usable policy ran on all of them beside the baseline.
+fn overall(summary: &Summary, per_device: &[DeviceVerdict]) -> Option<Verdict> {
+    let baseline = summary.baseline.as_str();
+    let devices = &summary.devices;
+    devices.iter().all(|d| d.policy(baseline).is_some()).then_some(())?;
+    let mut best = (baseline.to_string(), Means { ratio: 1.0, low: 1.0, high: 1.0 });
+    for p in devices[0].policies.iter().filter(|p| !p.bound && p.policy != baseline) {
+        let comparisons: Option<Vec<Comparison>> =
+            devices.iter().map(|d| d.policy(p.policy).and_then(|p| p.versus_baseline)).collect();
+        let Some(comparisons) = comparisons else { continue };
+        let means = Means::of(&comparisons);
+        let better_than_nothing = means.ratio > 1.0 + SPEED_INDIFFERENCE && means.low > 1.0;
+        if better_than_nothing && means.ratio > best.1.ratio {
+            best = (p.policy.to_string(), means);
+        }
+    }
+    let (policy, means) = best;
+    let agreeing = per_device.iter().filter(|v| v.policy == policy).count();
+    let agreement = if agreeing == per_device.len() {
+        "the choice on each of them".to_string()
+    } else {
+        format!("the choice on {agreeing} of them: look at each below")
+    };
+    let speed = if policy == baseline {
+        format!(
+            "Over all {} devices: keep `{baseline}`; no usable policy is faster on average ({agreement}).",
+            devices.len()
+        )
+    } else {
+        format!(
+            "Over all {} devices: use `{policy}`, {} as fast as `{baseline}` (geometric mean, {} to {}; {agreement}).",
+            devices.len(),
+            times(means.ratio),
+            factor(means.low),
+            factor(means.high)
+        )
+    };
+    let lives: Option<Vec<f64>> =
+        devices.iter().map(|d| life_time(d, d.policy(baseline)?, d.policy(&policy)?)).collect();
+    let life = match lives {
+        _ if policy == baseline => "Life time: unchanged.".to_string(),
+        Some(lives) => format!("Life time: {} as long (geometric mean).", times(geometric_mean(&lives))),
+        None => "Life time: see each device.".to_string(),
+    };
+    Some(Verdict {
+        policy,
+        speedup: means.ratio,
+        low: means.low,
+        high: means.high,
+        text: format!("{speed} {life}"),
+        per_device: Vec::new(),
+    })
+}
+
+/// Geometric means of ratios and of the ends of their intervals (which is wider than need be, never too narrow).
+struct Means {
+    ratio: f64,
+    low: f64,
+    high: f64,
+}
+
+impl Means {
+    fn of(comparisons: &[Comparison]) -> Self {
+        let mean = |figure: fn(&Comparison) -> f64| {
+            geometric_mean(&comparisons.iter().map(figure).collect::<Vec<_>>())
+        };
+        Self { ratio: mean(|c| c.ratio), low: mean(|c| c.interval.low), high: mean(|c| c.interval.high) }
+    }
+}
+
+/// The geometric mean, by bisection with multiplications only: `ln` and `powf` may differ between platforms
+/// in the last bit, and results are the same bytes on any machine.
+fn geometric_mean(values: &[f64]) -> f64 {
+    let usable = values.iter().all(|v| v.is_finite() && *v > 0.0);
+    if values.is_empty() || !usable {
+        return f64::NAN;
+    }
+    let mut low = values.iter().copied().fold(f64::INFINITY, f64::min);
+    let mut high = values.iter().copied().fold(0.0, f64::max);
+    while low < high {
+        let middle = low + (high - low) / 2.0;
+        if middle <= low || middle >= high {
+            break; // neighbours
+        }
+        // The product of all value / middle, in the given order, is 1 at the mean.
+        let product = values.iter().fold(1.0, |product, v| product * (v / middle));
+        if product > 1.0 { low = middle } else { high = middle }
+    }
+    high
+}
+
+/// A factor with as many digits as make sense beside others.
+fn factor(f: f64) -> String {
+    match f.abs() {
+        a if a >= 100.0 => format!("{f:.0}"),
+        a if a >= 10.0 => format!("{f:.1}"),
+        _ => format!("{f:.2}"),
+    }
+}
+
+fn times(f: f64) -> String {
+    format!("{} times", factor(f))
+}
+
+fn number(f: f64) -> String {
+    if f >= 100.0 { format!("{f:.0}") } else { format!("{f:.2}") }
+}
+
+/// A whole number with thousands apart.
+fn count(f: f64) -> String {
+    let digits = format!("{f:.0}");
+    let mut out = String::new();
+    for (i, c) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(c);
+    }
+    out
+}
+
+#[cfg(test)]
+#[path = "verdict_tests.rs"]
+mod tests;

@@ -1,0 +1,35 @@
+# Everyday commands; `just` lists them.
+
+# list the commands
+default:
+    @just --list
+
+# compare TRIM policies with the built-in defaults
+compare *ARGUMENTS:
+    cargo run --release -- compare {{ARGUMENTS}}
+
+# make the published experiments again
+reproduce *ARGUMENTS='--all':
+    cargo run --release -- reproduce {{ARGUMENTS}}
+
+# run all tests
+test:
+    cargo test --workspace
+
+# what CI runs
+ci:
+    .ci/run
+
+# format and lint
+tidy:
+    cargo fmt
+    cargo clippy --workspace --all-targets -- -D warnings
+
+# measure the models' own speed
+bench *ARGUMENTS:
+    cargo bench -p trimwise -- {{ARGUMENTS}}
+
+# accept what snapshot tests print now; read the diff before you commit it
+snapshots:
+    INSTA_UPDATE=always cargo test -p trimwise-cli
+    git diff --stat -- '*.snap'
