@@ -32,12 +32,12 @@ embedded!(
     "sata-small",
     "sata-generic",
     "nvme-generic",
-    "sata-2010-vendor1",
-    "sata-2010-vendor2",
-    "sata-2010-vendor3",
-    "sata-2010-vendor4",
-    "sata-2010-vendor5",
-    "sata-2010-vendor6",
+    "vendor1",
+    "vendor2",
+    "vendor3",
+    "vendor4",
+    "vendor5",
+    "vendor6",
     "bench-64gib",
 );
 

@@ -45,7 +45,7 @@ fn every_embedded_profile_is_valid_and_its_numbers_have_a_source() {
 #[test]
 fn the_six_drives_of_2010_differ_in_three_fitted_numbers() {
     let fitted = ["controller.read_overhead_ns", "controller.write_bytes_per_s", "trim.cost_per_command_ns"];
-    let drive = |v: u32| Profile::embedded(&format!("sata-2010-vendor{v}")).unwrap();
+    let drive = |v: u32| Profile::embedded(&format!("vendor{v}")).unwrap();
     let first = drive(1);
     for v in 1..=6 {
         let profile = drive(v);
