@@ -163,10 +163,9 @@ impl Ftl {
         self.victim.map(|v| v.superblock)
     }
 
-    /// Writes one host unit that the controller has at hand at `ready`. Returns the end of the program, if
-    /// the unit filled a stripe.
+    /// Writes one host unit that the controller has at hand at `ready`.
     #[inline]
-    pub fn write(&mut self, now: u64, ready: u64, lpn: u32, tag: u32) -> Option<u64> {
+    pub fn write(&mut self, now: u64, ready: u64, lpn: u32, tag: u32) {
         let turn = self.turn;
         if self.host[turn].next == self.host[turn].stripe_end {
             self.prepare_host(turn, now);
@@ -189,13 +188,11 @@ impl Ftl {
         block.valid += 1;
         block.written += 1;
         self.stats.nand_units.host += 1;
-        if !full {
-            return None;
+        if full {
+            self.program(Stream::Host(turn), now);
+            self.turn = (turn + 1) % self.host.len();
+            self.pace(now, self.geometry.stripe_units);
         }
-        let done = self.program(Stream::Host(turn), now);
-        self.turn = (turn + 1) % self.host.len();
-        self.pace(now, self.geometry.stripe_units);
-        Some(done)
     }
 
     /// The unit at a slot counts no more.
@@ -211,9 +208,8 @@ impl Ftl {
         }
     }
 
-    /// Programs host stripes that are begun, filling them up with nothing. Returns the latest end.
-    pub fn pad(&mut self, now: u64) -> Option<u64> {
-        let mut latest = None;
+    /// Programs host stripes that are begun, filling them up with nothing.
+    pub fn pad(&mut self, now: u64) {
         for i in 0..self.host.len() {
             if self.host[i].host_units == 0 {
                 continue;
@@ -223,14 +219,12 @@ impl Ftl {
             frontier.next = frontier.stripe_end;
             self.map.blocks[frontier.superblock as usize].written += padding;
             self.stats.nand_units.padding += u64::from(padding);
-            let done = self.program(Stream::Host(i), now);
-            latest = latest.max(Some(done));
+            self.program(Stream::Host(i), now);
             if self.turn == i {
                 self.turn = (i + 1) % self.host.len();
             }
             self.pace(now, self.geometry.stripe_units);
         }
-        latest
     }
 
     /// Whether a slot belongs to a stripe that is still being filled, or to one of the host's whose program
@@ -250,7 +244,7 @@ impl Ftl {
 
     /// Reserves the program of the stripe that ends at `next`; moves the frontier to the next stripe, and
     /// closes its superblock if that was the last.
-    fn program(&mut self, stream: Stream, now: u64) -> u64 {
+    fn program(&mut self, stream: Stream, now: u64) {
         let stripe_units = self.geometry.stripe_units;
         let frontier = self.frontier(stream);
         let (superblock, end, host_units, ready) =
@@ -278,7 +272,6 @@ impl Ftl {
             self.victims.insert(superblock, valid);
             *self.frontier(stream) = Frontier::UNUSED;
         }
-        done
     }
 
     #[inline]

@@ -292,12 +292,12 @@ impl Ssd {
         self.ftl.stats.trim.commands += 1;
         self.ftl.stats.trim.ranges += ranges.len() as u64;
         self.ftl.stats.busy_ns.trim += cost;
+        self.ftl.stats.trim.units_requested += ranges.iter().map(|range| range.units).sum::<u64>();
         for &range in ranges {
-            self.ftl.stats.trim.units_requested += range.units;
-            let granules = self.config.trim.granules(range);
-            self.keep_trimmed_tags(granules);
-            self.ftl.stats.trim.units_invalidated += self.ftl.unmap(granules);
+            self.keep_trimmed_tags(self.config.trim.granules(range));
         }
+        let granules = ranges.iter().map(|&range| self.config.trim.granules(range));
+        self.ftl.stats.trim.units_invalidated += self.ftl.unmap(granules);
         let received = self.transfer(start, 0, true);
         let end = match self.config.trim.place {
             TrimPlace::BeforeAck => {
@@ -350,7 +350,7 @@ impl Ssd {
     pub fn inform_free(&mut self, range: UnitRange) {
         debug_assert_eq!(self.check(range), Ok(()));
         self.keep_trimmed_tags(range);
-        self.ftl.stats.units_informed_free += self.ftl.unmap(range);
+        self.ftl.stats.units_informed_free += self.ftl.unmap(std::iter::once(range));
     }
 
     /// Whether the device holds data for a unit, as far as it knows. Outside the device: no.
