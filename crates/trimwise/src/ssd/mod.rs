@@ -6,7 +6,7 @@
 //! arrival. Instants of successive calls must not decrease.
 //!
 //! What lies behind: [`config`] the numbers, `geometry` the layout, `mapping` the page map, `ftl` the write
-//! frontiers and the copying, `gc` the choice of victims, `trim` the unmapping, `cache` the write cache,
+//! frontiers, `collect` the copying, `gc` the choice of victims, `trim` the unmapping, `cache` the write cache,
 //! `timing` the reservations, [`stats`] the counts.
 //!
 //! Data are not stored. In tests, [`SsdConfig::track_tags`] keeps one number for each slot, which garbage
@@ -17,6 +17,7 @@
 
 mod audit;
 mod cache;
+mod collect;
 mod config;
 mod ftl;
 mod gc;
@@ -390,7 +391,7 @@ impl Ssd {
 
     /// Superblocks in the free pool now.
     pub fn free_superblocks(&self) -> u32 {
-        self.ftl.free_count()
+        self.ftl.free_count
     }
 
     /// Bytes that the model holds for this device: maps, bitmap, block data and lists; tags aside.
