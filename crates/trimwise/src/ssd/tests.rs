@@ -448,6 +448,25 @@ fn collection_takes_the_time_of_its_reads_programs_and_erases() {
 }
 
 #[test]
+fn a_single_unit_to_copy_is_one_read_and_one_erase() {
+    // A superblock is 2 dies of 8 pages of 4 units.
+    let mut ssd = device(|c| {
+        c.geometry.page_bytes = 4 * 4096;
+        c.gc.idle = true;
+        c.gc.idle_free_superblocks = 24;
+    });
+    ssd.write(SimTime::ZERO, units(0, 64));
+    ssd.write(SimTime::ZERO, units(1, 63));
+    ssd.flush(LATER);
+    let stats = *ssd.stats();
+    assert_eq!((stats.nand_units.gc, stats.gc_units_idle, stats.superblock_erases), (1, 1, 1));
+    assert_eq!(stats.busy_ns.read_gc, T_READ);
+    // One unit does not fill a page: it waits for others.
+    assert_eq!(stats.busy_ns.program_gc, 0);
+    ssd.audit().unwrap();
+}
+
+#[test]
 fn wear_levelling_keeps_to_its_interval() {
     let interval_erases = 100;
     let mut ssd = device(|c| {
