@@ -25,6 +25,17 @@ enum Cause {
     WearLevelling,
 }
 
+/// How much a victim is wanted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Urgency {
+    /// The host is idle: only for a gain.
+    Idle,
+    /// The free pool is low.
+    Paced,
+    /// The host waits for a free superblock.
+    Needed,
+}
+
 /// A superblock being collected.
 #[derive(Clone, Copy, Debug)]
 struct Victim {
@@ -82,7 +93,7 @@ impl Ftl {
     /// Finishes the victim at hand, or chooses one and collects it whole.
     pub fn collect_one(&mut self, now: u64) {
         if self.collector.victim.is_none() {
-            self.start_victim(true);
+            self.start_victim(Urgency::Needed);
         }
         self.copy(now, u32::MAX, false);
     }
@@ -91,7 +102,7 @@ impl Ftl {
     #[inline]
     pub fn pace(&mut self, now: u64, units: u32) {
         if self.collector.victim.is_none()
-            && (self.free_count >= self.collector.free_min || !self.start_victim(false))
+            && (self.free_count >= self.collector.free_min || !self.start_victim(Urgency::Paced))
         {
             return;
         }
@@ -109,9 +120,9 @@ impl Ftl {
         }
     }
 
-    /// Chooses a victim. Unless `forced`, one without gain is left alone.
-    fn start_victim(&mut self, forced: bool) -> bool {
-        if !forced && self.start_wear_levelling() {
+    /// Chooses a victim, if there is one worth it. Returns whether there is a victim now.
+    fn start_victim(&mut self, urgency: Urgency) -> bool {
+        if urgency != Urgency::Needed && self.start_wear_levelling() {
             return true;
         }
         let clock = self.stats.host_units_written;
@@ -119,7 +130,13 @@ impl Ftl {
             return false;
         };
         let valid = self.map.blocks[superblock as usize].valid;
-        if !forced && !self.collector.fifo && valid == self.geometry.superblock_units {
+        let gain_wanted = match urgency {
+            Urgency::Idle => true,
+            // First-in first-out takes what comes, or it would never get past a block without gain.
+            Urgency::Paced => !self.collector.fifo,
+            Urgency::Needed => false,
+        };
+        if gain_wanted && valid == self.geometry.superblock_units {
             return false;
         }
         self.stats.gc_victims += 1;
@@ -253,7 +270,9 @@ impl Ftl {
         let piece = self.geometry.stripe_units * self.geometry.dies_per_superblock;
         let mut at = from;
         while at < until {
-            if self.collector.victim.is_none() && (self.free_count >= target || !self.start_victim(false)) {
+            if self.collector.victim.is_none()
+                && (self.free_count >= target || !self.start_victim(Urgency::Idle))
+            {
                 return;
             }
             self.copy(at, piece, true);

@@ -5,9 +5,9 @@
 //! command reserves time on the resources that it passes (link, controller, channel, die), in order of
 //! arrival. Instants of successive calls must not decrease.
 //!
-//! What lies behind: [`config`] the numbers, `geometry` the layout, `mapping` the page map, `ftl` the write
+//! What lies behind: `config` the numbers, `geometry` the layout, `mapping` the page map, `ftl` the write
 //! frontiers, `collect` the copying, `gc` the choice of victims, `trim` the unmapping, `cache` the write cache,
-//! `timing` the reservations, [`stats`] the counts.
+//! `timing` the reservations, `stats` the counts.
 //!
 //! Data are not stored. In tests, [`SsdConfig::track_tags`] keeps one number for each slot, which garbage
 //! collection copies as it would the data, so that [`Ssd::tag`] says what a read must return.

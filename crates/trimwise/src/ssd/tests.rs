@@ -385,6 +385,22 @@ fn idle_collection_reaches_its_target_and_only_when_idle() {
 }
 
 #[test]
+fn idle_collection_leaves_full_blocks_alone() {
+    for victim in
+        [VictimPolicy::Greedy, VictimPolicy::Fifo, VictimPolicy::CostBenefit, VictimPolicy::DChoices(2)]
+    {
+        let mut ssd = device(|c| {
+            c.gc.victim = victim;
+            c.gc.idle = true;
+            c.gc.idle_free_superblocks = 24;
+        });
+        ssd.write(SimTime::ZERO, units(0, 256));
+        ssd.flush(LATER);
+        assert_eq!(ssd.stats().superblock_erases, 0, "{victim:?}");
+    }
+}
+
+#[test]
 fn the_pace_of_collection_leaves_no_host_write_waiting() {
     let mut ssd = device(|c| {
         c.geometry.blocks_per_plane = Some(200);
