@@ -4,7 +4,10 @@
 //!
 //! `device/random_write_64gib` writes single units at uniform random places of a 64 GiB drive with 28 %
 //! over-provisioning, 32 commands outstanding, in steady state: filled once in order and then overwritten at
-//! random, three times its size, before anything is measured.
+//! random, three times its size, before anything is measured. Beside the rate it prints the write amplification
+//! and the model's memory for each logical unit, 9.3 bytes here; the limit is 12.
+//!
+//! `device/whole_device_discard_8gib` unmaps a full 8 GiB drive at once.
 
 use std::hint::black_box;
 

@@ -68,7 +68,10 @@ impl Ssd {
                     );
                 }
                 State::Victim => {
-                    ensure!(ftl.victim_superblock() == Some(superblock), "superblock {i} is a stray victim");
+                    ensure!(
+                        ftl.collector.victim_superblock() == Some(superblock),
+                        "superblock {i} is a stray victim"
+                    );
                 }
             }
             valid += u64::from(block.valid);
@@ -96,7 +99,7 @@ impl Ssd {
         let free_blocks = map.blocks.iter().filter(|b| b.state == State::Free).count();
         ensure!(pooled == free_blocks, "{free_blocks} superblocks are free, {pooled} in the pool");
         ensure!(
-            pooled == ftl.free_count() as usize,
+            pooled == ftl.free_count as usize,
             "{pooled} superblocks in the pool, another number counted"
         );
 

@@ -1,12 +1,7 @@
-//! Where the next unit goes, and how room for it is made.
+//! Where the next unit goes.
 //!
 //! Host units fill the *host frontiers*, open superblocks taken in turn, stripe by stripe; copies fill a
-//! frontier of their own (or the host's, as a setting). When fewer superblocks than a minimum are free, a
-//! victim is chosen and copied piece by piece: for each stripe that the host fills, as many units are copied
-//! as bring the victim to its end just when the host has used up what the victim gains. The host thus pays a
-//! little on each write and not much at once. The last free superblock belongs to the collector: with it, a
-//! victim can always be finished, and as the physical space exceeds the logical by the frontiers and
-//! a superblock more (checked in the configuration), there is always a victim with something to gain.
+//! frontier of their own (or the host's, as a setting). How room is made is in `collect`.
 //!
 //! Copies wait in the controller's own memory, not in the host's write cache, until their stripe is full; the
 //! model takes that memory as safe against power loss.
@@ -16,7 +11,8 @@ use std::collections::VecDeque;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::cache::WriteCache;
-use super::config::{SsdConfig, VictimPolicy};
+use super::collect::Collector;
+use super::config::SsdConfig;
 use super::gc::Victims;
 use super::geometry::Geometry;
 use super::mapping::{Mapping, NONE, State};
@@ -31,41 +27,20 @@ pub(super) struct Frontier {
     /// The next slot.
     pub next: u32,
     /// The next slot at which a stripe ends.
-    stripe_end: u32,
+    pub stripe_end: u32,
     /// Host units in the stripe that is not yet programmed.
     host_units: u32,
     /// When the last of the unprogrammed units is at hand.
-    ready: u64,
+    pub ready: u64,
 }
 
 impl Frontier {
     const UNUSED: Self = Self { superblock: NONE, next: 0, stripe_end: 0, host_units: 0, ready: 0 };
 }
 
-/// Why units are copied.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Cause {
-    Gc,
-    WearLevelling,
-}
-
-/// A superblock being collected.
-#[derive(Clone, Copy, Debug)]
-struct Victim {
-    superblock: u32,
-    /// Slots before this one have been looked at.
-    cursor: u32,
-    cause: Cause,
-    /// Units to copy for `gain` units that the host writes.
-    copies: u64,
-    gain: u64,
-    /// Earned by host writes and not yet used, in units times `gain`.
-    credit: u64,
-}
-
 /// Which frontier a unit goes to.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Stream {
+pub(super) enum Stream {
     Host(usize),
     Copies,
 }
@@ -76,28 +51,19 @@ pub(super) struct Ftl {
     pub map: Mapping,
     pub victims: Victims,
     /// Free superblocks by lane, in the order in which they became free.
-    free: Vec<VecDeque<u32>>,
-    free_count: u32,
+    pub free: Vec<VecDeque<u32>>,
+    pub free_count: u32,
     host: Vec<Frontier>,
     copies: Frontier,
     /// The host frontier that takes the next unit.
     turn: usize,
-    /// The lane that the collector takes its next superblock from.
-    copy_lane: usize,
-    victim: Option<Victim>,
     pub nand: Nand,
     pub cache: WriteCache,
     pub stats: SsdStats,
-    rng: Xoshiro256PlusPlus,
+    pub collector: Collector,
     shared_frontier: bool,
-    free_min: u32,
-    fifo: bool,
-    wear_threshold: Option<u32>,
-    wear_interval: u32,
     /// Slots that were written and then erased, for the audit.
     erased_slots: u64,
-    /// Erases since the last wear-levelling move.
-    erases_since_move: u32,
 }
 
 impl Ftl {
@@ -116,25 +82,14 @@ impl Ftl {
             host: vec![Frontier::UNUSED; config.gc.host_frontiers as usize],
             copies: Frontier::UNUSED,
             turn: 0,
-            copy_lane: 0,
-            victim: None,
             nand: Nand::new(&config.nand, &geometry),
             cache: WriteCache::new(cache_units),
             stats: SsdStats::default(),
-            rng,
+            collector: Collector::new(config, rng),
             shared_frontier: config.gc.shared_frontier,
-            free_min: config.gc.free_superblocks_min,
-            fifo: config.gc.victim == VictimPolicy::Fifo,
-            wear_threshold: config.wear_levelling.threshold_erases,
-            wear_interval: config.wear_levelling.interval_erases,
             erased_slots: 0,
-            erases_since_move: 0,
             geometry,
         }
-    }
-
-    pub fn free_count(&self) -> u32 {
-        self.free_count
     }
 
     /// Slots that no unit has taken since their erase.
@@ -158,15 +113,9 @@ impl Ftl {
         self.host.iter().chain(copies).filter(|f| f.superblock != NONE).map(|f| (f.superblock, f.next))
     }
 
-    /// The superblock being collected, for the audit.
-    pub fn victim_superblock(&self) -> Option<u32> {
-        self.victim.map(|v| v.superblock)
-    }
-
-    /// Writes one host unit that the controller has at hand at `ready`. Returns the end of the program, if
-    /// the unit filled a stripe.
+    /// Writes one host unit that the controller has at hand at `ready`.
     #[inline]
-    pub fn write(&mut self, now: u64, ready: u64, lpn: u32, tag: u32) -> Option<u64> {
+    pub fn write(&mut self, now: u64, ready: u64, lpn: u32, tag: u32) {
         let turn = self.turn;
         if self.host[turn].next == self.host[turn].stripe_end {
             self.prepare_host(turn, now);
@@ -189,13 +138,11 @@ impl Ftl {
         block.valid += 1;
         block.written += 1;
         self.stats.nand_units.host += 1;
-        if !full {
-            return None;
+        if full {
+            self.program(Stream::Host(turn), now);
+            self.turn = (turn + 1) % self.host.len();
+            self.pace(now, self.geometry.stripe_units);
         }
-        let done = self.program(Stream::Host(turn), now);
-        self.turn = (turn + 1) % self.host.len();
-        self.pace(now, self.geometry.stripe_units);
-        Some(done)
     }
 
     /// The unit at a slot counts no more.
@@ -211,9 +158,8 @@ impl Ftl {
         }
     }
 
-    /// Programs host stripes that are begun, filling them up with nothing. Returns the latest end.
-    pub fn pad(&mut self, now: u64) -> Option<u64> {
-        let mut latest = None;
+    /// Programs host stripes that are begun, filling them up with nothing.
+    pub fn pad(&mut self, now: u64) {
         for i in 0..self.host.len() {
             if self.host[i].host_units == 0 {
                 continue;
@@ -223,14 +169,12 @@ impl Ftl {
             frontier.next = frontier.stripe_end;
             self.map.blocks[frontier.superblock as usize].written += padding;
             self.stats.nand_units.padding += u64::from(padding);
-            let done = self.program(Stream::Host(i), now);
-            latest = latest.max(Some(done));
+            self.program(Stream::Host(i), now);
             if self.turn == i {
                 self.turn = (i + 1) % self.host.len();
             }
             self.pace(now, self.geometry.stripe_units);
         }
-        latest
     }
 
     /// Whether a slot belongs to a stripe that is still being filled, or to one of the host's whose program
@@ -250,7 +194,7 @@ impl Ftl {
 
     /// Reserves the program of the stripe that ends at `next`; moves the frontier to the next stripe, and
     /// closes its superblock if that was the last.
-    fn program(&mut self, stream: Stream, now: u64) -> u64 {
+    pub fn program(&mut self, stream: Stream, now: u64) {
         let stripe_units = self.geometry.stripe_units;
         let frontier = self.frontier(stream);
         let (superblock, end, host_units, ready) =
@@ -278,11 +222,10 @@ impl Ftl {
             self.victims.insert(superblock, valid);
             *self.frontier(stream) = Frontier::UNUSED;
         }
-        done
     }
 
     #[inline]
-    fn frontier(&mut self, stream: Stream) -> &mut Frontier {
+    pub fn frontier(&mut self, stream: Stream) -> &mut Frontier {
         match stream {
             Stream::Host(i) => &mut self.host[i],
             Stream::Copies if self.shared_frontier => &mut self.host[0],
@@ -309,7 +252,7 @@ impl Ftl {
         }
     }
 
-    fn open(&mut self, stream: Stream, lane: usize) {
+    pub fn open(&mut self, stream: Stream, lane: usize) {
         let lanes = self.free.len();
         let Some(superblock) = (0..lanes).find_map(|i| self.free[(lane + i) % lanes].pop_front()) else {
             unreachable!(
@@ -322,174 +265,7 @@ impl Ftl {
         *self.frontier(stream) = Frontier { superblock, stripe_end, ..Frontier::UNUSED };
     }
 
-    /// Finishes the victim at hand, or chooses one and collects it whole.
-    fn collect_one(&mut self, now: u64) {
-        if self.victim.is_none() {
-            self.start_victim(true);
-        }
-        self.copy(now, u32::MAX, false);
-    }
-
-    /// Called when the host has filled `units` slots: does its share of the collecting.
-    #[inline]
-    fn pace(&mut self, now: u64, units: u32) {
-        if self.victim.is_none() && (self.free_count >= self.free_min || !self.start_victim(false)) {
-            return;
-        }
-        let Some(victim) = &mut self.victim else { return };
-        if victim.gain == 0 {
-            self.copy(now, u32::MAX, false);
-            return;
-        }
-        victim.credit += u64::from(units) * victim.copies;
-        let due = victim.credit / victim.gain;
-        victim.credit %= victim.gain;
-        // A victim without valid units is erased at once.
-        if due > 0 || victim.copies == 0 {
-            self.copy(now, u32::try_from(due).unwrap_or(u32::MAX), false);
-        }
-    }
-
-    /// Chooses a victim. Unless `forced`, one without gain is left alone.
-    fn start_victim(&mut self, forced: bool) -> bool {
-        if !forced && self.start_wear_levelling() {
-            return true;
-        }
-        let clock = self.stats.host_units_written;
-        let Some(superblock) = self.victims.choose(&self.map.blocks, clock, &mut self.rng) else {
-            return false;
-        };
-        let valid = self.map.blocks[superblock as usize].valid;
-        if !forced && !self.fifo && valid == self.geometry.superblock_units {
-            return false;
-        }
-        self.stats.gc_victims += 1;
-        let closed = self.victims.closed().len() as u64 * u64::from(self.geometry.superblock_units);
-        let open: u64 = self.frontiers().map(|(_, next)| u64::from(next)).sum();
-        self.stats.usable_units_sum += closed + open;
-        self.take_victim(superblock, Cause::Gc);
-        true
-    }
-
-    fn take_victim(&mut self, superblock: u32, cause: Cause) {
-        let block = &mut self.map.blocks[superblock as usize];
-        block.state = State::Victim;
-        let valid = block.valid;
-        self.victims.remove(superblock, valid);
-        let copies = u64::from(valid);
-        let gain = u64::from(self.geometry.superblock_units) - copies;
-        self.victim = Some(Victim { superblock, cursor: 0, cause, copies, gain, credit: 0 });
-    }
-
-    /// Makes the least erased closed superblock the victim, if the wear has spread too far and the last move
-    /// is long enough ago.
-    fn start_wear_levelling(&mut self) -> bool {
-        let Some(threshold) = self.wear_threshold else { return false };
-        if self.erases_since_move < self.wear_interval || self.free_count < 2 {
-            return false;
-        }
-        self.erases_since_move = 0;
-        let most = self.map.blocks.iter().map(|b| b.erases).max().unwrap_or(0);
-        let blocks = &self.map.blocks;
-        let least = self.victims.closed().iter().copied().min_by_key(|&s| (blocks[s as usize].erases, s));
-        let Some(superblock) = least else { return false };
-        if most - blocks[superblock as usize].erases <= threshold {
-            return false;
-        }
-        self.take_victim(superblock, Cause::WearLevelling);
-        true
-    }
-
-    /// Copies up to `budget` units of the victim, and erases it if none is left.
-    fn copy(&mut self, now: u64, budget: u32, idle: bool) {
-        let Some(mut victim) = self.victim.take() else { return };
-        let stripe_units = self.geometry.stripe_units;
-        let source = victim.superblock;
-        let mut copied = 0;
-        // Units of one stripe are read together.
-        let mut stripe = NONE;
-        let mut in_stripe = 0;
-        let mut next = self.map.next_valid(source, victim.cursor);
-        while let Some(offset) = next
-            && copied < budget
-        {
-            if offset / stripe_units != stripe {
-                self.read_copies(source, stripe, in_stripe, now);
-                stripe = offset / stripe_units;
-                in_stripe = 0;
-            }
-            in_stripe += 1;
-            self.copy_unit(source, offset, now, stripe, &mut in_stripe);
-            copied += 1;
-            victim.cursor = offset + 1;
-            next = self.map.next_valid(source, victim.cursor);
-        }
-        self.read_copies(source, stripe, in_stripe, now);
-        match victim.cause {
-            Cause::Gc => self.stats.nand_units.gc += u64::from(copied),
-            Cause::WearLevelling => self.stats.nand_units.wear_levelling += u64::from(copied),
-        }
-        if idle {
-            self.stats.gc_units_idle += u64::from(copied);
-        }
-        if next.is_none() {
-            self.erase(source, now);
-        } else {
-            self.victim = Some(victim);
-        }
-    }
-
-    /// Moves one unit; `in_stripe` units of the source stripe have not been read yet, this one among them.
-    #[inline]
-    fn copy_unit(&mut self, source: u32, offset: u32, now: u64, stripe: u32, in_stripe: &mut u32) {
-        if self.frontier(Stream::Copies).superblock == NONE {
-            let lane = self.copy_lane;
-            self.copy_lane = (lane + 1) % self.free.len();
-            self.open(Stream::Copies, lane);
-        }
-        let frontier = self.frontier(Stream::Copies);
-        let (target, slot) = (frontier.superblock, frontier.next);
-        frontier.next += 1;
-        let full = frontier.next == frontier.stripe_end;
-        let units = self.geometry.superblock_units;
-        let lpn = self.map.p2l[(source * units + offset) as usize];
-        self.map.clear_bit(source, offset);
-        self.map.set(target, slot, lpn);
-        self.map.copy_tag(source * units + offset, target * units + slot);
-        self.map.blocks[source as usize].valid -= 1;
-        let block = &mut self.map.blocks[target as usize];
-        block.valid += 1;
-        block.written += 1;
-        if full {
-            self.read_copies(source, stripe, *in_stripe, now);
-            *in_stripe = 0;
-            self.program(Stream::Copies, now);
-        }
-    }
-
-    /// Reserves the read of `units` units of a victim's stripe. They are at hand for the copies' frontier then.
-    #[inline]
-    fn read_copies(&mut self, superblock: u32, stripe: u32, units: u32, now: u64) {
-        if units == 0 {
-            return;
-        }
-        let at = self.place(superblock, stripe * self.geometry.stripe_units);
-        let ready = self.nand.read_for_copy(at, now, units, &mut self.stats.busy_ns);
-        let frontier = self.frontier(Stream::Copies);
-        frontier.ready = frontier.ready.max(ready);
-    }
-
-    fn erase(&mut self, superblock: u32, now: u64) {
-        for i in 0..self.geometry.dies_per_superblock {
-            let die = self.geometry.die(superblock, i);
-            self.nand.erase(die, now, &mut self.stats.busy_ns);
-        }
-        self.erased(superblock);
-        self.free[(superblock % self.geometry.lanes) as usize].push_back(superblock);
-        self.free_count += 1;
-    }
-
-    fn erased(&mut self, superblock: u32) {
+    pub fn erased(&mut self, superblock: u32) {
         let block = &mut self.map.blocks[superblock as usize];
         debug_assert_eq!(block.valid, 0, "an erase must not destroy data");
         self.erased_slots += u64::from(block.written);
@@ -497,23 +273,9 @@ impl Ftl {
         block.erases += 1;
         block.state = State::Free;
         block.programmed_at = 0;
-        self.erases_since_move = self.erases_since_move.saturating_add(1);
+        self.collector.erases_since_move = self.collector.erases_since_move.saturating_add(1);
         self.stats.superblock_erases += 1;
         self.stats.block_erases += u64::from(self.geometry.blocks_per_superblock);
-    }
-
-    /// Collects while the host is idle, from `from` on and as long as it can begin before `until`, until
-    /// `target` superblocks are free. A piece is a stripe for each die.
-    pub fn collect_idle(&mut self, from: u64, until: u64, target: u32) {
-        let piece = self.geometry.stripe_units * self.geometry.dies_per_superblock;
-        let mut at = from;
-        while at < until {
-            if self.victim.is_none() && (self.free_count >= target || !self.start_victim(false)) {
-                return;
-            }
-            self.copy(at, piece, true);
-            at = self.nand.idle_at().max(at + 1);
-        }
     }
 
     /// Erases everything. Returns when the last erase ends.
@@ -540,7 +302,7 @@ impl Ftl {
         self.free_count = self.geometry.superblocks;
         self.host.fill(Frontier::UNUSED);
         self.copies = Frontier::UNUSED;
-        self.victim = None;
+        self.collector.clear();
         self.victims.clear();
         self.cache.clear();
         end

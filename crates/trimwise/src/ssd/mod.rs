@@ -5,9 +5,9 @@
 //! command reserves time on the resources that it passes (link, controller, channel, die), in order of
 //! arrival. Instants of successive calls must not decrease.
 //!
-//! What lies behind: [`config`] the numbers, `geometry` the layout, `mapping` the page map, `ftl` the write
-//! frontiers and the copying, `gc` the choice of victims, `trim` the unmapping, `cache` the write cache,
-//! `timing` the reservations, [`stats`] the counts.
+//! What lies behind: `config` the numbers, `geometry` the layout, `mapping` the page map, `ftl` the write
+//! frontiers, `collect` the copying, `gc` the choice of victims, `trim` the unmapping, `cache` the write cache,
+//! `timing` the reservations, `stats` the counts.
 //!
 //! Data are not stored. In tests, [`SsdConfig::track_tags`] keeps one number for each slot, which garbage
 //! collection copies as it would the data, so that [`Ssd::tag`] says what a read must return.
@@ -17,6 +17,7 @@
 
 mod audit;
 mod cache;
+mod collect;
 mod config;
 mod ftl;
 mod gc;
@@ -292,12 +293,12 @@ impl Ssd {
         self.ftl.stats.trim.commands += 1;
         self.ftl.stats.trim.ranges += ranges.len() as u64;
         self.ftl.stats.busy_ns.trim += cost;
+        self.ftl.stats.trim.units_requested += ranges.iter().map(|range| range.units).sum::<u64>();
         for &range in ranges {
-            self.ftl.stats.trim.units_requested += range.units;
-            let granules = self.config.trim.granules(range);
-            self.keep_trimmed_tags(granules);
-            self.ftl.stats.trim.units_invalidated += self.ftl.unmap(granules);
+            self.keep_trimmed_tags(self.config.trim.granules(range));
         }
+        let granules = ranges.iter().map(|&range| self.config.trim.granules(range));
+        self.ftl.stats.trim.units_invalidated += self.ftl.unmap(granules);
         let received = self.transfer(start, 0, true);
         let end = match self.config.trim.place {
             TrimPlace::BeforeAck => {
@@ -350,7 +351,7 @@ impl Ssd {
     pub fn inform_free(&mut self, range: UnitRange) {
         debug_assert_eq!(self.check(range), Ok(()));
         self.keep_trimmed_tags(range);
-        self.ftl.stats.units_informed_free += self.ftl.unmap(range);
+        self.ftl.stats.units_informed_free += self.ftl.unmap(std::iter::once(range));
     }
 
     /// Whether the device holds data for a unit, as far as it knows. Outside the device: no.
@@ -390,7 +391,7 @@ impl Ssd {
 
     /// Superblocks in the free pool now.
     pub fn free_superblocks(&self) -> u32 {
-        self.ftl.free_count()
+        self.ftl.free_count
     }
 
     /// Bytes that the model holds for this device: maps, bitmap, block data and lists; tags aside.

@@ -62,7 +62,8 @@ fn units(start: u64, count: u64) -> UnitRange {
 
 /// Overwrites single units at random places. The multiplier is Knuth's (MMIX).
 fn churn(ssd: &mut Ssd, mut now: SimTime, below: u64, writes: u64) -> SimTime {
-    let mut x = 1u64;
+    // Another series for each call, and the same ones for each run.
+    let mut x = ssd.stats().host_units_written + 1;
     for _ in 0..writes {
         x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         now = ssd.write(now, units((x >> 33) % below, 1));
@@ -131,6 +132,15 @@ fn two_dies_read_at_the_same_time_and_one_die_does_not() {
     ssd.write(SimTime::ZERO, units(0, 4));
     ssd.read(LATER, units(0, 1));
     assert_eq!(ssd.read(LATER, units(2, 1)), LATER + SimDuration(READ + 2 * T_READ + UNIT));
+}
+
+#[test]
+fn the_last_unit_of_a_read_cannot_leave_before_it_is_there() {
+    let mut ssd = device(|_| ());
+    ssd.write(SimTime::ZERO, units(0, 4));
+    // Units 0 and 2 come from the same die, the second 50 us after the first; the link is fast enough.
+    let third_ready = 3 * US + 2 * T_READ + UNIT;
+    assert_eq!(ssd.read(LATER, units(0, 3)), LATER + SimDuration(third_ready + UNIT));
 }
 
 #[test]
@@ -248,6 +258,8 @@ fn a_non_queued_trim_has_the_device_to_itself() {
     let trim = ssd.trim(LATER, &[units(1, 1)]);
     assert_eq!(trim, read + SimDuration(US + cost), "it waits for the read");
     assert_eq!(ssd.read(LATER, units(9, 1)), trim + SimDuration(READ), "and the next read for it");
+    let trim = ssd.trim(SimTime(2 * LATER.0), &[units(1, 1)]);
+    assert_eq!(ssd.flush(SimTime(2 * LATER.0)), trim + SimDuration(US + 7 * US), "and a flush too");
 }
 
 #[test]
@@ -373,6 +385,22 @@ fn idle_collection_reaches_its_target_and_only_when_idle() {
 }
 
 #[test]
+fn idle_collection_leaves_full_blocks_alone() {
+    for victim in
+        [VictimPolicy::Greedy, VictimPolicy::Fifo, VictimPolicy::CostBenefit, VictimPolicy::DChoices(2)]
+    {
+        let mut ssd = device(|c| {
+            c.gc.victim = victim;
+            c.gc.idle = true;
+            c.gc.idle_free_superblocks = 24;
+        });
+        ssd.write(SimTime::ZERO, units(0, 256));
+        ssd.flush(LATER);
+        assert_eq!(ssd.stats().superblock_erases, 0, "{victim:?}");
+    }
+}
+
+#[test]
 fn the_pace_of_collection_leaves_no_host_write_waiting() {
     let mut ssd = device(|c| {
         c.geometry.blocks_per_plane = Some(200);
@@ -384,6 +412,108 @@ fn the_pace_of_collection_leaves_no_host_write_waiting() {
     let stats = *ssd.stats();
     assert!(stats.nand_units.gc > 0);
     assert!(stats.gc_stalls * 100 < stats.gc_victims, "{} of {}", stats.gc_stalls, stats.gc_victims);
+}
+
+#[test]
+fn collection_is_spread_over_the_host_writes() {
+    let mut ssd = device(|c| {
+        c.geometry.blocks_per_plane = Some(200);
+        c.capacity_bytes = 2_600 * 4096;
+    });
+    let mut now = ssd.write(SimTime::ZERO, units(0, 2_600));
+    now = churn(&mut ssd, now, 2_600, 30_000);
+    let (mut before, mut most) = (*ssd.stats(), 0);
+    let mut x = 5u64;
+    for _ in 0..5_000 {
+        x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        now = ssd.write(now, units((x >> 33) % 2_600, 1));
+        most = most.max(ssd.stats().since(&before).nand_units.gc);
+        before = *ssd.stats();
+    }
+    // Four fifths of the physical units are in use; a victim then holds 11 valid units of 16 at most, so
+    // that 5 writes pay for 11 copies.
+    assert!((1..=3).contains(&most), "{most} copies behind one write");
+}
+
+#[test]
+fn collection_takes_the_time_of_its_reads_programs_and_erases() {
+    // One die, so that its work is a sum; the cache keeps it busy throughout.
+    let mut ssd = device(|c| {
+        c.geometry.channels = 1;
+        c.geometry.superblock_planes = 1;
+        c.geometry.blocks_per_plane = Some(48);
+        c.link.bytes_per_s = 500_000_000_000;
+        c.controller.write_overhead_ns = 0;
+    });
+    let now = ssd.write(SimTime::ZERO, units(0, 256));
+    let start = ssd.flush(now);
+    let earlier = *ssd.stats();
+    let now = churn(&mut ssd, start, 256, 5_000);
+    let elapsed = ssd.flush(now).since(start).0;
+    let stats = ssd.stats().since(&earlier);
+    let busy = stats.busy_ns;
+    // A page is a unit: each copy is read by itself.
+    assert_eq!(busy.read_gc, stats.nand_units.gc * T_READ);
+    assert_eq!(busy.program_gc, stats.nand_units.gc * T_PROG);
+    assert_eq!(busy.program_host, stats.nand_units.host * T_PROG);
+    assert_eq!(busy.erase, stats.superblock_erases * T_ERASE);
+    let die = busy.read_gc + busy.program_gc + busy.program_host + busy.erase;
+    assert!(stats.nand_units.gc > 500 && stats.superblock_erases > 500);
+    assert!(die <= elapsed, "{die} of work in {elapsed}");
+    assert!(die * 100 >= elapsed * 90, "{die} of work in {elapsed}");
+}
+
+#[test]
+fn a_single_unit_to_copy_is_one_read_and_one_erase() {
+    // A superblock is 2 dies of 8 pages of 4 units.
+    let mut ssd = device(|c| {
+        c.geometry.page_bytes = 4 * 4096;
+        c.gc.idle = true;
+        c.gc.idle_free_superblocks = 24;
+    });
+    ssd.write(SimTime::ZERO, units(0, 64));
+    ssd.write(SimTime::ZERO, units(1, 63));
+    ssd.flush(LATER);
+    let stats = *ssd.stats();
+    assert_eq!((stats.nand_units.gc, stats.gc_units_idle, stats.superblock_erases), (1, 1, 1));
+    assert_eq!(stats.busy_ns.read_gc, T_READ);
+    // One unit does not fill a page: it waits for others.
+    assert_eq!(stats.busy_ns.program_gc, 0);
+    ssd.audit().unwrap();
+}
+
+#[test]
+fn wear_levelling_keeps_to_its_interval() {
+    let interval_erases = 100;
+    let mut ssd = device(|c| {
+        c.wear_levelling = WearLevellingConfig { threshold_erases: Some(1), interval_erases };
+    });
+    let now = ssd.write(SimTime::ZERO, units(0, 256));
+    churn(&mut ssd, now, 64, 20_000);
+    let moves_most = ssd.stats().superblock_erases / u64::from(interval_erases);
+    let moved = ssd.stats().nand_units.wear_levelling;
+    assert!(moved > 0 && moved <= moves_most * ssd.superblock_units(), "{moved} units in {moves_most} moves");
+}
+
+#[test]
+fn cost_benefit_beats_greedy_when_a_part_is_hot() {
+    let amplification = |victim| {
+        let mut ssd = device(|c| {
+            c.gc.victim = victim;
+            c.geometry.blocks_per_plane = Some(160);
+            c.capacity_bytes = 2_200 * 4096;
+        });
+        let mut now = ssd.write(SimTime::ZERO, units(0, 2_200));
+        // Nine writes in ten go to a tenth of the units.
+        for _ in 0..150 {
+            now = churn(&mut ssd, now, 220, 900);
+            now = churn(&mut ssd, now, 2_200, 100);
+        }
+        ssd.stats().write_amplification()
+    };
+    let (greedy, cost_benefit) =
+        (amplification(VictimPolicy::Greedy), amplification(VictimPolicy::CostBenefit));
+    assert!(cost_benefit < greedy * 0.95, "{cost_benefit} with cost-benefit, {greedy} with greedy");
 }
 
 #[test]

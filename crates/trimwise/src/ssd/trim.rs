@@ -39,45 +39,53 @@ impl TrimConfig {
 }
 
 impl Ftl {
-    /// Unmaps a range. Returns how many units held data.
-    pub fn unmap(&mut self, range: UnitRange) -> u64 {
-        let indices = self.map.clamp(range);
-        if indices.len() == self.map.l2p.len() {
-            return self.unmap_all();
-        }
-        let bulk = indices.len() >= BULK_UNITS;
+    /// Unmaps the ranges of a command. Returns how many units held data.
+    pub fn unmap(&mut self, ranges: impl Iterator<Item = UnitRange> + Clone) -> u64 {
         let before = self.map.mapped;
-        for i in indices {
-            let ppn = self.map.l2p[i];
-            if ppn == NONE {
-                continue;
-            }
-            self.map.l2p[i] = NONE;
-            self.map.mapped -= 1;
-            if bulk {
-                let (superblock, offset) = self.map.split(ppn);
-                self.map.clear_bit(superblock, offset);
-                self.map.blocks[superblock as usize].valid -= 1;
-            } else {
-                self.invalidate(ppn);
-            }
-        }
-        if bulk {
+        let units: usize = ranges.clone().map(|range| self.map.clamp(range).len()).sum();
+        if units >= BULK_UNITS {
+            ranges.for_each(|range| self.unmap_in_bulk(range));
             self.victims.relink(&self.map.blocks);
+        } else {
+            for range in ranges {
+                for i in self.map.clamp(range) {
+                    let ppn = std::mem::replace(&mut self.map.l2p[i], NONE);
+                    if ppn != NONE {
+                        self.map.mapped -= 1;
+                        self.invalidate(ppn);
+                    }
+                }
+            }
         }
         before - self.map.mapped
     }
 
+    /// Leaves the lists of victims as they are.
+    fn unmap_in_bulk(&mut self, range: UnitRange) {
+        let indices = self.map.clamp(range);
+        if indices.len() == self.map.l2p.len() {
+            self.unmap_all();
+            return;
+        }
+        for i in indices {
+            let ppn = std::mem::replace(&mut self.map.l2p[i], NONE);
+            if ppn != NONE {
+                let (superblock, offset) = self.map.split(ppn);
+                self.map.clear_bit(superblock, offset);
+                self.map.blocks[superblock as usize].valid -= 1;
+                self.map.mapped -= 1;
+            }
+        }
+    }
+
     /// The whole device at once: three fills.
-    fn unmap_all(&mut self) -> u64 {
-        let count = std::mem::take(&mut self.map.mapped);
+    fn unmap_all(&mut self) {
+        self.map.mapped = 0;
         self.map.l2p.fill(NONE);
         self.map.bits.fill(0);
         for block in &mut self.map.blocks {
             debug_assert!(block.state != State::Free || block.valid == 0);
             block.valid = 0;
         }
-        self.victims.relink(&self.map.blocks);
-        count
     }
 }

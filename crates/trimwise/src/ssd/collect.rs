@@ -1,0 +1,282 @@
+//! Making room: collection in the foreground, while idle, and for wear levelling.
+//!
+//! When fewer superblocks than a minimum are free, a victim is chosen and copied piece by piece: for each
+//! stripe that the host fills, as many units are copied as bring the victim to its end just when the host has
+//! used up what the victim gains. The host thus pays a little on each write and not much at once. While the
+//! host is idle the same goes on without it, until a larger number is free.
+//!
+//! The last free superblock belongs to the collector: with it, a victim can always be finished. As the
+//! physical space exceeds the logical by the open superblocks and two more (checked in the
+//! configuration), some closed superblock always holds something to gain, and collecting on demand comes to an
+//! end.
+//!
+//! Wear levelling is a victim like any other, chosen for its few erases and counted by its own cause.
+
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+use super::config::{SsdConfig, VictimPolicy};
+use super::ftl::{Ftl, Stream};
+use super::mapping::{NONE, State};
+
+/// Why units are copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cause {
+    Gc,
+    WearLevelling,
+}
+
+/// How much a victim is wanted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Urgency {
+    /// The host is idle: only for a gain.
+    Idle,
+    /// The free pool is low.
+    Paced,
+    /// The host waits for a free superblock.
+    Needed,
+}
+
+/// A superblock being collected.
+#[derive(Clone, Copy, Debug)]
+struct Victim {
+    superblock: u32,
+    /// Slots before this one have been looked at.
+    cursor: u32,
+    cause: Cause,
+    /// Units to copy for `gain` units that the host writes.
+    copies: u64,
+    gain: u64,
+    /// Earned by host writes and not yet used, in units times `gain`.
+    credit: u64,
+}
+/// What the collector knows from one call to the next.
+#[derive(Clone, Debug)]
+pub(super) struct Collector {
+    victim: Option<Victim>,
+    /// The lane that the next superblock for copies comes from.
+    copy_lane: usize,
+    rng: Xoshiro256PlusPlus,
+    free_min: u32,
+    fifo: bool,
+    wear_threshold: Option<u32>,
+    wear_interval: u32,
+    /// Erases since the last wear-levelling move.
+    pub erases_since_move: u32,
+}
+
+impl Collector {
+    pub fn new(config: &SsdConfig, rng: Xoshiro256PlusPlus) -> Self {
+        Self {
+            victim: None,
+            copy_lane: 0,
+            rng,
+            free_min: config.gc.free_superblocks_min,
+            fifo: config.gc.victim == VictimPolicy::Fifo,
+            wear_threshold: config.wear_levelling.threshold_erases,
+            wear_interval: config.wear_levelling.interval_erases,
+            erases_since_move: 0,
+        }
+    }
+
+    /// The superblock being collected.
+    pub fn victim_superblock(&self) -> Option<u32> {
+        self.victim.map(|victim| victim.superblock)
+    }
+
+    /// Forgets the victim: the device was erased.
+    pub fn clear(&mut self) {
+        self.victim = None;
+    }
+}
+
+impl Ftl {
+    /// Finishes the victim at hand, or chooses one and collects it whole.
+    pub fn collect_one(&mut self, now: u64) {
+        if self.collector.victim.is_none() {
+            self.start_victim(Urgency::Needed);
+        }
+        self.copy(now, u32::MAX, false);
+    }
+
+    /// Called when the host has filled `units` slots: does its share of the collecting.
+    #[inline]
+    pub fn pace(&mut self, now: u64, units: u32) {
+        if self.collector.victim.is_none()
+            && (self.free_count >= self.collector.free_min || !self.start_victim(Urgency::Paced))
+        {
+            return;
+        }
+        let Some(victim) = &mut self.collector.victim else { return };
+        if victim.gain == 0 {
+            self.copy(now, u32::MAX, false);
+            return;
+        }
+        victim.credit += u64::from(units) * victim.copies;
+        let due = victim.credit / victim.gain;
+        victim.credit %= victim.gain;
+        // A victim without valid units is erased at once.
+        if due > 0 || victim.copies == 0 {
+            self.copy(now, u32::try_from(due).unwrap_or(u32::MAX), false);
+        }
+    }
+
+    /// Chooses a victim, if there is one worth it. Returns whether there is a victim now.
+    fn start_victim(&mut self, urgency: Urgency) -> bool {
+        if urgency != Urgency::Needed && self.start_wear_levelling() {
+            return true;
+        }
+        let clock = self.stats.host_units_written;
+        let Some(superblock) = self.victims.choose(&self.map.blocks, clock, &mut self.collector.rng) else {
+            return false;
+        };
+        let valid = self.map.blocks[superblock as usize].valid;
+        let gain_wanted = match urgency {
+            Urgency::Idle => true,
+            // First-in first-out takes what comes, or it would never get past a block without gain.
+            Urgency::Paced => !self.collector.fifo,
+            Urgency::Needed => false,
+        };
+        if gain_wanted && valid == self.geometry.superblock_units {
+            return false;
+        }
+        self.stats.gc_victims += 1;
+        let closed = self.victims.closed().len() as u64 * u64::from(self.geometry.superblock_units);
+        let open: u64 = self.frontiers().map(|(_, next)| u64::from(next)).sum();
+        self.stats.usable_units_sum += closed + open;
+        self.take_victim(superblock, Cause::Gc);
+        true
+    }
+
+    fn take_victim(&mut self, superblock: u32, cause: Cause) {
+        let block = &mut self.map.blocks[superblock as usize];
+        block.state = State::Victim;
+        let valid = block.valid;
+        self.victims.remove(superblock, valid);
+        let copies = u64::from(valid);
+        let gain = u64::from(self.geometry.superblock_units) - copies;
+        self.collector.victim = Some(Victim { superblock, cursor: 0, cause, copies, gain, credit: 0 });
+    }
+
+    /// Makes the least erased closed superblock the victim, if the wear has spread too far and the last move
+    /// is long enough ago.
+    fn start_wear_levelling(&mut self) -> bool {
+        let Some(threshold) = self.collector.wear_threshold else { return false };
+        if self.collector.erases_since_move < self.collector.wear_interval || self.free_count < 2 {
+            return false;
+        }
+        self.collector.erases_since_move = 0;
+        let most = self.map.blocks.iter().map(|b| b.erases).max().unwrap_or(0);
+        let blocks = &self.map.blocks;
+        let least = self.victims.closed().iter().copied().min_by_key(|&s| (blocks[s as usize].erases, s));
+        let Some(superblock) = least else { return false };
+        if most - blocks[superblock as usize].erases <= threshold {
+            return false;
+        }
+        self.take_victim(superblock, Cause::WearLevelling);
+        true
+    }
+
+    /// Copies up to `budget` units of the victim, and erases it if none is left.
+    fn copy(&mut self, now: u64, budget: u32, idle: bool) {
+        let Some(mut victim) = self.collector.victim.take() else { return };
+        let stripe_units = self.geometry.stripe_units;
+        let source = victim.superblock;
+        let mut copied = 0;
+        // Units of one stripe are read together.
+        let mut stripe = NONE;
+        let mut in_stripe = 0;
+        let mut next = self.map.next_valid(source, victim.cursor);
+        while let Some(offset) = next
+            && copied < budget
+        {
+            if offset / stripe_units != stripe {
+                self.read_copies(source, stripe, in_stripe, now);
+                stripe = offset / stripe_units;
+                in_stripe = 0;
+            }
+            in_stripe += 1;
+            self.copy_unit(source, offset, now, stripe, &mut in_stripe);
+            copied += 1;
+            victim.cursor = offset + 1;
+            next = self.map.next_valid(source, victim.cursor);
+        }
+        self.read_copies(source, stripe, in_stripe, now);
+        match victim.cause {
+            Cause::Gc => self.stats.nand_units.gc += u64::from(copied),
+            Cause::WearLevelling => self.stats.nand_units.wear_levelling += u64::from(copied),
+        }
+        if idle {
+            self.stats.gc_units_idle += u64::from(copied);
+        }
+        if next.is_none() {
+            self.erase(source, now);
+        } else {
+            self.collector.victim = Some(victim);
+        }
+    }
+
+    /// Moves one unit; `in_stripe` units of the source stripe have not been read yet, this one among them.
+    #[inline]
+    fn copy_unit(&mut self, source: u32, offset: u32, now: u64, stripe: u32, in_stripe: &mut u32) {
+        if self.frontier(Stream::Copies).superblock == NONE {
+            let lane = self.collector.copy_lane;
+            self.collector.copy_lane = (lane + 1) % self.free.len();
+            self.open(Stream::Copies, lane);
+        }
+        let frontier = self.frontier(Stream::Copies);
+        let (target, slot) = (frontier.superblock, frontier.next);
+        frontier.next += 1;
+        let full = frontier.next == frontier.stripe_end;
+        let units = self.geometry.superblock_units;
+        let lpn = self.map.p2l[(source * units + offset) as usize];
+        self.map.clear_bit(source, offset);
+        self.map.set(target, slot, lpn);
+        self.map.copy_tag(source * units + offset, target * units + slot);
+        self.map.blocks[source as usize].valid -= 1;
+        let block = &mut self.map.blocks[target as usize];
+        block.valid += 1;
+        block.written += 1;
+        if full {
+            self.read_copies(source, stripe, *in_stripe, now);
+            *in_stripe = 0;
+            self.program(Stream::Copies, now);
+        }
+    }
+
+    /// Reserves the read of `units` units of a victim's stripe. They are at hand for the copies' frontier then.
+    #[inline]
+    fn read_copies(&mut self, superblock: u32, stripe: u32, units: u32, now: u64) {
+        if units == 0 {
+            return;
+        }
+        let at = self.place(superblock, stripe * self.geometry.stripe_units);
+        let ready = self.nand.read_for_copy(at, now, units, &mut self.stats.busy_ns);
+        let frontier = self.frontier(Stream::Copies);
+        frontier.ready = frontier.ready.max(ready);
+    }
+
+    fn erase(&mut self, superblock: u32, now: u64) {
+        for i in 0..self.geometry.dies_per_superblock {
+            let die = self.geometry.die(superblock, i);
+            self.nand.erase(die, now, &mut self.stats.busy_ns);
+        }
+        self.erased(superblock);
+        self.free[(superblock % self.geometry.lanes) as usize].push_back(superblock);
+        self.free_count += 1;
+    }
+    /// Collects while the host is idle, from `from` on and as long as it can begin before `until`, until
+    /// `target` superblocks are free. A piece is a stripe for each die.
+    pub fn collect_idle(&mut self, from: u64, until: u64, target: u32) {
+        let piece = self.geometry.stripe_units * self.geometry.dies_per_superblock;
+        let mut at = from;
+        while at < until {
+            if self.collector.victim.is_none()
+                && (self.free_count >= target || !self.start_victim(Urgency::Idle))
+            {
+                return;
+            }
+            self.copy(at, piece, true);
+            at = self.nand.idle_at().max(at + 1);
+        }
+    }
+}
