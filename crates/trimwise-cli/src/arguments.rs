@@ -18,7 +18,7 @@ use crate::defaults;
                   a real directory, so that the models can be checked.",
     after_long_help = "Examples:\n  \
         trimwise compare\n  \
-        trimwise compare --workload mail.pmrc --device vendor2 --policy off --policy commit\n  \
+        trimwise compare --workload mail.pmrc --device sata-generic --policy off --policy commit\n  \
         trimwise reproduce postmark-vendors --report vendors/\n\n\
         Exit codes: 0 done, 1 a run failed, 2 wrong arguments or input, 130 interrupted.",
     propagate_version = true,
@@ -48,7 +48,7 @@ pub enum Command {
     the built-in workload on a built-in device, with everything at its default\n  \
     trimwise compare --workload mail.pmrc --device my-ssd.toml --utilization 80\n      \
     your PostMark configuration on your device profile, 80 % full\n  \
-    trimwise compare --device vendor1 --device vendor2 --json - | jq .verdict\n      \
+    trimwise compare --device sata-small --device sata-generic --json - | jq .verdict\n      \
     two devices, for another program to read\n  \
     trimwise compare --target dir:/mnt/test --report report/\n      \
     the workload on a real directory, as mounted\n\n\
@@ -59,6 +59,7 @@ pub struct CompareArguments {
     pub workload: String,
 
     /// SSD profile: built-in name (see `trimwise devices`) or TOML file; may be repeated
+    /// [default: sata-small]
     #[arg(long = "device", value_name = "NAME|FILE")]
     pub devices: Vec<String>,
 
@@ -70,7 +71,8 @@ pub struct CompareArguments {
     #[arg(long, value_name = "model|dir:PATH", default_value = "model")]
     pub target: String,
 
-    /// How full the device is with data before the run, in percent of its logical space
+    /// Age the file system first: fill it, then delete files at random, under the policy, until this
+    /// share is in use [default: 80]
     #[arg(long, value_name = "PCT", value_parser = clap::value_parser!(u8).range(0..=100))]
     pub utilization: Option<u8>,
 
@@ -135,4 +137,21 @@ pub struct OutputArguments {
     /// Replace files of --json and --report that exist
     #[arg(long)]
     pub force: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_help_tells_the_defaults_that_are_not_clap_s() {
+        let mut command = CommandLine::command();
+        command.clone().debug_assert();
+        let help = command.find_subcommand_mut("compare").unwrap().render_long_help().to_string();
+        for value in [defaults::UTILIZATION_PERCENT.to_string(), defaults::DEVICE.to_string()] {
+            assert!(help.contains(&format!("[default: {value}]")), "{help}");
+        }
+    }
 }

@@ -93,7 +93,7 @@ fn targets_that_are_none_are_refused() {
 #[test]
 fn a_real_directory_does_not_pretend_to_have_policies() {
     refused("compare --target dir:. --policy off", &["--policy", "mounted with"]);
-    refused("compare --target dir:. --device vendor1", &["--device", "for the model"]);
+    refused("compare --target dir:. --device sata-small", &["--device", "for the model"]);
     refused("compare --target dir:. --utilization 50", &["--utilization", "for the model"]);
 }
 

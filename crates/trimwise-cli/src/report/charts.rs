@@ -124,8 +124,8 @@ pub fn quantiles(lines: &[Line], quantile_names: &[String]) -> Result<String, Fa
             .x_label_formatter(&|x| nanoseconds(*x))
             .y_label_formatter(&name)
             .draw()?;
-        for (colour, points) in lines {
-            let style = colour.stroke_width(2);
+        for (i, (colour, points)) in lines.iter().enumerate() {
+            let style = colour.stroke_width(stroke(i, lines.len()));
             chart.draw_series(LineSeries::new(points.iter().map(|p| (p.0.max(1.0), p.1)), style))?;
             chart.draw_series(points.iter().map(|p| Circle::new((p.0.max(1.0), p.1), 3, colour.filled())))?;
         }
@@ -151,11 +151,17 @@ pub fn over_time(lines: &[Line], unit: &str) -> Result<String, Failure> {
             .x_label_formatter(&|x| format!("{x} s"))
             .y_label_formatter(&|y| format!("{} {unit}", (y * 1000.0).round() / 1000.0))
             .draw()?;
-        for (colour, points) in lines {
-            chart.draw_series(LineSeries::new(points.iter().copied(), colour.stroke_width(2)))?;
+        for (i, (colour, points)) in lines.iter().enumerate() {
+            let style = colour.stroke_width(stroke(i, lines.len()));
+            chart.draw_series(LineSeries::new(points.iter().copied(), style))?;
         }
         Ok(())
     })
+}
+
+/// Earlier lines are wider, so that where lines coincide each still shows beside the one above it.
+fn stroke(index: usize, lines: usize) -> u32 {
+    2 + 3 * (lines - 1 - index).min(3) as u32
 }
 
 /// The look of all axes.

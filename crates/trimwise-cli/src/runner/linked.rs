@@ -144,7 +144,7 @@ fn interrupted(error: &postmark::RunError) -> Failure {
 
 /// The three phases count the same: which of them is the longest is not known before.
 fn report_phase(report: &Report, progress: Progress) {
-    if progress.done % OPERATIONS_PER_REPORT != 0 {
+    if !progress.done.is_multiple_of(OPERATIONS_PER_REPORT) {
         return;
     }
     let phase = match progress.phase {

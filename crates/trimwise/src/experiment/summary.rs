@@ -3,6 +3,9 @@
 use crate::experiment::result::{Cell, DeviceFigures};
 use crate::experiment::statistics::{Comparison, Sample, compare, median};
 
+/// Values by name, in the order in which the names came.
+type Named<'a, T> = Vec<(&'a str, T)>;
+
 /// All the cells of a comparison, by device and policy in the order in which they came.
 #[derive(Clone, Debug)]
 pub struct Summary<'a> {
@@ -39,7 +42,7 @@ pub struct PolicySummary<'a> {
 impl<'a> Summary<'a> {
     /// Gathers cells. A cell whose duration is no number cannot occur: durations are whole nanoseconds.
     pub fn of(cells: &'a [Cell]) -> Self {
-        let mut devices: Vec<(&str, Vec<(&str, Vec<&Cell>)>)> = Vec::new();
+        let mut devices: Named<Named<Vec<&Cell>>> = Vec::new();
         for cell in cells {
             let device = entry(&mut devices, &cell.device);
             entry(device, &cell.policy).push(cell);
@@ -108,7 +111,7 @@ fn same_run(a: &Cell, b: &Cell) -> bool {
 }
 
 /// The value of `key`, made if it is new; first come, first in the list.
-fn entry<'l, 'a, T: Default>(list: &'l mut Vec<(&'a str, T)>, key: &'a str) -> &'l mut T {
+fn entry<'l, 'a, T: Default>(list: &'l mut Named<'a, T>, key: &'a str) -> &'l mut T {
     let index = list.iter().position(|(k, _)| *k == key).unwrap_or_else(|| {
         list.push((key, T::default()));
         list.len() - 1

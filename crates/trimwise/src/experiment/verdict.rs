@@ -10,7 +10,7 @@
 //! and of 1/2 on another is no gain.
 
 use crate::experiment::result::{Cell, DeviceVerdict, Verdict};
-use crate::experiment::statistics::{Comparison, compare};
+use crate::experiment::statistics::{CONFIDENCE, Comparison, compare};
 use crate::experiment::summary::{DeviceSummary, PolicySummary, Summary};
 
 /// A difference in duration below which policies count as equally fast: half a per cent.
@@ -29,10 +29,10 @@ pub fn of_summary(summary: &Summary) -> Option<Verdict> {
     let per_device: Vec<DeviceVerdict> =
         summary.devices.iter().filter_map(|d| device_verdict(d, baseline)).collect();
     let first = per_device.first()?;
-    if per_device.len() > 1 {
-        if let Some(overall) = overall(summary, &per_device) {
-            return Some(Verdict { per_device, ..overall });
-        }
+    if per_device.len() > 1
+        && let Some(overall) = overall(summary, &per_device)
+    {
+        return Some(Verdict { per_device, ..overall });
     }
     let DeviceVerdict { policy, speedup, low, high, text, .. } = first.clone();
     Some(Verdict { policy, speedup, low, high, text, per_device })
@@ -155,14 +155,22 @@ fn speed_sentence(device: &DeviceSummary, chosen: &PolicySummary, baseline: &str
         if differs(&c) && c.ratio > 1.0 {
             text += &format!("; the bound `{}` would be {} as fast as `{name}`", b.policy, times(c.ratio));
         } else {
-            text += &format!("; the bound `{}` is no faster than `{name}`", b.policy);
+            let how = if c.p.is_some() && c.ratio > 1.0 { "not significantly" } else { "no" };
+            text += &format!("; the bound `{}` is {how} faster than `{name}`", b.policy);
         }
     }
     text + "."
 }
 
 fn no_difference(c: &Comparison) -> &'static str {
-    if c.p.is_none() { "makes no difference that matters" } else { "shows no significant difference (~)" }
+    match c.p {
+        None => "makes no difference that matters",
+        Some(_) if c.interval.confidence < CONFIDENCE => {
+            "shows no difference that so few repetitions could prove (~)"
+        }
+        Some(_) if c.significant => "shows a difference too small to matter",
+        Some(_) => "shows no significant difference (~)",
+    }
 }
 
 /// What a ratio rests on. `inverse`: the sentence speaks of durations, not of speed.
@@ -202,6 +210,9 @@ fn life_sentence(device: &DeviceSummary, chosen: &PolicySummary, baseline: &str)
     let (Some(before), Some(after)) = (wear(device, base), wear(device, other)) else {
         return format!("Life time: {} {what}.", count(chosen_wear));
     };
+    if before == 0.0 && after == 0.0 {
+        return "Life time: this run is too small to tell; nothing of it has reached the flash.".to_string();
+    }
     let figures =
         format!("{} {what} with `{}`, {} with `{baseline}`", count(after), other.policy, count(before));
     let effect = match life_time(device, base, other) {

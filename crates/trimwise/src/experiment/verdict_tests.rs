@@ -107,6 +107,15 @@ fn without_a_difference_in_speed_the_gentler_policy_wins_and_without_any_the_bas
 }
 
 #[test]
+fn with_too_few_repetitions_the_verdict_blames_their_number() {
+    let runs = |policy, seconds: f64| (0..2).map(move |r| cell("d", policy, r, seconds + f64::from(r), 100));
+    let cells: Vec<Cell> = runs("off", 20.0).chain(runs("commit", 10.0)).chain(runs("ideal", 9.0)).collect();
+    let v = verdict(&cells).unwrap();
+    assert!(v.text.contains("no difference that so few repetitions could prove (~)"), "{}", v.text);
+    assert!(v.text.contains("`ideal` is not significantly faster"), "{}", v.text);
+}
+
+#[test]
 fn where_nothing_was_erased_the_units_programmed_count() {
     let mut commit = exact("d", "commit", 5.0, 0);
     for c in &mut commit {
@@ -115,6 +124,16 @@ fn where_nothing_was_erased_the_units_programmed_count() {
     let v = verdict(&[exact("d", "off", 10.0, 0), commit].concat()).unwrap();
     assert_eq!(v.per_device[0].life_time, Some(2.0));
     assert!(v.text.contains("500 units programmed (nothing was erased yet) with `commit`"), "{}", v.text);
+}
+
+#[test]
+fn a_run_that_wrote_nothing_says_nothing_about_life_time() {
+    let mut cells = [exact("d", "off", 10.0, 0), exact("d", "commit", 10.0, 0)].concat();
+    for c in &mut cells {
+        c.device_stats.as_mut().unwrap().nand_units_written = 0;
+    }
+    let v = verdict(&cells).unwrap();
+    assert!(v.text.ends_with("nothing of it has reached the flash."), "{}", v.text);
 }
 
 #[test]

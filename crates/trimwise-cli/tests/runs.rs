@@ -1,0 +1,112 @@
+//! Whole runs of the built binary, small ones: what it prints, what it leaves, and how it stops.
+
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+fn trimwise(directory: &Path, line: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_trimwise"));
+    command.args(line.split_whitespace()).current_dir(directory).stdin(Stdio::null());
+    command
+}
+
+fn small_workload(directory: &Path) {
+    let text = "set number 50\nset transactions 200\nset size 1000 20000\nrun\n";
+    std::fs::write(directory.join("small.pmrc"), text).unwrap();
+}
+
+#[track_caller]
+fn succeeded(output: Output) -> String {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn the_same_seed_gives_the_same_json_for_any_number_of_jobs() {
+    let dir = tempfile::tempdir().unwrap();
+    small_workload(dir.path());
+    let json = |options: &str| {
+        let line = format!("compare --workload small.pmrc --utilization 10 --reps 2 --json - {options}");
+        succeeded(trimwise(dir.path(), &line).output().unwrap())
+    };
+    let one = json("--jobs 1");
+    let parsed: serde_json::Value = serde_json::from_str(&one).expect("nothing but JSON is printed");
+    assert_eq!(parsed["cells"].as_array().unwrap().len(), 6);
+    assert_eq!(parsed["cells"][0]["device_stats"]["trim_commands"], 0, "`off` sends none");
+    assert_eq!(one, json("--jobs 3"));
+}
+
+#[test]
+fn a_run_in_a_real_directory_leaves_it_as_it_was() {
+    let dir = tempfile::tempdir().unwrap();
+    small_workload(dir.path());
+    let target = dir.path().join("target");
+    std::fs::create_dir(&target).unwrap();
+    let line = format!("compare --workload small.pmrc --target dir:{} --reps 2 --report .", target.display());
+    let table = succeeded(trimwise(dir.path(), &line).output().unwrap());
+    assert!(table.contains("discard"), "the column is called by the mount: {table}");
+    assert_eq!(std::fs::read_dir(&target).unwrap().count(), 0);
+    assert!(std::fs::read_to_string(dir.path().join("index.html")).unwrap().contains("a real directory"));
+}
+
+#[test]
+fn what_postmark_would_overwrite_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    small_workload(dir.path());
+    std::fs::write(dir.path().join("1"), "precious").unwrap();
+    let output = trimwise(dir.path(), "compare --workload small.pmrc --target dir:.").output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(std::fs::read_to_string(dir.path().join("1")).unwrap(), "precious");
+}
+
+#[test]
+fn a_wrong_line_of_a_workload_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("w.pmrc"), "set number 5\nset colour red\n").unwrap();
+    let output = trimwise(dir.path(), "compare --workload w.pmrc").output().unwrap();
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(message.contains("w.pmrc:2:"), "{message}");
+    std::fs::write(dir.path().join("w.pmrc"), "run\nrun\n").unwrap();
+    let output = trimwise(dir.path(), "compare --workload w.pmrc").output().unwrap();
+    assert!(String::from_utf8(output.stderr).unwrap().contains("asks for 2 runs"));
+}
+
+/// Waits until `ready`, then interrupts as Ctrl-C does, and answers the exit code.
+fn interrupted(mut child: Child, ready: impl Fn() -> bool) -> Option<i32> {
+    let begin = Instant::now();
+    while !ready() {
+        assert!(begin.elapsed() < Duration::from_secs(30), "never ready");
+        assert!(child.try_wait().unwrap().is_none(), "ended by itself");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    child.wait().unwrap().code()
+}
+
+#[test]
+fn an_interrupt_removes_what_the_run_made_in_a_real_directory() {
+    let dir = tempfile::tempdir().unwrap();
+    let target = dir.path().join("target");
+    std::fs::create_dir(&target).unwrap();
+    let line = format!("compare --target dir:{} --reps 1000 --json r.json", target.display());
+    let child = trimwise(dir.path(), &line).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let some_files = || std::fs::read_dir(&target).unwrap().count() > 10;
+    assert_eq!(interrupted(child, some_files), Some(130));
+    assert_eq!(std::fs::read_dir(&target).unwrap().count(), 0);
+    assert!(!dir.path().join("r.json").exists());
+}
+
+#[test]
+fn an_interrupt_ends_the_model_promptly() {
+    let dir = tempfile::tempdir().unwrap();
+    let begin = Instant::now();
+    let child = trimwise(dir.path(), "compare --reps 1000")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    // The handler is installed within milliseconds; thousands of cells take minutes.
+    let code = interrupted(child, || begin.elapsed() > Duration::from_millis(700));
+    assert_eq!(code, Some(130));
+}
