@@ -69,7 +69,7 @@ fn profiles_are_as_fast_as_their_class() {
         },
         // The write path is capped at 100 MB/s and a read command costs 300 us.
         Class {
-            profile: "sata-2010-vendor1",
+            profile: "vendor1",
             sequential_write: (90, 110),
             sequential_read: (200, 270),
             random_read: (3_200, 3_400),
