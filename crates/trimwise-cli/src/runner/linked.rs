@@ -2,9 +2,10 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use trimwise::experiment::cell::{CellError, CellSpec, run_cell};
+use trimwise::experiment::postmark_vendors;
 use trimwise::experiment::result::{Cell, ExperimentResult, QUANTILES};
 use trimwise::fs::host::HostConfig;
 use trimwise::fs::layout::FormatOptions;
@@ -15,7 +16,9 @@ use trimwise::workload::postmark::{self, Outcome, Phase, PostmarkConfig, Progres
 use trimwise_host::{RealDirectory, block_on, mount_of};
 
 use super::{Listed, ModelRun, Models, Report, input, workloads};
+use crate::defaults::SEED;
 use crate::failure::Failure;
+use crate::pool;
 
 /// Progress is reported once in so many operations: each takes a microsecond or so, a report little less.
 const OPERATIONS_PER_REPORT: u64 = 256;
@@ -120,17 +123,31 @@ impl Models for Linked {
     }
 
     fn experiments(&self) -> Vec<Listed> {
-        Vec::new()
+        vec![Listed {
+            name: postmark_vendors::NAME.to_string(),
+            summary: postmark_vendors::QUESTION.to_string(),
+        }]
     }
 
     fn reproduce(
         &self,
         name: &str,
-        _: Option<u32>,
-        _: usize,
-        _: Report,
+        reps: Option<u32>,
+        jobs: usize,
+        report: Report,
     ) -> Result<ExperimentResult, Failure> {
-        Err(Failure::run(format!("the experiment '{name}' is not part of this build")))
+        if name != postmark_vendors::NAME {
+            return Err(Failure::usage(format!("there is no experiment '{name}'")));
+        }
+        let columns = postmark_vendors::columns();
+        let reps = reps.unwrap_or(postmark_vendors::REPS);
+        let done = AtomicU64::new(0);
+        let all = columns.len() as u64 * u64::from(reps);
+        let means = pool::run_ordered(jobs, columns.len(), |i| {
+            let after_each = || report(done.fetch_add(1, Ordering::Relaxed) + 1, all);
+            postmark_vendors::run_column(columns[i], reps, SEED, after_each).map_err(Failure::run)
+        })?;
+        Ok(postmark_vendors::evaluate(&means, SEED))
     }
 }
 

@@ -42,7 +42,7 @@ pub fn random_settings(draws: &mut Draws) -> String {
     set(format_args!("number {}", draws.of(&[1u64, 2, 7, 40, 300])));
     set(format_args!("transactions {}", draws.of(&[10u64, 11, 60, 400, 900])));
     set(format_args!("seed {}", draws.of(&[1u64, 42, 4711, 2_147_483_647])));
-    if draws.next() % 2 == 0 {
+    if draws.next().is_multiple_of(2) {
         set(format_args!("subdirectories {}", draws.of(&[1u64, 2, 13])));
     }
     set(format_args!("read {}", draws.of(&[1u64, 512, 4096, 5000, 100_000])));
@@ -56,7 +56,7 @@ pub fn random_settings(draws: &mut Draws) -> String {
             set(format_args!("location a {}", draws.between(1, 5)));
             set(format_args!("location +b/c"));
             set(format_args!("location +d {}", draws.between(1, 5)));
-            if draws.next() % 2 == 0 {
+            if draws.next().is_multiple_of(2) {
                 set(format_args!("location -b/c"));
             }
         }

@@ -85,7 +85,7 @@ pub enum CellError {
         /// The policy.
         policy: PolicySpec,
         /// What happened.
-        source: RunError,
+        source: Box<RunError>,
     },
     /// A defect in the model.
     #[error(transparent)]
@@ -124,22 +124,25 @@ pub fn run_cell(spec: &CellSpec, progress: impl FnMut(Progress) + 'static) -> Re
 }
 
 /// Runs several repetitions one after the other on the same device, each with a new file system, as a
-/// benchmark on a real drive does it.
+/// benchmark on a real drive does it; `after_each` is called after each.
 ///
 /// # Errors
 ///
 /// [`CellError`].
-pub fn run_in_turn(spec: &CellSpec, reps: u32) -> Result<Vec<CellRun>, CellError> {
+pub fn run_in_turn(
+    spec: &CellSpec,
+    reps: u32,
+    mut after_each: impl FnMut(),
+) -> Result<Vec<CellRun>, CellError> {
     let sim = Sim::new();
     let queue = BlockQueue::new(&sim, Ssd::new(&spec.ssd, spec.seed)?, spec.host.queue);
-    let spec = spec.clone();
-    sim.run(async move {
-        let mut runs = Vec::new();
-        for rep in 0..reps {
-            runs.push(run_on(&queue, &CellSpec { rep, ..spec.clone() }, |_| ()).await?);
-        }
-        Ok(runs)
-    })?
+    let mut runs = Vec::new();
+    for rep in 0..reps {
+        let (queue, spec) = (queue.clone(), CellSpec { rep, ..spec.clone() });
+        runs.push(sim.run(async move { run_on(&queue, &spec, |_| ()).await })??);
+        after_each();
+    }
+    Ok(runs)
 }
 
 async fn run_on(
@@ -164,7 +167,7 @@ async fn run_on(
     let outcome = result.map_err(|source| CellError::Workload {
         device: spec.device.clone(),
         policy: spec.policy,
-        source,
+        source: Box::new(source),
     })?;
     let (stale_units_max, stale_units_mean) = fs.stale_max_and_mean();
     let stats = queue.with_ssd(|ssd| *ssd.stats()).since(&before);

@@ -235,14 +235,19 @@ fn published() -> impl Iterator<Item = PublishedRow> {
     })
 }
 
-/// Runs one column.
+/// Runs one column; `after_each` is called after each repetition.
 ///
 /// # Errors
 ///
 /// [`CellError`].
-pub fn run_column(column: Column, reps: u32, seed: u64) -> Result<Means, CellError> {
+pub fn run_column(
+    column: Column,
+    reps: u32,
+    seed: u64,
+    after_each: impl FnMut(),
+) -> Result<Means, CellError> {
     let profile = Profile::embedded(column.device).expect("the six drives are built in");
-    Ok(Means::of(&run_in_turn(&spec(column, &profile, seed), reps)?))
+    Ok(Means::of(&run_in_turn(&spec(column, &profile, seed), reps, after_each)?))
 }
 
 /// Rows and claims from the means of all columns, in the order of [`columns`].
