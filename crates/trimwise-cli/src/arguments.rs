@@ -76,6 +76,19 @@ pub struct CompareArguments {
     #[arg(long, value_name = "PCT", value_parser = clap::value_parser!(u8).range(0..=100))]
     pub utilization: Option<u8>,
 
+    /// Linux version of the modelled host: discard works differently up to 4.12, up to 5.14, and since
+    /// [default: 6.1]
+    #[arg(long, value_name = "VERSION")]
+    pub linux: Option<String>,
+
+    /// Memory of the modelled host that its page cache may fill, in MiB [default: 8192]
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(16..=1_048_576))]
+    pub memory: Option<u64>,
+
+    /// Print PostMark's own report of each run too, verbose or terse as the workload says
+    #[arg(long)]
+    pub postmark: bool,
+
     /// Repetitions of each device and policy; they differ by named physical causes only
     #[arg(long, value_name = "N", default_value_t = defaults::REPS,
           value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -150,7 +163,12 @@ mod tests {
         let mut command = CommandLine::command();
         command.clone().debug_assert();
         let help = command.find_subcommand_mut("compare").unwrap().render_long_help().to_string();
-        for value in [defaults::UTILIZATION_PERCENT.to_string(), defaults::DEVICE.to_string()] {
+        for value in [
+            defaults::UTILIZATION_PERCENT.to_string(),
+            defaults::DEVICE.to_string(),
+            defaults::LINUX.to_string(),
+            defaults::MEMORY_MIB.to_string(),
+        ] {
             assert!(help.contains(&format!("[default: {value}]")), "{help}");
         }
     }

@@ -8,6 +8,8 @@ use serde::Serialize;
 use trimwise::experiment::result::{Cell, Verdict};
 use trimwise::experiment::summary::Summary;
 use trimwise::experiment::verdict;
+use trimwise::fs::host::DiscardGeneration;
+use trimwise::units::Bytes;
 
 use crate::arguments::CompareArguments;
 use crate::command_line::CommandText;
@@ -80,7 +82,14 @@ pub fn run<M: Models>(
     if destinations.json_to_stdout() {
         return Ok(String::new());
     }
-    let mut text = table::compare::render(&comparison);
+    let mut text = String::new();
+    if arguments.postmark {
+        for cell in &comparison.cells {
+            text += &format!("{}, {}, repetition {}\n", cell.device, cell.policy, cell.rep + 1);
+            text += &format!("{}\n", cell.postmark_report);
+        }
+    }
+    text += &table::compare::render(&comparison);
     if let Some(path) = report {
         text += &format!("Report: {}\n", path.display());
     }
@@ -114,6 +123,9 @@ fn in_model<M: Models>(
     let devices = named(&device_arguments, "--device", |a| models.device(a))?;
     let workload = models.workload(&arguments.workload)?;
     let utilization_percent = arguments.utilization.unwrap_or(defaults::UTILIZATION_PERCENT);
+    let linux = arguments.linux.as_deref().unwrap_or(defaults::LINUX);
+    let memory_mib = arguments.memory.unwrap_or(defaults::MEMORY_MIB);
+    let generation: DiscardGeneration = linux.parse().map_err(|e| Failure::usage(format!("--linux {e}")))?;
     on_signal()?;
 
     let reps = arguments.reps as usize;
@@ -126,6 +138,8 @@ fn in_model<M: Models>(
             policy: &policies[index / reps % policies.len()].1,
             workload: &workload,
             utilization_percent,
+            memory: Bytes::mib(memory_mib),
+            linux: generation,
             rep: (index % reps) as u32,
             seed: arguments.seed,
         };
@@ -139,6 +153,12 @@ fn in_model<M: Models>(
     device_arguments.iter().for_each(|d| command.option("--device", d));
     policy_arguments.iter().for_each(|p| command.option("--policy", p));
     command.option("--utilization", utilization_percent);
+    if arguments.linux.is_some() {
+        command.option("--linux", linux);
+    }
+    if arguments.memory.is_some() {
+        command.option("--memory", memory_mib);
+    }
     command.option("--reps", arguments.reps);
     command.option("--seed", arguments.seed);
     finish(arguments, cells?, Some(utilization_percent), command)
@@ -155,6 +175,8 @@ fn on_directory<M: Models>(
         ("--policy", !arguments.policies.is_empty()),
         ("--device", !arguments.devices.is_empty()),
         ("--utilization", arguments.utilization.is_some()),
+        ("--linux", arguments.linux.is_some()),
+        ("--memory", arguments.memory.is_some()),
         ("--jobs", arguments.output.jobs.is_some_and(|j| j > 1)),
     ];
     if let Some((option, _)) = refused.into_iter().find(|(_, given)| *given) {
@@ -164,7 +186,9 @@ fn on_directory<M: Models>(
                  remount (mount -o remount,discard or nodiscard) and run again, or compare in the model"
             }
             "--jobs" => "runs on a real directory go one after the other, or they would measure each other",
-            _ => "a real directory has the device and the utilization that it has; these are for the model",
+            _ => {
+                "a real directory has the device, the utilization and the host that it has; these are for the model"
+            }
         };
         return Err(Failure::usage(format!("{option} does not go with --target dir:PATH: {why}")));
     }

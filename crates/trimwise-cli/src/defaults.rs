@@ -17,3 +17,9 @@ pub const SEED: u64 = 1;
 
 /// How full the device is before the run, in percent: a disk in use, not a new one.
 pub const UTILIZATION_PERCENT: u8 = 80;
+
+/// The modelled host's Linux: a long-term release in wide use.
+pub const LINUX: &str = "6.1";
+
+/// The modelled host's memory for its page cache: a laptop's, with programs running.
+pub const MEMORY_MIB: u64 = 8192;

@@ -8,6 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use trimwise::experiment::result::{Cell, ExperimentResult};
+use trimwise::fs::host::DiscardGeneration;
+use trimwise::units::Bytes;
 
 use crate::failure::Failure;
 
@@ -25,6 +27,10 @@ pub struct ModelRun<'a, M: Models + ?Sized> {
     pub workload: &'a M::Workload,
     /// How full the device is before the run, in percent.
     pub utilization_percent: u8,
+    /// Memory of the modelled host that its page cache may fill.
+    pub memory: Bytes,
+    /// How the modelled host's Linux carries out discard.
+    pub linux: DiscardGeneration,
     /// Repetition, from 0.
     pub rep: u32,
     /// The seed of the whole comparison.

@@ -12,7 +12,7 @@ use trimwise::fs::layout::FormatOptions;
 use trimwise::policy::PolicySpec;
 use trimwise::profile::Profile;
 use trimwise::workload::latency::Operation;
-use trimwise::workload::postmark::{self, Outcome, Phase, PostmarkConfig, Progress};
+use trimwise::workload::postmark::{self, Outcome, Phase, PostmarkConfig, Progress, ReportFormat};
 use trimwise_host::{RealDirectory, block_on, mount_of};
 
 use super::{Listed, ModelRun, Models, Report, input, workloads};
@@ -81,7 +81,7 @@ impl Models for Linked {
             ssd: run.device.config.clone(),
             policy: *run.policy,
             workload: run.workload.clone(),
-            host: HostConfig::modern(),
+            host: HostConfig { memory: run.memory, discard: run.linux, ..HostConfig::modern() },
             format: FormatOptions::default(),
             utilization_percent: Some(run.utilization_percent.into()),
             rep: run.rep,
@@ -119,7 +119,7 @@ impl Models for Linked {
         let outcome = block_on(postmark::run(&root, &config, &mut progress))
             .map_err(|_| Failure::run("the run on the directory waited for nothing"))?
             .map_err(|e| if e.is_interrupt() { interrupted(&e) } else { Failure::run(e) })?;
-        Ok(directory_cell(directory, policy, rep, &outcome))
+        Ok(directory_cell(directory, policy, rep, &outcome, workload.report))
     }
 
     fn experiments(&self) -> Vec<Listed> {
@@ -173,7 +173,7 @@ fn report_phase(report: &Report, progress: Progress) {
     report(phase * of + progress.done.min(of), 3 * of);
 }
 
-fn directory_cell(directory: &Path, policy: &str, rep: u32, outcome: &Outcome) -> Cell {
+fn directory_cell(directory: &Path, policy: &str, rep: u32, outcome: &Outcome, format: ReportFormat) -> Cell {
     let held_by = mount_of(directory).map_or_else(|_| directory.to_path_buf(), |m| m.mount_point);
     let recorded = || Operation::ALL.into_iter().filter_map(|o| Some((o, outcome.latencies.summary(o)?)));
     Cell {
@@ -188,5 +188,6 @@ fn directory_cell(directory: &Path, policy: &str, rep: u32, outcome: &Outcome) -
         latency_quantiles_ns: recorded()
             .map(|(o, _)| (o.name(), outcome.latencies.quantiles(o, &QUANTILES)))
             .collect(),
+        postmark_report: postmark::report::of(outcome, format),
     }
 }

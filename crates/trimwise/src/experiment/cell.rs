@@ -199,6 +199,7 @@ fn cell(spec: &CellSpec, outcome: &Outcome, device_stats: DeviceFigures) -> Cell
         device_stats: Some(device_stats),
         latency,
         latency_quantiles_ns,
+        postmark_report: postmark::report::of(outcome, spec.workload.report),
     }
 }
 

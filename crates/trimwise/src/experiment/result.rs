@@ -25,6 +25,9 @@ pub struct Cell {
     pub device_stats: Option<DeviceFigures>,
     /// Latency for each operation that occurred, by name.
     pub latency: BTreeMap<&'static str, LatencySummary>,
+    /// PostMark's own report of the run, verbose or terse as the workload asks.
+    #[serde(skip)]
+    pub postmark_report: String,
     /// Latency at the quantiles of [`QUANTILES`], by operation, for the report's distributions.
     pub latency_quantiles_ns: BTreeMap<&'static str, Vec<u64>>,
 }

@@ -45,6 +45,7 @@ fn cell(device: &str, policy: &str, rep: u32, seconds: f64, erases: u64) -> Cell
         }),
         latency: BTreeMap::new(),
         latency_quantiles_ns: BTreeMap::new(),
+        postmark_report: String::new(),
     }
 }
 

@@ -7,6 +7,7 @@
 
 use std::fmt::Write as _;
 
+use super::config::ReportFormat;
 use super::outcome::Outcome;
 use crate::units::SimTime;
 
@@ -118,6 +119,14 @@ pub fn terse(outcome: &Outcome) -> String {
     }
     text.push('\n');
     text
+}
+
+/// The report in the format that a configuration asks for.
+pub fn of(outcome: &Outcome, format: ReportFormat) -> String {
+    match format {
+        ReportFormat::Verbose => verbose(outcome),
+        ReportFormat::Terse => terse(outcome),
+    }
 }
 
 #[cfg(test)]
