@@ -58,7 +58,16 @@ fn block(device: &DeviceSummary, baseline: &str) -> String {
 /// What the reader should know before he believes the intervals; each thing once.
 pub fn notes(summary: &Summary) -> Vec<String> {
     let mut notes: Vec<String> = Vec::new();
-    for p in summary.devices.iter().flat_map(|d| &d.policies) {
+    let policies = || summary.devices.iter().flat_map(|d| &d.policies);
+    let in_model = policies().flat_map(|p| &p.runs).all(|run| run.target == "model");
+    if in_model && policies().any(|p| p.runs.len() > 1 && !p.total_s.is_exact()) {
+        notes.push(
+            "Repetitions differ in the seed of the ageing step and in the phase of the commit timer; no \
+             noise is added."
+                .to_string(),
+        );
+    }
+    for p in policies() {
         let note = if p.total_s.is_exact() && p.runs.len() > 1 {
             Some("exact: all repetitions were the same to the last bit, so that one says it all.".to_string())
         } else {

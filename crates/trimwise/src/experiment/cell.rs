@@ -13,7 +13,7 @@ use crate::fs::host::HostConfig;
 use crate::fs::layout::{FormatError, FormatOptions};
 use crate::fs::{Ext4, Volume};
 use crate::policy::PolicySpec;
-use crate::ssd::{ConfigError, Ssd, SsdConfig, SsdStats};
+use crate::ssd::{ConfigError, Ssd, SsdConfig, SsdStats, Wear};
 use crate::units::{SimDuration, SimTime};
 use crate::workload::ageing;
 use crate::workload::files::FileError;
@@ -171,7 +171,8 @@ async fn run_on(
     })?;
     let (stale_units_max, stale_units_mean) = fs.stale_max_and_mean();
     let stats = queue.with_ssd(|ssd| *ssd.stats()).since(&before);
-    let device_stats = device_figures(&stats, stale_units_max, stale_units_mean, timeline);
+    let wear = queue.with_ssd(Ssd::wear);
+    let device_stats = device_figures(&stats, wear, (stale_units_max, stale_units_mean), timeline);
 
     let audit = |what| CellError::Audit { device: spec.device.clone(), policy: spec.policy, what };
     fs.audit().map_err(audit)?;
@@ -205,8 +206,8 @@ fn cell(spec: &CellSpec, outcome: &Outcome, device_stats: DeviceFigures) -> Cell
 
 fn device_figures(
     stats: &SsdStats,
-    stale_units_max: u64,
-    stale_units_mean: f64,
+    wear: Wear,
+    (stale_units_max, stale_units_mean): (u64, f64),
     timeline: Vec<TimelineSample>,
 ) -> DeviceFigures {
     let nand_units_written = stats.nand_units.total();
@@ -223,6 +224,9 @@ fn device_figures(
         trim_ranges: stats.trim.ranges,
         trimmed_units: stats.trim.units_invalidated,
         erases: stats.block_erases,
+        erase_count_min: wear.min,
+        erase_count_mean: wear.mean,
+        erase_count_max: wear.max,
         gc_units_copied: stats.nand_units.gc,
         stale_units_max,
         stale_units_mean,

@@ -92,6 +92,12 @@ pub struct DeviceFigures {
     pub trimmed_units: u64,
     /// Blocks erased.
     pub erases: u64,
+    /// Erases of the least erased superblock since the device was new.
+    pub erase_count_min: u32,
+    /// Mean over all superblocks.
+    pub erase_count_mean: f64,
+    /// Erases of the most erased superblock.
+    pub erase_count_max: u32,
     /// Units that garbage collection copied.
     pub gc_units_copied: u64,
     /// Largest number of stale units (free in the file system, valid in the device).
