@@ -40,7 +40,6 @@ impl StaleTracker {
                 self.now_units += 1;
             }
         }
-        self.max_units = self.max_units.max(self.now_units);
     }
 
     /// `range` was allocated: none of it is free any more.
@@ -68,7 +67,7 @@ impl StaleTracker {
 
     /// Starts maximum and mean anew, for a workload that begins now.
     pub fn restart(&mut self, now: SimTime) {
-        self.max_units = self.now_units;
+        self.max_units = 0;
         self.integral = 0;
         self.since = now;
         self.last_change = now;
@@ -90,9 +89,15 @@ impl StaleTracker {
         }
     }
 
+    /// Accounts for the time since the last change. What was stale for no time at all (freed and revealed at
+    /// the same instant) was never stale.
     fn advance(&mut self, now: SimTime) {
-        self.integral += u128::from(self.now_units) * u128::from(now.since(self.last_change).as_nanos());
-        self.last_change = now;
+        let elapsed_ns = now.since(self.last_change).as_nanos();
+        if elapsed_ns > 0 {
+            self.max_units = self.max_units.max(self.now_units);
+            self.integral += u128::from(self.now_units) * u128::from(elapsed_ns);
+            self.last_change = now;
+        }
     }
 }
 
@@ -100,6 +105,15 @@ impl StaleTracker {
 mod tests {
     use super::*;
     use crate::units::Lpn;
+
+    #[test]
+    fn what_is_revealed_at_once_was_never_stale() {
+        let mut s = StaleTracker::new(10);
+        let r = UnitRange::new(Lpn(0), 10);
+        s.freed(SimTime(5), r, |_| true);
+        s.told(SimTime(5), r, |_| false);
+        assert_eq!(s.max_and_mean(SimTime(10)), (0, 0.0));
+    }
 
     #[test]
     fn the_mean_is_weighted_by_time() {
