@@ -314,43 +314,33 @@ impl Table<'_> {
         diffs
     }
 
+    /// The source's rows in its order, and behind those of each table the phase that its rates hide.
     fn rows(&self) -> Vec<VendorRow> {
         let mut rows = Vec::new();
-        for row in published() {
-            let index = METRICS.iter().position(|m| *m == row.metric);
-            let off = self.at(row.device, row.buffering, false);
-            let on = self.at(row.device, row.buffering, true);
-            if let (Some(index), Some(off), Some(on)) = (index, off, on) {
-                rows.push(VendorRow {
-                    device: row.device.to_owned(),
-                    postmark_buffering: row.buffering,
-                    metric: row.metric.to_owned(),
-                    nodiscard: off.values[index],
-                    discard: on.values[index],
-                    published_nodiscard: row.means[0],
-                    published_discard: row.means[1],
-                    fitted: row.buffering && [TRANSACTIONS_PER_S, CREATION_ALONE_PER_S].contains(&index),
-                });
-            }
-        }
-        // The phase that the published rates hide, by subtraction.
         for device in DEVICES {
             for buffering in [true, false] {
-                let published = |discard| Means::published(Column { device, buffering, discard }).deletion_s;
-                if let (Some(off), Some(on)) =
+                let (Some(off), Some(on)) =
                     (self.at(device, buffering, false), self.at(device, buffering, true))
-                {
-                    rows.push(VendorRow {
-                        device: device.to_owned(),
-                        postmark_buffering: buffering,
-                        metric: "Duration_of_deletion (by subtraction)".to_owned(),
-                        nodiscard: off.deletion_s,
-                        discard: on.deletion_s,
-                        published_nodiscard: published(false),
-                        published_discard: published(true),
-                        fitted: false,
-                    });
+                else {
+                    continue;
+                };
+                let published = |discard| Means::published(Column { device, buffering, discard });
+                let (published_off, published_on) = (published(false), published(true));
+                let row = |metric: &str, of: &dyn Fn(&Means) -> f64, fitted: bool| VendorRow {
+                    device: device.to_owned(),
+                    postmark_buffering: buffering,
+                    metric: metric.to_owned(),
+                    nodiscard: of(off),
+                    discard: of(on),
+                    published_nodiscard: of(&published_off),
+                    published_discard: of(&published_on),
+                    fitted,
+                };
+                for (index, metric) in METRICS.into_iter().enumerate() {
+                    let fitted = buffering && [TRANSACTIONS_PER_S, CREATION_ALONE_PER_S].contains(&index);
+                    rows.push(row(metric, &|means| means.values[index], fitted));
                 }
+                rows.push(row("Duration_of_deletion", &|means| means.deletion_s, false));
             }
         }
         rows
