@@ -23,7 +23,8 @@ fuzz_target!(|text: &str| {
         assert!(config.read_block >= 1 && config.write_block >= 1);
         assert!(config.locations.iter().all(|location| location.weight >= 1));
         for rooted in [config.for_model(), config.for_directory("/mnt/test")].into_iter().flatten() {
-            let layout = Layout::new(&rooted).expect("a location that was brought below the root stays there");
+            let layout =
+                Layout::new(&rooted).expect("a location that was brought below the root stays there");
             for directory in layout.location_directories() {
                 assert!(!directory.starts_with('/') && directory.split('/').all(|part| part != ".."));
             }

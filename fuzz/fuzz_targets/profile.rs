@@ -22,7 +22,8 @@ fuzz_target!(|text: &str| {
     };
     let g = &profile.config.geometry;
     let small = profile.config.capacity_units() <= UNITS_MAX
-        && u64::from(g.superblock_planes) * u64::from(g.pages_per_block) * u64::from(g.page_bytes / 4096) <= UNITS_MAX
+        && u64::from(g.superblock_planes) * u64::from(g.pages_per_block) * u64::from(g.page_bytes / 4096)
+            <= UNITS_MAX
         && u64::from(g.blocks_per_plane.unwrap_or(0)) <= 1024
         && profile.config.over_provisioning_percent.unwrap_or(0) <= 1000
         && u64::from(g.channels) * u64::from(g.dies_per_channel) <= 1024;
