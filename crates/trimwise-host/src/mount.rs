@@ -85,8 +85,8 @@ fn nearest(mounts: &[Mount], path: &Path) -> Option<usize> {
     above.max_by_key(|(_, mount)| mount.mount_point.components().count()).map(|(index, _)| index)
 }
 
-/// The mounts that the text lists; lines of another form are passed over.
-fn parse_mountinfo(text: &[u8]) -> Vec<Mount> {
+/// The mounts that the text of `/proc/self/mountinfo` lists; lines of another form are passed over.
+pub fn parse_mountinfo(text: &[u8]) -> Vec<Mount> {
     text.split(|&byte| byte == b'\n').filter_map(parse_line).collect()
 }
 

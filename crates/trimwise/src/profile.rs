@@ -56,7 +56,7 @@ pub struct ProfileError {
 /// One SSD.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Profile {
-    /// Short name, as given to `--ssd`.
+    /// Short name, as given to `--device`.
     pub name: String,
     /// What kind of device this is, in a sentence.
     pub description: String,
