@@ -112,6 +112,7 @@ pub fn error_summary(rows: &ExperimentRows) -> Vec<String> {
 fn metric(name: &str) -> String {
     name.replace("_mixed_with_transaction/s", "_mixed/s")
         .replace("Duration_of_transactions", "Transactions_duration")
+        .replace("Duration_of_deletion", "Deletion_duration")
 }
 
 /// Two decimals as in the source; none where bytes a second would be too wide with them.
