@@ -24,6 +24,9 @@ use crate::workload::postmark::{self, Outcome, PostmarkConfig, Progress, RunErro
 /// What the timeline of a cell keeps at most.
 const TIMELINE_SAMPLES_MAX: usize = 200;
 
+/// Idle time between ageing and the workload: a multiple of any drive's idle threshold.
+const SETTLING: SimDuration = SimDuration::from_secs(10);
+
 /// Everything that a run depends on.
 #[derive(Clone, Debug)]
 pub struct CellSpec {
@@ -156,6 +159,10 @@ async fn run_on(
     let fs = volume.mount(spec.host, spec.policy.governor()).await;
     if let Some(percent) = spec.utilization_percent {
         ageing::age(&fs, percent, spec.ageing_seed()).await?;
+        // What ageing left to trim is ageing's debt, not the workload's; and the drive gets the same idle time
+        // under every policy before the workload begins.
+        fs.drain_discards().await;
+        sim.sleep(SETTLING).await;
     }
     sim.sleep(spec.phase()).await;
 
@@ -233,6 +240,7 @@ fn device_figures(
         busy_ns: BTreeMap::from([
             ("link", busy.link),
             ("controller", busy.controller),
+            ("write_path", busy.write_path),
             ("read_host", busy.read),
             ("read_gc", busy.read_gc),
             ("program_host", busy.program_host),

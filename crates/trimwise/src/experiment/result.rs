@@ -104,7 +104,7 @@ pub struct DeviceFigures {
     pub stale_units_max: u64,
     /// Time-weighted mean of the stale units.
     pub stale_units_mean: f64,
-    /// Device time by cause, ns: link, controller, host reads, host writes, GC, erase, TRIM, flush.
+    /// Device time by cause, ns: link, controller, write path, host reads, host writes, GC, erase, TRIM, flush.
     pub busy_ns: BTreeMap<&'static str, u64>,
     /// Samples of the stale units and the running write amplification over time.
     pub timeline: Vec<TimelineSample>,

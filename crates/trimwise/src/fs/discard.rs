@@ -61,6 +61,28 @@ impl Ext4 {
         }
     }
 
+    /// Waits until the policy has issued what it is going to issue: nothing is pending or on its way, or for
+    /// ten seconds (twice the commit interval) nothing was issued.
+    pub async fn drain_discards(&self) {
+        let inner: &Inner = &self.0;
+        loop {
+            let before = self.ledger();
+            if before.pending == 0 && before.in_tokens == 0 {
+                return;
+            }
+            let patience = inner.sim.now() + crate::units::SimDuration::from_secs(10);
+            while inner.events.discards_done.wait_until(patience).await {
+                let now = self.ledger();
+                if now.pending == 0 && now.in_tokens == 0 {
+                    return;
+                }
+            }
+            if self.ledger() == before {
+                return;
+            }
+        }
+    }
+
     fn reveal_pending(&self) {
         while let Some(token) = self.take_token(u64::MAX) {
             self.0.queue.with_ssd_mut(|ssd| ssd.inform_free(token.range()));

@@ -216,6 +216,7 @@ impl Ssd {
             if self.mover_unit_ns != 0 {
                 self.mover_free_at = self.mover_free_at.max(in_cache) + self.mover_unit_ns;
                 ready = self.mover_free_at;
+                self.ftl.stats.busy_ns.write_path += self.mover_unit_ns;
             }
             self.ftl.write(start, ready, lpn as u32, tag);
         }

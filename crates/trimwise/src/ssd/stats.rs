@@ -62,6 +62,8 @@ counters! {
         link: u64,
         /// Controller overheads.
         controller: u64,
+        /// Moving host data from the write cache towards the flash (`controller.write_bytes_per_s`).
+        write_path: u64,
         /// Flash reads for the host.
         read: u64,
         /// Flash reads for garbage collection and wear levelling.
