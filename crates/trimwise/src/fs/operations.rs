@@ -153,21 +153,34 @@ impl Ext4 {
         };
         self.0.sim.charge(self.0.host.cpu.page_truncate * pages).await;
         self.start_handle(DELETE_CREDITS).await;
-        let metadata = {
-            let now = self.0.sim.now();
+        let (metadata, extents) = {
             let state = &mut *self.0.state.borrow_mut();
             let entry = &mut state.disk.inodes[inode as usize];
+            let extents: Vec<UnitRange> =
+                std::mem::take(&mut entry.extents).into_iter().map(|e| e.blocks).collect();
             let mut metadata = vec![state.disk.layout.inode_block(inode)];
-            for extent in std::mem::take(&mut entry.extents) {
-                let group = super::alloc::group_of(extent.blocks.start.0);
+            for extent in &extents {
+                let group = super::alloc::group_of(extent.start.0);
                 metadata.extend([state.disk.layout.block_bitmap(group), state.disk.layout.descriptor(group)]);
-                state.journal.free(now, extent.blocks);
-                state.withheld_units += extent.blocks.units;
+                state.withheld_units += extent.units;
             }
-            metadata
+            (metadata, extents)
         };
         self.dirty_metadata(&metadata).await;
+        self.free_blocks(&extents);
         self.note_change(inode);
+    }
+
+    /// The running transaction frees these blocks, which are withheld already.
+    ///
+    /// It comes after the metadata have joined: joining may wait until another transaction is the running
+    /// one, and blocks must not be trimmed before the transaction that holds the last of their metadata.
+    fn free_blocks(&self, ranges: &[UnitRange]) {
+        let now = self.0.sim.now();
+        let journal = &mut self.0.state.borrow_mut().journal;
+        for &range in ranges {
+            journal.free(now, range);
+        }
     }
 
     async fn remove_inode(&self, inode: u32) {
@@ -343,13 +356,9 @@ impl Files for Ext4 {
         self.start_handle(DELETE_CREDITS).await;
         for block in blocks {
             let metadata = self.group_metadata(Lpn(block));
-            {
-                let now = self.0.sim.now();
-                let state = &mut *self.0.state.borrow_mut();
-                state.journal.free(now, UnitRange::new(Lpn(block), 1));
-                state.withheld_units += 1;
-            }
+            self.0.state.borrow_mut().withheld_units += 1;
             self.dirty_metadata(&metadata).await;
+            self.free_blocks(&[UnitRange::new(Lpn(block), 1)]);
         }
         if let Some(entry) = self.remove_entry(path).await {
             self.remove_inode(entry.inode).await;
