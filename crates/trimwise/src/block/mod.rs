@@ -59,12 +59,30 @@ impl Default for QueueConfig {
 /// What to do when a request has completed.
 type OnDone = Box<dyn FnOnce()>;
 
-enum Command {
+/// One command for the device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Read a run of units.
     Read(UnitRange),
+    /// Write a run of units.
     Write(UnitRange),
+    /// Tell the device that nobody needs these units.
     Trim(Vec<UnitRange>),
+    /// Empty the write cache.
     Flush,
 }
+
+/// Where a command is, in a block trace (blktrace: D and C).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// It is being handed to the device.
+    Dispatched,
+    /// The device has acknowledged it; whoever waits for it does not know yet.
+    Completed,
+}
+
+/// Sees each command with its instant; it must not submit any.
+pub type Tracer = Box<dyn FnMut(SimTime, Stage, &Command)>;
 
 struct Request {
     command: Command,
@@ -93,6 +111,7 @@ struct Inner {
     state: RefCell<State>,
     room: Event,
     last_activity: Cell<SimTime>,
+    tracer: RefCell<Option<Tracer>>,
 }
 
 /// A device with its request queue; cheap to clone, all clones are the same queue.
@@ -109,6 +128,7 @@ impl BlockQueue {
             state: RefCell::default(),
             room: Event::new(sim),
             last_activity: Cell::default(),
+            tracer: RefCell::default(),
         }))
     }
 
@@ -125,6 +145,17 @@ impl BlockQueue {
     /// Changes the device past its command interface: the oracle of `ideal`, secure erase between runs.
     pub fn with_ssd_mut<T>(&self, change: impl FnOnce(&mut Ssd) -> T) -> T {
         change(&mut self.0.ssd.borrow_mut())
+    }
+
+    /// Shows every command from now on to `tracer` (`None`: to nobody), as blktrace does.
+    pub fn trace(&self, tracer: Option<Tracer>) {
+        *self.0.tracer.borrow_mut() = tracer;
+    }
+
+    fn note(&self, stage: Stage, command: &Command) {
+        if let Some(tracer) = &mut *self.0.tracer.borrow_mut() {
+            tracer(self.0.sim.now(), stage, command);
+        }
     }
 
     /// When a command was last given to the device.
@@ -229,6 +260,7 @@ impl BlockQueue {
     /// Hands requests to the device until it or the rules allow no more.
     fn dispatch(&self) {
         while let Some(request) = self.next_request() {
+            self.note(Stage::Dispatched, &request.command);
             let now = self.0.sim.now();
             let mut ssd = self.0.ssd.borrow_mut();
             let end = match &request.command {
@@ -302,6 +334,7 @@ impl BlockQueue {
     }
 
     fn complete(&self, request: Request) {
+        self.note(Stage::Completed, &request.command);
         {
             let mut state = self.0.state.borrow_mut();
             state.in_device -= 1;

@@ -87,7 +87,7 @@ impl Sim {
 
     /// Starts a task; it runs for the first time after everything that is ready already.
     ///
-    /// A task that never ends is simply dropped with the simulation.
+    /// A task that has not ended by then is dropped when [`Sim::run`] returns.
     pub fn spawn(&self, future: impl Future<Output = ()> + 'static) {
         let slot = self.0.vacant.borrow_mut().pop();
         let mut slots = self.0.slots.borrow_mut();
@@ -100,7 +100,10 @@ impl Sim {
         self.0.ready.borrow_mut().push_back(TaskId { slot, generation: entry.generation });
     }
 
-    /// Runs until `main` ends and answers what it answers; other tasks stay where they are.
+    /// Runs until `main` ends and answers what it answers; then drops every other task where it stands.
+    ///
+    /// Tasks hold handles on the simulation, which holds the tasks: if they stayed, nothing that they
+    /// refer to, a modelled device with its maps for one, would ever be freed.
     ///
     /// # Errors
     ///
@@ -112,19 +115,41 @@ impl Sim {
             let value = main.await;
             *output.borrow_mut() = Some(value);
         });
-        loop {
+        let end = loop {
             while let Some(id) = self.next_ready() {
                 self.poll(id);
-                if let Some(value) = result.borrow_mut().take() {
-                    return Ok(value);
+                if result.borrow().is_some() {
+                    break;
                 }
             }
+            if let Some(value) = result.borrow_mut().take() {
+                break Ok(value);
+            }
             let Some(Reverse((at, _, id))) = self.0.timers.borrow_mut().pop() else {
-                return Err(Stalled { at: self.now() });
+                break Err(Stalled { at: self.now() });
             };
             self.0.now.set(at);
             self.0.ready.borrow_mut().push_back(id);
-        }
+        };
+        self.drop_tasks();
+        end
+    }
+
+    /// Ends every task. Slots keep their generations, so that a wake-up meant for one of them finds nobody.
+    fn drop_tasks(&self) {
+        self.0.ready.borrow_mut().clear();
+        self.0.timers.borrow_mut().clear();
+        let futures: Vec<LocalFuture> = {
+            let (slots, vacant) = (&mut *self.0.slots.borrow_mut(), &mut *self.0.vacant.borrow_mut());
+            let live = slots.iter_mut().enumerate().filter(|(_, slot)| slot.future.is_some());
+            live.filter_map(|(i, slot)| {
+                slot.generation += 1;
+                vacant.push(i as u32);
+                slot.future.take()
+            })
+            .collect()
+        };
+        drop(futures); // outside the borrows: dropping may run code that spawns or wakes
     }
 
     /// Waits for `duration` to pass; other tasks run meanwhile.
@@ -292,6 +317,22 @@ mod tests {
         let sim = Sim::new();
         let event = Event::new(&sim);
         assert_eq!(sim.run(async move { event.wait().await }), Err(Stalled { at: SimTime::ZERO }));
+    }
+
+    #[test]
+    fn regression_tasks_that_never_end_are_dropped_with_all_they_hold() {
+        let sim = Sim::new();
+        let device = Rc::new(());
+        let (sim2, held) = (sim.clone(), Rc::clone(&device));
+        sim.spawn(async move {
+            loop {
+                sim2.sleep(SimDuration::from_nanos(1)).await;
+                let _ = &held;
+            }
+        });
+        let sim2 = sim.clone();
+        sim.run(async move { sim2.sleep(SimDuration::from_nanos(5)).await }).unwrap();
+        assert_eq!(Rc::strong_count(&device), 1);
     }
 
     #[test]

@@ -103,11 +103,26 @@ impl Allocator {
         }
     }
 
+    /// How many blocks of a range are free.
+    pub fn free_in(&self, range: UnitRange) -> u64 {
+        let extents = self.free_from(range.start.0, range.end().0);
+        extents.map(|e| e.end().min(range.end()).0 - e.start.0).sum()
+    }
+
     /// The free extents of a group, in order.
     pub fn free_in_group(&self, group: u64) -> impl Iterator<Item = UnitRange> + '_ {
         self.free
             .range(group * GROUP_UNITS..(group + 1) * GROUP_UNITS)
             .map(|(&start, &len)| UnitRange::new(Lpn(start), len))
+    }
+
+    /// The free extents that begin between `from` and `to`, in order; first what is left behind `from` of one
+    /// that begins before it.
+    pub fn free_from(&self, from: u64, to: u64) -> impl Iterator<Item = UnitRange> + '_ {
+        let cut = self.free_at(from);
+        let first = (cut > 0).then(|| UnitRange::new(Lpn(from), cut));
+        let rest = self.free.range(from + cut..to.max(from + cut));
+        first.into_iter().chain(rest.map(|(&start, &len)| UnitRange::new(Lpn(start), len)))
     }
 
     /// Whether FITRIM has trimmed this group and nothing was freed in it since.

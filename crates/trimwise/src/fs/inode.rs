@@ -17,6 +17,8 @@ pub struct FileExtent {
 pub struct Inode {
     /// Whether it is in use; a removed file keeps its slot for the next one.
     pub in_use: bool,
+    /// How many files had this slot before: an open file that was removed meanwhile is told by it.
+    pub generation: u32,
     /// Length of the file.
     pub size_bytes: u64,
     /// Extents in the order of the file's pages, merged where they continue each other.

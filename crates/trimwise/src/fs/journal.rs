@@ -41,6 +41,9 @@ struct Buffer {
     in_committing: bool,
     /// Being written to the log or to its place.
     locked: bool,
+    /// The running transaction frees the block while an older one is writing it to the log: it need not
+    /// reach its place any more.
+    forgotten: bool,
     /// The committed transaction that waits for it to reach its place; 0 if it is clean.
     checkpoint: u64,
     dirty_since: SimTime,
@@ -262,6 +265,29 @@ impl Ext4 {
         }
     }
 
+    /// The running transaction frees a metadata block: its contents need not reach their place any more
+    /// (`jbd2_journal_forget`). A later write there would hit whoever gets the block next.
+    pub(super) async fn forget_metadata(&self, block: Lpn) {
+        loop {
+            {
+                let journal = &mut self.0.state.borrow_mut().journal;
+                let Some(&id) = journal.by_block.get(&block.0) else { return };
+                let buffer = &mut journal.buffers[id as usize];
+                if !buffer.locked || buffer.in_committing {
+                    buffer.forgotten = buffer.in_committing;
+                    if std::mem::take(&mut buffer.in_running)
+                        && let Some(running) = &mut journal.running
+                    {
+                        running.buffers.retain(|&other| other != id);
+                    }
+                    journal.leave_checkpoint(id);
+                    return;
+                }
+            }
+            self.0.events.metadata_io_done.wait().await;
+        }
+    }
+
     /// Asks the journal thread to commit up to `tid`.
     pub(super) fn request_commit(&self, tid: u64) {
         let journal = &mut self.0.state.borrow_mut().journal;
@@ -349,17 +375,21 @@ impl Ext4 {
         {
             let now = inner.sim.now();
             let journal = &mut inner.state.borrow_mut().journal;
+            let mut remaining = 0;
             for &id in &transaction.buffers {
                 journal.leave_checkpoint(id);
                 let buffer = &mut journal.buffers[id as usize];
                 buffer.in_committing = false;
-                buffer.checkpoint = transaction.tid;
-                buffer.dirty_since = now;
+                if !std::mem::take(&mut buffer.forgotten) {
+                    buffer.checkpoint = transaction.tid;
+                    buffer.dirty_since = now;
+                    remaining += 1;
+                }
             }
             journal.checkpoints.push_back(Checkpoint {
                 tid: transaction.tid,
                 log_blocks: log_blocks + 1,
-                remaining: metadata,
+                remaining,
                 buffers: transaction.buffers,
             });
             journal.advance_tail();
@@ -384,18 +414,19 @@ impl Ext4 {
         let step = {
             let journal = &mut inner.state.borrow_mut().journal;
             match journal.checkpoints.front() {
-                None => match journal.newest_open_tid() {
-                    Some(tid) => Step::WaitForCommit(journal.committing.map_or(tid, |(tid, _)| tid)),
-                    None => return,
+                None => match (journal.committing, journal.running_tid()) {
+                    (Some((tid, _)), _) | (None, Some(tid)) => Step::WaitForCommit(tid),
+                    (None, None) => unreachable!("an empty log has room for a transaction"),
                 },
                 Some(oldest) => {
                     let on_list = |&&id: &&BufferId| journal.buffers[id as usize].checkpoint == oldest.tid;
                     let busy = oldest.buffers.iter().filter(on_list).find_map(|&id| {
                         let buffer = &journal.buffers[id as usize];
-                        if buffer.in_running {
-                            journal.running_tid()
-                        } else if buffer.in_committing {
+                        // The older one first: its end takes the buffer off this list.
+                        if buffer.in_committing {
                             journal.committing.map(|(tid, _)| tid)
+                        } else if buffer.in_running {
+                            journal.running_tid()
                         } else {
                             None
                         }

@@ -3,7 +3,7 @@
 use super::cache::{CHUNK_PAGES, mask};
 use super::inode::Inode;
 use super::read::ReadAhead;
-use super::{Directory, Entry, Ext4};
+use super::{Directory, Entry, Ext4, State};
 use crate::units::{Bytes, Lpn, SimDuration, SimTime, UNIT_BYTES, UnitRange};
 use crate::workload::files::{FileError, FileSystemSpace, Files, OpenMode};
 
@@ -13,14 +13,17 @@ const CREATE_CREDITS: u64 = 40;
 const DELETE_CREDITS: u64 = 118;
 /// Journal blocks that an inode's change may touch.
 const INODE_CREDITS: u64 = 8;
-/// How often a writer that finds no block asks for a commit before it gives up
-/// (`ext4_should_retry_alloc`: 3).
-const SPACE_RETRIES: u32 = 3;
+/// How often a writer that finds no block asks for a commit before it gives up (`ext4_should_retry_alloc`).
+const SPACE_COMMITS_MAX: u32 = 4;
 
 /// An open file of the modelled file system.
+///
+/// Unlike Linux, which keeps a removed file until it is closed, its blocks go at once, and what is still open
+/// refers to nothing: reads find its end, writes are refused.
 #[derive(Clone, Debug)]
 pub struct OpenFile {
     pub(super) inode: u32,
+    pub(super) generation: u32,
     pub(super) position_bytes: u64,
     pub(super) append: bool,
     pub(super) read_ahead: ReadAhead,
@@ -54,68 +57,87 @@ impl Ext4 {
         FileError::NotFound { path: path.to_owned() }
     }
 
-    /// Makes a name and an inode in one handle.
-    async fn make_entry(&self, path: &str, is_directory: bool) -> Result<u32, FileError> {
+    /// Makes a name and an inode in one handle; answers the inode and its generation.
+    async fn make_entry(&self, path: &str, is_directory: bool) -> Result<(u32, u32), FileError> {
         self.0.sim.charge(self.0.host.cpu.create).await;
-        self.start_handle(CREATE_CREDITS).await;
-        let (inode, mut metadata) = {
-            let now = self.0.sim.now();
-            let state = &mut *self.0.state.borrow_mut();
-            let disk = &mut state.disk;
-            let no_space = || FileError::NoSpace { path: path.to_owned() };
-            let Some(directory) = disk.directories.get_mut(parent(path)) else {
-                return Err(Self::not_found(path));
-            };
-            let mut metadata = Vec::with_capacity(10);
-            // A leaf is split when it is full: on average they are three quarters full.
-            let bytes = directory.bytes + entry_bytes(path);
-            if bytes > directory.blocks.len() as u64 * UNIT_BYTES * 3 / 4 {
-                let room = disk.allocator.free_units().saturating_sub(state.reserved_pages);
-                let block = if room > 0 { disk.allocator.allocate(None, 1) } else { None };
-                let block = block.ok_or_else(no_space)?;
-                state.pending.withdraw(block);
-                disk.stale.allocated(now, block);
-                directory.blocks.push(block.start.0);
-                let group = super::alloc::group_of(block.start.0);
-                metadata.extend([disk.layout.block_bitmap(group), disk.layout.descriptor(group)]);
+        let (inode, mut metadata) = loop {
+            self.start_handle(CREATE_CREDITS).await;
+            match self.try_make_entry(path, is_directory)? {
+                Some(made) => break made,
+                None => self.wait_for_space(path, |_| 1).await?,
             }
-            directory.bytes = bytes;
-            directory.entries += 1;
-            let block = directory.blocks[leaf_of(path, directory.blocks.len())];
-            let inode = match disk.free_inodes.pop_first() {
-                Some(inode) => inode,
-                None if (disk.inodes.len() as u64) < disk.layout.inodes() => {
-                    disk.inodes.push(Inode::default());
-                    (disk.inodes.len() - 1) as u32
-                }
-                None => return Err(no_space()),
-            };
-            disk.inodes[inode as usize] = Inode { in_use: true, ..Inode::default() };
-            disk.names.insert(path.into(), Entry { inode, block, is_directory });
-            let group = disk.layout.inode_group(inode);
-            metadata.extend([
-                Lpn(block),
-                disk.layout.inode_bitmap(group),
-                disk.layout.descriptor(group),
-                disk.layout.inode_block(inode),
-            ]);
-            (inode, metadata)
         };
         metadata.dedup();
+        // Before anything can be waited for: it may be removed again at once.
+        let generation = self.generation(inode);
         self.dirty_metadata(&metadata).await;
         self.note_change(inode);
-        Ok(inode)
+        Ok((inode, generation))
     }
 
-    /// Takes a name out of its directory; answers what it named.
-    async fn remove_entry(&self, path: &str) -> Option<Entry> {
+    /// Makes a name and an inode, or changes nothing; `None` if the directory needs a block and there is none.
+    fn try_make_entry(&self, path: &str, is_directory: bool) -> Result<Option<(u32, Vec<Lpn>)>, FileError> {
+        let now = self.0.sim.now();
+        let state = &mut *self.0.state.borrow_mut();
+        let disk = &mut state.disk;
+        // Somebody may have made it while this task waited for its handle.
+        if disk.names.contains_key(path) {
+            return Err(FileError::Exists { path: path.to_owned() });
+        }
+        let Some(directory) = disk.directories.get_mut(parent(path)) else {
+            return Err(Self::not_found(path));
+        };
+        if disk.free_inodes.is_empty() && disk.inodes.len() as u64 >= disk.layout.inodes() {
+            return Err(FileError::NoSpace { path: path.to_owned() });
+        }
+        let mut metadata = Vec::with_capacity(10);
+        // A leaf is split when it is full: on average they are three quarters full.
+        let bytes = directory.bytes + entry_bytes(path);
+        if bytes > directory.blocks.len() as u64 * UNIT_BYTES * 3 / 4 {
+            let room = disk.allocator.free_units().saturating_sub(state.reserved_pages);
+            let block = if room > 0 { disk.allocator.allocate(None, 1) } else { None };
+            let Some(block) = block else { return Ok(None) };
+            state.pending.withdraw(block);
+            disk.stale.allocated(now, block);
+            directory.blocks.push(block.start.0);
+            let group = super::alloc::group_of(block.start.0);
+            metadata.extend([disk.layout.block_bitmap(group), disk.layout.descriptor(group)]);
+        }
+        directory.bytes = bytes;
+        directory.entries += 1;
+        let block = directory.blocks[leaf_of(path, directory.blocks.len())];
+        let inode = disk.free_inodes.pop_first().unwrap_or_else(|| {
+            disk.inodes.push(Inode::default());
+            (disk.inodes.len() - 1) as u32
+        });
+        let slot = &mut disk.inodes[inode as usize];
+        *slot = Inode { in_use: true, generation: slot.generation, ..Inode::default() };
+        disk.names.insert(path.into(), Entry { inode, block, is_directory });
+        if is_directory {
+            disk.directories.insert(path.into(), Directory::default());
+        }
+        let group = disk.layout.inode_group(inode);
+        metadata.extend([
+            Lpn(block),
+            disk.layout.inode_bitmap(group),
+            disk.layout.descriptor(group),
+            disk.layout.inode_block(inode),
+        ]);
+        Ok(Some((inode, metadata)))
+    }
+
+    /// Takes a name out of its directory; answers what it named. `None` if there is none of that kind, any
+    /// more or yet.
+    async fn remove_entry(&self, path: &str, is_directory: bool) -> Option<Entry> {
         let (entry, metadata) = {
             let state = &mut *self.0.state.borrow_mut();
-            let entry = state.disk.names.remove(path)?;
+            let entry = *state.disk.names.get(path).filter(|e| e.is_directory == is_directory)?;
+            state.disk.names.remove(path);
             if let Some(directory) = state.disk.directories.get_mut(parent(path)) {
                 directory.entries -= 1;
                 directory.bytes -= entry_bytes(path);
             }
+            state.disk.inodes[entry.inode as usize].generation += 1;
             let layout = &state.disk.layout;
             // The superblock heads the list of orphans.
             let metadata = [Lpn(entry.block), layout.inode_block(entry.inode), layout.superblock()];
@@ -125,11 +147,19 @@ impl Ext4 {
         Some(entry)
     }
 
-    /// Drops a file's pages, waiting for those in transfer, and frees its blocks.
-    async fn truncate(&self, inode: u32) {
+    fn generation(&self, inode: u32) -> u32 {
+        self.0.state.borrow().disk.inodes[inode as usize].generation
+    }
+
+    /// Drops a file's pages, waiting for those in transfer, and frees its blocks; nothing if the file is
+    /// removed meanwhile.
+    async fn truncate(&self, inode: u32, generation: u32) {
         loop {
             let in_transfer = {
                 let entry = &self.0.state.borrow().disk.inodes[inode as usize];
+                if entry.generation != generation {
+                    return;
+                }
                 (entry.writeback_pages, entry.reads)
             };
             match in_transfer {
@@ -138,7 +168,8 @@ impl Ext4 {
                 _ => self.0.events.writeback_done.wait().await,
             }
         }
-        let pages = {
+        // From here on the file is empty, whoever else uses it while this task waits.
+        let (pages, extents) = {
             let state = &mut *self.0.state.borrow_mut();
             let entry = &mut state.disk.inodes[inode as usize];
             let pages = entry.size_bytes.div_ceil(UNIT_BYTES);
@@ -149,25 +180,37 @@ impl Ext4 {
             }
             state.reserved_pages -= std::mem::take(&mut entry.reserved_pages);
             entry.size_bytes = 0;
-            pages
+            let extents: Vec<UnitRange> =
+                std::mem::take(&mut entry.extents).into_iter().map(|e| e.blocks).collect();
+            state.withheld_units += extents.iter().map(|e| e.units).sum::<u64>();
+            (pages, extents)
         };
         self.0.sim.charge(self.0.host.cpu.page_truncate * pages).await;
         self.start_handle(DELETE_CREDITS).await;
         let metadata = {
-            let now = self.0.sim.now();
-            let state = &mut *self.0.state.borrow_mut();
-            let entry = &mut state.disk.inodes[inode as usize];
-            let mut metadata = vec![state.disk.layout.inode_block(inode)];
-            for extent in std::mem::take(&mut entry.extents) {
-                let group = super::alloc::group_of(extent.blocks.start.0);
-                metadata.extend([state.disk.layout.block_bitmap(group), state.disk.layout.descriptor(group)]);
-                state.journal.free(now, extent.blocks);
-                state.withheld_units += extent.blocks.units;
+            let layout = &self.0.state.borrow().disk.layout;
+            let mut metadata = vec![layout.inode_block(inode)];
+            for extent in &extents {
+                let group = super::alloc::group_of(extent.start.0);
+                metadata.extend([layout.block_bitmap(group), layout.descriptor(group)]);
             }
             metadata
         };
         self.dirty_metadata(&metadata).await;
+        self.free_blocks(&extents);
         self.note_change(inode);
+    }
+
+    /// The running transaction frees these blocks, which are withheld already.
+    ///
+    /// It comes after the metadata have joined: joining may wait until another transaction is the running
+    /// one, and blocks must not be trimmed before the transaction that holds the last of their metadata.
+    fn free_blocks(&self, ranges: &[UnitRange]) {
+        let now = self.0.sim.now();
+        let journal = &mut self.0.state.borrow_mut().journal;
+        for &range in ranges {
+            journal.free(now, range);
+        }
     }
 
     async fn remove_inode(&self, inode: u32) {
@@ -182,30 +225,45 @@ impl Ext4 {
         disk.free_inodes.insert(inode);
     }
 
-    /// Waits until `pages` more pages could get a block.
+    /// Waits until as many pages as `needed` says could get a block.
     ///
-    /// Blocks that a commit or a TRIM would free are waited for; otherwise the file system is full.
-    async fn wait_for_space(&self, pages: u64, path: &str) -> Result<(), FileError> {
-        for _ in 0..=SPACE_RETRIES {
-            let tid = {
+    /// Blocks that a commit would free are waited for by asking for that commit, a few times; blocks that are
+    /// in a TRIM simply come back. Otherwise the file system is full.
+    async fn wait_for_space(&self, path: &str, needed: impl Fn(&State) -> u64) -> Result<(), FileError> {
+        let mut commits = 0;
+        loop {
+            let commit = {
                 let state = &*self.0.state.borrow();
-                if state.disk.allocator.free_units() >= state.reserved_pages + pages {
+                if state.disk.allocator.free_units() >= state.reserved_pages + needed(state) {
                     return Ok(());
                 }
-                (state.withheld_units > 0).then(|| state.journal.newest_open_tid())
+                if state.withheld_units > state.held_units {
+                    commits += 1;
+                    state.journal.newest_open_tid()
+                } else if state.held_units > 0 {
+                    None
+                } else {
+                    return Err(FileError::NoSpace { path: path.to_owned() });
+                }
             };
-            match tid {
-                Some(Some(tid)) => self.commit_and_wait(tid).await,
-                // Committed, but their TRIM is still to be issued.
-                Some(None) => self.0.events.discards_done.wait().await,
-                None => break,
+            if commits > SPACE_COMMITS_MAX {
+                return Err(FileError::NoSpace { path: path.to_owned() });
+            }
+            match commit {
+                Some(tid) => self.commit_and_wait(tid).await,
+                None => self.0.events.blocks_released.wait().await,
             }
         }
-        let state = &*self.0.state.borrow();
-        if state.disk.allocator.free_units() >= state.reserved_pages + pages {
-            return Ok(());
-        }
-        Err(FileError::NoSpace { path: path.to_owned() })
+    }
+
+    /// How many of a file's pages would need a block that they have neither got nor reserved.
+    fn pages_without_block(state: &State, inode: u32, first: u64, pages: u64) -> u64 {
+        let entry = &state.disk.inodes[inode as usize];
+        let is_dirty = |page: u64| {
+            let chunk = entry.chunks.get(page / CHUNK_PAGES);
+            chunk.is_some_and(|id| state.cache.state(id).dirty & mask(page % CHUNK_PAGES, 1) != 0)
+        };
+        (first..first + pages).filter(|&page| !is_dirty(page) && entry.map(page, 1).is_err()).count() as u64
     }
 
     /// Pages that a write covers in part and that must be read before they can be changed.
@@ -231,7 +289,7 @@ impl Ext4 {
             return Ok(());
         }
         for page in self.partial_pages(file.inode, start, end).into_iter().flatten() {
-            self.read_page(file.inode, page).await;
+            self.read_page(file, page).await;
         }
         let (first_page, pages) = (start / UNIT_BYTES, end.div_ceil(UNIT_BYTES) - start / UNIT_BYTES);
         self.0
@@ -243,7 +301,14 @@ impl Ext4 {
             state.disk.allocator.free_units() < state.reserved_pages + pages
         };
         if is_full {
-            self.wait_for_space(pages, &file.path).await?;
+            self.wait_for_space(&file.path, |state| {
+                Self::pages_without_block(state, file.inode, first_page, pages)
+            })
+            .await?;
+        }
+        if self.generation(file.inode) != file.generation {
+            let reason = "removed while it was open".to_owned();
+            return Err(FileError::Other { path: file.path.to_string(), reason });
         }
         let changes_inode = self.mark_written(file.inode, first_page, pages, end);
         if changes_inode {
@@ -310,9 +375,11 @@ impl Files for Ext4 {
     }
 
     async fn statfs(&self) -> Result<FileSystemSpace, FileError> {
-        let total = self.0.state.borrow().disk.layout.total_units();
-        let fixed = total - self.0.state.borrow().disk.layout.allocator().free_units();
-        Ok(FileSystemSpace { total: Bytes::from_units(total - fixed), free: self.bytes_free() })
+        let total = {
+            let disk = &self.0.state.borrow().disk;
+            Bytes::from_units(disk.layout.total_units() - disk.fixed_units)
+        };
+        Ok(FileSystemSpace { total, free: self.bytes_free() })
     }
 
     async fn mkdir(&self, path: &str) -> Result<(), FileError> {
@@ -321,15 +388,15 @@ impl Files for Ext4 {
             return Err(FileError::Exists { path: path.to_owned() });
         }
         self.make_entry(path, true).await?;
-        self.0.state.borrow_mut().disk.directories.insert(path.into(), Directory::default());
         Ok(())
     }
 
     async fn rmdir(&self, path: &str) -> Result<(), FileError> {
         self.0.sim.charge(self.0.host.cpu.syscall + self.0.host.cpu.unlink).await;
         let blocks = {
-            let disk = &mut self.0.state.borrow_mut().disk;
-            match disk.directories.get(path) {
+            let state = &mut *self.0.state.borrow_mut();
+            let disk = &mut state.disk;
+            match disk.directories.get(path).filter(|_| !path.is_empty()) {
                 None => return Err(Self::not_found(path)),
                 Some(d) if d.entries > 0 => {
                     return Err(FileError::Other {
@@ -337,21 +404,22 @@ impl Files for Ext4 {
                         reason: "directory not empty".to_owned(),
                     });
                 }
-                Some(_) => disk.directories.remove(path).map(|d| d.blocks).unwrap_or_default(),
+                Some(_) => {
+                    let blocks = disk.directories.remove(path).map(|d| d.blocks).unwrap_or_default();
+                    state.withheld_units += blocks.len() as u64;
+                    blocks
+                }
             }
         };
         self.start_handle(DELETE_CREDITS).await;
+        let entry = self.remove_entry(path, true).await;
         for block in blocks {
+            self.forget_metadata(Lpn(block)).await;
             let metadata = self.group_metadata(Lpn(block));
-            {
-                let now = self.0.sim.now();
-                let state = &mut *self.0.state.borrow_mut();
-                state.journal.free(now, UnitRange::new(Lpn(block), 1));
-                state.withheld_units += 1;
-            }
             self.dirty_metadata(&metadata).await;
+            self.free_blocks(&[UnitRange::new(Lpn(block), 1)]);
         }
-        if let Some(entry) = self.remove_entry(path).await {
+        if let Some(entry) = entry {
             self.remove_inode(entry.inode).await;
         }
         Ok(())
@@ -359,20 +427,31 @@ impl Files for Ext4 {
 
     async fn open(&self, path: &str, mode: OpenMode) -> Result<OpenFile, FileError> {
         self.0.sim.charge(self.0.host.cpu.syscall + self.0.host.cpu.open).await;
-        let inode = match (self.lookup(path), mode) {
-            (Some(entry), _) if entry.is_directory => {
-                return Err(FileError::Other { path: path.to_owned(), reason: "is a directory".to_owned() });
+        let (inode, generation) = loop {
+            match (self.lookup(path), mode) {
+                (Some(entry), _) if entry.is_directory => {
+                    let reason = "is a directory".to_owned();
+                    return Err(FileError::Other { path: path.to_owned(), reason });
+                }
+                (Some(entry), _) => {
+                    let generation = self.generation(entry.inode);
+                    if mode == OpenMode::Create {
+                        self.truncate(entry.inode, generation).await;
+                    }
+                    if self.generation(entry.inode) == generation {
+                        break (entry.inode, generation);
+                    }
+                }
+                (None, OpenMode::Create | OpenMode::CreateKeep) => match self.make_entry(path, false).await {
+                    Err(FileError::Exists { .. }) => {}
+                    made => break made?,
+                },
+                (None, OpenMode::Read | OpenMode::Append) => return Err(Self::not_found(path)),
             }
-            (Some(entry), OpenMode::Create) => {
-                self.truncate(entry.inode).await;
-                entry.inode
-            }
-            (Some(entry), _) => entry.inode,
-            (None, OpenMode::Create | OpenMode::CreateKeep) => self.make_entry(path, false).await?,
-            (None, OpenMode::Read | OpenMode::Append) => return Err(Self::not_found(path)),
         };
         Ok(OpenFile {
             inode,
+            generation,
             position_bytes: 0,
             append: mode == OpenMode::Append,
             read_ahead: ReadAhead::default(),
@@ -402,6 +481,9 @@ impl Files for Ext4 {
 
     async fn fsync(&self, file: &mut OpenFile) -> Result<(), FileError> {
         self.0.sim.charge(self.0.host.cpu.syscall).await;
+        if self.generation(file.inode) != file.generation {
+            return Ok(());
+        }
         self.write_file(file.inode).await;
         let tid = {
             let state = &*self.0.state.borrow();
@@ -430,8 +512,8 @@ impl Files for Ext4 {
             Some(_) => {}
         }
         self.start_handle(DELETE_CREDITS).await;
-        let Some(entry) = self.remove_entry(path).await else { return Err(Self::not_found(path)) };
-        self.truncate(entry.inode).await;
+        let Some(entry) = self.remove_entry(path, false).await else { return Err(Self::not_found(path)) };
+        self.truncate(entry.inode, self.generation(entry.inode)).await;
         self.remove_inode(entry.inode).await;
         Ok(())
     }

@@ -58,7 +58,7 @@ impl Ext4 {
     /// Reads up to `len` bytes at the file's position; answers how many there were.
     pub(super) async fn read_at(&self, file: &mut OpenFile, len: u64) -> Result<usize, FileError> {
         let cpu = &self.0.host.cpu;
-        let size = self.0.state.borrow().disk.inodes[file.inode as usize].size_bytes;
+        let size = self.size_of(file);
         let start = file.position_bytes;
         let end = (start + len).min(size);
         if start >= end {
@@ -70,6 +70,10 @@ impl Ext4 {
         let max = self.0.host.read_ahead.units_floor().max(1);
         for page in first..=last {
             while !self.is_present(file.inode, page) {
+                // Somebody may have cut the file short while this task waited.
+                if page * UNIT_BYTES >= self.size_of(file) {
+                    return Ok(0);
+                }
                 if !self.is_being_read(file.inode, page) {
                     let (from, pages) = file.read_ahead.on_miss(page, last - page + 1, max);
                     self.start_reading(file.inode, from, pages.max(1));
@@ -99,14 +103,20 @@ impl Ext4 {
     }
 
     /// Brings one page into memory: a write that covers it in part needs the rest.
-    pub(super) async fn read_page(&self, inode: u32, page: u64) {
-        while !self.is_present(inode, page) {
-            if self.is_being_read(inode, page) {
+    pub(super) async fn read_page(&self, file: &OpenFile, page: u64) {
+        while !self.is_present(file.inode, page) && page * UNIT_BYTES < self.size_of(file) {
+            if self.is_being_read(file.inode, page) {
                 self.0.events.read_done.wait().await;
             } else {
-                self.start_reading(inode, page, 1);
+                self.start_reading(file.inode, page, 1);
             }
         }
+    }
+
+    /// A file's length; 0 once it is removed.
+    fn size_of(&self, file: &OpenFile) -> u64 {
+        let entry = &self.0.state.borrow().disk.inodes[file.inode as usize];
+        if entry.generation == file.generation { entry.size_bytes } else { 0 }
     }
 
     /// The first read after a change notes its time in the inode (mount option `relatime`).

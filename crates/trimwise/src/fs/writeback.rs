@@ -5,7 +5,8 @@
 //! piece at a time. Delayed allocation ends here: a run of pages gets its blocks when it is written, which
 //! is why a file that is written in one go lies in one extent.
 
-use super::cache::{CHUNK_PAGES, ChunkId, mask};
+use super::cache::{CHUNK_PAGES, ChunkId, PageCache, mask};
+use super::inode::Inode;
 use super::{Ext4, Inner};
 use crate::units::{Lpn, SimTime, UnitRange};
 
@@ -14,6 +15,25 @@ const PAGES_A_TURN: u64 = 1_024;
 
 /// Metadata blocks that an allocation may change: bitmap, descriptor, inode, extent block.
 const ALLOCATION_CREDITS: u64 = 30;
+
+/// How many of `pages` pages from `page` on are dirty and not in transfer, one behind the other.
+fn dirty_run(cache: &PageCache, entry: &Inode, page: u64, pages: u64) -> u64 {
+    let mut run = 0;
+    while run < pages {
+        let at = page + run;
+        let (bit, room) = (at % CHUNK_PAGES, (CHUNK_PAGES - at % CHUNK_PAGES).min(pages - run));
+        let ready = entry.chunks.get(at / CHUNK_PAGES).map_or(0, |id| {
+            let s = cache.state(id);
+            s.dirty & !s.writeback
+        });
+        let here = u64::from((ready >> bit).trailing_ones()).min(room);
+        run += here;
+        if here < room {
+            break;
+        }
+    }
+    run
+}
 
 impl Ext4 {
     /// The flusher thread.
@@ -138,13 +158,17 @@ impl Ext4 {
                 Ok(blocks) => blocks,
                 Err(unmapped) => match self.allocate(inode, page, unmapped).await {
                     Some(blocks) => blocks,
-                    None => break, // the file went away meanwhile
+                    None => continue, // the file changed while this task waited: look again
                 },
             };
             for (i, piece) in self.0.queue.split(blocks).enumerate() {
                 let first = page + i as u64 * self.0.host.queue.max_request.units_floor().max(1);
                 self.0.queue.wait_for_room().await;
-                written += self.submit(inode, first, piece);
+                let submitted = self.submit(inode, first, piece);
+                if submitted == 0 {
+                    break;
+                }
+                written += submitted;
             }
         }
         written
@@ -186,27 +210,37 @@ impl Ext4 {
         Some((start, (end - start).min(pages_max)))
     }
 
-    /// Gives `pages` pages from `page` on their blocks, as many as there are in one extent.
+    /// Gives up to `pages` pages from `page` on their blocks, as many as there are in one extent; `None` if
+    /// the first of them needs none any more.
     async fn allocate(&self, inode: u32, page: u64, pages: u64) -> Option<UnitRange> {
-        self.start_handle(ALLOCATION_CREDITS).await;
-        let (blocks, metadata) = {
-            let now = self.0.sim.now();
-            let state = &mut *self.0.state.borrow_mut();
-            let entry = &mut state.disk.inodes[inode as usize];
-            if entry.dirty_pages == 0 || entry.map(page, pages).is_ok() {
-                return None;
+        let (blocks, metadata) = loop {
+            self.start_handle(ALLOCATION_CREDITS).await;
+            {
+                let now = self.0.sim.now();
+                let state = &mut *self.0.state.borrow_mut();
+                let entry = &mut state.disk.inodes[inode as usize];
+                // The file may have been truncated or allocated by somebody else since the run was found.
+                let dirty = dirty_run(&state.cache, entry, page, pages);
+                let pages = match entry.map(page, dirty) {
+                    Err(unmapped) if dirty > 0 => unmapped,
+                    _ => return None,
+                };
+                let goal = if page == entry.mapped_end() { entry.goal() } else { None };
+                if let Some(blocks) = state.disk.allocator.allocate(goal, pages) {
+                    entry.add_extent(page, blocks);
+                    entry.reserved_pages -= blocks.units;
+                    state.reserved_pages -= blocks.units;
+                    state.pending.withdraw(blocks);
+                    state.disk.stale.allocated(now, blocks);
+                    let group = super::alloc::group_of(blocks.start.0);
+                    let layout = &state.disk.layout;
+                    let metadata =
+                        [layout.block_bitmap(group), layout.descriptor(group), layout.inode_block(inode)];
+                    break (blocks, metadata);
+                }
             }
-            let goal = if page == entry.mapped_end() { entry.goal() } else { None };
-            let blocks = state.disk.allocator.allocate(goal, pages)?;
-            entry.add_extent(page, blocks);
-            entry.reserved_pages -= blocks.units;
-            state.reserved_pages -= blocks.units;
-            state.pending.withdraw(blocks);
-            state.disk.stale.allocated(now, blocks);
-            let group = super::alloc::group_of(blocks.start.0);
-            let layout = &state.disk.layout;
-            let metadata = [layout.block_bitmap(group), layout.descriptor(group), layout.inode_block(inode)];
-            (blocks, metadata)
+            // The block that this page has reserved is one of those that are in a TRIM.
+            self.0.events.blocks_released.wait().await;
         };
         self.dirty_metadata(&metadata).await;
         self.note_change(inode);
@@ -220,6 +254,9 @@ impl Ext4 {
             let now = self.0.sim.now();
             let state = &mut *self.0.state.borrow_mut();
             let entry = &mut state.disk.inodes[inode as usize];
+            if entry.map(page, blocks.units) != Ok(blocks) {
+                return 0; // truncated while this task waited
+            }
             let mut pages = 0;
             let mut at = page;
             while at < page + blocks.units {

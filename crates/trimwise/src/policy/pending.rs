@@ -92,6 +92,16 @@ impl PendingSet {
         units
     }
 
+    /// The first extent in the set.
+    pub fn first(&self) -> Option<UnitRange> {
+        self.iter().next()
+    }
+
+    /// Every extent in the set, in order.
+    pub fn iter(&self) -> impl Iterator<Item = UnitRange> + '_ {
+        self.extents.iter().map(|r| UnitRange::new(Lpn(r.start), r.end - r.start))
+    }
+
     /// Takes out the first extent, or its first `units_max` units, as a token.
     pub fn take(&mut self, units_max: u64) -> Option<TrimToken> {
         let first = self.extents.first()?.clone();

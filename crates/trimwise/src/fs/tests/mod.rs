@@ -1,0 +1,102 @@
+//! Tests that look inside: a reference model with random operations, tasks that race, and the failures that
+//! these have found.
+
+mod model;
+mod races;
+mod regressions;
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use proptest::test_runner::{Config as ProptestConfig, RngSeed};
+
+use super::host::{DiscardGeneration, HostConfig};
+use super::layout::FormatOptions;
+use super::{Ext4, Volume};
+use crate::block::{BlockQueue, Command, Stage};
+use crate::engine::Sim;
+use crate::policy::PolicySpec;
+use crate::ssd::{GeometryConfig, Ssd, SsdConfig, TrimConfig};
+use crate::units::{Bytes, SimDuration, UnitRange};
+
+/// Five ways to deal with freed blocks.
+const HOSTS: [(PolicySpec, DiscardGeneration); 5] = [
+    (PolicySpec::Off, DiscardGeneration::Worker),
+    (PolicySpec::Commit, DiscardGeneration::CommitSerial),
+    (PolicySpec::Commit, DiscardGeneration::CommitBatched),
+    (PolicySpec::Commit, DiscardGeneration::Worker),
+    (PolicySpec::Ideal, DiscardGeneration::Worker),
+];
+
+/// A drive with superblocks of 512 KiB, whose TRIMs are so slow that there are always some left to do.
+fn drive(mib: u64) -> SsdConfig {
+    SsdConfig {
+        trim: TrimConfig { cost_per_command_ns: 100_000_000, ..SsdConfig::default().trim },
+        capacity_bytes: Bytes::mib(mib).0,
+        over_provisioning_percent: Some(15),
+        geometry: GeometryConfig {
+            channels: 1,
+            dies_per_channel: 1,
+            planes_per_die: 1,
+            blocks_per_plane: None,
+            pages_per_block: 64,
+            page_bytes: 8192,
+            superblock_planes: 1,
+        },
+        ..SsdConfig::default()
+    }
+}
+
+/// A host with so little memory that write-back, eviction and throttling all happen.
+fn host(generation: DiscardGeneration) -> HostConfig {
+    HostConfig { memory: Bytes::mib(4), discard: generation, ..HostConfig::modern() }
+}
+
+fn format() -> FormatOptions {
+    FormatOptions { journal: Some(Bytes::mib(4)), discard: true }
+}
+
+/// Runs `test` on a new drive; a simulation that goes on for ten hours is stuck.
+fn with_queue<F: Future<Output = ()> + 'static>(mib: u64, test: impl FnOnce(BlockQueue) -> F) {
+    let sim = Sim::new();
+    let ssd = Ssd::new(&drive(mib), 1).unwrap();
+    let queue = BlockQueue::new(&sim, ssd, host(DiscardGeneration::Worker).queue);
+    let watch = sim.clone();
+    sim.spawn(async move {
+        watch.sleep(SimDuration::from_secs(36_000)).await;
+        panic!("stuck: still running after ten hours");
+    });
+    sim.run(test(queue)).unwrap();
+}
+
+async fn mounted(queue: &BlockQueue, policy: PolicySpec, generation: DiscardGeneration) -> Ext4 {
+    let volume = Volume::format(queue, format()).await.unwrap();
+    volume.mount(host(generation), policy.governor()).await
+}
+
+fn overlaps(a: UnitRange, b: UnitRange) -> bool {
+    a.start < b.end() && b.start < a.end()
+}
+
+/// The same cases in every run.
+fn config(cases: u32) -> ProptestConfig {
+    ProptestConfig { cases, rng_seed: RngSeed::Fixed(1), failure_persistence: None, ..Default::default() }
+}
+
+/// Fails at the moment at which a TRIM is sent that hits a block of any of these paths.
+fn guard(fs: &Ext4, paths: Rc<RefCell<BTreeSet<String>>>) {
+    // What the file system holds holds the tracer; a weak reference breaks the circle.
+    let inner = Rc::downgrade(&fs.0);
+    fs.queue().trace(Some(Box::new(move |_, stage, command| {
+        let (Stage::Dispatched, Command::Trim(ranges)) = (stage, command) else { return };
+        let Some(inner) = inner.upgrade() else { return };
+        let fs = Ext4(inner);
+        for path in paths.borrow().iter() {
+            for extent in fs.extents(path).unwrap_or_default() {
+                let hit = ranges.iter().find(|&&range| overlaps(range, extent));
+                assert_eq!(hit, None, "a TRIM of a block of {path}, {extent:?}");
+            }
+        }
+    })));
+}

@@ -1,0 +1,288 @@
+//! The file system against a map of files, under random operations.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use proptest::prelude::*;
+
+use super::{HOSTS, config, guard, host, mounted, with_queue};
+use crate::fs::Ext4;
+use crate::policy::PolicySpec;
+use crate::units::{Bytes, Lpn, SimDuration, UNIT_BYTES, UnitRange};
+use crate::workload::files::{FileError, Files, OpenMode};
+
+/// Room for about 57 MiB of files: a few dozen large writes fill it.
+const DRIVE_MIB: u64 = 64;
+const BUFFER: usize = 16 << 20;
+
+#[derive(Clone, Debug)]
+enum Op {
+    Create(u8),
+    Append(u8, usize),
+    Overwrite(u8, u64, usize),
+    Read(u8, u64, usize),
+    Unlink(u8),
+    Fsync(u8),
+    Sync,
+    Mkdir(u8),
+    Rmdir(u8),
+    TrimFree(u64, u64, u64),
+    Remount,
+    Sleep(u64),
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let file = 0u8..11;
+    prop_oneof![
+        3 => file.clone().prop_map(Op::Create),
+        3 => (file.clone(), 1usize..20_000).prop_map(|(f, n)| Op::Append(f, n)),
+        4 => (file.clone(), 1usize..BUFFER).prop_map(|(f, n)| Op::Append(f, n)),
+        3 => (file.clone(), 0u64..8 << 20, 1usize..300_000).prop_map(|(f, at, n)| Op::Overwrite(f, at, n)),
+        3 => (file.clone(), 0u64..8 << 20, 1usize..500_000).prop_map(|(f, at, n)| Op::Read(f, at, n)),
+        4 => file.clone().prop_map(Op::Unlink),
+        2 => file.prop_map(Op::Fsync),
+        1 => Just(Op::Sync),
+        2 => (0u8..3).prop_map(Op::Mkdir),
+        1 => (0u8..3).prop_map(Op::Rmdir),
+        1 => (0u64..16_384, 0u64..16_384, 0u64..64).prop_map(|(at, n, min)| Op::TrimFree(at, n, min)),
+        1 => Just(Op::Remount),
+        2 => (0u64..8_000).prop_map(Op::Sleep),
+    ]
+}
+
+#[derive(Clone, Debug, Default)]
+struct File {
+    bytes: u64,
+    /// Pages that were written: each needs a block, the others are holes.
+    pages: BTreeSet<u64>,
+}
+
+struct Model {
+    fs: Ext4,
+    files: BTreeMap<String, File>,
+    directories: BTreeSet<String>,
+    /// What the guard looks at: names of files and directories.
+    live: Rc<RefCell<BTreeSet<String>>>,
+    policy: usize,
+}
+
+fn directory_of(file: u8) -> Option<String> {
+    (file % 3 > 0).then(|| format!("d{}", file % 3))
+}
+
+fn path_of(file: u8) -> String {
+    directory_of(file).map_or(format!("f{file}"), |d| format!("{d}/f{file}"))
+}
+
+fn pages_of(at: u64, len: u64) -> std::ops::Range<u64> {
+    at / UNIT_BYTES..(at + len).div_ceil(UNIT_BYTES)
+}
+
+impl Model {
+    async fn step(&mut self, op: &Op) {
+        match *op {
+            Op::Create(f) => self.create(f).await,
+            Op::Append(f, len) => self.write(f, None, len).await,
+            Op::Overwrite(f, at, len) => self.write(f, Some(at), len).await,
+            Op::Read(f, at, len) => self.read(f, at, len).await,
+            Op::Unlink(f) => {
+                let result = self.fs.unlink(&path_of(f)).await;
+                assert_eq!(result.is_ok(), self.files.remove(&path_of(f)).is_some(), "{result:?}");
+                self.live.borrow_mut().remove(&path_of(f));
+            }
+            Op::Fsync(f) => {
+                if let Ok(mut file) = self.fs.open(&path_of(f), OpenMode::Read).await {
+                    self.fs.fsync(&mut file).await.unwrap();
+                    self.check_blocks(&path_of(f));
+                    assert_eq!(self.fs.state_of(&path_of(f)), (0, 0), "dirty after fsync");
+                }
+            }
+            Op::Sync => self.sync().await,
+            Op::Mkdir(d) => {
+                let path = format!("d{d}");
+                match self.fs.mkdir(&path).await {
+                    Ok(()) => assert!(self.directories.insert(path.clone())),
+                    Err(FileError::Exists { .. }) => assert!(self.directories.contains(&path)),
+                    Err(error) => self.is_full(1, &error).await,
+                }
+                self.live.borrow_mut().insert(path);
+            }
+            Op::Rmdir(d) => {
+                let path = format!("d{d}");
+                let is_empty = !self.files.keys().any(|f| f.starts_with(&format!("{path}/")));
+                let expected = self.directories.contains(&path) && is_empty;
+                assert_eq!(self.fs.rmdir(&path).await.is_ok(), expected);
+                if expected {
+                    self.directories.remove(&path);
+                    self.live.borrow_mut().remove(&path);
+                }
+            }
+            Op::TrimFree(at, units, min) => {
+                self.fs.trim_free(UnitRange::new(Lpn(at), units), min).await;
+            }
+            Op::Remount => self.remount().await,
+            Op::Sleep(ms) => self.fs.queue().sim().clone().sleep(SimDuration::from_millis(ms)).await,
+        }
+        self.check().await;
+    }
+
+    async fn create(&mut self, f: u8) {
+        let path = path_of(f);
+        let has_parent = directory_of(f).is_none_or(|d| self.directories.contains(&d));
+        match self.fs.open(&path, OpenMode::Create).await {
+            Ok(file) => {
+                assert!(has_parent);
+                self.fs.close(file).await.unwrap();
+                self.files.insert(path.clone(), File::default());
+                self.live.borrow_mut().insert(path);
+            }
+            Err(FileError::NotFound { .. }) => assert!(!has_parent),
+            Err(error) => self.is_full(1, &error).await,
+        }
+    }
+
+    async fn write(&mut self, f: u8, at: Option<u64>, len: usize) {
+        let path = path_of(f);
+        let mode = if at.is_some() { OpenMode::CreateKeep } else { OpenMode::Append };
+        if !self.files.contains_key(&path) {
+            self.create(f).await;
+        }
+        if !self.files.contains_key(&path) {
+            return;
+        }
+        let mut open = self.fs.open(&path, mode).await.unwrap();
+        let model = &self.files[&path];
+        let at = at.map_or(model.bytes, |at| at.min(model.bytes + 100_000));
+        let missing = pages_of(at, len as u64).filter(|page| !model.pages.contains(page)).count() as u64;
+        self.fs.seek(&mut open, at).await.unwrap();
+        match self.fs.write(&mut open, &vec![0; len]).await {
+            Ok(()) => {
+                let model = self.files.get_mut(&path).unwrap();
+                model.pages.extend(pages_of(at, len as u64));
+                model.bytes = model.bytes.max(at + len as u64);
+            }
+            Err(error) => self.is_full(missing, &error).await,
+        }
+        self.fs.close(open).await.unwrap();
+    }
+
+    async fn read(&mut self, f: u8, at: u64, len: usize) {
+        let path = path_of(f);
+        match self.fs.open(&path, OpenMode::Read).await {
+            Ok(mut open) => {
+                self.fs.seek(&mut open, at).await.unwrap();
+                let expected = self.files[&path].bytes.saturating_sub(at).min(len as u64);
+                assert_eq!(self.fs.read(&mut open, &mut vec![0; len]).await.unwrap() as u64, expected);
+                self.fs.close(open).await.unwrap();
+            }
+            Err(_) => assert!(!self.files.contains_key(&path)),
+        }
+    }
+
+    async fn remount(&mut self) {
+        let (policy, generation) = HOSTS[self.policy];
+        let volume = self.fs.clone().unmount().await;
+        self.fs = volume.mount(host(generation), policy.governor()).await;
+        guard(&self.fs, Rc::clone(&self.live));
+    }
+
+    async fn sync(&mut self) {
+        self.fs.sync().await.unwrap();
+        for (path, file) in &self.files {
+            self.check_blocks(path);
+            let blocks: u64 = self.fs.extents(path).unwrap().iter().map(|e| e.units).sum();
+            assert_eq!(blocks, file.pages.len() as u64, "{path}");
+        }
+    }
+
+    /// Every block of a file that is clean holds data in the device; a TRIM that hit one would have taken them.
+    fn check_blocks(&self, path: &str) {
+        self.fs.queue().with_ssd(|ssd| {
+            for extent in self.fs.extents(path).unwrap() {
+                for lpn in extent.iter() {
+                    assert!(ssd.is_mapped(lpn), "{path} has lost {lpn:?}");
+                }
+            }
+        });
+    }
+
+    /// `NoSpace` is right only if really fewer than `needed` blocks are left, counting those to be freed.
+    async fn is_full(&self, needed: u64, error: &FileError) {
+        assert!(matches!(error, FileError::NoSpace { .. }), "{error}");
+        let free = self.fs.statfs().await.unwrap().free;
+        assert!(free < Bytes::from_units(needed), "{error}, but {free} are free for {needed} blocks");
+    }
+
+    async fn check(&self) {
+        self.fs.audit().unwrap();
+        let space = self.fs.statfs().await.unwrap();
+        let in_files: usize = self.files.values().map(|f| f.pages.len()).sum();
+        let directories = self.directories.iter().map(String::as_str).chain([""]);
+        let in_directories: usize = directories.map(|d| self.fs.extents(d).unwrap().len()).sum();
+        let used = Bytes::from_units((in_files + in_directories) as u64);
+        assert_eq!(space.total.0 - space.free.0, used.0);
+        let (policy, _) = HOSTS[self.policy];
+        let ledger = self.fs.ledger();
+        match policy {
+            PolicySpec::Off => assert_eq!(ledger.in_tokens + ledger.pending, 0),
+            PolicySpec::Ideal => assert_eq!(ledger.pending + ledger.dropped + ledger.in_tokens, 0),
+            PolicySpec::Commit => assert_eq!(ledger.dropped, 0),
+        }
+    }
+}
+
+impl Ext4 {
+    /// Dirty pages of a file, and those in transfer.
+    fn state_of(&self, path: &str) -> (u64, u64) {
+        let disk = &self.0.state.borrow().disk;
+        let inode = &disk.inodes[disk.names[path].inode as usize];
+        (inode.dirty_pages, inode.writeback_pages)
+    }
+}
+
+fn run(policy: usize, ops: Vec<Op>) {
+    with_queue(DRIVE_MIB, |queue| async move {
+        let (spec, generation) = HOSTS[policy];
+        let fs = mounted(&queue, spec, generation).await;
+        let live = Rc::new(RefCell::new(BTreeSet::from([String::new()])));
+        guard(&fs, Rc::clone(&live));
+        let mut model = Model { fs, files: BTreeMap::new(), directories: BTreeSet::new(), live, policy };
+        for op in &ops {
+            model.step(op).await;
+        }
+        model.sync().await;
+        // The worker gets through what is left; then every freed block has gone somewhere.
+        queue.sim().clone().sleep(SimDuration::from_secs(60)).await;
+        let ledger = model.fs.ledger();
+        assert_eq!((ledger.pending, ledger.in_tokens), (0, 0));
+        assert_eq!(ledger.freed, ledger.issued + ledger.reused + ledger.dropped);
+        model.check().await;
+        queue.with_ssd(|ssd| ssd.audit()).unwrap();
+        model.remount().await;
+        model.sync().await;
+        model.check().await;
+        let stale = model.fs.stale_units();
+        let free_and_mapped = model.fs.free_and_mapped();
+        assert_eq!(stale, free_and_mapped);
+        queue.trace(None);
+    });
+}
+
+impl Ext4 {
+    fn free_and_mapped(&self) -> u64 {
+        let allocator = &self.0.state.borrow().disk.allocator;
+        let free = (0..allocator.groups() as u64).flat_map(|g| allocator.free_in_group(g));
+        self.0.queue.with_ssd(|ssd| {
+            free.flat_map(|e| e.iter().collect::<Vec<_>>()).filter(|&lpn| ssd.is_mapped(lpn)).count() as u64
+        })
+    }
+}
+
+proptest! {
+    #![proptest_config(config(150))]
+    #[test]
+    fn agrees_with_a_map_of_files(policy in 0..HOSTS.len(), ops in prop::collection::vec(op(), 1..200)) {
+        run(policy, ops);
+    }
+}

@@ -1,0 +1,1 @@
+//! Failures that were found, each made again in the fewest steps.
