@@ -73,7 +73,7 @@ impl Ext4 {
                 return;
             }
             let patience = inner.sim.now() + crate::units::SimDuration::from_secs(10);
-            while inner.events.discards_done.wait_until(patience).await {
+            while inner.events.blocks_released.wait_until(patience).await {
                 let now = self.ledger();
                 if now.pending == 0 && now.in_tokens == 0 {
                     return;
