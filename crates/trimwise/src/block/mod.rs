@@ -350,7 +350,8 @@ impl BlockQueue {
             on_done();
         }
         if request.background {
-            self.0.room.notify_one();
+            // All, not one: who is woken may find that it has nothing to submit any more.
+            self.0.room.notify_all();
         }
         self.dispatch();
     }

@@ -60,14 +60,6 @@ impl Event {
         }
     }
 
-    /// Wakes whoever has waited longest.
-    pub fn notify_one(&self) {
-        if let Some(waiter) = self.waiters.borrow_mut().pop_front() {
-            waiter.notified.set(true);
-            self.sim.wake(waiter.task);
-        }
-    }
-
     fn enlist(&self) -> Rc<Cell<bool>> {
         let notified = Rc::new(Cell::new(false));
         self.waiters

@@ -112,6 +112,13 @@ impl Journal {
         id
     }
 
+    /// As if a metadata block were being written to its place, or no more.
+    #[cfg(test)]
+    pub fn lock_for_test(&mut self, block: Lpn, locked: bool) {
+        let id = self.buffer(block);
+        self.buffers[id as usize].locked = locked;
+    }
+
     /// Whether a transaction is durable.
     pub fn is_committed(&self, tid: u64) -> bool {
         tid <= self.committed

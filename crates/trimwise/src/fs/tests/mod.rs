@@ -14,7 +14,7 @@ use proptest::test_runner::{Config as ProptestConfig, RngSeed};
 use super::host::{DiscardGeneration, HostConfig};
 use super::layout::FormatOptions;
 use super::{Ext4, Volume};
-use crate::block::{BlockQueue, Command, Stage};
+use crate::block::{BlockQueue, Command, QueueConfig, Stage};
 use crate::engine::Sim;
 use crate::policy::PolicySpec;
 use crate::ssd::{GeometryConfig, Ssd, SsdConfig, TrimConfig};
@@ -53,15 +53,28 @@ fn host(generation: DiscardGeneration) -> HostConfig {
     HostConfig { memory: Bytes::mib(4), discard: generation, ..HostConfig::modern() }
 }
 
-fn format() -> FormatOptions {
-    FormatOptions { journal: Some(Bytes::mib(4)), discard: true }
+fn format(journal_mib: u64) -> FormatOptions {
+    FormatOptions { journal: Some(Bytes::mib(journal_mib)), discard: true }
+}
+
+/// A block layer in which everybody has to wait for room, and every request is small.
+fn narrow() -> QueueConfig {
+    QueueConfig {
+        max_request: Bytes::kib(64),
+        background_depth: 1,
+        background_waiting_max: 2,
+        ..QueueConfig::default()
+    }
 }
 
 /// Runs `test` on a new drive; a simulation that goes on for ten hours is stuck.
-fn with_queue<F: Future<Output = ()> + 'static>(mib: u64, test: impl FnOnce(BlockQueue) -> F) {
+fn with_queue<F: Future<Output = ()> + 'static>(
+    drive: &SsdConfig,
+    config: QueueConfig,
+    test: impl FnOnce(BlockQueue) -> F,
+) {
     let sim = Sim::new();
-    let ssd = Ssd::new(&drive(mib), 1).unwrap();
-    let queue = BlockQueue::new(&sim, ssd, host(DiscardGeneration::Worker).queue);
+    let queue = BlockQueue::new(&sim, Ssd::new(drive, 1).unwrap(), config);
     let watch = sim.clone();
     sim.spawn(async move {
         watch.sleep(SimDuration::from_secs(36_000)).await;
@@ -71,7 +84,7 @@ fn with_queue<F: Future<Output = ()> + 'static>(mib: u64, test: impl FnOnce(Bloc
 }
 
 async fn mounted(queue: &BlockQueue, policy: PolicySpec, generation: DiscardGeneration) -> Ext4 {
-    let volume = Volume::format(queue, format()).await.unwrap();
+    let volume = Volume::format(queue, format(4)).await.unwrap();
     volume.mount(host(generation), policy.governor()).await
 }
 

@@ -6,7 +6,8 @@ use std::rc::Rc;
 
 use proptest::prelude::*;
 
-use super::{HOSTS, config, guard, host, mounted, with_queue};
+use super::{HOSTS, config, drive, guard, host, mounted, with_queue};
+use crate::block::QueueConfig;
 use crate::fs::Ext4;
 use crate::policy::PolicySpec;
 use crate::units::{Bytes, Lpn, SimDuration, UNIT_BYTES, UnitRange};
@@ -242,7 +243,7 @@ impl Ext4 {
 }
 
 fn run(policy: usize, ops: Vec<Op>) {
-    with_queue(DRIVE_MIB, |queue| async move {
+    with_queue(&drive(DRIVE_MIB), QueueConfig::default(), |queue| async move {
         let (spec, generation) = HOSTS[policy];
         let fs = mounted(&queue, spec, generation).await;
         let live = Rc::new(RefCell::new(BTreeSet::from([String::new()])));

@@ -8,9 +8,10 @@ use proptest::prelude::*;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use super::{HOSTS, config, guard, mounted, with_queue};
+use super::{HOSTS, config, drive, format, guard, host, narrow, with_queue};
+use crate::block::QueueConfig;
 use crate::engine::Event;
-use crate::fs::Ext4;
+use crate::fs::{Ext4, Volume};
 use crate::units::{Lpn, SimDuration, UnitRange};
 use crate::workload::files::{FileError, Files, OpenMode};
 
@@ -65,10 +66,14 @@ async fn one_operation(fs: &Ext4, rng: &mut Xoshiro256PlusPlus) -> Result<(), Fi
     }
 }
 
-fn run(host: usize, seed: u64) {
-    with_queue(64, |queue| async move {
-        let (policy, generation) = HOSTS[host];
-        let fs = mounted(&queue, policy, generation).await;
+fn run(policy: usize, seed: u64) {
+    let queue = if seed % 2 == 0 { narrow() } else { QueueConfig::default() };
+    with_queue(&drive(64), queue, move |queue| async move {
+        let (policy, generation) = HOSTS[policy];
+        // In the small journal a transaction has no room for two handles: nearly every handle waits.
+        let journal_mib = if seed % 3 == 0 { 1 } else { 4 };
+        let volume = Volume::format(&queue, format(journal_mib)).await.unwrap();
+        let fs = volume.mount(host(generation), policy.governor()).await;
         let paths = PATHS.iter().map(|&p| p.to_owned()).chain([String::new(), "e".to_owned()]).collect();
         guard(&fs, Rc::new(RefCell::new(paths)));
         let ended = Event::new(queue.sim());
@@ -77,7 +82,7 @@ fn run(host: usize, seed: u64) {
             let (fs, ended, running) = (fs.clone(), ended.clone(), Rc::clone(&running));
             queue.sim().spawn(async move {
                 let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed ^ (task << 32));
-                for _ in 0..60 {
+                for _ in 0..150 {
                     is_expected(one_operation(&fs, &mut rng).await);
                     fs.audit().unwrap();
                 }
@@ -100,7 +105,7 @@ fn run(host: usize, seed: u64) {
         let volume = fs.unmount().await;
         queue.with_ssd(|ssd| ssd.audit()).unwrap();
         queue.trace(None);
-        let fs = volume.mount(super::host(generation), policy.governor()).await;
+        let fs = volume.mount(host(generation), policy.governor()).await;
         fs.audit().unwrap();
     });
 }
@@ -108,7 +113,7 @@ fn run(host: usize, seed: u64) {
 proptest! {
     #![proptest_config(config(250))]
     #[test]
-    fn tasks_that_race_break_nothing(host in 0..HOSTS.len(), seed in any::<u64>()) {
-        run(host, seed);
+    fn tasks_that_race_break_nothing(policy in 0..HOSTS.len(), seed in any::<u64>()) {
+        run(policy, seed);
     }
 }

@@ -1,1 +1,303 @@
-//! Failures that were found, each made again in the fewest steps.
+//! Failures that were found, each made again in few steps.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use super::{drive, mounted, narrow, with_queue};
+use crate::block::{BlockQueue, Command, QueueConfig, Stage};
+use crate::fs::Ext4;
+use crate::fs::host::DiscardGeneration;
+use crate::policy::PolicySpec;
+use crate::ssd::{LinkKind, SsdConfig, TrimKind};
+use crate::units::{Bytes, Lpn, SimDuration, UnitRange};
+use crate::workload::files::{FileError, Files, OpenMode};
+
+const PAGE: u64 = 4096;
+
+fn on_drive<F: Future<Output = ()> + 'static>(test: impl FnOnce(BlockQueue) -> F) {
+    with_queue(&drive(64), QueueConfig::default(), test);
+}
+
+async fn write(fs: &Ext4, path: &str, pages: u64) -> Result<(), FileError> {
+    let mut file = fs.open(path, OpenMode::Append).await?;
+    fs.write(&mut file, &vec![0; (pages * PAGE) as usize]).await?;
+    fs.close(file).await
+}
+
+async fn create(fs: &Ext4, path: &str, pages: u64) {
+    let file = fs.open(path, OpenMode::Create).await.unwrap();
+    fs.close(file).await.unwrap();
+    write(fs, path, pages).await.unwrap();
+}
+
+/// Starts a task and answers a flag that says whether it has ended.
+fn start(fs: &Ext4, task: impl Future<Output = ()> + 'static) -> Rc<Cell<bool>> {
+    let ended = Rc::new(Cell::new(false));
+    let flag = Rc::clone(&ended);
+    fs.queue().sim().spawn(async move {
+        task.await;
+        flag.set(true);
+    });
+    ended
+}
+
+async fn pause(fs: &Ext4, ms: u64) {
+    fs.queue().sim().clone().sleep(SimDuration::from_millis(ms)).await;
+}
+
+/// A bitmap that is being written to its place holds the removal up, and another task's fsync commits what
+/// the removal has done so far: the blocks belong to the next transaction.
+#[test]
+fn regression_blocks_are_freed_with_the_last_of_their_metadata() {
+    on_drive(|queue| async move {
+        let fs = mounted(&queue, PolicySpec::Commit, DiscardGeneration::CommitSerial).await;
+        create(&fs, "a", 10).await;
+        fs.sync().await.unwrap();
+        let bitmap = {
+            let state = &mut *fs.0.state.borrow_mut();
+            let block = state.disk.layout.block_bitmap(0);
+            state.journal.lock_for_test(block, true);
+            block
+        };
+        let task = fs.clone();
+        let removed = start(&fs, async move { task.unlink("a").await.unwrap() });
+        pause(&fs, 10).await;
+        fs.sync().await.unwrap();
+        let trims = || queue.with_ssd(|ssd| ssd.stats().trim.units_invalidated);
+        let before = trims();
+        assert!(!removed.get());
+        assert_eq!(fs.ledger().freed, 0, "freed by a transaction that lacks the bitmap");
+        fs.0.state.borrow_mut().journal.lock_for_test(bitmap, false);
+        fs.0.events.metadata_io_done.notify_all();
+        pause(&fs, 1).await;
+        assert!(removed.get());
+        fs.sync().await.unwrap();
+        assert_eq!(trims() - before, 10);
+    });
+}
+
+#[test]
+fn regression_read_ahead_outlives_the_mount() {
+    let mut config = drive(64);
+    config.link.kind = LinkKind::Nvme;
+    config.nand.t_read_ns = 1_000_000_000;
+    config.cache.volatile = false; // or the flush waits behind the read
+    with_queue(&config, QueueConfig::default(), |queue| async move {
+        let fs = mounted(&queue, PolicySpec::Off, DiscardGeneration::Worker).await;
+        create(&fs, "a", 64).await;
+        let fs = fs.unmount().await.mount(super::host(DiscardGeneration::Worker), PolicySpec::Off.governor());
+        let fs = fs.await;
+        let mut file = fs.open("a", OpenMode::Read).await.unwrap();
+        for _ in 0..2 {
+            fs.read(&mut file, &mut [0; PAGE as usize]).await.unwrap();
+        }
+        let reads = |fs: &Ext4| fs.0.state.borrow().disk.inodes.iter().map(|i| i.reads).sum::<u64>();
+        assert_eq!(reads(&fs), 1);
+        let volume = fs.unmount().await;
+        assert!(volume.disk.inodes.iter().all(|i| i.reads == 0));
+        queue.sim().clone().sleep(SimDuration::from_secs(30)).await;
+    });
+}
+
+/// FITRIM holds all free blocks, and write-back needs those that it has reserved.
+#[test]
+fn regression_write_back_waits_for_blocks_that_are_in_a_trim() {
+    on_drive(|queue| async move {
+        let fs = mounted(&queue, PolicySpec::Off, DiscardGeneration::Worker).await;
+        create(&fs, "a", 1).await;
+        fs.sync().await.unwrap();
+        let mut free = fs.statfs().await.unwrap().free.units_floor();
+        for pages in [free / 2, free - free / 2 - 100] {
+            write(&fs, "a", pages).await.unwrap();
+        }
+        fs.sync().await.unwrap();
+        free = 100;
+        assert_eq!(fs.statfs().await.unwrap().free.units_floor(), free);
+        write(&fs, "a", free).await.unwrap();
+        let task = fs.clone();
+        let trimmed = start(&fs, async move {
+            assert_eq!(task.trim_free(UnitRange::new(Lpn(0), u64::MAX / 2), 1).await, 100);
+        });
+        fs.queue().sim().clone().yield_now().await;
+        fs.audit().unwrap();
+        assert_eq!(write(&fs, "a", 1).await.map_err(|e| matches!(e, FileError::NoSpace { .. })), Err(true));
+        fs.sync().await.unwrap();
+        assert!(trimmed.get());
+        assert_eq!(fs.statfs().await.unwrap().free, Bytes(0));
+        fs.audit().unwrap();
+        // Full to the brim: what has its blocks can be overwritten, what has none cannot be written.
+        let mut file = fs.open("a", OpenMode::CreateKeep).await.unwrap();
+        fs.write(&mut file, &[0; 3 * PAGE as usize]).await.unwrap();
+        assert!(matches!(write(&fs, "a", 1).await, Err(FileError::NoSpace { .. })));
+    });
+}
+
+/// The reader waits to note the access time, and meanwhile the file is emptied.
+#[test]
+fn regression_a_reader_of_a_file_that_is_cut_short_finds_its_end() {
+    on_drive(|queue| async move {
+        let fs = mounted(&queue, PolicySpec::Off, DiscardGeneration::Worker).await;
+        create(&fs, "a", 8).await;
+        fs.sync().await.unwrap();
+        let block = {
+            let state = &mut *fs.0.state.borrow_mut();
+            let block = state.disk.layout.inode_block(state.disk.names["a"].inode);
+            state.journal.lock_for_test(block, true);
+            block
+        };
+        let task = fs.clone();
+        let read = start(&fs, async move {
+            let mut file = task.open("a", OpenMode::Read).await.unwrap();
+            assert_eq!(task.read(&mut file, &mut [0; 8 * PAGE as usize]).await, Ok(0));
+        });
+        pause(&fs, 1).await;
+        let task = fs.clone();
+        let emptied = start(&fs, async move { drop(task.open("a", OpenMode::Create).await.unwrap()) });
+        pause(&fs, 1).await;
+        assert_eq!((read.get(), emptied.get()), (false, false));
+        fs.0.state.borrow_mut().journal.lock_for_test(block, false);
+        fs.0.events.metadata_io_done.notify_all();
+        pause(&fs, 1).await;
+        assert_eq!((read.get(), emptied.get()), (true, true));
+    });
+}
+
+#[test]
+fn regression_an_open_file_that_was_removed_is_not_the_next_one() {
+    on_drive(|queue| async move {
+        let fs = mounted(&queue, PolicySpec::Off, DiscardGeneration::Worker).await;
+        create(&fs, "a", 5).await;
+        let mut old = fs.open("a", OpenMode::CreateKeep).await.unwrap();
+        fs.unlink("a").await.unwrap();
+        create(&fs, "b", 1).await;
+        let error = fs.write(&mut old, &[0; 3 * PAGE as usize]).await.unwrap_err();
+        assert_eq!(error.to_string(), "a: removed while it was open");
+        assert_eq!(fs.read(&mut old, &mut [0; 10]).await, Ok(0));
+        fs.fsync(&mut old).await.unwrap();
+        let mut new = fs.open("b", OpenMode::Read).await.unwrap();
+        assert_eq!(fs.read(&mut new, &mut [0; 5 * PAGE as usize]).await, Ok(PAGE as usize));
+    });
+}
+
+#[test]
+fn regression_two_tasks_make_the_same_name_once() {
+    on_drive(|queue| async move {
+        let fs = mounted(&queue, PolicySpec::Off, DiscardGeneration::Worker).await;
+        let inodes = Rc::new(RefCell::new(Vec::new()));
+        for _ in 0..2 {
+            let (task, inodes) = (fs.clone(), Rc::clone(&inodes));
+            start(&fs, async move {
+                let file = task.open("a", OpenMode::CreateKeep).await.unwrap();
+                inodes.borrow_mut().push(file.inode);
+            });
+        }
+        pause(&fs, 100).await;
+        assert_eq!(inodes.borrow()[0], inodes.borrow()[1]);
+        assert_eq!(fs.0.state.borrow().disk.directories[""].entries, 1);
+    });
+}
+
+/// A checkpoint must not write a directory's block that was freed: somebody else may have it by then.
+#[test]
+fn regression_a_removed_directory_is_not_written_to_its_place() {
+    on_drive(|queue| async move {
+        let fs = mounted(&queue, PolicySpec::Off, DiscardGeneration::Worker).await;
+        fs.mkdir("d").await.unwrap();
+        create(&fs, "d/a", 1).await;
+        let block = fs.extents("d").unwrap()[0];
+        fs.sync().await.unwrap();
+        fs.unlink("d/a").await.unwrap();
+        fs.rmdir("d").await.unwrap();
+        assert!(matches!(fs.rmdir("").await, Err(FileError::NotFound { .. })));
+        queue.trace(Some(Box::new(move |_, stage, command| {
+            if let (Stage::Dispatched, Command::Write(range)) = (stage, command) {
+                assert!(!super::overlaps(*range, block), "{range:?} holds a freed block");
+            }
+        })));
+        fs.sync().await.unwrap();
+        pause(&fs, 60_000).await; // write-back of metadata that have expired
+        queue.trace(None);
+    });
+}
+
+#[test]
+fn regression_a_name_that_cannot_be_made_leaves_no_trace() {
+    on_drive(|queue| async move {
+        let fs = mounted(&queue, PolicySpec::Off, DiscardGeneration::Worker).await;
+        create(&fs, "a", 1).await;
+        loop {
+            let free = fs.statfs().await.unwrap().free.units_floor();
+            if free == 0 {
+                break;
+            }
+            write(&fs, "a", free.min(1_000)).await.unwrap();
+        }
+        fs.mkdir("d").await.unwrap();
+        assert!(matches!(fs.open("d/b", OpenMode::Create).await, Err(FileError::NoSpace { .. })));
+        fs.audit().unwrap();
+        fs.rmdir("d").await.unwrap(); // it counted an entry
+        fs.unlink("a").await.unwrap();
+        // What the removal will free is waited for.
+        fs.mkdir("e").await.unwrap();
+        create(&fs, "e/a", 1).await;
+    });
+}
+
+/// Five tasks wait for room in a queue of two; those that are woken have nothing to submit.
+#[test]
+fn regression_a_wake_up_for_room_is_not_lost() {
+    with_queue(&drive(64), narrow(), |queue| async move {
+        for at in [0, 100, 200] {
+            queue.submit_background_write(UnitRange::new(Lpn(at), 16), || ());
+        }
+        let woken = Rc::new(Cell::new(0));
+        for _ in 0..5 {
+            let (queue2, woken) = (queue.clone(), Rc::clone(&woken));
+            queue.sim().spawn(async move {
+                queue2.wait_for_room().await;
+                woken.set(woken.get() + 1);
+            });
+        }
+        queue.sim().clone().sleep(SimDuration::from_secs(1)).await;
+        assert_eq!(woken.get(), 5);
+    });
+}
+
+/// A TRIM is sent only once the commit record of the transaction that freed its blocks is flushed.
+#[test]
+fn a_trim_follows_the_flush_of_its_commit_record() {
+    for generation in
+        [DiscardGeneration::CommitSerial, DiscardGeneration::CommitBatched, DiscardGeneration::Worker]
+    {
+        for kind in [LinkKind::Sata, LinkKind::Nvme] {
+            let trim_kind = if kind == LinkKind::Nvme { TrimKind::Nvme } else { TrimKind::AtaNonQueued };
+            let mut config: SsdConfig = drive(64);
+            config.link.kind = kind;
+            config.trim.kind = trim_kind;
+            with_queue(&config, QueueConfig::default(), move |queue| async move {
+                let fs = mounted(&queue, PolicySpec::Commit, generation).await;
+                create(&fs, "a", 10).await;
+                fs.sync().await.unwrap();
+                let seen = Rc::new(RefCell::new(Vec::new()));
+                let sink = Rc::clone(&seen);
+                queue.trace(Some(Box::new(move |_, stage, command| {
+                    let name = match command {
+                        Command::Read(_) => "read",
+                        Command::Write(range) if range.units == 1 => "record",
+                        Command::Write(_) => "log",
+                        Command::Trim(_) => "trim",
+                        Command::Flush => "flush",
+                    };
+                    let stage = if stage == Stage::Dispatched { "+" } else { "-" };
+                    sink.borrow_mut().push(format!("{name}{stage}"));
+                })));
+                fs.unlink("a").await.unwrap();
+                fs.sync().await.unwrap();
+                pause(&fs, 1_000).await;
+                queue.trace(None);
+                let expected = "log+ log- flush+ flush- record+ record- flush+ flush- trim+ trim-";
+                assert_eq!(seen.borrow().join(" "), expected);
+            });
+        }
+    }
+}
