@@ -18,7 +18,7 @@ use crate::defaults;
                   a real directory, so that the models can be checked.",
     after_long_help = "Examples:\n  \
         trimwise compare\n  \
-        trimwise compare --workload mail.pmrc --device sata-generic --policy off --policy commit\n  \
+        trimwise compare --workload mail.pmrc --device sata-generic --policy off commit\n  \
         trimwise reproduce postmark-vendors --report vendors/\n\n\
         Exit codes: 0 done, 1 a run failed, 2 wrong arguments or input, 130 interrupted.",
     propagate_version = true,
@@ -48,7 +48,7 @@ pub enum Command {
     the built-in workload on a built-in device, with everything at its default\n  \
     trimwise compare --workload mail.pmrc --device my-ssd.toml --utilization 80\n      \
     your PostMark configuration on your device profile, 80 % full\n  \
-    trimwise compare --device sata-small --device sata-generic --json - | jq .verdict\n      \
+    trimwise compare --device sata-small sata-generic --json - | jq .verdict\n      \
     two devices, for another program to read\n  \
     trimwise compare --target dir:/mnt/test --report report/\n      \
     the workload on a real directory, as mounted\n\n\
@@ -58,13 +58,13 @@ pub struct CompareArguments {
     #[arg(long, value_name = "FILE.pmrc|NAME", default_value = defaults::WORKLOAD)]
     pub workload: String,
 
-    /// SSD profile: built-in name (see `trimwise devices`) or TOML file; may be repeated
+    /// SSD profile: built-in name (see `trimwise devices`) or TOML file; one or several
     /// [default: sata-small]
-    #[arg(long = "device", value_name = "NAME|FILE")]
+    #[arg(long = "device", value_name = "NAME|FILE", num_args = 1..)]
     pub devices: Vec<String>,
 
-    /// TRIM policy: off, commit, ideal (a bound: never recommended); may be repeated [default: all three]
-    #[arg(long = "policy", value_name = "P")]
+    /// TRIM policy: off, commit, ideal (a bound: never recommended); one or several [default: all three]
+    #[arg(long = "policy", value_name = "P", num_args = 1..)]
     pub policies: Vec<String>,
 
     /// Where to run: `model` (virtual time), or `dir:PATH`, an existing directory (real time)
@@ -163,6 +163,7 @@ mod tests {
         let mut command = CommandLine::command();
         command.clone().debug_assert();
         let help = command.find_subcommand_mut("compare").unwrap().render_long_help().to_string();
+        let help = help.split_whitespace().collect::<Vec<_>>().join(" "); // it is folded
         for value in [
             defaults::UTILIZATION_PERCENT.to_string(),
             defaults::DEVICE.to_string(),

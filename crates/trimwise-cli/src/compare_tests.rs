@@ -76,6 +76,16 @@ fn cells_come_by_device_then_policy_then_repetition() {
 }
 
 #[test]
+fn several_devices_and_policies_may_follow_one_flag_or_each_its_own() {
+    let together = json_of("--device vendor1 vendor2 --policy off commit --reps 2", false);
+    assert_eq!(
+        together,
+        json_of("--device vendor1 --device vendor2 --policy off --policy commit --reps 2", false)
+    );
+    assert!(together.contains("--device vendor1 --device vendor2 --policy off --policy commit"));
+}
+
+#[test]
 fn the_command_makes_it_again_without_defaults_that_may_change() {
     let json: serde_json::Value =
         serde_json::from_str(&json_of("--device vendor2 --jobs 3 --utilization 50", false)).unwrap();
