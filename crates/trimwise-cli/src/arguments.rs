@@ -73,7 +73,7 @@ pub struct CompareArguments {
 
     /// Age the file system first: fill it, then delete files at random, under the policy, until this
     /// share is in use [default: 80]
-    #[arg(long, value_name = "PCT", value_parser = clap::value_parser!(u8).range(0..=100))]
+    #[arg(long, value_name = "PCT", value_parser = whole::<u8>(0, 100), allow_negative_numbers = true)]
     pub utilization: Option<u8>,
 
     /// Linux version of the modelled host: discard works differently up to 4.12, up to 5.14, and since
@@ -82,7 +82,7 @@ pub struct CompareArguments {
     pub linux: Option<String>,
 
     /// Memory of the modelled host that its page cache may fill, in MiB [default: 8192]
-    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(16..=1_048_576))]
+    #[arg(long, value_name = "MIB", value_parser = whole::<u64>(16, 1_048_576), allow_negative_numbers = true)]
     pub memory: Option<u64>,
 
     /// Print PostMark's own report of each run too, verbose or terse as the workload says
@@ -90,13 +90,13 @@ pub struct CompareArguments {
     pub postmark: bool,
 
     /// Repetitions of each device and policy; they differ by named physical causes only
-    #[arg(long, value_name = "N", default_value_t = defaults::REPS,
-          value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "N", default_value_t = defaults::REPS, value_parser = whole::<u32>(1, 1000),
+          allow_negative_numbers = true)]
     pub reps: u32,
 
-    /// Seed of everything drawn at random in the model: same seed, same result
-    #[arg(long, value_name = "N", default_value_t = defaults::SEED)]
-    pub seed: u64,
+    /// Seed of everything drawn at random in the model: same seed, same result [default: 1]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>(0, u64::MAX), allow_negative_numbers = true)]
+    pub seed: Option<u64>,
 
     /// Where results go and how they are made
     #[command(flatten)]
@@ -124,7 +124,8 @@ pub struct ReproduceArguments {
     pub all: bool,
 
     /// Repetitions [default: as many as the source made]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000), conflicts_with = "list")]
+    #[arg(long, value_name = "N", value_parser = whole::<u32>(1, 1000), allow_negative_numbers = true,
+          conflicts_with = "list")]
     pub reps: Option<u32>,
 
     /// Where results go and how they are made
@@ -135,8 +136,9 @@ pub struct ReproduceArguments {
 /// Arguments about output that commands share.
 #[derive(Clone, Debug, Default, Args)]
 pub struct OutputArguments {
-    /// How many runs at a time; the result is the same for any number [default: the number of cores]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    /// How many runs at a time; the result is the same for any number [default: the number of cores, or
+    /// fewer if the memory is short]
+    #[arg(long, value_name = "N", value_parser = whole::<u16>(1, 1024), allow_negative_numbers = true)]
     pub jobs: Option<u16>,
 
     /// Write the results as JSON to a new file; `-` prints them instead of the table
@@ -150,6 +152,19 @@ pub struct OutputArguments {
     /// Replace files of --json and --report that exist
     #[arg(long)]
     pub force: bool,
+}
+
+/// Reads a whole number, and says which ones are accepted where it cannot.
+fn whole<T: TryFrom<u64>>(
+    least: u64,
+    most: u64,
+) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static {
+    move |text| {
+        let number = text.parse().ok().filter(|n| (least..=most).contains(n));
+        number
+            .and_then(|n| T::try_from(n).ok())
+            .ok_or_else(|| format!("expected a whole number from {least} to {most}"))
+    }
 }
 
 #[cfg(test)]
@@ -169,6 +184,7 @@ mod tests {
             defaults::DEVICE.to_string(),
             defaults::LINUX.to_string(),
             defaults::MEMORY_MIB.to_string(),
+            defaults::SEED.to_string(),
         ] {
             assert!(help.contains(&format!("[default: {value}]")), "{help}");
         }

@@ -125,6 +125,7 @@ fn in_model<M: Models>(
     let utilization_percent = arguments.utilization.unwrap_or(defaults::UTILIZATION_PERCENT);
     let linux = arguments.linux.as_deref().unwrap_or(defaults::LINUX);
     let memory_mib = arguments.memory.unwrap_or(defaults::MEMORY_MIB);
+    let seed = arguments.seed.unwrap_or(defaults::SEED);
     let generation: DiscardGeneration = linux.parse().map_err(|e| Failure::usage(format!("--linux {e}")))?;
     on_signal()?;
 
@@ -141,7 +142,7 @@ fn in_model<M: Models>(
             memory: Bytes::mib(memory_mib),
             linux: generation,
             rep: (index % reps) as u32,
-            seed: arguments.seed,
+            seed,
         };
         let cell = models.run_model(&run, progress.report(index));
         progress.done(index);
@@ -160,7 +161,7 @@ fn in_model<M: Models>(
         command.option("--memory", memory_mib);
     }
     command.option("--reps", arguments.reps);
-    command.option("--seed", arguments.seed);
+    command.option("--seed", seed);
     finish(arguments, cells?, Some(utilization_percent), command)
 }
 
@@ -177,6 +178,7 @@ fn on_directory<M: Models>(
         ("--utilization", arguments.utilization.is_some()),
         ("--linux", arguments.linux.is_some()),
         ("--memory", arguments.memory.is_some()),
+        ("--seed", arguments.seed.is_some()),
         ("--jobs", arguments.output.jobs.is_some_and(|j| j > 1)),
     ];
     if let Some((option, _)) = refused.into_iter().find(|(_, given)| *given) {
@@ -184,6 +186,9 @@ fn on_directory<M: Models>(
             "--policy" => {
                 "a real directory has the TRIM policy that it is mounted with. To compare policies there, \
                  remount (mount -o remount,discard or nodiscard) and run again, or compare in the model"
+            }
+            "--seed" => {
+                "nothing is drawn at random there but by PostMark, whose seed is `set seed` of the workload"
             }
             "--jobs" => "runs on a real directory go one after the other, or they would measure each other",
             _ => {
@@ -240,7 +245,7 @@ fn finish(
     let verdict = verdict::of_summary(&summary).ok_or_else(|| Failure::run("no run gave a result"))?;
     Ok(Comparison {
         trimwise: trimwise::VERSION,
-        seed: arguments.seed,
+        seed: arguments.seed.unwrap_or(defaults::SEED),
         settings: Settings {
             workload: arguments.workload.clone(),
             target: arguments.target.clone(),

@@ -120,7 +120,7 @@ fn a_real_directory_gives_one_column_called_by_its_mount() {
 
 #[test]
 fn a_real_directory_refuses_what_only_a_model_can_do() {
-    for option in ["--policy off", "--device vendor1", "--utilization 50", "--jobs 2"] {
+    for option in ["--policy off", "--device vendor1", "--utilization 50", "--seed 1", "--jobs 2"] {
         let line = format!("--target dir:/mnt/x {option}");
         let failure = run(&Fabricated { noisy: false }, &arguments(&line), no_signal).unwrap_err();
         let name = option.split(' ').next().unwrap();
