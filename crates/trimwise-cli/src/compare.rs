@@ -123,6 +123,9 @@ fn in_model<M: Models>(
     let devices = named(&device_arguments, "--device", |a| models.device(a))?;
     let workload = models.workload(&arguments.workload)?;
     let utilization_percent = arguments.utilization.unwrap_or(defaults::UTILIZATION_PERCENT);
+    for (_, device) in &devices {
+        models.check_room(device, &workload, utilization_percent)?;
+    }
     let linux = arguments.linux.as_deref().unwrap_or(defaults::LINUX);
     let memory_mib = arguments.memory.unwrap_or(defaults::MEMORY_MIB);
     let seed = arguments.seed.unwrap_or(defaults::SEED);
@@ -131,7 +134,8 @@ fn in_model<M: Models>(
 
     let reps = arguments.reps as usize;
     let count = devices.len() * policies.len() * reps;
-    let jobs = arguments.output.jobs.map_or_else(pool::cores, usize::from);
+    let largest = || devices.iter().map(|(_, d)| models.memory_of_run(d)).max().unwrap_or_default();
+    let jobs = arguments.output.jobs.map_or_else(|| pool::default_jobs(largest()), usize::from);
     let progress = Progress::new(count);
     let cells = pool::run_ordered(jobs, count, |index| {
         let run = ModelRun::<M> {

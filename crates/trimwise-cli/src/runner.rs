@@ -63,6 +63,15 @@ pub trait Models: Sync {
     fn policy(&self, argument: &str) -> Result<(String, Self::Policy), Failure>;
     /// The workload of this name, or of this configuration file.
     fn workload(&self, argument: &str) -> Result<Self::Workload, Failure>;
+    /// Refuses what cannot fit on the device, before anything is run.
+    fn check_room(
+        &self,
+        device: &Self::Device,
+        workload: &Self::Workload,
+        utilization_percent: u8,
+    ) -> Result<(), Failure>;
+    /// About how much memory of this computer one run on the device takes.
+    fn memory_of_run(&self, device: &Self::Device) -> Bytes;
     /// Runs one cell in virtual time: deterministic, and the same on any thread.
     fn run_model(&self, run: &ModelRun<Self>, report: Report) -> Result<Cell, Failure>;
     /// What a real directory's file system is and does with TRIM, in a word for the table's policy column;
@@ -80,12 +89,12 @@ pub trait Models: Sync {
     ) -> Result<Cell, Failure>;
     /// The published experiments that can be made again.
     fn experiments(&self) -> Vec<Listed>;
-    /// Makes one of them again.
+    /// Makes one of them again, with so many runs at a time, or as many as suit this computer.
     fn reproduce(
         &self,
         name: &str,
         reps: Option<u32>,
-        jobs: usize,
+        jobs: Option<u16>,
         report: Report,
     ) -> Result<ExperimentResult, Failure>;
 }
@@ -94,6 +103,7 @@ pub trait Models: Sync {
 pub mod fabricated;
 mod input;
 mod linked;
+mod room;
 mod workloads;
 
 pub use linked::Linked;

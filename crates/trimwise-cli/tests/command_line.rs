@@ -73,6 +73,15 @@ fn a_policy_that_does_not_parse_is_refused_with_those_that_do() {
 }
 
 #[test]
+fn a_workload_that_cannot_fit_is_refused_before_the_run() {
+    for percent in [90, 100] {
+        let option = format!("--utilization {percent}");
+        let words = ["--workload default on sata-small", &option, "at one time", "free"];
+        refused(&format!("compare {option}"), &words);
+    }
+}
+
+#[test]
 fn the_same_policy_twice_is_refused() {
     refused("compare --policy off --policy off", &["--policy off", "twice"]);
 }

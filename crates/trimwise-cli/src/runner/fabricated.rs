@@ -192,6 +192,14 @@ impl Models for Fabricated {
         Ok(())
     }
 
+    fn check_room(&self, device: &String, (): &(), _: u8) -> Result<(), Failure> {
+        if device == "too-small" { Err(Failure::usage("too small")) } else { Ok(()) }
+    }
+
+    fn memory_of_run(&self, _: &String) -> Bytes {
+        Bytes::mib(1)
+    }
+
     fn run_model(&self, run: &ModelRun<Self>, report: Report) -> Result<Cell, Failure> {
         report(1, 2);
         let seconds = 100.0 * if run.policy == "off" { 2.0 } else { 1.0 };
@@ -226,7 +234,13 @@ impl Models for Fabricated {
         vec![Listed { name: "postmark-vendors".into(), summary: experiment().question }]
     }
 
-    fn reproduce(&self, _: &str, _: Option<u32>, _: usize, _: Report) -> Result<ExperimentResult, Failure> {
+    fn reproduce(
+        &self,
+        _: &str,
+        _: Option<u32>,
+        _: Option<u16>,
+        _: Report,
+    ) -> Result<ExperimentResult, Failure> {
         Ok(experiment())
     }
 }
