@@ -20,7 +20,7 @@ use crate::output::Destinations;
 use crate::pool;
 use crate::progress::Progress;
 use crate::report;
-use crate::runner::{ModelRun, Models};
+use crate::runner::{ModelRun, Models, Mounted};
 use crate::table;
 
 /// What was asked for, as the JSON and the report show it.
@@ -32,12 +32,27 @@ pub struct Settings {
     pub target: String,
     /// How full the modelled device was before the run; `None` on a real directory.
     pub utilization_percent: Option<u8>,
+    /// How the modelled host's Linux carries out discard; `None` on a real directory.
+    pub linux: Option<Linux>,
+    /// Memory of the modelled host that its page cache may fill; `None` on a real directory.
+    pub host_memory_bytes: Option<u64>,
+    /// Where a real directory lies; `None` in the model.
+    pub mount: Option<Mounted>,
     /// Repetitions.
     pub reps: u32,
     /// What the other policies are compared with.
     pub baseline: String,
     /// The command that makes this again.
     pub command: String,
+}
+
+/// The modelled host's Linux.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Linux {
+    /// The version, as given.
+    pub version: String,
+    /// The kernels that carry out discard in the same way, which it stands for.
+    pub stands_for: &'static str,
 }
 
 /// A comparison, as `--json` writes it; the order of the keys is part of the format.
@@ -166,7 +181,13 @@ fn in_model<M: Models>(
     }
     command.option("--reps", arguments.reps);
     command.option("--seed", seed);
-    finish(arguments, cells?, Some(utilization_percent), command)
+    let host = Host {
+        utilization_percent: Some(utilization_percent),
+        linux: Some(Linux { version: linux.to_string(), stands_for: generation.kernels() }),
+        memory: Some(Bytes::mib(memory_mib)),
+        mount: None,
+    };
+    finish(arguments, cells?, host, command)
 }
 
 /// One column, in real time, one run after the other: runs beside each other would measure each other.
@@ -202,13 +223,19 @@ fn on_directory<M: Models>(
         return Err(Failure::usage(format!("{option} does not go with --target dir:PATH: {why}")));
     }
     let workload = models.workload(&arguments.workload)?;
-    let policy = models.directory_policy(path, &workload)?;
+    let mount = models.directory(path, &workload)?;
     let stop = on_signal()?;
     let progress = Progress::new(arguments.reps as usize);
     let cells: Result<Vec<Cell>, Failure> = (0..arguments.reps)
         .map(|rep| {
-            let cell =
-                models.run_directory(path, &policy, &workload, rep, &stop, progress.report(rep as usize));
+            let cell = models.run_directory(
+                path,
+                &mount.policy,
+                &workload,
+                rep,
+                &stop,
+                progress.report(rep as usize),
+            );
             progress.done(rep as usize);
             cell
         })
@@ -218,7 +245,8 @@ fn on_directory<M: Models>(
     command.option("--workload", &arguments.workload);
     command.option("--target", &arguments.target);
     command.option("--reps", arguments.reps);
-    finish(arguments, cells?, None, command)
+    let host = Host { utilization_percent: None, linux: None, memory: None, mount: Some(mount) };
+    finish(arguments, cells?, host, command)
 }
 
 /// Resolves arguments and refuses one thing given twice: the table would have two columns of one name.
@@ -238,10 +266,18 @@ fn named<T>(
     Ok(resolved)
 }
 
+/// The host, modelled or real.
+struct Host {
+    utilization_percent: Option<u8>,
+    linux: Option<Linux>,
+    memory: Option<Bytes>,
+    mount: Option<Mounted>,
+}
+
 fn finish(
     arguments: &CompareArguments,
     cells: Vec<Cell>,
-    utilization_percent: Option<u8>,
+    host: Host,
     command: CommandText,
 ) -> Result<Comparison, Failure> {
     let summary = Summary::of(&cells);
@@ -253,7 +289,10 @@ fn finish(
         settings: Settings {
             workload: arguments.workload.clone(),
             target: arguments.target.clone(),
-            utilization_percent,
+            utilization_percent: host.utilization_percent,
+            linux: host.linux,
+            host_memory_bytes: host.memory.map(|m| m.0),
+            mount: host.mount,
             reps: arguments.reps,
             baseline,
             command: command.into_text(),

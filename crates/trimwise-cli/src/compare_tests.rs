@@ -62,6 +62,26 @@ fn the_json_has_the_keys_that_others_read_in_their_order() {
 }
 
 #[test]
+fn the_settings_name_the_host_and_never_the_jobs() {
+    let json: serde_json::Value =
+        serde_json::from_str(&json_of("--linux 4.19.7 --memory 512 --utilization 70 --jobs 3", false))
+            .unwrap();
+    let settings = &json["settings"];
+    assert_eq!(settings["host_memory_bytes"], 512u64 << 20);
+    assert_eq!(settings["linux"]["version"], "4.19.7");
+    assert_eq!(settings["linux"]["stands_for"], "Linux 4.13 to 5.14");
+    assert_eq!(settings["utilization_percent"], 70);
+    assert!(!settings.to_string().contains("jobs"), "{settings}");
+}
+
+#[test]
+fn a_device_without_room_is_refused_before_any_run() {
+    let failure =
+        run(&Fabricated { noisy: false }, &arguments("--device a too-small"), |_| panic!("it began"));
+    assert_eq!(failure, Err(Failure::usage("too small")));
+}
+
+#[test]
 fn cells_come_by_device_then_policy_then_repetition() {
     let json: serde_json::Value =
         serde_json::from_str(&json_of("--device b --device a --policy off --policy x --reps 2", false))
@@ -111,7 +131,10 @@ fn a_real_directory_gives_one_column_called_by_its_mount() {
     assert_eq!(json["cells"][1]["policy"], "discard");
     assert_eq!(json["cells"][1]["target"], "dir:/mnt/x");
     assert!(json["cells"][1]["device_stats"].is_null());
-    assert!(json["settings"]["utilization_percent"].is_null());
+    for key in ["utilization_percent", "linux", "host_memory_bytes"] {
+        assert!(json["settings"][key].is_null(), "{key}");
+    }
+    assert_eq!(json["settings"]["mount"]["file_system"], "ext4");
     assert_eq!(
         json["settings"]["command"],
         "trimwise compare --workload default --target dir:/mnt/x --reps 2"

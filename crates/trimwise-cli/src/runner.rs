@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use serde::Serialize;
 use trimwise::experiment::result::{Cell, ExperimentResult};
 use trimwise::fs::host::DiscardGeneration;
 use trimwise::units::Bytes;
@@ -46,6 +47,17 @@ pub struct Listed {
     pub summary: String,
 }
 
+/// Where a real directory lies.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Mounted {
+    /// Where its file system is mounted; `None` if the system does not tell.
+    pub point: Option<String>,
+    /// `ext4`, `btrfs`...
+    pub file_system: Option<String>,
+    /// What it does with TRIM, in a word for the table's policy column.
+    pub policy: String,
+}
+
 /// What can be run.
 pub trait Models: Sync {
     /// A device profile.
@@ -74,9 +86,8 @@ pub trait Models: Sync {
     fn memory_of_run(&self, device: &Self::Device) -> Bytes;
     /// Runs one cell in virtual time: deterministic, and the same on any thread.
     fn run_model(&self, run: &ModelRun<Self>, report: Report) -> Result<Cell, Failure>;
-    /// What a real directory's file system is and does with TRIM, in a word for the table's policy column;
-    /// refuses a directory that the workload cannot use.
-    fn directory_policy(&self, directory: &Path, workload: &Self::Workload) -> Result<String, Failure>;
+    /// Where a real directory lies; refuses one that the workload cannot use.
+    fn directory(&self, directory: &Path, workload: &Self::Workload) -> Result<Mounted, Failure>;
     /// Runs the workload in a real directory and removes what it made there, also when told to stop.
     fn run_directory(
         &self,

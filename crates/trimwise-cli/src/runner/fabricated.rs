@@ -109,6 +109,11 @@ pub fn cell(device: &str, policy: &str, rep: u32, seconds: f64) -> Cell {
     }
 }
 
+/// Where a real directory would lie.
+pub fn mounted() -> Mounted {
+    Mounted { point: Some("/mnt".into()), file_system: Some("ext4".into()), policy: "discard".into() }
+}
+
 /// A comparison of `off`, `commit` and `ideal` on each device.
 pub fn cells(devices: &[&str], reps: u32, noisy: bool) -> Vec<Cell> {
     let mut cells = Vec::new();
@@ -208,8 +213,8 @@ impl Models for Fabricated {
         Ok(cell)
     }
 
-    fn directory_policy(&self, _: &Path, (): &()) -> Result<String, Failure> {
-        Ok("discard".to_string())
+    fn directory(&self, _: &Path, (): &()) -> Result<Mounted, Failure> {
+        Ok(mounted())
     }
 
     fn run_directory(

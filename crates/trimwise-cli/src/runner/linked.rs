@@ -20,7 +20,7 @@ use trimwise::workload::postmark::{
 use trimwise_host::{DirectoryError, RealDirectory, block_on, mount_of};
 
 use super::room::Room;
-use super::{Listed, ModelRun, Models, Report, input, workloads};
+use super::{Listed, ModelRun, Models, Mounted, Report, input, workloads};
 use crate::defaults::SEED;
 use crate::failure::Failure;
 use crate::pool;
@@ -153,14 +153,21 @@ impl Models for Linked {
         Ok(finished.cell)
     }
 
-    fn directory_policy(&self, directory: &Path, workload: &Workload) -> Result<String, Failure> {
+    fn directory(&self, directory: &Path, workload: &Workload) -> Result<Mounted, Failure> {
         // Opened only to be looked at: a refusal comes before the first file is made.
         let root = RealDirectory::open(directory, Arc::default()).map_err(Failure::usage)?;
         root.plan(&workload.run.config).map_err(|e| match &e {
             DirectoryError::Location(location) => workload.bad_location(location),
             _ => Failure::usage(e),
         })?;
-        Ok(mount_of(directory).map_or("mounted".to_string(), |m| m.discard().to_string()))
+        Ok(match mount_of(directory) {
+            Ok(m) => Mounted {
+                point: Some(m.mount_point.display().to_string()),
+                policy: m.discard().to_string(),
+                file_system: Some(m.fs_type),
+            },
+            Err(_) => Mounted { point: None, file_system: None, policy: "mounted".to_string() },
+        })
     }
 
     fn run_directory(
