@@ -163,6 +163,7 @@ fn in_model<M: Models>(
             rep: (index % reps) as u32,
             seed,
         };
+        progress.begin_ageing(index);
         let cell = models.run_model(&run, progress.report(index));
         progress.done(index);
         cell
