@@ -18,7 +18,7 @@ use crate::defaults;
                   a real directory, so that the models can be checked.",
     after_long_help = "Examples:\n  \
         trimwise compare\n  \
-        trimwise compare --workload mail.pmrc --device sata-generic --policy off --policy commit\n  \
+        trimwise compare --workload mail.pmrc --device sata-generic --policy off commit\n  \
         trimwise reproduce postmark-vendors --report vendors/\n\n\
         Exit codes: 0 done, 1 a run failed, 2 wrong arguments or input, 130 interrupted.",
     propagate_version = true,
@@ -48,7 +48,7 @@ pub enum Command {
     the built-in workload on a built-in device, with everything at its default\n  \
     trimwise compare --workload mail.pmrc --device my-ssd.toml --utilization 80\n      \
     your PostMark configuration on your device profile, 80 % full\n  \
-    trimwise compare --device sata-small --device sata-generic --json - | jq .verdict\n      \
+    trimwise compare --device sata-small sata-generic --json - | jq .verdict\n      \
     two devices, for another program to read\n  \
     trimwise compare --target dir:/mnt/test --report report/\n      \
     the workload on a real directory, as mounted\n\n\
@@ -58,13 +58,13 @@ pub struct CompareArguments {
     #[arg(long, value_name = "FILE.pmrc|NAME", default_value = defaults::WORKLOAD)]
     pub workload: String,
 
-    /// SSD profile: built-in name (see `trimwise devices`) or TOML file; may be repeated
+    /// SSD profile: built-in name (see `trimwise devices`) or TOML file; one or several
     /// [default: sata-small]
-    #[arg(long = "device", value_name = "NAME|FILE")]
+    #[arg(long = "device", value_name = "NAME|FILE", num_args = 1..)]
     pub devices: Vec<String>,
 
-    /// TRIM policy: off, commit, ideal (a bound: never recommended); may be repeated [default: all three]
-    #[arg(long = "policy", value_name = "P")]
+    /// TRIM policy: off, commit, ideal (a bound: never recommended); one or several [default: all three]
+    #[arg(long = "policy", value_name = "P", num_args = 1..)]
     pub policies: Vec<String>,
 
     /// Where to run: `model` (virtual time), or `dir:PATH`, an existing directory (real time)
@@ -73,7 +73,7 @@ pub struct CompareArguments {
 
     /// Age the file system first: fill it, then delete files at random, under the policy, until this
     /// share is in use [default: 80]
-    #[arg(long, value_name = "PCT", value_parser = clap::value_parser!(u8).range(0..=100))]
+    #[arg(long, value_name = "PCT", value_parser = whole::<u8>(0, 100), allow_negative_numbers = true)]
     pub utilization: Option<u8>,
 
     /// Linux version of the modelled host: discard works differently up to 4.12, up to 5.14, and since
@@ -82,7 +82,7 @@ pub struct CompareArguments {
     pub linux: Option<String>,
 
     /// Memory of the modelled host that its page cache may fill, in MiB [default: 8192]
-    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(16..=1_048_576))]
+    #[arg(long, value_name = "MIB", value_parser = whole::<u64>(16, 1_048_576), allow_negative_numbers = true)]
     pub memory: Option<u64>,
 
     /// Print PostMark's own report of each run too, verbose or terse as the workload says
@@ -90,13 +90,13 @@ pub struct CompareArguments {
     pub postmark: bool,
 
     /// Repetitions of each device and policy; they differ by named physical causes only
-    #[arg(long, value_name = "N", default_value_t = defaults::REPS,
-          value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "N", default_value_t = defaults::REPS, value_parser = whole::<u32>(1, 1000),
+          allow_negative_numbers = true)]
     pub reps: u32,
 
-    /// Seed of everything drawn at random in the model: same seed, same result
-    #[arg(long, value_name = "N", default_value_t = defaults::SEED)]
-    pub seed: u64,
+    /// Seed of everything drawn at random in the model: same seed, same result [default: 1]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>(0, u64::MAX), allow_negative_numbers = true)]
+    pub seed: Option<u64>,
 
     /// Where results go and how they are made
     #[command(flatten)]
@@ -124,7 +124,8 @@ pub struct ReproduceArguments {
     pub all: bool,
 
     /// Repetitions [default: as many as the source made]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000), conflicts_with = "list")]
+    #[arg(long, value_name = "N", value_parser = whole::<u32>(1, 1000), allow_negative_numbers = true,
+          conflicts_with = "list")]
     pub reps: Option<u32>,
 
     /// Where results go and how they are made
@@ -135,8 +136,9 @@ pub struct ReproduceArguments {
 /// Arguments about output that commands share.
 #[derive(Clone, Debug, Default, Args)]
 pub struct OutputArguments {
-    /// How many runs at a time; the result is the same for any number [default: the number of cores]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    /// How many runs at a time; the result is the same for any number [default: the number of cores, or
+    /// fewer if the memory is short]
+    #[arg(long, value_name = "N", value_parser = whole::<u16>(1, 1024), allow_negative_numbers = true)]
     pub jobs: Option<u16>,
 
     /// Write the results as JSON to a new file; `-` prints them instead of the table
@@ -152,6 +154,19 @@ pub struct OutputArguments {
     pub force: bool,
 }
 
+/// Reads a whole number, and says which ones are accepted where it cannot.
+fn whole<T: TryFrom<u64>>(
+    least: u64,
+    most: u64,
+) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static {
+    move |text| {
+        let number = text.parse().ok().filter(|n| (least..=most).contains(n));
+        number
+            .and_then(|n| T::try_from(n).ok())
+            .ok_or_else(|| format!("expected a whole number from {least} to {most}"))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
@@ -163,11 +178,13 @@ mod tests {
         let mut command = CommandLine::command();
         command.clone().debug_assert();
         let help = command.find_subcommand_mut("compare").unwrap().render_long_help().to_string();
+        let help = help.split_whitespace().collect::<Vec<_>>().join(" "); // it is folded
         for value in [
             defaults::UTILIZATION_PERCENT.to_string(),
             defaults::DEVICE.to_string(),
             defaults::LINUX.to_string(),
             defaults::MEMORY_MIB.to_string(),
+            defaults::SEED.to_string(),
         ] {
             assert!(help.contains(&format!("[default: {value}]")), "{help}");
         }

@@ -20,7 +20,7 @@ use crate::output::Destinations;
 use crate::pool;
 use crate::progress::Progress;
 use crate::report;
-use crate::runner::{ModelRun, Models};
+use crate::runner::{ModelRun, Models, Mounted};
 use crate::table;
 
 /// What was asked for, as the JSON and the report show it.
@@ -32,12 +32,27 @@ pub struct Settings {
     pub target: String,
     /// How full the modelled device was before the run; `None` on a real directory.
     pub utilization_percent: Option<u8>,
+    /// How the modelled host's Linux carries out discard; `None` on a real directory.
+    pub linux: Option<Linux>,
+    /// Memory of the modelled host that its page cache may fill; `None` on a real directory.
+    pub host_memory_bytes: Option<u64>,
+    /// Where a real directory lies; `None` in the model.
+    pub mount: Option<Mounted>,
     /// Repetitions.
     pub reps: u32,
     /// What the other policies are compared with.
     pub baseline: String,
     /// The command that makes this again.
     pub command: String,
+}
+
+/// The modelled host's Linux.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Linux {
+    /// The version, as given.
+    pub version: String,
+    /// The kernels that carry out discard in the same way, which it stands for.
+    pub stands_for: &'static str,
 }
 
 /// A comparison, as `--json` writes it; the order of the keys is part of the format.
@@ -123,14 +138,19 @@ fn in_model<M: Models>(
     let devices = named(&device_arguments, "--device", |a| models.device(a))?;
     let workload = models.workload(&arguments.workload)?;
     let utilization_percent = arguments.utilization.unwrap_or(defaults::UTILIZATION_PERCENT);
+    for (_, device) in &devices {
+        models.check_room(device, &workload, utilization_percent)?;
+    }
     let linux = arguments.linux.as_deref().unwrap_or(defaults::LINUX);
     let memory_mib = arguments.memory.unwrap_or(defaults::MEMORY_MIB);
+    let seed = arguments.seed.unwrap_or(defaults::SEED);
     let generation: DiscardGeneration = linux.parse().map_err(|e| Failure::usage(format!("--linux {e}")))?;
     on_signal()?;
 
     let reps = arguments.reps as usize;
     let count = devices.len() * policies.len() * reps;
-    let jobs = arguments.output.jobs.map_or_else(pool::cores, usize::from);
+    let largest = || devices.iter().map(|(_, d)| models.memory_of_run(d)).max().unwrap_or_default();
+    let jobs = arguments.output.jobs.map_or_else(|| pool::default_jobs(largest()), usize::from);
     let progress = Progress::new(count);
     let cells = pool::run_ordered(jobs, count, |index| {
         let run = ModelRun::<M> {
@@ -141,8 +161,9 @@ fn in_model<M: Models>(
             memory: Bytes::mib(memory_mib),
             linux: generation,
             rep: (index % reps) as u32,
-            seed: arguments.seed,
+            seed,
         };
+        progress.begin_ageing(index);
         let cell = models.run_model(&run, progress.report(index));
         progress.done(index);
         cell
@@ -160,8 +181,14 @@ fn in_model<M: Models>(
         command.option("--memory", memory_mib);
     }
     command.option("--reps", arguments.reps);
-    command.option("--seed", arguments.seed);
-    finish(arguments, cells?, Some(utilization_percent), command)
+    command.option("--seed", seed);
+    let host = Host {
+        utilization_percent: Some(utilization_percent),
+        linux: Some(Linux { version: linux.to_string(), stands_for: generation.kernels() }),
+        memory: Some(Bytes::mib(memory_mib)),
+        mount: None,
+    };
+    finish(arguments, cells?, host, command)
 }
 
 /// One column, in real time, one run after the other: runs beside each other would measure each other.
@@ -177,6 +204,7 @@ fn on_directory<M: Models>(
         ("--utilization", arguments.utilization.is_some()),
         ("--linux", arguments.linux.is_some()),
         ("--memory", arguments.memory.is_some()),
+        ("--seed", arguments.seed.is_some()),
         ("--jobs", arguments.output.jobs.is_some_and(|j| j > 1)),
     ];
     if let Some((option, _)) = refused.into_iter().find(|(_, given)| *given) {
@@ -184,6 +212,9 @@ fn on_directory<M: Models>(
             "--policy" => {
                 "a real directory has the TRIM policy that it is mounted with. To compare policies there, \
                  remount (mount -o remount,discard or nodiscard) and run again, or compare in the model"
+            }
+            "--seed" => {
+                "nothing is drawn at random there but by PostMark, whose seed is `set seed` of the workload"
             }
             "--jobs" => "runs on a real directory go one after the other, or they would measure each other",
             _ => {
@@ -193,13 +224,19 @@ fn on_directory<M: Models>(
         return Err(Failure::usage(format!("{option} does not go with --target dir:PATH: {why}")));
     }
     let workload = models.workload(&arguments.workload)?;
-    let policy = models.directory_policy(path, &workload)?;
+    let mount = models.directory(path, &workload)?;
     let stop = on_signal()?;
     let progress = Progress::new(arguments.reps as usize);
     let cells: Result<Vec<Cell>, Failure> = (0..arguments.reps)
         .map(|rep| {
-            let cell =
-                models.run_directory(path, &policy, &workload, rep, &stop, progress.report(rep as usize));
+            let cell = models.run_directory(
+                path,
+                &mount.policy,
+                &workload,
+                rep,
+                &stop,
+                progress.report(rep as usize),
+            );
             progress.done(rep as usize);
             cell
         })
@@ -209,7 +246,8 @@ fn on_directory<M: Models>(
     command.option("--workload", &arguments.workload);
     command.option("--target", &arguments.target);
     command.option("--reps", arguments.reps);
-    finish(arguments, cells?, None, command)
+    let host = Host { utilization_percent: None, linux: None, memory: None, mount: Some(mount) };
+    finish(arguments, cells?, host, command)
 }
 
 /// Resolves arguments and refuses one thing given twice: the table would have two columns of one name.
@@ -229,10 +267,18 @@ fn named<T>(
     Ok(resolved)
 }
 
+/// The host, modelled or real.
+struct Host {
+    utilization_percent: Option<u8>,
+    linux: Option<Linux>,
+    memory: Option<Bytes>,
+    mount: Option<Mounted>,
+}
+
 fn finish(
     arguments: &CompareArguments,
     cells: Vec<Cell>,
-    utilization_percent: Option<u8>,
+    host: Host,
     command: CommandText,
 ) -> Result<Comparison, Failure> {
     let summary = Summary::of(&cells);
@@ -240,11 +286,14 @@ fn finish(
     let verdict = verdict::of_summary(&summary).ok_or_else(|| Failure::run("no run gave a result"))?;
     Ok(Comparison {
         trimwise: trimwise::VERSION,
-        seed: arguments.seed,
+        seed: arguments.seed.unwrap_or(defaults::SEED),
         settings: Settings {
             workload: arguments.workload.clone(),
             target: arguments.target.clone(),
-            utilization_percent,
+            utilization_percent: host.utilization_percent,
+            linux: host.linux,
+            host_memory_bytes: host.memory.map(|m| m.0),
+            mount: host.mount,
             reps: arguments.reps,
             baseline,
             command: command.into_text(),

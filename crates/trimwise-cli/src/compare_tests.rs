@@ -62,6 +62,26 @@ fn the_json_has_the_keys_that_others_read_in_their_order() {
 }
 
 #[test]
+fn the_settings_name_the_host_and_never_the_jobs() {
+    let json: serde_json::Value =
+        serde_json::from_str(&json_of("--linux 4.19.7 --memory 512 --utilization 70 --jobs 3", false))
+            .unwrap();
+    let settings = &json["settings"];
+    assert_eq!(settings["host_memory_bytes"], 512u64 << 20);
+    assert_eq!(settings["linux"]["version"], "4.19.7");
+    assert_eq!(settings["linux"]["stands_for"], "Linux 4.13 to 5.14");
+    assert_eq!(settings["utilization_percent"], 70);
+    assert!(!settings.to_string().contains("jobs"), "{settings}");
+}
+
+#[test]
+fn a_device_without_room_is_refused_before_any_run() {
+    let failure =
+        run(&Fabricated { noisy: false }, &arguments("--device a too-small"), |_| panic!("it began"));
+    assert_eq!(failure, Err(Failure::usage("too small")));
+}
+
+#[test]
 fn cells_come_by_device_then_policy_then_repetition() {
     let json: serde_json::Value =
         serde_json::from_str(&json_of("--device b --device a --policy off --policy x --reps 2", false))
@@ -73,6 +93,16 @@ fn cells_come_by_device_then_policy_then_repetition() {
         .map(|c| format!("{}{}{}", c["device"].as_str().unwrap(), c["policy"].as_str().unwrap(), c["rep"]))
         .collect();
     assert_eq!(order, ["boff0", "boff1", "bx0", "bx1", "aoff0", "aoff1", "ax0", "ax1"]);
+}
+
+#[test]
+fn several_devices_and_policies_may_follow_one_flag_or_each_its_own() {
+    let together = json_of("--device vendor1 vendor2 --policy off commit --reps 2", false);
+    assert_eq!(
+        together,
+        json_of("--device vendor1 --device vendor2 --policy off --policy commit --reps 2", false)
+    );
+    assert!(together.contains("--device vendor1 --device vendor2 --policy off --policy commit"));
 }
 
 #[test]
@@ -101,7 +131,10 @@ fn a_real_directory_gives_one_column_called_by_its_mount() {
     assert_eq!(json["cells"][1]["policy"], "discard");
     assert_eq!(json["cells"][1]["target"], "dir:/mnt/x");
     assert!(json["cells"][1]["device_stats"].is_null());
-    assert!(json["settings"]["utilization_percent"].is_null());
+    for key in ["utilization_percent", "linux", "host_memory_bytes"] {
+        assert!(json["settings"][key].is_null(), "{key}");
+    }
+    assert_eq!(json["settings"]["mount"]["file_system"], "ext4");
     assert_eq!(
         json["settings"]["command"],
         "trimwise compare --workload default --target dir:/mnt/x --reps 2"
@@ -110,7 +143,7 @@ fn a_real_directory_gives_one_column_called_by_its_mount() {
 
 #[test]
 fn a_real_directory_refuses_what_only_a_model_can_do() {
-    for option in ["--policy off", "--device vendor1", "--utilization 50", "--jobs 2"] {
+    for option in ["--policy off", "--device vendor1", "--utilization 50", "--seed 1", "--jobs 2"] {
         let line = format!("--target dir:/mnt/x {option}");
         let failure = run(&Fabricated { noisy: false }, &arguments(&line), no_signal).unwrap_err();
         let name = option.split(' ').next().unwrap();

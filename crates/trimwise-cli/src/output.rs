@@ -23,18 +23,33 @@ impl Destinations {
     /// Checks that results can go where they were asked to.
     pub fn check(arguments: &OutputArguments) -> Result<Self, Failure> {
         let force = arguments.force;
-        if let Some(json) = arguments.json.as_deref().filter(|p| !is_stdout(p)) {
+        let json = arguments.json.as_deref().filter(|p| !is_stdout(p));
+        if let (Some(json), Some(report)) = (json, &arguments.report) {
+            let (file, directory) = (resolved(json), resolved(report));
+            if directory.starts_with(&file) || file == directory.join("index.html") {
+                return Err(Failure::usage(format!(
+                    "--json {} and --report {}: one would take the place of the other; expected two places",
+                    json.display(),
+                    report.display()
+                )));
+            }
+        }
+        if let Some(json) = json {
             check_file("--json", json, force)?;
         }
         if let Some(directory) = &arguments.report {
-            let shown = directory.display();
+            let refuse = |what: String| Failure::usage(format!("--report {}: {what}", directory.display()));
             match fs::metadata(directory) {
-                Ok(m) if !m.is_dir() => {
-                    return Err(Failure::usage(format!("--report {shown}: exists and is not a directory")));
-                }
+                Ok(m) if !m.is_dir() => return Err(refuse("exists and is not a directory".to_string())),
                 Ok(_) => check_file("--report", &directory.join("index.html"), force)?,
-                Err(e) if e.kind() == ErrorKind::NotFound => {}
-                Err(e) => return Err(Failure::usage(format!("--report {shown}: {e}"))),
+                Err(e) if e.kind() == ErrorKind::NotFound => {
+                    let (there, missing) = split_at_missing(directory);
+                    if missing.as_os_str().is_empty() {
+                        return Err(refuse("a symbolic link that leads nowhere".to_string()));
+                    }
+                    try_to_write_in(&there).map_err(|e| refuse(format!("{}: {e}", there.display())))?;
+                }
+                Err(e) => return Err(refuse(e.to_string())),
             }
         }
         Ok(Self { json: arguments.json.clone(), report: arguments.report.clone(), force })
@@ -62,10 +77,19 @@ impl Destinations {
     /// Writes the report and answers where.
     pub fn write_report(&self, html: &str) -> Result<Option<PathBuf>, Failure> {
         let Some(directory) = &self.report else { return Ok(None) };
-        fs::create_dir_all(directory)
-            .map_err(|e| Failure::run(format!("--report {}: {e}", directory.display())))?;
+        let (there, missing) = split_at_missing(directory);
         let path = directory.join("index.html");
-        self.write_file("--report", &path, html)?;
+        let written = fs::create_dir_all(directory)
+            .map_err(|e| Failure::run(format!("--report {}: {e}", directory.display())))
+            .and_then(|()| self.write_file("--report", &path, html));
+        if let Err(failure) = written {
+            // Whatever directories were made for it go again; those that are not empty stay.
+            let made: Vec<PathBuf> = missing.ancestors().map(|tail| there.join(tail)).collect();
+            for directory in made.iter().take(made.len().saturating_sub(1)) {
+                drop(fs::remove_dir(directory));
+            }
+            return Err(failure);
+        }
         Ok(Some(path))
     }
 
@@ -121,17 +145,47 @@ fn check_file(option: &str, path: &Path, force: bool) -> Result<(), Failure> {
         Ok(m) if m.is_file() && !force => {
             return Err(Failure::usage(format!("{option} {shown}: exists already; --force replaces it")));
         }
-        Ok(_) => {}
-        Err(e) if e.kind() == ErrorKind::NotFound => {
-            let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-            if !parent.is_dir() {
-                let parent = parent.display();
-                return Err(Failure::usage(format!("{option} {shown}: there is no directory {parent}")));
-            }
+        Ok(m) if !m.is_file() => {
+            // A pipe is opened only when there is something to write: its reader may come later.
+            return Ok(());
         }
+        Ok(_) => {}
+        Err(e) if e.kind() == ErrorKind::NotFound => {}
         Err(e) => return Err(Failure::usage(format!("{option} {shown}: {e}"))),
     }
-    Ok(())
+    let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if !parent.is_dir() {
+        let parent = parent.display();
+        return Err(Failure::usage(format!("{option} {shown}: there is no directory {parent}")));
+    }
+    try_to_write_in(parent)
+        .map_err(|e| Failure::usage(format!("{option} {shown}: {}: {e}", parent.display())))
+}
+
+/// Makes a file in a directory and removes it again: nothing else tells for sure that one can be made there.
+fn try_to_write_in(directory: &Path) -> std::io::Result<()> {
+    let probe = directory.join(format!(".trimwise.{}.new", std::process::id()));
+    OpenOptions::new().write(true).create_new(true).open(&probe)?;
+    fs::remove_file(&probe)
+}
+
+/// The part of a path that exists, and the rest.
+fn split_at_missing(path: &Path) -> (PathBuf, PathBuf) {
+    for there in path.ancestors() {
+        let there = if there.as_os_str().is_empty() { Path::new(".") } else { there };
+        if fs::symlink_metadata(there).is_ok() {
+            let missing = path.strip_prefix(there).unwrap_or(path);
+            return (there.to_path_buf(), missing.to_path_buf());
+        }
+    }
+    (PathBuf::from("."), path.to_path_buf())
+}
+
+/// The path without symbolic links, as far as it exists.
+fn resolved(path: &Path) -> PathBuf {
+    let (there, missing) = split_at_missing(path);
+    let there = fs::canonicalize(&there).unwrap_or(there);
+    if missing.as_os_str().is_empty() { there } else { there.join(missing) }
 }
 
 #[cfg(test)]
@@ -187,5 +241,54 @@ mod tests {
         let refused = Destinations::check(&arguments(false)).unwrap_err();
         assert!(refused.to_string().contains("index.html: exists already"), "{refused}");
         Destinations::check(&arguments(true)).unwrap();
+    }
+
+    #[test]
+    fn two_results_do_not_go_to_one_place() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| Some(dir.path().join(name));
+        let both = |json, report| {
+            Destinations::check(&OutputArguments { json, report, force: true, ..OutputArguments::default() })
+        };
+        for (json, report) in [("a", "a"), ("a", "a/b"), ("index.html", ".")] {
+            let failure = both(at(json), at(report)).unwrap_err().to_string();
+            assert!(failure.contains("--json") && failure.contains("--report"), "{failure}");
+        }
+        both(at("a.json"), at("a")).unwrap();
+        both(at("a.json"), at("")).unwrap();
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "nothing is left of the check");
+    }
+
+    #[test]
+    fn a_place_where_nothing_can_be_made_is_refused_at_the_start() {
+        // Not even root can make a file in /proc.
+        let json = to(Path::new("/proc/r.json"), true);
+        let report = OutputArguments { report: Some("/proc/a/b".into()), ..OutputArguments::default() };
+        for (arguments, option) in [(json, "--json /proc/r.json"), (report, "--report /proc/a/b")] {
+            let failure = Destinations::check(&arguments).unwrap_err();
+            assert!(matches!(&failure, Failure::Usage(m) if m.starts_with(option)), "{failure:?}");
+        }
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("file"), "").unwrap();
+        let below = OutputArguments { report: Some(dir.path().join("file/a")), ..OutputArguments::default() };
+        assert!(matches!(Destinations::check(&below), Err(Failure::Usage(_))));
+    }
+
+    #[test]
+    fn a_report_that_cannot_be_written_leaves_no_directory() {
+        let dir = tempfile::tempdir().unwrap();
+        let arguments =
+            OutputArguments { report: Some(dir.path().join("a/b")), ..OutputArguments::default() };
+        let destinations = Destinations::check(&arguments).unwrap();
+        // Somebody takes the name of the temporary file meanwhile: it cannot be made.
+        let taken = dir.path().join(format!("a/b/index.html.{}.new", std::process::id()));
+        fs::create_dir_all(&taken).unwrap();
+        assert!(matches!(destinations.write_report("<p>"), Err(Failure::Run(_))));
+        assert!(taken.exists(), "what was there stays");
+        fs::remove_dir_all(dir.path().join("a")).unwrap();
+        // A name that is too long: the directory can be made, the file in it cannot.
+        let long = Destinations { report: Some(dir.path().join("c").join("d".repeat(300))), ..destinations };
+        assert!(matches!(long.write_report("<p>"), Err(Failure::Run(_))));
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
     }
 }

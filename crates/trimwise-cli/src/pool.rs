@@ -5,6 +5,8 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use trimwise::units::Bytes;
+
 /// Calls `run` for 0 to `count - 1` on up to `jobs` threads and gives the results in that order.
 ///
 /// After a failure no further run is begun; those begun already end. Numbers are dealt in order, so that
@@ -49,9 +51,25 @@ where
         .collect()
 }
 
-/// The number of cores, for a default of `jobs`.
-pub fn cores() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
+/// How many runs at a time where the user does not say: one for each core, as long as the memory holds them.
+pub fn default_jobs(bytes_per_run: Bytes) -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let available = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| available_memory(&text));
+    jobs_that_fit(cores, available, bytes_per_run)
+}
+
+/// As many as fit into 70 % of the available memory, and at least one: other programs need the rest.
+fn jobs_that_fit(cores: usize, available: Option<Bytes>, bytes_per_run: Bytes) -> usize {
+    let Some(available) = available else { return cores };
+    let fit = available.0 / 100 * 70 / bytes_per_run.0.max(1);
+    usize::try_from(fit).unwrap_or(cores).clamp(1, cores.max(1))
+}
+
+/// `MemAvailable` of /proc/meminfo.
+fn available_memory(meminfo: &str) -> Option<Bytes> {
+    let value = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kib: u64 = value.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(Bytes::kib(kib))
 }
 
 #[cfg(test)]
@@ -85,6 +103,16 @@ mod tests {
             });
             assert_eq!(result, Err(1));
         }
+    }
+
+    #[test]
+    fn no_more_runs_than_the_memory_holds() {
+        let text = "MemTotal:       16000000 kB\nMemFree:  1 kB\nMemAvailable:    8388608 kB\n";
+        assert_eq!(available_memory(text), Some(Bytes::gib(8)));
+        assert_eq!(available_memory("MemFree: 1 kB\nMemAvailable: much\n"), None);
+        let jobs = |gib| jobs_that_fit(16, Some(Bytes::gib(8)), Bytes::gib(gib));
+        assert_eq!([jobs(0), jobs(1), jobs(2), jobs(3), jobs(100)], [16, 5, 2, 1, 1]);
+        assert_eq!(jobs_that_fit(4, None, Bytes::gib(100)), 4);
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! A progress bar for whoever waits: on a terminal only, and only where there is something to wait for.
 
 use std::io::IsTerminal;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
@@ -15,48 +15,62 @@ const DRAWN_AFTER: Duration = Duration::from_secs(2);
 /// Steps that one run counts for.
 const STEPS: u64 = 1000;
 
+/// How often the bar is drawn: it shows that something goes on also while no run reports anything.
+const DRAWN_EVERY: Duration = Duration::from_millis(200);
+
 /// How far the runs of a command are.
 #[derive(Debug)]
 pub struct Progress {
     bar: ProgressBar,
-    shown: bool,
-    began: Instant,
-    drawn: AtomicBool,
-    runs: Vec<AtomicU64>,
+    runs: Vec<Run>,
+    /// Set once the bar is taken away; held while it is drawn.
+    finished: Mutex<bool>,
+}
+
+/// How far one run is.
+#[derive(Debug, Default)]
+struct Run {
+    /// Whether it ages its file system, about which it reports nothing.
+    ageing: AtomicBool,
+    steps: AtomicU64,
 }
 
 impl Progress {
     /// Progress over `runs` runs, drawn on standard error if that is a terminal.
     pub fn new(runs: usize) -> Arc<Self> {
         let bar = ProgressBar::with_draw_target(Some(runs as u64 * STEPS), ProgressDrawTarget::hidden());
-        if let Ok(style) = ProgressStyle::with_template("{elapsed_precise} [{bar:40}] {percent:>3} %  {msg}")
+        if let Ok(style) =
+            ProgressStyle::with_template("{spinner} {elapsed_precise} [{bar:40}] {percent:>3} %  {msg}")
         {
             bar.set_style(style.progress_chars("=> "));
         }
-        let dumb = std::env::var_os("TERM").is_some_and(|t| t == "dumb");
-        Arc::new(Self {
+        let progress = Arc::new(Self {
             bar,
-            shown: std::io::stderr().is_terminal() && !dumb,
-            began: Instant::now(),
-            drawn: AtomicBool::new(false),
-            runs: (0..runs).map(|_| AtomicU64::new(0)).collect(),
-        })
+            runs: (0..runs).map(|_| Run::default()).collect(),
+            finished: Mutex::new(false),
+        });
+        let dumb = std::env::var_os("TERM").is_some_and(|t| t == "dumb");
+        if std::io::stderr().is_terminal() && !dumb {
+            let weak = Arc::downgrade(&progress);
+            // Without a thread for it there is no bar; the runs go on.
+            drop(std::thread::Builder::new().spawn(move || draw_while_there(&weak)));
+        }
+        progress
+    }
+
+    /// Notes that a run begins, and ages its file system first.
+    pub fn begin_ageing(&self, run: usize) {
+        if let Some(run) = self.runs.get(run) {
+            run.ageing.store(true, Ordering::Relaxed);
+        }
     }
 
     /// Notes that `done` of `total` of one run is done.
     pub fn update(&self, run: usize, done: u64, total: u64) {
-        let Some(share) = self.runs.get(run) else { return };
+        let Some(run) = self.runs.get(run) else { return };
         let steps = (u128::from(done) * u128::from(STEPS)).checked_div(u128::from(total)).unwrap_or(0);
-        share.store((steps as u64).min(STEPS), Ordering::Relaxed);
-        if !self.shown || self.began.elapsed() < DRAWN_AFTER {
-            return;
-        }
-        if !self.drawn.swap(true, Ordering::Relaxed) {
-            self.bar.set_draw_target(ProgressDrawTarget::stderr());
-        }
-        self.bar.set_position(self.steps());
-        let whole = self.runs.iter().filter(|r| r.load(Ordering::Relaxed) == STEPS).count();
-        self.bar.set_message(format!("{whole} of {} runs", self.runs.len()));
+        run.ageing.store(false, Ordering::Relaxed);
+        run.steps.store((steps as u64).min(STEPS), Ordering::Relaxed);
     }
 
     /// What the run of this number calls while it goes on.
@@ -72,11 +86,42 @@ impl Progress {
 
     /// Takes the bar away.
     pub fn finish(&self) {
+        *self.finished.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = true;
         self.bar.finish_and_clear();
     }
 
     fn steps(&self) -> u64 {
-        self.runs.iter().map(|r| r.load(Ordering::Relaxed)).sum()
+        self.runs.iter().map(|r| r.steps.load(Ordering::Relaxed)).sum()
+    }
+
+    fn message(&self) -> String {
+        let whole = self.runs.iter().filter(|r| r.steps.load(Ordering::Relaxed) == STEPS).count();
+        let of_runs = format!("{whole} of {} runs", self.runs.len());
+        match self.runs.iter().filter(|r| r.ageing.load(Ordering::Relaxed)).count() {
+            0 => of_runs,
+            ageing => format!("{of_runs}, {ageing} ageing"),
+        }
+    }
+
+    /// Draws the bar; answers whether there still is one.
+    fn draw(&self) -> bool {
+        let finished = self.finished.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if !*finished {
+            self.bar.set_position(self.steps());
+            self.bar.set_message(self.message());
+            self.bar.tick();
+        }
+        !*finished
+    }
+}
+
+fn draw_while_there(progress: &Weak<Progress>) {
+    std::thread::sleep(DRAWN_AFTER);
+    if let Some(progress) = progress.upgrade() {
+        progress.bar.set_draw_target(ProgressDrawTarget::stderr());
+    }
+    while progress.upgrade().is_some_and(|p| p.draw()) {
+        std::thread::sleep(DRAWN_EVERY);
     }
 }
 
@@ -94,5 +139,25 @@ mod tests {
         p.update(0, 9, 3); // or has done more than it thought
         p.done(7); // or is not there
         assert_eq!(p.steps(), 1000);
+    }
+    #[test]
+    fn runs_that_age_are_told_until_they_report() {
+        let p = Progress::new(3);
+        assert_eq!(p.message(), "0 of 3 runs");
+        p.begin_ageing(0);
+        p.begin_ageing(1);
+        assert_eq!(p.message(), "0 of 3 runs, 2 ageing");
+        p.update(0, 1, 10);
+        assert_eq!(p.message(), "0 of 3 runs, 1 ageing");
+        p.done(1);
+        assert_eq!(p.message(), "1 of 3 runs");
+    }
+
+    #[test]
+    fn nothing_is_drawn_after_the_end() {
+        let p = Progress::new(1);
+        assert!(p.draw());
+        p.finish();
+        assert!(!p.draw());
     }
 }

@@ -7,7 +7,6 @@ use crate::arguments::ReproduceArguments;
 use crate::command_line::CommandText;
 use crate::failure::Failure;
 use crate::output::Destinations;
-use crate::pool;
 use crate::progress::Progress;
 use crate::report;
 use crate::runner::{Listed, Models};
@@ -47,14 +46,13 @@ pub fn run<M: Models>(
         }
     };
     on_signal()?;
-    let jobs = arguments.output.jobs.map_or_else(pool::cores, usize::from);
     let progress = Progress::new(names.len());
     // One experiment after the other: each spreads its own cells over the jobs.
     let results: Result<Vec<ExperimentResult>, Failure> = names
         .iter()
         .enumerate()
         .map(|(i, name)| {
-            let result = models.reproduce(name, arguments.reps, jobs, progress.report(i));
+            let result = models.reproduce(name, arguments.reps, arguments.output.jobs, progress.report(i));
             progress.done(i);
             result
         })

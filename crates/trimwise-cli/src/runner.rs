@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use serde::Serialize;
 use trimwise::experiment::result::{Cell, ExperimentResult};
 use trimwise::fs::host::DiscardGeneration;
 use trimwise::units::Bytes;
@@ -46,6 +47,17 @@ pub struct Listed {
     pub summary: String,
 }
 
+/// Where a real directory lies.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Mounted {
+    /// Where its file system is mounted; `None` if the system does not tell.
+    pub point: Option<String>,
+    /// `ext4`, `btrfs`...
+    pub file_system: Option<String>,
+    /// What it does with TRIM, in a word for the table's policy column.
+    pub policy: String,
+}
+
 /// What can be run.
 pub trait Models: Sync {
     /// A device profile.
@@ -63,11 +75,19 @@ pub trait Models: Sync {
     fn policy(&self, argument: &str) -> Result<(String, Self::Policy), Failure>;
     /// The workload of this name, or of this configuration file.
     fn workload(&self, argument: &str) -> Result<Self::Workload, Failure>;
+    /// Refuses what cannot fit on the device, before anything is run.
+    fn check_room(
+        &self,
+        device: &Self::Device,
+        workload: &Self::Workload,
+        utilization_percent: u8,
+    ) -> Result<(), Failure>;
+    /// About how much memory of this computer one run on the device takes.
+    fn memory_of_run(&self, device: &Self::Device) -> Bytes;
     /// Runs one cell in virtual time: deterministic, and the same on any thread.
     fn run_model(&self, run: &ModelRun<Self>, report: Report) -> Result<Cell, Failure>;
-    /// What a real directory's file system is and does with TRIM, in a word for the table's policy column;
-    /// refuses a directory that the workload cannot use.
-    fn directory_policy(&self, directory: &Path, workload: &Self::Workload) -> Result<String, Failure>;
+    /// Where a real directory lies; refuses one that the workload cannot use.
+    fn directory(&self, directory: &Path, workload: &Self::Workload) -> Result<Mounted, Failure>;
     /// Runs the workload in a real directory and removes what it made there, also when told to stop.
     fn run_directory(
         &self,
@@ -80,12 +100,12 @@ pub trait Models: Sync {
     ) -> Result<Cell, Failure>;
     /// The published experiments that can be made again.
     fn experiments(&self) -> Vec<Listed>;
-    /// Makes one of them again.
+    /// Makes one of them again, with so many runs at a time, or as many as suit this computer.
     fn reproduce(
         &self,
         name: &str,
         reps: Option<u32>,
-        jobs: usize,
+        jobs: Option<u16>,
         report: Report,
     ) -> Result<ExperimentResult, Failure>;
 }
@@ -94,6 +114,7 @@ pub trait Models: Sync {
 pub mod fabricated;
 mod input;
 mod linked;
+mod room;
 mod workloads;
 
 pub use linked::Linked;

@@ -52,11 +52,17 @@ fn help_has_examples_and_no_line_is_wider_than_a_terminal() {
 #[test]
 fn wrong_words_are_refused() {
     refused("comparre", &["comparre", "compare"]);
-    refused("compare --reps 0", &["--reps", "0", "1..=1000"]);
-    refused("compare --reps many", &["--reps", "many"]);
-    refused("compare --jobs 0", &["--jobs", "0"]);
-    refused("compare --utilization 101", &["--utilization", "101", "0..=100"]);
-    refused("compare --seed=-1", &["--seed", "-1"]);
+    let reps = "from 1 to 1000";
+    refused("compare --reps 0", &["--reps", "'0'", reps]);
+    refused("compare --reps many", &["--reps", "'many'", reps]);
+    refused("compare --reps -1", &["--reps", "'-1'", reps]);
+    refused("reproduce --all --reps -1", &["--reps", "'-1'", reps]);
+    refused("compare --jobs 0", &["--jobs", "'0'", "from 1 to 1024"]);
+    refused("compare --utilization 101", &["--utilization", "'101'", "from 0 to 100"]);
+    refused("compare --utilization -5", &["--utilization", "'-5'", "from 0 to 100"]);
+    refused("compare --memory 1e9", &["--memory", "'1e9'", "from 16 to 1048576"]);
+    refused("compare --seed=-1", &["--seed", "'-1'", "from 0 to 18446744073709551615"]);
+    refused("compare --seed abc", &["--seed", "'abc'", "from 0 to 18446744073709551615"]);
     refused("reproduce", &["NAME"]);
     refused("reproduce x --all", &["cannot be used with"]);
 }
@@ -64,6 +70,15 @@ fn wrong_words_are_refused() {
 #[test]
 fn a_policy_that_does_not_parse_is_refused_with_those_that_do() {
     refused("compare --policy lasy", &["lasy", "off, commit, ideal"]);
+}
+
+#[test]
+fn a_workload_that_cannot_fit_is_refused_before_the_run() {
+    for percent in [90, 100] {
+        let option = format!("--utilization {percent}");
+        let words = ["--workload default on sata-small", &option, "at one time", "free"];
+        refused(&format!("compare {option}"), &words);
+    }
 }
 
 #[test]
@@ -94,6 +109,7 @@ fn targets_that_are_none_are_refused() {
 fn a_real_directory_does_not_pretend_to_have_policies() {
     refused("compare --target dir:. --policy off", &["--policy", "mounted with"]);
     refused("compare --target dir:. --device sata-small", &["--device", "for the model"]);
+    refused("compare --target dir:. --seed 7", &["--seed", "set seed"]);
     refused("compare --target dir:. --utilization 50", &["--utilization", "for the model"]);
 }
 

@@ -72,6 +72,31 @@ fn a_wrong_line_of_a_workload_is_named() {
     assert!(String::from_utf8(output.stderr).unwrap().contains("asks for 2 runs"));
 }
 
+#[test]
+fn a_wrong_location_is_named_with_its_line() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("w.pmrc"), "set number 5\nset location a/../..\nrun\n").unwrap();
+    let output = trimwise(dir.path(), "compare --workload w.pmrc").output().unwrap();
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(message.contains("w.pmrc:2: set location: 'a/../..'"), "{message}");
+    std::fs::write(dir.path().join("w.pmrc"), "set number 5\nset location /elsewhere\nrun\n").unwrap();
+    let output = trimwise(dir.path(), "compare --workload w.pmrc --target dir:.").output().unwrap();
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(message.contains("w.pmrc:2: set location: '/elsewhere'"), "{message}");
+}
+
+#[test]
+fn a_million_files_are_refused_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("w.pmrc"), "set number 1000000\nrun\n").unwrap();
+    let output = trimwise(dir.path(), "compare --workload w.pmrc").output().unwrap();
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{message}");
+    assert!(message.contains("3.8 GiB at one time") && message.contains("are free"), "{message}");
+}
+
 /// Waits until `ready`, then interrupts as Ctrl-C does, and answers the exit code.
 fn interrupted(mut child: Child, ready: impl Fn() -> bool) -> Option<i32> {
     let begin = Instant::now();

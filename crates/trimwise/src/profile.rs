@@ -73,24 +73,63 @@ impl Profile {
     ///
     /// The first thing that is not accepted, with its line.
     pub fn parse(text: &str, file: &str) -> Result<Self, ProfileError> {
-        let mut reader = Reader { text, file, lines: BTreeMap::new(), settings: BTreeSet::new() };
-        let document = match DeTable::parse(text) {
-            Ok(document) => document,
-            Err(error) => {
-                let at = error.span().unwrap_or(0..0);
-                let message = error.message().lines().collect::<Vec<_>>().join("; ");
-                return Err(reader.refuse(&at, message));
+        let document = DeTable::parse(text).map_err(|error| {
+            let at = error.span().unwrap_or(0..0);
+            let mut message = error.message().lines().collect::<Vec<_>>().join("; ");
+            if let ("duplicate key", Some(key)) = (message.as_str(), text.get(at.clone())) {
+                message = format!("{}: the same key twice; expected it once", key.trim());
             }
+            Reader::new(text, file, Substitute::Most).refuse(&at, message)
+        })?;
+        let attempt = |substitute| Self::read(&document, Reader::new(text, file, substitute));
+        let (out_of_range, complaint) = match attempt(Substitute::Most) {
+            Attempt::Done(result) => return result,
+            Attempt::OutOfRange(error, complaint) => (error, complaint),
         };
-        let mut root = Table::new(document.get_ref(), "", document.span());
-        let name = root.string(&mut reader, "name")?;
-        let description = root.string(&mut reader, "description")?;
-        let config = read_config(&mut root, &mut reader)?;
-        let sources = root.table(&mut reader, "sources")?;
-        root.finish(&reader)?;
-        config.validate().map_err(|error| reader.locate(&error))?;
-        let sources = read_sources(sources, &mut reader)?;
-        Ok(Self { name, description, config, sources })
+        // The largest number in its place was accepted, or another setting refused: the smallest may tell.
+        let complaint = complaint.or_else(|| match attempt(Substitute::Least) {
+            Attempt::OutOfRange(_, complaint) => complaint,
+            Attempt::Done(_) => None,
+        });
+        Err(match complaint {
+            Some(expected) => out_of_range.with(&expected),
+            None => out_of_range.error,
+        })
+    }
+
+    fn read(document: &Spanned<DeTable>, mut reader: Reader) -> Attempt {
+        let parts = Self::read_parts(document, &mut reader);
+        let (name, description, config, sources) = match parts {
+            Ok(parts) => parts,
+            Err(error) => return Attempt::Done(Err(error)),
+        };
+        if let Some(missing) = reader.missing.take() {
+            return Attempt::Done(Err(missing));
+        }
+        let valid = config.validate();
+        if let Some(out_of_range) = reader.out_of_range.take() {
+            let complaint = valid.err().filter(|e| e.field == out_of_range.setting).map(|e| e.expected);
+            return Attempt::OutOfRange(out_of_range, complaint);
+        }
+        Attempt::Done(
+            valid
+                .map_err(|error| reader.locate(&error))
+                .and_then(|()| read_sources(sources, &mut reader))
+                .map(|sources| Self { name, description, config, sources }),
+        )
+    }
+
+    fn read_parts<'t, 'i>(
+        document: &'t Spanned<DeTable<'i>>,
+        reader: &mut Reader,
+    ) -> Result<(String, String, SsdConfig, Table<'t, 'i>), ProfileError> {
+        let mut root = Table::new(Some(document.get_ref()), "", document.span());
+        let name = root.word(reader, "name")?;
+        let description = root.string(reader, "description")?;
+        let config = read_config(&mut root, reader)?;
+        let sources = root.table(reader, "sources")?;
+        root.finish(reader)?;
+        Ok((name, description, config, sources))
     }
 
     /// The embedded profile of that name.
@@ -258,7 +297,7 @@ fn read_trim(root: &mut Table, r: &mut Reader) -> Result<TrimConfig, ProfileErro
 fn read_sources(mut t: Table, r: &mut Reader) -> Result<BTreeMap<String, String>, ProfileError> {
     let mut sources = BTreeMap::new();
     let settings = std::mem::take(&mut r.settings);
-    for (key, _) in t.table {
+    for (key, _) in t.table.into_iter().flatten() {
         let name: &str = key.get_ref();
         if !settings.contains(name) {
             let message =
@@ -270,6 +309,35 @@ fn read_sources(mut t: Table, r: &mut Reader) -> Result<BTreeMap<String, String>
     Ok(sources)
 }
 
+/// What came of reading the text once.
+enum Attempt {
+    Done(Result<Profile, ProfileError>),
+    /// A number is outside of what its type can hold. If the device refused its substitute: what it accepts.
+    OutOfRange(OutOfRange, Option<String>),
+}
+
+/// What stands in for a number that its type cannot hold, so that the device can say what it accepts.
+#[derive(Clone, Copy)]
+enum Substitute {
+    Least,
+    Most,
+}
+
+/// A number that its type cannot hold.
+struct OutOfRange {
+    setting: String,
+    found: String,
+    error: ProfileError,
+}
+
+impl OutOfRange {
+    /// The error, saying what this setting accepts.
+    fn with(self, expected: &str) -> ProfileError {
+        let message = format!("{}: {} is not accepted; expected {expected}", self.setting, self.found);
+        ProfileError { message, ..self.error }
+    }
+}
+
 /// What messages need: the text, its name, and where each setting stands.
 struct Reader<'a> {
     text: &'a str,
@@ -277,9 +345,27 @@ struct Reader<'a> {
     lines: BTreeMap<String, Range<usize>>,
     /// The settings that there are, set or not.
     settings: BTreeSet<String>,
+    /// The first setting that is missing. What is there and unknown is reported before it: most often that is the
+    /// same setting, misspelt.
+    missing: Option<ProfileError>,
+    /// The first number that its type cannot hold.
+    out_of_range: Option<OutOfRange>,
+    substitute: Substitute,
 }
 
-impl Reader<'_> {
+impl<'a> Reader<'a> {
+    fn new(text: &'a str, file: &'a str, substitute: Substitute) -> Self {
+        Self {
+            text,
+            file,
+            lines: BTreeMap::new(),
+            settings: BTreeSet::new(),
+            missing: None,
+            out_of_range: None,
+            substitute,
+        }
+    }
+
     fn refuse(&self, at: &Range<usize>, message: impl Into<String>) -> ProfileError {
         let end = at.start.min(self.text.len());
         let line = 1 + self.text.as_bytes()[..end].iter().filter(|&&b| b == b'\n').count();
@@ -296,7 +382,8 @@ impl Reader<'_> {
 
 /// A table being read; what is left at the end is unknown.
 struct Table<'t, 'i> {
-    table: &'t DeTable<'i>,
+    /// `None` if it is missing.
+    table: Option<&'t DeTable<'i>>,
     /// Dotted name with a trailing dot; empty for the root.
     prefix: String,
     span: Range<usize>,
@@ -304,28 +391,31 @@ struct Table<'t, 'i> {
 }
 
 impl<'t, 'i> Table<'t, 'i> {
-    fn new(table: &'t DeTable<'i>, prefix: &str, span: Range<usize>) -> Self {
+    fn new(table: Option<&'t DeTable<'i>>, prefix: &str, span: Range<usize>) -> Self {
         Self { table, prefix: prefix.to_owned(), span, read: Vec::new() }
     }
 
     fn optional(&mut self, reader: &mut Reader, key: &str) -> Option<&'t Spanned<DeValue<'i>>> {
         self.read.push(key.to_owned());
         reader.settings.insert(format!("{}{key}", self.prefix));
-        let value = self.table.get(key)?;
+        let value = self.table?.get(key)?;
         reader.lines.insert(format!("{}{key}", self.prefix), value.span());
         Some(value)
     }
 
+    /// The value, or a note that it is missing.
     fn required(
         &mut self,
         reader: &mut Reader,
         key: &str,
         expected: &str,
-    ) -> Result<&'t Spanned<DeValue<'i>>, ProfileError> {
-        if let Some(value) = self.optional(reader, key) {
-            return Ok(value);
+    ) -> Option<&'t Spanned<DeValue<'i>>> {
+        let value = self.optional(reader, key);
+        if value.is_none() && reader.missing.is_none() {
+            let message = format!("{}{key} is missing; expected {expected}", self.prefix);
+            reader.missing = Some(reader.refuse(&self.span, message));
         }
-        Err(reader.refuse(&self.span, format!("{}{key} is missing; expected {expected}", self.prefix)))
+        value
     }
 
     fn wrong(&self, reader: &Reader, key: &str, value: &Spanned<DeValue>, expected: &str) -> ProfileError {
@@ -342,30 +432,42 @@ impl<'t, 'i> Table<'t, 'i> {
         )
     }
 
+    /// A whole number; one that the type cannot hold is noted, and a substitute given.
     fn whole<N: TryFrom<u64>>(
         &self,
-        reader: &Reader,
+        reader: &mut Reader,
         key: &str,
         value: &Spanned<DeValue>,
     ) -> Result<N, ProfileError> {
-        let number = value.get_ref().as_integer().and_then(|integer| {
-            let number = u64::from_str_radix(integer.as_str(), integer.radix()).ok()?;
-            N::try_from(number).ok()
-        });
-        number.ok_or_else(|| {
-            let bits = 8 * size_of::<N>();
-            self.wrong(reader, key, value, &format!("a whole number from 0 to 2^{bits} - 1"))
-        })
+        let bits = 8 * size_of::<N>() as u32;
+        let expected = format!("a whole number from 0 to 2^{bits} - 1");
+        let error = || self.wrong(reader, key, value, &expected);
+        let integer = value.get_ref().as_integer().ok_or_else(error)?;
+        let number = u64::from_str_radix(integer.as_str(), integer.radix()).ok();
+        if let Some(number) = number.and_then(|n| N::try_from(n).ok()) {
+            return Ok(number);
+        }
+        let substitute = match reader.substitute {
+            Substitute::Least => 0,
+            Substitute::Most => u64::MAX >> (64 - bits),
+        };
+        let error = error();
+        if reader.out_of_range.is_none() {
+            let found = reader.text.get(value.span()).unwrap_or("this value").to_owned();
+            let setting = format!("{}{key}", self.prefix);
+            reader.out_of_range = Some(OutOfRange { setting, found, error: error.clone() });
+        }
+        N::try_from(substitute).map_err(|_| error)
     }
 
     fn u64(&mut self, reader: &mut Reader, key: &str) -> Result<u64, ProfileError> {
-        let value = self.required(reader, key, "a whole number")?;
-        self.whole(reader, key, value)
+        let value = self.required(reader, key, "a whole number");
+        value.map_or(Ok(0), |value| self.whole(reader, key, value))
     }
 
     fn u32(&mut self, reader: &mut Reader, key: &str) -> Result<u32, ProfileError> {
-        let value = self.required(reader, key, "a whole number")?;
-        self.whole(reader, key, value)
+        let value = self.required(reader, key, "a whole number");
+        value.map_or(Ok(0), |value| self.whole(reader, key, value))
     }
 
     fn optional_u64(&mut self, reader: &mut Reader, key: &str) -> Result<Option<u64>, ProfileError> {
@@ -377,15 +479,28 @@ impl<'t, 'i> Table<'t, 'i> {
     }
 
     fn bool(&mut self, reader: &mut Reader, key: &str) -> Result<bool, ProfileError> {
-        let value = self.required(reader, key, "true or false")?;
-        value.get_ref().as_bool().ok_or_else(|| self.wrong(reader, key, value, "true or false"))
+        const EXPECTED: &str = "true or false";
+        let Some(value) = self.required(reader, key, EXPECTED) else { return Ok(false) };
+        value.get_ref().as_bool().ok_or_else(|| self.wrong(reader, key, value, EXPECTED))
     }
 
     fn string(&mut self, reader: &mut Reader, key: &str) -> Result<String, ProfileError> {
-        let value = self.required(reader, key, "a text in quotes")?;
+        const EXPECTED: &str = "a text in quotes that is not empty";
+        let Some(value) = self.required(reader, key, EXPECTED) else { return Ok(String::new()) };
         match value.get_ref().as_str() {
             Some(text) if !text.trim().is_empty() => Ok(text.to_owned()),
-            _ => Err(self.wrong(reader, key, value, "a text in quotes that is not empty")),
+            _ => Err(self.wrong(reader, key, value, EXPECTED)),
+        }
+    }
+
+    /// A text for tables and file names: it must not move the cursor of a terminal.
+    fn word(&mut self, reader: &mut Reader, key: &str) -> Result<String, ProfileError> {
+        let text = self.string(reader, key)?;
+        match self.table.and_then(|table| table.get(key)) {
+            Some(value) if text.chars().any(char::is_control) => {
+                Err(self.wrong(reader, key, value, "a text without control characters"))
+            }
+            _ => Ok(text),
         }
     }
 
@@ -397,23 +512,26 @@ impl<'t, 'i> Table<'t, 'i> {
     ) -> Result<T, ProfileError> {
         let names: Vec<String> = choices.iter().map(|(name, _)| format!("\"{name}\"")).collect();
         let expected = names.join(", ");
-        let value = self.required(reader, key, &expected)?;
+        let Some(value) = self.required(reader, key, &expected) else { return Ok(choices[0].1) };
         let found = value.get_ref().as_str();
         let choice = choices.iter().find(|(name, _)| Some(*name) == found);
         choice.map(|&(_, choice)| choice).ok_or_else(|| self.wrong(reader, key, value, &expected))
     }
 
     fn table(&mut self, reader: &mut Reader, key: &str) -> Result<Table<'t, 'i>, ProfileError> {
-        let value = self.required(reader, key, &format!("a table [{key}]"))?;
+        let prefix = format!("{}{key}.", self.prefix);
+        let Some(value) = self.required(reader, key, &format!("a table [{key}]")) else {
+            return Ok(Table::new(None, &prefix, self.span.clone()));
+        };
         match value.get_ref() {
-            DeValue::Table(table) => Ok(Table::new(table, &format!("{}{key}.", self.prefix), value.span())),
+            DeValue::Table(table) => Ok(Table::new(Some(table), &prefix, value.span())),
             _ => Err(self.wrong(reader, key, value, "a table")),
         }
     }
 
     /// Refuses what nobody asked for.
     fn finish(&self, reader: &Reader) -> Result<(), ProfileError> {
-        for (key, _) in self.table {
+        for (key, _) in self.table.into_iter().flatten() {
             let name: &str = key.get_ref();
             if !self.read.iter().any(|read| read == name) {
                 let message = format!(

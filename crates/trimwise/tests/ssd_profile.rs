@@ -70,7 +70,8 @@ fn a_negative_number_is_named_with_its_line() {
     assert_eq!(
         refusal("t_prog_ns = 700_000", "t_prog_ns = -5"),
         format!(
-            "my.toml:{line}: nand.t_prog_ns: -5 is not accepted; expected a whole number from 0 to 2^64 - 1"
+            "my.toml:{line}: nand.t_prog_ns: -5 is not accepted; expected a whole number from 1 to \
+             3600000000000 (one hour)"
         )
     );
 }
@@ -97,11 +98,17 @@ fn other_mistakes_are_named() {
         }
     };
     expect("t_read_ns = 60_000\n", "", &["nand.t_read_ns is missing"]);
-    expect("[nand]", "[nnad]", &["nand is missing", "[nand]"]);
+    expect("[nand]", "[nnad]", &["nnad is not a setting; expected one of", "nand"]);
+    expect("t_read_ns", "t_raed_ns", &["nand.t_raed_ns is not a setting", "t_read_ns"]);
+    expect("name = ", "nmae = ", &["my.toml:4: nmae is not a setting", "name"]);
+    expect("name = \"sata", "name = \"\\u001b[2Jsata", &["my.toml:4: name:", "control characters"]);
+    expect("t_read_ns", "t_read_ns = 1\nt_read_ns", &["t_read_ns: the same key twice"]);
     expect("t_read_ns", "t_raed_ns = 1\nt_read_ns", &["nand.t_raed_ns is not a setting", "t_read_ns"]);
     expect("channels = 4", "channels = 4.5", &["geometry.channels: 4.5", "a whole number"]);
     expect("channels = 4", "channels = \"4\"", &["geometry.channels: \"4\"", "a whole number"]);
-    expect("channels = 4", "channels = 99999999999", &["geometry.channels: 99999999999", "2^32"]);
+    expect("channels = 4", "channels = 99999999999", &["geometry.channels: 99999999999", "from 1 to"]);
+    expect("channels = 4", "channels = -4", &["geometry.channels: -4", "from 1 to"]);
+    expect("volatile = true", "volatile = true\nnew = -1", &["cache.new is not a setting"]);
     expect("channels = 4", "channels = 0", &["geometry.channels: 0", "from 1"]);
     expect("kind = \"sata\"", "kind = \"scsi\"", &["link.kind: \"scsi\"", "\"sata\", \"nvme\", \"ufs\""]);
     expect("volatile = true", "volatile = 1", &["cache.volatile: 1", "true or false"]);

@@ -67,71 +67,70 @@ pub fn html(comparison: &Comparison) -> Result<String, Failure> {
     let mut devices = Vec::new();
     for device in &summary.devices {
         let own = verdict.per_device.iter().find(|v| v.device == device.device);
+        let (header, rows) = table::compare::columns(device, &settings.baseline, device.policies.len() > 1);
+        let chosen = |p: &PolicySummary| own.is_some_and(|v| v.policy == p.policy);
+        let rows = rows.into_iter().zip(&device.policies).map(|(cells, p)| Row { cells, chosen: chosen(p) });
         devices.push(Device {
-            name: device.device.to_string(),
+            name: table::compare::place(settings, device.device),
             verdict: own.filter(|_| several).map(|v| with_code(&v.text)),
-            header: header(&settings.baseline),
-            rows: rows(device, own.map(|v| v.policy.as_str())),
+            header,
+            rows: rows.collect(),
             charts: charts_of(device)?,
             latency: latency_rows(device),
         });
     }
-    let names: Vec<&str> = summary.devices.iter().map(|d| d.device).collect();
-    let how_full = settings.utilization_percent.map_or("as it is".to_string(), |u| format!("{u} %"));
+    let names: Vec<String> =
+        summary.devices.iter().map(|d| table::compare::place(settings, d.device)).collect();
     let page = Page {
         style: safe(STYLE),
         title: names.join(", "),
         subtitle: format!(
-            "PostMark {} on {}; trimwise {}, seed {}",
+            "PostMark {} on {}; trimwise {}",
             settings.workload,
             if settings.target == "model" {
                 "modelled ext4 and SSD, virtual time"
             } else {
                 "a real directory"
             },
-            comparison.trimwise,
-            comparison.seed
+            comparison.trimwise
         ),
         verdict: with_code(&verdict.text),
         notes: table::compare::notes(&summary),
         devices,
-        settings: vec![
-            ("workload", settings.workload.clone()),
-            ("target", settings.target.clone()),
-            ("utilization before the run", how_full),
-            ("repetitions", settings.reps.to_string()),
-            ("baseline", settings.baseline.clone()),
-            ("seed", comparison.seed.to_string()),
-            ("version", format!("trimwise {}", comparison.trimwise)),
-        ],
+        settings: shown_settings(comparison),
         command: settings.command.clone(),
         baseline: settings.baseline.clone(),
     };
     rendered("compare.html", include_str!("template.html"), &page)
 }
 
-fn header(baseline: &str) -> Vec<String> {
-    let versus = format!("vs {baseline}");
-    ["policy", "n", "total", &versus, "transactions/s", "WA", "erases", "TRIMs", "stale max"]
-        .map(String::from)
-        .to_vec()
-}
-
-fn rows(device: &DeviceSummary, chosen: Option<&str>) -> Vec<Row> {
-    device
-        .policies
-        .iter()
-        .map(|p| {
-            let mut cells = vec![
-                p.policy.to_string(),
-                figures::runs(&p.total_s),
-                figures::duration(&p.total_s),
-                figures::difference(p.versus_baseline.as_ref()),
-            ];
-            cells.extend(figures::of_policy(p));
-            Row { cells, chosen: chosen == Some(p.policy) }
-        })
-        .collect()
+fn shown_settings(comparison: &Comparison) -> Vec<(&'static str, String)> {
+    let settings = &comparison.settings;
+    let mut shown = vec![("workload", settings.workload.clone()), ("target", settings.target.clone())];
+    if let Some(percent) = settings.utilization_percent {
+        shown.push(("utilization before the run", format!("{percent} %")));
+    }
+    if let Some(linux) = &settings.linux {
+        shown.push((
+            "discard of the modelled host",
+            format!("Linux {} ({})", linux.version, linux.stands_for),
+        ));
+    }
+    if let Some(memory) = settings.host_memory_bytes {
+        shown.push(("memory of the modelled host", Bytes(memory).to_string()));
+    }
+    if let Some(mount) = &settings.mount {
+        let unknown = || "unknown".to_string();
+        shown.push(("file system", mount.file_system.clone().unwrap_or_else(unknown)));
+        shown.push(("mounted on", mount.point.clone().unwrap_or_else(unknown)));
+    }
+    shown.push(("repetitions", settings.reps.to_string()));
+    shown.push(("baseline", settings.baseline.clone()));
+    if settings.mount.is_none() {
+        shown.push(("seed", comparison.seed.to_string()));
+    }
+    shown.push(("version", format!("trimwise {}", comparison.trimwise)));
+    shown
 }
 
 fn charts_of(device: &DeviceSummary) -> Result<Vec<Chart>, Failure> {

@@ -109,6 +109,11 @@ pub fn cell(device: &str, policy: &str, rep: u32, seconds: f64) -> Cell {
     }
 }
 
+/// Where a real directory would lie.
+pub fn mounted() -> Mounted {
+    Mounted { point: Some("/mnt".into()), file_system: Some("ext4".into()), policy: "discard".into() }
+}
+
 /// A comparison of `off`, `commit` and `ideal` on each device.
 pub fn cells(devices: &[&str], reps: u32, noisy: bool) -> Vec<Cell> {
     let mut cells = Vec::new();
@@ -192,6 +197,14 @@ impl Models for Fabricated {
         Ok(())
     }
 
+    fn check_room(&self, device: &String, (): &(), _: u8) -> Result<(), Failure> {
+        if device == "too-small" { Err(Failure::usage("too small")) } else { Ok(()) }
+    }
+
+    fn memory_of_run(&self, _: &String) -> Bytes {
+        Bytes::mib(1)
+    }
+
     fn run_model(&self, run: &ModelRun<Self>, report: Report) -> Result<Cell, Failure> {
         report(1, 2);
         let seconds = 100.0 * if run.policy == "off" { 2.0 } else { 1.0 };
@@ -200,8 +213,8 @@ impl Models for Fabricated {
         Ok(cell)
     }
 
-    fn directory_policy(&self, _: &Path, (): &()) -> Result<String, Failure> {
-        Ok("discard".to_string())
+    fn directory(&self, _: &Path, (): &()) -> Result<Mounted, Failure> {
+        Ok(mounted())
     }
 
     fn run_directory(
@@ -226,7 +239,13 @@ impl Models for Fabricated {
         vec![Listed { name: "postmark-vendors".into(), summary: experiment().question }]
     }
 
-    fn reproduce(&self, _: &str, _: Option<u32>, _: usize, _: Report) -> Result<ExperimentResult, Failure> {
+    fn reproduce(
+        &self,
+        _: &str,
+        _: Option<u32>,
+        _: Option<u16>,
+        _: Report,
+    ) -> Result<ExperimentResult, Failure> {
         Ok(experiment())
     }
 }

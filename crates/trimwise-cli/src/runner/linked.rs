@@ -11,11 +11,16 @@ use trimwise::fs::host::HostConfig;
 use trimwise::fs::layout::FormatOptions;
 use trimwise::policy::PolicySpec;
 use trimwise::profile::Profile;
+use trimwise::units::{Bytes, UNIT_BYTES};
+use trimwise::workload::files::FileError;
 use trimwise::workload::latency::Operation;
-use trimwise::workload::postmark::{self, Outcome, Phase, PostmarkConfig, Progress, ReportFormat};
-use trimwise_host::{RealDirectory, block_on, mount_of};
+use trimwise::workload::postmark::{
+    self, LocationError, Outcome, Phase, PlannedRun, PostmarkConfig, Progress, ReportFormat,
+};
+use trimwise_host::{DirectoryError, RealDirectory, block_on, mount_of};
 
-use super::{Listed, ModelRun, Models, Report, input, workloads};
+use super::room::Room;
+use super::{Listed, ModelRun, Models, Mounted, Report, input, workloads};
 use crate::defaults::SEED;
 use crate::failure::Failure;
 use crate::pool;
@@ -27,10 +32,27 @@ const OPERATIONS_PER_REPORT: u64 = 256;
 #[derive(Clone, Copy, Debug)]
 pub struct Linked;
 
+/// A workload, and where it was written.
+#[derive(Clone, Debug)]
+pub struct Workload {
+    /// Its file or name, as given.
+    argument: String,
+    run: PlannedRun,
+}
+
+impl Workload {
+    /// A location that the target does not have, with the file and the line that set it.
+    fn bad_location(&self, error: &LocationError) -> Failure {
+        let line = self.run.line_of_location(&error.path);
+        let at = line.map_or(String::new(), |line| format!(":{line}"));
+        Failure::usage(format!("{}{at}: {error}", self.argument))
+    }
+}
+
 impl Models for Linked {
     type Device = Profile;
     type Policy = PolicySpec;
-    type Workload = PostmarkConfig;
+    type Workload = Workload;
 
     fn devices(&self) -> Vec<Listed> {
         Profile::embedded_names()
@@ -56,7 +78,7 @@ impl Models for Linked {
         Ok((policy.name().to_string(), policy))
     }
 
-    fn workload(&self, argument: &str) -> Result<PostmarkConfig, Failure> {
+    fn workload(&self, argument: &str) -> Result<Workload, Failure> {
         let names: Vec<&str> = workloads::EMBEDDED.iter().map(|(name, _)| *name).collect();
         let parsed = match workloads::EMBEDDED.iter().find(|(name, _)| *name == argument) {
             Some((name, text)) => PostmarkConfig::parse(text, name),
@@ -67,7 +89,11 @@ impl Models for Linked {
         };
         let mut runs = parsed.map_err(Failure::usage)?.runs;
         match (runs.pop(), runs.len()) {
-            (Some(run), 0) => Ok(run.config),
+            (Some(run), 0) => {
+                let workload = Workload { argument: argument.to_string(), run };
+                workload.run.config.for_model().map_err(|e| workload.bad_location(&e))?;
+                Ok(workload)
+            }
             (_, more) => Err(Failure::usage(format!(
                 "--workload {argument}: asks for {} runs; give one `run` a file, so that it is clear what is compared",
                 more + 1
@@ -75,12 +101,30 @@ impl Models for Linked {
         }
     }
 
+    fn check_room(
+        &self,
+        device: &Profile,
+        workload: &Workload,
+        utilization_percent: u8,
+    ) -> Result<(), Failure> {
+        Room::of(device, FormatOptions::default(), utilization_percent)?
+            .check(&workload.run.config)
+            .map_err(|e| Failure::usage(format!("--workload {} on {}: {e}", workload.argument, device.name)))
+    }
+
+    fn memory_of_run(&self, device: &Profile) -> Bytes {
+        // Maps of the device and of the file system, whose entries are counted for each unit, and caches.
+        const BYTES_PER_UNIT: u64 = 12;
+        const BESIDES: Bytes = Bytes::mib(200);
+        Bytes(device.config.capacity_bytes / UNIT_BYTES * BYTES_PER_UNIT + BESIDES.0)
+    }
+
     fn run_model(&self, run: &ModelRun<Self>, report: Report) -> Result<Cell, Failure> {
         let spec = CellSpec {
             device: run.device.name.clone(),
             ssd: run.device.config.clone(),
             policy: *run.policy,
-            workload: run.workload.clone(),
+            workload: run.workload.run.config.clone(),
             host: HostConfig { memory: run.memory, discard: run.linux, ..HostConfig::modern() },
             format: FormatOptions::default(),
             utilization_percent: Some(run.utilization_percent.into()),
@@ -88,38 +132,60 @@ impl Models for Linked {
             seed: run.seed,
         };
         let finished =
-            run_cell(&spec, move |progress| report_phase(&report, progress)).map_err(|e| match e {
+            run_cell(&spec, move |progress| report_phase(&report, progress)).map_err(|e| match &e {
                 CellError::Device(_) | CellError::Format(_) | CellError::Location(_) => {
                     Failure::usage(format!("{}: {e}", spec.device))
                 }
-                e => Failure::run(e),
+                CellError::Workload { source, .. } if is_full(source) => {
+                    match Room::of(run.device, spec.format, run.utilization_percent) {
+                        Ok(room) => Failure::run(format!(
+                            "--workload {} on {}, policy {}: {}",
+                            run.workload.argument,
+                            spec.device,
+                            spec.policy,
+                            room.when_full(&spec.workload)
+                        )),
+                        Err(failure) => failure,
+                    }
+                }
+                _ => Failure::run(e),
             })?;
         Ok(finished.cell)
     }
 
-    fn directory_policy(&self, directory: &Path, workload: &PostmarkConfig) -> Result<String, Failure> {
+    fn directory(&self, directory: &Path, workload: &Workload) -> Result<Mounted, Failure> {
         // Opened only to be looked at: a refusal comes before the first file is made.
         let root = RealDirectory::open(directory, Arc::default()).map_err(Failure::usage)?;
-        root.plan(workload).map_err(Failure::usage)?;
-        Ok(mount_of(directory).map_or("mounted".to_string(), |m| m.discard().to_string()))
+        root.plan(&workload.run.config).map_err(|e| match &e {
+            DirectoryError::Location(location) => workload.bad_location(location),
+            _ => Failure::usage(e),
+        })?;
+        Ok(match mount_of(directory) {
+            Ok(m) => Mounted {
+                point: Some(m.mount_point.display().to_string()),
+                policy: m.discard().to_string(),
+                file_system: Some(m.fs_type),
+            },
+            Err(_) => Mounted { point: None, file_system: None, policy: "mounted".to_string() },
+        })
     }
 
     fn run_directory(
         &self,
         directory: &Path,
         policy: &str,
-        workload: &PostmarkConfig,
+        workload: &Workload,
         rep: u32,
         stop: &Arc<AtomicBool>,
         report: Report,
     ) -> Result<Cell, Failure> {
         let root = RealDirectory::open(directory, Arc::clone(stop)).map_err(Failure::run)?;
-        let config = root.plan(workload).map_err(Failure::run)?;
+        let config = root.plan(&workload.run.config).map_err(Failure::run)?;
         let mut progress = |p| report_phase(&report, p);
         let outcome = block_on(postmark::run(&root, &config, &mut progress))
             .map_err(|_| Failure::run("the run on the directory waited for nothing"))?
             .map_err(|e| if e.is_interrupt() { interrupted(&e) } else { Failure::run(e) })?;
-        Ok(directory_cell(directory, policy, rep, &outcome, workload.report))
+        Ok(directory_cell(directory, policy, rep, &outcome, workload.run.config.report))
     }
 
     fn experiments(&self) -> Vec<Listed> {
@@ -133,7 +199,7 @@ impl Models for Linked {
         &self,
         name: &str,
         reps: Option<u32>,
-        jobs: usize,
+        jobs: Option<u16>,
         report: Report,
     ) -> Result<ExperimentResult, Failure> {
         if name != postmark_vendors::NAME {
@@ -141,6 +207,11 @@ impl Models for Linked {
         }
         let columns = postmark_vendors::columns();
         let reps = reps.unwrap_or(postmark_vendors::REPS);
+        let devices = columns.iter().filter_map(|c| Profile::embedded(c.device));
+        let jobs = jobs.map_or_else(
+            || pool::default_jobs(devices.map(|d| self.memory_of_run(&d)).max().unwrap_or_default()),
+            usize::from,
+        );
         let done = AtomicU64::new(0);
         let all = columns.len() as u64 * u64::from(reps);
         let means = pool::run_ordered(jobs, columns.len(), |i| {
@@ -157,6 +228,11 @@ fn interrupted(error: &postmark::RunError) -> Failure {
         postmark::RunError::File { leftovers: Some(_), .. } => Failure::run(error),
         _ => Failure::Interrupted,
     }
+}
+
+/// Whether a run ended since the file system was full.
+fn is_full(error: &postmark::RunError) -> bool {
+    matches!(error, postmark::RunError::File { source: FileError::NoSpace { .. }, .. })
 }
 
 /// The three phases count the same: which of them is the longest is not known before.
@@ -189,5 +265,17 @@ fn directory_cell(directory: &Path, policy: &str, rep: u32, outcome: &Outcome, f
             .map(|(o, _)| (o.name(), outcome.latencies.quantiles(o, &QUANTILES)))
             .collect(),
         postmark_report: postmark::report::of(outcome, format),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_of_a_terabyte_takes_three_gigabytes() {
+        let (_, device) = Linked.device("nvme-generic").unwrap();
+        let bytes = Linked.memory_of_run(&device);
+        assert!((Bytes::gib(2)..Bytes::gib(4)).contains(&bytes), "{bytes}");
     }
 }

@@ -1,10 +1,11 @@
 //! The table of `compare`: a block for each device, then the verdict, then how to make it again.
 
 use trimwise::experiment::statistics::too_few_runs;
-use trimwise::experiment::summary::{DeviceSummary, Summary};
+use trimwise::experiment::summary::{DeviceSummary, PolicySummary, Summary};
+use trimwise::units::Bytes;
 
 use super::{aligned, bold, figures_table, finished, folded};
-use crate::compare::Comparison;
+use crate::compare::{Comparison, Settings};
 use crate::figures;
 
 /// The whole text.
@@ -14,7 +15,7 @@ pub fn render(comparison: &Comparison) -> String {
     let mut text = String::new();
     for device in &summary.devices {
         let how_full = settings.utilization_percent.map_or(String::new(), |u| format!(", {u} % full"));
-        let title = format!("{}: PostMark {}{how_full}", device.device, settings.workload);
+        let title = format!("{}: PostMark {}{how_full}", place(settings, device.device), settings.workload);
         text += &format!("{}\n\n{}\n", bold(&title), block(device, &settings.baseline));
     }
     for note in notes(&summary) {
@@ -28,31 +29,76 @@ pub fn render(comparison: &Comparison) -> String {
             text += &format!("\n{}\n{}", device.device, folded(&device.text, 2));
         }
     }
-    text + &format!(
-        "\ntrimwise {}, seed {}; again:\n  {}\n",
-        comparison.trimwise, comparison.seed, settings.command
-    )
+    text.push('\n');
+    if let (Some(percent), Some(linux), Some(memory)) =
+        (settings.utilization_percent, &settings.linux, settings.host_memory_bytes)
+    {
+        text += &folded(
+            &format!(
+                "Modelled host: discard of Linux {} ({}), {} of memory; aged to {percent} % in use.",
+                linux.version,
+                linux.stands_for,
+                Bytes(memory)
+            ),
+            0,
+        );
+    }
+    let seed = match settings.mount {
+        None => format!(", seed {}", comparison.seed),
+        Some(_) => String::new(), // nothing is drawn there
+    };
+    text + &format!("trimwise {}{seed}; again:\n  {}\n", comparison.trimwise, settings.command)
+}
+
+/// What a device is called in titles: its name, or the directory with what it lies on.
+pub fn place(settings: &Settings, device: &str) -> String {
+    let Some(directory) = settings.target.strip_prefix("dir:") else { return device.to_string() };
+    match settings.mount.as_ref().map(|m| (&m.file_system, &m.point)) {
+        Some((Some(file_system), Some(point))) if point == directory => {
+            format!("{directory} ({file_system})")
+        }
+        Some((Some(file_system), Some(point))) => format!("{directory} ({file_system} on {point})"),
+        _ => directory.to_string(),
+    }
 }
 
 /// The table of one device.
 fn block(device: &DeviceSummary, baseline: &str) -> String {
-    let versus = format!("vs {baseline}");
     let several = device.policies.len() > 1;
-    let mut header = vec!["policy", "n", "total"];
-    if several {
-        header.push(&versus);
-    }
-    header.extend(["trans./s", "WA", "erases", "TRIMs", "stale max"]);
+    let (header, rows) = columns(device, baseline, several);
+    let header: Vec<&str> = header.iter().map(String::as_str).collect();
     let mut table = figures_table(&header);
-    for p in &device.policies {
-        let mut row = vec![p.policy.to_string(), figures::runs(&p.total_s), figures::duration(&p.total_s)];
-        if several {
-            row.push(figures::difference(p.versus_baseline.as_ref()));
-        }
-        row.extend(figures::of_policy(p));
+    for row in &rows {
         table.add_row(row.iter().enumerate().map(|(i, text)| aligned(i, text)));
     }
     finished(table)
+}
+
+/// Header and rows, without the columns that no row has a figure for, such as a real device's erases.
+pub fn columns(
+    device: &DeviceSummary,
+    baseline: &str,
+    with_difference: bool,
+) -> (Vec<String>, Vec<Vec<String>>) {
+    let versus = format!("vs {baseline}");
+    let mut header = vec!["policy", "n", "total"];
+    if with_difference {
+        header.push(&versus);
+    }
+    header.extend(["trans./s", "WA", "erases", "TRIMs", "stale max"]);
+    let row = |p: &PolicySummary| {
+        let mut row = vec![p.policy.to_string(), figures::runs(&p.total_s), figures::duration(&p.total_s)];
+        if with_difference {
+            row.push(figures::difference(p.versus_baseline.as_ref()));
+        }
+        row.extend(figures::of_policy(p));
+        row
+    };
+    let rows: Vec<Vec<String>> = device.policies.iter().map(row).collect();
+    let shown: Vec<bool> =
+        (0..header.len()).map(|i| rows.iter().any(|row| row[i] != figures::NONE)).collect();
+    let kept = |row: Vec<String>| row.into_iter().zip(&shown).filter(|(_, s)| **s).map(|(c, _)| c).collect();
+    (kept(header.iter().map(ToString::to_string).collect()), rows.into_iter().map(kept).collect())
 }
 
 /// What the reader should know before he believes the intervals; each thing once.

@@ -1,19 +1,25 @@
 use trimwise::experiment::result::Cell;
 use trimwise::experiment::verdict::verdict;
+use trimwise::fs::host::DiscardGeneration;
 
 use super::*;
-use crate::compare::Settings;
+use crate::compare::{Linux, Settings};
 use crate::runner::fabricated;
 
 /// A comparison of hand-made cells.
 pub fn comparison(cells: Vec<Cell>) -> Comparison {
+    let in_model = cells[0].target == "model";
     Comparison {
         trimwise: "0.0.0-test",
         seed: 7,
         settings: Settings {
             workload: "mail.pmrc".into(),
             target: cells[0].target.clone(),
-            utilization_percent: (cells[0].target == "model").then_some(80),
+            utilization_percent: in_model.then_some(80),
+            linux: in_model
+                .then(|| Linux { version: "6.1".into(), stands_for: DiscardGeneration::Worker.kernels() }),
+            host_memory_bytes: in_model.then_some(8 << 30),
+            mount: (!in_model).then(fabricated::mounted),
             reps: 6,
             baseline: Summary::of(&cells).baseline,
             command: "trimwise compare --workload mail.pmrc --seed 7".into(),

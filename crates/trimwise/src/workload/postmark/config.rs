@@ -102,6 +102,16 @@ pub struct PlannedRun {
     pub line: Option<usize>,
     /// What was set by then.
     pub config: PostmarkConfig,
+    /// The lines that set its locations, in their order.
+    pub location_lines: Vec<usize>,
+}
+
+impl PlannedRun {
+    /// The line that set a location, for messages about it.
+    pub fn line_of_location(&self, path: &str) -> Option<usize> {
+        let index = self.config.locations.iter().position(|location| location.path == path)?;
+        self.location_lines.get(index).copied()
+    }
 }
 
 /// A configuration file, read.
@@ -201,6 +211,7 @@ impl PostmarkConfig {
     /// The first line that is not accepted, with what would be.
     pub fn parse(text: &str, file_name: &str) -> Result<ParsedConfig, ConfigError> {
         let mut config = Self::default();
+        let mut location_lines = Vec::new();
         let mut runs = Vec::new();
         for (index, raw) in text.split_inclusive('\n').enumerate() {
             let line = raw.trim_end();
@@ -223,14 +234,25 @@ impl PostmarkConfig {
                 return Err(error(field, (value.trim().to_owned(), LAST_NEWLINE)));
             }
             match command {
-                Command::Run => runs.push(PlannedRun { line: Some(index + 1), config: config.clone() }),
+                Command::Run => runs.push(PlannedRun {
+                    line: Some(index + 1),
+                    config: config.clone(),
+                    location_lines: location_lines.clone(),
+                }),
                 Command::Quit => break,
                 Command::Show | Command::Help => {}
+                Command::Location => match config.set_location(value).map_err(|r| error(field, r))? {
+                    LocationChange::Only => location_lines = vec![index + 1],
+                    LocationChange::Added => location_lines.push(index + 1),
+                    LocationChange::Removed(which) => {
+                        location_lines.remove(which);
+                    }
+                },
                 _ => config.set(command, value).map_err(|refusal| error(field, refusal))?,
             }
         }
         if runs.is_empty() {
-            runs.push(PlannedRun { line: None, config });
+            runs.push(PlannedRun { line: None, config, location_lines });
         }
         Ok(ParsedConfig { runs })
     }
@@ -241,7 +263,9 @@ impl PostmarkConfig {
             Command::Number => self.number = whole(value, HALF_INT_MAX)?,
             Command::Seed => self.seed = whole(value, INT_MAX)?,
             Command::Transactions => self.transactions = whole(value, INT_MAX)?,
-            Command::Location => self.set_location(value)?,
+            Command::Location => {
+                self.set_location(value)?;
+            }
             Command::Subdirectories => self.subdirectories = whole(value, INT_MAX)?,
             Command::Read => self.read_block = whole(value, INT_MAX)?,
             Command::Write => self.write_block = whole(value, INT_MAX)?,
@@ -266,7 +290,7 @@ impl PostmarkConfig {
     }
 
     /// `P [W]` replaces the list, `+P [W]` adds to it, `-P` takes out.
-    fn set_location(&mut self, value: &str) -> Result<(), Refusal> {
+    fn set_location(&mut self, value: &str) -> Result<LocationChange, Refusal> {
         const EXPECTED: &str =
             "PATH [WEIGHT], +PATH [WEIGHT] or -PATH, parted by one space, the weight above 0";
         let refuse = |expected| (value.trim().to_owned(), expected);
@@ -274,7 +298,7 @@ impl PostmarkConfig {
             let index = self.locations.iter().position(|location| location.path == path);
             let index = index.ok_or_else(|| refuse("the path of a location that is set"))?;
             self.locations.remove(index);
-            return Ok(());
+            return Ok(LocationChange::Removed(index));
         }
         let (adds, rest) = match value.strip_prefix('+') {
             Some(rest) => (true, rest),
@@ -295,8 +319,19 @@ impl PostmarkConfig {
         if total > u64::from(INT_MAX) {
             return Err(refuse("weights of together at most 2147483647"));
         }
-        Ok(())
+        Ok(if adds { LocationChange::Added } else { LocationChange::Only })
     }
+}
+
+/// What a `set location` did to the list.
+#[derive(Clone, Copy, Debug)]
+enum LocationChange {
+    /// It is the only one now.
+    Only,
+    /// It is the last one now.
+    Added,
+    /// The one at this index is gone.
+    Removed(usize),
 }
 
 /// The command at the beginning of `line`, and what follows it after one blank.
@@ -393,7 +428,10 @@ mod tests {
     #[test]
     fn an_empty_file_is_one_run_of_the_defaults() {
         let parsed = PostmarkConfig::parse("", "t").unwrap();
-        assert_eq!(parsed.runs, [PlannedRun { line: None, config: PostmarkConfig::default() }]);
+        assert_eq!(
+            parsed.runs,
+            [PlannedRun { line: None, config: PostmarkConfig::default(), location_lines: vec![] }]
+        );
         assert_eq!(only("# a comment\n\n; another\n"), PostmarkConfig::default());
     }
 
@@ -432,6 +470,15 @@ mod tests {
         assert_eq!(paths("set location +b\nset location c 4\n"), "c=4");
         assert_eq!(paths("set location a b 2\n"), "a b=2");
         assert_eq!(paths("set location a\nset location -a\n"), "");
+    }
+
+    #[test]
+    fn each_location_keeps_its_line() {
+        let text =
+            "set location x\nset location a\nset location +b\n\nset location +c\nset location -b\nrun\n";
+        let run = PostmarkConfig::parse(text, "t").unwrap().runs.remove(0);
+        assert_eq!(run.location_lines, [2, 5]);
+        assert_eq!((run.line_of_location("c"), run.line_of_location("b")), (Some(5), None));
     }
 
     #[test]

@@ -1,0 +1,130 @@
+//! Whether a workload fits on an aged file system, before anybody waits for the ageing.
+//!
+//! What a run needs at its peak is known exactly, what ageing leaves free within the size of one file, and what
+//! directories take is not counted: what would fit is never refused, and what just does not fit may begin and
+//! fail.
+
+use trimwise::fs::layout::{FormatOptions, Layout};
+use trimwise::profile::Profile;
+use trimwise::units::{Bytes, UNIT_BYTES};
+use trimwise::workload::postmark::{Footprint, PostmarkConfig, footprint, footprint_min};
+
+use crate::failure::Failure;
+
+/// How far the ageing step may stay below the utilization asked for: its largest file.
+const AGEING_STEP: Bytes = Bytes::mib(4);
+
+/// What an aged file system has left for a workload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// What files could use of it when it is empty.
+    total: Bytes,
+    /// The most that ageing leaves free.
+    free: Bytes,
+    /// Inodes, of which the files that ageing leaves take some.
+    inodes: u64,
+    utilization_percent: u8,
+}
+
+impl Room {
+    /// The room on a device after ageing to `utilization_percent`.
+    pub fn of(device: &Profile, format: FormatOptions, utilization_percent: u8) -> Result<Self, Failure> {
+        let units = device.config.capacity_bytes / UNIT_BYTES;
+        let layout =
+            Layout::plan(units, format).map_err(|e| Failure::usage(format!("{}: {e}", device.name)))?;
+        let total = Bytes::from_units(layout.allocator().free_units());
+        let used = total.0 / 100 * u64::from(utilization_percent.min(100));
+        let free = Bytes((total.0 - used + AGEING_STEP.0).min(total.0));
+        Ok(Self { total, free, inodes: layout.inodes(), utilization_percent })
+    }
+
+    /// Refuses a workload that needs more; `Err` says what it needs and what there is.
+    pub fn check(&self, config: &PostmarkConfig) -> Result<(), String> {
+        self.holds(footprint_min(config))?; // at once, where the whole sequence would take its time
+        self.holds(footprint(config))
+    }
+
+    fn holds(&self, needed: Footprint) -> Result<(), String> {
+        let Self { total, free, inodes, utilization_percent } = self;
+        if needed.bytes_max > *free {
+            return Err(format!(
+                "its files need {} at one time, and with --utilization {utilization_percent} at most {free} of \
+                 {total} are free; expected a smaller `set number` or `set size`, a lower --utilization, or a \
+                 larger --device",
+                needed.bytes_max
+            ));
+        }
+        if needed.files_max > *inodes {
+            return Err(format!(
+                "it has {} files at one time, and the file system has {inodes} inodes; expected a smaller \
+                 `set number` or a larger --device",
+                needed.files_max
+            ));
+        }
+        Ok(())
+    }
+
+    /// What to say when a run finds the file system full after all.
+    pub fn when_full(&self, config: &PostmarkConfig) -> String {
+        format!(
+            "the file system is full: the files need {} at one time, with --utilization {} about {} of {} are \
+             free, and directories and blocks that await a commit take room too; give a lower --utilization, a \
+             smaller workload, or a larger --device",
+            footprint(config).bytes_max,
+            self.utilization_percent,
+            self.free,
+            self.total
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(config: &PostmarkConfig, utilization_percent: u8) -> Result<(), String> {
+        let device = Profile::embedded("sata-small").unwrap();
+        Room::of(&device, FormatOptions::default(), utilization_percent).unwrap().check(config)
+    }
+
+    #[test]
+    fn what_fits_is_not_refused_and_what_cannot_fit_is() {
+        // 60,000 blocks of 4 KiB: 240 MB and nothing more, since none is created later.
+        let config = PostmarkConfig {
+            number: 60_000,
+            size_low: 4096,
+            size_high: 4096,
+            bias_create: Some(0),
+            ..PostmarkConfig::default()
+        };
+        for percent in [0, 50, 80, 96] {
+            assert_eq!(check(&config, percent), Ok(()), "{percent}");
+        }
+        for percent in [98, 99, 100] {
+            let message = check(&config, percent).unwrap_err();
+            for part in ["need 234.4 MiB at", &format!("--utilization {percent}"), "of 7."] {
+                assert!(message.contains(part), "{part} is not in: {message}");
+            }
+        }
+    }
+
+    #[test]
+    fn more_files_than_inodes_are_refused() {
+        let config =
+            PostmarkConfig { number: 600_000, size_low: 1, size_high: 1, ..PostmarkConfig::default() };
+        let message = check(&config, 0).unwrap_err();
+        assert!(message.contains("524288 inodes"), "{message}");
+    }
+
+    #[test]
+    fn what_no_device_holds_is_refused_without_going_through_it() {
+        let config = PostmarkConfig {
+            number: 1_000_000_000,
+            size_low: 1_000_000_000,
+            size_high: 1_000_000_000,
+            transactions: 2_000_000_000,
+            ..PostmarkConfig::default()
+        };
+        assert!(check(&config, 0).is_err());
+    }
+}
