@@ -135,3 +135,21 @@ fn existing_files_are_not_overwritten() {
     }
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 2);
 }
+
+/// Options that the guide does not know are found by nobody; lines that are too long, by nobody's eyes.
+#[test]
+fn the_guide_names_every_option_of_compare() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide.md");
+    let guide = std::fs::read_to_string(path).unwrap();
+    let help = text(&trimwise_in(Path::new("."), "compare --help").stdout);
+    let listed =
+        help.lines().map(str::trim_start).filter_map(|l| l.split_whitespace().find(|w| w.starts_with("--")));
+    let options: Vec<&str> = listed.filter(|o| *o != "--help" && *o != "--version").collect();
+    assert!(options.contains(&"--memory"), "{options:?}");
+    for option in options {
+        assert!(guide.contains(option), "{option} is not in the guide");
+    }
+    for line in guide.lines() {
+        assert!(line.chars().count() <= 120, "{line}");
+    }
+}

@@ -97,6 +97,22 @@ fn a_million_files_are_refused_at_once() {
     assert!(message.contains("3.8 GiB at one time") && message.contains("are free"), "{message}");
 }
 
+/// Its files just fit, and the directory that names them does not.
+#[test]
+fn a_run_that_finds_the_file_system_full_says_what_it_needs() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = "set number 244500\nset size 4096\nset bias create 0\nset transactions 20\nrun\n";
+    std::fs::write(dir.path().join("w.pmrc"), text).unwrap();
+    let line = "compare --workload w.pmrc --utilization 88 --reps 1 --policy off --report r";
+    let output = trimwise(dir.path(), line).output().unwrap();
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    for part in ["w.pmrc", "sata-small", "is full", "955.1 MiB", "--utilization 88"] {
+        assert!(message.contains(part), "{part} is not in: {message}");
+    }
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1, "no report, no directory for it");
+}
+
 /// Waits until `ready`, then interrupts as Ctrl-C does, and answers the exit code.
 fn interrupted(mut child: Child, ready: impl Fn() -> bool) -> Option<i32> {
     let begin = Instant::now();

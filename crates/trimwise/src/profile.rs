@@ -83,7 +83,7 @@ impl Profile {
         })?;
         let attempt = |substitute| Self::read(&document, Reader::new(text, file, substitute));
         let (out_of_range, complaint) = match attempt(Substitute::Most) {
-            Attempt::Done(result) => return result,
+            Attempt::Done(result) => return *result,
             Attempt::OutOfRange(error, complaint) => (error, complaint),
         };
         // The largest number in its place was accepted, or another setting refused: the smallest may tell.
@@ -101,22 +101,21 @@ impl Profile {
         let parts = Self::read_parts(document, &mut reader);
         let (name, description, config, sources) = match parts {
             Ok(parts) => parts,
-            Err(error) => return Attempt::Done(Err(error)),
+            Err(error) => return Attempt::Done(Box::new(Err(error))),
         };
         if let Some(missing) = reader.missing.take() {
-            return Attempt::Done(Err(missing));
+            return Attempt::Done(Box::new(Err(missing)));
         }
         let valid = config.validate();
         if let Some(out_of_range) = reader.out_of_range.take() {
             let complaint = valid.err().filter(|e| e.field == out_of_range.setting).map(|e| e.expected);
             return Attempt::OutOfRange(out_of_range, complaint);
         }
-        Attempt::Done(
-            valid
-                .map_err(|error| reader.locate(&error))
-                .and_then(|()| read_sources(sources, &mut reader))
-                .map(|sources| Self { name, description, config, sources }),
-        )
+        let result = valid
+            .map_err(|error| reader.locate(&error))
+            .and_then(|()| read_sources(sources, &mut reader))
+            .map(|sources| Self { name, description, config, sources });
+        Attempt::Done(Box::new(result))
     }
 
     fn read_parts<'t, 'i>(
@@ -311,7 +310,7 @@ fn read_sources(mut t: Table, r: &mut Reader) -> Result<BTreeMap<String, String>
 
 /// What came of reading the text once.
 enum Attempt {
-    Done(Result<Profile, ProfileError>),
+    Done(Box<Result<Profile, ProfileError>>),
     /// A number is outside of what its type can hold. If the device refused its substitute: what it accepts.
     OutOfRange(OutOfRange, Option<String>),
 }

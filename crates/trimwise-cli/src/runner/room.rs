@@ -67,7 +67,7 @@ impl Room {
     /// What to say when a run finds the file system full after all.
     pub fn when_full(&self, config: &PostmarkConfig) -> String {
         format!(
-            "the file system is full: the files need {} at one time, with --utilization {} about {} of {} are \
+            "the file system is full: the files need {} at one time, with --utilization {} at most {} of {} are \
              free, and directories and blocks that await a commit take room too; give a lower --utilization, a \
              smaller workload, or a larger --device",
             footprint(config).bytes_max,
