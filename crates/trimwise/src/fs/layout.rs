@@ -18,6 +18,8 @@ const INODES_PER_BLOCK: u64 = 16;
 const TABLE_BLOCKS: u64 = INODES_PER_GROUP / INODES_PER_BLOCK;
 /// Group descriptors in a block: 32 bytes each.
 const DESCRIPTORS_PER_BLOCK: u64 = 128;
+/// Blocks of the smallest journal that the model runs with (jbd2 itself wants 1,024).
+const JOURNAL_UNITS_MIN: u64 = 256;
 /// The first inode that mke2fs leaves to files.
 pub const FIRST_INODE: u32 = 12;
 
@@ -67,20 +69,34 @@ impl Layout {
     pub fn plan(total_units: u64, options: FormatOptions) -> Result<Self, FormatError> {
         let journal_units =
             options.journal.map_or_else(|| default_journal_units(total_units), Bytes::units_floor);
-        let least = journal_units.max(256) * 4 + FLEX_GROUPS * (TABLE_BLOCKS + 2) + 64;
-        if total_units < least || journal_units < 256 {
-            return Err(FormatError {
-                device: Bytes::from_units(total_units),
-                journal: Bytes::from_units(journal_units),
-                least: Bytes::from_units(least),
-            });
+        let least = journal_units.max(JOURNAL_UNITS_MIN) * 4 + FLEX_GROUPS * (TABLE_BLOCKS + 2) + 64;
+        let error = FormatError {
+            device: Bytes::from_units(total_units),
+            journal: Bytes::from_units(journal_units),
+            least: Bytes::from_units(least),
+        };
+        if total_units < least || journal_units < JOURNAL_UNITS_MIN {
+            return Err(error);
         }
-        let groups = total_units.div_ceil(GROUP_UNITS);
+        // A last group that has no room for metadata that would lie in it is left out, as mke2fs does it.
+        let (groups, rest) = (total_units.div_ceil(GROUP_UNITS), total_units % GROUP_UNITS);
+        let heads_a_flex = (groups - 1).is_multiple_of(FLEX_GROUPS) && groups > 1;
+        let is_too_small = rest > 0 && heads_a_flex && rest < 2 * FLEX_GROUPS + TABLE_BLOCKS + 50;
+        let (total_units, groups) =
+            if is_too_small { (total_units - rest, groups - 1) } else { (total_units, groups) };
         let mut layout = Self { total_units, journal: UnitRange::new(Lpn(0), journal_units) };
         // mke2fs puts the journal into the middle, behind that group's own metadata.
         let middle = groups / 2 / FLEX_GROUPS * FLEX_GROUPS + FLEX_GROUPS.min(groups) / 2;
         let start = (middle.min(groups - 1) * GROUP_UNITS).max(layout.metadata_end(0));
         layout.journal.start = Lpn(start.min(total_units - journal_units));
+        // A journal larger than half a flex group would run into the next one's metadata.
+        let overlaps = |flex: u64| {
+            let (from, to) = (layout.flex_start(flex), layout.metadata_end(flex));
+            layout.journal.start.0 < to && from < layout.journal.end().0
+        };
+        if (0..groups).step_by(FLEX_GROUPS as usize).any(overlaps) {
+            return Err(error);
+        }
         Ok(layout)
     }
 
@@ -180,6 +196,7 @@ fn default_journal_units(total_units: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::units::UNIT_BYTES;
 
     #[test]
     fn fixed_places_do_not_overlap_and_are_not_free() {
@@ -199,6 +216,28 @@ mod tests {
             assert_eq!(allocator.free_at(layout.inode_block(last).0), 0);
             assert!(allocator.free_units() > units * 9 / 10 - layout.journal.units);
         }
+    }
+
+    #[test]
+    fn regression_metadata_of_a_last_small_group_would_lie_outside_the_device() {
+        let whole = 16 * GROUP_UNITS;
+        for (units, expected) in [(1, 0), (593, 0), (594, 594), (20_000, 20_000)] {
+            let layout = Layout::plan(whole + units, FormatOptions::default()).unwrap();
+            assert_eq!(layout.total_units(), whole + expected);
+            let last = layout.initial_blocks().into_iter().map(UnitRange::end).max().unwrap();
+            assert!(last.0 <= layout.total_units());
+            let inode = u32::try_from(layout.inodes() - 1).unwrap();
+            assert!(layout.inode_block(inode).0 < layout.total_units());
+            layout.allocator();
+        }
+    }
+
+    #[test]
+    fn regression_a_journal_that_runs_into_metadata_is_refused() {
+        let plan =
+            |journal| Layout::plan(40 * GROUP_UNITS, FormatOptions { journal: Some(journal), discard: true });
+        plan(Bytes::gib(1)).unwrap().allocator();
+        assert!(plan(Bytes(Bytes::gib(1).0 + UNIT_BYTES)).is_err());
     }
 
     #[test]

@@ -58,10 +58,10 @@ impl Ext4 {
 
     /// Holds a writer while too much memory is dirty; wakes the flusher when it has something to do.
     pub(super) async fn balance_dirty_pages(&self) {
-        if !self.is_above_background_limit() {
-            return;
+        if self.is_above_background_limit() {
+            self.call_flusher();
         }
-        self.call_flusher();
+        // What is on its way counts as well, also while little else is dirty.
         let inner: &Inner = &self.0;
         let limit = inner.host.memory.units_floor() * inner.host.dirty_percent / 100;
         loop {

@@ -69,7 +69,7 @@ struct Model {
 }
 
 fn directory_of(file: u8) -> Option<String> {
-    (file % 3 > 0).then(|| format!("d{}", file % 3))
+    (!file.is_multiple_of(3)).then(|| format!("d{}", file % 3))
 }
 
 fn path_of(file: u8) -> String {

@@ -67,11 +67,11 @@ async fn one_operation(fs: &Ext4, rng: &mut Xoshiro256PlusPlus) -> Result<(), Fi
 }
 
 fn run(policy: usize, seed: u64) {
-    let queue = if seed % 2 == 0 { narrow() } else { QueueConfig::default() };
+    let queue = if seed.is_multiple_of(2) { narrow() } else { QueueConfig::default() };
     with_queue(&drive(64), queue, move |queue| async move {
         let (policy, generation) = HOSTS[policy];
         // In the small journal a transaction has no room for two handles: nearly every handle waits.
-        let journal_mib = if seed % 3 == 0 { 1 } else { 4 };
+        let journal_mib = if seed.is_multiple_of(3) { 1 } else { 4 };
         let volume = Volume::format(&queue, format(journal_mib)).await.unwrap();
         let fs = volume.mount(host(generation), policy.governor()).await;
         let paths = PATHS.iter().map(|&p| p.to_owned()).chain([String::new(), "e".to_owned()]).collect();

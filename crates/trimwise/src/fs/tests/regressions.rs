@@ -85,6 +85,7 @@ fn regression_read_ahead_outlives_the_mount() {
     with_queue(&config, QueueConfig::default(), |queue| async move {
         let fs = mounted(&queue, PolicySpec::Off, DiscardGeneration::Worker).await;
         create(&fs, "a", 64).await;
+        create(&fs, "b", 3_000).await; // the first is in the flash alone then
         let fs = fs.unmount().await.mount(super::host(DiscardGeneration::Worker), PolicySpec::Off.governor());
         let fs = fs.await;
         let mut file = fs.open("a", OpenMode::Read).await.unwrap();
