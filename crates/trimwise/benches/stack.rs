@@ -10,11 +10,11 @@ use std::hint::black_box;
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use trimwise::experiment::cell::{CellSpec, run_cell};
+use trimwise::experiment::postmark_vendors;
 use trimwise::fs::host::HostConfig;
 use trimwise::fs::layout::FormatOptions;
 use trimwise::policy::PolicySpec;
 use trimwise::profile::Profile;
-use trimwise::workload::postmark::PostmarkConfig;
 
 fn spec() -> CellSpec {
     let profile = Profile::embedded("sata-generic").expect("an embedded profile");
@@ -22,15 +22,7 @@ fn spec() -> CellSpec {
         device: profile.name,
         ssd: profile.config,
         policy: PolicySpec::Commit,
-        workload: PostmarkConfig {
-            number: 50_000,
-            transactions: 50_000,
-            size_low: 1_000,
-            size_high: 200_000,
-            read_block: 4_096,
-            write_block: 4_096,
-            ..PostmarkConfig::default()
-        },
+        workload: postmark_vendors::workload(true),
         host: HostConfig::modern(),
         format: FormatOptions::default(),
         utilization_percent: None,
