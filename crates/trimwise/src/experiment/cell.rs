@@ -166,7 +166,11 @@ async fn run_on(
     }
     sim.sleep(spec.phase()).await;
 
-    let before = queue.with_ssd(|ssd| *ssd.stats());
+    // What the drive collected while it rested is not the workload's.
+    let before = queue.with_ssd_mut(|ssd| {
+        ssd.catch_up(sim.now());
+        *ssd.stats()
+    });
     fs.restart_stale();
     let timeline = Timeline::start(&fs, before);
     let result = postmark::run(&fs, &workload, &mut progress).await;

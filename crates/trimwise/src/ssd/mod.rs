@@ -419,6 +419,12 @@ impl Ssd {
         }
     }
 
+    /// Does the collection that idle time up to `now` allows. Without this call it is done, and counted, when the
+    /// next command comes.
+    pub fn catch_up(&mut self, now: SimTime) {
+        self.begin(now);
+    }
+
     /// The instant at which a command that is handed over at `now` starts; idle time before it is used up.
     #[inline]
     fn begin(&mut self, now: SimTime) -> u64 {
