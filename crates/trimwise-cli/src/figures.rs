@@ -58,7 +58,7 @@ pub fn change(ratio: f64) -> String {
 /// How far an interval reaches from its median, on the wider side: `± 1.2 %`.
 pub fn plus_minus(median: f64, interval: Interval) -> String {
     if interval.confidence <= 0.0 {
-        return "± ?".to_string(); // a single run of a real directory
+        return "± ?".to_string(); // a single run
     }
     let reach = (interval.high - median).max(median - interval.low);
     if median == 0.0 { "± 0 %".to_string() } else { format!("± {:.1} %", reach / median * 100.0) }

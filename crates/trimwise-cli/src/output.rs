@@ -150,7 +150,13 @@ fn check_file(option: &str, path: &Path, force: bool) -> Result<(), Failure> {
             return Ok(());
         }
         Ok(_) => {}
-        Err(e) if e.kind() == ErrorKind::NotFound => {}
+        Err(e) if e.kind() == ErrorKind::NotFound => {
+            if !force && fs::symlink_metadata(path).is_ok() {
+                return Err(Failure::usage(format!(
+                    "{option} {shown}: is a link to nothing; --force replaces it"
+                )));
+            }
+        }
         Err(e) => return Err(Failure::usage(format!("{option} {shown}: {e}"))),
     }
     let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));

@@ -83,6 +83,7 @@ pub fn cell(device: &str, policy: &str, rep: u32, seconds: f64) -> Cell {
             deleted_mixed: 25_239,
             bytes_read: 2_753_016_550,
             bytes_written: 8_615_456_523,
+            out_of_files: false,
             transactions_per_s: 50_000.0 / (seconds * 0.62),
             creation_alone_per_s: 50_000.0 / (seconds * 0.3),
             deletion_alone_per_s: 49_522.0 / (seconds * 0.08),

@@ -113,6 +113,13 @@ pub fn notes(summary: &Summary) -> Vec<String> {
                 .to_string(),
         );
     }
+    if policies().flat_map(|p| &p.runs).any(|run| run.postmark.out_of_files) {
+        notes.push(
+            "The workload ran out of files: it deleted all of them before its transactions were done (PostMark \
+             prints no report then), and the figures cover what was done."
+                .to_string(),
+        );
+    }
     for p in policies() {
         let note = if p.total_s.is_exact() && p.runs.len() > 1 {
             Some("exact: all repetitions were the same to the last bit, so that one says it all.".to_string())

@@ -110,7 +110,6 @@ struct Inner {
     ssd: RefCell<Ssd>,
     state: RefCell<State>,
     room: Event,
-    last_activity: Cell<SimTime>,
     tracer: RefCell<Option<Tracer>>,
 }
 
@@ -127,7 +126,6 @@ impl BlockQueue {
             ssd: RefCell::new(ssd),
             state: RefCell::default(),
             room: Event::new(sim),
-            last_activity: Cell::default(),
             tracer: RefCell::default(),
         }))
     }
@@ -142,7 +140,7 @@ impl BlockQueue {
         look(&self.0.ssd.borrow())
     }
 
-    /// Changes the device past its command interface: the oracle of `ideal`, secure erase between runs.
+    /// Changes the device past its command interface: the oracle of `ideal`.
     pub fn with_ssd_mut<T>(&self, change: impl FnOnce(&mut Ssd) -> T) -> T {
         change(&mut self.0.ssd.borrow_mut())
     }
@@ -156,17 +154,6 @@ impl BlockQueue {
         if let Some(tracer) = &mut *self.0.tracer.borrow_mut() {
             tracer(self.0.sim.now(), stage, command);
         }
-    }
-
-    /// When a command was last given to the device.
-    pub fn last_activity(&self) -> SimTime {
-        self.0.last_activity.get()
-    }
-
-    /// Requests that wait or are in the device: the load a policy may look at.
-    pub fn load(&self) -> usize {
-        let state = self.0.state.borrow();
-        state.foreground.len() + state.background.len() + state.in_device
     }
 
     /// Reads `range`; returns when the data are there.
@@ -270,7 +257,6 @@ impl BlockQueue {
                 Command::Flush => ssd.flush(now),
             };
             drop(ssd);
-            self.0.last_activity.set(now);
             let queue = self.clone();
             self.0.sim.spawn(async move {
                 queue.0.sim.sleep_until(end).await;

@@ -18,7 +18,7 @@
 //! Discrete-event libraries for Rust (nexosim 1.0 is the best kept) are built of components with message
 //! ports and run on several threads; a workload that is one async function over a file trait would have to
 //! be cut into message handlers, and each of its 2.8 million system calls would become a queued event.
-//! Here a call that need not wait costs no event at all (see [`Sim::charge`]), in under 300 lines.
+//! Here a call that need not wait costs no event at all (see [`Sim::charge`]), in some 300 lines.
 
 mod event;
 

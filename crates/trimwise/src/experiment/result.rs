@@ -11,7 +11,8 @@ use crate::workload::latency::LatencySummary;
 pub struct Cell {
     /// The device profile's name; the path of a real directory's mount otherwise.
     pub device: String,
-    /// The policy as it is written on the command line; `mounted` on a real directory.
+    /// The policy as it is written on the command line; on a real directory what the mount has (`discard`,
+    /// `nodiscard`).
     pub policy: String,
     /// `model` or `dir:PATH`.
     pub target: String,
@@ -66,6 +67,8 @@ pub struct PostmarkFigures {
     pub bytes_read: u64,
     /// Bytes written.
     pub bytes_written: u64,
+    /// Whether the transactions ended early because every file was deleted.
+    pub out_of_files: bool,
     /// Transactions each second of the transaction phase.
     pub transactions_per_s: f64,
     /// Files created each second of the creation phase.
@@ -104,7 +107,8 @@ pub struct DeviceFigures {
     pub stale_units_max: u64,
     /// Time-weighted mean of the stale units.
     pub stale_units_mean: f64,
-    /// Device time by cause, ns: link, controller, write path, host reads, host writes, GC, erase, TRIM, flush.
+    /// Device time by cause, ns: `link`, `controller`, `write_path`, `read_host`, `read_gc`, `program_host`,
+    /// `program_gc`, `erase`, `trim`, `flush`.
     pub busy_ns: BTreeMap<&'static str, u64>,
     /// Samples of the stale units and the running write amplification over time.
     pub timeline: Vec<TimelineSample>,

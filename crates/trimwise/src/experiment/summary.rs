@@ -2,6 +2,7 @@
 
 use crate::experiment::result::{Cell, DeviceFigures};
 use crate::experiment::statistics::{Comparison, Sample, compare, median};
+use crate::policy::PolicySpec;
 
 /// Values by name, in the order in which the names came.
 type Named<'a, T> = Vec<(&'a str, T)>;
@@ -80,10 +81,13 @@ impl<'a> DeviceSummary<'a> {
 impl<'a> PolicySummary<'a> {
     fn of(policy: &'a str, runs: Vec<&'a Cell>) -> Option<Self> {
         let seconds = runs.iter().map(|c| c.duration_ns as f64 / 1e9).collect();
-        // A real directory is never exact, even if two runs should take the same nanoseconds.
-        let exact = runs.iter().all(|c| c.target == "model") && runs.windows(2).all(|w| same_run(w[0], w[1]));
+        // A real directory is never exact, even if two runs should take the same nanoseconds; and one run does
+        // not say what another repetition would have been.
+        let exact = runs.len() > 1
+            && runs.iter().all(|c| c.target == "model")
+            && runs.windows(2).all(|w| same_run(w[0], w[1]));
         let total_s = Sample::new(seconds, exact)?;
-        let bound = policy.split('+').any(|part| part == "ideal");
+        let bound = policy.parse::<PolicySpec>().is_ok_and(|p| !p.is_usable());
         Some(Self { policy, bound, runs, total_s, versus_baseline: None })
     }
 

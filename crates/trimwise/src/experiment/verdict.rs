@@ -142,6 +142,11 @@ fn speed_sentence(device: &DeviceSummary, chosen: &PolicySummary, baseline: &str
                     evidence(c, false)
                 )
             }
+            Some(c) if differs(c) => format!(
+                "Use `{name}`, the fastest that a host can use, though it takes {} as long as `{baseline}` ({})",
+                times(1.0 / c.ratio),
+                evidence(c, true)
+            ),
             Some(c) => format!(
                 "Use `{name}`, but not for its speed, which {} against `{baseline}` ({})",
                 no_difference(c),
@@ -187,10 +192,11 @@ fn evidence(c: &Comparison, inverse: bool) -> String {
         false => (c.interval.low, c.interval.high),
     };
     format!(
-        "{} % interval {} to {}, p = {p:.3}",
+        "{} % interval {} to {}, {}",
         (c.interval.confidence * 100.0).floor(),
         factor(low),
-        factor(high)
+        factor(high),
+        if p < 0.001 { "p < 0.001".to_string() } else { format!("p = {p:.3}") }
     )
 }
 

@@ -25,6 +25,7 @@ fn cell(device: &str, policy: &str, rep: u32, seconds: f64, erases: u64) -> Cell
             deleted_mixed: 0,
             bytes_read: 0,
             bytes_written: 0,
+            out_of_files: false,
             transactions_per_s: 0.0,
             creation_alone_per_s: 0.0,
             deletion_alone_per_s: 0.0,

@@ -7,7 +7,7 @@
 
 use super::alloc::{GROUP_UNITS, group_of};
 use super::host::DiscardGeneration;
-use super::{Ext4, Inner, State};
+use super::{COMMIT_INTERVAL, Ext4, Inner, State};
 use crate::policy::{Availability, Decision, PolicyEvent, TrimToken};
 use crate::units::{Lpn, UnitRange};
 
@@ -72,7 +72,7 @@ impl Ext4 {
             if before.pending == 0 && before.in_tokens == 0 {
                 return;
             }
-            let patience = inner.sim.now() + crate::units::SimDuration::from_secs(10);
+            let patience = inner.sim.now() + COMMIT_INTERVAL * 2;
             while inner.events.blocks_released.wait_until(patience).await {
                 let now = self.ledger();
                 if now.pending == 0 && now.in_tokens == 0 {

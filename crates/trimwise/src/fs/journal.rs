@@ -1,8 +1,8 @@
 //! The journal, after JBD2 in ordered mode.
 //!
 //! Metadata changes join the *running* transaction. Every five seconds, or when somebody asks, the journal
-//! thread makes it the *committing* one: it waits for the transaction's data (ordered mode), writes
-//! descriptors and metadata blocks to the log, flushes, writes the commit block, flushes. From then on what
+//! thread makes it the *committing* one: it writes descriptors and metadata blocks to the log, waits
+//! for the transaction's data (ordered mode), flushes, writes the commit block, flushes. From then on what
 //! the transaction freed may be trimmed; up to Linux 5.14 the thread does that itself before it declares
 //! the commit done. Only then can it begin the next commit: this is how slow discards back up into the
 //! running transaction.

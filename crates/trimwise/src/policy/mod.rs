@@ -56,7 +56,7 @@ pub enum Decision {
 pub enum Availability {
     /// As soon as the freeing transaction is durable.
     AfterCommit,
-    /// Once their TRIM has been issued (Linux up to 5.14 with `discard`; lazy TRIM as published).
+    /// Once their TRIM has been issued (Linux up to 5.14 with `discard`).
     AfterIssue,
 }
 

@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use super::{Commit, Governor, Ideal, Off};
 
-/// A policy's name and settings; builds a fresh governor for each run.
+/// A policy by its name; builds a fresh governor for each run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PolicySpec {
     /// Never TRIM.
@@ -28,15 +28,6 @@ impl PolicySpec {
             Self::Off => "off",
             Self::Commit => "commit",
             Self::Ideal => "ideal",
-        }
-    }
-
-    /// One line for a list of policies.
-    pub fn summary(self) -> &'static str {
-        match self {
-            Self::Off => "never TRIM (Linux: nodiscard)",
-            Self::Commit => "TRIM at every journal commit (Linux: discard)",
-            Self::Ideal => "the bound: the device knows of every freed block at its commit, at no cost",
         }
     }
 

@@ -365,6 +365,14 @@ impl SsdConfig {
         count("gc.host_frontiers", self.gc.host_frontiers, 1, 1024)?;
         count("gc.free_superblocks_min", self.gc.free_superblocks_min, 2, 1 << 24)?;
         span("gc.idle_threshold_ns", self.gc.idle_threshold_ns, 0)?;
+        if self.gc.idle {
+            count(
+                "gc.idle_free_superblocks",
+                self.gc.idle_free_superblocks,
+                self.gc.free_superblocks_min,
+                1 << 24,
+            )?;
+        }
         if let VictimPolicy::DChoices(d) = self.gc.victim {
             count("gc.d_choices", d, 1, 1024)?;
         }

@@ -107,10 +107,6 @@ pub fn workload(buffering: bool) -> PostmarkConfig {
 }
 
 /// What a column runs: each repetition with a new file system on the same drive, which mkfs discards.
-///
-/// # Errors
-///
-/// An unknown device is [`CellError::Device`]'s business; the six are built in.
 pub fn spec(column: Column, profile: &Profile, seed: u64) -> CellSpec {
     CellSpec {
         device: column.device.to_owned(),
@@ -269,7 +265,7 @@ pub fn evaluate(means: &[Means], seed: u64) -> ExperimentResult {
     ExperimentResult {
         experiment: NAME.to_owned(),
         question: QUESTION.to_owned(),
-        finding: table.finding(),
+        finding: table.finding(&claims),
         trimwise: crate::VERSION.to_owned(),
         seed,
         reps: means.first().map_or(0, |m| m.reps),
