@@ -197,3 +197,13 @@ fn the_geometric_mean_stays_between_the_extremes() {
     assert_eq!(geometric_mean(&[3.0]), 3.0);
     assert!(geometric_mean(&[0.0, 1.0]).is_nan());
 }
+
+#[test]
+fn regression_one_repetition_is_not_exact() {
+    // What another repetition would have been, nobody knows: ageing draws another seed then.
+    let cells = [cell("d", "off", 0, 20.0, 10), cell("d", "commit", 0, 16.0, 8)];
+    let summary = Summary::of(&cells);
+    assert!(summary.devices[0].policies.iter().all(|p| !p.total_s.is_exact()));
+    let text = verdict(&cells).unwrap().text;
+    assert!(!text.contains("exact"), "{text}");
+}

@@ -123,4 +123,17 @@ pub(super) mod tests {
         assert_eq!(figures.deletion_alone_per_s, 49_522.0 / 25.0);
         assert_eq!(large_set(0, 0, 0, 0).figures().transactions_per_s, 0.0);
     }
+
+    #[test]
+    fn regression_a_run_cut_short_has_the_rate_of_what_it_did() {
+        let mut outcome = large_set(0, 0, 10_000, 10_000);
+        outcome.out_of_files = true;
+        outcome.counts.created_mixed = 63;
+        outcome.counts.deleted_mixed = 73;
+        outcome.counts.read = 60;
+        outcome.counts.appended = 70;
+        let figures = outcome.figures();
+        assert!(figures.out_of_files);
+        assert_eq!(figures.transactions_per_s, 13.6);
+    }
 }
