@@ -15,7 +15,7 @@
 //!   the test finds a difference, so that table and verdict do not contradict each other.
 //!
 //! A model in virtual time is deterministic. Where all repetitions are bit for bit the same there is nothing
-//! to estimate: one run is the whole population, and a [`Sample`] then says that it is *exact*.
+//! to estimate: the runs are then one, and a [`Sample`] says that it is *exact*.
 
 /// The confidence that intervals aim at, and one minus the level of the test.
 pub const CONFIDENCE: f64 = 0.95;
@@ -67,8 +67,7 @@ pub struct Comparison {
 }
 
 impl Sample {
-    /// Measurements; `exact` says that the whole runs behind them were bit for bit identical (or the one run
-    /// of a deterministic model). `None` if there are none or one is not finite.
+    /// Measurements; `exact` says that the whole runs behind them were bit for bit identical. `None` if there are none or one is not finite.
     pub fn new(values: Vec<f64>, exact: bool) -> Option<Self> {
         (!values.is_empty() && values.iter().all(|v| v.is_finite())).then_some(Self { values, exact })
     }
