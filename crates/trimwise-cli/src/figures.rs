@@ -2,6 +2,7 @@
 
 use trimwise::experiment::statistics::{Comparison, Interval, Sample};
 use trimwise::experiment::summary::PolicySummary;
+pub use trimwise::experiment::verdict::thousands;
 use trimwise::units::{Bytes, UNIT_BYTES};
 
 /// What stands where there is no figure.
@@ -20,22 +21,6 @@ pub fn significant(f: f64) -> String {
         a if a >= 0.001 || a == 0.0 => format!("{f:.3}"),
         _ => format!("{f:.6}"),
     }
-}
-
-/// A whole number with thousands apart.
-pub fn thousands(f: f64) -> String {
-    let digits = format!("{:.0}", f.abs());
-    let mut out = String::new();
-    if f < 0.0 && digits != "0" {
-        out.push_str(MINUS);
-    }
-    for (i, c) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(c);
-    }
-    out
 }
 
 /// A relative change with its sign: `0.163` is `+16.3 %`.

@@ -6,14 +6,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use trimwise::experiment::cell::{CellError, CellSpec, run_cell};
 use trimwise::experiment::postmark_vendors;
-use trimwise::experiment::result::{Cell, ExperimentResult, QUANTILES};
+use trimwise::experiment::result::{Cell, ExperimentResult};
 use trimwise::fs::host::HostConfig;
 use trimwise::fs::layout::FormatOptions;
 use trimwise::policy::PolicySpec;
 use trimwise::profile::Profile;
 use trimwise::units::{Bytes, UNIT_BYTES};
 use trimwise::workload::files::FileError;
-use trimwise::workload::latency::Operation;
 use trimwise::workload::postmark::{
     self, LocationError, Outcome, Phase, PlannedRun, PostmarkConfig, Progress, ReportFormat,
 };
@@ -251,21 +250,15 @@ fn report_phase(report: &Report, progress: Progress) {
 
 fn directory_cell(directory: &Path, policy: &str, rep: u32, outcome: &Outcome, format: ReportFormat) -> Cell {
     let held_by = mount_of(directory).map_or_else(|_| directory.to_path_buf(), |m| m.mount_point);
-    let recorded = || Operation::ALL.into_iter().filter_map(|o| Some((o, outcome.latencies.summary(o)?)));
-    Cell {
-        device: held_by.display().to_string(),
-        policy: policy.to_string(),
-        target: format!("dir:{}", directory.display()),
+    Cell::of_run(
+        held_by.display().to_string(),
+        policy.to_string(),
+        format!("dir:{}", directory.display()),
         rep,
-        duration_ns: outcome.duration().as_nanos(),
-        postmark: outcome.figures(),
-        device_stats: None,
-        latency: recorded().map(|(o, summary)| (o.name(), summary)).collect(),
-        latency_quantiles_ns: recorded()
-            .map(|(o, _)| (o.name(), outcome.latencies.quantiles(o, &QUANTILES)))
-            .collect(),
-        postmark_report: postmark::report::of(outcome, format),
-    }
+        outcome,
+        format,
+        None,
+    )
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use thiserror::Error;
 
-use super::result::{Cell, DeviceFigures, QUANTILES, TimelineSample};
+use super::result::{Cell, DeviceFigures, TimelineSample};
 use crate::block::BlockQueue;
 use crate::engine::{Sim, Stalled};
 use crate::fs::host::HostConfig;
@@ -17,7 +17,6 @@ use crate::ssd::{ConfigError, Ssd, SsdConfig, SsdStats, Wear};
 use crate::units::{SimDuration, SimTime};
 use crate::workload::ageing;
 use crate::workload::files::FileError;
-use crate::workload::latency::Operation;
 use crate::workload::postmark::layout::LocationError;
 use crate::workload::postmark::{self, Outcome, PostmarkConfig, Progress, RunError};
 
@@ -189,30 +188,16 @@ async fn run_on(
     fs.audit().map_err(audit)?;
     fs.unmount().await;
     queue.with_ssd(|ssd| ssd.audit()).map_err(|e| audit(e.to_string()))?;
-    Ok(CellRun { cell: cell(spec, &outcome, device_stats), outcome })
-}
-
-fn cell(spec: &CellSpec, outcome: &Outcome, device_stats: DeviceFigures) -> Cell {
-    let mut latency = BTreeMap::new();
-    let mut latency_quantiles_ns = BTreeMap::new();
-    for operation in Operation::ALL {
-        if let Some(summary) = outcome.latencies.summary(operation) {
-            latency.insert(operation.name(), summary);
-            latency_quantiles_ns.insert(operation.name(), outcome.latencies.quantiles(operation, &QUANTILES));
-        }
-    }
-    Cell {
-        device: spec.device.clone(),
-        policy: spec.policy.name().to_owned(),
-        target: "model".to_owned(),
-        rep: spec.rep,
-        duration_ns: outcome.duration().as_nanos(),
-        postmark: outcome.figures(),
-        device_stats: Some(device_stats),
-        latency,
-        latency_quantiles_ns,
-        postmark_report: postmark::report::of(outcome, spec.workload.report),
-    }
+    let cell = Cell::of_run(
+        spec.device.clone(),
+        spec.policy.name().to_owned(),
+        "model".to_owned(),
+        spec.rep,
+        &outcome,
+        spec.workload.report,
+        Some(device_stats),
+    );
+    Ok(CellRun { cell, outcome })
 }
 
 fn device_figures(
@@ -221,16 +206,11 @@ fn device_figures(
     (stale_units_max, stale_units_mean): (u64, f64),
     timeline: Vec<TimelineSample>,
 ) -> DeviceFigures {
-    let nand_units_written = stats.nand_units.total();
     let busy = &stats.busy_ns;
     DeviceFigures {
         host_units_written: stats.host_units_written,
-        nand_units_written,
-        write_amplification: if stats.host_units_written == 0 {
-            1.0
-        } else {
-            nand_units_written as f64 / stats.host_units_written as f64
-        },
+        nand_units_written: stats.nand_units.total(),
+        write_amplification: if stats.host_units_written == 0 { 1.0 } else { stats.write_amplification() },
         trim_commands: stats.trim.commands,
         trim_ranges: stats.trim.ranges,
         trimmed_units: stats.trim.units_invalidated,

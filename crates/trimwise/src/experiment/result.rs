@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::workload::latency::LatencySummary;
+use crate::workload::latency::{LatencySummary, Operation};
+use crate::workload::postmark::{Outcome, ReportFormat, report};
 
 /// One run of one workload: a device, a policy, a repetition.
 #[derive(Clone, Debug, Serialize)]
@@ -31,6 +32,35 @@ pub struct Cell {
     pub postmark_report: String,
     /// Latency at the quantiles of [`QUANTILES`], by operation, for the report's distributions.
     pub latency_quantiles_ns: BTreeMap<&'static str, Vec<u64>>,
+}
+
+impl Cell {
+    /// The cell of a run that ended as `outcome` says; `format` is that of PostMark's own report.
+    pub fn of_run(
+        device: String,
+        policy: String,
+        target: String,
+        rep: u32,
+        outcome: &Outcome,
+        format: ReportFormat,
+        device_stats: Option<DeviceFigures>,
+    ) -> Self {
+        let recorded = || Operation::ALL.into_iter().filter_map(|o| Some((o, outcome.latencies.summary(o)?)));
+        Self {
+            device,
+            policy,
+            target,
+            rep,
+            duration_ns: outcome.duration().as_nanos(),
+            postmark: outcome.figures(),
+            device_stats,
+            latency: recorded().map(|(o, summary)| (o.name(), summary)).collect(),
+            latency_quantiles_ns: recorded()
+                .map(|(o, _)| (o.name(), outcome.latencies.quantiles(o, &QUANTILES)))
+                .collect(),
+            postmark_report: report::of(outcome, format),
+        }
+    }
 }
 
 /// The quantiles at which latency distributions are kept.

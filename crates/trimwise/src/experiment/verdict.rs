@@ -211,16 +211,20 @@ fn life_sentence(device: &DeviceSummary, chosen: &PolicySummary, baseline: &str)
     let other = if chosen.policy == baseline { alternative(device, baseline) } else { Some(chosen) };
     let base = device.policy(baseline);
     let (Some(other), Some(base)) = (other, base) else {
-        return format!("Life time: {} {what}.", count(chosen_wear));
+        return format!("Life time: {} {what}.", thousands(chosen_wear));
     };
     let (Some(before), Some(after)) = (wear(device, base), wear(device, other)) else {
-        return format!("Life time: {} {what}.", count(chosen_wear));
+        return format!("Life time: {} {what}.", thousands(chosen_wear));
     };
     if before == 0.0 && after == 0.0 {
         return "Life time: this run is too small to tell; nothing of it has reached the flash.".to_string();
     }
-    let figures =
-        format!("{} {what} with `{}`, {} with `{baseline}`", count(after), other.policy, count(before));
+    let figures = format!(
+        "{} {what} with `{}`, {} with `{baseline}`",
+        thousands(after),
+        other.policy,
+        thousands(before)
+    );
     let effect = match life_time(device, base, other) {
         None if after < before => "it spares the flash altogether in this run".to_string(),
         None => "only it wears the flash in this run".to_string(),
@@ -349,10 +353,13 @@ fn number(f: f64) -> String {
     if f >= 100.0 { format!("{f:.0}") } else { format!("{f:.2}") }
 }
 
-/// A whole number with thousands apart.
-fn count(f: f64) -> String {
-    let digits = format!("{f:.0}");
+/// A whole number with thousands apart, with a true minus sign.
+pub fn thousands(f: f64) -> String {
+    let digits = format!("{:.0}", f.abs());
     let mut out = String::new();
+    if f < 0.0 && digits != "0" {
+        out.push('\u{2212}');
+    }
     for (i, c) in digits.chars().enumerate() {
         if i > 0 && (digits.len() - i).is_multiple_of(3) {
             out.push(',');

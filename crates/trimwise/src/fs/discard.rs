@@ -64,22 +64,15 @@ impl Ext4 {
     }
 
     /// Waits until the policy has issued what it is going to issue: nothing is pending or on its way, or for
-    /// ten seconds (twice the commit interval) nothing was issued.
+    /// ten seconds (twice the commit interval) no blocks were released.
     pub async fn drain_discards(&self) {
-        let inner: &Inner = &self.0;
         loop {
-            let before = self.ledger();
-            if before.pending == 0 && before.in_tokens == 0 {
+            let ledger = self.ledger();
+            if ledger.pending == 0 && ledger.in_tokens == 0 {
                 return;
             }
-            let patience = inner.sim.now() + COMMIT_INTERVAL * 2;
-            while inner.events.blocks_released.wait_until(patience).await {
-                let now = self.ledger();
-                if now.pending == 0 && now.in_tokens == 0 {
-                    return;
-                }
-            }
-            if self.ledger() == before {
+            let patience = self.0.sim.now() + COMMIT_INTERVAL * 2;
+            if !self.0.events.blocks_released.wait_until(patience).await {
                 return;
             }
         }
