@@ -225,8 +225,14 @@ impl Ext4 {
                     Err(unmapped) if dirty > 0 => unmapped,
                     _ => return None,
                 };
-                let goal = if page == entry.mapped_end() { entry.goal() } else { None };
-                if let Some(blocks) = state.disk.allocator.allocate(goal, pages) {
+                let allocator = &mut state.disk.allocator;
+                let allocated = if page == entry.mapped_end() {
+                    allocator.allocate(entry.goal(), pages)
+                } else {
+                    let placed = entry.place(page).and_then(|place| allocator.allocate_at(place, pages));
+                    placed.or_else(|| allocator.allocate(None, pages))
+                };
+                if let Some(blocks) = allocated {
                     entry.add_extent(page, blocks);
                     entry.reserved_pages -= blocks.units;
                     state.reserved_pages -= blocks.units;
