@@ -3,8 +3,9 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use trimwise::experiment::cell::CellError;
-use trimwise::experiment::postmark_vendors;
 use trimwise::experiment::result::ExperimentResult;
+use trimwise::experiment::{lazy, postmark_vendors};
+use trimwise::policy::PolicySpec;
 use trimwise::profile::Profile;
 
 use super::Report;
@@ -25,12 +26,27 @@ pub struct Experiment {
 }
 
 /// All of them, in the order of the list.
-pub const ALL: &[Experiment] = &[Experiment {
-    name: postmark_vendors::NAME,
-    question: postmark_vendors::QUESTION,
-    reps: postmark_vendors::REPS,
-    run: run_postmark_vendors,
-}];
+pub const ALL: &[Experiment] = &[
+    Experiment {
+        name: postmark_vendors::NAME,
+        question: postmark_vendors::QUESTION,
+        reps: postmark_vendors::REPS,
+        run: run_postmark_vendors,
+    },
+    Experiment {
+        name: lazy::FIGURE_3,
+        question: lazy::QUESTION_3,
+        reps: lazy::REPS,
+        run: |request| run_lazy_sizes(request, lazy::evaluate_figure_3),
+    },
+    Experiment {
+        name: lazy::FIGURE_4,
+        question: lazy::QUESTION_4,
+        reps: lazy::REPS,
+        run: |request| run_lazy_sizes(request, lazy::evaluate_figure_4),
+    },
+    Experiment { name: lazy::TABLE_2, question: lazy::QUESTION_T2, reps: lazy::REPS, run: run_lazy_table_2 },
+];
 
 /// How an experiment is to be run.
 pub struct Request {
@@ -73,6 +89,48 @@ fn run_postmark_vendors(request: &Request) -> Result<ExperimentResult, Failure> 
         postmark_vendors::run_column(columns[i], reps, seed, step)
     })?;
     Ok(postmark_vendors::evaluate(&means, seed))
+}
+
+/// Figures 3 and 4 come from the same runs: every policy at every append size.
+fn run_lazy_sizes(
+    request: &Request,
+    evaluate: fn(&[lazy::SizeRuns], u64) -> ExperimentResult,
+) -> Result<ExperimentResult, Failure> {
+    let Request { reps, seed, .. } = *request;
+    let policies = lazy_policies()?;
+    let sizes: Vec<_> = lazy::sizes().collect();
+    let count = policies.len() * sizes.len();
+    let mut runs = request
+        .spread(&[lazy::DEVICE], count, reps.into(), |i, step| {
+            let (policy, append) = (policies[i / sizes.len()], sizes[i % sizes.len()]);
+            (0..reps)
+                .map(|rep| lazy::run_size(policy, append, rep, seed).inspect(|_| step()))
+                .collect::<Result<Vec<_>, _>>()
+        })?
+        .into_iter();
+    let by_policy: Vec<lazy::SizeRuns> =
+        policies.iter().map(|_| runs.by_ref().take(sizes.len()).collect()).collect();
+    Ok(evaluate(&by_policy, seed))
+}
+
+fn run_lazy_table_2(request: &Request) -> Result<ExperimentResult, Failure> {
+    let Request { reps, seed, .. } = *request;
+    let policies = lazy_policies()?;
+    let mut runs = request
+        .spread(&[lazy::DEVICE], policies.len() * lazy::FSYNC.len(), reps.into(), |i, step| {
+            let (policy, fsync) = (policies[i / lazy::FSYNC.len()], lazy::FSYNC[i % lazy::FSYNC.len()]);
+            (0..reps)
+                .map(|rep| lazy::run_write(policy, fsync, rep, seed).inspect(|_| step()))
+                .collect::<Result<Vec<_>, _>>()
+        })?
+        .into_iter();
+    let by_policy: Vec<lazy::WriteRuns> =
+        policies.iter().map(|_| std::array::from_fn(|_| runs.next().unwrap_or_default())).collect();
+    Ok(lazy::evaluate_table_2(&by_policy, seed))
+}
+
+fn lazy_policies() -> Result<Vec<PolicySpec>, Failure> {
+    lazy::POLICIES.iter().map(|policy| policy.parse().map_err(Failure::usage)).collect()
 }
 
 #[cfg(test)]

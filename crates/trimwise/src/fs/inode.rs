@@ -94,14 +94,18 @@ impl Inode {
     /// Gives pages from `page` on these blocks; the pages must have had none.
     pub fn add_extent(&mut self, page: u64, blocks: UnitRange) {
         let index = self.extents.partition_point(|e| e.page < page);
-        if let Some(before) = index.checked_sub(1).map(|i| &mut self.extents[i])
-            && before.page + before.blocks.units == page
-            && before.blocks.end() == blocks.start
-        {
-            before.blocks.units += blocks.units;
-            return;
+        let continues = |left: &FileExtent, right: &FileExtent| {
+            left.page + left.blocks.units == right.page && left.blocks.end() == right.blocks.start
+        };
+        let mut new = FileExtent { page, blocks };
+        if let Some(right) = self.extents.get(index).copied().filter(|right| continues(&new, right)) {
+            new.blocks.units += right.blocks.units;
+            self.extents.remove(index);
         }
-        self.extents.insert(index, FileExtent { page, blocks });
+        match index.checked_sub(1).map(|i| &mut self.extents[i]) {
+            Some(left) if continues(left, &new) => left.blocks.units += new.blocks.units,
+            _ => self.extents.insert(index, new),
+        }
     }
 }
 
@@ -135,6 +139,17 @@ mod tests {
         assert_eq!(inode.map(17, 5), Ok(UnitRange::new(Lpn(301), 1)));
         assert_eq!(inode.map(18, 5), Err(5));
         assert_eq!(inode.mapped_end(), 18);
+    }
+
+    #[test]
+    fn what_fits_between_two_extents_joins_them() {
+        let mut inode = Inode::default();
+        inode.add_extent(0, UnitRange::new(Lpn(100), 4));
+        inode.add_extent(8, UnitRange::new(Lpn(108), 4));
+        inode.add_extent(6, UnitRange::new(Lpn(106), 2));
+        assert_eq!(inode.extents.len(), 2);
+        inode.add_extent(4, UnitRange::new(Lpn(104), 2));
+        assert_eq!(inode.extents, [FileExtent { page: 0, blocks: UnitRange::new(Lpn(100), 12) }]);
     }
 
     /// A file of 64 MiB with one extent at its beginning.

@@ -18,8 +18,12 @@
 use super::files::{FileError, Files, OpenMode};
 use crate::units::{Bytes, SimDuration, UNIT_BYTES};
 
+/// The directory that the benchmark makes for its files, so that none of others' is touched.
+pub const DIRECTORY: &str = "fragmenting";
 /// The small file that is synced.
-const NOTE: &str = "note";
+const NOTE: &str = "fragmenting/note";
+/// The file that is removed.
+pub const FILE: &str = "fragmenting/file";
 
 /// The file and how it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +67,8 @@ pub struct Removal {
 /// # Errors
 ///
 /// What the file system answers; what was written is removed again.
+///
+/// [`Note::create`] has made the directory.
 pub async fn write<F: Files>(fs: &F, path: &str, config: &Fragmenting) -> Result<(), FileError> {
     let mut file = fs.open(path, OpenMode::Create).await?;
     let written = write_pieces(fs, &mut file, config).await;
@@ -73,11 +79,7 @@ pub async fn write<F: Files>(fs: &F, path: &str, config: &Fragmenting) -> Result
     written
 }
 
-async fn write_pieces<F: Files>(
-    fs: &F,
-    file: &mut F::File,
-    config: &Fragmenting,
-) -> Result<(), FileError> {
+async fn write_pieces<F: Files>(fs: &F, file: &mut F::File, config: &Fragmenting) -> Result<(), FileError> {
     let piece = vec![0x5a; config.append.0 as usize];
     let step = config.append.0 + config.hole.0;
     for i in 0..config.pieces() {
@@ -96,16 +98,32 @@ pub struct Note<F: Files> {
 }
 
 impl<F: Files> Note<F> {
-    /// Makes the file and makes it durable.
+    /// Makes [`DIRECTORY`] and the file, and makes them durable.
     ///
     /// # Errors
     ///
-    /// What the file system answers.
+    /// What the file system answers, [`FileError::Exists`] if there is such a directory; nothing stays behind.
     pub async fn create(fs: &F) -> Result<Self, FileError> {
-        let mut note = Self { file: fs.open(NOTE, OpenMode::Create).await? };
-        note.overwrite(fs).await?;
-        fs.fsync(&mut note.file).await?;
-        Ok(note)
+        fs.mkdir(DIRECTORY).await?;
+        let file = match fs.open(NOTE, OpenMode::Create).await {
+            Ok(file) => file,
+            Err(error) => {
+                fs.rmdir(DIRECTORY).await?;
+                return Err(error);
+            }
+        };
+        let mut note = Self { file };
+        let written = match note.overwrite(fs).await {
+            Ok(()) => fs.fsync(&mut note.file).await,
+            Err(error) => Err(error),
+        };
+        match written {
+            Ok(()) => Ok(note),
+            Err(error) => {
+                note.remove(fs).await?;
+                Err(error)
+            }
+        }
     }
 
     /// Overwrites its one block, which needs no new one.
@@ -129,14 +147,15 @@ impl<F: Files> Note<F> {
         Ok(fs.now().since(begin))
     }
 
-    /// Removes it.
+    /// Removes it and [`DIRECTORY`], which must hold nothing else any more.
     ///
     /// # Errors
     ///
     /// What the file system answers.
     pub async fn remove(self, fs: &F) -> Result<(), FileError> {
         fs.close(self.file).await?;
-        fs.unlink(NOTE).await
+        fs.unlink(NOTE).await?;
+        fs.rmdir(DIRECTORY).await
     }
 }
 
@@ -153,22 +172,21 @@ pub async fn remove<F: Files>(fs: &F, path: &str, note: &mut Note<F>) -> Result<
     Ok(Removal { unlink, fsync: note.fsync(fs).await? })
 }
 
-/// The whole benchmark; leaves nothing behind. `written` is called when the file lies on the disk.
+/// The whole benchmark; leaves nothing behind. `written` is called when [`FILE`] lies on the disk.
 ///
 /// # Errors
 ///
 /// What the file system answers.
 pub async fn run<F: Files>(
     fs: &F,
-    path: &str,
     config: &Fragmenting,
     written: impl FnOnce(),
 ) -> Result<Removal, FileError> {
     let mut note = Note::create(fs).await?;
-    let result = match write(fs, path, config).await {
+    let result = match write(fs, FILE, config).await {
         Ok(()) => {
             written();
-            remove(fs, path, &mut note).await
+            remove(fs, FILE, &mut note).await
         }
         Err(error) => Err(error),
     };

@@ -4,20 +4,21 @@
 //! or not, and a synchronous write is timed that needs a new block: `write` and `fsync` of one block at the end of a
 //! file, as O_SYNC does them.
 //!
-//! The paper says neither how large the files are nor how fragmented. Here all of them are files of the append
-//! benchmark ([`super::fragmenting`]), but for one that fills what is left: the last bytes and the gaps.
+//! The paper says neither how large the files are nor how fragmented. Here the file that is removed is one of several of
+//! the append benchmark ([`super::fragmenting`]), and one file takes all the rest of the space, also the gaps between
+//! their fragments.
 
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::files::{FileError, Files, OpenMode};
 use super::fragmenting::{self, Fragmenting, Note};
-use crate::units::{Bytes, SimDuration, UNIT_BYTES};
+use crate::units::{SimDuration, UNIT_BYTES};
 
 /// The file whose write is timed.
-const PROBE: &str = "probe";
+const PROBE: &str = "fragmenting/probe";
 /// The file that takes what is left.
-const REST: &str = "rest";
+const REST: &str = "fragmenting/rest";
 /// The rest is filled in steps, each smaller than the one before; the last is one block.
 const REST_STEPS: [u64; 3] = [4 << 20, 64 << 10, UNIT_BYTES];
 
@@ -25,7 +26,7 @@ const REST_STEPS: [u64; 3] = [4 << 20, 64 << 10, UNIT_BYTES];
 #[derive(Debug)]
 pub struct Full<F: Files> {
     note: Note<F>,
-    probe: F::File,
+    probe: Option<F::File>,
     /// The numbers of the fragmented files that are there.
     files: Vec<u64>,
 }
@@ -40,7 +41,7 @@ pub struct FullWrite {
 }
 
 fn path_of(number: u64) -> String {
-    format!("full{number}")
+    format!("{}/{number}", fragmenting::DIRECTORY)
 }
 
 /// Fills the file system to its last block. At most `files_max` files are fragmented, the rest is in one.
@@ -49,21 +50,20 @@ fn path_of(number: u64) -> String {
 ///
 /// # Errors
 ///
-/// What the file system answers, except that it is full.
+/// What the file system answers, except that it is full; what was made is removed again.
 pub async fn fill<F: Files>(fs: &F, config: &Fragmenting, files_max: u64) -> Result<Full<F>, FileError> {
-    let note = Note::create(fs).await?;
-    let mut probe = fs.open(PROBE, OpenMode::Create).await?;
-    fs.write(&mut probe, &[1; UNIT_BYTES as usize]).await?;
-    fs.fsync(&mut probe).await?;
-    let mut files = Vec::new();
-    for number in 0..files_max {
-        match fragmenting::write(fs, &path_of(number), config).await {
-            Ok(()) => files.push(number),
-            Err(FileError::NoSpace { .. }) => break,
-            Err(other) => return Err(other),
+    let mut full = Full { note: Note::create(fs).await?, probe: None, files: Vec::new() };
+    match full.make_files(fs, config, files_max).await {
+        Ok(()) => Ok(full),
+        Err(error) => {
+            full.remove(fs).await?;
+            Err(error)
         }
     }
-    let mut rest = fs.open(REST, OpenMode::Create).await?;
+}
+
+/// Writes one file until not one block is left.
+async fn write_rest<F: Files>(fs: &F, rest: &mut F::File) -> Result<(), FileError> {
     let mut end = 0;
     loop {
         let before = end;
@@ -71,8 +71,8 @@ pub async fn fill<F: Files>(fs: &F, config: &Fragmenting, files_max: u64) -> Res
             let piece = vec![0; step as usize];
             loop {
                 // What a failed write may have left is overwritten by the next one.
-                fs.seek(&mut rest, end).await?;
-                match fs.write(&mut rest, &piece).await {
+                fs.seek(rest, end).await?;
+                match fs.write(rest, &piece).await {
                     Ok(()) => end += step,
                     Err(FileError::NoSpace { .. }) => break,
                     Err(other) => return Err(other),
@@ -82,14 +82,30 @@ pub async fn fill<F: Files>(fs: &F, config: &Fragmenting, files_max: u64) -> Res
         // Blocks may come back: what was reserved for metadata, or what a cut-short file had.
         fs.sync().await?;
         if end == before {
-            break;
+            return Ok(());
         }
     }
-    fs.close(rest).await?;
-    Ok(Full { note, probe, files })
 }
 
 impl<F: Files> Full<F> {
+    async fn make_files(&mut self, fs: &F, config: &Fragmenting, files_max: u64) -> Result<(), FileError> {
+        let mut probe = fs.open(PROBE, OpenMode::Create).await?;
+        fs.write(&mut probe, &[1; UNIT_BYTES as usize]).await?;
+        fs.fsync(&mut probe).await?;
+        self.probe = Some(probe);
+        for number in 0..files_max {
+            match fragmenting::write(fs, &path_of(number), config).await {
+                Ok(()) => self.files.push(number),
+                Err(FileError::NoSpace { .. }) => break,
+                Err(other) => return Err(other),
+            }
+        }
+        let mut rest = fs.open(REST, OpenMode::Create).await?;
+        let written = write_rest(fs, &mut rest).await;
+        fs.close(rest).await?;
+        written
+    }
+
     /// How many fragmented files there are.
     pub fn files(&self) -> &[u64] {
         &self.files
@@ -108,12 +124,7 @@ impl<F: Files> Full<F> {
     /// # Errors
     ///
     /// What the file system answers; [`FileError::NoSpace`] if there is no file to remove.
-    pub async fn remove_and_write(
-        &mut self,
-        fs: &F,
-        seed: u64,
-        fsync: bool,
-    ) -> Result<FullWrite, FileError> {
+    pub async fn remove_and_write(&mut self, fs: &F, seed: u64, fsync: bool) -> Result<FullWrite, FileError> {
         let victim = self.victim(seed).ok_or_else(|| FileError::NoSpace { path: path_of(0) })?;
         fs.unlink(&victim).await?;
         self.files.retain(|&number| path_of(number) != victim);
@@ -123,10 +134,12 @@ impl<F: Files> Full<F> {
         } else {
             None
         };
-        fs.seek(&mut self.probe, UNIT_BYTES).await?;
+        let gone = || FileError::NotFound { path: PROBE.to_owned() };
+        let probe = self.probe.as_mut().ok_or_else(gone)?;
+        fs.seek(probe, UNIT_BYTES).await?;
         let begin = fs.now();
-        fs.write(&mut self.probe, &[2; UNIT_BYTES as usize]).await?;
-        fs.fsync(&mut self.probe).await?;
+        fs.write(probe, &[2; UNIT_BYTES as usize]).await?;
+        fs.fsync(probe).await?;
         Ok(FullWrite { fsync, write: fs.now().since(begin) })
     }
 
@@ -136,15 +149,16 @@ impl<F: Files> Full<F> {
     ///
     /// What the file system answers.
     pub async fn remove(self, fs: &F) -> Result<(), FileError> {
-        fs.close(self.probe).await?;
-        fs.unlink(PROBE).await?;
-        self.note.remove(fs).await?;
-        for number in self.files {
-            fs.unlink(&path_of(number)).await?;
+        if let Some(probe) = self.probe {
+            fs.close(probe).await?;
         }
-        fs.unlink(REST).await
+        let files = self.files.into_iter().map(path_of);
+        for path in files.chain([PROBE.to_owned(), REST.to_owned()]) {
+            match fs.unlink(&path).await {
+                Ok(()) | Err(FileError::NotFound { .. }) => {}
+                Err(other) => return Err(other),
+            }
+        }
+        self.note.remove(fs).await
     }
 }
-
-/// The file of the source's table, as assumed: 1 GiB in pieces of 64 KiB.
-pub const FILE: Fragmenting = Fragmenting::of_append(Bytes::kib(64));
