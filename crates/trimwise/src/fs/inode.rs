@@ -54,8 +54,8 @@ impl Inode {
         self.extents.last().map(|e| e.blocks.end())
     }
 
-    /// Where page `page`, which has no block, should go if it does not continue the file's last extent: as far
-    /// from its neighbour on the disk as it is in the file. `None`: wherever stream allocation is.
+    /// Where page `page`, which lies behind (or before) a hole, should go: as far from its neighbour on the disk as it
+    /// is in the file. `None`: wherever stream allocation is.
     ///
     /// A hole in the file so leaves a gap on the disk, which is how `lseek` fragments a file. ext4 has it from
     /// two places. `ext4_ext_find_goal` asks for the neighbour's block plus the distance in pages, and for a

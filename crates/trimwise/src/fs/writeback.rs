@@ -35,6 +35,11 @@ fn dirty_run(cache: &PageCache, entry: &Inode, page: u64, pages: u64) -> u64 {
     run
 }
 
+fn is_dirty(cache: &PageCache, entry: &Inode, page: u64) -> bool {
+    let chunk = entry.chunks.get(page / CHUNK_PAGES);
+    chunk.is_some_and(|id| cache.state(id).dirty & mask(page % CHUNK_PAGES, 1) != 0)
+}
+
 impl Ext4 {
     /// The flusher thread.
     pub(super) async fn flusher_thread(self) {
@@ -229,7 +234,11 @@ impl Ext4 {
                 let allocated = if page == entry.mapped_end() {
                     allocator.allocate(entry.goal(), pages)
                 } else {
-                    let placed = entry.place(page).and_then(|place| allocator.allocate_at(place, pages));
+                    // What lies before it is a hole only if it does not wait for blocks of its own.
+                    let follows = page > 0
+                        && (entry.map(page - 1, 1).is_ok() || is_dirty(&state.cache, entry, page - 1));
+                    let place = if follows { None } else { entry.place(page) };
+                    let placed = place.and_then(|place| allocator.allocate_at(place, pages));
                     placed.or_else(|| allocator.allocate(None, pages))
                 };
                 if let Some(blocks) = allocated {
