@@ -243,7 +243,7 @@ impl fmt::Display for Duration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ns = self.0.as_nanos();
         let (name, unit) =
-            TIME_UNITS.into_iter().find(|(_, unit)| ns % unit == 0).unwrap_or(("ms", 1_000_000));
+            TIME_UNITS.into_iter().find(|(_, unit)| ns.is_multiple_of(*unit)).unwrap_or(("ms", 1_000_000));
         write!(f, "{}{name}", ns / unit)
     }
 }
