@@ -45,7 +45,7 @@ async fn assert_empty(fs: &Ext4) {
 #[test]
 fn each_piece_takes_a_trim_and_fsync_waits_for_all_of_them() {
     assert_eq!(SMALL.pieces(), PIECES);
-    on_fs(drive(LinkKind::Sata, TRIM_MS), commit_serial(), PolicySpec::Commit, |fs| async move {
+    on_fs(drive(LinkKind::Sata, TRIM_MS), commit_serial(), PolicySpec::COMMIT, |fs| async move {
         let mut note = Note::create(&fs).await.unwrap();
         fragmenting::write(&fs, FILE, &SMALL).await.unwrap();
         let extents = fs.extents(FILE).unwrap();
@@ -65,7 +65,7 @@ fn each_piece_takes_a_trim_and_fsync_waits_for_all_of_them() {
 
 #[test]
 fn without_holes_the_file_is_one_fragment() {
-    on_fs(drive(LinkKind::Sata, TRIM_MS), commit_serial(), PolicySpec::Commit, |fs| async move {
+    on_fs(drive(LinkKind::Sata, TRIM_MS), commit_serial(), PolicySpec::COMMIT, |fs| async move {
         let config = Fragmenting { hole: Bytes(0), ..SMALL };
         let mut note = Note::create(&fs).await.unwrap();
         fragmenting::write(&fs, FILE, &config).await.unwrap();
@@ -79,7 +79,7 @@ fn without_holes_the_file_is_one_fragment() {
 /// Windows that hold nothing are not reserved: three windows of 8 MiB lie one behind the other (as on Linux 6.18).
 #[test]
 fn holes_of_whole_windows_leave_no_gap() {
-    on_fs(drive(LinkKind::Sata, TRIM_MS), commit_serial(), PolicySpec::Off, |fs| async move {
+    on_fs(drive(LinkKind::Sata, TRIM_MS), commit_serial(), PolicySpec::OFF, |fs| async move {
         let window = Bytes::mib(8);
         let config = Fragmenting { file: Bytes::mib(40), append: window, hole: window };
         let _note = Note::create(&fs).await.unwrap();
@@ -92,7 +92,7 @@ fn holes_of_whole_windows_leave_no_gap() {
 
 #[test]
 fn the_whole_benchmark_leaves_nothing_also_if_there_is_no_room() {
-    on_fs(drive(LinkKind::Sata, 0), commit_serial(), PolicySpec::Off, |fs| async move {
+    on_fs(drive(LinkKind::Sata, 0), commit_serial(), PolicySpec::OFF, |fs| async move {
         let mut written = false;
         fragmenting::run(&fs, &SMALL, || written = true).await.unwrap();
         assert!(written);
@@ -108,7 +108,7 @@ fn the_whole_benchmark_leaves_nothing_also_if_there_is_no_room() {
 #[test]
 fn on_a_full_file_system_the_write_waits_for_the_commit_that_it_needs() {
     for fsync in [true, false] {
-        on_fs(drive(LinkKind::Sata, TRIM_MS), commit_serial(), PolicySpec::Commit, move |fs| async move {
+        on_fs(drive(LinkKind::Sata, TRIM_MS), commit_serial(), PolicySpec::COMMIT, move |fs| async move {
             let mut full = full_write::fill(&fs, &SMALL, 3).await.unwrap();
             assert_eq!(full.files(), [0, 1, 2]);
             assert_eq!(fs.statfs().await.unwrap().free, Bytes(0));
@@ -132,7 +132,7 @@ fn on_a_full_file_system_the_write_waits_for_the_commit_that_it_needs() {
 fn the_removal_itself_waits_for_no_trim() {
     let cpu = CpuCosts { page_truncate: SimDuration::from_nanos(100), ..commit_serial().cpu };
     let host = HostConfig { cpu, ..commit_serial() };
-    on_fs(drive(LinkKind::Sata, TRIM_MS), host, PolicySpec::Commit, |fs| async move {
+    on_fs(drive(LinkKind::Sata, TRIM_MS), host, PolicySpec::COMMIT, |fs| async move {
         let removal = fragmenting::run(&fs, &SMALL, || ()).await.unwrap();
         // 31 pieces of 16 pages and 30 holes of one.
         assert_eq!(removal.unlink, SimDuration::from_nanos(100 * (31 * 16 + 30)));

@@ -7,7 +7,8 @@
 
 use super::cache::{CHUNK_PAGES, ChunkId, PageCache, mask};
 use super::inode::Inode;
-use super::{Ext4, Inner};
+use super::{Ext4, Inner, State};
+use crate::policy::Availability;
 use crate::units::{Lpn, SimTime, UnitRange};
 
 /// Pages of one file that are written before the next file has its turn (`MAX_WRITEBACK_PAGES`).
@@ -33,6 +34,15 @@ fn dirty_run(cache: &PageCache, entry: &Inode, page: u64, pages: u64) -> u64 {
         }
     }
     run
+}
+
+/// Where a file would like its next blocks.
+#[derive(Clone, Copy)]
+struct Wish {
+    /// Behind its end, which it continues.
+    goal: Option<Lpn>,
+    /// Behind a hole.
+    place: Option<Lpn>,
 }
 
 fn is_dirty(cache: &PageCache, entry: &Inode, page: u64) -> bool {
@@ -230,18 +240,16 @@ impl Ext4 {
                     Err(unmapped) if dirty > 0 => unmapped,
                     _ => return None,
                 };
-                let allocator = &mut state.disk.allocator;
-                let allocated = if page == entry.mapped_end() {
-                    allocator.allocate(entry.goal(), pages)
+                let wish = if page == entry.mapped_end() {
+                    Wish { goal: entry.goal(), place: None }
                 } else {
                     // What lies before it is a hole only if it does not wait for blocks of its own.
                     let follows = page > 0
                         && (entry.map(page - 1, 1).is_ok() || is_dirty(&state.cache, entry, page - 1));
-                    let place = if follows { None } else { entry.place(page) };
-                    let placed = place.and_then(|place| allocator.allocate_at(place, pages));
-                    placed.or_else(|| allocator.allocate(None, pages))
+                    Wish { goal: None, place: if follows { None } else { entry.place(page) } }
                 };
-                if let Some(blocks) = allocated {
+                if let Some(blocks) = self.find_blocks(state, wish, pages) {
+                    let entry = &mut state.disk.inodes[inode as usize];
                     entry.add_extent(page, blocks);
                     entry.reserved_pages -= blocks.units;
                     state.reserved_pages -= blocks.units;
@@ -260,6 +268,23 @@ impl Ext4 {
         self.dirty_metadata(&metadata).await;
         self.note_change(inode);
         Some(blocks)
+    }
+
+    /// Asks the allocator for blocks; under reuse for those that wait for their TRIM first, if they would not
+    /// tear the file apart more than others do.
+    fn find_blocks(&self, state: &mut State, wish: Wish, pages: u64) -> Option<UnitRange> {
+        let allocator = &mut state.disk.allocator;
+        let wished = wish.goal.or(wish.place);
+        let continues = wished.is_some_and(|wished| allocator.free_at(wished.0) >= pages);
+        if self.0.availability == Availability::Reuse
+            && !continues
+            && let Some(waiting) = state.pending.fit(wished.unwrap_or(allocator.stream_goal()), pages)
+        {
+            allocator.take_exact(waiting);
+            return Some(waiting);
+        }
+        let placed = wish.place.and_then(|place| allocator.allocate_at(place, pages));
+        placed.or_else(|| allocator.allocate(wish.goal, pages))
     }
 
     /// Hands the dirty pages among those from `page` on to the device; answers how many.
