@@ -6,6 +6,7 @@ use crate::experiment::plot::{Axis, Plot, PlotKind, Point, Series};
 use crate::experiment::result::{Claim, ExperimentResult, ExperimentRows, Figure};
 use crate::experiment::statistics;
 use crate::policy::PolicySpec;
+use crate::ssd::SsdConfig;
 use crate::units::{Bytes, SimDuration};
 use crate::workload::fragmenting::Fragmenting;
 use crate::workload::full_write;
@@ -41,13 +42,19 @@ pub struct WriteRun {
     pub issue: Issue,
 }
 
-/// Fills the file system, removes a file and writes; once.
+/// Fills the file system, removes a file and writes, once on a new device.
 ///
 /// # Errors
 ///
 /// [`CellError`].
-pub fn run_write(policy: PolicySpec, fsync: bool, rep: u32, seed: u64) -> Result<WriteRun, CellError> {
-    Setup { policy, rep, seed }.run(move |fs, watch| async move {
+pub fn run_write(
+    ssd: &SsdConfig,
+    policy: PolicySpec,
+    fsync: bool,
+    rep: u32,
+    seed: u64,
+) -> Result<WriteRun, CellError> {
+    Setup { ssd: ssd.clone(), policy, rep, seed }.run(move |fs, watch| async move {
         let draw = seed ^ u64::from(rep) << 32;
         let mut full = full_write::fill(&fs, &FILE, FILES).await?;
         fs.drain_discards().await;
