@@ -221,8 +221,9 @@ impl Ext4 {
                 break;
             }
         }
-        entry.writeback_cursor = end;
-        Some((start, (end - start).min(pages_max)))
+        let pages = (end - start).min(pages_max);
+        entry.writeback_cursor = start + pages;
+        Some((start, pages))
     }
 
     /// Gives up to `pages` pages from `page` on their blocks, as many as there are in one extent; `None` if
