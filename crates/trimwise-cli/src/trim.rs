@@ -10,7 +10,7 @@ use trimwise_host::block_device::{BlockDeviceError, DiscardCounts};
 use trimwise_host::free_space::Estimate;
 use trimwise_host::layout::Kind;
 use trimwise_host::mount::MountError;
-use trimwise_host::trim::{self, Ended, Outcome, Plan, Span, Target, TrimError};
+use trimwise_host::trim::{self, Ended, Outcome, Plan, Span, Target, TrimError, TrimmedGroups};
 
 use crate::arguments::{OutputArguments, TrimArguments};
 use crate::command_line::CommandText;
@@ -175,6 +175,7 @@ pub fn run(
     let groups = groups_per_slice(arguments, &target)?;
     let slices = target.slices(span, groups.unwrap_or(u64::MAX));
     let estimate = target.estimate(span, min_extent).map_err(failed)?;
+    let trimmed = target.trimmed_groups(least);
 
     let outcome = if arguments.dry_run {
         None
@@ -212,7 +213,7 @@ pub fn run(
             },
             Estimate::Bound(bytes_max) => EstimateReport::UpperBound { bytes_max },
         },
-        notes: notes(&target, span, &estimate, outcome.as_ref()),
+        notes: notes(&target, span, trimmed, &estimate, outcome.as_ref()),
         trim: outcome.as_ref().map(|outcome| done(&target, outcome, slices.len())),
     };
     destinations.write_json(&report)?;
@@ -311,15 +312,33 @@ fn done(target: &Target, outcome: &Outcome, slices: usize) -> TrimDone {
 }
 
 /// What the reader should know before he takes the figures for more than they are.
-fn notes(target: &Target, span: Span, estimate: &Estimate, outcome: Option<&Outcome>) -> Vec<String> {
+fn notes(
+    target: &Target,
+    span: Span,
+    trimmed: TrimmedGroups,
+    estimate: &Estimate,
+    outcome: Option<&Outcome>,
+) -> Vec<String> {
     let mut notes = Vec::new();
     let mut note = |text: String| notes.push(text);
     match (target.kind, estimate) {
         (Kind::Ext4, Estimate::Extents(_)) => note(
-            "ext4 skips block groups that it has trimmed since they were last freed into and since it was mounted, \
-             unless --min-extent is smaller than the last time; nobody can ask it which, so it may send less than \
-             estimated."
-                .to_string(),
+            match trimmed {
+                TrimmedGroups::Again | TrimmedGroups::AgainSince { .. } => {
+                    "ext4 was last asked for longer extents, so it goes over the groups again that it trimmed then."
+                }
+                TrimmedGroups::Skipped => {
+                    "ext4 skips block groups that it trimmed since it was mounted and that nothing was freed in since; \
+                     nobody can ask it which they are, so it may send less than estimated, down to nothing."
+                }
+                TrimmedGroups::Unknown => {
+                    "ext4 skips block groups that it trimmed since it was mounted and that nothing was freed in since, \
+                     unless it is asked for shorter extents than the last time, which this kernel does not tell (Linux \
+                     5.17 and later do). So it may send less than estimated; and if --min-extent is smaller than the \
+                     last time, give --groups as many as there are: behind the first slice it skips them again."
+                }
+            }
+            .to_string(),
         ),
         (_, Estimate::Extents(_)) => note(
             "XFS trims again what it has trimmed before; extents that were freed a moment ago may be passed over."
@@ -349,9 +368,11 @@ fn notes(target: &Target, span: Span, estimate: &Estimate, outcome: Option<&Outc
         if layout.realtime.0 > 0 {
             note(format!("The realtime device of this XFS ({}) is not trimmed.", layout.realtime));
         }
-        if span.end != layout.group_end(span.end.saturating_sub(1)) {
+        if target.kind == Kind::Ext4 && span.end != layout.group_end(span.end.saturating_sub(1)) {
             note(
-                "The range ends inside a group: an extent across its end may be sent as a whole.".to_string(),
+                "The range ends inside a block group: since Linux 6.6 ext4 sends a free extent across its end whole, \
+                 and the estimate counts it so."
+                    .to_string(),
             );
         }
     }

@@ -56,7 +56,7 @@ pub fn estimate(
     least: Bytes,
 ) -> Result<Estimate, Errno> {
     if let (Kind::Ext4 | Kind::Xfs, Some(layout), [device]) = (kind, layout, devices) {
-        match free_extents(file.as_fd(), layout, device, span, least) {
+        match free_extents(file.as_fd(), kind, layout, device, span, least) {
             // A kernel without it (ext4 before 4.16), or a file system of that name in user space.
             Err(Errno::NOTTY | Errno::OPNOTSUPP) => {}
             done => return done.map(Estimate::Extents),
@@ -83,12 +83,13 @@ pub fn least_extent(kind: Kind, layout: Option<&Layout>, devices: &[BlockDevice]
 
 fn free_extents(
     file: BorrowedFd<'_>,
+    kind: Kind,
     layout: &Layout,
     device: &BlockDevice,
     span: Span,
     least: Bytes,
 ) -> Result<Extents, Errno> {
-    let mut sum = Sum::new(layout, device, span, least);
+    let mut sum = Sum::new(kind, layout, device, span, least);
     let mut query = FsmapQuery::new();
     loop {
         let records = query.next(file)?;
@@ -114,6 +115,7 @@ fn is_on(record: &Fsmap, device: &BlockDevice) -> bool {
 
 /// Sums free extents up as FITRIM would see them.
 struct Sum<'a> {
+    kind: Kind,
     layout: &'a Layout,
     limits: DiscardLimits,
     /// Where the file system begins on its disk.
@@ -126,9 +128,9 @@ struct Sum<'a> {
 }
 
 impl<'a> Sum<'a> {
-    fn new(layout: &'a Layout, device: &BlockDevice, span: Span, least: Bytes) -> Self {
+    fn new(kind: Kind, layout: &'a Layout, device: &BlockDevice, span: Span, least: Bytes) -> Self {
         let (limits, start) = (device.limits, device.start.0);
-        Self { layout, limits, start, span, least, open: None, extents: Extents::default() }
+        Self { kind, layout, limits, start, span, least, open: None, extents: Extents::default() }
     }
 
     fn add(&mut self, start: u64, length: u64) {
@@ -142,11 +144,13 @@ impl<'a> Sum<'a> {
         }
     }
 
-    /// Cuts the open extent at groups, as FITRIM goes from group to group, and to the span.
+    /// Cuts the open extent at groups, as FITRIM goes from group to group, and to the span; but since Linux 6.6 ext4
+    /// sends an extent across the end of the span whole, up to the end of its group (`ext4_try_to_trim_range`).
     fn close(&mut self) {
         let Some((start, end)) = self.open.take() else { return };
-        let (mut at, end) = (start.max(self.span.start), end.min(self.span.end));
-        while at < end {
+        let (mut at, last) = (start.max(self.span.start), end.min(self.span.end));
+        let end = if self.kind == Kind::Ext4 { end } else { last };
+        while at < last {
             let piece_end = self.layout.group_end(at).min(end).max(at + 1);
             let bytes = piece_end - at;
             if bytes >= self.least.0 {
@@ -246,19 +250,25 @@ mod tests {
     #[test]
     fn extents_are_cut_at_groups_and_to_the_span() {
         let (layout, device) = (layout(), device(4096, 0));
-        let sum = |start, end| {
-            let mut sum = Sum::new(&layout, &device, Span { start, end }, Bytes(8192));
+        let sum_of = |kind, start, end| {
+            let mut sum = Sum::new(kind, &layout, &device, Span { start, end }, Bytes(8192));
             sum.add(MIB, MIB); // two records of one extent
             sum.add(2 * MIB, MIB);
             sum.add(4 * MIB, 4096);
             sum.add(100 * MIB, 200 * MIB); // over two boundaries
             sum.finish()
         };
+        let sum = |start, end| sum_of(Kind::Xfs, start, end);
         let whole = sum(0, 1 << 30);
         assert_eq!((whole.count, whole.bytes, whole.commands_max), (4, Bytes::mib(202), 4));
         assert_eq!((whole.too_short, whole.too_short_bytes), (1, Bytes(4096)));
         let cut = sum(2 * MIB, 130 * MIB);
         assert_eq!((cut.count, cut.bytes), (3, Bytes::mib(1 + 28 + 2)));
+        let to_the_end_of_its_group = sum_of(Kind::Ext4, 2 * MIB, 130 * MIB);
+        assert_eq!(
+            (to_the_end_of_its_group.count, to_the_end_of_its_group.bytes),
+            (3, Bytes::mib(1 + 28 + 128))
+        );
         assert_eq!(sum(MIB + 4096, MIB + 8192).too_short, 1);
         assert_eq!(sum(300 * MIB, 400 * MIB), Extents::default());
     }
@@ -324,7 +334,7 @@ mod tests {
             let mut sorted = records;
             sorted.sort_unstable();
             sorted.dedup_by(|later, earlier| later.0 < earlier.0.saturating_add(earlier.1));
-            let mut sum = Sum::new(&layout, &device, Span { start, end: start + length }, Bytes(0));
+            let mut sum = Sum::new(Kind::Xfs, &layout, &device, Span { start, end: start + length }, Bytes(0));
             sorted.iter().for_each(|&(at, bytes)| sum.add(at, bytes));
             prop_assert!(sum.finish().bytes.0 <= length);
         }
