@@ -41,7 +41,7 @@ fn the_version_is_named() {
 
 #[test]
 fn help_has_examples_and_no_line_is_wider_than_a_terminal() {
-    for line in ["--help", "compare --help", "reproduce --help"] {
+    for line in ["--help", "compare --help", "reproduce --help", "trim --help"] {
         let output = trimwise_in(Path::new("."), line);
         let help = text(&output.stdout);
         assert!(output.status.success() && help.contains("Examples:"), "{line}");

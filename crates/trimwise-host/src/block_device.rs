@@ -41,6 +41,9 @@ pub struct DiscardLimits {
     pub max: Bytes,
     /// Ranges that the device takes in one command (`max_discard_segments`); Linux merges up to so many on NVMe.
     pub ranges: u64,
+    /// Whether requests that continue each other become one: not on a device mapper's device, and not where the
+    /// administrator turned it off (`nomerges`).
+    pub merges: bool,
 }
 
 /// Discards that the kernel counted on a device; they are counted when they complete.
@@ -131,13 +134,14 @@ impl BlockDevice {
         let max = number_in(&queue.join("discard_max_bytes")).map(Bytes)?;
         // Not written by every kernel; without it a command has one range.
         let ranges = number_in(&queue.join("max_discard_segments")).unwrap_or(1).max(1);
+        let merges = disk.join("mq").exists() && number_in(&queue.join("nomerges")).is_ok_and(|n| n == 0);
         let granularity = number_in(&queue.join("discard_granularity")).map(Bytes)?;
         Ok(Self {
             name: sysfs.file_name().unwrap_or_default().to_string_lossy().into_owned(),
             numbers,
             size: sectors(&sysfs.join("size"))?,
             start: if is_partition { sectors(&sysfs.join("start"))? } else { Bytes(0) },
-            limits: DiscardLimits { granularity, max, ranges },
+            limits: DiscardLimits { granularity, max, ranges, merges },
             sysfs,
         })
     }

@@ -35,7 +35,7 @@ pub struct Extents {
     pub count: u64,
     /// Their bytes.
     pub bytes: Bytes,
-    /// Commands that they become at most, one range a command; the kernel may merge some.
+    /// Commands that they become at most; where a device takes several ranges in one, the kernel may need fewer.
     pub commands_max: u64,
     /// How many are too short.
     pub too_short: u64,
@@ -174,6 +174,7 @@ impl<'a> Sum<'a> {
 /// How many commands a discard of `bytes` at `start` of the disk becomes at most, as the block layer cuts it: a first
 /// one up to the granularity where it begins between two multiples (`bio_discard_limit` in block/blk-lib.c), then as
 /// much as one bio and one command may be, in multiples of the granularity (`bio_split_discard` in block/blk-merge.c).
+/// What was not cut there is merged with the first one again if both fit into a command (`ll_back_merge_fn`).
 pub fn commands(limits: DiscardLimits, start: u64, bytes: u64) -> u64 {
     let granularity = limits.granularity.0.max(512);
     let multiple = |n: u64| (n / granularity * granularity).max(granularity);
@@ -184,6 +185,9 @@ pub fn commands(limits: DiscardLimits, start: u64, bytes: u64) -> u64 {
         return u64::from(bytes > 0);
     }
     let rest = bytes - head;
+    if head > 0 && limits.merges && rest <= command && bytes <= limits.max.0.min(u64::from(u32::MAX)) {
+        return 1;
+    }
     // Each bio is cut for itself, so that its last command may be shorter.
     u64::from(head > 0) + (rest / bio) * bio.div_ceil(command) + (rest % bio).div_ceil(command)
 }
@@ -219,7 +223,7 @@ mod tests {
     use super::*;
 
     fn limits(granularity: u64, max: u64) -> DiscardLimits {
-        DiscardLimits { granularity: Bytes(granularity), max: Bytes(max), ranges: 1 }
+        DiscardLimits { granularity: Bytes(granularity), max: Bytes(max), ranges: 1, merges: false }
     }
 
     fn device(granularity: u64, start: u64) -> BlockDevice {
@@ -280,6 +284,9 @@ mod tests {
         // 512 bytes up to the granularity, then the rest.
         assert_eq!(commands(limits(4096, MIB), 4096 - 512, MIB), 2);
         assert_eq!(commands(limits(4096, MIB), 512, 512), 1);
+        // Both become one command again where they fit into one.
+        let merging = DiscardLimits { merges: true, ..limits(4096, MIB) };
+        assert_eq!((commands(merging, 512, MIB), commands(merging, 512, MIB + 512)), (1, 2));
         // A largest command that is no multiple of the granularity: 4,294,966,784 bytes of a loop device.
         assert_eq!(commands(limits(4096, 4_294_966_784), 0, 4 << 30), 2);
         assert_eq!(commands(limits(0, 0), 0, 1024), 2);
