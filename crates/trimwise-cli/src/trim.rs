@@ -186,7 +186,10 @@ pub fn run(
         let progress = Progress::of(plan.slices.len(), "slices");
         let outcome = trim::run(&target, &plan, &stop, |done| progress.done(done - 1));
         progress.finish();
-        Some(outcome.map_err(failed)?)
+        match outcome.map_err(failed)? {
+            Outcome { slices_done: 0, ended: Ended::Failed(error), .. } => return Err(failed(error)),
+            outcome => Some(outcome),
+        }
     };
     let settings = TrimSettings {
         dry_run: arguments.dry_run,
