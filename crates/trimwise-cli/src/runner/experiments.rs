@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use trimwise::experiment::cell::CellError;
 use trimwise::experiment::postmark_vendors;
 use trimwise::experiment::result::ExperimentResult;
+use trimwise::experiment::set::{self, Setting, one_a, one_b};
+use trimwise::policy::PolicySpec;
 use trimwise::profile::Profile;
 
 use super::Report;
@@ -25,12 +27,12 @@ pub struct Experiment {
 }
 
 /// All of them, in the order of the list.
-pub const ALL: &[Experiment] = &[Experiment {
-    name: postmark_vendors::NAME,
-    question: postmark_vendors::QUESTION,
-    reps: postmark_vendors::REPS,
-    run: run_postmark_vendors,
-}];
+#[rustfmt::skip]
+pub const ALL: &[Experiment] = &[
+    Experiment { name: postmark_vendors::NAME, question: postmark_vendors::QUESTION, reps: postmark_vendors::REPS, run: run_postmark_vendors },
+    Experiment { name: one_a::NAME, question: one_a::QUESTION, reps: set::REPS, run: run_set_1a },
+    Experiment { name: one_b::NAME, question: one_b::QUESTION, reps: set::REPS, run: run_set_1b },
+];
 
 /// How an experiment is to be run.
 pub struct Request {
@@ -73,6 +75,47 @@ fn run_postmark_vendors(request: &Request) -> Result<ExperimentResult, Failure> 
         postmark_vendors::run_column(columns[i], reps, seed, step)
     })?;
     Ok(postmark_vendors::evaluate(&means, seed))
+}
+
+/// Policies as they are written, with what they mean.
+fn policies(written: impl IntoIterator<Item = &'static str>) -> Result<Vec<PolicySpec>, Failure> {
+    Ok(written.into_iter().filter_map(|p| p.parse().ok()).collect())
+}
+
+fn run_set_1a(request: &Request) -> Result<ExperimentResult, Failure> {
+    let Request { reps, seed, .. } = *request;
+    let policies = policies(one_a::POLICIES)?;
+    let setting = Setting::published();
+    let aged = set::age(&setting, seed).map_err(Failure::run)?;
+    let cells = one_a::UTILIZATIONS.len() * reps as usize;
+    let runs = request.spread(&[set::DEVICE], cells, policies.len() as u64, |i, step| {
+        let (utilization, rep) = (one_a::UTILIZATIONS[i / reps as usize], (i % reps as usize) as u32);
+        one_a::run(&setting, &aged, &policies, utilization, rep, seed, step)
+    })?;
+    let measured = one_a::Measured {
+        utilizations: one_a::UTILIZATIONS.to_vec(),
+        policies: policies.iter().map(PolicySpec::to_string).collect(),
+        runs: runs.chunks(reps as usize).map(<[_]>::to_vec).collect(),
+    };
+    Ok(one_a::evaluate(&measured, reps, seed))
+}
+
+fn run_set_1b(request: &Request) -> Result<ExperimentResult, Failure> {
+    let Request { reps, seed, .. } = *request;
+    let policies = policies(one_b::PUBLISHED.into_iter().chain(one_b::BESIDES))?;
+    let setting = Setting::published();
+    let aged = set::age(&setting, seed).map_err(Failure::run)?;
+    let runs = request.spread(&[set::DEVICE], policies.len() * reps as usize, 1, |i, step| {
+        let (policy, rep) = (policies[i / reps as usize], (i % reps as usize) as u32);
+        let stages = one_b::run(&setting, &aged, policy, rep, seed)?;
+        step();
+        Ok(stages)
+    })?;
+    let measured = one_b::Measured {
+        policies: policies.iter().map(PolicySpec::to_string).collect(),
+        runs: runs.chunks(reps as usize).map(<[_]>::to_vec).collect(),
+    };
+    Ok(one_b::evaluate(&measured, reps, seed))
 }
 
 #[cfg(test)]

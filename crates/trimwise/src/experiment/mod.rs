@@ -4,6 +4,7 @@ pub mod cell;
 pub mod plot;
 pub mod postmark_vendors;
 pub mod result;
+pub mod set;
 pub mod statistics;
 pub mod summary;
 pub mod verdict;

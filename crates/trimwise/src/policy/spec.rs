@@ -19,6 +19,13 @@ pub enum PolicySpec {
 }
 
 impl PolicySpec {
+    /// Never TRIM.
+    pub const OFF: Self = Self::Off;
+    /// TRIM at every commit.
+    pub const COMMIT: Self = Self::Commit;
+    /// The bound.
+    pub const IDEAL: Self = Self::Ideal;
+
     /// Every policy, in the order in which tables show them.
     pub const ALL: [Self; 3] = [Self::Off, Self::Commit, Self::Ideal];
 
