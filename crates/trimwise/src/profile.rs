@@ -32,6 +32,7 @@ embedded!(
     "sata-small",
     "sata-generic",
     "nvme-generic",
+    "sata-60gb-2011",
     "vendor1",
     "vendor2",
     "vendor3",

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use trimwise::experiment::cell::CellError;
 use trimwise::experiment::result::ExperimentResult;
+use trimwise::experiment::set::{self, Setting, one_a, one_b};
 use trimwise::experiment::{lazy, postmark_vendors};
 use trimwise::policy::PolicySpec;
 use trimwise::profile::Profile;
@@ -26,25 +27,13 @@ pub struct Experiment {
 }
 
 /// All of them, in the order of the list.
+#[rustfmt::skip]
 pub const ALL: &[Experiment] = &[
-    Experiment {
-        name: postmark_vendors::NAME,
-        question: postmark_vendors::QUESTION,
-        reps: postmark_vendors::REPS,
-        run: run_postmark_vendors,
-    },
-    Experiment {
-        name: lazy::FIGURE_3,
-        question: lazy::QUESTION_3,
-        reps: lazy::REPS,
-        run: |request| run_lazy_sizes(request, lazy::evaluate_figure_3),
-    },
-    Experiment {
-        name: lazy::FIGURE_4,
-        question: lazy::QUESTION_4,
-        reps: lazy::REPS,
-        run: |request| run_lazy_sizes(request, lazy::evaluate_figure_4),
-    },
+    Experiment { name: postmark_vendors::NAME, question: postmark_vendors::QUESTION, reps: postmark_vendors::REPS, run: run_postmark_vendors },
+    Experiment { name: one_a::NAME, question: one_a::QUESTION, reps: set::REPS, run: run_set_1a },
+    Experiment { name: one_b::NAME, question: one_b::QUESTION, reps: set::REPS, run: run_set_1b },
+    Experiment { name: lazy::FIGURE_3, question: lazy::QUESTION_3, reps: lazy::REPS, run: |request| run_lazy_sizes(request, lazy::evaluate_figure_3) },
+    Experiment { name: lazy::FIGURE_4, question: lazy::QUESTION_4, reps: lazy::REPS, run: |request| run_lazy_sizes(request, lazy::evaluate_figure_4) },
     Experiment { name: lazy::TABLE_2, question: lazy::QUESTION_T2, reps: lazy::REPS, run: run_lazy_table_2 },
 ];
 
@@ -91,13 +80,53 @@ fn run_postmark_vendors(request: &Request) -> Result<ExperimentResult, Failure> 
     Ok(postmark_vendors::evaluate(&means, seed))
 }
 
+fn policies(written: impl IntoIterator<Item = &'static str>) -> Result<Vec<PolicySpec>, Failure> {
+    written.into_iter().map(|policy| policy.parse().map_err(Failure::usage)).collect()
+}
+
+fn run_set_1a(request: &Request) -> Result<ExperimentResult, Failure> {
+    let Request { reps, seed, .. } = *request;
+    let policies = policies(one_a::POLICIES)?;
+    let setting = Setting::published();
+    let aged = set::age(&setting, seed).map_err(Failure::run)?;
+    let cells = one_a::UTILIZATIONS.len() * reps as usize;
+    let runs = request.spread(&[set::DEVICE], cells, policies.len() as u64, |i, step| {
+        let (utilization, rep) = (one_a::UTILIZATIONS[i / reps as usize], (i % reps as usize) as u32);
+        one_a::run(&setting, &aged, &policies, utilization, rep, seed, step)
+    })?;
+    let measured = one_a::Measured {
+        utilizations: one_a::UTILIZATIONS.to_vec(),
+        policies: policies.iter().map(PolicySpec::to_string).collect(),
+        runs: runs.chunks(reps as usize).map(<[_]>::to_vec).collect(),
+    };
+    Ok(one_a::evaluate(&measured, reps, seed))
+}
+
+fn run_set_1b(request: &Request) -> Result<ExperimentResult, Failure> {
+    let Request { reps, seed, .. } = *request;
+    let policies = policies(one_b::PUBLISHED.into_iter().chain(one_b::BESIDES))?;
+    let setting = Setting::published();
+    let aged = set::age(&setting, seed).map_err(Failure::run)?;
+    let runs = request.spread(&[set::DEVICE], policies.len() * reps as usize, 1, |i, step| {
+        let (policy, rep) = (policies[i / reps as usize], (i % reps as usize) as u32);
+        let stages = one_b::run(&setting, &aged, policy, rep, seed)?;
+        step();
+        Ok(stages)
+    })?;
+    let measured = one_b::Measured {
+        policies: policies.iter().map(PolicySpec::to_string).collect(),
+        runs: runs.chunks(reps as usize).map(<[_]>::to_vec).collect(),
+    };
+    Ok(one_b::evaluate(&measured, reps, seed))
+}
+
 /// Figures 3 and 4 come from the same runs: every policy at every append size.
 fn run_lazy_sizes(
     request: &Request,
     evaluate: fn(&[lazy::SizeRuns], u64) -> ExperimentResult,
 ) -> Result<ExperimentResult, Failure> {
     let Request { reps, seed, .. } = *request;
-    let (device, policies) = (lazy::device(), lazy_policies()?);
+    let (device, policies) = (lazy::device(), policies(lazy::POLICIES)?);
     let sizes: Vec<_> = lazy::sizes().collect();
     let count = policies.len() * sizes.len();
     let mut runs = request
@@ -115,7 +144,7 @@ fn run_lazy_sizes(
 
 fn run_lazy_table_2(request: &Request) -> Result<ExperimentResult, Failure> {
     let Request { reps, seed, .. } = *request;
-    let (device, policies) = (lazy::device(), lazy_policies()?);
+    let (device, policies) = (lazy::device(), policies(lazy::POLICIES)?);
     let mut runs = request
         .spread(&[lazy::DEVICE], policies.len() * lazy::FSYNC.len(), reps.into(), |i, step| {
             let (policy, fsync) = (policies[i / lazy::FSYNC.len()], lazy::FSYNC[i % lazy::FSYNC.len()]);
@@ -127,10 +156,6 @@ fn run_lazy_table_2(request: &Request) -> Result<ExperimentResult, Failure> {
     let by_policy: Vec<lazy::WriteRuns> =
         policies.iter().map(|_| std::array::from_fn(|_| runs.next().unwrap_or_default())).collect();
     Ok(lazy::evaluate_table_2(&by_policy, seed))
-}
-
-fn lazy_policies() -> Result<Vec<PolicySpec>, Failure> {
-    lazy::POLICIES.iter().map(|policy| policy.parse().map_err(Failure::usage)).collect()
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ pub mod lazy;
 pub mod plot;
 pub mod postmark_vendors;
 pub mod result;
+pub mod set;
 pub mod statistics;
 pub mod summary;
 pub mod verdict;
