@@ -81,6 +81,9 @@ impl Ext4 {
     fn reveal_pending(&self) {
         while let Some(token) = self.take_token() {
             self.0.queue.with_ssd_mut(|ssd| ssd.inform_free(token.range()));
+            if let Some(witness) = &self.0.witness {
+                witness.revealed(token.range());
+            }
             self.settle(token);
         }
     }
