@@ -30,7 +30,7 @@ use serde::Serialize;
 use thiserror::Error;
 
 use crate::fs::sabotage::Sabotage;
-use crate::fs::witness::{Content, Event, Image};
+use crate::fs::witness::{Content, Event, Image, Record};
 use crate::policy::PolicySpec;
 use crate::workload::files::FileError;
 
@@ -165,8 +165,7 @@ impl CrashReport {
 fn attack(made: &workload::Run, run: u64, cuts: u64, seed: u64) -> CrashReport {
     let record = &made.record;
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed ^ 0xc0ff_ee00);
-    let mut points: Vec<usize> =
-        (0..cuts).map(|_| 1 + below(&mut rng, record.events.len() as u64) as usize).collect();
+    let mut points: Vec<usize> = (0..cuts).map(|cut| cut_point(record, cut, &mut rng)).collect();
     points.sort_unstable();
     let trims = record.ops.iter().filter(|op| op.is_trim());
     let mut report = CrashReport {
@@ -225,8 +224,26 @@ fn attack(made: &workload::Run, run: u64, cuts: u64, seed: u64) -> CrashReport {
     report
 }
 
+/// After how many events the power is cut: half of the cuts at any, a quarter shortly before a flush ends, when
+/// most is at stake, a quarter shortly after a TRIM was given to the device.
+fn cut_point(record: &Record, cut: u64, rng: &mut impl Rng) -> usize {
+    let events = &record.events;
+    let is_near = |at: usize| match (cut % 4, events[at]) {
+        (1, Event::Completed(op)) => record.ops[op].is_flush(),
+        (3, Event::Dispatched(op)) => record.ops[op].is_trim(),
+        (remainder, _) => remainder.is_multiple_of(2),
+    };
+    let any = below(rng, events.len() as u64) as usize;
+    let near = (any..events.len()).chain(0..any).find(|&at| is_near(at)).unwrap_or(any);
+    match cut % 4 {
+        1 => near.saturating_sub(below(rng, 3) as usize).max(1),
+        3 => (near + 1 + below(rng, 3) as usize).min(events.len()),
+        _ => any + 1,
+    }
+}
+
 /// The blocks of the inode table that were ever written.
-fn inode_tables(record: &crate::fs::witness::Record) -> Vec<u64> {
+fn inode_tables(record: &Record) -> Vec<u64> {
     let blocks = record.contents.iter().filter_map(|content| match content {
         Content::Metadata { block, image: Image::Inodes(_) } => Some(*block),
         _ => None,

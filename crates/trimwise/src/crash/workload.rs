@@ -78,7 +78,7 @@ impl Machine {
             generation: generations[below(rng, 3) as usize],
             memory: Bytes::mib([4, 16, 64][below(rng, 3) as usize]),
             narrow: below(rng, 2) == 0,
-            ballast_percent: [0, 40, 70, 85][below(rng, 4) as usize],
+            ballast_percent: [30, 85, 94, 97][below(rng, 4) as usize],
         }
     }
 

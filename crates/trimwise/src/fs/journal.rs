@@ -397,9 +397,7 @@ impl Ext4 {
                     if was_joined {
                         running.buffers.retain(|&other| other != id);
                     }
-                    if !self.is_sabotaged(Sabotage::NoRevoke) {
-                        running.revoked.push(id);
-                    }
+                    running.revoked.push(id);
                     return;
                 }
             }
@@ -452,6 +450,7 @@ impl Ext4 {
     async fn commit(&self) {
         let inner: &Inner = &self.0;
         self.wait_for_handles().await;
+        let revokes = !self.is_sabotaged(Sabotage::NoRevoke);
         let (transaction, witnessed) = {
             let state = &mut *inner.state.borrow_mut();
             let journal = &mut state.journal;
@@ -477,7 +476,8 @@ impl Ext4 {
             let witnessed = inner.witness.as_ref().map(|witness| {
                 let block_of = |&id: &BufferId| journal.buffers[id as usize].block;
                 let frozen: Vec<u64> = transaction.buffers.iter().map(block_of).collect();
-                let revoked: Vec<u64> = transaction.revoked.iter().map(block_of).collect();
+                let revoked = transaction.revoked.iter().filter(|_| revokes);
+                let revoked: Vec<u64> = revoked.map(block_of).collect();
                 witness.transaction_frozen(transaction.tid, &frozen, &revoked, &state.disk)
             });
             (transaction, witnessed)
@@ -486,7 +486,7 @@ impl Ext4 {
 
         // Descriptors and metadata go to the log; they stay locked until both they and the data are there.
         let metadata = transaction.buffers.len() as u64;
-        let revokes = (transaction.revoked.len() as u64).div_ceil(REVOKES_PER_BLOCK);
+        let revokes = if revokes { transaction.revoked.len() as u64 } else { 0 }.div_ceil(REVOKES_PER_BLOCK);
         let log_blocks = revokes + metadata + metadata.div_ceil(TAGS_PER_DESCRIPTOR);
         let ranges = inner.state.borrow_mut().journal.log_blocks(log_blocks);
         let mut written = 0;

@@ -301,6 +301,11 @@ impl Op {
         matches!(self.kind, OpKind::Trim(_))
     }
 
+    /// Whether it is a flush.
+    pub fn is_flush(&self) -> bool {
+        matches!(self.kind, OpKind::Flush)
+    }
+
     /// The units that it writes or trims, as runs.
     pub fn ranges(&self) -> Vec<UnitRange> {
         match &self.kind {
