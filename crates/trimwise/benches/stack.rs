@@ -21,7 +21,7 @@ fn spec() -> CellSpec {
     CellSpec {
         device: profile.name,
         ssd: profile.config,
-        policy: PolicySpec::Commit,
+        policy: PolicySpec::COMMIT,
         workload: postmark_vendors::workload(true),
         host: HostConfig::modern(),
         format: FormatOptions::default(),

@@ -30,7 +30,7 @@ fn nobody_waits_for_a_commit_that_he_did_not_ask_for() {
     for generation in
         [DiscardGeneration::CommitSerial, DiscardGeneration::CommitBatched, DiscardGeneration::Worker]
     {
-        on_fs(drive(LinkKind::Sata, 1_000), host(generation), PolicySpec::Commit, move |fs| async move {
+        on_fs(drive(LinkKind::Sata, 1_000), host(generation), PolicySpec::COMMIT, move |fs| async move {
             write(&fs, "a", 256).await;
             write(&fs, "b", 1).await;
             fs.sync().await.unwrap();
@@ -65,7 +65,7 @@ fn discards_become_commands_as_linux_makes_them() {
         (LinkKind::Nvme, DiscardGeneration::CommitSerial, 6),
         (LinkKind::Nvme, DiscardGeneration::Worker, 6),
     ] {
-        on_fs(drive(kind, 1), host(generation), PolicySpec::Commit, move |fs| async move {
+        on_fs(drive(kind, 1), host(generation), PolicySpec::COMMIT, move |fs| async move {
             for i in 0..6 {
                 write(&fs, &format!("gone{i}"), 10).await;
                 write(&fs, &format!("stays{i}"), 1).await;
@@ -87,7 +87,7 @@ fn discards_become_commands_as_linux_makes_them() {
 #[test]
 fn off_leaves_all_stale_and_ideal_nothing() {
     for (policy, stale, told) in
-        [(PolicySpec::Off, 1_000, 0), (PolicySpec::Ideal, 0, 0), (PolicySpec::Commit, 0, 1)]
+        [(PolicySpec::OFF, 1_000, 0), (PolicySpec::IDEAL, 0, 0), (PolicySpec::COMMIT, 0, 1)]
     {
         on_fs(drive(LinkKind::Sata, 1), host(DiscardGeneration::Worker), policy, move |fs| async move {
             write(&fs, "a", 1_000).await;
@@ -101,7 +101,7 @@ fn off_leaves_all_stale_and_ideal_nothing() {
             assert_eq!(fs.stale_units(), stale);
             assert_eq!(trims(&fs).0 - before, told);
             // A file in their place ends it.
-            if policy == PolicySpec::Off {
+            if policy == PolicySpec::OFF {
                 let filler = fs.statfs().await.unwrap().free.units_floor();
                 write(&fs, "b", filler).await;
                 fs.sync().await.unwrap();
@@ -120,7 +120,7 @@ fn mkfs_without_discard_starts_with_all_free_space_stale() {
         queue.write(UnitRange::new(Lpn(0), total)).await;
         for discard in [false, true] {
             let volume = Volume::format(&queue, FormatOptions { discard, ..format() }).await.unwrap();
-            let fs = volume.mount(host, PolicySpec::Off.governor()).await;
+            let fs = volume.mount(host, PolicySpec::OFF.governor()).await;
             let free = fs.statfs().await.unwrap().total.units_floor();
             // 4 groups: superblock, descriptors, 2 x 16 bitmaps, 4 x 512 blocks of inodes, and the journal.
             assert_eq!(free, 4 * GROUP - 2 - 32 - 4 * 512 - fs_common::JOURNAL_UNITS);
@@ -135,7 +135,7 @@ fn mkfs_without_discard_starts_with_all_free_space_stale() {
 #[test]
 fn fitrim_skips_what_it_has_trimmed() {
     let host = host(DiscardGeneration::Worker);
-    on_fs(drive(LinkKind::Sata, 1), host, PolicySpec::Off, move |fs| async move {
+    on_fs(drive(LinkKind::Sata, 1), host, PolicySpec::OFF, move |fs| async move {
         let all = UnitRange::new(Lpn(0), u64::MAX / 2);
         let group = |n: u64| UnitRange::new(Lpn(n * GROUP), GROUP);
         write(&fs, "a", 100).await;
@@ -159,7 +159,7 @@ fn fitrim_skips_what_it_has_trimmed() {
         // A part of a group is trimmed from its beginning on, and the group is not done with that.
         let last = fs.trim_free(UnitRange::new(Lpn(4 * GROUP - 70), 10), 0).await;
         assert_eq!(last, 0, "trimmed already");
-        let fs = fs.unmount().await.mount(host, PolicySpec::Off.governor()).await;
+        let fs = fs.unmount().await.mount(host, PolicySpec::OFF.governor()).await;
         let part = UnitRange::new(Lpn(4 * GROUP - 70), 10);
         assert_eq!(fs.trim_free(part, 1).await, 70, "the last extent is not cut");
         assert_eq!(fs.trim_free(part, 1).await, 70);
@@ -174,9 +174,9 @@ fn a_full_file_system_makes_the_writer_wait_for_the_commit() {
     let mut drive = drive(LinkKind::Sata, 500);
     drive.cache.flush_ns = 100_000_000;
     for (policy, generation, least_ms) in [
-        (PolicySpec::Off, DiscardGeneration::Worker, 200),
-        (PolicySpec::Commit, DiscardGeneration::CommitSerial, 700),
-        (PolicySpec::Commit, DiscardGeneration::Worker, 700),
+        (PolicySpec::OFF, DiscardGeneration::Worker, 200),
+        (PolicySpec::COMMIT, DiscardGeneration::CommitSerial, 700),
+        (PolicySpec::COMMIT, DiscardGeneration::Worker, 700),
     ] {
         on_fs(drive.clone(), host(generation), policy, move |fs| async move {
             write(&fs, "a", 1_000).await;
@@ -212,7 +212,7 @@ fn blocks_in_use_again_are_reused_not_trimmed() {
     on_fs(
         drive(LinkKind::Sata, 1_000),
         host(DiscardGeneration::Worker),
-        PolicySpec::Commit,
+        PolicySpec::COMMIT,
         |fs| async move {
             for i in 0..4 {
                 write(&fs, &format!("gone{i}"), 10).await;

@@ -50,7 +50,7 @@ async fn make_directories(fs: &Ext4, count: u32, name: &str) {
 #[test]
 fn a_large_transaction_is_committed_before_its_time() {
     for (directories, commits) in [(100, false), (300, true)] {
-        on_fs(drive(LinkKind::Sata, 1), plain(), PolicySpec::Off, move |fs| async move {
+        on_fs(drive(LinkKind::Sata, 1), plain(), PolicySpec::OFF, move |fs| async move {
             let seen = trace(fs.queue());
             make_directories(&fs, directories, "a").await;
             assert!(fs.now().as_nanos() < 5_000_000_000);
@@ -63,7 +63,7 @@ fn a_large_transaction_is_committed_before_its_time() {
 /// the oldest metadata must go to their places although none of them has expired.
 #[test]
 fn the_journal_wraps_and_checkpoints() {
-    on_fs(drive(LinkKind::Sata, 1), plain(), PolicySpec::Off, |fs| async move {
+    on_fs(drive(LinkKind::Sata, 1), plain(), PolicySpec::OFF, |fs| async move {
         let seen = trace(fs.queue());
         make_directories(&fs, 200, "a").await;
         fs.sync().await.unwrap();
@@ -87,7 +87,7 @@ fn a_writer_is_held_at_the_dirty_limit() {
     let mut drive = drive(LinkKind::Sata, 1);
     drive.link.bytes_per_s = 10_000_000;
     let host = HostConfig { memory: Bytes::mib(32), ..plain() };
-    on_fs(drive, host, PolicySpec::Off, |fs| async move {
+    on_fs(drive, host, PolicySpec::OFF, |fs| async move {
         let start = fs.now();
         for _ in 0..96 {
             write(&fs, "a", 16).await; // 6 MiB in all
@@ -105,9 +105,9 @@ fn a_writer_is_held_at_the_dirty_limit() {
 /// Windows of 4, 8, 16 pages and then 32, the last one cut at the end: 0, 4, 12, 28, 60, ... 252.
 #[test]
 fn a_sequential_reader_reads_ahead() {
-    on_fs(drive(LinkKind::Sata, 1), plain(), PolicySpec::Off, |fs| async move {
+    on_fs(drive(LinkKind::Sata, 1), plain(), PolicySpec::OFF, |fs| async move {
         write(&fs, "a", 256).await;
-        let fs = fs.unmount().await.mount(plain(), PolicySpec::Off.governor()).await;
+        let fs = fs.unmount().await.mount(plain(), PolicySpec::OFF.governor()).await;
         let seen = trace(fs.queue());
         let mut file = fs.open("a", OpenMode::Read).await.unwrap();
         while fs.read(&mut file, &mut [0; UNIT_BYTES as usize]).await.unwrap() > 0 {}
@@ -134,7 +134,7 @@ fn a_sequential_reader_reads_ahead() {
 /// after its commit.
 #[test]
 fn what_expires_is_written() {
-    on_fs(drive(LinkKind::Sata, 1), plain(), PolicySpec::Off, |fs| async move {
+    on_fs(drive(LinkKind::Sata, 1), plain(), PolicySpec::OFF, |fs| async move {
         let seen = trace(fs.queue());
         write(&fs, "a", 100).await;
         fs_common::sleep_ms(&fs, 29_000).await;
@@ -152,7 +152,7 @@ fn the_same_seed_gives_the_same_run() {
     let spec = |seed| CellSpec {
         device: "sata-small".to_owned(),
         ssd: Profile::embedded("sata-small").unwrap().config,
-        policy: PolicySpec::Commit,
+        policy: PolicySpec::COMMIT,
         workload: PostmarkConfig {
             number: 2_000,
             transactions: 4_000,

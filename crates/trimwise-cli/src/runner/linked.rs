@@ -74,7 +74,7 @@ impl Models for Linked {
 
     fn policy(&self, argument: &str) -> Result<(String, PolicySpec), Failure> {
         let policy: PolicySpec = argument.parse().map_err(Failure::usage)?;
-        Ok((policy.name().to_string(), policy))
+        Ok((policy.to_string(), policy))
     }
 
     fn workload(&self, argument: &str) -> Result<Workload, Failure> {

@@ -9,6 +9,15 @@ use crate::units::UnitRange;
 /// `max_ranges` (the driver: `max_discard_segments`); on SATA, SCSI and UFS a command carries one run only,
 /// however many ranges it could hold, because libata and sd offer the block layer a single segment.
 pub fn commands(trim: &TrimConfig, ranges: &[UnitRange]) -> Vec<Vec<UnitRange>> {
+    packed(trim, ranges, trim.kind == TrimKind::Nvme)
+}
+
+/// The fewest commands that hold `ranges`, whatever the link.
+pub fn filled_commands(trim: &TrimConfig, ranges: &[UnitRange]) -> Vec<Vec<UnitRange>> {
+    packed(trim, ranges, true)
+}
+
+fn packed(trim: &TrimConfig, ranges: &[UnitRange], runs_share_a_command: bool) -> Vec<Vec<UnitRange>> {
     let range_max = u64::from(trim.max_units_per_range.max(1));
     let ranges_max = trim.max_ranges.max(1) as usize;
     let pieces = |range: UnitRange| {
@@ -19,7 +28,7 @@ pub fn commands(trim: &TrimConfig, ranges: &[UnitRange]) -> Vec<Vec<UnitRange>> 
     };
     let mut commands: Vec<Vec<UnitRange>> = Vec::new();
     for &range in ranges {
-        let mut continues = trim.kind == TrimKind::Nvme;
+        let mut continues = runs_share_a_command;
         for piece in pieces(range) {
             match commands.last_mut() {
                 Some(last) if continues && last.len() < ranges_max => last.push(piece),
@@ -47,6 +56,7 @@ mod tests {
         assert_eq!(commands(&trim(TrimKind::AtaNonQueued), &runs).len(), 6);
         let merged = commands(&trim(TrimKind::Nvme), &runs);
         assert_eq!(merged.iter().map(Vec::len).collect::<Vec<_>>(), [4, 2]);
+        assert_eq!(filled_commands(&trim(TrimKind::AtaNonQueued), &runs), merged);
     }
 
     #[test]

@@ -72,6 +72,12 @@ pub enum Command {
     Flush,
 }
 
+impl Command {
+    fn is_trim(&self) -> bool {
+        matches!(self, Self::Trim(_))
+    }
+}
+
 /// Where a command is, in a block trace (blktrace: D and C).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
@@ -102,6 +108,27 @@ struct State {
     foreground_in_device: usize,
     /// When a foreground request was last in the queue or in the device.
     foreground_seen: SimTime,
+    /// Requests other than TRIMs, waiting or in the device.
+    requests: u32,
+    /// When the last of them completed.
+    request_seen: SimTime,
+}
+
+impl State {
+    fn enter(&mut self, request: Request) {
+        self.requests += u32::from(!request.command.is_trim());
+        let class = if request.background { &mut self.background } else { &mut self.foreground };
+        class.push_back(request);
+    }
+}
+
+/// What a device has to do beside TRIMs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Load {
+    /// Requests in the device or waiting for it.
+    pub requests: u32,
+    /// How long there has been none; zero while there are some.
+    pub quiet: SimDuration,
 }
 
 struct Inner {
@@ -177,11 +204,26 @@ impl BlockQueue {
         self.foreground(commands.into_iter().map(Command::Trim)).await;
     }
 
+    /// Discards `ranges` in as few commands as the device's limits allow, which Linux does on NVMe only: for a
+    /// policy that fills its commands.
+    pub async fn trim_as_one(&self, ranges: &[UnitRange]) {
+        let commands = discard::filled_commands(&self.0.ssd.borrow().config().trim, ranges);
+        self.foreground(commands.into_iter().map(Command::Trim)).await;
+    }
+
+    /// How busy the device is with anything but TRIMs.
+    pub fn load(&self) -> Load {
+        let state = self.0.state.borrow();
+        let requests = state.requests;
+        let quiet = if requests > 0 { SimDuration::ZERO } else { self.0.sim.now().since(state.request_seen) };
+        Load { requests, quiet }
+    }
+
     /// Starts a read and calls `on_done` at its end: read-ahead that nobody may come to need.
     pub fn submit_read(&self, range: UnitRange, on_done: impl FnOnce() + 'static) {
         let request =
             Request { command: Command::Read(range), background: false, on_done: vec![Box::new(on_done)] };
-        self.0.state.borrow_mut().foreground.push_back(request);
+        self.0.state.borrow_mut().enter(request);
         self.dispatch();
     }
 
@@ -200,7 +242,7 @@ impl BlockQueue {
             waiting.push(Box::new(on_done));
             return;
         }
-        state.background.push_back(Request {
+        state.enter(Request {
             command: Command::Write(range),
             background: true,
             on_done: vec![Box::new(on_done)],
@@ -229,7 +271,7 @@ impl BlockQueue {
         for command in commands {
             outstanding.set(outstanding.get() + 1);
             let (done, left) = (done.clone(), Rc::clone(&outstanding));
-            self.0.state.borrow_mut().foreground.push_back(Request {
+            self.0.state.borrow_mut().enter(Request {
                 command,
                 background: false,
                 on_done: vec![Box::new(move || {
@@ -325,6 +367,10 @@ impl BlockQueue {
             let mut state = self.0.state.borrow_mut();
             state.in_device -= 1;
             state.exclusive = false;
+            if !request.command.is_trim() {
+                state.requests -= 1;
+                state.request_seen = self.0.sim.now();
+            }
             if request.background {
                 state.background_in_device -= 1;
             } else {

@@ -251,8 +251,8 @@ async fn step(fs: &Ext4, rng: &mut impl Rng) -> Result<(), FileError> {
             fs.close(file).await
         }
         _ => {
-            // Mostly shorter than a commit's wait, now and then longer than write-back's.
-            let ms = [1, 20, 200, 3_000, 40_000][below(rng, 5) as usize];
+            // From shorter than a commit to longer than any policy waits (btrfs: 120 s).
+            let ms = [1, 20, 200, 3_000, 40_000, 300_000][below(rng, 6) as usize];
             fs.queue().sim().clone().sleep(SimDuration::from_millis(below(rng, ms) + 1)).await;
             Ok(())
         }

@@ -190,7 +190,7 @@ async fn run_on(
     queue.with_ssd(|ssd| ssd.audit()).map_err(|e| audit(e.to_string()))?;
     let cell = Cell::of_run(
         spec.device.clone(),
-        spec.policy.name().to_owned(),
+        spec.policy.to_string(),
         "model".to_owned(),
         spec.rep,
         &outcome,

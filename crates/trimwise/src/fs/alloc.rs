@@ -47,6 +47,11 @@ impl Allocator {
         self.trimmed_groups.len()
     }
 
+    /// Where an allocation without a goal of its own begins to look.
+    pub fn stream_goal(&self) -> Lpn {
+        Lpn(self.stream_goal)
+    }
+
     /// Allocates up to `want` units in one extent inside one group; `None` only if nothing is free.
     ///
     /// `goal` is the block behind the file's last; it is taken if `want` fit there.

@@ -24,12 +24,12 @@ impl Ext4 {
                 return Err(format!("{range:?} may be trimmed, but {:?} is owned", owned[next]));
             }
             let free = state.disk.allocator.free_in(range);
-            let expected = if self.0.availability == Availability::AfterCommit { range.units } else { 0 };
+            let expected = if self.0.availability == Availability::AfterIssue { 0 } else { range.units };
             if free != expected {
                 return Err(format!("{free} blocks of {range:?}, which is pending, are free"));
             }
         }
-        counts(state)
+        counts(state, self.0.availability)
     }
 }
 
@@ -61,7 +61,7 @@ fn owners(state: &State) -> Result<Vec<UnitRange>, String> {
     }
 }
 
-fn counts(state: &State) -> Result<(), String> {
+fn counts(state: &State, availability: Availability) -> Result<(), String> {
     let ledger = state.pending.ledger();
     if !ledger.balances() {
         return Err(format!("the ledger does not balance: {ledger:?}"));
@@ -77,7 +77,11 @@ fn counts(state: &State) -> Result<(), String> {
             return Err(format!("{in_files} pages {what} in files, {in_all} in all"));
         }
     }
-    let available = state.disk.allocator.free_units() + state.held_units;
+    let queued = match availability {
+        Availability::AfterIssue => state.pending.units(),
+        Availability::AfterCommit | Availability::Reuse => 0,
+    };
+    let available = state.disk.allocator.free_units() + state.held_units + queued;
     if state.reserved_pages > available {
         return Err(format!("{} pages reserved, {available} blocks to come", state.reserved_pages));
     }

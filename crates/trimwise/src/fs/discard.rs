@@ -1,23 +1,30 @@
 //! Where the policy meets the file system.
 //!
-//! The commit brings what it freed into the pending set, tells the governor, and does what it decides.
-//! Tokens are the only way to the device. While one is being issued its blocks cannot be allocated: under
-//! the availability rule "after issue" they are not free yet; under "after commit" they are taken out of
-//! the allocator for the time of the command, as `ext4_trim_extent` does it.
+//! The commit brings what it freed into the pending set and tells the governor; so do commands that were
+//! acknowledged and the governor's own timer. What it decides is done here, and tokens are the only way to the
+//! device. While one is being issued its blocks cannot be allocated: under the availability rule "after
+//! issue" they are not free yet; under the others they are taken out of the allocator for the time of the
+//! command, as `ext4_trim_extent` does it.
+//!
+//! Background TRIMs have no worker that sleeps: a worker is a place in which one command can be on its way,
+//! and the governor, told of each acknowledgement, decides whether the place is taken again.
 
 use super::alloc::{GROUP_UNITS, group_of};
-use super::host::DiscardGeneration;
 use super::{COMMIT_INTERVAL, Ext4, Inner, State};
-use crate::policy::{Availability, Decision, PolicyEvent, TrimToken};
-use crate::units::{Lpn, UnitRange};
+use crate::policy::{Acknowledged, Availability, Decision, HostTraits, PolicyEvent, Shape, TrimToken, View};
+use crate::units::{Lpn, SimDuration, UnitRange};
+
+/// Longer than any policy waits before it issues what it has (btrfs: 120 s, OpenZFS: 160 s).
+const DRAIN_PATIENCE: SimDuration = SimDuration::from_secs(300);
+
+/// Every block of a device of any size.
+const EVERYWHERE: UnitRange = UnitRange { start: Lpn(0), units: u64::MAX };
 
 impl Ext4 {
     /// A transaction is durable, and so is the freeing of these blocks.
     pub(super) async fn transaction_is_durable(&self, freed: Vec<UnitRange>) {
         let inner: &Inner = &self.0;
-        if freed.is_empty() {
-            return;
-        }
+        let freed = merged(freed);
         {
             let now = inner.sim.now();
             let state = &mut *inner.state.borrow_mut();
@@ -26,52 +33,222 @@ impl Ext4 {
                 inner.queue.with_ssd(|ssd| {
                     state.disk.stale.freed(now, range, |unit| ssd.is_mapped(Lpn(unit)));
                 });
-                if inner.availability == Availability::AfterCommit {
+                if inner.availability != Availability::AfterIssue {
                     state.disk.allocator.release(range);
                     state.withheld_units -= range.units;
                 }
             }
         }
-        inner.events.blocks_released.notify_all();
-        let (used_units, total_units) = self.utilization();
-        let event = PolicyEvent::Committed {
-            freed_units: freed.iter().map(|r| r.units).sum(),
-            pending_units: inner.state.borrow().pending.units(),
-            used_units,
-            total_units,
-        };
-        let mut decisions = Vec::new();
-        inner.governor.borrow_mut().on_event(&event, &mut decisions);
-        for decision in decisions {
+        if !freed.is_empty() {
+            inner.issue_found_nothing.set(false);
+            inner.events.blocks_released.notify_all();
+        }
+        let freed_units = freed.iter().map(|range| range.units).sum();
+        for decision in self.decisions_on(&PolicyEvent::Committed { freed_units }) {
             match decision {
-                Decision::DropPending => self.drop_pending(),
-                Decision::Reveal => self.reveal_pending(),
-                Decision::IssueAsKernel => self.issue_as_kernel().await,
+                Decision::DropFreed => {
+                    for &range in &freed {
+                        self.drop_pending(range);
+                    }
+                }
+                Decision::IssueInCommit { together: false } => {
+                    while let Some(token) = self.take_token(Lpn(0), Shape::NEXT) {
+                        inner.queue.trim(&[token.range()]).await;
+                        self.settle(token);
+                    }
+                }
+                Decision::IssueInCommit { together: true } => {
+                    let next = || self.take_token(Lpn(0), Shape::NEXT);
+                    let tokens: Vec<TrimToken> = std::iter::from_fn(next).collect();
+                    let ranges: Vec<UnitRange> = tokens.iter().map(TrimToken::range).collect();
+                    inner.queue.trim(&ranges).await;
+                    for token in tokens {
+                        self.settle(token);
+                    }
+                }
+                other => self.carry_out(other),
             }
         }
     }
 
-    /// Forgets what is pending; blocks that waited for their TRIM become allocatable.
-    pub(super) fn drop_pending(&self) {
+    /// Tells the governor that the host is there, and what it is.
+    pub(super) fn introduce_host(&self) {
+        let inner: &Inner = &self.0;
+        let host = inner.queue.with_ssd(|ssd| {
+            let (trim, link) = (&ssd.config().trim, &ssd.config().link);
+            HostTraits {
+                kernel: inner.host.discard,
+                trim_depth: if trim.is_queued() { link.queue_depth } else { 1 },
+                ranges_max: trim.max_ranges,
+                range_units_max: trim.max_units_per_range.into(),
+                total_units: ssd.capacity_units(),
+                group_units: GROUP_UNITS,
+            }
+        });
+        self.tell(&PolicyEvent::Hosted(host));
+    }
+
+    /// Calls the governor at the instants that it asked for.
+    pub(super) async fn policy_timer(self) {
+        let inner: &Inner = &self.0;
+        while !inner.stopping.get() {
+            match inner.wake_at.get() {
+                None => inner.events.policy_timer.wait().await,
+                Some(at) if inner.sim.now() >= at => {
+                    inner.wake_at.set(None);
+                    self.tell(&PolicyEvent::Woken);
+                }
+                Some(at) => {
+                    inner.events.policy_timer.wait_until(at).await;
+                }
+            }
+        }
+    }
+
+    /// Asks the governor what it makes of an event.
+    fn decisions_on(&self, event: &PolicyEvent) -> Vec<Decision> {
+        let inner: &Inner = &self.0;
+        let (used_units, total_units) = self.utilization();
+        let load = inner.queue.load();
+        let view = {
+            let state = &*inner.state.borrow();
+            View {
+                now: inner.sim.now(),
+                used_units,
+                total_units,
+                pending_units: state.pending.units(),
+                pending_extents: state.pending.extents(),
+                untrimmed_units: state.pending.untrimmed_units(),
+                in_flight: inner.trims_in_flight.get(),
+                requests: load.requests,
+                quiet: load.quiet,
+            }
+        };
+        let mut decisions = Vec::new();
+        inner.governor.borrow_mut().on_event(event, &view, &mut decisions);
+        decisions
+    }
+
+    /// Tells the governor of something outside a commit and does what it decides.
+    fn tell(&self, event: &PolicyEvent) {
+        for decision in self.decisions_on(event) {
+            self.carry_out(decision);
+        }
+    }
+
+    /// What needs no waiting; commands go on their way and the governor hears of their end.
+    fn carry_out(&self, decision: Decision) {
+        let inner: &Inner = &self.0;
+        match decision {
+            // These answer a commit; elsewhere there is nothing that they could mean.
+            Decision::DropFreed | Decision::IssueInCommit { .. } => {}
+            Decision::CatchUp => self.catch_up(),
+            Decision::Reveal => self.reveal_pending(),
+            Decision::WakeAt(at) => {
+                inner.wake_at.set(Some(at));
+                inner.events.policy_timer.notify_all();
+            }
+            _ if inner.stopping.get() => {}
+            Decision::Issue(shape) => self.issue(shape),
+            Decision::TrimFree { range, units_min } => {
+                let fs = self.clone();
+                self.start_thread(async move {
+                    let units = fs.trim_free(range, units_min).await;
+                    fs.tell(&PolicyEvent::Trimmed { units });
+                });
+            }
+        }
+    }
+
+    /// One command in the background.
+    fn issue(&self, shape: Shape) {
+        let inner: &Inner = &self.0;
+        let mut tokens = Vec::new();
+        let mut units = 0;
+        while tokens.len() < shape.ranges_max.max(1) as usize && units < shape.units_max.max(1) {
+            let rest = Shape { units_max: shape.units_max.max(1) - units, ..shape };
+            let Some(token) = self.take_token(inner.issue_cursor.get(), rest) else { break };
+            inner.issue_cursor.set(token.range().end());
+            units += token.range().units;
+            tokens.push(token);
+        }
+        if tokens.is_empty() {
+            inner.issue_cursor.set(Lpn(0));
+            // A governor that asks again at once would be told again for ever.
+            if !inner.issue_found_nothing.replace(true) {
+                self.tell(&PolicyEvent::PassOver);
+            }
+            return;
+        }
+        inner.issue_found_nothing.set(false);
+        inner.trims_in_flight.set(inner.trims_in_flight.get() + 1);
+        let fs = self.clone();
+        self.start_thread(async move {
+            let ranges: Vec<UnitRange> = tokens.iter().map(TrimToken::range).collect();
+            let begin = fs.0.sim.now();
+            fs.0.queue.trim_as_one(&ranges).await;
+            for token in tokens {
+                fs.settle(token);
+            }
+            fs.0.trims_in_flight.set(fs.0.trims_in_flight.get() - 1);
+            let took = fs.0.sim.now().since(begin);
+            fs.tell(&PolicyEvent::Issued(Acknowledged { ranges: ranges.len() as u32, units, took }));
+        });
+    }
+
+    /// What of `range` is pending will not be trimmed; blocks that waited for their TRIM become allocatable.
+    fn drop_pending(&self, range: UnitRange) {
         let state = &mut *self.0.state.borrow_mut();
-        for range in state.pending.drop_all() {
+        for part in state.pending.drop_range(range) {
             if self.0.availability == Availability::AfterIssue {
-                state.disk.allocator.release(range);
-                state.withheld_units -= range.units;
+                state.disk.allocator.release(part);
+                state.withheld_units -= part.units;
             }
         }
         self.0.events.blocks_released.notify_all();
     }
 
+    /// The unmount: nothing that is pending will be trimmed.
+    pub(super) fn drop_all_pending(&self) {
+        self.drop_pending(EVERYWHERE);
+    }
+
+    /// What is known as untrimmed becomes pending.
+    fn catch_up(&self) {
+        let state = &mut *self.0.state.borrow_mut();
+        for range in state.pending.catch_up() {
+            if self.0.availability == Availability::AfterIssue {
+                state.disk.allocator.take_exact(range);
+                state.withheld_units += range.units;
+            }
+        }
+        self.0.issue_found_nothing.set(false);
+    }
+
     /// Waits until the policy has issued what it is going to issue: nothing is pending or on its way, or for
-    /// ten seconds (twice the commit interval) no blocks were released.
+    /// longer than any policy waits no blocks were released.
     pub async fn drain_discards(&self) {
         loop {
             let ledger = self.ledger();
             if ledger.pending == 0 && ledger.in_tokens == 0 {
                 return;
             }
-            let patience = self.0.sim.now() + COMMIT_INTERVAL * 2;
+            let patience = self.0.sim.now() + DRAIN_PATIENCE;
+            if !self.0.events.blocks_released.wait_until(patience).await {
+                return;
+            }
+        }
+    }
+
+    /// Waits until what is pending now has been issued, as an allocation does that finds no block where blocks wait
+    /// for their TRIM: all that a kernel can wait for is the whole of a worker's queue (`flush_work`, as in
+    /// `ext4_should_retry_alloc` since Linux 5.15).
+    pub(super) async fn flush_pending(&self) {
+        let gone = |ledger: crate::policy::Ledger| ledger.issued + ledger.reused + ledger.dropped;
+        let wanted = gone(self.ledger()) + self.ledger().pending + self.ledger().in_tokens;
+        while gone(self.ledger()) < wanted && self.ledger().pending + self.ledger().in_tokens > 0 {
+            // A policy may be in no hurry: the caller looks after a commit interval whether it got anything.
+            let patience = self.0.sim.now() + COMMIT_INTERVAL;
             if !self.0.events.blocks_released.wait_until(patience).await {
                 return;
             }
@@ -79,7 +256,7 @@ impl Ext4 {
     }
 
     fn reveal_pending(&self) {
-        while let Some(token) = self.take_token() {
+        while let Some(token) = self.take_token(Lpn(0), Shape::NEXT) {
             self.0.queue.with_ssd_mut(|ssd| ssd.inform_free(token.range()));
             if let Some(witness) = &self.0.witness {
                 witness.revealed(token.range());
@@ -88,53 +265,13 @@ impl Ext4 {
         }
     }
 
-    async fn issue_as_kernel(&self) {
-        match self.0.host.discard {
-            DiscardGeneration::CommitSerial => {
-                while let Some(token) = self.take_token() {
-                    self.0.queue.trim(&[token.range()]).await;
-                    self.settle(token);
-                }
-            }
-            DiscardGeneration::CommitBatched => {
-                let tokens: Vec<TrimToken> = std::iter::from_fn(|| self.take_token()).collect();
-                let ranges: Vec<UnitRange> = tokens.iter().map(TrimToken::range).collect();
-                self.0.queue.trim(&ranges).await;
-                for token in tokens {
-                    self.settle(token);
-                }
-            }
-            DiscardGeneration::Worker => self.0.events.discard_worker.notify_all(),
-        }
-    }
-
-    /// The worker that carries out `discard` since Linux 5.15: one extent at a time, after the commit.
-    pub(super) async fn discard_thread(self) {
-        let inner: &Inner = &self.0;
-        if inner.host.discard != DiscardGeneration::Worker
-            || !inner.governor.borrow().needs().commits
-            || inner.governor.borrow().needs().oracle
-        {
-            return;
-        }
-        while !inner.stopping.get() {
-            let Some(token) = self.take_token() else {
-                inner.events.discard_worker.wait().await;
-                continue;
-            };
-            inner.queue.trim(&[token.range()]).await;
-            self.settle(token);
-        }
-    }
-
-    /// Takes the first pending extent, as far as it lies in one block group; its blocks cannot be allocated
-    /// until it is settled.
-    fn take_token(&self) -> Option<TrimToken> {
+    /// Takes the next pending extent of a shape from `from` on, as far as it lies in one block group; its blocks
+    /// cannot be allocated until it is settled.
+    fn take_token(&self, from: Lpn, shape: Shape) -> Option<TrimToken> {
         let state = &mut *self.0.state.borrow_mut();
-        let first = state.pending.first()?;
-        let units_max = (group_of(first.start.0) + 1) * GROUP_UNITS - first.start.0;
-        let token = state.pending.take(units_max)?;
-        if self.0.availability == Availability::AfterCommit {
+        let group_end = |block: u64| (group_of(block) + 1) * GROUP_UNITS;
+        let token = state.pending.take(from, shape.units_min, shape.units_max, group_end)?;
+        if self.0.availability != Availability::AfterIssue {
             state.disk.allocator.take_exact(token.range());
             state.withheld_units += token.range().units;
         }
@@ -150,13 +287,13 @@ impl Ext4 {
         match self.0.availability {
             // Freed only now.
             Availability::AfterIssue => state.disk.allocator.release(range),
-            Availability::AfterCommit => state.disk.allocator.return_trimmed(range),
+            Availability::AfterCommit | Availability::Reuse => state.disk.allocator.return_trimmed(range),
         }
         self.release_held(state, range);
     }
 
     /// Blocks that were in a TRIM are free again, and the device knows it.
-    fn release_held(&self, state: &mut State, range: UnitRange) {
+    pub(super) fn release_held(&self, state: &mut State, range: UnitRange) {
         let now = self.0.sim.now();
         state.withheld_units -= range.units;
         state.held_units -= range.units;
@@ -165,63 +302,18 @@ impl Ext4 {
         });
         self.0.events.blocks_released.notify_all();
     }
+}
 
-    /// Trims the free extents of at least `min_units` in `range`, as the ioctl FITRIM does; answers the units
-    /// submitted.
-    ///
-    /// Groups that were trimmed before and in which nothing was freed since are skipped, unless the last call
-    /// asked for longer extents only. Extents that begin before the range are cut, the last one is not. Only
-    /// blocks that are allocatable now are trimmed, and they cannot be allocated while their command runs.
-    pub async fn trim_free(&self, range: UnitRange, min_units: u64) -> u64 {
-        let inner: &Inner = &self.0;
-        let total = inner.state.borrow().disk.layout.total_units();
-        let end = range.end().0.min(total);
-        // The device's granularity is the least (`FITRIM` raises `minlen` to it).
-        let granularity = inner.queue.with_ssd(|ssd| u64::from(ssd.config().trim.granularity_units));
-        let min_units = min_units.max(granularity).max(1);
-        let mut submitted = 0;
-        let mut at = range.start.0;
-        while at < end {
-            let group = group_of(at);
-            let group_end = ((group + 1) * GROUP_UNITS).min(total);
-            let is_whole = at == group * GROUP_UNITS && end >= group_end;
-            {
-                let state = &mut *inner.state.borrow_mut();
-                if state.disk.allocator.is_trimmed(group) && min_units >= state.trimmed_min_units {
-                    at = group_end;
-                    continue;
-                }
-                // Before the commands: what is freed while they run clears the mark again.
-                if is_whole {
-                    state.disk.allocator.mark_trimmed(group);
-                }
-            }
-            while let Some(extent) = self.hold_free(at, end.min(group_end), min_units) {
-                at = extent.end().0;
-                inner.queue.trim(&[extent]).await;
-                let state = &mut *inner.state.borrow_mut();
-                state.disk.allocator.return_trimmed(extent);
-                self.release_held(state, extent);
-                submitted += extent.units;
-            }
-            at = group_end;
+/// The extents of one transaction as the kernel keeps them: those that touch inside a block group are one
+/// (`ext4_try_merge_freed_extent`).
+fn merged(mut extents: Vec<UnitRange>) -> Vec<UnitRange> {
+    extents.sort_unstable_by_key(|range| range.start);
+    extents.dedup_by(|next, kept| {
+        let touch = kept.end() == next.start && group_of(kept.start.0) == group_of(next.start.0);
+        if touch {
+            kept.units += next.units;
         }
-        inner.state.borrow_mut().trimmed_min_units = min_units;
-        submitted
-    }
-
-    /// Takes the first free extent of at least `min_units` that begins between `from` and `to`, or what of one
-    /// lies behind `from`, out of the allocator for the time of a TRIM.
-    fn hold_free(&self, from: u64, to: u64, min_units: u64) -> Option<UnitRange> {
-        if from >= to {
-            return None;
-        }
-        let state = &mut *self.0.state.borrow_mut();
-        let held = state.disk.allocator.free_from(from, to).find(|e| e.units >= min_units)?;
-        state.disk.allocator.take_exact(held);
-        state.withheld_units += held.units;
-        state.held_units += held.units;
-        state.pending.issued_in_batch(held);
-        Some(held)
-    }
+        touch
+    });
+    extents
 }

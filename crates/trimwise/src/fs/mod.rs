@@ -18,7 +18,7 @@
 //! # Files
 //!
 //! [`layout`] says where metadata lie, [`alloc`] hands out blocks, [`cache`] knows which pages are in
-//! memory, `journal` commits and checkpoints, `writeback` empties the cache, `discard` hosts the policy,
+//! memory, `journal` commits and checkpoints, `writeback` empties the cache, `discard` hosts the policy, `fitrim` trims free space,
 //! `operations` is what a workload calls, [`stale`] keeps the account that all this is about, `audit` says what
 //! must hold.
 
@@ -26,6 +26,7 @@ pub mod alloc;
 mod audit;
 pub mod cache;
 mod discard;
+mod fitrim;
 pub mod host;
 mod inode;
 mod journal;
@@ -89,6 +90,10 @@ struct Disk {
     stale: StaleTracker,
     /// Blocks that files can never have: metadata and journal.
     fixed_units: u64,
+    /// Whether the device is known to have been told of all free blocks: made with discard, or unmounted with
+    /// nothing left to tell (f2fs keeps such a mark, `CP_TRIMMED_FLAG`). If not, a mount takes all of them
+    /// for untrimmed.
+    is_trimmed: bool,
 }
 
 /// Everything that changes while the file system is mounted.
@@ -122,7 +127,8 @@ struct Events {
     writeback_done: Event,
     read_done: Event,
     flusher: Event,
-    discard_worker: Event,
+    /// The instant at which the governor wants to be called has changed.
+    policy_timer: Event,
     /// Withheld blocks became allocatable.
     blocks_released: Event,
     thread_ended: Event,
@@ -134,6 +140,14 @@ struct Inner {
     host: HostConfig,
     governor: RefCell<Box<dyn Governor>>,
     availability: Availability,
+    /// When the governor wants to be called.
+    wake_at: Cell<Option<SimTime>>,
+    /// TRIM commands on their way that the governor asked for.
+    trims_in_flight: Cell<u32>,
+    /// Where the next of them looks for pending extents.
+    issue_cursor: Cell<Lpn>,
+    /// The last of them found none, and nothing has become pending since.
+    issue_found_nothing: Cell<bool>,
     state: RefCell<State>,
     events: Events,
     /// Set when write-back was asked to run and has not looked yet.
@@ -201,6 +215,7 @@ impl Volume {
             directories,
             stale,
             fixed_units,
+            is_trimmed: options.discard,
         };
         Ok(Self { queue: queue.clone(), disk })
     }
@@ -222,14 +237,22 @@ impl Volume {
         let sim = self.queue.sim().clone();
         let event = || Event::new(&sim);
         let journal = Journal::new(self.disk.layout.journal);
+        let mut pending = PendingSet::new(governor.merges());
+        if !self.disk.is_trimmed {
+            for group in 0..self.disk.allocator.groups() as u64 {
+                for range in self.disk.allocator.free_in_group(group) {
+                    pending.suspect(range);
+                }
+            }
+        }
         let inner = Inner {
-            availability: governor.availability(host.discard.availability()),
+            availability: governor.availability(host.discard),
             governor: RefCell::new(governor),
             state: RefCell::new(State {
                 disk: self.disk,
                 cache: PageCache::new(host.memory.units_floor()),
                 journal,
-                pending: PendingSet::default(),
+                pending,
                 dirty: BTreeMap::new(),
                 dirty_sequence: 0,
                 reserved_pages: 0,
@@ -246,10 +269,14 @@ impl Volume {
                 writeback_done: event(),
                 read_done: event(),
                 flusher: event(),
-                discard_worker: event(),
+                policy_timer: event(),
                 blocks_released: event(),
                 thread_ended: event(),
             },
+            wake_at: Cell::new(None),
+            trims_in_flight: Cell::new(0),
+            issue_cursor: Cell::new(Lpn(0)),
+            issue_found_nothing: Cell::new(false),
             flusher_called: Cell::new(false),
             stopping: Cell::new(false),
             threads: Cell::new(0),
@@ -263,8 +290,9 @@ impl Volume {
         let fs = Ext4(Rc::new(inner));
         fs.start_thread(fs.clone().journal_thread());
         fs.start_thread(fs.clone().flusher_thread());
-        fs.start_thread(fs.clone().discard_thread());
+        fs.start_thread(fs.clone().policy_timer());
         let superblock = fs.0.state.borrow().disk.layout.superblock();
+        fs.introduce_host();
         let handle = fs.start_handle(1).await;
         fs.dirty_metadata(&handle, &[superblock]).await;
         drop(handle);
@@ -292,7 +320,7 @@ impl Ext4 {
         inner.stopping.set(true);
         inner.events.commit_request.notify_all();
         inner.events.flusher.notify_all();
-        inner.events.discard_worker.notify_all();
+        inner.events.policy_timer.notify_all();
         while inner.threads.get() > 0 {
             inner.events.thread_ended.wait().await;
         }
@@ -300,7 +328,7 @@ impl Ext4 {
         while inner.state.borrow().disk.inodes.iter().any(|i| i.reads > 0) {
             inner.events.read_done.wait().await;
         }
-        self.drop_pending();
+        self.drop_all_pending();
         self.checkpoint_all().await;
         let mut state = inner.state.borrow_mut();
         let placeholder = Disk {
@@ -312,9 +340,12 @@ impl Ext4 {
             directories: BTreeMap::new(),
             stale: StaleTracker::new(0),
             fixed_units: 0,
+            is_trimmed: false,
         };
+        let is_trimmed = state.pending.untrimmed_units() == 0;
         let mut disk = std::mem::replace(&mut state.disk, placeholder);
         disk.allocator.forget_trimmed();
+        disk.is_trimmed = is_trimmed;
         for inode in &mut disk.inodes {
             inode.chunks = Default::default();
             inode.transaction = 0;

@@ -6,6 +6,7 @@ use super::journal::Handle;
 use super::read::ReadAhead;
 use super::sabotage::Sabotage;
 use super::{Directory, Entry, Ext4, State};
+use crate::policy::Availability;
 use crate::units::{Bytes, Lpn, SimDuration, SimTime, UNIT_BYTES, UnitRange};
 use crate::workload::files::{FileError, FileSystemSpace, Files, OpenMode};
 
@@ -271,21 +272,32 @@ impl Ext4 {
 
     /// Waits until as many pages as `needed` says could get a block.
     ///
-    /// Blocks that a commit would free are waited for by asking for that commit, a few times; blocks that are
-    /// in a TRIM simply come back. Otherwise the file system is full.
+    /// Blocks that a commit would free are waited for by asking for that commit, a few times; blocks that wait
+    /// in a policy's queue by waiting for all of it; blocks that are in a TRIM simply come back. Otherwise the file system is full.
     async fn wait_for_space(&self, path: &str, needed: impl Fn(&State) -> u64) -> Result<(), FileError> {
         let mut commits = 0;
         loop {
-            let commit = {
+            enum Source {
+                Commit(Option<u64>),
+                Queue,
+                Commands,
+            }
+            let source = {
                 let state = &*self.0.state.borrow();
                 if state.disk.allocator.free_units() >= state.reserved_pages + needed(state) {
                     return Ok(());
                 }
-                if state.withheld_units > state.held_units {
+                let queued = match self.0.availability {
+                    Availability::AfterIssue => state.pending.units(),
+                    Availability::AfterCommit | Availability::Reuse => 0,
+                };
+                if state.withheld_units > state.held_units + queued {
                     commits += 1;
-                    state.journal.newest_open_tid()
+                    Source::Commit(state.journal.newest_open_tid())
+                } else if queued > 0 {
+                    Source::Queue
                 } else if state.held_units > 0 {
-                    None
+                    Source::Commands
                 } else {
                     return Err(FileError::NoSpace { path: path.to_owned() });
                 }
@@ -293,9 +305,10 @@ impl Ext4 {
             if commits > SPACE_COMMITS_MAX {
                 return Err(FileError::NoSpace { path: path.to_owned() });
             }
-            match commit {
-                Some(tid) => self.commit_and_wait(tid).await,
-                None => self.0.events.blocks_released.wait().await,
+            match source {
+                Source::Commit(Some(tid)) => self.commit_and_wait(tid).await,
+                Source::Queue => self.flush_pending().await,
+                Source::Commit(None) | Source::Commands => self.0.events.blocks_released.wait().await,
             }
         }
     }

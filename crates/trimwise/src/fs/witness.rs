@@ -10,8 +10,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::rc::Rc;
 
-use rangemap::RangeSet;
-
+use super::alloc::GROUP_UNITS;
 use super::inode::FileExtent;
 use super::journal::{REVOKES_PER_BLOCK, TAGS_PER_DESCRIPTOR};
 pub use super::journal::Tail;
@@ -154,8 +153,8 @@ pub struct Record {
     submitted: HashMap<u64, VecDeque<ContentId>>,
     /// The newest committed or committing image of each metadata block.
     frozen: BTreeMap<u64, ContentId>,
-    /// Blocks that the bitmaps have allocated.
-    allocated: RangeSet<u64>,
+    /// One flag a block: whether the bitmaps have it allocated.
+    allocated: Vec<bool>,
     versions: BTreeMap<u32, Vec<u64>>,
     last_version: u64,
     /// Inodes whose file was removed and that no other file has yet.
@@ -255,6 +254,23 @@ impl Record {
         self.events.push(Event::Dispatched(op));
     }
 
+    /// The allocated blocks of a group, as runs in order.
+    fn allocated_in(&self, group: u64) -> Vec<UnitRange> {
+        let from = (group * GROUP_UNITS) as usize;
+        let to = (from + GROUP_UNITS as usize).min(self.allocated.len());
+        let mut at = from as u64;
+        let runs = self.allocated[from..to].chunk_by(|a, b| a == b).filter_map(|run| {
+            let range = UnitRange::new(Lpn(at), run.len() as u64);
+            at += range.units;
+            run[0].then_some(range)
+        });
+        runs.collect()
+    }
+
+    fn set_allocated(&mut self, range: UnitRange, allocated: bool) {
+        self.allocated[range.start.0 as usize..range.end().0 as usize].fill(allocated);
+    }
+
     fn freeze(&self, disk: &Disk, block: Lpn) -> Image {
         let layout = &disk.layout;
         if let Some(inodes) = layout.inodes_in(block) {
@@ -267,12 +283,7 @@ impl Record {
         }
         let groups = disk.allocator.groups() as u64;
         if let Some(group) = (0..groups).find(|&group| layout.block_bitmap(group) == block) {
-            let start = group * super::alloc::GROUP_UNITS;
-            let span = start..start + super::alloc::GROUP_UNITS;
-            let runs = self.allocated.overlapping(&span);
-            let cut = |r: &std::ops::Range<u64>| r.start.max(span.start)..r.end.min(span.end);
-            let runs = runs.map(cut).map(|r| UnitRange::new(Lpn(r.start), r.end - r.start));
-            return Image::Bitmap(runs.collect());
+            return Image::Bitmap(self.allocated_in(group));
         }
         let owner = disk.directories.iter().find(|(_, directory)| directory.blocks.contains(&block.0));
         let Some((path, _)) = owner else { return Image::Plain };
@@ -325,9 +336,9 @@ impl Witness {
         };
         let disk = &volume.disk;
         let groups = disk.allocator.groups() as u64;
-        record.allocated.insert(0..disk.layout.total_units());
+        record.allocated = vec![true; disk.layout.total_units() as usize];
         for extent in (0..groups).flat_map(|group| disk.allocator.free_in_group(group)) {
-            record.allocated.remove(extent.start.0..extent.end().0);
+            record.set_allocated(extent, false);
         }
         let small = disk.layout.initial_blocks().into_iter().flat_map(UnitRange::iter);
         for block in small.chain([disk.layout.inode_block(ROOT_INODE)]) {
@@ -360,11 +371,11 @@ impl Witness {
     }
 
     pub(super) fn allocated(&self, range: UnitRange) {
-        self.0.borrow_mut().allocated.insert(range.start.0..range.end().0);
+        self.0.borrow_mut().set_allocated(range, true);
     }
 
     pub(super) fn freed(&self, range: UnitRange) {
-        self.0.borrow_mut().allocated.remove(range.start.0..range.end().0);
+        self.0.borrow_mut().set_allocated(range, false);
     }
 
     /// The workload has written pages of a file.

@@ -12,6 +12,7 @@ use super::cache::{CHUNK_PAGES, ChunkId, PageCache, mask};
 use super::inode::Inode;
 use super::journal::Handle;
 use super::{Ext4, Inner, State};
+use crate::policy::Availability;
 use crate::units::{Lpn, SimTime, UnitRange};
 
 /// Pages of one file that are written before the next file has its turn (`MAX_WRITEBACK_PAGES`).
@@ -253,7 +254,8 @@ impl Ext4 {
                     _ => return None,
                 };
                 let goal = if page == entry.mapped_end() { entry.goal() } else { None };
-                if let Some(blocks) = state.disk.allocator.allocate(goal, pages) {
+                if let Some(blocks) = self.find_blocks(state, goal, pages) {
+                    let entry = &mut state.disk.inodes[inode as usize];
                     entry.add_extent(page, blocks);
                     entry.reserved_pages -= blocks.units;
                     state.reserved_pages -= blocks.units;
@@ -277,6 +279,21 @@ impl Ext4 {
         };
         self.dirty_metadata(&handle, &metadata).await;
         Some(claim)
+    }
+
+    /// Asks the allocator for blocks; under reuse for those that wait for their TRIM first, if they would not
+    /// tear the file apart more than others do.
+    fn find_blocks(&self, state: &mut State, goal: Option<Lpn>, pages: u64) -> Option<UnitRange> {
+        let allocator = &mut state.disk.allocator;
+        let continues = goal.is_some_and(|goal| allocator.free_at(goal.0) >= pages);
+        if self.0.availability == Availability::Reuse
+            && !continues
+            && let Some(waiting) = state.pending.fit(goal.unwrap_or(allocator.stream_goal()), pages)
+        {
+            allocator.take_exact(waiting);
+            return Some(waiting);
+        }
+        allocator.allocate(goal, pages)
     }
 
     /// Takes pages, all dirty and none in transfer, for writing them to these blocks, which they have. They are

@@ -1,26 +1,60 @@
-//! `commit`: every commit tells the device what it freed (Linux's `discard`).
+//! `commit` and `kernel515`: every commit tells the device what it freed (Linux's `discard`).
 //!
-//! How the kernel goes about it changed twice, so that the governor only says "as the kernel does" and
-//! the host knows its generation.
+//! How the kernel goes about it changed twice. `commit` does what the host's kernel does; `kernel515` is
+//! the way of Linux 5.15 and later on any host: one background worker, one extent at a time, blocks
+//! allocatable at once (`ext4_discard_work`; a block that was allocated again meanwhile is not sent).
 
-use super::{Availability, Decision, Governor, Needs, PolicyEvent};
+use super::{Availability, Decision, DiscardGeneration, Governor, Needs, PolicyEvent, Shape, View};
 
-/// Issues whatever a commit freed, as the host's kernel does it.
+/// Issues whatever a commit freed, as the host's kernel does it or as `pinned` says.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Commit;
+pub struct Commit {
+    pinned: Option<DiscardGeneration>,
+    kernel: Option<DiscardGeneration>,
+}
+
+impl Commit {
+    /// As one generation of kernels does it, whatever the host's is.
+    pub fn of(kernel: DiscardGeneration) -> Self {
+        Self { pinned: Some(kernel), kernel: None }
+    }
+}
 
 impl Governor for Commit {
     fn needs(&self) -> Needs {
-        Needs { commits: true, oracle: false }
+        Needs { commits: true, ..Needs::default() }
     }
 
-    fn availability(&self, kernel: Availability) -> Availability {
-        kernel
+    fn availability(&self, kernel: DiscardGeneration) -> Availability {
+        self.pinned.unwrap_or(kernel).availability()
     }
 
-    fn on_event(&mut self, event: &PolicyEvent, decisions: &mut Vec<Decision>) {
-        match event {
-            PolicyEvent::Committed { .. } => decisions.push(Decision::IssueAsKernel),
+    /// The kernel merges within a transaction only (`ext4_try_merge_freed_extent`), and the worker of Linux 5.15
+    /// walks its list extent by extent.
+    fn merges(&self) -> bool {
+        false
+    }
+
+    fn on_event(&mut self, event: &PolicyEvent, view: &View, decisions: &mut Vec<Decision>) {
+        if let PolicyEvent::Hosted(host) = event {
+            self.kernel = Some(self.pinned.unwrap_or(host.kernel));
+        }
+        match (self.kernel, event) {
+            (Some(DiscardGeneration::CommitSerial), PolicyEvent::Committed { .. }) => {
+                decisions.push(Decision::IssueInCommit { together: false });
+            }
+            (Some(DiscardGeneration::CommitBatched), PolicyEvent::Committed { .. }) => {
+                decisions.push(Decision::IssueInCommit { together: true });
+            }
+            (Some(DiscardGeneration::Worker), PolicyEvent::Committed { .. } | PolicyEvent::Issued(_))
+                if view.in_flight == 0 && view.pending_units > 0 =>
+            {
+                decisions.push(Decision::Issue(Shape::NEXT));
+            }
+            (Some(DiscardGeneration::Worker), PolicyEvent::PassOver) if view.pending_units > 0 => {
+                decisions.push(Decision::Issue(Shape::NEXT));
+            }
+            _ => {}
         }
     }
 }

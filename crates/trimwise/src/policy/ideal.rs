@@ -1,6 +1,6 @@
 //! `ideal`: the bound. The device knows of every freed block at its commit, and it costs nothing.
 
-use super::{Availability, Decision, Governor, Needs, PolicyEvent};
+use super::{Availability, Decision, DiscardGeneration, Governor, Needs, PolicyEvent, View};
 
 /// Reveals whatever a commit freed.
 #[derive(Clone, Copy, Debug, Default)]
@@ -8,16 +8,16 @@ pub struct Ideal;
 
 impl Governor for Ideal {
     fn needs(&self) -> Needs {
-        Needs { commits: true, oracle: true }
+        Needs { commits: true, oracle: true, ..Needs::default() }
     }
 
-    fn availability(&self, _kernel: Availability) -> Availability {
+    fn availability(&self, _kernel: DiscardGeneration) -> Availability {
         Availability::AfterCommit
     }
 
-    fn on_event(&mut self, event: &PolicyEvent, decisions: &mut Vec<Decision>) {
-        match event {
-            PolicyEvent::Committed { .. } => decisions.push(Decision::Reveal),
+    fn on_event(&mut self, event: &PolicyEvent, _view: &View, decisions: &mut Vec<Decision>) {
+        if let PolicyEvent::Committed { .. } = event {
+            decisions.push(Decision::Reveal);
         }
     }
 }

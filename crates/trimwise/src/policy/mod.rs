@@ -3,78 +3,59 @@
 //! A policy is three separate things, and keeping them apart is what makes it safe and portable:
 //!
 //! - the **governor** ([`Governor`]) decides *when and how much*. It is a pure state machine: it sees
-//!   events and answers decisions into a list that it is handed; it does no I/O, reads no clock and draws
-//!   no random number.
+//!   events with a view of the host ([`PolicyEvent`], [`View`]) and answers decisions into a list that it is
+//!   handed; it does no I/O, reads no clock and draws no random number.
 //! - the **pending set** ([`PendingSet`]) knows *what may be trimmed*: extents whose freeing transaction is
 //!   durable and that nobody has allocated since. The host owns it, and only a [`TrimToken`] taken out of
 //!   it can be issued. No governor, however wrong, can lose data.
 //! - the **availability rule** ([`Availability`]) says *when a freed block may be allocated again*.
 //!
-//! A policy is one file with one governor; [`PolicySpec`] is how it is written on the command line.
+//! A policy is one file with one governor; [`PolicySpec`] is how they are written on the command line and put
+//! together. Whom they come from: `set` and `lazy` from papers, `commit` and `kernel515` from Linux, `btrfs`,
+//! `zfs` and `f2fs` from file systems that others built, `judicious` from all of them.
 
+mod batch;
+mod btrfs;
 mod commit;
+mod extents;
+mod f2fs;
+mod governor;
 mod ideal;
+mod judicious;
+mod kernel;
+mod lazy;
 mod off;
 mod pending;
+mod set;
 mod spec;
+#[cfg(test)]
+mod tests;
+mod zfs;
 
+pub use batch::{Batch, BatchConfig};
+pub use btrfs::Btrfs;
 pub use commit::Commit;
+pub use f2fs::F2fs;
+pub use governor::{Acknowledged, Decision, Governor, HostTraits, Needs, PolicyEvent, Shape, View};
 pub use ideal::Ideal;
+pub use judicious::Judicious;
+pub use kernel::{DiscardGeneration, LinuxVersionError};
+pub use lazy::{Lazy, LazyConfig};
 pub use off::Off;
 pub use pending::{Ledger, PendingSet, TrimToken};
-pub use spec::{PolicyError, PolicySpec};
-
-/// What a governor is told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PolicyEvent {
-    /// A transaction became durable, and with it the freeing of these blocks; they are in the pending set.
-    Committed {
-        /// Units that this transaction freed.
-        freed_units: u64,
-        /// Units that are pending now, these included.
-        pending_units: u64,
-        /// Units of the file system in use now.
-        used_units: u64,
-        /// Units that files could use in all.
-        total_units: u64,
-    },
-}
-
-/// What a governor answers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Decision {
-    /// Forget what is pending: the device will not be told.
-    DropPending,
-    /// Issue what is pending the way the host's own discard option does (see the host's Linux generation).
-    IssueAsKernel,
-    /// Let the device know what is pending, at no cost. No real host can; it is the bound of all policies.
-    Reveal,
-}
+pub use set::{Set, SetConfig, Trend};
+pub use spec::{PolicyError, PolicySpec, TERMS};
+pub use zfs::Zfs;
 
 /// When freed blocks may be allocated again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Availability {
-    /// As soon as the freeing transaction is durable.
+    /// As soon as the freeing transaction is durable; an allocation that meets them takes them out of the
+    /// pending set.
     AfterCommit,
-    /// Once their TRIM has been issued (Linux up to 5.14 with `discard`).
+    /// Once their TRIM has been issued (Linux up to 5.14 with `discard`, lazy TRIM as published).
     AfterIssue,
-}
-
-/// What a policy needs of a host; a host that lacks it refuses the policy plainly.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Needs {
-    /// It must be told of each commit and of what it freed.
-    pub commits: bool,
-    /// It must be able to tell the device for free: only a modelled device can.
-    pub oracle: bool,
-}
-
-/// The deciding part of a policy: a pure state machine.
-pub trait Governor {
-    /// What it needs of a host.
-    fn needs(&self) -> Needs;
-    /// The availability rule that goes with it. `kernel` is that of the host's own discard option.
-    fn availability(&self, kernel: Availability) -> Availability;
-    /// Sees `event` and appends what it decides.
-    fn on_event(&mut self, event: &PolicyEvent, decisions: &mut Vec<Decision>);
+    /// As soon as the freeing transaction is durable, and before other free blocks: what is written again
+    /// needs no TRIM.
+    Reuse,
 }

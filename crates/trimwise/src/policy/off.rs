@@ -1,6 +1,6 @@
 //! `off`: the device is never told (Linux's `nodiscard`).
 
-use super::{Availability, Decision, Governor, Needs, PolicyEvent};
+use super::{Availability, Decision, DiscardGeneration, Governor, Needs, PolicyEvent, View};
 
 /// Drops whatever a commit freed.
 #[derive(Clone, Copy, Debug, Default)]
@@ -11,13 +11,13 @@ impl Governor for Off {
         Needs::default()
     }
 
-    fn availability(&self, _kernel: Availability) -> Availability {
+    fn availability(&self, _kernel: DiscardGeneration) -> Availability {
         Availability::AfterCommit
     }
 
-    fn on_event(&mut self, event: &PolicyEvent, decisions: &mut Vec<Decision>) {
-        match event {
-            PolicyEvent::Committed { .. } => decisions.push(Decision::DropPending),
+    fn on_event(&mut self, event: &PolicyEvent, _view: &View, decisions: &mut Vec<Decision>) {
+        if let PolicyEvent::Committed { .. } = event {
+            decisions.push(Decision::DropFreed);
         }
     }
 }

@@ -4,9 +4,11 @@
 //! transaction that freed it is durable, an allocation takes its blocks out before it uses them, and the
 //! only thing that can be issued is a [`TrimToken`], which is taken out of the set and cannot be copied.
 //! Blocks, not commands, are what the ledger counts: extents split and merge.
+//!
+//! What a policy chose not to trim stays known as *untrimmed* until somebody allocates it, so that a policy
+//! may catch up.
 
-use rangemap::RangeSet;
-
+use super::extents::Extents;
 use crate::units::{Lpn, UnitRange};
 
 /// Permission to trim one extent, once. Only [`PendingSet`] makes them.
@@ -24,19 +26,25 @@ impl TrimToken {
 }
 
 /// Where freed blocks went, in units.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Ledger {
-    /// Freed by a durable transaction.
+    /// Freed by a durable transaction, or found free and taken on.
+    #[serde(rename = "freed_units")]
     pub freed: u64,
     /// Issued to the device (or revealed to it).
+    #[serde(rename = "issued_units")]
     pub issued: u64,
     /// Taken by an allocation before they were issued.
+    #[serde(rename = "reused_units")]
     pub reused: u64,
-    /// Forgotten.
+    /// Not trimmed, and not caught up on either.
+    #[serde(rename = "dropped_units")]
     pub dropped: u64,
     /// In the set now.
+    #[serde(rename = "pending_units")]
     pub pending: u64,
     /// In tokens: being issued now.
+    #[serde(rename = "in_flight_units")]
     pub in_tokens: u64,
 }
 
@@ -45,69 +53,87 @@ impl Ledger {
     pub fn balances(&self) -> bool {
         self.freed == self.issued + self.reused + self.dropped + self.pending + self.in_tokens
     }
+
+    /// What went where since `before`. What is pending or on its way is as it is now.
+    pub fn since(&self, before: &Self) -> Self {
+        Self {
+            freed: self.freed - before.freed,
+            issued: self.issued - before.issued,
+            reused: self.reused - before.reused,
+            // Catching up takes out of it what was put there before.
+            dropped: self.dropped.saturating_sub(before.dropped),
+            ..*self
+        }
+    }
 }
 
 /// Extents that are durably free and that nobody has allocated or written since.
 #[derive(Clone, Debug, Default)]
 pub struct PendingSet {
-    extents: RangeSet<u64>,
+    extents: Extents,
+    untrimmed: Extents,
+    /// Whether extents that enter merge with neighbours that are in the set.
+    merging: bool,
     ledger: Ledger,
 }
 
 impl PendingSet {
+    /// An empty set; `merging`: extents that touch become one.
+    pub fn new(merging: bool) -> Self {
+        Self { merging, ..Self::default() }
+    }
+
     /// Adds an extent whose freeing transaction is durable. It must not be in the set already.
     pub fn insert(&mut self, range: UnitRange) {
-        if range.units == 0 {
-            return;
-        }
-        debug_assert!(!self.extents.overlaps(&(range.start.0..range.end().0)), "freed twice: {range:?}");
-        self.extents.insert(range.start.0..range.end().0);
+        debug_assert!(!self.extents.overlaps(range), "freed twice: {range:?}");
+        self.extents.insert(range, self.merging);
         self.ledger.freed += range.units;
         self.ledger.pending += range.units;
     }
 
-    /// Takes out whatever of `range` is in the set, because somebody allocates it; answers how much.
+    /// Takes out whatever of `range` is in the set, because somebody allocates it; answers how much. What is
+    /// known as untrimmed is forgotten too.
     pub fn withdraw(&mut self, range: UnitRange) -> u64 {
-        let units = self.remove(range);
+        self.untrimmed.remove(range, |_| ());
+        let units = self.extents.remove(range, |_| ());
+        self.ledger.pending -= units;
         self.ledger.reused += units;
         units
     }
 
-    /// Takes out whatever of `range` is in the set, because a batch TRIM of free space covers it.
+    /// Takes out whatever of `range` is in the set or untrimmed, because a batch TRIM of free space covers it.
     pub fn issued_in_batch(&mut self, range: UnitRange) {
-        self.ledger.issued += self.remove(range);
+        let caught_up = self.untrimmed.remove(range, |_| ());
+        let units = self.extents.remove(range, |_| ());
+        self.ledger.dropped -= caught_up;
+        self.ledger.pending -= units;
+        self.ledger.issued += units + caught_up;
     }
 
-    fn remove(&mut self, range: UnitRange) -> u64 {
-        let span = range.start.0..range.end().0;
-        let units: u64 = self
-            .extents
-            .overlapping(&span)
-            .map(|held| held.end.min(span.end) - held.start.max(span.start))
-            .sum();
-        if units > 0 {
-            self.extents.remove(span);
-            self.ledger.pending -= units;
-        }
-        units
-    }
-
-    /// The first extent in the set.
-    pub fn first(&self) -> Option<UnitRange> {
-        self.iter().next()
+    /// A place for `want` units in one extent of the set, at `goal` or behind it; `None` if none of those that
+    /// come next is long enough.
+    pub fn fit(&self, goal: Lpn, want: u64) -> Option<UnitRange> {
+        self.extents.fit(goal.0, want)
     }
 
     /// Every extent in the set, in order.
     pub fn iter(&self) -> impl Iterator<Item = UnitRange> + '_ {
-        self.extents.iter().map(|r| UnitRange::new(Lpn(r.start), r.end - r.start))
+        self.extents.iter()
     }
 
-    /// Takes out the first extent, or its first `units_max` units, as a token.
-    pub fn take(&mut self, units_max: u64) -> Option<TrimToken> {
-        let first = self.extents.first()?.clone();
-        let end = first.end.min(first.start.saturating_add(units_max.max(1)));
-        self.extents.remove(first.start..end);
-        let range = UnitRange::new(Lpn(first.start), end - first.start);
+    /// Takes out the next extent from `from` on that has at least `units_min` units, as a token. It is cut
+    /// at `units_max`, and before `border(start)`, beyond which one command may not reach.
+    pub fn take(
+        &mut self,
+        from: Lpn,
+        units_min: u64,
+        units_max: u64,
+        border: impl Fn(u64) -> u64,
+    ) -> Option<TrimToken> {
+        let next = self.extents.find(from.0, units_min)?;
+        let units = next.units.min(units_max.max(1)).min(border(next.start.0) - next.start.0);
+        let range = UnitRange::new(next.start, units);
+        self.extents.remove(range, |_| ());
         self.ledger.pending -= range.units;
         self.ledger.in_tokens += range.units;
         Some(TrimToken { range })
@@ -119,17 +145,57 @@ impl PendingSet {
         self.ledger.issued += token.range.units;
     }
 
-    /// Forgets everything that is pending; answers the extents, for a host that keeps them unavailable.
-    pub fn drop_all(&mut self) -> Vec<UnitRange> {
-        self.ledger.dropped += self.ledger.pending;
-        self.ledger.pending = 0;
-        let extents = std::mem::take(&mut self.extents);
-        extents.iter().map(|r| UnitRange::new(Lpn(r.start), r.end - r.start)).collect()
+    /// What of `range` is pending becomes untrimmed; answers those parts, for a host that keeps them
+    /// unavailable.
+    pub fn drop_range(&mut self, range: UnitRange) -> Vec<UnitRange> {
+        let mut parts = Vec::new();
+        let units = self.extents.remove(range, |part| parts.push(part));
+        for &part in &parts {
+            self.untrimmed.insert(part, true);
+        }
+        self.ledger.pending -= units;
+        self.ledger.dropped += units;
+        parts
+    }
+
+    /// What is untrimmed becomes pending; answers the extents.
+    pub fn catch_up(&mut self) -> Vec<UnitRange> {
+        let untrimmed = std::mem::take(&mut self.untrimmed);
+        self.ledger.dropped -= untrimmed.units();
+        self.ledger.pending += untrimmed.units();
+        untrimmed.iter().inspect(|&range| self.extents.insert(range, self.merging)).collect()
+    }
+
+    /// Takes on an extent that was free before anybody counted, as untrimmed: nobody knows what the
+    /// device holds there. Parts that are known already stay as they are.
+    pub fn suspect(&mut self, range: UnitRange) {
+        let (mut at, end) = (range.start.0, range.end().0);
+        while at < end {
+            let known = [&self.extents, &self.untrimmed].into_iter().filter_map(|set| set.find(at, 0));
+            let next = known.min_by_key(|extent| extent.start).filter(|extent| extent.start.0 < end);
+            let gap_end = next.map_or(end, |extent| extent.start.0);
+            if gap_end > at {
+                self.untrimmed.insert(UnitRange::new(Lpn(at), gap_end - at), true);
+                self.ledger.freed += gap_end - at;
+                self.ledger.dropped += gap_end - at;
+            }
+            at = next.map_or(end, |extent| extent.end().0);
+        }
     }
 
     /// Units in the set.
     pub fn units(&self) -> u64 {
         self.ledger.pending
+    }
+
+    /// Extents in the set.
+    pub fn extents(&self) -> u64 {
+        self.extents.len() as u64
+    }
+
+    /// Units that were dropped and that nobody has allocated since.
+    pub fn untrimmed_units(&self) -> u64 {
+        self.untrimmed.units()
     }
 
     /// Where all freed blocks went so far.
@@ -147,15 +213,19 @@ mod tests {
         UnitRange::new(Lpn(start), units)
     }
 
+    fn take_first(set: &mut PendingSet, units_max: u64) -> Option<TrimToken> {
+        set.take(Lpn(0), 1, units_max, |_| u64::MAX)
+    }
+
     #[test]
     fn an_allocation_splits_a_pending_extent() {
         let mut set = PendingSet::default();
         set.insert(range(10, 10));
         assert_eq!(set.withdraw(range(13, 2)), 2);
-        let first = set.take(u64::MAX).unwrap();
+        let first = take_first(&mut set, u64::MAX).unwrap();
         assert_eq!(first.range(), range(10, 3));
         set.settle(first);
-        let second = set.take(2).unwrap();
+        let second = take_first(&mut set, 2).unwrap();
         assert_eq!(second.range(), range(15, 2));
         set.settle(second);
         let ledger = set.ledger();
@@ -163,45 +233,118 @@ mod tests {
         assert!(ledger.balances());
     }
 
+    #[test]
+    fn neighbours_merge_only_where_the_policy_merges() {
+        for (merging, extents) in [(true, 1), (false, 2)] {
+            let mut set = PendingSet::new(merging);
+            set.insert(range(0, 4));
+            set.insert(range(4, 4));
+            assert_eq!(set.extents(), extents);
+        }
+    }
+
+    #[test]
+    fn what_fits_comes_from_the_goal_on_and_around_the_end() {
+        let mut set = PendingSet::default();
+        for (start, units) in [(0, 8), (20, 2), (40, 8)] {
+            set.insert(range(start, units));
+        }
+        assert_eq!(set.fit(Lpn(20), 2), Some(range(20, 2)));
+        assert_eq!(set.fit(Lpn(20), 3), Some(range(40, 3)));
+        assert_eq!(set.fit(Lpn(44), 4), Some(range(44, 4)));
+        assert_eq!(set.fit(Lpn(44), 5), Some(range(0, 5)));
+        assert_eq!(set.fit(Lpn(0), 9), None);
+    }
+
+    #[test]
+    fn what_was_free_before_is_taken_on_once() {
+        let mut set = PendingSet::default();
+        set.insert(range(4, 2));
+        set.insert(range(8, 2));
+        set.drop_range(range(8, 2));
+        set.suspect(range(0, 12));
+        set.suspect(range(0, 12));
+        assert_eq!((set.units(), set.untrimmed_units()), (2, 10));
+        assert_eq!(set.ledger().freed, 12);
+        set.catch_up();
+        assert_eq!((set.units(), set.untrimmed_units()), (12, 0));
+        assert!(set.ledger().balances());
+    }
+
+    #[derive(Clone, Copy, PartialEq)]
+    enum Flag {
+        Used,
+        Pending,
+        Untrimmed,
+    }
+
     proptest! {
         /// Against one flag a block: no token ever holds a block that was withdrawn, and nothing is lost.
         #[test]
-        fn agrees_with_a_map_of_flags(ops in prop::collection::vec((0u8..4, 0u64..64, 1u64..16), 1..200)) {
-            let mut set = PendingSet::default();
-            let mut flags = [false; 80];
+        fn agrees_with_a_map_of_flags(
+            merging: bool,
+            ops in prop::collection::vec((0u8..8, 0u64..64, 1u64..16), 1..200),
+        ) {
+            let mut set = PendingSet::new(merging);
+            let mut flags = [Flag::Used; 80];
+            let count = |flags: &[Flag], which| flags.iter().filter(|f| **f == which).count() as u64;
             for (kind, start, units) in ops {
                 let span = start as usize..(start + units) as usize;
                 match kind {
-                    0 => {
-                        if flags[span.clone()].iter().all(|f| !f) {
+                    0 | 1 => {
+                        if flags[span.clone()].iter().all(|f| *f == Flag::Used) {
                             set.insert(range(start, units));
-                            flags[span].fill(true);
+                            flags[span].fill(Flag::Pending);
                         }
-                    }
-                    1 => {
-                        let held = flags[span.clone()].iter().filter(|f| **f).count() as u64;
-                        prop_assert_eq!(set.withdraw(range(start, units)), held);
-                        flags[span].fill(false);
                     }
                     2 => {
-                        if let Some(token) = set.take(units) {
-                            for lpn in token.range().iter() {
-                                prop_assert!(flags[lpn.0 as usize]);
-                                flags[lpn.0 as usize] = false;
+                        let held = count(&flags[span.clone()], Flag::Pending);
+                        prop_assert_eq!(set.withdraw(range(start, units)), held);
+                        flags[span].fill(Flag::Used);
+                    }
+                    3 => {
+                        let run_from = |at: usize| flags[at..].iter().take_while(|f| **f == Flag::Pending).count();
+                        let longest = (start as usize..80).map(run_from).max().unwrap_or(0) as u64;
+                        match set.take(Lpn(start), units / 2, units, |_| u64::MAX) {
+                            Some(token) => {
+                                prop_assert!(token.range().start.0 >= start && token.range().units <= units);
+                                for lpn in token.range().iter() {
+                                    prop_assert!(flags[lpn.0 as usize] == Flag::Pending);
+                                    flags[lpn.0 as usize] = Flag::Used;
+                                }
+                                set.settle(token);
                             }
-                            set.settle(token);
-                        } else {
-                            prop_assert!(flags.iter().all(|f| !f));
+                            None => prop_assert!(!merging || longest < (units / 2).max(1)),
                         }
                     }
+                    4 => {
+                        let dropped: u64 = set.drop_range(range(start, units)).iter().map(|r| r.units).sum();
+                        prop_assert_eq!(dropped, count(&flags[span.clone()], Flag::Pending));
+                        for flag in flags[span].iter_mut().filter(|f| **f == Flag::Pending) {
+                            *flag = Flag::Untrimmed;
+                        }
+                    }
+                    5 => {
+                        let caught_up: u64 = set.catch_up().iter().map(|r| r.units).sum();
+                        prop_assert_eq!(caught_up, count(&flags, Flag::Untrimmed));
+                        for flag in flags.iter_mut().filter(|f| **f == Flag::Untrimmed) {
+                            *flag = Flag::Pending;
+                        }
+                    }
+                    6 => {
+                        set.issued_in_batch(range(start, units));
+                        flags[span].fill(Flag::Used);
+                    }
                     _ => {
-                        let dropped: u64 = set.drop_all().iter().map(|r| r.units).sum();
-                        prop_assert_eq!(dropped, flags.iter().filter(|f| **f).count() as u64);
-                        flags.fill(false);
+                        if let Some(place) = set.fit(Lpn(start), units) {
+                            prop_assert_eq!(place.units, units);
+                            prop_assert!(place.iter().all(|l| flags[l.0 as usize] == Flag::Pending));
+                        }
                     }
                 }
                 prop_assert!(set.ledger().balances());
-                prop_assert_eq!(set.units(), flags.iter().filter(|f| **f).count() as u64);
+                prop_assert_eq!(set.units(), count(&flags, Flag::Pending));
+                prop_assert_eq!(set.untrimmed_units(), count(&flags, Flag::Untrimmed));
             }
         }
     }

@@ -111,7 +111,7 @@ pub fn spec(column: Column, profile: &Profile, seed: u64) -> CellSpec {
     CellSpec {
         device: column.device.to_owned(),
         ssd: profile.config.clone(),
-        policy: if column.discard { PolicySpec::Commit } else { PolicySpec::Off },
+        policy: if column.discard { PolicySpec::COMMIT } else { PolicySpec::OFF },
         workload: workload(column.buffering),
         host: host(),
         format: FormatOptions::default(),

@@ -20,14 +20,15 @@ use crate::policy::PolicySpec;
 use crate::ssd::{GeometryConfig, Ssd, SsdConfig, TrimConfig};
 use crate::units::{Bytes, SimDuration, UnitRange};
 
-/// Five ways to deal with freed blocks.
-const HOSTS: [(PolicySpec, DiscardGeneration); 5] = [
-    (PolicySpec::Off, DiscardGeneration::Worker),
-    (PolicySpec::Commit, DiscardGeneration::CommitSerial),
-    (PolicySpec::Commit, DiscardGeneration::CommitBatched),
-    (PolicySpec::Commit, DiscardGeneration::Worker),
-    (PolicySpec::Ideal, DiscardGeneration::Worker),
-];
+/// Every way to deal with freed blocks: each policy, and those that depend on the kernel on each.
+fn hosts() -> Vec<(PolicySpec, DiscardGeneration)> {
+    use DiscardGeneration::{CommitBatched, CommitSerial, Worker};
+    let on_older = ["commit", "set:40:90+catchup"].into_iter().flat_map(|text| {
+        let policy = text.parse().unwrap();
+        [(policy, CommitSerial), (policy, CommitBatched)]
+    });
+    PolicySpec::examples().into_iter().map(|policy| (policy, Worker)).chain(on_older).collect()
+}
 
 /// A drive with superblocks of 512 KiB, whose TRIMs are so slow that there are always some left to do.
 fn drive(mib: u64) -> SsdConfig {

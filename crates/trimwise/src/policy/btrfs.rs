@@ -1,0 +1,83 @@
+//! `btrfs`: the way of btrfs's `discard=async`, on the host's file system.
+//!
+//! Constants after Linux's fs/btrfs/discard.c and discard.h: nothing for 120 s after the first free, "to give
+//! some chance for block reuse"; then a pass over extents of at least 1 MiB and one over those of at least
+//! 32 KiB, at most 64 MiB a discard and 1000 discards a second (10 up to Linux 6.3). What is shorter than
+//! 32 KiB waits until its neighbours are freed. Unlike btrfs, which keeps a delay for each block group, one
+//! delay serves the whole file system here.
+
+use super::{Availability, Decision, DiscardGeneration, Governor, Needs, PolicyEvent, Shape, View};
+use crate::units::SimDuration;
+
+/// `BTRFS_DISCARD_DELAY`.
+const DELAY: SimDuration = SimDuration::from_secs(120);
+/// One second over `BTRFS_DISCARD_MAX_IOPS`.
+const SPACING: SimDuration = SimDuration::from_millis(1);
+/// `BTRFS_ASYNC_DISCARD_DEFAULT_MAX_SIZE`, 64 MiB.
+const UNITS_MAX: u64 = 16_384;
+/// `BTRFS_ASYNC_DISCARD_MAX_FILTER` and `_MIN_FILTER`: 1 MiB, 32 KiB.
+const FILTERS: [u64; 2] = [256, 8];
+
+/// Waits, then trims the long extents, then the others, at a bounded rate.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Btrfs {
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
+    /// Nothing was freed since the last passes.
+    #[default]
+    Idle,
+    /// The delay runs.
+    Waiting,
+    /// A pass with this filter.
+    Pass(usize),
+}
+
+impl Btrfs {
+    fn issue(pass: usize, decisions: &mut Vec<Decision>) {
+        let shape = Shape { ranges_max: 1, units_min: FILTERS[pass], units_max: UNITS_MAX };
+        decisions.push(Decision::Issue(shape));
+    }
+
+    /// Begins to wait if there is something that a pass could find.
+    fn rest(&mut self, freed: bool, view: &View, decisions: &mut Vec<Decision>) {
+        self.state = if freed { State::Waiting } else { State::Idle };
+        if freed {
+            decisions.push(Decision::WakeAt(view.now + DELAY));
+        }
+    }
+}
+
+impl Governor for Btrfs {
+    fn needs(&self) -> Needs {
+        Needs { commits: true, ..Needs::default() }
+    }
+
+    fn availability(&self, _kernel: DiscardGeneration) -> Availability {
+        Availability::AfterCommit
+    }
+
+    fn on_event(&mut self, event: &PolicyEvent, view: &View, decisions: &mut Vec<Decision>) {
+        match (self.state, event) {
+            (State::Idle, PolicyEvent::Committed { freed_units }) => {
+                self.rest(*freed_units > 0, view, decisions);
+            }
+            (State::Waiting, PolicyEvent::Woken) => {
+                self.state = State::Pass(0);
+                Self::issue(0, decisions);
+            }
+            (State::Pass(_), PolicyEvent::Issued(_)) => {
+                decisions.push(Decision::WakeAt(view.now + SPACING));
+            }
+            (State::Pass(pass), PolicyEvent::Woken) => Self::issue(pass, decisions),
+            (State::Pass(pass), PolicyEvent::PassOver) if pass + 1 < FILTERS.len() => {
+                self.state = State::Pass(pass + 1);
+                Self::issue(pass + 1, decisions);
+            }
+            (State::Pass(_), PolicyEvent::PassOver) => self.rest(view.pending_units > 0, view, decisions),
+            _ => {}
+        }
+    }
+}

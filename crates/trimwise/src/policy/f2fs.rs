@@ -1,0 +1,71 @@
+//! `f2fs`: the way of f2fs's discard thread, on the host's file system.
+//!
+//! Constants after fs/f2fs/f2fs.h and segment.c: rounds of at most 8 discards, 50 ms apart, of extents of at
+//! least 16 blocks; while the device has been used within the last 5 s it looks again after 500 ms. Above 80 %
+//! utilization it is urgent: extents of any size. (f2fs issues the longest first; here they go by address.)
+
+use super::{Availability, Decision, DiscardGeneration, Governor, Needs, PolicyEvent, Shape, View};
+use crate::units::SimDuration;
+
+/// `DEF_MAX_DISCARD_REQUEST`.
+const REQUESTS_PER_ROUND: u64 = 8;
+/// `DEF_MIN_DISCARD_ISSUE_TIME`.
+const AFTER_ROUND: SimDuration = SimDuration::from_millis(50);
+/// `DEF_MID_DISCARD_ISSUE_TIME`.
+const IF_BUSY: SimDuration = SimDuration::from_millis(500);
+/// `DEF_MAX_DISCARD_ISSUE_TIME`.
+const IF_NOTHING: SimDuration = SimDuration::from_secs(60);
+/// `DEF_IDLE_INTERVAL`.
+const IDLE: SimDuration = SimDuration::from_secs(5);
+/// `DEFAULT_DISCARD_GRANULARITY`.
+const GRANULARITY_UNITS: u64 = 16;
+/// `DEF_DISCARD_URGENT_UTIL`.
+const URGENT_PERCENT: u64 = 80;
+
+/// Issues a few at a time while the device is idle.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct F2fs {
+    /// A call is due, or a round is on its way.
+    awake: bool,
+}
+
+impl F2fs {
+    fn round(&mut self, view: &View, decisions: &mut Vec<Decision>) {
+        self.awake = view.pending_units > 0;
+        if !self.awake {
+            return;
+        }
+        if view.requests > 0 || view.quiet < IDLE {
+            decisions.push(Decision::WakeAt(view.now + IF_BUSY));
+            return;
+        }
+        let units_min = if view.used_percent() > URGENT_PERCENT { 1 } else { GRANULARITY_UNITS };
+        let shape = Shape { units_min, ..Shape::NEXT };
+        let round = view.pending_extents.min(REQUESTS_PER_ROUND);
+        decisions.push(Decision::WakeAt(view.now + AFTER_ROUND));
+        decisions.extend((0..round).map(|_| Decision::Issue(shape)));
+    }
+}
+
+impl Governor for F2fs {
+    fn needs(&self) -> Needs {
+        Needs { commits: true, ..Needs::default() }
+    }
+
+    fn availability(&self, _kernel: DiscardGeneration) -> Availability {
+        Availability::AfterCommit
+    }
+
+    fn on_event(&mut self, event: &PolicyEvent, view: &View, decisions: &mut Vec<Decision>) {
+        match event {
+            PolicyEvent::Committed { .. } if !self.awake => self.round(view, decisions),
+            PolicyEvent::Woken => self.round(view, decisions),
+            // Nothing long enough is left.
+            PolicyEvent::PassOver => {
+                self.awake = false;
+                decisions.push(Decision::WakeAt(view.now + IF_NOTHING));
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! `judicious`: the policy to ship, put together from what the others found out.
+//!
+//! - From selective TRIM, *when it is worth it*: by utilization, and by whether it falls. But what costs the
+//!   device copies is not what the file system uses; it is what the device holds for valid, which the host
+//!   can add up: blocks in use, and blocks freed and not trimmed.
+//! - From lazy TRIM, *where*: from a queue, after the commit, never inside it; and *reuse*: an allocation takes
+//!   waiting blocks first, and what is written again needs no TRIM.
+//! - From batching, *how much at once*: extents merge across commits, and a command carries as many as the device
+//!   takes, where that is cheaper.
+//! - From f2fs and btrfs, *back-off*: while others use the device, nothing, unless the device is nearly full of
+//!   dead data; and then only a bounded share of its time.
+//!
+//! Nothing of this needs the device's numbers: commands begin small, grow while they are acknowledged in less
+//! than [`COMMAND_TARGET`] and shrink when they are not, so that a request that arrives behind one does not
+//! wait for longer; and after a command that took a while among other requests comes a pause of a multiple
+//! of that while. Free space of which nobody knows whether the device was told (after a mount) counts as
+//! not told.
+
+use super::set::Trend;
+use super::{
+    Availability, Decision, DiscardGeneration, Governor, HostTraits, Needs, PolicyEvent, Shape, View,
+};
+use crate::units::{SimDuration, SimTime};
+
+/// The device holds more than this for valid: TRIM also while others use it.
+const HIGH_PERCENT: u64 = 85;
+/// The device holds less than this for valid: TRIM only in idle time.
+const LOW_PERCENT: u64 = 60;
+/// Pause after a command above the high watermark, in multiples of its duration: a fifth of the time at most.
+const PAUSE_HIGH: u64 = 4;
+/// The same between the watermarks, while utilization falls: a twentieth.
+const PAUSE_BETWEEN: u64 = 19;
+/// The longest that one command should take: little beside what readers and writers of a drive are used to.
+const COMMAND_TARGET: SimDuration = SimDuration::from_millis(10);
+/// The device counts as idle when nothing was asked of it for so long. Shorter pauses are between the requests of
+/// one activity.
+const IDLE: SimDuration = SimDuration::from_millis(50);
+/// Utilization is compared with what it was two commit intervals ago.
+const WINDOW: SimDuration = SimDuration::from_secs(10);
+/// One percent of the file system counts as a change.
+const CHANGE_PERMILLE: u64 = 10;
+
+/// Trims in idle time, and under pressure a bounded share of the time.
+#[derive(Clone, Debug)]
+pub struct Judicious {
+    trend: Trend,
+    /// The most ranges that a command takes.
+    ranges_max: u32,
+    /// The most units that a range can say.
+    range_units_max: u64,
+    /// Ranges of the next command.
+    ranges: u32,
+    /// No command before, unless the device is idle.
+    pause_until: SimTime,
+}
+
+impl Default for Judicious {
+    fn default() -> Self {
+        Self {
+            trend: Trend::new(WINDOW, CHANGE_PERMILLE),
+            ranges_max: 1,
+            range_units_max: u64::MAX,
+            ranges: 1,
+            pause_until: SimTime::ZERO,
+        }
+    }
+}
+
+impl Judicious {
+    /// The pause that follows a command while the device is in use, in multiples of its duration; `None`: no
+    /// command then.
+    fn pause_factor(&self, view: &View) -> Option<u64> {
+        match view.device_percent() {
+            HIGH_PERCENT.. => Some(PAUSE_HIGH),
+            LOW_PERCENT.. if self.trend.is_falling() => Some(PAUSE_BETWEEN),
+            _ => None,
+        }
+    }
+
+    fn acknowledged(&mut self, took: SimDuration, view: &View) {
+        if took > COMMAND_TARGET {
+            self.ranges = (self.ranges / 2).max(1);
+        } else if took * 2 <= COMMAND_TARGET {
+            self.ranges = self.ranges.saturating_mul(2).min(self.ranges_max);
+        }
+        self.pause_until = view.now + took * self.pause_factor(view).unwrap_or(0);
+    }
+
+    fn next(&self, view: &View, decisions: &mut Vec<Decision>) {
+        if view.pending_units == 0 || view.in_flight > 0 {
+            return;
+        }
+        let is_idle = view.requests == 0 && view.quiet >= IDLE;
+        let may_go = is_idle || self.pause_factor(view).is_some() && view.now >= self.pause_until;
+        decisions.push(if may_go {
+            Decision::Issue(Shape {
+                ranges_max: self.ranges,
+                units_min: 1,
+                units_max: self.range_units_max.saturating_mul(self.ranges.into()),
+            })
+        } else if self.pause_factor(view).is_some() {
+            Decision::WakeAt(self.pause_until.min(view.now + IDLE))
+        } else {
+            Decision::WakeAt(view.now + IDLE)
+        });
+    }
+}
+
+impl Governor for Judicious {
+    fn needs(&self) -> Needs {
+        Needs { commits: true, fills_commands: true, ..Needs::default() }
+    }
+
+    fn availability(&self, _kernel: DiscardGeneration) -> Availability {
+        Availability::Reuse
+    }
+
+    fn on_event(&mut self, event: &PolicyEvent, view: &View, decisions: &mut Vec<Decision>) {
+        match event {
+            PolicyEvent::Hosted(HostTraits { ranges_max, range_units_max, .. }) => {
+                self.ranges_max = *ranges_max;
+                self.range_units_max = *range_units_max;
+                decisions.push(Decision::CatchUp);
+                decisions.push(Decision::WakeAt(view.now + IDLE));
+                return;
+            }
+            PolicyEvent::Committed { .. } => {
+                self.trend.observe(view.now, view.used_units, view.total_units);
+            }
+            PolicyEvent::Issued(command) => self.acknowledged(command.took, view),
+            PolicyEvent::PassOver | PolicyEvent::Trimmed { .. } | PolicyEvent::Woken => {}
+        }
+        self.next(view, decisions);
+    }
+}

@@ -1,0 +1,109 @@
+//! `lazy`: the commit puts its TRIMs into a queue and returns; background workers issue them.
+//!
+//! After Lee, Kang, Jeong and Eom, "Lazy TRIM: Optimizing the Journaling Overhead caused by TRIM Commands on
+//! Ext4 File System" (ICCE 2018). There are between `min` and `max` workers; their number follows the
+//! queue's length ("increasing or decreasing the number of worker threads automatically according to the
+//! number of TRIM commands to be issued"), one for each [`EXTENTS_PER_WORKER`] queued extents. Freed blocks
+//! can be allocated once their TRIM has been issued; with `reuse`, an allocation may take them out of the
+//! queue before ("reuse TRIM").
+//!
+//! A worker here is a place in which one command can be on its way: as long as fewer are on their way than
+//! there are workers, the next is issued.
+
+use super::{
+    Availability, Decision, DiscardGeneration, Governor, HostTraits, Needs, PolicyEvent, Shape, View,
+};
+use crate::units::SimDuration;
+
+/// Queued extents for each worker. The paper gives no number; at this one a commit that frees a few files gets
+/// a few workers, and one that frees a thousand fragments gets them all.
+const EXTENTS_PER_WORKER: u64 = 16;
+
+/// With back-off: how long nothing else must have been asked of the device, and how often that is looked at.
+const BACK_OFF: SimDuration = SimDuration::from_millis(10);
+
+/// Most workers if nothing is said: the cores of the paper's telephone.
+pub const WORKERS_MAX: u32 = 8;
+
+/// How `lazy` was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LazyConfig {
+    /// Fewest workers, at least 1.
+    pub workers_min: u32,
+    /// Most workers.
+    pub workers_max: u32,
+    /// An allocation may take blocks out of the queue.
+    pub reuse: bool,
+    /// Extents of different commits merge where they touch.
+    pub merge: bool,
+    /// As many extents in a command as the device takes.
+    pub fill: bool,
+    /// Nothing is issued while other requests are in the device, or were a moment ago.
+    pub back_off: bool,
+}
+
+impl Default for LazyConfig {
+    fn default() -> Self {
+        Self {
+            workers_min: 1,
+            workers_max: WORKERS_MAX,
+            reuse: false,
+            merge: false,
+            fill: false,
+            back_off: false,
+        }
+    }
+}
+
+/// Issues from a queue with a number of workers.
+#[derive(Clone, Copy, Debug)]
+pub struct Lazy {
+    config: LazyConfig,
+    ranges_max: u32,
+}
+
+impl Lazy {
+    /// A governor in its initial state.
+    pub fn new(config: LazyConfig) -> Self {
+        Self { config, ranges_max: 1 }
+    }
+
+    fn workers(&self, queued_extents: u64) -> u32 {
+        let wanted = u32::try_from(queued_extents.div_ceil(EXTENTS_PER_WORKER)).unwrap_or(u32::MAX);
+        wanted.clamp(self.config.workers_min, self.config.workers_max)
+    }
+}
+
+impl Governor for Lazy {
+    fn needs(&self) -> Needs {
+        Needs { commits: true, fills_commands: self.config.fill, ..Needs::default() }
+    }
+
+    fn availability(&self, _kernel: DiscardGeneration) -> Availability {
+        if self.config.reuse { Availability::Reuse } else { Availability::AfterIssue }
+    }
+
+    fn merges(&self) -> bool {
+        self.config.merge
+    }
+
+    fn on_event(&mut self, event: &PolicyEvent, view: &View, decisions: &mut Vec<Decision>) {
+        if let &PolicyEvent::Hosted(HostTraits { ranges_max, .. }) = event
+            && self.config.fill
+        {
+            self.ranges_max = ranges_max;
+        }
+        if view.pending_units == 0 {
+            return;
+        }
+        if self.config.back_off && (view.requests > 0 || view.quiet < BACK_OFF) {
+            decisions.push(Decision::WakeAt(view.now + BACK_OFF));
+            return;
+        }
+        let commands = view.pending_extents.div_ceil(u64::from(self.ranges_max.max(1)));
+        let free = u64::from(self.workers(view.pending_extents).saturating_sub(view.in_flight));
+        for _ in 0..free.min(commands) {
+            decisions.push(Decision::Issue(Shape { ranges_max: self.ranges_max, ..Shape::NEXT }));
+        }
+    }
+}

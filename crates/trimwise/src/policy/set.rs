@@ -1,0 +1,152 @@
+//! `set:LOW:HIGH`: selective TRIM by utilization, a gate before any other policy.
+//!
+//! After Hyun, Choi, Lee and Noh, "To TRIM or Not to TRIM: Judicious TRIMing for Solid State Drives" (SOSP
+//! 2011, poster). TRIM is on above the high watermark and off below the low one. In between it is off while
+//! utilization keeps rising (files are being made, and commands would delay that) and on while it keeps
+//! falling (deletions are dominant).
+//!
+//! # What "keeps rising" is
+//!
+//! The paper does not say. Here utilization is looked at with every commit, and compared with what it was
+//! one *window* ago: it keeps rising if it has gained at least the *hysteresis* since, falling if it has lost
+//! as much, and otherwise the gate stays as it is. To change its mind twice, the workload must therefore
+//! move utilization by the hysteresis up and down again within two windows; smaller movements, and
+//! steady states of any kind, never move the gate. The defaults are two commit intervals, so that
+//! one commit alone cannot decide, and one percent, which is more than a journal's worth of any single file.
+//!
+//! What a commit frees while the gate is closed is dropped for good, as published; with `catchup` it is trimmed
+//! when the gate opens.
+
+use std::collections::VecDeque;
+
+use super::{Availability, Decision, DiscardGeneration, Governor, Needs, PolicyEvent, View};
+use crate::units::{SimDuration, SimTime};
+
+/// Samples kept within a window; more would not change the answer.
+const SAMPLES_PER_WINDOW: u64 = 16;
+
+/// How `set` was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SetConfig {
+    /// Below this utilization TRIM is off, in percent.
+    pub low_percent: u64,
+    /// Above this utilization TRIM is on, in percent.
+    pub high_percent: u64,
+    /// Utilization is compared with what it was so long ago.
+    pub window: SimDuration,
+    /// The change, in thousandths of all units, that counts as rising or falling.
+    pub hysteresis_permille: u64,
+    /// What was dropped is trimmed when the gate opens.
+    pub catch_up: bool,
+}
+
+impl SetConfig {
+    /// Watermarks with everything else at its default.
+    pub fn new(low_percent: u64, high_percent: u64) -> Self {
+        Self {
+            low_percent,
+            high_percent,
+            window: SimDuration::from_secs(10),
+            hysteresis_permille: 10,
+            catch_up: false,
+        }
+    }
+}
+
+/// Whether utilization keeps rising or falling.
+#[derive(Clone, Debug)]
+pub struct Trend {
+    window: SimDuration,
+    hysteresis_permille: u64,
+    /// Used units over time; the first is at least a window old, or the oldest there is.
+    samples: VecDeque<(SimTime, u64)>,
+    falling: bool,
+}
+
+impl Trend {
+    /// A trend that is taken for falling until it shows otherwise.
+    pub fn new(window: SimDuration, hysteresis_permille: u64) -> Self {
+        Self { window, hysteresis_permille, samples: VecDeque::new(), falling: true }
+    }
+
+    /// Sees how much is in use now; answers whether it is falling.
+    pub fn observe(&mut self, now: SimTime, used_units: u64, total_units: u64) -> bool {
+        while self.samples.get(1).is_some_and(|&(at, _)| now.since(at) >= self.window) {
+            self.samples.pop_front();
+        }
+        let &(_, before) = self.samples.front().unwrap_or(&(now, used_units));
+        let change = total_units.saturating_mul(self.hysteresis_permille) / 1000;
+        if used_units >= before.saturating_add(change.max(1)) {
+            self.falling = false;
+        } else if before >= used_units.saturating_add(change.max(1)) {
+            self.falling = true;
+        }
+        let step = SimDuration::from_nanos(self.window.as_nanos() / SAMPLES_PER_WINDOW);
+        if self.samples.back().is_none_or(|&(at, _)| now.since(at) >= step) {
+            self.samples.push_back((now, used_units));
+        }
+        self.falling
+    }
+
+    /// What [`Trend::observe`] answered last.
+    pub fn is_falling(&self) -> bool {
+        self.falling
+    }
+}
+
+/// The gate, and the policy behind it.
+pub struct Set {
+    config: SetConfig,
+    trend: Trend,
+    open: bool,
+    inner: Box<dyn Governor>,
+}
+
+impl Set {
+    /// A gate before `inner`; open until utilization says otherwise.
+    pub fn new(config: SetConfig, inner: Box<dyn Governor>) -> Self {
+        Self { config, trend: Trend::new(config.window, config.hysteresis_permille), open: true, inner }
+    }
+
+    fn decide(&mut self, view: &View) -> bool {
+        let falling = self.trend.observe(view.now, view.used_units, view.total_units);
+        let used = view.used_units.saturating_mul(100);
+        let at = |percent: u64| view.total_units.saturating_mul(percent);
+        if used > at(self.config.high_percent) {
+            true
+        } else if used < at(self.config.low_percent) {
+            false
+        } else {
+            falling
+        }
+    }
+}
+
+impl Governor for Set {
+    fn needs(&self) -> Needs {
+        Needs { commits: true, ..self.inner.needs() }
+    }
+
+    fn availability(&self, kernel: DiscardGeneration) -> Availability {
+        self.inner.availability(kernel)
+    }
+
+    fn merges(&self) -> bool {
+        self.inner.merges()
+    }
+
+    fn on_event(&mut self, event: &PolicyEvent, view: &View, decisions: &mut Vec<Decision>) {
+        if let PolicyEvent::Committed { .. } = event {
+            let was_open = std::mem::replace(&mut self.open, false);
+            self.open = self.decide(view);
+            if !self.open {
+                decisions.push(Decision::DropFreed);
+                return;
+            }
+            if self.config.catch_up && !was_open {
+                decisions.push(Decision::CatchUp);
+            }
+        }
+        self.inner.on_event(event, view, decisions);
+    }
+}

@@ -1,0 +1,64 @@
+//! `zfs`: the way of OpenZFS's `autotrim`, on the host's file system.
+//!
+//! Constants after module/zfs/vdev_trim.c: frees are gathered over 32 transaction groups
+//! (`zfs_trim_txg_batch`; a group closes with a commit, or after the 5 s of `zfs_txg_timeout`), then what is
+//! left of them is trimmed: extents of 32 KiB to 128 MiB (`zfs_trim_extent_bytes_min`, `_max`), ten at a time
+//! (`zfs_trim_queue_limit`). An allocation takes its blocks out of what waits.
+
+use super::{Availability, Decision, DiscardGeneration, Governor, Needs, PolicyEvent, Shape, View};
+use crate::units::SimDuration;
+
+/// `zfs_trim_txg_batch`.
+const TRANSACTION_GROUPS: u32 = 32;
+/// `zfs_txg_timeout`.
+const TRANSACTION_GROUP: SimDuration = SimDuration::from_secs(5);
+/// `zfs_trim_queue_limit`.
+const QUEUE_LIMIT: u32 = 10;
+/// 32 KiB to 128 MiB.
+const SHAPE: Shape = Shape { ranges_max: 1, units_min: 8, units_max: 32_768 };
+
+/// Gathers over transaction groups, then trims what is left.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Zfs {
+    gathered: u32,
+    in_pass: bool,
+}
+
+impl Zfs {
+    fn issue(view: &View, decisions: &mut Vec<Decision>) {
+        let free = QUEUE_LIMIT.saturating_sub(view.in_flight);
+        let useful = view.pending_extents.min(u64::from(free));
+        decisions.extend((0..useful).map(|_| Decision::Issue(SHAPE)));
+    }
+}
+
+impl Governor for Zfs {
+    fn needs(&self) -> Needs {
+        Needs { commits: true, ..Needs::default() }
+    }
+
+    fn availability(&self, _kernel: DiscardGeneration) -> Availability {
+        Availability::AfterCommit
+    }
+
+    fn on_event(&mut self, event: &PolicyEvent, view: &View, decisions: &mut Vec<Decision>) {
+        match event {
+            PolicyEvent::Hosted(_) => decisions.push(Decision::WakeAt(view.now + TRANSACTION_GROUP)),
+            PolicyEvent::Committed { .. } | PolicyEvent::Woken => {
+                self.gathered += 1;
+                decisions.push(Decision::WakeAt(view.now + TRANSACTION_GROUP));
+                if self.gathered >= TRANSACTION_GROUPS && !self.in_pass && view.pending_units > 0 {
+                    self.gathered = 0;
+                    self.in_pass = true;
+                    Self::issue(view, decisions);
+                }
+            }
+            PolicyEvent::Issued(_) if self.in_pass => {
+                Self::issue(view, decisions);
+                self.in_pass = view.pending_units > 0;
+            }
+            PolicyEvent::PassOver => self.in_pass = false,
+            PolicyEvent::Issued(_) | PolicyEvent::Trimmed { .. } => {}
+        }
+    }
+}
