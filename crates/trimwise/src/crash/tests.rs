@@ -30,7 +30,7 @@ fn measure() {
         Sabotage::CommitBetweenHandles,
         Sabotage::NoFlushInFsync,
     ] {
-        let firsts: Vec<Option<u64>> = (1..=8).map(|seed| sabotaged(PolicySpec::OFF, how, 10_000, seed).first_violation).collect();
+        let firsts: Vec<Option<u64>> = (1..=4).map(|seed| sabotaged(PolicySpec::OFF, how, 5_000, seed).first_violation).collect();
         let report = sabotaged(PolicySpec::OFF, how, 10_000, 1);
         let text: String = report.details.iter().take(1).map(ToString::to_string).collect();
         println!("{how:?}: {firsts:?}\n{text}");

@@ -27,9 +27,8 @@ use crate::workload::files::{FileError, Files, OpenMode};
 const DRIVE: Bytes = Bytes::mib(40);
 /// The smallest log that the model runs with: a transaction of 64 blocks fills a quarter of it.
 const LOG: Bytes = Bytes::mib(1);
-const TASKS: u64 = 3;
-const FILES: u64 = 14;
-const OPERATIONS: u64 = 70;
+/// Operations of all tasks together.
+const OPERATIONS: u64 = 240;
 /// Largest write.
 const WRITE_BYTES_MAX: u64 = 400_000;
 
@@ -43,19 +42,26 @@ pub struct Machine {
     memory: Bytes,
     narrow: bool,
     ballast_percent: u64,
+    tasks: u64,
+    files: u64,
+    directories: u64,
 }
 
 impl fmt::Display for Machine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{:?} with {:?} TRIM of {} us, {}, memory {}, {} % of the files' space taken",
+            "{:?} with {:?} TRIM of {} us, {}, memory {}, {} % of the space taken, {} tasks, {} files, \
+             {} directories",
             self.link,
             self.trim,
             self.trim_us,
             self.generation.kernels(),
             self.memory,
-            self.ballast_percent
+            self.ballast_percent,
+            self.tasks,
+            self.files,
+            self.directories
         )
     }
 }
@@ -79,6 +85,9 @@ impl Machine {
             memory: Bytes::mib([4, 16, 64][below(rng, 3) as usize]),
             narrow: below(rng, 2) == 0,
             ballast_percent: [30, 85, 94, 97][below(rng, 4) as usize],
+            tasks: 2 + below(rng, 4),
+            files: [12, 30, 100][below(rng, 3) as usize],
+            directories: 2 + below(rng, 5),
         }
     }
 
@@ -151,16 +160,19 @@ pub fn run(policy: PolicySpec, seed: u64, sabotage: Option<Sabotage>) -> Result<
         fs.sabotage(sabotage);
         #[cfg(not(test))]
         let _ = sabotage;
-        prepare(&fs, machine.ballast_percent).await.map_err(CrashError::Workload)?;
-        tasks(&fs, seed).await?;
+        prepare(&fs, &machine).await.map_err(CrashError::Workload)?;
+        tasks(&fs, machine, seed).await?;
         Ok(Run { machine, record: witness.end(&queue), layout })
     });
     result.map_err(|stalled| CrashError::Stalled(stalled.to_string()))?
 }
 
 /// Directories, and a file that stays.
-async fn prepare(fs: &Ext4, ballast_percent: u64) -> Result<(), FileError> {
-    fs.mkdir("d1").await?;
+async fn prepare(fs: &Ext4, machine: &Machine) -> Result<(), FileError> {
+    let ballast_percent = machine.ballast_percent;
+    for directory in 1..machine.directories {
+        fs.mkdir(&format!("d{directory}")).await?;
+    }
     let free = fs.statfs().await?.free.0;
     if ballast_percent > 0 {
         let mut file = fs.open("ballast", OpenMode::Create).await?;
@@ -170,16 +182,16 @@ async fn prepare(fs: &Ext4, ballast_percent: u64) -> Result<(), FileError> {
     fs.sync().await
 }
 
-async fn tasks(fs: &Ext4, seed: u64) -> Result<(), CrashError> {
+async fn tasks(fs: &Ext4, machine: Machine, seed: u64) -> Result<(), CrashError> {
     let sim = fs.queue().sim().clone();
-    let left = Rc::new(Cell::new(TASKS));
+    let left = Rc::new(Cell::new(machine.tasks));
     let failed: Rc<Cell<Option<FileError>>> = Rc::default();
-    for task in 0..TASKS {
+    for task in 0..machine.tasks {
         let (fs, left, failed) = (fs.clone(), Rc::clone(&left), Rc::clone(&failed));
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed ^ (task + 1) << 32);
         sim.spawn(async move {
-            for _ in 0..OPERATIONS {
-                match step(&fs, &mut rng).await {
+            for _ in 0..OPERATIONS / machine.tasks {
+                match step(&fs, &machine, &mut rng).await {
                     // Another task was faster, or there is no room: all in order.
                     Ok(()) | Err(FileError::NoSpace { .. } | FileError::NotFound { .. }) => {}
                     Err(FileError::Exists { .. } | FileError::Other { .. }) => {}
@@ -198,48 +210,49 @@ async fn tasks(fs: &Ext4, seed: u64) -> Result<(), CrashError> {
     }
 }
 
-fn path_of(file: u64) -> String {
-    match file % 3 {
+fn path_of(file: u64, directories: u64) -> String {
+    match file % (directories + 1) {
         0 => format!("f{file}"),
         directory => format!("d{directory}/f{file}"),
     }
 }
 
 /// One operation.
-async fn step(fs: &Ext4, rng: &mut impl Rng) -> Result<(), FileError> {
-    let path = path_of(below(rng, FILES));
+async fn step(fs: &Ext4, machine: &Machine, rng: &mut impl Rng) -> Result<(), FileError> {
+    let path = path_of(below(rng, machine.files), machine.directories);
+    let directory = format!("d{}", 1 + below(rng, machine.directories));
     let bytes = 1 + if below(rng, 3) == 0 { below(rng, WRITE_BYTES_MAX) } else { below(rng, 30_000) };
     match below(rng, 100) {
-        0..22 => {
+        0..20 => {
             // Created, or emptied and written anew.
             let mut file = fs.open(&path, OpenMode::Create).await?;
             fs.write(&mut file, &vec![0; bytes as usize]).await?;
             maybe_fsync(fs, rng, &mut file).await?;
             fs.close(file).await
         }
-        22..42 => {
+        20..38 => {
             drop(fs.open(&path, OpenMode::CreateKeep).await?);
             let mut file = fs.open(&path, OpenMode::Append).await?;
             fs.write(&mut file, &vec![0; bytes as usize]).await?;
             maybe_fsync(fs, rng, &mut file).await?;
             fs.close(file).await
         }
-        42..57 => {
+        38..50 => {
             let mut file = fs.open(&path, OpenMode::CreateKeep).await?;
             fs.seek(&mut file, below(rng, 60) * UNIT_BYTES / 2).await?;
             fs.write(&mut file, &vec![0; bytes as usize]).await?;
             maybe_fsync(fs, rng, &mut file).await?;
             fs.close(file).await
         }
-        57..75 => fs.unlink(&path).await,
-        75..83 => {
+        50..68 => fs.unlink(&path).await,
+        68..78 => {
             let mut file = fs.open(&path, OpenMode::Read).await?;
             fs.fsync(&mut file).await?;
             fs.close(file).await
         }
-        83..86 => fs.sync().await,
-        86..88 => fs.mkdir(&format!("d{}", 1 + below(rng, 2))).await,
-        88..90 => fs.rmdir(&format!("d{}", 1 + below(rng, 2))).await,
+        78..81 => fs.sync().await,
+        81..86 => fs.mkdir(&directory).await,
+        86..90 => fs.rmdir(&directory).await,
         90..92 => {
             let (at, units) = (below(rng, DRIVE.units_floor()), below(rng, DRIVE.units_floor()));
             fs.trim_free(UnitRange::new(Lpn(at), units), below(rng, 32)).await;

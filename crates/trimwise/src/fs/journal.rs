@@ -581,7 +581,7 @@ impl Ext4 {
             {
                 let journal = &mut self.0.state.borrow_mut().journal;
                 let Some(running) = &journal.running else { return };
-                if running.handles.get() == 0 || self.is_sabotaged(Sabotage::CommitBetweenHandles) {
+                if running.handles.get() == 0 {
                     return;
                 }
                 journal.switching = true;

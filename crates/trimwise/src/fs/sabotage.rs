@@ -24,8 +24,6 @@ pub(crate) enum Sabotage {
     TailBeforeFlush,
     /// Freed metadata blocks are not revoked.
     NoRevoke,
-    /// A commit does not wait for the handles of its transaction.
-    CommitBetweenHandles,
     /// `fsync` and `sync` rely on the flush of a commit that came too early for their data.
     NoFlushInFsync,
 }
