@@ -4,7 +4,7 @@
 //! A run is a random workload on a small modelled machine under a policy. A witness
 //! (`fs::witness`) notes what each command carries. Then, for each of many cuts,
 //!
-//! 1. [`power`](self) works out what the device holds: what was flushed, and any subset of the writes *and TRIMs*
+//! 1. `power` works out what the device holds: what was flushed, and any subset of the writes *and TRIMs*
 //!    since, block by block;
 //! 2. `recovery` replays the journal and builds the tree from the metadata blocks;
 //! 3. `check` looks whether every file whose `fsync` returned is whole, every durable removal has stayed one, no
@@ -125,7 +125,7 @@ impl CrashTest {
         Ok(report)
     }
 
-    /// Makes one run and its cuts: what `run` would do as its number `run`.
+    /// Makes the run of this number (from 0) and its cuts, the same as in the whole test.
     ///
     /// # Errors
     ///
@@ -164,8 +164,10 @@ impl CrashReport {
 /// Cuts the power of a run that was made.
 fn attack(made: &workload::Run, run: u64, cuts: u64, seed: u64) -> CrashReport {
     let record = &made.record;
-    let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed ^ 0xc0ff_ee00);
-    let mut points: Vec<usize> = (0..cuts).map(|cut| cut_point(record, cut, &mut rng)).collect();
+    // Each cut by itself, so that it is the same however many there are; the device goes along with time.
+    let rng_of = |cut: u64| Xoshiro256PlusPlus::seed_from_u64(seed_of(!seed, cut));
+    let mut points: Vec<(usize, u64)> =
+        (0..cuts).map(|cut| (cut_point(record, cut, &mut rng_of(cut)), cut)).collect();
     points.sort_unstable();
     let trims = record.ops.iter().filter(|op| op.is_trim());
     let mut report = CrashReport {
@@ -190,8 +192,10 @@ fn attack(made: &workload::Run, run: u64, cuts: u64, seed: u64) -> CrashReport {
             Event::Destroyed(inode) => drop(told.promises.remove(&inode)),
             Event::Dispatched(_) | Event::Completed(_) => {}
         }
-        while points.next_if_eq(&(at + 1)).is_some() {
-            let survival = Survival::ALL[(report.cuts % Survival::ALL.len() as u64) as usize];
+        while let Some((_, cut)) = points.next_if(|&(point, _)| point == at + 1) {
+            let mut rng = rng_of(cut);
+            rng.jump(); // its first numbers chose the point
+            let survival = Survival::ALL[below(&mut rng, Survival::ALL.len() as u64) as usize];
             let not_durable = platter.cut(survival, &mut rng);
             let mut broken = Vec::new();
             recovery::replay(&mut platter, record, &made.layout, &mut broken);
@@ -202,12 +206,13 @@ fn attack(made: &workload::Run, run: u64, cuts: u64, seed: u64) -> CrashReport {
             report.files_checked += told.promises.len() as u64;
             if !broken.is_empty() {
                 report.violations += 1;
-                report.first_violation.get_or_insert(report.cuts);
+                let first = report.first_violation.unwrap_or(u64::MAX);
+                report.first_violation = Some(first.min(cut + 1));
                 if report.details.len() < DETAILS_MAX {
                     let block = broken.iter().find_map(Broken::block);
                     report.details.push(Violation {
                         run,
-                        cut: report.cuts,
+                        cut,
                         events: at + 1,
                         not_durable,
                         survived: survival.to_string(),

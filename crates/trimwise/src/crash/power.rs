@@ -33,7 +33,7 @@ pub enum Survival {
 }
 
 impl Survival {
-    /// Those that are tried, in turn: half of them extremes, which find most, half of them drawn at random.
+    /// Those that are tried: half of them extremes, half of them drawn unit by unit or command by command.
     pub const ALL: [Self; 10] = [
         Self::Units(50),
         Self::OnlyTrims,
@@ -57,7 +57,9 @@ impl fmt::Display for Survival {
             Self::OnlyWrites => f.write_str("writes since the last flush survived, TRIMs did not"),
             Self::Prefix => f.write_str("the first commands since the last flush survived"),
             Self::Units(percent) => write!(f, "each block since the last flush survived with {percent} %"),
-            Self::Commands(percent) => write!(f, "each command since the last flush survived with {percent} %"),
+            Self::Commands(percent) => {
+                write!(f, "each command since the last flush survived with {percent} %")
+            }
         }
     }
 }
@@ -211,8 +213,7 @@ impl<'a> Platter<'a> {
             format!("{what}, given to the device at event {}, {state}", op.dispatched)
         };
         let touching = self.record.ops.iter().enumerate().filter(|(_, op)| {
-            op.dispatched < self.at
-                && op.ranges().iter().any(|r| r.start.0 <= unit && unit < r.end().0)
+            op.dispatched < self.at && op.ranges().iter().any(|r| r.start.0 <= unit && unit < r.end().0)
         });
         let mut lines: Vec<String> = touching
             .map(|(i, op)| {

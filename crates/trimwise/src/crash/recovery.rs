@@ -114,8 +114,7 @@ pub fn mount<'a>(
     tables: &[u64],
     broken: &mut Vec<Broken>,
 ) -> Recovered<'a> {
-    let mut found =
-        Recovered { inodes: BTreeMap::new(), files: BTreeMap::new(), allocated: Vec::new() };
+    let mut found = Recovered { inodes: BTreeMap::new(), files: BTreeMap::new(), allocated: Vec::new() };
     let mut lost = |block: u64, what: &'static str| {
         broken.push(Broken::MetadataLost { block, kind: what, found: record.describe(platter.read(block)) });
     };

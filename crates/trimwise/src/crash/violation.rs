@@ -9,33 +9,115 @@ use serde::Serialize;
 #[serde(tag = "what", rename_all = "kebab-case")]
 pub enum Broken {
     /// The journal's superblock is not there.
-    NoJournal { block: u64 },
+    NoJournal {
+        /// The block.
+        block: u64,
+    },
     /// A transaction has its commit block, but not all of its blocks.
-    LogBlockMissing { tid: u64, block: u64, home: u64, found: String },
+    LogBlockMissing {
+        /// The transaction.
+        tid: u64,
+        /// The block.
+        block: u64,
+        /// Where the block belongs.
+        home: u64,
+        /// What it holds.
+        found: String,
+    },
     /// A metadata block does not hold what it should.
-    MetadataLost { block: u64, kind: &'static str, found: String },
+    MetadataLost {
+        /// The block.
+        block: u64,
+        /// What it should be.
+        kind: &'static str,
+        /// What it holds.
+        found: String,
+    },
     /// A directory's block does not hold that directory.
-    DirectoryLost { path: String, block: u64, found: String },
+    DirectoryLost {
+        /// The file or directory.
+        path: String,
+        /// The block.
+        block: u64,
+        /// What it holds.
+        found: String,
+    },
     /// A name leads to an inode that is not in use.
-    NameWithoutInode { path: String, inode: u32 },
+    NameWithoutInode {
+        /// The file or directory.
+        path: String,
+        /// The inode.
+        inode: u32,
+    },
     /// A block of a live file was trimmed after it was written.
-    Trimmed { path: String, page: u64, block: u64 },
+    Trimmed {
+        /// The file or directory.
+        path: String,
+        /// The page of the file.
+        page: u64,
+        /// The block.
+        block: u64,
+    },
     /// A block of a live file holds something else.
-    NotItsOwn { path: String, page: u64, block: u64, found: String },
+    NotItsOwn {
+        /// The file or directory.
+        path: String,
+        /// The page of the file.
+        page: u64,
+        /// The block.
+        block: u64,
+        /// What it holds.
+        found: String,
+    },
     /// Two inodes have the same block.
-    TwoOwners { block: u64, inodes: [u32; 2] },
+    TwoOwners {
+        /// The block.
+        block: u64,
+        /// The inodes.
+        inodes: [u32; 2],
+    },
     /// An inode's block is free in the bitmap.
-    OwnedButFree { block: u64, inode: u32 },
+    OwnedButFree {
+        /// The block.
+        block: u64,
+        /// The inode.
+        inode: u32,
+    },
     /// A file whose `fsync` returned is not there.
-    SyncedFileMissing { path: String },
+    SyncedFileMissing {
+        /// The file or directory.
+        path: String,
+    },
     /// A file whose `fsync` returned is shorter than it was.
-    SyncedFileShort { path: String, pages: u64, found_bytes: u64 },
+    SyncedFileShort {
+        /// The file or directory.
+        path: String,
+        /// Pages at the `fsync`.
+        pages: u64,
+        /// Bytes now.
+        found_bytes: u64,
+    },
     /// A page that was there at the `fsync` has no block.
-    SyncedPageMissing { path: String, page: u64 },
+    SyncedPageMissing {
+        /// The file or directory.
+        path: String,
+        /// The page of the file.
+        page: u64,
+    },
     /// A page is older than at the `fsync`.
-    SyncedPageOld { path: String, page: u64, block: u64 },
+    SyncedPageOld {
+        /// The file or directory.
+        path: String,
+        /// The page of the file.
+        page: u64,
+        /// The block.
+        block: u64,
+    },
     /// A file is there whose removal was durable.
-    RemovedFileIsBack { path: String },
+    RemovedFileIsBack {
+        /// The file or directory.
+        path: String,
+    },
 }
 
 impl Broken {
@@ -90,10 +172,9 @@ impl fmt::Display for Broken {
                 write!(f, "block {block} of inode {inode} is free in the bitmap")
             }
             Self::SyncedFileMissing { path } => write!(f, "'{path}' is missing after its fsync returned"),
-            Self::SyncedFileShort { path, pages, found_bytes } => write!(
-                f,
-                "'{path}' has {found_bytes} bytes; it had {pages} pages when its fsync was called"
-            ),
+            Self::SyncedFileShort { path, pages, found_bytes } => {
+                write!(f, "'{path}' has {found_bytes} bytes; it had {pages} pages when its fsync was called")
+            }
             Self::SyncedPageMissing { path, page } => {
                 write!(f, "page {page} of '{path}' has no block after its fsync returned")
             }

@@ -151,8 +151,7 @@ pub fn run(policy: PolicySpec, seed: u64, sabotage: Option<Sabotage>) -> Result<
     let queue = BlockQueue::new(&sim, ssd, host.queue);
     let result = sim.run(async move {
         let options = FormatOptions { journal: Some(LOG), discard: true };
-        let volume =
-            Volume::format(&queue, options).await.map_err(|e| CrashError::Machine(e.to_string()))?;
+        let volume = Volume::format(&queue, options).await.map_err(|e| CrashError::Machine(e.to_string()))?;
         let layout = volume.layout().clone();
         let witness = Witness::new(&volume);
         let fs = volume.mount_witnessed(host, policy.governor(), Some(Rc::clone(&witness))).await;

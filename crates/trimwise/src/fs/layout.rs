@@ -148,7 +148,8 @@ impl Layout {
     pub fn inodes_in(&self, block: Lpn) -> Option<std::ops::Range<u32>> {
         (0..self.total_units.div_ceil(GROUP_UNITS)).find_map(|group| {
             let first = (group * INODES_PER_GROUP) as u32;
-            let index = block.0.checked_sub(self.inode_block(first).0).filter(|&index| index < TABLE_BLOCKS)?;
+            let index =
+                block.0.checked_sub(self.inode_block(first).0).filter(|&index| index < TABLE_BLOCKS)?;
             let from = first + (index * INODES_PER_BLOCK) as u32;
             Some(from..from + INODES_PER_BLOCK as u32)
         })

@@ -11,10 +11,13 @@ use crate::units::UnitRange;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sabotage {
     /// Freed blocks are trimmed before the transaction that frees them is durable.
+    #[cfg(test)]
     TrimBeforeCommit,
     /// Blocks wait in a queue for their TRIM, and an allocation does not take them out of it.
+    #[cfg(test)]
     ReuseWithoutWithdrawal,
     /// The queue is looked at when the TRIM is made, but its blocks can be allocated until it is sent.
+    #[cfg(test)]
     TrimAfterLaterWrite,
     /// The commit block is written without waiting for what it commits.
     NoFlushBeforeCommitBlock,
@@ -72,7 +75,8 @@ impl Ext4 {
                 let free = fs.0.state.borrow().disk.allocator.free_in(*range);
                 free == range.units
             };
-            let ranges: Vec<UnitRange> = freed.into_iter().filter(|range| !checks || is_free(range)).collect();
+            let ranges: Vec<UnitRange> =
+                freed.into_iter().filter(|range| !checks || is_free(range)).collect();
             sim.sleep(SimDuration::from_millis(50)).await;
             if !ranges.is_empty() {
                 fs.0.queue.trim(&ranges).await;

@@ -12,8 +12,8 @@ use std::rc::Rc;
 
 use super::alloc::GROUP_UNITS;
 use super::inode::FileExtent;
-use super::journal::{REVOKES_PER_BLOCK, TAGS_PER_DESCRIPTOR};
 pub use super::journal::Tail;
+use super::journal::{REVOKES_PER_BLOCK, TAGS_PER_DESCRIPTOR};
 use super::layout::{Layout, ROOT_INODE};
 use super::{Disk, Ext4, Volume};
 use crate::block::{BlockQueue, Command, Stage};
@@ -274,8 +274,7 @@ impl Record {
     fn freeze(&self, disk: &Disk, block: Lpn) -> Image {
         let layout = &disk.layout;
         if let Some(inodes) = layout.inodes_in(block) {
-            let mut images: Vec<InodeImage> =
-                inodes.filter_map(|inode| disk.inode_image(inode)).collect();
+            let mut images: Vec<InodeImage> = inodes.filter_map(|inode| disk.inode_image(inode)).collect();
             for image in &mut images {
                 image.generation = self.generation_on_disk(image.inode, image.generation);
             }
@@ -427,7 +426,13 @@ impl Witness {
     }
 
     /// A transaction has been closed: freezes its metadata and composes its log blocks.
-    pub(super) fn transaction_frozen(&self, tid: u64, blocks: &[u64], revoked: &[u64], disk: &Disk) -> Frozen {
+    pub(super) fn transaction_frozen(
+        &self,
+        tid: u64,
+        blocks: &[u64],
+        revoked: &[u64],
+        disk: &Disk,
+    ) -> Frozen {
         let record = &mut *self.0.borrow_mut();
         let mut log = Vec::new();
         for blocks in revoked.chunks(REVOKES_PER_BLOCK as usize) {
