@@ -18,6 +18,7 @@ mod report;
 mod reproduce;
 mod runner;
 mod table;
+mod trim;
 
 use std::process::ExitCode;
 
@@ -50,6 +51,7 @@ fn run(command: Command) -> Result<String, Failure> {
         Command::Crashtest(arguments) => {
             crashtest::run(&models, &arguments, || interrupt::install(OnInterrupt::Exit).map(drop))
         }
+        Command::Trim(arguments) => trim::run(&arguments, interrupt::install),
         Command::Devices => Ok(reproduce::list(&models.devices())),
     }
 }

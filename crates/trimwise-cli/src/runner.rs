@@ -121,6 +121,7 @@ pub trait Models: Sync {
     ) -> Result<ExperimentResult, Failure>;
 }
 
+mod experiments;
 #[cfg(test)]
 pub mod fabricated;
 mod input;

@@ -160,12 +160,12 @@ pub fn over_time(lines: &[Line], unit: &str) -> Result<String, Failure> {
 }
 
 /// Earlier lines are wider, so that where lines coincide each still shows beside the one above it.
-fn stroke(index: usize, lines: usize) -> u32 {
+pub fn stroke(index: usize, lines: usize) -> u32 {
     2 + 3 * (lines - 1 - index).min(3) as u32
 }
 
 /// The look of all axes.
-fn styled<'m, 'a, 'b, X, Y, DB>(
+pub fn styled<'m, 'a, 'b, X, Y, DB>(
     mesh: &'m mut MeshStyle<'a, 'b, X, Y, DB>,
 ) -> &'m mut MeshStyle<'a, 'b, X, Y, DB>
 where
@@ -179,10 +179,11 @@ where
         .label_style((FONT, 15))
 }
 
-type DrawResult = Result<(), Box<dyn std::error::Error>>;
+/// What drawing answers.
+pub type DrawResult = Result<(), Box<dyn std::error::Error>>;
 
 /// Draws on an empty canvas of the report's width and answers the SVG element.
-fn drawn(
+pub fn drawn(
     height: u32,
     draw: impl FnOnce(&DrawingArea<SVGBackend<'_>, Shift>) -> DrawResult,
 ) -> Result<String, Failure> {

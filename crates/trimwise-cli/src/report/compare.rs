@@ -9,7 +9,7 @@ use trimwise::units::{Bytes, UNIT_BYTES};
 use trimwise::workload::latency::Operation;
 
 use super::charts::{self, Bar, Line};
-use super::{STYLE, rendered, safe, with_code};
+use super::{Entry, STYLE, rendered, safe, with_code};
 use crate::compare::Comparison;
 use crate::failure::Failure;
 use crate::{figures, table};
@@ -50,12 +50,6 @@ struct Chart {
     legend: Vec<Entry>,
     svg: Value,
     caption: &'static str,
-}
-
-#[derive(Serialize)]
-struct Entry {
-    name: String,
-    colour: String,
 }
 
 /// The whole file.

@@ -5,6 +5,7 @@
 
 pub mod charts;
 pub mod compare;
+pub mod plots;
 pub mod reproduce;
 
 use minijinja::value::Serde;
@@ -14,6 +15,14 @@ use serde::Serialize;
 use crate::failure::Failure;
 
 const STYLE: &str = include_str!("style.css");
+
+/// One name of a legend.
+#[derive(Serialize)]
+struct Entry {
+    name: String,
+    /// As CSS writes it.
+    colour: String,
+}
 
 /// Text that is markup already.
 fn safe(markup: impl Into<String>) -> Value {

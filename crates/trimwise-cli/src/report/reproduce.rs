@@ -2,11 +2,12 @@
 
 use minijinja::Value;
 use serde::Serialize;
-use trimwise::experiment::result::ExperimentResult;
+use trimwise::experiment::plot::{Axis, Plot};
+use trimwise::experiment::result::{ExperimentResult, ExperimentRows};
 
-use super::{STYLE, rendered, safe, with_code};
+use super::{Entry, STYLE, charts, plots, rendered, safe, with_code};
 use crate::failure::Failure;
-use crate::table::reproduce::{blocks, error_summary, words};
+use crate::table::reproduce::{blocks, error_summary, repetitions, with_unit, words};
 
 #[derive(Serialize)]
 struct Page<'a> {
@@ -23,8 +24,9 @@ struct Experiment<'a> {
     finding: Value,
     version: &'a str,
     seed: u64,
-    reps: u32,
+    reps: String,
     claims: Vec<ClaimLine<'a>>,
+    figures: Vec<Drawn>,
     blocks: Vec<Block>,
     errors: String,
 }
@@ -41,26 +43,39 @@ struct ClaimLine<'a> {
 #[derive(Serialize)]
 struct Block {
     title: String,
-    header: [&'static str; 9],
-    rows: Vec<[String; 9]>,
+    header: Vec<String>,
+    rows: Vec<Vec<String>>,
+}
+
+#[derive(Serialize)]
+struct Drawn {
+    title: String,
+    /// What lies along the axes: y over x.
+    axes: String,
+    legend: Vec<Entry>,
+    svg: Value,
 }
 
 /// The whole file.
 pub fn html(results: &[ExperimentResult], command: &str) -> Result<String, Failure> {
-    let experiments: Vec<Experiment> = results.iter().map(experiment).collect();
+    let experiments = results.iter().map(experiment).collect::<Result<Vec<_>, _>>()?;
     let names: Vec<&str> = experiments.iter().map(|e| e.name).collect();
     let page = Page { style: safe(STYLE), title: names.join(", "), experiments, command };
     rendered("reproduce.html", include_str!("reproduce.html"), &page)
 }
 
-fn experiment(result: &ExperimentResult) -> Experiment<'_> {
-    Experiment {
+fn experiment(result: &ExperimentResult) -> Result<Experiment<'_>, Failure> {
+    let plots: &[Plot] = match &result.rows {
+        ExperimentRows::Plots(plots) => plots,
+        ExperimentRows::Vendors(_) => &[],
+    };
+    Ok(Experiment {
         name: &result.experiment,
         question: with_code(&result.question),
         finding: with_code(&result.finding),
         version: &result.trimwise,
         seed: result.seed,
-        reps: result.reps,
+        reps: repetitions(result.reps),
         claims: result
             .claims
             .iter()
@@ -72,12 +87,29 @@ fn experiment(result: &ExperimentResult) -> Experiment<'_> {
                 measured: words(&c.measured),
             })
             .collect(),
+        figures: plots.iter().map(drawn).collect::<Result<_, _>>()?,
         blocks: blocks(&result.rows)
             .into_iter()
             .map(|b| Block { title: b.title, header: b.header, rows: b.rows })
             .collect(),
         errors: error_summary(&result.rows).join(" "),
-    }
+    })
+}
+
+fn drawn(plot: &Plot) -> Result<Drawn, Failure> {
+    let legend = plot.series.iter().enumerate().map(|(i, series)| Entry {
+        name: series.name.clone(),
+        colour: charts::css(plots::colour(plot.kind, i)),
+    });
+    let along = |axis: &Axis| {
+        format!("{}{}", with_unit(axis.label, axis.unit), if axis.log { " (logarithmic)" } else { "" })
+    };
+    Ok(Drawn {
+        title: plot.title.clone(),
+        axes: format!("{} over {}", along(&plot.y), along(&plot.x)),
+        legend: legend.collect(),
+        svg: safe(plots::svg(plot)?),
+    })
 }
 
 #[cfg(test)]
@@ -93,7 +125,21 @@ mod tests {
         assert!(page.contains("not met</td>"));
         assert!(page.contains("&lt;script&gt;") && !page.contains("<script"));
         assert!(page.contains("2628.50"), "the published figure");
+        assert!(!page.contains("<svg"), "a table is not drawn");
         if let Some(path) = std::env::var_os("TRIMWISE_TEST_REPORT_REPRODUCE") {
+            std::fs::write(path, &page).unwrap();
+        }
+    }
+
+    #[test]
+    fn figures_are_drawn_with_a_legend_and_their_numbers_below() {
+        let page = html(&[fabricated::plotted()], "trimwise reproduce plotted").unwrap();
+        assert_eq!(page.matches("<svg").count(), 3);
+        assert_eq!(page.matches("class=\"legend\"").count(), 3);
+        assert!(page.contains("execution time, s over device utilization, %"));
+        assert!(page.contains("(logarithmic)"));
+        assert!(page.contains("<td>171.5 ± 1.4 %</td>"), "{page}");
+        if let Some(path) = std::env::var_os("TRIMWISE_TEST_REPORT_PLOTS") {
             std::fs::write(path, &page).unwrap();
         }
     }

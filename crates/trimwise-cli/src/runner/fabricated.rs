@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
 use trimwise::crash::{Broken, CUTS_PER_RUN, CrashReport, Survival, Violation};
+use trimwise::experiment::plot::{Axis, Plot, PlotKind, Point, Series};
 use trimwise::experiment::result::{
     Claim, DeviceFigures, ExperimentRows, Figure, PostmarkFigures, QUANTILES, TimelineSample, VendorRow,
 };
@@ -174,6 +175,52 @@ pub fn experiment() -> ExperimentResult {
                 measured: Figure::Numbers(vec![10.1, 60.25]),
             },
         ],
+    }
+}
+
+/// An experiment with a figure of each kind.
+pub fn plotted() -> ExperimentResult {
+    let series = |name: &str, points: Vec<Point>| Series { name: name.into(), points };
+    let line = |name: &str, slope: f64| {
+        let at = |percent: f64| Point::new(percent, 100.0 + slope * percent);
+        series(name, [10.0, 50.0, 90.0, 100.0].map(at).to_vec())
+    };
+    let mut on = line("commit", 0.5);
+    on.points.extend(Point::of_runs(95.0, &[171.5, 170.0, 173.9]));
+    let bar = |policy: &str, seconds: f64| Point::new(policy.to_string(), seconds);
+    let time = Axis::linear("execution_time_s", "execution time", "s");
+    let policy = Axis::linear("policy", "policy", "");
+    ExperimentResult {
+        experiment: "plotted".into(),
+        question: "When is TRIM worth its time?".into(),
+        finding: "When the device is full.".into(),
+        rows: ExperimentRows::Plots(vec![
+            Plot {
+                title: "PostMark".into(),
+                kind: PlotKind::Lines,
+                x: Axis::linear("device_utilization_percent", "device utilization", "%"),
+                y: time.clone(),
+                series: vec![line("off", 1.0), on],
+            },
+            Plot {
+                title: "The whole sequence".into(),
+                kind: PlotKind::StackedBars,
+                x: policy.clone(),
+                y: time,
+                series: vec![
+                    series("60 %", vec![bar("off", 300.0), bar("set:40:90", 250.25)]),
+                    series("40 %", vec![bar("off", 200.0), bar("set:40:90", 180.0)]),
+                ],
+            },
+            Plot {
+                title: "fsync after unlink".into(),
+                kind: PlotKind::Lines,
+                x: Axis::log("append_kib", "append size", "KiB"),
+                y: Axis::log("fsync_ms", "fsync latency", "ms"),
+                series: vec![series("lazy", vec![Point::new(64.0, 12.0), Point::new(65_536.0, 0.04)])],
+            },
+        ]),
+        ..experiment()
     }
 }
 

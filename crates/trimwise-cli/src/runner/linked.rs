@@ -2,11 +2,10 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use trimwise::crash::{CrashReport, CrashTest};
 use trimwise::experiment::cell::{CellError, CellSpec, run_cell};
-use trimwise::experiment::postmark_vendors;
 use trimwise::experiment::result::{Cell, ExperimentResult};
 use trimwise::fs::host::HostConfig;
 use trimwise::fs::layout::FormatOptions;
@@ -19,11 +18,11 @@ use trimwise::workload::postmark::{
 };
 use trimwise_host::{DirectoryError, RealDirectory, block_on, mount_of};
 
+use super::experiments::{self, Experiment};
 use super::room::Room;
 use super::{Listed, ModelRun, Models, Mounted, Report, input, workloads};
 use crate::defaults::SEED;
 use crate::failure::Failure;
-use crate::pool;
 
 /// Progress is reported once in so many operations: each takes a microsecond or so, a report little less.
 const OPERATIONS_PER_REPORT: u64 = 256;
@@ -47,6 +46,14 @@ impl Workload {
         let at = line.map_or(String::new(), |line| format!(":{line}"));
         Failure::usage(format!("{}{at}: {error}", self.argument))
     }
+}
+
+/// About how much memory of this computer one run on the device takes.
+pub(super) fn memory_of_run(device: &Profile) -> Bytes {
+    // Maps of the device and of the file system, whose entries are counted for each unit, and caches.
+    const BYTES_PER_UNIT: u64 = 12;
+    const BESIDES: Bytes = Bytes::mib(200);
+    Bytes(device.config.capacity_bytes / UNIT_BYTES * BYTES_PER_UNIT + BESIDES.0)
 }
 
 impl Models for Linked {
@@ -113,10 +120,7 @@ impl Models for Linked {
     }
 
     fn memory_of_run(&self, device: &Profile) -> Bytes {
-        // Maps of the device and of the file system, whose entries are counted for each unit, and caches.
-        const BYTES_PER_UNIT: u64 = 12;
-        const BESIDES: Bytes = Bytes::mib(200);
-        Bytes(device.config.capacity_bytes / UNIT_BYTES * BYTES_PER_UNIT + BESIDES.0)
+        memory_of_run(device)
     }
 
     fn run_model(&self, run: &ModelRun<Self>, report: Report) -> Result<Cell, Failure> {
@@ -198,10 +202,8 @@ impl Models for Linked {
     }
 
     fn experiments(&self) -> Vec<Listed> {
-        vec![Listed {
-            name: postmark_vendors::NAME.to_string(),
-            summary: postmark_vendors::QUESTION.to_string(),
-        }]
+        let listed = |e: &Experiment| Listed { name: e.name.to_string(), summary: e.question.to_string() };
+        experiments::ALL.iter().map(listed).collect()
     }
 
     fn reproduce(
@@ -211,23 +213,12 @@ impl Models for Linked {
         jobs: Option<u16>,
         report: Report,
     ) -> Result<ExperimentResult, Failure> {
-        if name != postmark_vendors::NAME {
-            return Err(Failure::usage(format!("there is no experiment '{name}'")));
-        }
-        let columns = postmark_vendors::columns();
-        let reps = reps.unwrap_or(postmark_vendors::REPS);
-        let devices = columns.iter().filter_map(|c| Profile::embedded(c.device));
-        let jobs = jobs.map_or_else(
-            || pool::default_jobs(devices.map(|d| self.memory_of_run(&d)).max().unwrap_or_default()),
-            usize::from,
-        );
-        let done = AtomicU64::new(0);
-        let all = columns.len() as u64 * u64::from(reps);
-        let means = pool::run_ordered(jobs, columns.len(), |i| {
-            let after_each = || report(done.fetch_add(1, Ordering::Relaxed) + 1, all);
-            postmark_vendors::run_column(columns[i], reps, SEED, after_each).map_err(Failure::run)
-        })?;
-        Ok(postmark_vendors::evaluate(&means, SEED))
+        let experiment = experiments::ALL
+            .iter()
+            .find(|e| e.name == name)
+            .ok_or_else(|| Failure::usage(format!("there is no experiment '{name}'")))?;
+        let reps = reps.unwrap_or(experiment.reps);
+        (experiment.run)(&experiments::Request { reps, seed: SEED, jobs: jobs.map(usize::from), report })
     }
 }
 

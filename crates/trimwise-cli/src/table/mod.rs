@@ -3,6 +3,7 @@
 pub mod compare;
 pub mod crashtest;
 pub mod reproduce;
+pub mod trim;
 
 use std::io::IsTerminal;
 
@@ -14,10 +15,10 @@ pub const WIDTH_MAX: u16 = 100;
 const STYLE: TableStyle = TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
 
 /// A table whose first column is text and whose others are figures.
-fn figures_table(header: &[&str]) -> Table {
+fn figures_table(header: &[impl AsRef<str>]) -> Table {
     let mut table = Table::new();
     table.load_style(STYLE).force_no_tty();
-    table.set_header(header.iter().enumerate().map(|(i, h)| aligned(i, h)));
+    table.set_header(header.iter().enumerate().map(|(i, h)| aligned(i, h.as_ref())));
     table
 }
 

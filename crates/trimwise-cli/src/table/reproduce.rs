@@ -1,9 +1,10 @@
 //! A published experiment beside ours, in its source's layout.
 
+use trimwise::experiment::plot::{Place, Plot, PlotKind, Point};
 use trimwise::experiment::result::{Claim, ExperimentResult, ExperimentRows, Figure, VendorRow};
 
-use super::{aligned, bold, figures_table, finished, folded};
-use crate::figures::{change, significant};
+use super::{WIDTH_MAX, aligned, bold, figures_table, finished, folded};
+use crate::figures::{NONE, change, significant, thousands};
 
 /// The whole text.
 pub fn render(result: &ExperimentResult, command: &str) -> String {
@@ -13,12 +14,15 @@ pub fn render(result: &ExperimentResult, command: &str) -> String {
         for row in &block.rows {
             table.add_row(row.iter().enumerate().map(|(i, c)| aligned(i, c)));
         }
-        text += &format!("{}\n\n{}\n", bold(&block.title), finished(table));
+        text += &format!("{}\n\n{}\n", bold(folded(&block.title, 0).trim_end()), finished(table));
     }
-    for line in error_summary(&result.rows) {
-        text += &folded(&line, 0);
+    let errors = error_summary(&result.rows);
+    for line in &errors {
+        text += &folded(line, 0);
     }
-    text.push('\n');
+    if !errors.is_empty() {
+        text.push('\n');
+    }
     text += &bold("Claims of the source");
     text.push('\n');
     for claim in &result.claims {
@@ -28,9 +32,16 @@ pub fn render(result: &ExperimentResult, command: &str) -> String {
     text += &format!("{met} of {} claims met.\n\n", result.claims.len());
     text += &bold(folded(&result.finding, 0).trim_end());
     text + &format!(
-        "\n\ntrimwise {}, seed {}, {} repetitions; again:\n  {command}\n",
-        result.trimwise, result.seed, result.reps
+        "\n\ntrimwise {}, seed {}, {}; again:\n  {command}\n",
+        result.trimwise,
+        result.seed,
+        repetitions(result.reps)
     )
+}
+
+/// How many repetitions, in words.
+pub fn repetitions(reps: u32) -> String {
+    format!("{reps} repetition{}", if reps == 1 { "" } else { "s" })
 }
 
 /// One table of an experiment.
@@ -38,35 +49,110 @@ pub struct Block {
     /// What it is of.
     pub title: String,
     /// Its columns.
-    pub header: [&'static str; 9],
+    pub header: Vec<String>,
     /// Its rows.
-    pub rows: Vec<[String; 9]>,
+    pub rows: Vec<Vec<String>>,
+}
+
+/// The tables of an experiment: those of its source, or of each figure.
+pub fn blocks(rows: &ExperimentRows) -> Vec<Block> {
+    match rows {
+        ExperimentRows::Vendors(rows) => vendors(rows),
+        ExperimentRows::Plots(plots) => plots.iter().flat_map(of_plot).collect(),
+    }
 }
 
 /// A block for each device and each kind of buffering, metrics downwards as in the source.
-pub fn blocks(rows: &ExperimentRows) -> Vec<Block> {
-    let ExperimentRows::Vendors(rows) = rows;
+fn vendors(rows: &[VendorRow]) -> Vec<Block> {
+    const HEADER: [&str; 9] =
+        ["Type", "NODISCARD", "published", "error", "DISCARD", "published", "error", "DIFF", "published"];
     rows.chunk_by(|a, b| a.device == b.device && a.postmark_buffering == b.postmark_buffering)
         .filter_map(|block| {
             let first = block.first()?;
             let buffering = if first.postmark_buffering { "enabled" } else { "disabled" };
             Some(Block {
                 title: format!("{} device, buffering {buffering}", first.device),
-                header: [
-                    "Type",
-                    "NODISCARD",
-                    "published",
-                    "error",
-                    "DISCARD",
-                    "published",
-                    "error",
-                    "DIFF",
-                    "published",
-                ],
-                rows: block.iter().map(row).collect(),
+                header: HEADER.map(str::to_string).to_vec(),
+                rows: block.iter().map(|r| row(r).to_vec()).collect(),
             })
         })
         .collect()
+}
+
+/// Places downwards, series across; as many series in a table as fit into the width.
+fn of_plot(plot: &Plot) -> Vec<Block> {
+    let places = plot.places();
+    let names: Vec<String> = places.iter().map(|p| place(p)).collect();
+    let first = with_unit(plot.x.label, plot.x.unit);
+    let widest =
+        |texts: &mut dyn Iterator<Item = &String>| texts.map(|t| t.chars().count()).max().unwrap_or(0);
+    let mut columns: Vec<Vec<String>> = plot
+        .series
+        .iter()
+        .map(|s| {
+            let figures = places.iter().map(|p| plot.at(&s.name, p).map_or(NONE.to_string(), point));
+            std::iter::once(s.name.clone()).chain(figures).collect()
+        })
+        .collect();
+    if plot.kind == PlotKind::StackedBars {
+        let sum = |p: &&Place| {
+            significant(plot.series.iter().filter_map(|s| plot.at(&s.name, p)).map(|p| p.y).sum())
+        };
+        columns.push(std::iter::once("total".to_string()).chain(places.iter().map(sum)).collect());
+    }
+    let left = widest(&mut names.iter().chain([&first])) + BETWEEN;
+    let mut blocks: Vec<Block> = Vec::new();
+    let mut used = usize::from(WIDTH_MAX);
+    for column in columns {
+        let width = widest(&mut column.iter()) + BETWEEN;
+        if blocks.is_empty() || used + width > usize::from(WIDTH_MAX) {
+            let title = format!("{}: {}", plot.title, with_unit(plot.y.label, plot.y.unit));
+            let title = if blocks.is_empty() { title } else { format!("{title} (continued)") };
+            blocks.push(Block {
+                title,
+                header: vec![first.clone()],
+                rows: names.iter().map(|n| vec![n.clone()]).collect(),
+            });
+            used = left;
+        }
+        used += width;
+        if let Some(block) = blocks.last_mut() {
+            let mut cells = column.into_iter();
+            block.header.extend(cells.next());
+            for row in &mut block.rows {
+                row.extend(cells.next());
+            }
+        }
+    }
+    blocks
+}
+
+/// What a column takes beside its text.
+const BETWEEN: usize = 2;
+
+/// A label with its unit, which counts and names do not have.
+pub fn with_unit(label: &str, unit: &str) -> String {
+    if unit.is_empty() { label.to_string() } else { format!("{label}, {unit}") }
+}
+
+/// A place on the x axis: numbers as they are, names in words.
+pub fn place(place: &Place) -> String {
+    match place {
+        Place::At(x) if x.fract() == 0.0 => thousands(*x),
+        Place::At(x) => significant(*x),
+        Place::In(name) => name.clone(),
+    }
+}
+
+/// A point's median, and how far its repetitions reach from it on the wider side.
+fn point(point: &Point) -> String {
+    match point.range {
+        Some((low, high)) if point.y != 0.0 => {
+            let reach = (high - point.y).max(point.y - low) / point.y.abs() * 100.0;
+            format!("{} ± {reach:.1} %", significant(point.y))
+        }
+        _ => significant(point.y),
+    }
 }
 
 fn row(row: &VendorRow) -> [String; 9] {
@@ -86,7 +172,7 @@ fn row(row: &VendorRow) -> [String; 9] {
 
 /// How large the errors are on what parameters were fitted on, and on what they were not.
 pub fn error_summary(rows: &ExperimentRows) -> Vec<String> {
-    let ExperimentRows::Vendors(rows) = rows;
+    let ExperimentRows::Vendors(rows) = rows else { return Vec::new() };
     let line = |fitted: bool| {
         let mut errors: Vec<f64> = rows
             .iter()
@@ -150,15 +236,45 @@ pub fn words(figure: &Figure) -> String {
 
 #[cfg(test)]
 mod tests {
+    use trimwise::experiment::plot::Series;
+
     use super::*;
     use crate::runner::fabricated;
+
+    fn assert_fits(text: &str) {
+        for line in text.lines() {
+            assert!(line.chars().count() <= 100, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_figure_is_a_table_of_places_and_series() {
+        let text = render(&fabricated::plotted(), "trimwise reproduce plotted");
+        assert_fits(&text);
+        insta::assert_snapshot!(text);
+    }
+
+    #[test]
+    fn more_series_than_fit_go_into_further_tables() {
+        let result = fabricated::plotted();
+        let ExperimentRows::Plots(plots) = &result.rows else { panic!("not plots") };
+        let mut plot = plots[0].clone();
+        let series = plot.series[0].clone();
+        plot.series = (0..30).map(|i| Series { name: format!("policy {i}"), ..series.clone() }).collect();
+        let blocks = of_plot(&plot);
+        assert!(blocks.len() > 1);
+        assert_eq!(blocks.iter().map(|b| b.header.len() - 1).sum::<usize>(), 30);
+        assert!(blocks.iter().all(|b| b.rows.iter().all(|r| r.len() == b.header.len())));
+        assert_fits(&render(
+            &ExperimentResult { rows: ExperimentRows::Plots(vec![plot]), ..result },
+            "trimwise reproduce plotted",
+        ));
+    }
 
     #[test]
     fn figures_stand_beside_the_published_ones_and_claims_are_said_plainly() {
         let text = render(&fabricated::experiment(), "trimwise reproduce postmark-vendors");
-        for line in text.lines() {
-            assert!(line.chars().count() <= 100, "{line}");
-        }
+        assert_fits(&text);
         insta::assert_snapshot!(text);
     }
 }

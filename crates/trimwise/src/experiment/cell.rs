@@ -24,7 +24,7 @@ use crate::workload::postmark::{self, Outcome, PostmarkConfig, Progress, RunErro
 const TIMELINE_SAMPLES_MAX: usize = 200;
 
 /// Idle time between ageing and the workload: a multiple of any drive's idle threshold.
-const SETTLING: SimDuration = SimDuration::from_secs(10);
+pub(super) const SETTLING: SimDuration = SimDuration::from_secs(10);
 
 /// Everything that a run depends on.
 #[derive(Clone, Debug)]
@@ -51,17 +51,17 @@ pub struct CellSpec {
 }
 
 impl CellSpec {
-    /// When, after the mount, the workload begins: repetitions are spread over the commit interval by the
-    /// golden ratio, so that any number of them covers it evenly.
-    fn phase(&self) -> SimDuration {
-        const GOLDEN_NS: u64 = 3_090_169_944; // 5 s / 1.618...
-        const COMMIT_NS: u64 = crate::fs::COMMIT_INTERVAL.as_nanos();
-        SimDuration::from_nanos(u64::from(self.rep) * GOLDEN_NS % COMMIT_NS)
-    }
-
     fn ageing_seed(&self) -> u64 {
         self.seed ^ (u64::from(self.rep) << 32)
     }
+}
+
+/// When, after the mount, a workload begins: repetitions are spread over the commit interval by the golden ratio,
+/// so that any number of them covers it evenly.
+pub(super) fn commit_phase(rep: u32) -> SimDuration {
+    const GOLDEN_NS: u64 = 3_090_169_944; // 5 s / 1.618...
+    const COMMIT_NS: u64 = crate::fs::COMMIT_INTERVAL.as_nanos();
+    SimDuration::from_nanos(u64::from(rep) * GOLDEN_NS % COMMIT_NS)
 }
 
 /// Why a cell has no result.
@@ -163,7 +163,7 @@ async fn run_on(
         fs.drain_discards().await;
         sim.sleep(SETTLING).await;
     }
-    sim.sleep(spec.phase()).await;
+    sim.sleep(commit_phase(spec.rep)).await;
 
     // What the drive collected while it rested is not the workload's.
     let before = queue.with_ssd_mut(|ssd| {

@@ -1,8 +1,11 @@
 //! What is compared with what, and the results as data.
 
 pub mod cell;
+pub mod lazy;
+pub mod plot;
 pub mod postmark_vendors;
 pub mod result;
+pub mod set;
 pub mod statistics;
 pub mod summary;
 pub mod verdict;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::plot::Plot;
 use crate::workload::latency::{LatencySummary, Operation};
 use crate::workload::postmark::{Outcome, ReportFormat, report};
 
@@ -224,6 +225,8 @@ pub struct ExperimentResult {
 pub enum ExperimentRows {
     /// PostMark with and without discard on several vendors' devices.
     Vendors(Vec<VendorRow>),
+    /// Figures, one after the other.
+    Plots(Vec<Plot>),
 }
 
 /// One metric of one device, with and without discard, beside what was published.

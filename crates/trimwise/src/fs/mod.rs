@@ -44,9 +44,10 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
 
-use crate::block::BlockQueue;
+use crate::block::{BlockQueue, QueueConfig};
 use crate::engine::{Event, Sim};
 use crate::policy::{Availability, Governor, Ledger, PendingSet};
+use crate::ssd::Ssd;
 use crate::units::{Bytes, Lpn, SimTime, UnitRange};
 
 use alloc::Allocator;
@@ -79,6 +80,7 @@ struct Directory {
 }
 
 /// What is on the disk, apart from timing: it survives an unmount.
+#[derive(Clone)]
 struct Disk {
     layout: Layout,
     allocator: Allocator,
@@ -169,6 +171,28 @@ pub struct Volume {
     disk: Disk,
 }
 
+/// An unmounted file system and its device at an instant, apart from any simulation: a state that took long to
+/// make is made once, and any number of runs, on any thread, begin with it.
+#[derive(Clone)]
+pub struct VolumeImage {
+    ssd: Ssd,
+    disk: Disk,
+    at: SimTime,
+}
+
+impl VolumeImage {
+    /// The volume in another simulation, whose clock is moved to the image's instant, behind a queue of its own.
+    pub async fn restore(&self, sim: &Sim, config: QueueConfig) -> Volume {
+        sim.sleep_until(self.at).await;
+        Volume { queue: BlockQueue::new(sim, self.ssd.clone(), config), disk: self.disk.clone() }
+    }
+
+    /// The device as it was.
+    pub fn ssd(&self) -> &Ssd {
+        &self.ssd
+    }
+}
+
 /// A mounted file system; cheap to clone, all clones are the same mount.
 #[derive(Clone)]
 pub struct Ext4(Rc<Inner>);
@@ -218,6 +242,20 @@ impl Volume {
             is_trimmed: options.discard,
         };
         Ok(Self { queue: queue.clone(), disk })
+    }
+
+    /// The file system and its device as they are now.
+    pub fn image(&self) -> VolumeImage {
+        VolumeImage {
+            ssd: self.queue.with_ssd(Ssd::clone),
+            disk: self.disk.clone(),
+            at: self.queue.sim().now(),
+        }
+    }
+
+    /// The queue and device below.
+    pub fn queue(&self) -> &BlockQueue {
+        &self.queue
     }
 
     /// Mounts it with a policy: starts the journal thread, write-back and whatever the policy needs.

@@ -142,22 +142,24 @@ impl Nand {
 
     /// A host read of `units` of one stripe. Returns when the data are in the controller.
     pub fn read(&mut self, at: Place, now: u64, ready: u64, units: u32, busy: &mut BusyTime) -> u64 {
+        busy.read += self.t_read_ns;
+        self.overtaking_read(at, now, ready, units)
+    }
+
+    /// A read for copying. It overtakes too: if it waited behind all that its die has to do, and the copy's program
+    /// on another die for it, dies would wait for each other in a chain and stand idle most of the time.
+    pub fn read_for_copy(&mut self, at: Place, now: u64, units: u32, busy: &mut BusyTime) -> u64 {
+        busy.read_gc += self.t_read_ns;
+        self.overtaking_read(at, now, now, units)
+    }
+
+    fn overtaking_read(&mut self, at: Place, now: u64, ready: u64, units: u32) -> u64 {
         let die = &mut self.dies[at.die as usize];
         let in_progress = die.free_at.saturating_sub(ready).min(self.t_prog_ns);
         let start = die.read_until.max(ready + in_progress);
         die.read_until = start + self.t_read_ns;
         die.free_at = die.read_until.max(die.free_at + if in_progress > 0 { self.t_read_ns } else { 0 });
-        busy.read += self.t_read_ns;
         let end = die.read_until;
-        self.channels[at.channel as usize].reserve(now, end, u64::from(units) * self.bus_unit_ns)
-    }
-
-    /// A read for copying: it queues behind what the die has to do.
-    pub fn read_for_copy(&mut self, at: Place, now: u64, units: u32, busy: &mut BusyTime) -> u64 {
-        let die = &mut self.dies[at.die as usize];
-        die.free_at = die.free_at.max(now) + self.t_read_ns;
-        busy.read_gc += self.t_read_ns;
-        let end = die.free_at;
         self.channels[at.channel as usize].reserve(now, end, u64::from(units) * self.bus_unit_ns)
     }
 

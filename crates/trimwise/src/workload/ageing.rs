@@ -1,8 +1,9 @@
-//! Ageing: a file system that has been full once and was then emptied to a wanted utilization.
+//! Ageing: how a file system came to be as full as it is.
 //!
-//! Files of mixed sizes fill it to the brim, then files chosen at random are deleted until the wanted
-//! share is in use. What that leaves behind in the device depends on the policy under which it happens,
-//! and that is the point: without TRIM the deleted files' blocks stay valid there.
+//! A [`Population`] of files of mixed sizes is made and unmade: it fills the file system to the brim, files drawn
+//! at random are deleted until a wanted share is in use, and new ones are created up to another share. What that
+//! leaves behind in the device depends on the policy under which it happens, and that is the point: without
+//! TRIM the deleted files' blocks stay valid there.
 
 use rand_core::Rng;
 use rand_core::SeedableRng;
@@ -16,6 +17,9 @@ pub const DIRECTORY: &str = "aged";
 
 /// Smallest and largest file, in KiB: mail and documents to pictures; their sizes are uniform between.
 const FILE_KIB: (u64, u64) = (16, 4096);
+
+/// Bytes of a system call of the ageing step: large, since nobody measures it.
+const WRITE_BYTES: usize = 1 << 20;
 
 /// The files that stayed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -34,51 +38,134 @@ pub struct Aged {
 ///
 /// What the file system answers, except that it is full.
 pub async fn age<F: Files>(fs: &F, utilization_percent: u64, seed: u64) -> Result<Aged, FileError> {
-    let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
-    let buffer = vec![0u8; 1 << 20];
-    let mut aged = Aged::default();
-    let mut present: Vec<u64> = Vec::new();
-    fs.mkdir(DIRECTORY).await?;
-    loop {
-        let kib = FILE_KIB.0 + below(&mut rng, FILE_KIB.1 - FILE_KIB.0 + 1);
-        let number = aged.files_written;
-        let path = path_of(number);
-        match write_file(fs, &path, kib * 1024, &buffer).await {
-            Ok(()) => {
-                aged.files_written += 1;
-                present.push(number);
-            }
-            Err(FileError::NoSpace { .. }) => break,
-            Err(other) => return Err(other),
-        }
-    }
-    let space = fs.statfs().await?;
-    let wanted = Bytes(space.total.0 / 100 * utilization_percent.min(100));
-    // The file that did not fit was cut short; it goes first.
-    fs.unlink(&path_of(aged.files_written)).await.or_else(|e| match e {
-        FileError::NotFound { .. } => Ok(()),
-        other => Err(other),
-    })?;
-    loop {
-        let space = fs.statfs().await?;
-        aged.used = Bytes(space.total.0 - space.free.0.min(space.total.0));
-        if aged.used <= wanted || present.is_empty() {
-            break;
-        }
-        let victim = present.swap_remove(below(&mut rng, present.len() as u64) as usize);
-        fs.unlink(&path_of(victim)).await?;
-        aged.files_deleted += 1;
-    }
-    fs.sync().await?;
-    Ok(aged)
+    let mut files = Population::new(fs, seed).await?;
+    files.fill(fs).await?;
+    let used = files.delete_to(fs, utilization_percent).await?;
+    Ok(Aged { files_written: files.written, files_deleted: files.deleted, used })
 }
 
-async fn write_file<F: Files>(fs: &F, path: &str, bytes: u64, buffer: &[u8]) -> Result<(), FileError> {
+/// The files of an aged file system. A clone goes on with a clone of the file system that holds them.
+#[derive(Clone, Debug)]
+pub struct Population {
+    rng: Xoshiro256PlusPlus,
+    /// Numbers of the files that are there.
+    present: Vec<u64>,
+    written: u64,
+    deleted: u64,
+}
+
+impl Population {
+    /// Makes their directory. `seed` decides on their sizes, and on which are deleted.
+    ///
+    /// # Errors
+    ///
+    /// What the file system answers.
+    pub async fn new<F: Files>(fs: &F, seed: u64) -> Result<Self, FileError> {
+        fs.mkdir(DIRECTORY).await?;
+        let rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+        Ok(Self { rng, present: Vec::new(), written: 0, deleted: 0 })
+    }
+
+    /// Draws from `seed` from now on: clones of one population go different ways.
+    pub fn reseed(&mut self, seed: u64) {
+        self.rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+    }
+
+    /// Creates files until none fits any more. The last one, which did not fit, is removed.
+    ///
+    /// # Errors
+    ///
+    /// What the file system answers, except that it is full.
+    pub async fn fill<F: Files>(&mut self, fs: &F) -> Result<(), FileError> {
+        while self.create(fs).await? {}
+        Ok(())
+    }
+
+    /// Deletes files drawn at random until at most `percent` of the file system is in use, and makes that durable.
+    /// Answers what is in use.
+    ///
+    /// # Errors
+    ///
+    /// What the file system answers.
+    pub async fn delete_to<F: Files>(&mut self, fs: &F, percent: u64) -> Result<Bytes, FileError> {
+        let used = loop {
+            let (used, wanted) = used_and_wanted(fs, percent).await?;
+            if used <= wanted || self.present.is_empty() {
+                break used;
+            }
+            let victim = below(&mut self.rng, self.present.len() as u64) as usize;
+            fs.unlink(&path_of(self.present.swap_remove(victim))).await?;
+            self.deleted += 1;
+        };
+        fs.sync().await?;
+        Ok(used)
+    }
+
+    /// Creates files until at least `percent` of the file system is in use, or none fits any more, and makes
+    /// that durable. Answers what is in use.
+    ///
+    /// # Errors
+    ///
+    /// What the file system answers, except that it is full.
+    pub async fn create_to<F: Files>(&mut self, fs: &F, percent: u64) -> Result<Bytes, FileError> {
+        let used = loop {
+            let (used, wanted) = used_and_wanted(fs, percent).await?;
+            if used >= wanted || !self.create(fs).await? {
+                break used;
+            }
+        };
+        fs.sync().await?;
+        Ok(used)
+    }
+
+    /// Deletes or creates files until `percent` of the file system is in use.
+    ///
+    /// # Errors
+    ///
+    /// What the file system answers, except that it is full.
+    pub async fn adjust_to<F: Files>(&mut self, fs: &F, percent: u64) -> Result<Bytes, FileError> {
+        let (used, wanted) = used_and_wanted(fs, percent).await?;
+        if used > wanted { self.delete_to(fs, percent).await } else { self.create_to(fs, percent).await }
+    }
+
+    /// Creates one file; `false` if it did not fit.
+    async fn create<F: Files>(&mut self, fs: &F) -> Result<bool, FileError> {
+        let kib = FILE_KIB.0 + below(&mut self.rng, FILE_KIB.1 - FILE_KIB.0 + 1);
+        let path = path_of(self.written);
+        match write_file(fs, &path, kib * 1024).await {
+            Ok(()) => {
+                self.present.push(self.written);
+                self.written += 1;
+                Ok(true)
+            }
+            Err(FileError::NoSpace { .. }) => {
+                // The file that did not fit was cut short.
+                match fs.unlink(&path).await {
+                    Ok(()) | Err(FileError::NotFound { .. }) => Ok(false),
+                    Err(other) => Err(other),
+                }
+            }
+            Err(other) => Err(other),
+        }
+    }
+}
+
+/// Bytes in use, and those that `percent` of the file system are.
+async fn used_and_wanted<F: Files>(fs: &F, percent: u64) -> Result<(Bytes, Bytes), FileError> {
+    let space = fs.statfs().await?;
+    Ok((
+        Bytes(space.total.0 - space.free.0.min(space.total.0)),
+        Bytes(space.total.0 / 100 * percent.min(100)),
+    ))
+}
+
+async fn write_file<F: Files>(fs: &F, path: &str, bytes: u64) -> Result<(), FileError> {
+    static ZEROS: [u8; WRITE_BYTES] = [0; WRITE_BYTES];
     let mut file = fs.open(path, OpenMode::Create).await?;
     let mut left = bytes as usize;
     while left > 0 {
-        let n = left.min(buffer.len());
-        fs.write(&mut file, &buffer[..n]).await?;
+        let n = left.min(WRITE_BYTES);
+        fs.write(&mut file, &ZEROS[..n]).await?;
         left -= n;
     }
     fs.close(file).await

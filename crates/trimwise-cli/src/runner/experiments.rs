@@ -1,0 +1,192 @@
+//! The published experiments, one line each, and how their runs are spread over threads.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use trimwise::experiment::cell::CellError;
+use trimwise::experiment::result::ExperimentResult;
+use trimwise::experiment::set::{self, Setting, one_a, one_b};
+use trimwise::experiment::{lazy, postmark_vendors};
+use trimwise::policy::PolicySpec;
+use trimwise::profile::Profile;
+
+use super::Report;
+use super::linked::memory_of_run;
+use crate::failure::Failure;
+use crate::pool;
+
+/// A published experiment that can be made again.
+pub struct Experiment {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// What it asks.
+    pub question: &'static str,
+    /// Repetitions unless the user says how many: as many as the source made.
+    pub reps: u32,
+    /// Runs it.
+    pub run: fn(&Request) -> Result<ExperimentResult, Failure>,
+}
+
+/// All of them, in the order of the list.
+#[rustfmt::skip]
+pub const ALL: &[Experiment] = &[
+    Experiment { name: postmark_vendors::NAME, question: postmark_vendors::QUESTION, reps: postmark_vendors::REPS, run: run_postmark_vendors },
+    Experiment { name: one_a::NAME, question: one_a::QUESTION, reps: set::REPS, run: run_set_1a },
+    Experiment { name: one_b::NAME, question: one_b::QUESTION, reps: set::REPS, run: run_set_1b },
+    Experiment { name: lazy::FIGURE_3, question: lazy::QUESTION_3, reps: lazy::REPS, run: |request| run_lazy_sizes(request, lazy::evaluate_figure_3) },
+    Experiment { name: lazy::FIGURE_4, question: lazy::QUESTION_4, reps: lazy::REPS, run: |request| run_lazy_sizes(request, lazy::evaluate_figure_4) },
+    Experiment { name: lazy::TABLE_2, question: lazy::QUESTION_T2, reps: lazy::REPS, run: run_lazy_table_2 },
+];
+
+/// How an experiment is to be run.
+pub struct Request {
+    /// Repetitions of each of its cells.
+    pub reps: u32,
+    /// The seed of all.
+    pub seed: u64,
+    /// How many runs at a time; `None`: as many as suit this computer.
+    pub jobs: Option<usize>,
+    /// Told how much of how much is done.
+    pub report: Report,
+}
+
+impl Request {
+    /// Carries out `count` runs on several threads and answers their results in order. `run` is given its number
+    /// and something to call after each of its `steps`, for the progress that the user sees.
+    ///
+    /// `devices` are those whose models exist at the same time: the largest decides how many runs fit into memory.
+    fn spread<T: Send>(
+        &self,
+        devices: &[&str],
+        count: usize,
+        steps: u64,
+        run: impl Fn(usize, &dyn Fn()) -> Result<T, CellError> + Sync,
+    ) -> Result<Vec<T>, Failure> {
+        let memory =
+            || devices.iter().filter_map(|name| Profile::embedded(name)).map(|d| memory_of_run(&d)).max();
+        let jobs = self.jobs.unwrap_or_else(|| pool::default_jobs(memory().unwrap_or_default()));
+        let done = AtomicU64::new(0);
+        let all = count as u64 * steps;
+        let step = || (self.report)(done.fetch_add(1, Ordering::Relaxed) + 1, all);
+        pool::run_ordered(jobs, count, |i| run(i, &step).map_err(Failure::run))
+    }
+}
+
+fn run_postmark_vendors(request: &Request) -> Result<ExperimentResult, Failure> {
+    let columns = postmark_vendors::columns();
+    let Request { reps, seed, .. } = *request;
+    let means = request.spread(&postmark_vendors::DEVICES, columns.len(), reps.into(), |i, step| {
+        postmark_vendors::run_column(columns[i], reps, seed, step)
+    })?;
+    Ok(postmark_vendors::evaluate(&means, seed))
+}
+
+fn policies(written: impl IntoIterator<Item = &'static str>) -> Result<Vec<PolicySpec>, Failure> {
+    written.into_iter().map(|policy| policy.parse().map_err(Failure::usage)).collect()
+}
+
+fn run_set_1a(request: &Request) -> Result<ExperimentResult, Failure> {
+    let Request { reps, seed, .. } = *request;
+    let policies = policies(one_a::POLICIES)?;
+    let setting = Setting::published();
+    let aged = set::age(&setting, seed).map_err(Failure::run)?;
+    let cells = one_a::UTILIZATIONS.len() * reps as usize;
+    let runs = request.spread(&[set::DEVICE], cells, policies.len() as u64, |i, step| {
+        let (utilization, rep) = (one_a::UTILIZATIONS[i / reps as usize], (i % reps as usize) as u32);
+        one_a::run(&setting, &aged, &policies, utilization, rep, seed, step)
+    })?;
+    let measured = one_a::Measured {
+        utilizations: one_a::UTILIZATIONS.to_vec(),
+        policies: policies.iter().map(PolicySpec::to_string).collect(),
+        runs: runs.chunks(reps as usize).map(<[_]>::to_vec).collect(),
+    };
+    Ok(one_a::evaluate(&measured, reps, seed))
+}
+
+fn run_set_1b(request: &Request) -> Result<ExperimentResult, Failure> {
+    let Request { reps, seed, .. } = *request;
+    let policies = policies(one_b::PUBLISHED.into_iter().chain(one_b::BESIDES))?;
+    let setting = Setting::published();
+    let aged = set::age(&setting, seed).map_err(Failure::run)?;
+    let runs = request.spread(&[set::DEVICE], policies.len() * reps as usize, 1, |i, step| {
+        let (policy, rep) = (policies[i / reps as usize], (i % reps as usize) as u32);
+        let stages = one_b::run(&setting, &aged, policy, rep, seed)?;
+        step();
+        Ok(stages)
+    })?;
+    let measured = one_b::Measured {
+        policies: policies.iter().map(PolicySpec::to_string).collect(),
+        runs: runs.chunks(reps as usize).map(<[_]>::to_vec).collect(),
+    };
+    Ok(one_b::evaluate(&measured, reps, seed))
+}
+
+/// Figures 3 and 4 come from the same runs: every policy at every append size.
+fn run_lazy_sizes(
+    request: &Request,
+    evaluate: fn(&[lazy::SizeRuns], u64) -> ExperimentResult,
+) -> Result<ExperimentResult, Failure> {
+    let Request { reps, seed, .. } = *request;
+    let policies = policies(lazy::POLICIES)?;
+    let sizes: Vec<_> = lazy::sizes().collect();
+    let count = policies.len() * sizes.len();
+    let mut runs = request
+        .spread(&[lazy::DEVICE], count, reps.into(), |i, step| {
+            let (policy, append) = (policies[i / sizes.len()], sizes[i % sizes.len()]);
+            (0..reps)
+                .map(|rep| lazy::run_size(policy, append, rep, seed).inspect(|_| step()))
+                .collect::<Result<Vec<_>, _>>()
+        })?
+        .into_iter();
+    let by_policy: Vec<lazy::SizeRuns> =
+        policies.iter().map(|_| runs.by_ref().take(sizes.len()).collect()).collect();
+    Ok(evaluate(&by_policy, seed))
+}
+
+fn run_lazy_table_2(request: &Request) -> Result<ExperimentResult, Failure> {
+    let Request { reps, seed, .. } = *request;
+    let policies = policies(lazy::POLICIES)?;
+    let mut runs = request
+        .spread(&[lazy::DEVICE], policies.len() * lazy::FSYNC.len(), reps.into(), |i, step| {
+            let (policy, fsync) = (policies[i / lazy::FSYNC.len()], lazy::FSYNC[i % lazy::FSYNC.len()]);
+            (0..reps)
+                .map(|rep| lazy::run_write(policy, fsync, rep, seed).inspect(|_| step()))
+                .collect::<Result<Vec<_>, _>>()
+        })?
+        .into_iter();
+    let by_policy: Vec<lazy::WriteRuns> =
+        policies.iter().map(|_| std::array::from_fn(|_| runs.next().unwrap_or_default())).collect();
+    Ok(lazy::evaluate_table_2(&by_policy, seed))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_fit_the_command_line() {
+        for (i, experiment) in ALL.iter().enumerate() {
+            let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+            assert!(experiment.name.chars().all(fits), "{}", experiment.name);
+            assert!(ALL[..i].iter().all(|e| e.name != experiment.name), "{} twice", experiment.name);
+            assert!(experiment.reps > 0 && experiment.question.ends_with('?'), "{}", experiment.name);
+        }
+    }
+
+    #[test]
+    fn runs_are_in_order_and_each_step_is_told() {
+        let steps = std::sync::Arc::new(AtomicU64::new(0));
+        let told = std::sync::Arc::clone(&steps);
+        let report: Report = std::sync::Arc::new(move |_, of| {
+            assert_eq!(of, 6);
+            told.fetch_add(1, Ordering::Relaxed);
+        });
+        let request = Request { reps: 1, seed: 1, jobs: Some(2), report };
+        let run = |i: usize, step: &dyn Fn()| {
+            step();
+            step();
+            Ok(i)
+        };
+        assert_eq!(request.spread(&["vendor1"], 3, 2, run).unwrap(), [0, 1, 2]);
+        assert_eq!(steps.load(Ordering::Relaxed), 6);
+    }
+}

@@ -1,0 +1,232 @@
+//! `set-1b`: one file system through 60 %, 40 %, 70 % and 60 %, with PostMark at each, under each policy.
+
+use super::{Aged, Run, Setting, audited, plot, postmark_on};
+use crate::engine::Sim;
+use crate::experiment::cell::CellError;
+use crate::experiment::plot::{Axis, Plot, PlotKind};
+use crate::experiment::result::{Claim, ExperimentResult, ExperimentRows, Figure};
+use crate::experiment::statistics::median;
+use crate::policy::PolicySpec;
+
+/// Its name on the command line.
+pub const NAME: &str = "set-1b";
+
+/// The question it answers.
+pub const QUESTION: &str =
+    "Does SeT, which turns TRIM on and off, beat TRIM that is always on or always off?";
+
+/// Utilizations of the file system, in percent, one after the other.
+pub const UTILIZATIONS: [u64; 4] = [60, 40, 70, 60];
+
+/// The eight bars of the source, from left to right: `commit` is its "trim on".
+pub const PUBLISHED: [&str; 8] =
+    ["off", "set:0:100", "set:40:100", "set:40:90", "set:40:80", "set:40:70", "set:40:60", "commit"];
+
+/// Further policies, beside them.
+pub const BESIDES: [&str; 3] = ["lazy+reuse", "judicious", "ideal"];
+
+/// One stage: the utilization was set, and PostMark ran.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Stage {
+    /// How long files were deleted or created to reach the utilization, in seconds.
+    pub adjusting_s: f64,
+    /// PostMark.
+    pub run: Run,
+}
+
+/// Takes the full file system through all utilizations under a policy.
+///
+/// # Errors
+///
+/// [`CellError`].
+pub fn run(
+    setting: &Setting,
+    aged: &Aged,
+    policy: PolicySpec,
+    rep: u32,
+    seed: u64,
+) -> Result<Vec<Stage>, CellError> {
+    let sim = Sim::new();
+    let (Aged { volume, mut files }, workload, host) = (aged.clone(), setting.workload.clone(), setting.host);
+    files.reseed(seed ^ (u64::from(rep) << 32));
+    sim.clone().run(async move {
+        let fs = volume.restore(&sim, host.queue).await.mount(host, policy.governor()).await;
+        let mut stages = Vec::new();
+        for percent in UTILIZATIONS {
+            let begin = sim.now();
+            files.adjust_to(&fs, percent).await?;
+            let adjusting_s = sim.now().since(begin).as_secs_f64();
+            stages.push(Stage { adjusting_s, run: postmark_on(&fs, &workload, policy, rep).await? });
+        }
+        audited(fs, policy).await?;
+        Ok(stages)
+    })?
+}
+
+/// All runs of the experiment.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// As written; those of [`PUBLISHED`] are among them.
+    pub policies: Vec<String>,
+    /// By policy, then repetition, then stage.
+    pub runs: Vec<Vec<Vec<Stage>>>,
+}
+
+impl Measured {
+    fn of(&self, policy: usize, stage: usize, figure: impl Fn(&Stage) -> f64) -> Vec<f64> {
+        self.runs[policy].iter().map(|rep| figure(&rep[stage])).collect()
+    }
+
+    /// Median over the repetitions of a sum over the stages; `None` if that policy was not run.
+    fn total(&self, policy: &str, figure: impl Fn(&Stage) -> f64) -> Option<f64> {
+        let policy = self.policies.iter().position(|p| p == policy)?;
+        median(&self.runs[policy].iter().map(|rep| rep.iter().map(&figure).sum()).collect::<Vec<f64>>())
+    }
+
+    /// The time of all runs of PostMark: what the claims are about.
+    fn postmark_s(&self, policy: &str) -> Option<f64> {
+        self.total(policy, |s| s.run.total_s)
+    }
+
+    /// That, and the same with the time in which files were deleted and created.
+    fn both(&self, policy: &str) -> String {
+        let all = self.total(policy, |s| s.run.total_s + s.adjusting_s);
+        match (self.postmark_s(policy), all) {
+            (Some(postmark), Some(all)) => format!("{policy} {postmark:.1} s ({all:.1} s)"),
+            _ => format!("{policy} not run"),
+        }
+    }
+
+    fn is_faster(&self, policy: &str, than: &str) -> bool {
+        matches!((self.postmark_s(policy), self.postmark_s(than)), (Some(a), Some(b)) if a < b)
+    }
+
+    fn on_beats_off(&self) -> Claim {
+        Claim {
+            id: "set-1b-on-beats-off",
+            text: "over the sequence, always on beats always off (PostMark; with the adjusting in brackets)"
+                .to_owned(),
+            met: self.is_faster("commit", "off"),
+            published: Figure::Text("drawn".to_owned()),
+            measured: Figure::Text(format!("{}, {}", self.both("commit"), self.both("off"))),
+        }
+    }
+
+    fn set_beats_on(&self) -> Claim {
+        let sets = || PUBLISHED.into_iter().filter(|p| p.starts_with("set:"));
+        let slower: Vec<&str> =
+            sets().filter(|p| !self.is_faster(p, "commit") || !self.is_faster(p, "off")).collect();
+        let measured: Vec<String> = sets().map(|p| self.both(p)).collect();
+        Claim {
+            id: "set-1b-set-beats-on",
+            text: format!(
+                "SeT beats always on, and so always off, for each of its watermarks{}",
+                if slower.is_empty() { String::new() } else { format!(" (not: {})", slower.join(", ")) }
+            ),
+            met: slower.is_empty(),
+            published: Figure::Text("drawn".to_owned()),
+            measured: Figure::Text(measured.join(", ")),
+        }
+    }
+
+    fn high_watermark(&self) -> Claim {
+        const FALLING: [&str; 5] = ["set:40:100", "set:40:90", "set:40:80", "set:40:70", "set:40:60"];
+        let times: Vec<f64> = FALLING.iter().map(|p| self.postmark_s(p).unwrap_or(f64::NAN)).collect();
+        let never_falls = times.windows(2).all(|pair| pair[0] <= pair[1] * (1.0 + SAME));
+        Claim {
+            id: "set-1b-high-watermark",
+            text: format!(
+                "from SeT(40,100) to SeT(40,60) the total time does not fall (by more than {:.1} %), and SeT(40,60) is \
+                 slower than SeT(40,100)",
+                100.0 * SAME
+            ),
+            met: never_falls && times[0] < times[4],
+            published: Figure::Text("drawn".to_owned()),
+            measured: Figure::Text(
+                times.iter().map(|t| format!("{t:.1}")).collect::<Vec<_>>().join(", ") + " s",
+            ),
+        }
+    }
+
+    fn finding(&self, claims: &[Claim]) -> String {
+        let mut ranked: Vec<(&str, f64)> = self
+            .policies
+            .iter()
+            .filter(|p| *p != "ideal")
+            .filter_map(|p| Some((p.as_str(), self.postmark_s(p)?)))
+            .collect();
+        ranked.sort_by(|a, b| a.1.total_cmp(&b.1));
+        let (first, last) = match (ranked.first(), ranked.last()) {
+            (Some(first), Some(last)) => (first, last),
+            _ => return String::new(),
+        };
+        let mut text = format!(
+            "`{}` is the fastest over the sequence ({:.1} s), `{}` the slowest ({:.1} s).",
+            first.0, first.1, last.0, last.1
+        );
+        if let Some(ideal) = self.postmark_s("ideal") {
+            text += &format!(" The bound `ideal` takes {ideal:.1} s.");
+        }
+        super::with_open_claims(text, claims)
+    }
+}
+
+/// Totals this close count as the same: within it, a lower high watermark may be the faster one.
+const SAME: f64 = 0.005;
+
+/// Figures and claims.
+pub fn evaluate(measured: &Measured, reps: u32, seed: u64) -> ExperimentResult {
+    let stages: Vec<String> =
+        UTILIZATIONS.iter().enumerate().map(|(i, u)| format!("{}: {u} %", i + 1)).collect();
+    let policy = || Axis::linear("policy", "policy", "");
+    let by_policy = |title: &str, kind, y: Axis, of: fn(&Stage) -> f64| -> Plot {
+        plot(title, kind, (policy(), y), &stages, &measured.policies, |stage, policy| {
+            measured.of(policy, stage, of)
+        })
+    };
+    let time = || Axis::linear("execution_time_s", "execution time", "s");
+    let plots = vec![
+        by_policy("PostMark at each utilization", PlotKind::StackedBars, time(), |s| s.run.total_s),
+        by_policy(
+            "Deleting and creating files to reach the utilization",
+            PlotKind::StackedBars,
+            Axis::linear("adjusting_time_s", "time", "s"),
+            |s| s.adjusting_s,
+        ),
+        by_policy(
+            "TRIM during PostMark",
+            PlotKind::StackedBars,
+            Axis::linear("trim_time_s", "time of the drive", "s"),
+            |s| s.run.trim_s,
+        ),
+        by_policy(
+            "What the drive writes during PostMark",
+            PlotKind::Bars,
+            Axis::linear("write_amplification", "write amplification", ""),
+            |s| s.run.write_amplification,
+        ),
+        by_policy(
+            "The drive when PostMark begins",
+            PlotKind::Bars,
+            Axis::linear("valid_percent", "space that is valid in the drive", "%"),
+            |s| s.run.device_utilization_percent,
+        ),
+        by_policy(
+            "Latency during PostMark",
+            PlotKind::Bars,
+            Axis::linear("p99_ms", "99th percentile of the slowest kind of operation", "ms"),
+            |s| s.run.p99_ms,
+        ),
+    ];
+    let claims = vec![measured.on_beats_off(), measured.set_beats_on(), measured.high_watermark()];
+    ExperimentResult {
+        experiment: NAME.to_owned(),
+        question: QUESTION.to_owned(),
+        finding: measured.finding(&claims),
+        trimwise: crate::VERSION.to_owned(),
+        seed,
+        reps,
+        rows: ExperimentRows::Plots(plots),
+        claims,
+    }
+}
