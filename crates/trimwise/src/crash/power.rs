@@ -225,3 +225,88 @@ impl<'a> Platter<'a> {
         lines
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rand_core::SeedableRng;
+    use rand_xoshiro::Xoshiro256PlusPlus;
+
+    use super::*;
+    use crate::fs::witness::Op;
+    use crate::units::{Lpn, UnitRange};
+
+    const A: ContentId = 10;
+    const B: ContentId = 11;
+
+    fn write(content: ContentId) -> OpKind {
+        OpKind::Write { start: Lpn(3), contents: vec![content; 4] }
+    }
+
+    fn trim() -> OpKind {
+        OpKind::Trim(vec![UnitRange::new(Lpn(3), 4)])
+    }
+
+    /// A record in which each command is given to the device (`+`) and acknowledged (`-`) as the script says.
+    fn record(kinds: Vec<OpKind>, script: &[(char, usize)]) -> Record {
+        let mut record = Record::default();
+        record.ops.extend(kinds.into_iter().map(|kind| Op { kind, dispatched: 0, completed: usize::MAX }));
+        for (at, &(sign, op)) in script.iter().enumerate() {
+            if sign == '+' {
+                record.ops[op].dispatched = at;
+                record.events.push(Event::Dispatched(op));
+            } else {
+                record.ops[op].completed = at;
+                record.events.push(Event::Completed(op));
+            }
+        }
+        record
+    }
+
+    /// What the four units can hold after a cut at the end, over many draws.
+    fn outcomes(record: &Record, survival: Survival) -> BTreeSet<[ContentId; 4]> {
+        let mut platter = Platter::new(record, 10);
+        record.events.iter().for_each(|&event| platter.advance(event));
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(1);
+        let mut draw = || {
+            platter.cut(survival, &mut rng);
+            let held = [3, 4, 5, 6].map(|unit| platter.read(unit));
+            platter.restore();
+            held
+        };
+        (0..500).map(|_| draw()).collect()
+    }
+
+    #[test]
+    fn a_flush_covers_what_was_acknowledged_before_it_began() {
+        let kinds = || vec![write(A), OpKind::Flush];
+        let covered = record(kinds(), &[('+', 0), ('-', 0), ('+', 1), ('-', 1)]);
+        assert_eq!(outcomes(&covered, Survival::Nothing), BTreeSet::from([[A; 4]]));
+        for script in [
+            [('+', 0), ('+', 1), ('-', 0), ('-', 1)], // acknowledged too late
+            [('+', 1), ('+', 0), ('-', 1), ('-', 0)],
+        ] {
+            let open = record(kinds(), &script);
+            assert_eq!(outcomes(&open, Survival::Nothing), BTreeSet::from([[NEVER; 4]]));
+            assert_eq!(outcomes(&open, Survival::All), BTreeSet::from([[A; 4]]));
+        }
+        let unfinished = record(kinds(), &[('+', 0), ('-', 0), ('+', 1)]);
+        assert_eq!(outcomes(&unfinished, Survival::Nothing), BTreeSet::from([[NEVER; 4]]));
+    }
+
+    #[test]
+    fn requests_are_torn_between_units_and_commands_are_not() {
+        let open = record(vec![write(A)], &[('+', 0)]);
+        assert_eq!(outcomes(&open, Survival::Units(50)).len(), 16);
+        assert_eq!(outcomes(&open, Survival::Commands(50)), BTreeSet::from([[A; 4], [NEVER; 4]]));
+    }
+
+    #[test]
+    fn the_later_command_holds_and_of_two_together_either() {
+        let one_after_the_other = record(vec![trim(), write(B)], &[('+', 0), ('-', 0), ('+', 1), ('-', 1)]);
+        assert_eq!(outcomes(&one_after_the_other, Survival::All), BTreeSet::from([[B; 4]]));
+        assert_eq!(outcomes(&one_after_the_other, Survival::OnlyTrims), BTreeSet::from([[TRIMMED; 4]]));
+        let together = record(vec![write(A), trim()], &[('+', 0), ('+', 1), ('-', 0), ('-', 1)]);
+        let either = outcomes(&together, Survival::All);
+        assert!(either.contains(&[A; 4]) && either.contains(&[TRIMMED; 4]), "{either:?}");
+    }
+}
