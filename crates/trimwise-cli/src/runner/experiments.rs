@@ -79,7 +79,7 @@ fn run_postmark_vendors(request: &Request) -> Result<ExperimentResult, Failure> 
 
 /// Policies as they are written, with what they mean.
 fn policies(written: impl IntoIterator<Item = &'static str>) -> Result<Vec<PolicySpec>, Failure> {
-    Ok(written.into_iter().filter_map(|p| p.parse().ok()).collect())
+    written.into_iter().map(|p| p.parse().map_err(Failure::run)).collect()
 }
 
 fn run_set_1a(request: &Request) -> Result<ExperimentResult, Failure> {
