@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use trimwise::units::Bytes;
 
 use crate::defaults;
 
@@ -19,7 +20,8 @@ use crate::defaults;
     after_long_help = "Examples:\n  \
         trimwise compare\n  \
         trimwise compare --workload mail.pmrc --device sata-generic --policy off commit\n  \
-        trimwise reproduce postmark-vendors --report vendors/\n\n\
+        trimwise reproduce postmark-vendors --report vendors/\n  \
+        trimwise trim / --dry-run\n\n\
         Exit codes: 0 done, 1 a run failed, 2 wrong arguments or input, 130 interrupted.",
     propagate_version = true,
     max_term_width = 100
@@ -37,6 +39,8 @@ pub enum Command {
     Compare(CompareArguments),
     /// Make a published experiment again and show its figures beside ours
     Reproduce(ReproduceArguments),
+    /// Trim the free space of a mounted file system, slice by slice; --dry-run says what would be sent
+    Trim(TrimArguments),
     /// List the SSD profiles that are built in
     Devices,
 }
@@ -133,6 +137,64 @@ pub struct ReproduceArguments {
     pub output: OutputArguments,
 }
 
+/// Arguments of `trim`.
+#[derive(Debug, Args)]
+#[command(after_long_help = "Examples:\n  \
+    trimwise trim /home --dry-run\n      \
+    how much would be sent, in how many extents and commands\n  \
+    trimwise trim /home --min-extent 64KiB --groups 1 --pause 200\n      \
+    gently: no extent below 64 KiB, one block group at a time, rests of 0.2 s\n  \
+    trimwise trim /home --offset 100GiB --length 10GiB --json -\n      \
+    a part of the file system, for another program to read\n\n\
+    SIZE is in bytes, or has a unit: KiB, MiB, GiB, TiB (or K, M, G, T) are powers of 1,024,\n\
+    kB, MB, GB, TB powers of 1,000.\n\n\
+    What the figures mean on each file system: docs/guide.md")]
+pub struct TrimArguments {
+    /// Where the file system is mounted
+    #[arg(value_name = "MOUNT")]
+    pub mount: PathBuf,
+
+    /// Send nothing; say what would be sent, from the file system's own map of its free space
+    #[arg(long)]
+    pub dry_run: bool,
+
+    /// Leave out free extents that are shorter; a device leaves out those below its granularity anyway
+    /// [default: 0]
+    #[arg(long, value_name = "SIZE", allow_negative_numbers = true)]
+    pub min_extent: Option<Bytes>,
+
+    /// Begin there: an address of the file system (btrfs: a logical one) [default: 0]
+    #[arg(long, value_name = "SIZE", allow_negative_numbers = true)]
+    pub offset: Option<Bytes>,
+
+    /// Trim so much from there on [default: to the end]
+    #[arg(long, value_name = "SIZE", allow_negative_numbers = true, value_parser = some_bytes)]
+    pub length: Option<Bytes>,
+
+    /// Block groups (XFS: allocation groups) in a slice; Ctrl-C stops between slices
+    /// [default: as many as make 1 GiB, at least 1]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>(1, u64::MAX), allow_negative_numbers = true)]
+    pub groups: Option<u64>,
+
+    /// The same as a size, rounded up to whole groups
+    #[arg(long, value_name = "SIZE", conflicts_with = "groups", allow_negative_numbers = true,
+          value_parser = some_bytes)]
+    pub slice: Option<Bytes>,
+
+    /// Rest so long between two slices, in milliseconds [default: 0]
+    #[arg(long, value_name = "MS", value_parser = whole::<u64>(0, 86_400_000), allow_negative_numbers = true,
+          conflicts_with = "dry_run")]
+    pub pause: Option<u64>,
+
+    /// Write the result as JSON to a new file; `-` prints it instead of the text
+    #[arg(long, value_name = "FILE|-")]
+    pub json: Option<PathBuf>,
+
+    /// Replace the file of --json if it exists
+    #[arg(long)]
+    pub force: bool,
+}
+
 /// Arguments about output that commands share.
 #[derive(Clone, Debug, Default, Args)]
 pub struct OutputArguments {
@@ -165,6 +227,12 @@ fn whole<T: TryFrom<u64>>(
             .and_then(|n| T::try_from(n).ok())
             .ok_or_else(|| format!("expected a whole number from {least} to {most}"))
     }
+}
+
+/// Reads a size that is not zero.
+fn some_bytes(text: &str) -> Result<Bytes, String> {
+    let bytes: Bytes = text.parse().map_err(|e: trimwise::units::SizeError| e.to_string())?;
+    if bytes.0 == 0 { Err("expected a size above 0".to_string()) } else { Ok(bytes) }
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Ctrl-C (and SIGTERM).
 //!
 //! A run in the model holds nothing but memory: it simply ends. A run on a real directory has files there:
-//! it is told to stop, removes what it made, and ends then.
+//! it is told to stop, removes what it made, and ends then. A trim ends behind the slice that it is at.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,6 +15,8 @@ pub enum OnInterrupt {
     Exit,
     /// Raise the flag and let the run clean up.
     Stop,
+    /// Raise the flag and let the step end that it is at; the second time, end at once.
+    StopAfterStep,
 }
 
 /// Installs the handler; the flag is raised when the user wants to stop.
@@ -30,6 +32,12 @@ pub fn install(on_interrupt: OnInterrupt) -> Result<Arc<AtomicBool>, Failure> {
             if !raised.swap(true, Ordering::SeqCst) {
                 eprintln!("\nstopping: removing the files of this run");
             }
+        }
+        OnInterrupt::StopAfterStep => {
+            if raised.swap(true, Ordering::SeqCst) {
+                std::process::exit(Failure::Interrupted.exit_code().into());
+            }
+            eprintln!("\nstopping after this slice; once more to end at once");
         }
     })
     .map_err(|e| Failure::run(format!("cannot install the handler for Ctrl-C: {e}")))?;

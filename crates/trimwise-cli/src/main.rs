@@ -17,6 +17,7 @@ mod report;
 mod reproduce;
 mod runner;
 mod table;
+mod trim;
 
 use std::process::ExitCode;
 
@@ -46,6 +47,7 @@ fn run(command: Command) -> Result<String, Failure> {
         Command::Reproduce(arguments) => {
             reproduce::run(&models, &arguments, || interrupt::install(OnInterrupt::Exit).map(drop))
         }
+        Command::Trim(arguments) => trim::run(&arguments, interrupt::install),
         Command::Devices => Ok(reproduce::list(&models.devices())),
     }
 }

@@ -23,6 +23,8 @@ const DRAWN_EVERY: Duration = Duration::from_millis(200);
 pub struct Progress {
     bar: ProgressBar,
     runs: Vec<Run>,
+    /// What they are called.
+    what: &'static str,
     /// Set once the bar is taken away; held while it is drawn.
     finished: Mutex<bool>,
 }
@@ -38,6 +40,11 @@ struct Run {
 impl Progress {
     /// Progress over `runs` runs, drawn on standard error if that is a terminal.
     pub fn new(runs: usize) -> Arc<Self> {
+        Self::of(runs, "runs")
+    }
+
+    /// Progress over as many steps of another name.
+    pub fn of(runs: usize, what: &'static str) -> Arc<Self> {
         let bar = ProgressBar::with_draw_target(Some(runs as u64 * STEPS), ProgressDrawTarget::hidden());
         if let Ok(style) =
             ProgressStyle::with_template("{spinner} {elapsed_precise} [{bar:40}] {percent:>3} %  {msg}")
@@ -47,6 +54,7 @@ impl Progress {
         let progress = Arc::new(Self {
             bar,
             runs: (0..runs).map(|_| Run::default()).collect(),
+            what,
             finished: Mutex::new(false),
         });
         let dumb = std::env::var_os("TERM").is_some_and(|t| t == "dumb");
@@ -96,7 +104,7 @@ impl Progress {
 
     fn message(&self) -> String {
         let whole = self.runs.iter().filter(|r| r.steps.load(Ordering::Relaxed) == STEPS).count();
-        let of_runs = format!("{whole} of {} runs", self.runs.len());
+        let of_runs = format!("{whole} of {} {}", self.runs.len(), self.what);
         match self.runs.iter().filter(|r| r.ageing.load(Ordering::Relaxed)).count() {
             0 => of_runs,
             ageing => format!("{of_runs}, {ageing} ageing"),

@@ -41,7 +41,7 @@ fn the_version_is_named() {
 
 #[test]
 fn help_has_examples_and_no_line_is_wider_than_a_terminal() {
-    for line in ["--help", "compare --help", "reproduce --help"] {
+    for line in ["--help", "compare --help", "reproduce --help", "trim --help"] {
         let output = trimwise_in(Path::new("."), line);
         let help = text(&output.stdout);
         assert!(output.status.success() && help.contains("Examples:"), "{line}");
@@ -141,10 +141,12 @@ fn existing_files_are_not_overwritten() {
 
 /// Options that the guide does not know are found by nobody; lines that are too long, by nobody's eyes.
 #[test]
-fn the_guide_names_every_option_of_compare() {
+fn the_guide_names_every_option_of_compare_and_trim() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide.md");
     let guide = std::fs::read_to_string(path).unwrap();
-    let help = text(&trimwise_in(Path::new("."), "compare --help").stdout);
+    let help = ["compare --help", "trim --help"]
+        .map(|line| text(&trimwise_in(Path::new("."), line).stdout))
+        .concat();
     let listed =
         help.lines().map(str::trim_start).filter_map(|l| l.split_whitespace().find(|w| w.starts_with("--")));
     let options: Vec<&str> = listed.filter(|o| *o != "--help" && *o != "--version").collect();

@@ -2,12 +2,21 @@
 //!
 //! - [`directory`]: a real directory as the file system of a workload;
 //! - [`mount`]: which mount holds a path, and with which options;
+//! - [`trim`]: a manual trim of a mounted file system (FITRIM), in slices that can be stopped between;
+//! - [`free_space`]: what such a trim would send, from the file system's own map of its free space (GETFSMAP);
+//! - [`layout`]: the groups that a file system is divided into;
+//! - [`block_device`]: the device below a mount, its discard limits, and the discards that the kernel counted on it;
 //! - [`block_on`]: runs a workload whose every call blocks.
 
+pub mod block_device;
 pub mod directory;
 mod directory_check;
+pub mod free_space;
+mod ioctl;
+pub mod layout;
 pub mod mount;
 mod ready;
+pub mod trim;
 
 pub use directory::RealDirectory;
 pub use directory_check::DirectoryError;

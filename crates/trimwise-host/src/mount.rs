@@ -17,6 +17,8 @@ use thiserror::Error;
 pub struct Mount {
     /// The kernel's number of this mount.
     pub id: u64,
+    /// Major and minor number of the block device; major 0 where there is none, or not one alone (tmpfs, btrfs).
+    pub numbers: (u32, u32),
     /// Where it is mounted.
     pub mount_point: PathBuf,
     /// What is mounted: `/dev/sda1`, or a word such as `tmpfs`.
@@ -95,7 +97,9 @@ pub fn parse_mountinfo(text: &[u8]) -> Vec<Mount> {
 fn parse_line(line: &[u8]) -> Option<Mount> {
     let mut fields = line.split(|&byte| byte == b' ');
     let id = std::str::from_utf8(fields.next()?).ok()?.parse().ok()?;
-    let mount_point = PathBuf::from(OsStr::from_bytes(&unescaped(fields.nth(3)?)));
+    let (major, minor) = std::str::from_utf8(fields.nth(1)?).ok()?.split_once(':')?;
+    let numbers = (major.parse().ok()?, minor.parse().ok()?);
+    let mount_point = PathBuf::from(OsStr::from_bytes(&unescaped(fields.nth(1)?)));
     let mount_options = text_of(fields.next()?);
     fields.find(|&field| field == b"-")?;
     let fs_type = text_of(fields.next()?);
@@ -107,7 +111,7 @@ fn parse_line(line: &[u8]) -> Option<Mount> {
             options.push(option.to_owned());
         }
     }
-    Some(Mount { id, mount_point, device, fs_type, options })
+    Some(Mount { id, numbers, mount_point, device, fs_type, options })
 }
 
 fn text_of(field: &[u8]) -> String {
@@ -149,12 +153,14 @@ mod tests {
         40 22 0:30 / /mnt rw - tmpfs  rw,size=5k\n\
         41 22 0:31 / /mnt rw - xfs /dev/sdc rw\n\
         42 22 0:32 / /short rw\n\
-        x 22 0:32 / /nan rw - a b c\n";
+        x 22 0:32 / /nan rw - a b c\n\
+        43 22 8 / /device rw - a b c\n";
 
     #[test]
     fn lines_are_read_and_other_text_is_passed_over() {
         let mounts = parse_mountinfo(TEXT);
         assert_eq!(mounts.iter().map(|m| m.id).collect::<Vec<_>>(), [22, 36, 40, 41]);
+        assert_eq!((mounts[1].numbers, mounts[2].numbers), ((8, 17), (0, 30)));
         assert_eq!(mounts[1].mount_point, Path::new("/mnt/with blank"));
         assert_eq!((mounts[1].device.as_str(), mounts[1].fs_type.as_str()), ("/dev/sdb1", "btrfs"));
         assert_eq!(mounts[0].options, ["rw", "relatime", "discard", "errors=remount-ro"]);

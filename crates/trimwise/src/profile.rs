@@ -39,6 +39,7 @@ embedded!(
     "vendor4",
     "vendor5",
     "vendor6",
+    "ufs21-64gb",
     "bench-64gib",
 );
 
@@ -286,6 +287,7 @@ fn read_trim(root: &mut Table, r: &mut Reader) -> Result<TrimConfig, ProfileErro
         cost_per_command_ns: t.u64(r, "cost_per_command_ns")?,
         cost_per_range_ns: t.u64(r, "cost_per_range_ns")?,
         cost_per_unit_ns: t.u64(r, "cost_per_unit_ns")?,
+        latency_per_command_ns: t.optional_u64(r, "latency_per_command_ns")?.unwrap_or(0),
         place: t.one_of(r, "place", &places)?,
         slowdown_percent: t.u32(r, "slowdown_percent")?,
         read_after: t.one_of(r, "read_after", &reads)?,

@@ -7,10 +7,14 @@
 //! device and the block of the file system. [`Lpn`] numbers units as the host sees them, [`Ppn`] as the
 //! flash holds them.
 
+mod parse;
+
 use std::fmt;
 use std::ops::{Add, AddAssign, Div, Mul, Sub, SubAssign};
 
 use serde::Serialize;
+
+pub use parse::SizeError;
 
 /// Bytes in a mapping unit, which is also a file-system block: 4 KiB.
 pub const UNIT_BYTES: u64 = 4096;

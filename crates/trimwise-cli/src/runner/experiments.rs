@@ -3,9 +3,9 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use trimwise::experiment::cell::CellError;
-use trimwise::experiment::postmark_vendors;
 use trimwise::experiment::result::ExperimentResult;
 use trimwise::experiment::set::{self, Setting, one_a, one_b};
+use trimwise::experiment::{lazy, postmark_vendors};
 use trimwise::policy::PolicySpec;
 use trimwise::profile::Profile;
 
@@ -32,6 +32,9 @@ pub const ALL: &[Experiment] = &[
     Experiment { name: postmark_vendors::NAME, question: postmark_vendors::QUESTION, reps: postmark_vendors::REPS, run: run_postmark_vendors },
     Experiment { name: one_a::NAME, question: one_a::QUESTION, reps: set::REPS, run: run_set_1a },
     Experiment { name: one_b::NAME, question: one_b::QUESTION, reps: set::REPS, run: run_set_1b },
+    Experiment { name: lazy::FIGURE_3, question: lazy::QUESTION_3, reps: lazy::REPS, run: |request| run_lazy_sizes(request, lazy::evaluate_figure_3) },
+    Experiment { name: lazy::FIGURE_4, question: lazy::QUESTION_4, reps: lazy::REPS, run: |request| run_lazy_sizes(request, lazy::evaluate_figure_4) },
+    Experiment { name: lazy::TABLE_2, question: lazy::QUESTION_T2, reps: lazy::REPS, run: run_lazy_table_2 },
 ];
 
 /// How an experiment is to be run.
@@ -77,9 +80,8 @@ fn run_postmark_vendors(request: &Request) -> Result<ExperimentResult, Failure> 
     Ok(postmark_vendors::evaluate(&means, seed))
 }
 
-/// Policies as they are written, with what they mean.
 fn policies(written: impl IntoIterator<Item = &'static str>) -> Result<Vec<PolicySpec>, Failure> {
-    written.into_iter().map(|p| p.parse().map_err(Failure::run)).collect()
+    written.into_iter().map(|policy| policy.parse().map_err(Failure::usage)).collect()
 }
 
 fn run_set_1a(request: &Request) -> Result<ExperimentResult, Failure> {
@@ -116,6 +118,44 @@ fn run_set_1b(request: &Request) -> Result<ExperimentResult, Failure> {
         runs: runs.chunks(reps as usize).map(<[_]>::to_vec).collect(),
     };
     Ok(one_b::evaluate(&measured, reps, seed))
+}
+
+/// Figures 3 and 4 come from the same runs: every policy at every append size.
+fn run_lazy_sizes(
+    request: &Request,
+    evaluate: fn(&[lazy::SizeRuns], u64) -> ExperimentResult,
+) -> Result<ExperimentResult, Failure> {
+    let Request { reps, seed, .. } = *request;
+    let policies = policies(lazy::POLICIES)?;
+    let sizes: Vec<_> = lazy::sizes().collect();
+    let count = policies.len() * sizes.len();
+    let mut runs = request
+        .spread(&[lazy::DEVICE], count, reps.into(), |i, step| {
+            let (policy, append) = (policies[i / sizes.len()], sizes[i % sizes.len()]);
+            (0..reps)
+                .map(|rep| lazy::run_size(policy, append, rep, seed).inspect(|_| step()))
+                .collect::<Result<Vec<_>, _>>()
+        })?
+        .into_iter();
+    let by_policy: Vec<lazy::SizeRuns> =
+        policies.iter().map(|_| runs.by_ref().take(sizes.len()).collect()).collect();
+    Ok(evaluate(&by_policy, seed))
+}
+
+fn run_lazy_table_2(request: &Request) -> Result<ExperimentResult, Failure> {
+    let Request { reps, seed, .. } = *request;
+    let policies = policies(lazy::POLICIES)?;
+    let mut runs = request
+        .spread(&[lazy::DEVICE], policies.len() * lazy::FSYNC.len(), reps.into(), |i, step| {
+            let (policy, fsync) = (policies[i / lazy::FSYNC.len()], lazy::FSYNC[i % lazy::FSYNC.len()]);
+            (0..reps)
+                .map(|rep| lazy::run_write(policy, fsync, rep, seed).inspect(|_| step()))
+                .collect::<Result<Vec<_>, _>>()
+        })?
+        .into_iter();
+    let by_policy: Vec<lazy::WriteRuns> =
+        policies.iter().map(|_| std::array::from_fn(|_| runs.next().unwrap_or_default())).collect();
+    Ok(lazy::evaluate_table_2(&by_policy, seed))
 }
 
 #[cfg(test)]

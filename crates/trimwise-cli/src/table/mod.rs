@@ -2,6 +2,7 @@
 
 pub mod compare;
 pub mod reproduce;
+pub mod trim;
 
 use std::io::IsTerminal;
 

@@ -1,6 +1,7 @@
 //! What is compared with what, and the results as data.
 
 pub mod cell;
+pub mod lazy;
 pub mod plot;
 pub mod postmark_vendors;
 pub mod result;

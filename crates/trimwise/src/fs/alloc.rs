@@ -70,6 +70,18 @@ impl Allocator {
         Some(range)
     }
 
+    /// Allocates `want` units at `place` if they are free there; stream allocation goes on behind them.
+    ///
+    /// For what lies behind a hole: ext4 finds the window that it reserves for it by stream allocation.
+    pub fn allocate_at(&mut self, place: Lpn, want: u64) -> Option<UnitRange> {
+        if want == 0 || self.free_at(place.0) < want {
+            return None;
+        }
+        let range = self.take(place.0, want);
+        self.stream_goal = range.end().0;
+        Some(range)
+    }
+
     /// Takes exactly these blocks out of the free ones; they must all be free.
     pub fn take_exact(&mut self, range: UnitRange) {
         let mut at = range.start.0;
@@ -225,6 +237,20 @@ mod tests {
         // The first file grows: behind it there is no room any more.
         let third = a.allocate(Some(first.end()), 5).unwrap();
         assert_eq!(third.start, second.end());
+    }
+
+    #[test]
+    fn behind_a_gap_the_stream_goes_on() {
+        let mut a = empty(2 * GROUP_UNITS);
+        let first = a.allocate(None, 16).unwrap();
+        let second = a.allocate_at(first.end().offset(16), 16).unwrap();
+        assert_eq!(second.start, first.end().offset(16));
+        // Whoever comes next does not fill the gap, which ext4 holds reserved.
+        assert_eq!(a.allocate(None, 4).unwrap().start, second.end());
+        // What is taken, or does not fit into the group, is refused.
+        assert_eq!(a.allocate_at(second.start, 1), None);
+        assert_eq!(a.allocate_at(Lpn(GROUP_UNITS - 4), 5), None);
+        assert_eq!(a.allocate_at(Lpn(GROUP_UNITS - 4), 4).unwrap().start.0, GROUP_UNITS - 4);
     }
 
     #[test]

@@ -36,6 +36,20 @@ fn dirty_run(cache: &PageCache, entry: &Inode, page: u64, pages: u64) -> u64 {
     run
 }
 
+/// Where a file would like its next blocks.
+#[derive(Clone, Copy)]
+struct Wish {
+    /// Behind its end, which it continues.
+    goal: Option<Lpn>,
+    /// Behind a hole.
+    place: Option<Lpn>,
+}
+
+fn is_dirty(cache: &PageCache, entry: &Inode, page: u64) -> bool {
+    let chunk = entry.chunks.get(page / CHUNK_PAGES);
+    chunk.is_some_and(|id| cache.state(id).dirty & mask(page % CHUNK_PAGES, 1) != 0)
+}
+
 impl Ext4 {
     /// The flusher thread.
     pub(super) async fn flusher_thread(self) {
@@ -226,8 +240,15 @@ impl Ext4 {
                     Err(unmapped) if dirty > 0 => unmapped,
                     _ => return None,
                 };
-                let goal = if page == entry.mapped_end() { entry.goal() } else { None };
-                if let Some(blocks) = self.find_blocks(state, goal, pages) {
+                let wish = if page == entry.mapped_end() {
+                    Wish { goal: entry.goal(), place: None }
+                } else {
+                    // What lies before it is a hole only if it does not wait for blocks of its own.
+                    let follows = page > 0
+                        && (entry.map(page - 1, 1).is_ok() || is_dirty(&state.cache, entry, page - 1));
+                    Wish { goal: None, place: if follows { None } else { entry.place(page) } }
+                };
+                if let Some(blocks) = self.find_blocks(state, wish, pages) {
                     let entry = &mut state.disk.inodes[inode as usize];
                     entry.add_extent(page, blocks);
                     entry.reserved_pages -= blocks.units;
@@ -251,17 +272,19 @@ impl Ext4 {
 
     /// Asks the allocator for blocks; under reuse for those that wait for their TRIM first, if they would not
     /// tear the file apart more than others do.
-    fn find_blocks(&self, state: &mut State, goal: Option<Lpn>, pages: u64) -> Option<UnitRange> {
+    fn find_blocks(&self, state: &mut State, wish: Wish, pages: u64) -> Option<UnitRange> {
         let allocator = &mut state.disk.allocator;
-        let continues = goal.is_some_and(|goal| allocator.free_at(goal.0) >= pages);
+        let wished = wish.goal.or(wish.place);
+        let continues = wished.is_some_and(|wished| allocator.free_at(wished.0) >= pages);
         if self.0.availability == Availability::Reuse
             && !continues
-            && let Some(waiting) = state.pending.fit(goal.unwrap_or(allocator.stream_goal()), pages)
+            && let Some(waiting) = state.pending.fit(wished.unwrap_or(allocator.stream_goal()), pages)
         {
             allocator.take_exact(waiting);
             return Some(waiting);
         }
-        allocator.allocate(goal, pages)
+        let placed = wish.place.and_then(|place| allocator.allocate_at(place, pages));
+        placed.or_else(|| allocator.allocate(wish.goal, pages))
     }
 
     /// Hands the dirty pages among those from `page` on to the device; answers how many.

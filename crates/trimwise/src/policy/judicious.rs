@@ -16,7 +16,7 @@
 //! of that while. Free space of which nobody knows whether the device was told (after a mount) counts as
 //! not told.
 
-use super::set::Trend;
+use super::set::{Direction, Trend};
 use super::{
     Availability, Decision, DiscardGeneration, Governor, HostTraits, Needs, PolicyEvent, Shape, View,
 };
@@ -72,7 +72,7 @@ impl Judicious {
     fn pause_factor(&self, view: &View) -> Option<u64> {
         match view.device_percent() {
             HIGH_PERCENT.. => Some(PAUSE_HIGH),
-            LOW_PERCENT.. if self.trend.is_falling() => Some(PAUSE_BETWEEN),
+            LOW_PERCENT.. if self.trend.direction() == Direction::Falling => Some(PAUSE_BETWEEN),
             _ => None,
         }
     }

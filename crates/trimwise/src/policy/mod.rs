@@ -43,7 +43,7 @@ pub use kernel::{DiscardGeneration, LinuxVersionError};
 pub use lazy::{Lazy, LazyConfig};
 pub use off::Off;
 pub use pending::{Ledger, PendingSet, TrimToken};
-pub use set::{Set, SetConfig, Trend};
+pub use set::{Direction, Set, SetConfig, Trend};
 pub use spec::{PolicyError, PolicySpec, TERMS};
 pub use zfs::Zfs;
 

@@ -271,6 +271,20 @@ mod tests {
         assert!(set.ledger().balances());
     }
 
+    #[test]
+    fn an_extent_over_a_border_is_two() {
+        let mut set = PendingSet::new(true);
+        set.insert(range(32_000, 1_000));
+        assert_eq!(set.iter().collect::<Vec<_>>(), [range(32_000, 768), range(32_768, 232)]);
+        assert_eq!(set.withdraw(range(32_700, 100)), 100);
+        assert_eq!((set.units(), set.extents()), (900, 2));
+        assert_eq!(set.drop_range(UnitRange::new(Lpn(0), u64::MAX)).len(), 2);
+        assert_eq!((set.units(), set.untrimmed_units(), set.extents()), (0, 900, 0));
+    }
+
+    const BORDER: usize = 40;
+    const BASE: u64 = 32_768 - BORDER as u64;
+
     #[derive(Clone, Copy, PartialEq)]
     enum Flag {
         Used,
@@ -285,6 +299,9 @@ mod tests {
             merging: bool,
             ops in prop::collection::vec((0u8..8, 0u64..64, 1u64..16), 1..200),
         ) {
+            // The map lies over a border at which extents are cut.
+            let range = |start: u64, units| UnitRange::new(Lpn(BASE + start), units);
+            let flag_of = |lpn: Lpn| (lpn.0 - BASE) as usize;
             let mut set = PendingSet::new(merging);
             let mut flags = [Flag::Used; 80];
             let count = |flags: &[Flag], which| flags.iter().filter(|f| **f == which).count() as u64;
@@ -303,14 +320,17 @@ mod tests {
                         flags[span].fill(Flag::Used);
                     }
                     3 => {
-                        let run_from = |at: usize| flags[at..].iter().take_while(|f| **f == Flag::Pending).count();
+                        let run_from = |at: usize| {
+                            let end = if at < BORDER { BORDER } else { flags.len() };
+                            flags[at..end].iter().take_while(|f| **f == Flag::Pending).count()
+                        };
                         let longest = (start as usize..80).map(run_from).max().unwrap_or(0) as u64;
-                        match set.take(Lpn(start), units / 2, units, |_| u64::MAX) {
+                        match set.take(Lpn(BASE + start), units / 2, units, |_| u64::MAX) {
                             Some(token) => {
-                                prop_assert!(token.range().start.0 >= start && token.range().units <= units);
+                                prop_assert!(token.range().start.0 >= BASE + start && token.range().units <= units);
                                 for lpn in token.range().iter() {
-                                    prop_assert!(flags[lpn.0 as usize] == Flag::Pending);
-                                    flags[lpn.0 as usize] = Flag::Used;
+                                    prop_assert!(flags[flag_of(lpn)] == Flag::Pending);
+                                    flags[flag_of(lpn)] = Flag::Used;
                                 }
                                 set.settle(token);
                             }
@@ -336,9 +356,9 @@ mod tests {
                         flags[span].fill(Flag::Used);
                     }
                     _ => {
-                        if let Some(place) = set.fit(Lpn(start), units) {
+                        if let Some(place) = set.fit(Lpn(BASE + start), units) {
                             prop_assert_eq!(place.units, units);
-                            prop_assert!(place.iter().all(|l| flags[l.0 as usize] == Flag::Pending));
+                            prop_assert!(place.iter().all(|l| flags[flag_of(l)] == Flag::Pending));
                         }
                     }
                 }

@@ -53,44 +53,57 @@ impl SetConfig {
     }
 }
 
-/// Whether utilization keeps rising or falling.
+/// Where utilization is going.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// It has gained at least the hysteresis within the window.
+    Rising,
+    /// It has lost as much.
+    Falling,
+    /// Neither.
+    Steady,
+}
+
+/// Utilization over the last window.
 #[derive(Clone, Debug)]
 pub struct Trend {
     window: SimDuration,
     hysteresis_permille: u64,
     /// Used units over time; the first is at least a window old, or the oldest there is.
     samples: VecDeque<(SimTime, u64)>,
-    falling: bool,
+    direction: Direction,
 }
 
 impl Trend {
-    /// A trend that is taken for falling until it shows otherwise.
+    /// A trend without any past.
     pub fn new(window: SimDuration, hysteresis_permille: u64) -> Self {
-        Self { window, hysteresis_permille, samples: VecDeque::new(), falling: true }
+        Self { window, hysteresis_permille, samples: VecDeque::new(), direction: Direction::Steady }
     }
 
-    /// Sees how much is in use now; answers whether it is falling.
-    pub fn observe(&mut self, now: SimTime, used_units: u64, total_units: u64) -> bool {
+    /// Sees how much is in use now; answers where it is going.
+    pub fn observe(&mut self, now: SimTime, used_units: u64, total_units: u64) -> Direction {
         while self.samples.get(1).is_some_and(|&(at, _)| now.since(at) >= self.window) {
             self.samples.pop_front();
         }
         let &(_, before) = self.samples.front().unwrap_or(&(now, used_units));
-        let change = total_units.saturating_mul(self.hysteresis_permille) / 1000;
-        if used_units >= before.saturating_add(change.max(1)) {
-            self.falling = false;
-        } else if before >= used_units.saturating_add(change.max(1)) {
-            self.falling = true;
-        }
+        let change = (total_units.saturating_mul(self.hysteresis_permille) / 1000).max(1);
+        self.direction = if used_units >= before.saturating_add(change) {
+            Direction::Rising
+        } else if before >= used_units.saturating_add(change) {
+            Direction::Falling
+        } else {
+            Direction::Steady
+        };
         let step = SimDuration::from_nanos(self.window.as_nanos() / SAMPLES_PER_WINDOW);
         if self.samples.back().is_none_or(|&(at, _)| now.since(at) >= step) {
             self.samples.push_back((now, used_units));
         }
-        self.falling
+        self.direction
     }
 
     /// What [`Trend::observe`] answered last.
-    pub fn is_falling(&self) -> bool {
-        self.falling
+    pub fn direction(&self) -> Direction {
+        self.direction
     }
 }
 
@@ -109,7 +122,7 @@ impl Set {
     }
 
     fn decide(&mut self, view: &View) -> bool {
-        let falling = self.trend.observe(view.now, view.used_units, view.total_units);
+        let direction = self.trend.observe(view.now, view.used_units, view.total_units);
         let used = view.used_units.saturating_mul(100);
         let at = |percent: u64| view.total_units.saturating_mul(percent);
         if used > at(self.config.high_percent) {
@@ -117,7 +130,11 @@ impl Set {
         } else if used < at(self.config.low_percent) {
             false
         } else {
-            falling
+            match direction {
+                Direction::Rising => false,
+                Direction::Falling => true,
+                Direction::Steady => self.open,
+            }
         }
     }
 }
@@ -137,7 +154,7 @@ impl Governor for Set {
 
     fn on_event(&mut self, event: &PolicyEvent, view: &View, decisions: &mut Vec<Decision>) {
         if let PolicyEvent::Committed { .. } = event {
-            let was_open = std::mem::replace(&mut self.open, false);
+            let was_open = self.open;
             self.open = self.decide(view);
             if !self.open {
                 decisions.push(Decision::DropFreed);

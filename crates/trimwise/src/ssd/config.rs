@@ -228,6 +228,10 @@ pub struct TrimConfig {
     pub cost_per_range_ns: u64,
     /// Time for each unit asked for, mapped or not, nanoseconds.
     pub cost_per_unit_ns: u64,
+    /// Time from the end of those costs to the acknowledgement, in which the device serves other commands,
+    /// nanoseconds. The costs above occupy the device, this does not: queued TRIMs overlap in it, so that many at a
+    /// time are faster than one by one. 0: they never overlap. What cannot be queued overlaps with nothing.
+    pub latency_per_command_ns: u64,
     /// When this time falls due.
     pub place: TrimPlace,
     /// While background work is left, host reads and writes take this much longer, percent.
@@ -288,6 +292,7 @@ impl Default for SsdConfig {
                 cost_per_command_ns: 300_000,
                 cost_per_range_ns: 5_000,
                 cost_per_unit_ns: 20,
+                latency_per_command_ns: 0,
                 place: TrimPlace::BeforeAck,
                 slowdown_percent: 0,
                 read_after: ReadAfterTrim::Zeros,
@@ -400,6 +405,7 @@ impl SsdConfig {
         if t.cost_per_unit_ns > 1_000_000_000 {
             return Err(ConfigError::new("trim.cost_per_unit_ns", t.cost_per_unit_ns, "at most 1000000000"));
         }
+        span("trim.latency_per_command_ns", t.latency_per_command_ns, 0)?;
         count("trim.slowdown_percent", t.slowdown_percent, 0, 100_000)
     }
 

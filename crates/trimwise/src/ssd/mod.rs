@@ -301,7 +301,7 @@ impl Ssd {
         let granules = ranges.iter().map(|&range| self.config.trim.granules(range));
         self.ftl.stats.trim.units_invalidated += self.ftl.unmap(granules);
         let received = self.transfer(start, 0, true);
-        let end = match self.config.trim.place {
+        let accepted = match self.config.trim.place {
             TrimPlace::BeforeAck => {
                 let end = received.max(self.controller_free_at).saturating_add(cost);
                 self.controller_free_at = end;
@@ -312,6 +312,7 @@ impl Ssd {
                 received
             }
         };
+        let end = accepted.saturating_add(self.config.trim.latency_per_command_ns);
         if exclusive {
             self.exclusive_until = end;
         }

@@ -281,6 +281,41 @@ fn a_queued_trim_does_not_wait_for_a_read_in_progress() {
 }
 
 #[test]
+fn queued_trims_overlap_in_their_latency_and_not_in_their_cost() {
+    const LATENCY: u64 = 200 * US;
+    let cost = (100 + 10 + 1) * US;
+    let with = |kind, place| {
+        device(|c| {
+            c.trim.kind = kind;
+            c.trim.place = place;
+            c.trim.latency_per_command_ns = LATENCY;
+        })
+    };
+    let mut ssd = with(TrimKind::Ufs, TrimPlace::BeforeAck);
+    let first = ssd.trim(LATER, &[units(1, 1)]);
+    assert_eq!(first, LATER + SimDuration(US + cost + LATENCY));
+    // The second is served while the first is on its way back.
+    assert_eq!(ssd.trim(LATER, &[units(9, 1)]), first + SimDuration(cost));
+    // So is a read: it waits for the two costs, and for no latency.
+    assert_eq!(ssd.read(LATER, units(20, 1)), LATER + SimDuration(US + 2 * cost + READ));
+    assert_eq!(ssd.stats().busy_ns.trim, 2 * cost);
+
+    // One by one nothing overlaps.
+    let mut ssd = with(TrimKind::Ufs, TrimPlace::BeforeAck);
+    let first = ssd.trim(LATER, &[units(1, 1)]);
+    assert_eq!(ssd.trim(first, &[units(9, 1)]), first + SimDuration(US + cost + LATENCY));
+
+    // What has the device to itself keeps it until it is acknowledged.
+    let mut ssd = with(TrimKind::AtaNonQueued, TrimPlace::BeforeAck);
+    let trim = ssd.trim(LATER, &[units(1, 1)]);
+    assert_eq!(trim, LATER + SimDuration(US + cost + LATENCY));
+    assert_eq!(ssd.read(LATER, units(9, 1)), trim + SimDuration(READ));
+
+    let mut ssd = with(TrimKind::Nvme, TrimPlace::Background);
+    assert_eq!(ssd.trim(LATER, &[units(1, 1)]), LATER + SimDuration(US + LATENCY));
+}
+
+#[test]
 fn a_background_trim_is_acknowledged_at_once_and_slows_the_host_down() {
     let mut ssd = device(|c| {
         c.trim.place = TrimPlace::Background;

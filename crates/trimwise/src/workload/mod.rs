@@ -2,5 +2,7 @@
 
 pub mod ageing;
 pub mod files;
+pub mod fragmenting;
+pub mod full_write;
 pub mod latency;
 pub mod postmark;

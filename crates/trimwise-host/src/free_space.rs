@@ -1,0 +1,349 @@
+//! What a trim would send: an estimate from the file system's own map of its free space.
+//!
+//! ext4 and XFS list their free extents (FS_IOC_GETFSMAP), from the same structures that their FITRIM walks. For others
+//! there is only a bound: what the devices hold less what is in use.
+//!
+//! What no map tells: ext4 skips groups that it remembers as trimmed, XFS extents that were freed a moment ago; and the
+//! free space changes while the file system is used.
+
+use std::fs::File;
+use std::os::fd::{AsFd as _, BorrowedFd};
+use std::path::Path;
+
+use rustix::fs::fstatvfs;
+use rustix::io::Errno;
+use trimwise::units::Bytes;
+
+use crate::block_device::{BlockDevice, DiscardLimits, btrfs_directory, number_in};
+use crate::ioctl::{Fsmap, FsmapQuery};
+use crate::layout::{Kind, Layout};
+use crate::trim::Span;
+
+/// What a trim of a range is expected to send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Estimate {
+    /// From the map of free extents.
+    Extents(Extents),
+    /// No more than this can be free on the devices; how much of it would be sent is not known.
+    Bound(Bytes),
+}
+
+/// Free extents, each cut to the range and to its group.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Extents {
+    /// How many are long enough.
+    pub count: u64,
+    /// Their bytes.
+    pub bytes: Bytes,
+    /// Commands that they become at most; where a device takes several ranges in one, the kernel may need fewer.
+    pub commands_max: u64,
+    /// How many are too short.
+    pub too_short: u64,
+    /// The bytes of those.
+    pub too_short_bytes: Bytes,
+}
+
+/// What the estimate of `span` with this least extent is.
+///
+/// # Errors
+/// If the file system refuses to list its free space, or its space cannot be asked for.
+pub fn estimate(
+    kind: Kind,
+    layout: Option<&Layout>,
+    file: &File,
+    devices: &[BlockDevice],
+    span: Span,
+    least: Bytes,
+) -> Result<Estimate, Errno> {
+    if let (Kind::Ext4 | Kind::Xfs, Some(layout), [device]) = (kind, layout, devices) {
+        match free_extents(file.as_fd(), kind, layout, device, span, least) {
+            // A kernel without it (ext4 before 4.16), or a file system of that name in user space.
+            Err(Errno::NOTTY | Errno::OPNOTSUPP) => {}
+            done => return done.map(Estimate::Extents),
+        }
+    }
+    let bound = unused(kind, file.as_fd(), devices)?;
+    let within = if kind == Kind::Btrfs { bound } else { bound.min(span.bytes()) };
+    Ok(Estimate::Bound(within))
+}
+
+/// The shortest extent that FITRIM sends when it is asked for `asked`: no shorter than the device's granularity, in
+/// whole clusters, which ext4 rounds down to (`ext4_trim_fs`) and XFS up to (`xfs_ioc_trim`).
+pub fn least_extent(kind: Kind, layout: Option<&Layout>, devices: &[BlockDevice], asked: Bytes) -> Bytes {
+    let granularity = devices.iter().map(|device| device.limits.granularity).max().unwrap_or_default();
+    let least = asked.max(granularity).0;
+    let Some(layout) = layout else { return Bytes(least) };
+    let block = layout.block.0.max(1);
+    let whole = match kind {
+        Kind::Xfs => least.div_ceil(block).saturating_mul(block),
+        _ => (least / block * block).div_ceil(layout.cluster.0.max(1)).saturating_mul(layout.cluster.0),
+    };
+    Bytes(whole.max(layout.cluster.0))
+}
+
+fn free_extents(
+    file: BorrowedFd<'_>,
+    kind: Kind,
+    layout: &Layout,
+    device: &BlockDevice,
+    span: Span,
+    least: Bytes,
+) -> Result<Extents, Errno> {
+    let mut sum = Sum::new(kind, layout, device, span, least);
+    let mut query = FsmapQuery::new();
+    loop {
+        let records = query.next(file)?;
+        for record in records.iter().filter(|record| is_free(record) && is_on(record, device)) {
+            sum.add(record.physical, record.length);
+        }
+        if records.last().is_none_or(|last| last.flags & Fsmap::LAST != 0) {
+            return Ok(sum.finish());
+        }
+    }
+}
+
+fn is_free(record: &Fsmap) -> bool {
+    record.flags & Fsmap::SPECIAL_OWNER != 0 && record.owner == Fsmap::FREE
+}
+
+/// Whether a record is of this device, not of a log or realtime device beside it. Device numbers are written as the
+/// kernel's `new_encode_dev` does; later kernels may write a number of the file system's own, small and from 0 on.
+fn is_on(record: &Fsmap, device: &BlockDevice) -> bool {
+    let (major, minor) = device.numbers;
+    record.device == (minor & 0xff) | (major << 8) | ((minor & !0xff) << 12) || record.device <= 1
+}
+
+/// Sums free extents up as FITRIM would see them.
+struct Sum<'a> {
+    kind: Kind,
+    layout: &'a Layout,
+    limits: DiscardLimits,
+    /// Where the file system begins on its disk.
+    start: u64,
+    span: Span,
+    least: Bytes,
+    /// The extent that the next record may continue.
+    open: Option<(u64, u64)>,
+    extents: Extents,
+}
+
+impl<'a> Sum<'a> {
+    fn new(kind: Kind, layout: &'a Layout, device: &BlockDevice, span: Span, least: Bytes) -> Self {
+        let (limits, start) = (device.limits, device.start.0);
+        Self { kind, layout, limits, start, span, least, open: None, extents: Extents::default() }
+    }
+
+    fn add(&mut self, start: u64, length: u64) {
+        let end = start.saturating_add(length);
+        match &mut self.open {
+            Some((_, open_end)) if *open_end == start => *open_end = end,
+            _ => {
+                self.close();
+                self.open = Some((start, end));
+            }
+        }
+    }
+
+    /// Cuts the open extent at groups, as FITRIM goes from group to group, and to the span; but since Linux 6.6 ext4
+    /// sends an extent across the end of the span whole, up to the end of its group (`ext4_try_to_trim_range`).
+    fn close(&mut self) {
+        let Some((start, end)) = self.open.take() else { return };
+        let (mut at, last) = (start.max(self.span.start), end.min(self.span.end));
+        let end = if self.kind == Kind::Ext4 { end } else { last };
+        while at < last {
+            let piece_end = self.layout.group_end(at).min(end).max(at + 1);
+            let bytes = piece_end - at;
+            if bytes >= self.least.0 {
+                self.extents.count += 1;
+                self.extents.bytes.0 += bytes;
+                self.extents.commands_max += commands(self.limits, self.start.saturating_add(at), bytes);
+            } else {
+                self.extents.too_short += 1;
+                self.extents.too_short_bytes.0 += bytes;
+            }
+            at = piece_end;
+        }
+    }
+
+    fn finish(mut self) -> Extents {
+        self.close();
+        self.extents
+    }
+}
+
+/// How many commands a discard of `bytes` at `start` of the disk becomes at most, as the block layer cuts it: a first
+/// one up to the granularity where it begins between two multiples (`bio_discard_limit` in block/blk-lib.c), then as
+/// much as one bio and one command may be, in multiples of the granularity (`bio_split_discard` in block/blk-merge.c).
+/// What was not cut there is merged with the first one again if both fit into a command (`ll_back_merge_fn`).
+pub fn commands(limits: DiscardLimits, start: u64, bytes: u64) -> u64 {
+    let granularity = limits.granularity.0.max(512);
+    let multiple = |n: u64| (n / granularity * granularity).max(granularity);
+    let bio = multiple(u64::from(u32::MAX));
+    let command = multiple(limits.max.0).min(bio);
+    let head = (granularity - start % granularity) % granularity;
+    if head >= bytes {
+        return u64::from(bytes > 0);
+    }
+    let rest = bytes - head;
+    if head > 0 && limits.merges && rest <= command && bytes <= limits.max.0.min(u64::from(u32::MAX)) {
+        return 1;
+    }
+    // Each bio is cut for itself, so that its last command may be shorter.
+    u64::from(head > 0) + (rest / bio) * bio.div_ceil(command) + (rest % bio).div_ceil(command)
+}
+
+/// What the devices hold less what the file system says is in use. Not `statfs`'s free blocks: file systems keep room
+/// back, which FITRIM trims all the same (btrfs: 1,022.6 MiB discarded where 1,018.2 MiB were free).
+fn unused(kind: Kind, file: BorrowedFd<'_>, devices: &[BlockDevice]) -> Result<Bytes, Errno> {
+    let held = devices.iter().fold(0, |sum: u64, device| sum.saturating_add(device.size.0));
+    let used = match devices.first().filter(|_| kind == Kind::Btrfs).and_then(btrfs_used) {
+        Some(used) => used,
+        None if kind == Kind::Btrfs => 0,
+        None => {
+            let found = fstatvfs(file)?;
+            found.f_blocks.saturating_sub(found.f_bfree).saturating_mul(found.f_frsize)
+        }
+    };
+    Ok(Bytes(held.saturating_sub(used)))
+}
+
+/// What a btrfs has in use on its devices, all copies of it: `allocation/*/disk_used` in sysfs.
+fn btrfs_used(device: &BlockDevice) -> Option<u64> {
+    let allocation = btrfs_directory(device)?.join("allocation");
+    let used = |kind: &str| number_in(&Path::new(&allocation).join(kind).join("disk_used")).ok();
+    // A file system with mixed groups has `mixed` in place of `data` and `metadata`.
+    let of_kinds = ["data", "metadata", "mixed", "system"].into_iter().filter_map(used);
+    Some(of_kinds.fold(0, u64::saturating_add))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn limits(granularity: u64, max: u64) -> DiscardLimits {
+        DiscardLimits { granularity: Bytes(granularity), max: Bytes(max), ranges: 1, merges: false }
+    }
+
+    fn device(granularity: u64, start: u64) -> BlockDevice {
+        BlockDevice {
+            name: "sdx1".into(),
+            numbers: (8, 17),
+            sysfs: "/sys/none".into(),
+            size: Bytes::gib(1),
+            start: Bytes(start),
+            limits: limits(granularity, 2 << 30),
+        }
+    }
+
+    fn layout() -> Layout {
+        Layout {
+            block: Bytes(4096),
+            cluster: Bytes(4096),
+            group: Bytes::mib(128),
+            first_group: Bytes(0),
+            end: Bytes::gib(1),
+            assumed: false,
+            realtime: Bytes(0),
+        }
+    }
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn extents_are_cut_at_groups_and_to_the_span() {
+        let (layout, device) = (layout(), device(4096, 0));
+        let sum_of = |kind, start, end| {
+            let mut sum = Sum::new(kind, &layout, &device, Span { start, end }, Bytes(8192));
+            sum.add(MIB, MIB); // two records of one extent
+            sum.add(2 * MIB, MIB);
+            sum.add(4 * MIB, 4096);
+            sum.add(100 * MIB, 200 * MIB); // over two boundaries
+            sum.finish()
+        };
+        let sum = |start, end| sum_of(Kind::Xfs, start, end);
+        let whole = sum(0, 1 << 30);
+        assert_eq!((whole.count, whole.bytes, whole.commands_max), (4, Bytes::mib(202), 4));
+        assert_eq!((whole.too_short, whole.too_short_bytes), (1, Bytes(4096)));
+        let cut = sum(2 * MIB, 130 * MIB);
+        assert_eq!((cut.count, cut.bytes), (3, Bytes::mib(1 + 28 + 2)));
+        let to_the_end_of_its_group = sum_of(Kind::Ext4, 2 * MIB, 130 * MIB);
+        assert_eq!(
+            (to_the_end_of_its_group.count, to_the_end_of_its_group.bytes),
+            (3, Bytes::mib(1 + 28 + 128))
+        );
+        assert_eq!(sum(MIB + 4096, MIB + 8192).too_short, 1);
+        assert_eq!(sum(300 * MIB, 400 * MIB), Extents::default());
+    }
+
+    #[test]
+    fn commands_are_cut_where_the_block_layer_cuts_them() {
+        assert_eq!(commands(limits(4096, MIB), 0, MIB), 1);
+        assert_eq!(commands(limits(4096, MIB), 0, MIB + 4096), 2);
+        // 512 bytes up to the granularity, then the rest.
+        assert_eq!(commands(limits(4096, MIB), 4096 - 512, MIB), 2);
+        assert_eq!(commands(limits(4096, MIB), 512, 512), 1);
+        // Both become one command again where they fit into one.
+        let merging = DiscardLimits { merges: true, ..limits(4096, MIB) };
+        assert_eq!((commands(merging, 512, MIB), commands(merging, 512, MIB + 512)), (1, 2));
+        // A largest command that is no multiple of the granularity: 4,294,966,784 bytes of a loop device.
+        assert_eq!(commands(limits(4096, 4_294_966_784), 0, 4 << 30), 2);
+        assert_eq!(commands(limits(0, 0), 0, 1024), 2);
+        assert_eq!(commands(limits(4096, MIB), 0, 0), 0);
+    }
+
+    #[test]
+    fn the_least_extent_is_the_granularity_in_whole_clusters() {
+        let layout = layout();
+        let least = |kind, granularity, asked| {
+            least_extent(kind, Some(&layout), &[device(granularity, 0)], Bytes(asked)).0
+        };
+        assert_eq!(least(Kind::Ext4, 512, 0), 4096);
+        assert_eq!(least(Kind::Ext4, 65_536, 4096), 65_536);
+        assert_eq!((least(Kind::Ext4, 512, 10_000), least(Kind::Xfs, 512, 10_000)), (8192, 12_288));
+        let bigalloc = Layout { cluster: Bytes(65_536), ..layout };
+        assert_eq!(least_extent(Kind::Ext4, Some(&bigalloc), &[device(512, 0)], Bytes(70_000)).0, 131_072);
+        assert_eq!(least_extent(Kind::Btrfs, None, &[device(512, 0)], Bytes(10_000)).0, 10_000);
+    }
+
+    proptest! {
+        /// Against a walk over the bytes as the block layer does it.
+        #[test]
+        fn commands_are_as_many_as_a_walk_makes(
+            granularity in prop::sample::select(vec![512u64, 4096, 65_536]),
+            max in (1u64 << 17)..(1 << 33),
+            start in 0u64..(1 << 24),
+            sectors in 0u64..(1 << 25),
+        ) {
+            let (start, bytes, max) = (start * 512, sectors * 512, max / 512 * 512);
+            let (mut at, end, mut walked) = (start, start + bytes, 0);
+            while at < end {
+                let aligned = at.next_multiple_of(granularity);
+                let bio = if aligned == at { u64::from(u32::MAX) / granularity * granularity } else { aligned - at };
+                let bio_end = (at + bio).min(end);
+                while at < bio_end {
+                    let most = (max.min(u64::from(u32::MAX)) / granularity * granularity).max(512);
+                    at = (at + most).min(bio_end);
+                    walked += 1;
+                }
+            }
+            prop_assert_eq!(commands(limits(granularity, max), start, bytes), walked);
+        }
+
+        /// Whatever the map says, no extent is counted that is not there.
+        #[test]
+        fn a_sum_is_never_more_than_the_span(
+            records in prop::collection::vec((any::<u64>(), 0u64..(1 << 31)), 0..20),
+            start in 0u64..(1 << 31), length in 0u64..(1 << 31),
+        ) {
+            let (layout, device) = (layout(), device(4096, 0));
+            let mut sorted = records;
+            sorted.sort_unstable();
+            sorted.dedup_by(|later, earlier| later.0 < earlier.0.saturating_add(earlier.1));
+            let mut sum = Sum::new(Kind::Xfs, &layout, &device, Span { start, end: start + length }, Bytes(0));
+            sorted.iter().for_each(|&(at, bytes)| sum.add(at, bytes));
+            prop_assert!(sum.finish().bytes.0 <= length);
+        }
+    }
+}

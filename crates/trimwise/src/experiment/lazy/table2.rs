@@ -1,0 +1,215 @@
+//! Table II: a synchronous write that needs a block, on a full file system of which a file was just removed.
+
+use super::{Issue, POLICIES, Setup, label, milliseconds, ms_text, open_claims, unmeasured};
+use crate::experiment::cell::CellError;
+use crate::experiment::plot::{Axis, Plot, PlotKind, Point, Series};
+use crate::experiment::result::{Claim, ExperimentResult, ExperimentRows, Figure};
+use crate::experiment::statistics;
+use crate::policy::PolicySpec;
+use crate::units::{Bytes, SimDuration};
+use crate::workload::fragmenting::Fragmenting;
+use crate::workload::full_write;
+
+/// Its name on the command line.
+pub const TABLE_2: &str = "lazy-table2";
+
+/// The question it answers.
+pub const QUESTION_T2: &str = "How long does a write wait that needs a block on a full file system?";
+
+/// The source's figures: policy and milliseconds. Whether an fsync came before the write is not said.
+const PUBLISHED: [(&str, f64); 3] = [("commit", 2.0), ("lazy", 840.0), ("lazy+reuse", 2.0)];
+
+/// The files of which one is removed, assumed: those of the append benchmark at its smallest append.
+const FILE: Fragmenting = Fragmenting::of_append(Bytes::kib(64));
+/// How many of them there are, assumed; one more file takes all the rest. More would change nothing but the time that
+/// it takes to fill the gaps between their fragments.
+const FILES: u64 = 4;
+
+/// With and without an fsync between removal and write.
+pub const FSYNC: [bool; 2] = [true, false];
+
+/// What one run measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WriteRun {
+    /// Extents of the file that was removed.
+    pub extents: u64,
+    /// The fsync between removal and write, if there was one.
+    pub fsync: Option<SimDuration>,
+    /// The write and its fsync.
+    pub write: SimDuration,
+    /// The TRIMs of the removed file.
+    pub issue: Issue,
+}
+
+/// Fills the file system, removes a file and writes; once.
+///
+/// # Errors
+///
+/// [`CellError`].
+pub fn run_write(policy: PolicySpec, fsync: bool, rep: u32, seed: u64) -> Result<WriteRun, CellError> {
+    Setup { policy, rep, seed }.run(move |fs, watch| async move {
+        let draw = seed ^ u64::from(rep) << 32;
+        let mut full = full_write::fill(&fs, &FILE, FILES).await?;
+        fs.drain_discards().await;
+        let victim = full.victim(draw).and_then(|path| fs.extents(&path));
+        let extents = victim.map_or(0, |extents| extents.len() as u64);
+        watch.start();
+        let written = full.remove_and_write(&fs, draw, fsync).await?;
+        fs.drain_discards().await;
+        let issue = watch.stop();
+        let full_write::FullWrite { fsync, write } = written;
+        Ok(WriteRun { extents, fsync, write, issue })
+    })
+}
+
+/// All runs of a policy: those with the fsync, and those without.
+pub type WriteRuns = [Vec<WriteRun>; 2];
+
+/// The median over the repetitions of a policy.
+fn median(
+    runs: &[WriteRuns],
+    policy: &str,
+    fsync: bool,
+    figure: impl Fn(&WriteRun) -> SimDuration,
+) -> Option<f64> {
+    let index = POLICIES.iter().position(|p| *p == policy)?;
+    let runs = &runs.get(index)?[usize::from(!fsync)];
+    statistics::median(&runs.iter().map(|run| milliseconds(figure(run))).collect::<Vec<_>>())
+}
+
+fn bars(title: &str, y: Axis, series: Vec<Series>) -> Plot {
+    let x = Axis::linear("policy", "policy", "");
+    Plot { title: title.to_owned(), kind: PlotKind::Bars, x, y, series }
+}
+
+/// A bar of each policy that has one.
+fn series(name: &str, of: impl Fn(&str) -> Option<f64>) -> Series {
+    let points = POLICIES.iter().filter_map(|policy| Some(Point::new(label(policy), of(policy)?)));
+    Series { name: name.to_owned(), points: points.collect() }
+}
+
+/// The table and its claims from the runs, for each policy of [`POLICIES`].
+pub fn evaluate_table_2(runs: &[WriteRuns], seed: u64) -> ExperimentResult {
+    let write = |policy: &str, fsync| median(runs, policy, fsync, |run| run.write);
+    let issue = |policy: &str, fsync| median(runs, policy, fsync, |run| run.issue.time);
+    let (traditional, lazy) = (write("commit", true), write("lazy", true));
+    let reuse = write("lazy+reuse", true);
+    let claims =
+        vec![waits_for_the_queue(traditional, lazy, issue("lazy", true)), does_not_wait(traditional, reuse)];
+    let published = |policy: &str| PUBLISHED.iter().find(|(p, _)| *p == policy).map(|(_, ms)| *ms);
+    let write_axis = Axis::linear("write_ms", "write latency", "ms");
+    let queue_axis = Axis::linear("queue_ms", "time until all TRIMs are acknowledged", "ms");
+    let plots = vec![
+        bars(
+            "Synchronous write that needs a block, on a full file system",
+            write_axis,
+            vec![
+                series("after an fsync", |policy| write(policy, true)),
+                series("without an fsync", |policy| write(policy, false)),
+                series("published", published),
+            ],
+        ),
+        bars(
+            "TRIMs of the removed file, from the commit to the last acknowledgement",
+            queue_axis,
+            vec![
+                series("after an fsync", |policy| issue(policy, true)),
+                series("without an fsync", |policy| issue(policy, false)),
+            ],
+        ),
+    ];
+    let text = |ms: Option<f64>| ms.map_or_else(|| "(not run)".to_owned(), ms_text);
+    let finding = format!(
+        "After an fsync the write takes {} with the TRIMs inside the commit, {} under lazy and {} under lazy+reuse; \
+         without that fsync {}, {} and {}. {}",
+        text(traditional),
+        text(lazy),
+        text(reuse),
+        text(write("commit", false)),
+        text(write("lazy", false)),
+        text(write("lazy+reuse", false)),
+        open_claims(&claims)
+    );
+    ExperimentResult {
+        experiment: TABLE_2.to_owned(),
+        question: QUESTION_T2.to_owned(),
+        finding,
+        trimwise: crate::VERSION.to_owned(),
+        seed,
+        reps: runs.first().map_or(0, |runs| runs[0].len() as u32),
+        rows: ExperimentRows::Plots(plots),
+        claims,
+    }
+}
+
+fn waits_for_the_queue(traditional: Option<f64>, lazy: Option<f64>, drained: Option<f64>) -> Claim {
+    const LEAST: f64 = 100.0;
+    const TOLERANCE: f64 = 0.1;
+    let id = "lazy-table2-lazy";
+    let text = "after an fsync the write waits at least 100 times as long under lazy as under traditional, and its wait \
+                equals the queue's drain time within 10 %"
+        .to_owned();
+    let (Some(traditional), Some(lazy), Some(drained)) = (traditional, lazy, drained) else {
+        return unmeasured(id, text);
+    };
+    let ratio = lazy / traditional;
+    Claim {
+        id,
+        text,
+        met: ratio >= LEAST && (lazy / drained - 1.0).abs() <= TOLERANCE,
+        published: Figure::Number(420.0),
+        measured: Figure::Text(format!(
+            "{ratio:.0} times; {} for a queue that drains in {}",
+            ms_text(lazy),
+            ms_text(drained)
+        )),
+    }
+}
+
+fn does_not_wait(traditional: Option<f64>, reuse: Option<f64>) -> Claim {
+    const MOST: f64 = 2.0;
+    let id = "lazy-table2-reuse";
+    let text =
+        "after an fsync the write takes at most twice traditional's time under lazy with reuse".to_owned();
+    let (Some(traditional), Some(reuse)) = (traditional, reuse) else {
+        return unmeasured(id, text);
+    };
+    let ratio = reuse / traditional;
+    Claim { id, text, met: ratio <= MOST, published: Figure::Number(1.0), measured: Figure::Number(ratio) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fabricated(lazy_us: u64, reuse_us: u64, drain_us: u64) -> Vec<WriteRuns> {
+        let run = |write_us: u64| {
+            let issue = Issue { commands: 1, time: SimDuration::from_micros(drain_us) };
+            let write = SimDuration::from_micros(write_us);
+            let one = WriteRun { extents: 1, fsync: None, write, issue };
+            [vec![one; 2], vec![one; 2]]
+        };
+        [2_000, lazy_us, reuse_us, 2_000, 2_000].map(run).into()
+    }
+
+    fn met(lazy_us: u64, reuse_us: u64, drain_us: u64) -> Vec<&'static str> {
+        let result = evaluate_table_2(&fabricated(lazy_us, reuse_us, drain_us), 1);
+        result.claims.iter().filter(|claim| claim.met).map(|claim| claim.id).collect()
+    }
+
+    #[test]
+    fn claims_hold_of_the_published_figures_and_fail_of_others() {
+        assert_eq!(met(840_000, 2_000, 840_000), ["lazy-table2-lazy", "lazy-table2-reuse"]);
+        assert_eq!(met(840_000, 4_100, 840_000), ["lazy-table2-lazy"]);
+        // It waits, but for something else than the queue; or for too little.
+        assert_eq!(met(840_000, 2_000, 1_000_000), ["lazy-table2-reuse"]);
+        assert_eq!(met(150_000, 2_000, 150_000), ["lazy-table2-reuse"]);
+        assert!(evaluate_table_2(&[], 1).claims.iter().all(|claim| !claim.met));
+    }
+
+    #[test]
+    fn a_policy_without_a_published_figure_has_no_bar_for_it() {
+        let ExperimentRows::Plots(plots) = evaluate_table_2(&fabricated(1, 1, 1), 1).rows else { panic!() };
+        assert_eq!(plots[0].series.iter().map(|s| s.points.len()).collect::<Vec<_>>(), [5, 5, 3]);
+    }
+}
