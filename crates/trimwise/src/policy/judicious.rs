@@ -13,7 +13,8 @@
 //! Nothing of this needs the device's numbers: commands begin small, grow while they are acknowledged in less
 //! than [`COMMAND_TARGET`] and shrink when they are not, so that a request that arrives behind one does not
 //! wait for longer; and after a command that took a while among other requests comes a pause of a multiple
-//! of that while. Free space of which nobody knows whether the device was told (after a mount) counts as
+//! of that while. A burst is left alone from its first commit on for as long as it takes a device to count as
+//! idle. Free space of which nobody knows whether the device was told (after a mount) counts as
 //! not told.
 
 use super::set::{Direction, Trend};
@@ -35,6 +36,8 @@ const COMMAND_TARGET: SimDuration = SimDuration::from_millis(10);
 /// The device counts as idle when nothing was asked of it for so long. Shorter pauses are between the requests of
 /// one activity.
 const IDLE: SimDuration = SimDuration::from_millis(50);
+/// Commands on their way at once in idle time, on a device that queues them.
+const DEPTH_MAX: u32 = 8;
 /// Utilization is compared with what it was two commit intervals ago.
 const WINDOW: SimDuration = SimDuration::from_secs(10);
 /// One percent of the file system counts as a change.
@@ -48,6 +51,8 @@ pub struct Judicious {
     ranges_max: u32,
     /// The most units that a range can say.
     range_units_max: u64,
+    /// Commands that may be on their way in idle time.
+    depth: u32,
     /// Ranges of the next command.
     ranges: u32,
     /// No command before, unless the device is idle.
@@ -60,6 +65,7 @@ impl Default for Judicious {
             trend: Trend::new(WINDOW, CHANGE_PERMILLE),
             ranges_max: 1,
             range_units_max: u64::MAX,
+            depth: 1,
             ranges: 1,
             pause_until: SimTime::ZERO,
         }
@@ -87,22 +93,27 @@ impl Judicious {
     }
 
     fn next(&self, view: &View, decisions: &mut Vec<Decision>) {
-        if view.pending_units == 0 || view.in_flight > 0 {
+        if view.pending_units == 0 {
             return;
         }
         let is_idle = view.requests == 0 && view.quiet >= IDLE;
-        let may_go = is_idle || self.pause_factor(view).is_some() && view.now >= self.pause_until;
-        decisions.push(if may_go {
-            Decision::Issue(Shape {
-                ranges_max: self.ranges,
-                units_min: 1,
-                units_max: self.range_units_max.saturating_mul(self.ranges.into()),
-            })
-        } else if self.pause_factor(view).is_some() {
-            Decision::WakeAt(self.pause_until.min(view.now + IDLE))
+        let pressing = self.pause_factor(view).is_some();
+        let free = if is_idle {
+            self.depth.saturating_sub(view.in_flight)
         } else {
-            Decision::WakeAt(view.now + IDLE)
-        });
+            u32::from(view.in_flight == 0 && pressing && view.now >= self.pause_until)
+        };
+        let commands = view.pending_extents.div_ceil(self.ranges.into()).min(free.into());
+        let shape = Shape {
+            ranges_max: self.ranges,
+            units_min: 1,
+            units_max: self.range_units_max.saturating_mul(self.ranges.into()),
+        };
+        decisions.extend((0..commands).map(|_| Decision::Issue(shape)));
+        if commands == 0 && view.in_flight == 0 {
+            let soon = view.now + IDLE;
+            decisions.push(Decision::WakeAt(if pressing { self.pause_until.min(soon) } else { soon }));
+        }
     }
 }
 
@@ -117,15 +128,20 @@ impl Governor for Judicious {
 
     fn on_event(&mut self, event: &PolicyEvent, view: &View, decisions: &mut Vec<Decision>) {
         match event {
-            PolicyEvent::Hosted(HostTraits { ranges_max, range_units_max, .. }) => {
+            PolicyEvent::Hosted(HostTraits { ranges_max, range_units_max, trim_depth, .. }) => {
                 self.ranges_max = *ranges_max;
                 self.range_units_max = *range_units_max;
+                self.depth = (*trim_depth).clamp(1, DEPTH_MAX);
                 decisions.push(Decision::CatchUp);
                 decisions.push(Decision::WakeAt(view.now + IDLE));
                 return;
             }
-            PolicyEvent::Committed { .. } => {
+            PolicyEvent::Committed { freed_units } => {
                 self.trend.observe(view.now, view.used_units, view.total_units);
+                if *freed_units == view.pending_units {
+                    // The first in a while: what brought it may be over in a moment.
+                    self.pause_until = self.pause_until.max(view.now + IDLE);
+                }
             }
             PolicyEvent::Issued(command) => self.acknowledged(command.took, view),
             PolicyEvent::PassOver | PolicyEvent::Trimmed { .. } | PolicyEvent::Woken => {}

@@ -179,14 +179,16 @@ fn a_batch_sweeps_group_by_group_and_then_rests() {
 fn judicious_leaves_a_busy_device_alone_until_it_is_nearly_full_of_dead_data() {
     let mut judicious = Hosted::new("judicious");
     let busy = View { requests: 1, quiet: SimDuration::ZERO, pending_extents: 10, ..view(1_000) };
-    let mut commands = |used_units, pending_units| {
+    let mut commands = |used_units, freed_units, pending_units| {
         let view = View { used_units, pending_units, ..busy };
-        issues(&judicious.see(&PolicyEvent::Committed { freed_units: 1 }, view))
+        issues(&judicious.see(&PolicyEvent::Committed { freed_units }, view))
     };
-    assert_eq!(commands(30_000, 20_000), 0);
-    assert_eq!(commands(30_000, 56_000), 1);
-    let idle = View { pending_units: 10, pending_extents: 1, ..view(2_000) };
-    assert_eq!(issues(&judicious.see(&PolicyEvent::Woken, idle)), 1);
+    assert_eq!(commands(30_000, 1, 20_000), 0);
+    assert_eq!(commands(30_000, 1, 56_000), 1);
+    assert_eq!(commands(30_000, 56_000, 56_000), 0, "a burst has only begun");
+    let idle = View { pending_units: 10, pending_extents: 20, ..view(2_000) };
+    assert_eq!(issues(&judicious.see(&PolicyEvent::Woken, idle)), 8);
+    assert_eq!(issues(&judicious.see(&PolicyEvent::Woken, View { in_flight: 6, ..idle })), 2);
 }
 
 #[test]
