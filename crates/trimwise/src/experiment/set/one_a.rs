@@ -24,8 +24,8 @@ pub const UTILIZATIONS: [u64; 11] = [10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 100
 /// Policies as they are written: the two of the source, and others beside them.
 pub const POLICIES: [&str; 4] = ["off", "commit", "judicious", "ideal"];
 
-/// Runs PostMark once under each policy on a drive that is so full: from the full file system files are deleted,
-/// what they leave is trimmed, and a new file system is made without TRIM.
+/// Runs PostMark once under each policy on a drive that is so full: from the full file system files are
+/// deleted, what they leave is trimmed, and a new file system is made without TRIM.
 ///
 /// # Errors
 ///
@@ -125,8 +125,8 @@ impl Measured {
         Claim {
             id: "set-1a-low",
             text: format!(
-                "there is a range of lower utilization (two neighbouring ones up to {LOW_PERCENT} %) in which the run \
-                 with trim on takes longer than with trim off"
+                "there is a range of lower utilization (two neighbouring ones up to {LOW_PERCENT} %) in which the \
+                 run with trim on takes longer than with trim off"
             ),
             met: self.utilizations.windows(2).any(is_range),
             published: Figure::Text("drawn".to_owned()),
@@ -163,9 +163,9 @@ impl Measured {
         Claim {
             id: "set-1a-gain",
             text: format!(
-                "what trim could gain (the difference between high and low utilization, {STEP_PERCENT} % apart) is large \
-                 at high utilization (at least {LARGE} times as much as at low, and more than {:.0} % of the time) and hardly anything at low (up to \
-                 {LOW_PERCENT} % at most {:.0} % of the time)",
+                "what trim could gain (the difference between high and low utilization, {STEP_PERCENT} % apart) is \
+                 large at high utilization (at least {LARGE} times as much as at low, and more than {:.0} % of the \
+                 time) and hardly anything at low (up to {LOW_PERCENT} % at most {:.0} % of the time)",
                 100.0 * HARDLY,
                 100.0 * HARDLY
             ),
@@ -174,7 +174,8 @@ impl Measured {
                 && top > HARDLY * self.time_s("commit", 90).unwrap_or(f64::NAN),
             published: Figure::Text("drawn".to_owned()),
             measured: Figure::Text(format!(
-                "{top:.1} s from 100 % to 90 %; at most {low:.1} s, {:.1} % of the time, in a step up to {LOW_PERCENT} %",
+                "{top:.1} s from 100 % to 90 %; at most {low:.1} s, {:.1} % of the time, in a step up to \
+                 {LOW_PERCENT} %",
                 100.0 * share
             )),
         }
@@ -191,7 +192,8 @@ impl Measured {
             None => "TRIM at every commit costs more than it gains at every utilization.".to_owned(),
             Some(first) => {
                 format!(
-                    "TRIM at every commit pays from {first} % of the drive in use on, and costs more than it gains below."
+                    "TRIM at every commit pays from {first} % of the drive in use on, and costs more than it \
+                     gains below."
                 )
             }
         };

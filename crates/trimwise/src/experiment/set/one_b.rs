@@ -185,17 +185,16 @@ pub fn evaluate(measured: &Measured, reps: u32, seed: u64) -> ExperimentResult {
         })
     };
     let time = || Axis::linear("execution_time_s", "execution time", "s");
-    let parts: [(&str, fn(&Stage) -> f64); 2] =
-        [("adjusting", |s| s.adjusting_s), ("PostMark", |s| s.run.total_s)];
+    let sum = |stages: &[Stage], part: usize| -> f64 {
+        stages.iter().map(|s| [s.adjusting_s, s.run.total_s][part]).sum()
+    };
     let whole = plot(
         "The whole sequence",
         PlotKind::StackedBars,
         (policy(), time()),
-        &parts.map(|p| p.0.to_owned()),
+        &["adjusting", "PostMark"].map(str::to_owned),
         &measured.policies,
-        |part, policy| {
-            measured.runs[policy].iter().map(|stages| stages.iter().map(parts[part].1).sum()).collect()
-        },
+        |part, policy| measured.runs[policy].iter().map(|stages| sum(stages, part)).collect(),
     );
     let plots = vec![
         by_policy("PostMark at each utilization", PlotKind::StackedBars, time(), |s| s.run.total_s),
