@@ -251,7 +251,7 @@ fn on_directory<M: Models>(
 }
 
 /// Resolves arguments and refuses one thing given twice: the table would have two columns of one name.
-fn named<T>(
+pub fn named<T>(
     arguments: &[String],
     option: &str,
     resolve: impl Fn(&str) -> Result<(String, T), Failure>,

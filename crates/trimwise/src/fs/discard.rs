@@ -258,6 +258,9 @@ impl Ext4 {
     fn reveal_pending(&self) {
         while let Some(token) = self.take_token(Lpn(0), Shape::NEXT) {
             self.0.queue.with_ssd_mut(|ssd| ssd.inform_free(token.range()));
+            if let Some(witness) = &self.0.witness {
+                witness.revealed(token.range());
+            }
             self.settle(token);
         }
     }
