@@ -84,7 +84,17 @@ fn set_beats_on_beats_off() {
         assert!(valid(off) > 97.0, "what was valid once stays valid: {}", valid(off));
         assert!((valid(commit) - asked as f64).abs() < 3.0, "{} at {asked} %", valid(commit));
     }
-    assert_met(&one_b::evaluate(&one_b::Measured { policies: names(&policies), runs }, 1, SEED));
+    let measured = one_b::Measured { policies: names(&policies), runs };
+    assert_met(&one_b::evaluate(&measured, 1, SEED));
+
+    // The policy that we ship is at least as good as the best of these, in time and in its slowest operations.
+    let ours = one_b::run(&setting, &aged, PolicySpec::JUDICIOUS, 0, SEED).unwrap();
+    let total = |stages: &[one_b::Stage]| stages.iter().map(|s| s.run.total_s).sum::<f64>();
+    let slowest = |stages: &[one_b::Stage]| stages.iter().map(|s| s.run.p99_ms).fold(0.0, f64::max);
+    for (policy, runs) in measured.policies.iter().zip(&measured.runs) {
+        assert!(total(&ours) <= total(&runs[0]), "{policy} is faster: {} s", total(&runs[0]));
+        assert!(slowest(&ours) <= slowest(&runs[0]), "{policy} has shorter delays: {} ms", slowest(&runs[0]));
+    }
 }
 
 #[test]

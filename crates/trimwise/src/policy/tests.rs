@@ -216,7 +216,7 @@ fn ranges_in_turn(cost_ms: impl Fn(u32) -> u64, commands: usize) -> Vec<u32> {
         // Four times as long as it took, nothing; looked at again after 50 ms at the latest.
         let Some(Decision::WakeAt(at)) = decisions.first() else { panic!("{decisions:?}") };
         assert_eq!(*at, (now + took * 4).min(now + SimDuration::from_millis(50)));
-        now = now + took * 4;
+        now += took * 4;
     }
     ranges
 }
