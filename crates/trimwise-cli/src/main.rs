@@ -11,6 +11,7 @@ mod failure;
 mod figures;
 mod interrupt;
 mod output;
+mod policies;
 mod pool;
 mod progress;
 mod report;
@@ -48,6 +49,7 @@ fn run(command: Command) -> Result<String, Failure> {
             reproduce::run(&models, &arguments, || interrupt::install(OnInterrupt::Exit).map(drop))
         }
         Command::Trim(arguments) => trim::run(&arguments, interrupt::install),
+        Command::Policies(arguments) => policies::run(&arguments),
         Command::Devices => Ok(reproduce::list(&models.devices())),
     }
 }

@@ -44,6 +44,7 @@ fn a_real_directory_has_no_device_charts() {
     let mut cells = vec![fabricated::cell("/mnt/x", "discard", 0, 10.0)];
     cells[0].target = "dir:/mnt/x".into();
     cells[0].device_stats = None;
+    cells[0].ledger = None;
     let page = html(&comparison(cells)).unwrap();
     assert!(page.contains("Time per phase") && page.contains("Latency of read"));
     assert!(!page.contains("Stale space over time") && !page.contains("busy time"));

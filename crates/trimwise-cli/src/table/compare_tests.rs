@@ -1,3 +1,4 @@
+use trimwise::experiment::ledger::compare_with_off;
 use trimwise::experiment::result::Cell;
 use trimwise::experiment::verdict::verdict;
 use trimwise::fs::host::DiscardGeneration;
@@ -7,7 +8,8 @@ use crate::compare::{Linux, Settings};
 use crate::runner::fabricated;
 
 /// A comparison of hand-made cells.
-pub fn comparison(cells: Vec<Cell>) -> Comparison {
+pub fn comparison(mut cells: Vec<Cell>) -> Comparison {
+    compare_with_off(&mut cells);
     let in_model = cells[0].target == "model";
     Comparison {
         trimwise: "0.0.0-test",
@@ -24,6 +26,7 @@ pub fn comparison(cells: Vec<Cell>) -> Comparison {
             baseline: Summary::of(&cells).baseline,
             command: "trimwise compare --workload mail.pmrc --seed 7".into(),
         },
+        summary: Summary::of(&cells).rows(),
         verdict: verdict(&cells).unwrap(),
         cells,
     }
@@ -56,6 +59,7 @@ fn too_few_runs_of_a_real_directory() {
     for c in &mut cells {
         c.target = "dir:/mnt/x".into();
         c.device_stats = None;
+        c.ledger = None;
     }
     let text = render(&comparison(cells));
     narrow(&text);

@@ -4,9 +4,15 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::ledger::CellLedger;
 use super::plot::Plot;
+use super::watch::Issue;
+use crate::units::SimDuration;
+use crate::workload::fragmenting::Removal;
+use crate::workload::full_write::FullWrite;
 use crate::workload::latency::{LatencySummary, Operation};
 use crate::workload::postmark::{Outcome, ReportFormat, report};
+use crate::workload::timed::{Timed, Timing};
 
 /// One run of one workload: a device, a policy, a repetition.
 #[derive(Clone, Debug, Serialize)]
@@ -20,13 +26,16 @@ pub struct Cell {
     pub target: String,
     /// Repetition, from 0.
     pub rep: u32,
-    /// Duration of the workload.
+    /// Duration of the workload: up to the end of what it times, if that is one operation.
     pub duration_ns: u64,
-    /// PostMark's figures.
-    pub postmark: PostmarkFigures,
+    /// The workload's own figures, under its name: `postmark`, `append` or `full_write`.
+    #[serde(flatten)]
+    pub workload: WorkloadFigures,
     /// What the device did during the workload; `None` on a real directory.
     pub device_stats: Option<DeviceFigures>,
-    /// Latency for each operation that occurred, by name.
+    /// Where freed units went, and what TRIM cost and saved; `None` on a real directory.
+    pub ledger: Option<CellLedger>,
+    /// Latency for each operation that occurred, by name; PostMark's only.
     pub latency: BTreeMap<&'static str, LatencySummary>,
     /// PostMark's own report of the run, verbose or terse as the workload asks.
     #[serde(skip)]
@@ -35,17 +44,23 @@ pub struct Cell {
     pub latency_quantiles_ns: BTreeMap<&'static str, Vec<u64>>,
 }
 
+/// Which run a cell is; see the fields of [`Cell`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CellId {
+    /// The device.
+    pub device: String,
+    /// The policy.
+    pub policy: String,
+    /// Where it ran.
+    pub target: String,
+    /// Repetition.
+    pub rep: u32,
+}
+
 impl Cell {
-    /// The cell of a run that ended as `outcome` says; `format` is that of PostMark's own report.
-    pub fn of_run(
-        device: String,
-        policy: String,
-        target: String,
-        rep: u32,
-        outcome: &Outcome,
-        format: ReportFormat,
-        device_stats: Option<DeviceFigures>,
-    ) -> Self {
+    /// The cell of a PostMark run that ended as `outcome` says; `format` is that of PostMark's own report.
+    pub fn of_postmark(id: CellId, outcome: &Outcome, format: ReportFormat) -> Self {
+        let CellId { device, policy, target, rep } = id;
         let recorded = || Operation::ALL.into_iter().filter_map(|o| Some((o, outcome.latencies.summary(o)?)));
         Self {
             device,
@@ -53,14 +68,170 @@ impl Cell {
             target,
             rep,
             duration_ns: outcome.duration().as_nanos(),
-            postmark: outcome.figures(),
-            device_stats,
+            workload: WorkloadFigures::Postmark(outcome.figures()),
+            device_stats: None,
+            ledger: None,
             latency: recorded().map(|(o, summary)| (o.name(), summary)).collect(),
             latency_quantiles_ns: recorded()
                 .map(|(o, _)| (o.name(), outcome.latencies.quantiles(o, &QUANTILES)))
                 .collect(),
             postmark_report: report::of(outcome, format),
         }
+    }
+
+    /// The cell of a run that timed one operation.
+    pub fn of_timed(id: CellId, duration: SimDuration, timed: Timed, timing: Timing) -> Self {
+        let CellId { device, policy, target, rep } = id;
+        let file = timed.file();
+        let (append_bytes, file_bytes) = (file.append.0, file.file.0);
+        let workload = match timing {
+            Timing::Append(Removal { unlink, fsync }) => WorkloadFigures::Append(AppendFigures {
+                append_bytes,
+                file_bytes,
+                pieces: file.pieces(),
+                unlink_ns: unlink.as_nanos(),
+                fsync_ns: fsync.as_nanos(),
+                trims: None,
+            }),
+            Timing::FullWrite(FullWrite { fsync, write }) => WorkloadFigures::FullWrite(FullWriteFigures {
+                append_bytes,
+                file_bytes,
+                fsync_ns: fsync.map(SimDuration::as_nanos),
+                write_ns: write.as_nanos(),
+                trims: None,
+            }),
+        };
+        Self {
+            device,
+            policy,
+            target,
+            rep,
+            duration_ns: duration.as_nanos(),
+            workload,
+            device_stats: None,
+            ledger: None,
+            latency: BTreeMap::new(),
+            postmark_report: String::new(),
+            latency_quantiles_ns: BTreeMap::new(),
+        }
+    }
+
+    /// PostMark's figures, if it was PostMark.
+    pub fn postmark(&self) -> Option<&PostmarkFigures> {
+        match &self.workload {
+            WorkloadFigures::Postmark(figures) => Some(figures),
+            WorkloadFigures::Append(_) | WorkloadFigures::FullWrite(_) => None,
+        }
+    }
+
+    /// What policies are judged by.
+    pub fn measure(&self) -> Measure {
+        match &self.workload {
+            WorkloadFigures::Postmark(_) => Measure::Total,
+            WorkloadFigures::Append(_) => Measure::Fsync,
+            WorkloadFigures::FullWrite(_) => Measure::Write,
+        }
+    }
+
+    /// The time that policies are judged by.
+    pub fn measured_ns(&self) -> u64 {
+        match &self.workload {
+            WorkloadFigures::Postmark(_) => self.duration_ns,
+            WorkloadFigures::Append(figures) => figures.fsync_ns,
+            WorkloadFigures::FullWrite(figures) => figures.write_ns,
+        }
+    }
+
+    /// The TRIMs of what a workload that times one operation removed; `None` of another, and on a real directory.
+    pub fn removal_trims(&self) -> Option<RemovalTrims> {
+        match &self.workload {
+            WorkloadFigures::Postmark(_) => None,
+            WorkloadFigures::Append(figures) => figures.trims,
+            WorkloadFigures::FullWrite(figures) => figures.trims,
+        }
+    }
+}
+
+/// What a workload's policies are judged by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Measure {
+    /// The duration of the whole run.
+    #[default]
+    Total,
+    /// The fsync after the removal.
+    Fsync,
+    /// The synchronous write that needs a block.
+    Write,
+}
+
+impl Measure {
+    /// The heading of its column.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Total => "total",
+            Self::Fsync => "fsync",
+            Self::Write => "write",
+        }
+    }
+}
+
+/// The figures of a workload, under its name.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WorkloadFigures {
+    /// PostMark.
+    Postmark(PostmarkFigures),
+    /// The append benchmark: a fragmented file is removed.
+    Append(AppendFigures),
+    /// A write on a full file system.
+    FullWrite(FullWriteFigures),
+}
+
+/// The figures of the append benchmark.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct AppendFigures {
+    /// Bytes of an append.
+    pub append_bytes: u64,
+    /// Length at which the file was complete.
+    pub file_bytes: u64,
+    /// Appends that it was made of.
+    pub pieces: u64,
+    /// The removal.
+    pub unlink_ns: u64,
+    /// The fsync behind it.
+    pub fsync_ns: u64,
+    /// The TRIMs of the removed file; `None` on a real directory, which does not tell.
+    pub trims: Option<RemovalTrims>,
+}
+
+/// The figures of a write on a full file system.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct FullWriteFigures {
+    /// Bytes of an append to the files of which one is removed.
+    pub append_bytes: u64,
+    /// Length at which such a file was complete.
+    pub file_bytes: u64,
+    /// The fsync between the removal and the write, if there was one.
+    pub fsync_ns: Option<u64>,
+    /// The write of one block, and its fsync.
+    pub write_ns: u64,
+    /// The TRIMs of the removed file; `None` on a real directory, which does not tell.
+    pub trims: Option<RemovalTrims>,
+}
+
+/// How the TRIMs of a removed file were issued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct RemovalTrims {
+    /// Commands.
+    pub commands: u64,
+    /// From the end of the commit until the last was acknowledged; 0 if there were none.
+    pub acknowledged_ns: u64,
+}
+
+impl From<Issue> for RemovalTrims {
+    fn from(issue: Issue) -> Self {
+        Self { commands: issue.commands, acknowledged_ns: issue.time.as_nanos() }
     }
 }
 

@@ -66,7 +66,7 @@ fn choose<'s, 'a>(device: &'s DeviceSummary<'a>, baseline: &str) -> Option<&'s P
         .policies
         .iter()
         .filter(|p| !p.bound || p.policy == fastest.policy)
-        .filter(|p| p.policy == fastest.policy || !differs(&compare(&p.total_s, &fastest.total_s)))
+        .filter(|p| p.policy == fastest.policy || !differs(&compare(&p.time_s, &fastest.time_s)))
         .collect();
     let least_wear = as_fast.iter().filter_map(|p| wear(device, p)).fold(f64::INFINITY, f64::min);
     let gentle =
@@ -79,7 +79,7 @@ fn choose<'s, 'a>(device: &'s DeviceSummary<'a>, baseline: &str) -> Option<&'s P
 fn fastest<'s, 'a: 's>(
     policies: impl Iterator<Item = &'s PolicySummary<'a>>,
 ) -> Option<&'s PolicySummary<'a>> {
-    policies.min_by(|a, b| a.total_s.median().total_cmp(&b.total_s.median()))
+    policies.min_by(|a, b| a.time_s.median().total_cmp(&b.time_s.median()))
 }
 
 /// Whether two policies differ in speed by something that is shown and that anyone would feel.
@@ -121,7 +121,7 @@ fn speed_sentence(device: &DeviceSummary, chosen: &PolicySummary, baseline: &str
             None if chosen.bound => format!("`{name}` is only a bound: no host can use it"),
             None => format!(
                 "`{name}` took {} s, and there is no other usable policy here to compare it with",
-                number(chosen.total_s.median())
+                number(chosen.time_s.median())
             ),
             Some((other, c)) if differs(&c) => format!(
                 "Keep `{baseline}`: with `{other}` the run takes {} as long ({})",
@@ -156,7 +156,7 @@ fn speed_sentence(device: &DeviceSummary, chosen: &PolicySummary, baseline: &str
     };
     let bound = fastest(device.policies.iter().filter(|p| p.bound && p.policy != name));
     if let Some(b) = bound {
-        let c = compare(&chosen.total_s, &b.total_s);
+        let c = compare(&chosen.time_s, &b.time_s);
         if differs(&c) && c.ratio > 1.0 {
             text += &format!("; the bound `{}` would be {} as fast as `{name}`", b.policy, times(c.ratio));
         } else {

@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::experiment::result::PostmarkFigures;
+use crate::experiment::result::{PostmarkFigures, WorkloadFigures};
 
 fn cell(device: &str, policy: &str, rep: u32, seconds: f64, erases: u64) -> Cell {
     Cell {
@@ -10,7 +10,7 @@ fn cell(device: &str, policy: &str, rep: u32, seconds: f64, erases: u64) -> Cell
         target: "model".into(),
         rep,
         duration_ns: (seconds * 1e9) as u64,
-        postmark: PostmarkFigures {
+        workload: WorkloadFigures::Postmark(PostmarkFigures {
             total_s: seconds,
             transactions_s: seconds / 2.0,
             creation_alone_s: seconds / 4.0,
@@ -29,7 +29,8 @@ fn cell(device: &str, policy: &str, rep: u32, seconds: f64, erases: u64) -> Cell
             transactions_per_s: 0.0,
             creation_alone_per_s: 0.0,
             deletion_alone_per_s: 0.0,
-        },
+        }),
+        ledger: None,
         device_stats: Some(crate::experiment::result::DeviceFigures {
             host_units_written: 1000,
             nand_units_written: 1000 + 100 * erases,
@@ -147,7 +148,7 @@ fn a_real_directory_is_never_exact_and_knows_no_life_time() {
     c.target = "dir:/mnt".into();
     c.device_stats = None;
     let cells = [c];
-    assert!(!Summary::of(&cells).devices[0].policies[0].total_s.is_exact());
+    assert!(!Summary::of(&cells).devices[0].policies[0].time_s.is_exact());
     let v = verdict(&cells).unwrap();
     assert_eq!(v.policy, "discard");
     assert!(v.text.contains("no other usable policy") && v.text.contains("real directory"), "{}", v.text);
@@ -203,7 +204,7 @@ fn regression_one_repetition_is_not_exact() {
     // What another repetition would have been, nobody knows: ageing draws another seed then.
     let cells = [cell("d", "off", 0, 20.0, 10), cell("d", "commit", 0, 16.0, 8)];
     let summary = Summary::of(&cells);
-    assert!(summary.devices[0].policies.iter().all(|p| !p.total_s.is_exact()));
+    assert!(summary.devices[0].policies.iter().all(|p| !p.time_s.is_exact()));
     let text = verdict(&cells).unwrap().text;
     assert!(!text.contains("exact"), "{text}");
 }
