@@ -59,7 +59,8 @@ pub fn runs(sample: &Sample) -> String {
 /// A span of time, given in seconds, with about four digits in the unit that suits it.
 pub fn time(seconds: f64) -> String {
     let (value, unit) = match seconds.abs() {
-        s if s >= 0.9995 || s == 0.0 => (seconds, "s"),
+        0.0 => return "0 s".to_string(),
+        s if s >= 0.9995 => (seconds, "s"),
         s if s >= 0.000_999_5 => (seconds * 1e3, "ms"),
         _ => (seconds * 1e6, "\u{b5}s"),
     };
@@ -221,7 +222,7 @@ mod tests {
         assert_eq!(time(20.751), "20.75 s");
         assert_eq!(time(0.0123), "12.30 ms");
         assert_eq!(time(0.000_012_3), "12.30 \u{b5}s");
-        assert_eq!(time(0.0), "0.000 s");
+        assert_eq!(time(0.0), "0 s");
         assert_eq!(percent(0.01), "< 0.1 %");
         assert_eq!(percent(12.34), "12.3 %");
     }

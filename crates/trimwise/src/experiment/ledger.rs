@@ -42,7 +42,7 @@ impl CellLedger {
 /// which had the same seed and began at the same phase of the commit timer.
 pub fn compare_with_off(cells: &mut [Cell]) {
     let copied = |c: &Cell| c.device_stats.as_ref().map(|d| d.gc_units_copied);
-    let without: Vec<(String, u32, Option<u64>, u64)> = cells
+    let without: Vec<_> = cells
         .iter()
         .filter(|c| c.policy == WITHOUT_TRIM)
         .map(|c| (c.device.clone(), c.rep, copied(c), c.measured_ns()))
@@ -59,9 +59,6 @@ pub fn compare_with_off(cells: &mut [Cell]) {
 
 /// `from - here` of counts and times, none of which come near to 2^63.
 fn less(from: u64, here: u64) -> i64 {
-    i64::try_from(i128::from(from) - i128::from(here)).unwrap_or(if from > here {
-        i64::MAX
-    } else {
-        i64::MIN
-    })
+    let signed = |n| i64::try_from(n).unwrap_or(i64::MAX);
+    signed(from) - signed(here)
 }

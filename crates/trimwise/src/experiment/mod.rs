@@ -1,6 +1,7 @@
 //! What is compared with what, and the results as data.
 
 pub mod cell;
+mod choice;
 mod gauge;
 pub mod lazy;
 pub mod ledger;
