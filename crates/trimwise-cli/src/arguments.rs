@@ -50,20 +50,7 @@ pub enum Command {
 
 /// Arguments of `compare`.
 #[derive(Debug, Args)]
-#[command(after_long_help = "Examples:\n  \
-    trimwise compare\n      \
-    the built-in workload on a built-in device, with everything at its default\n  \
-    trimwise compare --policy off set:40:90+lazy+reuse batch:10s ideal\n      \
-    policies of your own making; terms are joined with `+`\n  \
-    trimwise compare --workload append:64KiB:256MiB --policy commit lazy ideal\n      \
-    how long fsync takes when a file of so many fragments was removed\n  \
-    trimwise compare --workload mail.pmrc --device my-ssd.toml --utilization 80\n      \
-    your PostMark configuration on your device profile, 80 % full\n  \
-    trimwise compare --device sata-small sata-generic --json - | jq .verdict\n      \
-    two devices, for another program to read\n  \
-    trimwise compare --target dir:/mnt/test --report report/\n      \
-    the workload on a real directory, as mounted\n\n\
-    How to read the table, and what each figure means: docs/guide.md")]
+#[command(after_long_help = compare_help())]
 pub struct CompareArguments {
     /// PostMark configuration file or the name of a built-in one; or a benchmark that times one operation:
     /// append[:APPEND[:FILE]], the fsync after the removal of a fragmented file, or
@@ -241,15 +228,35 @@ pub struct OutputArguments {
     pub force: bool,
 }
 
-/// The help of `--policy`: the terms there are.
-fn policy_help() -> String {
-    let width = TERMS.iter().map(|(term, _)| term.len()).filter(|w| *w <= 16).max().unwrap_or(0);
-    let mut text = String::from("TRIM policy, terms joined with `+`; one or several [default: ");
-    text += &format!("{}]\n", defaults::POLICIES.join(" "));
+/// Examples of `compare`; the terms of policies stand before them.
+const COMPARE_EXAMPLES: &str = "Examples:\n  \
+    trimwise compare\n      \
+    the built-in workload on a built-in device, with everything at its default\n  \
+    trimwise compare --policy off set:40:90+lazy+reuse batch:10s ideal\n      \
+    policies of your own making; terms are joined with `+`\n  \
+    trimwise compare --workload append:64KiB:256MiB --policy commit lazy ideal\n      \
+    how long fsync takes when a file of so many fragments was removed\n  \
+    trimwise compare --workload mail.pmrc --device my-ssd.toml --utilization 80\n      \
+    your PostMark configuration on your device profile, 80 % full\n  \
+    trimwise compare --device sata-small sata-generic --json - | jq .verdict\n      \
+    two devices, for another program to read\n  \
+    trimwise compare --target dir:/mnt/test --report report/\n      \
+    the workload on a real directory, as mounted\n\n\
+    How to read the table, and what each figure means: docs/guide.md";
+
+/// What stands below the options of `compare`.
+fn compare_help() -> String {
+    let mut help = String::from("Terms of policies (`trimwise policies` lists them too, with examples):\n");
     for (term, meaning) in TERMS {
-        text += &format!("  {term:width$}  {meaning}\n");
+        help += &format!("  {term}\n      {meaning}\n");
     }
-    text + "(see also `trimwise policies`)"
+    help + "\n" + COMPARE_EXAMPLES
+}
+
+/// The help of `--policy`, which names the default.
+fn policy_help() -> String {
+    let default = defaults::POLICIES.join(" ");
+    format!("TRIM policy: terms joined with `+`, see below; one or several [default: {default}]")
 }
 
 /// Reads a whole number, and says which ones are accepted where it cannot.
