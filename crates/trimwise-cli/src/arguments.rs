@@ -22,6 +22,7 @@ use crate::defaults;
         trimwise compare\n  \
         trimwise compare --workload mail.pmrc --device sata-generic --policy off commit\n  \
         trimwise reproduce postmark-vendors --report vendors/\n  \
+        trimwise crashtest --policy lazy+reuse --cuts 10000\n  \
         trimwise trim / --dry-run\n\n\
         Exit codes: 0 done, 1 a run failed, 2 wrong arguments or input, 130 interrupted.",
     propagate_version = true,
@@ -40,6 +41,8 @@ pub enum Command {
     Compare(CompareArguments),
     /// Make a published experiment again and show its figures beside ours
     Reproduce(ReproduceArguments),
+    /// Cut the power at many points of random runs and look whether a TRIM policy has lost anything
+    Crashtest(CrashtestArguments),
     /// Trim the free space of a mounted file system, slice by slice; --dry-run says what would be sent
     Trim(TrimArguments),
     /// List the SSD profiles that are built in
@@ -135,6 +138,48 @@ pub struct ReproduceArguments {
     /// Where results go and how they are made
     #[command(flatten)]
     pub output: OutputArguments,
+}
+
+/// Arguments of `crashtest`.
+#[derive(Debug, Args)]
+#[command(after_long_help = "Examples:\n  \
+    trimwise crashtest\n      \
+    every kind of policy, 1,000 cuts each\n  \
+    trimwise crashtest --policy set:40:90+lazy+reuse --cuts 10000 --seed 7\n      \
+    one policy, thoroughly\n  \
+    trimwise crashtest --policy lazy --seed 7 --run 12\n      \
+    one run again, with what the device was told about the blocks concerned\n\n\
+    Exit code 1 if a cut has lost anything. What is cut, and what must hold: docs/guide.md")]
+pub struct CrashtestArguments {
+    /// TRIM policy; one or several [default: one of every kind]
+    #[arg(long = "policy", value_name = "P", num_args = 1..)]
+    pub policies: Vec<String>,
+
+    /// Power cuts for each policy; a run of the workload serves 100 of them [default: 1000]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>(1, 10_000_000), allow_negative_numbers = true,
+          conflicts_with = "run")]
+    pub cuts: Option<u64>,
+
+    /// Seed of everything that is drawn at random: same seed, same result
+    #[arg(long, value_name = "N", default_value_t = defaults::SEED, value_parser = whole::<u64>(0, u64::MAX),
+          allow_negative_numbers = true)]
+    pub seed: u64,
+
+    /// Only the run of this number, counted from 0, and its 100 cuts: to repeat what was found
+    #[arg(long, value_name = "N", value_parser = whole::<u64>(0, 99_999), allow_negative_numbers = true)]
+    pub run: Option<u64>,
+
+    /// How many runs at a time; the result is the same for any number [default: the number of cores]
+    #[arg(long, value_name = "N", value_parser = whole::<u16>(1, 1024), allow_negative_numbers = true)]
+    pub jobs: Option<u16>,
+
+    /// Write the results as JSON to a new file; `-` prints them instead of the table
+    #[arg(long, value_name = "FILE|-")]
+    pub json: Option<PathBuf>,
+
+    /// Replace the file of --json if it exists
+    #[arg(long)]
+    pub force: bool,
 }
 
 /// Arguments of `trim`.

@@ -274,7 +274,7 @@ fn workload<M: Models>(models: &M, arguments: &CompareArguments) -> Result<M::Wo
 }
 
 /// Resolves arguments and refuses one thing given twice: the table would have two columns of one name.
-fn named<T>(
+pub fn named<T>(
     arguments: &[String],
     option: &str,
     resolve: impl Fn(&str) -> Result<(String, T), Failure>,

@@ -27,3 +27,6 @@ pub const LINUX: &str = "6.1";
 
 /// The modelled host's memory for its page cache: a laptop's, with programs running.
 pub const MEMORY_MIB: u64 = 8192;
+
+/// Power cuts of a crash test for each policy: a second or two for all of them.
+pub const CUTS: u64 = 1000;

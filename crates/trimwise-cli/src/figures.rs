@@ -25,6 +25,19 @@ pub fn significant(f: f64) -> String {
     }
 }
 
+/// A whole number, its digits in groups of three: `1,234,567`.
+pub fn grouped(n: u64) -> String {
+    let digits = n.to_string();
+    let mut text = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
 /// A relative change with its sign: `0.163` is `+16.3 %`.
 pub fn change(ratio: f64) -> String {
     let percent = ratio * 100.0;
@@ -188,6 +201,11 @@ pub fn of_policy(p: &PolicySummary) -> [String; 5] {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn digits_stand_in_groups() {
+        assert_eq!([0, 999, 1_000, 1_234_567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
+    }
 
     #[test]
     fn numbers_have_as_many_digits_as_they_deserve() {

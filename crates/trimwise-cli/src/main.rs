@@ -6,6 +6,7 @@
 mod arguments;
 mod command_line;
 mod compare;
+mod crashtest;
 mod defaults;
 mod failure;
 mod figures;
@@ -47,6 +48,9 @@ fn run(command: Command) -> Result<String, Failure> {
         Command::Compare(arguments) => compare::run(&models, &arguments, interrupt::install),
         Command::Reproduce(arguments) => {
             reproduce::run(&models, &arguments, || interrupt::install(OnInterrupt::Exit).map(drop))
+        }
+        Command::Crashtest(arguments) => {
+            crashtest::run(&models, &arguments, || interrupt::install(OnInterrupt::Exit).map(drop))
         }
         Command::Trim(arguments) => trim::run(&arguments, interrupt::install),
         Command::Policies(arguments) => policies::run(&arguments),

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use serde::Serialize;
+use trimwise::crash::CrashReport;
 use trimwise::experiment::result::{Cell, ExperimentResult};
 use trimwise::fs::host::DiscardGeneration;
 use trimwise::units::Bytes;
@@ -106,6 +107,16 @@ pub trait Models: Sync {
         stop: &Arc<AtomicBool>,
         report: Report,
     ) -> Result<Cell, Failure>;
+    /// The policies of a crash test where none is named.
+    fn crash_policies(&self) -> Vec<String>;
+    /// Makes one run of a crash test and its cuts: deterministic, and the same on any thread.
+    fn crash_run(
+        &self,
+        policy: &Self::Policy,
+        seed: u64,
+        cuts: u64,
+        run: u64,
+    ) -> Result<CrashReport, Failure>;
     /// The published experiments that can be made again.
     fn experiments(&self) -> Vec<Listed>;
     /// Makes one of them again, with so many runs at a time, or as many as suit this computer.

@@ -41,7 +41,7 @@ fn the_version_is_named() {
 
 #[test]
 fn help_has_examples_and_no_line_is_wider_than_a_terminal() {
-    for line in ["--help", "compare --help", "reproduce --help", "trim --help"] {
+    for line in ["--help", "compare --help", "reproduce --help", "trim --help", "crashtest --help"] {
         let output = trimwise_in(Path::new("."), line);
         let help = text(&output.stdout);
         assert!(output.status.success() && help.contains("Examples:"), "{line}");
@@ -57,6 +57,9 @@ fn wrong_words_are_refused() {
     refused("compare --reps many", &["--reps", "'many'", reps]);
     refused("compare --reps -1", &["--reps", "'-1'", reps]);
     refused("reproduce --all --reps -1", &["--reps", "'-1'", reps]);
+    refused("crashtest --cuts 0", &["--cuts", "'0'", "from 1 to 10000000"]);
+    refused("crashtest --cuts 5 --run 3", &["--cuts", "--run"]);
+    refused("crashtest --policy lasy", &["lasy", "expected"]);
     refused("compare --jobs 0", &["--jobs", "'0'", "from 1 to 1024"]);
     refused("compare --utilization 101", &["--utilization", "'101'", "from 0 to 100"]);
     refused("compare --utilization -5", &["--utilization", "'-5'", "from 0 to 100"]);

@@ -1,14 +1,16 @@
 //! The append benchmark and the write on a full file system, on real directories: in memory, and on a real ext4.
 
 mod common;
+#[path = "common/loops.rs"]
+mod loops;
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use common::{directory, open, program};
+use common::{directory, open};
+use loops::{Loop, can_run, sh};
 use trimwise::units::Bytes;
 use trimwise::workload::files::FileError;
 use trimwise::workload::fragmenting::{self, FILE, Fragmenting};
@@ -16,6 +18,7 @@ use trimwise::workload::full_write;
 use trimwise::workload::timed::{Timed, Timing};
 use trimwise_host::{DirectoryError, RealDirectory, block_on};
 
+const MIB: u64 = 1 << 20;
 const SMALL: Fragmenting = Fragmenting { file: Bytes::mib(16), append: Bytes::kib(64), hole: Bytes::kib(4) };
 
 fn names(path: &Path) -> BTreeSet<String> {
@@ -92,103 +95,59 @@ fn a_directory_that_a_timed_workload_cannot_use_is_refused() {
     assert!(matches!(occupied, DirectoryError::Occupied { .. }), "{occupied}");
 }
 
-/// A file system of its own in a file, mounted as long as this lives.
-struct Mounted {
-    work: tempfile::TempDir,
-}
-
-impl Mounted {
-    /// `None` with a line that says why, where nobody may mount.
-    fn ext4(mib: u64) -> Option<Self> {
-        let skip = |why: String| {
-            let line = format!("SKIPPED: nothing ran on a real ext4: {why}\n");
-            let _ = std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes());
-            None
-        };
-        program("mkfs.ext4").and(program("mount")).and(program("filefrag"))?;
-        if !rustix::process::geteuid().is_root() {
-            return skip("only the superuser may mount".to_owned());
-        }
-        let work = tempfile::Builder::new().prefix("trimwise-test-").tempdir().unwrap();
-        let (image, point) = (work.path().join("image"), work.path().join("mounted"));
-        std::fs::File::create(&image).unwrap().set_len(mib << 20).unwrap();
-        std::fs::create_dir(&point).unwrap();
-        run(Command::new("mkfs.ext4").args(["-q", "-F"]).arg(&image)).unwrap();
-        match run(Command::new("mount").args(["-t", "ext4", "-o", "loop"]).arg(&image).arg(&point)) {
-            Ok(_) => Some(Self { work }),
-            Err(why) => skip(why),
-        }
-    }
-
-    fn point(&self) -> PathBuf {
-        self.work.path().join("mounted")
-    }
-
-    /// The file's extents: first page, first block, blocks.
-    fn extents(&self, path: &str) -> Vec<(u64, u64, u64)> {
-        let output = run(Command::new("filefrag").arg("-v").arg(self.point().join(path))).unwrap();
-        let text = String::from_utf8(output.stdout).unwrap();
-        // "   1:       17..      32:      34833..     34848:     16:      34832: ..."
-        let number = |field: &str| field.split("..").next().and_then(|n| n.trim().parse().ok());
-        let extent = |line: &str| {
-            let fields: Vec<&str> = line.split(':').collect();
-            number(fields.first()?).filter(|_: &u64| fields.len() > 3)?;
-            Some((number(fields[1])?, number(fields[2])?, number(fields[3])?))
-        };
-        text.lines().filter_map(extent).collect()
-    }
-}
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        if let Err(why) = run(Command::new("umount").arg(self.point())) {
-            eprintln!("{why}");
-        }
-    }
-}
-
-fn run(command: &mut Command) -> Result<Output, String> {
-    let output = command.output().map_err(|e| format!("{command:?}: {e}"))?;
-    if output.status.success() {
-        return Ok(output);
-    }
-    Err(format!("{command:?}: {}", String::from_utf8_lossy(&output.stderr).trim()))
+/// The extents of a file on a mounted disk: first page, first block, blocks.
+fn extents(disk: &Loop) -> Vec<(u64, u64, u64)> {
+    let text = sh("filefrag", &["-v", disk.point.join(FILE).to_str().unwrap()]);
+    // "   1:       17..      32:      34833..     34848:     16:      34832: ..."
+    let number = |field: &str| field.split("..").next().and_then(|n| n.trim().parse().ok());
+    let extent = |line: &str| {
+        let fields: Vec<&str> = line.split(':').collect();
+        number(fields.first()?).filter(|_: &u64| fields.len() > 3)?;
+        Some((number(fields[1])?, number(fields[2])?, number(fields[3])?))
+    };
+    text.lines().filter_map(extent).collect()
 }
 
 /// What the model's allocator is claimed to do: a hole in the file leaves a gap on the disk, so that each piece is a
 /// fragment that merges with no other; but a hole of whole windows of 8 MiB leaves none.
 #[test]
 fn on_ext4_each_piece_is_a_fragment_of_its_own() {
-    let Some(ext4) = Mounted::ext4(512) else { return };
-    let target = RealDirectory::open(&ext4.point(), Arc::default()).unwrap();
+    if !can_run(&["mkfs.ext4", "filefrag"]) {
+        return;
+    }
+    let disk = Loop::ext4(512 * MIB);
+    let target = RealDirectory::open(&disk.point, Arc::default()).unwrap();
     for hole in [Bytes::kib(4), Bytes::kib(64)] {
         let config = Fragmenting { hole, ..SMALL };
-        let mut extents = Vec::new();
-        let removal = block_on(fragmenting::run(&target, &config, || extents = ext4.extents(FILE)));
+        let mut seen = Vec::new();
+        let removal = block_on(fragmenting::run(&target, &config, || seen = extents(&disk)));
         assert!(removal.unwrap().is_ok());
-        assert_eq!(extents.len() as u64, config.pieces(), "{extents:?}");
-        let adjacent = extents.windows(2).filter(|pair| pair[0].1 + pair[0].2 == pair[1].1).count();
-        assert_eq!(adjacent, 0, "{extents:?}");
+        assert_eq!(seen.len() as u64, config.pieces(), "{seen:?}");
+        let adjacent = seen.windows(2).filter(|pair| pair[0].1 + pair[0].2 == pair[1].1).count();
+        assert_eq!(adjacent, 0, "{seen:?}");
         // The gap is as long as the hole, inside a window of 8 MiB at least.
-        let kept = extents.windows(2).filter(|pair| {
+        let kept = seen.windows(2).filter(|pair| {
             let (left, right) = (pair[0], pair[1]);
             left.0 / 2_048 != right.0 / 2_048 || right.1 - left.1 == right.0 - left.0
         });
-        assert_eq!(kept.count() + 1, extents.len(), "{extents:?}");
+        assert_eq!(kept.count() + 1, seen.len(), "{seen:?}");
     }
     let windows = Fragmenting { file: Bytes::mib(64), append: Bytes::mib(8), hole: Bytes::mib(8) };
-    let mut extents = Vec::new();
-    let removal = block_on(fragmenting::run(&target, &windows, || extents = ext4.extents(FILE)));
+    let mut seen = Vec::new();
+    let removal = block_on(fragmenting::run(&target, &windows, || seen = extents(&disk)));
     assert!(removal.unwrap().is_ok());
-    let gaps = extents.windows(2).filter(|pair| pair[0].1 + pair[0].2 != pair[1].1).count();
-    assert!(gaps <= 1, "{extents:?}");
+    let gaps = seen.windows(2).filter(|pair| pair[0].1 + pair[0].2 != pair[1].1).count();
+    assert!(gaps <= 1, "{seen:?}");
 }
 
 #[test]
 fn on_a_real_ext4_a_timed_full_write_fills_it_and_leaves_it_as_it_was() {
-    let Some(ext4) = Mounted::ext4(128) else { return };
-    let target = RealDirectory::open(&ext4.point(), Arc::default()).unwrap();
-    let before = names(&ext4.point());
+    if !can_run(&["mkfs.ext4"]) {
+        return;
+    }
+    let disk = Loop::ext4(128 * MIB);
+    let target = RealDirectory::open(&disk.point, Arc::default()).unwrap();
+    let before = names(&disk.point);
     for (text, with_fsync) in [("fullwrite:64KiB:16MiB", true), ("fullwrite:64KiB:16MiB:nofsync", false)] {
         let timed: Timed = text.parse().unwrap();
         let outcome = block_on(async {
@@ -199,7 +158,7 @@ fn on_a_real_ext4_a_timed_full_write_fills_it_and_leaves_it_as_it_was() {
         });
         let Ok(Ok(Timing::FullWrite(full))) = outcome else { panic!("{text}: {outcome:?}") };
         assert_eq!(full.fsync.is_some(), with_fsync);
-        assert_eq!(names(&ext4.point()), before);
+        assert_eq!(names(&disk.point), before);
     }
     let too_large = target.check_timed("append:64KiB:256MiB".parse().unwrap()).unwrap_err();
     assert!(matches!(too_large, DirectoryError::TooFull { .. }), "{too_large}");
@@ -207,9 +166,12 @@ fn on_a_real_ext4_a_timed_full_write_fills_it_and_leaves_it_as_it_was() {
 
 #[test]
 fn on_a_full_ext4_the_write_gets_a_block_of_the_removed_file() {
-    let Some(ext4) = Mounted::ext4(128) else { return };
-    let target = RealDirectory::open(&ext4.point(), Arc::default()).unwrap();
-    let before = names(&ext4.point());
+    if !can_run(&["mkfs.ext4"]) {
+        return;
+    }
+    let disk = Loop::ext4(128 * MIB);
+    let target = RealDirectory::open(&disk.point, Arc::default()).unwrap();
+    let before = names(&disk.point);
     let outcome = block_on(async {
         let mut full = full_write::fill(&target, &SMALL, 2).await?;
         assert_eq!(full.files(), [0, 1]);
@@ -222,5 +184,5 @@ fn on_a_full_ext4_the_write_gets_a_block_of_the_removed_file() {
         full.remove(&target).await
     });
     assert_eq!(outcome.unwrap(), Ok(()));
-    assert_eq!(names(&ext4.point()), before);
+    assert_eq!(names(&disk.point), before);
 }

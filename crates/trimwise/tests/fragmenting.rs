@@ -127,6 +127,32 @@ fn on_a_full_file_system_the_write_waits_for_the_commit_that_it_needs() {
     }
 }
 
+/// Under lazy the blocks come back with their TRIMs, and who finds none waits for the whole queue; with reuse the write
+/// takes its block out of the queue.
+#[test]
+fn lazy_makes_the_write_wait_for_the_queue_and_reuse_does_not() {
+    for (policy, waits) in [("lazy", true), ("lazy+reuse", false)] {
+        let policy = policy.parse().unwrap();
+        let mut overlapping = drive(LinkKind::Nvme, 1);
+        overlapping.trim.latency_per_command_ns = 9_000_000;
+        on_fs(overlapping, commit_serial(), policy, move |fs| async move {
+            let mut full = full_write::fill(&fs, &SMALL, 3).await.unwrap();
+            fs.drain_discards().await;
+            let seen = trace(fs.queue());
+            let written = full.remove_and_write(&fs, 1, true).await.unwrap();
+            assert!(written.fsync.unwrap() < TENTH);
+            let issued = trims(&seen).0;
+            if waits {
+                assert_eq!(issued, PIECES);
+                assert!(written.write > SERIAL / 3, "{written:?}");
+            } else {
+                // Some of its commands are behind a TRIM.
+                assert!(issued < PIECES / 4 && written.write < TENTH, "{issued}, {written:?}");
+            }
+        });
+    }
+}
+
 /// With the processor costs of a host the removal takes as long as its pages, and nothing of the TRIMs.
 #[test]
 fn the_removal_itself_waits_for_no_trim() {

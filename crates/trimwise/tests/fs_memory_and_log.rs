@@ -59,8 +59,9 @@ fn a_large_transaction_is_committed_before_its_time() {
     }
 }
 
-/// Each round makes 200 directory blocks and changes some 30 others: in the fifth the log comes around, and
-/// the oldest metadata must go to their places although none of them has expired.
+/// Each round makes 200 directory blocks and changes some 30 others, a few of them in two transactions: in the
+/// fifth the log comes around, and the oldest metadata must go to their places although none of them has expired.
+/// Now and then the log's tail is written.
 #[test]
 fn the_journal_wraps_and_checkpoints() {
     on_fs(drive(LinkKind::Sata, 1), plain(), PolicySpec::OFF, |fs| async move {
@@ -74,7 +75,7 @@ fn the_journal_wraps_and_checkpoints() {
         }
         assert!(fs.now().as_nanos() < 30_000_000_000, "before anything expires");
         let (log, elsewhere) = written(&seen);
-        assert!(log > 12 * 200 && log < 12 * 250, "{log}");
+        assert!(log > 12 * 200 && log < 12 * 260, "{log}");
         // Of the 2,400 directory blocks, those are in their places that the log no longer holds.
         assert!(elsewhere + JOURNAL_UNITS >= 2_400 && elsewhere < log, "{elsewhere} of {log}");
         fs.audit().unwrap();

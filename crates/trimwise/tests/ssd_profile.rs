@@ -60,6 +60,19 @@ fn the_six_drives_of_2010_differ_in_three_fitted_numbers() {
 }
 
 #[test]
+fn of_the_phones_storage_the_two_numbers_of_trim_are_fitted() {
+    let profile = Profile::embedded("ufs21-64gb").unwrap();
+    let fitted = ["trim.cost_per_command_ns", "trim.latency_per_command_ns"];
+    assert_eq!(profile.fitted().collect::<Vec<_>>(), fitted);
+    assert!(profile.config.trim.is_queued());
+    // A profile without the latency has none.
+    let text = Profile::embedded_text("ufs21-64gb").unwrap();
+    let without: String =
+        text.lines().filter(|l| !l.contains("latency_per_command_ns")).map(|l| format!("{l}\n")).collect();
+    assert_eq!(Profile::parse(&without, "without").unwrap().config.trim.latency_per_command_ns, 0);
+}
+
+#[test]
 fn the_default_of_the_library_is_the_small_drive() {
     assert_eq!(Profile::embedded("sata-small").unwrap().config, SsdConfig::default());
 }

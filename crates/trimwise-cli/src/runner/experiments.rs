@@ -126,14 +126,14 @@ fn run_lazy_sizes(
     evaluate: fn(&[lazy::SizeRuns], u64) -> ExperimentResult,
 ) -> Result<ExperimentResult, Failure> {
     let Request { reps, seed, .. } = *request;
-    let policies = policies(lazy::POLICIES)?;
+    let (device, policies) = (lazy::device(), policies(lazy::POLICIES)?);
     let sizes: Vec<_> = lazy::sizes().collect();
     let count = policies.len() * sizes.len();
     let mut runs = request
         .spread(&[lazy::DEVICE], count, reps.into(), |i, step| {
             let (policy, append) = (policies[i / sizes.len()], sizes[i % sizes.len()]);
             (0..reps)
-                .map(|rep| lazy::run_size(policy, append, rep, seed).inspect(|_| step()))
+                .map(|rep| lazy::run_size(&device, policy, append, rep, seed).inspect(|_| step()))
                 .collect::<Result<Vec<_>, _>>()
         })?
         .into_iter();
@@ -144,12 +144,12 @@ fn run_lazy_sizes(
 
 fn run_lazy_table_2(request: &Request) -> Result<ExperimentResult, Failure> {
     let Request { reps, seed, .. } = *request;
-    let policies = policies(lazy::POLICIES)?;
+    let (device, policies) = (lazy::device(), policies(lazy::POLICIES)?);
     let mut runs = request
         .spread(&[lazy::DEVICE], policies.len() * lazy::FSYNC.len(), reps.into(), |i, step| {
             let (policy, fsync) = (policies[i / lazy::FSYNC.len()], lazy::FSYNC[i % lazy::FSYNC.len()]);
             (0..reps)
-                .map(|rep| lazy::run_write(policy, fsync, rep, seed).inspect(|_| step()))
+                .map(|rep| lazy::run_write(&device, policy, fsync, rep, seed).inspect(|_| step()))
                 .collect::<Result<Vec<_>, _>>()
         })?
         .into_iter();

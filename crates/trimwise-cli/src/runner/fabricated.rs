@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
+use trimwise::crash::{Broken, CUTS_PER_RUN, CrashReport, Survival, Violation};
 use trimwise::experiment::ledger::{CellLedger, compare_with_off};
 use trimwise::experiment::plot::{Axis, Plot, PlotKind, Point, Series};
 use trimwise::experiment::result::{
@@ -308,6 +309,33 @@ impl Models for Fabricated {
         cell.device_stats = None;
         cell.ledger = None;
         Ok(cell)
+    }
+
+    fn crash_policies(&self) -> Vec<String> {
+        vec!["off".to_string(), "commit".to_string()]
+    }
+
+    /// The policy `commit` loses a page in every second run.
+    fn crash_run(&self, policy: &String, _seed: u64, cuts: u64, run: u64) -> Result<CrashReport, Failure> {
+        let cuts = (cuts - run * CUTS_PER_RUN).min(CUTS_PER_RUN);
+        let mut report =
+            CrashReport { runs: 1, cuts, files_checked: 3 * cuts, trims: 7, ..CrashReport::default() };
+        if policy == "commit" && run % 2 == 1 {
+            report.violations = 1;
+            report.first_violation = Some(12);
+            report.details.push(Violation {
+                run,
+                cut: 11,
+                events: 345,
+                not_durable: 2,
+                survived: Survival::OnlyTrims.to_string(),
+                machine: "a small machine".to_string(),
+                broken: vec![Broken::Trimmed { path: "d1/f4".to_string(), page: 3, block: 4711 }],
+                broken_count: 2,
+                history: vec!["written: page 3".to_string(), "trimmed".to_string()],
+            });
+        }
+        Ok(report)
     }
 
     fn experiments(&self) -> Vec<Listed> {

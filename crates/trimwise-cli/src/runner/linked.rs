@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use trimwise::crash::{CrashReport, CrashTest};
 use trimwise::experiment::cell::{CellError, CellSpec, run_cell};
 use trimwise::experiment::result::{Cell, CellId, ExperimentResult};
 use trimwise::fs::host::HostConfig;
@@ -256,6 +257,15 @@ impl Models for Linked {
                 Ok(Cell::of_timed(id, end.since(begin), *timed, timing))
             }
         }
+    }
+
+    fn crash_policies(&self) -> Vec<String> {
+        PolicySpec::examples().iter().map(ToString::to_string).collect()
+    }
+
+    fn crash_run(&self, policy: &PolicySpec, seed: u64, cuts: u64, run: u64) -> Result<CrashReport, Failure> {
+        let test = CrashTest { policy: *policy, seed, cuts };
+        test.one_run(run).map_err(|e| Failure::run(format!("policy {policy}, seed {seed}, run {run}: {e}")))
     }
 
     fn experiments(&self) -> Vec<Listed> {

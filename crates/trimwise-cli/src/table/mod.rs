@@ -1,6 +1,7 @@
 //! Results as text, at most 100 columns wide.
 
 pub mod compare;
+pub mod crashtest;
 pub mod reproduce;
 pub mod trim;
 

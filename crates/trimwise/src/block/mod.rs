@@ -56,8 +56,8 @@ impl Default for QueueConfig {
     }
 }
 
-/// What to do when a request has completed.
-type OnDone = Box<dyn FnOnce()>;
+/// What to do when a request has completed; it is told how long the device had it.
+type OnDone = Box<dyn FnOnce(SimDuration)>;
 
 /// One command for the device.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -205,10 +205,10 @@ impl BlockQueue {
     }
 
     /// Discards `ranges` in as few commands as the device's limits allow, which Linux does on NVMe only: for a
-    /// policy that fills its commands.
-    pub async fn trim_as_one(&self, ranges: &[UnitRange]) {
+    /// policy that fills its commands. Answers how long the device had them, without the wait before.
+    pub async fn trim_as_one(&self, ranges: &[UnitRange]) -> SimDuration {
         let commands = discard::filled_commands(&self.0.ssd.borrow().config().trim, ranges);
-        self.foreground(commands.into_iter().map(Command::Trim)).await;
+        self.foreground(commands.into_iter().map(Command::Trim)).await
     }
 
     /// How busy the device is with anything but TRIMs.
@@ -221,8 +221,11 @@ impl BlockQueue {
 
     /// Starts a read and calls `on_done` at its end: read-ahead that nobody may come to need.
     pub fn submit_read(&self, range: UnitRange, on_done: impl FnOnce() + 'static) {
-        let request =
-            Request { command: Command::Read(range), background: false, on_done: vec![Box::new(on_done)] };
+        let request = Request {
+            command: Command::Read(range),
+            background: false,
+            on_done: vec![Box::new(|_| on_done())],
+        };
         self.0.state.borrow_mut().enter(request);
         self.dispatch();
     }
@@ -239,13 +242,13 @@ impl BlockQueue {
             && last.units + range.units <= limit
         {
             last.units += range.units;
-            waiting.push(Box::new(on_done));
+            waiting.push(Box::new(|_| on_done()));
             return;
         }
         state.enter(Request {
             command: Command::Write(range),
             background: true,
-            on_done: vec![Box::new(on_done)],
+            on_done: vec![Box::new(|_| on_done())],
         });
         drop(state);
         self.dispatch();
@@ -265,17 +268,20 @@ impl BlockQueue {
             .map(move |i| UnitRange::new(range.start.offset(i * limit), limit.min(range.units - i * limit)))
     }
 
-    async fn foreground(&self, commands: impl Iterator<Item = Command>) {
+    /// Answers how long the device had the commands, in all.
+    async fn foreground(&self, commands: impl Iterator<Item = Command>) -> SimDuration {
+        let service = Rc::new(Cell::new(SimDuration::ZERO));
         let done = Event::new(&self.0.sim);
         let outstanding = Rc::new(Cell::new(0usize));
         for command in commands {
             outstanding.set(outstanding.get() + 1);
-            let (done, left) = (done.clone(), Rc::clone(&outstanding));
+            let (done, left, sum) = (done.clone(), Rc::clone(&outstanding), Rc::clone(&service));
             self.0.state.borrow_mut().enter(Request {
                 command,
                 background: false,
-                on_done: vec![Box::new(move || {
+                on_done: vec![Box::new(move |took| {
                     left.set(left.get() - 1);
+                    sum.set(sum.get() + took);
                     done.notify_all();
                 })],
             });
@@ -284,6 +290,7 @@ impl BlockQueue {
         while outstanding.get() > 0 {
             done.wait().await;
         }
+        service.get()
     }
 
     /// Hands requests to the device until it or the rules allow no more.
@@ -302,7 +309,7 @@ impl BlockQueue {
             let queue = self.clone();
             self.0.sim.spawn(async move {
                 queue.0.sim.sleep_until(end).await;
-                queue.complete(request);
+                queue.complete(request, now);
             });
         }
     }
@@ -361,7 +368,7 @@ impl BlockQueue {
         }
     }
 
-    fn complete(&self, request: Request) {
+    fn complete(&self, request: Request, dispatched: SimTime) {
         self.note(Stage::Completed, &request.command);
         {
             let mut state = self.0.state.borrow_mut();
@@ -379,7 +386,7 @@ impl BlockQueue {
             }
         }
         for on_done in request.on_done {
-            on_done();
+            on_done(self.0.sim.now().since(dispatched));
         }
         if request.background {
             // All, not one: who is woken may find that it has nothing to submit any more.

@@ -185,14 +185,14 @@ impl Ext4 {
         let fs = self.clone();
         self.start_thread(async move {
             let ranges: Vec<UnitRange> = tokens.iter().map(TrimToken::range).collect();
-            let begin = fs.0.sim.now();
-            fs.0.queue.trim_as_one(&ranges).await;
+            let took = fs.0.queue.trim_as_one(&ranges).await;
             for token in tokens {
                 fs.settle(token);
             }
             fs.0.trims_in_flight.set(fs.0.trims_in_flight.get() - 1);
-            let took = fs.0.sim.now().since(begin);
-            fs.tell(&PolicyEvent::Issued(Acknowledged { ranges: ranges.len() as u32, units, took }));
+            let range_max = fs.0.queue.with_ssd(|ssd| u64::from(ssd.config().trim.max_units_per_range));
+            let ranges = ranges.iter().map(|range| range.units.div_ceil(range_max) as u32).sum();
+            fs.tell(&PolicyEvent::Issued(Acknowledged { ranges, units, took }));
         });
     }
 
@@ -258,6 +258,9 @@ impl Ext4 {
     fn reveal_pending(&self) {
         while let Some(token) = self.take_token(Lpn(0), Shape::NEXT) {
             self.0.queue.with_ssd_mut(|ssd| ssd.inform_free(token.range()));
+            if let Some(witness) = &self.0.witness {
+                witness.revealed(token.range());
+            }
             self.settle(token);
         }
     }

@@ -14,12 +14,23 @@
 //!
 //! A buffer that is being written, to the log or to its place, cannot be changed: `do_get_write_access`
 //! waits for the I/O.
+//!
+//! What a recovery relies on, and what `crash` checks:
+//!
+//! - What changes under one [`Handle`] belongs to one transaction: a commit waits until the handles of its
+//!   transaction have ended (`T_LOCKED`), and nobody gets a new one meanwhile.
+//! - Log space is used again only when the log's tail on the device lies behind it, and the tail moves only
+//!   after a flush has made the checkpointed metadata durable in their places (`jbd2_cleanup_journal_tail`,
+//!   `jbd2_update_log_tail`). The first block of the journal, its superblock, holds the tail.
+//! - A metadata block that is freed is revoked, so that a replay does not write over whoever has it next.
 
 use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 
+use super::sabotage::Sabotage;
 use super::{Ext4, Inner};
+use crate::engine::Event;
 use crate::units::{Lpn, SimDuration, SimTime, UnitRange};
 
 /// How long a transaction runs before it is committed by itself (ext4: `commit=5`).
@@ -29,7 +40,10 @@ pub const COMMIT_INTERVAL: SimDuration = SimDuration::from_secs(5);
 const RESERVED_LOG_BLOCKS: u64 = 32;
 
 /// Metadata blocks that one descriptor block names (16-byte tags in 4 KiB).
-const TAGS_PER_DESCRIPTOR: u64 = 254;
+pub(super) const TAGS_PER_DESCRIPTOR: u64 = 254;
+
+/// Freed metadata blocks that one revoke block names (8 bytes each behind a header of 16).
+pub(super) const REVOKES_PER_BLOCK: u64 = 510;
 
 /// Index of a metadata buffer.
 pub type BufferId = u32;
@@ -41,9 +55,6 @@ struct Buffer {
     in_committing: bool,
     /// Being written to the log or to its place.
     locked: bool,
-    /// The running transaction frees the block while an older one is writing it to the log: it need not
-    /// reach its place any more.
-    forgotten: bool,
     /// The committed transaction that waits for it to reach its place; 0 if it is clean.
     checkpoint: u64,
     dirty_since: SimTime,
@@ -55,13 +66,61 @@ struct Transaction {
     started: SimTime,
     buffers: Vec<BufferId>,
     freed: Vec<UnitRange>,
+    /// Metadata blocks that it frees: once it is durable they need not reach their places any more.
+    revoked: Vec<BufferId>,
     /// Data writes of this transaction that the device has not acknowledged (ordered mode).
     ordered: Rc<Cell<u64>>,
+    /// Handles that have not ended.
+    handles: Rc<Cell<u32>>,
+}
+
+/// The right to change metadata as part of one transaction, which is not committed before the handle is
+/// dropped (jbd2: `handle_t`).
+///
+/// Its holder may wait for buffers, never for a commit, for another handle or for write-back.
+#[must_use = "what is changed after the handle has ended may belong to another transaction"]
+pub(super) struct Handle {
+    /// The transaction.
+    pub tid: u64,
+    handles: Rc<Cell<u32>>,
+    ended: Event,
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.handles.set(self.handles.get() - 1);
+        if self.handles.get() == 0 {
+            self.ended.notify_all();
+        }
+    }
+}
+
+/// The transaction that is being committed.
+#[derive(Clone, Copy, Debug)]
+struct Committing {
+    tid: u64,
+    /// Metadata blocks.
+    blocks: u64,
+    /// Where it begins in the log.
+    start: u64,
+    /// Its last flush has begun: what is written from now on is not covered by it (`T_COMMIT_JFLUSH`).
+    is_flushing: bool,
+}
+
+/// From where a recovery reads the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tail {
+    /// The transaction expected there.
+    pub tid: u64,
+    /// Block of the log, counted from behind the journal's superblock.
+    pub offset: u64,
 }
 
 #[derive(Debug)]
 struct Checkpoint {
     tid: u64,
+    /// Where it begins in the log.
+    start: u64,
     log_blocks: u64,
     /// Buffers that have not reached their place.
     remaining: u64,
@@ -71,13 +130,21 @@ struct Checkpoint {
 /// The journal's state.
 #[derive(Debug)]
 pub struct Journal {
+    /// The journal's superblock.
+    superblock: Lpn,
     log: UnitRange,
     head: u64,
     free_blocks: u64,
+    /// Log blocks whose metadata are in their places, but before which the tail on the device still lies.
+    reclaimable_blocks: u64,
+    /// Somebody is writing the tail.
+    moving_tail: bool,
+    /// A commit waits for the handles of its transaction: nobody gets a new one.
+    switching: bool,
     buffers: Vec<Buffer>,
     by_block: HashMap<u64, BufferId>,
     running: Option<Transaction>,
-    committing: Option<(u64, u64)>,
+    committing: Option<Committing>,
     checkpoints: VecDeque<Checkpoint>,
     next_tid: u64,
     committed: u64,
@@ -85,12 +152,17 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// An empty journal in `log`.
-    pub fn new(log: UnitRange) -> Self {
+    /// An empty journal in `blocks`, the first of which is its superblock.
+    pub fn new(blocks: UnitRange) -> Self {
+        let log = UnitRange::new(blocks.start.offset(1), blocks.units - 1);
         Self {
+            superblock: blocks.start,
             log,
             head: 0,
             free_blocks: log.units,
+            reclaimable_blocks: 0,
+            moving_tail: false,
+            switching: false,
             buffers: Vec::new(),
             by_block: HashMap::new(),
             running: None,
@@ -131,7 +203,17 @@ impl Journal {
 
     /// The newest transaction that is not durable yet.
     pub fn newest_open_tid(&self) -> Option<u64> {
-        self.running_tid().or(self.committing.map(|(tid, _)| tid))
+        self.running_tid().or(self.committing.map(|c| c.tid))
+    }
+
+    /// The newest transaction that is durable and declared so.
+    pub fn committed_tid(&self) -> u64 {
+        self.committed
+    }
+
+    /// Whether a commit of `tid` is still to flush the device (`jbd2_trans_will_send_data_barrier`).
+    pub fn will_flush(&self, tid: u64) -> bool {
+        !self.is_committed(tid) && self.committing.is_none_or(|c| c.tid != tid || !c.is_flushing)
     }
 
     /// The counter of outstanding ordered data of the running transaction.
@@ -149,13 +231,21 @@ impl Journal {
         self.running.get_or_insert_with(|| {
             let tid = *next_tid;
             *next_tid += 1;
-            Transaction { tid, started: now, buffers: Vec::new(), freed: Vec::new(), ordered: Rc::default() }
+            Transaction {
+                tid,
+                started: now,
+                buffers: Vec::new(),
+                freed: Vec::new(),
+                revoked: Vec::new(),
+                ordered: Rc::default(),
+                handles: Rc::default(),
+            }
         })
     }
 
     /// Largest transaction: a quarter of the journal (`j_max_transaction_buffers`).
     fn transaction_max(&self) -> u64 {
-        self.log.units / 4
+        (self.log.units + 1) / 4
     }
 
     /// Room that a new handle may count on (`__jbd2_log_space_left`).
@@ -166,7 +256,7 @@ impl Journal {
 
     /// Room that must be left before a handle may start (`jbd_space_needed`).
     fn space_needed(&self) -> u64 {
-        self.transaction_max() + self.committing.map_or(0, |(_, blocks)| blocks)
+        self.transaction_max() + self.committing.map_or(0, |c| c.blocks)
     }
 
     /// Takes a buffer off its checkpoint list; it is clean or has moved on to a newer transaction.
@@ -183,9 +273,18 @@ impl Journal {
     fn advance_tail(&mut self) {
         while self.checkpoints.front().is_some_and(|c| c.remaining == 0) {
             if let Some(done) = self.checkpoints.pop_front() {
-                self.free_blocks += done.log_blocks;
+                self.reclaimable_blocks += done.log_blocks;
             }
         }
+    }
+
+    /// Where the tail could be, if what is in its place now were durable (`jbd2_journal_get_log_tail`), and how
+    /// many blocks of the log that would free.
+    fn possible_tail(&self) -> (Tail, u64) {
+        let oldest = self.checkpoints.front().map(|c| Tail { tid: c.tid, offset: c.start });
+        let committing = self.committing.map(|c| Tail { tid: c.tid, offset: c.start });
+        let next = Tail { tid: self.running_tid().unwrap_or(self.next_tid), offset: self.head };
+        (oldest.or(committing).unwrap_or(next), self.reclaimable_blocks)
     }
 
     /// Reserves `blocks` at the head of the log; two runs where it wraps.
@@ -223,24 +322,33 @@ impl Journal {
 
 impl Ext4 {
     /// Starts a handle that may change up to `credits` metadata blocks: waits while the running
-    /// transaction or the log is too full for it.
-    pub(super) async fn start_handle(&self, credits: u64) {
+    /// transaction is about to be committed, or it or the log is too full.
+    pub(super) async fn start_handle(&self, credits: u64) -> Handle {
         loop {
             enum Obstacle {
+                Switching,
                 TransactionFull(u64),
                 LogFull,
             }
             let obstacle = {
-                let journal = &self.0.state.borrow().journal;
+                let journal = &mut self.0.state.borrow_mut().journal;
                 match &journal.running {
+                    _ if journal.switching => Obstacle::Switching,
                     Some(t) if t.buffers.len() as u64 + credits > journal.transaction_max() => {
                         Obstacle::TransactionFull(t.tid)
                     }
                     _ if journal.space_left() < journal.space_needed() => Obstacle::LogFull,
-                    _ => return,
+                    _ => {
+                        let transaction = journal.running(self.0.sim.now());
+                        let handles = Rc::clone(&transaction.handles);
+                        handles.set(handles.get() + 1);
+                        let ended = self.0.events.handles_ended.clone();
+                        return Handle { tid: transaction.tid, handles, ended };
+                    }
                 }
             };
             match obstacle {
+                Obstacle::Switching => self.0.events.transaction_switched.wait().await,
                 Obstacle::TransactionFull(tid) => {
                     self.request_commit(tid);
                     self.0.events.transaction_switched.wait().await;
@@ -250,8 +358,8 @@ impl Ext4 {
         }
     }
 
-    /// Joins metadata blocks to the running transaction, waiting for those that are being written.
-    pub(super) async fn dirty_metadata(&self, blocks: &[Lpn]) {
+    /// Joins metadata blocks to the handle's transaction, waiting for those that are being written.
+    pub(super) async fn dirty_metadata(&self, _handle: &Handle, blocks: &[Lpn]) {
         for &block in blocks {
             loop {
                 {
@@ -274,20 +382,22 @@ impl Ext4 {
 
     /// The running transaction frees a metadata block: its contents need not reach their place any more
     /// (`jbd2_journal_forget`). A later write there would hit whoever gets the block next.
-    pub(super) async fn forget_metadata(&self, block: Lpn) {
+    pub(super) async fn forget_metadata(&self, _handle: &Handle, block: Lpn) {
         loop {
             {
+                let now = self.0.sim.now();
                 let journal = &mut self.0.state.borrow_mut().journal;
                 let Some(&id) = journal.by_block.get(&block.0) else { return };
                 let buffer = &mut journal.buffers[id as usize];
                 if !buffer.locked || buffer.in_committing {
-                    buffer.forgotten = buffer.in_committing;
-                    if std::mem::take(&mut buffer.in_running)
-                        && let Some(running) = &mut journal.running
-                    {
+                    // It counts as changed until then, so that nobody checkpoints it; what older transactions
+                    // logged of it must stay in the log as long.
+                    let was_joined = std::mem::replace(&mut buffer.in_running, true);
+                    let running = journal.running(now);
+                    if was_joined {
                         running.buffers.retain(|&other| other != id);
                     }
-                    journal.leave_checkpoint(id);
+                    running.revoked.push(id);
                     return;
                 }
             }
@@ -339,28 +449,55 @@ impl Ext4 {
 
     async fn commit(&self) {
         let inner: &Inner = &self.0;
-        let transaction = {
-            let journal = &mut inner.state.borrow_mut().journal;
+        self.wait_for_handles().await;
+        let revokes = !self.is_sabotaged(Sabotage::NoRevoke);
+        let (transaction, witnessed) = {
+            let state = &mut *inner.state.borrow_mut();
+            let journal = &mut state.journal;
+            journal.switching = false;
             let Some(transaction) = journal.running.take() else { return };
-            journal.committing = Some((transaction.tid, transaction.buffers.len() as u64));
+            journal.committing = Some(Committing {
+                tid: transaction.tid,
+                blocks: transaction.buffers.len() as u64,
+                start: journal.head,
+                is_flushing: false,
+            });
             for &id in &transaction.buffers {
                 let buffer = &mut journal.buffers[id as usize];
                 buffer.in_running = false;
                 buffer.in_committing = true;
                 buffer.locked = true;
             }
-            transaction
+            for &id in &transaction.revoked {
+                let buffer = &mut journal.buffers[id as usize];
+                buffer.in_running = false;
+                buffer.in_committing = true;
+            }
+            let witnessed = inner.witness.as_ref().map(|witness| {
+                let block_of = |&id: &BufferId| journal.buffers[id as usize].block;
+                let frozen: Vec<u64> = transaction.buffers.iter().map(block_of).collect();
+                let revoked = transaction.revoked.iter().filter(|_| revokes);
+                let revoked: Vec<u64> = revoked.map(block_of).collect();
+                witness.transaction_frozen(transaction.tid, &frozen, &revoked, &state.disk)
+            });
+            (transaction, witnessed)
         };
         inner.events.transaction_switched.notify_all();
 
         // Descriptors and metadata go to the log; they stay locked until both they and the data are there.
         let metadata = transaction.buffers.len() as u64;
-        let log_blocks = metadata + metadata.div_ceil(TAGS_PER_DESCRIPTOR);
+        let revokes = if revokes { transaction.revoked.len() as u64 } else { 0 }.div_ceil(REVOKES_PER_BLOCK);
+        let log_blocks = revokes + metadata + metadata.div_ceil(TAGS_PER_DESCRIPTOR);
         let ranges = inner.state.borrow_mut().journal.log_blocks(log_blocks);
+        let mut written = 0;
         for range in ranges {
+            if let (Some(witness), Some(contents)) = (&inner.witness, &witnessed) {
+                witness.log_written(range, &contents.log[written..]);
+                written += range.units as usize;
+            }
             inner.queue.write(range).await;
         }
-        while transaction.ordered.get() > 0 {
+        while transaction.ordered.get() > 0 && !self.is_sabotaged(Sabotage::CommitBeforeData) {
             inner.events.writeback_done.wait().await;
         }
         {
@@ -371,13 +508,37 @@ impl Ext4 {
         }
         inner.events.metadata_io_done.notify_all();
 
+        // What is in its place before the first flush is durable after it. The tail moves only if that frees a
+        // good deal: each time costs a write and a flush.
+        let tail = {
+            let journal = &mut inner.state.borrow_mut().journal;
+            let tail = journal.possible_tail();
+            let is_worth_it = !journal.moving_tail && tail.1 >= journal.transaction_max();
+            journal.moving_tail |= is_worth_it;
+            is_worth_it.then_some(tail)
+        };
+        self.before_commit_is_durable(&transaction.freed).await;
         // The commit block between two flushes makes it durable.
-        inner.queue.flush().await;
-        let commit_block = inner.state.borrow_mut().journal.log_blocks(1);
+        if !self.is_sabotaged(Sabotage::NoFlushBeforeCommitBlock) {
+            inner.queue.flush().await;
+        }
+        let commit_block = {
+            let journal = &mut inner.state.borrow_mut().journal;
+            if let Some(committing) = &mut journal.committing {
+                committing.is_flushing = true;
+            }
+            journal.log_blocks(1)
+        };
         for range in commit_block {
+            if let (Some(witness), Some(contents)) = (&inner.witness, &witnessed) {
+                witness.log_written(range, &[contents.commit]);
+            }
             inner.queue.write(range).await;
         }
         inner.queue.flush().await;
+        if let Some(tail) = tail {
+            self.move_tail(tail).await;
+        }
 
         {
             let now = inner.sim.now();
@@ -387,20 +548,24 @@ impl Ext4 {
                 journal.leave_checkpoint(id);
                 let buffer = &mut journal.buffers[id as usize];
                 buffer.in_committing = false;
-                if !std::mem::take(&mut buffer.forgotten) {
-                    buffer.checkpoint = transaction.tid;
-                    buffer.dirty_since = now;
-                    remaining += 1;
-                }
+                buffer.checkpoint = transaction.tid;
+                buffer.dirty_since = now;
+                remaining += 1;
+            }
+            for &id in &transaction.revoked {
+                journal.leave_checkpoint(id);
+                journal.buffers[id as usize].in_committing = false;
             }
             journal.checkpoints.push_back(Checkpoint {
                 tid: transaction.tid,
+                start: journal.committing.map_or(0, |c| c.start),
                 log_blocks: log_blocks + 1,
                 remaining,
                 buffers: transaction.buffers,
             });
             journal.advance_tail();
         }
+        self.after_commit_is_durable(&transaction.freed);
         self.transaction_is_durable(transaction.freed).await;
         {
             let journal = &mut inner.state.borrow_mut().journal;
@@ -410,10 +575,61 @@ impl Ext4 {
         inner.events.commit_done.notify_all();
     }
 
+    /// Closes the running transaction to new handles and waits until those that it has have ended.
+    async fn wait_for_handles(&self) {
+        loop {
+            {
+                let journal = &mut self.0.state.borrow_mut().journal;
+                let Some(running) = &journal.running else { return };
+                if running.handles.get() == 0 {
+                    return;
+                }
+                journal.switching = true;
+            }
+            self.0.events.handles_ended.wait().await;
+        }
+    }
+
+    /// Writes the tail to the journal's superblock (with FUA: a write and a flush), and uses the log before it
+    /// again. All that is to be found in its place must be durable, and `moving_tail` set.
+    async fn move_tail(&self, (tail, freed_blocks): (Tail, u64)) {
+        let inner: &Inner = &self.0;
+        let superblock = {
+            let journal = &inner.state.borrow().journal;
+            UnitRange::new(journal.superblock, 1)
+        };
+        if let Some(witness) = &inner.witness {
+            witness.tail_written(superblock.start, tail);
+        }
+        inner.queue.write(superblock).await;
+        inner.queue.flush().await;
+        {
+            let journal = &mut inner.state.borrow_mut().journal;
+            journal.moving_tail = false;
+            journal.reclaimable_blocks -= freed_blocks;
+            journal.free_blocks += freed_blocks;
+        }
+        inner.events.metadata_io_done.notify_all();
+    }
+
+    /// Makes durable what has been checkpointed and moves the tail behind it (`jbd2_cleanup_journal_tail`).
+    async fn clean_tail(&self) {
+        let tail = {
+            let journal = &mut self.0.state.borrow_mut().journal;
+            journal.moving_tail = true;
+            journal.possible_tail()
+        };
+        if !self.is_sabotaged(Sabotage::TailBeforeFlush) {
+            self.0.queue.flush().await;
+        }
+        self.move_tail(tail).await;
+    }
+
     /// Makes room in the log: writes the oldest transaction's metadata to their places.
     async fn checkpoint_oldest(&self) {
         let inner: &Inner = &self.0;
         enum Step {
+            CleanTail,
             WaitForCommit(u64),
             Write(Vec<BufferId>),
             WaitForIo,
@@ -421,8 +637,10 @@ impl Ext4 {
         let step = {
             let journal = &mut inner.state.borrow_mut().journal;
             match journal.checkpoints.front() {
-                None => match (journal.committing, journal.running_tid()) {
-                    (Some((tid, _)), _) | (None, Some(tid)) => Step::WaitForCommit(tid),
+                _ if journal.moving_tail => Step::WaitForIo,
+                _ if journal.reclaimable_blocks > 0 => Step::CleanTail,
+                None => match (journal.committing.map(|c| c.tid), journal.running_tid()) {
+                    (Some(tid), _) | (None, Some(tid)) => Step::WaitForCommit(tid),
                     (None, None) => unreachable!("an empty log has room for a transaction"),
                 },
                 Some(oldest) => {
@@ -431,7 +649,7 @@ impl Ext4 {
                         let buffer = &journal.buffers[id as usize];
                         // The older one first: its end takes the buffer off this list.
                         if buffer.in_committing {
-                            journal.committing.map(|(tid, _)| tid)
+                            journal.committing.map(|c| c.tid)
                         } else if buffer.in_running {
                             journal.running_tid()
                         } else {
@@ -455,6 +673,7 @@ impl Ext4 {
             }
         };
         match step {
+            Step::CleanTail => self.clean_tail().await,
             Step::WaitForCommit(tid) => self.commit_and_wait(tid).await,
             Step::WaitForIo => inner.events.metadata_io_done.wait().await,
             Step::Write(mut ids) => {
@@ -473,7 +692,8 @@ impl Ext4 {
         let ids = self.0.state.borrow().journal.writable(None);
         self.write_metadata(ids).await;
         self.wait_for_metadata_io().await;
-        self.0.queue.flush().await;
+        // The last of them moves the tail behind everything: an empty journal.
+        self.clean_tail().await;
     }
 
     /// Starts writing metadata that have been dirty since before `limit`, if there are any.
@@ -505,6 +725,9 @@ impl Ext4 {
                 let mut next = Some(first);
                 while let Some(id) = next {
                     journal.buffers[id as usize].locked = true;
+                    if let Some(witness) = &self.0.witness {
+                        witness.checkpointed(Lpn(journal.buffers[id as usize].block));
+                    }
                     run.push(id);
                     next = ids.next_if(|&id| {
                         (run.len() as u64) < request_max

@@ -22,6 +22,8 @@ const DESCRIPTORS_PER_BLOCK: u64 = 128;
 const JOURNAL_UNITS_MIN: u64 = 256;
 /// The first inode that mke2fs leaves to files.
 pub const FIRST_INODE: u32 = 12;
+/// The root directory.
+pub const ROOT_INODE: u32 = 2;
 
 /// What mkfs was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,6 +142,17 @@ impl Layout {
         let group = self.inode_group(inode);
         let table = self.flex_start(group) + 2 * FLEX_GROUPS + group % FLEX_GROUPS * TABLE_BLOCKS;
         Lpn(table + u64::from(inode) % INODES_PER_GROUP / INODES_PER_BLOCK)
+    }
+
+    /// The inodes that a block of the inode table holds; `None` if it is none.
+    pub fn inodes_in(&self, block: Lpn) -> Option<std::ops::Range<u32>> {
+        (0..self.total_units.div_ceil(GROUP_UNITS)).find_map(|group| {
+            let first = (group * INODES_PER_GROUP) as u32;
+            let index =
+                block.0.checked_sub(self.inode_block(first).0).filter(|&index| index < TABLE_BLOCKS)?;
+            let from = first + (index * INODES_PER_BLOCK) as u32;
+            Some(from..from + INODES_PER_BLOCK as u32)
+        })
     }
 
     /// An allocator in which everything but metadata and journal is free.

@@ -33,9 +33,11 @@ mod journal;
 pub mod layout;
 mod operations;
 mod read;
+pub(crate) mod sabotage;
 pub mod stale;
 #[cfg(test)]
 mod tests;
+pub(crate) mod witness;
 mod writeback;
 
 use std::cell::{Cell, RefCell};
@@ -55,6 +57,7 @@ use inode::Inode;
 use journal::Journal;
 use layout::{FormatError, FormatOptions, Layout};
 use stale::StaleTracker;
+use witness::Witness;
 
 pub use journal::COMMIT_INTERVAL;
 pub use operations::OpenFile;
@@ -120,6 +123,8 @@ struct Events {
     commit_request: Event,
     commit_done: Event,
     transaction_switched: Event,
+    /// The last handle of a transaction has ended.
+    handles_ended: Event,
     metadata_io_done: Event,
     writeback_done: Event,
     read_done: Event,
@@ -153,6 +158,11 @@ struct Inner {
     stopping: Cell<bool>,
     /// Background tasks that have not ended.
     threads: Cell<u32>,
+    /// Notes what each write carries, for the crash checker.
+    witness: Option<Rc<Witness>>,
+    /// What this host does wrong, so that the crash checker has something to find.
+    #[cfg(test)]
+    sabotage: Cell<Option<sabotage::Sabotage>>,
 }
 
 /// A file system that is not mounted.
@@ -252,6 +262,16 @@ impl Volume {
     ///
     /// Noting the mount in the superblock starts the first transaction, and with it the commit timer.
     pub async fn mount(self, host: HostConfig, governor: Box<dyn Governor>) -> Ext4 {
+        self.mount_witnessed(host, governor, None).await
+    }
+
+    /// Mounts it, and lets `witness` (of this volume, just formatted) note what happens.
+    pub(crate) async fn mount_witnessed(
+        self,
+        host: HostConfig,
+        governor: Box<dyn Governor>,
+        witness: Option<Rc<Witness>>,
+    ) -> Ext4 {
         let sim = self.queue.sim().clone();
         let event = || Event::new(&sim);
         let journal = Journal::new(self.disk.layout.journal);
@@ -282,6 +302,7 @@ impl Volume {
                 commit_request: event(),
                 commit_done: event(),
                 transaction_switched: event(),
+                handles_ended: event(),
                 metadata_io_done: event(),
                 writeback_done: event(),
                 read_done: event(),
@@ -297,6 +318,9 @@ impl Volume {
             flusher_called: Cell::new(false),
             stopping: Cell::new(false),
             threads: Cell::new(0),
+            witness,
+            #[cfg(test)]
+            sabotage: Cell::new(None),
             queue: self.queue,
             host,
             sim: sim.clone(),
@@ -307,7 +331,9 @@ impl Volume {
         fs.start_thread(fs.clone().policy_timer());
         let superblock = fs.0.state.borrow().disk.layout.superblock();
         fs.introduce_host();
-        fs.dirty_metadata(&[superblock]).await;
+        let handle = fs.start_handle(1).await;
+        fs.dirty_metadata(&handle, &[superblock]).await;
+        drop(handle);
         fs
     }
 }

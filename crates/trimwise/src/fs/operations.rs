@@ -2,7 +2,9 @@
 
 use super::cache::{CHUNK_PAGES, mask};
 use super::inode::Inode;
+use super::journal::Handle;
 use super::read::ReadAhead;
+use super::sabotage::Sabotage;
 use super::{Directory, Entry, Ext4, State};
 use crate::policy::Availability;
 use crate::units::{Bytes, Lpn, SimDuration, SimTime, UNIT_BYTES, UnitRange};
@@ -61,18 +63,18 @@ impl Ext4 {
     /// Makes a name and an inode in one handle; answers the inode and its generation.
     async fn make_entry(&self, path: &str, is_directory: bool) -> Result<(u32, u32), FileError> {
         self.0.sim.charge(self.0.host.cpu.create).await;
-        let (inode, mut metadata) = loop {
-            self.start_handle(CREATE_CREDITS).await;
+        let (handle, (inode, metadata)) = loop {
+            let handle = self.start_handle(CREATE_CREDITS).await;
             match self.try_make_entry(path, is_directory)? {
-                Some(made) => break made,
-                None => self.wait_for_space(path, |_| 1).await?,
+                Some(made) => break (handle, made),
+                None => drop(handle),
             }
+            self.wait_for_space(path, |_| 1).await?;
         };
-        metadata.dedup();
         // Before anything can be waited for: it may be removed again at once.
         let generation = self.generation(inode);
-        self.dirty_metadata(&metadata).await;
-        self.note_change(inode);
+        self.note_change(&handle, inode);
+        self.dirty_metadata(&handle, &metadata).await;
         Ok((inode, generation))
     }
 
@@ -85,6 +87,7 @@ impl Ext4 {
         if disk.names.contains_key(path) {
             return Err(FileError::Exists { path: path.to_owned() });
         }
+        let parent_inode = disk.directory_inode(parent(path));
         let Some(directory) = disk.directories.get_mut(parent(path)) else {
             return Err(Self::not_found(path));
         };
@@ -100,6 +103,9 @@ impl Ext4 {
             let Some(block) = block else { return Ok(None) };
             state.pending.withdraw(block);
             disk.stale.allocated(now, block);
+            if let Some(witness) = &self.0.witness {
+                witness.allocated(block);
+            }
             directory.blocks.push(block.start.0);
             let group = super::alloc::group_of(block.start.0);
             metadata.extend([disk.layout.block_bitmap(group), disk.layout.descriptor(group)]);
@@ -112,6 +118,9 @@ impl Ext4 {
             (disk.inodes.len() - 1) as u32
         });
         let slot = &mut disk.inodes[inode as usize];
+        if let Some(witness) = &self.0.witness {
+            witness.created(inode);
+        }
         *slot = Inode { in_use: true, generation: slot.generation, ..Inode::default() };
         disk.names.insert(path.into(), Entry { inode, block, is_directory });
         if is_directory {
@@ -124,12 +133,14 @@ impl Ext4 {
             disk.layout.descriptor(group),
             disk.layout.inode_block(inode),
         ]);
+        // The directory's own: its times, and its size if it has grown.
+        metadata.extend(parent_inode.map(|inode| disk.layout.inode_block(inode)));
         Ok(Some((inode, metadata)))
     }
 
     /// Takes a name out of its directory; answers what it named. `None` if there is none of that kind, any
     /// more or yet.
-    async fn remove_entry(&self, path: &str, is_directory: bool) -> Option<Entry> {
+    async fn remove_entry(&self, handle: &Handle, path: &str, is_directory: bool) -> Option<Entry> {
         let (entry, metadata) = {
             let state = &mut *self.0.state.borrow_mut();
             let entry = *state.disk.names.get(path).filter(|e| e.is_directory == is_directory)?;
@@ -138,13 +149,18 @@ impl Ext4 {
                 directory.entries -= 1;
                 directory.bytes -= entry_bytes(path);
             }
-            state.disk.inodes[entry.inode as usize].generation += 1;
+            let slot = &mut state.disk.inodes[entry.inode as usize];
+            if let Some(witness) = &self.0.witness {
+                witness.unlinked(path, entry.inode, slot.generation, handle.tid);
+            }
+            slot.generation += 1;
             let layout = &state.disk.layout;
-            // The superblock heads the list of orphans.
-            let metadata = [Lpn(entry.block), layout.inode_block(entry.inode), layout.superblock()];
+            // The superblock heads the list of orphans; the directory's times change.
+            let mut metadata = vec![Lpn(entry.block), layout.inode_block(entry.inode), layout.superblock()];
+            metadata.extend(state.disk.directory_inode(parent(path)).map(|inode| layout.inode_block(inode)));
             (entry, metadata)
         };
-        self.dirty_metadata(&metadata).await;
+        self.dirty_metadata(handle, &metadata).await;
         Some(entry)
     }
 
@@ -152,75 +168,103 @@ impl Ext4 {
         self.0.state.borrow().disk.inodes[inode as usize].generation
     }
 
-    /// Drops a file's pages, waiting for those in transfer, and frees its blocks; nothing if the file is
-    /// removed meanwhile.
-    async fn truncate(&self, inode: u32, generation: u32) {
+    /// Drops a file's pages, waiting for those in transfer, and frees its blocks; answers the handle under which
+    /// it did, or nothing if the file is removed meanwhile.
+    async fn truncate(&self, inode: u32, generation: u32) -> Option<Handle> {
+        let mut has_charged = false;
+        loop {
+            self.wait_for_transfers(inode, generation).await?;
+            // Its pages go at once, so that nobody begins to write them. Its blocks go under the handle.
+            let pages = self.drop_pages(inode);
+            if !has_charged {
+                self.0.sim.charge(self.0.host.cpu.page_truncate * pages).await;
+                has_charged = true;
+            }
+            let handle = self.start_handle(DELETE_CREDITS).await;
+            let extents: Vec<UnitRange> = {
+                let state = &mut *self.0.state.borrow_mut();
+                let entry = &mut state.disk.inodes[inode as usize];
+                if entry.generation != generation {
+                    return None;
+                }
+                // Somebody else may have used it while this task waited.
+                if entry.size_bytes > 0 || entry.writeback_pages > 0 || entry.reads > 0 {
+                    continue;
+                }
+                entry.transaction = handle.tid;
+                std::mem::take(&mut entry.extents).into_iter().map(|e| e.blocks).collect()
+            };
+            let metadata = {
+                let state = &mut *self.0.state.borrow_mut();
+                state.withheld_units += extents.iter().map(|e| e.units).sum::<u64>();
+                let layout = &state.disk.layout;
+                let mut metadata = vec![layout.inode_block(inode)];
+                for extent in &extents {
+                    let group = super::alloc::group_of(extent.start.0);
+                    metadata.extend([layout.block_bitmap(group), layout.descriptor(group)]);
+                }
+                metadata
+            };
+            self.free_blocks(&handle, &extents);
+            self.dirty_metadata(&handle, &metadata).await;
+            return Some(handle);
+        }
+    }
+
+    /// Waits until no page of a file is in transfer; `None` if it is removed meanwhile.
+    async fn wait_for_transfers(&self, inode: u32, generation: u32) -> Option<()> {
         loop {
             let in_transfer = {
                 let entry = &self.0.state.borrow().disk.inodes[inode as usize];
                 if entry.generation != generation {
-                    return;
+                    return None;
                 }
                 (entry.writeback_pages, entry.reads)
             };
             match in_transfer {
-                (0, 0) => break,
+                (0, 0) => return Some(()),
                 (0, _) => self.0.events.read_done.wait().await,
                 _ => self.0.events.writeback_done.wait().await,
             }
         }
-        // From here on the file is empty, whoever else uses it while this task waits.
-        let (pages, extents) = {
-            let state = &mut *self.0.state.borrow_mut();
-            let entry = &mut state.disk.inodes[inode as usize];
-            let pages = entry.size_bytes.div_ceil(UNIT_BYTES);
-            state.cache.forget(&mut entry.chunks);
-            entry.dirty_pages = 0;
-            if let Some(key) = entry.dirty_key.take() {
-                state.dirty.remove(&key);
-            }
-            state.reserved_pages -= std::mem::take(&mut entry.reserved_pages);
-            entry.size_bytes = 0;
-            let extents: Vec<UnitRange> =
-                std::mem::take(&mut entry.extents).into_iter().map(|e| e.blocks).collect();
-            state.withheld_units += extents.iter().map(|e| e.units).sum::<u64>();
-            (pages, extents)
-        };
-        self.0.sim.charge(self.0.host.cpu.page_truncate * pages).await;
-        self.start_handle(DELETE_CREDITS).await;
-        let metadata = {
-            let layout = &self.0.state.borrow().disk.layout;
-            let mut metadata = vec![layout.inode_block(inode)];
-            for extent in &extents {
-                let group = super::alloc::group_of(extent.start.0);
-                metadata.extend([layout.block_bitmap(group), layout.descriptor(group)]);
-            }
-            metadata
-        };
-        self.dirty_metadata(&metadata).await;
-        self.free_blocks(&extents);
-        self.note_change(inode);
     }
 
-    /// The running transaction frees these blocks, which are withheld already.
-    ///
-    /// It comes after the metadata have joined: joining may wait until another transaction is the running
-    /// one, and blocks must not be trimmed before the transaction that holds the last of their metadata.
-    fn free_blocks(&self, ranges: &[UnitRange]) {
+    /// Drops a file's pages, of which none is in transfer; answers how many it had.
+    fn drop_pages(&self, inode: u32) -> u64 {
+        let state = &mut *self.0.state.borrow_mut();
+        if let Some(witness) = &self.0.witness {
+            witness.truncated(inode);
+        }
+        let entry = &mut state.disk.inodes[inode as usize];
+        state.cache.forget(&mut entry.chunks);
+        entry.dirty_pages = 0;
+        if let Some(key) = entry.dirty_key.take() {
+            state.dirty.remove(&key);
+        }
+        state.reserved_pages -= std::mem::take(&mut entry.reserved_pages);
+        std::mem::take(&mut entry.size_bytes).div_ceil(UNIT_BYTES)
+    }
+
+    /// The handle's transaction frees these blocks, which are withheld already.
+    fn free_blocks(&self, handle: &Handle, ranges: &[UnitRange]) {
         let now = self.0.sim.now();
         let journal = &mut self.0.state.borrow_mut().journal;
+        debug_assert!(journal.running_tid().is_none_or(|tid| tid == handle.tid));
         for &range in ranges {
+            if let Some(witness) = &self.0.witness {
+                witness.freed(range);
+            }
             journal.free(now, range);
         }
     }
 
-    async fn remove_inode(&self, inode: u32) {
+    async fn remove_inode(&self, handle: &Handle, inode: u32) {
         let metadata = {
             let layout = &self.0.state.borrow().disk.layout;
             let group = layout.inode_group(inode);
             [layout.inode_bitmap(group), layout.descriptor(group)]
         };
-        self.dirty_metadata(&metadata).await;
+        self.dirty_metadata(handle, &metadata).await;
         let disk = &mut self.0.state.borrow_mut().disk;
         disk.inodes[inode as usize].in_use = false;
         disk.free_inodes.insert(inode);
@@ -325,10 +369,10 @@ impl Ext4 {
         }
         let changes_inode = self.mark_written(file.inode, first_page, pages, end);
         if changes_inode {
-            self.start_handle(INODE_CREDITS).await;
+            let handle = self.start_handle(INODE_CREDITS).await;
             let block = self.0.state.borrow().disk.layout.inode_block(file.inode);
-            self.dirty_metadata(&[block]).await;
-            self.note_change(file.inode);
+            self.note_change(&handle, file.inode);
+            self.dirty_metadata(&handle, &[block]).await;
         }
         self.balance_dirty_pages().await;
         Ok(())
@@ -365,6 +409,9 @@ impl Ext4 {
             state.dirty.insert(key, inode);
         }
         entry.size_bytes = entry.size_bytes.max(end_bytes);
+        if let Some(witness) = &self.0.witness {
+            witness.page_written(inode, first_page, pages);
+        }
         entry.accessed_since_change = false;
         let changes_inode = state.journal.running_tid() != Some(entry.transaction);
         self.shrink_cache(state);
@@ -372,10 +419,22 @@ impl Ext4 {
     }
 
     pub(super) async fn sync_all(&self) {
+        let promise = self.begin_promise(None);
         self.write_all().await;
         let tid = self.0.state.borrow().journal.newest_open_tid();
+        self.commit_or_flush(tid).await;
+        self.keep_promise(promise);
+    }
+
+    /// Makes durable what was written before: commits `tid` if that is to be done, and flushes the device if
+    /// that has not been done by it (`ext4_sync_file`).
+    async fn commit_or_flush(&self, tid: Option<u64>) {
+        let will_flush = tid.is_some_and(|tid| self.0.state.borrow().journal.will_flush(tid));
         if let Some(tid) = tid {
             self.commit_and_wait(tid).await;
+        }
+        if !will_flush && !self.is_sabotaged(Sabotage::NoFlushInFsync) {
+            self.0.queue.flush().await;
         }
     }
 }
@@ -406,6 +465,7 @@ impl Files for Ext4 {
 
     async fn rmdir(&self, path: &str) -> Result<(), FileError> {
         self.0.sim.charge(self.0.host.cpu.syscall + self.0.host.cpu.unlink).await;
+        let handle = self.start_handle(DELETE_CREDITS).await;
         let blocks = {
             let state = &mut *self.0.state.borrow_mut();
             let disk = &mut state.disk;
@@ -424,16 +484,15 @@ impl Files for Ext4 {
                 }
             }
         };
-        self.start_handle(DELETE_CREDITS).await;
-        let entry = self.remove_entry(path, true).await;
+        let entry = self.remove_entry(&handle, path, true).await;
         for block in blocks {
-            self.forget_metadata(Lpn(block)).await;
+            self.forget_metadata(&handle, Lpn(block)).await;
             let metadata = self.group_metadata(Lpn(block));
-            self.dirty_metadata(&metadata).await;
-            self.free_blocks(&[UnitRange::new(Lpn(block), 1)]);
+            self.free_blocks(&handle, &[UnitRange::new(Lpn(block), 1)]);
+            self.dirty_metadata(&handle, &metadata).await;
         }
         if let Some(entry) = entry {
-            self.remove_inode(entry.inode).await;
+            self.remove_inode(&handle, entry.inode).await;
         }
         Ok(())
     }
@@ -449,7 +508,7 @@ impl Files for Ext4 {
                 (Some(entry), _) => {
                     let generation = self.generation(entry.inode);
                     if mode == OpenMode::Create {
-                        self.truncate(entry.inode, generation).await;
+                        drop(self.truncate(entry.inode, generation).await);
                     }
                     if self.generation(entry.inode) == generation {
                         break (entry.inode, generation);
@@ -497,16 +556,15 @@ impl Files for Ext4 {
         if self.generation(file.inode) != file.generation {
             return Ok(());
         }
+        let promise = self.begin_promise(Some((&file.path, file.inode)));
         self.write_file(file.inode).await;
         let tid = {
             let state = &*self.0.state.borrow();
             let tid = state.disk.inodes[file.inode as usize].transaction;
             (!state.journal.is_committed(tid)).then_some(tid)
         };
-        match tid {
-            Some(tid) => self.commit_and_wait(tid).await,
-            None => self.0.queue.flush().await,
-        }
+        self.commit_or_flush(tid).await;
+        self.keep_promise(promise);
         Ok(())
     }
 
@@ -524,10 +582,16 @@ impl Files for Ext4 {
             }
             Some(_) => {}
         }
-        self.start_handle(DELETE_CREDITS).await;
-        let Some(entry) = self.remove_entry(path, false).await else { return Err(Self::not_found(path)) };
-        self.truncate(entry.inode, self.generation(entry.inode)).await;
-        self.remove_inode(entry.inode).await;
+        let handle = self.start_handle(DELETE_CREDITS).await;
+        let Some(entry) = self.remove_entry(&handle, path, false).await else {
+            return Err(Self::not_found(path));
+        };
+        let generation = self.generation(entry.inode);
+        // The name is one transaction's; the blocks may be the next one's (orphans wait for it in a list).
+        drop(handle);
+        if let Some(handle) = self.truncate(entry.inode, generation).await {
+            self.remove_inode(&handle, entry.inode).await;
+        }
         Ok(())
     }
 

@@ -127,9 +127,9 @@ impl Ext4 {
                 return;
             }
         }
-        self.start_handle(ACCESS_TIME_CREDITS).await;
+        let handle = self.start_handle(ACCESS_TIME_CREDITS).await;
         let block = self.0.state.borrow().disk.layout.inode_block(inode);
-        self.dirty_metadata(&[block]).await;
+        self.dirty_metadata(&handle, &[block]).await;
     }
 
     fn is_present(&self, inode: u32, page: u64) -> bool {

@@ -5,8 +5,12 @@
 //! piece at a time. Delayed allocation ends here: a run of pages gets its blocks when it is written, which
 //! is why a file that is written in one go lies in one extent.
 
+use std::cell::Cell;
+use std::rc::Rc;
+
 use super::cache::{CHUNK_PAGES, ChunkId, PageCache, mask};
 use super::inode::Inode;
+use super::journal::Handle;
 use super::{Ext4, Inner, State};
 use crate::policy::Availability;
 use crate::units::{Lpn, SimTime, UnitRange};
@@ -34,6 +38,29 @@ fn dirty_run(cache: &PageCache, entry: &Inode, page: u64, pages: u64) -> u64 {
         }
     }
     run
+}
+
+/// The chunks that hold `pages` pages from `page` on, and which of each; those that are not in memory left out.
+fn chunks_of(entry: &Inode, page: u64, pages: u64) -> Vec<(ChunkId, u32)> {
+    let mut parts = Vec::new();
+    let mut at = page;
+    while at < page + pages {
+        let first = at % CHUNK_PAGES;
+        let count = (CHUNK_PAGES - first).min(page + pages - at);
+        parts.extend(entry.chunks.get(at / CHUNK_PAGES).map(|id| (id, mask(first, count))));
+        at += count;
+    }
+    parts
+}
+
+/// Pages that are being written: they are neither truncated nor written by anybody else meanwhile.
+#[must_use = "its pages stay in transfer until they are submitted"]
+struct Claim {
+    inode: u32,
+    page: u64,
+    blocks: UnitRange,
+    /// Counts what its transaction waits for.
+    ordered: Rc<Cell<u64>>,
 }
 
 /// Where a file would like its next blocks.
@@ -168,23 +195,20 @@ impl Ext4 {
         let mut written = 0;
         while written < pages_max {
             let Some((page, pages)) = self.next_dirty_run(inode, pages_max - written) else { break };
-            let mapped = self.0.state.borrow().disk.inodes[inode as usize].map(page, pages);
-            let blocks = match mapped {
-                Ok(blocks) => blocks,
+            let mapped = {
+                let state = &mut *self.0.state.borrow_mut();
+                let mapped = state.disk.inodes[inode as usize].map(page, pages);
+                mapped.map(|blocks| self.claim(state, inode, page, blocks))
+            };
+            let claim = match mapped {
+                Ok(claim) => claim,
                 Err(unmapped) => match self.allocate(inode, page, unmapped).await {
-                    Some(blocks) => blocks,
+                    Some(claim) => claim,
                     None => continue, // the file changed while this task waited: look again
                 },
             };
-            for (i, piece) in self.0.queue.split(blocks).enumerate() {
-                let first = page + i as u64 * self.0.host.queue.max_request.units_floor().max(1);
-                self.0.queue.wait_for_room().await;
-                let submitted = self.submit(inode, first, piece);
-                if submitted == 0 {
-                    break;
-                }
-                written += submitted;
-            }
+            written += claim.blocks.units;
+            self.submit(claim).await;
         }
         written
     }
@@ -221,15 +245,19 @@ impl Ext4 {
                 break;
             }
         }
-        entry.writeback_cursor = end;
-        Some((start, (end - start).min(pages_max)))
+        let pages = (end - start).min(pages_max);
+        entry.writeback_cursor = start + pages;
+        Some((start, pages))
     }
 
-    /// Gives up to `pages` pages from `page` on their blocks, as many as there are in one extent; `None` if
-    /// the first of them needs none any more.
-    async fn allocate(&self, inode: u32, page: u64, pages: u64) -> Option<UnitRange> {
-        let (blocks, metadata) = loop {
-            self.start_handle(ALLOCATION_CREDITS).await;
+    /// Gives up to `pages` pages from `page` on their blocks, as many as there are in one extent, and claims
+    /// them; `None` if the first of them needs none any more.
+    ///
+    /// From the instant at which the transaction knows the blocks, it knows that their data are to come: it
+    /// must not be committed before they are there (ordered mode).
+    async fn allocate(&self, inode: u32, page: u64, pages: u64) -> Option<Claim> {
+        let (handle, claim, metadata) = loop {
+            let handle = self.start_handle(ALLOCATION_CREDITS).await;
             {
                 let now = self.0.sim.now();
                 let state = &mut *self.0.state.borrow_mut();
@@ -255,19 +283,24 @@ impl Ext4 {
                     state.reserved_pages -= blocks.units;
                     state.pending.withdraw(blocks);
                     state.disk.stale.allocated(now, blocks);
+                    entry.transaction = handle.tid;
+                    if let Some(witness) = &self.0.witness {
+                        witness.allocated(blocks);
+                    }
                     let group = super::alloc::group_of(blocks.start.0);
                     let layout = &state.disk.layout;
                     let metadata =
                         [layout.block_bitmap(group), layout.descriptor(group), layout.inode_block(inode)];
-                    break (blocks, metadata);
+                    let claim = self.claim(state, inode, page, blocks);
+                    break (handle, claim, metadata);
                 }
             }
+            drop(handle);
             // The block that this page has reserved is one of those that are in a TRIM.
             self.0.events.blocks_released.wait().await;
         };
-        self.dirty_metadata(&metadata).await;
-        self.note_change(inode);
-        Some(blocks)
+        self.dirty_metadata(&handle, &metadata).await;
+        Some(claim)
     }
 
     /// Asks the allocator for blocks; under reuse for those that wait for their TRIM first, if they would not
@@ -287,67 +320,58 @@ impl Ext4 {
         placed.or_else(|| allocator.allocate(wish.goal, pages))
     }
 
-    /// Hands the dirty pages among those from `page` on to the device; answers how many.
-    fn submit(&self, inode: u32, page: u64, blocks: UnitRange) -> u64 {
-        let mut parts: Vec<(ChunkId, u32)> = Vec::new();
-        let (pages, ordered) = {
-            let now = self.0.sim.now();
-            let state = &mut *self.0.state.borrow_mut();
-            let entry = &mut state.disk.inodes[inode as usize];
-            if entry.map(page, blocks.units) != Ok(blocks) {
-                return 0; // truncated while this task waited
-            }
-            let mut pages = 0;
-            let mut at = page;
-            while at < page + blocks.units {
-                let first = at % CHUNK_PAGES;
-                let count = (CHUNK_PAGES - first).min(page + blocks.units - at);
-                if let Some(id) = entry.chunks.get(at / CHUNK_PAGES) {
-                    let s = state.cache.state(id);
-                    let bits = mask(first, count) & s.dirty & !s.writeback;
-                    if bits != 0 {
-                        state.cache.begin_writeback(id, bits);
-                        pages += u64::from(bits.count_ones());
-                        parts.push((id, bits));
-                    }
-                }
-                at += count;
-            }
-            if pages == 0 {
-                return 0; // removed or taken by somebody else while this task waited
-            }
-            entry.dirty_pages -= pages;
-            entry.writeback_pages += pages;
-            if entry.dirty_pages == 0
-                && let Some(key) = entry.dirty_key.take()
-            {
-                state.dirty.remove(&key);
-            }
-            let ordered = state.journal.ordered_counter(now);
-            ordered.set(ordered.get() + 1);
-            (pages, ordered)
-        };
-        let fs = self.clone();
-        self.0.queue.submit_background_write(blocks, move || {
-            {
-                let state = &mut *fs.0.state.borrow_mut();
-                for (id, bits) in parts {
-                    state.cache.end_writeback(id, bits);
-                }
-                state.disk.inodes[inode as usize].writeback_pages -= pages;
-            }
-            ordered.set(ordered.get() - 1);
-            fs.0.events.writeback_done.notify_all();
-        });
-        pages
+    /// Takes pages, all dirty and none in transfer, for writing them to these blocks, which they have. They are
+    /// in transfer from now on: nobody else writes them, and nobody takes the blocks away.
+    fn claim(&self, state: &mut State, inode: u32, page: u64, blocks: UnitRange) -> Claim {
+        let now = self.0.sim.now();
+        let entry = &mut state.disk.inodes[inode as usize];
+        for (id, bits) in chunks_of(entry, page, blocks.units) {
+            state.cache.begin_writeback(id, bits);
+        }
+        entry.dirty_pages -= blocks.units;
+        entry.writeback_pages += blocks.units;
+        if entry.dirty_pages == 0
+            && let Some(key) = entry.dirty_key.take()
+        {
+            state.dirty.remove(&key);
+        }
+        let ordered = state.journal.ordered_counter(now);
+        ordered.set(ordered.get() + blocks.units);
+        Claim { inode, page, blocks, ordered }
     }
 
-    /// The block of a file's inode belongs to the running transaction now.
-    pub(super) fn note_change(&self, inode: u32) {
-        let state = &mut *self.0.state.borrow_mut();
-        if let Some(tid) = state.journal.running_tid() {
-            state.disk.inodes[inode as usize].transaction = tid;
+    /// Hands the pages of a claim on to the device, as it has room for them.
+    async fn submit(&self, claim: Claim) {
+        let Claim { inode, mut page, blocks, ordered } = claim;
+        for piece in self.0.queue.split(blocks) {
+            self.0.queue.wait_for_room().await;
+            let parts = {
+                let state = &*self.0.state.borrow();
+                let entry = &state.disk.inodes[inode as usize];
+                if let Some(witness) = &self.0.witness {
+                    witness.data_submitted(inode, entry.generation, page, piece);
+                }
+                chunks_of(entry, page, piece.units)
+            };
+            page += piece.units;
+            let (fs, ordered) = (self.clone(), Rc::clone(&ordered));
+            self.0.queue.submit_background_write(piece, move || {
+                {
+                    let state = &mut *fs.0.state.borrow_mut();
+                    for (id, bits) in parts {
+                        state.cache.end_writeback(id, bits);
+                    }
+                    state.disk.inodes[inode as usize].writeback_pages -= piece.units;
+                }
+                ordered.set(ordered.get() - piece.units);
+                fs.0.events.writeback_done.notify_all();
+            });
         }
+    }
+
+    /// A file's inode has been changed under this handle.
+    pub(super) fn note_change(&self, handle: &Handle, inode: u32) {
+        self.0.state.borrow_mut().disk.inodes[inode as usize].transaction = handle.tid;
     }
 
     /// Blocks of a group's bitmap and descriptor.

@@ -31,11 +31,11 @@ pub enum PolicyEvent {
 /// A TRIM command as it was acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Acknowledged {
-    /// Ranges in it.
+    /// Ranges in it; an extent longer than a range can say takes several.
     pub ranges: u32,
     /// Units in them.
     pub units: u64,
-    /// From handing it to the block layer until its acknowledgement.
+    /// How long the device had it; what it waited for before is not in this.
     pub took: SimDuration,
 }
 

@@ -10,15 +10,17 @@
 //! - From f2fs and btrfs, *back-off*: while others use the device, nothing, unless the device is nearly full of
 //!   dead data; and then only a bounded share of its time.
 //!
-//! Nothing of this needs the device's numbers: commands begin small, grow while they are acknowledged in less
-//! than [`COMMAND_TARGET`] and shrink when they are not, so that a request that arrives behind one does not
-//! wait for longer; and after a command that took a while among other requests comes a pause of a multiple
-//! of that while. Free space of which nobody knows whether the device was told (after a mount) counts as
+//! Nothing of this needs the device's numbers. Commands begin with one range and double as long as they take
+//! less than [`COMMAND_TARGET`], so that a request that arrives behind one does not wait for longer. A device that
+//! takes that long for a single range gets commands of up to twice that time: fewer long ones are the lesser
+//! evil there. After a command among other requests comes a pause of a multiple of its time. A burst is left alone from its first commit on for as long as it takes a device to count as
+//! idle. Free space of which nobody knows whether the device was told (after a mount) counts as
 //! not told.
 
 use super::set::{Direction, Trend};
 use super::{
-    Availability, Decision, DiscardGeneration, Governor, HostTraits, Needs, PolicyEvent, Shape, View,
+    Acknowledged, Availability, Decision, DiscardGeneration, Governor, HostTraits, Needs, PolicyEvent, Shape,
+    View,
 };
 use crate::units::{SimDuration, SimTime};
 
@@ -35,6 +37,10 @@ const COMMAND_TARGET: SimDuration = SimDuration::from_millis(10);
 /// The device counts as idle when nothing was asked of it for so long. Shorter pauses are between the requests of
 /// one activity.
 const IDLE: SimDuration = SimDuration::from_millis(50);
+/// Commands on their way at once in idle time, on a device that queues them.
+const DEPTH_MAX: u32 = 8;
+/// Sizes of commands that are told apart: 1, 2, 4... 1024 ranges.
+const CLASSES: usize = 11;
 /// Utilization is compared with what it was two commit intervals ago.
 const WINDOW: SimDuration = SimDuration::from_secs(10);
 /// One percent of the file system counts as a change.
@@ -48,8 +54,10 @@ pub struct Judicious {
     ranges_max: u32,
     /// The most units that a range can say.
     range_units_max: u64,
-    /// Ranges of the next command.
-    ranges: u32,
+    /// Commands that may be on their way in idle time.
+    depth: u32,
+    /// What commands of 1, 2, 4... ranges took, smoothed.
+    took: [Option<SimDuration>; CLASSES],
     /// No command before, unless the device is idle.
     pause_until: SimTime,
 }
@@ -60,7 +68,8 @@ impl Default for Judicious {
             trend: Trend::new(WINDOW, CHANGE_PERMILLE),
             ranges_max: 1,
             range_units_max: u64::MAX,
-            ranges: 1,
+            depth: 1,
+            took: [None; CLASSES],
             pause_until: SimTime::ZERO,
         }
     }
@@ -77,32 +86,52 @@ impl Judicious {
         }
     }
 
-    fn acknowledged(&mut self, took: SimDuration, view: &View) {
-        if took > COMMAND_TARGET {
-            self.ranges = (self.ranges / 2).max(1);
-        } else if took * 2 <= COMMAND_TARGET {
-            self.ranges = self.ranges.saturating_mul(2).min(self.ranges_max);
+    fn acknowledged(&mut self, command: &Acknowledged, view: &View) {
+        let class = (command.ranges.max(1).ilog2() as usize).min(CLASSES - 1);
+        let took = self.took[class].map_or(command.took, |before| (before * 3 + command.took) / 4);
+        self.took[class] = Some(took);
+        self.pause_until = view.now + command.took * self.pause_factor(view).unwrap_or(0);
+    }
+
+    /// Ranges of the next command: as many as are known, or expected, to be quick enough.
+    fn ranges(&self) -> u32 {
+        let Some(single) = self.took[0] else { return 1 };
+        let limit = COMMAND_TARGET.max(single * 2);
+        let mut class = 0;
+        while class + 1 < CLASSES
+            && 2 << class <= self.ranges_max
+            && let Some(took) = self.took[class]
+            // What does not come with every command doubles.
+            && self.took[class + 1].unwrap_or(took * 2 - single) <= limit
+        {
+            class += 1;
         }
-        self.pause_until = view.now + took * self.pause_factor(view).unwrap_or(0);
+        1 << class
     }
 
     fn next(&self, view: &View, decisions: &mut Vec<Decision>) {
-        if view.pending_units == 0 || view.in_flight > 0 {
+        if view.pending_units == 0 {
             return;
         }
         let is_idle = view.requests == 0 && view.quiet >= IDLE;
-        let may_go = is_idle || self.pause_factor(view).is_some() && view.now >= self.pause_until;
-        decisions.push(if may_go {
-            Decision::Issue(Shape {
-                ranges_max: self.ranges,
-                units_min: 1,
-                units_max: self.range_units_max.saturating_mul(self.ranges.into()),
-            })
-        } else if self.pause_factor(view).is_some() {
-            Decision::WakeAt(self.pause_until.min(view.now + IDLE))
+        let pressing = self.pause_factor(view).is_some();
+        let free = if is_idle {
+            self.depth.saturating_sub(view.in_flight)
         } else {
-            Decision::WakeAt(view.now + IDLE)
-        });
+            u32::from(view.in_flight == 0 && pressing && view.now >= self.pause_until)
+        };
+        let ranges = self.ranges();
+        let commands = view.pending_extents.div_ceil(ranges.into()).min(free.into());
+        let shape = Shape {
+            ranges_max: ranges,
+            units_min: 1,
+            units_max: self.range_units_max.saturating_mul(ranges.into()),
+        };
+        decisions.extend((0..commands).map(|_| Decision::Issue(shape)));
+        if commands == 0 && view.in_flight == 0 {
+            let soon = view.now + IDLE;
+            decisions.push(Decision::WakeAt(if pressing { self.pause_until.min(soon) } else { soon }));
+        }
     }
 }
 
@@ -117,17 +146,22 @@ impl Governor for Judicious {
 
     fn on_event(&mut self, event: &PolicyEvent, view: &View, decisions: &mut Vec<Decision>) {
         match event {
-            PolicyEvent::Hosted(HostTraits { ranges_max, range_units_max, .. }) => {
+            PolicyEvent::Hosted(HostTraits { ranges_max, range_units_max, trim_depth, .. }) => {
                 self.ranges_max = *ranges_max;
                 self.range_units_max = *range_units_max;
+                self.depth = (*trim_depth).clamp(1, DEPTH_MAX);
                 decisions.push(Decision::CatchUp);
                 decisions.push(Decision::WakeAt(view.now + IDLE));
                 return;
             }
-            PolicyEvent::Committed { .. } => {
+            PolicyEvent::Committed { freed_units } => {
                 self.trend.observe(view.now, view.used_units, view.total_units);
+                if *freed_units == view.pending_units {
+                    // The first in a while: what brought it may be over in a moment.
+                    self.pause_until = self.pause_until.max(view.now + IDLE);
+                }
             }
-            PolicyEvent::Issued(command) => self.acknowledged(command.took, view),
+            PolicyEvent::Issued(command) => self.acknowledged(command, view),
             PolicyEvent::PassOver | PolicyEvent::Trimmed { .. } | PolicyEvent::Woken => {}
         }
         self.next(view, decisions);

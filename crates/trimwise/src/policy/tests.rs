@@ -179,18 +179,20 @@ fn a_batch_sweeps_group_by_group_and_then_rests() {
 fn judicious_leaves_a_busy_device_alone_until_it_is_nearly_full_of_dead_data() {
     let mut judicious = Hosted::new("judicious");
     let busy = View { requests: 1, quiet: SimDuration::ZERO, pending_extents: 10, ..view(1_000) };
-    let mut commands = |used_units, pending_units| {
+    let mut commands = |used_units, freed_units, pending_units| {
         let view = View { used_units, pending_units, ..busy };
-        issues(&judicious.see(&PolicyEvent::Committed { freed_units: 1 }, view))
+        issues(&judicious.see(&PolicyEvent::Committed { freed_units }, view))
     };
-    assert_eq!(commands(30_000, 20_000), 0);
-    assert_eq!(commands(30_000, 56_000), 1);
-    let idle = View { pending_units: 10, pending_extents: 1, ..view(2_000) };
-    assert_eq!(issues(&judicious.see(&PolicyEvent::Woken, idle)), 1);
+    assert_eq!(commands(30_000, 1, 20_000), 0);
+    assert_eq!(commands(30_000, 1, 56_000), 1);
+    assert_eq!(commands(30_000, 56_000, 56_000), 0, "a burst has only begun");
+    let idle = View { pending_units: 10, pending_extents: 20, ..view(2_000) };
+    assert_eq!(issues(&judicious.see(&PolicyEvent::Woken, idle)), 8);
+    assert_eq!(issues(&judicious.see(&PolicyEvent::Woken, View { in_flight: 6, ..idle })), 2);
 }
 
-#[test]
-fn judicious_commands_grow_while_they_are_quick_and_pause_after_a_slow_one() {
+/// Ranges of each command in turn, on a device that is nearly full, where a command takes so many milliseconds.
+fn ranges_in_turn(cost_ms: impl Fn(u32) -> u64, commands: usize) -> Vec<u32> {
     let mut judicious = Hosted::new("judicious");
     let full = View {
         used_units: 50_000,
@@ -200,19 +202,34 @@ fn judicious_commands_grow_while_they_are_quick_and_pause_after_a_slow_one() {
         quiet: SimDuration::ZERO,
         ..view(1_000)
     };
-    let mut after = |took_ms| {
-        let took = SimDuration::from_millis(took_ms);
-        let done = PolicyEvent::Issued(Acknowledged { ranges: 1, units: 1, took });
-        let decisions = judicious.see(&done, full);
-        let Some(Decision::WakeAt(at)) = decisions.first() else { panic!("{decisions:?}") };
-        assert_eq!(*at, (full.now + took * 4).min(full.now + SimDuration::from_millis(50)));
-        let later = View { now: full.now + took * 4, ..full };
-        match judicious.see(&PolicyEvent::Woken, later).first() {
+    let mut ranges = Vec::new();
+    let mut now = full.now;
+    while ranges.len() < commands {
+        let next = match judicious.see(&PolicyEvent::Woken, View { now, ..full }).first() {
             Some(Decision::Issue(shape)) => shape.ranges_max,
             other => panic!("{other:?}"),
-        }
-    };
-    let ranges: Vec<u32> = [1, 1, 1, 1, 1, 1, 1].map(&mut after).to_vec();
-    assert_eq!(ranges, [2, 4, 8, 16, 32, 64, 64]);
-    assert_eq!([8, 20, 40].map(after), [64, 32, 16]);
+        };
+        ranges.push(next);
+        let took = SimDuration::from_millis(cost_ms(next));
+        let done = PolicyEvent::Issued(Acknowledged { ranges: next, units: 1, took });
+        let decisions = judicious.see(&done, View { now, ..full });
+        // Four times as long as it took, nothing; looked at again after 50 ms at the latest.
+        let Some(Decision::WakeAt(at)) = decisions.first() else { panic!("{decisions:?}") };
+        assert_eq!(*at, (now + took * 4).min(now + SimDuration::from_millis(50)));
+        now = now + took * 4;
+    }
+    ranges
+}
+
+#[test]
+fn judicious_fills_commands_as_long_as_they_are_quick() {
+    assert_eq!(ranges_in_turn(|_| 1, 8), [1, 2, 4, 8, 16, 32, 64, 64]);
+    // A millisecond for each range: eight of them are quick enough, sixteen would not be.
+    assert_eq!(ranges_in_turn(u64::from, 6), [1, 2, 4, 8, 8, 8]);
+}
+
+#[test]
+fn judicious_fills_commands_on_a_device_that_takes_long_for_any() {
+    assert_eq!(ranges_in_turn(|_| 80, 8), [1, 2, 4, 8, 16, 32, 64, 64]);
+    assert_eq!(ranges_in_turn(|ranges| 20 + 2 * u64::from(ranges), 6), [1, 2, 4, 8, 8, 8]);
 }

@@ -494,7 +494,9 @@ fn collection_takes_the_time_of_its_reads_programs_and_erases() {
     assert_eq!(busy.erase, stats.superblock_erases * T_ERASE);
     let die = busy.read_gc + busy.program_gc + busy.program_host + busy.erase;
     assert!(stats.nand_units.gc > 500 && stats.superblock_erases > 500);
-    assert!(die <= elapsed, "{die} of work in {elapsed}");
+    // A flush waits for the host's data, not for the victim that is being collected at the time.
+    let victim = 16 * (T_READ + T_PROG) + T_ERASE;
+    assert!(die <= elapsed + victim, "{die} of work in {elapsed}");
     assert!(die * 100 >= elapsed * 90, "{die} of work in {elapsed}");
 }
 

@@ -27,7 +27,7 @@ use crate::fs::layout::FormatOptions;
 use crate::fs::{COMMIT_INTERVAL, Ext4, Volume};
 use crate::policy::PolicySpec;
 use crate::profile::Profile;
-use crate::ssd::Ssd;
+use crate::ssd::{Ssd, SsdConfig};
 use crate::units::{Bytes, SimDuration};
 
 /// The phone's storage.
@@ -39,6 +39,11 @@ pub const REPS: u32 = 1;
 
 /// Policies that are compared: the source's three, and two beside them. What the source calls traditional is `commit`.
 pub const POLICIES: [&str; 5] = ["commit", "lazy", "lazy+reuse", "judicious", "ideal"];
+
+/// The phone's storage, as its profile has it.
+pub fn device() -> SsdConfig {
+    Profile::embedded(DEVICE).expect("the device is built in").config
+}
 
 /// The source's name of a policy beside ours, for what is printed.
 fn label(policy: &str) -> String {
@@ -82,8 +87,9 @@ fn phase(rep: u32) -> SimDuration {
 }
 
 /// One run on a new device with a new file system.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Setup {
+    ssd: SsdConfig,
     policy: PolicySpec,
     rep: u32,
     seed: u64,
@@ -95,9 +101,8 @@ impl Setup {
         self,
         test: impl FnOnce(Ext4, Watch) -> F + 'static,
     ) -> Result<T, CellError> {
-        let profile = Profile::embedded(DEVICE).expect("the device is built in");
         let sim = Sim::new();
-        let queue = BlockQueue::new(&sim, Ssd::new(&profile.config, self.seed)?, host().queue);
+        let queue = BlockQueue::new(&sim, Ssd::new(&self.ssd, self.seed)?, host().queue);
         sim.run(async move {
             let volume = Volume::format(&queue, FormatOptions::default()).await?;
             let fs = volume.mount(host(), self.policy.governor()).await;

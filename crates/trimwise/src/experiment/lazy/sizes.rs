@@ -6,6 +6,7 @@ use crate::experiment::cell::CellError;
 use crate::experiment::plot::{Axis, Plot, PlotKind, Point, Series};
 use crate::experiment::result::{Claim, ExperimentResult, ExperimentRows, Figure};
 use crate::policy::PolicySpec;
+use crate::ssd::SsdConfig;
 use crate::units::{Bytes, SimDuration};
 use crate::workload::fragmenting::{self, FILE, Fragmenting, Note};
 
@@ -39,9 +40,15 @@ pub struct SizeRun {
 /// # Errors
 ///
 /// [`CellError`].
-pub fn run_size(policy: PolicySpec, append: Bytes, rep: u32, seed: u64) -> Result<SizeRun, CellError> {
+pub fn run_size(
+    ssd: &SsdConfig,
+    policy: PolicySpec,
+    append: Bytes,
+    rep: u32,
+    seed: u64,
+) -> Result<SizeRun, CellError> {
     let config = Fragmenting::of_append(append);
-    Setup { policy, rep, seed }.run(move |fs, watch| async move {
+    Setup { ssd: ssd.clone(), policy, rep, seed }.run(move |fs, watch| async move {
         let mut note = Note::create(&fs).await?;
         fragmenting::write(&fs, FILE, &config).await?;
         let extents = fs.extents(FILE).map_or(0, |extents| extents.len() as u64);

@@ -1,0 +1,86 @@
+//! Wrong hosts: what the crash checker must find (tests only).
+//!
+//! A governor cannot be wrong in these ways, since it only ever decides about extents that the pending set
+//! holds; a host that goes past the set, or a journal that leaves a step out, can. In a build without tests
+//! nothing here does anything.
+
+use super::Ext4;
+use crate::units::UnitRange;
+
+/// One thing that a host does wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sabotage {
+    /// Freed blocks are trimmed before the transaction that frees them is durable.
+    #[cfg(test)]
+    TrimBeforeCommit,
+    /// Blocks wait in a queue for their TRIM, and an allocation does not take them out of it.
+    #[cfg(test)]
+    ReuseWithoutWithdrawal,
+    /// The queue is looked at when the TRIM is made, but its blocks can be allocated until it is sent.
+    #[cfg(test)]
+    TrimAfterLaterWrite,
+    /// The commit block is written without waiting for what it commits.
+    NoFlushBeforeCommitBlock,
+    /// The commit does not wait for the data of its transaction (ordered mode).
+    CommitBeforeData,
+    /// The log's tail moves before what was checkpointed is durable.
+    TailBeforeFlush,
+    /// Freed metadata blocks are not revoked.
+    NoRevoke,
+    /// `fsync` and `sync` rely on the flush of a commit that came too early for their data.
+    NoFlushInFsync,
+}
+
+#[cfg(not(test))]
+impl Ext4 {
+    pub(super) fn is_sabotaged(&self, _how: Sabotage) -> bool {
+        false
+    }
+
+    pub(super) async fn before_commit_is_durable(&self, _freed: &[UnitRange]) {}
+
+    pub(super) fn after_commit_is_durable(&self, _freed: &[UnitRange]) {}
+}
+
+#[cfg(test)]
+impl Ext4 {
+    /// From now on this host does something wrong.
+    pub(crate) fn sabotage(&self, how: Option<Sabotage>) {
+        self.0.sabotage.set(how);
+    }
+
+    pub(super) fn is_sabotaged(&self, how: Sabotage) -> bool {
+        self.0.sabotage.get() == Some(how)
+    }
+
+    pub(super) async fn before_commit_is_durable(&self, freed: &[UnitRange]) {
+        if self.is_sabotaged(Sabotage::TrimBeforeCommit) && !freed.is_empty() {
+            self.0.queue.trim(freed).await;
+        }
+    }
+
+    /// A queue of its own beside the policy's, a tenth of a second long.
+    pub(super) fn after_commit_is_durable(&self, freed: &[UnitRange]) {
+        use crate::units::SimDuration;
+
+        let checks = self.is_sabotaged(Sabotage::TrimAfterLaterWrite);
+        if !checks && !self.is_sabotaged(Sabotage::ReuseWithoutWithdrawal) {
+            return;
+        }
+        let (fs, freed) = (self.clone(), freed.to_vec());
+        self.0.sim.spawn(async move {
+            let sim = fs.0.sim.clone();
+            sim.sleep(SimDuration::from_millis(50)).await;
+            let is_free = |range: &UnitRange| {
+                let free = fs.0.state.borrow().disk.allocator.free_in(*range);
+                free == range.units
+            };
+            let ranges: Vec<UnitRange> =
+                freed.into_iter().filter(|range| !checks || is_free(range)).collect();
+            sim.sleep(SimDuration::from_millis(50)).await;
+            if !ranges.is_empty() {
+                fs.0.queue.trim(&ranges).await;
+            }
+        });
+    }
+}
