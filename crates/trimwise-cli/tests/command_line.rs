@@ -102,6 +102,7 @@ fn a_real_file_system_is_not_filled_unasked() {
     let words = ["--workload fullwrite:64KiB:1MiB", "until nobody can write any more", "--fill"];
     refused("compare --workload fullwrite:64KiB:1MiB --target dir:.", &words);
     refused("compare --workload fullwrite --fill", &["--fill", "--target dir:PATH"]);
+    refused("compare --workload append:4KiB:8KiB --target dir:. --fill", &["--fill", "fills no file system"]);
 }
 
 #[test]

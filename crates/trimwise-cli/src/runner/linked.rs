@@ -191,6 +191,11 @@ impl Models for Linked {
     fn directory(&self, directory: &Path, workload: &Workload, may_fill: bool) -> Result<Mounted, Failure> {
         // Opened only to be looked at: a refusal comes before the first file is made.
         let root = RealDirectory::open(directory, Arc::default()).map_err(Failure::usage)?;
+        let fills = matches!(&workload.kind, Kind::Timed(timed) if timed.fills());
+        if may_fill && !fills {
+            let argument = &workload.argument;
+            return Err(Failure::usage(format!("--fill: --workload {argument} fills no file system")));
+        }
         match &workload.kind {
             Kind::Postmark(run) => drop(root.plan(&run.config).map_err(|e| match &e {
                 DirectoryError::Location(location) => workload.bad_location(location),
@@ -198,7 +203,7 @@ impl Models for Linked {
             })?),
             Kind::Timed(timed) => {
                 let space = root.check_timed(*timed).map_err(Failure::usage)?;
-                if timed.fills() && !may_fill {
+                if fills && !may_fill {
                     return Err(Failure::usage(format!(
                         "--workload {}: on {} this writes {}, all that is free there, until nobody can write any \
                          more, and then removes what it wrote. Give a file system that nothing else uses, and --fill",

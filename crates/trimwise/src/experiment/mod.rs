@@ -2,6 +2,7 @@
 
 pub mod cell;
 mod choice;
+mod figures;
 mod gauge;
 pub mod lazy;
 pub mod ledger;
