@@ -169,7 +169,7 @@ impl Models for Linked {
                     return Failure::usage(format!("{}: {e}", spec.device));
                 }
                 CellError::Workload { source, .. } => is_full(source),
-                CellError::Timed { source, .. } => matches!(source, FileError::NoSpace { .. }),
+                CellError::Timed { source, .. } => matches!(**source, FileError::NoSpace { .. }),
                 _ => false,
             };
             if !no_space {

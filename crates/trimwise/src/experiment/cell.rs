@@ -115,7 +115,7 @@ pub enum CellError {
         /// The policy.
         policy: PolicySpec,
         /// What the file system answered.
-        source: FileError,
+        source: Box<FileError>,
     },
     /// A defect in the model.
     #[error(transparent)]
@@ -224,7 +224,11 @@ async fn run_postmark(
 /// The device is watched until the TRIMs of what was removed are issued; what the workload then removes is not its own
 /// any more. A file system that is filled has the policy's work of that behind it when the removal comes.
 async fn run_timed(fs: &Ext4, spec: &CellSpec, timed: Timed) -> Result<Cell, CellError> {
-    let failed = |source| CellError::Timed { device: spec.device.clone(), policy: spec.policy, source };
+    let failed = |source| CellError::Timed {
+        device: spec.device.clone(),
+        policy: spec.policy,
+        source: Box::new(source),
+    };
     let gauge = Gauge::start(fs);
     let begin = fs.queue().sim().now();
     let mut prepared = timed.prepare(fs, spec.draw_seed()).await.map_err(failed)?;
