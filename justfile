@@ -16,6 +16,11 @@ reproduce *ARGUMENTS='--all':
 test:
     cargo test --workspace
 
+# the experiments and grids that `just test` only samples, whole
+full:
+    SET=full cargo test --release -p trimwise --test set
+    WRITE_AMPLIFICATION=full cargo test --release -p trimwise --test write_amplification the_grid -- --nocapture
+
 # what CI runs
 ci:
     .ci/run

@@ -23,18 +23,28 @@ pub struct Experiment {
     /// Repetitions unless the user says how many: as many as the source made.
     pub reps: u32,
     /// Runs it.
-    pub run: fn(&Request) -> Result<ExperimentResult, Failure>,
+    pub run: Run,
+}
+
+type Run = fn(&Request) -> Result<ExperimentResult, Failure>;
+
+const fn experiment(name: &'static str, question: &'static str, reps: u32, run: Run) -> Experiment {
+    Experiment { name, question, reps, run }
 }
 
 /// All of them, in the order of the list.
-#[rustfmt::skip]
 pub const ALL: &[Experiment] = &[
-    Experiment { name: postmark_vendors::NAME, question: postmark_vendors::QUESTION, reps: postmark_vendors::REPS, run: run_postmark_vendors },
-    Experiment { name: one_a::NAME, question: one_a::QUESTION, reps: set::REPS, run: run_set_1a },
-    Experiment { name: one_b::NAME, question: one_b::QUESTION, reps: set::REPS, run: run_set_1b },
-    Experiment { name: lazy::FIGURE_3, question: lazy::QUESTION_3, reps: lazy::REPS, run: |request| run_lazy_sizes(request, lazy::evaluate_figure_3) },
-    Experiment { name: lazy::FIGURE_4, question: lazy::QUESTION_4, reps: lazy::REPS, run: |request| run_lazy_sizes(request, lazy::evaluate_figure_4) },
-    Experiment { name: lazy::TABLE_2, question: lazy::QUESTION_T2, reps: lazy::REPS, run: run_lazy_table_2 },
+    experiment(
+        postmark_vendors::NAME,
+        postmark_vendors::QUESTION,
+        postmark_vendors::REPS,
+        run_postmark_vendors,
+    ),
+    experiment(one_a::NAME, one_a::QUESTION, set::REPS, run_set_1a),
+    experiment(one_b::NAME, one_b::QUESTION, set::REPS, run_set_1b),
+    experiment(lazy::FIGURE_3, lazy::QUESTION_3, lazy::REPS, |r| run_lazy_sizes(r, lazy::evaluate_figure_3)),
+    experiment(lazy::FIGURE_4, lazy::QUESTION_4, lazy::REPS, |r| run_lazy_sizes(r, lazy::evaluate_figure_4)),
+    experiment(lazy::TABLE_2, lazy::QUESTION_T2, lazy::REPS, run_lazy_table_2),
 ];
 
 /// How an experiment is to be run.
@@ -50,10 +60,11 @@ pub struct Request {
 }
 
 impl Request {
-    /// Carries out `count` runs on several threads and answers their results in order. `run` is given its number
-    /// and something to call after each of its `steps`, for the progress that the user sees.
+    /// Carries out `count` runs on several threads and answers their results in order. `run` is given its
+    /// number and something to call after each of its `steps`, for the progress that the user sees.
     ///
-    /// `devices` are those whose models exist at the same time: the largest decides how many runs fit into memory.
+    /// `devices` are those whose models exist at the same time: the largest decides how many runs fit into
+    /// memory.
     fn spread<T: Send>(
         &self,
         devices: &[&str],

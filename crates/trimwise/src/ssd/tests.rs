@@ -494,9 +494,8 @@ fn collection_takes_the_time_of_its_reads_programs_and_erases() {
     assert_eq!(busy.erase, stats.superblock_erases * T_ERASE);
     let die = busy.read_gc + busy.program_gc + busy.program_host + busy.erase;
     assert!(stats.nand_units.gc > 500 && stats.superblock_erases > 500);
-    // A flush waits for the host's data, not for the victim that is being collected at the time.
-    let victim = 16 * (T_READ + T_PROG) + T_ERASE;
-    assert!(die <= elapsed + victim, "{die} of work in {elapsed}");
+    // Programs in the cache whose end was told already do not move when a read overtakes them.
+    assert!(die <= elapsed + 2 * 8 * T_READ, "{die} of work in {elapsed}");
     assert!(die * 100 >= elapsed * 90, "{die} of work in {elapsed}");
 }
 

@@ -179,3 +179,90 @@ fn path_of(number: u64) -> String {
 fn below(rng: &mut Xoshiro256PlusPlus, n: u64) -> u64 {
     ((rng.next_u64() >> 32) * n) >> 32
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::block::{BlockQueue, QueueConfig};
+    use crate::engine::Sim;
+    use crate::fs::host::HostConfig;
+    use crate::fs::layout::FormatOptions;
+    use crate::fs::{Ext4, Volume};
+    use crate::policy::PolicySpec;
+    use crate::ssd::{Ssd, SsdConfig};
+
+    /// A file system of 512 MiB.
+    async fn mounted(sim: &Sim) -> Ext4 {
+        let config = SsdConfig { capacity_bytes: Bytes::mib(512).0, ..SsdConfig::default() };
+        let queue = BlockQueue::new(sim, Ssd::new(&config, 1).unwrap(), QueueConfig::default());
+        let volume = Volume::format(&queue, FormatOptions::default()).await.unwrap();
+        volume.mount(HostConfig::modern(), PolicySpec::OFF.governor()).await
+    }
+
+    #[test]
+    fn utilization_is_reached_from_above_and_from_below_within_a_file() {
+        let sim = Sim::new();
+        sim.clone()
+            .run(async move {
+                let fs = mounted(&sim).await;
+                let mut files = Population::new(&fs, 1).await.unwrap();
+                files.fill(&fs).await.unwrap();
+                let (full, total) = used_and_wanted(&fs, 100).await.unwrap();
+                assert!(total.0 - full.0 <= FILE_KIB.1 * 1024, "{full} of {total}");
+                let mut before = full;
+                for percent in [60, 40, 70, 60, 0] {
+                    let used = files.adjust_to(&fs, percent).await.unwrap();
+                    let wanted = Bytes(total.0 / 100 * percent);
+                    let (least, most) = if wanted < before { (wanted, used) } else { (used, wanted) };
+                    assert!(least >= most || most.0 - least.0 <= FILE_KIB.1 * 1024, "{used} at {percent} %");
+                    assert_eq!(used < before, wanted < before);
+                    before = used;
+                }
+                assert!(files.present.is_empty());
+                assert_eq!(files.written, files.deleted);
+            })
+            .unwrap();
+    }
+
+    #[test]
+    fn a_clone_goes_on_with_a_restored_image_as_the_original_does() {
+        let sim = Sim::new();
+        let (image, files) = sim
+            .clone()
+            .run(async move {
+                let fs = mounted(&sim).await;
+                let mut files = Population::new(&fs, 1).await.unwrap();
+                files.fill(&fs).await.unwrap();
+                (fs.unmount().await.image(), files)
+            })
+            .unwrap();
+        let go_on = |seed| {
+            let (sim, image, mut files) = (Sim::new(), image.clone(), files.clone());
+            files.reseed(seed);
+            sim.clone()
+                .run(async move {
+                    let volume = image.restore(&sim, QueueConfig::default()).await;
+                    let fs = volume.mount(HostConfig::modern(), PolicySpec::COMMIT.governor()).await;
+                    files.delete_to(&fs, 50).await.unwrap();
+                    fs.drain_discards().await;
+                    fs.audit().unwrap();
+                    assert_eq!(fs.stale_units(), 0);
+                    let volume = fs.unmount().await;
+                    let valid = volume.queue().with_ssd(|ssd| {
+                        ssd.audit().unwrap();
+                        ssd.mapped_units()
+                    });
+                    // A new file system without TRIM leaves the drive as full as it was.
+                    let options = FormatOptions { discard: false, ..FormatOptions::default() };
+                    let volume = Volume::format(volume.queue(), options).await.unwrap();
+                    let again = volume.queue().with_ssd(Ssd::mapped_units);
+                    assert!(again >= valid && again - valid < valid / 10, "{valid} then {again}");
+                    (files.present, sim.now())
+                })
+                .unwrap()
+        };
+        assert!(image.ssd().mapped_units() * 100 > image.ssd().capacity_units() * 95);
+        assert_eq!(go_on(2), go_on(2));
+        assert_ne!(go_on(2).0, go_on(3).0);
+    }
+}

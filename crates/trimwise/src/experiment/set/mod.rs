@@ -1,8 +1,8 @@
 //! `set-1a` and `set-1b`: when TRIM at every commit is worth its time, and whether SeT knows it.
 //!
 //! Both are from "To TRIM or Not to TRIM: Judicious TRIMing for Solid State Drives" (SOSP 2011, poster). Its
-//! figures are drawn without numbers, so what is checked is their shape. One drive, one host and one way of ageing
-//! serve both; what the source leaves open is written down in [`Setting`] and in the experiments' READMEs.
+//! figures are drawn without numbers, so what is checked is their shape. One drive, one host and one way of
+//! ageing serve both; what the source leaves open is written down in [`Setting`] and in the READMEs.
 
 pub mod one_a;
 pub mod one_b;

@@ -132,14 +132,13 @@ impl Measured {
     fn high_watermark(&self) -> Claim {
         const FALLING: [&str; 5] = ["set:40:100", "set:40:90", "set:40:80", "set:40:70", "set:40:60"];
         let times: Vec<f64> = FALLING.iter().map(|p| self.postmark_s(p).unwrap_or(f64::NAN)).collect();
-        let never_falls = times.windows(2).all(|pair| pair[0] <= pair[1] * (1.0 + SAME));
+        let never_falls = times.windows(2).all(|pair| pair[0] <= pair[1]);
         Claim {
             id: "set-1b-high-watermark",
-            text: format!(
-                "from SeT(40,100) to SeT(40,60) the total time does not fall (by more than {:.1} %), and SeT(40,60) is \
-                 slower than SeT(40,100)",
-                100.0 * SAME
-            ),
+            text:
+                "from SeT(40,100) to SeT(40,60) the total time does not fall, and SeT(40,60) is slower than \
+                   SeT(40,100)"
+                    .to_owned(),
             met: never_falls && times[0] < times[4],
             published: Figure::Text("drawn".to_owned()),
             measured: Figure::Text(
@@ -148,31 +147,32 @@ impl Measured {
         }
     }
 
-    fn finding(&self, claims: &[Claim]) -> String {
-        let mut ranked: Vec<(&str, f64)> = self
-            .policies
-            .iter()
-            .filter(|p| *p != "ideal")
-            .filter_map(|p| Some((p.as_str(), self.postmark_s(p)?)))
-            .collect();
+    /// The policies that a host could use, the fastest first.
+    fn ranked(&self, time: impl Fn(&Stage) -> f64) -> Vec<(&str, f64)> {
+        let usable = self.policies.iter().filter(|p| *p != "ideal");
+        let mut ranked: Vec<(&str, f64)> =
+            usable.filter_map(|p| Some((p.as_str(), self.total(p, &time)?))).collect();
         ranked.sort_by(|a, b| a.1.total_cmp(&b.1));
-        let (first, last) = match (ranked.first(), ranked.last()) {
-            (Some(first), Some(last)) => (first, last),
-            _ => return String::new(),
+        ranked
+    }
+
+    fn finding(&self, claims: &[Claim]) -> String {
+        let (postmark, all) =
+            (self.ranked(|s| s.run.total_s), self.ranked(|s| s.run.total_s + s.adjusting_s));
+        let (Some(first), Some(last), Some(of_all)) = (postmark.first(), postmark.last(), all.first()) else {
+            return String::new();
         };
         let mut text = format!(
-            "`{}` is the fastest over the sequence ({:.1} s), `{}` the slowest ({:.1} s).",
-            first.0, first.1, last.0, last.1
+            "`{}` is the fastest over the four runs of PostMark ({:.1} s), `{}` the slowest ({:.1} s); with the \
+             deleting and creating between them, `{}` is the fastest ({:.1} s).",
+            first.0, first.1, last.0, last.1, of_all.0, of_all.1
         );
         if let Some(ideal) = self.postmark_s("ideal") {
-            text += &format!(" The bound `ideal` takes {ideal:.1} s.");
+            text += &format!(" PostMark under the bound `ideal` takes {ideal:.1} s.");
         }
         super::with_open_claims(text, claims)
     }
 }
-
-/// Totals this close count as the same: within it, a lower high watermark may be the faster one.
-const SAME: f64 = 0.005;
 
 /// Figures and claims.
 pub fn evaluate(measured: &Measured, reps: u32, seed: u64) -> ExperimentResult {
@@ -185,8 +185,20 @@ pub fn evaluate(measured: &Measured, reps: u32, seed: u64) -> ExperimentResult {
         })
     };
     let time = || Axis::linear("execution_time_s", "execution time", "s");
+    let sum = |stages: &[Stage], part: usize| -> f64 {
+        stages.iter().map(|s| [s.adjusting_s, s.run.total_s][part]).sum()
+    };
+    let whole = plot(
+        "The whole sequence",
+        PlotKind::StackedBars,
+        (policy(), time()),
+        &["adjusting", "PostMark"].map(str::to_owned),
+        &measured.policies,
+        |part, policy| measured.runs[policy].iter().map(|stages| sum(stages, part)).collect(),
+    );
     let plots = vec![
         by_policy("PostMark at each utilization", PlotKind::StackedBars, time(), |s| s.run.total_s),
+        whole,
         by_policy(
             "Deleting and creating files to reach the utilization",
             PlotKind::StackedBars,
@@ -228,5 +240,48 @@ pub fn evaluate(measured: &Measured, reps: u32, seed: u64) -> ExperimentResult {
         reps,
         rows: ExperimentRows::Plots(plots),
         claims,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Totals of the published policies, in their order, spread evenly over the stages.
+    fn measured(totals: [f64; 8]) -> Measured {
+        let stages = |total: f64| {
+            let run = Run { total_s: total / 4.0, ..Run::default() };
+            vec![Stage { adjusting_s: 1.0, run }; UTILIZATIONS.len()]
+        };
+        Measured {
+            policies: PUBLISHED.map(str::to_owned).to_vec(),
+            runs: totals.map(|t| vec![stages(t), stages(t + 4.0), stages(t - 4.0)]).to_vec(),
+        }
+    }
+
+    fn met(totals: [f64; 8]) -> Vec<&'static str> {
+        evaluate(&measured(totals), 3, 1).claims.into_iter().filter(|c| c.met).map(|c| c.id).collect()
+    }
+
+    #[test]
+    fn claims_follow_the_totals() {
+        let all = ["set-1b-on-beats-off", "set-1b-set-beats-on", "set-1b-high-watermark"];
+        assert_eq!(met([900.0, 500.0, 500.0, 510.0, 510.0, 550.0, 600.0, 700.0]), all);
+        assert_eq!(met([900.0, 500.0, 500.0, 510.0, 505.0, 550.0, 600.0, 700.0]), all[..2], "it falls");
+        assert_eq!(met([900.0, 500.0, 500.0, 500.0, 500.0, 500.0, 500.0, 700.0]), all[..2], "all the same");
+        assert_eq!(met([900.0, 720.0, 500.0, 510.0, 510.0, 550.0, 600.0, 700.0]), [all[0], all[2]]);
+        assert_eq!(met([600.0, 500.0, 500.0, 510.0, 510.0, 550.0, 590.0, 700.0]), all[1..]);
+        assert!(met([f64::NAN; 8]).is_empty());
+    }
+
+    #[test]
+    fn a_point_is_the_median_of_its_repetitions_with_their_range() {
+        let result = evaluate(&measured([900.0, 500.0, 500.0, 510.0, 510.0, 550.0, 600.0, 700.0]), 3, 1);
+        let ExperimentRows::Plots(plots) = &result.rows else { panic!("not figures") };
+        let off = &plots[0].series[0].points[0];
+        assert_eq!((off.y, off.range), (225.0, Some((224.0, 226.0))));
+        let whole: f64 = plots[1].series.iter().map(|s| s.points[0].y).sum();
+        assert_eq!(whole, 904.0);
+        assert!(result.finding.starts_with("`set:0:100` is the fastest"), "{}", result.finding);
     }
 }
