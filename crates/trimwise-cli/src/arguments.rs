@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use trimwise::policy::TERMS;
 use trimwise::units::Bytes;
 
 use crate::defaults;
@@ -46,23 +47,19 @@ pub enum Command {
     Trim(TrimArguments),
     /// List the SSD profiles that are built in
     Devices,
+    /// List the terms that TRIM policies are made of, and examples of policies
+    Policies(PoliciesArguments),
 }
 
 /// Arguments of `compare`.
 #[derive(Debug, Args)]
-#[command(after_long_help = "Examples:\n  \
-    trimwise compare\n      \
-    the built-in workload on a built-in device, with everything at its default\n  \
-    trimwise compare --workload mail.pmrc --device my-ssd.toml --utilization 80\n      \
-    your PostMark configuration on your device profile, 80 % full\n  \
-    trimwise compare --device sata-small sata-generic --json - | jq .verdict\n      \
-    two devices, for another program to read\n  \
-    trimwise compare --target dir:/mnt/test --report report/\n      \
-    the workload on a real directory, as mounted\n\n\
-    How to read the table, and what each figure means: docs/guide.md")]
+#[command(after_long_help = compare_help())]
 pub struct CompareArguments {
-    /// PostMark configuration file, or the name of a built-in one
-    #[arg(long, value_name = "FILE.pmrc|NAME", default_value = defaults::WORKLOAD)]
+    /// PostMark configuration file or the name of a built-in one; or a benchmark that times one operation:
+    /// append[:APPEND[:FILE]], the fsync after the removal of a fragmented file, or
+    /// fullwrite[:APPEND[:FILE]][:nofsync], a write on a full file system, with or without an fsync
+    /// before it
+    #[arg(long, value_name = "FILE.pmrc|NAME|SPEC", default_value = defaults::WORKLOAD)]
     pub workload: String,
 
     /// SSD profile: built-in name (see `trimwise devices`) or TOML file; one or several
@@ -70,13 +67,16 @@ pub struct CompareArguments {
     #[arg(long = "device", value_name = "NAME|FILE", num_args = 1..)]
     pub devices: Vec<String>,
 
-    /// TRIM policy: off, commit, ideal (a bound: never recommended); one or several [default: all three]
-    #[arg(long = "policy", value_name = "P", num_args = 1..)]
+    #[arg(long = "policy", value_name = "P", num_args = 1.., help = policy_help())]
     pub policies: Vec<String>,
 
     /// Where to run: `model` (virtual time), or `dir:PATH`, an existing directory (real time)
     #[arg(long, value_name = "model|dir:PATH", default_value = "model")]
     pub target: String,
+
+    /// With fullwrite on a real directory: yes, write until its file system is full, then remove that
+    #[arg(long)]
+    pub fill: bool,
 
     /// Age the file system first: fill it, then delete files at random, under the policy, until this
     /// share is in use [default: 80]
@@ -240,6 +240,18 @@ pub struct TrimArguments {
     pub force: bool,
 }
 
+/// Arguments of `policies`.
+#[derive(Debug, Args)]
+pub struct PoliciesArguments {
+    /// Write the list as JSON to a new file; `-` prints it instead of the text
+    #[arg(long, value_name = "FILE|-")]
+    pub json: Option<PathBuf>,
+
+    /// Replace the file of --json if it exists
+    #[arg(long)]
+    pub force: bool,
+}
+
 /// Arguments about output that commands share.
 #[derive(Clone, Debug, Default, Args)]
 pub struct OutputArguments {
@@ -259,6 +271,37 @@ pub struct OutputArguments {
     /// Replace files of --json and --report that exist
     #[arg(long)]
     pub force: bool,
+}
+
+/// Examples of `compare`; the terms of policies stand before them.
+const COMPARE_EXAMPLES: &str = "Examples:\n  \
+    trimwise compare\n      \
+    the built-in workload on a built-in device, with everything at its default\n  \
+    trimwise compare --policy off set:40:90+lazy+reuse batch:10s ideal\n      \
+    policies of your own making; terms are joined with `+`\n  \
+    trimwise compare --workload append:64KiB:256MiB --policy commit lazy ideal\n      \
+    how long fsync takes when a file of so many fragments was removed\n  \
+    trimwise compare --workload mail.pmrc --device my-ssd.toml --utilization 80\n      \
+    your PostMark configuration on your device profile, 80 % full\n  \
+    trimwise compare --device sata-small sata-generic --json - | jq .verdict\n      \
+    two devices, for another program to read\n  \
+    trimwise compare --target dir:/mnt/test --report report/\n      \
+    the workload on a real directory, as mounted\n\n\
+    How to read the table, and what each figure means: docs/guide.md";
+
+/// What stands below the options of `compare`.
+fn compare_help() -> String {
+    let mut help = String::from("Terms of policies (`trimwise policies` lists them too, with examples):\n");
+    for (term, meaning) in TERMS {
+        help += &format!("  {term}\n      {meaning}\n");
+    }
+    help + "\n" + COMPARE_EXAMPLES
+}
+
+/// The help of `--policy`, which names the default.
+fn policy_help() -> String {
+    let default = defaults::POLICIES.join(" ");
+    format!("TRIM policy: terms joined with `+`, see below; one or several [default: {default}]")
 }
 
 /// Reads a whole number, and says which ones are accepted where it cannot.

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use serde::Serialize;
+use trimwise::experiment::ledger::compare_with_off;
 use trimwise::experiment::result::{Cell, Verdict};
-use trimwise::experiment::summary::Summary;
+use trimwise::experiment::summary::{Summary, SummaryRow};
 use trimwise::experiment::verdict;
 use trimwise::fs::host::DiscardGeneration;
 use trimwise::units::Bytes;
@@ -66,6 +67,8 @@ pub struct Comparison {
     pub settings: Settings,
     /// Each run.
     pub cells: Vec<Cell>,
+    /// A row for each policy on each device: what the tables show.
+    pub summary: Vec<SummaryRow>,
     /// Which policy to use.
     pub verdict: Verdict,
 }
@@ -136,7 +139,12 @@ fn in_model<M: Models>(
     }
     let policies = named(&policy_arguments, "--policy", |a| models.policy(a))?;
     let devices = named(&device_arguments, "--device", |a| models.device(a))?;
-    let workload = models.workload(&arguments.workload)?;
+    let workload = workload(models, arguments)?;
+    if arguments.fill {
+        return Err(Failure::usage(
+            "--fill is for --target dir:PATH: in the model nothing real becomes full",
+        ));
+    }
     let utilization_percent = arguments.utilization.unwrap_or(defaults::UTILIZATION_PERCENT);
     for (_, device) in &devices {
         models.check_room(device, &workload, utilization_percent)?;
@@ -223,8 +231,8 @@ fn on_directory<M: Models>(
         };
         return Err(Failure::usage(format!("{option} does not go with --target dir:PATH: {why}")));
     }
-    let workload = models.workload(&arguments.workload)?;
-    let mount = models.directory(path, &workload)?;
+    let workload = workload(models, arguments)?;
+    let mount = models.directory(path, &workload, arguments.fill)?;
     let stop = on_signal()?;
     let progress = Progress::new(arguments.reps as usize);
     let cells: Result<Vec<Cell>, Failure> = (0..arguments.reps)
@@ -245,9 +253,24 @@ fn on_directory<M: Models>(
     let mut command = CommandText::new("compare");
     command.option("--workload", &arguments.workload);
     command.option("--target", &arguments.target);
+    if arguments.fill {
+        command.argument("--fill");
+    }
     command.option("--reps", arguments.reps);
     let host = Host { utilization_percent: None, linux: None, memory: None, mount: Some(mount) };
     finish(arguments, cells?, host, command)
+}
+
+/// The workload, which must be PostMark where PostMark's report is asked for.
+fn workload<M: Models>(models: &M, arguments: &CompareArguments) -> Result<M::Workload, Failure> {
+    let workload = models.workload(&arguments.workload)?;
+    if arguments.postmark && !models.is_postmark(&workload) {
+        return Err(Failure::usage(format!(
+            "--postmark: --workload {} is not PostMark and has no report of its own",
+            arguments.workload
+        )));
+    }
+    Ok(workload)
 }
 
 /// Resolves arguments and refuses one thing given twice: the table would have two columns of one name.
@@ -277,11 +300,13 @@ struct Host {
 
 fn finish(
     arguments: &CompareArguments,
-    cells: Vec<Cell>,
+    mut cells: Vec<Cell>,
     host: Host,
     command: CommandText,
 ) -> Result<Comparison, Failure> {
+    compare_with_off(&mut cells);
     let summary = Summary::of(&cells);
+    let rows = summary.rows();
     let baseline = summary.baseline.clone();
     let verdict = verdict::of_summary(&summary).ok_or_else(|| Failure::run("no run gave a result"))?;
     Ok(Comparison {
@@ -299,6 +324,7 @@ fn finish(
             command: command.into_text(),
         },
         cells,
+        summary: rows,
         verdict,
     })
 }

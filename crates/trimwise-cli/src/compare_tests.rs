@@ -34,14 +34,15 @@ fn the_json_is_the_same_bytes_for_any_number_of_jobs() {
 
 #[test]
 fn the_json_has_the_keys_that_others_read_in_their_order() {
-    let json: serde_json::Value = serde_json::from_str(&json_of("--reps 2", false)).unwrap();
+    let json: serde_json::Value =
+        serde_json::from_str(&json_of("--policy off commit ideal --reps 2", false)).unwrap();
     let keys = |v: &serde_json::Value| v.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ");
-    assert_eq!(keys(&json), "trimwise seed settings cells verdict");
+    assert_eq!(keys(&json), "trimwise seed settings cells summary verdict");
     assert_eq!(keys(&json["verdict"]), "policy speedup low high text per_device");
     let cell = &json["cells"][0];
     assert_eq!(
         keys(cell),
-        "device policy target rep duration_ns postmark device_stats latency latency_quantiles_ns"
+        "device policy target rep duration_ns postmark device_stats ledger latency latency_quantiles_ns"
     );
     for key in "total_s transactions_s created creation_alone created_mixed read appended deleted \
                 deletion_alone deleted_mixed bytes_read bytes_written"
@@ -55,10 +56,47 @@ fn the_json_has_the_keys_that_others_read_in_their_order() {
     {
         assert!(cell["device_stats"][key].is_number(), "{key}");
     }
+    assert_eq!(
+        keys(&cell["ledger"]),
+        "freed_units issued_units reused_units dropped_units pending_units in_flight_units trim_busy_ns \
+         trim_busy_percent gc_units_saved time_saved_ns"
+    );
+    let row = &json["summary"][1];
+    assert_eq!(
+        keys(row),
+        "device policy bound reps exact measure median_s low_s high_s vs_baseline_percent \
+         vs_baseline_significant vs_ideal_percent vs_ideal_significant ledger"
+    );
+    assert_eq!(
+        keys(&row["ledger"]),
+        "freed_units issued_units reused_units dropped_units pending_units in_flight_units trim_busy_ns \
+         trim_busy_percent gc_units_saved time_saved_s"
+    );
+    assert_eq!((&row["policy"], &row["measure"]), (&"commit".into(), &"total".into()));
+    assert_eq!((&row["vs_baseline_percent"], &row["vs_ideal_percent"]), (&(-50.0).into(), &0.0.into()));
+    assert_eq!(row["ledger"]["time_saved_s"], 100.0);
+    assert!(json["summary"][2]["vs_ideal_percent"].is_null(), "the bound itself");
+    // `off` copied 1.4 times what the host wrote, `commit` 0.35 times.
+    let saved = json["cells"][2]["ledger"]["gc_units_saved"].as_i64().unwrap();
+    assert!((saved - (2_103_000 * 105 / 100)).abs() <= 2, "{saved}");
+    assert_eq!(json["cells"][2]["ledger"]["time_saved_ns"], 100_000_000_000u64);
     assert_eq!(keys(&cell["latency"]["unlink"]), "count p50_ns p99_ns p999_ns max_ns");
     assert_eq!(json["cells"].as_array().unwrap().len(), 3 * 2);
     assert_eq!(json["verdict"]["policy"], "commit");
     assert_eq!(json["verdict"]["speedup"], 2.0);
+}
+
+#[test]
+fn without_off_and_ideal_there_is_nothing_to_compare_with() {
+    let json: serde_json::Value =
+        serde_json::from_str(&json_of("--policy commit lazy+reuse --reps 2", false)).unwrap();
+    for cell in json["cells"].as_array().unwrap() {
+        assert!(cell["ledger"]["gc_units_saved"].is_null() && cell["ledger"]["time_saved_ns"].is_null());
+        assert!(cell["ledger"]["freed_units"].is_number());
+    }
+    for row in json["summary"].as_array().unwrap() {
+        assert!(row["vs_ideal_percent"].is_null() && row["ledger"]["time_saved_s"].is_null());
+    }
 }
 
 #[test]
@@ -111,8 +149,8 @@ fn the_command_makes_it_again_without_defaults_that_may_change() {
         serde_json::from_str(&json_of("--device vendor2 --jobs 3 --utilization 50", false)).unwrap();
     assert_eq!(
         json["settings"]["command"],
-        "trimwise compare --workload default --device vendor2 --policy off --policy commit --policy ideal \
-         --utilization 50 --reps 6 --seed 1"
+        "trimwise compare --workload default --device vendor2 --policy off --policy commit --policy set:40:90 \
+         --policy lazy+reuse --policy judicious --policy ideal --utilization 50 --reps 6 --seed 1"
     );
 }
 

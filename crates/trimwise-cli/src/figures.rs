@@ -1,7 +1,9 @@
 //! Numbers as tables and reports show them.
 
+use trimwise::experiment::ledger::WITHOUT_TRIM;
+use trimwise::experiment::result::Measure;
 use trimwise::experiment::statistics::{Comparison, Interval, Sample};
-use trimwise::experiment::summary::PolicySummary;
+use trimwise::experiment::summary::{BOUND, LedgerRow, PolicySummary, Saved};
 pub use trimwise::experiment::verdict::thousands;
 use trimwise::units::{Bytes, UNIT_BYTES};
 
@@ -67,9 +69,20 @@ pub fn runs(sample: &Sample) -> String {
     if sample.is_exact() { "1, exact".to_string() } else { sample.n().to_string() }
 }
 
+/// A span of time, given in seconds, with about four digits in the unit that suits it.
+pub fn time(seconds: f64) -> String {
+    let (value, unit) = match seconds.abs() {
+        0.0 => return "0 s".to_string(),
+        s if s >= 0.9995 => (seconds, "s"),
+        s if s >= 0.000_999_5 => (seconds * 1e3, "ms"),
+        _ => (seconds * 1e6, "\u{b5}s"),
+    };
+    format!("{} {unit}", significant(value))
+}
+
 /// The median of a duration with its interval.
 pub fn duration(sample: &Sample) -> String {
-    let median = format!("{} s", significant(sample.median()));
+    let median = time(sample.median());
     if sample.is_exact() {
         median
     } else {
@@ -83,6 +96,59 @@ pub fn difference(comparison: Option<&Comparison>) -> String {
         None => String::new(),
         Some(c) if !c.significant => "~".to_string(),
         Some(c) => change(1.0 / c.ratio - 1.0),
+    }
+}
+
+/// How much longer than the bound, which comes first in `comparison`. The distance is shown also where it is not
+/// significant, behind a `~`: it is an estimate then. Nothing for the bound itself.
+pub fn distance(p: &PolicySummary) -> String {
+    match &p.versus_ideal {
+        None if p.policy == BOUND => String::new(),
+        None => NONE.to_string(),
+        Some(c) if c.significant || c.p.is_none() => change(1.0 / c.ratio - 1.0),
+        Some(c) => format!("~ {}", change(1.0 / c.ratio - 1.0)),
+    }
+}
+
+/// What is saved, with its sign; nothing for the policy that savings are counted against.
+fn saved(p: &PolicySummary, figure: impl Fn(Saved) -> f64, show: impl Fn(f64) -> String) -> String {
+    match p.saved {
+        _ if p.policy == WITHOUT_TRIM => String::new(),
+        None => NONE.to_string(),
+        Some(s) => {
+            let value = figure(s);
+            let sign = if value < 0.0 { MINUS } else { "+" };
+            if value == 0.0 { show(0.0) } else { format!("{sign}{}", show(value.abs())) }
+        }
+    }
+}
+
+/// The headings of a policy's ledger.
+pub const LEDGER: [&str; 9] =
+    ["policy", "freed", "trimmed", "reused", "dropped", "pending", "TRIM time", "GC saved", "time saved"];
+
+/// A policy's row of the ledger; `None` if it has none.
+pub fn ledger(p: &PolicySummary) -> Option<[String; LEDGER.len()]> {
+    let row = LedgerRow::of(p)?;
+    Some([
+        p.policy.to_string(),
+        units_as_bytes(row.freed_units),
+        units_as_bytes(row.issued_units),
+        units_as_bytes(row.reused_units),
+        units_as_bytes(row.dropped_units),
+        units_as_bytes(row.pending_units + row.in_flight_units),
+        percent(row.trim_busy_percent),
+        saved(p, |s| s.gc_units, units_as_bytes),
+        saved(p, |s| s.time_s, time),
+    ])
+}
+
+/// A share: `0 %` only where there is none.
+fn percent(percent: f64) -> String {
+    match percent {
+        0.0 => "0 %".to_string(),
+        p if p < 0.1 => "< 0.1 %".to_string(),
+        p => format!("{p:.1} %"),
     }
 }
 
@@ -103,11 +169,28 @@ pub fn nanoseconds(ns: f64) -> String {
     format!("{value:.digits$} {unit}")
 }
 
+/// The heading of the figure that is a workload's own: PostMark's rate, or else the time that it took until the TRIMs
+/// of what was removed were acknowledged.
+pub fn own_heading(measure: Measure) -> &'static str {
+    match measure {
+        Measure::Total => "trans./s",
+        Measure::Fsync | Measure::Write => "TRIMs done",
+    }
+}
+
 /// The figures of a policy that follow its duration in table and report.
 pub fn of_policy(p: &PolicySummary) -> [String; 5] {
     let device = |figure: Option<f64>, show: &dyn Fn(f64) -> String| figure.map_or(NONE.to_string(), show);
+    let own = match p.runs.first().map(|c| c.measure()).unwrap_or_default() {
+        Measure::Total => p
+            .known_median_of(|c| c.postmark().map(|p| p.transactions_per_s))
+            .map_or(NONE.to_string(), significant),
+        Measure::Fsync | Measure::Write => p
+            .known_median_of(|c| c.removal_trims().map(|t| t.acknowledged_ns as f64 / 1e9))
+            .map_or(NONE.to_string(), time),
+    };
     [
-        significant(p.median_of(|c| c.postmark.transactions_per_s)),
+        own,
         device(p.device_median_of(|d| d.write_amplification), &|wa| format!("{wa:.2}")),
         device(p.device_median_of(|d| d.erases as f64), &thousands),
         device(p.device_median_of(|d| d.trim_commands as f64), &thousands),
@@ -150,6 +233,16 @@ mod tests {
         assert_eq!(nanoseconds(1_500.0), "1.5 \u{b5}s");
         assert_eq!(nanoseconds(2_000_000.0), "2 ms");
         assert_eq!(nanoseconds(12_340_000_000.0), "12.3 s");
+    }
+
+    #[test]
+    fn spans_keep_their_digits_in_any_unit() {
+        assert_eq!(time(20.751), "20.75 s");
+        assert_eq!(time(0.0123), "12.30 ms");
+        assert_eq!(time(0.000_012_3), "12.30 \u{b5}s");
+        assert_eq!(time(0.0), "0 s");
+        assert_eq!(percent(0.01), "< 0.1 %");
+        assert_eq!(percent(12.34), "12.3 %");
     }
 
     #[test]

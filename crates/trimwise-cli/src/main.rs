@@ -12,6 +12,7 @@ mod failure;
 mod figures;
 mod interrupt;
 mod output;
+mod policies;
 mod pool;
 mod progress;
 mod report;
@@ -52,6 +53,7 @@ fn run(command: Command) -> Result<String, Failure> {
             crashtest::run(&models, &arguments, || interrupt::install(OnInterrupt::Exit).map(drop))
         }
         Command::Trim(arguments) => trim::run(&arguments, interrupt::install),
+        Command::Policies(arguments) => policies::run(&arguments),
         Command::Devices => Ok(reproduce::list(&models.devices())),
     }
 }

@@ -76,6 +76,8 @@ pub trait Models: Sync {
     fn policy(&self, argument: &str) -> Result<(String, Self::Policy), Failure>;
     /// The workload of this name, or of this configuration file.
     fn workload(&self, argument: &str) -> Result<Self::Workload, Failure>;
+    /// Whether it is PostMark, which has a report of its own.
+    fn is_postmark(&self, workload: &Self::Workload) -> bool;
     /// Refuses what cannot fit on the device, before anything is run.
     fn check_room(
         &self,
@@ -87,8 +89,14 @@ pub trait Models: Sync {
     fn memory_of_run(&self, device: &Self::Device) -> Bytes;
     /// Runs one cell in virtual time: deterministic, and the same on any thread.
     fn run_model(&self, run: &ModelRun<Self>, report: Report) -> Result<Cell, Failure>;
-    /// Where a real directory lies; refuses one that the workload cannot use.
-    fn directory(&self, directory: &Path, workload: &Self::Workload) -> Result<Mounted, Failure>;
+    /// Where a real directory lies; refuses one that the workload cannot use, and a workload that takes all the space
+    /// there unless `may_fill`.
+    fn directory(
+        &self,
+        directory: &Path,
+        workload: &Self::Workload,
+        may_fill: bool,
+    ) -> Result<Mounted, Failure>;
     /// Runs the workload in a real directory and removes what it made there, also when told to stop.
     fn run_directory(
         &self,

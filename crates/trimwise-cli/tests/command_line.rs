@@ -88,6 +88,41 @@ fn a_workload_that_cannot_fit_is_refused_before_the_run() {
 }
 
 #[test]
+fn a_workload_that_does_not_parse_is_refused_with_its_column() {
+    let words = ["workload 'append:64Q'", "column 8", "'64Q' is no size", "from 4KiB to 256MiB"];
+    refused("compare --workload append:64Q", &words);
+    refused("compare --workload fullwrite:64KiB:1GiB:sync", &["column 22", "nofsync"]);
+    refused("compare --workload append:64KiB:4GiB", &["on sata-small", "needs 3.", "append:APPEND:FILE"]);
+    refused("compare --workload nosuch.pmrc", &["nosuch.pmrc", "append[:APPEND[:FILE]]", "fullwrite"]);
+    refused("compare --workload append --postmark", &["--postmark", "append is not PostMark"]);
+}
+
+#[test]
+fn a_real_file_system_is_not_filled_unasked() {
+    let words = ["--workload fullwrite:64KiB:1MiB", "until nobody can write any more", "--fill"];
+    refused("compare --workload fullwrite:64KiB:1MiB --target dir:.", &words);
+    refused("compare --workload fullwrite --fill", &["--fill", "--target dir:PATH"]);
+    refused("compare --workload append:4KiB:8KiB --target dir:. --fill", &["--fill", "fills no file system"]);
+}
+
+#[test]
+fn the_terms_of_policies_are_listed() {
+    let output = trimwise_in(Path::new("."), "policies");
+    let list = text(&output.stdout);
+    assert!(output.status.success() && list.contains("lazy[:MIN:MAX]") && list.contains("* judicious"));
+    let json: serde_json::Value =
+        serde_json::from_slice(&trimwise_in(Path::new("."), "policies --json -").stdout).unwrap();
+    assert_eq!(json["terms"].as_array().unwrap().len(), trimwise::policy::TERMS.len());
+    assert!(
+        json["examples"].as_array().unwrap().iter().any(|e| e["policy"] == "ideal" && e["bound"] == true)
+    );
+    let help = text(&trimwise_in(Path::new("."), "compare --help").stdout);
+    for (term, meaning) in trimwise::policy::TERMS {
+        assert!(help.contains(&format!("\n  {term}\n      {meaning}\n")), "{term}, {meaning}: {help}");
+    }
+}
+
+#[test]
 fn the_same_policy_twice_is_refused() {
     refused("compare --policy off --policy off", &["--policy off", "twice"]);
 }

@@ -31,7 +31,7 @@ fn the_same_seed_gives_the_same_json_for_any_number_of_jobs() {
     };
     let one = json("--jobs 1");
     let parsed: serde_json::Value = serde_json::from_str(&one).expect("nothing but JSON is printed");
-    assert_eq!(parsed["cells"].as_array().unwrap().len(), 6);
+    assert_eq!(parsed["cells"].as_array().unwrap().len(), 2 * 6);
     assert_eq!(parsed["cells"][0]["device_stats"]["trim_commands"], 0, "`off` sends none");
     assert_eq!(one, json("--jobs 3"));
 }
@@ -47,6 +47,54 @@ fn a_run_in_a_real_directory_leaves_it_as_it_was() {
     assert!(table.contains("discard"), "the column is called by the mount: {table}");
     assert_eq!(std::fs::read_dir(&target).unwrap().count(), 0);
     assert!(std::fs::read_to_string(dir.path().join("index.html")).unwrap().contains("a real directory"));
+}
+
+#[test]
+fn the_append_benchmark_and_the_full_write_run_in_the_model() {
+    let dir = tempfile::tempdir().unwrap();
+    let json = |line: &str| -> serde_json::Value {
+        let line = format!("compare --utilization 97 --reps 1 --policy off lazy ideal --json - {line}");
+        let text = succeeded(trimwise(dir.path(), &line).output().unwrap());
+        serde_json::from_str(&text).unwrap()
+    };
+    let append = json("--workload append:64KiB:16MiB");
+    for cell in append["cells"].as_array().unwrap() {
+        let figures = &cell["append"];
+        assert!(cell["postmark"].is_null() && figures["fsync_ns"].as_u64().unwrap() > 0);
+        assert_eq!((&figures["append_bytes"], &figures["pieces"]), (&65_536.into(), &241.into()));
+        let freed = cell["ledger"]["freed_units"].as_u64().unwrap();
+        assert!(freed >= 241 * 16, "the whole file was freed: {freed}");
+    }
+    let lazy = &append["cells"][1];
+    assert!(lazy["append"]["trims"]["commands"].as_u64().unwrap() >= 241, "{lazy}");
+    assert!(lazy["ledger"]["trim_busy_ns"].as_u64().unwrap() > 0);
+    assert_eq!(append["cells"][0]["append"]["trims"]["commands"], 0, "`off` sends none");
+    assert_eq!(append["summary"][0]["measure"], "fsync");
+
+    let full = json("--workload fullwrite:64KiB:16MiB");
+    assert!(full["cells"][0]["full_write"]["fsync_ns"].as_u64().unwrap() > 0);
+    assert!(full["cells"][0]["full_write"]["write_ns"].as_u64().unwrap() > 0);
+    let without = json("--workload fullwrite:64KiB:16MiB:nofsync");
+    assert!(without["cells"][0]["full_write"]["fsync_ns"].is_null());
+    assert_eq!(without["summary"][0]["measure"], "write");
+}
+
+#[test]
+fn the_append_benchmark_runs_in_a_real_directory_and_leaves_it_as_it_was() {
+    let dir = tempfile::tempdir().unwrap();
+    let line = "compare --workload append:64KiB:1MiB --target dir:. --reps 2 --json -";
+    let json: serde_json::Value =
+        serde_json::from_str(&succeeded(trimwise(dir.path(), line).output().unwrap())).unwrap();
+    let cell = &json["cells"][1];
+    assert_eq!(cell["append"]["pieces"], 16);
+    assert!(cell["append"]["fsync_ns"].is_u64() && cell["append"]["trims"].is_null(), "{cell}");
+    assert!(cell["ledger"].is_null() && cell["duration_ns"].as_u64().unwrap() > 0);
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+
+    std::fs::create_dir(dir.path().join("fragmenting")).unwrap();
+    let output = trimwise(dir.path(), line).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("fragmenting: exists already"));
 }
 
 #[test]

@@ -21,7 +21,9 @@ use rustix::fs::{self, AtFlags, Mode, OFlags};
 use rustix::io::{self, Errno};
 use trimwise::units::{Bytes, SimTime};
 use trimwise::workload::files::{FileError, FileSystemSpace, Files, OpenMode};
+use trimwise::workload::fragmenting::DIRECTORY;
 use trimwise::workload::postmark::PostmarkConfig;
+use trimwise::workload::timed::Timed;
 
 use crate::directory_check::{Beneath, DirectoryError, check_run, check_writable, look_beneath, words};
 
@@ -102,6 +104,34 @@ impl RealDirectory {
         Ok(config)
     }
 
+    /// Looks whether a benchmark that times one operation can run here; answers the space that there is.
+    ///
+    /// # Errors
+    /// The directory that it makes exists already; its files would not fit into what is free now. Nothing has been
+    /// made.
+    pub fn check_timed(&self, timed: Timed) -> Result<FileSystemSpace, DirectoryError> {
+        let name = |below: &Path| below.display().to_string();
+        let io = |errno, path| DirectoryError::Io { path, reason: words(errno) };
+        let own = self.path.join(DIRECTORY);
+        match fs::statat(&self.root, DIRECTORY, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(_) => return Err(DirectoryError::Occupied { path: name(&own) }),
+            Err(Errno::NOENT) => {}
+            Err(errno) => return Err(io(errno, name(&own))),
+        }
+        let space = self.space().map_err(|errno| io(errno, name(&self.path)))?;
+        let needed = timed.needed();
+        if needed > space.free {
+            return Err(DirectoryError::TooFull { path: name(&self.path), needed, free: space.free });
+        }
+        Ok(space)
+    }
+
+    fn space(&self) -> io::Result<FileSystemSpace> {
+        let space = fs::fstatvfs(&self.root)?;
+        let bytes = |blocks: u64| Bytes(blocks.saturating_mul(space.f_frsize));
+        Ok(FileSystemSpace { total: bytes(space.f_blocks), free: bytes(space.f_bavail) })
+    }
+
     fn check_interrupt(&self) -> Result<(), FileError> {
         if self.is_interrupted() { Err(FileError::Interrupted) } else { Ok(()) }
     }
@@ -166,9 +196,7 @@ impl Files for RealDirectory {
     }
 
     async fn statfs(&self) -> Result<FileSystemSpace, FileError> {
-        let space = self.retry(".", || fs::fstatvfs(&self.root))?;
-        let bytes = |blocks: u64| Bytes(blocks.saturating_mul(space.f_frsize));
-        Ok(FileSystemSpace { total: bytes(space.f_blocks), free: bytes(space.f_bavail) })
+        self.retry(".", || self.space())
     }
 
     async fn mkdir(&self, path: &str) -> Result<(), FileError> {

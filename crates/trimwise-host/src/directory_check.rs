@@ -43,7 +43,7 @@ pub enum DirectoryError {
         reason: String,
     },
     /// Something is there that the run would write to and delete.
-    #[error("{path}: exists already, and PostMark would use that name; give an empty directory")]
+    #[error("{path}: exists already, and the workload would use that name; give an empty directory")]
     Occupied {
         /// What is in the way.
         path: String,

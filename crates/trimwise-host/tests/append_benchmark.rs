@@ -15,7 +15,8 @@ use trimwise::units::Bytes;
 use trimwise::workload::files::FileError;
 use trimwise::workload::fragmenting::{self, FILE, Fragmenting};
 use trimwise::workload::full_write;
-use trimwise_host::{RealDirectory, block_on};
+use trimwise::workload::timed::{Timed, Timing};
+use trimwise_host::{DirectoryError, RealDirectory, block_on};
 
 const MIB: u64 = 1 << 20;
 const SMALL: Fragmenting = Fragmenting { file: Bytes::mib(16), append: Bytes::kib(64), hole: Bytes::kib(4) };
@@ -64,6 +65,36 @@ fn an_interrupted_run_leaves_nothing() {
     assert!(names(work.path()).is_empty());
 }
 
+/// Interrupted between the writing and the measurement, and inside the latter.
+#[test]
+fn a_timed_workload_that_is_interrupted_leaves_nothing() {
+    for path in ["append:64KiB:1MiB", "append:4KiB:8KiB"] {
+        let timed: Timed = path.parse().unwrap();
+        let work = directory(false);
+        let flag = Arc::new(AtomicBool::new(false));
+        let target = RealDirectory::open(work.path(), Arc::clone(&flag)).unwrap();
+        let mut prepared = block_on(timed.prepare(&target, 1)).unwrap().unwrap();
+        assert_eq!(names(&work.path().join(fragmenting::DIRECTORY)).len(), 2);
+        flag.store(true, Ordering::Relaxed);
+        assert_eq!(block_on(prepared.measure(&target)).unwrap(), Err(FileError::Interrupted));
+        assert_eq!(block_on(prepared.remove(&target)).unwrap(), Ok(()));
+        assert!(names(work.path()).is_empty());
+        assert_eq!(block_on(timed.prepare(&target, 1)).unwrap().err(), Some(FileError::Interrupted));
+        assert!(names(work.path()).is_empty());
+    }
+}
+
+#[test]
+fn a_directory_that_a_timed_workload_cannot_use_is_refused() {
+    let work = directory(false);
+    let target = open(&work);
+    let space = target.check_timed("append:64KiB:1MiB".parse().unwrap()).unwrap();
+    assert!(space.free.0 > 0 && space.free <= space.total);
+    std::fs::create_dir(work.path().join(fragmenting::DIRECTORY)).unwrap();
+    let occupied = target.check_timed("append:64KiB:1MiB".parse().unwrap()).unwrap_err();
+    assert!(matches!(occupied, DirectoryError::Occupied { .. }), "{occupied}");
+}
+
 /// The extents of a file on a mounted disk: first page, first block, blocks.
 fn extents(disk: &Loop) -> Vec<(u64, u64, u64)> {
     let text = sh("filefrag", &["-v", disk.point.join(FILE).to_str().unwrap()]);
@@ -107,6 +138,30 @@ fn on_ext4_each_piece_is_a_fragment_of_its_own() {
     assert!(removal.unwrap().is_ok());
     let gaps = seen.windows(2).filter(|pair| pair[0].1 + pair[0].2 != pair[1].1).count();
     assert!(gaps <= 1, "{seen:?}");
+}
+
+#[test]
+fn on_a_real_ext4_a_timed_full_write_fills_it_and_leaves_it_as_it_was() {
+    if !can_run(&["mkfs.ext4"]) {
+        return;
+    }
+    let disk = Loop::ext4(128 * MIB);
+    let target = RealDirectory::open(&disk.point, Arc::default()).unwrap();
+    let before = names(&disk.point);
+    for (text, with_fsync) in [("fullwrite:64KiB:16MiB", true), ("fullwrite:64KiB:16MiB:nofsync", false)] {
+        let timed: Timed = text.parse().unwrap();
+        let outcome = block_on(async {
+            let mut prepared = timed.prepare(&target, 3).await?;
+            let timing = prepared.measure(&target).await;
+            prepared.remove(&target).await?;
+            timing
+        });
+        let Ok(Ok(Timing::FullWrite(full))) = outcome else { panic!("{text}: {outcome:?}") };
+        assert_eq!(full.fsync.is_some(), with_fsync);
+        assert_eq!(names(&disk.point), before);
+    }
+    let too_large = target.check_timed("append:64KiB:256MiB".parse().unwrap()).unwrap_err();
+    assert!(matches!(too_large, DirectoryError::TooFull { .. }), "{too_large}");
 }
 
 #[test]

@@ -57,7 +57,7 @@ fn names_that_postmark_would_use_are_refused() {
     std::fs::create_dir(path("s1")).unwrap();
     let occupied = |name: &str| {
         format!(
-            "{}: exists already, and PostMark would use that name; give an empty directory",
+            "{}: exists already, and the workload would use that name; give an empty directory",
             path(name).display()
         )
     };

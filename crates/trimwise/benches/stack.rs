@@ -22,7 +22,7 @@ fn spec() -> CellSpec {
         device: profile.name,
         ssd: profile.config,
         policy: PolicySpec::COMMIT,
-        workload: postmark_vendors::workload(true),
+        workload: postmark_vendors::workload(true).into(),
         host: HostConfig::modern(),
         format: FormatOptions::default(),
         utilization_percent: None,
@@ -36,7 +36,7 @@ fn postmark(c: &mut Criterion) {
     let mut group = c.benchmark_group("stack");
     group.sample_size(10);
     group.bench_function("postmark_50000", |b| {
-        b.iter(|| black_box(run_cell(&spec, |_| ()).expect("the workload fits").cell.duration_ns));
+        b.iter(|| black_box(run_cell(&spec, |_| ()).expect("the workload fits").duration_ns));
     });
     group.finish();
 }

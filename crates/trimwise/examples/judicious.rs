@@ -1,8 +1,9 @@
 //! `judicious` against the policies that were published, on PostMark with the six vendors' drives: total time and
 //! the worst 99th percentile of its operations, as ratios to the best of the others.
 
-use trimwise::experiment::cell::{CellRun, run_in_turn};
+use trimwise::experiment::cell::run_in_turn;
 use trimwise::experiment::postmark_vendors::{self, Column};
+use trimwise::experiment::result::Cell;
 use trimwise::experiment::statistics::median;
 use trimwise::policy::PolicySpec;
 use trimwise::profile::Profile;
@@ -10,9 +11,9 @@ use trimwise::profile::Profile;
 /// The others, all of which somebody published or ships.
 const PUBLISHED: [&str; 6] = ["off", "commit", "set:40:90", "lazy", "lazy+reuse", "kernel515"];
 
-fn figures(runs: &[CellRun]) -> (f64, f64) {
-    let total: Vec<f64> = runs.iter().map(|run| run.cell.duration_ns as f64).collect();
-    let worst = |run: &CellRun| run.cell.latency.values().map(|l| l.p99_ns).max().unwrap_or(0) as f64;
+fn figures(runs: &[Cell]) -> (f64, f64) {
+    let total: Vec<f64> = runs.iter().map(|run| run.duration_ns as f64).collect();
+    let worst = |run: &Cell| run.latency.values().map(|l| l.p99_ns).max().unwrap_or(0) as f64;
     let p99: Vec<f64> = runs.iter().map(worst).collect();
     (median(&total).unwrap_or(0.0), median(&p99).unwrap_or(0.0))
 }

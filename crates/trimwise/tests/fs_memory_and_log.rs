@@ -160,14 +160,15 @@ fn the_same_seed_gives_the_same_run() {
             size_high: 60_000,
             seed,
             ..PostmarkConfig::default()
-        },
+        }
+        .into(),
         host: HostConfig { memory: Bytes::mib(64), ..HostConfig::modern() },
         format: FormatOptions::default(),
         utilization_percent: Some(60),
         rep: 1,
         seed: u64::from(seed),
     };
-    let run = |seed| format!("{:?}", run_cell(&spec(seed), |_| ()).unwrap().cell);
+    let run = |seed| format!("{:?}", run_cell(&spec(seed), |_| ()).unwrap());
     assert_eq!(run(1), run(1));
     assert_ne!(run(1), run(2));
 }

@@ -2,7 +2,7 @@
 
 use minijinja::Value;
 use serde::Serialize;
-use trimwise::experiment::result::QUANTILES;
+use trimwise::experiment::result::{Cell, Measure, PostmarkFigures, QUANTILES, WorkloadFigures};
 use trimwise::experiment::statistics::median;
 use trimwise::experiment::summary::{DeviceSummary, PolicySummary, Summary};
 use trimwise::units::{Bytes, UNIT_BYTES};
@@ -25,6 +25,8 @@ struct Page {
     settings: Vec<(&'static str, String)>,
     command: String,
     baseline: String,
+    measure: &'static str,
+    ledger_header: [&'static str; figures::LEDGER.len()],
 }
 
 #[derive(Serialize)]
@@ -34,6 +36,7 @@ struct Device {
     verdict: Option<Value>,
     header: Vec<String>,
     rows: Vec<Row>,
+    ledger: Vec<Vec<String>>,
     charts: Vec<Chart>,
     latency: Vec<Vec<String>>,
 }
@@ -61,7 +64,7 @@ pub fn html(comparison: &Comparison) -> Result<String, Failure> {
     let mut devices = Vec::new();
     for device in &summary.devices {
         let own = verdict.per_device.iter().find(|v| v.device == device.device);
-        let (header, rows) = table::compare::columns(device, &settings.baseline, device.policies.len() > 1);
+        let (header, rows) = table::compare::columns(device, &settings.baseline, summary.measure);
         let chosen = |p: &PolicySummary| own.is_some_and(|v| v.policy == p.policy);
         let rows = rows.into_iter().zip(&device.policies).map(|(cells, p)| Row { cells, chosen: chosen(p) });
         devices.push(Device {
@@ -69,7 +72,8 @@ pub fn html(comparison: &Comparison) -> Result<String, Failure> {
             verdict: own.filter(|_| several).map(|v| with_code(&v.text)),
             header,
             rows: rows.collect(),
-            charts: charts_of(device)?,
+            ledger: table::compare::ledger(device),
+            charts: charts_of(device, summary.measure)?,
             latency: latency_rows(device),
         });
     }
@@ -79,8 +83,8 @@ pub fn html(comparison: &Comparison) -> Result<String, Failure> {
         style: safe(STYLE),
         title: names.join(", "),
         subtitle: format!(
-            "PostMark {} on {}; trimwise {}",
-            settings.workload,
+            "{} on {}; trimwise {}",
+            table::compare::workload(settings, summary.measure),
             if settings.target == "model" {
                 "modelled ext4 and SSD, virtual time"
             } else {
@@ -94,6 +98,8 @@ pub fn html(comparison: &Comparison) -> Result<String, Failure> {
         settings: shown_settings(comparison),
         command: settings.command.clone(),
         baseline: settings.baseline.clone(),
+        measure: summary.measure.name(),
+        ledger_header: figures::LEDGER,
     };
     rendered("compare.html", include_str!("template.html"), &page)
 }
@@ -127,8 +133,11 @@ fn shown_settings(comparison: &Comparison) -> Vec<(&'static str, String)> {
     shown
 }
 
-fn charts_of(device: &DeviceSummary) -> Result<Vec<Chart>, Failure> {
-    let mut all = vec![phases(device)?];
+fn charts_of(device: &DeviceSummary, measure: Measure) -> Result<Vec<Chart>, Failure> {
+    let mut all = vec![match measure {
+        Measure::Total => phases(device)?,
+        Measure::Fsync | Measure::Write => operations(device)?,
+    }];
     all.extend(write_amplification(device)?);
     all.extend(busy(device)?);
     all.extend(stale(device)?);
@@ -161,18 +170,42 @@ fn phases(device: &DeviceSummary) -> Result<Chart, Failure> {
         .policies
         .iter()
         .map(|p| {
-            let seconds = [
-                p.median_of(|c| c.postmark.creation_alone_s),
-                p.median_of(|c| c.postmark.transactions_s),
-                p.median_of(|c| c.postmark.deletion_alone_s),
-            ];
-            let figure = format!("{} s", figures::significant(p.total_s.median()));
+            let of = |figure: fn(&PostmarkFigures) -> f64| p.median_of(|c| c.postmark().map_or(0.0, figure));
+            let seconds = [of(|p| p.creation_alone_s), of(|p| p.transactions_s), of(|p| p.deletion_alone_s)];
+            let figure = format!("{} s", figures::significant(p.time_s.median()));
             bar(p, &seconds, figure)
         })
         .collect();
     Ok(Chart {
         title: "Time per phase".to_string(),
         legend: part_legend(&["creation", "transactions", "deletion"]),
+        svg: safe(charts::bars(&bars)?),
+        caption: "Medians over the repetitions; shorter is better.",
+    })
+}
+
+/// The operations of a workload that times them, one behind the other.
+fn operations(device: &DeviceSummary) -> Result<Chart, Failure> {
+    let first_and_second = |c: &Cell| match &c.workload {
+        WorkloadFigures::Append(f) => [f.unlink_ns, f.fsync_ns],
+        WorkloadFigures::FullWrite(f) => [f.fsync_ns.unwrap_or(0), f.write_ns],
+        WorkloadFigures::Postmark(_) => [0, 0],
+    };
+    let names = match device.policies.iter().flat_map(|p| &p.runs).map(|c| c.measure()).next() {
+        Some(Measure::Write) => ["fsync", "write"],
+        _ => ["unlink", "fsync"],
+    };
+    let bars: Vec<Bar> = device
+        .policies
+        .iter()
+        .map(|p| {
+            let seconds = [0, 1].map(|i| p.median_of(|c| first_and_second(c)[i] as f64 / 1e9));
+            bar(p, &seconds, figures::time(seconds.iter().sum()))
+        })
+        .collect();
+    Ok(Chart {
+        title: "Time of the operations".to_string(),
+        legend: part_legend(&names),
         svg: safe(charts::bars(&bars)?),
         caption: "Medians over the repetitions; shorter is better.",
     })

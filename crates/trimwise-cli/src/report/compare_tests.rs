@@ -40,10 +40,19 @@ fn nothing_is_loaded_from_elsewhere_and_everything_is_escaped() {
 }
 
 #[test]
+fn the_ledger_and_the_distance_to_the_bound_are_in_the_report() {
+    let page = html(&comparison(fabricated::cells(&["vendor1"], 3, false))).unwrap();
+    for part in ["vs ideal", "<h3>Ledger</h3>", "<td>+76.8 %</td>", "GC saved", "<td>\u{2212}29.70 s</td>"] {
+        assert!(page.contains(part), "{part}");
+    }
+}
+
+#[test]
 fn a_real_directory_has_no_device_charts() {
     let mut cells = vec![fabricated::cell("/mnt/x", "discard", 0, 10.0)];
     cells[0].target = "dir:/mnt/x".into();
     cells[0].device_stats = None;
+    cells[0].ledger = None;
     let page = html(&comparison(cells)).unwrap();
     assert!(page.contains("Time per phase") && page.contains("Latency of read"));
     assert!(!page.contains("Stale space over time") && !page.contains("busy time"));

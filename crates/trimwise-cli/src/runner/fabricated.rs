@@ -4,10 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
 use trimwise::crash::{Broken, CUTS_PER_RUN, CrashReport, Survival, Violation};
+use trimwise::experiment::ledger::{CellLedger, compare_with_off};
 use trimwise::experiment::plot::{Axis, Plot, PlotKind, Point, Series};
 use trimwise::experiment::result::{
     Claim, DeviceFigures, ExperimentRows, Figure, PostmarkFigures, QUANTILES, TimelineSample, VendorRow,
+    WorkloadFigures,
 };
+use trimwise::policy::Ledger;
+use trimwise::units::SimDuration;
 use trimwise::workload::latency::{LatencySummary, Operation};
 
 use super::*;
@@ -70,7 +74,7 @@ pub fn cell(device: &str, policy: &str, rep: u32, seconds: f64) -> Cell {
         postmark_report: String::new(),
         rep,
         duration_ns: ns(seconds),
-        postmark: PostmarkFigures {
+        workload: WorkloadFigures::Postmark(PostmarkFigures {
             total_s: seconds,
             transactions_s: seconds * 0.62,
             creation_alone_s: seconds * 0.3,
@@ -89,7 +93,8 @@ pub fn cell(device: &str, policy: &str, rep: u32, seconds: f64) -> Cell {
             transactions_per_s: 50_000.0 / (seconds * 0.62),
             creation_alone_per_s: 50_000.0 / (seconds * 0.3),
             deletion_alone_per_s: 49_522.0 / (seconds * 0.08),
-        },
+        }),
+        ledger: Some(ledger(policy, trim_ns, ns(seconds))),
         device_stats: Some(DeviceFigures {
             host_units_written: 2_103_000,
             nand_units_written: (2_103_000.0 * wa) as u64,
@@ -112,6 +117,20 @@ pub fn cell(device: &str, policy: &str, rep: u32, seconds: f64) -> Cell {
     }
 }
 
+/// Where freed units would go under a policy.
+fn ledger(policy: &str, trim_ns: u64, passed_ns: u64) -> CellLedger {
+    let freed = 2_000_000;
+    let units = match policy {
+        "off" => Ledger { freed, dropped: freed, ..Ledger::default() },
+        "commit" => {
+            Ledger { freed, issued: freed - 1_234, pending: 1_000, in_tokens: 234, ..Ledger::default() }
+        }
+        "lazy+reuse" => Ledger { freed, issued: freed / 4, reused: freed / 4 * 3, ..Ledger::default() },
+        _ => Ledger { freed, issued: freed, ..Ledger::default() },
+    };
+    CellLedger::new(units, trim_ns, SimDuration::from_nanos(passed_ns))
+}
+
 /// Where a real directory would lie.
 pub fn mounted() -> Mounted {
     Mounted { point: Some("/mnt".into()), file_system: Some("ext4".into()), policy: "discard".into() }
@@ -125,6 +144,7 @@ pub fn cells(devices: &[&str], reps: u32, noisy: bool) -> Vec<Cell> {
             cells.extend((0..reps).map(|rep| cell(device, policy, rep, seconds * spread(rep, noisy))));
         }
     }
+    compare_with_off(&mut cells);
     cells
 }
 
@@ -246,6 +266,10 @@ impl Models for Fabricated {
         Ok(())
     }
 
+    fn is_postmark(&self, (): &()) -> bool {
+        true
+    }
+
     fn check_room(&self, device: &String, (): &(), _: u8) -> Result<(), Failure> {
         if device == "too-small" { Err(Failure::usage("too small")) } else { Ok(()) }
     }
@@ -258,11 +282,13 @@ impl Models for Fabricated {
         report(1, 2);
         let seconds = 100.0 * if run.policy == "off" { 2.0 } else { 1.0 };
         let mut cell = cell(run.device, run.policy, run.rep, seconds * spread(run.rep, self.noisy));
-        cell.postmark.created = run.seed;
+        if let WorkloadFigures::Postmark(figures) = &mut cell.workload {
+            figures.created = run.seed;
+        }
         Ok(cell)
     }
 
-    fn directory(&self, _: &Path, (): &()) -> Result<Mounted, Failure> {
+    fn directory(&self, _: &Path, (): &(), _: bool) -> Result<Mounted, Failure> {
         Ok(mounted())
     }
 
@@ -281,6 +307,7 @@ impl Models for Fabricated {
         let mut cell = cell(&directory.display().to_string(), policy, rep, 10.0 + f64::from(rep));
         cell.target = format!("dir:{}", directory.display());
         cell.device_stats = None;
+        cell.ledger = None;
         Ok(cell)
     }
 

@@ -6,16 +6,17 @@ use std::sync::atomic::AtomicBool;
 
 use trimwise::crash::{CrashReport, CrashTest};
 use trimwise::experiment::cell::{CellError, CellSpec, run_cell};
-use trimwise::experiment::result::{Cell, ExperimentResult};
+use trimwise::experiment::result::{Cell, CellId, ExperimentResult};
 use trimwise::fs::host::HostConfig;
 use trimwise::fs::layout::FormatOptions;
 use trimwise::policy::PolicySpec;
 use trimwise::profile::Profile;
-use trimwise::units::{Bytes, UNIT_BYTES};
-use trimwise::workload::files::FileError;
+use trimwise::units::{Bytes, SimTime, UNIT_BYTES};
+use trimwise::workload::files::{FileError, Files as _};
 use trimwise::workload::postmark::{
-    self, LocationError, Outcome, Phase, PlannedRun, PostmarkConfig, Progress, ReportFormat,
+    self, LocationError, Phase, PlannedRun, PostmarkConfig, Progress, footprint,
 };
+use trimwise::workload::timed::{Timed, Timing};
 use trimwise_host::{DirectoryError, RealDirectory, block_on, mount_of};
 
 use super::experiments::{self, Experiment};
@@ -36,13 +37,23 @@ pub struct Linked;
 pub struct Workload {
     /// Its file or name, as given.
     argument: String,
-    run: PlannedRun,
+    kind: Kind,
+}
+
+/// What runs.
+#[derive(Clone, Debug)]
+enum Kind {
+    Postmark(PlannedRun),
+    Timed(Timed),
 }
 
 impl Workload {
     /// A location that the target does not have, with the file and the line that set it.
     fn bad_location(&self, error: &LocationError) -> Failure {
-        let line = self.run.line_of_location(&error.path);
+        let line = match &self.kind {
+            Kind::Postmark(run) => run.line_of_location(&error.path),
+            Kind::Timed(_) => None,
+        };
         let at = line.map_or(String::new(), |line| format!(":{line}"));
         Failure::usage(format!("{}{at}: {error}", self.argument))
     }
@@ -86,7 +97,12 @@ impl Models for Linked {
     }
 
     fn workload(&self, argument: &str) -> Result<Workload, Failure> {
-        let names: Vec<&str> = workloads::EMBEDDED.iter().map(|(name, _)| *name).collect();
+        if Timed::is_meant(argument) {
+            let timed = argument.parse().map_err(|e| Failure::usage(format!("--workload: {e}")))?;
+            return Ok(Workload { argument: argument.to_string(), kind: Kind::Timed(timed) });
+        }
+        let names: Vec<&str> =
+            workloads::EMBEDDED.iter().map(|(name, _)| *name).chain(workloads::TIMED).collect();
         let parsed = match workloads::EMBEDDED.iter().find(|(name, _)| *name == argument) {
             Some((name, text)) => PostmarkConfig::parse(text, name),
             None => {
@@ -97,8 +113,9 @@ impl Models for Linked {
         let mut runs = parsed.map_err(Failure::usage)?.runs;
         match (runs.pop(), runs.len()) {
             (Some(run), 0) => {
-                let workload = Workload { argument: argument.to_string(), run };
-                workload.run.config.for_model().map_err(|e| workload.bad_location(&e))?;
+                let location = run.config.for_model().err();
+                let workload = Workload { argument: argument.to_string(), kind: Kind::Postmark(run) };
+                location.map_or(Ok(()), |e| Err(workload.bad_location(&e)))?;
                 Ok(workload)
             }
             (_, more) => Err(Failure::usage(format!(
@@ -108,14 +125,22 @@ impl Models for Linked {
         }
     }
 
+    fn is_postmark(&self, workload: &Workload) -> bool {
+        matches!(workload.kind, Kind::Postmark(_))
+    }
+
     fn check_room(
         &self,
         device: &Profile,
         workload: &Workload,
         utilization_percent: u8,
     ) -> Result<(), Failure> {
-        Room::of(device, FormatOptions::default(), utilization_percent)?
-            .check(&workload.run.config)
+        let room = Room::of(device, FormatOptions::default(), utilization_percent)?;
+        let checked = match &workload.kind {
+            Kind::Postmark(run) => room.check(&run.config),
+            Kind::Timed(timed) => room.check_timed(*timed),
+        };
+        checked
             .map_err(|e| Failure::usage(format!("--workload {} on {}: {e}", workload.argument, device.name)))
     }
 
@@ -128,42 +153,67 @@ impl Models for Linked {
             device: run.device.name.clone(),
             ssd: run.device.config.clone(),
             policy: *run.policy,
-            workload: run.workload.run.config.clone(),
+            workload: match &run.workload.kind {
+                Kind::Postmark(run) => run.config.clone().into(),
+                Kind::Timed(timed) => (*timed).into(),
+            },
             host: HostConfig { memory: run.memory, discard: run.linux, ..HostConfig::modern() },
             format: FormatOptions::default(),
             utilization_percent: Some(run.utilization_percent.into()),
             rep: run.rep,
             seed: run.seed,
         };
-        let finished =
-            run_cell(&spec, move |progress| report_phase(&report, progress)).map_err(|e| match &e {
+        run_cell(&spec, move |progress| report_phase(&report, progress)).map_err(|e| {
+            let no_space = match &e {
                 CellError::Device(_) | CellError::Format(_) | CellError::Location(_) => {
-                    Failure::usage(format!("{}: {e}", spec.device))
+                    return Failure::usage(format!("{}: {e}", spec.device));
                 }
-                CellError::Workload { source, .. } if is_full(source) => {
-                    match Room::of(run.device, spec.format, run.utilization_percent) {
-                        Ok(room) => Failure::run(format!(
-                            "--workload {} on {}, policy {}: {}",
-                            run.workload.argument,
-                            spec.device,
-                            spec.policy,
-                            room.when_full(&spec.workload)
-                        )),
-                        Err(failure) => failure,
-                    }
-                }
-                _ => Failure::run(e),
-            })?;
-        Ok(finished.cell)
+                CellError::Workload { source, .. } => is_full(source),
+                CellError::Timed { source, .. } => matches!(**source, FileError::NoSpace { .. }),
+                _ => false,
+            };
+            if !no_space {
+                return Failure::run(e);
+            }
+            let room = match Room::of(run.device, spec.format, run.utilization_percent) {
+                Ok(room) => room,
+                Err(failure) => return failure,
+            };
+            let why = match &run.workload.kind {
+                Kind::Postmark(run) => room.when_full(footprint(&run.config).bytes_max),
+                Kind::Timed(timed) => room.when_full(timed.needed()),
+            };
+            let argument = &run.workload.argument;
+            Failure::run(format!("--workload {argument} on {}, policy {}: {why}", spec.device, spec.policy))
+        })
     }
 
-    fn directory(&self, directory: &Path, workload: &Workload) -> Result<Mounted, Failure> {
+    fn directory(&self, directory: &Path, workload: &Workload, may_fill: bool) -> Result<Mounted, Failure> {
         // Opened only to be looked at: a refusal comes before the first file is made.
         let root = RealDirectory::open(directory, Arc::default()).map_err(Failure::usage)?;
-        root.plan(&workload.run.config).map_err(|e| match &e {
-            DirectoryError::Location(location) => workload.bad_location(location),
-            _ => Failure::usage(e),
-        })?;
+        let fills = matches!(&workload.kind, Kind::Timed(timed) if timed.fills());
+        if may_fill && !fills {
+            let argument = &workload.argument;
+            return Err(Failure::usage(format!("--fill: --workload {argument} fills no file system")));
+        }
+        match &workload.kind {
+            Kind::Postmark(run) => drop(root.plan(&run.config).map_err(|e| match &e {
+                DirectoryError::Location(location) => workload.bad_location(location),
+                _ => Failure::usage(e),
+            })?),
+            Kind::Timed(timed) => {
+                let space = root.check_timed(*timed).map_err(Failure::usage)?;
+                if fills && !may_fill {
+                    return Err(Failure::usage(format!(
+                        "--workload {}: on {} this writes {}, all that is free there, until nobody can write any \
+                         more, and then removes what it wrote. Give a file system that nothing else uses, and --fill",
+                        workload.argument,
+                        directory.display(),
+                        space.free
+                    )));
+                }
+            }
+        }
         Ok(match mount_of(directory) {
             Ok(m) => Mounted {
                 point: Some(m.mount_point.display().to_string()),
@@ -184,12 +234,34 @@ impl Models for Linked {
         report: Report,
     ) -> Result<Cell, Failure> {
         let root = RealDirectory::open(directory, Arc::clone(stop)).map_err(Failure::run)?;
-        let config = root.plan(&workload.run.config).map_err(Failure::run)?;
-        let mut progress = |p| report_phase(&report, p);
-        let outcome = block_on(postmark::run(&root, &config, &mut progress))
-            .map_err(|_| Failure::run("the run on the directory waited for nothing"))?
-            .map_err(|e| if e.is_interrupt() { interrupted(&e) } else { Failure::run(e) })?;
-        Ok(directory_cell(directory, policy, rep, &outcome, workload.run.config.report))
+        let held_by = mount_of(directory).map_or_else(|_| directory.to_path_buf(), |m| m.mount_point);
+        let id = CellId {
+            device: held_by.display().to_string(),
+            policy: policy.to_string(),
+            target: format!("dir:{}", directory.display()),
+            rep,
+        };
+        let waited = |_| Failure::run("the run on the directory waited for nothing");
+        match &workload.kind {
+            Kind::Postmark(run) => {
+                let config = root.plan(&run.config).map_err(Failure::run)?;
+                let mut progress = |p| report_phase(&report, p);
+                let outcome = block_on(postmark::run(&root, &config, &mut progress))
+                    .map_err(waited)?
+                    .map_err(|e| if e.is_interrupt() { interrupted(&e) } else { Failure::run(e) })?;
+                Ok(Cell::of_postmark(id, &outcome, run.config.report))
+            }
+            Kind::Timed(timed) => {
+                let begin = root.now();
+                // Which file is removed is drawn, and another in each repetition.
+                let run = time_one(&root, *timed, SEED ^ u64::from(rep) << 32);
+                let (timing, end) = block_on(run).map_err(waited)?.map_err(|e| match e {
+                    FileError::Interrupted => Failure::Interrupted,
+                    other => Failure::run(format!("--workload {}: {other}", workload.argument)),
+                })?;
+                Ok(Cell::of_timed(id, end.since(begin), *timed, timing))
+            }
+        }
     }
 
     fn crash_policies(&self) -> Vec<String> {
@@ -249,17 +321,14 @@ fn report_phase(report: &Report, progress: Progress) {
     report(phase * of + progress.done.min(of), 3 * of);
 }
 
-fn directory_cell(directory: &Path, policy: &str, rep: u32, outcome: &Outcome, format: ReportFormat) -> Cell {
-    let held_by = mount_of(directory).map_or_else(|_| directory.to_path_buf(), |m| m.mount_point);
-    Cell::of_run(
-        held_by.display().to_string(),
-        policy.to_string(),
-        format!("dir:{}", directory.display()),
-        rep,
-        outcome,
-        format,
-        None,
-    )
+/// Prepares, measures and removes, also when the measurement failed; answers when it ended, before the removal.
+async fn time_one(root: &RealDirectory, timed: Timed, seed: u64) -> Result<(Timing, SimTime), FileError> {
+    let mut prepared = timed.prepare(root, seed).await?;
+    let timing = prepared.measure(root).await;
+    let end = root.now();
+    let removed = prepared.remove(root).await;
+    let timing = timing?;
+    removed.map(|()| (timing, end))
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use trimwise::fs::layout::{FormatOptions, Layout};
 use trimwise::profile::Profile;
 use trimwise::units::{Bytes, UNIT_BYTES};
 use trimwise::workload::postmark::{Footprint, PostmarkConfig, footprint, footprint_min};
+use trimwise::workload::timed::Timed;
 
 use crate::failure::Failure;
 
@@ -44,6 +45,20 @@ impl Room {
         self.holds(footprint(config))
     }
 
+    /// Refuses a workload that times one operation, if its files need more.
+    pub fn check_timed(&self, timed: Timed) -> Result<(), String> {
+        let needed = timed.needed();
+        if needed > self.free {
+            let Self { total, free, utilization_percent, .. } = self;
+            return Err(format!(
+                "its file needs {needed}, and with --utilization {utilization_percent} at most {free} of {total} are \
+                 free; expected a smaller file ({}), a lower --utilization, or a larger --device",
+                if timed.fills() { "fullwrite:APPEND:FILE" } else { "append:APPEND:FILE" }
+            ));
+        }
+        Ok(())
+    }
+
     fn holds(&self, needed: Footprint) -> Result<(), String> {
         let Self { total, free, inodes, utilization_percent } = self;
         if needed.bytes_max > *free {
@@ -65,15 +80,12 @@ impl Room {
     }
 
     /// What to say when a run finds the file system full after all.
-    pub fn when_full(&self, config: &PostmarkConfig) -> String {
+    pub fn when_full(&self, needed: Bytes) -> String {
         format!(
             "the file system is full: the files need {} at one time, with --utilization {} at most {} of {} are \
              free, and directories and blocks that await a commit take room too; give a lower --utilization, a \
              smaller workload, or a larger --device",
-            footprint(config).bytes_max,
-            self.utilization_percent,
-            self.free,
-            self.total
+            needed, self.utilization_percent, self.free, self.total
         )
     }
 }

@@ -1,10 +1,11 @@
 //! The table of `compare`: a block for each device, then the verdict, then how to make it again.
 
+use trimwise::experiment::result::Measure;
 use trimwise::experiment::statistics::too_few_runs;
 use trimwise::experiment::summary::{DeviceSummary, PolicySummary, Summary};
 use trimwise::units::Bytes;
 
-use super::{aligned, bold, figures_table, finished, folded};
+use super::{bold, folded, laid_out};
 use crate::compare::{Comparison, Settings};
 use crate::figures;
 
@@ -15,8 +16,14 @@ pub fn render(comparison: &Comparison) -> String {
     let mut text = String::new();
     for device in &summary.devices {
         let how_full = settings.utilization_percent.map_or(String::new(), |u| format!(", {u} % full"));
-        let title = format!("{}: PostMark {}{how_full}", place(settings, device.device), settings.workload);
-        text += &format!("{}\n\n{}\n", bold(&title), block(device, &settings.baseline));
+        let what = workload(settings, summary.measure);
+        let title = format!("{}: {what}{how_full}", place(settings, device.device));
+        let (header, rows) = columns(device, &settings.baseline, summary.measure);
+        text += &format!("{}\n\n{}\n", bold(&title), laid_out(&header, &rows));
+        let ledger = ledger(device);
+        if !ledger.is_empty() {
+            text += &format!("{}\n\n{}\n", bold("Ledger"), laid_out(&figures::LEDGER, &ledger));
+        }
     }
     for note in notes(&summary) {
         text += &(folded(&note, 0) + "\n");
@@ -62,43 +69,49 @@ pub fn place(settings: &Settings, device: &str) -> String {
     }
 }
 
-/// The table of one device.
-fn block(device: &DeviceSummary, baseline: &str) -> String {
-    let several = device.policies.len() > 1;
-    let (header, rows) = columns(device, baseline, several);
-    let header: Vec<&str> = header.iter().map(String::as_str).collect();
-    let mut table = figures_table(&header);
-    for row in &rows {
-        table.add_row(row.iter().enumerate().map(|(i, text)| aligned(i, text)));
+/// What ran, in words.
+pub fn workload(settings: &Settings, measure: Measure) -> String {
+    match measure {
+        Measure::Total => format!("PostMark {}", settings.workload),
+        Measure::Fsync | Measure::Write => settings.workload.clone(),
     }
-    finished(table)
 }
 
-/// Header and rows, without the columns that no row has a figure for, such as a real device's erases.
-pub fn columns(
-    device: &DeviceSummary,
-    baseline: &str,
-    with_difference: bool,
-) -> (Vec<String>, Vec<Vec<String>>) {
+/// Header and rows, without the columns that no row has a figure for, such as a real device's erases. The distance to
+/// the bound is there wherever it could be: in the model.
+pub fn columns(device: &DeviceSummary, baseline: &str, measure: Measure) -> (Vec<String>, Vec<Vec<String>>) {
+    const DISTANCE: &str = "vs ideal";
+    let with_difference = device.policies.len() > 1;
+    let in_model = device.policies.iter().flat_map(|p| &p.runs).all(|run| run.target == "model");
     let versus = format!("vs {baseline}");
-    let mut header = vec!["policy", "n", "total"];
+    let mut header = vec!["policy", "n", measure.name()];
     if with_difference {
         header.push(&versus);
     }
-    header.extend(["trans./s", "WA", "erases", "TRIMs", "stale max"]);
+    header.push(DISTANCE);
+    header.extend([figures::own_heading(measure), "WA", "erases", "TRIMs", "stale max"]);
     let row = |p: &PolicySummary| {
-        let mut row = vec![p.policy.to_string(), figures::runs(&p.total_s), figures::duration(&p.total_s)];
+        let mut row = vec![p.policy.to_string(), figures::runs(&p.time_s), figures::duration(&p.time_s)];
         if with_difference {
             row.push(figures::difference(p.versus_baseline.as_ref()));
         }
+        row.push(figures::distance(p));
         row.extend(figures::of_policy(p));
         row
     };
     let rows: Vec<Vec<String>> = device.policies.iter().map(row).collect();
-    let shown: Vec<bool> =
-        (0..header.len()).map(|i| rows.iter().any(|row| row[i] != figures::NONE)).collect();
+    let shown: Vec<bool> = header
+        .iter()
+        .enumerate()
+        .map(|(i, h)| in_model && *h == DISTANCE || rows.iter().any(|row| row[i] != figures::NONE))
+        .collect();
     let kept = |row: Vec<String>| row.into_iter().zip(&shown).filter(|(_, s)| **s).map(|(c, _)| c).collect();
     (kept(header.iter().map(ToString::to_string).collect()), rows.into_iter().map(kept).collect())
+}
+
+/// The rows of the ledger; none on a real directory.
+pub fn ledger(device: &DeviceSummary) -> Vec<Vec<String>> {
+    device.policies.iter().filter_map(figures::ledger).map(Vec::from).collect()
 }
 
 /// What the reader should know before he believes the intervals; each thing once.
@@ -106,29 +119,43 @@ pub fn notes(summary: &Summary) -> Vec<String> {
     let mut notes: Vec<String> = Vec::new();
     let policies = || summary.devices.iter().flat_map(|d| &d.policies);
     let in_model = policies().flat_map(|p| &p.runs).all(|run| run.target == "model");
-    if in_model && policies().any(|p| p.runs.len() > 1 && !p.total_s.is_exact()) {
+    if in_model && policies().any(|p| p.runs.len() > 1 && !p.time_s.is_exact()) {
         notes.push(
             "Repetitions differ in the seed of the ageing step and in the phase of the commit timer; no \
              noise is added."
                 .to_string(),
         );
     }
-    if policies().flat_map(|p| &p.runs).any(|run| run.postmark.out_of_files) {
+    if policies().flat_map(|p| &p.runs).any(|run| run.postmark().is_some_and(|p| p.out_of_files)) {
         notes.push(
             "The workload ran out of files: it deleted all of them before its transactions were done (PostMark \
              prints no report then), and the figures cover what was done."
                 .to_string(),
         );
     }
+    notes.extend(meaning(summary.measure));
     for p in policies() {
-        let note = if p.total_s.is_exact() && p.runs.len() > 1 {
+        let note = if p.time_s.is_exact() && p.runs.len() > 1 {
             Some("exact: all repetitions were the same to the last bit, so that one says it all.".to_string())
         } else {
-            too_few_runs(&p.total_s).map(|n| format!("Few runs: {n}."))
+            too_few_runs(&p.time_s).map(|n| format!("Few runs: {n}."))
         };
         notes.extend(note.filter(|n| !notes.contains(n)));
     }
     notes
+}
+
+/// What the time of a workload is of, where that is not all of it.
+fn meaning(measure: Measure) -> Option<String> {
+    const TRIMS: &str =
+        "TRIMs done: from the end of the commit until the last TRIM of the file was acknowledged.";
+    match measure {
+        Measure::Total => None,
+        Measure::Fsync => Some(format!("fsync: the one that makes the removal of the file durable. {TRIMS}")),
+        Measure::Write => Some(format!(
+            "write: one block on the full file system, synchronously, after a file was removed. {TRIMS}"
+        )),
+    }
 }
 
 #[cfg(test)]

@@ -33,7 +33,8 @@ fn finished(mut table: Table) -> String {
         column.set_padding((0, 1)); // and one blank between columns
     }
     let natural: u16 = table.column_max_content_widths().iter().map(|w| w + 2).sum();
-    if natural > WIDTH_MAX {
+    if natural > WIDTH_MAX + 2 {
+        // (the last column's two blanks are cut off)
         table.set_content_arrangement(ContentArrangement::Dynamic).set_width(WIDTH_MAX);
     }
     let mut text = String::new();
@@ -42,6 +43,41 @@ fn finished(mut table: Table) -> String {
         text.push('\n');
     }
     text
+}
+
+/// A table of these rows. Where it would be too wide, what stands in its first column (a policy) is broken behind `+`
+/// first, so that figures stay in one piece as long as they can.
+fn laid_out(header: &[impl AsRef<str>], rows: &[Vec<String>]) -> String {
+    let width = |text: &str| text.chars().count();
+    let widths: Vec<usize> = (0..header.len())
+        .map(|i| rows.iter().map(|row| width(&row[i])).fold(width(header[i].as_ref()), usize::max))
+        .collect();
+    let others: usize = widths.iter().skip(1).map(|w| w + 2).sum();
+    let left = usize::from(WIDTH_MAX).saturating_sub(others);
+    let mut table = figures_table(header);
+    for row in rows {
+        table.add_row(row.iter().enumerate().map(|(i, text)| match i {
+            0 => aligned(i, &broken(text, left)),
+            _ => aligned(i, text),
+        }));
+    }
+    finished(table)
+}
+
+/// The text with line breaks behind some `+`, so that its lines are no longer than `width` if that is possible.
+fn broken(text: &str, width: usize) -> String {
+    let mut out = String::new();
+    let mut line = 0;
+    for part in text.split_inclusive('+') {
+        let length = part.chars().count();
+        if line > 0 && line + length > width {
+            out.push('\n');
+            line = 0;
+        }
+        out += part;
+        line += length;
+    }
+    out
 }
 
 /// Prose, folded at blanks, with the first word of each line after `indent` blanks.
@@ -92,6 +128,17 @@ mod tests {
         );
         assert!(folded_text.lines().count() == 2);
         assert_eq!(folded(&"x".repeat(120), 0), format!("{}\n", "x".repeat(120)));
+    }
+
+    #[test]
+    fn a_policy_that_makes_its_table_too_wide_is_broken_behind_a_plus() {
+        let rows = [vec!["set:40:90+lazy+reuse".to_string(), "x".repeat(85)]];
+        let text = laid_out(&["policy", "figure"], &rows);
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[2].starts_with("set:40:90+ ") && lines[3].starts_with("lazy+reuse"), "{text}");
+        assert!(lines.iter().all(|l| l.chars().count() <= 100), "{text}");
+        assert_eq!(broken("set:40:90+lazy+reuse", 20), "set:40:90+lazy+reuse");
+        assert_eq!(broken("set:40:90+lazy", 3), "set:40:90+\nlazy");
     }
 
     #[test]

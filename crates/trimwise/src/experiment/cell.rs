@@ -1,30 +1,47 @@
 //! One cell of a comparison: a device, a policy, a workload, a repetition, run in virtual time.
 
-use std::cell::RefCell;
-use std::collections::BTreeMap;
-use std::rc::Rc;
-
 use thiserror::Error;
 
-use super::result::{Cell, DeviceFigures, TimelineSample};
+use super::gauge::Gauge;
+use super::result::{AppendFigures, Cell, CellId, FullWriteFigures, WorkloadFigures};
+use super::watch::Watch;
 use crate::block::BlockQueue;
 use crate::engine::{Sim, Stalled};
 use crate::fs::host::HostConfig;
 use crate::fs::layout::{FormatError, FormatOptions};
 use crate::fs::{Ext4, Volume};
 use crate::policy::PolicySpec;
-use crate::ssd::{ConfigError, Ssd, SsdConfig, SsdStats, Wear};
-use crate::units::{SimDuration, SimTime};
+use crate::ssd::{ConfigError, Ssd, SsdConfig};
+use crate::units::SimDuration;
 use crate::workload::ageing;
 use crate::workload::files::FileError;
 use crate::workload::postmark::layout::LocationError;
-use crate::workload::postmark::{self, Outcome, PostmarkConfig, Progress, RunError};
-
-/// What the timeline of a cell keeps at most.
-const TIMELINE_SAMPLES_MAX: usize = 200;
+use crate::workload::postmark::{self, PostmarkConfig, Progress, RunError};
+use crate::workload::timed::Timed;
 
 /// Idle time between ageing and the workload: a multiple of any drive's idle threshold.
 pub(super) const SETTLING: SimDuration = SimDuration::from_secs(10);
+
+/// What runs.
+#[derive(Clone, Debug)]
+pub enum Workload {
+    /// PostMark.
+    Postmark(PostmarkConfig),
+    /// A benchmark that times one operation.
+    Timed(Timed),
+}
+
+impl From<PostmarkConfig> for Workload {
+    fn from(config: PostmarkConfig) -> Self {
+        Self::Postmark(config)
+    }
+}
+
+impl From<Timed> for Workload {
+    fn from(timed: Timed) -> Self {
+        Self::Timed(timed)
+    }
+}
 
 /// Everything that a run depends on.
 #[derive(Clone, Debug)]
@@ -36,7 +53,7 @@ pub struct CellSpec {
     /// The policy.
     pub policy: PolicySpec,
     /// The workload.
-    pub workload: PostmarkConfig,
+    pub workload: Workload,
     /// The host.
     pub host: HostConfig,
     /// How the file system is made.
@@ -44,14 +61,15 @@ pub struct CellSpec {
     /// If given, the file system is aged before: filled, then emptied to this utilization under the policy.
     pub utilization_percent: Option<u64>,
     /// The repetition. It decides at which phase of the commit timer the workload begins, and the seed of
-    /// the ageing step: the two causes by which repetitions differ.
+    /// the ageing step (and of what a workload draws by itself): the two causes by which repetitions differ.
     pub rep: u32,
     /// The seed of the whole.
     pub seed: u64,
 }
 
 impl CellSpec {
-    fn ageing_seed(&self) -> u64 {
+    /// What this repetition draws: in ageing, and which file is removed of several.
+    fn draw_seed(&self) -> u64 {
         self.seed ^ (u64::from(self.rep) << 32)
     }
 }
@@ -89,6 +107,16 @@ pub enum CellError {
         /// What happened.
         source: Box<RunError>,
     },
+    /// A workload that times one operation failed.
+    #[error("{device}, policy {policy}: {source}")]
+    Timed {
+        /// The device.
+        device: String,
+        /// The policy.
+        policy: PolicySpec,
+        /// What the file system answered.
+        source: Box<FileError>,
+    },
     /// A defect in the model.
     #[error(transparent)]
     Stalled(#[from] Stalled),
@@ -104,21 +132,12 @@ pub enum CellError {
     },
 }
 
-/// What a run leaves: the figures, and PostMark's outcome for its own report.
-#[derive(Clone, Debug)]
-pub struct CellRun {
-    /// The figures.
-    pub cell: Cell,
-    /// PostMark's own account.
-    pub outcome: Outcome,
-}
-
 /// Runs one cell on a new device: format, mount, age if asked for, the workload, unmount, audit.
 ///
 /// # Errors
 ///
 /// [`CellError`].
-pub fn run_cell(spec: &CellSpec, progress: impl FnMut(Progress) + 'static) -> Result<CellRun, CellError> {
+pub fn run_cell(spec: &CellSpec, progress: impl FnMut(Progress) + 'static) -> Result<Cell, CellError> {
     let sim = Sim::new();
     let queue = BlockQueue::new(&sim, Ssd::new(&spec.ssd, spec.seed)?, spec.host.queue);
     let spec = spec.clone();
@@ -131,11 +150,7 @@ pub fn run_cell(spec: &CellSpec, progress: impl FnMut(Progress) + 'static) -> Re
 /// # Errors
 ///
 /// [`CellError`].
-pub fn run_in_turn(
-    spec: &CellSpec,
-    reps: u32,
-    mut after_each: impl FnMut(),
-) -> Result<Vec<CellRun>, CellError> {
+pub fn run_in_turn(spec: &CellSpec, reps: u32, mut after_each: impl FnMut()) -> Result<Vec<Cell>, CellError> {
     let sim = Sim::new();
     let queue = BlockQueue::new(&sim, Ssd::new(&spec.ssd, spec.seed)?, spec.host.queue);
     let mut runs = Vec::new();
@@ -151,13 +166,16 @@ async fn run_on(
     queue: &BlockQueue,
     spec: &CellSpec,
     mut progress: impl FnMut(Progress),
-) -> Result<CellRun, CellError> {
+) -> Result<Cell, CellError> {
     let sim = queue.sim();
-    let workload = spec.workload.for_model()?;
+    let workload = match &spec.workload {
+        Workload::Postmark(config) => Workload::Postmark(config.for_model()?),
+        Workload::Timed(timed) => Workload::Timed(*timed),
+    };
     let volume = Volume::format(queue, spec.format).await?;
     let fs = volume.mount(spec.host, spec.policy.governor()).await;
     if let Some(percent) = spec.utilization_percent {
-        ageing::age(&fs, percent, spec.ageing_seed()).await?;
+        ageing::age(&fs, percent, spec.draw_seed()).await?;
         // What ageing left to trim is ageing's debt, not the workload's; and the drive gets the same idle time
         // under every policy before the workload begins.
         fs.drain_discards().await;
@@ -165,138 +183,71 @@ async fn run_on(
     }
     sim.sleep(commit_phase(spec.rep)).await;
 
-    // What the drive collected while it rested is not the workload's.
-    let before = queue.with_ssd_mut(|ssd| {
-        ssd.catch_up(sim.now());
-        *ssd.stats()
-    });
-    fs.restart_stale();
-    let timeline = Timeline::start(&fs, before);
-    let result = postmark::run(&fs, &workload, &mut progress).await;
-    let timeline = timeline.finish();
+    let cell = match &workload {
+        Workload::Postmark(config) => run_postmark(&fs, spec, config, &mut progress).await?,
+        Workload::Timed(timed) => run_timed(&fs, spec, *timed).await?,
+    };
+    let audit = |what| CellError::Audit { device: spec.device.clone(), policy: spec.policy, what };
+    fs.audit().map_err(audit)?;
+    fs.unmount().await;
+    queue.with_ssd(|ssd| ssd.audit()).map_err(|e| audit(e.to_string()))?;
+    Ok(cell)
+}
+
+fn cell_id(spec: &CellSpec) -> CellId {
+    CellId {
+        device: spec.device.clone(),
+        policy: spec.policy.to_string(),
+        target: "model".to_owned(),
+        rep: spec.rep,
+    }
+}
+
+async fn run_postmark(
+    fs: &Ext4,
+    spec: &CellSpec,
+    config: &PostmarkConfig,
+    progress: &mut impl FnMut(Progress),
+) -> Result<Cell, CellError> {
+    let gauge = Gauge::start(fs);
+    let result = postmark::run(fs, config, progress).await;
+    let (device, ledger) = gauge.finish();
     let outcome = result.map_err(|source| CellError::Workload {
         device: spec.device.clone(),
         policy: spec.policy,
         source: Box::new(source),
     })?;
-    let (stale_units_max, stale_units_mean) = fs.stale_max_and_mean();
-    let stats = queue.with_ssd(|ssd| *ssd.stats()).since(&before);
-    let wear = queue.with_ssd(Ssd::wear);
-    let device_stats = device_figures(&stats, wear, (stale_units_max, stale_units_mean), timeline);
-
-    let audit = |what| CellError::Audit { device: spec.device.clone(), policy: spec.policy, what };
-    fs.audit().map_err(audit)?;
-    fs.unmount().await;
-    queue.with_ssd(|ssd| ssd.audit()).map_err(|e| audit(e.to_string()))?;
-    let cell = Cell::of_run(
-        spec.device.clone(),
-        spec.policy.to_string(),
-        "model".to_owned(),
-        spec.rep,
-        &outcome,
-        spec.workload.report,
-        Some(device_stats),
-    );
-    Ok(CellRun { cell, outcome })
+    let cell = Cell::of_postmark(cell_id(spec), &outcome, config.report);
+    Ok(Cell { device_stats: Some(device), ledger: Some(ledger), ..cell })
 }
 
-fn device_figures(
-    stats: &SsdStats,
-    wear: Wear,
-    (stale_units_max, stale_units_mean): (u64, f64),
-    timeline: Vec<TimelineSample>,
-) -> DeviceFigures {
-    let busy = &stats.busy_ns;
-    DeviceFigures {
-        host_units_written: stats.host_units_written,
-        nand_units_written: stats.nand_units.total(),
-        write_amplification: if stats.host_units_written == 0 { 1.0 } else { stats.write_amplification() },
-        trim_commands: stats.trim.commands,
-        trim_ranges: stats.trim.ranges,
-        trimmed_units: stats.trim.units_invalidated,
-        erases: stats.block_erases,
-        erase_count_min: wear.min,
-        erase_count_mean: wear.mean,
-        erase_count_max: wear.max,
-        gc_units_copied: stats.nand_units.gc,
-        stale_units_max,
-        stale_units_mean,
-        busy_ns: BTreeMap::from([
-            ("link", busy.link),
-            ("controller", busy.controller),
-            ("write_path", busy.write_path),
-            ("read_host", busy.read),
-            ("read_gc", busy.read_gc),
-            ("program_host", busy.program_host),
-            ("program_gc", busy.program_gc),
-            ("erase", busy.erase),
-            ("trim", busy.trim),
-            ("flush", busy.flush),
-        ]),
-        timeline,
+/// The device is watched until the TRIMs of what was removed are issued; what the workload then removes is not its own
+/// any more. A file system that is filled has the policy's work of that behind it when the removal comes.
+async fn run_timed(fs: &Ext4, spec: &CellSpec, timed: Timed) -> Result<Cell, CellError> {
+    let failed = |source| CellError::Timed {
+        device: spec.device.clone(),
+        policy: spec.policy,
+        source: Box::new(source),
+    };
+    let gauge = Gauge::start(fs);
+    let begin = fs.queue().sim().now();
+    let mut prepared = timed.prepare(fs, spec.draw_seed()).await.map_err(failed)?;
+    if timed.fills() {
+        fs.drain_discards().await;
     }
-}
-
-/// Samples stale units and writes while a workload runs: every second at first, then, whenever there are
-/// too many samples, every other one is dropped and the step doubles.
-struct Timeline(Rc<RefCell<Sampler>>);
-
-struct Sampler {
-    samples: Vec<TimelineSample>,
-    step: SimDuration,
-    begin: SimTime,
-    before: SsdStats,
-    running: bool,
-    fs: Ext4,
-}
-
-impl Timeline {
-    fn start(fs: &Ext4, before: SsdStats) -> Self {
-        let sim = fs.queue().sim().clone();
-        let sampler = Rc::new(RefCell::new(Sampler {
-            samples: Vec::new(),
-            step: SimDuration::from_secs(1),
-            begin: sim.now(),
-            before,
-            running: true,
-            fs: fs.clone(),
-        }));
-        let shared = Rc::clone(&sampler);
-        sim.clone().spawn(async move {
-            while shared.borrow().running {
-                shared.borrow_mut().sample(sim.now());
-                let step = shared.borrow().step;
-                sim.sleep(step).await;
-            }
-        });
-        Self(sampler)
+    let watch = Watch::new(fs.queue());
+    watch.start();
+    let timing = prepared.measure(fs).await.map_err(failed)?;
+    let duration = fs.queue().sim().now().since(begin);
+    fs.drain_discards().await;
+    let issue = watch.stop();
+    let (device, ledger) = gauge.finish();
+    prepared.remove(fs).await.map_err(failed)?;
+    let mut cell = Cell::of_timed(cell_id(spec), duration, timed, timing);
+    match &mut cell.workload {
+        WorkloadFigures::Append(AppendFigures { trims, .. })
+        | WorkloadFigures::FullWrite(FullWriteFigures { trims, .. }) => *trims = Some(issue.into()),
+        WorkloadFigures::Postmark(_) => {}
     }
-
-    fn finish(self) -> Vec<TimelineSample> {
-        let mut sampler = self.0.borrow_mut();
-        let now = sampler.fs.queue().sim().now();
-        sampler.sample(now);
-        sampler.running = false;
-        std::mem::take(&mut sampler.samples)
-    }
-}
-
-impl Sampler {
-    fn sample(&mut self, now: SimTime) {
-        let stats = self.fs.queue().with_ssd(|ssd| *ssd.stats()).since(&self.before);
-        self.samples.push(TimelineSample {
-            at_ns: now.since(self.begin).as_nanos(),
-            stale_units: self.fs.stale_units(),
-            host_units_written: stats.host_units_written,
-            nand_units_written: stats.nand_units.total(),
-        });
-        if self.samples.len() >= TIMELINE_SAMPLES_MAX {
-            let mut keep = false;
-            self.samples.retain(|_| {
-                keep = !keep;
-                keep
-            });
-            self.step = self.step * 2;
-        }
-    }
+    Ok(Cell { device_stats: Some(device), ledger: Some(ledger), ..cell })
 }

@@ -1,7 +1,11 @@
 //! What is compared with what, and the results as data.
 
 pub mod cell;
+mod choice;
+mod figures;
+mod gauge;
 pub mod lazy;
+pub mod ledger;
 pub mod plot;
 pub mod postmark_vendors;
 pub mod result;
@@ -9,3 +13,4 @@ pub mod set;
 pub mod statistics;
 pub mod summary;
 pub mod verdict;
+mod watch;

@@ -4,9 +4,17 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+pub use super::figures::{
+    AppendFigures, FullWriteFigures, Measure, PostmarkFigures, RemovalTrims, WorkloadFigures,
+};
+use super::ledger::CellLedger;
 use super::plot::Plot;
+use crate::units::SimDuration;
+use crate::workload::fragmenting::Removal;
+use crate::workload::full_write::FullWrite;
 use crate::workload::latency::{LatencySummary, Operation};
 use crate::workload::postmark::{Outcome, ReportFormat, report};
+use crate::workload::timed::{Timed, Timing};
 
 /// One run of one workload: a device, a policy, a repetition.
 #[derive(Clone, Debug, Serialize)]
@@ -20,13 +28,16 @@ pub struct Cell {
     pub target: String,
     /// Repetition, from 0.
     pub rep: u32,
-    /// Duration of the workload.
+    /// Duration of the workload: up to the end of what it times, if that is one operation.
     pub duration_ns: u64,
-    /// PostMark's figures.
-    pub postmark: PostmarkFigures,
+    /// The workload's own figures, under its name: `postmark`, `append` or `full_write`.
+    #[serde(flatten)]
+    pub workload: WorkloadFigures,
     /// What the device did during the workload; `None` on a real directory.
     pub device_stats: Option<DeviceFigures>,
-    /// Latency for each operation that occurred, by name.
+    /// Where freed units went, and what TRIM cost and saved; `None` on a real directory.
+    pub ledger: Option<CellLedger>,
+    /// Latency for each operation that occurred, by name; PostMark's only.
     pub latency: BTreeMap<&'static str, LatencySummary>,
     /// PostMark's own report of the run, verbose or terse as the workload asks.
     #[serde(skip)]
@@ -35,17 +46,23 @@ pub struct Cell {
     pub latency_quantiles_ns: BTreeMap<&'static str, Vec<u64>>,
 }
 
+/// Which run a cell is; see the fields of [`Cell`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CellId {
+    /// The device.
+    pub device: String,
+    /// The policy.
+    pub policy: String,
+    /// Where it ran.
+    pub target: String,
+    /// Repetition.
+    pub rep: u32,
+}
+
 impl Cell {
-    /// The cell of a run that ended as `outcome` says; `format` is that of PostMark's own report.
-    pub fn of_run(
-        device: String,
-        policy: String,
-        target: String,
-        rep: u32,
-        outcome: &Outcome,
-        format: ReportFormat,
-        device_stats: Option<DeviceFigures>,
-    ) -> Self {
+    /// The cell of a PostMark run that ended as `outcome` says; `format` is that of PostMark's own report.
+    pub fn of_postmark(id: CellId, outcome: &Outcome, format: ReportFormat) -> Self {
+        let CellId { device, policy, target, rep } = id;
         let recorded = || Operation::ALL.into_iter().filter_map(|o| Some((o, outcome.latencies.summary(o)?)));
         Self {
             device,
@@ -53,8 +70,9 @@ impl Cell {
             target,
             rep,
             duration_ns: outcome.duration().as_nanos(),
-            postmark: outcome.figures(),
-            device_stats,
+            workload: WorkloadFigures::Postmark(outcome.figures()),
+            device_stats: None,
+            ledger: None,
             latency: recorded().map(|(o, summary)| (o.name(), summary)).collect(),
             latency_quantiles_ns: recorded()
                 .map(|(o, _)| (o.name(), outcome.latencies.quantiles(o, &QUANTILES)))
@@ -62,52 +80,82 @@ impl Cell {
             postmark_report: report::of(outcome, format),
         }
     }
+
+    /// The cell of a run that timed one operation.
+    pub fn of_timed(id: CellId, duration: SimDuration, timed: Timed, timing: Timing) -> Self {
+        let CellId { device, policy, target, rep } = id;
+        let file = timed.file();
+        let (append_bytes, file_bytes) = (file.append.0, file.file.0);
+        let workload = match timing {
+            Timing::Append(Removal { unlink, fsync }) => WorkloadFigures::Append(AppendFigures {
+                append_bytes,
+                file_bytes,
+                pieces: file.pieces(),
+                unlink_ns: unlink.as_nanos(),
+                fsync_ns: fsync.as_nanos(),
+                trims: None,
+            }),
+            Timing::FullWrite(FullWrite { fsync, write }) => WorkloadFigures::FullWrite(FullWriteFigures {
+                append_bytes,
+                file_bytes,
+                fsync_ns: fsync.map(SimDuration::as_nanos),
+                write_ns: write.as_nanos(),
+                trims: None,
+            }),
+        };
+        Self {
+            device,
+            policy,
+            target,
+            rep,
+            duration_ns: duration.as_nanos(),
+            workload,
+            device_stats: None,
+            ledger: None,
+            latency: BTreeMap::new(),
+            postmark_report: String::new(),
+            latency_quantiles_ns: BTreeMap::new(),
+        }
+    }
+
+    /// PostMark's figures, if it was PostMark.
+    pub fn postmark(&self) -> Option<&PostmarkFigures> {
+        match &self.workload {
+            WorkloadFigures::Postmark(figures) => Some(figures),
+            WorkloadFigures::Append(_) | WorkloadFigures::FullWrite(_) => None,
+        }
+    }
+
+    /// What policies are judged by.
+    pub fn measure(&self) -> Measure {
+        match &self.workload {
+            WorkloadFigures::Postmark(_) => Measure::Total,
+            WorkloadFigures::Append(_) => Measure::Fsync,
+            WorkloadFigures::FullWrite(_) => Measure::Write,
+        }
+    }
+
+    /// The time that policies are judged by.
+    pub fn measured_ns(&self) -> u64 {
+        match &self.workload {
+            WorkloadFigures::Postmark(_) => self.duration_ns,
+            WorkloadFigures::Append(figures) => figures.fsync_ns,
+            WorkloadFigures::FullWrite(figures) => figures.write_ns,
+        }
+    }
+
+    /// The TRIMs of what a workload that times one operation removed; `None` of another, and on a real directory.
+    pub fn removal_trims(&self) -> Option<RemovalTrims> {
+        match &self.workload {
+            WorkloadFigures::Postmark(_) => None,
+            WorkloadFigures::Append(figures) => figures.trims,
+            WorkloadFigures::FullWrite(figures) => figures.trims,
+        }
+    }
 }
 
 /// The quantiles at which latency distributions are kept.
 pub const QUANTILES: [f64; 12] = [0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.995, 0.999, 0.9999, 1.0];
-
-/// PostMark's figures, exact where PostMark's own report rounds.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct PostmarkFigures {
-    /// All three phases, in seconds.
-    pub total_s: f64,
-    /// The transaction phase, in seconds.
-    pub transactions_s: f64,
-    /// The creation phase, in seconds.
-    pub creation_alone_s: f64,
-    /// The deletion phase, in seconds.
-    pub deletion_alone_s: f64,
-    /// Files created in all.
-    pub created: u64,
-    /// Files created before the transactions.
-    pub creation_alone: u64,
-    /// Files created by transactions.
-    pub created_mixed: u64,
-    /// Files read.
-    pub read: u64,
-    /// Files appended to.
-    pub appended: u64,
-    /// Files deleted in all.
-    pub deleted: u64,
-    /// Files deleted after the transactions.
-    pub deletion_alone: u64,
-    /// Files deleted by transactions.
-    pub deleted_mixed: u64,
-    /// Bytes read.
-    pub bytes_read: u64,
-    /// Bytes written.
-    pub bytes_written: u64,
-    /// Whether the transactions ended early because every file was deleted.
-    pub out_of_files: bool,
-    /// Transactions each second of the transaction phase.
-    pub transactions_per_s: f64,
-    /// Files created each second of the creation phase.
-    pub creation_alone_per_s: f64,
-    /// Files deleted each second of the deletion phase (its true rate: PostMark 1.51's terse report
-    /// divides by the duration of the creation phase).
-    pub deletion_alone_per_s: f64,
-}
 
 /// What the device did during the workload (not during ageing), and what it held.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -1,8 +1,14 @@
 //! Cells gathered into what a table shows: for each device and policy the medians of its repetitions.
 
-use crate::experiment::result::{Cell, DeviceFigures};
+use serde::Serialize;
+
+use crate::experiment::ledger::{CellLedger, WITHOUT_TRIM};
+use crate::experiment::result::{Cell, DeviceFigures, Measure};
 use crate::experiment::statistics::{Comparison, Sample, compare, median};
 use crate::policy::PolicySpec;
+
+/// The bound that each policy's distance is measured to.
+pub const BOUND: &str = "ideal";
 
 /// Values by name, in the order in which the names came.
 type Named<'a, T> = Vec<(&'a str, T)>;
@@ -12,6 +18,8 @@ type Named<'a, T> = Vec<(&'a str, T)>;
 pub struct Summary<'a> {
     /// The policy that others are compared with: `off` if it ran, else the first.
     pub baseline: String,
+    /// What policies are judged by.
+    pub measure: Measure,
     /// One entry for each device.
     pub devices: Vec<DeviceSummary<'a>>,
 }
@@ -34,10 +42,23 @@ pub struct PolicySummary<'a> {
     pub bound: bool,
     /// The repetitions.
     pub runs: Vec<&'a Cell>,
-    /// Their durations, in seconds.
-    pub total_s: Sample,
+    /// The times that policies are judged by, in seconds.
+    pub time_s: Sample,
     /// Compared with the baseline; `None` for the baseline itself, or where it did not run.
     pub versus_baseline: Option<Comparison>,
+    /// Compared with [`BOUND`], which comes first; `None` for the bound itself, or where it did not run.
+    pub versus_ideal: Option<Comparison>,
+    /// What was saved against `off`; `None` where it did not run, or the device did not tell.
+    pub saved: Option<Saved>,
+}
+
+/// What a policy saves against `off`: differences of the medians, as the table shows them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Saved {
+    /// Units that garbage collection did not have to copy; below 0 it copied more.
+    pub gc_units: f64,
+    /// Time, in seconds; below 0 it took longer.
+    pub time_s: f64,
 }
 
 impl<'a> Summary<'a> {
@@ -50,24 +71,26 @@ impl<'a> Summary<'a> {
         }
         let baseline = cells
             .iter()
-            .find(|c| c.policy == "off")
+            .find(|c| c.policy == WITHOUT_TRIM)
             .or(cells.first())
-            .map_or_else(|| "off".to_string(), |c| c.policy.clone());
+            .map_or_else(|| WITHOUT_TRIM.to_string(), |c| c.policy.clone());
         let devices = devices
             .into_iter()
             .map(|(device, policies)| {
-                let mut policies: Vec<PolicySummary> = policies
-                    .into_iter()
-                    .filter_map(|(policy, runs)| PolicySummary::of(policy, runs))
-                    .collect();
-                let of_baseline = policies.iter().find(|p| p.policy == baseline).map(|p| p.total_s.clone());
-                for p in policies.iter_mut().filter(|p| p.policy != baseline) {
-                    p.versus_baseline = of_baseline.as_ref().map(|b| compare(b, &p.total_s));
-                }
-                DeviceSummary { device, policies }
+                let policies =
+                    policies.into_iter().filter_map(|(policy, runs)| PolicySummary::of(policy, runs));
+                let mut device = DeviceSummary { device, policies: policies.collect() };
+                device.compare(&baseline);
+                device
             })
             .collect();
-        Self { baseline, devices }
+        Self { baseline, measure: cells.first().map(Cell::measure).unwrap_or_default(), devices }
+    }
+
+    /// The summary as data: a row for each policy on each device.
+    pub fn rows(&self) -> Vec<SummaryRow> {
+        let row = |d: &DeviceSummary, p: &PolicySummary| SummaryRow::of(d.device, p, self.measure);
+        self.devices.iter().flat_map(|d| d.policies.iter().map(|p| row(d, p))).collect()
     }
 }
 
@@ -76,19 +99,37 @@ impl<'a> DeviceSummary<'a> {
     pub fn policy(&self, name: &str) -> Option<&PolicySummary<'a>> {
         self.policies.iter().find(|p| p.policy == name)
     }
+
+    fn compare(&mut self, baseline: &str) {
+        let time_of = |name: &str| self.policy(name).map(|p| p.time_s.clone());
+        let (of_baseline, of_bound) = (time_of(baseline), time_of(BOUND));
+        let copied = |p: &PolicySummary| p.device_median_of(|d| d.gc_units_copied as f64);
+        let without = self.policy(WITHOUT_TRIM).and_then(|p| Some((p.time_s.median(), copied(p)?)));
+        for p in &mut self.policies {
+            if p.policy != baseline {
+                p.versus_baseline = of_baseline.as_ref().map(|b| compare(b, &p.time_s));
+            }
+            if p.policy != BOUND {
+                p.versus_ideal = of_bound.as_ref().map(|b| compare(b, &p.time_s));
+            }
+            p.saved = without.and_then(|(time_s, gc_units)| {
+                Some(Saved { gc_units: gc_units - copied(p)?, time_s: time_s - p.time_s.median() })
+            });
+        }
+    }
 }
 
 impl<'a> PolicySummary<'a> {
     fn of(policy: &'a str, runs: Vec<&'a Cell>) -> Option<Self> {
-        let seconds = runs.iter().map(|c| c.duration_ns as f64 / 1e9).collect();
+        let seconds = runs.iter().map(|c| c.measured_ns() as f64 / 1e9).collect();
         // A real directory is never exact, even if two runs should take the same nanoseconds; and one run does
         // not say what another repetition would have been.
         let exact = runs.len() > 1
             && runs.iter().all(|c| c.target == "model")
             && runs.windows(2).all(|w| same_run(w[0], w[1]));
-        let total_s = Sample::new(seconds, exact)?;
+        let time_s = Sample::new(seconds, exact)?;
         let bound = policy.parse::<PolicySpec>().is_ok_and(|p| !p.is_usable());
-        Some(Self { policy, bound, runs, total_s, versus_baseline: None })
+        Some(Self { policy, bound, runs, time_s, versus_baseline: None, versus_ideal: None, saved: None })
     }
 
     /// The median of a figure over the repetitions.
@@ -97,19 +138,139 @@ impl<'a> PolicySummary<'a> {
         median(&values).unwrap_or(0.0)
     }
 
+    /// The median of a figure that a run may not have; `None` if one of the repetitions does not.
+    pub fn known_median_of(&self, figure: impl Fn(&Cell) -> Option<f64>) -> Option<f64> {
+        let values: Option<Vec<f64>> = self.runs.iter().map(|c| figure(c)).collect();
+        median(&values?)
+    }
+
     /// The median of a figure of the device; `None` if the device did not tell in every repetition.
     pub fn device_median_of(&self, figure: impl Fn(&DeviceFigures) -> f64) -> Option<f64> {
+        self.known_median_of(|c| c.device_stats.as_ref().map(&figure))
+    }
+
+    /// The median of a figure of the ledger; `None` if there is none.
+    pub fn ledger_median_of(&self, figure: impl Fn(&CellLedger) -> f64) -> Option<f64> {
+        self.known_median_of(|c| c.ledger.as_ref().map(&figure))
+    }
+
+    /// The repetitions of a figure of the device, to be compared with another policy's.
+    pub fn device_sample_of(&self, figure: impl Fn(&DeviceFigures) -> f64) -> Option<Sample> {
         let values: Option<Vec<f64>> =
             self.runs.iter().map(|c| c.device_stats.as_ref().map(&figure)).collect();
-        median(&values?)
+        Sample::new(values?, self.time_s.is_exact())
+    }
+}
+
+/// One policy on one device, as data: medians over its repetitions.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SummaryRow {
+    /// The device.
+    pub device: String,
+    /// The policy.
+    pub policy: String,
+    /// Whether it is only a bound, which no host can use.
+    pub bound: bool,
+    /// Repetitions.
+    pub reps: usize,
+    /// Whether they were all the same to the last bit.
+    pub exact: bool,
+    /// What the times below are of: `total`, `fsync` or `write`.
+    pub measure: Measure,
+    /// Median of that time.
+    pub median_s: f64,
+    /// Lower end of its interval; null after a single run.
+    pub low_s: f64,
+    /// Upper end.
+    pub high_s: f64,
+    /// How much longer than the baseline, in percent; null for the baseline itself, or where it did not run.
+    pub vs_baseline_percent: Option<f64>,
+    /// Whether that difference is significant.
+    pub vs_baseline_significant: Option<bool>,
+    /// How much longer than `ideal`, in percent; null for `ideal` itself, or where it did not run.
+    pub vs_ideal_percent: Option<f64>,
+    /// Whether that difference is significant.
+    pub vs_ideal_significant: Option<bool>,
+    /// The ledger; null on a real directory.
+    pub ledger: Option<LedgerRow>,
+}
+
+/// The medians of the ledgers of one policy on one device.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LedgerRow {
+    /// Freed during the workload.
+    pub freed_units: f64,
+    /// Issued to the device, or revealed to it.
+    pub issued_units: f64,
+    /// Taken by an allocation before they were issued.
+    pub reused_units: f64,
+    /// Not trimmed.
+    pub dropped_units: f64,
+    /// Waiting at the end.
+    pub pending_units: f64,
+    /// On their way to the device at the end.
+    pub in_flight_units: f64,
+    /// Device time spent on TRIM.
+    pub trim_busy_ns: f64,
+    /// Its share of the time that passed.
+    pub trim_busy_percent: f64,
+    /// What garbage collection did not have to copy: the difference of the medians; null if `off` did not run.
+    pub gc_units_saved: Option<f64>,
+    /// The time saved against `off`: the difference of the medians; null if `off` did not run.
+    pub time_saved_s: Option<f64>,
+}
+
+impl SummaryRow {
+    fn of(device: &str, p: &PolicySummary, measure: Measure) -> Self {
+        let interval = p.time_s.interval();
+        let longer = |c: Option<Comparison>| c.map(|c| (1.0 / c.ratio - 1.0) * 100.0);
+        let significant = |c: Option<Comparison>| c.map(|c| c.significant);
+        Self {
+            device: device.to_owned(),
+            policy: p.policy.to_owned(),
+            bound: p.bound,
+            reps: p.runs.len(),
+            exact: p.time_s.is_exact(),
+            measure,
+            median_s: p.time_s.median(),
+            low_s: interval.low,
+            high_s: interval.high,
+            vs_baseline_percent: longer(p.versus_baseline),
+            vs_baseline_significant: significant(p.versus_baseline),
+            vs_ideal_percent: longer(p.versus_ideal),
+            vs_ideal_significant: significant(p.versus_ideal),
+            ledger: LedgerRow::of(p),
+        }
+    }
+}
+
+impl LedgerRow {
+    /// `None` if a repetition has no ledger.
+    pub fn of(p: &PolicySummary) -> Option<Self> {
+        let units = |figure: fn(&crate::policy::Ledger) -> u64| {
+            p.ledger_median_of(|ledger| figure(&ledger.units) as f64)
+        };
+        Some(Self {
+            freed_units: units(|l| l.freed)?,
+            issued_units: units(|l| l.issued)?,
+            reused_units: units(|l| l.reused)?,
+            dropped_units: units(|l| l.dropped)?,
+            pending_units: units(|l| l.pending)?,
+            in_flight_units: units(|l| l.in_tokens)?,
+            trim_busy_ns: p.ledger_median_of(|l| l.trim_busy_ns as f64)?,
+            trim_busy_percent: p.ledger_median_of(|l| l.trim_busy_percent)?,
+            gc_units_saved: p.saved.map(|s| s.gc_units),
+            time_saved_s: p.saved.map(|s| s.time_s),
+        })
     }
 }
 
 /// Whether two repetitions agree in everything but their number.
 fn same_run(a: &Cell, b: &Cell) -> bool {
     a.duration_ns == b.duration_ns
-        && a.postmark == b.postmark
+        && a.workload == b.workload
         && a.device_stats == b.device_stats
+        && a.ledger.map(|l| (l.units, l.trim_busy_ns)) == b.ledger.map(|l| (l.units, l.trim_busy_ns))
         && a.latency == b.latency
         && a.latency_quantiles_ns == b.latency_quantiles_ns
 }

@@ -1,22 +1,17 @@
 //! Which policy to use: the sentence that the whole comparison is made for.
 //!
-//! On each device the fastest policy wins that a host can really use; `ideal` knows what no host can tell a
-//! device in time, so it is shown as the bound and never recommended. Among policies that cannot be told
-//! apart from the fastest (the test finds no difference, or one below half a per cent, which no user would
-//! feel) the one that wears the flash least wins, and if that is a draw too, the baseline: nobody should
-//! change a mount option for nothing.
+//! On each device a policy is chosen by the rule of `choice`, which never recommends `ideal`: it knows what no host
+//! can tell a device in time, so it is shown as the bound.
 //!
 //! Over several devices the policy with the best geometric mean of speedups wins: a ratio of 2 on one device
 //! and of 1/2 on another is no gain.
 
-use crate::experiment::result::{Cell, DeviceVerdict, Verdict};
+use crate::experiment::choice::{
+    SPEED_INDIFFERENCE, WEAR_INDIFFERENCE, choose, erases_seen, fastest, proven, told_apart, wear,
+};
+use crate::experiment::result::{Cell, DeviceVerdict, Measure, Verdict};
 use crate::experiment::statistics::{CONFIDENCE, Comparison, compare};
 use crate::experiment::summary::{DeviceSummary, PolicySummary, Summary};
-
-/// A difference in duration below which policies count as equally fast: half a per cent.
-pub const SPEED_INDIFFERENCE: f64 = 0.005;
-/// A difference in wear below which policies count as equally gentle: one per cent.
-pub const WEAR_INDIFFERENCE: f64 = 0.01;
 
 /// Chooses a policy from the cells of a comparison and says why. `None` if there are no cells.
 pub fn verdict(cells: &[Cell]) -> Option<Verdict> {
@@ -27,7 +22,7 @@ pub fn verdict(cells: &[Cell]) -> Option<Verdict> {
 pub fn of_summary(summary: &Summary) -> Option<Verdict> {
     let baseline = summary.baseline.as_str();
     let per_device: Vec<DeviceVerdict> =
-        summary.devices.iter().filter_map(|d| device_verdict(d, baseline)).collect();
+        summary.devices.iter().filter_map(|d| device_verdict(d, baseline, summary.measure)).collect();
     let first = per_device.first()?;
     if per_device.len() > 1
         && let Some(overall) = overall(summary, &per_device)
@@ -38,15 +33,20 @@ pub fn of_summary(summary: &Summary) -> Option<Verdict> {
     Some(Verdict { policy, speedup, low, high, text, per_device })
 }
 
-fn device_verdict(device: &DeviceSummary, baseline: &str) -> Option<DeviceVerdict> {
-    let chosen = choose(device, baseline)?;
+fn device_verdict(device: &DeviceSummary, baseline: &str, measure: Measure) -> Option<DeviceVerdict> {
+    let choice = choose(device, baseline)?;
+    let chosen = choice.chosen;
     let (speedup, low, high, significant) = match (&chosen.versus_baseline, chosen.policy == baseline) {
-        (Some(c), _) => (c.ratio, c.interval.low, c.interval.high, differs(c)),
+        (Some(c), _) => (c.ratio, c.interval.low, c.interval.high, proven(c)),
         _ => (1.0, 1.0, 1.0, false),
     };
     let life_time = device.policy(baseline).and_then(|b| life_time(device, b, chosen));
-    let text =
-        format!("{} {}", speed_sentence(device, chosen, baseline), life_sentence(device, chosen, baseline));
+    let sentences = [
+        speed_sentence(device, chosen, baseline, measure),
+        choice.others(baseline),
+        life_sentence(device, chosen, baseline),
+    ];
+    let text = sentences.into_iter().filter(|s| !s.is_empty()).collect::<Vec<_>>().join(" ");
     Some(DeviceVerdict {
         device: device.device.to_string(),
         policy: chosen.policy.to_string(),
@@ -57,47 +57,6 @@ fn device_verdict(device: &DeviceSummary, baseline: &str) -> Option<DeviceVerdic
         life_time,
         text,
     })
-}
-
-/// The policy to use on one device; a bound only if nothing else ran.
-fn choose<'s, 'a>(device: &'s DeviceSummary<'a>, baseline: &str) -> Option<&'s PolicySummary<'a>> {
-    let fastest = fastest(device.policies.iter().filter(|p| !p.bound)).or(device.policies.first())?;
-    let as_fast: Vec<_> = device
-        .policies
-        .iter()
-        .filter(|p| !p.bound || p.policy == fastest.policy)
-        .filter(|p| p.policy == fastest.policy || !differs(&compare(&p.total_s, &fastest.total_s)))
-        .collect();
-    let least_wear = as_fast.iter().filter_map(|p| wear(device, p)).fold(f64::INFINITY, f64::min);
-    let gentle =
-        |p: &PolicySummary| wear(device, p).is_none_or(|w| w <= least_wear * (1.0 + WEAR_INDIFFERENCE));
-    let mut remaining = as_fast.into_iter().filter(|p| gentle(p));
-    let first = remaining.next()?;
-    Some(std::iter::once(first).chain(remaining).find(|p| p.policy == baseline).unwrap_or(first))
-}
-
-fn fastest<'s, 'a: 's>(
-    policies: impl Iterator<Item = &'s PolicySummary<'a>>,
-) -> Option<&'s PolicySummary<'a>> {
-    policies.min_by(|a, b| a.total_s.median().total_cmp(&b.total_s.median()))
-}
-
-/// Whether two policies differ in speed by something that is shown and that anyone would feel.
-fn differs(c: &Comparison) -> bool {
-    c.significant && (c.ratio - 1.0).abs() > SPEED_INDIFFERENCE
-}
-
-/// What a policy costs the flash: blocks erased, or units programmed where no policy erased any.
-fn wear(device: &DeviceSummary, policy: &PolicySummary) -> Option<f64> {
-    if erases_seen(device) {
-        policy.device_median_of(|d| d.erases as f64)
-    } else {
-        policy.device_median_of(|d| d.nand_units_written as f64)
-    }
-}
-
-fn erases_seen(device: &DeviceSummary) -> bool {
-    device.policies.iter().any(|p| p.device_median_of(|d| d.erases as f64).is_some_and(|e| e > 0.0))
 }
 
 /// How many times as long the flash lasts under `policy` as under `baseline`.
@@ -114,17 +73,33 @@ fn alternative<'s, 'a>(device: &'s DeviceSummary<'a>, baseline: &str) -> Option<
     fastest(device.policies.iter().filter(|p| !p.bound && p.policy != baseline))
 }
 
-fn speed_sentence(device: &DeviceSummary, chosen: &PolicySummary, baseline: &str) -> String {
+fn speed_sentence(
+    device: &DeviceSummary,
+    chosen: &PolicySummary,
+    baseline: &str,
+    measure: Measure,
+) -> String {
     let name = chosen.policy;
+    let (what, is, with) = match measure {
+        Measure::Total => ("run", "it is", ""),
+        Measure::Fsync => ("fsync", "its fsync is", "with "),
+        Measure::Write => ("write", "its write is", "with "),
+    };
     let mut text = if name == baseline {
         match alternative(device, baseline).and_then(|a| Some((a.policy, a.versus_baseline?))) {
             None if chosen.bound => format!("`{name}` is only a bound: no host can use it"),
             None => format!(
-                "`{name}` took {} s, and there is no other usable policy here to compare it with",
-                number(chosen.total_s.median())
+                "`{name}` took {}, and there is no other usable policy here to compare it with",
+                seconds(chosen.time_s.median())
             ),
-            Some((other, c)) if differs(&c) => format!(
-                "Keep `{baseline}`: with `{other}` the run takes {} as long ({})",
+            Some((other, c)) if proven(&c) => format!(
+                "Keep `{baseline}`: with `{other}` the {what} takes {} as long ({})",
+                times(1.0 / c.ratio),
+                evidence(&c, true)
+            ),
+            Some((other, c)) if told_apart(&c, SPEED_INDIFFERENCE) && c.ratio < 1.0 => format!(
+                "Keep `{baseline}`: with `{other}` the {what} takes {} as long, which so few repetitions cannot prove \
+                 (~; {})",
                 times(1.0 / c.ratio),
                 evidence(&c, true)
             ),
@@ -135,14 +110,21 @@ fn speed_sentence(device: &DeviceSummary, chosen: &PolicySummary, baseline: &str
     } else {
         match &chosen.versus_baseline {
             None => format!("Use `{name}`, the fastest; `{baseline}` did not run on this device"),
-            Some(c) if differs(c) && c.ratio > 1.0 => {
+            Some(c) if proven(c) && c.ratio > 1.0 => {
                 format!(
-                    "Use `{name}`: it is {} as fast as `{baseline}` ({})",
+                    "Use `{name}`: {is} {} as fast as {with}`{baseline}` ({})",
                     times(c.ratio),
                     evidence(c, false)
                 )
             }
-            Some(c) if differs(c) => format!(
+            Some(c) if told_apart(c, SPEED_INDIFFERENCE) && c.ratio > 1.0 => {
+                format!(
+                    "Use `{name}`: {is} {} as fast as {with}`{baseline}`, which so few repetitions cannot prove (~; {})",
+                    times(c.ratio),
+                    evidence(c, false)
+                )
+            }
+            Some(c) if proven(c) => format!(
                 "Use `{name}`, the fastest that a host can use, though it takes {} as long as `{baseline}` ({})",
                 times(1.0 / c.ratio),
                 evidence(c, true)
@@ -156,8 +138,8 @@ fn speed_sentence(device: &DeviceSummary, chosen: &PolicySummary, baseline: &str
     };
     let bound = fastest(device.policies.iter().filter(|p| p.bound && p.policy != name));
     if let Some(b) = bound {
-        let c = compare(&chosen.total_s, &b.total_s);
-        if differs(&c) && c.ratio > 1.0 {
+        let c = compare(&chosen.time_s, &b.time_s);
+        if proven(&c) && c.ratio > 1.0 {
             text += &format!("; the bound `{}` would be {} as fast as `{name}`", b.policy, times(c.ratio));
         } else {
             let how = if c.p.is_some() && c.ratio > 1.0 { "not significantly" } else { "no" };
@@ -187,6 +169,9 @@ fn evidence(c: &Comparison, inverse: bool) -> String {
             format!("exact: {:+.1} % in time", (1.0 / c.ratio - 1.0) * 100.0).replace('-', "\u{2212}")
         };
     };
+    if c.interval.confidence <= 0.0 {
+        return "one run of each".to_string();
+    }
     let (low, high) = match inverse {
         true => (1.0 / c.interval.high, 1.0 / c.interval.low),
         false => (c.interval.low, c.interval.high),
@@ -349,8 +334,12 @@ fn times(f: f64) -> String {
     format!("{} times", factor(f))
 }
 
-fn number(f: f64) -> String {
-    if f >= 100.0 { format!("{f:.0}") } else { format!("{f:.2}") }
+fn seconds(f: f64) -> String {
+    match f {
+        f if f >= 100.0 => format!("{f:.0} s"),
+        f if f >= 1.0 || f == 0.0 => format!("{f:.2} s"),
+        f => format!("{:.2} ms", f * 1e3),
+    }
 }
 
 /// A whole number with thousands apart, with a true minus sign.

@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::experiment::result::PostmarkFigures;
+use crate::experiment::result::{AppendFigures, PostmarkFigures, WorkloadFigures};
 
 fn cell(device: &str, policy: &str, rep: u32, seconds: f64, erases: u64) -> Cell {
     Cell {
@@ -10,7 +10,7 @@ fn cell(device: &str, policy: &str, rep: u32, seconds: f64, erases: u64) -> Cell
         target: "model".into(),
         rep,
         duration_ns: (seconds * 1e9) as u64,
-        postmark: PostmarkFigures {
+        workload: WorkloadFigures::Postmark(PostmarkFigures {
             total_s: seconds,
             transactions_s: seconds / 2.0,
             creation_alone_s: seconds / 4.0,
@@ -29,7 +29,8 @@ fn cell(device: &str, policy: &str, rep: u32, seconds: f64, erases: u64) -> Cell
             transactions_per_s: 0.0,
             creation_alone_per_s: 0.0,
             deletion_alone_per_s: 0.0,
-        },
+        }),
+        ledger: None,
         device_stats: Some(crate::experiment::result::DeviceFigures {
             host_units_written: 1000,
             nand_units_written: 1000 + 100 * erases,
@@ -112,12 +113,94 @@ fn without_a_difference_in_speed_the_gentler_policy_wins_and_without_any_the_bas
 }
 
 #[test]
-fn with_too_few_repetitions_the_verdict_blames_their_number() {
+fn with_too_few_repetitions_medians_decide_and_the_verdict_says_that_nothing_is_proven() {
     let runs = |policy, seconds: f64| (0..2).map(move |r| cell("d", policy, r, seconds + f64::from(r), 100));
     let cells: Vec<Cell> = runs("off", 20.0).chain(runs("commit", 10.0)).chain(runs("ideal", 9.0)).collect();
     let v = verdict(&cells).unwrap();
-    assert!(v.text.contains("no difference that so few repetitions could prove (~)"), "{}", v.text);
+    assert_eq!(v.policy, "commit");
+    assert!(!v.per_device[0].significant);
+    let words = "Use `commit`: it is 1.95 times as fast as `off`, which so few repetitions cannot prove (~; 66 % interval";
+    assert!(v.text.starts_with(words), "{}", v.text);
     assert!(v.text.contains("`ideal` is not significantly faster"), "{}", v.text);
+    // The other way round nothing speaks for a change.
+    let cells: Vec<Cell> = runs("off", 10.0).chain(runs("commit", 20.0)).collect();
+    let v = verdict(&cells).unwrap();
+    assert_eq!(v.policy, "off");
+    let words = "Keep `off`: with `commit` the run takes 1.95 times as long, which so few repetitions cannot prove (~; 66 %";
+    assert!(v.text.starts_with(words), "{}", v.text);
+    let cells: Vec<Cell> = runs("off", 10.0).chain(runs("commit", 10.01)).collect();
+    let v = verdict(&cells).unwrap();
+    assert!(v.text.contains("no difference that so few repetitions could prove (~)"), "{}", v.text);
+    let v = verdict(&[cell("d", "off", 0, 2.0, 1), cell("d", "commit", 0, 1.0, 1)]).unwrap();
+    assert!(
+        v.text.contains(
+            "2.00 times as fast as `off`, which so few repetitions cannot prove (~; one run of each)"
+        )
+    );
+}
+
+/// Three repetitions around a median.
+fn three(policy: &str, seconds: f64, erases: u64) -> Vec<Cell> {
+    (0..3).map(|r| cell("d", policy, r, seconds * (0.98 + 0.02 * f64::from(r)), erases)).collect()
+}
+
+#[test]
+fn regression_of_policies_that_differ_in_nothing_the_lowest_median_is_used_not_the_first() {
+    let cells = [three("off", 20.0, 500), three("lazy", 15.0, 344), three("judicious", 14.94, 344)].concat();
+    let v = verdict(&cells).unwrap();
+    assert_eq!(v.policy, "judicious");
+    let words = "`lazy` cannot be told apart from it; it has the lower median.";
+    assert!(v.text.contains(words), "{}", v.text);
+
+    // With repetitions enough for the test, the same.
+    let cells = [
+        noisy("d", "off", 20.0, 500),
+        noisy("d", "zfs", 15.2, 344),
+        noisy("d", "lazy", 15.1, 344),
+        noisy("d", "judicious", 15.0, 344),
+    ]
+    .concat();
+    let v = verdict(&cells).unwrap();
+    assert_eq!(v.policy, "judicious");
+    let words = "`zfs` and `lazy` cannot be told apart from it; it has the lowest median.";
+    assert!(v.text.contains(words), "{}", v.text);
+}
+
+#[test]
+fn wear_decides_only_where_it_is_told_apart_and_before_the_median() {
+    // Erases that vary more between repetitions than between policies.
+    let wearing = |policy, seconds: f64, erases: u64| -> Vec<Cell> {
+        let run =
+            |r: u32| cell("d", policy, r, seconds * (1.0 + 0.01 * f64::from(r)), erases + u64::from(r) * 20);
+        (0..6).map(run).collect()
+    };
+    let off = || noisy("d", "off", 20.0, 900);
+    let v = verdict(&[off(), wearing("lazy", 15.1, 340), wearing("judicious", 15.0, 350)].concat()).unwrap();
+    assert_eq!(v.policy, "judicious", "{}", v.text);
+    // Twice the erases are no accident.
+    let v = verdict(&[off(), wearing("lazy", 15.1, 340), wearing("judicious", 15.0, 680)].concat()).unwrap();
+    assert_eq!(v.policy, "lazy");
+    let words = "`judicious` is as fast, as far as this can tell, but wears the flash more.";
+    assert!(v.text.contains(words), "{}", v.text);
+}
+
+#[test]
+fn a_workload_that_times_one_operation_is_judged_by_that() {
+    let timed = |policy: &str, fsync_ms: u64| -> Vec<Cell> {
+        let figures = AppendFigures {
+            append_bytes: 65_536,
+            file_bytes: 1 << 30,
+            pieces: 15_421,
+            unlink_ns: 1_000,
+            fsync_ns: fsync_ms * 1_000_000,
+            trims: None,
+        };
+        let run = |c| Cell { workload: WorkloadFigures::Append(figures.clone()), ..c };
+        exact("d", policy, 4.0, 10).into_iter().map(run).collect()
+    };
+    let v = verdict(&[timed("commit", 800), timed("lazy", 8)].concat()).unwrap();
+    assert_eq!((v.policy.as_str(), v.speedup), ("lazy", 100.0));
+    assert!(v.text.starts_with("Use `lazy`: its fsync is 100 times as fast as with `commit`"), "{}", v.text);
 }
 
 #[test]
@@ -147,7 +230,7 @@ fn a_real_directory_is_never_exact_and_knows_no_life_time() {
     c.target = "dir:/mnt".into();
     c.device_stats = None;
     let cells = [c];
-    assert!(!Summary::of(&cells).devices[0].policies[0].total_s.is_exact());
+    assert!(!Summary::of(&cells).devices[0].policies[0].time_s.is_exact());
     let v = verdict(&cells).unwrap();
     assert_eq!(v.policy, "discard");
     assert!(v.text.contains("no other usable policy") && v.text.contains("real directory"), "{}", v.text);
@@ -203,7 +286,7 @@ fn regression_one_repetition_is_not_exact() {
     // What another repetition would have been, nobody knows: ageing draws another seed then.
     let cells = [cell("d", "off", 0, 20.0, 10), cell("d", "commit", 0, 16.0, 8)];
     let summary = Summary::of(&cells);
-    assert!(summary.devices[0].policies.iter().all(|p| !p.total_s.is_exact()));
+    assert!(summary.devices[0].policies.iter().all(|p| !p.time_s.is_exact()));
     let text = verdict(&cells).unwrap().text;
     assert!(!text.contains("exact"), "{text}");
 }

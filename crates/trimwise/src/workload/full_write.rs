@@ -15,6 +15,9 @@ use super::files::{FileError, Files, OpenMode};
 use super::fragmenting::{self, Fragmenting, Note};
 use crate::units::{SimDuration, UNIT_BYTES};
 
+/// Fragmented files that are made at most, assumed; one more file takes all the rest. More would change nothing but the
+/// time that it takes to fill the gaps between their fragments.
+pub const FILES_MAX: u64 = 4;
 /// The file whose write is timed.
 const PROBE: &str = "fragmenting/probe";
 /// The file that takes what is left.

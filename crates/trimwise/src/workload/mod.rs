@@ -6,3 +6,4 @@ pub mod fragmenting;
 pub mod full_write;
 pub mod latency;
 pub mod postmark;
+pub mod timed;

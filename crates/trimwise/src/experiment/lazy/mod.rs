@@ -10,18 +10,17 @@
 mod sizes;
 mod table2;
 
+pub use super::watch::Issue;
 pub use sizes::{
     FIGURE_3, FIGURE_4, QUESTION_3, QUESTION_4, SizeRun, SizeRuns, evaluate_figure_3, evaluate_figure_4,
     run_size, sizes,
 };
 pub use table2::{FSYNC, QUESTION_T2, TABLE_2, WriteRun, WriteRuns, evaluate_table_2, run_write};
 
-use std::cell::RefCell;
-use std::rc::Rc;
-
 use super::cell::CellError;
 use super::result::{Claim, Figure};
-use crate::block::{BlockQueue, Command, QueueConfig, Stage};
+use super::watch::Watch;
+use crate::block::{BlockQueue, QueueConfig};
 use crate::engine::Sim;
 use crate::fs::host::{CpuCosts, DiscardGeneration, HostConfig};
 use crate::fs::layout::FormatOptions;
@@ -29,7 +28,7 @@ use crate::fs::{COMMIT_INTERVAL, Ext4, Volume};
 use crate::policy::PolicySpec;
 use crate::profile::Profile;
 use crate::ssd::{Ssd, SsdConfig};
-use crate::units::{Bytes, SimDuration, SimTime};
+use crate::units::{Bytes, SimDuration};
 
 /// The phone's storage.
 pub const DEVICE: &str = "ufs21-64gb";
@@ -115,62 +114,6 @@ impl Setup {
             queue.with_ssd(|ssd| ssd.audit()).map_err(|e| audit(e.to_string()))?;
             Ok(answer)
         })?
-    }
-}
-
-/// How the TRIMs of a commit were issued.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Issue {
-    /// Commands.
-    pub commands: u64,
-    /// Time from the commit's being durable until the last of them was acknowledged; zero if there were none.
-    pub time: SimDuration,
-}
-
-/// Watches TRIMs go by in the block queue's trace.
-struct Watch {
-    queue: BlockQueue,
-    seen: Rc<RefCell<Seen>>,
-}
-
-#[derive(Default)]
-struct Seen {
-    /// When the last flush completed: at the first TRIM, the end of the commit that it belongs to.
-    flushed: SimTime,
-    durable: Option<SimTime>,
-    acknowledged: SimTime,
-    commands: u64,
-}
-
-impl Watch {
-    fn new(queue: &BlockQueue) -> Self {
-        Self { queue: queue.clone(), seen: Rc::default() }
-    }
-
-    /// Counts from now on.
-    fn start(&self) {
-        *self.seen.borrow_mut() = Seen::default();
-        let seen = Rc::clone(&self.seen);
-        self.queue.trace(Some(Box::new(move |at, stage, command| {
-            let seen = &mut *seen.borrow_mut();
-            match (stage, command) {
-                (Stage::Completed, Command::Flush) => seen.flushed = at,
-                (Stage::Dispatched, Command::Trim(_)) => {
-                    seen.durable.get_or_insert(seen.flushed);
-                    seen.commands += 1;
-                }
-                (Stage::Completed, Command::Trim(_)) => seen.acknowledged = at,
-                _ => {}
-            }
-        })));
-    }
-
-    /// What was seen until now.
-    fn stop(&self) -> Issue {
-        self.queue.trace(None);
-        let seen = self.seen.borrow();
-        let time = seen.durable.map_or(SimDuration::ZERO, |durable| seen.acknowledged.since(durable));
-        Issue { commands: seen.commands, time }
     }
 }
 

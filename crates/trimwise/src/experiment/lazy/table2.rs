@@ -28,9 +28,6 @@ fn published_ms(policy: &str) -> Option<f64> {
 
 /// The files of which one is removed, assumed: those of the append benchmark at its smallest append.
 const FILE: Fragmenting = Fragmenting::of_append(Bytes::kib(64));
-/// How many of them there are, assumed; one more file takes all the rest. More would change nothing but the time that
-/// it takes to fill the gaps between their fragments.
-const FILES: u64 = 4;
 
 /// With and without an fsync between removal and write.
 pub const FSYNC: [bool; 2] = [true, false];
@@ -62,7 +59,7 @@ pub fn run_write(
 ) -> Result<WriteRun, CellError> {
     Setup { ssd: ssd.clone(), policy, rep, seed }.run(move |fs, watch| async move {
         let draw = seed ^ u64::from(rep) << 32;
-        let mut full = full_write::fill(&fs, &FILE, FILES).await?;
+        let mut full = full_write::fill(&fs, &FILE, full_write::FILES_MAX).await?;
         fs.drain_discards().await;
         let victim = full.victim(draw).and_then(|path| fs.extents(&path));
         let extents = victim.map_or(0, |extents| extents.len() as u64);

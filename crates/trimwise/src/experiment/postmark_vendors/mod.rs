@@ -11,8 +11,8 @@ mod claims;
 
 use claims::Table;
 
-use super::cell::{CellError, CellRun, CellSpec, run_in_turn};
-use super::result::{ExperimentResult, ExperimentRows};
+use super::cell::{CellError, CellSpec, run_in_turn};
+use super::result::{Cell, ExperimentResult, ExperimentRows, PostmarkFigures};
 use crate::block::QueueConfig;
 use crate::fs::host::{CpuCosts, DiscardGeneration, HostConfig};
 use crate::fs::layout::FormatOptions;
@@ -112,7 +112,7 @@ pub fn spec(column: Column, profile: &Profile, seed: u64) -> CellSpec {
         device: column.device.to_owned(),
         ssd: profile.config.clone(),
         policy: if column.discard { PolicySpec::COMMIT } else { PolicySpec::OFF },
-        workload: workload(column.buffering),
+        workload: workload(column.buffering).into(),
         host: host(),
         format: FormatOptions::default(),
         utilization_percent: None,
@@ -155,8 +155,7 @@ const CREATION_ALONE_PER_S: usize = 4;
 impl Means {
     /// The metric of one run, as PostMark 1.51's terse report computes it, but from exact times: there
     /// `Deleted/s` is the number *created*, and `Deletion_alone/s` is over the *creation* phase.
-    fn of_run(run: &CellRun) -> [f64; METRICS.len()] {
-        let p = &run.cell.postmark;
+    fn of_run(p: &PostmarkFigures) -> [f64; METRICS.len()] {
         let (total, transactions, creation) = (p.total_s, p.transactions_s, p.creation_alone_s);
         [
             total,
@@ -175,15 +174,16 @@ impl Means {
         ]
     }
 
-    /// The means of a column's runs.
-    pub fn of(runs: &[CellRun]) -> Self {
+    /// The means of a column's runs of PostMark.
+    pub fn of(runs: &[Cell]) -> Self {
+        let runs: Vec<&PostmarkFigures> = runs.iter().filter_map(Cell::postmark).collect();
         let n = runs.len().max(1) as f64;
         let mut means = Self { reps: runs.len() as u32, ..Self::default() };
         for run in runs {
             for (mean, value) in means.values.iter_mut().zip(Self::of_run(run)) {
                 *mean += value / n;
             }
-            means.deletion_s += run.cell.postmark.deletion_alone_s / n;
+            means.deletion_s += run.deletion_alone_s / n;
         }
         means
     }

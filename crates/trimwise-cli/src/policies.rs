@@ -1,0 +1,94 @@
+//! `trimwise policies`: what a policy can be made of.
+
+use serde::Serialize;
+use trimwise::policy::{PolicySpec, TERMS};
+
+use crate::arguments::{OutputArguments, PoliciesArguments};
+use crate::defaults;
+use crate::failure::Failure;
+use crate::output::Destinations;
+
+/// What there is, as `--json` writes it.
+#[derive(Debug, Serialize)]
+struct Policies {
+    /// The version of trimwise.
+    trimwise: &'static str,
+    terms: Vec<Term>,
+    /// Policies as they are written, one of every kind.
+    examples: Vec<Example>,
+}
+
+/// A term that policies are made of.
+#[derive(Debug, Serialize)]
+struct Term {
+    /// How it is written; capitals stand for a value, brackets for what may be left out.
+    term: &'static str,
+    meaning: &'static str,
+}
+
+#[derive(Debug, Serialize)]
+struct Example {
+    policy: String,
+    /// Whether it is only a bound, which no host can use.
+    bound: bool,
+    /// Whether `compare` runs it when it is not told which.
+    default: bool,
+}
+
+impl Policies {
+    fn all() -> Self {
+        let example = |policy: PolicySpec| {
+            let text = policy.to_string();
+            let default = defaults::POLICIES.contains(&text.as_str());
+            Example { policy: text, bound: !policy.is_usable(), default }
+        };
+        Self {
+            trimwise: trimwise::VERSION,
+            terms: TERMS.iter().map(|&(term, meaning)| Term { term, meaning }).collect(),
+            examples: PolicySpec::examples().into_iter().map(example).collect(),
+        }
+    }
+
+    fn text(&self) -> String {
+        let mut text = String::from(
+            "Terms, joined with `+` to a policy (capitals: a value; brackets: may be left out)\n\n",
+        );
+        for Term { term, meaning } in &self.terms {
+            text += &format!("{term}\n    {meaning}\n");
+        }
+        text += "\nExamples (* run by `trimwise compare` if no policy is given)\n\n";
+        for Example { policy, default, .. } in &self.examples {
+            text += &format!("{} {policy}\n", if *default { '*' } else { ' ' });
+        }
+        text
+    }
+}
+
+/// Runs the command and answers what to print.
+pub fn run(arguments: &PoliciesArguments) -> Result<String, Failure> {
+    let PoliciesArguments { json, force } = arguments;
+    let output = OutputArguments { json: json.clone(), force: *force, ..OutputArguments::default() };
+    let destinations = Destinations::check(&output)?;
+    let policies = Policies::all();
+    destinations.write_json(&policies)?;
+    Ok(if destinations.json_to_stdout() { String::new() } else { policies.text() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_term_and_every_default_is_listed() {
+        let policies = Policies::all();
+        let text = policies.text();
+        for (term, meaning) in TERMS {
+            assert!(text.contains(&format!("\n{term}\n    {meaning}\n")), "{term}");
+        }
+        for policy in defaults::POLICIES {
+            assert!(text.contains(&format!("\n* {policy}\n")), "{policy} is run but is no example: {text}");
+        }
+        assert!(text.lines().all(|l| l.chars().count() <= 100), "{text}");
+        assert!(policies.examples.iter().all(|e| e.bound == (e.policy == "ideal")));
+    }
+}

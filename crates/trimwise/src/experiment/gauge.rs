@@ -1,0 +1,151 @@
+//! What a device and the policy's pending set did while a workload ran.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use super::ledger::CellLedger;
+use super::result::{DeviceFigures, TimelineSample};
+use crate::fs::Ext4;
+use crate::policy::Ledger;
+use crate::ssd::{Ssd, SsdStats, Wear};
+use crate::units::{SimDuration, SimTime};
+
+/// What the timeline of a cell keeps at most.
+const TIMELINE_SAMPLES_MAX: usize = 200;
+
+/// Reads device and pending set when a workload begins and when it has ended.
+pub struct Gauge {
+    fs: Ext4,
+    begin: SimTime,
+    before: SsdStats,
+    ledger: Ledger,
+    timeline: Timeline,
+}
+
+impl Gauge {
+    /// A workload begins now.
+    pub fn start(fs: &Ext4) -> Self {
+        let begin = fs.queue().sim().now();
+        // What the drive collected while it rested is not the workload's.
+        let before = fs.queue().with_ssd_mut(|ssd| {
+            ssd.catch_up(begin);
+            *ssd.stats()
+        });
+        fs.restart_stale();
+        Self { fs: fs.clone(), begin, before, ledger: fs.ledger(), timeline: Timeline::start(fs, before) }
+    }
+
+    /// What it was between then and now.
+    pub fn finish(self) -> (DeviceFigures, CellLedger) {
+        let timeline = self.timeline.finish();
+        let queue = self.fs.queue();
+        let stats = queue.with_ssd(|ssd| *ssd.stats()).since(&self.before);
+        let wear = queue.with_ssd(Ssd::wear);
+        let figures = device_figures(&stats, wear, self.fs.stale_max_and_mean(), timeline);
+        let passed = queue.sim().now().since(self.begin);
+        let units = self.fs.ledger().since(&self.ledger);
+        (figures, CellLedger::new(units, stats.busy_ns.trim, passed))
+    }
+}
+
+fn device_figures(
+    stats: &SsdStats,
+    wear: Wear,
+    (stale_units_max, stale_units_mean): (u64, f64),
+    timeline: Vec<TimelineSample>,
+) -> DeviceFigures {
+    let busy = &stats.busy_ns;
+    DeviceFigures {
+        host_units_written: stats.host_units_written,
+        nand_units_written: stats.nand_units.total(),
+        write_amplification: if stats.host_units_written == 0 { 1.0 } else { stats.write_amplification() },
+        trim_commands: stats.trim.commands,
+        trim_ranges: stats.trim.ranges,
+        trimmed_units: stats.trim.units_invalidated,
+        erases: stats.block_erases,
+        erase_count_min: wear.min,
+        erase_count_mean: wear.mean,
+        erase_count_max: wear.max,
+        gc_units_copied: stats.nand_units.gc,
+        stale_units_max,
+        stale_units_mean,
+        busy_ns: BTreeMap::from([
+            ("link", busy.link),
+            ("controller", busy.controller),
+            ("write_path", busy.write_path),
+            ("read_host", busy.read),
+            ("read_gc", busy.read_gc),
+            ("program_host", busy.program_host),
+            ("program_gc", busy.program_gc),
+            ("erase", busy.erase),
+            ("trim", busy.trim),
+            ("flush", busy.flush),
+        ]),
+        timeline,
+    }
+}
+
+/// Samples stale units and writes while a workload runs: every second at first, then, whenever there are
+/// too many samples, every other one is dropped and the step doubles.
+struct Timeline(Rc<RefCell<Sampler>>);
+
+struct Sampler {
+    samples: Vec<TimelineSample>,
+    step: SimDuration,
+    begin: SimTime,
+    before: SsdStats,
+    running: bool,
+    fs: Ext4,
+}
+
+impl Timeline {
+    fn start(fs: &Ext4, before: SsdStats) -> Self {
+        let sim = fs.queue().sim().clone();
+        let sampler = Rc::new(RefCell::new(Sampler {
+            samples: Vec::new(),
+            step: SimDuration::from_secs(1),
+            begin: sim.now(),
+            before,
+            running: true,
+            fs: fs.clone(),
+        }));
+        let shared = Rc::clone(&sampler);
+        sim.clone().spawn(async move {
+            while shared.borrow().running {
+                shared.borrow_mut().sample(sim.now());
+                let step = shared.borrow().step;
+                sim.sleep(step).await;
+            }
+        });
+        Self(sampler)
+    }
+
+    fn finish(self) -> Vec<TimelineSample> {
+        let mut sampler = self.0.borrow_mut();
+        let now = sampler.fs.queue().sim().now();
+        sampler.sample(now);
+        sampler.running = false;
+        std::mem::take(&mut sampler.samples)
+    }
+}
+
+impl Sampler {
+    fn sample(&mut self, now: SimTime) {
+        let stats = self.fs.queue().with_ssd(|ssd| *ssd.stats()).since(&self.before);
+        self.samples.push(TimelineSample {
+            at_ns: now.since(self.begin).as_nanos(),
+            stale_units: self.fs.stale_units(),
+            host_units_written: stats.host_units_written,
+            nand_units_written: stats.nand_units.total(),
+        });
+        if self.samples.len() >= TIMELINE_SAMPLES_MAX {
+            let mut keep = false;
+            self.samples.retain(|_| {
+                keep = !keep;
+                keep
+            });
+            self.step = self.step * 2;
+        }
+    }
+}

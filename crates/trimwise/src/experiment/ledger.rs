@@ -1,0 +1,64 @@
+//! The ledger of a policy: where freed units went, what TRIM cost the device, and what it saved.
+
+use serde::Serialize;
+
+use super::result::Cell;
+use crate::policy::Ledger;
+use crate::units::SimDuration;
+
+/// The policy that savings are counted against.
+pub const WITHOUT_TRIM: &str = "off";
+
+/// The ledger of one run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct CellLedger {
+    /// Where units went that were freed during the workload; what is pending or in flight is so at its end, also what
+    /// was there before.
+    #[serde(flatten)]
+    pub units: Ledger,
+    /// Device time spent on TRIM.
+    pub trim_busy_ns: u64,
+    /// Its share of the time that passed. A device that trims while it does other things too has that share, and one
+    /// that cannot lost it.
+    pub trim_busy_percent: f64,
+    /// Units that garbage collection copied in the same repetition without TRIM, less those copied here: below 0 are
+    /// more. `None` if `off` did not run.
+    pub gc_units_saved: Option<i64>,
+    /// What the same repetition took without TRIM, less what it took here: below 0 it took longer. The time is the one
+    /// that policies are judged by. `None` if `off` did not run.
+    pub time_saved_ns: Option<i64>,
+}
+
+impl CellLedger {
+    /// A ledger that has not been compared with another run. `passed` is the time in which all of it happened.
+    pub fn new(units: Ledger, trim_busy_ns: u64, passed: SimDuration) -> Self {
+        let passed = passed.as_nanos();
+        let trim_busy_percent = if passed == 0 { 0.0 } else { trim_busy_ns as f64 / passed as f64 * 100.0 };
+        Self { units, trim_busy_ns, trim_busy_percent, gc_units_saved: None, time_saved_ns: None }
+    }
+}
+
+/// Enters into each ledger what was saved against `off`: against its run on the same device with the same repetition,
+/// which had the same seed and began at the same phase of the commit timer.
+pub fn compare_with_off(cells: &mut [Cell]) {
+    let copied = |c: &Cell| c.device_stats.as_ref().map(|d| d.gc_units_copied);
+    let without: Vec<_> = cells
+        .iter()
+        .filter(|c| c.policy == WITHOUT_TRIM)
+        .map(|c| (c.device.clone(), c.rep, copied(c), c.measured_ns()))
+        .collect();
+    for cell in cells {
+        let same = |(device, rep, ..): &&(String, u32, _, _)| *device == cell.device && *rep == cell.rep;
+        let Some((_, _, copied_by_off, taken_by_off)) = without.iter().find(same) else { continue };
+        let (copied, taken) = (copied(cell), cell.measured_ns());
+        let Some(ledger) = &mut cell.ledger else { continue };
+        ledger.gc_units_saved = copied_by_off.zip(copied).map(|(off, here)| less(off, here));
+        ledger.time_saved_ns = Some(less(*taken_by_off, taken));
+    }
+}
+
+/// `from - here` of counts and times, none of which come near to 2^63.
+fn less(from: u64, here: u64) -> i64 {
+    let signed = |n| i64::try_from(n).unwrap_or(i64::MAX);
+    signed(from) - signed(here)
+}

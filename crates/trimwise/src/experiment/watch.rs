@@ -1,0 +1,65 @@
+//! How the TRIMs of a removal were issued, seen at the block queue.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use crate::block::{BlockQueue, Command, Stage};
+use crate::units::{SimDuration, SimTime};
+
+/// How the TRIMs of a commit were issued.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Issue {
+    /// Commands.
+    pub commands: u64,
+    /// Time from the commit's being durable until the last of them was acknowledged; zero if there were none.
+    pub time: SimDuration,
+}
+
+/// Watches TRIMs go by in the block queue's trace.
+pub struct Watch {
+    queue: BlockQueue,
+    seen: Rc<RefCell<Seen>>,
+}
+
+#[derive(Default)]
+struct Seen {
+    /// When the last flush completed, or the watch began: at the first TRIM, the end of the commit that it belongs
+    /// to.
+    flushed: SimTime,
+    durable: Option<SimTime>,
+    acknowledged: SimTime,
+    commands: u64,
+}
+
+impl Watch {
+    /// Watches this queue, from [`Watch::start`] on.
+    pub fn new(queue: &BlockQueue) -> Self {
+        Self { queue: queue.clone(), seen: Rc::default() }
+    }
+
+    /// Counts from now on.
+    pub fn start(&self) {
+        *self.seen.borrow_mut() = Seen { flushed: self.queue.sim().now(), ..Seen::default() };
+        let seen = Rc::clone(&self.seen);
+        self.queue.trace(Some(Box::new(move |at, stage, command| {
+            let seen = &mut *seen.borrow_mut();
+            match (stage, command) {
+                (Stage::Completed, Command::Flush) => seen.flushed = at,
+                (Stage::Dispatched, Command::Trim(_)) => {
+                    seen.durable.get_or_insert(seen.flushed);
+                    seen.commands += 1;
+                }
+                (Stage::Completed, Command::Trim(_)) => seen.acknowledged = at,
+                _ => {}
+            }
+        })));
+    }
+
+    /// What was seen until now.
+    pub fn stop(&self) -> Issue {
+        self.queue.trace(None);
+        let seen = self.seen.borrow();
+        let time = seen.durable.map_or(SimDuration::ZERO, |durable| seen.acknowledged.since(durable));
+        Issue { commands: seen.commands, time }
+    }
+}

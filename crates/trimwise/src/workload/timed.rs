@@ -1,0 +1,292 @@
+//! Workloads that time one operation instead of a whole run, as they are written: `append:64KiB:1GiB`, `fullwrite`.
+//!
+//! Both come from the Lazy TRIM paper: [`fragmenting`] is the append benchmark, [`full_write`] the write that needs a
+//! block on a full file system. Each is prepared, measured and removed, three calls, so that a caller may look at the
+//! device between them; on a real directory the same three calls run.
+
+use std::fmt;
+use std::str::FromStr;
+
+use thiserror::Error;
+
+use super::files::{FileError, Files};
+use super::fragmenting::{self, FILE, Fragmenting, Note, Removal};
+use super::full_write::{self, Full, FullWrite};
+use crate::units::{Bytes, SimDuration};
+
+/// The least append: one block; a smaller one would not make a fragment.
+const APPEND_MIN: Bytes = Bytes::kib(4);
+/// The largest append: it is held in memory, once for each run at a time; four times the source's largest.
+const APPEND_MAX: Bytes = Bytes::mib(256);
+/// The largest file: what ext4 holds with blocks of 4 KiB is 16 times that.
+const FILE_MAX: Bytes = Bytes::gib(1024);
+
+/// A workload that times one operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Timed {
+    /// The fsync after the removal of a fragmented file: `append[:APPEND[:FILE]]`.
+    Append(Fragmenting),
+    /// A synchronous write that needs a block on a full file system: `fullwrite[:APPEND[:FILE]][:nofsync]`.
+    FullWrite {
+        /// The files of which one is removed.
+        file: Fragmenting,
+        /// Whether the removal is made durable before the write.
+        fsync: bool,
+    },
+}
+
+/// What was measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Timing {
+    /// Of [`Timed::Append`].
+    Append(Removal),
+    /// Of [`Timed::FullWrite`].
+    FullWrite(FullWrite),
+}
+
+impl Timing {
+    /// The operation that the workload is about.
+    pub fn operation(self) -> SimDuration {
+        match self {
+            Self::Append(removal) => removal.fsync,
+            Self::FullWrite(full) => full.write,
+        }
+    }
+}
+
+/// A workload that is ready to be measured.
+pub struct Prepared<F: Files>(Stage<F>);
+
+enum Stage<F: Files> {
+    /// Whether the file is still there.
+    Append(Note<F>, bool),
+    FullWrite {
+        full: Full<F>,
+        fsync: bool,
+        seed: u64,
+    },
+}
+
+impl Timed {
+    /// Whether a text is meant as one of these, right or wrong: its first field is one of their names.
+    pub fn is_meant(text: &str) -> bool {
+        matches!(text.split(':').next(), Some("append" | "fullwrite"))
+    }
+
+    /// Whether it takes all the space that the file system has.
+    pub fn fills(self) -> bool {
+        matches!(self, Self::FullWrite { .. })
+    }
+
+    /// How the file is written, or each of the files.
+    pub fn file(self) -> Fragmenting {
+        match self {
+            Self::Append(file) | Self::FullWrite { file, .. } => file,
+        }
+    }
+
+    /// What its files take at one time; of a file system that it fills, what it needs at least: the file to remove.
+    pub fn needed(self) -> Bytes {
+        let file = self.file();
+        Bytes(file.pieces().saturating_mul(file.append.0))
+    }
+
+    /// Writes the files, up to what is measured. `seed` draws the file that is removed of several.
+    ///
+    /// # Errors
+    ///
+    /// What the file system answers; what was made is removed again.
+    pub async fn prepare<F: Files>(self, fs: &F, seed: u64) -> Result<Prepared<F>, FileError> {
+        Ok(Prepared(match self {
+            Self::Append(config) => {
+                let note = Note::create(fs).await?;
+                if let Err(error) = fragmenting::write(fs, FILE, &config).await {
+                    note.remove(fs).await?;
+                    return Err(error);
+                }
+                Stage::Append(note, true)
+            }
+            Self::FullWrite { file, fsync } => {
+                let full = full_write::fill(fs, &file, full_write::FILES_MAX).await?;
+                Stage::FullWrite { full, fsync, seed }
+            }
+        }))
+    }
+}
+
+impl<F: Files> Prepared<F> {
+    /// Removes a file and times what the workload is about; once.
+    ///
+    /// # Errors
+    ///
+    /// What the file system answers; [`Prepared::remove`] takes away what is there also then.
+    pub async fn measure(&mut self, fs: &F) -> Result<Timing, FileError> {
+        match &mut self.0 {
+            Stage::Append(note, file) => {
+                let removal = fragmenting::remove(fs, FILE, note).await;
+                *file &= removal.is_err();
+                Ok(Timing::Append(removal?))
+            }
+            Stage::FullWrite { full, fsync, seed } => {
+                Ok(Timing::FullWrite(full.remove_and_write(fs, *seed, *fsync).await?))
+            }
+        }
+    }
+
+    /// Removes everything.
+    ///
+    /// # Errors
+    ///
+    /// What the file system answers.
+    pub async fn remove(self, fs: &F) -> Result<(), FileError> {
+        match self.0 {
+            Stage::Append(note, file) => {
+                if file {
+                    // The removal itself may have been done before what came after it failed.
+                    match fs.unlink(FILE).await {
+                        Ok(()) | Err(FileError::NotFound { .. }) => {}
+                        Err(other) => return Err(other),
+                    }
+                }
+                note.remove(fs).await
+            }
+            Stage::FullWrite { full, .. } => full.remove(fs).await,
+        }
+    }
+}
+
+impl fmt::Display for Timed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Fragmenting { append, file, .. } = self.file();
+        let (append, file) = (exact(append), exact(file));
+        match self {
+            Self::Append(_) => write!(f, "append:{append}:{file}"),
+            Self::FullWrite { fsync: true, .. } => write!(f, "fullwrite:{append}:{file}"),
+            Self::FullWrite { fsync: false, .. } => write!(f, "fullwrite:{append}:{file}:nofsync"),
+        }
+    }
+}
+
+/// A size in the largest binary unit that leaves it whole.
+fn exact(bytes: Bytes) -> String {
+    let units = [("GiB", 30), ("MiB", 20), ("KiB", 10)];
+    match units.into_iter().find(|(_, shift)| bytes.0 > 0 && bytes.0.trailing_zeros() >= *shift) {
+        Some((unit, shift)) => format!("{}{unit}", bytes.0 >> shift),
+        None => bytes.0.to_string(),
+    }
+}
+
+/// A workload that does not parse.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("workload '{given}', column {column}: {what}; expected {expected}")]
+pub struct TimedError {
+    /// What was written.
+    pub given: String,
+    /// Where it stops making sense, from 1, in characters.
+    pub column: usize,
+    /// What is wrong there.
+    pub what: String,
+    /// What would be accepted.
+    pub expected: String,
+}
+
+impl FromStr for Timed {
+    type Err = TimedError;
+
+    fn from_str(given: &str) -> Result<Self, TimedError> {
+        let wrong = |at: usize, what: String, expected: String| TimedError {
+            given: given.to_owned(),
+            column: given[..at].chars().count() + 1,
+            what,
+            expected,
+        };
+        // Each field with the bytes before it.
+        let mut fields = given.split(':').scan(0, |at, text| {
+            let field = (*at, text);
+            *at += text.len() + 1;
+            Some(field)
+        });
+        let (_, name) = fields.next().unwrap_or_default();
+        let fills = match name {
+            "append" => false,
+            "fullwrite" => true,
+            other => {
+                let expected = "append[:APPEND[:FILE]] or fullwrite[:APPEND[:FILE]][:nofsync]";
+                return Err(wrong(0, format!("there is no workload '{other}'"), expected.to_owned()));
+            }
+        };
+        let mut fields: Vec<(usize, &str)> = fields.collect();
+        let last = fields.last().map(|(_, text)| *text);
+        let fsync = !(fills && last == Some("nofsync"));
+        if !fsync {
+            fields.pop();
+        }
+        let size = |index: usize, default: Bytes, what: &str, min: Bytes, max: Bytes| {
+            let Some(&(at, text)) = fields.get(index) else { return Ok(default.max(min)) };
+            let or_nofsync = if fills { ", or at the end nofsync" } else { "" };
+            let expected = format!("the size of {what}, from {} to {}{or_nofsync}", exact(min), exact(max));
+            match text.parse::<Bytes>() {
+                Err(_) => Err(wrong(at, format!("'{text}' is no size"), expected)),
+                Ok(bytes) if bytes < min => Err(wrong(at, format!("'{text}' is too small"), expected)),
+                Ok(bytes) if bytes > max => Err(wrong(at, format!("'{text}' is too large"), expected)),
+                Ok(bytes) => Ok(bytes),
+            }
+        };
+        let default = Fragmenting::of_append(Bytes::kib(64));
+        let append = size(0, default.append, "an append", APPEND_MIN, APPEND_MAX)?;
+        let length = size(1, default.file, "the file", append, FILE_MAX)?;
+        if let Some(&(at, text)) = fields.get(2) {
+            let expected = if fills { "nothing more, or nofsync" } else { "nothing more" };
+            return Err(wrong(at, format!("there is no third field '{text}'"), expected.to_owned()));
+        }
+        let file = Fragmenting { file: length, ..Fragmenting::of_append(append) };
+        Ok(if fills { Self::FullWrite { file, fsync } } else { Self::Append(file) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_and_written_again() {
+        for (text, canonical) in [
+            ("append", "append:64KiB:1GiB"),
+            ("append:1MiB", "append:1MiB:1GiB"),
+            ("append:4096:12k", "append:4KiB:12KiB"),
+            ("append:5000:10001", "append:5000:10001"),
+            ("fullwrite", "fullwrite:64KiB:1GiB"),
+            ("fullwrite:nofsync", "fullwrite:64KiB:1GiB:nofsync"),
+            ("fullwrite:128KiB:nofsync", "fullwrite:128KiB:1GiB:nofsync"),
+            ("fullwrite:128KiB:64MiB", "fullwrite:128KiB:64MiB"),
+            ("fullwrite:128KiB:64MiB:nofsync", "fullwrite:128KiB:64MiB:nofsync"),
+        ] {
+            let read: Timed = text.parse().unwrap();
+            assert_eq!(read.to_string(), canonical);
+            assert_eq!(canonical.parse(), Ok(read));
+            assert!(Timed::is_meant(text));
+        }
+        assert!(!Timed::is_meant("appendix.pmrc") && !Timed::is_meant("dir/append:1"));
+    }
+
+    #[test]
+    fn what_does_not_parse_is_named_with_its_place_and_what_would_be_accepted() {
+        for (text, column, what, expected) in [
+            ("appendix", 1, "no workload 'appendix'", "append[:APPEND[:FILE]]"),
+            ("append:", 8, "'' is no size", "from 4KiB to 256MiB"),
+            ("append:64Kibi", 8, "'64Kibi' is no size", "an append, from 4KiB"),
+            ("append:1", 8, "'1' is too small", "from 4KiB"),
+            ("append:1GiB", 8, "'1GiB' is too large", "to 256MiB"),
+            ("append:64KiB:4KiB", 14, "'4KiB' is too small", "the file, from 64KiB to 1024GiB"),
+            ("append:64KiB:1PiB", 14, "'1PiB' is too large", "to 1024GiB"),
+            ("append:64KiB:1GiB:9", 19, "no third field '9'", "nothing more"),
+            ("append:nofsync", 8, "'nofsync' is no size", "an append"),
+            ("fullwrite:nofsync:64KiB", 11, "'nofsync' is no size", "or at the end nofsync"),
+            ("fullwrite:64KiB:1GiB:sync", 22, "no third field 'sync'", "or nofsync"),
+        ] {
+            let error = text.parse::<Timed>().unwrap_err();
+            assert_eq!((error.given.as_str(), error.column), (text, column));
+            assert!(error.what.contains(what) && error.expected.contains(expected), "{error}");
+        }
+    }
+}
