@@ -4,7 +4,7 @@ use trimwise::experiment::ledger::WITHOUT_TRIM;
 use trimwise::experiment::result::Measure;
 use trimwise::experiment::statistics::{Comparison, Interval, Sample};
 use trimwise::experiment::summary::{BOUND, LedgerRow, PolicySummary, Saved};
-pub use trimwise::experiment::verdict::thousands;
+pub use trimwise::experiment::verdict::{grouped, thousands};
 use trimwise::units::{Bytes, UNIT_BYTES};
 
 /// What stands where there is no figure.
@@ -23,19 +23,6 @@ pub fn significant(f: f64) -> String {
         a if a >= 0.001 || a == 0.0 => format!("{f:.3}"),
         _ => format!("{f:.6}"),
     }
-}
-
-/// A whole number, its digits in groups of three: `1,234,567`.
-pub fn grouped(n: u64) -> String {
-    let digits = n.to_string();
-    let mut text = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 /// A relative change with its sign: `0.163` is `+16.3 %`.

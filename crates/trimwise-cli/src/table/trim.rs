@@ -3,8 +3,8 @@
 use trimwise::units::Bytes;
 
 use super::{aligned, bold, figures_table, finished, folded};
-use crate::figures::NONE;
-use crate::trim::{EstimateReport, TrimReport};
+use crate::figures::{NONE, grouped};
+use crate::trim::report::{EstimateReport, TrimReport};
 
 /// The whole text.
 pub fn render(report: &TrimReport) -> String {
@@ -30,14 +30,14 @@ fn title(report: &TrimReport) -> String {
     let file_system = &report.file_system;
     let devices: Vec<&str> = report.devices.iter().map(|device| device.name.as_str()).collect();
     let groups = match (file_system.groups, file_system.group_bytes, file_system.groups_name) {
-        (Some(groups), Some(bytes), Some(name)) => format!(", {} {name} of {bytes}", thousands(groups)),
+        (Some(groups), Some(bytes), Some(name)) => format!(", {} {name} of {bytes}", grouped(groups)),
         _ => String::new(),
     };
     format!("{}: {} on {}{groups}", file_system.mount_point, file_system.kind, devices.join(", "))
 }
 
 fn rows(report: &TrimReport) -> Vec<[String; 5]> {
-    let size = |bytes: Bytes| [bytes.to_string(), format!("{} B", thousands(bytes.0))];
+    let size = |bytes: Bytes| [bytes.to_string(), format!("{} B", grouped(bytes.0))];
     let row = |name: &str, extents: String, commands: String, [short, exact]: [String; 2]| {
         [name.to_string(), extents, commands, short, exact]
     };
@@ -45,12 +45,12 @@ fn rows(report: &TrimReport) -> Vec<[String; 5]> {
     let mut rows = Vec::new();
     match &report.estimate {
         EstimateReport::FreeExtents { extents, bytes, commands_max, too_short_extents, too_short_bytes } => {
-            let commands = format!("≤ {}", thousands(*commands_max));
-            rows.push(row("free, would be sent", thousands(*extents), commands, size(*bytes)));
+            let commands = format!("≤ {}", grouped(*commands_max));
+            rows.push(row("free, would be sent", grouped(*extents), commands, size(*bytes)));
             if *too_short_extents > 0 {
                 rows.push(row(
                     "free, too short",
-                    thousands(*too_short_extents),
+                    grouped(*too_short_extents),
                     none(),
                     size(*too_short_bytes),
                 ));
@@ -64,7 +64,7 @@ fn rows(report: &TrimReport) -> Vec<[String; 5]> {
     if let Some(trim) = &report.trim {
         rows.push(row("FITRIM answered", none(), none(), size(trim.fitrim_answered_bytes)));
         if let Some(counted) = &trim.device_counted {
-            rows.push(row("the device counted", none(), thousands(counted.commands), size(counted.bytes)));
+            rows.push(row("the device counted", none(), grouped(counted.commands), size(counted.bytes)));
         }
     }
     rows
@@ -88,17 +88,4 @@ fn lines(report: &TrimReport) -> Vec<String> {
     };
     lines.push(format!("Range: {range}. Shortest extent: {}.", settings.min_extent_effective_bytes));
     lines
-}
-
-/// A whole number with a comma at every third digit, to the last one: bytes are compared by eye.
-fn thousands(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }

@@ -342,20 +342,27 @@ fn seconds(f: f64) -> String {
     }
 }
 
-/// A whole number with thousands apart, with a true minus sign.
+/// A rounded number with its thousands apart and a true minus sign: `−1,234`.
 pub fn thousands(f: f64) -> String {
     let digits = format!("{:.0}", f.abs());
-    let mut out = String::new();
-    if f < 0.0 && digits != "0" {
-        out.push('\u{2212}');
-    }
-    for (i, c) in digits.chars().enumerate() {
+    let sign = if f < 0.0 && digits != "0" { "\u{2212}" } else { "" };
+    format!("{sign}{}", in_groups(&digits))
+}
+
+/// A whole number with its thousands apart, to the last digit: `1,234,567`.
+pub fn grouped(n: u64) -> String {
+    in_groups(&n.to_string())
+}
+
+fn in_groups(digits: &str) -> String {
+    let mut text = String::new();
+    for (i, digit) in digits.chars().enumerate() {
         if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            out.push(',');
+            text.push(',');
         }
-        out.push(c);
+        text.push(digit);
     }
-    out
+    text
 }
 
 #[cfg(test)]

@@ -1,0 +1,282 @@
+//! What is told of a trim, as `--json` writes it and [`table::trim`](crate::table::trim) shows it.
+
+use serde::Serialize;
+use trimwise::units::Bytes;
+use trimwise_host::block_device::{BlockDevice, DiscardCounts};
+use trimwise_host::free_space::Estimate;
+use trimwise_host::layout::Kind;
+use trimwise_host::trim::{self, Ended, Outcome, Span, Target, TrimmedGroups};
+
+/// A trim, as `--json` writes it; the order of the keys is part of the format.
+#[derive(Clone, Debug, Serialize)]
+pub struct TrimReport {
+    /// The version of trimwise.
+    pub trimwise: &'static str,
+    /// What was asked for.
+    pub settings: TrimSettings,
+    /// What is mounted there.
+    pub file_system: FileSystem,
+    /// What it lies on.
+    pub devices: Vec<Device>,
+    /// What was expected to be sent.
+    pub estimate: EstimateReport,
+    /// What was done; `None` in a dry run.
+    pub trim: Option<TrimDone>,
+    /// What the figures do not say.
+    pub notes: Vec<String>,
+}
+
+/// What was asked for.
+#[derive(Clone, Debug, Serialize)]
+pub struct TrimSettings {
+    /// Whether nothing was to be sent.
+    pub dry_run: bool,
+    /// The least extent that FITRIM was given.
+    pub min_extent_bytes: Bytes,
+    /// The shortest extent that is sent with that: the device's granularity and the file system's blocks count too.
+    pub min_extent_effective_bytes: Bytes,
+    /// The first byte.
+    pub offset_bytes: u64,
+    /// How many from there; `None` to the end of an address space that has none known (btrfs).
+    pub length_bytes: Option<Bytes>,
+    /// Groups in a slice; `None` if everything is one slice.
+    pub groups_per_slice: Option<u64>,
+    /// The rest between slices.
+    pub pause_ms: u64,
+    /// The command that does this again.
+    pub command: String,
+}
+
+/// What is mounted there.
+#[derive(Clone, Debug, Serialize)]
+pub struct FileSystem {
+    /// Where.
+    pub mount_point: String,
+    /// `ext4`, `xfs`...
+    pub kind: String,
+    /// Its discard option.
+    pub mounted_with: String,
+    /// What its groups are called; `None` if none are known.
+    pub groups_name: Option<&'static str>,
+    /// How many there are.
+    pub groups: Option<u64>,
+    /// Bytes of one.
+    pub group_bytes: Option<Bytes>,
+}
+
+/// A device below it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Device {
+    /// The kernel's name.
+    pub name: String,
+    /// Where its discards are counted.
+    pub counted_in: String,
+    /// Granularity of its discards.
+    pub discard_granularity_bytes: Bytes,
+    /// The largest discard.
+    pub discard_max_bytes: Bytes,
+    /// Ranges in a command.
+    pub ranges_per_command: u64,
+}
+
+/// What was expected to be sent.
+#[derive(Clone, Debug, Serialize)]
+#[serde(tag = "basis", rename_all = "kebab-case")]
+pub enum EstimateReport {
+    /// From the map of free extents.
+    FreeExtents {
+        /// Extents that are long enough.
+        extents: u64,
+        /// Their bytes.
+        bytes: Bytes,
+        /// Commands, if none are merged.
+        commands_max: u64,
+        /// Extents that are too short.
+        too_short_extents: u64,
+        /// Their bytes.
+        too_short_bytes: Bytes,
+    },
+    /// No more than what is not in use on the devices.
+    UpperBound {
+        /// That.
+        bytes_max: Bytes,
+    },
+}
+
+/// What was done.
+#[derive(Clone, Debug, Serialize)]
+pub struct TrimDone {
+    /// Slices that were trimmed.
+    pub slices_done: usize,
+    /// Slices there were.
+    pub slices: usize,
+    /// The sum of FITRIM's answers.
+    pub fitrim_answered_bytes: Bytes,
+    /// What that counts here.
+    pub fitrim_answer_means: &'static str,
+    /// Discards that the device counted; `None` on a kernel that does not count them.
+    pub device_counted: Option<Counted>,
+    /// Real time.
+    pub duration_ns: u64,
+    /// `done`, `interrupted` or `failed`.
+    pub ended: &'static str,
+    /// Why it failed.
+    pub failure: Option<String>,
+}
+
+/// Discards that the kernel counted on the devices.
+#[derive(Clone, Debug, Serialize)]
+pub struct Counted {
+    /// Commands.
+    pub commands: u64,
+    /// Requests that were merged into others.
+    pub merged: u64,
+    /// Bytes.
+    pub bytes: Bytes,
+}
+
+impl From<DiscardCounts> for Counted {
+    fn from(counts: DiscardCounts) -> Self {
+        Self { commands: counts.commands, merged: counts.merged, bytes: counts.bytes }
+    }
+}
+
+impl FileSystem {
+    /// What a target is.
+    pub fn of(target: &Target) -> Self {
+        let layout = target.layout.as_ref();
+        Self {
+            mount_point: target.mount.mount_point.display().to_string(),
+            kind: target.mount.fs_type.clone(),
+            mounted_with: target.mount.discard().to_string(),
+            groups_name: layout.map(|_| target.kind.groups_name()),
+            groups: layout.map(|layout| layout.groups()),
+            group_bytes: layout.map(|layout| layout.group),
+        }
+    }
+}
+
+impl From<&BlockDevice> for Device {
+    fn from(device: &BlockDevice) -> Self {
+        Self {
+            name: device.name.clone(),
+            counted_in: format!("/sys/dev/block/{}:{}/stat", device.numbers.0, device.numbers.1),
+            discard_granularity_bytes: device.limits.granularity,
+            discard_max_bytes: device.limits.max,
+            ranges_per_command: device.limits.ranges,
+        }
+    }
+}
+
+impl From<&Estimate> for EstimateReport {
+    fn from(estimate: &Estimate) -> Self {
+        match estimate {
+            Estimate::Extents(extents) => Self::FreeExtents {
+                extents: extents.count,
+                bytes: extents.bytes,
+                commands_max: extents.commands_max,
+                too_short_extents: extents.too_short,
+                too_short_bytes: extents.too_short_bytes,
+            },
+            Estimate::Bound(bytes_max) => Self::UpperBound { bytes_max: *bytes_max },
+        }
+    }
+}
+
+impl TrimDone {
+    /// What came of a trim of so many slices.
+    pub fn of(target: &Target, outcome: &Outcome, slices: usize) -> Self {
+        let (ended, failure) = match &outcome.ended {
+            Ended::Done => ("done", None),
+            Ended::Stopped => ("interrupted", None),
+            Ended::Failed(error) => ("failed", Some(error.to_string())),
+        };
+        Self {
+            slices_done: outcome.slices_done,
+            slices,
+            fitrim_answered_bytes: outcome.answered,
+            fitrim_answer_means: trim::answer_means(target.kind),
+            device_counted: outcome.counted.map(Counted::from),
+            duration_ns: u64::try_from(outcome.elapsed.as_nanos()).unwrap_or(u64::MAX),
+            ended,
+            failure,
+        }
+    }
+}
+
+/// What the reader should know before he takes the figures for more than they are.
+pub fn notes(
+    target: &Target,
+    span: Span,
+    trimmed: TrimmedGroups,
+    estimate: &Estimate,
+    outcome: Option<&Outcome>,
+) -> Vec<String> {
+    let mut notes = Vec::new();
+    let mut note = |text: String| notes.push(text);
+    match (target.kind, estimate) {
+        (Kind::Ext4, Estimate::Extents(_)) => note(
+            match trimmed {
+                TrimmedGroups::Again | TrimmedGroups::AgainSince { .. } => {
+                    "ext4 was last asked for longer extents, so it goes over the groups again that it trimmed then."
+                }
+                TrimmedGroups::Skipped => {
+                    "ext4 skips block groups that it trimmed since it was mounted and that nothing was freed in since; \
+                     nobody can ask it which they are, so it may send less than estimated, down to nothing."
+                }
+                TrimmedGroups::Unknown => {
+                    "ext4 skips block groups that it trimmed since it was mounted and that nothing was freed in since, \
+                     unless it is asked for shorter extents than the last time, which this kernel does not tell (Linux \
+                     5.17 and later do). So it may send less than estimated; and if --min-extent is smaller than the \
+                     last time, give --groups as many as there are: behind the first slice it skips them again."
+                }
+            }
+            .to_string(),
+        ),
+        (_, Estimate::Extents(_)) => note(
+            "XFS trims again what it has trimmed before; extents that were freed a moment ago may be passed over."
+                .to_string(),
+        ),
+        (Kind::Btrfs, Estimate::Bound(_)) => note(
+            "Btrfs does not list its free space: the bound is what its devices hold less what is in use on them. How \
+             much of that is sent is not known beforehand. Ranges are logical addresses, and device space that no \
+             block group has is trimmed whatever the range; what has been trimmed of that since it was mounted is \
+             skipped."
+                .to_string(),
+        ),
+        (_, Estimate::Bound(_)) => note(format!(
+            "{} does not list its free space: the bound is what the device holds less what is in use. How much of that \
+             is sent is not known beforehand.",
+            target.mount.fs_type
+        )),
+    }
+    if let Some(layout) = &target.layout {
+        if layout.assumed {
+            note(format!(
+                "The superblock on {} cannot be read (run it as root); groups are taken to be {} large, as mkfs makes \
+                 them by itself.",
+                target.devices[0].name, layout.group
+            ));
+        }
+        if layout.realtime.0 > 0 {
+            note(format!("The realtime device of this XFS ({}) is not trimmed.", layout.realtime));
+        }
+        if target.kind == Kind::Ext4 && span.end != layout.group_end(span.end.saturating_sub(1)) {
+            note(
+                "The range ends inside a block group: since Linux 6.6 ext4 sends a free extent across its end whole, \
+                 and the estimate counts it so."
+                    .to_string(),
+            );
+        }
+    }
+    if target.devices.iter().any(|device| device.limits.ranges > 1) {
+        note("The device takes several ranges in a command; where the kernel merges, there are fewer commands.".into());
+    }
+    if outcome.is_some_and(|outcome| outcome.counted.is_some()) {
+        note("The device's count holds all discards in that time, whoever sent them.".to_string());
+    }
+    if outcome.is_some_and(|outcome| outcome.counted.is_none()) {
+        note("This kernel does not count discards (Linux 4.18 and later do).".to_string());
+    }
+    notes
+}
