@@ -1,0 +1,115 @@
+//! Handles: what changes under one of them belongs to one transaction.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use crate::engine::Event;
+use crate::fs::Ext4;
+use crate::units::Lpn;
+
+/// The right to change metadata as part of one transaction, which is not committed before the handle is
+/// dropped (jbd2: `handle_t`).
+///
+/// Its holder may wait for buffers, never for a commit, for another handle or for write-back.
+#[must_use = "what is changed after the handle has ended may belong to another transaction"]
+pub(in crate::fs) struct Handle {
+    /// The transaction.
+    pub tid: u64,
+    handles: Rc<Cell<u32>>,
+    ended: Event,
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.handles.set(self.handles.get() - 1);
+        if self.handles.get() == 0 {
+            self.ended.notify_all();
+        }
+    }
+}
+
+impl Ext4 {
+    /// Starts a handle that may change up to `credits` metadata blocks: waits while the running
+    /// transaction is about to be committed, or it or the log is too full.
+    pub(in crate::fs) async fn start_handle(&self, credits: u64) -> Handle {
+        loop {
+            enum Obstacle {
+                Switching,
+                TransactionFull(u64),
+                LogFull,
+            }
+            let obstacle = {
+                let journal = &mut self.0.state.borrow_mut().journal;
+                match &journal.running {
+                    _ if journal.switching => Obstacle::Switching,
+                    Some(t) if t.buffers.len() as u64 + credits > journal.transaction_max() => {
+                        Obstacle::TransactionFull(t.tid)
+                    }
+                    _ if journal.space_left() < journal.space_needed() => Obstacle::LogFull,
+                    _ => {
+                        let transaction = journal.running(self.0.sim.now());
+                        let handles = Rc::clone(&transaction.handles);
+                        handles.set(handles.get() + 1);
+                        let ended = self.0.events.handles_ended.clone();
+                        return Handle { tid: transaction.tid, handles, ended };
+                    }
+                }
+            };
+            match obstacle {
+                Obstacle::Switching => self.0.events.transaction_switched.wait().await,
+                Obstacle::TransactionFull(tid) => {
+                    self.request_commit(tid);
+                    self.0.events.transaction_switched.wait().await;
+                }
+                Obstacle::LogFull => self.checkpoint_oldest().await,
+            }
+        }
+    }
+
+    /// Joins metadata blocks to the handle's transaction, waiting for those that are being written.
+    pub(in crate::fs) async fn dirty_metadata(&self, _handle: &Handle, blocks: &[Lpn]) {
+        for &block in blocks {
+            loop {
+                {
+                    let now = self.0.sim.now();
+                    let journal = &mut self.0.state.borrow_mut().journal;
+                    let id = journal.buffer(block);
+                    let buffer = &mut journal.buffers[id as usize];
+                    if !buffer.locked {
+                        if !buffer.in_running {
+                            buffer.in_running = true;
+                            journal.running(now).buffers.push(id);
+                        }
+                        break;
+                    }
+                }
+                self.0.events.metadata_io_done.wait().await;
+            }
+        }
+    }
+
+    /// The running transaction frees a metadata block: its contents need not reach their place any more
+    /// (`jbd2_journal_forget`). A later write there would hit whoever gets the block next.
+    pub(in crate::fs) async fn forget_metadata(&self, _handle: &Handle, block: Lpn) {
+        loop {
+            {
+                let now = self.0.sim.now();
+                let journal = &mut self.0.state.borrow_mut().journal;
+                let Some(&id) = journal.by_block.get(&block.0) else { return };
+                let buffer = &mut journal.buffers[id as usize];
+                if !buffer.locked || buffer.in_committing {
+                    // It counts as changed until then, so that nobody checkpoints it; what older transactions
+                    // logged of it must stay in the log as long.
+                    let was_joined = std::mem::replace(&mut buffer.in_running, true);
+                    let running = journal.running(now);
+                    if was_joined {
+                        running.buffers.retain(|&other| other != id);
+                    }
+                    running.revoked.push(id);
+                    return;
+                }
+            }
+            self.0.events.metadata_io_done.wait().await;
+        }
+    }
+}
