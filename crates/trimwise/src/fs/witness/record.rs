@@ -1,0 +1,307 @@
+//! What a witness has seen: the contents of blocks, commands, events and promises.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+
+use crate::block::{Command, Stage};
+use crate::fs::Disk;
+use crate::fs::alloc::GROUP_UNITS;
+use crate::fs::inode::FileExtent;
+use crate::fs::journal::Tail;
+use crate::fs::layout::ROOT_INODE;
+use crate::units::{Lpn, UnitRange};
+
+/// What a block holds: an index into [`Record::contents`].
+pub type ContentId = u32;
+/// Nothing was ever written.
+pub const NEVER: ContentId = 0;
+/// The device was told that nobody needs it.
+pub const TRIMMED: ContentId = 1;
+/// Written past the witness: a hole in the checker itself.
+pub const UNKNOWN: ContentId = 2;
+
+/// What a block can hold.
+#[derive(Clone, Debug)]
+pub enum Content {
+    /// Nothing.
+    Never,
+    /// Nothing any more.
+    Trimmed,
+    /// The witness does not know.
+    Unknown,
+    /// A page of a file.
+    Page(Page),
+    /// A metadata block in its place.
+    Metadata { block: u64, image: Image },
+    /// Log: where metadata blocks go that follow it.
+    Descriptor { tid: u64, blocks: Vec<u64> },
+    /// Log: blocks that must not be replayed from this or an older transaction.
+    Revoke { tid: u64, blocks: Vec<u64> },
+    /// Log: the frozen contents of a metadata block.
+    Logged { tid: u64, block: u64, content: ContentId },
+    /// Log: the transaction is complete.
+    Commit { tid: u64 },
+    /// The journal's superblock.
+    Tail(Tail),
+}
+
+/// One page of a file, at one time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Page {
+    /// The file's inode and how many files had it before.
+    pub inode: u32,
+    pub generation: u32,
+    /// Which page.
+    pub page: u64,
+    /// When it was written by the workload, as a sequence number.
+    pub version: u64,
+}
+
+/// What a metadata block says.
+#[derive(Clone, Debug)]
+pub enum Image {
+    /// Nothing that the checker needs.
+    Plain,
+    /// The allocated blocks of a group, as runs in order.
+    Bitmap(Vec<UnitRange>),
+    /// Those inodes of the block that are in use, in order.
+    Inodes(Vec<InodeImage>),
+    /// A block of a directory: names and inodes.
+    Directory { inode: u32, entries: BTreeMap<Box<str>, u32> },
+}
+
+/// An inode on the disk.
+#[derive(Clone, Debug)]
+pub struct InodeImage {
+    pub inode: u32,
+    pub generation: u32,
+    pub is_directory: bool,
+    pub size_bytes: u64,
+    pub extents: Vec<FileExtent>,
+}
+
+/// What the file system has told somebody.
+#[derive(Clone, Debug)]
+pub struct Promise {
+    pub path: Box<str>,
+    pub inode: u32,
+    pub generation: u32,
+    /// Version of each page when `fsync` was called; 0 for a hole.
+    pub versions: Vec<u64>,
+}
+
+/// A file that was removed.
+#[derive(Clone, Debug)]
+pub struct Removal {
+    pub path: Box<str>,
+    pub inode: u32,
+    pub generation: u32,
+    pub(super) tid: u64,
+}
+
+/// A command that the device was given.
+#[derive(Clone, Debug)]
+pub struct Op {
+    pub kind: OpKind,
+    /// Index of the event.
+    pub dispatched: usize,
+    /// Index of the event; `usize::MAX` if it never was.
+    pub completed: usize,
+}
+
+#[derive(Clone, Debug)]
+pub enum OpKind {
+    Write { start: Lpn, contents: Vec<ContentId> },
+    Trim(Vec<UnitRange>),
+    Flush,
+}
+
+/// What happened, in order. The power can be cut behind each of them.
+#[derive(Clone, Copy, Debug)]
+pub enum Event {
+    /// A command was handed to the device, or acknowledged by it.
+    Dispatched(usize),
+    Completed(usize),
+    /// An `fsync` or `sync` returned (index into [`Record::promises`]).
+    Promised(usize),
+    /// The removal of a file became durable, and somebody was told (index into [`Record::removals`]).
+    Gone(usize),
+    /// This inode's file is being emptied or removed: what was promised of it holds no longer.
+    Destroyed(u32),
+}
+
+/// All that a witness has seen.
+#[derive(Debug, Default)]
+pub struct Record {
+    pub contents: Vec<Content>,
+    pub ops: Vec<Op>,
+    pub events: Vec<Event>,
+    pub promises: Vec<Promise>,
+    pub removals: Vec<Removal>,
+    /// What the device held when the witness began: metadata blocks in their places.
+    pub initial: Vec<(u64, ContentId)>,
+    pub(super) outstanding: Vec<usize>,
+    /// Contents of writes that were submitted and not yet dispatched, in order.
+    pub(super) submitted: HashMap<u64, VecDeque<ContentId>>,
+    /// The newest committed or committing image of each metadata block.
+    pub(super) frozen: BTreeMap<u64, ContentId>,
+    /// One flag a block: whether the bitmaps have it allocated.
+    pub(super) allocated: Vec<bool>,
+    pub(super) versions: BTreeMap<u32, Vec<u64>>,
+    pub(super) last_version: u64,
+    /// Inodes whose file was removed and that no other file has yet.
+    pub(super) removed: BTreeSet<u32>,
+    /// How often each inode's file was emptied or removed.
+    pub(super) destroyed: BTreeMap<u32, u64>,
+    /// Removals that nobody was told of yet.
+    pub(super) removals_open: Vec<usize>,
+}
+
+impl Record {
+    /// What an id stands for.
+    pub fn content(&self, id: ContentId) -> &Content {
+        &self.contents[id as usize]
+    }
+
+    /// The metadata that a block holds in its place; `None` if it holds anything else.
+    pub fn image(&self, id: ContentId, at: u64) -> Option<&Image> {
+        match self.content(id) {
+            Content::Metadata { block, image } if *block == at => Some(image),
+            _ => None,
+        }
+    }
+
+    /// A block's contents in words.
+    pub fn describe(&self, id: ContentId) -> String {
+        match self.content(id) {
+            Content::Never => "nothing: it was never written".to_owned(),
+            Content::Trimmed => "nothing: it was trimmed".to_owned(),
+            Content::Unknown => "what nobody has noted".to_owned(),
+            Content::Page(p) => format!(
+                "page {} of inode {} (generation {}), version {}",
+                p.page, p.inode, p.generation, p.version
+            ),
+            Content::Metadata { block, .. } => format!("metadata of block {block}"),
+            Content::Descriptor { tid, blocks } => {
+                format!("a descriptor of transaction {tid} for {} blocks", blocks.len())
+            }
+            Content::Revoke { tid, .. } => format!("revokes of transaction {tid}"),
+            Content::Logged { tid, block, .. } => format!("block {block} as logged by transaction {tid}"),
+            Content::Commit { tid } => format!("the commit block of transaction {tid}"),
+            Content::Tail(tail) => format!("a log's tail at transaction {}", tail.tid),
+        }
+    }
+
+    /// An inode's generation on the disk: the model counts on when a name is taken away, a disk when the inode
+    /// gets its next file.
+    pub(super) fn generation_on_disk(&self, inode: u32, generation: u32) -> u32 {
+        generation - u32::from(self.removed.contains(&inode))
+    }
+
+    pub(super) fn add(&mut self, content: Content) -> ContentId {
+        self.contents.push(content);
+        (self.contents.len() - 1) as ContentId
+    }
+
+    pub(super) fn submit(&mut self, at: Lpn, content: ContentId) {
+        self.submitted.entry(at.0).or_default().push_back(content);
+    }
+
+    pub(super) fn note(&mut self, stage: Stage, command: &Command) {
+        let at = self.events.len();
+        if stage == Stage::Completed {
+            let is_it = |&i: &usize| self.ops[i].is(command);
+            // Of equal ones the first: the device completes them in order.
+            let Some(position) = self.outstanding.iter().position(is_it) else { return };
+            let op = self.outstanding.remove(position);
+            self.ops[op].completed = at;
+            self.events.push(Event::Completed(op));
+            return;
+        }
+        let kind = match command {
+            Command::Read(_) => return,
+            Command::Flush => OpKind::Flush,
+            Command::Trim(ranges) => OpKind::Trim(ranges.clone()),
+            Command::Write(range) => {
+                let submitted = &mut self.submitted;
+                let mut next = |at: Lpn| submitted.get_mut(&at.0)?.pop_front();
+                let contents = range.iter().map(|at| next(at).unwrap_or(UNKNOWN)).collect();
+                OpKind::Write { start: range.start, contents }
+            }
+        };
+        let op = self.ops.len();
+        self.ops.push(Op { kind, dispatched: at, completed: usize::MAX });
+        self.outstanding.push(op);
+        self.events.push(Event::Dispatched(op));
+    }
+
+    /// The allocated blocks of a group, as runs in order.
+    fn allocated_in(&self, group: u64) -> Vec<UnitRange> {
+        let from = (group * GROUP_UNITS) as usize;
+        let to = (from + GROUP_UNITS as usize).min(self.allocated.len());
+        let mut at = from as u64;
+        let runs = self.allocated[from..to].chunk_by(|a, b| a == b).filter_map(|run| {
+            let range = UnitRange::new(Lpn(at), run.len() as u64);
+            at += range.units;
+            run[0].then_some(range)
+        });
+        runs.collect()
+    }
+
+    pub(super) fn set_allocated(&mut self, range: UnitRange, allocated: bool) {
+        self.allocated[range.start.0 as usize..range.end().0 as usize].fill(allocated);
+    }
+
+    pub(super) fn freeze(&self, disk: &Disk, block: Lpn) -> Image {
+        let layout = &disk.layout;
+        if let Some(inodes) = layout.inodes_in(block) {
+            let mut images: Vec<InodeImage> = inodes.filter_map(|inode| disk.inode_image(inode)).collect();
+            for image in &mut images {
+                image.generation = self.generation_on_disk(image.inode, image.generation);
+            }
+            return Image::Inodes(images);
+        }
+        let groups = disk.allocator.groups() as u64;
+        if let Some(group) = (0..groups).find(|&group| layout.block_bitmap(group) == block) {
+            return Image::Bitmap(self.allocated_in(group));
+        }
+        let owner = disk.directories.iter().find(|(_, directory)| directory.blocks.contains(&block.0));
+        let Some((path, _)) = owner else { return Image::Plain };
+        let entries = disk.names.iter().filter(|(_, entry)| entry.block == block.0);
+        Image::Directory {
+            inode: disk.directory_inode(path).unwrap_or(ROOT_INODE),
+            entries: entries.map(|(path, entry)| (path.clone(), entry.inode)).collect(),
+        }
+    }
+}
+
+impl Op {
+    fn is(&self, command: &Command) -> bool {
+        match (&self.kind, command) {
+            (OpKind::Write { start, contents }, Command::Write(range)) => {
+                *start == range.start && contents.len() as u64 == range.units
+            }
+            (OpKind::Trim(ranges), Command::Trim(others)) => ranges == others,
+            (OpKind::Flush, Command::Flush) => true,
+            _ => false,
+        }
+    }
+
+    /// Whether it is a TRIM.
+    pub fn is_trim(&self) -> bool {
+        matches!(self.kind, OpKind::Trim(_))
+    }
+
+    /// Whether it is a flush.
+    pub fn is_flush(&self) -> bool {
+        matches!(self.kind, OpKind::Flush)
+    }
+
+    /// The units that it writes or trims, as runs.
+    pub fn ranges(&self) -> Vec<UnitRange> {
+        match &self.kind {
+            OpKind::Write { start, contents } => vec![UnitRange::new(*start, contents.len() as u64)],
+            OpKind::Trim(ranges) => ranges.clone(),
+            OpKind::Flush => Vec::new(),
+        }
+    }
+}
