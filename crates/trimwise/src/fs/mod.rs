@@ -18,9 +18,10 @@
 //! # Files
 //!
 //! [`layout`] says where metadata lie, [`alloc`] hands out blocks, [`cache`] knows which pages are in
-//! memory, `journal` commits and checkpoints, `writeback` empties the cache, `discard` hosts the policy, `fitrim` trims free space,
-//! `operations` is what a workload calls, [`stale`] keeps the account that all this is about, `audit` says what
-//! must hold.
+//! memory, `inode` is a file's size and extents, `journal` commits and checkpoints, `writeback` empties the cache,
+//! `discard` hosts the policy, `fitrim` trims free space, `operations` and `read` are what a workload calls, `names`
+//! makes and removes what they name, [`stale`] keeps the account that all this is about, `audit` says what must
+//! hold. `witness` notes for the crash checker what each write carries, `sabotage` lets its tests make a host wrong.
 
 pub mod alloc;
 mod audit;
@@ -31,6 +32,7 @@ pub mod host;
 mod inode;
 mod journal;
 pub mod layout;
+mod names;
 mod operations;
 mod read;
 pub(crate) mod sabotage;

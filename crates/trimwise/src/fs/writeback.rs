@@ -72,7 +72,8 @@ struct Wish {
     place: Option<Lpn>,
 }
 
-fn is_dirty(cache: &PageCache, entry: &Inode, page: u64) -> bool {
+/// Whether a page of a file is dirty.
+pub(super) fn is_dirty(cache: &PageCache, entry: &Inode, page: u64) -> bool {
     let chunk = entry.chunks.get(page / CHUNK_PAGES);
     chunk.is_some_and(|id| cache.state(id).dirty & mask(page % CHUNK_PAGES, 1) != 0)
 }

@@ -1,0 +1,255 @@
+//! Names and inodes: how a file or directory comes to be, and how it goes with all that it had.
+
+use super::inode::Inode;
+use super::journal::Handle;
+use super::{Directory, Entry, Ext4};
+use crate::units::{Lpn, UNIT_BYTES, UnitRange};
+use crate::workload::files::FileError;
+
+/// Journal blocks that making a name may change (ext4: `EXT4_DATA_TRANS_BLOCKS` + index + 3).
+const CREATE_CREDITS: u64 = 40;
+/// Journal blocks that removing a file may change (ext4: `EXT4_DELETE_TRANS_BLOCKS`).
+pub(super) const DELETE_CREDITS: u64 = 118;
+
+fn parent(path: &str) -> &str {
+    path.rsplit_once('/').map_or("", |(parent, _)| parent)
+}
+
+/// Bytes of a directory entry: 8 and the name, in steps of 4 (`EXT4_DIR_REC_LEN`).
+fn entry_bytes(path: &str) -> u64 {
+    let name = path.rsplit_once('/').map_or(path, |(_, name)| name);
+    (8 + name.len() as u64).next_multiple_of(4)
+}
+
+/// The leaf that a name hashes to; any well-mixed function serves, ext4 uses half-MD4.
+fn leaf_of(path: &str, leaves: usize) -> usize {
+    let hash =
+        path.bytes().fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3));
+    let mixed = (hash ^ (hash >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 32;
+    ((mixed * leaves as u64) >> 32) as usize
+}
+
+impl Ext4 {
+    pub(super) fn lookup(&self, path: &str) -> Option<Entry> {
+        self.0.state.borrow().disk.names.get(path).copied()
+    }
+
+    pub(super) fn not_found(path: &str) -> FileError {
+        FileError::NotFound { path: path.to_owned() }
+    }
+
+    /// Makes a name and an inode in one handle; answers the inode and its generation.
+    pub(super) async fn make_entry(&self, path: &str, is_directory: bool) -> Result<(u32, u32), FileError> {
+        self.0.sim.charge(self.0.host.cpu.create).await;
+        let (handle, (inode, metadata)) = loop {
+            let handle = self.start_handle(CREATE_CREDITS).await;
+            match self.try_make_entry(path, is_directory)? {
+                Some(made) => break (handle, made),
+                None => drop(handle),
+            }
+            self.wait_for_space(path, |_| 1).await?;
+        };
+        // Before anything can be waited for: it may be removed again at once.
+        let generation = self.generation(inode);
+        self.note_change(&handle, inode);
+        self.dirty_metadata(&handle, &metadata).await;
+        Ok((inode, generation))
+    }
+
+    /// Makes a name and an inode, or changes nothing; `None` if the directory needs a block and there is none.
+    fn try_make_entry(&self, path: &str, is_directory: bool) -> Result<Option<(u32, Vec<Lpn>)>, FileError> {
+        let now = self.0.sim.now();
+        let state = &mut *self.0.state.borrow_mut();
+        let disk = &mut state.disk;
+        // Somebody may have made it while this task waited for its handle.
+        if disk.names.contains_key(path) {
+            return Err(FileError::Exists { path: path.to_owned() });
+        }
+        let parent_inode = disk.directory_inode(parent(path));
+        let Some(directory) = disk.directories.get_mut(parent(path)) else {
+            return Err(Self::not_found(path));
+        };
+        if disk.free_inodes.is_empty() && disk.inodes.len() as u64 >= disk.layout.inodes() {
+            return Err(FileError::NoSpace { path: path.to_owned() });
+        }
+        let mut metadata = Vec::with_capacity(10);
+        // A leaf is split when it is full: on average they are three quarters full.
+        let bytes = directory.bytes + entry_bytes(path);
+        if bytes > directory.blocks.len() as u64 * UNIT_BYTES * 3 / 4 {
+            let room = disk.allocator.free_units().saturating_sub(state.reserved_pages);
+            let block = if room > 0 { disk.allocator.allocate(None, 1) } else { None };
+            let Some(block) = block else { return Ok(None) };
+            state.pending.withdraw(block);
+            disk.stale.allocated(now, block);
+            if let Some(witness) = &self.0.witness {
+                witness.allocated(block);
+            }
+            directory.blocks.push(block.start.0);
+            let group = super::alloc::group_of(block.start.0);
+            metadata.extend([disk.layout.block_bitmap(group), disk.layout.descriptor(group)]);
+        }
+        directory.bytes = bytes;
+        directory.entries += 1;
+        let block = directory.blocks[leaf_of(path, directory.blocks.len())];
+        let inode = disk.free_inodes.pop_first().unwrap_or_else(|| {
+            disk.inodes.push(Inode::default());
+            (disk.inodes.len() - 1) as u32
+        });
+        let slot = &mut disk.inodes[inode as usize];
+        if let Some(witness) = &self.0.witness {
+            witness.created(inode);
+        }
+        *slot = Inode { in_use: true, generation: slot.generation, ..Inode::default() };
+        disk.names.insert(path.into(), Entry { inode, block, is_directory });
+        if is_directory {
+            disk.directories.insert(path.into(), Directory::default());
+        }
+        let group = disk.layout.inode_group(inode);
+        metadata.extend([
+            Lpn(block),
+            disk.layout.inode_bitmap(group),
+            disk.layout.descriptor(group),
+            disk.layout.inode_block(inode),
+        ]);
+        // The directory's own: its times, and its size if it has grown.
+        metadata.extend(parent_inode.map(|inode| disk.layout.inode_block(inode)));
+        Ok(Some((inode, metadata)))
+    }
+
+    /// Takes a name out of its directory; answers what it named. `None` if there is none of that kind, any
+    /// more or yet.
+    pub(super) async fn remove_entry(
+        &self,
+        handle: &Handle,
+        path: &str,
+        is_directory: bool,
+    ) -> Option<Entry> {
+        let (entry, metadata) = {
+            let state = &mut *self.0.state.borrow_mut();
+            let entry = *state.disk.names.get(path).filter(|e| e.is_directory == is_directory)?;
+            state.disk.names.remove(path);
+            if let Some(directory) = state.disk.directories.get_mut(parent(path)) {
+                directory.entries -= 1;
+                directory.bytes -= entry_bytes(path);
+            }
+            let slot = &mut state.disk.inodes[entry.inode as usize];
+            if let Some(witness) = &self.0.witness {
+                witness.unlinked(path, entry.inode, slot.generation, handle.tid);
+            }
+            slot.generation += 1;
+            let layout = &state.disk.layout;
+            // The superblock heads the list of orphans; the directory's times change.
+            let mut metadata = vec![Lpn(entry.block), layout.inode_block(entry.inode), layout.superblock()];
+            metadata.extend(state.disk.directory_inode(parent(path)).map(|inode| layout.inode_block(inode)));
+            (entry, metadata)
+        };
+        self.dirty_metadata(handle, &metadata).await;
+        Some(entry)
+    }
+
+    pub(super) fn generation(&self, inode: u32) -> u32 {
+        self.0.state.borrow().disk.inodes[inode as usize].generation
+    }
+
+    /// Drops a file's pages, waiting for those in transfer, and frees its blocks; answers the handle under which
+    /// it did, or nothing if the file is removed meanwhile.
+    pub(super) async fn truncate(&self, inode: u32, generation: u32) -> Option<Handle> {
+        let mut has_charged = false;
+        loop {
+            self.wait_for_transfers(inode, generation).await?;
+            // Its pages go at once, so that nobody begins to write them. Its blocks go under the handle.
+            let pages = self.drop_pages(inode);
+            if !has_charged {
+                self.0.sim.charge(self.0.host.cpu.page_truncate * pages).await;
+                has_charged = true;
+            }
+            let handle = self.start_handle(DELETE_CREDITS).await;
+            let extents: Vec<UnitRange> = {
+                let state = &mut *self.0.state.borrow_mut();
+                let entry = &mut state.disk.inodes[inode as usize];
+                if entry.generation != generation {
+                    return None;
+                }
+                // Somebody else may have used it while this task waited.
+                if entry.size_bytes > 0 || entry.writeback_pages > 0 || entry.reads > 0 {
+                    continue;
+                }
+                entry.transaction = handle.tid;
+                std::mem::take(&mut entry.extents).into_iter().map(|e| e.blocks).collect()
+            };
+            let metadata = {
+                let state = &mut *self.0.state.borrow_mut();
+                state.withheld_units += extents.iter().map(|e| e.units).sum::<u64>();
+                let layout = &state.disk.layout;
+                let mut metadata = vec![layout.inode_block(inode)];
+                for extent in &extents {
+                    let group = super::alloc::group_of(extent.start.0);
+                    metadata.extend([layout.block_bitmap(group), layout.descriptor(group)]);
+                }
+                metadata
+            };
+            self.free_blocks(&handle, &extents);
+            self.dirty_metadata(&handle, &metadata).await;
+            return Some(handle);
+        }
+    }
+
+    /// Waits until no page of a file is in transfer; `None` if it is removed meanwhile.
+    async fn wait_for_transfers(&self, inode: u32, generation: u32) -> Option<()> {
+        loop {
+            let in_transfer = {
+                let entry = &self.0.state.borrow().disk.inodes[inode as usize];
+                if entry.generation != generation {
+                    return None;
+                }
+                (entry.writeback_pages, entry.reads)
+            };
+            match in_transfer {
+                (0, 0) => return Some(()),
+                (0, _) => self.0.events.read_done.wait().await,
+                _ => self.0.events.writeback_done.wait().await,
+            }
+        }
+    }
+
+    /// Drops a file's pages, of which none is in transfer; answers how many it had.
+    fn drop_pages(&self, inode: u32) -> u64 {
+        let state = &mut *self.0.state.borrow_mut();
+        if let Some(witness) = &self.0.witness {
+            witness.truncated(inode);
+        }
+        let entry = &mut state.disk.inodes[inode as usize];
+        state.cache.forget(&mut entry.chunks);
+        entry.dirty_pages = 0;
+        if let Some(key) = entry.dirty_key.take() {
+            state.dirty.remove(&key);
+        }
+        state.reserved_pages -= std::mem::take(&mut entry.reserved_pages);
+        std::mem::take(&mut entry.size_bytes).div_ceil(UNIT_BYTES)
+    }
+
+    /// The handle's transaction frees these blocks, which are withheld already.
+    pub(super) fn free_blocks(&self, handle: &Handle, ranges: &[UnitRange]) {
+        let now = self.0.sim.now();
+        let journal = &mut self.0.state.borrow_mut().journal;
+        debug_assert!(journal.running_tid().is_none_or(|tid| tid == handle.tid));
+        for &range in ranges {
+            if let Some(witness) = &self.0.witness {
+                witness.freed(range);
+            }
+            journal.free(now, range);
+        }
+    }
+
+    pub(super) async fn remove_inode(&self, handle: &Handle, inode: u32) {
+        let metadata = {
+            let layout = &self.0.state.borrow().disk.layout;
+            let group = layout.inode_group(inode);
+            [layout.inode_bitmap(group), layout.descriptor(group)]
+        };
+        self.dirty_metadata(handle, &metadata).await;
+        let disk = &mut self.0.state.borrow_mut().disk;
+        disk.inodes[inode as usize].in_use = false;
+        disk.free_inodes.insert(inode);
+    }
+}
