@@ -146,22 +146,17 @@ pub fn mount<'a>(
         };
         for block in image.extents.iter().flat_map(|extent| extent.blocks.iter()) {
             let held = platter.read(block.0);
-            let Some(Image::Directory { inode: of, entries }) = record.image(held, block.0) else {
-                broken.push(Broken::DirectoryLost {
-                    path: path.clone(),
-                    block: block.0,
-                    found: record.describe(held),
-                });
-                continue;
+            let entries = match record.image(held, block.0) {
+                Some(Image::Directory { inode: of, entries }) if *of == inode => entries,
+                _ => {
+                    broken.push(Broken::DirectoryLost {
+                        path: path.clone(),
+                        block: block.0,
+                        found: record.describe(held),
+                    });
+                    continue;
+                }
             };
-            if *of != inode {
-                broken.push(Broken::DirectoryLost {
-                    path: path.clone(),
-                    block: block.0,
-                    found: record.describe(held),
-                });
-                continue;
-            }
             for (path, &inode) in entries {
                 match found.inodes.get(&inode) {
                     Some(image) if image.is_directory => directories.push((path.to_string(), inode)),

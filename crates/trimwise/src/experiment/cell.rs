@@ -187,11 +187,17 @@ async fn run_on(
         Workload::Postmark(config) => run_postmark(&fs, spec, config, &mut progress).await?,
         Workload::Timed(timed) => run_timed(&fs, spec, *timed).await?,
     };
-    let audit = |what| CellError::Audit { device: spec.device.clone(), policy: spec.policy, what };
-    fs.audit().map_err(audit)?;
-    fs.unmount().await;
-    queue.with_ssd(|ssd| ssd.audit()).map_err(|e| audit(e.to_string()))?;
+    audited(fs, &spec.device, spec.policy).await?;
     Ok(cell)
+}
+
+/// Makes sure that neither file system nor device have lost count, and unmounts between.
+pub(super) async fn audited(fs: Ext4, device: &str, policy: PolicySpec) -> Result<Volume, CellError> {
+    let audit = |what| CellError::Audit { device: device.to_owned(), policy, what };
+    fs.audit().map_err(audit)?;
+    let volume = fs.unmount().await;
+    volume.queue().with_ssd(|ssd| ssd.audit()).map_err(|e| audit(e.to_string()))?;
+    Ok(volume)
 }
 
 fn cell_id(spec: &CellSpec) -> CellId {

@@ -267,6 +267,16 @@ pub struct ExperimentResult {
     pub claims: Vec<Claim>,
 }
 
+/// The sentence behind a finding: which claims do not hold.
+pub(super) fn open_claims(claims: &[Claim]) -> String {
+    let open: Vec<&str> = claims.iter().filter(|c| !c.met).map(|c| c.id).collect();
+    if open.is_empty() {
+        "All claims hold.".to_owned()
+    } else {
+        format!("Not met: {}; why, as far as it is known, says the experiment's README.", open.join(", "))
+    }
+}
+
 /// The rows of an experiment; each experiment has its source's layout.
 #[derive(Clone, Debug, Serialize)]
 #[serde(untagged)]

@@ -17,14 +17,14 @@ pub use sizes::{
 };
 pub use table2::{FSYNC, QUESTION_T2, TABLE_2, WriteRun, WriteRuns, evaluate_table_2, run_write};
 
-use super::cell::CellError;
+use super::cell::{CellError, audited, commit_phase};
 use super::result::{Claim, Figure};
 use super::watch::Watch;
 use crate::block::{BlockQueue, QueueConfig};
 use crate::engine::Sim;
 use crate::fs::host::{CpuCosts, DiscardGeneration, HostConfig};
 use crate::fs::layout::FormatOptions;
-use crate::fs::{COMMIT_INTERVAL, Ext4, Volume};
+use crate::fs::{Ext4, Volume};
 use crate::policy::PolicySpec;
 use crate::profile::Profile;
 use crate::ssd::{Ssd, SsdConfig};
@@ -80,12 +80,6 @@ pub fn host() -> HostConfig {
     }
 }
 
-/// When after the mount a repetition begins: spread over the commit interval by the golden ratio.
-fn phase(rep: u32) -> SimDuration {
-    const GOLDEN_NS: u64 = 3_090_169_944; // 5 s / 1.618...
-    SimDuration::from_nanos(u64::from(rep) * GOLDEN_NS % COMMIT_INTERVAL.as_nanos())
-}
-
 /// One run on a new device with a new file system.
 #[derive(Clone, Debug)]
 struct Setup {
@@ -106,12 +100,9 @@ impl Setup {
         sim.run(async move {
             let volume = Volume::format(&queue, FormatOptions::default()).await?;
             let fs = volume.mount(host(), self.policy.governor()).await;
-            queue.sim().sleep(phase(self.rep)).await;
+            queue.sim().sleep(commit_phase(self.rep)).await;
             let answer = test(fs.clone(), Watch::new(&queue)).await?;
-            let audit = |what| CellError::Audit { device: DEVICE.to_owned(), policy: self.policy, what };
-            fs.audit().map_err(audit)?;
-            fs.unmount().await;
-            queue.with_ssd(|ssd| ssd.audit()).map_err(|e| audit(e.to_string()))?;
+            audited(fs, DEVICE, self.policy).await?;
             Ok(answer)
         })?
     }
@@ -124,16 +115,6 @@ fn milliseconds(time: SimDuration) -> f64 {
 /// Two digits behind the point where they tell something.
 fn ms_text(ms: f64) -> String {
     if ms < 10.0 { format!("{ms:.2} ms") } else { format!("{ms:.0} ms") }
-}
-
-/// The sentence behind a finding: which claims do not hold.
-fn open_claims(claims: &[Claim]) -> String {
-    let open: Vec<&str> = claims.iter().filter(|c| !c.met).map(|c| c.id).collect();
-    if open.is_empty() {
-        "All claims hold.".to_owned()
-    } else {
-        format!("Not met: {}; why, as far as it is known, says the experiment's README.", open.join(", "))
-    }
 }
 
 /// A claim about something that was not measured.

@@ -1,10 +1,10 @@
 //! Figures 3 and 4: the fsync after the removal of a fragmented file, and the time until its TRIMs are issued, over the
 //! append size.
 
-use super::{Issue, POLICIES, Setup, label, milliseconds, ms_text, open_claims, unmeasured};
+use super::{Issue, POLICIES, Setup, label, milliseconds, ms_text, unmeasured};
 use crate::experiment::cell::CellError;
 use crate::experiment::plot::{Axis, Plot, PlotKind, Point, Series};
-use crate::experiment::result::{Claim, ExperimentResult, ExperimentRows, Figure};
+use crate::experiment::result::{Claim, ExperimentResult, ExperimentRows, Figure, open_claims};
 use crate::policy::PolicySpec;
 use crate::ssd::SsdConfig;
 use crate::units::{Bytes, SimDuration};

@@ -1,9 +1,9 @@
 //! Table II: a synchronous write that needs a block, on a full file system of which a file was just removed.
 
-use super::{Issue, POLICIES, Setup, label, milliseconds, ms_text, open_claims, unmeasured};
+use super::{Issue, POLICIES, Setup, label, milliseconds, ms_text, unmeasured};
 use crate::experiment::cell::CellError;
 use crate::experiment::plot::{Axis, Plot, PlotKind, Point, Series};
-use crate::experiment::result::{Claim, ExperimentResult, ExperimentRows, Figure};
+use crate::experiment::result::{Claim, ExperimentResult, ExperimentRows, Figure, open_claims};
 use crate::experiment::statistics;
 use crate::policy::PolicySpec;
 use crate::ssd::SsdConfig;

@@ -1,7 +1,7 @@
 //! What the table of `postmark-vendors` says: its rows beside the published ones, and which claims hold.
 
 use super::{CREATION_ALONE_PER_S, Column, DEVICES, METRICS, Means, TRANSACTIONS_PER_S};
-use crate::experiment::result::{Claim, Figure, VendorRow};
+use crate::experiment::result::{Claim, Figure, VendorRow, open_claims};
 
 /// All columns, measured.
 pub struct Table<'a> {
@@ -243,14 +243,6 @@ impl Table<'_> {
                 paying.join(", ")
             ),
         };
-        let open: Vec<&str> = claims.iter().filter(|c| !c.met).map(|c| c.id).collect();
-        if open.is_empty() {
-            format!("{pays} All claims hold.")
-        } else {
-            format!(
-                "{pays} Not met: {}; why, as far as it is known, says the experiment's README.",
-                open.join(", ")
-            )
-        }
+        format!("{pays} {}", open_claims(claims))
     }
 }

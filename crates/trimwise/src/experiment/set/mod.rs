@@ -9,7 +9,6 @@ pub mod one_b;
 
 use super::cell::{CellError, SETTLING, commit_phase};
 use super::plot::{Axis, Place, Plot, PlotKind, Point, Series};
-use super::result::Claim;
 use crate::block::BlockQueue;
 use crate::engine::Sim;
 use crate::experiment::postmark_vendors;
@@ -154,15 +153,6 @@ async fn postmark_on(
     })
 }
 
-/// Makes sure that neither file system nor drive have lost count, and unmounts.
-async fn audited(fs: Ext4, policy: PolicySpec) -> Result<Volume, CellError> {
-    let audit = |what| CellError::Audit { device: DEVICE.to_owned(), policy, what };
-    fs.audit().map_err(audit)?;
-    let volume = fs.unmount().await;
-    volume.queue().with_ssd(|ssd| ssd.audit()).map_err(|e| audit(e.to_string()))?;
-    Ok(volume)
-}
-
 /// A figure with a series for each name; `at` answers what the repetitions of one point gave.
 fn plot<X: Into<Place> + Clone>(
     title: &str,
@@ -177,17 +167,4 @@ fn plot<X: Into<Place> + Clone>(
     let series =
         series.iter().enumerate().map(|(s, name)| Series { name: name.clone(), points: points(s) }).collect();
     Plot { title: title.to_owned(), kind, x, y, series }
-}
-
-/// What came out, and which claims are not met.
-fn with_open_claims(text: String, claims: &[Claim]) -> String {
-    let open: Vec<&str> = claims.iter().filter(|c| !c.met).map(|c| c.id).collect();
-    if open.is_empty() {
-        format!("{text} All claims hold.")
-    } else {
-        format!(
-            "{text} Not met: {}; why, as far as it is known, says the experiment's README.",
-            open.join(", ")
-        )
-    }
 }

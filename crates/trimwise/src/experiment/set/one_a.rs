@@ -1,10 +1,10 @@
 //! `set-1a`: execution time of PostMark against the drive's utilization, TRIM off and on.
 
-use super::{Aged, Run, Setting, audited, plot, postmark_on};
+use super::{Aged, DEVICE, Run, Setting, plot, postmark_on};
 use crate::engine::Sim;
-use crate::experiment::cell::CellError;
+use crate::experiment::cell::{CellError, audited};
 use crate::experiment::plot::{Axis, PlotKind};
-use crate::experiment::result::{Claim, ExperimentResult, ExperimentRows, Figure};
+use crate::experiment::result::{Claim, ExperimentResult, ExperimentRows, Figure, open_claims};
 use crate::experiment::statistics::median;
 use crate::fs::Volume;
 use crate::fs::layout::FormatOptions;
@@ -49,7 +49,7 @@ pub fn run(
             let fs = volume.restore(&sim, host.queue).await.mount(host, off.governor()).await;
             files.delete_to(&fs, utilization_percent).await?;
             fs.trim_free(UnitRange::new(Lpn(0), fs.queue().with_ssd(|ssd| ssd.capacity_units())), 1).await;
-            let queue = audited(fs, off).await?.queue().clone();
+            let queue = audited(fs, DEVICE, off).await?.queue().clone();
             let without_trim = FormatOptions { discard: false, ..FormatOptions::default() };
             Ok::<_, CellError>(Volume::format(&queue, without_trim).await?.image())
         })??
@@ -60,7 +60,7 @@ pub fn run(
         runs.push(sim.clone().run(async move {
             let fs = prepared.restore(&sim, host.queue).await.mount(host, policy.governor()).await;
             let run = postmark_on(&fs, &workload, policy, rep).await?;
-            audited(fs, policy).await?;
+            audited(fs, DEVICE, policy).await?;
             Ok::<_, CellError>(run)
         })??);
         after_each();
@@ -197,7 +197,7 @@ impl Measured {
                 )
             }
         };
-        super::with_open_claims(pays, claims)
+        format!("{pays} {}", open_claims(claims))
     }
 }
 

@@ -1,10 +1,10 @@
 //! `set-1b`: one file system through 60 %, 40 %, 70 % and 60 %, with PostMark at each, under each policy.
 
-use super::{Aged, Run, Setting, audited, plot, postmark_on};
+use super::{Aged, DEVICE, Run, Setting, plot, postmark_on};
 use crate::engine::Sim;
-use crate::experiment::cell::CellError;
+use crate::experiment::cell::{CellError, audited};
 use crate::experiment::plot::{Axis, Plot, PlotKind};
-use crate::experiment::result::{Claim, ExperimentResult, ExperimentRows, Figure};
+use crate::experiment::result::{Claim, ExperimentResult, ExperimentRows, Figure, open_claims};
 use crate::experiment::statistics::median;
 use crate::policy::PolicySpec;
 
@@ -58,7 +58,7 @@ pub fn run(
             let adjusting_s = sim.now().since(begin).as_secs_f64();
             stages.push(Stage { adjusting_s, run: postmark_on(&fs, &workload, policy, rep).await? });
         }
-        audited(fs, policy).await?;
+        audited(fs, DEVICE, policy).await?;
         Ok(stages)
     })?
 }
@@ -170,7 +170,7 @@ impl Measured {
         if let Some(ideal) = self.postmark_s("ideal") {
             text += &format!(" PostMark under the bound `ideal` takes {ideal:.1} s.");
         }
-        super::with_open_claims(text, claims)
+        format!("{text} {}", open_claims(claims))
     }
 }
 
