@@ -4,7 +4,7 @@ use serde::Serialize;
 use trimwise::crash::{CUTS_PER_RUN, CrashReport};
 use trimwise::units::Bytes;
 
-use crate::arguments::{CrashtestArguments, OutputArguments};
+use crate::arguments::CrashtestArguments;
 use crate::command_line::CommandText;
 use crate::compare::named;
 use crate::defaults;
@@ -53,11 +53,7 @@ pub fn run<M: Models>(
     arguments: &CrashtestArguments,
     on_signal: impl FnOnce() -> Result<(), Failure>,
 ) -> Result<String, Failure> {
-    let destinations = Destinations::check(&OutputArguments {
-        json: arguments.json.clone(),
-        force: arguments.force,
-        ..OutputArguments::default()
-    })?;
+    let destinations = Destinations::check_json(arguments.json.as_ref(), arguments.force)?;
     let given =
         if arguments.policies.is_empty() { models.crash_policies() } else { arguments.policies.clone() };
     let policies = named(&given, "--policy", |a| models.policy(a))?;

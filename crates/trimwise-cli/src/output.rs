@@ -55,6 +55,11 @@ impl Destinations {
         Ok(Self { json: arguments.json.clone(), report: arguments.report.clone(), force })
     }
 
+    /// The same for a command that writes JSON and no report.
+    pub fn check_json(json: Option<&PathBuf>, force: bool) -> Result<Self, Failure> {
+        Self::check(&OutputArguments { json: json.cloned(), force, ..OutputArguments::default() })
+    }
+
     /// Whether standard output is for JSON alone.
     pub fn json_to_stdout(&self) -> bool {
         self.json.as_deref().is_some_and(is_stdout)

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use trimwise::policy::{PolicySpec, TERMS};
 
-use crate::arguments::{OutputArguments, PoliciesArguments};
+use crate::arguments::PoliciesArguments;
 use crate::defaults;
 use crate::failure::Failure;
 use crate::output::Destinations;
@@ -67,8 +67,7 @@ impl Policies {
 /// Runs the command and answers what to print.
 pub fn run(arguments: &PoliciesArguments) -> Result<String, Failure> {
     let PoliciesArguments { json, force } = arguments;
-    let output = OutputArguments { json: json.clone(), force: *force, ..OutputArguments::default() };
-    let destinations = Destinations::check(&output)?;
+    let destinations = Destinations::check_json(json.as_ref(), *force)?;
     let policies = Policies::all();
     destinations.write_json(&policies)?;
     Ok(if destinations.json_to_stdout() { String::new() } else { policies.text() })

@@ -12,7 +12,7 @@ use trimwise_host::layout::Kind;
 use trimwise_host::mount::MountError;
 use trimwise_host::trim::{self, Ended, Outcome, Plan, Target, TrimError};
 
-use crate::arguments::{OutputArguments, TrimArguments};
+use crate::arguments::TrimArguments;
 use crate::command_line::CommandText;
 use crate::failure::Failure;
 use crate::interrupt::OnInterrupt;
@@ -30,12 +30,7 @@ pub fn run(
     arguments: &TrimArguments,
     on_signal: impl FnOnce(OnInterrupt) -> Result<Arc<AtomicBool>, Failure>,
 ) -> Result<String, Failure> {
-    let to = OutputArguments {
-        json: arguments.json.clone(),
-        force: arguments.force,
-        ..OutputArguments::default()
-    };
-    let destinations = Destinations::check(&to)?;
+    let destinations = Destinations::check_json(arguments.json.as_ref(), arguments.force)?;
     let target = Target::of(&arguments.mount).map_err(refused)?;
     let span = target.span(arguments.offset.unwrap_or_default(), arguments.length).map_err(refused)?;
     let min_extent = arguments.min_extent.unwrap_or_default();

@@ -119,13 +119,17 @@ pub enum BlockDeviceError {
     },
 }
 
+fn sysfs_link((major, minor): (u32, u32)) -> PathBuf {
+    PathBuf::from(format!("/sys/dev/block/{major}:{minor}"))
+}
+
 impl BlockDevice {
     /// The device of these numbers.
     ///
     /// # Errors
     /// If sysfs does not know it or says what cannot be understood.
-    pub fn of_numbers(numbers: (u32, u32)) -> Result<Self, BlockDeviceError> {
-        let link = PathBuf::from(format!("/sys/dev/block/{}:{}", numbers.0, numbers.1));
+    fn of_numbers(numbers: (u32, u32)) -> Result<Self, BlockDeviceError> {
+        let link = sysfs_link(numbers);
         let sysfs = link.canonicalize().map_err(io(&link))?;
         let is_partition = sysfs.join("partition").exists();
         let disk = sysfs.parent().filter(|_| is_partition).unwrap_or(&sysfs);
@@ -146,6 +150,11 @@ impl BlockDevice {
         })
     }
 
+    /// Its directory in sysfs by its numbers, which stay when names change.
+    pub fn sysfs_link(&self) -> PathBuf {
+        sysfs_link(self.numbers)
+    }
+
     /// Its node in `/dev`, as the kernel names it.
     pub fn node(&self) -> PathBuf {
         let uevent = fs::read_to_string(self.sysfs.join("uevent")).unwrap_or_default();
@@ -153,17 +162,12 @@ impl BlockDevice {
         Path::new("/dev").join(name)
     }
 
-    /// The file that its requests are counted in.
-    pub fn stat_path(&self) -> PathBuf {
-        self.sysfs.join("stat")
-    }
-
     /// What the kernel counted on it up to now.
     ///
     /// # Errors
     /// If the device is gone or the line cannot be understood.
     pub fn stat(&self) -> Result<BlockStat, BlockDeviceError> {
-        let path = self.stat_path();
+        let path = self.sysfs.join("stat");
         let text = fs::read_to_string(&path).map_err(io(&path))?;
         parse_stat(&text).ok_or_else(|| BlockDeviceError::Text {
             path: path.display().to_string(),

@@ -160,7 +160,7 @@ impl From<&BlockDevice> for Device {
     fn from(device: &BlockDevice) -> Self {
         Self {
             name: device.name.clone(),
-            counted_in: format!("/sys/dev/block/{}:{}/stat", device.numbers.0, device.numbers.1),
+            counted_in: device.sysfs_link().join("stat").display().to_string(),
             discard_granularity_bytes: device.limits.granularity,
             discard_max_bytes: device.limits.max,
             ranges_per_command: device.limits.ranges,

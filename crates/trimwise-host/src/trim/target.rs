@@ -78,8 +78,7 @@ impl Target {
         let devices = devices_of(&mount)?;
         if devices.iter().all(|device| device.limits.max.0 == 0) {
             let device = &devices[0];
-            let file = format!("/sys/dev/block/{}:{}", device.numbers.0, device.numbers.1);
-            let file = format!("{file} (queue/discard_max_bytes)");
+            let file = format!("{} (queue/discard_max_bytes)", device.sysfs_link().display());
             return Err(TrimError::NoDiscard { path: shown, device: device.name.clone(), file });
         }
         let file = open(&mount.mount_point)?;

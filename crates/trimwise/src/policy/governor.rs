@@ -139,7 +139,9 @@ impl Shape {
     pub const NEXT: Self = Self { ranges_max: 1, units_min: 1, units_max: u64::MAX };
 }
 
-/// What a policy needs of a host; a host that lacks it refuses the policy plainly.
+/// What a policy needs of a host. The modelled file system has all of it, so nothing is refused there;
+/// [`PolicySpec::is_usable`](super::PolicySpec::is_usable) asks for the oracle. The rest is for real hosts, which
+/// may have less.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
     /// It must be told of each commit and of what it freed.

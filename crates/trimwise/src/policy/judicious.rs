@@ -13,9 +13,9 @@
 //! Nothing of this needs the device's numbers. Commands begin with one range and double as long as they take
 //! less than [`COMMAND_TARGET`], so that a request that arrives behind one does not wait for longer. A device that
 //! takes that long for a single range gets commands of up to twice that time: fewer long ones are the lesser
-//! evil there. After a command among other requests comes a pause of a multiple of its time. A burst is left alone from its first commit on for as long as it takes a device to count as
-//! idle. Free space of which nobody knows whether the device was told (after a mount) counts as
-//! not told.
+//! evil there. After a command among other requests comes a pause of a multiple of its time. A burst is left
+//! alone from its first commit on for as long as it takes a device to count as idle. Free space of which nobody
+//! knows whether the device was told (after a mount) counts as not told.
 
 use super::set::{Direction, Trend};
 use super::{

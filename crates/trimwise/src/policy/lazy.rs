@@ -23,7 +23,7 @@ const EXTENTS_PER_WORKER: u64 = 16;
 const BACK_OFF: SimDuration = SimDuration::from_millis(10);
 
 /// Most workers if nothing is said: the cores of the paper's telephone.
-pub const WORKERS_MAX: u32 = 8;
+const WORKERS_MAX: u32 = 8;
 
 /// How `lazy` was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

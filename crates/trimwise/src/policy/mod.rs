@@ -11,7 +11,7 @@
 //! - the **availability rule** ([`Availability`]) says *when a freed block may be allocated again*.
 //!
 //! A policy is one file with one governor; [`PolicySpec`] is how they are written on the command line and put
-//! together. Whom they come from: `set` and `lazy` from papers, `commit` and `kernel515` from Linux, `btrfs`,
+//! together, and the only way to them. Whom they come from: `set` and `lazy` from papers, `commit` and `kernel515` from Linux, `btrfs`,
 //! `zfs` and `f2fs` from file systems that others built, `judicious` from all of them.
 
 mod batch;
@@ -32,20 +32,10 @@ mod spec;
 mod tests;
 mod zfs;
 
-pub use batch::{Batch, BatchConfig};
-pub use btrfs::Btrfs;
-pub use commit::Commit;
-pub use f2fs::F2fs;
 pub use governor::{Acknowledged, Decision, Governor, HostTraits, Needs, PolicyEvent, Shape, View};
-pub use ideal::Ideal;
-pub use judicious::Judicious;
 pub use kernel::{DiscardGeneration, LinuxVersionError};
-pub use lazy::{Lazy, LazyConfig};
-pub use off::Off;
 pub use pending::{Ledger, PendingSet, TrimToken};
-pub use set::{Direction, Set, SetConfig, Trend};
 pub use spec::{PolicyError, PolicySpec, TERMS};
-pub use zfs::Zfs;
 
 /// When freed blocks may be allocated again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

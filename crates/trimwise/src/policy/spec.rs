@@ -9,10 +9,16 @@ mod grammar;
 use std::fmt;
 
 use super::batch::{Batch, BatchConfig};
+use super::btrfs::Btrfs;
+use super::commit::Commit;
+use super::f2fs::F2fs;
+use super::ideal::Ideal;
 use super::judicious::Judicious;
 use super::lazy::{Lazy, LazyConfig};
+use super::off::Off;
 use super::set::{Set, SetConfig};
-use super::{Btrfs, Commit, DiscardGeneration, F2fs, Governor, Ideal, Off, Zfs};
+use super::zfs::Zfs;
+use super::{DiscardGeneration, Governor};
 use crate::units::{SimDuration, UNIT_BYTES};
 
 pub use grammar::PolicyError;

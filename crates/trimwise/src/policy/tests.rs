@@ -1,5 +1,6 @@
 //! Governors alone: events in, decisions out. How they fare on a file system is tested there.
 
+use super::batch::{Batch, BatchConfig};
 use super::*;
 use crate::units::{SimDuration, SimTime};
 

@@ -107,7 +107,7 @@ impl Population {
     /// # Errors
     ///
     /// What the file system answers, except that it is full.
-    pub async fn create_to<F: Files>(&mut self, fs: &F, percent: u64) -> Result<Bytes, FileError> {
+    async fn create_to<F: Files>(&mut self, fs: &F, percent: u64) -> Result<Bytes, FileError> {
         let used = loop {
             let (used, wanted) = used_and_wanted(fs, percent).await?;
             if used >= wanted || !self.create(fs).await? {
