@@ -12,7 +12,7 @@
 //!
 //! A discard request becomes commands as Linux makes them: on SATA and SCSI one contiguous run a command
 //! (however many ranges the command could carry), on NVMe the runs submitted together merge up to the
-//! device's limit.
+//! device's limit. A policy that fills its commands does so on any link ([`BlockQueue::trim_as_one`]).
 
 mod device;
 mod discard;

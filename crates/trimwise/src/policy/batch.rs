@@ -1,7 +1,7 @@
-//! `batch:EVERY[:MIN]`: nothing at the commits, all free space every so often (fstrim.timer, `wiper.sh`).
+//! `batch:EVERY[:SMALLEST]`: nothing at the commits, all free space every so often (fstrim.timer, `wiper.sh`).
 //!
 //! A sweep goes through the file system block group by block group, one after the other without a pause, as
-//! `fstrim` does; extents shorter than `MIN` are left (`fstrim --minimum`). The file system remembers which
+//! `fstrim` does; extents shorter than `SMALLEST` are left (`fstrim --minimum`). The file system remembers which
 //! groups it has trimmed.
 
 use super::{Availability, Decision, DiscardGeneration, Governor, HostTraits, Needs, PolicyEvent, View};
