@@ -134,6 +134,16 @@ pub fn notes(summary: &Summary) -> Vec<String> {
         );
     }
     notes.extend(meaning(summary.measure));
+    let mut filling: Vec<String> =
+        policies().filter(|p| p.fills_commands).map(|p| format!("`{}`", p.policy)).collect();
+    filling.dedup();
+    if !filling.is_empty() && in_model {
+        notes.push(format!(
+            "Filled commands: {}. Several ranges in a TRIM command are what Linux as it is sends on NVMe only; on \
+             SATA and UFS it sends one.",
+            filling.join(", ")
+        ));
+    }
     for p in policies() {
         let note = if p.time_s.is_exact() && p.runs.len() > 1 {
             Some("exact: all repetitions were the same to the last bit, so that one says it all.".to_string())

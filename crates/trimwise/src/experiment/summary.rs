@@ -40,6 +40,8 @@ pub struct PolicySummary<'a> {
     pub policy: &'a str,
     /// Whether it is only a bound, which no host can use.
     pub bound: bool,
+    /// Whether it fills its commands with several ranges, which stock Linux does on NVMe only.
+    pub fills_commands: bool,
     /// The repetitions.
     pub runs: Vec<&'a Cell>,
     /// The times that policies are judged by, in seconds.
@@ -128,8 +130,20 @@ impl<'a> PolicySummary<'a> {
             && runs.iter().all(|c| c.target == "model")
             && runs.windows(2).all(|w| same_run(w[0], w[1]));
         let time_s = Sample::new(seconds, exact)?;
-        let bound = policy.parse::<PolicySpec>().is_ok_and(|p| !p.is_usable());
-        Some(Self { policy, bound, runs, time_s, versus_baseline: None, versus_ideal: None, saved: None })
+        // On a real directory it is what the mount does, and no policy of ours.
+        let spec = policy.parse::<PolicySpec>().ok();
+        let bound = spec.is_some_and(|p| !p.is_usable());
+        let fills_commands = spec.is_some_and(PolicySpec::fills_commands);
+        Some(Self {
+            policy,
+            bound,
+            fills_commands,
+            runs,
+            time_s,
+            versus_baseline: None,
+            versus_ideal: None,
+            saved: None,
+        })
     }
 
     /// The median of a figure over the repetitions.
@@ -171,6 +185,8 @@ pub struct SummaryRow {
     pub policy: String,
     /// Whether it is only a bound, which no host can use.
     pub bound: bool,
+    /// Whether it fills its commands with several ranges, which stock Linux does on NVMe only.
+    pub fills_commands: bool,
     /// Repetitions.
     pub reps: usize,
     /// Whether they were all the same to the last bit.
@@ -229,6 +245,7 @@ impl SummaryRow {
             device: device.to_owned(),
             policy: p.policy.to_owned(),
             bound: p.bound,
+            fills_commands: p.fills_commands,
             reps: p.runs.len(),
             exact: p.time_s.is_exact(),
             measure,

@@ -105,6 +105,11 @@ impl PolicySpec {
         !self.governor().needs().oracle
     }
 
+    /// Whether it gains by commands of several ranges, which stock Linux sends on NVMe only.
+    pub fn fills_commands(self) -> bool {
+        self.governor().needs().fills_commands
+    }
+
     /// A governor in its initial state.
     pub fn governor(self) -> Box<dyn Governor> {
         let issuer: Box<dyn Governor> = match self.issuer {
