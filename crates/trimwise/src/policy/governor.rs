@@ -141,8 +141,8 @@ impl Shape {
 }
 
 /// What a policy needs of a host. The modelled file system has all of it, so nothing is refused there;
-/// [`PolicySpec::is_usable`](super::PolicySpec::is_usable) asks for the oracle. The rest is for real hosts, which
-/// may have less.
+/// reports only say which policies need an oracle ([`PolicySpec::is_usable`](super::PolicySpec::is_usable)) or
+/// filled commands ([`PolicySpec::fills_commands`](super::PolicySpec::fills_commands)). Real hosts may have less.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
     /// It must be told of each commit and of what it freed.
