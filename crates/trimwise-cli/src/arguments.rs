@@ -46,6 +46,10 @@ pub enum Command {
     /// Trim the free space of a mounted file system, slice by slice; --dry-run says what would be sent
     Trim(TrimArguments),
     /// List the SSD profiles that are built in
+    #[command(after_long_help = "Examples:\n  \
+        trimwise devices\n  \
+        trimwise compare --device sata-60gb-2011 ufs21-64gb\n\n\
+        How to write one: profiles/README.md")]
     Devices,
     /// List the terms that TRIM policies are made of, and examples of policies
     Policies(PoliciesArguments),
@@ -242,6 +246,10 @@ pub struct TrimArguments {
 
 /// Arguments of `policies`.
 #[derive(Debug, Args)]
+#[command(after_long_help = "Examples:\n  \
+    trimwise policies\n  \
+    trimwise policies --json - | jq '.terms[].term'\n\n\
+    What each of them does: docs/guide.md")]
 pub struct PoliciesArguments {
     /// Write the list as JSON to a new file; `-` prints it instead of the text
     #[arg(long, value_name = "FILE|-")]

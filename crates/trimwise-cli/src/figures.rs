@@ -174,6 +174,8 @@ pub fn of_policy(p: &PolicySummary) -> [String; 5] {
             .map_or(NONE.to_string(), significant),
         Measure::Fsync | Measure::Write => p
             .known_median_of(|c| c.removal_trims().map(|t| t.acknowledged_ns as f64 / 1e9))
+            // Where none was sent there is nothing that could be done.
+            .filter(|&seconds| seconds > 0.0)
             .map_or(NONE.to_string(), time),
     };
     [

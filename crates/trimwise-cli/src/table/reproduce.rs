@@ -84,13 +84,16 @@ fn of_plot(plot: &Plot) -> Vec<Block> {
     let places = plot.places();
     let names: Vec<String> = places.iter().map(|p| place(p)).collect();
     let first = with_unit(plot.x.label, plot.x.unit);
+    let mut points = plot.series.iter().flat_map(|s| &s.points);
+    let counts = plot.y.unit.is_empty() && points.all(|p| p.y.fract() == 0.0);
     let widest =
         |texts: &mut dyn Iterator<Item = &String>| texts.map(|t| t.chars().count()).max().unwrap_or(0);
     let mut columns: Vec<Vec<String>> = plot
         .series
         .iter()
         .map(|s| {
-            let figures = places.iter().map(|p| plot.at(&s.name, p).map_or(NONE.to_string(), point));
+            let figure = |p: &&Place| plot.at(&s.name, p).map_or(NONE.to_string(), |p| point(p, counts));
+            let figures = places.iter().map(figure);
             std::iter::once(s.name.clone()).chain(figures).collect()
         })
         .collect();
@@ -144,9 +147,10 @@ pub fn place(place: &Place) -> String {
     }
 }
 
-/// A point's median, and how far its repetitions reach from it on the wider side.
-fn point(point: &Point) -> String {
+/// A point's median, and how far its repetitions reach from it on the wider side; counts are whole.
+fn point(point: &Point, counts: bool) -> String {
     match point.range {
+        None if counts => thousands(point.y),
         Some((low, high)) if point.y != 0.0 => {
             let reach = (high - point.y).max(point.y - low) / point.y.abs() * 100.0;
             format!("{} ± {reach:.1} %", significant(point.y))

@@ -238,10 +238,23 @@ impl Drop for Loop {
     fn drop(&mut self) {
         // No assertion here: a failed test is already on its way up.
         let run = |program: &str, arguments: &[&str]| {
-            let _ = Command::new(program).args(arguments).stdin(Stdio::null()).stderr(Stdio::null()).status();
+            let mut command = Command::new(program);
+            let status = command.args(arguments).stdin(Stdio::null()).stderr(Stdio::null()).status();
+            status.is_ok_and(|status| status.success())
         };
         if self.mounted {
-            run("umount", &[self.point.to_str().unwrap_or_default()]);
+            // A helper that was killed may hold it for a moment longer.
+            let point = self.point.to_str().unwrap_or_default();
+            let gone = (0..50).any(|_| {
+                run("umount", &[point]) || {
+                    std::thread::sleep(std::time::Duration::from_millis(100));
+                    false
+                }
+            });
+            if !gone {
+                eprintln!("{point} could not be unmounted: it goes when nobody uses it any more");
+                run("umount", &["--lazy", point]);
+            }
         }
         let _ = fs::write(self.limit_path(), UNLIMITED.to_string());
         if self.device != self.disk {

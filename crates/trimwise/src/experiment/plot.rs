@@ -140,6 +140,40 @@ impl Plot {
     pub fn at(&self, series: &str, place: &Place) -> Option<&Point> {
         self.series.iter().find(|s| s.name == series)?.points.iter().find(|p| p.x == *place)
     }
+
+    /// The same places with what `figure` makes of each point and of the point of one series there: how far from a
+    /// bound, how much less than a baseline. Without the series itself; `None` if it is not there.
+    pub fn against(
+        &self,
+        series: &str,
+        title: &str,
+        y: Axis,
+        figure: impl Fn(f64, f64) -> f64,
+    ) -> Option<Self> {
+        let reference = self.series.iter().find(|s| s.name == series)?;
+        let at = |point: &Point| {
+            let of = reference.points.iter().find(|p| p.x == point.x)?;
+            Some(Point::new(point.x.clone(), figure(point.y, of.y)))
+        };
+        let others = self
+            .series
+            .iter()
+            .filter(|s| s.name != series)
+            .map(|s| Series { name: s.name.clone(), points: s.points.iter().filter_map(at).collect() });
+        Some(Self {
+            title: title.to_owned(),
+            kind: self.kind,
+            x: self.x.clone(),
+            y,
+            series: others.collect(),
+        })
+    }
+
+    /// How much longer than under `ideal`, in percent, where this plot is of times.
+    pub fn distance_to_ideal(&self) -> Option<Self> {
+        let y = Axis::linear("vs_ideal_percent", "longer than under ideal", "%");
+        self.against("ideal", "Distance to the bound", y, |time, bound| (time / bound - 1.0) * 100.0)
+    }
 }
 
 /// As a program reads it: points are objects whose keys are those of the axes, so that each value has its unit.
@@ -179,6 +213,24 @@ impl Serialize for Plot {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_distance_is_of_the_same_place_and_not_of_the_bound_itself() {
+        let series = |name: &str, ys: &[f64]| Series {
+            name: name.to_owned(),
+            points: ys.iter().enumerate().map(|(x, &y)| Point::new(x as f64, y)).collect(),
+        };
+        let plot = Plot {
+            title: "time".to_owned(),
+            kind: PlotKind::Lines,
+            x: Axis::linear("at", "at", ""),
+            y: Axis::linear("time_s", "time", "s"),
+            series: vec![series("off", &[3.0, 4.0, 5.0]), series("ideal", &[2.0, 4.0])],
+        };
+        let distance = plot.distance_to_ideal().unwrap();
+        assert_eq!(distance.series, [series("off", &[50.0, 0.0])]);
+        assert_eq!(plot.against("lazy", "", Axis::linear("x", "x", ""), |a, b| a - b), None);
+    }
 
     #[test]
     fn points_carry_their_units_in_their_keys() {

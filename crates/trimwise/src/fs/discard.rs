@@ -17,6 +17,9 @@ use crate::units::{Lpn, SimDuration, UnitRange};
 /// Longer than any policy waits before it issues what it has (btrfs: 120 s, OpenZFS: 160 s).
 const DRAIN_PATIENCE: SimDuration = SimDuration::from_secs(300);
 
+/// How often in a row, at one instant, a governor is told that nothing fits.
+const PASSES_TOLD_MAX: u32 = 8;
+
 /// Every block of a device of any size.
 const EVERYWHERE: UnitRange = UnitRange { start: Lpn(0), units: u64::MAX };
 
@@ -40,7 +43,6 @@ impl Ext4 {
             }
         }
         if !freed.is_empty() {
-            inner.issue_found_nothing.set(false);
             inner.events.blocks_released.notify_all();
         }
         let freed_units = freed.iter().map(|range| range.units).sum();
@@ -172,15 +174,20 @@ impl Ext4 {
             units += token.range().units;
             tokens.push(token);
         }
+        if inner.state.borrow().pending.units() == 0 {
+            inner.issue_cursor.set(Lpn(0));
+        }
         if tokens.is_empty() {
             inner.issue_cursor.set(Lpn(0));
-            // A governor that asks again at once would be told again for ever.
-            if !inner.issue_found_nothing.replace(true) {
+            // A governor may answer with another kind of command; one that only asks again is not told for ever.
+            let told = inner.passes_told.get();
+            if told < PASSES_TOLD_MAX {
+                inner.passes_told.set(told + 1);
                 self.tell(&PolicyEvent::PassOver);
+                inner.passes_told.set(told);
             }
             return;
         }
-        inner.issue_found_nothing.set(false);
         inner.trims_in_flight.set(inner.trims_in_flight.get() + 1);
         let fs = self.clone();
         self.start_thread(async move {
@@ -222,7 +229,6 @@ impl Ext4 {
                 state.withheld_units += range.units;
             }
         }
-        self.0.issue_found_nothing.set(false);
     }
 
     /// Waits until the policy has issued what it is going to issue: nothing is pending or on its way, or for

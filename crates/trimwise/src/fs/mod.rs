@@ -150,8 +150,8 @@ struct Inner {
     trims_in_flight: Cell<u32>,
     /// Where the next of them looks for pending extents.
     issue_cursor: Cell<Lpn>,
-    /// The last of them found none, and nothing has become pending since.
-    issue_found_nothing: Cell<bool>,
+    /// How deep the governor is in being told that there are none that fit.
+    passes_told: Cell<u32>,
     state: RefCell<State>,
     events: Events,
     /// Set when write-back was asked to run and has not looked yet.
@@ -316,7 +316,7 @@ impl Volume {
             wake_at: Cell::new(None),
             trims_in_flight: Cell::new(0),
             issue_cursor: Cell::new(Lpn(0)),
-            issue_found_nothing: Cell::new(false),
+            passes_told: Cell::new(0),
             flusher_called: Cell::new(false),
             stopping: Cell::new(false),
             threads: Cell::new(0),

@@ -27,6 +27,8 @@ const URGENT_PERCENT: u64 = 80;
 pub struct F2fs {
     /// A call is due, or a round is on its way.
     awake: bool,
+    /// Something was issued since the last pass ended.
+    found: bool,
 }
 
 impl F2fs {
@@ -60,10 +62,12 @@ impl Governor for F2fs {
         match event {
             PolicyEvent::Committed { .. } if !self.awake => self.round(view, decisions),
             PolicyEvent::Woken => self.round(view, decisions),
-            // Nothing long enough is left.
+            PolicyEvent::Issued(_) => self.found = true,
+            // A whole pass without anything long enough: there is nothing to do.
             PolicyEvent::PassOver => {
-                self.awake = false;
-                decisions.push(Decision::WakeAt(view.now + IF_NOTHING));
+                self.awake = std::mem::take(&mut self.found);
+                let pause = if self.awake { AFTER_ROUND } else { IF_NOTHING };
+                decisions.push(Decision::WakeAt(view.now + pause));
             }
             _ => {}
         }

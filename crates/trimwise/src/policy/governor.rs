@@ -17,8 +17,7 @@ pub enum PolicyEvent {
     /// A TRIM command that [`Decision::Issue`] asked for was acknowledged.
     Issued(Acknowledged),
     /// A [`Decision::Issue`] found nothing that fits between where the last one ended and the end of the
-    /// device; the next begins at the start again. Told once: a second one that finds nothing, whatever its shape,
-    /// is not told of until something has become pending or was issued.
+    /// device; the next begins at the start again.
     PassOver,
     /// A [`Decision::TrimFree`] has ended.
     Trimmed {

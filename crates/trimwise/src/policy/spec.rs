@@ -60,7 +60,7 @@ pub const TERMS: [(&str, &str); 15] = [
     ("batch:EVERY[:SMALLEST]", "all free space at intervals (10m, 1w), as fstrim does"),
     ("btrfs, zfs, f2fs", "as these file systems do it: discard=async, autotrim, background discard"),
     ("judicious", "the default to ship: set, lazy, reuse, merge, fill and back-off, paced by what it costs"),
-    ("ideal", "the device knows at once and for free: a bound, never recommended"),
+    ("ideal", "what commits free, the device knows at once and for free: a bound on that, never recommended"),
     ("TERM+TERM", "terms together, as in set:40:90+lazy+reuse"),
 ];
 

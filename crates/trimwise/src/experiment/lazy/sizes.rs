@@ -158,7 +158,8 @@ pub fn evaluate_figure_3(runs: &[SizeRuns], seed: u64) -> ExperimentResult {
         ),
         _ => open_claims(&claims),
     };
-    let plots = vec![plot, commands_plot(runs)];
+    let distance = plot.distance_to_ideal();
+    let plots = [Some(plot), distance, Some(commands_plot(runs))].into_iter().flatten().collect();
     result(FIGURE_3, QUESTION_3, finding, runs, seed, plots, claims)
 }
 

@@ -18,7 +18,7 @@ use crate::fs::{Ext4, Volume, VolumeImage};
 use crate::policy::PolicySpec;
 use crate::profile::Profile;
 use crate::ssd::{Ssd, SsdConfig, SsdStats};
-use crate::units::SimDuration;
+use crate::units::{Bytes, SimDuration};
 use crate::workload::ageing::Population;
 use crate::workload::latency::Operation;
 use crate::workload::postmark::{self, PostmarkConfig};
@@ -106,6 +106,8 @@ pub struct Run {
     pub total_s: f64,
     /// NAND units over host units.
     pub write_amplification: f64,
+    /// What garbage collection copied, in GiB.
+    pub copied_gib: f64,
     /// TRIM commands.
     pub trim_commands: u64,
     /// Time that the drive spent on them, in seconds.
@@ -146,6 +148,7 @@ async fn postmark_on(
         device_utilization_percent: 100.0 * mapped as f64 / capacity as f64,
         total_s: outcome.duration().as_secs_f64(),
         write_amplification: stats.write_amplification(),
+        copied_gib: Bytes::from_units(stats.nand_units.gc).0 as f64 / Bytes::gib(1).0 as f64,
         trim_commands: stats.trim.commands,
         trim_s: SimDuration::from_nanos(stats.busy_ns.trim).as_secs_f64(),
         stale_percent: 100.0 * stale_units / capacity as f64,

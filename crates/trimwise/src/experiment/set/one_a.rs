@@ -210,8 +210,23 @@ pub fn evaluate(measured: &Measured, reps: u32, seed: u64) -> ExperimentResult {
             measured.of(p, u, of)
         })
     };
-    let plots = vec![
-        figure("PostMark", Axis::linear("execution_time_s", "execution time", "s"), |r| r.total_s),
+    let time = figure("PostMark", Axis::linear("execution_time_s", "execution time", "s"), |r| r.total_s);
+    let copies =
+        figure("What the drive copies", Axis::linear("copied_gib", "copies", "GiB"), |r| r.copied_gib);
+    let less = |of: f64, off: f64| off - of;
+    let saved = [
+        time.distance_to_ideal(),
+        time.against("off", "Time saved against off", Axis::linear("time_saved_s", "time", "s"), less),
+        copies.against(
+            "off",
+            "Copies saved against off",
+            Axis::linear("copies_saved_gib", "copies", "GiB"),
+            less,
+        ),
+    ];
+    let mut plots = vec![time];
+    plots.extend(saved.into_iter().flatten());
+    plots.extend([
         figure(
             "What the drive writes",
             Axis::linear("write_amplification", "write amplification", ""),
@@ -233,7 +248,7 @@ pub fn evaluate(measured: &Measured, reps: u32, seed: u64) -> ExperimentResult {
             Axis::linear("p99_ms", "99th percentile of the slowest kind of operation", "ms"),
             |r| r.p99_ms,
         ),
-    ];
+    ]);
     let claims = vec![measured.low(), measured.slope(), measured.gain()];
     ExperimentResult {
         experiment: NAME.to_owned(),

@@ -196,9 +196,40 @@ pub fn evaluate(measured: &Measured, reps: u32, seed: u64) -> ExperimentResult {
         &measured.policies,
         |part, policy| measured.runs[policy].iter().map(|stages| sum(stages, part)).collect(),
     );
+    // Against `ideal` and `off`, where they ran: of PostMark, and with the adjusting.
+    let both = ["PostMark", "with adjusting"].map(str::to_owned);
+    let of_all = |policy: &str, part: usize| {
+        measured.total(policy, |s| if part == 0 { s.run.total_s } else { s.run.total_s + s.adjusting_s })
+    };
+    let against = |title: &str, y: Axis, reference: &str, figure: fn(f64, f64) -> f64| {
+        plot(title, PlotKind::Bars, (policy(), y), &both, &measured.policies, |part, policy| {
+            let policy = &measured.policies[policy];
+            let times = of_all(policy, part).zip(of_all(reference, part)).filter(|_| policy != reference);
+            times.map(|(of, reference)| figure(of, reference)).into_iter().collect()
+        })
+    };
+    let percent = Axis::linear("vs_ideal_percent", "longer than under ideal", "%");
+    let saved = Axis::linear("time_saved_s", "time", "s");
+    let copies = Axis::linear("copies_saved_gib", "copies", "GiB");
+    let copies_saved = plot(
+        "Copies saved against off during PostMark",
+        PlotKind::Bars,
+        (policy(), copies),
+        &both[..1],
+        &measured.policies,
+        |_, policy| {
+            let policy = &measured.policies[policy];
+            let copied = |policy: &str| measured.total(policy, |s| s.run.copied_gib);
+            let pair = copied(policy).zip(copied("off")).filter(|_| policy != "off");
+            pair.map(|(of, off)| off - of).into_iter().collect()
+        },
+    );
     let plots = vec![
         by_policy("PostMark at each utilization", PlotKind::StackedBars, time(), |s| s.run.total_s),
         whole,
+        against("Distance to the bound", percent, "ideal", |of, ideal| (of / ideal - 1.0) * 100.0),
+        against("Time saved against off", saved, "off", |of, off| off - of),
+        copies_saved,
         by_policy(
             "Deleting and creating files to reach the utilization",
             PlotKind::StackedBars,

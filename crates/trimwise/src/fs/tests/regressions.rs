@@ -303,3 +303,33 @@ fn a_trim_follows_the_flush_of_its_commit_record() {
         }
     }
 }
+
+/// A pass that finds only extents that are too short for it is over all the same, and the next ones find what is freed
+/// later.
+#[test]
+fn regression_short_extents_do_not_end_a_policy_s_passes_for_good() {
+    for policy in ["btrfs", "zfs", "f2fs"] {
+        on_drive(move |queue| async move {
+            let fs = mounted(&queue, policy.parse().unwrap(), DiscardGeneration::Worker).await;
+            // Single pages between others that stay.
+            for name in ["a", "b", "c", "d", "e"] {
+                create(&fs, name, 1).await;
+                fs.sync().await.unwrap();
+            }
+            create(&fs, "long", 1_000).await;
+            fs.sync().await.unwrap();
+            for name in ["b", "d"] {
+                fs.unlink(name).await.unwrap();
+            }
+            fs.sync().await.unwrap();
+            pause(&fs, 1_000_000).await;
+            assert_eq!(fs.ledger().issued, 0, "{policy}");
+            assert_eq!(fs.ledger().pending, 2, "{policy}");
+
+            fs.unlink("long").await.unwrap();
+            fs.sync().await.unwrap();
+            pause(&fs, 1_000_000).await;
+            assert!(fs.ledger().issued >= 1_000, "{policy}: {:?}", fs.ledger());
+        });
+    }
+}

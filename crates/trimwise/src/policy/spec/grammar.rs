@@ -105,7 +105,8 @@ fn extent_size(part: Part<'_>) -> Result<u64, Wrong> {
 fn set(term: Part<'_>, arguments: &[Part<'_>]) -> Result<SetConfig, Wrong> {
     let form = "set:LOW:HIGH[:WINDOW[:CHANGE]], as in set:40:90";
     let [low, high, rest @ ..] = arguments else {
-        return wrong(term.at, format!("'{}' lacks its watermarks", term.text), form);
+        let lacking = if arguments.is_empty() { "its watermarks" } else { "its high watermark" };
+        return wrong(term.at + term.text.len(), format!("'{}' lacks {lacking}", term.text), form);
     };
     let mut config =
         SetConfig::new(number(*low, 0, 100, "low watermark")?, number(*high, 0, 100, "high watermark")?);
@@ -149,9 +150,12 @@ fn lazy(arguments: &[Part<'_>]) -> Result<LazyConfig, Wrong> {
             }
             Ok(LazyConfig { workers_min, workers_max, ..LazyConfig::default() })
         }
-        [first, ..] => wrong(
-            first.at,
-            format!("'{}' alone or too many", first.text),
+        [_, _, more, ..] => {
+            wrong(more.at, format!("'{}' is one too many", more.text), "lazy:MIN:MAX, as in lazy:1:8")
+        }
+        [only] => wrong(
+            only.at + only.text.len(),
+            format!("'{}' is the fewest workers, and the most are missing", only.text),
             "lazy or lazy:MIN:MAX, as in lazy:1:8",
         ),
     }
@@ -207,9 +211,14 @@ impl<'a> Terms<'a> {
                     "ideal" => Some(Issuer::Ideal),
                     "catchup" | "reuse" | "merge" | "fill" | "backoff" => None,
                     unknown => {
+                        let what = if unknown.is_empty() {
+                            "a term is missing".to_owned()
+                        } else {
+                            format!("unknown term '{unknown}'")
+                        };
                         return wrong(
                             term.at,
-                            format!("unknown term '{unknown}'"),
+                            what,
                             "one of off, commit, kernel515, set:LOW:HIGH, catchup, lazy[:MIN:MAX], reuse, merge, fill, \
                              backoff, batch:EVERY, btrfs, zfs, f2fs, judicious, ideal, joined with +",
                         );
@@ -301,12 +310,12 @@ mod tests {
     #[test]
     fn what_is_wrong_is_named_with_its_column() {
         for (text, column, word) in [
-            ("", 1, "unknown term ''"),
+            ("", 1, "a term is missing"),
             ("lasy", 1, "unknown term 'lasy'"),
             ("set:40:90+lasy", 11, "unknown term 'lasy'"),
-            ("lazy+", 6, "unknown term ''"),
-            ("set", 1, "lacks its watermarks"),
-            ("set:40", 1, "lacks its watermarks"),
+            ("lazy+", 6, "a term is missing"),
+            ("set", 4, "lacks its watermarks"),
+            ("set:40", 7, "lacks its high watermark"),
             ("set:90:40", 5, "low watermark 90 above the high one, 40"),
             ("set:40:101", 8, "high watermark '101'"),
             ("set:-1:90", 5, "low watermark '-1'"),
@@ -317,7 +326,8 @@ mod tests {
             ("set:40:90:10s:1:2", 17, "one too many"),
             ("lazy:0:4", 6, "fewest workers '0'"),
             ("lazy:4:2", 6, "fewest workers 4 above the most, 2"),
-            ("lazy:4", 6, "alone or too many"),
+            ("lazy:4", 7, "the most are missing"),
+            ("lazy:1:2:3", 10, "one too many"),
             ("commit+lazy", 8, "contradicts 'commit'"),
             ("lazy+kernel515", 6, "contradicts 'lazy'"),
             ("set:40:90+set:0:100", 11, "a second gate"),
