@@ -84,16 +84,28 @@ fn set_beats_on_beats_off() {
         assert!(valid(off) > 97.0, "what was valid once stays valid: {}", valid(off));
         assert!((valid(commit) - asked as f64).abs() < 3.0, "{} at {asked} %", valid(commit));
     }
-    let measured = one_b::Measured { policies: names(&policies), runs };
-    assert_met(&one_b::evaluate(&measured, 1, SEED));
+    assert_met(&one_b::evaluate(&one_b::Measured { policies: names(&policies), runs }, 1, SEED));
+}
 
-    // The policy that we ship is at least as good as the best of these, in time and in its slowest operations.
-    let ours = one_b::run(&setting, &aged, PolicySpec::JUDICIOUS, 0, SEED).unwrap();
-    let total = |stages: &[one_b::Stage]| stages.iter().map(|s| s.run.total_s).sum::<f64>();
-    let slowest = |stages: &[one_b::Stage]| stages.iter().map(|s| s.run.p99_ms).fold(0.0, f64::max);
-    for (policy, runs) in measured.policies.iter().zip(&measured.runs) {
-        assert!(total(&ours) <= total(&runs[0]), "{policy} is faster: {} s", total(&runs[0]));
-        assert!(slowest(&ours) <= slowest(&runs[0]), "{policy} has shorter delays: {} ms", slowest(&runs[0]));
+/// The policy that we ship is at least as good as the published ones over the sequence, in time and in its slowest
+/// operations; medians of three repetitions, since a 99th percentile at this size hangs on a few operations.
+#[test]
+fn judicious_is_as_good_as_the_published_policies() {
+    let setting = setting();
+    let aged = set::age(&setting, SEED).unwrap();
+    let figures = |policy: PolicySpec| {
+        let runs = [0, 1, 2].map(|rep| one_b::run(&setting, &aged, policy, rep, SEED).unwrap());
+        let over = |figure: fn(&one_b::Stage) -> f64| {
+            let mut sums = runs.each_ref().map(|stages| stages.iter().map(figure).sum::<f64>());
+            sums.sort_by(f64::total_cmp);
+            sums[1]
+        };
+        (over(|stage| stage.run.total_s), over(|stage| stage.run.p99_ms))
+    };
+    let ours = figures(PolicySpec::JUDICIOUS);
+    for policy in policies(&["set:0:100", "set:40:60", "commit", "lazy+reuse"]) {
+        let theirs = figures(policy);
+        assert!(ours.0 <= theirs.0 && ours.1 <= theirs.1, "{policy} {theirs:?}, judicious {ours:?}");
     }
 }
 
