@@ -174,11 +174,10 @@ impl Ext4 {
             units += token.range().units;
             tokens.push(token);
         }
-        if inner.state.borrow().pending.units() == 0 {
+        if tokens.is_empty() || inner.state.borrow().pending.units() == 0 {
             inner.issue_cursor.set(Lpn(0));
         }
         if tokens.is_empty() {
-            inner.issue_cursor.set(Lpn(0));
             // A governor may answer with another kind of command; one that only asks again is not told for ever.
             let told = inner.passes_told.get();
             if told < PASSES_TOLD_MAX {

@@ -196,40 +196,30 @@ pub fn evaluate(measured: &Measured, reps: u32, seed: u64) -> ExperimentResult {
         &measured.policies,
         |part, policy| measured.runs[policy].iter().map(|stages| sum(stages, part)).collect(),
     );
-    // Against `ideal` and `off`, where they ran: of PostMark, and with the adjusting.
-    let both = ["PostMark", "with adjusting"].map(str::to_owned);
-    let of_all = |policy: &str, part: usize| {
-        measured.total(policy, |s| if part == 0 { s.run.total_s } else { s.run.total_s + s.adjusting_s })
-    };
-    let against = |title: &str, y: Axis, reference: &str, figure: fn(f64, f64) -> f64| {
-        plot(title, PlotKind::Bars, (policy(), y), &both, &measured.policies, |part, policy| {
+    // Against a policy of reference, where it ran: sums over the stages of what each series is of.
+    type Part = (&'static str, fn(&Stage) -> f64);
+    let times: [Part; 2] =
+        [("PostMark", |s| s.run.total_s), ("with adjusting", |s| s.run.total_s + s.adjusting_s)];
+    let against = |title: &str, y: Axis, parts: &[Part], reference: &str, figure: fn(f64, f64) -> f64| {
+        let names: Vec<String> = parts.iter().map(|(name, _)| (*name).to_owned()).collect();
+        plot(title, PlotKind::Bars, (policy(), y), &names, &measured.policies, |part, policy| {
             let policy = &measured.policies[policy];
-            let times = of_all(policy, part).zip(of_all(reference, part)).filter(|_| policy != reference);
-            times.map(|(of, reference)| figure(of, reference)).into_iter().collect()
+            let sum = |policy: &str| measured.total(policy, parts[part].1);
+            let both = sum(policy).zip(sum(reference)).filter(|_| policy != reference);
+            both.map(|(of, reference)| figure(of, reference)).into_iter().collect()
         })
     };
     let percent = Axis::linear("vs_ideal_percent", "longer than under ideal", "%");
     let saved = Axis::linear("time_saved_s", "time", "s");
     let copies = Axis::linear("copies_saved_gib", "copies", "GiB");
-    let copies_saved = plot(
-        "Copies saved against off during PostMark",
-        PlotKind::Bars,
-        (policy(), copies),
-        &both[..1],
-        &measured.policies,
-        |_, policy| {
-            let policy = &measured.policies[policy];
-            let copied = |policy: &str| measured.total(policy, |s| s.run.copied_gib);
-            let pair = copied(policy).zip(copied("off")).filter(|_| policy != "off");
-            pair.map(|(of, off)| off - of).into_iter().collect()
-        },
-    );
+    let copied: [Part; 1] = [("PostMark", |s| s.run.copied_gib)];
+    let less = |of, off| off - of;
     let plots = vec![
         by_policy("PostMark at each utilization", PlotKind::StackedBars, time(), |s| s.run.total_s),
         whole,
-        against("Distance to the bound", percent, "ideal", |of, ideal| (of / ideal - 1.0) * 100.0),
-        against("Time saved against off", saved, "off", |of, off| off - of),
-        copies_saved,
+        against("Distance to the bound", percent, &times, "ideal", |of, ideal| (of / ideal - 1.0) * 100.0),
+        against("Time saved against off", saved, &times, "off", less),
+        against("Copies saved against off during PostMark", copies, &copied, "off", less),
         by_policy(
             "Deleting and creating files to reach the utilization",
             PlotKind::StackedBars,
