@@ -5,6 +5,7 @@
 //! thread and reads no clock, so that the same inputs and seed give the same bytes on any machine.
 
 pub mod block;
+pub mod content;
 pub mod crash;
 pub mod engine;
 pub mod experiment;

@@ -268,6 +268,7 @@ fn read_gc(root: &mut Table, r: &mut Reader) -> Result<GcConfig, ProfileError> {
 fn read_trim(root: &mut Table, r: &mut Reader) -> Result<TrimConfig, ProfileError> {
     let mut t = root.table(r, "trim")?;
     let kinds = [
+        ("unsupported", TrimKind::Unsupported),
         ("ata_non_queued", TrimKind::AtaNonQueued),
         ("ata_queued", TrimKind::AtaQueued),
         ("nvme", TrimKind::Nvme),

@@ -118,6 +118,43 @@ impl UnitRange {
     }
 }
 
+/// A run of sectors: what a command can say, where a [`UnitRange`] is what a device keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SectorRange {
+    /// First sector.
+    pub first: Lba,
+    /// Number of sectors.
+    pub sectors: u64,
+}
+
+impl SectorRange {
+    /// The run of `sectors` sectors from `first`.
+    pub const fn new(first: Lba, sectors: u64) -> Self {
+        Self { first, sectors }
+    }
+    /// How long it is.
+    pub const fn bytes(self) -> Bytes {
+        Bytes(self.sectors * SECTOR_BYTES)
+    }
+    /// The units that it touches, the first and the last perhaps in part.
+    pub const fn units(self) -> UnitRange {
+        let sectors = UNIT_BYTES / SECTOR_BYTES;
+        let start = self.first.0 / sectors;
+        UnitRange::new(Lpn(start), (self.first.0 + self.sectors).div_ceil(sectors) - start)
+    }
+    /// Whether it is made of whole units.
+    pub const fn is_whole(self) -> bool {
+        let sectors = UNIT_BYTES / SECTOR_BYTES;
+        self.first.0.is_multiple_of(sectors) && self.sectors.is_multiple_of(sectors)
+    }
+}
+
+impl From<UnitRange> for SectorRange {
+    fn from(range: UnitRange) -> Self {
+        Self::new(range.start.first_lba(), range.units * (UNIT_BYTES / SECTOR_BYTES))
+    }
+}
+
 /// An instant of virtual (or monotonic real) time, in nanoseconds since the run began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]

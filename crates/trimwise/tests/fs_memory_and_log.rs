@@ -26,7 +26,7 @@ fn plain() -> HostConfig {
 fn written(trace: &Trace) -> (u64, u64) {
     let (mut log, mut elsewhere) = (0, 0);
     for (_, stage, command) in trace.borrow().iter() {
-        if let (Stage::Dispatched, Command::Write(range)) = (stage, command) {
+        if let (Stage::Dispatched, Command::Write(range, _)) = (stage, command) {
             if range.start >= JOURNAL.start && range.start < JOURNAL.end() {
                 assert!(range.end() <= JOURNAL.end(), "{range:?} leaves the journal");
                 log += range.units;

@@ -4,6 +4,7 @@
 //! small enough for garbage collection to run after a few dozen writes.
 
 use proptest::prelude::*;
+use trimwise::content::{Content, ContentClass};
 use trimwise::ssd::{ReadAfterTrim, Ssd, SsdConfig, TrimKind, TrimPlace, VictimPolicy};
 use trimwise::units::{Lpn, SimDuration, SimTime, UNIT_BYTES, UnitRange};
 
@@ -104,7 +105,7 @@ prop_compose! {
 
 /// What a unit holds, and what a read of it may return.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Content {
+enum Held {
     /// Written, or never touched, or erased.
     Exactly(Option<u32>),
     /// Freed: zeros or what was there.
@@ -113,26 +114,27 @@ enum Content {
 
 fn run(config: &SsdConfig, commands: &[Command]) -> Result<(), TestCaseError> {
     let mut ssd = Ssd::new(config, 7).expect("a valid configuration");
-    let mut model = vec![Content::Exactly(None); UNITS as usize];
+    let mut model = vec![Held::Exactly(None); UNITS as usize];
     let mut mapped = vec![false; UNITS as usize];
     let mut now = SimTime::ZERO;
-    let free = |model: &mut [Content], mapped: &mut [bool], start: u64, end: u64| {
+    let free = |model: &mut [Held], mapped: &mut [bool], start: u64, end: u64| {
         for i in start as usize..end as usize {
             if mapped[i] {
-                let (Content::Exactly(old) | Content::Freed(old)) = model[i];
-                model[i] = Content::Freed(old);
+                let (Held::Exactly(old) | Held::Freed(old)) = model[i];
+                model[i] = Held::Freed(old);
                 mapped[i] = false;
             }
         }
     };
     for (step, command) in commands.iter().enumerate() {
-        let tag = step as u32 + 1;
+        let content = Content::new(ContentClass::Incompressible, step as u32 + 1);
+        let tag = content.tag();
         let started = now;
         match command {
             &Command::Write(start, units) => {
-                now = ssd.write_tagged(now, UnitRange::new(Lpn(start), units), tag);
+                now = ssd.write_content(now, UnitRange::new(Lpn(start), units), content);
                 for i in start as usize..(start + units) as usize {
-                    model[i] = Content::Exactly(Some(tag));
+                    model[i] = Held::Exactly(Some(tag));
                     mapped[i] = true;
                 }
             }
@@ -157,7 +159,7 @@ fn run(config: &SsdConfig, commands: &[Command]) -> Result<(), TestCaseError> {
             Command::Idle => now += SimDuration::from_millis(200),
             Command::SecureErase => {
                 now = ssd.secure_erase(now);
-                model.fill(Content::Exactly(None));
+                model.fill(Held::Exactly(None));
                 mapped.fill(false);
             }
         }
@@ -170,11 +172,9 @@ fn run(config: &SsdConfig, commands: &[Command]) -> Result<(), TestCaseError> {
             prop_assert_eq!(ssd.is_mapped(lpn), mapped[i], "step {}, {:?}, unit {}", step, command, i);
             let tag = ssd.tag(lpn);
             let right = match (model[i], config.trim.read_after) {
-                (Content::Exactly(expected), _) | (Content::Freed(expected), ReadAfterTrim::Old) => {
-                    tag == expected
-                }
-                (Content::Freed(_), ReadAfterTrim::Zeros) => tag.is_none(),
-                (Content::Freed(old), ReadAfterTrim::Undefined) => tag.is_none() || tag == old,
+                (Held::Exactly(expected), _) | (Held::Freed(expected), ReadAfterTrim::Old) => tag == expected,
+                (Held::Freed(_), ReadAfterTrim::Zeros) => tag.is_none(),
+                (Held::Freed(old), ReadAfterTrim::Undefined) => tag.is_none() || tag == old,
             };
             prop_assert!(right, "step {}, {:?}, unit {}: {:?}, not {:?}", step, command, i, tag, model[i]);
         }

@@ -16,16 +16,21 @@
 
 mod device;
 mod discard;
+mod model;
 
-pub use device::{BlockDevice, BlockError};
+pub use device::{
+    BlockDevice, BlockError, Completion, DeviceFacts, Operation, TrimFacts, check as check_operation,
+};
+pub use model::ModelDevice;
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
+use crate::content::Content;
 use crate::engine::{Event, Sim};
 use crate::ssd::{LinkKind, Ssd};
-use crate::units::{Bytes, SimDuration, SimTime, UnitRange};
+use crate::units::{Bytes, SectorRange, SimDuration, SimTime, UnitRange};
 
 /// How the host's block layer is set up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +70,11 @@ pub enum Command {
     /// Read a run of units.
     Read(UnitRange),
     /// Write a run of units.
-    Write(UnitRange),
+    Write(UnitRange, Content),
+    /// Read a part of one unit.
+    ReadPart(SectorRange),
+    /// Write a part of one unit.
+    WritePart(SectorRange, Content),
     /// Tell the device that nobody needs these units.
     Trim(Vec<UnitRange>),
     /// Empty the write cache.
@@ -190,7 +199,7 @@ impl BlockQueue {
 
     /// Writes `range` while somebody waits; returns when the device has acknowledged all of it.
     pub async fn write(&self, range: UnitRange) {
-        self.foreground(self.split(range).map(Command::Write)).await;
+        self.foreground(self.split(range).map(|piece| Command::Write(piece, Content::default()))).await;
     }
 
     /// Empties the device's write cache.
@@ -200,8 +209,13 @@ impl BlockQueue {
 
     /// Discards `ranges`, submitted together; returns when the device has acknowledged all commands.
     pub async fn trim(&self, ranges: &[UnitRange]) {
+        self.foreground(self.trim_commands(ranges).into_iter()).await;
+    }
+
+    /// The commands that discarding `ranges` together becomes.
+    pub(super) fn trim_commands(&self, ranges: &[UnitRange]) -> Vec<Command> {
         let commands = discard::commands(&self.0.ssd.borrow().config().trim, ranges);
-        self.foreground(commands.into_iter().map(Command::Trim)).await;
+        commands.into_iter().map(Command::Trim).collect()
     }
 
     /// Discards `ranges` in as few commands as the device's limits allow, which Linux does on NVMe only: for a
@@ -236,7 +250,7 @@ impl BlockQueue {
     pub fn submit_background_write(&self, range: UnitRange, on_done: impl FnOnce() + 'static) {
         let mut state = self.0.state.borrow_mut();
         let limit = self.0.config.max_request.units_floor();
-        if let Some(Request { command: Command::Write(last), on_done: waiting, .. }) =
+        if let Some(Request { command: Command::Write(last, _), on_done: waiting, .. }) =
             state.background.back_mut()
             && last.end() == range.start
             && last.units + range.units <= limit
@@ -246,7 +260,7 @@ impl BlockQueue {
             return;
         }
         state.enter(Request {
-            command: Command::Write(range),
+            command: Command::Write(range, Content::default()),
             background: true,
             on_done: vec![Box::new(|_| on_done())],
         });
@@ -269,28 +283,48 @@ impl BlockQueue {
     }
 
     /// Answers how long the device had the commands, in all.
-    async fn foreground(&self, commands: impl Iterator<Item = Command>) -> SimDuration {
-        let service = Rc::new(Cell::new(SimDuration::ZERO));
+    async fn foreground(&self, commands: impl IntoIterator<Item = Command>) -> SimDuration {
         let done = Event::new(&self.0.sim);
-        let outstanding = Rc::new(Cell::new(0usize));
-        for command in commands {
-            outstanding.set(outstanding.get() + 1);
-            let (done, left, sum) = (done.clone(), Rc::clone(&outstanding), Rc::clone(&service));
-            self.0.state.borrow_mut().enter(Request {
-                command,
-                background: false,
-                on_done: vec![Box::new(move |took| {
-                    left.set(left.get() - 1);
-                    sum.set(sum.get() + took);
-                    done.notify_all();
-                })],
-            });
-        }
-        self.dispatch();
-        while outstanding.get() > 0 {
+        let (told, ended) = (done.clone(), Rc::new(Cell::new(None)));
+        let end = Rc::clone(&ended);
+        self.submit(commands, move |service| {
+            end.set(Some(service));
+            told.notify_all();
+        });
+        loop {
+            if let Some(service) = ended.get() {
+                return service;
+            }
             done.wait().await;
         }
-        service.get()
+    }
+
+    /// Queues commands that somebody waits for. When the last of them has completed, `on_done` is told how long the
+    /// device had them, in all; at once if there are none.
+    pub fn submit(
+        &self,
+        commands: impl IntoIterator<Item = Command>,
+        on_done: impl FnOnce(SimDuration) + 'static,
+    ) {
+        let commands: Vec<Command> = commands.into_iter().collect();
+        if commands.is_empty() {
+            return on_done(SimDuration::ZERO);
+        }
+        let left = Rc::new(Cell::new((commands.len(), SimDuration::ZERO)));
+        let on_done = Rc::new(Cell::new(Some(on_done)));
+        for command in commands {
+            let (left, on_done) = (Rc::clone(&left), Rc::clone(&on_done));
+            let count = Box::new(move |took| {
+                let (others, sum) = (left.get().0 - 1, left.get().1 + took);
+                left.set((others, sum));
+                if let Some(on_done) = (others == 0).then(|| on_done.take()).flatten() {
+                    on_done(sum);
+                }
+            });
+            let request = Request { command, background: false, on_done: vec![count] };
+            self.0.state.borrow_mut().enter(request);
+        }
+        self.dispatch();
     }
 
     /// Hands requests to the device until it or the rules allow no more.
@@ -301,7 +335,9 @@ impl BlockQueue {
             let mut ssd = self.0.ssd.borrow_mut();
             let end = match &request.command {
                 Command::Read(range) => ssd.read(now, *range),
-                Command::Write(range) => ssd.write(now, *range),
+                Command::Write(range, content) => ssd.write_content(now, *range, *content),
+                Command::ReadPart(part) => ssd.read_part(now, *part),
+                Command::WritePart(part, content) => ssd.write_part(now, *part, *content),
                 Command::Trim(ranges) => ssd.trim(now, ranges),
                 Command::Flush => ssd.flush(now),
             };
@@ -362,7 +398,7 @@ impl BlockQueue {
 
     fn is_exclusive(ssd: &Ssd, command: &Command) -> bool {
         match command {
-            Command::Read(_) | Command::Write(_) => false,
+            Command::Read(_) | Command::Write(..) | Command::ReadPart(_) | Command::WritePart(..) => false,
             Command::Trim(_) => !ssd.config().trim.is_queued(),
             Command::Flush => ssd.config().link.kind == LinkKind::Sata,
         }

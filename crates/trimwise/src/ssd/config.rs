@@ -181,6 +181,8 @@ pub struct WearLevellingConfig {
 /// Which command TRIM is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TrimKind {
+    /// None: the firmware does not know it.
+    Unsupported,
     /// ATA DATA SET MANAGEMENT: not queued, so that all commands before it complete first.
     AtaNonQueued,
     /// ATA SEND FPDMA QUEUED.

@@ -40,7 +40,8 @@ pub use config::{
 };
 pub use stats::{BusyTime, NandUnits, SsdStats, TrimStats, Wear};
 
-use crate::units::{Lpn, SimTime, UnitRange};
+use crate::content::Content;
+use crate::units::{Lpn, SectorRange, SimTime, UnitRange};
 use ftl::Ftl;
 use mapping::NONE;
 use timing::{Calendar, unit_ns};
@@ -192,11 +193,12 @@ impl Ssd {
     /// Writes a range. Returns when it is acknowledged: when it is in the write cache, or without one when it
     /// is programmed.
     pub fn write(&mut self, now: SimTime, range: UnitRange) -> SimTime {
-        self.write_tagged(now, range, 0)
+        self.write_content(now, range, Content::default())
     }
 
-    /// [`Ssd::write`], with the tag that reads of these units must return from now on.
-    pub fn write_tagged(&mut self, now: SimTime, range: UnitRange, tag: u32) -> SimTime {
+    /// [`Ssd::write`] of data of a kind, which reads of these units must return from now on.
+    pub fn write_content(&mut self, now: SimTime, range: UnitRange, content: Content) -> SimTime {
+        let tag = content.tag();
         debug_assert_eq!(self.check(range), Ok(()));
         let start = self.begin(now);
         let indices = self.ftl.map.clamp(range);
@@ -278,6 +280,16 @@ impl Ssd {
         let (superblock, offset) = self.ftl.map.split(stripe * self.ftl.geometry.stripe_units);
         let at = self.ftl.place(superblock, offset);
         Some(self.ftl.nand.read(at, now, ready, units, &mut self.ftl.stats.busy_ns))
+    }
+
+    /// Reads a part of one unit: as long as a unit in the flash, shorter on the link.
+    pub fn read_part(&mut self, now: SimTime, part: SectorRange) -> SimTime {
+        self.read(now, part.units())
+    }
+
+    /// Writes a part of one unit.
+    pub fn write_part(&mut self, now: SimTime, part: SectorRange, content: Content) -> SimTime {
+        self.write_content(now, part.units(), content)
     }
 
     /// One TRIM command. Returns when it is acknowledged.

@@ -32,6 +32,11 @@ impl TrimConfig {
         UnitRange::new(Lpn(start), end.saturating_sub(start))
     }
 
+    /// Whether the device takes TRIM at all.
+    pub const fn is_supported(&self) -> bool {
+        !matches!(self.kind, TrimKind::Unsupported)
+    }
+
     /// Whether the command has a queue slot beside other commands; if not, it drains the queue.
     pub const fn is_queued(&self) -> bool {
         !matches!(self.kind, TrimKind::AtaNonQueued)

@@ -127,8 +127,8 @@ pub fn dispatched(trace: &Trace) -> String {
     let given = seen.iter().filter(|(_, stage, _)| *stage == Stage::Dispatched);
     given
         .map(|(_, _, command)| match command {
-            Command::Read(_) => 'R',
-            Command::Write(_) => 'W',
+            Command::Read(_) | Command::ReadPart(_) => 'R',
+            Command::Write(..) | Command::WritePart(..) => 'W',
             Command::Trim(_) => 'T',
             Command::Flush => 'F',
         })

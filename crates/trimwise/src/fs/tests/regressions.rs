@@ -212,7 +212,7 @@ fn regression_a_removed_directory_is_not_written_to_its_place() {
         fs.rmdir("d").await.unwrap();
         assert!(matches!(fs.rmdir("").await, Err(FileError::NotFound { .. })));
         queue.trace(Some(Box::new(move |_, stage, command| {
-            if let (Stage::Dispatched, Command::Write(range)) = (stage, command) {
+            if let (Stage::Dispatched, Command::Write(range, _)) = (stage, command) {
                 assert!(!super::overlaps(*range, block), "{range:?} holds a freed block");
             }
         })));
@@ -284,9 +284,9 @@ fn a_trim_follows_the_flush_of_its_commit_record() {
                 let sink = Rc::clone(&seen);
                 queue.trace(Some(Box::new(move |_, stage, command| {
                     let name = match command {
-                        Command::Read(_) => "read",
-                        Command::Write(range) if range.units == 1 => "record",
-                        Command::Write(_) => "log",
+                        Command::Read(_) | Command::ReadPart(_) => "read",
+                        Command::Write(range, _) if range.units == 1 => "record",
+                        Command::Write(..) | Command::WritePart(..) => "log",
                         Command::Trim(_) => "trim",
                         Command::Flush => "flush",
                     };

@@ -218,10 +218,11 @@ impl Record {
             return;
         }
         let kind = match command {
-            Command::Read(_) => return,
+            // A file system writes whole blocks.
+            Command::Read(_) | Command::ReadPart(_) | Command::WritePart(..) => return,
             Command::Flush => OpKind::Flush,
             Command::Trim(ranges) => OpKind::Trim(ranges.clone()),
-            Command::Write(range) => {
+            Command::Write(range, _) => {
                 let submitted = &mut self.submitted;
                 let mut next = |at: Lpn| submitted.get_mut(&at.0)?.pop_front();
                 let contents = range.iter().map(|at| next(at).unwrap_or(UNKNOWN)).collect();
@@ -277,7 +278,7 @@ impl Record {
 impl Op {
     fn is(&self, command: &Command) -> bool {
         match (&self.kind, command) {
-            (OpKind::Write { start, contents }, Command::Write(range)) => {
+            (OpKind::Write { start, contents }, Command::Write(range, _)) => {
                 *start == range.start && contents.len() as u64 == range.units
             }
             (OpKind::Trim(ranges), Command::Trim(others)) => ranges == others,
