@@ -145,7 +145,7 @@ fn background_writes_merge() {
         let sizes: Vec<u64> = in_device(&seen)
             .iter()
             .filter_map(|(_, command, _)| match command {
-                Command::Write(range) if range.start.0 >= 50_000 => Some(range.units),
+                Command::Write(range, _) if range.start.0 >= 50_000 => Some(range.units),
                 _ => None,
             })
             .collect();
