@@ -209,7 +209,7 @@ impl BlockQueue {
 
     /// Discards `ranges`, submitted together; returns when the device has acknowledged all commands.
     pub async fn trim(&self, ranges: &[UnitRange]) {
-        self.foreground(self.trim_commands(ranges).into_iter()).await;
+        self.foreground(self.trim_commands(ranges)).await;
     }
 
     /// The commands that discarding `ranges` together becomes.
