@@ -204,6 +204,7 @@ fn read_config(root: &mut Table, r: &mut Reader) -> Result<SsdConfig, ProfileErr
         read_overhead_ns: t.u64(r, "read_overhead_ns")?,
         write_overhead_ns: t.u64(r, "write_overhead_ns")?,
         write_bytes_per_s: t.optional_u64(r, "write_bytes_per_s")?,
+        read_ahead_bytes: t.optional_u64(r, "read_ahead_bytes")?.unwrap_or(0),
     };
     t.finish(r)?;
 
@@ -230,6 +231,8 @@ fn read_config(root: &mut Table, r: &mut Reader) -> Result<SsdConfig, ProfileErr
         over_provisioning_percent,
         geometry,
         nand,
+        mapping: crate::ssd::MappingConfig::default(),
+        slc: None,
         link,
         controller,
         cache,
@@ -288,6 +291,7 @@ fn read_trim(root: &mut Table, r: &mut Reader) -> Result<TrimConfig, ProfileErro
         cost_per_command_ns: t.u64(r, "cost_per_command_ns")?,
         cost_per_range_ns: t.u64(r, "cost_per_range_ns")?,
         cost_per_unit_ns: t.u64(r, "cost_per_unit_ns")?,
+        cost_per_mapped_unit_ns: t.optional_u64(r, "cost_per_mapped_unit_ns")?.unwrap_or(0),
         latency_per_command_ns: t.optional_u64(r, "latency_per_command_ns")?.unwrap_or(0),
         place: t.one_of(r, "place", &places)?,
         slowdown_percent: t.u32(r, "slowdown_percent")?,

@@ -18,6 +18,7 @@
 mod audit;
 mod cache;
 mod config;
+mod faults;
 mod flash;
 mod gc;
 mod geometry;
@@ -35,9 +36,11 @@ use std::ops::Range;
 
 pub use audit::AuditError;
 pub use config::{
-    CacheConfig, ConfigError, ControllerConfig, GcConfig, GeometryConfig, LinkConfig, LinkKind, NandConfig,
-    ReadAfterTrim, SsdConfig, TrimConfig, TrimKind, TrimPlace, VictimPolicy, WearLevellingConfig,
+    BlockMappingConfig, CacheConfig, CompressingConfig, ConfigError, ControllerConfig, GcConfig,
+    GeometryConfig, LinkConfig, LinkKind, MapCacheConfig, MappingConfig, NandConfig, ReadAfterTrim,
+    SlcConfig, SsdConfig, TrimConfig, TrimKind, TrimPlace, VictimPolicy, WearLevellingConfig,
 };
+pub use faults::Faults;
 pub use stats::{BusyTime, NandUnits, SsdStats, TrimStats, Wear};
 
 use crate::content::Content;
