@@ -11,6 +11,7 @@ use trimwise::fs::host::HostConfig;
 use trimwise::fs::layout::FormatOptions;
 use trimwise::policy::PolicySpec;
 use trimwise::profile::Profile;
+use trimwise::ssd::Faults;
 use trimwise::units::{Bytes, SimTime, UNIT_BYTES};
 use trimwise::workload::files::{FileError, Files as _};
 use trimwise::workload::postmark::{
@@ -152,6 +153,7 @@ impl Models for Linked {
         let spec = CellSpec {
             device: run.device.name.clone(),
             ssd: run.device.config.clone(),
+            faults: Faults::default(),
             policy: *run.policy,
             workload: match &run.workload.kind {
                 Kind::Postmark(run) => run.config.clone().into(),
