@@ -11,7 +11,6 @@ use trimwise::fs::host::HostConfig;
 use trimwise::fs::layout::FormatOptions;
 use trimwise::policy::PolicySpec;
 use trimwise::profile::Profile;
-use trimwise::ssd::Faults;
 use trimwise::units::{Bytes, SimTime, UNIT_BYTES};
 use trimwise::workload::files::{FileError, Files as _};
 use trimwise::workload::postmark::{
@@ -153,7 +152,7 @@ impl Models for Linked {
         let spec = CellSpec {
             device: run.device.name.clone(),
             ssd: run.device.config.clone(),
-            faults: Faults::default(),
+            faults: run.device.faults,
             policy: *run.policy,
             workload: match &run.workload.kind {
                 Kind::Postmark(run) => run.config.clone().into(),

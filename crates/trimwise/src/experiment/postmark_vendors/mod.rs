@@ -18,7 +18,6 @@ use crate::fs::host::{CpuCosts, DiscardGeneration, HostConfig};
 use crate::fs::layout::FormatOptions;
 use crate::policy::PolicySpec;
 use crate::profile::Profile;
-use crate::ssd::Faults;
 use crate::units::{Bytes, SimDuration};
 use crate::workload::postmark::PostmarkConfig;
 
@@ -112,7 +111,7 @@ pub fn spec(column: Column, profile: &Profile, seed: u64) -> CellSpec {
     CellSpec {
         device: column.device.to_owned(),
         ssd: profile.config.clone(),
-        faults: Faults::default(),
+        faults: profile.faults,
         policy: if column.discard { PolicySpec::COMMIT } else { PolicySpec::OFF },
         workload: workload(column.buffering).into(),
         host: host(),
