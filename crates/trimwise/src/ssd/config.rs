@@ -256,6 +256,26 @@ pub struct TrimConfig {
     pub read_after: ReadAfterTrim,
 }
 
+impl TrimConfig {
+    /// That of a firmware that knows no TRIM. Its numbers mean nothing and are valid.
+    pub const fn unsupported() -> Self {
+        Self {
+            kind: TrimKind::Unsupported,
+            max_ranges: 1,
+            max_units_per_range: u32::MAX,
+            granularity_units: 1,
+            cost_per_command_ns: 0,
+            cost_per_range_ns: 0,
+            cost_per_unit_ns: 0,
+            cost_per_mapped_unit_ns: 0,
+            latency_per_command_ns: 0,
+            place: TrimPlace::BeforeAck,
+            slowdown_percent: 0,
+            read_after: ReadAfterTrim::Old,
+        }
+    }
+}
+
 impl Default for SsdConfig {
     /// 8 GiB behind SATA, with the ratios of a small TLC drive: 7 % over-provisioning, four channels.
     fn default() -> Self {

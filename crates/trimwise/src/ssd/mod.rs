@@ -15,9 +15,11 @@
 //! A range that leaves the device is a mistake of the caller: it is asserted in debug builds and cut off at
 //! the end of the device otherwise. [`Ssd::check`] is there for a block layer that must answer an error.
 
+mod ahead;
 mod audit;
 mod cache;
 mod config;
+mod drive;
 mod faults;
 mod flash;
 mod gc;
@@ -40,14 +42,16 @@ pub use config::{
     GeometryConfig, LinkConfig, LinkKind, MapCacheConfig, MappingConfig, NandConfig, ReadAfterTrim,
     SlcConfig, SsdConfig, TrimConfig, TrimKind, TrimPlace, VictimPolicy, WearLevellingConfig,
 };
+pub use drive::Drive;
 pub use faults::Faults;
 pub use stats::{BusyTime, NandUnits, SsdStats, TrimStats, Wear};
 
 use crate::content::Content;
 use crate::units::{Lpn, SECTOR_BYTES, SectorRange, SimTime, UNIT_BYTES, UnitRange};
+use ahead::ReadAhead;
 use page::PageMapped;
 use timing::{Calendar, unit_ns};
-use translation::Translation;
+use translation::{Ready, Translation};
 
 /// A range, or a TRIM, that the device does not take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -106,6 +110,8 @@ pub struct Ssd {
     exclusive_until: u64,
     /// Until when background TRIM work slows the host down.
     trim_backlog_until: u64,
+    /// What was read ahead; `None` where the controller does not.
+    ahead: Option<ReadAhead>,
     /// The unit of which a part was written last.
     part_begun: Option<u32>,
     /// What reads of trimmed units return if not zeros; for tests.
@@ -133,6 +139,7 @@ impl Ssd {
             all_done_at: 0,
             exclusive_until: 0,
             trim_backlog_until: 0,
+            ahead: ReadAhead::new((config.controller.read_ahead_bytes / UNIT_BYTES) as u32),
             part_begun: None,
             trimmed_tags: vec![None; tags],
             config: config.clone(),
@@ -222,6 +229,9 @@ impl Ssd {
         if !self.trimmed_tags.is_empty() {
             self.trimmed_tags[units.start as usize..units.end as usize].fill(None);
         }
+        if let Some(stream) = &mut self.ahead {
+            stream.changed(&units);
+        }
         let mut acknowledged = self.mapping.write(start, arrived, units, content);
         if self.config.cache.bytes == 0 {
             self.mapping.pad(start);
@@ -249,11 +259,34 @@ impl Ssd {
         let stats = &mut self.mapping.flash_mut().stats;
         stats.read_commands += 1;
         stats.host_units_read += count;
-        let ready = self.mapping.read(start, decoded, units);
+        let ready = match self.ahead.is_some() {
+            true => self.read_ahead(start, decoded, units),
+            false => self.mapping.read(start, decoded, units),
+        };
         // The data stream out from the first page on; the last unit cannot leave before it is there.
         let streamed = self.transfer(ready.first.min(ready.last), link_ns, false);
         let tail = link_ns.min(self.link_unit_ns);
         self.complete(start, streamed.max(ready.last + tail))
+    }
+
+    /// Reads what was not read ahead, and reads ahead.
+    fn read_ahead(&mut self, start: u64, decoded: u64, units: Range<u32>) -> Ready {
+        let Some(stream) = &mut self.ahead else { return self.mapping.read(start, decoded, units) };
+        let plan = stream.plan(&units, self.logical_units);
+        let mut ready = Ready { first: decoded.max(plan.ready), last: decoded.max(plan.ready) };
+        if plan.missing_from < units.end {
+            let missing = self.mapping.read(start, decoded, plan.missing_from..units.end);
+            if plan.missing_from == units.start {
+                ready.first = missing.first;
+            }
+            ready.last = ready.last.max(missing.last);
+        }
+        if !plan.ahead.is_empty() {
+            let end = plan.ahead.end;
+            let fetched = self.mapping.read(start, decoded, plan.ahead);
+            stream.fetched(end, fetched.last);
+        }
+        ready
     }
 
     /// Reads a part of one unit: as long as a unit in the flash, shorter on the link.
@@ -288,17 +321,20 @@ impl Ssd {
     ///
     /// The caller keeps to `trim.max_ranges` and `trim.max_units_per_range` ([`Ssd::check_trim`]).
     pub fn trim(&mut self, now: SimTime, ranges: &[UnitRange]) -> SimTime {
+        self.trim_freeing(now, ranges, ranges)
+    }
+
+    /// A TRIM command for `ranges` that frees `freed` instead.
+    fn trim_freeing(&mut self, now: SimTime, ranges: &[UnitRange], freed: &[UnitRange]) -> SimTime {
         debug_assert_eq!(self.check_trim(ranges), Ok(()));
+        debug_assert!(self.config.trim.is_supported(), "a device without TRIM is sent none");
         let mut start = self.begin(now);
         let exclusive = !self.trim_is_queued();
         if exclusive {
             start = start.max(self.all_done_at);
         }
-        let cost = self.config.trim.cost_ns(ranges);
-        let granules: Vec<Range<u32>> =
-            ranges.iter().map(|&range| self.clamp(self.config.trim.granules(range))).collect();
-        granules.iter().for_each(|range| self.keep_trimmed_tags(range));
-        let invalidated = self.mapping.unmap(start, &granules);
+        let invalidated = self.free(start, freed);
+        let cost = self.config.trim.cost_ns(ranges, invalidated);
         let stats = &mut self.mapping.flash_mut().stats;
         stats.trim.commands += 1;
         stats.trim.ranges += ranges.len() as u64;
@@ -325,6 +361,25 @@ impl Ssd {
         SimTime(end)
     }
 
+    /// Frees the whole granules of ranges. Returns how many units held data.
+    fn free(&mut self, now: u64, ranges: &[UnitRange]) -> u64 {
+        let granules: Vec<Range<u32>> =
+            ranges.iter().map(|&range| self.clamp(self.config.trim.granules(range))).collect();
+        for range in &granules {
+            self.keep_trimmed_tags(range);
+            if let Some(stream) = &mut self.ahead {
+                stream.changed(range);
+            }
+        }
+        self.mapping.unmap(now, &granules)
+    }
+
+    /// Carries out a TRIM whose command is over.
+    fn free_late(&mut self, ranges: &[UnitRange]) {
+        let invalidated = self.free(self.now, ranges);
+        self.mapping.flash_mut().stats.trim.units_invalidated += invalidated;
+    }
+
     /// Makes everything acknowledged so far durable. Returns when it is.
     pub fn flush(&mut self, now: SimTime) -> SimTime {
         let start = self.begin(now);
@@ -347,6 +402,7 @@ impl Ssd {
         let start = self.begin(now).max(self.all_done_at);
         let received = self.transfer(start, 0, true);
         let end = self.mapping.erase_all(received);
+        self.ahead.iter_mut().for_each(ReadAhead::forget);
         self.trimmed_tags.fill(None);
         self.trim_backlog_until = 0;
         self.exclusive_until = end;

@@ -8,12 +8,13 @@ use super::config::{TrimConfig, TrimKind};
 use crate::units::{Lpn, UnitRange};
 
 impl TrimConfig {
-    /// Time that a command asks for, wherever it falls, nanoseconds.
-    pub(super) fn cost_ns(&self, ranges: &[UnitRange]) -> u64 {
+    /// Time that a command asks for, wherever it falls, nanoseconds; `mapped` of its units held data.
+    pub(super) fn cost_ns(&self, ranges: &[UnitRange], mapped: u64) -> u64 {
         let units = ranges.iter().fold(0u64, |sum, r| sum.saturating_add(r.units));
         self.cost_per_command_ns
             .saturating_add(self.cost_per_range_ns.saturating_mul(ranges.len() as u64))
             .saturating_add(self.cost_per_unit_ns.saturating_mul(units))
+            .saturating_add(self.cost_per_mapped_unit_ns.saturating_mul(mapped))
     }
 
     /// The whole, aligned granules inside a range.
