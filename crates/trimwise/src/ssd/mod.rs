@@ -18,6 +18,7 @@
 mod ahead;
 mod audit;
 mod cache;
+mod compressing;
 mod config;
 mod drive;
 mod faults;
@@ -49,6 +50,7 @@ pub use stats::{BusyTime, NandUnits, SsdStats, TrimStats, Wear};
 use crate::content::Content;
 use crate::units::{Lpn, SECTOR_BYTES, SectorRange, SimTime, UNIT_BYTES, UnitRange};
 use ahead::ReadAhead;
+use compressing::Compressing;
 use page::PageMapped;
 use timing::{Calendar, unit_ns};
 use translation::{Ready, Translation};
@@ -129,7 +131,12 @@ impl Ssd {
         let tags = if config.track_tags { geometry.logical_units as usize } else { 0 };
         Ok(Self {
             logical_units: geometry.logical_units,
-            mapping: Box::new(PageMapped::new(config, geometry, seed)),
+            mapping: match &config.mapping {
+                MappingConfig::Compressing(mapping) => {
+                    Box::new(Compressing::new(config, mapping, geometry, seed))
+                }
+                _ => Box::new(PageMapped::new(config, geometry, seed)),
+            },
             link_in: Calendar::default(),
             link_out: Calendar::default(),
             half_duplex: config.link.kind == LinkKind::Sata,
