@@ -154,6 +154,7 @@ impl Models for Linked {
         let spec = CellSpec {
             device: run.device.name.clone(),
             ssd: run.device.config.clone(),
+            faults: run.device.faults,
             policy: *run.policy,
             workload: match &run.workload.kind {
                 Kind::Postmark(run) => run.config.clone().into(),
