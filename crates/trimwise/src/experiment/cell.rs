@@ -119,6 +119,14 @@ pub enum CellError {
         /// What the file system answered.
         source: Box<FileError>,
     },
+    /// A device test failed.
+    #[error("{device}: {what}")]
+    Bench {
+        /// The device.
+        device: String,
+        /// Which test, and what happened.
+        what: String,
+    },
     /// A defect in the model.
     #[error(transparent)]
     Stalled(#[from] Stalled),
