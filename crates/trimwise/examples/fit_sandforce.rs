@@ -1,10 +1,11 @@
 //! What one class of data does to the drive of the experiment `sandforce`, for fitting its profile.
 //!
-//!     cargo run --release -p trimwise --example fit_sandforce -- CLASS [CAPACITY_GB]
+//!     cargo run --release -p trimwise --example fit_sandforce -- CLASS [GB [FRAGMENT_NS [READ_NS [STALE_PERCENT]]]]
 
 use std::time::Instant;
 
 use trimwise::experiment::sandforce::{AttoSize, Figures, Setting, run_beside, run_class};
+use trimwise::ssd::MappingConfig;
 use trimwise::units::Bytes;
 
 fn show(name: &str, f: &Figures) {
@@ -20,6 +21,13 @@ fn main() {
     let mut setting = Setting::published();
     if let Some(gb) = arguments.get(1).and_then(|gb| gb.parse::<u64>().ok()) {
         setting = setting.shrunk(Bytes(gb * 1_000_000_000)).expect("a smaller drive");
+    }
+    if let MappingConfig::Compressing(mapping) = &mut setting.ssd.mapping {
+        let number = |i: usize| arguments.get(i).and_then(|n| n.parse::<u64>().ok());
+        mapping.fragment_read_ns = number(2).unwrap_or(mapping.fragment_read_ns);
+        setting.ssd.controller.read_overhead_ns = number(3).unwrap_or(setting.ssd.controller.read_overhead_ns);
+        mapping.recycles_from_stale_percent =
+            number(4).map(|p| p as u32).or(mapping.recycles_from_stale_percent).filter(|&p| p <= 100);
     }
     let start = Instant::now();
     if arguments[0] == "beside" {

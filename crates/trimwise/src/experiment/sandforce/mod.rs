@@ -87,11 +87,16 @@ impl Setting {
     /// If no drive of that size can be like these.
     pub fn shrunk(&self, capacity: Bytes) -> Result<Self, CellError> {
         let share = |amount: u64| (u128::from(amount) * u128::from(capacity.0) / u128::from(self.ssd.capacity_bytes)) as u64;
+        // The same cache: a smaller one cannot keep the dies busy, which are as many.
+        let shrunk = |ssd: &SsdConfig| {
+            let cache = ssd.cache.clone();
+            ssd.shrunk(capacity.0).map(|small| SsdConfig { cache, ..small })
+        };
         Ok(Self {
             torture_s: share(self.torture_s.into()).max(1) as u32,
             written: Bytes(share(self.written.0)),
-            ssd: self.ssd.shrunk(capacity.0)?,
-            beside: self.beside.shrunk(capacity.0)?,
+            ssd: shrunk(&self.ssd)?,
+            beside: shrunk(&self.beside)?,
             ..self.clone()
         })
     }

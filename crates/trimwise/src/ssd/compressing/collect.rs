@@ -6,7 +6,8 @@
 //! collector takes such superblocks last.
 //!
 //! This class also recycles while there is free flash: whenever some superblock has become so stale that moving the rest
-//! is cheap (`recycles_from_stale_percent`). What it moves lies between what the host writes at that time.
+//! is cheap (`recycles_from_stale_percent`). It keeps step with what the host reads and writes. What it moves lies
+//! between what the host writes at that time, and a die that programs a copy is not there for a read.
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -138,6 +139,14 @@ impl Compressing {
         // A victim with nothing to read is erased at once.
         if due > 0 || victim.work == 0 {
             self.copy(now, u32::try_from(due).unwrap_or(u32::MAX), false);
+        }
+    }
+
+    /// Called when the host has read so many granules: one that recycles goes on beside reads.
+    pub fn pace_beside_reads(&mut self, now: u64, granules: u32) {
+        if self.collector.recycles_from_stale_percent.is_some() {
+            self.pace(now, granules);
+            self.count_units();
         }
     }
 

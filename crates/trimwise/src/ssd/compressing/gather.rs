@@ -76,6 +76,7 @@ impl Compressing {
                 first = first.min(decoded);
                 continue;
             }
+            self.unpaced_reads += granules;
             let (mut from, end) = (at, at + granules);
             while from < end {
                 let stripe = from / self.stripe_granules;
@@ -103,6 +104,10 @@ impl Compressing {
             last = last.max(ready);
         }
         self.sense_ahead(in_order, decoded);
+        if self.unpaced_reads >= self.stripe_granules {
+            let granules = std::mem::take(&mut self.unpaced_reads);
+            self.pace_beside_reads(now, granules);
+        }
         Ready { first, last }
     }
 

@@ -63,6 +63,8 @@ pub(super) struct Compressing {
     unit_shift: u32,
     /// Granules that the host has filled since the collector did its share.
     unpaced: u32,
+    /// Granules that the host has read since the recycler did its share.
+    unpaced_reads: u32,
     /// Granules that were written and then erased, for the audit.
     erased_granules: u64,
 }
@@ -89,6 +91,7 @@ impl Compressing {
             stripe_granules: geometry.stripe_units * granules_per_unit,
             unit_shift: granules_per_unit.trailing_zeros(),
             unpaced: 0,
+            unpaced_reads: 0,
             erased_granules: 0,
             store,
             flash: Flash::new(config, geometry),
@@ -203,7 +206,7 @@ impl Compressing {
         self.free_count = self.flash.geometry.superblocks;
         self.host.fill(Frontier::UNUSED);
         self.copies = Frontier::UNUSED;
-        self.unpaced = 0;
+        (self.unpaced, self.unpaced_reads) = (0, 0);
         self.collector.clear();
         self.gatherer.clear();
         self.victims.clear();
