@@ -5,10 +5,11 @@
 //! ahead as it took itself: so data that were written in order are read at the rate of the link, without any memory to
 //! read ahead into. A stripe that is neither in a register nor the next one in that order is a *fragment*: the
 //! controller has to look it up and to set its die to work, one fragment after the other (`fragment_read_ns`), and the
-//! tR comes on top. A page is transferred in whole units of 4 KiB.
+//! tR comes on top. All that is read passes a pipeline (`read_latency_ns`) in which commands overlap. A page is transferred in whole units of 4 KiB.
 
 use std::ops::Range;
 
+use super::super::config::CompressingConfig;
 use super::super::superblock::State;
 use super::super::translation::Ready;
 use super::Compressing;
@@ -26,6 +27,7 @@ struct Register {
 
 #[derive(Clone, Debug)]
 pub(super) struct Gatherer {
+    latency_ns: u64,
     fragment_ns: u64,
     registers: Vec<Register>,
     /// When the controller has no more fragments to look up.
@@ -35,9 +37,15 @@ pub(super) struct Gatherer {
 }
 
 impl Gatherer {
-    pub fn new(fragment_ns: u64, dies: u32) -> Self {
+    pub fn new(config: &CompressingConfig, dies: u32) -> Self {
         let empty = Register { stripe: NONE, ready: 0 };
-        Self { fragment_ns, registers: vec![empty; dies as usize], free_at: 0, last: NONE }
+        Self {
+            latency_ns: config.read_latency_ns,
+            fragment_ns: config.fragment_read_ns,
+            registers: vec![empty; dies as usize],
+            free_at: 0,
+            last: NONE,
+        }
     }
 
     /// The die does something else.
@@ -108,7 +116,8 @@ impl Compressing {
             let granules = std::mem::take(&mut self.unpaced_reads);
             self.pace_beside_reads(now, granules);
         }
-        Ready { first, last }
+        let latency_ns = self.gatherer.latency_ns;
+        Ready { first: first.saturating_add(latency_ns), last: last + latency_ns }
     }
 
     /// Makes the die of a stripe sense it, unless it has it.

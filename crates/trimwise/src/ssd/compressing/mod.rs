@@ -85,7 +85,7 @@ impl Compressing {
             copies: Frontier::UNUSED,
             turn: 0,
             collector: Collector::new(config, mapping, Xoshiro256PlusPlus::seed_from_u64(seed)),
-            gatherer: Gatherer::new(mapping.fragment_read_ns, geometry.dies),
+            gatherer: Gatherer::new(mapping, geometry.dies),
             shared_frontier: config.gc.shared_frontier,
             references_checked: mapping.references_checked_at_collection,
             stripe_granules: geometry.stripe_units * granules_per_unit,
