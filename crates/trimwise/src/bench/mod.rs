@@ -16,6 +16,7 @@ mod load;
 mod result;
 mod spec;
 mod streams;
+pub mod verify;
 
 #[cfg(test)]
 mod tests;
@@ -91,6 +92,14 @@ pub enum SetupError {
     /// There is too little of it.
     #[error("{device}: {region} to test on; expected at least {REGION_MIN}")]
     TooSmall {
+        /// The device.
+        device: String,
+        /// What is there.
+        region: Bytes,
+    },
+    /// There is too little of it to verify TRIM.
+    #[error("{device}: {region} to verify TRIM on; expected at least {}", verify::REGION_MIN)]
+    TooSmallToVerify {
         /// The device.
         device: String,
         /// What is there.
