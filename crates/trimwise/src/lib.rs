@@ -4,6 +4,7 @@
 //! time, TRIM policies as state machines, and workloads over narrow traits. It opens no file, starts no
 //! thread and reads no clock, so that the same inputs and seed give the same bytes on any machine.
 
+pub mod bench;
 pub mod block;
 pub mod content;
 pub mod crash;
