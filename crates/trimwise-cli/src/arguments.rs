@@ -57,6 +57,8 @@ pub enum Command {
     Devices,
     /// List the terms that TRIM policies are made of, and examples of policies
     Policies(PoliciesArguments),
+    /// Compare the device models with a flat array under random commands, and audit their books
+    Selftest(SelftestArguments),
 }
 
 /// Arguments of `compare`.
@@ -304,6 +306,42 @@ pub struct TrimArguments {
     What each of them does: docs/guide.md")]
 pub struct PoliciesArguments {
     /// Write the list as JSON to a new file; `-` prints it instead of the text
+    #[arg(long, value_name = "FILE|-")]
+    pub json: Option<PathBuf>,
+
+    /// Replace the file of --json if it exists
+    #[arg(long)]
+    pub force: bool,
+}
+
+/// Arguments of `selftest`.
+#[derive(Debug, Args)]
+#[command(after_long_help = "Examples:\n  \
+    trimwise selftest\n  \
+    trimwise selftest --ops 10000000\n      \
+    a thousand devices and ten million commands\n  \
+    trimwise selftest --part 17 --seed 3\n      \
+    one part again, as a report of a violation says")]
+pub struct SelftestArguments {
+    /// How many commands, in parts of 10,000 that have a device of their own
+    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = whole::<u64>(1, 1_000_000_000_000),
+          allow_negative_numbers = true, conflicts_with = "part")]
+    pub ops: u64,
+
+    /// Seed of everything that is drawn at random: same seed, same result
+    #[arg(long, value_name = "N", default_value_t = defaults::SEED, value_parser = whole::<u64>(0, u64::MAX),
+          allow_negative_numbers = true)]
+    pub seed: u64,
+
+    /// Only the part of this number, counted from 0: to repeat what was found
+    #[arg(long, value_name = "N", value_parser = whole::<u64>(0, 99_999_999), allow_negative_numbers = true)]
+    pub part: Option<u64>,
+
+    /// How many parts at a time; the result is the same for any number [default: the number of cores]
+    #[arg(long, value_name = "N", value_parser = whole::<u16>(1, 1024), allow_negative_numbers = true)]
+    pub jobs: Option<u16>,
+
+    /// Write the results as JSON to a new file; `-` prints them instead of the table
     #[arg(long, value_name = "FILE|-")]
     pub json: Option<PathBuf>,
 

@@ -19,6 +19,7 @@ mod progress;
 mod report;
 mod reproduce;
 mod runner;
+mod selftest;
 mod table;
 mod trim;
 
@@ -56,6 +57,9 @@ fn run(command: Command) -> Result<String, Failure> {
         Command::Bench(arguments) => bench::run(&models, &arguments, interrupt::install),
         Command::Trim(arguments) => trim::run(&arguments, interrupt::install),
         Command::Policies(arguments) => policies::run(&arguments),
+        Command::Selftest(arguments) => {
+            selftest::run(&arguments, || interrupt::install(OnInterrupt::Exit).map(drop))
+        }
         Command::Devices => Ok(reproduce::list(&models.devices())),
     }
 }

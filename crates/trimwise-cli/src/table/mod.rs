@@ -4,6 +4,7 @@ pub mod bench;
 pub mod compare;
 pub mod crashtest;
 pub mod reproduce;
+pub mod selftest;
 pub mod trim;
 
 use std::io::IsTerminal;
