@@ -9,6 +9,7 @@ mod command_line;
 mod compare;
 mod crashtest;
 mod defaults;
+mod devices;
 mod failure;
 mod figures;
 mod interrupt;
@@ -56,6 +57,6 @@ fn run(command: Command) -> Result<String, Failure> {
         Command::Bench(arguments) => bench::run(&models, &arguments, interrupt::install),
         Command::Trim(arguments) => trim::run(&arguments, interrupt::install),
         Command::Policies(arguments) => policies::run(&arguments),
-        Command::Devices => Ok(reproduce::list(&models.devices())),
+        Command::Devices(arguments) => devices::run(&arguments),
     }
 }

@@ -1,7 +1,7 @@
 //! Profiles as a user writes them: every refusal names file, line, setting and value; no text panics.
 
 use proptest::prelude::*;
-use trimwise::profile::Profile;
+use trimwise::profile::{Profile, Setting, SettingValue};
 use trimwise::ssd::{BlockMappingConfig, Faults, MapCacheConfig, MappingConfig, Ssd, SsdConfig, TrimKind};
 
 fn small() -> &'static str {
@@ -240,6 +240,12 @@ fn a_firmware_variant_sets_what_it_names_and_nothing_else() {
     let mut config = SsdConfig::default();
     config.gc.idle = false;
     assert_eq!(variant.config, config);
+    let differ: Vec<_> = variant.settings.iter().filter(|s| s.by_firmware).collect();
+    let idle = Setting { name: "gc.idle".to_owned(), value: SettingValue::Flag(false), by_firmware: true };
+    assert_eq!(differ, [&idle]);
+    let first = &base.settings[0];
+    assert_eq!((first.name.as_str(), &first.value), ("capacity_bytes", &SettingValue::Whole(8 << 30)));
+    assert_eq!(base.settings.len(), variant.settings.len());
 
     let other = Profile::parse_firmware(&text, "my.toml", "1.0-beta").unwrap();
     assert_eq!(other.config.trim.kind, TrimKind::Unsupported);
