@@ -30,7 +30,7 @@ use clap::Parser;
 use crate::arguments::{Command, CommandLine};
 use crate::failure::Failure;
 use crate::interrupt::OnInterrupt;
-use crate::runner::{Linked, Models};
+use crate::runner::Linked;
 
 fn main() -> ExitCode {
     let command_line = CommandLine::parse(); // ends with exit code 2 by itself where words make no sense
