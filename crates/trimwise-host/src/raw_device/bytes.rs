@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::time::SystemTime;
 
 use trimwise::content::{Content, ContentClass};
-use trimwise::units::{SECTOR_BYTES, SectorRange, UNIT_BYTES};
+use trimwise::units::{SECTOR_BYTES, SectorRange, UNIT_BYTES, UnitRange};
 
 use crate::ioctl::ring::Page;
 
@@ -66,7 +66,21 @@ impl Buffers {
 
     /// A buffer with the bytes of `sectors`, which are whole units or a part of one.
     pub fn filled(&mut self, content: Content, sectors: SectorRange) -> Vec<Page> {
-        let units = sectors.units();
+        if sectors.is_whole() {
+            return self.filled_units(content, sectors.units());
+        }
+        // Parts of a unit that are written one after the other must make one unit: no bytes from elsewhere.
+        let unit = sectors.units().start;
+        let mut pages = self.take(1);
+        if let Some(page) = pages.first_mut() {
+            content.fill(unit, &mut page.0);
+            let skipped = ((sectors.first.0 - unit.first_lba().0) * SECTOR_BYTES) as usize;
+            page.0.copy_within(skipped.., 0);
+        }
+        pages
+    }
+
+    fn filled_units(&mut self, content: Content, units: UnitRange) -> Vec<Page> {
         let kind = (content.class, units.units as usize);
         if self.last != Some(kind) {
             // Made for others.
@@ -78,7 +92,7 @@ impl Buffers {
             }
             self.last = Some(kind);
         }
-        let mut pages = match self.ready.pop() {
+        match self.ready.pop() {
             Some(Ahead { seed, mut pages }) => {
                 for ((page, lpn), seed) in pages.iter_mut().zip(units.iter()).zip(seed..) {
                     content.stamp(lpn, seed, &mut page.0);
@@ -92,13 +106,7 @@ impl Buffers {
                 }
                 pages
             }
-        };
-        // A part of a unit begins somewhere inside it.
-        let skipped = ((sectors.first.0 - units.start.first_lba().0) * SECTOR_BYTES) as usize;
-        if let Some(page) = pages.first_mut().filter(|_| skipped > 0) {
-            page.0.copy_within(skipped.., 0);
         }
-        pages
     }
 
     /// Makes bytes for the next writes until there are enough, or `stop` says that there is something better to do.
@@ -134,7 +142,7 @@ impl Buffers {
 mod tests {
     use super::*;
     use trimwise::content::recognise;
-    use trimwise::units::{Lba, Lpn, UnitRange};
+    use trimwise::units::{Lba, Lpn};
 
     fn recognised(pages: &[Page], range: UnitRange, content: Content) {
         for (page, lpn) in pages.iter().zip(range.iter()) {
@@ -172,7 +180,10 @@ mod tests {
         let content = Content::new(ContentClass::Incompressible, 5);
         let mut whole = blank();
         content.fill(Lpn(2), &mut whole.0);
-        let part = Buffers::default().filled(content, SectorRange::new(Lba(19), 2));
+        let mut buffers = Buffers::default();
+        drop(buffers.filled(content, UnitRange::new(Lpn(0), 1).into()));
+        buffers.make_ahead(|| false);
+        let part = buffers.filled(content, SectorRange::new(Lba(19), 2));
         assert_eq!(part[0].0[..1024], whole.0[3 * 512..5 * 512]);
     }
 }
