@@ -15,12 +15,14 @@ use trimwise::fs::host::HostConfig;
 use trimwise::fs::layout::FormatOptions;
 use trimwise::policy::PolicySpec;
 use trimwise::profile::Profile;
+use trimwise::ssd::Faults;
 
 fn spec() -> CellSpec {
     let profile = Profile::embedded("sata-generic").expect("an embedded profile");
     CellSpec {
         device: profile.name,
         ssd: profile.config,
+        faults: Faults::default(),
         policy: PolicySpec::COMMIT,
         workload: postmark_vendors::workload(true).into(),
         host: HostConfig::modern(),

@@ -4,21 +4,26 @@
 //! the key, and a table `[sources]` that says where the numbers come from: a reference, a class of devices,
 //! `assumed`, or `fitted`. A key of `[sources]` is a setting (`"nand.t_prog_ns"`) or a whole table (`nand`).
 //!
+//! Drives change with their firmware. A table `[firmware."1.41"]` is a *variant*: what it sets, itself or in tables
+//! below it (`[firmware."1.41".gc]`), takes the place of what the file sets outside of it; a `description` says what
+//! is different. A variant is named after an `@`: `vertex-60gb@1.41`. A table `[faults]` says what the firmware does
+//! wrong.
+//!
 //! A profile comes from a user, so that no text may panic the reader, and every refusal is one line that names
-//! file, line, setting and value and says what is accepted. Here is checked what a *file* can have wrong
-//! (syntax, unknown and missing settings, types); what a *device* cannot be is checked in
-//! [`SsdConfig::validate`] alone, and gets its line here.
+//! file, line, setting and value and says what is accepted. All variants are checked, whichever is asked for. Here is
+//! checked what a *file* can have wrong (syntax, unknown and missing settings, types); what a *device* cannot be is
+//! checked in [`SsdConfig::validate`] and [`Faults::validate`] alone, and gets its line here.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Range;
+mod reader;
+mod settings;
+
+use std::collections::BTreeMap;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::ssd::{
-    CacheConfig, ConfigError, ControllerConfig, GcConfig, GeometryConfig, LinkConfig, LinkKind, NandConfig,
-    ReadAfterTrim, SsdConfig, TrimConfig, TrimKind, TrimPlace, VictimPolicy, WearLevellingConfig,
-};
+use crate::ssd::{Faults, SsdConfig};
+use reader::{OutOfRange, Reader, Substitute, Table, Variant};
 
 macro_rules! embedded {
     ($($name:literal),* $(,)?) => {
@@ -40,6 +45,15 @@ embedded!(
     "vendor5",
     "vendor6",
     "ufs21-64gb",
+    "vertex-60gb",
+    "page-60gb-2009",
+    "sandforce-240gb",
+    "sata-240gb-2012",
+    "sata-500gb-slc",
+    "nvme-500gb-dramless",
+    "nvme-960gb-enterprise",
+    "nvme-512gb-qlc",
+    "ufs4-256gb",
     "bench-64gib",
 );
 
@@ -55,89 +69,76 @@ pub struct ProfileError {
     pub message: String,
 }
 
+/// A firmware that a profile has settings for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Firmware {
+    /// Its version, as written after the `@`.
+    pub version: String,
+    /// What is different with it.
+    pub description: Option<String>,
+}
+
 /// One SSD.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Profile {
-    /// Short name, as given to `--device`.
+    /// Short name, as given to `--device`, with the firmware variant: `vertex-60gb@1.41`.
     pub name: String,
     /// What kind of device this is, in a sentence.
     pub description: String,
+    /// The variant that this is. `None`: what the file says outside of all variants.
+    pub firmware: Option<String>,
+    /// The variants that the file has, in its order.
+    pub firmware_variants: Vec<Firmware>,
     /// The checked numbers.
     pub config: SsdConfig,
+    /// What the firmware does wrong.
+    pub faults: Faults,
     /// Where numbers come from: by setting (`nand.t_prog_ns`) or by table (`nand`).
     pub sources: BTreeMap<String, String>,
 }
 
 impl Profile {
-    /// Reads a profile. `file` is used in messages only.
+    /// Reads a profile as it is without a firmware variant. `file` is used in messages only.
     ///
     /// # Errors
     ///
-    /// The first thing that is not accepted, with its line.
+    /// The first thing that is not accepted, with its line; in a variant too.
     pub fn parse(text: &str, file: &str) -> Result<Self, ProfileError> {
-        let document = DeTable::parse(text).map_err(|error| {
-            let at = error.span().unwrap_or(0..0);
-            let mut message = error.message().lines().collect::<Vec<_>>().join("; ");
-            if let ("duplicate key", Some(key)) = (message.as_str(), text.get(at.clone())) {
-                message = format!("{}: the same key twice; expected it once", key.trim());
-            }
-            Reader::new(text, file, Substitute::Most).refuse(&at, message)
-        })?;
-        let attempt = |substitute| Self::read(&document, Reader::new(text, file, substitute));
-        let (out_of_range, complaint) = match attempt(Substitute::Most) {
-            Attempt::Done(result) => return *result,
-            Attempt::OutOfRange(error, complaint) => (error, complaint),
-        };
-        // The largest number in its place was accepted, or another setting refused: the smallest may tell.
-        let complaint = complaint.or_else(|| match attempt(Substitute::Least) {
-            Attempt::OutOfRange(_, complaint) => complaint,
-            Attempt::Done(_) => None,
-        });
-        Err(match complaint {
-            Some(expected) => out_of_range.with(&expected),
-            None => out_of_range.error,
+        Ok(Self::read_file(text, file)?.base)
+    }
+
+    /// Reads one firmware variant of a profile. `file` is used in messages only.
+    ///
+    /// # Errors
+    ///
+    /// As [`Profile::parse`]; and if there is no such variant, those that there are.
+    pub fn parse_firmware(text: &str, file: &str, version: &str) -> Result<Self, ProfileError> {
+        let ProfileFile { base, variants, line } = Self::read_file(text, file)?;
+        variants.into_iter().find(|v| v.firmware.as_deref() == Some(version)).ok_or_else(|| {
+            let versions: Vec<&str> = base.firmware_variants.iter().map(|v| v.version.as_str()).collect();
+            let expected = match versions.join(", ") {
+                none if none.is_empty() => "none, this profile has no firmware variants".to_owned(),
+                versions => format!("one of {versions}"),
+            };
+            let message = format!("firmware: {version:?} is not accepted; expected {expected}");
+            ProfileError { file: file.to_owned(), line, message }
         })
     }
 
-    fn read(document: &Spanned<DeTable>, mut reader: Reader) -> Attempt {
-        let parts = Self::read_parts(document, &mut reader);
-        let (name, description, config, sources) = match parts {
-            Ok(parts) => parts,
-            Err(error) => return Attempt::Done(Box::new(Err(error))),
-        };
-        if let Some(missing) = reader.missing.take() {
-            return Attempt::Done(Box::new(Err(missing)));
-        }
-        let valid = config.validate();
-        if let Some(out_of_range) = reader.out_of_range.take() {
-            let complaint = valid.err().filter(|e| e.field == out_of_range.setting).map(|e| e.expected);
-            return Attempt::OutOfRange(out_of_range, complaint);
-        }
-        let result = valid
-            .map_err(|error| reader.locate(&error))
-            .and_then(|()| read_sources(sources, &mut reader))
-            .map(|sources| Self { name, description, config, sources });
-        Attempt::Done(Box::new(result))
+    /// Cuts NAME@VERSION in two. `None` if that is no variant's name: a version is made of letters and digits of
+    /// ASCII and `.`, `-`, `_`, `+`.
+    pub fn split_firmware(argument: &str) -> Option<(&str, &str)> {
+        argument.rsplit_once('@').filter(|(name, version)| !name.is_empty() && is_version(version))
     }
 
-    fn read_parts<'t, 'i>(
-        document: &'t Spanned<DeTable<'i>>,
-        reader: &mut Reader,
-    ) -> Result<(String, String, SsdConfig, Table<'t, 'i>), ProfileError> {
-        let mut root = Table::new(Some(document.get_ref()), "", document.span());
-        let name = root.word(reader, "name")?;
-        let description = root.string(reader, "description")?;
-        let config = read_config(&mut root, reader)?;
-        let sources = root.table(reader, "sources")?;
-        root.finish(reader)?;
-        Ok((name, description, config, sources))
-    }
-
-    /// The embedded profile of that name.
+    /// The embedded profile of that name, or one of its variants (`NAME@VERSION`).
     pub fn embedded(name: &str) -> Option<Self> {
-        let (name, text) = EMBEDDED.iter().find(|(n, _)| *n == name)?;
-        // A test reads them all, so that this cannot fail in a program that passed its tests.
-        Self::parse(text, name).ok()
+        // A test reads them all, so that a text cannot be refused in a program that passed its tests.
+        if let Some(text) = Self::embedded_text(name) {
+            return Self::parse(text, name).ok();
+        }
+        let (name, version) = Self::split_firmware(name)?;
+        Self::parse_firmware(Self::embedded_text(name)?, name, version).ok()
     }
 
     /// The text of the embedded profile of that name, to start one's own from.
@@ -145,9 +146,20 @@ impl Profile {
         EMBEDDED.iter().find(|(n, _)| *n == name).map(|&(_, text)| text)
     }
 
-    /// The names of the embedded profiles.
+    /// The names of the embedded profiles, without variants.
     pub fn embedded_names() -> impl Iterator<Item = &'static str> {
         EMBEDDED.iter().map(|&(name, _)| name)
+    }
+
+    /// The name of this device as its firmware variant `version`.
+    pub fn name_with(&self, version: &str) -> String {
+        format!("{}@{version}", self.base_name())
+    }
+
+    /// The name without the variant.
+    pub fn base_name(&self) -> &str {
+        let suffix = |version: &String| self.name.strip_suffix(version.as_str())?.strip_suffix('@');
+        self.firmware.as_ref().and_then(suffix).unwrap_or(&self.name)
     }
 
     /// Where a setting's value comes from: its own entry of `[sources]`, or that of its table.
@@ -161,155 +173,122 @@ impl Profile {
     pub fn fitted(&self) -> impl Iterator<Item = &str> {
         self.sources.iter().filter(|(_, source)| source.starts_with("fitted")).map(|(key, _)| key.as_str())
     }
-}
 
-fn read_config(root: &mut Table, r: &mut Reader) -> Result<SsdConfig, ProfileError> {
-    let capacity_bytes = root.u64(r, "capacity_bytes")?;
-    let over_provisioning_percent = root.optional_u32(r, "over_provisioning_percent")?;
-
-    let mut t = root.table(r, "geometry")?;
-    let geometry = GeometryConfig {
-        channels: t.u32(r, "channels")?,
-        dies_per_channel: t.u32(r, "dies_per_channel")?,
-        planes_per_die: t.u32(r, "planes_per_die")?,
-        blocks_per_plane: t.optional_u32(r, "blocks_per_plane")?,
-        pages_per_block: t.u32(r, "pages_per_block")?,
-        page_bytes: t.u32(r, "page_bytes")?,
-        superblock_planes: t.u32(r, "superblock_planes")?,
-    };
-    t.finish(r)?;
-
-    let mut t = root.table(r, "nand")?;
-    let nand = NandConfig {
-        t_read_ns: t.u64(r, "t_read_ns")?,
-        t_prog_ns: t.u64(r, "t_prog_ns")?,
-        t_erase_ns: t.u64(r, "t_erase_ns")?,
-        bus_bytes_per_s: t.u64(r, "bus_bytes_per_s")?,
-        endurance_cycles: t.u32(r, "endurance_cycles")?,
-    };
-    t.finish(r)?;
-
-    let mut t = root.table(r, "link")?;
-    let kinds = [("sata", LinkKind::Sata), ("nvme", LinkKind::Nvme), ("ufs", LinkKind::Ufs)];
-    let link = LinkConfig {
-        kind: t.one_of(r, "kind", &kinds)?,
-        bytes_per_s: t.u64(r, "bytes_per_s")?,
-        overhead_per_command_ns: t.u64(r, "overhead_per_command_ns")?,
-        queue_depth: t.u32(r, "queue_depth")?,
-    };
-    t.finish(r)?;
-
-    let mut t = root.table(r, "controller")?;
-    let controller = ControllerConfig {
-        read_overhead_ns: t.u64(r, "read_overhead_ns")?,
-        write_overhead_ns: t.u64(r, "write_overhead_ns")?,
-        write_bytes_per_s: t.optional_u64(r, "write_bytes_per_s")?,
-    };
-    t.finish(r)?;
-
-    let mut t = root.table(r, "cache")?;
-    let cache = CacheConfig {
-        bytes: t.u64(r, "bytes")?,
-        volatile: t.bool(r, "volatile")?,
-        flush_ns: t.u64(r, "flush_ns")?,
-    };
-    t.finish(r)?;
-
-    let gc = read_gc(root, r)?;
-
-    let mut t = root.table(r, "wear_levelling")?;
-    let wear_levelling = WearLevellingConfig {
-        threshold_erases: t.optional_u32(r, "threshold_erases")?,
-        interval_erases: t.u32(r, "interval_erases")?,
-    };
-    t.finish(r)?;
-
-    let trim = read_trim(root, r)?;
-    Ok(SsdConfig {
-        capacity_bytes,
-        over_provisioning_percent,
-        geometry,
-        nand,
-        link,
-        controller,
-        cache,
-        gc,
-        wear_levelling,
-        trim,
-        track_tags: false,
-    })
-}
-
-fn read_gc(root: &mut Table, r: &mut Reader) -> Result<GcConfig, ProfileError> {
-    let mut t = root.table(r, "gc")?;
-    let victims = [
-        ("greedy", VictimPolicy::Greedy),
-        ("cost_benefit", VictimPolicy::CostBenefit),
-        ("d_choices", VictimPolicy::DChoices(0)),
-        ("fifo", VictimPolicy::Fifo),
-    ];
-    let mut victim = t.one_of(r, "victim", &victims)?;
-    if let VictimPolicy::DChoices(d) = &mut victim {
-        *d = t.u32(r, "d_choices")?;
-    }
-    let gc = GcConfig {
-        victim,
-        shared_frontier: t.bool(r, "shared_frontier")?,
-        host_frontiers: t.u32(r, "host_frontiers")?,
-        free_superblocks_min: t.u32(r, "free_superblocks_min")?,
-        idle: t.bool(r, "idle")?,
-        idle_threshold_ns: t.u64(r, "idle_threshold_ns")?,
-        idle_free_superblocks: t.u32(r, "idle_free_superblocks")?,
-    };
-    t.finish(r)?;
-    Ok(gc)
-}
-
-fn read_trim(root: &mut Table, r: &mut Reader) -> Result<TrimConfig, ProfileError> {
-    let mut t = root.table(r, "trim")?;
-    let kinds = [
-        ("unsupported", TrimKind::Unsupported),
-        ("ata_non_queued", TrimKind::AtaNonQueued),
-        ("ata_queued", TrimKind::AtaQueued),
-        ("nvme", TrimKind::Nvme),
-        ("ufs", TrimKind::Ufs),
-    ];
-    let places = [("before_ack", TrimPlace::BeforeAck), ("background", TrimPlace::Background)];
-    let reads = [
-        ("zeros", ReadAfterTrim::Zeros),
-        ("old", ReadAfterTrim::Old),
-        ("undefined", ReadAfterTrim::Undefined),
-    ];
-    let trim = TrimConfig {
-        kind: t.one_of(r, "kind", &kinds)?,
-        max_ranges: t.u32(r, "max_ranges")?,
-        max_units_per_range: t.u32(r, "max_units_per_range")?,
-        granularity_units: t.u32(r, "granularity_units")?,
-        cost_per_command_ns: t.u64(r, "cost_per_command_ns")?,
-        cost_per_range_ns: t.u64(r, "cost_per_range_ns")?,
-        cost_per_unit_ns: t.u64(r, "cost_per_unit_ns")?,
-        latency_per_command_ns: t.optional_u64(r, "latency_per_command_ns")?.unwrap_or(0),
-        place: t.one_of(r, "place", &places)?,
-        slowdown_percent: t.u32(r, "slowdown_percent")?,
-        read_after: t.one_of(r, "read_after", &reads)?,
-    };
-    t.finish(r)?;
-    Ok(trim)
-}
-
-fn read_sources(mut t: Table, r: &mut Reader) -> Result<BTreeMap<String, String>, ProfileError> {
-    let mut sources = BTreeMap::new();
-    let settings = std::mem::take(&mut r.settings);
-    for (key, _) in t.table.into_iter().flatten() {
-        let name: &str = key.get_ref();
-        if !settings.contains(name) {
-            let message =
-                format!("sources.{name} names no setting; expected a setting or a table of this profile");
-            return Err(r.refuse(&key.span(), message));
+    fn read_file(text: &str, file: &str) -> Result<ProfileFile, ProfileError> {
+        let document = DeTable::parse(text).map_err(|error| {
+            let at = error.span().unwrap_or(0..0);
+            let mut message = error.message().lines().collect::<Vec<_>>().join("; ");
+            if let ("duplicate key", Some(key)) = (message.as_str(), text.get(at.clone())) {
+                message = format!("{}: the same key twice; expected it once", key.trim());
+            }
+            Reader::new(text, file, None, Substitute::Most).refuse(&at, message)
+        })?;
+        let mut base = Self::read(&document, text, file, None)?;
+        let variants = variants(&document, &Reader::new(text, file, None, Substitute::Most))?;
+        let line =
+            variants.first().map_or(1, |v| Reader::new(text, file, None, Substitute::Most).line(&v.at));
+        let mut read = Vec::new();
+        for variant in &variants {
+            let mut profile = Self::read(&document, text, file, Some(variant))?;
+            let says = variant.table.contains_key("description");
+            let description = std::mem::replace(&mut profile.description, base.description.clone());
+            let version = variant.version.to_owned();
+            base.firmware_variants
+                .push(Firmware { version: version.clone(), description: says.then_some(description) });
+            profile.name = base.name_with(&version);
+            profile.firmware = Some(version);
+            read.push(profile);
         }
-        sources.insert(name.to_owned(), t.string(r, name)?);
+        for profile in &mut read {
+            profile.firmware_variants.clone_from(&base.firmware_variants);
+        }
+        Ok(ProfileFile { base, variants: read, line })
     }
-    Ok(sources)
+
+    /// Reads the file, or the file with what a variant sets instead.
+    fn read(
+        document: &Spanned<DeTable>,
+        text: &str,
+        file: &str,
+        variant: Option<&Variant>,
+    ) -> Result<Self, ProfileError> {
+        let reader = |substitute| Reader::new(text, file, variant, substitute);
+        let attempt = |substitute| Self::attempt(document, variant, reader(substitute));
+        let (out_of_range, complaint) = match attempt(Substitute::Most) {
+            Attempt::Done(result) => return *result,
+            Attempt::OutOfRange(error, complaint) => (error, complaint),
+        };
+        // The largest number in its place was accepted, or another setting refused: the smallest may tell.
+        let complaint = complaint.or_else(|| match attempt(Substitute::Least) {
+            Attempt::OutOfRange(_, complaint) => complaint,
+            Attempt::Done(_) => None,
+        });
+        Err(match complaint {
+            Some(expected) => out_of_range.with(&reader(Substitute::Most), &expected),
+            None => out_of_range.error,
+        })
+    }
+
+    fn attempt<'t>(
+        document: &'t Spanned<DeTable>,
+        variant: Option<&Variant<'t, '_>>,
+        mut reader: Reader,
+    ) -> Attempt {
+        let (mut profile, sources) = match Self::read_parts(document, variant, &mut reader) {
+            Ok(parts) => parts,
+            Err(error) => return Attempt::Done(Box::new(Err(error))),
+        };
+        if let Some(missing) = reader.missing.take() {
+            return Attempt::Done(Box::new(Err(missing)));
+        }
+        let valid = profile.config.validate().and_then(|()| profile.faults.validate(&profile.config.trim));
+        if let Some(out_of_range) = reader.out_of_range.take() {
+            let complaint = valid.err().filter(|e| e.field == out_of_range.setting).map(|e| e.expected);
+            return Attempt::OutOfRange(out_of_range, complaint);
+        }
+        let result = valid
+            .map_err(|error| reader.locate(&error))
+            .and_then(|()| settings::read_sources(sources, &mut reader))
+            .map(|sources| {
+                profile.sources = sources;
+                profile
+            });
+        Attempt::Done(Box::new(result))
+    }
+
+    /// All but the sources, which may only name settings that there are.
+    fn read_parts<'t, 'i>(
+        document: &'t Spanned<DeTable<'i>>,
+        variant: Option<&Variant<'t, 'i>>,
+        reader: &mut Reader,
+    ) -> Result<(Self, Table<'t, 'i>), ProfileError> {
+        let mut root = Table::root(document, variant);
+        let name = root.word(reader, "name")?;
+        let description = root.string(reader, "description")?;
+        let config = settings::read_config(&mut root, reader)?;
+        let faults = settings::read_faults(&mut root, reader)?;
+        let sources = root.table(reader, "sources")?;
+        root.optional_table(reader, "firmware")?;
+        root.finish(reader)?;
+        let profile = Self {
+            name,
+            description,
+            firmware: None,
+            firmware_variants: Vec::new(),
+            config,
+            faults,
+            sources: BTreeMap::new(),
+        };
+        Ok((profile, sources))
+    }
+}
+
+/// All that is in a file.
+struct ProfileFile {
+    base: Profile,
+    variants: Vec<Profile>,
+    /// That of the first variant, or the first.
+    line: usize,
 }
 
 /// What came of reading the text once.
@@ -319,232 +298,47 @@ enum Attempt {
     OutOfRange(OutOfRange, Option<String>),
 }
 
-/// What stands in for a number that its type cannot hold, so that the device can say what it accepts.
-#[derive(Clone, Copy)]
-enum Substitute {
-    Least,
-    Most,
+/// Whether this can be written after an `@` and shown in a table.
+fn is_version(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b".-_+".contains(&b))
 }
 
-/// A number that its type cannot hold.
-struct OutOfRange {
-    setting: String,
-    found: String,
-    error: ProfileError,
-}
-
-impl OutOfRange {
-    /// The error, saying what this setting accepts.
-    fn with(self, expected: &str) -> ProfileError {
-        let message = format!("{}: {} is not accepted; expected {expected}", self.setting, self.found);
-        ProfileError { message, ..self.error }
-    }
-}
-
-/// What messages need: the text, its name, and where each setting stands.
-struct Reader<'a> {
-    text: &'a str,
-    file: &'a str,
-    lines: BTreeMap<String, Range<usize>>,
-    /// The settings that there are, set or not.
-    settings: BTreeSet<String>,
-    /// The first setting that is missing. What is there and unknown is reported before it: most often that is the
-    /// same setting, misspelt.
-    missing: Option<ProfileError>,
-    /// The first number that its type cannot hold.
-    out_of_range: Option<OutOfRange>,
-    substitute: Substitute,
-}
-
-impl<'a> Reader<'a> {
-    fn new(text: &'a str, file: &'a str, substitute: Substitute) -> Self {
-        Self {
-            text,
-            file,
-            lines: BTreeMap::new(),
-            settings: BTreeSet::new(),
-            missing: None,
-            out_of_range: None,
-            substitute,
+/// The firmware variants, in the order of the file.
+fn variants<'t, 'i>(
+    document: &'t Spanned<DeTable<'i>>,
+    reader: &Reader,
+) -> Result<Vec<Variant<'t, 'i>>, ProfileError> {
+    let Some(DeValue::Table(table)) = document.get_ref().get("firmware").map(Spanned::get_ref) else {
+        return Ok(Vec::new());
+    };
+    let mut variants = Vec::new();
+    for (key, value) in table {
+        let version: &str = key.get_ref();
+        let at = key.span();
+        if !is_version(version) {
+            let expected = "a version of letters, digits, '.', '-', '_' and '+'";
+            return Err(
+                reader.refuse(&at, format!("firmware: {version:?} is not accepted; expected {expected}"))
+            );
         }
-    }
-
-    fn refuse(&self, at: &Range<usize>, message: impl Into<String>) -> ProfileError {
-        let end = at.start.min(self.text.len());
-        let line = 1 + self.text.as_bytes()[..end].iter().filter(|&&b| b == b'\n').count();
-        ProfileError { file: self.file.to_owned(), line, message: message.into() }
-    }
-
-    /// Gives a device's complaint the line of the setting, or of its table.
-    fn locate(&self, error: &ConfigError) -> ProfileError {
-        let table = error.field.split_once('.').map_or("", |(table, _)| table);
-        let at = self.lines.get(error.field).or_else(|| self.lines.get(table)).cloned().unwrap_or(0..0);
-        self.refuse(&at, error.to_string())
-    }
-}
-
-/// A table being read; what is left at the end is unknown.
-struct Table<'t, 'i> {
-    /// `None` if it is missing.
-    table: Option<&'t DeTable<'i>>,
-    /// Dotted name with a trailing dot; empty for the root.
-    prefix: String,
-    span: Range<usize>,
-    read: Vec<String>,
-}
-
-impl<'t, 'i> Table<'t, 'i> {
-    fn new(table: Option<&'t DeTable<'i>>, prefix: &str, span: Range<usize>) -> Self {
-        Self { table, prefix: prefix.to_owned(), span, read: Vec::new() }
-    }
-
-    fn optional(&mut self, reader: &mut Reader, key: &str) -> Option<&'t Spanned<DeValue<'i>>> {
-        self.read.push(key.to_owned());
-        reader.settings.insert(format!("{}{key}", self.prefix));
-        let value = self.table?.get(key)?;
-        reader.lines.insert(format!("{}{key}", self.prefix), value.span());
-        Some(value)
-    }
-
-    /// The value, or a note that it is missing.
-    fn required(
-        &mut self,
-        reader: &mut Reader,
-        key: &str,
-        expected: &str,
-    ) -> Option<&'t Spanned<DeValue<'i>>> {
-        let value = self.optional(reader, key);
-        if value.is_none() && reader.missing.is_none() {
-            let message = format!("{}{key} is missing; expected {expected}", self.prefix);
-            reader.missing = Some(reader.refuse(&self.span, message));
-        }
-        value
-    }
-
-    fn wrong(&self, reader: &Reader, key: &str, value: &Spanned<DeValue>, expected: &str) -> ProfileError {
-        let found = reader.text.get(value.span()).unwrap_or("this value");
-        // A table or a long array is named, not quoted.
-        let found = match value.get_ref() {
-            DeValue::Table(_) => "a table",
-            DeValue::Array(_) => "an array",
-            _ => found.lines().next().unwrap_or(""),
+        let DeValue::Table(table) = value.get_ref() else {
+            let message =
+                format!("firmware.{version:?} is no table; expected a table [firmware.{version:?}]");
+            return Err(reader.refuse(&at, message));
         };
-        reader.refuse(
-            &value.span(),
-            format!("{}{key}: {found} is not accepted; expected {expected}", self.prefix),
-        )
-    }
-
-    /// A whole number; one that the type cannot hold is noted, and a substitute given.
-    fn whole<N: TryFrom<u64>>(
-        &self,
-        reader: &mut Reader,
-        key: &str,
-        value: &Spanned<DeValue>,
-    ) -> Result<N, ProfileError> {
-        let bits = 8 * size_of::<N>() as u32;
-        let expected = format!("a whole number from 0 to 2^{bits} - 1");
-        let error = || self.wrong(reader, key, value, &expected);
-        let integer = value.get_ref().as_integer().ok_or_else(error)?;
-        let number = u64::from_str_radix(integer.as_str(), integer.radix()).ok();
-        if let Some(number) = number.and_then(|n| N::try_from(n).ok()) {
-            return Ok(number);
-        }
-        let substitute = match reader.substitute {
-            Substitute::Least => 0,
-            Substitute::Most => u64::MAX >> (64 - bits),
-        };
-        let error = error();
-        if reader.out_of_range.is_none() {
-            let found = reader.text.get(value.span()).unwrap_or("this value").to_owned();
-            let setting = format!("{}{key}", self.prefix);
-            reader.out_of_range = Some(OutOfRange { setting, found, error: error.clone() });
-        }
-        N::try_from(substitute).map_err(|_| error)
-    }
-
-    fn u64(&mut self, reader: &mut Reader, key: &str) -> Result<u64, ProfileError> {
-        let value = self.required(reader, key, "a whole number");
-        value.map_or(Ok(0), |value| self.whole(reader, key, value))
-    }
-
-    fn u32(&mut self, reader: &mut Reader, key: &str) -> Result<u32, ProfileError> {
-        let value = self.required(reader, key, "a whole number");
-        value.map_or(Ok(0), |value| self.whole(reader, key, value))
-    }
-
-    fn optional_u64(&mut self, reader: &mut Reader, key: &str) -> Result<Option<u64>, ProfileError> {
-        self.optional(reader, key).map(|value| self.whole(reader, key, value)).transpose()
-    }
-
-    fn optional_u32(&mut self, reader: &mut Reader, key: &str) -> Result<Option<u32>, ProfileError> {
-        self.optional(reader, key).map(|value| self.whole(reader, key, value)).transpose()
-    }
-
-    fn bool(&mut self, reader: &mut Reader, key: &str) -> Result<bool, ProfileError> {
-        const EXPECTED: &str = "true or false";
-        let Some(value) = self.required(reader, key, EXPECTED) else { return Ok(false) };
-        value.get_ref().as_bool().ok_or_else(|| self.wrong(reader, key, value, EXPECTED))
-    }
-
-    fn string(&mut self, reader: &mut Reader, key: &str) -> Result<String, ProfileError> {
-        const EXPECTED: &str = "a text in quotes that is not empty";
-        let Some(value) = self.required(reader, key, EXPECTED) else { return Ok(String::new()) };
-        match value.get_ref().as_str() {
-            Some(text) if !text.trim().is_empty() => Ok(text.to_owned()),
-            _ => Err(self.wrong(reader, key, value, EXPECTED)),
-        }
-    }
-
-    /// A text for tables and file names: it must not move the cursor of a terminal.
-    fn word(&mut self, reader: &mut Reader, key: &str) -> Result<String, ProfileError> {
-        let text = self.string(reader, key)?;
-        match self.table.and_then(|table| table.get(key)) {
-            Some(value) if text.chars().any(char::is_control) => {
-                Err(self.wrong(reader, key, value, "a text without control characters"))
-            }
-            _ => Ok(text),
-        }
-    }
-
-    fn one_of<T: Copy>(
-        &mut self,
-        reader: &mut Reader,
-        key: &str,
-        choices: &[(&str, T)],
-    ) -> Result<T, ProfileError> {
-        let names: Vec<String> = choices.iter().map(|(name, _)| format!("\"{name}\"")).collect();
-        let expected = names.join(", ");
-        let Some(value) = self.required(reader, key, &expected) else { return Ok(choices[0].1) };
-        let found = value.get_ref().as_str();
-        let choice = choices.iter().find(|(name, _)| Some(*name) == found);
-        choice.map(|&(_, choice)| choice).ok_or_else(|| self.wrong(reader, key, value, &expected))
-    }
-
-    fn table(&mut self, reader: &mut Reader, key: &str) -> Result<Table<'t, 'i>, ProfileError> {
-        let prefix = format!("{}{key}.", self.prefix);
-        let Some(value) = self.required(reader, key, &format!("a table [{key}]")) else {
-            return Ok(Table::new(None, &prefix, self.span.clone()));
-        };
-        match value.get_ref() {
-            DeValue::Table(table) => Ok(Table::new(Some(table), &prefix, value.span())),
-            _ => Err(self.wrong(reader, key, value, "a table")),
-        }
-    }
-
-    /// Refuses what nobody asked for.
-    fn finish(&self, reader: &Reader) -> Result<(), ProfileError> {
-        for (key, _) in self.table.into_iter().flatten() {
-            let name: &str = key.get_ref();
-            if !self.read.iter().any(|read| read == name) {
+        // One device has one name, and a firmware has no firmware.
+        for (key, _) in table {
+            if ["name", "firmware"].contains(&key.get_ref().as_ref()) {
+                let name: &str = key.get_ref();
                 let message = format!(
-                    "{}{name} is not a setting; expected one of {}",
-                    self.prefix,
-                    self.read.join(", ")
+                    "firmware {version:?}: {name} cannot be set by a variant; expected a setting of the device, \
+                     description or sources"
                 );
                 return Err(reader.refuse(&key.span(), message));
             }
         }
-        Ok(())
+        variants.push(Variant { version, table, at });
     }
+    variants.sort_by_key(|variant| variant.at.start);
+    Ok(variants)
 }

@@ -10,7 +10,7 @@ use trimwise::fs::host::{DiscardGeneration, HostConfig};
 use trimwise::fs::layout::FormatOptions;
 use trimwise::policy::PolicySpec;
 use trimwise::profile::Profile;
-use trimwise::ssd::LinkKind;
+use trimwise::ssd::{Faults, LinkKind};
 use trimwise::units::{Bytes, Lpn, SimDuration, UNIT_BYTES, UnitRange};
 use trimwise::workload::files::{Files, OpenMode};
 use trimwise::workload::postmark::PostmarkConfig;
@@ -153,6 +153,7 @@ fn the_same_seed_gives_the_same_run() {
     let spec = |seed| CellSpec {
         device: "sata-small".to_owned(),
         ssd: Profile::embedded("sata-small").unwrap().config,
+        faults: Faults::default(),
         policy: PolicySpec::COMMIT,
         workload: PostmarkConfig {
             number: 2_000,

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use trimwise::profile::Profile;
-use trimwise::ssd::{Ssd, SsdConfig, TrimKind};
+use trimwise::ssd::{BlockMappingConfig, Faults, MapCacheConfig, MappingConfig, Ssd, SsdConfig, TrimKind};
 
 fn small() -> &'static str {
     Profile::embedded_text("sata-small").expect("an embedded profile")
@@ -40,6 +40,60 @@ fn every_embedded_profile_is_valid_and_its_numbers_have_a_source() {
             }
         }
     }
+}
+
+/// A variant says for itself where its numbers come from: those of the file are about other numbers.
+#[test]
+fn every_variant_of_an_embedded_profile_has_a_description_and_sources_of_its_own() {
+    let mut variants = 0;
+    for name in Profile::embedded_names() {
+        let text = Profile::embedded_text(name).unwrap();
+        let base = Profile::embedded(name).unwrap();
+        let document: toml::Table = text.parse().unwrap();
+        for firmware in &base.firmware_variants {
+            variants += 1;
+            let full_name = base.name_with(&firmware.version);
+            let variant = Profile::embedded(&full_name).unwrap();
+            assert_eq!(variant.name, full_name);
+            assert!(firmware.description.is_some(), "{full_name} does not say what is different");
+            let tables = document["firmware"][&firmware.version].as_table().unwrap();
+            let set = tables.iter().filter(|(key, _)| !["description", "sources"].contains(&key.as_str()));
+            for (table, settings) in set {
+                for key in settings.as_table().unwrap().keys() {
+                    let setting = format!("{table}.{key}");
+                    let sources = tables.get("sources").and_then(|sources| sources.as_table());
+                    assert!(
+                        sources.is_some_and(|s| s.contains_key(&setting) || s.contains_key(table)),
+                        "{full_name}: {setting} has no source"
+                    );
+                }
+            }
+            let same = (&variant.config, variant.faults) == (&base.config, base.faults);
+            assert_eq!(same, tables.len() == 1, "{full_name} sets what is set already, or nothing");
+        }
+    }
+    assert_eq!(variants, 7);
+}
+
+#[test]
+fn the_vertex_has_the_four_firmwares_of_the_article() {
+    let facts = |version: &str| {
+        let profile = Profile::embedded(&format!("vertex-60gb@{version}")).unwrap();
+        (profile.config.trim.is_supported(), profile.config.gc.idle)
+    };
+    assert_eq!(
+        ["1.3", "1.4", "1.41", "1.5"].map(facts),
+        [(false, false), (true, false), (false, true), (true, true)]
+    );
+    assert_eq!(Profile::embedded("vertex-60gb@1.6"), None);
+}
+
+#[test]
+fn the_force_gs_has_the_fault_that_was_found_and_mended() {
+    let trims = |version: &str| {
+        Profile::embedded(&format!("sandforce-240gb@{version}")).unwrap().faults.trims_percent
+    };
+    assert_eq!(["3.x", "5.0.2", "5.0.3"].map(trims), [100, 50, 100]);
 }
 
 #[test]
@@ -148,6 +202,238 @@ fn other_mistakes_are_named() {
     expect("superblock_planes = 8", "superblock_planes = 3", &["geometry.superblock_planes: 3"]);
     expect("bytes = 4_194_304", "bytes = 4096", &["cache.bytes: 4096", "0 (no cache)"]);
     expect("capacity_bytes = 8_589_934_592", "capacity_bytes = 9223372036854775807", &["capacity_bytes"]);
+}
+
+/// The small profile with a piece at its end.
+fn with(addition: &str) -> String {
+    format!("{}\n{addition}", small())
+}
+
+fn last_line() -> usize {
+    with("").lines().count()
+}
+
+const VARIANTS: &str = "[firmware.\"2.0\"]\n\
+    description = \"collects while the host is idle no more\"\n\
+    [firmware.\"2.0\".gc]\nidle = false\n\
+    [firmware.\"2.0\".sources]\n\"gc.idle\" = \"assumed\"\n\
+    [firmware.\"1.0-beta\".trim]\nkind = \"unsupported\"\n";
+
+#[test]
+fn a_firmware_variant_sets_what_it_names_and_nothing_else() {
+    let text = with(VARIANTS);
+    let base = Profile::parse(&text, "my.toml").unwrap();
+    assert_eq!((base.firmware.as_deref(), base.config.clone()), (None, SsdConfig::default()));
+    let versions: Vec<&str> = base.firmware_variants.iter().map(|v| v.version.as_str()).collect();
+    assert_eq!(versions, ["2.0", "1.0-beta"], "in the order of the file");
+
+    let variant = Profile::parse_firmware(&text, "my.toml", "2.0").unwrap();
+    assert_eq!((variant.name.as_str(), variant.base_name()), ("sata-small@2.0", "sata-small"));
+    assert_eq!(variant.firmware.as_deref(), Some("2.0"));
+    assert_eq!(variant.firmware_variants, base.firmware_variants);
+    assert_eq!(variant.description, base.description, "a variant's description says what is different");
+    assert_eq!(
+        variant.firmware_variants[0].description.as_deref(),
+        Some("collects while the host is idle no more")
+    );
+    assert_eq!((base.source("gc.idle"), variant.source("gc.idle")), (base.source("gc"), Some("assumed")));
+    let mut config = SsdConfig::default();
+    config.gc.idle = false;
+    assert_eq!(variant.config, config);
+
+    let other = Profile::parse_firmware(&text, "my.toml", "1.0-beta").unwrap();
+    assert_eq!(other.config.trim.kind, TrimKind::Unsupported);
+    assert_eq!(other.firmware_variants[1].description, None);
+}
+
+#[test]
+fn a_variant_may_repeat_nothing_and_still_be_named() {
+    let text = with("[firmware.3]\ndescription = \"as it is\"");
+    let base = Profile::parse(&text, "my.toml").unwrap();
+    let variant = Profile::parse_firmware(&text, "my.toml", "3").unwrap();
+    assert_eq!((variant.config, variant.name.as_str()), (base.config, "sata-small@3"));
+}
+
+#[test]
+fn an_unknown_variant_is_answered_with_those_there_are() {
+    let unknown = |text: &str| Profile::parse_firmware(text, "my.toml", "9").unwrap_err().to_string();
+    let line = last_line() + 1;
+    assert_eq!(
+        unknown(&with(VARIANTS)),
+        format!("my.toml:{line}: firmware: \"9\" is not accepted; expected one of 2.0, 1.0-beta")
+    );
+    assert_eq!(
+        unknown(small()),
+        "my.toml:1: firmware: \"9\" is not accepted; expected none, this profile has no firmware variants"
+    );
+}
+
+#[test]
+fn a_mistake_in_a_variant_is_found_with_its_line_whichever_is_read() {
+    let expect = |addition: &str, line: usize, message: &str| {
+        let error = Profile::parse(&with(addition), "my.toml").unwrap_err();
+        assert_eq!(error.to_string(), format!("my.toml:{}: {message}", last_line() + line), "{addition}");
+    };
+    expect(
+        "[firmware.\"2\".gc]\nidle = 1",
+        2,
+        "firmware \"2\": gc.idle: 1 is not accepted; expected true or false",
+    );
+    expect(
+        "[firmware.2.nand]\nt_prog_ns = -5",
+        2,
+        "firmware \"2\": nand.t_prog_ns: -5 is not accepted; expected a whole number from 1 to \
+         3600000000000 (one hour)",
+    );
+    // Two wholes that do not go together: the variant is to blame, not the line that it does not set.
+    expect(
+        "[firmware.2]\nover_provisioning_percent = 0",
+        1,
+        "firmware \"2\": capacity_bytes: 8589934592 is not accepted; expected room for 5 superblocks of 8388608 \
+         bytes beside it (open blocks and the free pool); the physical space is 8589934592 bytes",
+    );
+    expect("[firmware.2.gc]\nidel = true", 2, {
+        "firmware \"2\": gc.idel is not a setting; expected one of victim, shared_frontier, host_frontiers, \
+         free_superblocks_min, idle, idle_threshold_ns, idle_free_superblocks"
+    });
+    expect(
+        "[firmware.2.sources]\ngarbage = \"x\"",
+        2,
+        "firmware \"2\": sources.garbage names no setting; expected a setting or a table of this profile",
+    );
+    expect("[firmware.2.gc]\nvictim = \"d_choices\"", 1, {
+        "firmware \"2\": gc.d_choices is missing; expected a whole number"
+    });
+    expect("[firmware.2]\ngc = 1", 2, "firmware \"2\": gc: 1 is not accepted; expected a table");
+    expect(
+        "[firmware.2]\nname = \"other\"",
+        2,
+        "firmware \"2\": name cannot be set by a variant; expected a setting of the device, description or sources",
+    );
+    expect("[firmware]\n2 = true", 2, "firmware.\"2\" is no table; expected a table [firmware.\"2\"]");
+    expect(
+        "[firmware.\"a b\"]",
+        1,
+        "firmware: \"a b\" is not accepted; expected a version of letters, digits, '.', '-', '_' and '+'",
+    );
+}
+
+#[test]
+fn firmware_is_a_table() {
+    let message = refusal("name = ", "firmware = 2\nname = ");
+    assert_eq!(message, "my.toml:4: firmware: 2 is not accepted; expected a table");
+}
+
+#[test]
+fn a_variants_name_is_cut_at_the_last_sign() {
+    assert_eq!(Profile::split_firmware("vertex-60gb@1.41"), Some(("vertex-60gb", "1.41")));
+    assert_eq!(Profile::split_firmware("me@home.toml@2"), Some(("me@home.toml", "2")));
+    for no in ["vertex", "@1", "a@", "dir@2/my.toml", "a@b c"] {
+        assert_eq!(Profile::split_firmware(no), None, "{no}");
+    }
+}
+
+#[test]
+fn without_trim_nothing_needs_to_be_said_about_it() {
+    let start = small().find("[trim]").unwrap();
+    let end = start + small()[start..].find("\n\n").unwrap();
+    let text = small().replace(&small()[start..end], "[trim]\nkind = \"unsupported\"");
+    let sources: String =
+        text.lines().filter(|line| !line.starts_with("\"trim.")).map(|line| format!("{line}\n")).collect();
+    let profile = Profile::parse(&sources, "my.toml").unwrap();
+    assert!(!profile.config.trim.is_supported());
+    // Any other kind has to say it.
+    let other = sources.replace("\"unsupported\"", "\"nvme\"");
+    let error = Profile::parse(&other, "my.toml").unwrap_err().to_string();
+    assert!(error.contains("trim.max_ranges is missing"), "{error}");
+}
+
+#[test]
+fn mappings_caches_and_faults_are_read_and_checked() {
+    let read = |addition: &str| {
+        let tables = small().replace("[sources]", &format!("{addition}\n\n[sources]"));
+        Profile::parse(&tables, "my.toml")
+    };
+    let config = |addition: &str| read(addition).unwrap().config;
+    assert_eq!(config("").mapping, MappingConfig::Page { map_cache: None });
+    assert_eq!(
+        config("[mapping]\nkind = \"page\"\nmap_cache_bytes = 1_048_576").mapping,
+        MappingConfig::Page { map_cache: Some(MapCacheConfig { bytes: 1 << 20 }) }
+    );
+    assert_eq!(
+        config("[mapping]\nkind = \"block\"\nlog_superblocks = 8").mapping,
+        MappingConfig::Block(BlockMappingConfig { log_superblocks: 8 })
+    );
+    const COMPRESSING: &str = "[mapping]\nkind = \"compressing\"\ngranule_bytes = 512\nhead_bytes = 16\n\
+        deduplicates = true\nfragment_read_ns = 1000\nreferences_checked_at_collection = false";
+    // 16 bytes of head make 4,608 bytes of a unit: with 7 % over-provisioning there is no room for that.
+    let message = read(COMPRESSING).unwrap_err().message;
+    assert!(
+        message.starts_with("mapping.head_bytes: 16 is not accepted; expected so little that"),
+        "{message}"
+    );
+    let compressing = config(&COMPRESSING.replace("= 16", "= 0"));
+    let MappingConfig::Compressing(mapping) = compressing.mapping else { panic!("another mapping") };
+    assert_eq!((mapping.granule_bytes, mapping.stored_bytes_max()), (512, 4096));
+
+    const SLC: &str = "[slc]\nstatic_superblocks = 4\ndynamic_percent = 50\nbits_per_cell = 3\n\
+        t_prog_ns = 200_000\nt_read_ns = 25_000\nfold_when_idle = true\nfold_threshold_percent = 60";
+    assert_eq!(config(SLC).slc.map(|slc| (slc.static_superblocks, slc.t_prog_ns)), Some((4, 200_000)));
+
+    let faults = read("[faults]\ntrims_percent = 50").unwrap().faults;
+    assert_eq!(faults, Faults { trims_percent: 50, ..Faults::default() });
+    assert!(read("[faults]").unwrap().faults.is_sound());
+
+    let refused = |addition: &str, message: &str| {
+        let error = read(addition).unwrap_err();
+        assert!(error.message.contains(message), "{addition}: {error}");
+        let named =
+            addition.lines().position(|line| line.split(" =").next() == message.split(['.', ':']).nth(1));
+        let line = 1 + small().lines().position(|line| line == "[sources]").unwrap();
+        assert!(error.line >= line && error.line <= line + addition.lines().count(), "{error}");
+        if let Some(named) = named {
+            assert_eq!(error.line, line + named, "{addition}: {error}");
+        }
+    };
+    refused(
+        "[mapping]\nkind = \"hash\"",
+        "mapping.kind: \"hash\" is not accepted; expected \"page\", \"block\"",
+    );
+    refused("[mapping]\nkind = \"block\"", "mapping.log_superblocks is missing");
+    refused("[mapping]\nkind = \"block\"\nlog_superblocks = 0", "mapping.log_superblocks: 0");
+    refused(
+        "[mapping]\nkind = \"block\"\nlog_superblocks = 72",
+        "from 1 to 71: of 1096 superblocks 1024 hold data",
+    );
+    refused("[mapping]\nkind = \"block\"\nmap_cache_bytes = 1", "mapping.map_cache_bytes is not a setting");
+    refused("[mapping]\nkind = \"page\"\nmap_cache_bytes = 4096", "from 8192 (one flash page) to 1 TiB");
+    refused(
+        &COMPRESSING.replace("512", "48"),
+        "mapping.granule_bytes: 48 is not accepted; expected a divisor of 4096",
+    );
+    refused(&COMPRESSING.replace("512", "1"), "at least 4, so that");
+    refused(
+        &SLC.replace("= 3", "= 1"),
+        "slc.bits_per_cell: 1 is not accepted; expected a whole number from 2 to 8",
+    );
+    refused(
+        &SLC.replace("= 4", "= 68"),
+        "slc.static_superblocks: 68 is not accepted; expected a whole number from 0 to 67",
+    );
+    refused(
+        &SLC.replace("= 4", "= 0").replace("= 50", "= 0"),
+        "slc.dynamic_percent: 0 is not accepted; expected more than 0 where slc.static_superblocks is 0",
+    );
+    refused(
+        &format!("{SLC}\n[mapping]\nkind = \"block\"\nlog_superblocks = 8"),
+        "mapping.kind: block is not accepted; expected \"page\" where there is a table [slc]",
+    );
+    refused("[faults]\ntrims_percent = 101", "faults.trims_percent: 101");
+    refused(
+        "[faults]\nqueued_trim_late_writes = 5",
+        "expected 0 where TRIM is not queued among other commands",
+    );
+    refused("[faults]\nignores_trim = 1", "faults.ignores_trim: 1 is not accepted; expected true or false");
 }
 
 proptest! {

@@ -1,8 +1,10 @@
 //! Results as text, at most 100 columns wide.
 
+pub mod bench;
 pub mod compare;
 pub mod crashtest;
 pub mod reproduce;
+pub mod selftest;
 pub mod trim;
 
 use std::io::IsTerminal;

@@ -18,6 +18,9 @@ pub fn filled_commands(trim: &TrimConfig, ranges: &[UnitRange]) -> Vec<Vec<UnitR
 }
 
 fn packed(trim: &TrimConfig, ranges: &[UnitRange], runs_share_a_command: bool) -> Vec<Vec<UnitRange>> {
+    if !trim.is_supported() {
+        return Vec::new(); // discard_max_bytes is 0
+    }
     let range_max = u64::from(trim.max_units_per_range.max(1));
     let ranges_max = trim.max_ranges.max(1) as usize;
     let pieces = |range: UnitRange| {

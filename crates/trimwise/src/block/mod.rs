@@ -29,7 +29,7 @@ use std::rc::Rc;
 
 use crate::content::Content;
 use crate::engine::{Event, Sim};
-use crate::ssd::{LinkKind, Ssd};
+use crate::ssd::{Drive, LinkKind, Ssd};
 use crate::units::{Bytes, SectorRange, SimDuration, SimTime, UnitRange};
 
 /// How the host's block layer is set up.
@@ -143,7 +143,7 @@ pub struct Load {
 struct Inner {
     sim: Sim,
     config: QueueConfig,
-    ssd: RefCell<Ssd>,
+    drive: RefCell<Drive>,
     state: RefCell<State>,
     room: Event,
     tracer: RefCell<Option<Tracer>>,
@@ -154,12 +154,12 @@ struct Inner {
 pub struct BlockQueue(Rc<Inner>);
 
 impl BlockQueue {
-    /// A queue in front of `ssd`.
-    pub fn new(sim: &Sim, ssd: Ssd, config: QueueConfig) -> Self {
+    /// A queue in front of a drive, or of a device without faults.
+    pub fn new(sim: &Sim, drive: impl Into<Drive>, config: QueueConfig) -> Self {
         Self(Rc::new(Inner {
             sim: sim.clone(),
             config,
-            ssd: RefCell::new(ssd),
+            drive: RefCell::new(drive.into()),
             state: RefCell::default(),
             room: Event::new(sim),
             tracer: RefCell::default(),
@@ -173,12 +173,22 @@ impl BlockQueue {
 
     /// Looks into the device: statistics, mapping state, configuration.
     pub fn with_ssd<T>(&self, look: impl FnOnce(&Ssd) -> T) -> T {
-        look(&self.0.ssd.borrow())
+        look(self.0.drive.borrow().ssd())
     }
 
     /// Changes the device past its command interface: the oracle of `ideal`.
     pub fn with_ssd_mut<T>(&self, change: impl FnOnce(&mut Ssd) -> T) -> T {
-        change(&mut self.0.ssd.borrow_mut())
+        change(self.0.drive.borrow_mut().ssd_mut())
+    }
+
+    /// The drive with its firmware, as it is now.
+    pub fn drive(&self) -> std::cell::Ref<'_, Drive> {
+        self.0.drive.borrow()
+    }
+
+    /// Erases the device past the queue. Returns when it is done.
+    pub fn secure_erase(&self) -> SimTime {
+        self.0.drive.borrow_mut().secure_erase(self.0.sim.now())
     }
 
     /// Shows every command from now on to `tracer` (`None`: to nobody), as blktrace does.
@@ -209,19 +219,19 @@ impl BlockQueue {
 
     /// Discards `ranges`, submitted together; returns when the device has acknowledged all commands.
     pub async fn trim(&self, ranges: &[UnitRange]) {
-        self.foreground(self.trim_commands(ranges).into_iter()).await;
+        self.foreground(self.trim_commands(ranges)).await;
     }
 
     /// The commands that discarding `ranges` together becomes.
     pub(super) fn trim_commands(&self, ranges: &[UnitRange]) -> Vec<Command> {
-        let commands = discard::commands(&self.0.ssd.borrow().config().trim, ranges);
+        let commands = discard::commands(&self.0.drive.borrow().ssd().config().trim, ranges);
         commands.into_iter().map(Command::Trim).collect()
     }
 
     /// Discards `ranges` in as few commands as the device's limits allow, which Linux does on NVMe only: for a
     /// policy that fills its commands. Answers how long the device had them, without the wait before.
     pub async fn trim_as_one(&self, ranges: &[UnitRange]) -> SimDuration {
-        let commands = discard::filled_commands(&self.0.ssd.borrow().config().trim, ranges);
+        let commands = discard::filled_commands(&self.0.drive.borrow().ssd().config().trim, ranges);
         self.foreground(commands.into_iter().map(Command::Trim)).await
     }
 
@@ -332,16 +342,16 @@ impl BlockQueue {
         while let Some(request) = self.next_request() {
             self.note(Stage::Dispatched, &request.command);
             let now = self.0.sim.now();
-            let mut ssd = self.0.ssd.borrow_mut();
+            let mut drive = self.0.drive.borrow_mut();
             let end = match &request.command {
-                Command::Read(range) => ssd.read(now, *range),
-                Command::Write(range, content) => ssd.write_content(now, *range, *content),
-                Command::ReadPart(part) => ssd.read_part(now, *part),
-                Command::WritePart(part, content) => ssd.write_part(now, *part, *content),
-                Command::Trim(ranges) => ssd.trim(now, ranges),
-                Command::Flush => ssd.flush(now),
+                Command::Read(range) => drive.read(now, *range),
+                Command::Write(range, content) => drive.write(now, *range, *content),
+                Command::ReadPart(part) => drive.read_part(now, *part),
+                Command::WritePart(part, content) => drive.write_part(now, *part, *content),
+                Command::Trim(ranges) => drive.trim(now, ranges),
+                Command::Flush => drive.flush(now),
             };
-            drop(ssd);
+            drop(drive);
             let queue = self.clone();
             self.0.sim.spawn(async move {
                 queue.0.sim.sleep_until(end).await;
@@ -351,7 +361,8 @@ impl BlockQueue {
     }
 
     fn next_request(&self) -> Option<Request> {
-        let ssd = self.0.ssd.borrow();
+        let drive = self.0.drive.borrow();
+        let ssd = drive.ssd();
         let mut guard = self.0.state.borrow_mut();
         let state = &mut *guard;
         if state.exclusive || state.in_device >= ssd.config().link.queue_depth as usize {
@@ -368,7 +379,7 @@ impl BlockQueue {
         if let Some(first) = state.foreground.front()
             && !starved
         {
-            if Self::is_exclusive(&ssd, &first.command) {
+            if Self::is_exclusive(ssd, &first.command) {
                 if state.in_device > 0 {
                     return None; // the queue drains; nothing may overtake
                 }

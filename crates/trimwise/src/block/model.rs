@@ -8,7 +8,6 @@ use super::device::check;
 use super::{BlockDevice, BlockError, BlockQueue, Command, Completion, DeviceFacts, Operation, TrimFacts};
 use crate::content::{Content, Stored};
 use crate::engine::Event;
-use crate::ssd::ReadAfterTrim;
 use crate::units::{Bytes, Lpn, SimDuration, SimTime};
 
 /// A modelled device with its queue, in virtual time.
@@ -32,7 +31,7 @@ impl ModelDevice {
                 trim: trim.is_supported().then(|| TrimFacts {
                     granularity: Bytes::from_units(trim.granularity_units.into()),
                     max: Bytes::from_units(u64::from(trim.max_units_per_range)),
-                    promises_zeros: trim.read_after == ReadAfterTrim::Zeros,
+                    promises_zeros: queue.drive().promises_zeros(),
                 }),
                 is_model: true,
             }
@@ -110,7 +109,7 @@ impl BlockDevice for ModelDevice {
     }
 
     async fn erase(&self) -> Result<(), BlockError> {
-        let done = self.queue.with_ssd_mut(|ssd| ssd.secure_erase(self.now()));
+        let done = self.queue.secure_erase();
         self.queue.sim().sleep_until(done).await;
         Ok(())
     }

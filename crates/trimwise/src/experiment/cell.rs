@@ -11,7 +11,7 @@ use crate::fs::host::HostConfig;
 use crate::fs::layout::{FormatError, FormatOptions};
 use crate::fs::{Ext4, Volume};
 use crate::policy::PolicySpec;
-use crate::ssd::{ConfigError, Ssd, SsdConfig};
+use crate::ssd::{ConfigError, Drive, Faults, SsdConfig};
 use crate::units::SimDuration;
 use crate::workload::ageing;
 use crate::workload::files::FileError;
@@ -50,6 +50,8 @@ pub struct CellSpec {
     pub device: String,
     /// The device.
     pub ssd: SsdConfig,
+    /// What its firmware does wrong.
+    pub faults: Faults,
     /// The policy.
     pub policy: PolicySpec,
     /// The workload.
@@ -139,7 +141,7 @@ pub enum CellError {
 /// [`CellError`].
 pub fn run_cell(spec: &CellSpec, progress: impl FnMut(Progress) + 'static) -> Result<Cell, CellError> {
     let sim = Sim::new();
-    let queue = BlockQueue::new(&sim, Ssd::new(&spec.ssd, spec.seed)?, spec.host.queue);
+    let queue = BlockQueue::new(&sim, Drive::new(&spec.ssd, spec.faults, spec.seed)?, spec.host.queue);
     let spec = spec.clone();
     sim.run(async move { run_on(&queue, &spec, progress).await })?
 }
@@ -152,7 +154,7 @@ pub fn run_cell(spec: &CellSpec, progress: impl FnMut(Progress) + 'static) -> Re
 /// [`CellError`].
 pub fn run_in_turn(spec: &CellSpec, reps: u32, mut after_each: impl FnMut()) -> Result<Vec<Cell>, CellError> {
     let sim = Sim::new();
-    let queue = BlockQueue::new(&sim, Ssd::new(&spec.ssd, spec.seed)?, spec.host.queue);
+    let queue = BlockQueue::new(&sim, Drive::new(&spec.ssd, spec.faults, spec.seed)?, spec.host.queue);
     let mut runs = Vec::new();
     for rep in 0..reps {
         let (queue, spec) = (queue.clone(), CellSpec { rep, ..spec.clone() });

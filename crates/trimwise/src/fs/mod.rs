@@ -49,7 +49,7 @@ use std::rc::Rc;
 use crate::block::{BlockQueue, QueueConfig};
 use crate::engine::{Event, Sim};
 use crate::policy::{Availability, Governor, Ledger, PendingSet};
-use crate::ssd::Ssd;
+use crate::ssd::{Drive, Ssd};
 use crate::units::{Bytes, Lpn, SimTime, UnitRange};
 
 use alloc::Allocator;
@@ -177,7 +177,7 @@ pub struct Volume {
 /// make is made once, and any number of runs, on any thread, begin with it.
 #[derive(Clone)]
 pub struct VolumeImage {
-    ssd: Ssd,
+    drive: Drive,
     disk: Disk,
     at: SimTime,
 }
@@ -186,12 +186,12 @@ impl VolumeImage {
     /// The volume in another simulation, whose clock is moved to the image's instant, behind a queue of its own.
     pub async fn restore(&self, sim: &Sim, config: QueueConfig) -> Volume {
         sim.sleep_until(self.at).await;
-        Volume { queue: BlockQueue::new(sim, self.ssd.clone(), config), disk: self.disk.clone() }
+        Volume { queue: BlockQueue::new(sim, self.drive.clone(), config), disk: self.disk.clone() }
     }
 
     /// The device as it was.
     pub fn ssd(&self) -> &Ssd {
-        &self.ssd
+        self.drive.ssd()
     }
 }
 
@@ -248,11 +248,7 @@ impl Volume {
 
     /// The file system and its device as they are now.
     pub fn image(&self) -> VolumeImage {
-        VolumeImage {
-            ssd: self.queue.with_ssd(Ssd::clone),
-            disk: self.disk.clone(),
-            at: self.queue.sim().now(),
-        }
+        VolumeImage { drive: self.queue.drive().clone(), disk: self.disk.clone(), at: self.queue.sim().now() }
     }
 
     /// The queue and device below.

@@ -4,7 +4,14 @@
 //! simulates quickly; profiles (see [`crate::profile`]) fill the same structure from a file. All checks
 //! live in [`SsdConfig::validate`], and nowhere else: a device is built from a configuration that passed.
 
+mod mapping;
+mod shrunk;
+mod slc;
+
 use super::geometry::Geometry;
+pub use mapping::{BlockMappingConfig, CompressingConfig, MapCacheConfig, MappingConfig};
+pub use slc::SlcConfig;
+
 use crate::units::{Bytes, UNIT_BYTES};
 
 /// A number (or a combination of numbers) that no device can have.
@@ -37,6 +44,10 @@ pub struct SsdConfig {
     pub geometry: GeometryConfig,
     /// Times of the flash chips.
     pub nand: NandConfig,
+    /// How logical units find their place in the flash.
+    pub mapping: MappingConfig,
+    /// A write buffer of flash in SLC mode.
+    pub slc: Option<SlcConfig>,
     /// The host interface.
     pub link: LinkConfig,
     /// What the controller adds.
@@ -122,6 +133,8 @@ pub struct ControllerConfig {
     pub write_overhead_ns: u64,
     /// Rate at which the controller moves host data towards the flash, bytes a second; `None`: no limit.
     pub write_bytes_per_s: Option<u64>,
+    /// How far behind a sequential stream of reads the controller reads ahead into its memory, bytes. 0: not at all.
+    pub read_ahead_bytes: u64,
 }
 
 /// The write cache.
@@ -230,6 +243,8 @@ pub struct TrimConfig {
     pub cost_per_range_ns: u64,
     /// Time for each unit asked for, mapped or not, nanoseconds.
     pub cost_per_unit_ns: u64,
+    /// Time for each unit that held data, beside the former, nanoseconds.
+    pub cost_per_mapped_unit_ns: u64,
     /// Time from the end of those costs to the acknowledgement, in which the device serves other commands,
     /// nanoseconds. The costs above occupy the device, this does not: queued TRIMs overlap in it, so that many at a
     /// time are faster than one by one. 0: they never overlap. What cannot be queued overlaps with nothing.
@@ -240,6 +255,26 @@ pub struct TrimConfig {
     pub slowdown_percent: u32,
     /// What a read of a trimmed unit returns.
     pub read_after: ReadAfterTrim,
+}
+
+impl TrimConfig {
+    /// That of a firmware that knows no TRIM. Its numbers mean nothing and are valid.
+    pub const fn unsupported() -> Self {
+        Self {
+            kind: TrimKind::Unsupported,
+            max_ranges: 1,
+            max_units_per_range: u32::MAX,
+            granularity_units: 1,
+            cost_per_command_ns: 0,
+            cost_per_range_ns: 0,
+            cost_per_unit_ns: 0,
+            cost_per_mapped_unit_ns: 0,
+            latency_per_command_ns: 0,
+            place: TrimPlace::BeforeAck,
+            slowdown_percent: 0,
+            read_after: ReadAfterTrim::Old,
+        }
+    }
 }
 
 impl Default for SsdConfig {
@@ -264,6 +299,8 @@ impl Default for SsdConfig {
                 bus_bytes_per_s: 400_000_000,
                 endurance_cycles: 3_000,
             },
+            mapping: MappingConfig::default(),
+            slc: None,
             link: LinkConfig {
                 kind: LinkKind::Sata,
                 bytes_per_s: 550_000_000,
@@ -274,6 +311,7 @@ impl Default for SsdConfig {
                 read_overhead_ns: 8_000,
                 write_overhead_ns: 8_000,
                 write_bytes_per_s: None,
+                read_ahead_bytes: 0,
             },
             cache: CacheConfig { bytes: Bytes::mib(4).0, volatile: true, flush_ns: 200_000 },
             gc: GcConfig {
@@ -294,6 +332,7 @@ impl Default for SsdConfig {
                 cost_per_command_ns: 300_000,
                 cost_per_range_ns: 5_000,
                 cost_per_unit_ns: 20,
+                cost_per_mapped_unit_ns: 0,
                 latency_per_command_ns: 0,
                 place: TrimPlace::BeforeAck,
                 slowdown_percent: 0,
@@ -347,6 +386,8 @@ impl SsdConfig {
         self.validate_trim()?;
         let geometry = Geometry::new(self)?;
         self.validate_cache(&geometry)?;
+        self.validate_mapping(&geometry)?;
+        self.validate_slc(&geometry)?;
         Ok(geometry)
     }
 
@@ -364,6 +405,10 @@ impl SsdConfig {
         span("controller.write_overhead_ns", self.controller.write_overhead_ns, 0)?;
         if let Some(bytes_per_s) = self.controller.write_bytes_per_s {
             rate("controller.write_bytes_per_s", bytes_per_s)?;
+        }
+        if self.controller.read_ahead_bytes > Bytes::gib(1).0 {
+            let ahead = self.controller.read_ahead_bytes;
+            return Err(refuse("controller.read_ahead_bytes", ahead, "at most 1073741824 (1 GiB)"));
         }
         span("cache.flush_ns", self.cache.flush_ns, 0)
     }
@@ -404,8 +449,13 @@ impl SsdConfig {
         }
         span("trim.cost_per_command_ns", t.cost_per_command_ns, 0)?;
         span("trim.cost_per_range_ns", t.cost_per_range_ns, 0)?;
-        if t.cost_per_unit_ns > 1_000_000_000 {
-            return Err(ConfigError::new("trim.cost_per_unit_ns", t.cost_per_unit_ns, "at most 1000000000"));
+        for (field, ns) in [
+            ("trim.cost_per_unit_ns", t.cost_per_unit_ns),
+            ("trim.cost_per_mapped_unit_ns", t.cost_per_mapped_unit_ns),
+        ] {
+            if ns > 1_000_000_000 {
+                return Err(refuse(field, ns, "at most 1000000000"));
+            }
         }
         span("trim.latency_per_command_ns", t.latency_per_command_ns, 0)?;
         count("trim.slowdown_percent", t.slowdown_percent, 0, 100_000)
@@ -426,7 +476,7 @@ impl SsdConfig {
     }
 }
 
-fn count(field: &'static str, value: u32, min: u32, max: u32) -> Result<(), ConfigError> {
+pub(super) fn count(field: &'static str, value: u32, min: u32, max: u32) -> Result<(), ConfigError> {
     if value < min || value > max {
         return Err(ConfigError::new(field, value, format!("a whole number from {min} to {max}")));
     }

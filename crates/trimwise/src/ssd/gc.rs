@@ -10,7 +10,7 @@ use rand_core::Rng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::config::VictimPolicy;
-use super::mapping::{Block, NONE};
+use super::superblock::{Block, NONE};
 
 #[derive(Clone, Debug)]
 pub(super) struct Victims {

@@ -8,7 +8,7 @@
 //! A superblock that gangs fewer dies than there are belongs to one of several *lanes*; superblock `s` is in
 //! lane `s % lanes`.
 
-use super::config::{ConfigError, SsdConfig, refuse};
+use super::config::{ConfigError, GcConfig, SsdConfig, refuse};
 use crate::units::UNIT_BYTES;
 
 /// The layout with all products worked out.
@@ -71,10 +71,7 @@ impl Geometry {
                 format!("at most the physical space, {} bytes", physical * UNIT_BYTES),
             ));
         }
-        // The frontiers, one superblock that only the collector may take, and one whose invalid units
-        // guarantee that there is always something to gain.
-        let spare = u64::from(config.gc.host_frontiers) + 3;
-        let spare_wanted = spare.max(u64::from(config.gc.free_superblocks_min) + 2);
+        let spare_wanted = Self::spare_superblocks(&config.gc);
         if logical.div_ceil(superblock_units) + spare_wanted > superblocks {
             return Err(refuse(
                 "capacity_bytes",
@@ -99,6 +96,12 @@ impl Geometry {
             blocks_per_superblock: gang,
             logical_units: logical as u32,
         })
+    }
+
+    /// Superblocks that there must be beside those that the data fill: the frontiers, one that only the collector may
+    /// take, and one whose invalid units guarantee that there is always something to gain.
+    pub fn spare_superblocks(gc: &GcConfig) -> u64 {
+        (u64::from(gc.host_frontiers) + 3).max(u64::from(gc.free_superblocks_min) + 2)
     }
 
     /// The die that holds stripe `stripe` of superblock `superblock`.

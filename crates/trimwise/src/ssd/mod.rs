@@ -1,13 +1,13 @@
-//! The device: an SSD with a page-mapped FTL, in virtual time.
+//! The device: an SSD in virtual time.
 //!
 //! [`Ssd`] takes the commands of a host (write, read, TRIM, flush, erase) with the instant at which each is
 //! handed over, and answers at once with the instant at which it completes. There is no event heap here: a
 //! command reserves time on the resources that it passes (link, controller, channel, die), in order of
 //! arrival. Instants of successive calls must not decrease.
 //!
-//! What lies behind: `config` the numbers, `geometry` the layout, `mapping` the page map, `ftl` the write
-//! frontiers, `collect` the copying, `gc` the choice of victims, `trim` the unmapping, `cache` the write cache,
-//! `timing` the reservations, `stats` the counts.
+//! What lies behind: `config` the numbers, `geometry` the layout, `translation` what every mapping does, `page`
+//! the page map, `flash` and `timing` what lies below a mapping, `cache` the write cache, `gc` the choice of
+//! victims, `trim` the cost of TRIM, `stats` the counts.
 //!
 //! Data are not stored. In tests, [`SsdConfig::track_tags`] keeps one number for each slot, which garbage
 //! collection copies as it would the data, so that [`Ssd::tag`] says what a read must return.
@@ -15,36 +15,43 @@
 //! A range that leaves the device is a mistake of the caller: it is asserted in debug builds and cut off at
 //! the end of the device otherwise. [`Ssd::check`] is there for a block layer that must answer an error.
 
+mod ahead;
 mod audit;
 mod cache;
-mod collect;
 mod config;
-mod ftl;
+mod drive;
+mod faults;
+mod flash;
 mod gc;
 mod geometry;
-mod mapping;
+mod page;
 mod stats;
+mod superblock;
 mod timing;
+mod translation;
 mod trim;
 
 #[cfg(test)]
 mod tests;
 
-use rand_core::SeedableRng;
-use rand_xoshiro::Xoshiro256PlusPlus;
+use std::ops::Range;
 
 pub use audit::AuditError;
 pub use config::{
-    CacheConfig, ConfigError, ControllerConfig, GcConfig, GeometryConfig, LinkConfig, LinkKind, NandConfig,
-    ReadAfterTrim, SsdConfig, TrimConfig, TrimKind, TrimPlace, VictimPolicy, WearLevellingConfig,
+    BlockMappingConfig, CacheConfig, CompressingConfig, ConfigError, ControllerConfig, GcConfig,
+    GeometryConfig, LinkConfig, LinkKind, MapCacheConfig, MappingConfig, NandConfig, ReadAfterTrim,
+    SlcConfig, SsdConfig, TrimConfig, TrimKind, TrimPlace, VictimPolicy, WearLevellingConfig,
 };
+pub use drive::Drive;
+pub use faults::Faults;
 pub use stats::{BusyTime, NandUnits, SsdStats, TrimStats, Wear};
 
 use crate::content::Content;
-use crate::units::{Lpn, SectorRange, SimTime, UnitRange};
-use ftl::Ftl;
-use mapping::NONE;
+use crate::units::{Lpn, SECTOR_BYTES, SectorRange, SimTime, UNIT_BYTES, UnitRange};
+use ahead::ReadAhead;
+use page::PageMapped;
 use timing::{Calendar, unit_ns};
+use translation::{Ready, Translation};
 
 /// A range, or a TRIM, that the device does not take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -77,11 +84,16 @@ pub enum AddressError {
     },
 }
 
+/// Sectors of a unit.
+const SECTORS_PER_UNIT: u64 = UNIT_BYTES / SECTOR_BYTES;
+
 /// One device.
 #[derive(Clone, Debug)]
 pub struct Ssd {
     config: SsdConfig,
-    ftl: Ftl,
+    mapping: Box<dyn Translation>,
+    /// Units of it that the host sees.
+    logical_units: u32,
     /// Towards the device, and on a half-duplex link also back.
     link_in: Calendar,
     /// Towards the host; unused on a half-duplex link.
@@ -90,9 +102,6 @@ pub struct Ssd {
     link_unit_ns: u64,
     /// When the controller is free for the next command.
     controller_free_at: u64,
-    /// When the path from the write cache to the flash is free, and its time for a unit (0: no limit).
-    mover_free_at: u64,
-    mover_unit_ns: u64,
     /// The latest instant handed over.
     now: u64,
     /// When the last of all commands so far completes.
@@ -101,6 +110,10 @@ pub struct Ssd {
     exclusive_until: u64,
     /// Until when background TRIM work slows the host down.
     trim_backlog_until: u64,
+    /// What was read ahead; `None` where the controller does not.
+    ahead: Option<ReadAhead>,
+    /// The unit of which a part was written last.
+    part_begun: Option<u32>,
     /// What reads of trimmed units return if not zeros; for tests.
     trimmed_tags: Vec<Option<u32>>,
 }
@@ -115,18 +128,19 @@ impl Ssd {
         let geometry = config.geometry()?;
         let tags = if config.track_tags { geometry.logical_units as usize } else { 0 };
         Ok(Self {
-            ftl: Ftl::new(config, geometry, Xoshiro256PlusPlus::seed_from_u64(seed)),
+            logical_units: geometry.logical_units,
+            mapping: Box::new(PageMapped::new(config, geometry, seed)),
             link_in: Calendar::default(),
             link_out: Calendar::default(),
             half_duplex: config.link.kind == LinkKind::Sata,
             link_unit_ns: unit_ns(config.link.bytes_per_s),
             controller_free_at: 0,
-            mover_free_at: 0,
-            mover_unit_ns: config.controller.write_bytes_per_s.map_or(0, unit_ns),
             now: 0,
             all_done_at: 0,
             exclusive_until: 0,
             trim_backlog_until: 0,
+            ahead: ReadAhead::new((config.controller.read_ahead_bytes / UNIT_BYTES) as u32),
+            part_begun: None,
             trimmed_tags: vec![None; tags],
             config: config.clone(),
         })
@@ -134,17 +148,17 @@ impl Ssd {
 
     /// Units that the host sees.
     pub fn capacity_units(&self) -> u64 {
-        u64::from(self.ftl.geometry.logical_units)
+        u64::from(self.logical_units)
     }
 
     /// Units that the flash holds: logical space and over-provisioning.
     pub fn physical_units(&self) -> u64 {
-        u64::from(self.ftl.geometry.physical_units())
+        u64::from(self.mapping.flash().geometry.physical_units())
     }
 
     /// Units that are allocated and erased together.
     pub fn superblock_units(&self) -> u64 {
-        u64::from(self.ftl.geometry.superblock_units)
+        u64::from(self.mapping.flash().geometry.superblock_units)
     }
 
     /// What the device was made from.
@@ -198,34 +212,32 @@ impl Ssd {
 
     /// [`Ssd::write`] of data of a kind, which reads of these units must return from now on.
     pub fn write_content(&mut self, now: SimTime, range: UnitRange, content: Content) -> SimTime {
-        let tag = content.tag();
         debug_assert_eq!(self.check(range), Ok(()));
         let start = self.begin(now);
-        let indices = self.ftl.map.clamp(range);
-        let units = indices.len() as u64;
+        let units = self.clamp(range);
         let decoded = self.controller(start, self.config.controller.write_overhead_ns);
-        let arrived = self.transfer(decoded, units, true);
-        let mut acknowledged = arrived;
-        self.ftl.stats.write_commands += 1;
-        self.ftl.stats.host_units_written += units;
+        let arrived = self.transfer(decoded, units.len() as u64 * self.link_unit_ns, true);
+        self.take(start, arrived, units, content)
+    }
+
+    /// Takes the data of a write command, which are there at `arrived`. Returns when it is acknowledged.
+    #[inline]
+    fn take(&mut self, start: u64, arrived: u64, units: Range<u32>, content: Content) -> SimTime {
+        let stats = &mut self.mapping.flash_mut().stats;
+        stats.write_commands += 1;
+        stats.host_units_written += units.len() as u64;
         if !self.trimmed_tags.is_empty() {
-            self.trimmed_tags[indices.clone()].fill(None);
+            self.trimmed_tags[units.start as usize..units.end as usize].fill(None);
         }
-        for lpn in indices {
-            let in_cache = self.ftl.cache.admit(acknowledged);
-            acknowledged = in_cache;
-            let mut ready = in_cache;
-            if self.mover_unit_ns != 0 {
-                self.mover_free_at = self.mover_free_at.max(in_cache) + self.mover_unit_ns;
-                ready = self.mover_free_at;
-                self.ftl.stats.busy_ns.write_path += self.mover_unit_ns;
-            }
-            self.ftl.write(start, ready, lpn as u32, tag);
+        if let Some(stream) = &mut self.ahead {
+            stream.changed(&units);
         }
+        let mut acknowledged = self.mapping.write(start, arrived, units, content);
         if self.config.cache.bytes == 0 {
-            self.ftl.pad(start);
-            acknowledged = acknowledged.max(self.ftl.cache.drained_at());
-            self.ftl.cache.settle(start);
+            self.mapping.pad(start);
+            let cache = &mut self.mapping.flash_mut().cache;
+            acknowledged = acknowledged.max(cache.drained_at());
+            cache.settle(start);
         }
         self.complete(start, acknowledged)
     }
@@ -234,84 +246,101 @@ impl Ssd {
     pub fn read(&mut self, now: SimTime, range: UnitRange) -> SimTime {
         debug_assert_eq!(self.check(range), Ok(()));
         let start = self.begin(now);
-        let indices = self.ftl.map.clamp(range);
-        let units = indices.len() as u64;
-        let decoded = self.controller(start, self.config.controller.read_overhead_ns);
-        self.ftl.stats.read_commands += 1;
-        self.ftl.stats.host_units_read += units;
-        // Units of one stripe that follow each other are read together.
-        let (mut first_ready, mut last_ready) = (u64::MAX, decoded);
-        let mut run: Option<(u32, u32)> = None;
-        for lpn in indices {
-            let ppn = self.ftl.map.l2p[lpn];
-            if ppn == NONE {
-                self.ftl.stats.host_units_read_unmapped += 1;
-                first_ready = first_ready.min(decoded);
-                continue;
-            }
-            if self.ftl.in_memory(ppn, start) {
-                self.ftl.stats.host_units_read_cached += 1;
-                first_ready = first_ready.min(decoded);
-                continue;
-            }
-            let stripe = ppn / self.ftl.geometry.stripe_units;
-            run = match run {
-                Some((at, count)) if at == stripe => Some((at, count + 1)),
-                other => {
-                    let ready = self.read_run(other, start, decoded);
-                    first_ready = first_ready.min(ready.unwrap_or(u64::MAX));
-                    last_ready = last_ready.max(ready.unwrap_or(0));
-                    Some((stripe, 1))
-                }
-            };
-        }
-        if let Some(ready) = self.read_run(run, start, decoded) {
-            first_ready = first_ready.min(ready);
-            last_ready = last_ready.max(ready);
-        }
-        // The data stream out from the first page on; the last unit cannot leave before it is there.
-        let streamed = self.transfer(first_ready.min(last_ready), units, false);
-        let tail = if units == 0 { 0 } else { self.link_unit_ns };
-        self.complete(start, streamed.max(last_ready + tail))
+        let units = self.clamp(range);
+        let link_ns = units.len() as u64 * self.link_unit_ns;
+        self.fetch(start, units, link_ns)
     }
 
-    fn read_run(&mut self, run: Option<(u32, u32)>, now: u64, ready: u64) -> Option<u64> {
-        let (stripe, units) = run?;
-        let (superblock, offset) = self.ftl.map.split(stripe * self.ftl.geometry.stripe_units);
-        let at = self.ftl.place(superblock, offset);
-        Some(self.ftl.nand.read(at, now, ready, units, &mut self.ftl.stats.busy_ns))
+    /// Carries out a read command whose data take `link_ns` on the link. Returns when the host has them.
+    #[inline]
+    fn fetch(&mut self, start: u64, units: Range<u32>, link_ns: u64) -> SimTime {
+        let decoded = self.controller(start, self.config.controller.read_overhead_ns);
+        let count = units.len() as u64;
+        let stats = &mut self.mapping.flash_mut().stats;
+        stats.read_commands += 1;
+        stats.host_units_read += count;
+        let ready = match self.ahead.is_some() {
+            true => self.read_ahead(start, decoded, units),
+            false => self.mapping.read(start, decoded, units),
+        };
+        // The data stream out from the first page on; the last unit cannot leave before it is there.
+        let streamed = self.transfer(ready.first.min(ready.last), link_ns, false);
+        let tail = link_ns.min(self.link_unit_ns);
+        self.complete(start, streamed.max(ready.last + tail))
+    }
+
+    /// Reads what was not read ahead, and reads ahead.
+    fn read_ahead(&mut self, start: u64, decoded: u64, units: Range<u32>) -> Ready {
+        let Some(stream) = &mut self.ahead else { return self.mapping.read(start, decoded, units) };
+        let plan = stream.plan(&units, self.logical_units);
+        let mut ready = Ready { first: decoded.max(plan.ready), last: decoded.max(plan.ready) };
+        if plan.missing_from < units.end {
+            let missing = self.mapping.read(start, decoded, plan.missing_from..units.end);
+            if plan.missing_from == units.start {
+                ready.first = missing.first;
+            }
+            ready.last = ready.last.max(missing.last);
+        }
+        if !plan.ahead.is_empty() {
+            let end = plan.ahead.end;
+            let fetched = self.mapping.read(start, decoded, plan.ahead);
+            stream.fetched(end, fetched.last);
+        }
+        ready
     }
 
     /// Reads a part of one unit: as long as a unit in the flash, shorter on the link.
     pub fn read_part(&mut self, now: SimTime, part: SectorRange) -> SimTime {
-        self.read(now, part.units())
+        let start = self.begin(now);
+        let units = self.clamp(part.units());
+        self.fetch(start, units, self.link_unit_ns * part.sectors / SECTORS_PER_UNIT)
     }
 
-    /// Writes a part of one unit.
+    /// Writes a part of one unit. What follows in the same unit while that waits in the cache joins it; otherwise
+    /// the rest of the unit is read first, and all of it written.
     pub fn write_part(&mut self, now: SimTime, part: SectorRange, content: Content) -> SimTime {
-        self.write_content(now, part.units(), content)
+        let start = self.begin(now);
+        let units = self.clamp(part.units());
+        let decoded = self.controller(start, self.config.controller.write_overhead_ns);
+        let link_ns = self.link_unit_ns * part.sectors / SECTORS_PER_UNIT;
+        let mut arrived = self.transfer(decoded, link_ns, true);
+        let lpn = units.start;
+        let cached = self.mapping.is_in_memory(lpn, start);
+        if cached && self.part_begun == Some(lpn) {
+            self.mapping.flash_mut().stats.write_commands += 1;
+            return self.complete(start, arrived);
+        }
+        self.part_begun = Some(lpn);
+        if !cached && self.mapping.is_mapped(lpn) {
+            arrived = arrived.max(self.mapping.read(start, decoded, units.clone()).last);
+        }
+        self.take(start, arrived, units, content)
     }
 
     /// One TRIM command. Returns when it is acknowledged.
     ///
     /// The caller keeps to `trim.max_ranges` and `trim.max_units_per_range` ([`Ssd::check_trim`]).
     pub fn trim(&mut self, now: SimTime, ranges: &[UnitRange]) -> SimTime {
+        self.trim_freeing(now, ranges, ranges)
+    }
+
+    /// A TRIM command for `ranges` that frees `freed` instead.
+    fn trim_freeing(&mut self, now: SimTime, ranges: &[UnitRange], freed: &[UnitRange]) -> SimTime {
         debug_assert_eq!(self.check_trim(ranges), Ok(()));
+        debug_assert!(self.config.trim.is_supported(), "a device without TRIM is sent none");
         let mut start = self.begin(now);
         let exclusive = !self.trim_is_queued();
         if exclusive {
             start = start.max(self.all_done_at);
         }
-        let cost = self.config.trim.cost_ns(ranges);
-        self.ftl.stats.trim.commands += 1;
-        self.ftl.stats.trim.ranges += ranges.len() as u64;
-        self.ftl.stats.busy_ns.trim += cost;
-        self.ftl.stats.trim.units_requested += ranges.iter().map(|range| range.units).sum::<u64>();
-        for &range in ranges {
-            self.keep_trimmed_tags(self.config.trim.granules(range));
-        }
-        let granules = ranges.iter().map(|&range| self.config.trim.granules(range));
-        self.ftl.stats.trim.units_invalidated += self.ftl.unmap(granules);
+        let invalidated = self.free(start, freed);
+        let cost = self.config.trim.cost_ns(ranges, invalidated);
+        let stats = &mut self.mapping.flash_mut().stats;
+        stats.trim.commands += 1;
+        stats.trim.ranges += ranges.len() as u64;
+        stats.trim.units_requested += ranges.iter().map(|range| range.units).sum::<u64>();
+        stats.trim.units_invalidated += invalidated;
+        stats.busy_ns.trim += cost;
         let received = self.transfer(start, 0, true);
         let accepted = match self.config.trim.place {
             TrimPlace::BeforeAck => {
@@ -332,16 +361,36 @@ impl Ssd {
         SimTime(end)
     }
 
+    /// Frees the whole granules of ranges. Returns how many units held data.
+    fn free(&mut self, now: u64, ranges: &[UnitRange]) -> u64 {
+        let granules: Vec<Range<u32>> =
+            ranges.iter().map(|&range| self.clamp(self.config.trim.granules(range))).collect();
+        for range in &granules {
+            self.keep_trimmed_tags(range);
+            if let Some(stream) = &mut self.ahead {
+                stream.changed(range);
+            }
+        }
+        self.mapping.unmap(now, &granules)
+    }
+
+    /// Carries out a TRIM whose command is over.
+    fn free_late(&mut self, ranges: &[UnitRange]) {
+        let invalidated = self.free(self.now, ranges);
+        self.mapping.flash_mut().stats.trim.units_invalidated += invalidated;
+    }
+
     /// Makes everything acknowledged so far durable. Returns when it is.
     pub fn flush(&mut self, now: SimTime) -> SimTime {
         let start = self.begin(now);
-        self.ftl.stats.flush_commands += 1;
-        self.ftl.stats.busy_ns.flush += self.config.cache.flush_ns;
+        let stats = &mut self.mapping.flash_mut().stats;
+        stats.flush_commands += 1;
+        stats.busy_ns.flush += self.config.cache.flush_ns;
         let received = self.transfer(start, 0, true);
         let mut drained = received;
         if self.config.cache.volatile {
-            self.ftl.pad(start);
-            drained = drained.max(self.ftl.cache.drained_at());
+            self.mapping.pad(start);
+            drained = drained.max(self.mapping.flash().cache.drained_at());
         }
         let end = drained + self.config.cache.flush_ns;
         self.all_done_at = self.all_done_at.max(end);
@@ -352,7 +401,8 @@ impl Ssd {
     pub fn secure_erase(&mut self, now: SimTime) -> SimTime {
         let start = self.begin(now).max(self.all_done_at);
         let received = self.transfer(start, 0, true);
-        let end = self.ftl.erase_all(received);
+        let end = self.mapping.erase_all(received);
+        self.ahead.iter_mut().for_each(ReadAhead::forget);
         self.trimmed_tags.fill(None);
         self.trim_backlog_until = 0;
         self.exclusive_until = end;
@@ -364,70 +414,85 @@ impl Ssd {
     /// command, no time, and not counted as TRIM.
     pub fn inform_free(&mut self, range: UnitRange) {
         debug_assert_eq!(self.check(range), Ok(()));
-        self.keep_trimmed_tags(range);
-        self.ftl.stats.units_informed_free += self.ftl.unmap(std::iter::once(range));
+        let units = self.clamp(range);
+        self.keep_trimmed_tags(&units);
+        let unmapped = self.mapping.unmap(self.now, std::slice::from_ref(&units));
+        self.mapping.flash_mut().stats.units_informed_free += unmapped;
     }
 
     /// Whether the device holds data for a unit, as far as it knows. Outside the device: no.
     pub fn is_mapped(&self, lpn: Lpn) -> bool {
-        self.slot(lpn).is_some()
+        self.index(lpn).is_some_and(|lpn| self.mapping.is_mapped(lpn))
     }
 
     /// Units for which the device holds data.
     pub fn mapped_units(&self) -> u64 {
-        self.ftl.map.mapped
+        self.mapping.mapped_units()
     }
 
     /// What a read of a unit returns: the tag of the last write, or what `trim.read_after` says of trimmed
     /// units (`None` stands for zeros). Always `None` unless `track_tags` is set.
     pub fn tag(&self, lpn: Lpn) -> Option<u32> {
-        match self.slot(lpn) {
-            Some(ppn) => self.ftl.map.tag(ppn),
-            None => self.trimmed_tags.get(usize::try_from(lpn.0).ok()?).copied().flatten(),
+        let index = self.index(lpn)?;
+        match self.mapping.is_mapped(index) {
+            true => self.mapping.tag(index),
+            false => self.trimmed_tags.get(index as usize).copied().flatten(),
         }
     }
 
     /// What was counted so far.
     pub fn stats(&self) -> &SsdStats {
-        &self.ftl.stats
+        &self.mapping.flash().stats
     }
 
     /// How worn the flash is now.
     pub fn wear(&self) -> Wear {
-        let erases = self.ftl.map.blocks.iter().map(|b| b.erases);
-        let total: u64 = erases.clone().map(u64::from).sum();
-        Wear {
-            min: erases.clone().min().unwrap_or(0),
-            mean: total as f64 / self.ftl.map.blocks.len() as f64,
-            max: erases.max().unwrap_or(0),
-        }
+        self.mapping.wear()
     }
 
     /// Superblocks in the free pool now.
     pub fn free_superblocks(&self) -> u32 {
-        self.ftl.free_count
+        self.mapping.free_superblocks()
     }
 
     /// Bytes that the model holds for this device: maps, bitmap, block data and lists; tags aside.
     pub fn memory_bytes(&self) -> u64 {
-        self.ftl.memory_bytes()
+        self.mapping.memory_bytes()
     }
 
-    fn slot(&self, lpn: Lpn) -> Option<u32> {
-        let ppn = *self.ftl.map.l2p.get(usize::try_from(lpn.0).ok()?)?;
-        (ppn != NONE).then_some(ppn)
+    /// Checks that nothing is lost or counted twice: valid + invalid + free slots are all slots, the two
+    /// directions of the map agree, and what was written by cause is what the erases freed and the blocks hold.
+    ///
+    /// Slow (it looks at every slot) and meant for tests and for the end of a run.
+    ///
+    /// # Errors
+    ///
+    /// The first thing that does not add up.
+    pub fn audit(&self) -> Result<(), AuditError> {
+        self.mapping.audit()
+    }
+
+    fn index(&self, lpn: Lpn) -> Option<u32> {
+        u32::try_from(lpn.0).ok().filter(|&lpn| lpn < self.logical_units)
+    }
+
+    /// The part of a range that lies on the device.
+    #[inline]
+    fn clamp(&self, range: UnitRange) -> Range<u32> {
+        let end = range.start.0.saturating_add(range.units).min(self.logical_units.into());
+        range.start.0.min(end) as u32..end as u32
     }
 
     /// Remembers what was in a range before it is trimmed, if a read may still return it.
-    fn keep_trimmed_tags(&mut self, range: UnitRange) {
+    fn keep_trimmed_tags(&mut self, units: &Range<u32>) {
         if self.trimmed_tags.is_empty() || self.config.trim.read_after == ReadAfterTrim::Zeros {
             return;
         }
-        for lpn in self.ftl.map.clamp(range) {
+        for lpn in units.clone() {
             // Undefined: every other unit reads as zeros, so that nobody comes to rely on either.
             let zeros = self.config.trim.read_after == ReadAfterTrim::Undefined && lpn % 2 == 0;
-            if let Some(ppn) = self.slot(Lpn(lpn as u64)) {
-                self.trimmed_tags[lpn] = if zeros { None } else { self.ftl.map.tag(ppn) };
+            if self.mapping.is_mapped(lpn) {
+                self.trimmed_tags[lpn as usize] = if zeros { None } else { self.mapping.tag(lpn) };
             }
         }
     }
@@ -446,7 +511,7 @@ impl Ssd {
         if self.config.gc.idle {
             let idle_from = self.all_done_at.saturating_add(self.config.gc.idle_threshold_ns);
             if idle_from < self.now {
-                self.ftl.collect_idle(idle_from, self.now, self.config.gc.idle_free_superblocks);
+                self.mapping.collect_idle(idle_from, self.now);
             }
         }
         self.now.max(self.exclusive_until)
@@ -456,15 +521,15 @@ impl Ssd {
     #[inline]
     fn controller(&mut self, start: u64, overhead_ns: u64) -> u64 {
         self.controller_free_at = self.controller_free_at.max(start) + overhead_ns;
-        self.ftl.stats.busy_ns.controller += overhead_ns;
+        self.mapping.flash_mut().stats.busy_ns.controller += overhead_ns;
         self.controller_free_at
     }
 
-    /// A command's time on the host link.
+    /// A command's time on the host link, on which its data take `data_ns`.
     #[inline]
-    fn transfer(&mut self, ready: u64, units: u64, inwards: bool) -> u64 {
-        let duration = self.config.link.overhead_per_command_ns + units * self.link_unit_ns;
-        self.ftl.stats.busy_ns.link += duration;
+    fn transfer(&mut self, ready: u64, data_ns: u64, inwards: bool) -> u64 {
+        let duration = self.config.link.overhead_per_command_ns + data_ns;
+        self.mapping.flash_mut().stats.busy_ns.link += duration;
         let link = if inwards || self.half_duplex { &mut self.link_in } else { &mut self.link_out };
         link.reserve(self.now, ready, duration)
     }

@@ -157,3 +157,16 @@ pub struct Wear {
     /// Erases of the most erased superblock.
     pub max: u32,
 }
+
+impl Wear {
+    /// Of the erases of each superblock.
+    pub(super) fn of(erases: impl Iterator<Item = u32> + Clone) -> Self {
+        let total: u64 = erases.clone().map(u64::from).sum();
+        let count = erases.clone().count().max(1);
+        Self {
+            min: erases.clone().min().unwrap_or(0),
+            mean: total as f64 / count as f64,
+            max: erases.max().unwrap_or(0),
+        }
+    }
+}

@@ -40,8 +40,12 @@ fn config() -> SsdConfig {
     };
     config.link.bytes_per_s = rate;
     config.link.overhead_per_command_ns = US;
-    config.controller =
-        ControllerConfig { read_overhead_ns: 3 * US, write_overhead_ns: 2 * US, write_bytes_per_s: None };
+    config.controller = ControllerConfig {
+        read_overhead_ns: 3 * US,
+        write_overhead_ns: 2 * US,
+        write_bytes_per_s: None,
+        read_ahead_bytes: 0,
+    };
     config.cache = CacheConfig { bytes: 8 * 4096, volatile: true, flush_ns: 7 * US };
     config.gc.idle = false;
     config.trim.cost_per_command_ns = 100 * US;

@@ -111,6 +111,7 @@ pub fn spec(column: Column, profile: &Profile, seed: u64) -> CellSpec {
     CellSpec {
         device: column.device.to_owned(),
         ssd: profile.config.clone(),
+        faults: profile.faults,
         policy: if column.discard { PolicySpec::COMMIT } else { PolicySpec::OFF },
         workload: workload(column.buffering).into(),
         host: host(),

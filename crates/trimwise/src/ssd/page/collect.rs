@@ -14,9 +14,9 @@
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use super::config::{SsdConfig, VictimPolicy};
-use super::ftl::{Ftl, Stream};
-use super::mapping::{NONE, State};
+use super::super::config::{SsdConfig, VictimPolicy};
+use super::super::superblock::{NONE, State};
+use super::{PageMapped, Stream};
 
 /// Why units are copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +60,8 @@ pub(super) struct Collector {
     fifo: bool,
     wear_threshold: Option<u32>,
     wear_interval: u32,
+    /// Idle collection stops at so many free superblocks.
+    idle_target: u32,
     /// Erases since the last wear-levelling move.
     pub erases_since_move: u32,
 }
@@ -74,6 +76,7 @@ impl Collector {
             fifo: config.gc.victim == VictimPolicy::Fifo,
             wear_threshold: config.wear_levelling.threshold_erases,
             wear_interval: config.wear_levelling.interval_erases,
+            idle_target: config.gc.idle_free_superblocks,
             erases_since_move: 0,
         }
     }
@@ -89,7 +92,7 @@ impl Collector {
     }
 }
 
-impl Ftl {
+impl PageMapped {
     /// Finishes the victim at hand, or chooses one and collects it whole.
     pub fn collect_one(&mut self, now: u64) {
         if self.collector.victim.is_none() {
@@ -125,7 +128,7 @@ impl Ftl {
         if urgency != Urgency::Needed && self.start_wear_levelling() {
             return true;
         }
-        let clock = self.stats.host_units_written;
+        let clock = self.flash.stats.host_units_written;
         let Some(superblock) = self.victims.choose(&self.map.blocks, clock, &mut self.collector.rng) else {
             return false;
         };
@@ -136,13 +139,13 @@ impl Ftl {
             Urgency::Paced => !self.collector.fifo,
             Urgency::Needed => false,
         };
-        if gain_wanted && valid == self.geometry.superblock_units {
+        if gain_wanted && valid == self.flash.geometry.superblock_units {
             return false;
         }
-        self.stats.gc_victims += 1;
-        let closed = self.victims.closed().len() as u64 * u64::from(self.geometry.superblock_units);
+        self.flash.stats.gc_victims += 1;
+        let closed = self.victims.closed().len() as u64 * u64::from(self.flash.geometry.superblock_units);
         let open: u64 = self.frontiers().map(|(_, next)| u64::from(next)).sum();
-        self.stats.usable_units_sum += closed + open;
+        self.flash.stats.usable_units_sum += closed + open;
         self.take_victim(superblock, Cause::Gc);
         true
     }
@@ -153,7 +156,7 @@ impl Ftl {
         let valid = block.valid;
         self.victims.remove(superblock, valid);
         let copies = u64::from(valid);
-        let gain = u64::from(self.geometry.superblock_units) - copies;
+        let gain = u64::from(self.flash.geometry.superblock_units) - copies;
         self.collector.victim = Some(Victim { superblock, cursor: 0, cause, copies, gain, credit: 0 });
     }
 
@@ -179,7 +182,7 @@ impl Ftl {
     /// Copies up to `budget` units of the victim, and erases it if none is left.
     fn copy(&mut self, now: u64, budget: u32, idle: bool) {
         let Some(mut victim) = self.collector.victim.take() else { return };
-        let stripe_units = self.geometry.stripe_units;
+        let stripe_units = self.flash.geometry.stripe_units;
         let source = victim.superblock;
         let mut copied = 0;
         // Units of one stripe are read together.
@@ -202,11 +205,11 @@ impl Ftl {
         }
         self.read_copies(source, stripe, in_stripe, now);
         match victim.cause {
-            Cause::Gc => self.stats.nand_units.gc += u64::from(copied),
-            Cause::WearLevelling => self.stats.nand_units.wear_levelling += u64::from(copied),
+            Cause::Gc => self.flash.stats.nand_units.gc += u64::from(copied),
+            Cause::WearLevelling => self.flash.stats.nand_units.wear_levelling += u64::from(copied),
         }
         if idle {
-            self.stats.gc_units_idle += u64::from(copied);
+            self.flash.stats.gc_units_idle += u64::from(copied);
         }
         if next.is_none() {
             self.erase(source, now);
@@ -227,7 +230,7 @@ impl Ftl {
         let (target, slot) = (frontier.superblock, frontier.next);
         frontier.next += 1;
         let full = frontier.next == frontier.stripe_end;
-        let units = self.geometry.superblock_units;
+        let units = self.flash.geometry.superblock_units;
         let lpn = self.map.p2l[(source * units + offset) as usize];
         self.map.clear_bit(source, offset);
         self.map.set(target, slot, lpn);
@@ -249,25 +252,27 @@ impl Ftl {
         if units == 0 {
             return;
         }
-        let at = self.place(superblock, stripe * self.geometry.stripe_units);
-        let ready = self.nand.read_for_copy(at, now, units, &mut self.stats.busy_ns);
+        let at = self.flash.place(superblock, stripe * self.flash.geometry.stripe_units);
+        let ready = self.flash.nand.read_for_copy(at, now, units, &mut self.flash.stats.busy_ns);
         let frontier = self.frontier(Stream::Copies);
         frontier.ready = frontier.ready.max(ready);
     }
 
     fn erase(&mut self, superblock: u32, now: u64) {
-        for i in 0..self.geometry.dies_per_superblock {
-            let die = self.geometry.die(superblock, i);
-            self.nand.erase(die, now, &mut self.stats.busy_ns);
+        for i in 0..self.flash.geometry.dies_per_superblock {
+            let die = self.flash.geometry.die(superblock, i);
+            self.flash.nand.erase(die, now, &mut self.flash.stats.busy_ns);
         }
         self.erased(superblock);
-        self.free[(superblock % self.geometry.lanes) as usize].push_back(superblock);
+        self.free[(superblock % self.flash.geometry.lanes) as usize].push_back(superblock);
         self.free_count += 1;
     }
-    /// Collects while the host is idle, from `from` on and as long as it can begin before `until`, until
-    /// `target` superblocks are free. A piece is a stripe for each die.
-    pub fn collect_idle(&mut self, from: u64, until: u64, target: u32) {
-        let piece = self.geometry.stripe_units * self.geometry.dies_per_superblock;
+
+    /// Collects while the host is idle, from `from` on and as long as it can begin before `until`, until enough
+    /// superblocks are free. A piece is a stripe for each die.
+    pub fn collect_between(&mut self, from: u64, until: u64) {
+        let target = self.collector.idle_target;
+        let piece = self.flash.geometry.stripe_units * self.flash.geometry.dies_per_superblock;
         let mut at = from;
         while at < until {
             if self.collector.victim.is_none()
@@ -276,7 +281,7 @@ impl Ftl {
                 return;
             }
             self.copy(at, piece, true);
-            at = self.nand.idle_at().max(at + 1);
+            at = self.flash.nand.idle_at().max(at + 1);
         }
     }
 }

@@ -5,38 +5,8 @@
 //! touches the bitmap and the block's count but never `p2l`: the bitmap is 64 times smaller and stays in
 //! the processor's cache, and a victim's entries of `p2l` are read in order anyway.
 
-use super::geometry::Geometry;
-use crate::units::UnitRange;
-
-/// No unit, no slot.
-pub(super) const NONE: u32 = u32::MAX;
-
-/// What a superblock is at the moment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
-    Free,
-    /// A frontier.
-    Open,
-    /// Full, and a candidate for collection.
-    Closed,
-    /// Being collected.
-    Victim,
-}
-
-/// What is known of a superblock.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Block {
-    /// Slots that hold live data.
-    pub valid: u32,
-    /// Slots taken since the last erase.
-    pub written: u32,
-    pub erases: u32,
-    pub state: State,
-    /// Host units written to the device when it was closed: its age for cost-benefit.
-    pub closed_at: u64,
-    /// When the last host program of it ends, nanoseconds.
-    pub programmed_at: u64,
-}
+use super::super::geometry::Geometry;
+use super::super::superblock::{Block, NONE, State};
 
 #[derive(Clone, Debug)]
 pub(super) struct Mapping {
@@ -117,12 +87,6 @@ impl Mapping {
             word = self.bits[base + index as usize];
         }
         Some(index * 64 + word.trailing_zeros())
-    }
-
-    /// The part of a range that lies on the device, as indices.
-    pub fn clamp(&self, range: UnitRange) -> std::ops::Range<usize> {
-        let end = range.start.0.saturating_add(range.units).min(self.l2p.len() as u64);
-        range.start.0.min(end) as usize..end as usize
     }
 
     pub fn set_tag(&mut self, ppn: u32, tag: u32) {

@@ -1,4 +1,4 @@
-//! Where the next unit goes.
+//! The page map: any unit may lie in any page.
 //!
 //! Host units fill the *host frontiers*, open superblocks taken in turn, stripe by stripe; copies fill a
 //! frontier of their own (or the host's, as a setting). How room is made is in `collect`.
@@ -6,18 +6,28 @@
 //! Copies wait in the controller's own memory, not in the host's write cache, until their stripe is full; the
 //! model takes that memory as safe against power loss.
 
-use std::collections::VecDeque;
+mod audit;
+mod collect;
+mod map;
+mod unmap;
 
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use super::cache::WriteCache;
-use super::collect::Collector;
+use super::audit::AuditError;
 use super::config::SsdConfig;
+use super::flash::Flash;
 use super::gc::Victims;
 use super::geometry::Geometry;
-use super::mapping::{Mapping, NONE, State};
-use super::stats::SsdStats;
-use super::timing::{Nand, Place};
+use super::stats::Wear;
+use super::superblock::{NONE, State};
+use super::translation::{Ready, Translation};
+use crate::content::Content;
+use collect::Collector;
+use map::Mapping;
 
 /// An open superblock.
 #[derive(Clone, Copy, Debug)]
@@ -46,34 +56,29 @@ pub(super) enum Stream {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Ftl {
-    pub geometry: Geometry,
-    pub map: Mapping,
-    pub victims: Victims,
+pub(super) struct PageMapped {
+    flash: Flash,
+    map: Mapping,
+    victims: Victims,
     /// Free superblocks by lane, in the order in which they became free.
-    pub free: Vec<VecDeque<u32>>,
-    pub free_count: u32,
+    free: Vec<VecDeque<u32>>,
+    free_count: u32,
     host: Vec<Frontier>,
     copies: Frontier,
     /// The host frontier that takes the next unit.
     turn: usize,
-    pub nand: Nand,
-    pub cache: WriteCache,
-    pub stats: SsdStats,
-    pub collector: Collector,
+    collector: Collector,
     shared_frontier: bool,
     /// Slots that were written and then erased, for the audit.
     erased_slots: u64,
 }
 
-impl Ftl {
-    pub fn new(config: &SsdConfig, geometry: Geometry, rng: Xoshiro256PlusPlus) -> Self {
+impl PageMapped {
+    pub fn new(config: &SsdConfig, geometry: Geometry, seed: u64) -> Self {
         let mut free = vec![VecDeque::new(); geometry.lanes as usize];
         for superblock in 0..geometry.superblocks {
             free[(superblock % geometry.lanes) as usize].push_back(superblock);
         }
-        let cache_units =
-            if config.cache.bytes == 0 { u64::MAX } else { config.cache.bytes / crate::units::UNIT_BYTES };
         Self {
             map: Mapping::new(&geometry, config.track_tags),
             victims: Victims::new(config.gc.victim, geometry.superblocks, geometry.superblock_units),
@@ -82,19 +87,16 @@ impl Ftl {
             host: vec![Frontier::UNUSED; config.gc.host_frontiers as usize],
             copies: Frontier::UNUSED,
             turn: 0,
-            nand: Nand::new(&config.nand, &geometry),
-            cache: WriteCache::new(cache_units),
-            stats: SsdStats::default(),
-            collector: Collector::new(config, rng),
+            collector: Collector::new(config, Xoshiro256PlusPlus::seed_from_u64(seed)),
             shared_frontier: config.gc.shared_frontier,
             erased_slots: 0,
-            geometry,
+            flash: Flash::new(config, geometry),
         }
     }
 
     /// Slots that no unit has taken since their erase.
     pub fn free_slots(&self) -> u64 {
-        self.map.blocks.iter().map(|b| u64::from(self.geometry.superblock_units - b.written)).sum()
+        self.map.blocks.iter().map(|b| u64::from(self.flash.geometry.superblock_units - b.written)).sum()
     }
 
     /// Slots that were written and then erased.
@@ -115,7 +117,7 @@ impl Ftl {
 
     /// Writes one host unit that the controller has at hand at `ready`.
     #[inline]
-    pub fn write(&mut self, now: u64, ready: u64, lpn: u32, tag: u32) {
+    fn write_unit(&mut self, now: u64, ready: u64, lpn: u32, tag: u32) {
         let turn = self.turn;
         if self.host[turn].next == self.host[turn].stripe_end {
             self.prepare_host(turn, now);
@@ -133,15 +135,15 @@ impl Ftl {
         frontier.ready = frontier.ready.max(ready);
         let full = frontier.next == frontier.stripe_end;
         self.map.set(superblock, offset, lpn);
-        self.map.set_tag(superblock * self.geometry.superblock_units + offset, tag);
+        self.map.set_tag(superblock * self.flash.geometry.superblock_units + offset, tag);
         let block = &mut self.map.blocks[superblock as usize];
         block.valid += 1;
         block.written += 1;
-        self.stats.nand_units.host += 1;
+        self.flash.stats.nand_units.host += 1;
         if full {
             self.program(Stream::Host(turn), now);
             self.turn = (turn + 1) % self.host.len();
-            self.pace(now, self.geometry.stripe_units);
+            self.pace(now, self.flash.geometry.stripe_units);
         }
     }
 
@@ -159,7 +161,7 @@ impl Ftl {
     }
 
     /// Programs host stripes that are begun, filling them up with nothing.
-    pub fn pad(&mut self, now: u64) {
+    fn pad_stripes(&mut self, now: u64) {
         for i in 0..self.host.len() {
             if self.host[i].host_units == 0 {
                 continue;
@@ -168,12 +170,12 @@ impl Ftl {
             let padding = frontier.stripe_end - frontier.next;
             frontier.next = frontier.stripe_end;
             self.map.blocks[frontier.superblock as usize].written += padding;
-            self.stats.nand_units.padding += u64::from(padding);
+            self.flash.stats.nand_units.padding += u64::from(padding);
             self.program(Stream::Host(i), now);
             if self.turn == i {
                 self.turn = (i + 1) % self.host.len();
             }
-            self.pace(now, self.geometry.stripe_units);
+            self.pace(now, self.flash.geometry.stripe_units);
         }
     }
 
@@ -183,41 +185,45 @@ impl Ftl {
     pub fn in_memory(&self, ppn: u32, now: u64) -> bool {
         let (superblock, offset) = self.map.split(ppn);
         let block = &self.map.blocks[superblock as usize];
-        let stripe_units = self.geometry.stripe_units;
+        let stripe_units = self.flash.geometry.stripe_units;
         let first = offset - offset % stripe_units;
         if block.state == State::Open && block.written < first + stripe_units {
             return true;
         }
         block.programmed_at > now
-            && self.cache.holds(superblock * self.geometry.superblock_units + first, now)
+            && self.flash.cache.holds(superblock * self.flash.geometry.superblock_units + first, now)
     }
 
     /// Reserves the program of the stripe that ends at `next`; moves the frontier to the next stripe, and
     /// closes its superblock if that was the last.
     pub fn program(&mut self, stream: Stream, now: u64) {
-        let stripe_units = self.geometry.stripe_units;
+        let stripe_units = self.flash.geometry.stripe_units;
         let frontier = self.frontier(stream);
         let (superblock, end, host_units, ready) =
             (frontier.superblock, frontier.stripe_end, frontier.host_units, frontier.ready);
         frontier.host_units = 0;
         frontier.ready = 0;
-        let full = end == self.geometry.superblock_units;
+        let full = end == self.flash.geometry.superblock_units;
         self.frontier(stream).stripe_end = if full { end } else { end + stripe_units };
         let first = end - stripe_units;
-        let at = self.place(superblock, first);
-        let done = self.nand.program(at, now, ready.max(now), stripe_units);
+        let at = self.flash.place(superblock, first);
+        let done = self.flash.nand.program(at, now, ready.max(now), stripe_units);
         if host_units > 0 {
-            self.stats.busy_ns.program_host += self.nand.t_prog_ns();
+            self.flash.stats.busy_ns.program_host += self.flash.nand.t_prog_ns();
             let block = &mut self.map.blocks[superblock as usize];
             block.programmed_at = block.programmed_at.max(done);
-            self.cache.issued(done, superblock * self.geometry.superblock_units + first, host_units);
+            self.flash.cache.issued(
+                done,
+                superblock * self.flash.geometry.superblock_units + first,
+                host_units,
+            );
         } else {
-            self.stats.busy_ns.program_gc += self.nand.t_prog_ns();
+            self.flash.stats.busy_ns.program_gc += self.flash.nand.t_prog_ns();
         }
         if full {
             let block = &mut self.map.blocks[superblock as usize];
             block.state = State::Closed;
-            block.closed_at = self.stats.host_units_written;
+            block.closed_at = self.flash.stats.host_units_written;
             let valid = block.valid;
             self.victims.insert(superblock, valid);
             *self.frontier(stream) = Frontier::UNUSED;
@@ -233,21 +239,15 @@ impl Ftl {
         }
     }
 
-    #[inline]
-    pub fn place(&self, superblock: u32, offset: u32) -> Place {
-        let die = self.geometry.die(superblock, offset / self.geometry.stripe_units);
-        Place { die, channel: self.geometry.channel(die) }
-    }
-
     /// Makes sure that the host frontier has a stripe to fill.
     fn prepare_host(&mut self, index: usize, now: u64) {
         // In a shared frontier the collector may have opened the superblock meanwhile.
         while self.host[index].superblock == NONE {
             if self.free_count > 1 {
-                self.open(Stream::Host(index), index % self.geometry.lanes as usize);
+                self.open(Stream::Host(index), index % self.flash.geometry.lanes as usize);
                 return;
             }
-            self.stats.gc_stalls += 1;
+            self.flash.stats.gc_stalls += 1;
             self.collect_one(now);
         }
     }
@@ -261,7 +261,7 @@ impl Ftl {
         };
         self.free_count -= 1;
         self.map.blocks[superblock as usize].state = State::Open;
-        let stripe_end = self.geometry.stripe_units;
+        let stripe_end = self.flash.geometry.stripe_units;
         *self.frontier(stream) = Frontier { superblock, stripe_end, ..Frontier::UNUSED };
     }
 
@@ -274,12 +274,11 @@ impl Ftl {
         block.state = State::Free;
         block.programmed_at = 0;
         self.collector.erases_since_move = self.collector.erases_since_move.saturating_add(1);
-        self.stats.superblock_erases += 1;
-        self.stats.block_erases += u64::from(self.geometry.blocks_per_superblock);
+        self.flash.stats.superblock_erases += 1;
+        self.flash.stats.block_erases += u64::from(self.flash.geometry.blocks_per_superblock);
     }
 
-    /// Erases everything. Returns when the last erase ends.
-    pub fn erase_all(&mut self, now: u64) -> u64 {
+    fn erase_everything(&mut self, now: u64) -> u64 {
         let mut end = now;
         self.map.l2p.fill(NONE);
         self.map.bits.fill(0);
@@ -287,30 +286,144 @@ impl Ftl {
         for lane in &mut self.free {
             lane.clear();
         }
-        for superblock in 0..self.geometry.superblocks {
+        for superblock in 0..self.flash.geometry.superblocks {
             let block = &mut self.map.blocks[superblock as usize];
             block.valid = 0;
             if block.written > 0 || block.state != State::Free {
                 self.erased(superblock);
-                for i in 0..self.geometry.dies_per_superblock {
-                    let die = self.geometry.die(superblock, i);
-                    end = end.max(self.nand.erase(die, now, &mut self.stats.busy_ns));
+                for i in 0..self.flash.geometry.dies_per_superblock {
+                    let die = self.flash.geometry.die(superblock, i);
+                    end = end.max(self.flash.nand.erase(die, now, &mut self.flash.stats.busy_ns));
                 }
             }
-            self.free[(superblock % self.geometry.lanes) as usize].push_back(superblock);
+            self.free[(superblock % self.flash.geometry.lanes) as usize].push_back(superblock);
         }
-        self.free_count = self.geometry.superblocks;
+        self.free_count = self.flash.geometry.superblocks;
         self.host.fill(Frontier::UNUSED);
         self.copies = Frontier::UNUSED;
         self.collector.clear();
         self.victims.clear();
-        self.cache.clear();
+        self.flash.cache.clear();
         end
     }
 
-    /// Bytes held for mapping and collection.
-    pub fn memory_bytes(&self) -> u64 {
+    fn slot(&self, lpn: u32) -> Option<u32> {
+        let ppn = *self.map.l2p.get(lpn as usize)?;
+        (ppn != NONE).then_some(ppn)
+    }
+
+    fn read_run(&mut self, run: Option<(u32, u32)>, now: u64, ready: u64) -> Option<u64> {
+        let (stripe, units) = run?;
+        let (superblock, offset) = self.map.split(stripe * self.flash.geometry.stripe_units);
+        let at = self.flash.place(superblock, offset);
+        Some(self.flash.nand.read(at, now, ready, units, &mut self.flash.stats.busy_ns))
+    }
+}
+
+impl Translation for PageMapped {
+    fn boxed_clone(&self) -> Box<dyn Translation> {
+        Box::new(self.clone())
+    }
+
+    fn flash(&self) -> &Flash {
+        &self.flash
+    }
+
+    fn flash_mut(&mut self) -> &mut Flash {
+        &mut self.flash
+    }
+
+    fn write(&mut self, now: u64, arrived: u64, units: Range<u32>, content: Content) -> u64 {
+        let tag = content.tag();
+        let mut acknowledged = arrived;
+        for lpn in units {
+            let (in_cache, ready) = self.flash.admit(acknowledged);
+            acknowledged = in_cache;
+            self.write_unit(now, ready, lpn, tag);
+        }
+        acknowledged
+    }
+
+    fn pad(&mut self, now: u64) {
+        self.pad_stripes(now);
+    }
+
+    fn read(&mut self, now: u64, decoded: u64, units: Range<u32>) -> Ready {
+        // Units of one stripe that follow each other are read together.
+        let (mut first, mut last) = (u64::MAX, decoded);
+        let mut run: Option<(u32, u32)> = None;
+        for lpn in units {
+            let ppn = self.map.l2p[lpn as usize];
+            if ppn == NONE {
+                self.flash.stats.host_units_read_unmapped += 1;
+                first = first.min(decoded);
+                continue;
+            }
+            if self.in_memory(ppn, now) {
+                self.flash.stats.host_units_read_cached += 1;
+                first = first.min(decoded);
+                continue;
+            }
+            let stripe = ppn / self.flash.geometry.stripe_units;
+            run = match run {
+                Some((at, count)) if at == stripe => Some((at, count + 1)),
+                other => {
+                    let ready = self.read_run(other, now, decoded);
+                    first = first.min(ready.unwrap_or(u64::MAX));
+                    last = last.max(ready.unwrap_or(0));
+                    Some((stripe, 1))
+                }
+            };
+        }
+        if let Some(ready) = self.read_run(run, now, decoded) {
+            first = first.min(ready);
+            last = last.max(ready);
+        }
+        Ready { first, last }
+    }
+
+    fn is_in_memory(&self, lpn: u32, now: u64) -> bool {
+        self.slot(lpn).is_some_and(|ppn| self.in_memory(ppn, now))
+    }
+
+    fn unmap(&mut self, _now: u64, ranges: &[Range<u32>]) -> u64 {
+        self.unmap_ranges(ranges)
+    }
+
+    fn erase_all(&mut self, now: u64) -> u64 {
+        self.erase_everything(now)
+    }
+
+    fn collect_idle(&mut self, from: u64, until: u64) {
+        self.collect_between(from, until);
+    }
+
+    fn is_mapped(&self, lpn: u32) -> bool {
+        self.slot(lpn).is_some()
+    }
+
+    fn mapped_units(&self) -> u64 {
+        self.map.mapped
+    }
+
+    fn tag(&self, lpn: u32) -> Option<u32> {
+        self.map.tag(self.slot(lpn)?)
+    }
+
+    fn wear(&self) -> Wear {
+        Wear::of(self.map.blocks.iter().map(|block| block.erases))
+    }
+
+    fn free_superblocks(&self) -> u32 {
+        self.free_count
+    }
+
+    fn memory_bytes(&self) -> u64 {
         let free: usize = self.free.iter().map(VecDeque::capacity).sum();
         self.map.memory_bytes() + self.victims.memory_bytes() + free as u64 * 4
+    }
+
+    fn audit(&self) -> Result<(), AuditError> {
+        self.audit_books()
     }
 }

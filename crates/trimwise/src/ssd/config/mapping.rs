@@ -1,0 +1,133 @@
+//! How a device finds where a unit lies: the three mappings, and what each needs to know.
+
+use super::{ConfigError, SsdConfig, count, refuse, span};
+use crate::ssd::geometry::Geometry;
+use crate::units::{Bytes, UNIT_BYTES};
+
+/// How logical units find their place in the flash.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MappingConfig {
+    /// Each unit lies wherever there was room: every free superblock serves the collector.
+    Page {
+        /// Where the map itself is too large for the controller's memory. `None`: all of it is in memory.
+        map_cache: Option<MapCacheConfig>,
+    },
+    /// Each logical superblock has one physical superblock, and new data go to a log first (Indilinx class). Free
+    /// space of the file system is no help here: only the log is.
+    Block(BlockMappingConfig),
+    /// Units are compressed before they are stored, and may share what is stored (SandForce class).
+    Compressing(CompressingConfig),
+}
+
+impl Default for MappingConfig {
+    fn default() -> Self {
+        Self::Page { map_cache: None }
+    }
+}
+
+/// A cache for parts of the page map, the whole of which lies in the flash (Gupta, Kim and Urgaonkar, DFTL, 2009).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MapCacheConfig {
+    /// Bytes of the controller's memory, or of the host's that it may use (HMB), for parts of the map. A part is one
+    /// flash page.
+    pub bytes: u64,
+}
+
+/// A largely static mapping with log superblocks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BlockMappingConfig {
+    /// Superblocks that take what is written, before it is merged into its place.
+    pub log_superblocks: u32,
+}
+
+/// A compressing, de-duplicating mapping.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CompressingConfig {
+    /// The smallest step of a stored size, bytes; it divides a unit.
+    pub granule_bytes: u32,
+    /// Bytes that each stored unit takes besides its data.
+    pub head_bytes: u32,
+    /// Whether a unit whose content is stored already becomes a reference to it.
+    pub deduplicates: bool,
+    /// What the controller needs more to gather a unit that does not lie behind the one before it, nanoseconds.
+    pub fragment_read_ns: u64,
+    /// Whether a trimmed unit's space counts as free only when the collector has read it and looked for other
+    /// references to it, instead of at once.
+    pub references_checked_at_collection: bool,
+}
+
+impl CompressingConfig {
+    /// Bytes that a unit takes at most: one that cannot be compressed.
+    pub fn stored_bytes_max(&self) -> u64 {
+        let granule = u64::from(self.granule_bytes.max(1));
+        (UNIT_BYTES + u64::from(self.head_bytes)).div_ceil(granule) * granule
+    }
+
+    fn validate(&self, config: &SsdConfig, geometry: &Geometry) -> Result<(), ConfigError> {
+        let granule = u64::from(self.granule_bytes);
+        if granule == 0 || !UNIT_BYTES.is_multiple_of(granule) {
+            return Err(refuse("mapping.granule_bytes", granule, "a divisor of 4096"));
+        }
+        count("mapping.head_bytes", self.head_bytes, 0, UNIT_BYTES as u32)?;
+        span("mapping.fragment_read_ns", self.fragment_read_ns, 0)?;
+        let physical_bytes = u64::from(geometry.physical_units()) * UNIT_BYTES;
+        if physical_bytes / granule >= u64::from(u32::MAX) {
+            let least =
+                (1..).map(|shift| granule << shift).find(|g| physical_bytes / g < u64::from(u32::MAX));
+            return Err(refuse(
+                "mapping.granule_bytes",
+                granule,
+                format!(
+                    "at least {}, so that the {physical_bytes} physical bytes are less than 2^32 - 1 granules",
+                    least.unwrap_or(UNIT_BYTES)
+                ),
+            ));
+        }
+        // What compresses not at all must have room too, with the same spare superblocks as a page mapping.
+        let superblock_bytes = u64::from(geometry.superblock_units) * UNIT_BYTES;
+        let stored = u64::from(geometry.logical_units) * self.stored_bytes_max();
+        let spare = Geometry::spare_superblocks(&config.gc);
+        if stored.div_ceil(superblock_bytes) + spare > u64::from(geometry.superblocks) {
+            return Err(refuse(
+                "mapping.head_bytes",
+                self.head_bytes,
+                format!(
+                    "so little that units of {} stored bytes leave {spare} superblocks of {superblock_bytes} bytes \
+                     free; the physical space is {physical_bytes} bytes",
+                    self.stored_bytes_max()
+                ),
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl SsdConfig {
+    pub(super) fn validate_mapping(&self, geometry: &Geometry) -> Result<(), ConfigError> {
+        match &self.mapping {
+            MappingConfig::Page { map_cache: None } => Ok(()),
+            MappingConfig::Page { map_cache: Some(cache) } => {
+                let (least, most) = (u64::from(self.geometry.page_bytes), Bytes::gib(1024).0);
+                if !(least..=most).contains(&cache.bytes) {
+                    let expected = format!("from {least} (one flash page) to 1 TiB");
+                    return Err(refuse("mapping.map_cache_bytes", cache.bytes, expected));
+                }
+                Ok(())
+            }
+            MappingConfig::Block(block) => {
+                // One superblock beside log and data, into which they are merged.
+                let data = u64::from(geometry.logical_units).div_ceil(u64::from(geometry.superblock_units));
+                let most = u64::from(geometry.superblocks).saturating_sub(data + 1);
+                if block.log_superblocks == 0 || u64::from(block.log_superblocks) > most {
+                    let expected = format!(
+                        "a whole number from 1 to {most}: of {} superblocks {data} hold data, and one is for merging",
+                        geometry.superblocks
+                    );
+                    return Err(refuse("mapping.log_superblocks", block.log_superblocks, expected));
+                }
+                Ok(())
+            }
+            MappingConfig::Compressing(compressing) => compressing.validate(self, geometry),
+        }
+    }
+}

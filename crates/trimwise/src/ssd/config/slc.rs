@@ -1,0 +1,60 @@
+//! The SLC cache: flash that is written with one bit a cell, because that is quick, and folded later.
+
+use super::{ConfigError, MappingConfig, SsdConfig, count, refuse, span};
+use crate::ssd::geometry::Geometry;
+
+/// A write buffer of flash in SLC mode.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SlcConfig {
+    /// Superblocks that are always in SLC mode. They hold `1 / bits_per_cell` of what they would hold otherwise, and
+    /// are no part of the space for data.
+    pub static_superblocks: u32,
+    /// Share of the free space that may serve in SLC mode as long as it is free, percent.
+    pub dynamic_percent: u32,
+    /// Bits that a cell holds outside of SLC mode: 3 for TLC, 4 for QLC.
+    pub bits_per_cell: u32,
+    /// Page register to array in SLC mode (tPROG), nanoseconds.
+    pub t_prog_ns: u64,
+    /// Array to page register in SLC mode (tR), nanoseconds.
+    pub t_read_ns: u64,
+    /// Whether the cache is folded (copied to where data stay) while the host is idle.
+    pub fold_when_idle: bool,
+    /// Folding begins, idle or not, when more than this share of the cache is in use, percent.
+    pub fold_threshold_percent: u32,
+}
+
+impl SsdConfig {
+    pub(super) fn validate_slc(&self, geometry: &Geometry) -> Result<(), ConfigError> {
+        let Some(slc) = &self.slc else { return Ok(()) };
+        match self.mapping {
+            MappingConfig::Page { .. } => {}
+            MappingConfig::Block(_) => {
+                return Err(refuse("mapping.kind", "block", "\"page\" where there is a table [slc]"));
+            }
+            MappingConfig::Compressing(_) => {
+                return Err(refuse("mapping.kind", "compressing", "\"page\" where there is a table [slc]"));
+            }
+        }
+        count("slc.bits_per_cell", slc.bits_per_cell, 2, 8)?;
+        if slc.bits_per_cell > self.geometry.pages_per_block {
+            let pages = self.geometry.pages_per_block;
+            return Err(refuse(
+                "slc.bits_per_cell",
+                slc.bits_per_cell,
+                format!("at most the {pages} pages of a block"),
+            ));
+        }
+        let data = u64::from(geometry.logical_units).div_ceil(u64::from(geometry.superblock_units));
+        let most =
+            u64::from(geometry.superblocks).saturating_sub(data + Geometry::spare_superblocks(&self.gc));
+        count("slc.static_superblocks", slc.static_superblocks, 0, u32::try_from(most).unwrap_or(u32::MAX))?;
+        count("slc.dynamic_percent", slc.dynamic_percent, 0, 100)?;
+        if slc.static_superblocks == 0 && slc.dynamic_percent == 0 {
+            let expected = "more than 0 where slc.static_superblocks is 0";
+            return Err(refuse("slc.dynamic_percent", 0, expected));
+        }
+        span("slc.t_prog_ns", slc.t_prog_ns, 1)?;
+        span("slc.t_read_ns", slc.t_read_ns, 1)?;
+        count("slc.fold_threshold_percent", slc.fold_threshold_percent, 0, 100)
+    }
+}

@@ -1,0 +1,54 @@
+//! What lies below every mapping: the write cache, the way from it to the flash, the dies, and the counts.
+
+use super::cache::WriteCache;
+use super::config::SsdConfig;
+use super::geometry::Geometry;
+use super::stats::SsdStats;
+use super::timing::{Nand, Place, unit_ns};
+use crate::units::UNIT_BYTES;
+
+#[derive(Clone, Debug)]
+pub(super) struct Flash {
+    pub geometry: Geometry,
+    pub nand: Nand,
+    pub cache: WriteCache,
+    /// When the path from the write cache to the flash is free, and its time for a unit (0: no limit).
+    mover_free_at: u64,
+    mover_unit_ns: u64,
+    pub stats: SsdStats,
+}
+
+impl Flash {
+    pub fn new(config: &SsdConfig, geometry: Geometry) -> Self {
+        // Without a cache a write is acknowledged when it is programmed, and there is always room for it.
+        let cache_units = if config.cache.bytes == 0 { u64::MAX } else { config.cache.bytes / UNIT_BYTES };
+        Self {
+            nand: Nand::new(&config.nand, &geometry),
+            cache: WriteCache::new(cache_units),
+            mover_free_at: 0,
+            mover_unit_ns: config.controller.write_bytes_per_s.map_or(0, unit_ns),
+            stats: SsdStats::default(),
+            geometry,
+        }
+    }
+
+    /// Takes one host unit that is there at `arrived` into the cache. Returns when it is in it, and when it is at hand
+    /// for a program.
+    #[inline]
+    pub fn admit(&mut self, arrived: u64) -> (u64, u64) {
+        let in_cache = self.cache.admit(arrived);
+        if self.mover_unit_ns == 0 {
+            return (in_cache, in_cache);
+        }
+        self.mover_free_at = self.mover_free_at.max(in_cache) + self.mover_unit_ns;
+        self.stats.busy_ns.write_path += self.mover_unit_ns;
+        (in_cache, self.mover_free_at)
+    }
+
+    /// The die and the channel of a slot.
+    #[inline]
+    pub fn place(&self, superblock: u32, offset: u32) -> Place {
+        let die = self.geometry.die(superblock, offset / self.geometry.stripe_units);
+        Place { die, channel: self.geometry.channel(die) }
+    }
+}

@@ -1,0 +1,31 @@
+//! What is known of a superblock, whatever the mapping.
+
+/// No unit, no slot.
+pub(super) const NONE: u32 = u32::MAX;
+
+/// What a superblock is at the moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    Free,
+    /// A frontier.
+    Open,
+    /// Full, and a candidate for collection.
+    Closed,
+    /// Being collected.
+    Victim,
+}
+
+/// What is known of a superblock.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Block {
+    /// Slots that hold live data.
+    pub valid: u32,
+    /// Slots taken since the last erase.
+    pub written: u32,
+    pub erases: u32,
+    pub state: State,
+    /// Host units written to the device when it was closed: its age for cost-benefit.
+    pub closed_at: u64,
+    /// When the last host program of it ends, nanoseconds.
+    pub programmed_at: u64,
+}

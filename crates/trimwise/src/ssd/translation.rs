@@ -1,0 +1,77 @@
+//! What a mapping does: where a logical unit lies in the flash, and how room is made.
+//!
+//! [`super::Ssd`] is the front of every device: the link, the commands, what a TRIM costs. Behind it stands one
+//! of the mappings, all by this one trait: `page`, `block`, `compressing`. Instants are nanoseconds; those of
+//! successive calls do not decrease.
+
+use std::fmt::Debug;
+use std::ops::Range;
+
+use super::audit::AuditError;
+use super::flash::Flash;
+use super::stats::Wear;
+use crate::content::Content;
+
+/// When the first and the last of the units of a read are in the controller.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ready {
+    pub first: u64,
+    pub last: u64,
+}
+
+pub(super) trait Translation: Debug + Send + Sync {
+    /// A copy with everything in it.
+    fn boxed_clone(&self) -> Box<dyn Translation>;
+
+    fn flash(&self) -> &Flash;
+
+    fn flash_mut(&mut self) -> &mut Flash;
+
+    /// Writes host units that are there at `arrived`, by a command accepted at `now`. Returns when the last of them is
+    /// in the cache.
+    fn write(&mut self, now: u64, arrived: u64, units: Range<u32>, content: Content) -> u64;
+
+    /// Programs host units that wait for their page to be full, filling it up with nothing.
+    fn pad(&mut self, now: u64);
+
+    /// Reads units for a command that is decoded at `decoded`.
+    fn read(&mut self, now: u64, decoded: u64, units: Range<u32>) -> Ready;
+
+    /// Whether a unit is mapped and a read of it needs no flash.
+    fn is_in_memory(&self, lpn: u32, now: u64) -> bool;
+
+    /// Unmaps ranges. Returns how many units held data.
+    fn unmap(&mut self, now: u64, ranges: &[Range<u32>]) -> u64;
+
+    /// Erases everything. Returns when the last erase ends.
+    fn erase_all(&mut self, now: u64) -> u64;
+
+    /// Makes room while the host is idle, from `from` on and as long as it can begin before `until`.
+    fn collect_idle(&mut self, from: u64, until: u64);
+
+    fn is_mapped(&self, lpn: u32) -> bool;
+
+    fn mapped_units(&self) -> u64;
+
+    /// The tag of what a unit holds; `None` if it is unmapped or tags are not kept.
+    fn tag(&self, lpn: u32) -> Option<u32>;
+
+    fn wear(&self) -> Wear;
+
+    fn free_superblocks(&self) -> u32;
+
+    /// Bytes of the model's own tables, tags aside.
+    fn memory_bytes(&self) -> u64;
+
+    /// Checks the books.
+    ///
+    /// # Errors
+    /// The first thing that does not add up.
+    fn audit(&self) -> Result<(), AuditError>;
+}
+
+impl Clone for Box<dyn Translation> {
+    fn clone(&self) -> Self {
+        self.boxed_clone()
+    }
+}
