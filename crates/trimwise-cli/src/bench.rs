@@ -85,7 +85,11 @@ pub fn run<M: Models>(
     let results = match target {
         Target::Model(name) => {
             only_for_real_targets(arguments)?;
-            let (_, device) = models.device(name)?;
+            let (_, device) = models.device(name).map_err(|failure| match failure {
+                // Here a device is not given with an option.
+                Failure::Usage(message) => Failure::usage(message.trim_start_matches("--device ")),
+                other => other,
+            })?;
             on_signal(OnInterrupt::Exit)?;
             models.bench_model(&device, &tests, &settings, on_progress)
         }
@@ -140,7 +144,8 @@ fn only_for_real_targets(arguments: &BenchArguments) -> Result<(), Failure> {
 }
 
 impl BenchReport {
-    fn new(arguments: &BenchArguments, tests: &[Test], settings: &Settings, results: Results) -> Self {
+    /// What `arguments` asked for, and what came of it.
+    pub fn new(arguments: &BenchArguments, tests: &[Test], settings: &Settings, results: Results) -> Self {
         let mut command = CommandText::new("bench");
         command.argument(&arguments.target);
         tests.iter().for_each(|test| command.argument(test));
@@ -169,5 +174,95 @@ impl BenchReport {
             partial: results.broken.is_some(),
             results,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::arguments::{Command, CommandLine};
+    use crate::runner::Linked;
+    use crate::runner::fabricated::Fabricated;
+
+    fn arguments(line: &str) -> BenchArguments {
+        let words = ["trimwise", "bench"].into_iter().chain(line.split_whitespace());
+        match CommandLine::try_parse_from(words).unwrap_or_else(|e| panic!("{e}")).command {
+            Command::Bench(arguments) => arguments,
+            _ => panic!("not bench"),
+        }
+    }
+
+    fn flag(_: OnInterrupt) -> Result<Arc<AtomicBool>, Failure> {
+        Ok(Arc::default())
+    }
+
+    fn json_of(line: &str) -> (Result<String, Failure>, serde_json::Value) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("r.json");
+        let mut arguments = arguments(line);
+        arguments.json = Some(path.clone());
+        arguments.report = Some(dir.path().join("report"));
+        let result = run(&Fabricated { noisy: false }, &arguments, flag);
+        let page = std::fs::read_to_string(dir.path().join("report/index.html")).unwrap();
+        if let Some(path) = std::env::var_os("TRIMWISE_TEST_REPORT_BENCH") {
+            std::fs::write(path, &page).unwrap();
+        }
+        assert!(page.contains("<svg") && !page.contains("<as they go>"));
+        (result, serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap())
+    }
+
+    #[test]
+    fn the_json_says_what_was_asked_for_and_carries_units_in_its_keys() {
+        let (text, json) =
+            json_of("drive fill hdtach settling steady --content zeros --seed 9 --region 25:50");
+        assert!(text.unwrap().contains("Report: "));
+        assert_eq!(
+            json["settings"]["command"],
+            "trimwise bench drive fill hdtach settling steady --content zeros --seed 9 --region 25:50"
+        );
+        assert_eq!(json["settings"]["region_start_percent"], 25.0);
+        assert_eq!((&json["partial"], &json["broken"]), (&false.into(), &serde_json::Value::Null));
+        let test = &json["tests"][0];
+        assert_eq!(test["measured"][0]["throughput_mb_per_s"], 102.4);
+        assert_eq!(test["measured"][0]["latency"]["p999_ns"], 400_000);
+        assert_eq!(test["did"]["bytes_written"], 102_400_000);
+        assert_eq!(test["plots"][0]["series"][0]["points"][0]["time_s"], 0.1);
+        assert_eq!(json["tests"][2]["findings"]["settling"][1]["settled_after_ns"], 400_000_000);
+        assert_eq!(json["tests"][3]["findings"]["steady"]["reached"], true);
+    }
+
+    #[test]
+    fn a_device_that_fails_leaves_a_report_that_says_it_is_partial() {
+        let (result, json) = json_of("drive fill torture hdtach");
+        assert_eq!(result, Err(Failure::Run("drive: torture: input/output error".to_string())));
+        assert_eq!(json["partial"], true);
+        assert_eq!(json["tests"].as_array().unwrap().len(), 1);
+        assert_eq!(json["broken"]["did"]["bytes_written"], 4096);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_with_what_would() {
+        for (line, words) in [
+            ("sata-small foo", "there is no test 'foo'; expected one of fill, seqwrite"),
+            ("sata-small fill:0", "column 6: '0'; expected percent"),
+            ("sata-smal fill", "sata-smal: neither a built-in name"),
+            ("file: fill", "file: names no file; expected file:PATH"),
+            ("sata-small fill --size 1GiB", "--size: sata-small is a model"),
+            ("sata-small fill --destroy x", "--destroy: sata-small is a model"),
+            ("sata-small fill seqwrite:9GiB", "expected at most 8 GiB"),
+        ] {
+            let failure = run(&Linked, &arguments(line), flag).unwrap_err();
+            assert!(matches!(&failure, Failure::Usage(m) if m.contains(words)), "{line}: {failure:?}");
+        }
+    }
+
+    #[test]
+    fn tests_run_on_a_model_and_give_the_same_bytes_again() {
+        let text = || run(&Linked, &arguments("sata-small fill:25 randwrite:8:1 trim"), flag).unwrap();
+        let first = text();
+        assert!(first.contains("randwrite:8:1") && first.contains("TRIM"), "{first}");
+        assert_eq!(first, text());
     }
 }
