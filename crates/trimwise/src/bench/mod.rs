@@ -20,6 +20,7 @@ mod sizes;
 mod spec;
 mod steady;
 mod streams;
+pub mod verify;
 mod zones;
 
 #[cfg(test)]
@@ -96,6 +97,14 @@ pub enum SetupError {
     /// There is too little of it.
     #[error("{device}: {region} to test on; expected at least {REGION_MIN}")]
     TooSmall {
+        /// The device.
+        device: String,
+        /// What is there.
+        region: Bytes,
+    },
+    /// There is too little of it to verify TRIM.
+    #[error("{device}: {region} to verify TRIM on; expected at least {}", verify::REGION_MIN)]
+    TooSmallToVerify {
         /// The device.
         device: String,
         /// What is there.
