@@ -1,11 +1,11 @@
 //! `trimwise bench`: device tests, one after another, on a model or on a real device.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use serde::Serialize;
 use trimwise::bench::{self, Results, Settings, Test};
+use trimwise_host::raw_device::Target;
 
 use crate::arguments::{BenchArguments, OutputArguments};
 use crate::command_line::CommandText;
@@ -13,7 +13,7 @@ use crate::failure::Failure;
 use crate::interrupt::OnInterrupt;
 use crate::output::{self, Destinations};
 use crate::progress::Progress;
-use crate::runner::{BenchProgress, Models};
+use crate::runner::{BenchProgress, Models, RealTarget};
 use crate::table;
 
 /// What `--json` writes; the order of the keys is part of the format.
@@ -49,21 +49,13 @@ pub struct BenchSettings {
     pub command: String,
 }
 
-/// Where tests run.
-#[derive(Debug, PartialEq, Eq)]
-enum Target<'a> {
-    Model(&'a str),
-    File(PathBuf),
-    Device(PathBuf),
-}
-
 /// Runs the command and answers what to print. `on_signal` installs what Ctrl-C does and answers the flag that it raises.
 pub fn run<M: Models>(
     models: &M,
     arguments: &BenchArguments,
     on_signal: impl FnOnce(OnInterrupt) -> Result<Arc<AtomicBool>, Failure>,
 ) -> Result<String, Failure> {
-    let target = target(&arguments.target)?;
+    let real = real_target(arguments)?;
     let tests: Result<Vec<Test>, _> = arguments.tests.iter().map(|t| t.parse::<Test>()).collect();
     let tests = tests.map_err(Failure::usage)?;
     let destinations = Destinations::check(&OutputArguments {
@@ -82,10 +74,10 @@ pub fn run<M: Models>(
         let progress = Arc::clone(&progress);
         Arc::new(move |test, thousandths| progress.update(test, thousandths, 1000))
     };
-    let results = match target {
-        Target::Model(name) => {
+    let results = match real {
+        None => {
             only_for_real_targets(arguments)?;
-            let (_, device) = models.device(name).map_err(|failure| match failure {
+            let (_, device) = models.device(&arguments.target).map_err(|failure| match failure {
                 // Here a device is not given with an option.
                 Failure::Usage(message) => Failure::usage(message.trim_start_matches("--device ")),
                 other => other,
@@ -93,10 +85,10 @@ pub fn run<M: Models>(
             on_signal(OnInterrupt::Exit)?;
             models.bench_model(&device, &tests, &settings, on_progress)
         }
-        Target::File(path) | Target::Device(path) => Err(Failure::usage(format!(
-            "{}: tests of real files and devices are not in this build; expected an SSD profile",
-            path.display()
-        ))),
+        Some(real) => {
+            let stop = on_signal(OnInterrupt::StopAndShow)?;
+            models.bench_real(&real, &tests, &settings, &stop, on_progress)
+        }
     };
     progress.finish();
     let report = BenchReport::new(arguments, &tests, &settings, results?);
@@ -119,16 +111,19 @@ pub fn run<M: Models>(
     }
 }
 
-fn target(text: &str) -> Result<Target<'_>, Failure> {
-    let path = |prefix: &str, what: &str| match text.strip_prefix(prefix) {
-        Some("") => Err(Failure::usage(format!("{prefix} names no {what}; expected {prefix}PATH"))),
-        Some(path) => Ok(Some(PathBuf::from(path))),
-        None => Ok(None),
-    };
-    if let Some(file) = path("file:", "file")? {
-        return Ok(Target::File(file));
+/// What `file:PATH` and `dev:PATH` name; `None` of a profile.
+fn real_target(arguments: &BenchArguments) -> Result<Option<RealTarget>, Failure> {
+    let text = &arguments.target;
+    if !["file:", "dev:"].iter().any(|prefix| text.starts_with(prefix)) {
+        return Ok(None);
     }
-    Ok(path("dev:", "device")?.map_or(Target::Model(text), Target::Device))
+    let target: Target = text.parse().map_err(Failure::usage)?;
+    if let (Target::Device(_), Some(_)) = (&target, arguments.size) {
+        return Err(Failure::usage(format!(
+            "--size: {text} has its own size; expected it with file:PATH only"
+        )));
+    }
+    Ok(Some(RealTarget { target, destroy: arguments.destroy.clone(), size: arguments.size }))
 }
 
 /// A model is neither made nor destroyed.
@@ -248,7 +243,9 @@ mod tests {
             ("sata-small foo", "there is no test 'foo'; expected one of fill, seqwrite"),
             ("sata-small fill:0", "column 6: '0'; expected percent"),
             ("sata-smal fill", "sata-smal: neither a built-in name"),
-            ("file: fill", "file: names no file; expected file:PATH"),
+            ("file: fill", "'file:' is no real target; expected file:PATH"),
+            ("dev:/dev/null fill --size 1GiB", "--size: dev:/dev/null has its own size"),
+            ("dev:/dev/null fill", "/dev/null"),
             ("sata-small fill --size 1GiB", "--size: sata-small is a model"),
             ("sata-small fill --destroy x", "--destroy: sata-small is a model"),
             ("sata-small fill seqwrite:9GiB", "expected at most 8 GiB"),
@@ -256,6 +253,29 @@ mod tests {
             let failure = run(&Linked, &arguments(line), flag).unwrap_err();
             assert!(matches!(&failure, Failure::Usage(m) if m.contains(words)), "{line}: {failure:?}");
         }
+    }
+
+    #[test]
+    fn a_file_that_holds_something_is_overwritten_by_its_name_only_and_a_new_one_is_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let (full, new) = (dir.path().join("full"), dir.path().join("new"));
+        std::fs::write(&full, vec![7; 32 << 20]).unwrap();
+        let failure = run(&Linked, &arguments(&format!("file:{} fill", full.display())), flag).unwrap_err();
+        assert!(matches!(&failure, Failure::Usage(m) if m.contains("--destroy")), "{failure:?}");
+        assert_eq!(std::fs::read(&full).unwrap(), vec![7; 32 << 20], "nothing was written");
+        let line = format!("file:{} fill:50 randwrite:4:1 seqread --size 32MiB", new.display());
+        match run(&Linked, &arguments(&line), flag) {
+            Ok(text) => {
+                assert!(text.contains("randwrite:4:1") && text.contains("a real device or file"), "{text}");
+                let line = format!("file:{0} seqwrite --destroy {0}", full.display());
+                run(&Linked, &arguments(&line), flag).unwrap();
+                assert_ne!(std::fs::read(&full).unwrap(), vec![7; 32 << 20]);
+            }
+            // A sandbox may forbid io_uring.
+            Err(Failure::Run(message)) if message.starts_with("io_uring") => println!("SKIPPED: {message}"),
+            Err(other) => panic!("{other:?}"),
+        }
+        assert!(!new.exists());
     }
 
     #[test]

@@ -32,7 +32,8 @@ pub fn render(report: &BenchReport) -> String {
             text += &format!("{}\n\n{table}\n", bold(folded(&title, 0).trim_end()));
         }
     }
-    let notes: Vec<String> = results.tests.iter().flat_map(notes).collect();
+    let of_device = results.notes.iter().map(|note| format!("{note}."));
+    let notes: Vec<String> = of_device.chain(results.tests.iter().flat_map(notes)).collect();
     notes.iter().for_each(|note| text += &folded(note, 0));
     if !notes.is_empty() {
         text.push('\n');

@@ -257,6 +257,8 @@ pub struct Broken {
 pub struct Results {
     /// On which device.
     pub device: Device,
+    /// What must be known of the device to read the figures: what whoever opened it noticed.
+    pub notes: Vec<String>,
     /// The tests that ended, in order.
     pub tests: Vec<TestResult>,
     /// If not all did: where. The results are partial then.
