@@ -214,7 +214,8 @@ pub struct BenchArguments {
           allow_negative_numbers = true)]
     pub seed: u64,
 
-    /// With file:PATH: make the file, of this size, if it is not there
+    /// With file:PATH, where there is no such file or an empty one: how large it is made; a file that
+    /// was made is removed at the end [default: 1GiB]
     #[arg(long, value_name = "SIZE", allow_negative_numbers = true, value_parser = some_bytes)]
     pub size: Option<Bytes>,
 

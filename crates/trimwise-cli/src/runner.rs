@@ -13,6 +13,7 @@ use trimwise::crash::CrashReport;
 use trimwise::experiment::result::{Cell, ExperimentResult};
 use trimwise::fs::host::DiscardGeneration;
 use trimwise::units::Bytes;
+use trimwise_host::raw_device::Target;
 
 use crate::failure::Failure;
 
@@ -21,6 +22,23 @@ pub type Report = Arc<dyn Fn(u64, u64) + Send + Sync>;
 
 /// What device tests report while they go on: which test, and how many thousandths of it are done.
 pub type BenchProgress = Arc<dyn Fn(usize, u64) + Send + Sync>;
+
+/// A real file or device for device tests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RealTarget {
+    /// Which.
+    pub target: Target,
+    /// What the user repeated, to have it overwritten.
+    pub destroy: Option<String>,
+    /// How large a file is made where there is none; `None`: as the host has it.
+    pub size: Option<Bytes>,
+}
+
+impl std::fmt::Display for RealTarget {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.target.fmt(f)
+    }
+}
 
 /// One run in the model.
 #[derive(Clone, Copy, Debug)]
@@ -128,6 +146,16 @@ pub trait Models: Sync {
         device: &Self::Device,
         tests: &[Test],
         settings: &Settings,
+        on_progress: BenchProgress,
+    ) -> Result<Results, Failure>;
+    /// Runs device tests on a real file or device, if that may be overwritten; when told to stop, answers what was
+    /// found until then.
+    fn bench_real(
+        &self,
+        target: &RealTarget,
+        tests: &[Test],
+        settings: &Settings,
+        stop: &Arc<AtomicBool>,
         on_progress: BenchProgress,
     ) -> Result<Results, Failure>;
     /// The published experiments that can be made again.

@@ -198,7 +198,7 @@ fn existing_files_are_not_overwritten() {
 fn the_guide_names_every_option_of_compare_and_trim() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide.md");
     let guide = std::fs::read_to_string(path).unwrap();
-    let help = ["compare --help", "trim --help"]
+    let help = ["compare --help", "bench --help", "trim --help"]
         .map(|line| text(&trimwise_in(Path::new("."), line).stdout))
         .concat();
     let listed =

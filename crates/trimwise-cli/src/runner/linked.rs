@@ -24,7 +24,7 @@ use super::bench;
 use super::devices;
 use super::experiments::{self, Experiment};
 use super::room::Room;
-use super::{BenchProgress, Listed, ModelRun, Models, Mounted, Report, input, workloads};
+use super::{BenchProgress, Listed, ModelRun, Models, Mounted, RealTarget, Report, input, workloads};
 use crate::defaults::SEED;
 use crate::failure::Failure;
 
@@ -282,6 +282,17 @@ impl Models for Linked {
         on_progress: BenchProgress,
     ) -> Result<Results, Failure> {
         bench::in_model(device, tests, settings, on_progress)
+    }
+
+    fn bench_real(
+        &self,
+        target: &RealTarget,
+        tests: &[Test],
+        settings: &Settings,
+        stop: &Arc<AtomicBool>,
+        on_progress: BenchProgress,
+    ) -> Result<Results, Failure> {
+        bench::on_real(target, tests, settings, stop, on_progress)
     }
 
     fn experiments(&self) -> Vec<Listed> {
