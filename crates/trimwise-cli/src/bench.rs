@@ -97,8 +97,7 @@ pub fn run<M: Models>(
     progress.finish();
     let report = BenchReport::new(arguments, &tests, &settings, results?);
     destinations.write_json(&report)?;
-    let mut text =
-        if destinations.json_to_stdout() { String::new() } else { table::bench::render(&report) };
+    let mut text = if destinations.json_to_stdout() { String::new() } else { table::bench::render(&report) };
     if destinations.wants_report() {
         let path = destinations.write_report(&crate::report::bench::html(&report)?)?;
         if let Some(path) = path.filter(|_| !destinations.json_to_stdout()) {

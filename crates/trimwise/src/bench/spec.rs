@@ -57,8 +57,9 @@ impl FromStr for Percent {
     /// Up to two digits behind the point, without sign or percent sign.
     fn from_str(text: &str) -> Result<Self, ()> {
         let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
-        let digits =
-            |text: &str, most: usize| (1..=most).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_digit());
+        let digits = |text: &str, most: usize| {
+            (1..=most).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_digit())
+        };
         if !digits(whole, 3) || !digits(part, 2) {
             return Err(());
         }
@@ -102,7 +103,9 @@ impl FromStr for Part {
         let share = |text: &str| text.parse::<Percent>().ok();
         let parts = text.split_once(':').and_then(|(s, l)| share(s).zip(share(l)));
         match parts {
-            Some((start, length)) if length > Percent::ZERO && length <= start.rest() => Ok(Self { start, length }),
+            Some((start, length)) if length > Percent::ZERO && length <= start.rest() => {
+                Ok(Self { start, length })
+            }
             _ => Err(format!(
                 "'{text}' is no part: expected START_PCT:LEN_PCT, as in 0:50 or 87.5:12.5, together at most 100"
             )),
@@ -189,7 +192,10 @@ pub enum Test {
 /// The tests there are, with their fields and what they do, for help texts.
 pub const TESTS: [(&str, &str); 15] = [
     ("fill[:LEVEL_PCT]", "write sequentially up to a level; all if none is given"),
-    ("seqwrite[:SIZE[:START_PCT]]", "time a sequential write, 1 MiB at a time, as dd does; 4.096 GB or what there is"),
+    (
+        "seqwrite[:SIZE[:START_PCT]]",
+        "time a sequential write, 1 MiB at a time, as dd does; 4.096 GB or what there is",
+    ),
     ("seqread[:SIZE[:START_PCT]]", "the same, reading"),
     ("randwrite[:QD[:SECONDS]]", "write 4 KiB at random places, QD at a time (32), for so long (30 s)"),
     ("randread[:QD[:SECONDS]]", "the same, reading"),
@@ -201,8 +207,14 @@ pub const TESTS: [(&str, &str); 15] = [
     ("erase", "erase the whole device"),
     ("trim[:START_PCT:LEN_PCT]", "TRIM all of it, or a part"),
     ("trimlatency", "how long TRIM takes by the size of its range, on an idle device and under load"),
-    ("settling[:RANGE_PCT[:SECONDS]]", "throughput over time after a TRIM, with and without writes before it"),
-    ("steady[:ROUND_SECONDS]", "write twice the capacity, then rounds until the write rate is steady (SNIA PTS)"),
+    (
+        "settling[:RANGE_PCT[:SECONDS]]",
+        "throughput over time after a TRIM, with and without writes before it",
+    ),
+    (
+        "steady[:ROUND_SECONDS]",
+        "write twice the capacity, then rounds until the write rate is steady (SNIA PTS)",
+    ),
 ];
 
 /// Requests at a time, unless it is said.
@@ -404,12 +416,16 @@ impl FromStr for Test {
         let test = match name {
             "fill" => Self::Fill(fields.next(LEVEL, share)?.unwrap_or(Percent::ALL)),
             "seqwrite" | "seqread" => {
-                let size = fields.next_or_default("a size of whole units of 4 KiB, such as 4GiB", |text| {
-                    text.parse::<Bytes>().ok().filter(|b| b.0 > 0 && b.0.is_multiple_of(crate::units::UNIT_BYTES))
-                })?;
-                let start = fields.next("percent from 0 to below 100, with at most two decimals", |text| {
-                    text.parse().ok().filter(|&p| p < Percent::ALL)
-                })?;
+                let size =
+                    fields.next_or_default("a size of whole units of 4 KiB, such as 4GiB", |text| {
+                        text.parse::<Bytes>()
+                            .ok()
+                            .filter(|b| b.0 > 0 && b.0.is_multiple_of(crate::units::UNIT_BYTES))
+                    })?;
+                let start = fields
+                    .next("percent from 0 to below 100, with at most two decimals", |text| {
+                        text.parse().ok().filter(|&p| p < Percent::ALL)
+                    })?;
                 let direction = if name == "seqread" { Direction::Read } else { Direction::Write };
                 Self::Sequential { direction, size, start: start.unwrap_or(Percent::ZERO) }
             }

@@ -49,7 +49,8 @@ impl<D: BlockDevice> Bench<'_, D> {
             Direction::Write => Action::Write,
         };
         let limit = Limit::bytes(Bytes::from_units(units));
-        let stream = Stream { action, order: Order::Sequential, area, transfer: LARGE, depth: 1, pace: 0, limit };
+        let stream =
+            Stream { action, order: Order::Sequential, area, transfer: LARGE, depth: 1, pace: 0, limit };
         Ok(over_time("sequential", &self.run_one(stream).await?))
     }
 

@@ -239,7 +239,8 @@ fn the_same_seed_gives_the_same_bytes_and_another_does_not() {
 
 #[test]
 fn what_a_test_did_is_what_the_model_counted() {
-    let results = on_a_model(small(), "fill:50 randwrite:32:1 seqread:64MiB:20 randread:8:1", Settings::default());
+    let results =
+        on_a_model(small(), "fill:50 randwrite:32:1 seqread:64MiB:20 randread:8:1", Settings::default());
     for test in &results.tests {
         let counted = test.device.as_ref().unwrap();
         assert_eq!(test.did.bytes_written, counted.host_units_written * 4096, "{}", test.test);
