@@ -122,7 +122,6 @@ prop_compose! {
 
 /// Adds a map in the flash, of which a cache holds `cached` parts.
 fn with_map_cache(config: &mut SsdConfig, cached: u64) {
-    config.gc.free_superblocks_min = config.gc.free_superblocks_min.max(3);
     config.mapping = MappingConfig::Page { map_cache: Some(MapCacheConfig { bytes: cached * UNIT_BYTES }) };
     let units = superblock_units(config);
     let parts = (UNITS as u32).div_ceil(1024);

@@ -112,8 +112,7 @@ impl SsdConfig {
                     let expected = format!("from {UNIT_BYTES} (one unit of the map) to 1 TiB");
                     return Err(refuse("mapping.map_cache_bytes", cache.bytes, expected));
                 }
-                // One for the collector, one for the host, and one for the map.
-                count("gc.free_superblocks_min", self.gc.free_superblocks_min, 3, 1 << 24)
+                Ok(())
             }
             MappingConfig::Block(block) => {
                 // One superblock beside log and data, into which they are merged.

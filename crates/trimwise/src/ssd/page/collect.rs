@@ -134,6 +134,9 @@ impl PageMapped {
         let Some(victim) = &mut self.collector.victim else { return };
         if let Some(due) = victim.due(units) {
             self.copy(now, due, false);
+            if self.map_cache.is_some() && self.collector.victim.is_none() {
+                self.write_moved_parts(now);
+            }
         }
     }
 
@@ -245,9 +248,6 @@ impl PageMapped {
             return (copied, Some(victim));
         }
         self.erase(source, now);
-        if self.map_cache.is_some() {
-            self.write_moved_parts(now);
-        }
         (copied, None)
     }
 
@@ -361,6 +361,9 @@ impl PageMapped {
                 return;
             }
             self.copy(at, piece, true);
+            if self.map_cache.is_some() && self.collector.victim.is_none() {
+                self.write_moved_parts(at);
+            }
             at = self.flash.nand.idle_at().max(at + 1);
         }
     }

@@ -7,9 +7,9 @@
 //! A look-up of the host brings the part into the cache if it is not there: the part that was used longest ago leaves, and
 //! is written if it has changed. A TRIM of all units of a part leaves nothing of it to keep, so that it costs no flash
 //! operation. Copies change parts too. One that is in the cache is changed there. The others are noted, each once,
-//! and read, changed and written when the victim has been erased (*lazy copying*), as far as there is a third free
-//! superblock or room in the frontier; the rest waits for the next victim. Collecting thus never depends on
-//! room for the map. That list, like the directory, is taken as safe in the controller's memory.
+//! and read, changed and written when the victim has been erased (*lazy copying*). Only where somebody waits for the
+//! collector, or where the last free superblock would be needed, they are left to the next victim: collecting
+//! never depends on room for the map. That list, like the directory, is taken as safe in the controller's memory.
 //!
 //! A look-up touches a few array elements: the order of use is a doubly linked list threaded through two arrays.
 
@@ -232,23 +232,11 @@ impl PageMapped {
         let oldest = cache.oldest;
         if cache.parts[oldest as usize].dirty {
             // Collecting changes no order of use, and marks no cached part as moved.
-            self.prepare_map(now);
+            self.prepare(Stream::Map, 0, now);
         }
         let Some(cache) = &mut self.map_cache else { return };
         if cache.remove(oldest) {
             self.write_part_of_map(oldest, now, now);
-        }
-    }
-
-    /// Makes sure that the map's frontier has a stripe to fill: by the rule of the host.
-    fn prepare_map(&mut self, now: u64) {
-        while self.frontier(Stream::Map).superblock == NONE {
-            if self.free_count > 1 {
-                self.open(Stream::Map, 0);
-                return;
-            }
-            self.flash.stats.gc_stalls += 1;
-            self.collect_one(now);
         }
     }
 
@@ -286,7 +274,7 @@ impl PageMapped {
             let Some(cache) = &mut self.map_cache else { break };
             if cache.parts[part as usize].moved {
                 if cache.frontier.superblock == NONE {
-                    if self.free_count < self.collector.free_min {
+                    if self.free_count <= 1 {
                         break;
                     }
                     self.open(Stream::Map, 0);

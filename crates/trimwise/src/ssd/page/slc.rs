@@ -279,6 +279,9 @@ impl PageMapped {
         if let Some(slc) = &mut self.slc {
             slc.victim = rest;
         }
+        if rest.is_none() && self.map_cache.is_some() {
+            self.write_moved_parts(now);
+        }
     }
 
     /// Folds a piece while the host is idle. Returns whether there was something to fold.
@@ -291,7 +294,7 @@ impl PageMapped {
     }
 
     /// The frontier that folded units go to, opened if it was not.
-    pub fn fold_stream(&mut self, now: u64) -> Stream {
+    pub(super) fn fold_stream(&mut self, now: u64) -> Stream {
         let index = self.slc.as_ref().map_or(0, |slc| slc.fold_turn);
         self.prepare_host(index, now);
         Stream::Host(index)
