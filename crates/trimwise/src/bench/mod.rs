@@ -12,10 +12,16 @@
 //! On a real device a test ends by the clock. A model can be so large that this would be too long to compute, so
 //! that tests whose time is not given are limited in amount too; each result says how much was transferred.
 
+mod discard;
 mod load;
 mod result;
+mod settling;
+mod sizes;
 mod spec;
+mod steady;
 mod streams;
+pub mod verify;
+mod zones;
 
 #[cfg(test)]
 mod tests;
@@ -91,6 +97,14 @@ pub enum SetupError {
     /// There is too little of it.
     #[error("{device}: {region} to test on; expected at least {REGION_MIN}")]
     TooSmall {
+        /// The device.
+        device: String,
+        /// What is there.
+        region: Bytes,
+    },
+    /// There is too little of it to verify TRIM.
+    #[error("{device}: {region} to verify TRIM on; expected at least {}", verify::REGION_MIN)]
+    TooSmallToVerify {
         /// The device.
         device: String,
         /// What is there.
@@ -253,7 +267,15 @@ impl<D: BlockDevice> Bench<'_, D> {
             Test::Fill(level) => self.fill(level).await,
             Test::Sequential { direction, size, start } => self.sequential(direction, size, start).await,
             Test::Random { read_percent, depth, seconds } => self.random(read_percent, depth, seconds).await,
-            _ => Err(BlockError::Unsupported("not yet".into())),
+            Test::ReadWrite(seconds) => self.read_write(seconds).await,
+            Test::HdTach { passes, full } => self.hd_tach(passes, full).await,
+            Test::Atto => self.atto().await,
+            Test::Torture(seconds) => self.torture(seconds).await,
+            Test::Erase => self.erase().await,
+            Test::Trim(part) => self.trim_part(part).await,
+            Test::TrimLatency => self.trim_latency().await,
+            Test::Settling { range, seconds } => self.settling(range, seconds).await,
+            Test::Steady(round) => self.steady(round).await,
         }?;
         if self.did.bytes_written > 0 {
             // What a volatile cache still holds is not left for the next test to pay for.

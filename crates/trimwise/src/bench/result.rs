@@ -101,8 +101,8 @@ pub struct Settled {
     pub written_before_bytes: u64,
     /// How long the TRIM took.
     pub trim_ns: u64,
-    /// The first instant from which throughput stays within a tenth of its final level.
-    pub settled_after_ns: u64,
+    /// The first instant from which throughput stays within a tenth of its final level; `None`: it did not.
+    pub settled_after_ns: Option<u64>,
     /// Throughput of the first interval.
     pub first_mb_per_s: f64,
     /// The final level: the mean of the last quarter.

@@ -276,18 +276,14 @@ impl fmt::Display for Test {
                 }
             }
             Self::Random { read_percent, depth, seconds: time } => {
-                let default = match *read_percent {
-                    0 => f.write_str("randwrite").map(|()| true),
-                    100 => f.write_str("randread").map(|()| true),
-                    read => {
-                        f.write_str("mixed")?;
-                        if read != READ_PERCENT || *depth != DEPTH || time.is_some() {
-                            write!(f, ":{read}")?;
-                        }
-                        Ok(true)
-                    }
-                }?;
-                if default && *depth == DEPTH && time.is_none() {
+                let is_default = *depth == DEPTH && time.is_none();
+                match *read_percent {
+                    0 => f.write_str("randwrite")?,
+                    100 => f.write_str("randread")?,
+                    READ_PERCENT if is_default => f.write_str("mixed")?,
+                    read => write!(f, "mixed:{read}")?,
+                }
+                if is_default {
                     return Ok(());
                 }
                 write!(f, ":{depth}")?;
@@ -515,7 +511,7 @@ mod tests {
             ("randread:32:5", "randread:32:5"),
             ("mixed", "mixed"),
             ("mixed:70", "mixed"),
-            ("mixed:30", "mixed:30:32"),
+            ("mixed:30", "mixed:30"),
             ("mixed:70:8", "mixed:70:8"),
             ("mixed:1:8:9", "mixed:1:8:9"),
             ("readwrite:3", "readwrite:3"),

@@ -1,7 +1,7 @@
 //! The plain loads: sequential and random, reading, writing, mixed, and both at the same time.
 
-use super::load::{Action, Done, Limit, Order, Stream};
-use super::spec::{Direction, Percent, Seconds};
+use super::load::{Action, Done, Limit, Order, Stream, Tally};
+use super::spec::{DEPTH, Direction, Percent, Seconds};
 use super::{Bench, Found, Measured};
 use crate::block::{BlockDevice, BlockError};
 use crate::experiment::plot::{Axis, Plot, PlotKind, Point, Series};
@@ -13,6 +13,12 @@ pub(super) const LARGE: Bytes = Bytes::mib(1);
 const DD: Bytes = Bytes(4_096_000_000);
 /// How long random transfers go on, unless it is said.
 const RANDOM: SimDuration = SimDuration::from_secs(30);
+/// How long torture goes on, unless it is said: as long as the source's.
+const TORTURE: SimDuration = SimDuration::from_secs(20 * 60);
+/// How long a reader and a writer are looked at, each alone and both together, unless it is said.
+const TOGETHER: SimDuration = SimDuration::from_secs(10);
+/// The most that the reader beside a writer reads, again and again: it is written first.
+const READER_MOST: Bytes = Bytes::gib(4);
 /// Throughput over time is booked in such intervals, or in longer ones where there would be too many.
 pub(super) const INTERVAL: SimDuration = SimDuration::from_millis(100);
 /// The most that a model transfers in a test whose time is not given.
@@ -67,6 +73,55 @@ impl<D: BlockDevice> Bench<'_, D> {
         };
         let limit = self.limit(seconds, RANDOM, MODEL_MOST);
         Ok(over_time("random", &self.random_units(action, depth, limit).await?))
+    }
+
+    pub(super) async fn torture(&mut self, seconds: Option<Seconds>) -> Result<Found, BlockError> {
+        // Twice over: whatever was in order before is not any more.
+        let most = Bytes::from_units(self.region.units.saturating_mul(2)).min(MODEL_MOST);
+        let limit = self.limit(seconds, TORTURE, most);
+        Ok(over_time("torture", &self.random_units(Action::Write, DEPTH, limit).await?))
+    }
+
+    /// A reader of the first half of the region, a writer of the second, and both at the same time.
+    pub(super) async fn read_write(&mut self, seconds: Option<Seconds>) -> Result<Found, BlockError> {
+        let half = self.region.units / 2;
+        let read_area = UnitRange::new(self.region.start, half.min(READER_MOST.units_floor()));
+        let write_area = UnitRange::new(self.region.start.offset(half), half);
+        let limit = self.limit(seconds, TOGETHER, Bytes(MODEL_MOST.0 / 4));
+        let stream = |action, area| {
+            let order = Order::Sequential;
+            Stream { action, order, area, transfer: LARGE, depth: 1, pace: 0, limit }
+        };
+        let (reader, writer) = (stream(Action::Read, read_area), stream(Action::Write, write_area));
+        self.phase(0.0, 0.25);
+        self.write_all(read_area).await?;
+        self.phase(0.25, 0.25);
+        let read = self.run_one(reader).await?;
+        self.phase(0.5, 0.25);
+        let written = self.run_one(writer).await?;
+        self.phase(0.75, 0.25);
+        let both = self.run(&[reader, writer], INTERVAL).await?;
+        let (mut beside_reads, mut beside_writes) = (Tally::default(), Tally::default());
+        let mut elapsed = SimDuration::ZERO;
+        for done in &both {
+            beside_reads.merge(&done.reads);
+            beside_writes.merge(&done.writes);
+            elapsed = elapsed.max(done.elapsed);
+        }
+        let lines = [("read alone", &read), ("write alone", &written)]
+            .into_iter()
+            .chain(["read beside a write", "write beside a read"].into_iter().zip(&both))
+            .map(|(name, done)| (name.to_owned(), done.intervals.rates(done.elapsed)));
+        Ok(Found {
+            plots: vec![throughput("reading and writing", lines)],
+            measured: vec![
+                Measured::of("read alone", &read.reads, read.elapsed),
+                Measured::of("write alone", &written.writes, written.elapsed),
+                Measured::of("read, both", &beside_reads, elapsed),
+                Measured::of("write, both", &beside_writes, elapsed),
+            ],
+            ..Found::default()
+        })
     }
 
     /// Transfers of a unit at random places of the region.

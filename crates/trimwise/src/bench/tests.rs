@@ -261,3 +261,190 @@ fn a_device_without_trim_is_refused_by_its_own_facts() {
     let error = check(&[Test::Trim(Part::ALL)], &Settings::default(), device.facts()).unwrap_err();
     assert!(matches!(error, SetupError::NoTrim { .. }));
 }
+
+#[test]
+fn a_pass_over_the_zones_shows_where_the_device_is_slow() {
+    // Sixteen MiB a zone; the second half is half as fast.
+    let half = Bytes::mib(800).0 / 512;
+    let device = Fabricated::new(Bytes::mib(1600), move |_, operation| match operation {
+        Operation::Read(sectors) if sectors.first.0 >= half => SimDuration::from_millis(2),
+        _ => SimDuration::from_millis(1),
+    });
+    let results = device.run("hdtach hdtach:writes:full");
+    let [read, write] = &results.tests[0].measured[..] else { panic!("{results:?}") };
+    assert_eq!((read.what.as_str(), write.what.as_str()), ("read", "write"));
+    assert_eq!((read.throughput_min_mb_per_s, read.throughput_max_mb_per_s), (Some(32.768), Some(65.536)));
+    assert_eq!(write.throughput_mb_per_s, Some(65.536));
+    // Quick: the first 8 MiB of each zone.
+    assert_eq!((read.bytes, write.bytes), (800 << 20, 800 << 20));
+    let points = &results.tests[0].plots[0].series[0].points;
+    assert_eq!(points.len(), 100);
+    assert_eq!((points[49].y, points[50].y), (65.536, 32.768));
+    assert!(results.tests[0].notes[0].contains("its own writes"));
+    let transfers = device.transfers();
+    assert!(transfers[..12_800].iter().all(|t| t.0) && !transfers[12_800].0, "reads come first");
+    assert_eq!(results.tests[1].did.bytes_written, 1600 << 20, "all of it");
+}
+
+#[test]
+fn throughput_by_size_is_four_transfers_a_latency() {
+    let device = Fabricated::new(Bytes::mib(512), every(1));
+    let results = device.run("atto");
+    let plot = &results.tests[0].plots[0];
+    for series in &plot.series {
+        assert_eq!(series.points.len(), 15);
+        for (i, point) in series.points.iter().enumerate() {
+            let bytes = 512u64 << i;
+            assert!((point.y - 4.0 * bytes as f64 / 1e3).abs() < 1e-9, "{point:?}");
+        }
+    }
+    let transfers = device.transfers();
+    // Up to 8 KiB so many that the stretch is shorter; then half as many for each size, down to 32.
+    assert_eq!(transfers.len(), 2 * (5 * 32_768 + (1..=10).map(|i| 32_768 >> i).sum::<usize>()));
+    // The eighth transfer of 512 bytes is the last part of the first unit.
+    assert_eq!(transfers[7], (false, 7, 1));
+    // A device with sectors of 4 KiB has no smaller transfers.
+    let mut device = Fabricated::new(Bytes::mib(512), every(1));
+    device.facts.sector_bytes = 4096;
+    let results = device.run("atto");
+    assert_eq!(results.tests[0].plots[0].series[0].points.len(), 12);
+    assert!(results.tests[0].notes[0].contains("4 KiB"));
+}
+
+#[test]
+fn reader_and_writer_are_measured_alone_and_together() {
+    // A read takes twice as long once the device has also written since the last one.
+    let wrote = Cell::new(false);
+    let device = Fabricated::new(Bytes::mib(64), move |_, operation| match operation {
+        Operation::Read(_) => SimDuration::from_millis(if wrote.replace(false) { 4 } else { 2 }),
+        _ => {
+            wrote.set(true);
+            SimDuration::from_millis(1)
+        }
+    });
+    let results = device.run("readwrite:4");
+    let rates: Vec<f64> =
+        results.tests[0].measured.iter().map(|m| m.throughput_mb_per_s.unwrap().round()).collect();
+    assert_eq!(rates, [524.0, 1049.0, 262.0, 1049.0]);
+}
+
+#[test]
+fn trim_latency_is_that_of_the_trims_alone() {
+    let cost = |units: u64| SimDuration::from_nanos(100_000 + units * 10);
+    let device = Fabricated::new(Bytes::mib(512), move |_, operation| match operation {
+        Operation::Trim(ranges) => cost(ranges.iter().map(|r| r.units).sum()),
+        _ => SimDuration::from_micros(50),
+    });
+    let results = device.run("trimlatency");
+    let Findings::TrimLatency(times) = &results.tests[0].findings else { panic!("{results:?}") };
+    // 4 KiB, four times as much each, up to an eighth of the device: 64 MiB.
+    assert_eq!(times.len(), 2 * 8);
+    assert_eq!((times[15].range_bytes, times[15].loaded), (64 << 20, true));
+    for time in times {
+        let expected = cost(time.range_bytes / 4096).as_nanos();
+        assert!(time.latency.p50_ns.abs_diff(expected) <= expected / 500, "{time:?}");
+        assert_eq!(time.latency.count, if time.range_bytes <= 16 << 20 { 8 } else { 3 });
+    }
+    // Beside a load, 64 random writes come before each TRIM.
+    let submitted = device.submitted.borrow();
+    let trims: Vec<usize> = (0..submitted.len())
+        .filter(|&i| matches!(&submitted[i].1, Operation::Trim(ranges) if ranges[0].units == 1))
+        .collect();
+    assert_eq!(trims.len(), 16);
+    assert_eq!(trims[1] - trims[0], 1);
+    assert!(trims[9..].windows(2).all(|pair| pair[1] - pair[0] >= 64), "{trims:?}");
+    let second_half = Bytes::mib(256).0 / 512;
+    let beside = submitted[trims[8]..trims[15]].iter().filter_map(|(_, operation)| match operation {
+        Operation::Write(sectors, _) => Some(sectors.first.0),
+        _ => None,
+    });
+    assert!(beside.into_iter().all(|first| first >= second_half));
+}
+
+#[test]
+fn the_settling_time_is_that_of_the_device() {
+    // After a TRIM writes take four times as long, for ten milliseconds a MiB of it.
+    let slow_until = Cell::new(SimTime::ZERO);
+    let device = Fabricated::new(Bytes::mib(400), move |now, operation| match operation {
+        Operation::Trim(ranges) => {
+            slow_until.set(now + SimDuration::from_millis(10) * (ranges[0].units / 256));
+            SimDuration::ZERO
+        }
+        Operation::Write(..) if now < slow_until.get() => SimDuration::from_millis(4),
+        _ => SimDuration::from_millis(1),
+    });
+    let results = device.run("settling::30");
+    let Findings::Settling(settled) = &results.tests[0].findings else { panic!("{results:?}") };
+    let found: Vec<(f64, u64, Option<u64>)> = settled
+        .iter()
+        .map(|s| (s.range_percent, s.written_before_bytes >> 20, s.settled_after_ns.map(|ns| ns / 1_000_000)))
+        .collect();
+    let expected = [(12.5, 500), (25.0, 1000), (50.0, 2000), (100.0, 4000)];
+    for (i, (range, ms)) in expected.into_iter().enumerate() {
+        assert_eq!(found[2 * i], (range, 0, Some(ms)));
+        assert_eq!(found[2 * i + 1], (range, 400, Some(ms)));
+    }
+    assert!(settled.iter().all(|s| (s.final_mb_per_s - 131.072).abs() < 1e-9));
+    assert!(settled.iter().all(|s| (s.first_mb_per_s - 32.768).abs() < 1e-9), "{settled:?}");
+    assert_eq!(results.tests[0].plots[0].series.len(), 8);
+    let one = device.run("settling:50:9");
+    assert!(matches!(&one.tests[0].findings, Findings::Settling(settled) if settled.len() == 2));
+}
+
+#[test]
+fn steady_state_is_found_where_there_is_one() {
+    let device = Fabricated::new(Bytes::mib(16), every(1));
+    let results = device.run("steady:1");
+    let Findings::Steady(steady) = &results.tests[0].findings else { panic!("{results:?}") };
+    assert_eq!((steady.reached, steady.rounds, steady.iops), (true, 5, 32_000.0));
+    // Twice the region before, and five rounds.
+    assert_eq!(results.tests[0].did.bytes_written, (2 << 24) + 5 * 32_000 * 4096);
+
+    // Slower each second: over five rounds too much of a slope, however long it is looked at.
+    let aging = |now: SimTime, _: &Operation| SimDuration::from_nanos(1_000_000 + now.as_nanos() / 1000);
+    let device = Fabricated::new(Bytes::mib(16), aging);
+    let results = device.run("steady:1");
+    let Findings::Steady(steady) = &results.tests[0].findings else { panic!("{results:?}") };
+    assert_eq!((steady.reached, steady.rounds), (false, 25));
+    assert!(steady.slope_percent > 10.0 && steady.round_iops.len() == 25, "{steady:?}");
+}
+
+#[test]
+fn erase_and_trim_tell_how_long_they_took_and_what_they_did() {
+    let device = Fabricated::new(Bytes::mib(64), every(7));
+    let results = device.run("erase trim trim:25:50");
+    let times: Vec<u64> = results.tests.iter().map(|t| t.measured[0].elapsed_ns / 1_000_000).collect();
+    assert_eq!(times, [2000, 7, 7]);
+    assert_eq!(results.tests[0].did.whole_device_erases, 1);
+    assert_eq!(results.tests[2].did.bytes_trimmed, 32 << 20);
+}
+
+#[test]
+fn torture_wears_a_model_down_and_trim_brings_it_back() {
+    let results = on_a_model(small(), "fill seqwrite torture seqwrite trim seqwrite", Settings::default());
+    let rate = |i: usize| results.tests[i].measured[0].throughput_mb_per_s.unwrap();
+    let amplification = |i: usize| results.tests[i].device.as_ref().unwrap().write_amplification.unwrap();
+    assert!(amplification(2) > 2.0, "{}", amplification(2));
+    assert!(amplification(3) > 1.2 && amplification(5) == 1.0, "{}", amplification(3));
+    let (before, worn, after) = (rate(1), rate(3), rate(5));
+    assert!(worn < 0.8 * before && (after / before - 1.0).abs() < 0.01, "{before}, {worn}, {after}");
+    // A model's torture ends with an amount, where its time is not given.
+    assert_eq!(results.tests[2].did.bytes_written, 2 * Bytes::mib(512).0);
+}
+
+#[test]
+fn every_test_runs_on_a_small_model() {
+    let tests = "erase fill:50 seqwrite seqread randwrite:32:1 randread:32:1 mixed:70:8:1 readwrite:1 hdtach atto \
+                 torture:1 trim trimlatency settling:25:2 steady:1";
+    let region = Settings { region: "25:50".parse().unwrap(), ..Settings::default() };
+    let results = on_a_model(small(), tests, region);
+    assert!(results.broken.is_none(), "{:?}", results.broken);
+    assert_eq!(results.tests.len(), TESTS.len());
+    for test in &results.tests {
+        let counted = test.device.as_ref().unwrap();
+        let trimmed = counted.trim_commands > 0;
+        assert_eq!(test.did.bytes_trimmed > 0, trimmed, "{}", test.test);
+        // Parts of a unit may meet in the cache, so that fewer units are written than transfers say.
+        assert!(test.test == "atto" || test.did.bytes_written == counted.host_units_written * 4096);
+    }
+}
