@@ -3,7 +3,9 @@
 //! `front` draws what all have in common; a mapping adds its own.
 
 use proptest::prelude::*;
-use trimwise::ssd::{ReadAfterTrim, SsdConfig, TrimKind, TrimPlace, VictimPolicy};
+use trimwise::ssd::{
+    BlockMappingConfig, MappingConfig, ReadAfterTrim, SsdConfig, TrimKind, TrimPlace, VictimPolicy,
+};
 use trimwise::units::UNIT_BYTES;
 
 /// Units that the host sees; not a whole number of superblocks.
@@ -84,6 +86,18 @@ prop_compose! {
         config.wear_levelling.interval_erases = 3;
         let data = (UNITS as u32).div_ceil(superblock_units(&config));
         room(&mut config, data, spare);
+        config
+    }
+}
+
+prop_compose! {
+    /// The block mapping: a log of one superblock up to all that the layout leaves.
+    pub fn block()(mut config in front(), log in 1u32..7, spare in 0u32..3) -> SsdConfig {
+        let data = (UNITS as u32).div_ceil(superblock_units(&config));
+        room(&mut config, data, spare);
+        // One superblock is kept for merging, of the four at least beside the data.
+        let most = config.gc.host_frontiers + 2;
+        config.mapping = MappingConfig::Block(BlockMappingConfig { log_superblocks: log.min(most) });
         config
     }
 }

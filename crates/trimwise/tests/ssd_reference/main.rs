@@ -41,3 +41,4 @@ macro_rules! a_mapping {
 }
 
 a_mapping!(page);
+a_mapping!(block);
