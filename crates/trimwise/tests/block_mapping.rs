@@ -54,7 +54,8 @@ struct Naive {
     log_max: usize,
     data: BTreeMap<u32, Superblock>,
     log: Vec<Superblock>,
-    log_continues: Option<u32>,
+    /// The unit behind the one that was written last.
+    continues: Option<u32>,
     streams: Vec<Place>,
     clock: u64,
     copied: u64,
@@ -68,7 +69,7 @@ impl Naive {
             log_max: log_superblocks as usize,
             data: BTreeMap::new(),
             log: Vec::new(),
-            log_continues: None,
+            continues: None,
             streams: vec![Place::default(); streams as usize],
             clock: 0,
             copied: 0,
@@ -92,7 +93,9 @@ impl Naive {
     }
 
     fn write(&mut self, lpn: u32, following: u32) {
-        if let Some(index) = self.stream_for(lpn, following) {
+        let sequential = self.continues == Some(lpn) || following + 1 >= STRIPE;
+        self.continues = Some(lpn + 1);
+        if let Some(index) = self.stream_for(lpn, sequential) {
             self.take_out(lpn);
             self.clock += 1;
             let place = &mut self.streams[index];
@@ -109,16 +112,12 @@ impl Naive {
         }
         self.take_out(lpn);
         self.log.last_mut().expect("just made").push(Some(lpn));
-        self.log_continues = Some(lpn + 1);
     }
 
-    fn stream_for(&mut self, lpn: u32, following: u32) -> Option<usize> {
-        let matching = self.streams.iter().position(|place| place.continues == Some(lpn));
-        if matching.is_some_and(|index| self.streams[index].open.is_some()) {
-            return matching;
-        }
-        if matching.is_none() && self.log_continues != Some(lpn) && following + 1 < STRIPE {
-            return None;
+    fn stream_for(&mut self, lpn: u32, sequential: bool) -> Option<usize> {
+        let open = self.streams.iter().position(|place| place.open.is_some() && place.continues == Some(lpn));
+        if open.is_some() || !sequential {
+            return open;
         }
         let (block, offset) = (lpn / SUPERBLOCK, lpn % SUPERBLOCK);
         let other =
@@ -131,8 +130,9 @@ impl Naive {
         if let Some(other) = other {
             self.close(other);
         }
+        let unused = (0..self.streams.len()).find(|&i| self.streams[i].open.is_none());
         let oldest = (0..self.streams.len()).min_by_key(|&i| self.streams[i].used);
-        let index = matching.or(other).or(oldest).expect("one stream at least");
+        let index = other.or(unused).or(oldest).expect("one stream at least");
         self.close(index);
         let (superblock, in_place) = if continues_data {
             (self.data.remove(&block).expect("it has an end"), true)

@@ -120,9 +120,12 @@ impl BlockMapped {
             let found = self.slots.superblock(superblock).role;
             ensure!(found == role, "superblock {superblock} is {found:?} and used as {role:?}");
         }
+        let mut free = 0;
         for superblock in self.slots.pool() {
             owners[superblock as usize] += 1;
+            free += 1;
         }
+        ensure!(free == self.slots.free(), "{free} superblocks are free, {} counted", self.slots.free());
         for (superblock, count) in owners.iter().enumerate() {
             ensure!(*count == 1, "superblock {superblock} has {count} owners");
         }

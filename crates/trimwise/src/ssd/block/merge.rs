@@ -68,7 +68,7 @@ impl BlockMapped {
                 return;
             }
         }
-        let target = self.take(now, Role::Data);
+        let target = self.take(now, Role::Data, self.lane(block));
         self.gather_rest(target, block, now);
         self.settle(target, block);
     }
@@ -167,8 +167,8 @@ impl BlockMapped {
                 let copied = self.flash.stats.nand_units.gc;
                 self.merge_oldest(at);
                 self.flash.stats.gc_units_idle += self.flash.stats.nand_units.gc - copied;
-            } else if self.slots.has_given_back() {
-                self.erase_given_back(at);
+            } else if let Some(superblock) = self.slots.erase_given_back() {
+                self.reserve_erase(superblock, at);
             } else {
                 return;
             }

@@ -17,10 +17,15 @@
 //!   logical block that has valid units in it is gathered in a fresh superblock (*full merge*, in `merge`). The write
 //!   that needs the room waits for all of that: such drives do stall.
 //!
+//! Where a superblock is a part of the dies only, neighbouring stripes of the logical space belong to different logical
+//! blocks, one in each lane, so that a sequential write keeps all dies busy (`interleave`). What is said of units here
+//! is said of the space after that.
+//!
 //! TRIM: what is unmapped is not copied any more. When a logical block holds nothing, its superblock is given back; it
 //! is erased when it is needed, or before that while the host is idle.
 
 mod audit;
+mod interleave;
 mod merge;
 mod slots;
 mod streams;
@@ -36,6 +41,7 @@ use super::stats::Wear;
 use super::superblock::NONE;
 use super::translation::{Ready, Translation};
 use crate::content::Content;
+use interleave::Interleave;
 use slots::{Role, Slots};
 use streams::Stream;
 
@@ -66,6 +72,7 @@ pub(super) struct Stripe {
 #[derive(Clone, Debug)]
 pub(super) struct BlockMapped {
     flash: Flash,
+    interleave: Interleave,
     blocks: Vec<LogicalBlock>,
     slots: Slots,
     /// Where a unit lies in the random log; [`NONE`] for one that does not.
@@ -73,8 +80,10 @@ pub(super) struct BlockMapped {
     /// The random log, oldest first. The last one is open as long as it is not full.
     log: VecDeque<u32>,
     log_stripe: Stripe,
-    /// The unit that would continue what went to the random log last.
-    log_continues: u32,
+    /// The lane that the log's next superblock comes from.
+    log_lane: u32,
+    /// The unit behind the one that the host wrote last.
+    continues: u32,
     /// Superblocks that the random log and the streams onto written blocks have together at most.
     log_max: u32,
     /// Whether the oldest superblock of the random log has been chosen as a victim.
@@ -96,10 +105,12 @@ impl BlockMapped {
             logged: vec![NONE; geometry.logical_units as usize],
             log: VecDeque::with_capacity(mapping.log_superblocks as usize),
             log_stripe: Stripe::default(),
-            log_continues: NONE,
+            continues: NONE,
+            interleave: Interleave::new(&geometry),
+            log_lane: 0,
             log_max: mapping.log_superblocks,
             reclaiming: false,
-            streams: vec![Stream::UNUSED; config.gc.host_frontiers as usize],
+            streams: vec![Stream::UNUSED; (config.gc.host_frontiers * geometry.lanes) as usize],
             stream_clock: 0,
             mapped: 0,
             idle_target: config.gc.idle_free_superblocks.min(mapping.log_superblocks),
@@ -144,10 +155,11 @@ impl BlockMapped {
         true
     }
 
-    /// Writes one host unit that the controller has at hand at `ready`; `following` units of its command come behind.
+    /// Writes one host unit that the controller has at hand at `ready`. `sequential`: the write looks like a part of a
+    /// stream.
     #[inline]
-    fn write_unit(&mut self, now: u64, ready: u64, lpn: u32, tag: u32, following: u32) {
-        let stream = self.stream_for(lpn, following, now);
+    fn write_unit(&mut self, now: u64, ready: u64, lpn: u32, tag: u32, sequential: bool) {
+        let stream = self.stream_for(lpn, sequential, now);
         if stream.is_none() {
             self.prepare_log(now);
         }
@@ -166,7 +178,6 @@ impl BlockMapped {
         let slot = self.slots.append(superblock, tag);
         self.slots.own(slot, lpn);
         self.logged[lpn as usize] = slot;
-        self.log_continues = lpn + 1;
         self.blocks[(lpn / self.flash.geometry.superblock_units) as usize].logged += 1;
         self.log_stripe.host_units += 1;
         self.log_stripe.ready = self.log_stripe.ready.max(ready);
@@ -188,7 +199,8 @@ impl BlockMapped {
             return;
         }
         self.prepare_quota(now);
-        let superblock = self.take(now, Role::Log);
+        let superblock = self.take(now, Role::Log, self.log_lane);
+        self.log_lane = (self.log_lane + 1) % self.flash.geometry.lanes;
         self.log.push_back(superblock);
     }
 
@@ -224,19 +236,18 @@ impl BlockMapped {
         self.flash.cache.issued(done, superblock * units + first, stripe.host_units);
     }
 
-    /// A superblock from the pool, erased.
-    fn take(&mut self, now: u64, role: Role) -> u32 {
-        if self.slots.clean() == 0 {
-            self.erase_given_back(now);
-        }
-        self.slots.open(role)
-    }
-
-    /// Erases the superblock that was given back first.
-    fn erase_given_back(&mut self, now: u64) {
-        if let Some(superblock) = self.slots.erase_next() {
+    /// A superblock from the pool, erased, of a lane if there is one.
+    fn take(&mut self, now: u64, role: Role, lane: u32) -> u32 {
+        let (superblock, erased) = self.slots.take(role, lane);
+        if erased {
             self.reserve_erase(superblock, now);
         }
+        superblock
+    }
+
+    /// The lane of a logical block's superblocks.
+    fn lane(&self, block: u32) -> u32 {
+        block % self.flash.geometry.lanes
     }
 
     /// Returns when all dies have erased their part.
@@ -300,7 +311,9 @@ impl Translation for BlockMapped {
         for lpn in units.clone() {
             let (in_cache, ready) = self.flash.admit(acknowledged);
             acknowledged = in_cache;
-            self.write_unit(now, ready, lpn, tag, units.end - lpn - 1);
+            let sequential = lpn == self.continues || units.end - lpn >= self.flash.geometry.stripe_units;
+            self.continues = lpn + 1;
+            self.write_unit(now, ready, self.interleave.inner(lpn), tag, sequential);
         }
         acknowledged
     }
@@ -317,7 +330,7 @@ impl Translation for BlockMapped {
         let (mut first, mut last) = (u64::MAX, decoded);
         let mut run: Option<(u32, u32)> = None;
         for lpn in units {
-            let Some(slot) = self.slot(lpn) else {
+            let Some(slot) = self.slot(self.interleave.inner(lpn)) else {
                 self.flash.stats.host_units_read_unmapped += 1;
                 first = first.min(decoded);
                 continue;
@@ -346,25 +359,28 @@ impl Translation for BlockMapped {
     }
 
     fn is_in_memory(&self, lpn: u32, now: u64) -> bool {
-        self.slot(lpn).is_some_and(|slot| self.in_memory(slot, now))
+        self.slot(self.interleave.inner(lpn)).is_some_and(|slot| self.in_memory(slot, now))
     }
 
     fn unmap(&mut self, now: u64, ranges: &[Range<u32>]) -> u64 {
         let before = self.mapped;
+        let stripe_units = self.flash.geometry.stripe_units;
         for range in ranges {
-            let mut lpn = range.start;
-            while lpn < range.end {
-                let block = lpn / self.units();
-                let end = range.end.min((block + 1).saturating_mul(self.units()));
+            let mut begin = range.start;
+            while begin < range.end {
+                // The units of a stripe stay together.
+                let end = range.end.min((begin / stripe_units + 1).saturating_mul(stripe_units));
+                let first = self.interleave.inner(begin);
+                let block = first / self.units();
                 if self.blocks[block as usize].mapped > 0 {
-                    (lpn..end).for_each(|lpn| {
+                    for lpn in first..first + (end - begin) {
                         self.forget(lpn);
-                    });
+                    }
                     if self.blocks[block as usize].mapped == 0 {
                         self.give_back(block, now);
                     }
                 }
-                lpn = end;
+                begin = end;
             }
         }
         before - self.mapped
@@ -376,7 +392,7 @@ impl Translation for BlockMapped {
         self.mapped = 0;
         self.log.clear();
         self.log_stripe = Stripe::default();
-        self.log_continues = NONE;
+        self.continues = NONE;
         self.reclaiming = false;
         self.streams.fill(Stream::UNUSED);
         let erased = self.slots.erase_all();
@@ -390,7 +406,7 @@ impl Translation for BlockMapped {
     }
 
     fn is_mapped(&self, lpn: u32) -> bool {
-        self.slot(lpn).is_some()
+        self.slot(self.interleave.inner(lpn)).is_some()
     }
 
     fn mapped_units(&self) -> u64 {
@@ -398,7 +414,7 @@ impl Translation for BlockMapped {
     }
 
     fn tag(&self, lpn: u32) -> Option<u32> {
-        self.slots.tag(self.slot(lpn)?)
+        self.slots.tag(self.slot(self.interleave.inner(lpn))?)
     }
 
     fn wear(&self) -> Wear {

@@ -63,10 +63,11 @@ pub(super) struct Slots {
     owners: Vec<u32>,
     /// Parts of it that no superblock has.
     owners_free: Vec<u32>,
-    /// In the order in which they were erased.
-    clean: VecDeque<u32>,
-    /// In the order in which they were given back.
-    given_back: VecDeque<u32>,
+    /// By lane, in the order in which they were erased.
+    clean: Vec<VecDeque<u32>>,
+    /// By lane, in the order in which they were given back.
+    given_back: Vec<VecDeque<u32>>,
+    free: u32,
     /// Slots that were filled and then erased, for the audit.
     pub erased_slots: u64,
     /// By slot; only for tests.
@@ -84,8 +85,11 @@ impl Slots {
             words_per_superblock,
             owners: vec![NONE; log_superblocks as usize * units as usize],
             owners_free: (0..log_superblocks).rev().collect(),
-            clean: (0..geometry.superblocks).collect(),
-            given_back: VecDeque::new(),
+            clean: (0..geometry.lanes)
+                .map(|lane| (lane..geometry.superblocks).step_by(geometry.lanes as usize).collect())
+                .collect(),
+            given_back: vec![VecDeque::new(); geometry.lanes as usize],
+            free: geometry.superblocks,
             erased_slots: 0,
             tags: vec![0; if track_tags { geometry.physical_units() as usize } else { 0 }],
         }
@@ -185,30 +189,31 @@ impl Slots {
         self.tags.get(slot as usize).copied()
     }
 
-    /// Superblocks that are erased and unused.
-    pub fn clean(&self) -> u32 {
-        self.clean.len() as u32
-    }
-
     /// Superblocks that are unused, erased or not.
     pub fn free(&self) -> u32 {
-        (self.clean.len() + self.given_back.len()) as u32
-    }
-
-    pub fn has_given_back(&self) -> bool {
-        !self.given_back.is_empty()
+        self.free
     }
 
     /// The free superblocks, for the audit.
     pub fn pool(&self) -> impl Iterator<Item = u32> + '_ {
-        self.clean.iter().chain(&self.given_back).copied()
+        self.clean.iter().chain(&self.given_back).flatten().copied()
     }
 
-    /// Takes a superblock that is erased.
-    pub fn open(&mut self, role: Role) -> u32 {
-        let Some(superblock) = self.clean.pop_front() else {
+    /// Takes a free superblock, of `lane` if there is one, and erases it if it is not. Returns it, and whether it was
+    /// erased just now.
+    pub fn take(&mut self, role: Role, lane: u32) -> (u32, bool) {
+        let lanes = self.clean.len();
+        let found = (0..lanes).map(|i| (lane as usize + i) % lanes).find_map(|lane| {
+            let clean = self.clean[lane].pop_front().map(|superblock| (superblock, false));
+            clean.or_else(|| self.given_back[lane].pop_front().map(|superblock| (superblock, true)))
+        });
+        let Some((superblock, dirty)) = found else {
             unreachable!("data blocks, the log and one more are fewer than all superblocks")
         };
+        if dirty {
+            self.erase(superblock);
+        }
+        self.free -= 1;
         let block = &mut self.superblocks[superblock as usize];
         block.role = role;
         if role == Role::Log {
@@ -217,7 +222,7 @@ impl Slots {
             };
             block.owners = owners;
         }
-        superblock
+        (superblock, dirty)
     }
 
     /// Nothing in a superblock counts any more, and it belongs to nothing.
@@ -229,15 +234,22 @@ impl Slots {
             block.owners = NONE;
         }
         block.role = Role::GivenBack;
-        self.given_back.push_back(superblock);
+        self.free += 1;
+        let lane = self.lane(superblock);
+        self.given_back[lane].push_back(superblock);
     }
 
-    /// Erases the superblock that was given back first.
-    pub fn erase_next(&mut self) -> Option<u32> {
-        let superblock = self.given_back.pop_front()?;
+    /// Erases one of those that were given back, if there is one.
+    pub fn erase_given_back(&mut self) -> Option<u32> {
+        let lane = (0..self.given_back.len()).max_by_key(|&lane| self.given_back[lane].len())?;
+        let superblock = self.given_back[lane].pop_front()?;
         self.erase(superblock);
-        self.clean.push_back(superblock);
+        self.clean[lane].push_back(superblock);
         Some(superblock)
+    }
+
+    fn lane(&self, superblock: u32) -> usize {
+        superblock as usize % self.clean.len()
     }
 
     fn erase(&mut self, superblock: u32) {
@@ -253,18 +265,21 @@ impl Slots {
         self.valid.fill(0);
         let log_superblocks = self.owners.len() as u32 / self.units;
         self.owners_free = (0..log_superblocks).rev().collect();
-        self.given_back.clear();
+        self.given_back.iter_mut().for_each(VecDeque::clear);
         for &superblock in &used {
             self.erase(superblock);
-            self.clean.push_back(superblock);
+            let lane = self.lane(superblock);
+            self.clean[lane].push_back(superblock);
         }
+        self.free = self.superblocks.len() as u32;
         used
     }
 
     /// Bytes of the tables, tags aside.
     pub fn memory_bytes(&self) -> u64 {
         let words = self.valid.capacity() * 8;
-        let queues = self.clean.capacity() + self.given_back.capacity() + self.owners_free.capacity();
+        let pools: usize = self.clean.iter().chain(&self.given_back).map(VecDeque::capacity).sum();
+        let queues = pools + self.owners_free.capacity();
         let superblocks = self.superblocks.capacity() * size_of::<Superblock>();
         (words + superblocks + (queues + self.owners.capacity()) * 4) as u64
     }

@@ -1,11 +1,12 @@
 //! Streams: logical blocks that are written in order, at their own offsets.
 //!
 //! A unit that is the next one of an open stream goes there. A stream is opened at the first unit of a logical block,
-//! or where its data block ends, if the write looks sequential: it continues what was written before it, or its
-//! command brings a stripe at least. Single units that happen to hit the first one of a block open nothing; each would
-//! end an older stream, and that costs a merge.
+//! or where its data block ends, if the write looks sequential: the unit follows the one that the host wrote before it,
+//! or its command brings a stripe at least. Single units that happen to hit the first one of a block open nothing: each
+//! would end an older stream, and that costs a merge.
 //!
-//! `gc.host_frontiers` is how many streams are open at a time; the one that was used longest ago makes room.
+//! `gc.host_frontiers` is how many streams are open in each lane at a time; the one that was used longest ago makes
+//! room.
 
 use super::super::superblock::NONE;
 use super::BlockMapped;
@@ -65,24 +66,14 @@ impl BlockMapped {
 
     /// The stream that a unit goes to, opened if need be; `None` if it goes to the random log.
     #[inline]
-    pub fn stream_for(&mut self, lpn: u32, following: u32, now: u64) -> Option<usize> {
-        let matching = self.streams.iter().position(|s| s.continues == lpn);
-        if let Some(index) = matching
-            && self.streams[index].superblock != NONE
-        {
-            return Some(index);
-        }
-        let long = following + 1 >= self.flash.geometry.stripe_units;
-        if matching.is_none() && lpn != self.log_continues && !long {
-            return None;
-        }
-        self.open(lpn, matching, now)
+    pub fn stream_for(&mut self, lpn: u32, sequential: bool, now: u64) -> Option<usize> {
+        let open = self.streams.iter().position(|s| s.continues == lpn && s.superblock != NONE);
+        if open.is_some() || !sequential { open } else { self.open(lpn, now) }
     }
 
     /// Opens a stream for a unit of a write that looks sequential, if its place allows it.
-    fn open(&mut self, lpn: u32, preferred: Option<usize>, now: u64) -> Option<usize> {
-        let units = self.units();
-        let (block, offset) = (lpn / units, lpn % units);
+    fn open(&mut self, lpn: u32, now: u64) -> Option<usize> {
+        let (block, offset) = (lpn / self.units(), lpn % self.units());
         let other = self.open_stream(block);
         let data = self.blocks[block as usize].data;
         let continues_data = other.is_none() && data != NONE && self.slots.superblock(data).next == offset;
@@ -92,19 +83,19 @@ impl BlockMapped {
         if let Some(other) = other {
             self.close_stream(other, now);
         }
-        let oldest = (0..self.streams.len()).min_by_key(|&i| self.streams[i].used)?;
-        let index = preferred.or(other).unwrap_or(oldest);
+        let in_use = |i: usize| (self.streams[i].superblock != NONE, self.streams[i].used);
+        let index = other.or_else(|| (0..self.streams.len()).min_by_key(|&i| in_use(i)))?;
         self.close_stream(index, now);
         let data = self.blocks[block as usize].data;
         let superblock = if continues_data {
             data
         } else if data == NONE {
-            let taken = self.take(now, Role::Data);
+            let taken = self.take(now, Role::Data, self.lane(block));
             self.blocks[block as usize].data = taken;
             taken
         } else {
             self.prepare_quota(now);
-            self.take(now, Role::Stream)
+            self.take(now, Role::Stream, self.lane(block))
         };
         self.streams[index] = Stream { superblock, block, continues: lpn, ..Stream::UNUSED };
         Some(index)
