@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use trimwise::bench::{Part, TESTS};
+use trimwise::content::ContentClass;
 use trimwise::policy::TERMS;
 use trimwise::units::Bytes;
 
@@ -43,6 +45,8 @@ pub enum Command {
     Reproduce(ReproduceArguments),
     /// Cut the power at many points of random runs and look whether a TRIM policy has lost anything
     Crashtest(CrashtestArguments),
+    /// Run device tests one after another: fill, random writes, HD Tach, ATTO, TRIM and others
+    Bench(BenchArguments),
     /// Trim the free space of a mounted file system, slice by slice; --dry-run says what would be sent
     Trim(TrimArguments),
     /// List the SSD profiles that are built in
@@ -186,6 +190,54 @@ pub struct CrashtestArguments {
     pub force: bool,
 }
 
+/// Arguments of `bench`.
+#[derive(Debug, Args)]
+#[command(after_long_help = bench_help())]
+pub struct BenchArguments {
+    /// What is tested: an SSD profile (built-in name, see `trimwise devices`, or TOML file), in the
+    /// model; file:PATH or dev:PATH, a real file or device
+    #[arg(value_name = "TARGET")]
+    pub target: String,
+
+    /// Tests, run in this order on the same device; see below
+    #[arg(value_name = "TEST", required = true, num_args = 1..)]
+    pub tests: Vec<String>,
+
+    /// What is written: zeros, compressible, pseudo-random, incompressible or duplicated
+    #[arg(long, value_name = "CLASS", default_value_t = ContentClass::Incompressible)]
+    pub content: ContentClass,
+
+    /// The part of the device that is tested, in percent of it; only erase goes beyond [default: all]
+    #[arg(long, value_name = "START_PCT:LEN_PCT", value_parser = region)]
+    pub region: Option<Part>,
+
+    /// Seed of the random places: same seed, same places, and in the model the same result
+    #[arg(long, value_name = "N", default_value_t = defaults::SEED, value_parser = whole::<u64>(0, u64::MAX),
+          allow_negative_numbers = true)]
+    pub seed: u64,
+
+    /// With file:PATH: make the file, of this size, if it is not there
+    #[arg(long, value_name = "SIZE", allow_negative_numbers = true, value_parser = some_bytes)]
+    pub size: Option<Bytes>,
+
+    /// With file:PATH and dev:PATH, for tests that write: yes, destroy what WORD names; without it the
+    /// command says what to give
+    #[arg(long, value_name = "WORD")]
+    pub destroy: Option<String>,
+
+    /// Write the results as JSON to a new file; `-` prints them instead of the table
+    #[arg(long, value_name = "FILE|-")]
+    pub json: Option<PathBuf>,
+
+    /// Write an HTML report to DIR/index.html (one file, nothing else needed)
+    #[arg(long, value_name = "DIR")]
+    pub report: Option<PathBuf>,
+
+    /// Replace files of --json and --report that exist
+    #[arg(long)]
+    pub force: bool,
+}
+
 /// Arguments of `trim`.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Examples:\n  \
@@ -310,6 +362,25 @@ fn compare_help() -> String {
 fn policy_help() -> String {
     let default = defaults::POLICIES.join(" ");
     format!("TRIM policy: terms joined with `+`, see below; one or several [default: {default}]")
+}
+
+/// The tests, and examples of `bench`.
+fn bench_help() -> String {
+    let mut help = String::from("Tests:\n");
+    for (test, meaning) in TESTS {
+        help += &format!("  {test}\n      {meaning}\n");
+    }
+    help + "\nExamples:\n  \
+        trimwise bench sata-small seqwrite randwrite\n  \
+        trimwise bench sata-small erase fill torture:60 hdtach:reads trim hdtach:reads\n      \
+        a drive fresh, full, worn down, and after TRIM\n  \
+        trimwise bench my-ssd.toml fill:87.3 trim:87.3:12.7 seqwrite:1GiB:87.3 --json -\n\n\
+        What each test does, and how to read its figures: docs/guide.md"
+}
+
+/// Reads a part of a device.
+fn region(text: &str) -> Result<Part, String> {
+    text.parse()
 }
 
 /// Reads a whole number, and says which ones are accepted where it cannot.

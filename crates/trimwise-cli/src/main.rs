@@ -4,6 +4,7 @@
 //! it meets the models in one place, [`runner`].
 
 mod arguments;
+mod bench;
 mod command_line;
 mod compare;
 mod crashtest;
@@ -52,6 +53,7 @@ fn run(command: Command) -> Result<String, Failure> {
         Command::Crashtest(arguments) => {
             crashtest::run(&models, &arguments, || interrupt::install(OnInterrupt::Exit).map(drop))
         }
+        Command::Bench(arguments) => bench::run(&models, &arguments, interrupt::install),
         Command::Trim(arguments) => trim::run(&arguments, interrupt::install),
         Command::Policies(arguments) => policies::run(&arguments),
         Command::Devices => Ok(reproduce::list(&models.devices())),

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use serde::Serialize;
+use trimwise::bench::{Results, Settings, Test};
 use trimwise::crash::CrashReport;
 use trimwise::experiment::result::{Cell, ExperimentResult};
 use trimwise::fs::host::DiscardGeneration;
@@ -17,6 +18,9 @@ use crate::failure::Failure;
 
 /// What a run reports while it goes on: how much of how much is done.
 pub type Report = Arc<dyn Fn(u64, u64) + Send + Sync>;
+
+/// What device tests report while they go on: which test, and how many thousandths of it are done.
+pub type BenchProgress = Arc<dyn Fn(usize, u64) + Send + Sync>;
 
 /// One run in the model.
 #[derive(Clone, Copy, Debug)]
@@ -117,6 +121,14 @@ pub trait Models: Sync {
         cuts: u64,
         run: u64,
     ) -> Result<CrashReport, Failure>;
+    /// Runs device tests on a new device in virtual time.
+    fn bench_model(
+        &self,
+        device: &Self::Device,
+        tests: &[Test],
+        settings: &Settings,
+        on_progress: BenchProgress,
+    ) -> Result<Results, Failure>;
     /// The published experiments that can be made again.
     fn experiments(&self) -> Vec<Listed>;
     /// Makes one of them again, with so many runs at a time, or as many as suit this computer.
@@ -129,6 +141,7 @@ pub trait Models: Sync {
     ) -> Result<ExperimentResult, Failure>;
 }
 
+mod bench;
 mod experiments;
 #[cfg(test)]
 pub mod fabricated;

@@ -9,12 +9,14 @@
 //! - [`block_on`]: runs a workload whose every call blocks.
 
 pub mod block_device;
+pub mod consent;
 pub mod directory;
 mod directory_check;
 pub mod free_space;
 mod ioctl;
 pub mod layout;
 pub mod mount;
+pub mod raw_device;
 mod ready;
 pub mod trim;
 

@@ -4,6 +4,7 @@
 //! time, TRIM policies as state machines, and workloads over narrow traits. It opens no file, starts no
 //! thread and reads no clock, so that the same inputs and seed give the same bytes on any machine.
 
+pub mod bench;
 pub mod block;
 pub mod content;
 pub mod crash;
@@ -12,6 +13,7 @@ pub mod experiment;
 pub mod fs;
 pub mod policy;
 pub mod profile;
+pub mod selftest;
 pub mod ssd;
 pub mod units;
 pub mod workload;

@@ -45,6 +45,15 @@ embedded!(
     "vendor5",
     "vendor6",
     "ufs21-64gb",
+    "vertex-60gb",
+    "page-60gb-2009",
+    "sandforce-240gb",
+    "sata-240gb-2012",
+    "sata-500gb-slc",
+    "nvme-500gb-dramless",
+    "nvme-960gb-enterprise",
+    "nvme-512gb-qlc",
+    "ufs4-256gb",
     "bench-64gib",
 );
 

@@ -42,6 +42,60 @@ fn every_embedded_profile_is_valid_and_its_numbers_have_a_source() {
     }
 }
 
+/// A variant says for itself where its numbers come from: those of the file are about other numbers.
+#[test]
+fn every_variant_of_an_embedded_profile_has_a_description_and_sources_of_its_own() {
+    let mut variants = 0;
+    for name in Profile::embedded_names() {
+        let text = Profile::embedded_text(name).unwrap();
+        let base = Profile::embedded(name).unwrap();
+        let document: toml::Table = text.parse().unwrap();
+        for firmware in &base.firmware_variants {
+            variants += 1;
+            let full_name = base.name_with(&firmware.version);
+            let variant = Profile::embedded(&full_name).unwrap();
+            assert_eq!(variant.name, full_name);
+            assert!(firmware.description.is_some(), "{full_name} does not say what is different");
+            let tables = document["firmware"][&firmware.version].as_table().unwrap();
+            let set = tables.iter().filter(|(key, _)| !["description", "sources"].contains(&key.as_str()));
+            for (table, settings) in set {
+                for key in settings.as_table().unwrap().keys() {
+                    let setting = format!("{table}.{key}");
+                    let sources = tables.get("sources").and_then(|sources| sources.as_table());
+                    assert!(
+                        sources.is_some_and(|s| s.contains_key(&setting) || s.contains_key(table)),
+                        "{full_name}: {setting} has no source"
+                    );
+                }
+            }
+            let same = (&variant.config, variant.faults) == (&base.config, base.faults);
+            assert_eq!(same, tables.len() == 1, "{full_name} sets what is set already, or nothing");
+        }
+    }
+    assert_eq!(variants, 7);
+}
+
+#[test]
+fn the_vertex_has_the_four_firmwares_of_the_article() {
+    let facts = |version: &str| {
+        let profile = Profile::embedded(&format!("vertex-60gb@{version}")).unwrap();
+        (profile.config.trim.is_supported(), profile.config.gc.idle)
+    };
+    assert_eq!(
+        ["1.3", "1.4", "1.41", "1.5"].map(facts),
+        [(false, false), (true, false), (false, true), (true, true)]
+    );
+    assert_eq!(Profile::embedded("vertex-60gb@1.6"), None);
+}
+
+#[test]
+fn the_force_gs_has_the_fault_that_was_found_and_mended() {
+    let trims = |version: &str| {
+        Profile::embedded(&format!("sandforce-240gb@{version}")).unwrap().faults.trims_percent
+    };
+    assert_eq!(["3.x", "5.0.2", "5.0.3"].map(trims), [100, 50, 100]);
+}
+
 #[test]
 fn the_six_drives_of_2010_differ_in_three_fitted_numbers() {
     let fitted = ["controller.read_overhead_ns", "controller.write_bytes_per_s", "trim.cost_per_command_ns"];

@@ -3,6 +3,7 @@
 //! Templates escape whatever is put into them; only the style sheet and the charts, which escape for
 //! themselves, are marked as safe.
 
+pub mod bench;
 pub mod charts;
 pub mod compare;
 pub mod plots;

@@ -338,6 +338,16 @@ impl Models for Fabricated {
         Ok(report)
     }
 
+    fn bench_model(
+        &self,
+        _device: &String,
+        _tests: &[Test],
+        _settings: &Settings,
+        _on_progress: BenchProgress,
+    ) -> Result<Results, Failure> {
+        Err(Failure::run("no device tests are fabricated"))
+    }
+
     fn experiments(&self) -> Vec<Listed> {
         vec![Listed { name: "postmark-vendors".into(), summary: experiment().question }]
     }

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use trimwise::bench::{Results, Settings, Test};
 use trimwise::crash::{CrashReport, CrashTest};
 use trimwise::experiment::cell::{CellError, CellSpec, run_cell};
 use trimwise::experiment::result::{Cell, CellId, ExperimentResult};
@@ -19,9 +20,10 @@ use trimwise::workload::postmark::{
 use trimwise::workload::timed::{Timed, Timing};
 use trimwise_host::{DirectoryError, RealDirectory, block_on, mount_of};
 
+use super::bench;
 use super::experiments::{self, Experiment};
 use super::room::Room;
-use super::{Listed, ModelRun, Models, Mounted, Report, input, workloads};
+use super::{BenchProgress, Listed, ModelRun, Models, Mounted, Report, input, workloads};
 use crate::defaults::SEED;
 use crate::failure::Failure;
 
@@ -272,6 +274,16 @@ impl Models for Linked {
     fn crash_run(&self, policy: &PolicySpec, seed: u64, cuts: u64, run: u64) -> Result<CrashReport, Failure> {
         let test = CrashTest { policy: *policy, seed, cuts };
         test.one_run(run).map_err(|e| Failure::run(format!("policy {policy}, seed {seed}, run {run}: {e}")))
+    }
+
+    fn bench_model(
+        &self,
+        device: &Profile,
+        tests: &[Test],
+        settings: &Settings,
+        on_progress: BenchProgress,
+    ) -> Result<Results, Failure> {
+        bench::in_model(device, tests, settings, on_progress)
     }
 
     fn experiments(&self) -> Vec<Listed> {

@@ -1,5 +1,6 @@
 //! Results as text, at most 100 columns wide.
 
+pub mod bench;
 pub mod compare;
 pub mod crashtest;
 pub mod reproduce;

@@ -5,6 +5,7 @@
 //! live in [`SsdConfig::validate`], and nowhere else: a device is built from a configuration that passed.
 
 mod mapping;
+mod shrunk;
 mod slc;
 
 use super::geometry::Geometry;

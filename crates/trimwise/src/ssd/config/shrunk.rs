@@ -1,0 +1,96 @@
+//! The same drive, only smaller: for tests of behaviour, which need a whole drive full of data.
+
+use super::{ConfigError, MappingConfig, SsdConfig};
+use crate::units::UNIT_BYTES;
+
+/// Superblocks that a smaller drive should have at least: with fewer, what its over-provisioning leaves for the
+/// collector shrinks to nothing.
+const SUPERBLOCKS: u64 = 256;
+
+impl SsdConfig {
+    /// This drive with a capacity of at most `capacity_bytes`: the same dies, rates and shares of space, with fewer pages
+    /// in a block and fewer blocks. What counts blocks or pages shrinks with them: the time of an erase (with the
+    /// pages of a block), logs, SLC cache, thresholds of free superblocks, caches for the map and for writes.
+    ///
+    /// # Errors
+    ///
+    /// If no drive of that size can be like this one.
+    pub fn shrunk(&self, capacity_bytes: u64) -> Result<Self, ConfigError> {
+        if capacity_bytes >= self.capacity_bytes {
+            return Ok(self.clone());
+        }
+        let old = self.geometry()?;
+        let mut config = self.clone();
+        config.capacity_bytes = capacity_bytes / UNIT_BYTES * UNIT_BYTES;
+        let geometry = &mut config.geometry;
+        let row_bytes = u64::from(geometry.superblock_planes) * u64::from(geometry.page_bytes);
+        let pages = (capacity_bytes / SUPERBLOCKS / row_bytes).max(4);
+        let pages = pages.min(u64::from(geometry.pages_per_block)) as u32;
+        let scaled = |value: u64, new: u64, old: u64| value * new / old.max(1);
+        config.nand.t_erase_ns =
+            scaled(config.nand.t_erase_ns, pages.into(), geometry.pages_per_block.into()).max(1);
+        geometry.pages_per_block = pages;
+        // The same share of physical space.
+        let superblock_bytes = row_bytes * u64::from(pages);
+        let physical = u128::from(old.physical_units()) * u128::from(UNIT_BYTES);
+        let wanted = physical * u128::from(config.capacity_bytes) / u128::from(self.capacity_bytes);
+        let lanes = u64::from(old.lanes);
+        let superblocks = (wanted as u64).div_ceil(superblock_bytes).next_multiple_of(lanes);
+        config.over_provisioning_percent = None;
+        config.geometry.blocks_per_plane = Some((superblocks / lanes) as u32);
+        let superblocks_before = u64::from(old.superblocks);
+        let fewer = |count: u32, least: u32| {
+            (scaled(count.into(), superblocks, superblocks_before) as u32).max(least.min(count))
+        };
+        config.gc.free_superblocks_min = fewer(self.gc.free_superblocks_min, 3);
+        config.gc.idle_free_superblocks =
+            fewer(self.gc.idle_free_superblocks, 6).max(config.gc.free_superblocks_min);
+        let smaller = |bytes: u64| scaled(bytes, capacity_bytes, self.capacity_bytes);
+        match &mut config.mapping {
+            MappingConfig::Page { map_cache: Some(cache) } => {
+                cache.bytes = smaller(cache.bytes).max(u64::from(self.geometry.page_bytes));
+            }
+            MappingConfig::Block(block) => block.log_superblocks = fewer(block.log_superblocks, 1),
+            MappingConfig::Page { map_cache: None } | MappingConfig::Compressing(_) => {}
+        }
+        if let Some(slc) = &mut config.slc {
+            slc.static_superblocks = fewer(slc.static_superblocks, 1);
+        }
+        if config.cache.bytes != 0 {
+            let stripes =
+                2 * u64::from(config.geometry()?.stripe_units) * u64::from(config.gc.host_frontiers);
+            config.cache.bytes = smaller(config.cache.bytes).max(stripes * UNIT_BYTES).min(self.cache.bytes);
+        }
+        config.validate()?;
+        Ok(config)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::profile::Profile;
+    use crate::units::Bytes;
+
+    #[test]
+    fn every_profile_has_a_small_sister_with_the_same_share_of_spare_space() {
+        for name in Profile::embedded_names() {
+            let whole = Profile::embedded(name).unwrap().config;
+            for capacity in [Bytes::gib(1), Bytes::gib(8)] {
+                let small = whole.shrunk(capacity.0).unwrap_or_else(|e| panic!("{name} at {capacity}: {e}"));
+                assert!(small.capacity_bytes <= capacity.0.max(1), "{name}");
+                let spare = |c: &super::SsdConfig| {
+                    let g = c.geometry().unwrap();
+                    f64::from(g.physical_units()) / f64::from(g.logical_units)
+                };
+                let (before, after) = (spare(&whole), spare(&small));
+                assert!((after - before).abs() < 0.02, "{name} at {capacity}: {before} and {after}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_drive_is_never_made_larger() {
+        let config = Profile::embedded("sata-small").unwrap().config;
+        assert_eq!(config.shrunk(Bytes::gib(100).0), Ok(config));
+    }
+}
