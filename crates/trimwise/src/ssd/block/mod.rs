@@ -30,6 +30,9 @@ mod merge;
 mod slots;
 mod streams;
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::VecDeque;
 use std::ops::Range;
 
