@@ -412,7 +412,7 @@ fn mappings_caches_and_faults_are_read_and_checked() {
         "from 1 to 71: of 1096 superblocks 1024 hold data",
     );
     refused("[mapping]\nkind = \"block\"\nmap_cache_bytes = 1", "mapping.map_cache_bytes is not a setting");
-    refused("[mapping]\nkind = \"page\"\nmap_cache_bytes = 4096", "from 8192 (one flash page) to 1 TiB");
+    refused("[mapping]\nkind = \"page\"\nmap_cache_bytes = 4095", "from 4096 (one unit of the map) to 1 TiB");
     refused(
         &COMPRESSING.replace("512", "48"),
         "mapping.granule_bytes: 48 is not accepted; expected a divisor of 4096",
@@ -424,7 +424,7 @@ fn mappings_caches_and_faults_are_read_and_checked() {
     );
     refused(
         &SLC.replace("= 4", "= 68"),
-        "slc.static_superblocks: 68 is not accepted; expected a whole number from 0 to 67",
+        "slc.static_superblocks: 68 is not accepted; expected a whole number from 0 to 66",
     );
     refused(
         &SLC.replace("= 4", "= 0").replace("= 50", "= 0"),

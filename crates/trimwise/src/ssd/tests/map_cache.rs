@@ -94,6 +94,6 @@ fn copies_change_a_part_once_for_each_victim() {
     let stats = ssd.stats().since(&before);
     let (copies, parts) = (stats.nand_units.gc, stats.nand_units.map);
     assert!(copies > 80, "{copies}");
-    // A part for eight copies, but for the victim at hand, and for copies of parts themselves.
-    assert!(parts * 8 <= copies && copies <= (parts + 4) * 8, "{parts} parts for {copies} copies");
+    // A part for eight copies. A few victims were waited for; their parts were left to the next.
+    assert!((8 * parts..=10 * parts).contains(&copies), "{parts} parts for {copies} copies");
 }
