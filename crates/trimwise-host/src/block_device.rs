@@ -128,7 +128,7 @@ impl BlockDevice {
     ///
     /// # Errors
     /// If sysfs does not know it or says what cannot be understood.
-    fn of_numbers(numbers: (u32, u32)) -> Result<Self, BlockDeviceError> {
+    pub(crate) fn of_numbers(numbers: (u32, u32)) -> Result<Self, BlockDeviceError> {
         let link = sysfs_link(numbers);
         let sysfs = link.canonicalize().map_err(io(&link))?;
         let is_partition = sysfs.join("partition").exists();
@@ -148,6 +148,71 @@ impl BlockDevice {
             limits: DiscardLimits { granularity, max, ranges, merges },
             sysfs,
         })
+    }
+
+    /// The device behind a node such as `/dev/sda1`.
+    ///
+    /// # Errors
+    /// If it is no block device or sysfs does not know it.
+    pub fn of_node(path: &Path) -> Result<Self, BlockDeviceError> {
+        let found = fs::metadata(path).map_err(io(path))?;
+        if !found.file_type().is_block_device() {
+            let source = std::io::Error::other("no block device");
+            return Err(BlockDeviceError::Io { path: path.display().to_string(), source });
+        }
+        Self::of_numbers((major(found.st_rdev()), minor(found.st_rdev())))
+    }
+
+    /// Its partitions; none if it is one.
+    pub fn partitions(&self) -> Vec<Self> {
+        let mut below: Vec<_> = entries(&self.sysfs).filter(|path| path.join("partition").exists()).collect();
+        below.sort();
+        let devices = below.iter().map(|path| number_pair(&path.join("dev")).and_then(Self::of_numbers));
+        devices.filter_map(Result::ok).collect()
+    }
+
+    /// The disk that it is a partition of; `None` if it is none.
+    pub fn disk(&self) -> Option<Self> {
+        let disk = self.sysfs.parent().filter(|_| self.sysfs.join("partition").exists())?;
+        number_pair(&disk.join("dev")).and_then(Self::of_numbers).ok()
+    }
+
+    /// The directory of its disk in sysfs: its own, unless it is a partition.
+    pub(crate) fn disk_sysfs(&self) -> &Path {
+        let is_partition = self.sysfs.join("partition").exists();
+        self.sysfs.parent().filter(|_| is_partition).unwrap_or(&self.sysfs)
+    }
+
+    /// Whether nothing can be written to it.
+    pub fn is_read_only(&self) -> bool {
+        number_in(&self.sysfs.join("ro")).is_ok_and(|n| n != 0)
+    }
+
+    /// The smallest transfer that its disk takes.
+    pub fn sector(&self) -> Bytes {
+        number_in(&self.disk_sysfs().join("queue/logical_block_size")).map_or(Bytes(SECTOR_BYTES), Bytes)
+    }
+
+    /// The serial numbers and world-wide names of its disk, as sysfs tells them.
+    pub fn serials(&self) -> Vec<String> {
+        let disk = self.disk_sysfs();
+        let files = ["serial", "device/serial", "wwid", "device/wwid", "device/cid"];
+        let mut serials: Vec<String> = Vec::new();
+        for file in files {
+            let text = fs::read_to_string(disk.join(file)).unwrap_or_default();
+            let text = text.trim();
+            if !text.is_empty() && !serials.iter().any(|known| known == text) {
+                serials.push(text.to_owned());
+            }
+        }
+        // SCSI and ATA: the page "unit serial number", behind a head of four bytes.
+        let page = fs::read(disk.join("device/vpd_pg80")).unwrap_or_default();
+        let text =
+            String::from_utf8_lossy(page.get(4..).unwrap_or_default()).trim_matches(['\0', ' ']).to_owned();
+        if !text.is_empty() && !serials.contains(&text) {
+            serials.push(text);
+        }
+        serials
     }
 
     /// Its directory in sysfs by its numbers, which stay when names change.

@@ -1,13 +1,18 @@
-//! The ioctl calls of this crate: FITRIM, FS_IOC_GETFSMAP, XFS_IOC_FSGEOMETRY_V1.
+//! The ioctl calls of this crate: FITRIM, FS_IOC_GETFSMAP, FS_IOC_FIEMAP, XFS_IOC_FSGEOMETRY_V1, BLKDISCARD and
+//! NVME_IOCTL_ADMIN_CMD; and below it the ring of io_uring (`ring`).
 //!
-//! The one file with unsafe code: rustix cannot know which structure an ioctl number wants. Numbers and structures are
-//! those of Linux's include/uapi/linux/fs.h, include/uapi/linux/fsmap.h and fs/xfs/libxfs/xfs_fs.h.
+//! The one place with unsafe code: rustix cannot know which structure an ioctl number wants, nor io_uring how long a
+//! buffer lives. Numbers and structures are those of Linux's include/uapi/linux/fs.h, fsmap.h, fiemap.h and
+//! nvme_ioctl.h, and of fs/xfs/libxfs/xfs_fs.h.
 #![allow(unsafe_code)]
 
+pub mod ring;
+
+use std::ffi::c_void;
 use std::os::fd::BorrowedFd;
 
 use rustix::io::Errno;
-use rustix::ioctl::{Opcode, Updater, ioctl, opcode};
+use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, Updater, ioctl, opcode};
 
 /// `struct fstrim_range`, in bytes. The kernel answers in `len`; what it counts differs by file system.
 #[repr(C)]
@@ -129,6 +134,127 @@ pub fn xfs_geometry(file: BorrowedFd<'_>) -> Result<XfsGeometry, Errno> {
     Ok(geometry)
 }
 
+/// BLKDISCARD: bytes of a block device that nobody needs. Returns when the device has done it.
+pub fn discard(device: BorrowedFd<'_>, offset: u64, bytes: u64) -> Result<(), Errno> {
+    const BLKDISCARD: Opcode = opcode::none(0x12, 119);
+    let mut range = [offset, bytes];
+    // SAFETY: BLKDISCARD reads two 64-bit numbers, start and length, and keeps no pointer to them.
+    unsafe { ioctl(device, Updater::<BLKDISCARD, _>::new(&mut range)) }
+}
+
+/// `struct fiemap_extent`: where bytes of a file lie.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FiemapExtent {
+    pub logical: u64,
+    pub physical: u64,
+    pub length: u64,
+    reserved64: [u64; 2],
+    pub flags: u32,
+    reserved32: [u32; 3],
+}
+
+/// Extents that one call of FIEMAP may answer.
+const EXTENTS: usize = 512;
+
+/// `struct fiemap` without its extents, of which the size goes into the ioctl number.
+#[repr(C)]
+struct FiemapHead {
+    start: u64,
+    length: u64,
+    flags: u32,
+    mapped: u32,
+    count: u32,
+    reserved: u32,
+}
+
+/// The head with the room for extents that `count` promises behind it.
+#[repr(C)]
+struct FiemapQuery {
+    head: FiemapHead,
+    extents: [FiemapExtent; EXTENTS],
+}
+
+/// The extents of a file from byte `start` on, as many as one call answers. What is dirty is written first.
+pub fn fiemap(file: BorrowedFd<'_>, start: u64) -> Result<Vec<FiemapExtent>, Errno> {
+    const FIEMAP: Opcode = opcode::read_write::<FiemapHead>(b'f', 11);
+    const FIEMAP_FLAG_SYNC: u32 = 1;
+    let head = FiemapHead {
+        start,
+        length: u64::MAX - start,
+        flags: FIEMAP_FLAG_SYNC,
+        mapped: 0,
+        count: EXTENTS as u32,
+        reserved: 0,
+    };
+    let mut query = Box::new(FiemapQuery { head, extents: [FiemapExtent::default(); EXTENTS] });
+    // SAFETY: FIEMAP reads a `struct fiemap` and writes at most `count` extents behind it. `FiemapQuery` is that
+    // head, followed without padding (both are multiples of 8 bytes) by room for exactly `count` extents; any bits
+    // make a valid `FiemapExtent`.
+    unsafe { ioctl(file, Updater::<FIEMAP, _>::new(&mut *query))? };
+    Ok(query.extents[..(query.head.mapped as usize).min(EXTENTS)].to_vec())
+}
+
+/// `struct nvme_admin_cmd`.
+#[repr(C)]
+#[derive(Default)]
+struct NvmeAdminCommand {
+    opcode: u8,
+    flags: u8,
+    reserved: u16,
+    namespace: u32,
+    cdw2_3: [u32; 2],
+    metadata: u64,
+    data: u64,
+    metadata_bytes: u32,
+    data_bytes: u32,
+    cdw10_15: [u32; 6],
+    timeout_ms: u32,
+    result: u32,
+}
+
+/// Bytes of an answer to NVMe's Identify.
+pub const NVME_IDENTIFY_BYTES: usize = 4096;
+
+/// Identify Namespace (CNS 0) of an NVMe namespace's block device.
+pub fn nvme_identify_namespace(device: BorrowedFd<'_>) -> Result<Box<[u8; NVME_IDENTIFY_BYTES]>, Errno> {
+    const NVME_IOCTL_ID: Opcode = opcode::none(b'N', 0x40);
+    const NVME_IOCTL_ADMIN_CMD: Opcode = opcode::read_write::<NvmeAdminCommand>(b'N', 0x41);
+    const IDENTIFY: u8 = 6;
+    // SAFETY: NVME_IOCTL_ID takes no argument and answers the namespace's number as its return value.
+    let namespace = unsafe { ioctl(device, Number::<NVME_IOCTL_ID>)? };
+    let mut data = Box::new([0; NVME_IDENTIFY_BYTES]);
+    let mut command = NvmeAdminCommand {
+        opcode: IDENTIFY,
+        namespace,
+        data: data.as_mut_ptr().expose_provenance() as u64,
+        data_bytes: NVME_IDENTIFY_BYTES as u32,
+        ..NvmeAdminCommand::default()
+    };
+    // SAFETY: the ioctl reads and writes one `struct nvme_admin_cmd`, and during the call the `data_bytes` bytes at
+    // `data`, which `data` owns and which outlive the call. Identify writes no memory of the host but that.
+    unsafe { ioctl(device, Updater::<NVME_IOCTL_ADMIN_CMD, _>::new(&mut command))? };
+    Ok(data)
+}
+
+/// An ioctl without an argument that answers a number.
+struct Number<const OPCODE: Opcode>;
+
+// SAFETY: there is no argument, and what is returned is the number itself.
+unsafe impl<const OPCODE: Opcode> Ioctl for Number<OPCODE> {
+    type Output = u32;
+    const IS_MUTATING: bool = false;
+    fn opcode(&self) -> Opcode {
+        OPCODE
+    }
+    fn as_ptr(&mut self) -> *mut c_void {
+        std::ptr::null_mut()
+    }
+    unsafe fn output_from_ptr(output: IoctlOutput, _: *mut c_void) -> rustix::io::Result<u32> {
+        Ok(output.cast_unsigned())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -141,5 +267,9 @@ mod tests {
         assert_eq!(size_of::<FsmapHead>(), 192);
         assert_eq!(size_of::<FsmapQuery>(), 192 + 64 * RECORDS);
         assert_eq!(size_of::<XfsGeometry>(), 112);
+        assert_eq!(size_of::<FiemapHead>(), 32);
+        assert_eq!(size_of::<FiemapExtent>(), 56);
+        assert_eq!(size_of::<FiemapQuery>(), 32 + 56 * EXTENTS);
+        assert_eq!(size_of::<NvmeAdminCommand>(), 72);
     }
 }

@@ -12,7 +12,8 @@ use trimwise::units::Bytes;
 fn show(name: &str, f: &Figures) {
     println!("{name:<14} read {:6.1}  write {:6.1}  same {:6.1}", f.read, f.write, f.same_write);
     if !f.atto.is_empty() {
-        let line = |of: fn(&AttoSize) -> f64| f.atto.iter().map(|a| format!("{:4.0}", of(a))).collect::<String>();
+        let line =
+            |of: fn(&AttoSize) -> f64| f.atto.iter().map(|a| format!("{:4.0}", of(a))).collect::<String>();
         println!("   atto w {}\n   atto r {}", line(|a| a.write), line(|a| a.read));
     }
 }
@@ -33,30 +34,35 @@ fn main() {
     let start = Instant::now();
     if arguments[0] == "beside" {
         let run = run_beside(&setting, 1, || ()).expect("runs");
-        for (name, figures) in
-            [("clean", &run.clean), ("full", &run.full), ("tortured", &run.tortured), ("trimmed", &run.trimmed)]
-        {
+        for (name, figures) in [
+            ("clean", &run.clean),
+            ("full", &run.full),
+            ("tortured", &run.tortured),
+            ("trimmed", &run.trimmed),
+        ] {
             show(name, figures);
         }
         return;
     }
     if arguments[0] == "files" {
         let run = run_files(&setting.files, 1, || ()).expect("runs");
-        for (name, figures) in [
-            ("clean", &run.clean),
-            ("raw tortured", &run.raw_tortured),
-            ("raw trimmed", &run.raw_trimmed),
-            ("files", &run.files),
-            ("files removed", &run.files_removed),
-        ] {
+        for (name, figures) in
+            [("clean", &run.clean), ("raw tortured", &run.raw_tortured), ("raw trimmed", &run.raw_trimmed)]
+        {
             show(name, figures);
         }
-        println!("units {:?}, {:.1} % mapped", run.units, run.files_mapped_percent);
+        println!("raw: {} units", run.raw_units);
+        for level in &run.levels {
+            println!("{} units, {:.1} % mapped", level.units, level.mapped_percent);
+            show("files", &level.in_place);
+            show("removed", &level.removed);
+        }
         println!("{:?}", run_sharing(&setting, 1).expect("runs"));
         return;
     }
     let class = arguments[0].parse().expect("a class of data");
-    let run = run_class(&setting, class, 1, || println!("{:.1} s", start.elapsed().as_secs_f64())).expect("runs");
+    let run =
+        run_class(&setting, class, 1, || println!("{:.1} s", start.elapsed().as_secs_f64())).expect("runs");
     println!("torture: {} units, WA {:.3}", run.torture_units, run.torture_write_amplification);
     show("clean", &run.clean);
     show("tortured", &run.tortured);

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use trimwise::experiment::cell::CellError;
 use trimwise::experiment::result::ExperimentResult;
 use trimwise::experiment::set::{self, Setting, one_a, one_b};
-use trimwise::experiment::{lazy, postmark_vendors, sandforce};
+use trimwise::experiment::{capacity, lazy, postmark_vendors, sandforce};
 use trimwise::policy::PolicySpec;
 use trimwise::profile::Profile;
 use trimwise::units::Bytes;
@@ -47,6 +47,7 @@ pub const ALL: &[Experiment] = &[
     experiment(lazy::FIGURE_4, lazy::QUESTION_4, lazy::REPS, |r| run_lazy_sizes(r, lazy::evaluate_figure_4)),
     experiment(lazy::TABLE_2, lazy::QUESTION_T2, lazy::REPS, run_lazy_table_2),
     experiment(sandforce::NAME, sandforce::QUESTION, sandforce::REPS, run_sandforce),
+    experiment(capacity::NAME, capacity::QUESTION, capacity::REPS, run_capacity),
 ];
 
 /// How an experiment is to be run.
@@ -74,7 +75,8 @@ impl Request {
         steps: u64,
         run: impl Fn(usize, &dyn Fn()) -> Result<T, CellError> + Sync,
     ) -> Result<Vec<T>, Failure> {
-        let memory = devices.iter().filter_map(|name| Profile::embedded(name)).map(|d| memory_of_run(&d)).max();
+        let memory =
+            devices.iter().filter_map(|name| Profile::embedded(name)).map(|d| memory_of_run(&d)).max();
         self.spread_in(memory.unwrap_or_default(), count, steps, run)
     }
 
@@ -192,17 +194,18 @@ fn run_sandforce(request: &Request) -> Result<ExperimentResult, Failure> {
     let (setting, seed) = (sandforce::Setting::published(), request.seed);
     let classes = sandforce::CLASSES;
     // The longest first. Each class has as many steps as all of the rest is told in.
-    let runs = request.spread_in(sandforce::MEMORY, classes.len() + 2, sandforce::STEPS, |i, step| match i {
-        i if i < classes.len() => {
-            sandforce::run_class(&setting, classes[i], seed, step).map(Sandforce::Class)
-        }
-        i if i == classes.len() => sandforce::run_beside(&setting, seed, step).map(Sandforce::Beside),
-        _ => {
-            let sharing = sandforce::run_sharing(&setting, seed)?;
-            let files = sandforce::files::run_files(&setting.files, seed, step)?;
-            Ok(Sandforce::Files(files, sharing))
-        }
-    })?;
+    let runs =
+        request.spread_in(sandforce::MEMORY, classes.len() + 2, sandforce::STEPS, |i, step| match i {
+            i if i < classes.len() => {
+                sandforce::run_class(&setting, classes[i], seed, step).map(Sandforce::Class)
+            }
+            i if i == classes.len() => sandforce::run_beside(&setting, seed, step).map(Sandforce::Beside),
+            _ => {
+                let sharing = sandforce::run_sharing(&setting, seed)?;
+                let files = sandforce::files::run_files(&setting.files, seed, step)?;
+                Ok(Sandforce::Files(files, sharing))
+            }
+        })?;
     let mut measured = sandforce::Measured::default();
     for run in runs {
         match run {
@@ -212,6 +215,19 @@ fn run_sandforce(request: &Request) -> Result<ExperimentResult, Failure> {
         }
     }
     Ok(sandforce::evaluate(&measured, seed))
+}
+
+/// One device and one history a run. The model draws nothing but the places of random writes, so that a run of one
+/// history stands for all.
+fn run_capacity(request: &Request) -> Result<ExperimentResult, Failure> {
+    let Request { reps, seed, .. } = *request;
+    let histories = capacity::histories();
+    let runs = request.spread(&capacity::DEVICES, histories.len(), reps.into(), |i, step| {
+        (0..reps)
+            .map(|rep| capacity::run(&histories[i], seed.wrapping_add(rep.into())).inspect(|_| step()))
+            .collect::<Result<Vec<_>, _>>()
+    })?;
+    Ok(capacity::evaluate(&capacity::Measured::new(histories.into_iter().zip(runs)), reps, seed))
 }
 
 #[cfg(test)]

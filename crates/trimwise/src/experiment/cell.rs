@@ -119,12 +119,12 @@ pub enum CellError {
         /// What the file system answered.
         source: Box<FileError>,
     },
-    /// A device test failed.
+    /// A device test failed, or what it did does not add up.
     #[error("{device}: {what}")]
-    Bench {
+    Test {
         /// The device.
         device: String,
-        /// Which test, and what happened.
+        /// What happened.
         what: String,
     },
     /// A defect in the model.

@@ -1,6 +1,6 @@
 //! What of the source holds.
 
-use super::files::FilesRun;
+use super::files::{FilesRun, LEVELS_PERCENT, Level};
 use super::sharing::Sharing;
 use super::{BESIDE, BesideRun, CLASSES, ClassRun, FIRMWARES, Figures, NAME, QUESTION};
 use crate::experiment::plot::{Axis, Plot, PlotKind, Point, Series};
@@ -56,8 +56,9 @@ impl Measured {
         let read = [run.clean.read, run.tortured.read];
         Claim {
             id: "sandforce-read",
-            text: "HD Tach's sequential read, clean and after torture with compressible data, MB/s, within 10 %"
-                .to_owned(),
+            text:
+                "HD Tach's sequential read, clean and after torture with compressible data, MB/s, within 10 %"
+                    .to_owned(),
             met: read.iter().zip(PUBLISHED_READ).all(|(&read, published)| near(read, published, TOLERANCE)),
             published: Figure::Numbers(PUBLISHED_READ.to_vec()),
             measured: Figure::Numbers(read.to_vec()),
@@ -131,9 +132,8 @@ impl Measured {
             let most = values.iter().copied().fold(0.0, f64::max);
             values.iter().all(|&value| value >= most * (1.0 - TOLERANCE))
         };
-        let list = |values: &[f64]| {
-            values.iter().map(|value| format!("{value:.0}")).collect::<Vec<_>>().join(", ")
-        };
+        let list =
+            |values: &[f64]| values.iter().map(|value| format!("{value:.0}")).collect::<Vec<_>>().join(", ");
         claim(
             "sandforce-all-data",
             "under 5.0.2 HD Tach shows the same after TRIM (within 10 %) with compressible, pseudo-random and \
@@ -145,13 +145,9 @@ impl Measured {
 
     fn atto(&self) -> Claim {
         let run = self.compressible();
-        let [clean, tortured, partly, fully] = [
-            &run.clean,
-            &run.tortured,
-            &run.trimmed[FAULTY].once,
-            &run.trimmed[SOUND[1]].once,
-        ]
-        .map(atto_read);
+        let [clean, tortured, partly, fully] =
+            [&run.clean, &run.tortured, &run.trimmed[FAULTY].once, &run.trimmed[SOUND[1]].once]
+                .map(atto_read);
         let drop = 1.0 - tortured / clean;
         let hd_tach = 1.0 - run.tortured.read / run.clean.read;
         claim(
@@ -219,23 +215,29 @@ impl Measured {
     }
 
     fn filesystem(&self) -> Claim {
-        let run = &self.files;
-        let (raw, files) = (&run.raw_trimmed, &run.files);
+        let (raw, levels) = (&self.files.raw_trimmed, &self.files.levels);
+        let better =
+            |files: &Figures| files.read > raw.read && files.same_write >= raw.same_write * (1.0 - SAME);
+        let list = |figure: fn(&Figures) -> f64| {
+            let of = |(percent, level): (u64, &Level)| {
+                let (in_place, removed) = (figure(&level.in_place), figure(&level.removed));
+                format!("{in_place:.0} ({removed:.0}) at {percent} %")
+            };
+            LEVELS_PERCENT.into_iter().zip(levels).map(of).collect::<Vec<_>>().join(", ")
+        };
         claim(
             "sandforce-filesystem",
-            "under 5.0.2 a drive tortured through a file system with TRIM always on ends in a better state than one that was \
-             tortured raw and then trimmed once: it reads faster over the LBA space, and writes no slower (within 1 %)",
-            files.read > raw.read && files.same_write >= raw.same_write * (1.0 - SAME),
+            "under 5.0.2 a drive tortured through a file system with TRIM always on, over as much of its LBA space as \
+             files can fill, ends in a better state than one that was tortured raw and then trimmed once: it reads \
+             faster, and writes no slower (within 1 %)",
+            levels.last().is_some_and(|level| better(&level.in_place)),
             format!(
-                "reads: raw {:.0}, through files {:.0} MB/s ({:.0} with the files removed); writes: raw {:.0}, through files \
-                 {:.0} ({:.0}); {:.0} % of the drive in use by files",
+                "MB/s, in parentheses with the files removed; reads: raw {:.0}, through files {}; writes: raw {:.0}, \
+                 through files {}",
                 raw.read,
-                files.read,
-                run.files_removed.read,
+                list(|f| f.read),
                 raw.same_write,
-                files.same_write,
-                run.files_removed.same_write,
-                run.files_mapped_percent
+                list(|f| f.same_write)
             ),
         )
     }
@@ -278,7 +280,11 @@ impl Measured {
                 name: name.to_owned(),
                 points: states.iter().map(|(state, f)| Point::new((*state).to_owned(), figure(f))).collect(),
             };
-            [bars("HD Tach read", |f| f.read), bars("HD Tach write", |f| f.write), bars("long write", |f| f.same_write)]
+            [
+                bars("HD Tach read", |f| f.read),
+                bars("HD Tach write", |f| f.write),
+                bars("long write", |f| f.same_write),
+            ]
         };
         let (beside, files) = (&self.beside, &self.files);
         let beside = pair(&[
@@ -287,13 +293,17 @@ impl Measured {
             ("tortured", &beside.tortured),
             ("TRIM", &beside.trimmed),
         ]);
-        let files = pair(&[
+        let names =
+            LEVELS_PERCENT.map(|percent| [format!("files, {percent} %"), format!("{percent} %, removed")]);
+        let mut states = vec![
             ("clean", &files.clean),
             ("raw, tortured", &files.raw_tortured),
             ("raw, TRIM", &files.raw_trimmed),
-            ("files", &files.files),
-            ("files removed", &files.files_removed),
-        ]);
+        ];
+        for ([in_place, removed], level) in names.iter().zip(&files.levels) {
+            states.extend([(in_place.as_str(), &level.in_place), (removed.as_str(), &level.removed)]);
+        }
+        let files = pair(&states);
         let state = || Axis::linear("state", "state", "");
         vec![
             plot(
@@ -372,7 +382,11 @@ mod tests {
         let class = |same_write: f64| ClassRun {
             clean: clean(),
             tortured: figures(182.0, 300.0, 80.0, 470.0),
-            trimmed: vec![trimmed(figures(402.0, 300.0, same_write, 500.0)), partly(), trimmed(figures(402.0, 300.0, same_write, 500.0))],
+            trimmed: vec![
+                trimmed(figures(402.0, 300.0, same_write, 500.0)),
+                partly(),
+                trimmed(figures(402.0, 300.0, same_write, 500.0)),
+            ],
             erased: clean(),
             ..ClassRun::default()
         };
@@ -385,7 +399,7 @@ mod tests {
             },
             files: FilesRun {
                 raw_trimmed: figures(300.0, 300.0, 200.0, 0.0),
-                files: figures(350.0, 300.0, 200.0, 0.0),
+                levels: vec![Level { in_place: figures(350.0, 300.0, 200.0, 0.0), ..Level::default() }; 2],
                 ..FilesRun::default()
             },
             sharing: Sharing { compressible_share: 0.125, copies_bytes: 0, trimmed: (64, 0), kept: (64, 64) },
@@ -416,11 +430,13 @@ mod tests {
             broken(|m| (0..3).for_each(|i| m.classes[i].trimmed[1] = m.classes[i].trimmed[0].clone())),
             ["sandforce-trim-partial", "sandforce-atto"]
         );
-        assert_eq!(broken(|m| m.classes[2].trimmed[1].once.write = 200.0).contains(&"sandforce-all-data"), true);
+        let all_data = broken(|m| m.classes[2].trimmed[1].once.write = 200.0);
+        assert!(all_data.contains(&"sandforce-all-data"), "{all_data:?}");
         assert_eq!(broken(|m| m.classes[0].tortured.atto[0].read = 200.0), ["sandforce-atto"]);
-        assert_eq!(broken(|m| m.classes[0].trimmed[0].once.read = 380.0).contains(&"sandforce-fixed"), true);
+        let fixed = broken(|m| m.classes[0].trimmed[0].once.read = 380.0);
+        assert!(fixed.contains(&"sandforce-fixed"), "{fixed:?}");
         assert_eq!(broken(|m| m.classes[2].erased.same_write = 200.0), ["sandforce-incompressible"]);
         assert_eq!(broken(|m| m.sharing.kept.1 = 63), ["sandforce-dedup"]);
-        assert_eq!(broken(|m| m.files.files.read = 250.0), ["sandforce-filesystem"]);
+        assert_eq!(broken(|m| m.files.levels[1].in_place.read = 250.0), ["sandforce-filesystem"]);
     }
 }

@@ -26,8 +26,9 @@ use crate::workload::files::{FileError, Files, OpenMode};
 const CLASS: ContentClass = ContentClass::Incompressible;
 /// The files that are overwritten.
 const FILE: Bytes = Bytes::mib(4);
-/// How full they make the file system, percent of what files can use.
-const LEVEL_PERCENT: u64 = 95;
+/// How full they make the file system, percent of what files can use: as one keeps it, and over the whole drive as far
+/// as a file system can.
+pub const LEVELS_PERCENT: [u64; 2] = [50, 95];
 /// One of so many operations removes a file and writes it again; the others overwrite 4 KiB.
 const OVERWRITES_A_REMOVAL: u64 = 4096;
 /// The drive: small enough for a file system to be worked on for so long.
@@ -50,7 +51,12 @@ pub struct FilesSetting {
 
 impl FilesSetting {
     /// For a drive that is tortured for so long, and measured with so much, made smaller.
-    pub(super) fn of(ssd: &SsdConfig, faults: Faults, torture_s: u32, written: Bytes) -> Result<Self, CellError> {
+    pub(super) fn of(
+        ssd: &SsdConfig,
+        faults: Faults,
+        torture_s: u32,
+        written: Bytes,
+    ) -> Result<Self, CellError> {
         let share = |amount: u64| {
             (u128::from(amount) * u128::from(CAPACITY.0) / u128::from(ssd.capacity_bytes)) as u64
         };
@@ -74,14 +80,23 @@ pub struct FilesRun {
     pub raw_tortured: Figures,
     /// Raw: behind one TRIM of everything.
     pub raw_trimmed: Figures,
-    /// Through files, as they lie there at the end.
-    pub files: Figures,
-    /// The same when all files are removed.
-    pub files_removed: Figures,
-    /// Units that the raw torture wrote, and that the drive was sent for the overwrites through files.
-    pub units: (u64, u64),
+    /// Units that the raw torture wrote.
+    pub raw_units: u64,
+    /// Through files, at each of [`LEVELS_PERCENT`].
+    pub levels: Vec<Level>,
+}
+
+/// What torture through files left of the drive, at one level.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Level {
+    /// With the files at the end.
+    pub in_place: Figures,
+    /// When all of them are removed.
+    pub removed: Figures,
+    /// Units that the drive was sent for the torture.
+    pub units: u64,
     /// Units that the drive held at the end, before the files were removed, percent.
-    pub files_mapped_percent: f64,
+    pub mapped_percent: f64,
 }
 
 /// Does it both ways.
@@ -108,26 +123,26 @@ pub fn run_files(
     let raw_trimmed = measure(&trimmed)?;
     after_each();
 
-    let (in_place, removed, written) = through_files(setting, overwrites, seed)?;
+    let mut levels = Vec::new();
+    for percent in LEVELS_PERCENT {
+        let (in_place, removed, units) = through_files(setting, percent, overwrites, seed)?;
+        let ssd = in_place.drive.ssd();
+        let mapped_percent = 100.0 * ssd.mapped_units() as f64 / ssd.capacity_units() as f64;
+        let (in_place, removed) = (measure(&in_place)?, measure(&removed)?);
+        levels.push(Level { in_place, removed, units, mapped_percent });
+        after_each();
+    }
     after_each();
-    let mapped = in_place.drive.ssd().mapped_units() as f64 / in_place.drive.ssd().capacity_units() as f64;
-    let (files, files_removed) = (measure(&in_place)?, measure(&removed)?);
-    after_each();
-    let run = FilesRun {
-        clean,
-        raw_tortured,
-        raw_trimmed,
-        files,
-        files_removed,
-        units: (overwrites, written),
-        files_mapped_percent: 100.0 * mapped,
-    };
-    after_each();
-    Ok(run)
+    Ok(FilesRun { clean, raw_tortured, raw_trimmed, raw_units: overwrites, levels })
 }
 
 /// The drive with the files at the end, and without them; and how much was written for the overwrites.
-fn through_files(setting: &FilesSetting, overwrites: u64, seed: u64) -> Result<(Image, Image, u64), CellError> {
+fn through_files(
+    setting: &FilesSetting,
+    percent: u64,
+    overwrites: u64,
+    seed: u64,
+) -> Result<(Image, Image, u64), CellError> {
     let FilesSetting { ssd, faults, host, .. } = setting.clone();
     let sim = Sim::new();
     let new = Image::new(&ssd, seed)?.under(faults)?;
@@ -136,7 +151,7 @@ fn through_files(setting: &FilesSetting, overwrites: u64, seed: u64) -> Result<(
         let policy = PolicySpec::COMMIT;
         let volume = Volume::format(&queue, FormatOptions::default()).await?;
         let fs = volume.mount(host, policy.governor()).await;
-        let count = fill(&fs).await?;
+        let count = fill(&fs, percent).await?;
         let written = |fs: &Ext4| fs.queue().with_ssd(|ssd| ssd.stats().host_units_written);
         let before = written(&fs);
         torture(&fs, count, overwrites, seed).await?;
@@ -159,9 +174,9 @@ fn image(fs: &Ext4, at: SimTime) -> Image {
 }
 
 /// Writes files up to the level. Answers how many.
-async fn fill(fs: &Ext4) -> Result<u64, FileError> {
+async fn fill(fs: &Ext4, percent: u64) -> Result<u64, FileError> {
     let space = fs.statfs().await?;
-    let room = space.free.0 * LEVEL_PERCENT / 100;
+    let room = space.free.0 / 100 * percent;
     let count = room / FILE.0;
     for number in 0..count {
         write_file(fs, number).await?;

@@ -28,7 +28,8 @@ use crate::units::{Bytes, SimTime};
 pub const NAME: &str = "sandforce";
 
 /// The question it answers.
-pub const QUESTION: &str = "What does TRIM give back to a compressing drive that was tortured, and under which firmware?";
+pub const QUESTION: &str =
+    "What does TRIM give back to a compressing drive that was tortured, and under which firmware?";
 
 /// The drive, a built-in profile with its firmwares as variants.
 pub const DEVICE: &str = "sandforce-240gb";
@@ -151,7 +152,12 @@ impl Image {
     }
 
     /// Does tests to it, writing data of a class.
-    fn test(self, tests: &[Test], content: ContentClass, seed: u64) -> Result<(Vec<TestResult>, Self), CellError> {
+    fn test(
+        self,
+        tests: &[Test],
+        content: ContentClass,
+        seed: u64,
+    ) -> Result<(Vec<TestResult>, Self), CellError> {
         let (sim, tests) = (Sim::new(), tests.to_vec());
         let (results, image) = sim.clone().run(async move {
             sim.sleep_until(self.at).await;
@@ -162,7 +168,7 @@ impl Image {
             drop(device);
             (results, queue.into_drive().map(|drive| Self { drive, at: sim.now() }))
         })?;
-        let failed = |what: String| CellError::Bench { device: DEVICE.to_owned(), what };
+        let failed = |what: String| CellError::Test { device: DEVICE.to_owned(), what };
         let Results { tests, broken, .. } = results.map_err(|error| failed(error.to_string()))?;
         match (broken, image) {
             (Some(broken), _) => Err(failed(format!("{}: {}", broken.test, broken.why))),
@@ -277,7 +283,8 @@ pub fn run_class(
         let (_, once) = tortured.under(faults)?.test(&trim, class, seed)?;
         let figures = figures_of(&once, setting.written, class, seed, true)?;
         let (_, twice) = once.test(&trim, class, seed)?;
-        trimmed.push(Trimmed { once: figures, twice: figures_of(&twice, setting.written, class, seed, false)? });
+        trimmed
+            .push(Trimmed { once: figures, twice: figures_of(&twice, setting.written, class, seed, false)? });
         after_each();
     }
     let (_, erased) = tortured.test(&[Test::Erase], class, seed)?;

@@ -59,7 +59,10 @@ impl Compressing {
                 duplicate.references
             );
             let is_stored = duplicate.at != super::store::UNMAPPED;
-            ensure!(is_stored == (count > 0), "duplicate {number} is stored and nobody needs it, or the reverse");
+            ensure!(
+                is_stored == (count > 0),
+                "duplicate {number} is stored and nobody needs it, or the reverse"
+            );
             if is_stored {
                 live += u64::from(self.store.length(super::Owner::duplicate(number as u32)));
             }
@@ -103,6 +106,7 @@ impl Compressing {
                     self.frontiers().any(|(s, next)| s == i as u32 && next == block.written),
                     "superblock {i} is open and no frontier fills it"
                 ),
+                State::Slc => ensure!(false, "superblock {i} is in SLC mode, which this mapping has not"),
                 State::Victim => ensure!(moved, "superblock {i} is a stray victim"),
             }
             live += u64::from(counting);
@@ -134,7 +138,10 @@ impl Compressing {
         let pooled = pool.iter().filter(|&&p| p).count();
         let free = blocks.iter().filter(|b| b.state == State::Free).count();
         ensure!(pooled == free, "{free} superblocks are free, {pooled} in the pool");
-        ensure!(pooled == self.free_count as usize, "{pooled} superblocks in the pool, another number counted");
+        ensure!(
+            pooled == self.free_count as usize,
+            "{pooled} superblocks in the pool, another number counted"
+        );
         Ok(())
     }
 }

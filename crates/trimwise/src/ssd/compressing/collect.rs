@@ -66,7 +66,7 @@ pub(super) struct Collector {
     /// The lane that the next superblock for copies comes from.
     copy_lane: usize,
     rng: Xoshiro256PlusPlus,
-    free_min: u32,
+    pub free_min: u32,
     recycles_from_stale_percent: Option<u32>,
     fifo: bool,
     wear_threshold: Option<u32>,
@@ -279,11 +279,8 @@ impl Compressing {
             if reading.granules > 0 && reading.stripe != stripe {
                 self.carry_out(source, reading, now);
             }
-            *reading = Reading {
-                stripe,
-                granules: reading.granules + granules,
-                copies: reading.copies || copies,
-            };
+            *reading =
+                Reading { stripe, granules: reading.granules + granules, copies: reading.copies || copies };
             offset += granules;
         }
     }

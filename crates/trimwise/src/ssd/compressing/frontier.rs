@@ -60,9 +60,7 @@ impl Compressing {
     pub(super) fn prepare_host(&mut self, now: u64, granules: u32) -> usize {
         let turn = self.turn;
         let frontier = &self.host[turn];
-        if frontier.superblock == NONE
-            || frontier.next + granules > self.store.granules_per_superblock()
-        {
+        if frontier.superblock == NONE || frontier.next + granules > self.store.granules_per_superblock() {
             self.make_room_for_host(turn, now, granules);
         }
         turn
@@ -106,7 +104,9 @@ impl Compressing {
     fn open(&mut self, stream: Stream, lane: usize) {
         let lanes = self.free.len();
         let Some(superblock) = (0..lanes).find_map(|i| self.free[(lane + i) % lanes].pop_front()) else {
-            unreachable!("the last free superblock is kept for the collector, and a victim needs one at most");
+            unreachable!(
+                "the last free superblock is kept for the collector, and a victim needs one at most"
+            );
         };
         self.free_count -= 1;
         self.store.blocks[superblock as usize].state = State::Open;
@@ -211,8 +211,8 @@ impl Compressing {
         let done = self.flash.nand.program(at, now, ready.max(now), stripe_units);
         self.gatherer.lose_register(at.die);
         match holds_host {
-            true => self.flash.stats.busy_ns.program_host += self.flash.nand.t_prog_ns(),
-            false => self.flash.stats.busy_ns.program_gc += self.flash.nand.t_prog_ns(),
+            true => self.flash.stats.busy_ns.program_host += self.flash.nand.t_prog_ns(at),
+            false => self.flash.stats.busy_ns.program_gc += self.flash.nand.t_prog_ns(at),
         }
         if host_units > 0 {
             let block = &mut self.store.blocks[superblock as usize];

@@ -91,9 +91,7 @@ impl Compressing {
                 let part = end.min((stripe + 1) * self.stripe_granules) - from;
                 from += part;
                 run = match run {
-                    Some(run) if run.stripe == stripe => {
-                        Some(Run { granules: run.granules + part, ..run })
-                    }
+                    Some(run) if run.stripe == stripe => Some(Run { granules: run.granules + part, ..run }),
                     other => {
                         let next = stripe == self.gatherer.last.wrapping_add(1);
                         in_order = if next { in_order + 1 } else { 0 };
@@ -134,7 +132,8 @@ impl Compressing {
             self.gatherer.free_at = ready;
             self.flash.stats.busy_ns.controller += fragment_ns;
         }
-        let ready = self.flash.nand.sense(die, ready, &mut self.flash.stats.busy_ns);
+        let at = self.flash.place_of_die(die);
+        let ready = self.flash.nand.sense(at, ready, &mut self.flash.stats.busy_ns);
         self.gatherer.registers[die as usize] = Register { stripe, ready };
     }
 
@@ -164,7 +163,8 @@ impl Compressing {
             }
             let die = self.die(stripe);
             if self.gatherer.registers[die as usize].stripe != stripe {
-                let ready = self.flash.nand.sense(die, decoded, &mut self.flash.stats.busy_ns);
+                let at = self.flash.place_of_die(die);
+                let ready = self.flash.nand.sense(at, decoded, &mut self.flash.stats.busy_ns);
                 self.gatherer.registers[die as usize] = Register { stripe, ready };
             }
         }

@@ -16,6 +16,8 @@ mod collect;
 mod frontier;
 mod gather;
 mod store;
+#[cfg(test)]
+mod tests;
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -36,8 +38,8 @@ use crate::units::UNIT_BYTES;
 use collect::Collector;
 use frontier::Frontier;
 use gather::Gatherer;
-use store::{Held, Kind, Owner, Store};
 pub(super) use store::{GRANULES_MAX, UNITS_MAX};
+use store::{Held, Kind, Owner, Store};
 
 /// From this many units on, the lists of victims are made anew at the end instead of kept up to date.
 const BULK_UNITS: usize = 65_536;

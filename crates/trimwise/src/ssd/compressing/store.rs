@@ -11,7 +11,7 @@
 //! units that refer to it. Every other chunk has exactly one.
 
 use super::super::geometry::Geometry;
-use super::super::superblock::{Block, State};
+use super::super::superblock::Block;
 use crate::content::{Content, ContentClass, DUPLICATES};
 use crate::ssd::config::CompressingConfig;
 use crate::units::{Lpn, UNIT_BYTES};
@@ -127,8 +127,6 @@ impl Store {
         let granules_per_unit = UNIT_BYTES as u32 / config.granule_bytes;
         let granules_per_superblock = geometry.superblock_units * granules_per_unit;
         let granules = granules_per_superblock as usize * geometry.superblocks as usize;
-        let block =
-            Block { valid: 0, written: 0, erases: 0, state: State::Free, closed_at: 0, programmed_at: 0 };
         let stored = |class: ContentClass| config.stored_granules(class.entropy_bytes());
         Self {
             map: vec![UNMAPPED; geometry.logical_units as usize],
@@ -139,7 +137,7 @@ impl Store {
                 .map(stored),
             granules_per_superblock,
             logs: vec![Vec::new(); geometry.superblocks as usize],
-            blocks: vec![block; geometry.superblocks as usize],
+            blocks: vec![Block::NEW; geometry.superblocks as usize],
             unchecked: vec![0; geometry.superblocks as usize],
             mapped: 0,
             tags: vec![0; if track_tags { granules } else { 0 }],

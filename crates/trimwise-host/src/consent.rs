@@ -1,0 +1,265 @@
+//! Whether a file or a device may be overwritten: nobody uses it, and it holds nothing, or the user said its name.
+//!
+//! Writing to a block device, making a file system on it and trimming all of it destroy what it holds. So this is the
+//! rule, for every such act: what is in use is refused, whatever the user says; what holds data is refused unless the
+//! user repeats the path or the serial number. A [`Consent`] is what a device is opened for writing with, and [`check`]
+//! is its only maker.
+//!
+//! Whether a device holds data is sampled: its first and last MiB, and a page at each of [`SAMPLES`] places between. A
+//! device that holds a file system but reads as zeros in all of those is not known to science. What cannot be read
+//! counts as data.
+
+mod signature;
+mod usage;
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt as _, FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+use trimwise::units::Bytes;
+
+use crate::block_device::{BlockDevice, BlockDeviceError};
+use crate::raw_device::Target;
+
+pub use signature::{HEAD_BYTES, signature};
+use usage::block_numbers;
+pub use usage::parse_swaps;
+
+/// How many places between the first and the last MiB are looked at.
+pub const SAMPLES: u64 = 256;
+
+/// Leave to overwrite one target; [`check`] makes it.
+#[derive(Debug)]
+pub struct Consent {
+    target: Target,
+    identity: Identity,
+}
+
+/// What a target is known by when it is opened later.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Identity {
+    /// There was no such file.
+    NoFile,
+    /// Device and inode number of a file.
+    File(u64, u64),
+    /// Major and minor number.
+    Device((u32, u32)),
+}
+
+/// Why a target may not be overwritten.
+#[derive(Debug, Error)]
+pub enum ConsentError {
+    /// There is no such device, or it is of another kind.
+    #[error("{path}: {what}; expected {expected}")]
+    Kind {
+        /// The path.
+        path: String,
+        /// What it is.
+        what: String,
+        /// What would do.
+        expected: String,
+    },
+    /// Somebody uses it.
+    #[error("{path}: {how}: it is never written to while it is in use")]
+    InUse {
+        /// The path.
+        path: String,
+        /// By what: "is mounted on /home".
+        how: String,
+    },
+    /// It holds data, and the user did not repeat its name.
+    #[error(
+        "{path}: holds {what}, all of which would be lost; {said}if that is meant, repeat its path{serial}: \
+         --destroy {path}"
+    )]
+    HoldsData {
+        /// The path.
+        path: String,
+        /// What was found.
+        what: String,
+        /// What the user repeated instead, with the punctuation behind it.
+        said: String,
+        /// How a serial number would do too, if it has one.
+        serial: String,
+    },
+    /// It cannot be written.
+    #[error("{path}: is read-only")]
+    ReadOnly {
+        /// The path.
+        path: String,
+    },
+    /// It has no bytes.
+    #[error("{path}: has a size of 0: no medium is in it")]
+    Empty {
+        /// The path.
+        path: String,
+    },
+    /// The kernel says nothing of it.
+    #[error(transparent)]
+    Device(#[from] BlockDeviceError),
+    /// It cannot be looked at.
+    #[error("{path}: {source}")]
+    Io {
+        /// The path.
+        path: String,
+        /// The operating system's words.
+        source: io::Error,
+    },
+}
+
+impl Consent {
+    /// What may be overwritten.
+    pub fn target(&self) -> &Target {
+        &self.target
+    }
+
+    pub(crate) fn identity(&self) -> &Identity {
+        &self.identity
+    }
+}
+
+/// Whether `target` may be overwritten by a user who repeated `word` (`--destroy WORD`).
+///
+/// Reads only. A file that does not exist, or is empty, needs no word.
+///
+/// # Errors
+/// It is in use, or it holds data and `word` is neither its path nor its serial number; or it is no such thing.
+pub fn check(target: &Target, word: Option<&str>) -> Result<Consent, ConsentError> {
+    let identity = match target {
+        Target::File(path) => check_file(path, word)?,
+        Target::Device(path) => check_device(path, word)?,
+    };
+    Ok(Consent { target: target.clone(), identity })
+}
+
+fn check_file(path: &Path, word: Option<&str>) -> Result<Identity, ConsentError> {
+    let shown = || path.display().to_string();
+    let kind = |what: &str, expected: &str| ConsentError::Kind {
+        path: shown(),
+        what: what.to_owned(),
+        expected: expected.to_owned(),
+    };
+    let found = match fs::metadata(path) {
+        Ok(found) => found,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            // A link that leads nowhere is not followed to make a file there.
+            return match fs::symlink_metadata(path) {
+                Ok(_) => Err(kind("is a symbolic link that leads nowhere", "a file, or a name that is free")),
+                Err(_) => Ok(Identity::NoFile),
+            };
+        }
+        Err(source) => return Err(ConsentError::Io { path: shown(), source }),
+    };
+    if found.file_type().is_block_device() {
+        return Err(kind(
+            "is a block device",
+            &format!("a file; write dev:{} for the device", path.display()),
+        ));
+    }
+    if !found.is_file() {
+        return Err(kind("is no regular file", "a file, or a name that is free"));
+    }
+    let canonical = path.canonicalize().map_err(|source| ConsentError::Io { path: shown(), source })?;
+    if let Some(how) = usage::of_file(&canonical) {
+        return Err(ConsentError::InUse { path: shown(), how });
+    }
+    if found.len() > 0 && !is_repeated(word, path, &canonical, &[]) {
+        let what = format!("{} of data", Bytes(found.len()));
+        return Err(ConsentError::HoldsData { path: shown(), what, said: said(word), serial: String::new() });
+    }
+    Ok(Identity::File(found.dev(), found.ino()))
+}
+
+fn check_device(path: &Path, word: Option<&str>) -> Result<Identity, ConsentError> {
+    let shown = || path.display().to_string();
+    let io = |source| ConsentError::Io { path: shown(), source };
+    let found = fs::metadata(path).map_err(io)?;
+    if !found.file_type().is_block_device() {
+        let what = if found.is_file() { "is a regular file" } else { "is no block device" };
+        let expected = if found.is_file() {
+            format!("a block device; write file:{} for the file", shown())
+        } else {
+            "a block device".to_owned()
+        };
+        return Err(ConsentError::Kind { path: shown(), what: what.to_owned(), expected });
+    }
+    let device = BlockDevice::of_node(path)?;
+    if device.size.0 == 0 {
+        return Err(ConsentError::Empty { path: shown() });
+    }
+    if let Some(how) = usage::of_device(&device) {
+        return Err(ConsentError::InUse { path: shown(), how });
+    }
+    if device.is_read_only() {
+        return Err(ConsentError::ReadOnly { path: shown() });
+    }
+    // O_EXCL on a block device: refused if the kernel itself uses it.
+    let file =
+        OpenOptions::new().read(true).custom_flags(libc_excl()).open(path).map_err(|source| match source
+            .kind()
+        {
+            io::ErrorKind::ResourceBusy => {
+                ConsentError::InUse { path: shown(), how: "the kernel answers that it is busy".to_owned() }
+            }
+            _ => io(source),
+        })?;
+    let canonical = path.canonicalize().map_err(io)?;
+    let serials = device.serials();
+    if let Some(what) = data_on(&file, device.size)
+        && !is_repeated(word, path, &canonical, &serials)
+    {
+        let serial = match serials.as_slice() {
+            [] => String::new(),
+            all => format!(" or its serial number ({})", all.join(" or ")),
+        };
+        return Err(ConsentError::HoldsData { path: shown(), what, said: said(word), serial });
+    }
+    Ok(Identity::Device(block_numbers(path).unwrap_or(device.numbers)))
+}
+
+fn libc_excl() -> i32 {
+    rustix::fs::OFlags::EXCL.bits().cast_signed()
+}
+
+fn said(word: Option<&str>) -> String {
+    word.map_or_else(String::new, |word| format!("'{word}' is neither its path nor its serial number; "))
+}
+
+/// Whether the user repeated the path, as it was given or without links, or one of the serial numbers.
+fn is_repeated(word: Option<&str>, given: &Path, canonical: &PathBuf, serials: &[String]) -> bool {
+    word.is_some_and(|word| {
+        Path::new(word) == given
+            || Path::new(word) == canonical
+            || serials.iter().any(|serial| serial == word)
+    })
+}
+
+/// What was found on a device, in words; `None` if it reads as zeros wherever it was looked at.
+fn data_on(file: &File, size: Bytes) -> Option<String> {
+    const MIB: u64 = 1 << 20;
+    let mut head = vec![0; HEAD_BYTES.min(size.0 as usize)];
+    if let Err(error) = file.read_exact_at(&mut head, 0) {
+        return Some(format!("what cannot be read ({error})"));
+    }
+    if let Some(kind) = signature(&head) {
+        return Some(kind.to_owned());
+    }
+    const PAGE: u64 = 4096;
+    let last = size.0.saturating_sub(PAGE) / PAGE * PAGE;
+    let ends =
+        (0..MIB.min(size.0)).chain(size.0.saturating_sub(MIB) / PAGE * PAGE..size.0).step_by(PAGE as usize);
+    let between = (1..=SAMPLES).map(|i| (last / (SAMPLES + 1)).saturating_mul(i) / PAGE * PAGE);
+    let mut page = [0; PAGE as usize];
+    for offset in ends.chain(between) {
+        let length = PAGE.min(size.0.saturating_sub(offset)) as usize;
+        if let Err(error) = file.read_exact_at(&mut page[..length], offset) {
+            return Some(format!("what cannot be read ({error} at byte {offset})"));
+        }
+        if page[..length].iter().any(|&byte| byte != 0) {
+            return Some(format!("data of an unknown kind (first seen at byte {offset})"));
+        }
+    }
+    None
+}

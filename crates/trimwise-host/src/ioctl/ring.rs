@@ -1,0 +1,214 @@
+//! A queue of direct transfers: io_uring, made safe by owning what the kernel reads and writes.
+//!
+//! The kernel uses a buffer from the call on that names it until the call has completed. So a call hands its buffer to
+//! the ring and gets it back with the completion; a ring that is dropped waits for its calls first, and lets go of
+//! their memory for good if it cannot.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use io_uring::{IoUring, opcode, squeue, types};
+
+/// The bytes of one unit, aligned as every direct transfer may need.
+#[repr(C, align(4096))]
+#[derive(Clone)]
+pub struct Page(pub [u8; 4096]);
+
+/// `FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE` of include/uapi/linux/falloc.h.
+const PUNCH_HOLE_AND_KEEP_SIZE: i32 = 0x01 | 0x02;
+/// `BLOCK_URING_CMD_DISCARD`, `_IO(0x12, 0)`, of include/uapi/linux/blkdev.h (Linux 6.12).
+const BLOCK_URING_CMD_DISCARD: u32 = 0x12 << 8;
+
+/// One call to the kernel; offsets and lengths in bytes.
+pub enum Call {
+    /// pread
+    Read { offset: u64, bytes: u32, pages: Vec<Page> },
+    /// pwrite
+    Write { offset: u64, bytes: u32, pages: Vec<Page> },
+    /// fallocate
+    PunchHole { offset: u64, bytes: u64 },
+    /// What BLKDISCARD does, without a thread that waits.
+    Discard { offset: u64, bytes: u64 },
+    /// fsync
+    Sync,
+    /// Completes when another file becomes readable.
+    Readable(Arc<File>),
+}
+
+/// A call that has completed.
+pub struct Done {
+    /// Whose call it was.
+    pub owner: u64,
+    /// What the call answered.
+    pub result: io::Result<u32>,
+    /// The buffer, if it had one.
+    pub pages: Vec<Page>,
+}
+
+/// What must stay while a call is on its way.
+struct OnItsWay {
+    owner: u64,
+    pages: Vec<Page>,
+    _file: Arc<File>,
+}
+
+/// The calls on their way to one file.
+pub struct Ring {
+    uring: IoUring,
+    file: Arc<File>,
+    /// By the number that the kernel gives back.
+    calls: Vec<Option<OnItsWay>>,
+    free: Vec<usize>,
+}
+
+impl Ring {
+    /// A ring with room for so many calls that the kernel has not seen. On their way may be more.
+    pub fn new(file: Arc<File>, entries: u32) -> io::Result<Self> {
+        let uring = IoUring::new(entries)?;
+        Ok(Self { uring, file, calls: Vec::new(), free: Vec::new() })
+    }
+
+    /// How many calls are on their way.
+    pub fn on_their_way(&self) -> usize {
+        self.calls.len() - self.free.len()
+    }
+
+    /// Hands a call to the kernel; if that fails, it is not on its way.
+    pub fn start(&mut self, owner: u64, call: Call) -> io::Result<()> {
+        let fits = |bytes: u32, pages: &Vec<Page>| bytes as usize <= size_of::<Page>() * pages.len();
+        if let Call::Read { bytes, pages, .. } | Call::Write { bytes, pages, .. } = &call
+            && !fits(*bytes, pages)
+        {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let fd = types::Fd(self.file.as_raw_fd());
+        let mut file = Arc::clone(&self.file);
+        let mut owned = Vec::new();
+        let entry = match call {
+            Call::Read { offset, bytes, pages } => {
+                owned = pages;
+                opcode::Read::new(fd, owned.as_mut_ptr().cast(), bytes).offset(offset).build()
+            }
+            Call::Write { offset, bytes, pages } => {
+                owned = pages;
+                opcode::Write::new(fd, owned.as_ptr().cast(), bytes).offset(offset).build()
+            }
+            Call::PunchHole { offset, bytes } => {
+                opcode::Fallocate::new(fd, bytes).offset(offset).mode(PUNCH_HOLE_AND_KEEP_SIZE).build()
+            }
+            Call::Discard { offset, bytes } => {
+                // The length stands in `addr3`, which begins where the command's own bytes begin.
+                let mut cmd = [0; 16];
+                cmd[..8].copy_from_slice(&bytes.to_ne_bytes());
+                opcode::UringCmd16::new(fd, BLOCK_URING_CMD_DISCARD).addr(Some(offset)).cmd(cmd).build()
+            }
+            Call::Sync => opcode::Fsync::new(fd).build(),
+            Call::Readable(other) => {
+                const POLLIN: u32 = 1;
+                let fd = types::Fd(other.as_raw_fd());
+                file = other;
+                opcode::PollAdd::new(fd, POLLIN).build()
+            }
+        };
+        let kept = OnItsWay { owner, pages: owned, _file: file };
+        let number = match self.free.pop() {
+            Some(number) => {
+                self.calls[number] = Some(kept);
+                number
+            }
+            None => {
+                self.calls.push(Some(kept));
+                self.calls.len() - 1
+            }
+        };
+        if let Err(error) = self.push(&entry.user_data(number as u64)) {
+            self.calls[number] = None;
+            self.free.push(number);
+            return Err(error);
+        }
+        // It is on its way from here on. Should the kernel not take it now, `wait` tries again and says why not.
+        drop(self.uring.submit());
+        Ok(())
+    }
+
+    fn push(&mut self, entry: &squeue::Entry) -> io::Result<()> {
+        loop {
+            // SAFETY: the buffer and the file that the entry names are owned by `self.calls` until its completion is
+            // seen in `reap`, a moved `Vec` keeps its memory where it is, and `drop` waits for all or leaks them. The
+            // length was checked against the buffer's in `start`.
+            if unsafe { self.uring.submission().push(entry) }.is_ok() {
+                return Ok(());
+            }
+            self.uring.submit().map(|_| ()).or_else(busy_is_later)?;
+            if self.uring.submission().is_full() {
+                self.wait(Duration::from_millis(10))?;
+            }
+        }
+    }
+
+    /// Whether something has completed that was not reaped.
+    pub fn has_completions(&mut self) -> bool {
+        !self.uring.completion().is_empty()
+    }
+
+    /// Waits until a completion is there, the time is over, or a signal came.
+    pub fn wait(&mut self, at_most: Duration) -> io::Result<()> {
+        if self.has_completions() {
+            return Ok(());
+        }
+        let waited = if self.uring.params().is_feature_ext_arg() {
+            let time = types::Timespec::from(at_most);
+            self.uring.submitter().submit_with_args(1, &types::SubmitArgs::new().timespec(&time))
+        } else {
+            self.uring.submit_and_wait(1)
+        };
+        const ETIME: i32 = 62;
+        match waited {
+            Err(error)
+                if error.kind() != io::ErrorKind::Interrupted && error.raw_os_error() != Some(ETIME) =>
+            {
+                busy_is_later(error)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes what has completed, without waiting.
+    pub fn reap(&mut self, mut take: impl FnMut(Done)) {
+        for entry in self.uring.completion() {
+            let number = entry.user_data() as usize;
+            let Some(call) = self.calls.get_mut(number).and_then(Option::take) else { continue };
+            self.free.push(number);
+            let result = u32::try_from(entry.result())
+                .map_err(|_| io::Error::from_raw_os_error(entry.result().wrapping_neg()));
+            take(Done { owner: call.owner, result, pages: call.pages });
+        }
+    }
+}
+
+/// The kernel wants completions to be taken first; what was handed over stays in the ring.
+fn busy_is_later(error: io::Error) -> io::Result<()> {
+    const EBUSY: i32 = 16;
+    const EAGAIN: i32 = 11;
+    match error.raw_os_error() {
+        Some(EBUSY | EAGAIN) => Ok(()),
+        _ if error.kind() == io::ErrorKind::Interrupted => Ok(()),
+        _ => Err(error),
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        while self.on_their_way() > 0 {
+            if self.wait(Duration::from_secs(1)).is_err() {
+                // The kernel may still write there.
+                std::mem::forget(std::mem::take(&mut self.calls));
+                return;
+            }
+            self.reap(drop);
+        }
+    }
+}

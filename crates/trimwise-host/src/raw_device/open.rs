@@ -1,0 +1,259 @@
+//! Opening a target: the file made if there is none, direct I/O if it can be, and what is to be said of both.
+
+use std::cell::RefCell;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use rustix::fs::{AtFlags, FallocateFlags, OFlags, StatxFlags, fallocate, fstatvfs, major, minor, statx};
+use rustix::io::Errno;
+use trimwise::block::{DeviceFacts, TrimFacts};
+use trimwise::units::{Bytes, SECTOR_BYTES, UNIT_BYTES};
+
+use super::queue::{Queue, Trim};
+use super::{Access, Made, Options, Promise, RawDevice, RawDeviceError, Target};
+use crate::block_device::{BlockDevice, devices_of};
+use crate::consent::{ConsentError, Identity};
+use crate::ioctl::ring::Ring;
+use crate::mount::mount_of;
+
+/// What a file or device was found to be.
+struct Opened {
+    file: File,
+    made: Option<Made>,
+    size: Bytes,
+    sector_bytes: u64,
+    trim: Option<TrimFacts>,
+    promise: Promise,
+    route: Trim,
+    notes: Vec<String>,
+}
+
+impl RawDevice {
+    /// Opens a target. With [`Access::Write`] a block device is opened exclusively, and a file that does not exist is
+    /// made, with [`Options::file_bytes`] of allocated blocks; it is removed when the device is dropped.
+    ///
+    /// # Errors
+    /// There is no such target, it is busy or cannot be written, it changed since the consent was given, there is no room
+    /// for the file, or the kernel has no io_uring for us.
+    pub fn open(access: Access, options: &Options) -> Result<Self, RawDeviceError> {
+        let (target, identity) = match access {
+            Access::Read(target) => (target, None),
+            Access::Write(consent) => (consent.target().clone(), Some(consent.identity().clone())),
+        };
+        let opened = match &target {
+            Target::File(path) => open_file(path, identity.as_ref(), options)?,
+            Target::Device(path) => open_device(path, identity.as_ref(), options)?,
+        };
+        let size_units = opened.size.units_floor();
+        if size_units == 0 {
+            return Err(RawDeviceError::Unfit {
+                path: target.path().display().to_string(),
+                what: format!("has only {} bytes", opened.size.0),
+                expected: "at least one unit of 4096 bytes",
+            });
+        }
+        let file = Arc::new(opened.file);
+        let entries = options.queue_depth.clamp(1, 4096).next_power_of_two();
+        let ring =
+            Ring::new(Arc::clone(&file), entries).map_err(|source| RawDeviceError::NoRing { source })?;
+        let name = target.to_string();
+        let queue = Queue::new(ring, Arc::clone(&file), name.clone(), opened.route);
+        Ok(Self {
+            facts: DeviceFacts {
+                name,
+                size_units,
+                sector_bytes: opened.sector_bytes,
+                trim: opened.trim,
+                is_model: false,
+            },
+            notes: opened.notes,
+            promise: opened.promise,
+            target,
+            file,
+            is_writable: identity.is_some(),
+            begun: Instant::now(),
+            interrupted: Arc::clone(&options.interrupted),
+            queue: RefCell::new(queue),
+            _made: opened.made,
+        })
+    }
+}
+
+fn io_error(path: &Path) -> impl Fn(io::Error) -> RawDeviceError {
+    let path = path.display().to_string();
+    move |source| RawDeviceError::Io { path: path.clone(), source }
+}
+
+fn changed(path: &Path) -> RawDeviceError {
+    RawDeviceError::Changed { path: path.display().to_string() }
+}
+
+/// Opens for direct I/O; where the file system refuses that, through the page cache, and says so.
+fn open_direct(
+    path: &Path,
+    options: &OpenOptions,
+    flags: OFlags,
+    notes: &mut Vec<String>,
+) -> io::Result<File> {
+    let with = |flags: OFlags| options.clone().custom_flags(flags.bits().cast_signed()).open(path);
+    match with(flags | OFlags::DIRECT) {
+        Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {
+            let file = with(flags)?;
+            notes.push(format!(
+                "{}: its file system refuses direct I/O, so what is measured is the page cache",
+                path.display()
+            ));
+            Ok(file)
+        }
+        result => result,
+    }
+}
+
+fn open_file(path: &Path, identity: Option<&Identity>, options: &Options) -> Result<Opened, RawDeviceError> {
+    let io = io_error(path);
+    let mut notes = Vec::new();
+    let mut how = OpenOptions::new();
+    how.read(true).write(identity.is_some());
+    let (file, made) = match identity {
+        Some(Identity::NoFile) => {
+            // Made by itself first: a refused O_DIRECT would leave a file behind.
+            let new = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+            let new = new.map_err(|error| match error.kind() {
+                io::ErrorKind::AlreadyExists => changed(path),
+                _ => io(error),
+            })?;
+            let made = (!options.keep_file).then(|| Made(path.to_owned()));
+            let guard = Made(path.to_owned());
+            allocate(&new, path, options.file_bytes)?;
+            let file = open_direct(path, &how, OFlags::empty(), &mut notes).map_err(&io)?;
+            std::mem::forget(guard);
+            (file, made)
+        }
+        _ => (open_direct(path, &how, OFlags::empty(), &mut notes).map_err(&io)?, None),
+    };
+    let found = file.metadata().map_err(&io)?;
+    if !found.is_file() {
+        let what =
+            if found.file_type().is_block_device() { "is a block device" } else { "is no regular file" };
+        let expected = "a file (dev:PATH is for devices)";
+        return Err(RawDeviceError::Unfit {
+            path: path.display().to_string(),
+            what: what.to_owned(),
+            expected,
+        });
+    }
+    match identity {
+        Some(&Identity::File(device, inode)) if (device, inode) != (found.dev(), found.ino()) => {
+            return Err(changed(path));
+        }
+        Some(Identity::File(..)) if found.len() == 0 => allocate(&file, path, options.file_bytes)?,
+        _ => {}
+    }
+    let size = Bytes(file.metadata().map_err(&io)?.len());
+    let is_punched = identity.is_none() || can_punch(&file, size);
+    if !is_punched {
+        notes.push(format!(
+            "{}: no holes can be punched into files here, so there is no TRIM",
+            path.display()
+        ));
+    }
+    let granularity = fstatvfs(&file).map_or(UNIT_BYTES, |space| space.f_frsize.max(1));
+    let trim =
+        is_punched.then_some(TrimFacts { granularity: Bytes(granularity), max: size, promises_zeros: true });
+    let promise = Promise::Zeros { by: "a punched hole reads as zeros".to_owned() };
+    let sector_bytes = direct_alignment(&file, path);
+    Ok(Opened { file, made, size, sector_bytes, trim, promise, route: Trim::PunchHole, notes })
+}
+
+/// Gives an empty file its length, with blocks below it.
+fn allocate(file: &File, path: &Path, bytes: Bytes) -> Result<(), RawDeviceError> {
+    let size = Bytes::from_units(bytes.units_floor());
+    let no_room = || {
+        let free = fstatvfs(file).map_or(0, |space| space.f_bavail.saturating_mul(space.f_frsize));
+        RawDeviceError::NoRoom { path: path.display().to_string(), needed: size, free: Bytes(free) }
+    };
+    // Asked first: on some file systems (tmpfs) the attempt takes all that there is.
+    if fstatvfs(file).is_ok_and(|space| space.f_bavail.saturating_mul(space.f_frsize) < size.0) {
+        return Err(no_room());
+    }
+    match fallocate(file, FallocateFlags::empty(), 0, size.0.max(1)) {
+        Err(Errno::NOSPC | Errno::DQUOT | Errno::FBIG) => Err(no_room()),
+        Err(Errno::OPNOTSUPP) => file.set_len(size.0).map_err(io_error(path)),
+        result => result.map_err(|errno| io_error(path)(errno.into())),
+    }
+}
+
+/// Whether holes can be punched: one behind the end changes nothing.
+fn can_punch(file: &File, size: Bytes) -> bool {
+    let behind = Bytes::from_units(size.units_ceil()).0;
+    fallocate(file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, behind, UNIT_BYTES).is_ok()
+}
+
+/// What transfers of a file must be multiples of: the file system says it since Linux 6.1; before, the sector of the
+/// device below is taken.
+fn direct_alignment(file: &File, path: &Path) -> u64 {
+    let said = statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN).ok();
+    let said =
+        said.filter(|found| StatxFlags::from_bits_retain(found.stx_mask).contains(StatxFlags::DIOALIGN));
+    let said = said.map(|found| u64::from(found.stx_dio_offset_align)).filter(|&bytes| bytes > 0);
+    let below = || Some(devices_of(&mount_of(path).ok()?).ok()?.first()?.sector().0);
+    said.or_else(below).unwrap_or(SECTOR_BYTES)
+}
+
+fn open_device(
+    path: &Path,
+    identity: Option<&Identity>,
+    options: &Options,
+) -> Result<Opened, RawDeviceError> {
+    let io = io_error(path);
+    let mut notes = Vec::new();
+    let mut how = OpenOptions::new();
+    how.read(true).write(identity.is_some());
+    let flags = if identity.is_some() { OFlags::EXCL } else { OFlags::empty() };
+    let file = open_direct(path, &how, flags, &mut notes).map_err(|error| match error.kind() {
+        io::ErrorKind::ResourceBusy => {
+            let how = "the kernel answers that it is busy".to_owned();
+            ConsentError::InUse { path: path.display().to_string(), how }.into()
+        }
+        io::ErrorKind::ReadOnlyFilesystem => {
+            ConsentError::ReadOnly { path: path.display().to_string() }.into()
+        }
+        _ => io(error),
+    })?;
+    let found = file.metadata().map_err(&io)?;
+    if !found.file_type().is_block_device() {
+        return Err(RawDeviceError::Unfit {
+            path: path.display().to_string(),
+            what: "is no block device".to_owned(),
+            expected: "a disk or partition (file:PATH is for files)",
+        });
+    }
+    let numbers = (major(found.rdev()), minor(found.rdev()));
+    if identity.is_some_and(|identity| *identity != Identity::Device(numbers)) {
+        return Err(changed(path));
+    }
+    let device = BlockDevice::of_node(path)?;
+    if device.numbers != numbers {
+        return Err(changed(path));
+    }
+    let sector_bytes = device.sector().0;
+    if sector_bytes > UNIT_BYTES {
+        return Err(RawDeviceError::Unfit {
+            path: path.display().to_string(),
+            what: format!("has sectors of {sector_bytes} bytes"),
+            expected: "a device with sectors of at most 4096 bytes",
+        });
+    }
+    let promise = Promise::of(&device, &file);
+    let trim = (device.limits.max.0 > 0).then_some(TrimFacts {
+        granularity: device.limits.granularity,
+        max: device.limits.max,
+        promises_zeros: promise.is_zeros(),
+    });
+    let route = if options.trim_by_thread { Trim::Thread } else { Trim::Discard };
+    Ok(Opened { file, made: None, size: device.size, sector_bytes, trim, promise, route, notes })
+}

@@ -1,0 +1,250 @@
+//! Does this device honour TRIM, and does TRIM restore its speed?
+//!
+//! A device is judged by what it does, never by its name or by what it says of itself. Three things are looked at.
+//!
+//! - *Whose data a TRIM takes* (`integrity`): a part of the device is written with known data, small ranges all over it are
+//!   trimmed, some of them written again at once, and all of it is read back. What was not trimmed must be there, and so
+//!   must what was written after its TRIM.
+//! - *How far a TRIM reaches*: a unit without data is read more quickly than one with data, since no flash is read for
+//!   it. Where the two can be told apart, single reads show which share of what was trimmed is really free.
+//! - *What a TRIM gives back* (`speed`): the device is measured clean, filled, worn down by random writes, measured,
+//!   trimmed, measured, trimmed again, measured. Each time it rests first, so that work in the background is over and
+//!   idle-time collection has had the same chance.
+//!
+//! `verdict` judges. Zeros in trimmed units prove nothing unless the device promises them, and old data there disprove
+//! nothing unless it does; without a promise they are only counted.
+//!
+//! All data in the region under test are lost.
+
+mod integrity;
+mod samples;
+mod verdict;
+
+use rand_core::{Rng, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use serde::Serialize;
+
+pub use integrity::Integrity;
+use samples::Samples;
+pub use verdict::{Evidence, Fault, Judgement, Verdict};
+
+use super::load::{Action, Limit, Order, Stream};
+use super::{Bench, Device, Did, Hooks, Settings, SetupError};
+use crate::block::{BlockDevice, BlockError, Operation};
+use crate::content::ContentClass;
+use crate::units::{Bytes, SimDuration, UNIT_BYTES, UnitRange};
+
+/// The smallest region that can be judged: with less, caches are a good part of it.
+pub const REGION_MIN: Bytes = Bytes::mib(256);
+/// Transfers of the sequential reads: with one at a time, as HD Tach does it.
+const READ: Bytes = Bytes::kib(64);
+/// Places over the region at which is read.
+const ZONES: u64 = 32;
+/// Read at each, at most.
+const ZONE_MOST: Bytes = Bytes::mib(4);
+/// Single units read to see which of them need flash.
+const SAMPLES: u64 = 1024;
+/// Random transfers at a time.
+const DEPTH: u32 = 32;
+/// Share of the region that a measurement writes: enough for collection to show, too little to wear a clean device down.
+const WRITE_PERCENT: u64 = 4;
+/// The longest that a measurement writes.
+const WRITE_TIME: SimDuration = SimDuration::from_secs(60);
+
+/// How it is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Torture {
+    /// Random writes between fill and measurement, in percent of the region.
+    pub written_percent: u64,
+    /// Rest before each measurement.
+    pub rest: SimDuration,
+}
+
+impl Default for Torture {
+    fn default() -> Self {
+        Self { written_percent: 150, rest: SimDuration::from_secs(60) }
+    }
+}
+
+/// Speed at one stage.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Speed {
+    /// Sequential reads of 64 KiB, one at a time, megabytes a second.
+    pub read_mb_per_s: f64,
+    /// Random writes of 4 KiB, 32 at a time, megabytes a second.
+    pub write_mb_per_s: f64,
+}
+
+/// Speed through the torture.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Speeds {
+    /// Erased, or trimmed where it cannot be erased.
+    pub clean: Speed,
+    /// Filled and worn down.
+    pub tortured: Speed,
+    /// After a TRIM of all of it.
+    pub trimmed: Speed,
+    /// After another.
+    pub trimmed_again: Speed,
+}
+
+/// What was found.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Verification {
+    /// The device, as it says.
+    pub device: Device,
+    /// What was written.
+    pub content: &'static str,
+    /// Where random places came from.
+    pub seed: u64,
+    /// What was done to the device.
+    pub did: Did,
+    /// What the device did.
+    pub evidence: Evidence,
+    /// What follows.
+    pub judgement: Judgement,
+}
+
+/// Verifies a device. All data in the region are lost.
+///
+/// # Errors
+/// If the region is too small, before anything is done; in the inner result what the device says.
+pub async fn verify<D: BlockDevice>(
+    device: &D,
+    settings: &Settings,
+    torture: &Torture,
+    hooks: Hooks<'_>,
+) -> Result<Result<Verification, BlockError>, SetupError> {
+    let facts = device.facts();
+    let region = settings.region(facts);
+    let bytes = Bytes::from_units(region.units);
+    if bytes < REGION_MIN {
+        return Err(SetupError::TooSmallToVerify { device: facts.name.clone(), region: bytes });
+    }
+    let mut bench = Bench {
+        device,
+        settings,
+        hooks,
+        region,
+        number: 0,
+        phase: (0.0, 1.0),
+        rng: Xoshiro256PlusPlus::seed_from_u64(settings.seed),
+        version: 0,
+        did: Did::default(),
+    };
+    let evidence = match bench.evidence(torture).await {
+        Ok(evidence) => evidence,
+        Err(error) => return Ok(Err(error)),
+    };
+    Ok(Ok(Verification {
+        device: facts.into(),
+        content: settings.content.name(),
+        seed: settings.seed,
+        did: bench.did,
+        judgement: verdict::judge(&evidence),
+        evidence,
+    }))
+}
+
+impl<D: BlockDevice> Bench<'_, D> {
+    async fn evidence(&mut self, torture: &Torture) -> Result<Evidence, BlockError> {
+        let Some(trim) = self.device.facts().trim else {
+            return Ok(Evidence::default());
+        };
+        let mut evidence =
+            Evidence { takes_trim: true, promises_zeros: trim.promises_zeros, ..Evidence::default() };
+        self.phase(0.0, 0.1);
+        evidence.is_clean_by_erase = self.clean().await?;
+        let mut reads = Samples { unmapped_ns: self.rest_and_sample(torture).await?, ..Samples::default() };
+        evidence.speeds.clean = self.speed().await?;
+        self.phase(0.1, 0.05);
+        evidence.integrity = self.integrity(trim.granularity).await?;
+        self.phase(0.15, 0.25);
+        self.write_all(self.region).await?;
+        self.phase(0.4, 0.4);
+        let wanted = Bytes::from_units(self.region.units * torture.written_percent / 100);
+        self.random_units(Action::Write, DEPTH, Limit::bytes(wanted)).await?;
+        self.phase(0.8, 0.1);
+        reads.mapped_ns = self.rest_and_sample(torture).await?;
+        evidence.speeds.tortured = self.speed().await?;
+        self.phase(0.9, 0.05);
+        self.trim_region().await?;
+        reads.trimmed_ns = self.rest_and_sample(torture).await?;
+        evidence.reached_percent = reads.reached_percent();
+        evidence.speeds.trimmed = self.speed().await?;
+        self.phase(0.95, 0.05);
+        self.trim_region().await?;
+        self.rest_and_sample(torture).await?;
+        evidence.speeds.trimmed_again = self.speed().await?;
+        Ok(evidence)
+    }
+
+    /// Makes the device as clean as it can be. Answers whether it was erased, and not just trimmed.
+    async fn clean(&mut self) -> Result<bool, BlockError> {
+        let is_whole = self.region.units == self.device.size_units();
+        match self.device.erase().await {
+            // An erase takes all of a device, also what is not under test.
+            _ if !is_whole => self.trim_region().await.map(|()| false),
+            Ok(()) => {
+                self.did.whole_device_erases += 1;
+                Ok(true)
+            }
+            Err(BlockError::Unsupported(_)) => self.trim_region().await.map(|()| false),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn trim_region(&mut self) -> Result<(), BlockError> {
+        self.device.perform(Operation::Trim(vec![self.region])).await?;
+        self.did.bytes_trimmed += Bytes::from_units(self.region.units).0;
+        self.device.perform(Operation::Flush).await?;
+        Ok(())
+    }
+
+    /// Rests, and reads single units here and there, one at a time. Answers how long each took.
+    async fn rest_and_sample(&mut self, torture: &Torture) -> Result<Vec<u64>, BlockError> {
+        self.device.perform(Operation::Flush).await?;
+        self.device.sleep(torture.rest).await;
+        let mut latencies = Vec::with_capacity(SAMPLES as usize);
+        for _ in 0..SAMPLES {
+            let place = u128::from(self.rng.next_u64()) * u128::from(self.region.units);
+            let unit = UnitRange::new(self.region.start.offset((place >> 64) as u64), 1);
+            latencies.push(self.device.perform(Operation::read(unit)).await?.as_nanos());
+            self.did.bytes_read += UNIT_BYTES;
+        }
+        Ok(latencies)
+    }
+
+    /// Measures: reads first, since writes change what is read.
+    async fn speed(&mut self) -> Result<Speed, BlockError> {
+        let zone = self.region.units / ZONES;
+        let length = zone.min(ZONE_MOST.units_floor());
+        let (mut bytes, mut elapsed) = (0, SimDuration::ZERO);
+        for i in 0..ZONES {
+            let area = UnitRange::new(self.region.start.offset(i * zone), length);
+            let limit = Limit::bytes(Bytes::from_units(length));
+            let (action, order) = (Action::Read, Order::Sequential);
+            let done = self
+                .run_one(Stream { action, order, area, transfer: READ, depth: 1, pace: 0, limit })
+                .await?;
+            bytes += done.bytes().0;
+            elapsed += done.elapsed;
+        }
+        let read_mb_per_s = super::load::per_second(bytes as f64 / 1e6, elapsed);
+        let written = Bytes(self.region.units * WRITE_PERCENT / 100 * UNIT_BYTES);
+        let limit = Limit { time: Some(WRITE_TIME), bytes: Some(written) };
+        let done = self.random_units(Action::Write, DEPTH, limit).await?;
+        Ok(Speed { read_mb_per_s, write_mb_per_s: done.mb_per_s() })
+    }
+
+    /// A class of data that is recognised when it is read back.
+    fn recognisable(&self) -> ContentClass {
+        match self.settings.content {
+            ContentClass::Zeros | ContentClass::Duplicated => ContentClass::Compressible,
+            other => other,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,56 @@
+//! Which share of what was trimmed is free, by how long single reads take.
+
+/// How long single reads took, nanoseconds.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Samples {
+    /// On the clean device: no unit holds data.
+    pub unmapped_ns: Vec<u64>,
+    /// On the full device: every unit does.
+    pub mapped_ns: Vec<u64>,
+    /// After TRIM.
+    pub trimmed_ns: Vec<u64>,
+}
+
+impl Samples {
+    /// The share of what was trimmed that is read as quickly as what never held data. `None` where reads with and
+    /// without data cannot be told apart: at least nine tenths of each must lie on its own side of a limit.
+    pub fn reached_percent(&self) -> Option<f64> {
+        let (unmapped, mapped) = (quantile(&self.unmapped_ns, 9)?, quantile(&self.mapped_ns, 1)?);
+        if self.trimmed_ns.is_empty() || unmapped >= mapped {
+            return None;
+        }
+        let limit = unmapped + (mapped - unmapped) / 2;
+        let quick = self.trimmed_ns.iter().filter(|&&ns| ns <= limit).count();
+        Some(100.0 * quick as f64 / self.trimmed_ns.len() as f64)
+    }
+}
+
+/// The value below which so many tenths lie.
+fn quantile(values: &[u64], tenths: usize) -> Option<u64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_unstable();
+    sorted.get((sorted.len() * tenths / 10).min(sorted.len().saturating_sub(1))).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn around(mean: u64) -> Vec<u64> {
+        (0..100).map(|i| mean + i % 10).collect()
+    }
+
+    #[test]
+    fn reads_that_are_told_apart_show_how_far_a_trim_reaches() {
+        let trimmed = [around(100), around(200), around(100), around(100)].concat();
+        let samples = Samples { unmapped_ns: around(100), mapped_ns: around(200), trimmed_ns: trimmed };
+        assert_eq!(samples.reached_percent(), Some(75.0));
+    }
+
+    #[test]
+    fn reads_that_look_the_same_show_nothing() {
+        let samples = Samples { unmapped_ns: around(100), mapped_ns: around(103), trimmed_ns: around(100) };
+        assert_eq!(samples.reached_percent(), None);
+        assert_eq!(Samples::default().reached_percent(), None);
+    }
+}
