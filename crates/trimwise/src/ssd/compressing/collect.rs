@@ -142,7 +142,8 @@ impl Compressing {
         }
     }
 
-    /// Called when the host has read so many granules: one that recycles goes on beside reads.
+    /// Called when the host has read so many units, each of which counts as one granule: one that recycles goes on
+    /// beside reads.
     pub fn pace_beside_reads(&mut self, now: u64, granules: u32) {
         if self.collector.recycles_from_stale_percent.is_some() {
             self.pace(now, granules);

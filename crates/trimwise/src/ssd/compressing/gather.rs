@@ -84,7 +84,7 @@ impl Compressing {
                 first = first.min(decoded);
                 continue;
             }
-            self.unpaced_reads += granules;
+            self.unpaced_reads += 1;
             let (mut from, end) = (at, at + granules);
             while from < end {
                 let stripe = from / self.stripe_granules;
@@ -93,7 +93,7 @@ impl Compressing {
                 run = match run {
                     Some(run) if run.stripe == stripe => Some(Run { granules: run.granules + part, ..run }),
                     other => {
-                        let next = stripe == self.gatherer.last.wrapping_add(1);
+                        let next = self.gatherer.last.checked_add(1) == Some(stripe);
                         in_order = if next { in_order + 1 } else { 0 };
                         if let Some(ready) = self.take_out(other, now) {
                             first = first.min(ready);
@@ -110,6 +110,7 @@ impl Compressing {
             last = last.max(ready);
         }
         self.sense_ahead(in_order, decoded);
+        // A granule for each unit: what a read costs the recycler does not depend on how well the data compress.
         if self.unpaced_reads >= self.stripe_granules {
             let granules = std::mem::take(&mut self.unpaced_reads);
             self.pace_beside_reads(now, granules);

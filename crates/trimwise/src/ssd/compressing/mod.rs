@@ -65,7 +65,7 @@ pub(super) struct Compressing {
     unit_shift: u32,
     /// Granules that the host has filled since the collector did its share.
     unpaced: u32,
-    /// Granules that the host has read since the recycler did its share.
+    /// Units that the host has read from flash since the recycler did its share.
     unpaced_reads: u32,
     /// Granules that were written and then erased, for the audit.
     erased_granules: u64,
