@@ -95,7 +95,7 @@ impl Compressing {
                     other => {
                         let next = self.gatherer.last.checked_add(1) == Some(stripe);
                         in_order = if next { in_order + 1 } else { 0 };
-                        if let Some(ready) = self.take_out(other, now) {
+                        if let Some(ready) = self.take_out(other, now, decoded) {
                             first = first.min(ready);
                             last = last.max(ready);
                         }
@@ -105,7 +105,7 @@ impl Compressing {
                 };
             }
         }
-        if let Some(ready) = self.take_out(run, now) {
+        if let Some(ready) = self.take_out(run, now, decoded) {
             first = first.min(ready);
             last = last.max(ready);
         }
@@ -139,10 +139,11 @@ impl Compressing {
     }
 
     /// Reserves the transfer of what a command takes from a stripe. Returns its end.
-    fn take_out(&mut self, run: Option<Run>, now: u64) -> Option<u64> {
+    fn take_out(&mut self, run: Option<Run>, now: u64, decoded: u64) -> Option<u64> {
         let Run { stripe, granules } = run?;
         let die = self.die(stripe);
-        let ready = self.gatherer.registers[die as usize].ready;
+        // What was sensed for an earlier command waits for this one.
+        let ready = self.gatherer.registers[die as usize].ready.max(decoded);
         let channel = self.flash.geometry.channel(die);
         Some(self.flash.nand.take_out(channel, now, ready, granules.div_ceil(1 << self.unit_shift)))
     }
