@@ -19,6 +19,7 @@ test:
 # the experiments and grids that `just test` only samples, whole
 full:
     SET=full cargo test --release -p trimwise --test set
+    CAPACITY=full cargo test --release -p trimwise --test capacity
     WRITE_AMPLIFICATION=full cargo test --release -p trimwise --test write_amplification the_grid -- --nocapture
 
 # what CI runs
