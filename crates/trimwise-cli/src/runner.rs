@@ -61,7 +61,7 @@ pub struct ModelRun<'a, M: Models + ?Sized> {
     pub seed: u64,
 }
 
-/// A device profile or an experiment in a list.
+/// An experiment in a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
     /// Its name.
@@ -90,9 +90,8 @@ pub trait Models: Sync {
     /// A workload.
     type Workload: Sync;
 
-    /// The built-in device profiles.
-    fn devices(&self) -> Vec<Listed>;
-    /// The device of this name, or of the profile in this file, with the name that tables show.
+    /// The device of this name, or of the profile in this file, or one of its firmware variants, with the name that
+    /// tables show.
     fn device(&self, argument: &str) -> Result<(String, Self::Device), Failure>;
     /// The policy that is written so, with the name that tables show.
     fn policy(&self, argument: &str) -> Result<(String, Self::Policy), Failure>;
@@ -100,6 +99,8 @@ pub trait Models: Sync {
     fn workload(&self, argument: &str) -> Result<Self::Workload, Failure>;
     /// Whether it is PostMark, which has a report of its own.
     fn is_postmark(&self, workload: &Self::Workload) -> bool;
+    /// Refuses a policy that the device cannot carry out.
+    fn check_policy(&self, device: &Self::Device, policy: &Self::Policy) -> Result<(), Failure>;
     /// Refuses what cannot fit on the device, before anything is run.
     fn check_room(
         &self,
@@ -170,6 +171,7 @@ pub trait Models: Sync {
 }
 
 mod bench;
+pub mod devices;
 mod experiments;
 #[cfg(test)]
 pub mod fabricated;

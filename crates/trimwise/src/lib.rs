@@ -13,6 +13,7 @@ pub mod experiment;
 pub mod fs;
 pub mod policy;
 pub mod profile;
+pub mod selftest;
 pub mod ssd;
 pub mod units;
 pub mod workload;

@@ -358,10 +358,6 @@ impl Models for Fabricated {
     type Policy = String;
     type Workload = ();
 
-    fn devices(&self) -> Vec<Listed> {
-        ["vendor1", "vendor2"].map(|n| Listed { name: n.into(), summary: format!("the {n} drive") }).to_vec()
-    }
-
     fn device(&self, argument: &str) -> Result<(String, String), Failure> {
         let name = argument.trim_end_matches(".toml").to_string(); // as if the file had the name inside
         Ok((name.clone(), name))
@@ -377,6 +373,11 @@ impl Models for Fabricated {
 
     fn is_postmark(&self, (): &()) -> bool {
         true
+    }
+
+    fn check_policy(&self, device: &String, policy: &String) -> Result<(), Failure> {
+        let takes = device != "no-trim" || policy == "off";
+        if takes { Ok(()) } else { Err(Failure::usage(format!("{device} takes no TRIM"))) }
     }
 
     fn check_room(&self, device: &String, (): &(), _: u8) -> Result<(), Failure> {

@@ -23,7 +23,7 @@ impl Flash {
         // Without a cache a write is acknowledged when it is programmed, and there is always room for it.
         let cache_units = if config.cache.bytes == 0 { u64::MAX } else { config.cache.bytes / UNIT_BYTES };
         Self {
-            nand: Nand::new(&config.nand, &geometry),
+            nand: Nand::new(config, &geometry),
             cache: WriteCache::new(cache_units),
             mover_free_at: 0,
             mover_unit_ns: config.controller.write_bytes_per_s.map_or(0, unit_ns),
@@ -49,6 +49,6 @@ impl Flash {
     #[inline]
     pub fn place(&self, superblock: u32, offset: u32) -> Place {
         let die = self.geometry.die(superblock, offset / self.geometry.stripe_units);
-        Place { die, channel: self.geometry.channel(die) }
+        Place { die, channel: self.geometry.channel(die), slc: false }
     }
 }

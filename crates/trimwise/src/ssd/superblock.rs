@@ -11,7 +11,9 @@ pub(super) enum State {
     Open,
     /// Full, and a candidate for collection.
     Closed,
-    /// Being collected.
+    /// Full, in SLC mode, and waiting to be folded.
+    Slc,
+    /// Being collected or folded.
     Victim,
 }
 
@@ -24,6 +26,8 @@ pub(super) struct Block {
     pub written: u32,
     pub erases: u32,
     pub state: State,
+    /// Whether it is written in SLC mode.
+    pub slc: bool,
     /// Host units written to the device when it was closed: its age for cost-benefit.
     pub closed_at: u64,
     /// When the last host program of it ends, nanoseconds.

@@ -41,3 +41,6 @@ macro_rules! a_mapping {
 }
 
 a_mapping!(page);
+a_mapping!(slc);
+a_mapping!(map_cache);
+a_mapping!(slc_and_map_cache);

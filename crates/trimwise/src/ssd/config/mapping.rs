@@ -29,7 +29,7 @@ impl Default for MappingConfig {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MapCacheConfig {
     /// Bytes of the controller's memory, or of the host's that it may use (HMB), for parts of the map. A part is one
-    /// flash page.
+    /// unit of 4 KiB, and says where 1,024 logical units lie.
     pub bytes: u64,
 }
 
@@ -86,7 +86,7 @@ impl CompressingConfig {
         // What compresses not at all must have room too, with the same spare superblocks as a page mapping.
         let superblock_bytes = u64::from(geometry.superblock_units) * UNIT_BYTES;
         let stored = u64::from(geometry.logical_units) * self.stored_bytes_max();
-        let spare = Geometry::spare_superblocks(&config.gc);
+        let spare = Geometry::spare_superblocks(config);
         if stored.div_ceil(superblock_bytes) + spare > u64::from(geometry.superblocks) {
             return Err(refuse(
                 "mapping.head_bytes",
@@ -107,9 +107,9 @@ impl SsdConfig {
         match &self.mapping {
             MappingConfig::Page { map_cache: None } => Ok(()),
             MappingConfig::Page { map_cache: Some(cache) } => {
-                let (least, most) = (u64::from(self.geometry.page_bytes), Bytes::gib(1024).0);
-                if !(least..=most).contains(&cache.bytes) {
-                    let expected = format!("from {least} (one flash page) to 1 TiB");
+                let most = Bytes::gib(1024).0;
+                if !(UNIT_BYTES..=most).contains(&cache.bytes) {
+                    let expected = format!("from {UNIT_BYTES} (one unit of the map) to 1 TiB");
                     return Err(refuse("mapping.map_cache_bytes", cache.bytes, expected));
                 }
                 Ok(())

@@ -10,13 +10,14 @@ use super::super::superblock::{Block, NONE, State};
 
 #[derive(Clone, Debug)]
 pub(super) struct Mapping {
+    /// Behind the logical units of the host come those of the map, if it lies in the flash.
     pub l2p: Vec<u32>,
     pub p2l: Vec<u32>,
     pub bits: Vec<u64>,
     words_per_superblock: u32,
     superblock_units: u32,
     pub blocks: Vec<Block>,
-    /// Logical units that hold data.
+    /// Logical units of the host that hold data.
     pub mapped: u64,
     /// Tags by slot, only for tests.
     tags: Vec<u32>,
@@ -25,10 +26,17 @@ pub(super) struct Mapping {
 impl Mapping {
     pub fn new(geometry: &Geometry, track_tags: bool) -> Self {
         let words_per_superblock = geometry.superblock_units.div_ceil(64);
-        let block =
-            Block { valid: 0, written: 0, erases: 0, state: State::Free, closed_at: 0, programmed_at: 0 };
+        let block = Block {
+            valid: 0,
+            written: 0,
+            erases: 0,
+            state: State::Free,
+            slc: false,
+            closed_at: 0,
+            programmed_at: 0,
+        };
         Self {
-            l2p: vec![NONE; geometry.logical_units as usize],
+            l2p: vec![NONE; (geometry.logical_units + geometry.map_units) as usize],
             p2l: vec![NONE; geometry.physical_units() as usize],
             bits: vec![0; words_per_superblock as usize * geometry.superblocks as usize],
             words_per_superblock,
