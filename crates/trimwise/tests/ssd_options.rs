@@ -269,7 +269,9 @@ impl Folding {
         match *command {
             Command::Write(start, units) => (start..start + units).for_each(|unit| self.write(unit)),
             Command::Read(..) => {}
-            Command::Trim(start, units) => self.place.retain(|unit, _| !(start..start + units).contains(unit)),
+            Command::Trim(start, units) => {
+                self.place.retain(|unit, _| !(start..start + units).contains(unit))
+            }
             Command::Idle => {
                 while self.config.fold_when_idle && self.start(false) {
                     self.fold(u64::MAX);
