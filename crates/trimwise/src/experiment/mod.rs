@@ -1,5 +1,6 @@
 //! What is compared with what, and the results as data.
 
+pub mod capacity;
 pub mod cell;
 mod choice;
 mod figures;

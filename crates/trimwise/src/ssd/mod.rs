@@ -6,8 +6,8 @@
 //! arrival. Instants of successive calls must not decrease.
 //!
 //! What lies behind: `config` the numbers, `geometry` the layout, `translation` what every mapping does, `page`
-//! the page map, `flash` and `timing` what lies below a mapping, `cache` the write cache, `gc` the choice of
-//! victims, `trim` the cost of TRIM, `stats` the counts.
+//! the page map, `block` the block map with its log, `flash` and `timing` what lies below a mapping, `cache` the
+//! write cache, `gc` the choice of victims, `trim` the cost of TRIM, `stats` the counts.
 //!
 //! Data are not stored. In tests, [`SsdConfig::track_tags`] keeps one number for each slot, which garbage
 //! collection copies as it would the data, so that [`Ssd::tag`] says what a read must return.
@@ -17,6 +17,7 @@
 
 mod ahead;
 mod audit;
+mod block;
 mod cache;
 mod config;
 mod drive;
@@ -49,6 +50,7 @@ pub use stats::{BusyTime, MapCacheStats, NandUnits, SsdStats, TrimStats, Wear};
 use crate::content::Content;
 use crate::units::{Lpn, SECTOR_BYTES, SectorRange, SimTime, UNIT_BYTES, UnitRange};
 use ahead::ReadAhead;
+use block::BlockMapped;
 use page::PageMapped;
 use timing::{Calendar, unit_ns};
 use translation::{Ready, Translation};
@@ -129,7 +131,10 @@ impl Ssd {
         let tags = if config.track_tags { geometry.logical_units as usize } else { 0 };
         Ok(Self {
             logical_units: geometry.logical_units,
-            mapping: Box::new(PageMapped::new(config, geometry, seed)),
+            mapping: match &config.mapping {
+                MappingConfig::Block(block) => Box::new(BlockMapped::new(config, block, geometry)),
+                _ => Box::new(PageMapped::new(config, geometry, seed)),
+            },
             link_in: Calendar::default(),
             link_out: Calendar::default(),
             half_duplex: config.link.kind == LinkKind::Sata,

@@ -4,7 +4,8 @@
 
 use proptest::prelude::*;
 use trimwise::ssd::{
-    MapCacheConfig, MappingConfig, ReadAfterTrim, SlcConfig, SsdConfig, TrimKind, TrimPlace, VictimPolicy,
+    BlockMappingConfig, MapCacheConfig, MappingConfig, ReadAfterTrim, SlcConfig, SsdConfig, TrimKind,
+    TrimPlace, VictimPolicy,
 };
 use trimwise::units::UNIT_BYTES;
 
@@ -144,6 +145,18 @@ prop_compose! {
     pub fn slc_and_map_cache()(mut config in slc(), more in 0u32..2) -> SsdConfig {
         with_map_cache(&mut config, 1);
         config.geometry.blocks_per_plane = config.geometry.blocks_per_plane.map(|blocks| blocks + more);
+        config
+    }
+}
+
+prop_compose! {
+    /// The block mapping: a log of one superblock up to all that the layout leaves.
+    pub fn block()(mut config in front(), log in 1u32..7, spare in 0u32..3) -> SsdConfig {
+        let data = (UNITS as u32).div_ceil(superblock_units(&config));
+        room(&mut config, data, spare);
+        // One superblock is kept for merging, of the four at least beside the data.
+        let most = config.gc.host_frontiers + 2;
+        config.mapping = MappingConfig::Block(BlockMappingConfig { log_superblocks: log.min(most) });
         config
     }
 }

@@ -44,3 +44,4 @@ a_mapping!(page);
 a_mapping!(slc);
 a_mapping!(map_cache);
 a_mapping!(slc_and_map_cache);
+a_mapping!(block);
