@@ -35,6 +35,11 @@ tidy:
 bench *ARGUMENTS:
     cargo bench -p trimwise -- {{ARGUMENTS}}
 
+# `trimwise bench` and fio side by side on a file in a directory; the machine must be idle
+beside-fio DIRECTORY *ARGUMENTS:
+    cargo build --release
+    scripts/bench-beside-fio {{DIRECTORY}} {{ARGUMENTS}}
+
 # accept what snapshot tests print now; read the diff before you commit it
 snapshots:
     INSTA_UPDATE=always cargo test -p trimwise-cli
