@@ -45,10 +45,25 @@ impl Flash {
         (in_cache, self.mover_free_at)
     }
 
+    /// Moves one host unit along the same path that needs no place in cache or flash. Returns when it has been taken.
+    #[inline]
+    pub fn pass(&mut self, arrived: u64) -> u64 {
+        if self.mover_unit_ns > 0 {
+            self.mover_free_at = self.mover_free_at.max(arrived) + self.mover_unit_ns;
+            self.stats.busy_ns.write_path += self.mover_unit_ns;
+        }
+        arrived
+    }
+
     /// The die and the channel of a slot.
     #[inline]
     pub fn place(&self, superblock: u32, offset: u32) -> Place {
-        let die = self.geometry.die(superblock, offset / self.geometry.stripe_units);
+        self.place_of_die(self.geometry.die(superblock, offset / self.geometry.stripe_units))
+    }
+
+    /// A die and its channel, outside of SLC mode.
+    #[inline]
+    pub fn place_of_die(&self, die: u32) -> Place {
         Place { die, channel: self.geometry.channel(die), slc: false }
     }
 }

@@ -19,6 +19,7 @@ mod ahead;
 mod audit;
 mod block;
 mod cache;
+mod compressing;
 mod config;
 mod drive;
 mod faults;
@@ -51,6 +52,7 @@ use crate::content::Content;
 use crate::units::{Lpn, SECTOR_BYTES, SectorRange, SimTime, UNIT_BYTES, UnitRange};
 use ahead::ReadAhead;
 use block::BlockMapped;
+use compressing::Compressing;
 use page::PageMapped;
 use timing::{Calendar, unit_ns};
 use translation::{Ready, Translation};
@@ -133,6 +135,9 @@ impl Ssd {
             logical_units: geometry.logical_units,
             mapping: match &config.mapping {
                 MappingConfig::Block(block) => Box::new(BlockMapped::new(config, block, geometry)),
+                MappingConfig::Compressing(mapping) => {
+                    Box::new(Compressing::new(config, mapping, geometry, seed))
+                }
                 _ => Box::new(PageMapped::new(config, geometry, seed)),
             },
             link_in: Calendar::default(),

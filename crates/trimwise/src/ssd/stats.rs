@@ -117,8 +117,11 @@ counters! {
         host_units_read_unmapped: u64,
         /// Of those, units still in the write cache.
         host_units_read_cached: u64,
-        /// Units written to flash, by cause.
+        /// Units written to flash, by cause. A compressing mapping writes less than a unit for each: there, it is what
+        /// `nand_granules` makes, rounded down to whole units.
         nand_units: NandUnits,
+        /// Granules written to flash by a compressing mapping, by cause, exactly. 0 for other mappings.
+        nand_granules: NandUnits,
         /// TRIM.
         trim: TrimStats,
         /// Units that a file system freed and told the device at no cost (policy `ideal`).
@@ -148,7 +151,8 @@ counters! {
 }
 
 impl SsdStats {
-    /// Units written to flash for each unit that the host wrote; 0 before the first host write.
+    /// Units written to flash for each unit that the host wrote; 0 before the first host write. A compressing
+    /// mapping can do with less than 1.
     pub fn write_amplification(&self) -> f64 {
         if self.host_units_written == 0 {
             return 0.0;

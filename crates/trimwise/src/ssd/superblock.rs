@@ -33,3 +33,16 @@ pub(super) struct Block {
     /// When the last host program of it ends, nanoseconds.
     pub programmed_at: u64,
 }
+
+impl Block {
+    /// As it leaves the factory.
+    pub const NEW: Self = Self {
+        valid: 0,
+        written: 0,
+        erases: 0,
+        state: State::Free,
+        slc: false,
+        closed_at: 0,
+        programmed_at: 0,
+    };
+}

@@ -167,14 +167,31 @@ impl Nand {
     }
 
     fn overtaking_read(&mut self, at: Place, now: u64, ready: u64, units: u32) -> u64 {
+        let end = self.overtaking_sense(at, ready);
+        self.take_out(at.channel, now, end, units)
+    }
+
+    /// A host read as far as the page registers of its die. Returns when it is in them.
+    pub fn sense(&mut self, at: Place, ready: u64, busy: &mut BusyTime) -> u64 {
+        busy.read += self.t_read_ns(at);
+        self.overtaking_sense(at, ready)
+    }
+
+    #[inline]
+    fn overtaking_sense(&mut self, at: Place, ready: u64) -> u64 {
         let t_read_ns = self.t_read_ns(at);
         let die = &mut self.dies[at.die as usize];
         let in_progress = die.free_at.saturating_sub(ready).min(self.t_prog_ns);
         let start = die.read_until.max(ready + in_progress);
         die.read_until = start + t_read_ns;
         die.free_at = die.read_until.max(die.free_at + if in_progress > 0 { t_read_ns } else { 0 });
-        let end = die.read_until;
-        self.channels[at.channel as usize].reserve(now, end, u64::from(units) * self.bus_unit_ns)
+        die.read_until
+    }
+
+    /// Transfers `units` that are in page registers from `ready` on. Returns when they are in the controller.
+    #[inline]
+    pub fn take_out(&mut self, channel: u32, now: u64, ready: u64, units: u32) -> u64 {
+        self.channels[channel as usize].reserve(now, ready, u64::from(units) * self.bus_unit_ns)
     }
 
     /// Erases this die's part of a superblock. Returns the end.

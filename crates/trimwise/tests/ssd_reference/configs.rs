@@ -4,8 +4,8 @@
 
 use proptest::prelude::*;
 use trimwise::ssd::{
-    BlockMappingConfig, MapCacheConfig, MappingConfig, ReadAfterTrim, SlcConfig, SsdConfig, TrimKind,
-    TrimPlace, VictimPolicy,
+    BlockMappingConfig, CompressingConfig, MapCacheConfig, MappingConfig, ReadAfterTrim, SlcConfig,
+    SsdConfig, TrimKind, TrimPlace, VictimPolicy,
 };
 use trimwise::units::UNIT_BYTES;
 
@@ -157,6 +157,47 @@ prop_compose! {
         // One superblock is kept for merging, of the four at least beside the data.
         let most = config.gc.host_frontiers + 2;
         config.mapping = MappingConfig::Block(BlockMappingConfig { log_superblocks: log.min(most) });
+        config
+    }
+}
+
+prop_compose! {
+    /// The compressing mapping.
+    pub fn compressing()(
+        mut config in front(),
+        granule_bytes in prop_oneof![Just(512), Just(128), Just(4096)],
+        head_bytes in prop_oneof![Just(0), Just(16), Just(700)],
+        deduplicates in any::<bool>(),
+        fragment_read_ns in 0u64..10_000,
+        recycles_from_stale_percent in prop::option::of(1u32..101),
+        references_checked_at_collection in any::<bool>(),
+        victim in prop_oneof![
+            Just(VictimPolicy::Greedy),
+            Just(VictimPolicy::CostBenefit),
+            (1u32..5).prop_map(VictimPolicy::DChoices),
+            Just(VictimPolicy::Fifo),
+        ],
+        spare in 0u32..3,
+        shared_frontier in any::<bool>(),
+        threshold in prop::option::of(1u32..4),
+    ) -> SsdConfig {
+        config.gc.victim = victim;
+        config.gc.shared_frontier = shared_frontier;
+        config.wear_levelling.threshold_erases = threshold;
+        config.wear_levelling.interval_erases = 3;
+        let mapping = CompressingConfig {
+            granule_bytes,
+            head_bytes,
+            deduplicates,
+            fragment_read_ns,
+            recycles_from_stale_percent,
+            references_checked_at_collection,
+        };
+        let unit = mapping.stored_bytes_max();
+        // Of each superblock as much is of no use as two units may leave at its end.
+        let usable = u64::from(superblock_units(&config)) * UNIT_BYTES - 2 * unit;
+        room(&mut config, (UNITS * unit).div_ceil(usable) as u32, spare);
+        config.mapping = MappingConfig::Compressing(mapping);
         config
     }
 }

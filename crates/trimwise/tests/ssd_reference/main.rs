@@ -45,3 +45,4 @@ a_mapping!(slc);
 a_mapping!(map_cache);
 a_mapping!(slc_and_map_cache);
 a_mapping!(block);
+a_mapping!(compressing);
