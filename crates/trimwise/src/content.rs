@@ -243,7 +243,8 @@ pub fn recognise(lpn: Lpn, unit: &[u8]) -> Stored {
         return Stored::Zeros;
     }
     let number = |at: usize| unit.get(at..at + 8).and_then(|b| b.try_into().ok()).map(u64::from_le_bytes);
-    let (Some(SIGNATURE), Some(place), Some(tag), Some(seed)) = (number(0), number(8), number(16), number(24))
+    let (Some(SIGNATURE), Some(place), Some(tag), Some(seed)) =
+        (number(0), number(8), number(16), number(24))
     else {
         return Stored::Unknown;
     };
