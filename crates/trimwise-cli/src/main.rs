@@ -9,6 +9,7 @@ mod command_line;
 mod compare;
 mod crashtest;
 mod defaults;
+mod devices;
 mod failure;
 mod figures;
 mod interrupt;
@@ -30,7 +31,7 @@ use clap::Parser;
 use crate::arguments::{Command, CommandLine};
 use crate::failure::Failure;
 use crate::interrupt::OnInterrupt;
-use crate::runner::{Linked, Models};
+use crate::runner::Linked;
 
 fn main() -> ExitCode {
     let command_line = CommandLine::parse(); // ends with exit code 2 by itself where words make no sense
@@ -60,6 +61,6 @@ fn run(command: Command) -> Result<String, Failure> {
         Command::Selftest(arguments) => {
             selftest::run(&arguments, || interrupt::install(OnInterrupt::Exit).map(drop))
         }
-        Command::Devices => Ok(reproduce::list(&models.devices())),
+        Command::Devices(arguments) => devices::run(&arguments),
     }
 }

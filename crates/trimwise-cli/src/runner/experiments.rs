@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use trimwise::experiment::cell::CellError;
 use trimwise::experiment::result::ExperimentResult;
 use trimwise::experiment::set::{self, Setting, one_a, one_b};
-use trimwise::experiment::{lazy, postmark_vendors};
+use trimwise::experiment::{capacity, lazy, postmark_vendors};
 use trimwise::policy::PolicySpec;
 use trimwise::profile::Profile;
 
@@ -45,6 +45,7 @@ pub const ALL: &[Experiment] = &[
     experiment(lazy::FIGURE_3, lazy::QUESTION_3, lazy::REPS, |r| run_lazy_sizes(r, lazy::evaluate_figure_3)),
     experiment(lazy::FIGURE_4, lazy::QUESTION_4, lazy::REPS, |r| run_lazy_sizes(r, lazy::evaluate_figure_4)),
     experiment(lazy::TABLE_2, lazy::QUESTION_T2, lazy::REPS, run_lazy_table_2),
+    experiment(capacity::NAME, capacity::QUESTION, capacity::REPS, run_capacity),
 ];
 
 /// How an experiment is to be run.
@@ -167,6 +168,19 @@ fn run_lazy_table_2(request: &Request) -> Result<ExperimentResult, Failure> {
     let by_policy: Vec<lazy::WriteRuns> =
         policies.iter().map(|_| std::array::from_fn(|_| runs.next().unwrap_or_default())).collect();
     Ok(lazy::evaluate_table_2(&by_policy, seed))
+}
+
+/// One device and one history a run. The model draws nothing but the places of random writes, so that a run of one
+/// history stands for all.
+fn run_capacity(request: &Request) -> Result<ExperimentResult, Failure> {
+    let Request { reps, seed, .. } = *request;
+    let histories = capacity::histories();
+    let runs = request.spread(&capacity::DEVICES, histories.len(), reps.into(), |i, step| {
+        (0..reps)
+            .map(|rep| capacity::run(&histories[i], seed.wrapping_add(rep.into())).inspect(|_| step()))
+            .collect::<Result<Vec<_>, _>>()
+    })?;
+    Ok(capacity::evaluate(&capacity::Measured::new(histories.into_iter().zip(runs)), reps, seed))
 }
 
 #[cfg(test)]

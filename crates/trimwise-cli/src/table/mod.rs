@@ -3,6 +3,7 @@
 pub mod bench;
 pub mod compare;
 pub mod crashtest;
+pub mod devices;
 pub mod reproduce;
 pub mod selftest;
 pub mod trim;

@@ -119,6 +119,14 @@ pub enum CellError {
         /// What the file system answered.
         source: Box<FileError>,
     },
+    /// A device test failed, or what it did does not add up.
+    #[error("{device}: {what}")]
+    Test {
+        /// The device.
+        device: String,
+        /// What happened.
+        what: String,
+    },
     /// A defect in the model.
     #[error(transparent)]
     Stalled(#[from] Stalled),

@@ -1,5 +1,6 @@
 //! What is compared with what, and the results as data.
 
+pub mod capacity;
 pub mod cell;
 mod choice;
 mod figures;
@@ -9,6 +10,7 @@ pub mod ledger;
 pub mod plot;
 pub mod postmark_vendors;
 pub mod result;
+pub mod sandforce;
 pub mod set;
 pub mod statistics;
 pub mod summary;

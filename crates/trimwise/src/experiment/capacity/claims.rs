@@ -1,0 +1,322 @@
+//! What the source and its readers claim, judged by what was measured.
+
+use super::history::{History, LEVELS, LEVELS_IDLE, LEVELS_RANDOM, LEVELS_WRITE, Measured, mean};
+use super::{DEVICES, NAME, PAGE, QUESTION, STATIC, label, plots};
+use crate::experiment::result::{Claim, ExperimentResult, ExperimentRows, Figure, open_claims};
+
+/// The published runs, MB/s, by the fill level before them, hundredths of a percent.
+pub const PUBLISHED: [(u32, [f64; 4]); 2] =
+    [(LEVELS_WRITE[0], [196.0, 195.0, 185.0, 200.0]), (LEVELS_WRITE[1], [201.0, 180.0, 187.0, 194.0])];
+
+/// What counts as a difference, where a claim says that there is one or none.
+const DIFFERENCE: f64 = 0.05;
+
+/// Plots and claims from what was measured.
+pub fn evaluate(measured: &Measured, reps: u32, seed: u64) -> ExperimentResult {
+    let claims = vec![
+        published("capacity-87", measured, PUBLISHED[0]),
+        published("capacity-63", measured, PUBLISHED[1]),
+        random(measured),
+        untrimmed(measured),
+        knee(measured),
+        mapping(measured),
+    ];
+    let finding = format!(
+        "{} {} {} {}",
+        sequential_sentence(measured),
+        least_free_sentence(measured),
+        full_sentence(measured),
+        open_claims(&claims)
+    );
+    ExperimentResult {
+        experiment: NAME.to_owned(),
+        question: QUESTION.to_owned(),
+        finding,
+        trimwise: crate::VERSION.to_owned(),
+        seed,
+        reps,
+        rows: ExperimentRows::Plots(plots::all(measured)),
+        claims,
+    }
+}
+
+/// The mean over all runs of a trimmed write.
+fn trimmed_write(measured: &Measured, device: &'static str, level: u32) -> Option<f64> {
+    mean(&measured.all(&History::TrimmedWrite { device, level }))
+}
+
+/// Settled overwrites of a drive that is full to `level`, with its free space trimmed or stale.
+fn full_to(measured: &Measured, device: &'static str, level: u32, trimmed: bool) -> Option<f64> {
+    measured.at(&History::Overwritten { device, remainder: 0, level, trimmed }, 0)
+}
+
+/// Settled overwrites of all that was ever written: all but a remainder.
+fn all_but(measured: &Measured, device: &'static str, remainder: u32) -> Option<f64> {
+    measured.at(&History::Overwritten { device, remainder, level: 100, trimmed: false }, 0)
+}
+
+fn with_pauses(
+    measured: &Measured,
+    device: &'static str,
+    level: u32,
+    trimmed: bool,
+    idle: bool,
+) -> Option<f64> {
+    measured.at(&History::WithPauses { device, level, trimmed, idle }, 0)
+}
+
+/// A claim; not met where something was not measured.
+fn claim(id: &'static str, text: &str, published: Figure, judged: Option<(bool, Figure)>) -> Claim {
+    let (met, measured) = judged.unwrap_or((false, Figure::Text("not measured".to_owned())));
+    Claim { id, text: text.to_owned(), met, published, measured }
+}
+
+fn published(id: &'static str, measured: &Measured, (level, runs): (u32, [f64; 4])) -> Claim {
+    const TOLERANCE: f64 = 0.05;
+    let published = mean(&runs).unwrap_or_default();
+    let text = format!(
+        "a sequential write of 4.096 GB on the trimmed drive, {} % full before: the mean of four within 5 %",
+        f64::from(level) / 100.0
+    );
+    let judged = trimmed_write(measured, STATIC, level)
+        .map(|ours| ((ours / published - 1.0).abs() <= TOLERANCE, Figure::Number(ours)));
+    claim(id, &text, Figure::Number(published), judged)
+}
+
+fn random(measured: &Measured) -> Claim {
+    let speeds = LEVELS_RANDOM.map(|level| measured.at(&History::TrimmedRandom { device: STATIC, level }, 0));
+    let judged = match speeds {
+        [Some(lower), Some(higher)] => {
+            let figure = Figure::Text(format!("{lower:.1} and {higher:.1} MB/s"));
+            Some(((higher / lower - 1.0).abs() <= DIFFERENCE, figure))
+        }
+        _ => None,
+    };
+    claim(
+        "capacity-random",
+        "on the trimmed drive random writes at 63.9 and at 83.5 % differ by less than 5 %",
+        Figure::Text("no difference (by eye)".to_owned()),
+        judged,
+    )
+}
+
+fn untrimmed(measured: &Measured) -> Claim {
+    let level = LEVELS_IDLE[1];
+    let of_device = |device: &'static str| {
+        let (half, full) = (all_but(measured, device, 50)?, all_but(measured, device, 0)?);
+        let spared = all_but(measured, device, 28)?;
+        let busy = with_pauses(measured, device, level, false, false)?;
+        let rested = with_pauses(measured, device, level, false, true)?;
+        let more = |a: f64, b: f64| a > b * (1.0 + DIFFERENCE);
+        let met = more(half, full) && more(spared, full) && more(rested, busy);
+        let text = format!(
+            "{}: {half:.1} MB/s with half of it ever written, {full:.1} with all of it, {spared:.1} with 28 % never \
+             written; in bursts {busy:.1}, with GC at idle {rested:.1}",
+            label(device)
+        );
+        Some((met, text))
+    };
+    let found: Option<Vec<_>> = DEVICES.into_iter().map(of_device).collect();
+    let judged = found.map(|found| {
+        let texts: Vec<_> = found.iter().map(|(_, text)| text.as_str()).collect();
+        (found.iter().all(|(met, _)| *met), Figure::Text(texts.join("; ")))
+    });
+    claim(
+        "capacity-untrimmed",
+        "without TRIM random writes slow down as the drive fills, and an unpartitioned remainder of 28 % and GC at idle \
+         each win back more than 5 %, with both mappings",
+        Figure::Text("falls; both win part of it back".to_owned()),
+        judged,
+    )
+}
+
+/// Of the speeds at 80, 90 and 100 %: what is lost over each tenth, as shares of the first.
+fn knee(measured: &Measured) -> Claim {
+    let judged = (|| {
+        let [at_80, at_90, at_full] = [80, 90, 100].map(|level| full_to(measured, PAGE, level, true));
+        let (at_80, at_90, at_full) = (at_80?, at_90?, at_full?);
+        let (before, behind) = ((at_80 - at_90) / at_80, (at_90 - at_full) / at_90);
+        let one_write = trimmed_write(measured, PAGE, LEVELS_WRITE[0])?;
+        let one_write_lower = trimmed_write(measured, PAGE, LEVELS_WRITE[1])?;
+        let same = (one_write / one_write_lower - 1.0).abs() <= DIFFERENCE;
+        let met = behind > before && behind > DIFFERENCE && same;
+        let statics = [90, 100].map(|level| full_to(measured, STATIC, level, true).unwrap_or_default());
+        let text = format!(
+            "page mapping {at_80:.1}, {at_90:.1} and {at_full:.1} MB/s at 80, 90 and 100 %, lost {:.0} % and {:.0} %; \
+             block mapping {:.1} and {:.1} at 90 and 100 %; the sequential write {:.0} and {:.0}",
+            before * 100.0,
+            behind * 100.0,
+            statics[0],
+            statics[1],
+            one_write_lower,
+            one_write
+        );
+        Some((met, Figure::Text(text)))
+    })();
+    claim(
+        "capacity-knee",
+        "with TRIM, a page-mapped drive loses a larger share of its random writes' speed from 90 to 100 % than from 80 to \
+         90 %, and one sequential write loses nothing from 62.9 to 87.3 %",
+        Figure::Text("drops above about 90 %".to_owned()),
+        judged,
+    )
+}
+
+fn mapping(measured: &Measured) -> Claim {
+    let gain = |device| Some(full_to(measured, device, 50, true)? / full_to(measured, device, 100, true)?);
+    let judged = gain(PAGE).zip(gain(STATIC)).map(|(page, fixed)| {
+        let text = format!(
+            "half empty {page:.2} times as fast as full with page mapping, {fixed:.2} with block mapping"
+        );
+        (page > fixed * (1.0 + DIFFERENCE), Figure::Text(text))
+    });
+    claim(
+        "capacity-mapping",
+        "with TRIM, random writes gain more from an empty half (and lose more without it) with page mapping than with \
+         block mapping",
+        Figure::Text("page mapping gains and loses more".to_owned()),
+        judged,
+    )
+}
+
+fn sequential_sentence(measured: &Measured) -> String {
+    let [high, low] = LEVELS_WRITE.map(|level| trimmed_write(measured, STATIC, level));
+    match (low, high) {
+        (Some(low), Some(high)) => format!(
+            "A sequential write on the trimmed drive reaches {low:.0} MB/s at 62.9 % and {high:.0} MB/s at 87.3 %: free \
+             space does not matter to it."
+        ),
+        _ => "No sequential write was measured.".to_owned(),
+    }
+}
+
+/// The least share of free space, percent, with which a drive reaches so many percent of its best; `None` if that takes
+/// more than was measured, or nothing was.
+fn least_free(measured: &Measured, device: &'static str, percent: f64) -> Option<u32> {
+    let speeds: Vec<(u32, f64)> =
+        LEVELS.iter().filter_map(|&level| Some((level, full_to(measured, device, level, true)?))).collect();
+    let best = speeds.iter().map(|&(_, speed)| speed).fold(0.0, f64::max);
+    // What counts is that all emptier drives reach it too.
+    let reached = speeds.iter().take_while(|(_, speed)| *speed >= best * percent / 100.0);
+    reached.last().map(|&(level, _)| 100 - level)
+}
+
+/// The answer to "what is the least free space that I should keep?".
+fn least_free_sentence(measured: &Measured) -> String {
+    let of_device = |device: &'static str| {
+        let free = |percent| least_free(measured, device, percent).map(|free| format!("{free} %"));
+        let full = full_to(measured, device, 100, true)?;
+        Some(format!(
+            "with {} {} for 80 % of the speed of a nearly empty drive and {} for 90 % (full: {full:.1} MB/s)",
+            label(device),
+            free(80.0)?,
+            free(90.0)?
+        ))
+    };
+    let answers: Vec<String> = DEVICES.into_iter().filter_map(of_device).collect();
+    if answers.is_empty() {
+        return "Overwrites were not measured.".to_owned();
+    }
+    format!("Random overwrites for hours need free and trimmed space: {}.", answers.join(", "))
+}
+
+/// What free space is worth where nobody tells the drive of it.
+fn full_sentence(measured: &Measured) -> String {
+    let half = |trimmed| full_to(measured, PAGE, 50, trimmed);
+    match (half(true), half(false)) {
+        (Some(trimmed), Some(stale)) => format!(
+            "A page-mapped drive that is half full makes {trimmed:.1} MB/s if the free half is trimmed, {stale:.1} if not."
+        ),
+        _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::history::histories;
+    use super::*;
+
+    /// All histories, with figures as they are claimed; `change` makes some of them different.
+    fn met(change: impl Fn(&History) -> Option<f64>) -> Vec<&'static str> {
+        let claimed = |history: &History| match *history {
+            History::TrimmedWrite { level: 8_730, .. } => 194.0,
+            History::TrimmedWrite { .. } => 190.5,
+            History::Overwritten { device: PAGE, remainder: 0, level, trimmed: true } => match level {
+                100 => 20.0,
+                level => 130.0 - f64::from(level) / 2.0,
+            },
+            History::Overwritten { device: PAGE, remainder, .. } => 20.0 + f64::from(remainder),
+            History::Overwritten { remainder, level, .. } => 8.0 + f64::from(remainder + 100 - level) / 20.0,
+            History::WithPauses { idle, .. } => 10.0 + 10.0 * f64::from(u8::from(idle)),
+            _ => 30.0,
+        };
+        let figure = |history: &History| change(history).unwrap_or_else(|| claimed(history));
+        let runs = histories().into_iter().map(|history| {
+            let figures = vec![vec![figure(&history); 4]];
+            (history, figures)
+        });
+        let result = evaluate(&Measured::new(runs), 1, 1);
+        result.claims.iter().filter(|claim| claim.met).map(|claim| claim.id).collect()
+    }
+
+    const ALL: [&str; 6] = [
+        "capacity-87",
+        "capacity-63",
+        "capacity-random",
+        "capacity-untrimmed",
+        "capacity-knee",
+        "capacity-mapping",
+    ];
+
+    fn without(id: &str) -> Vec<&'static str> {
+        ALL.into_iter().filter(|claim| *claim != id).collect()
+    }
+
+    #[test]
+    fn claims_hold_of_what_is_claimed_and_fail_of_anything_else() {
+        assert_eq!(met(|_| None), ALL);
+        let slow = |history: &History| {
+            matches!(history, History::TrimmedWrite { device: STATIC, level: 8_730 }).then_some(184.0)
+        };
+        assert_eq!(met(slow), without("capacity-87"));
+        let fuller = |history: &History| {
+            matches!(history, History::TrimmedRandom { level: 8_350, .. }).then_some(28.0)
+        };
+        assert_eq!(met(fuller), without("capacity-random"));
+        let idle = |history: &History| matches!(history, History::WithPauses { .. }).then_some(10.0);
+        assert_eq!(met(idle), without("capacity-untrimmed"));
+        let straight = |history: &History| match *history {
+            History::Overwritten { device: PAGE, remainder: 0, level, trimmed: true } => {
+                Some(130.0 - f64::from(level))
+            }
+            _ => None,
+        };
+        assert!(met(straight).contains(&"capacity-knee"), "the share that is lost still grows");
+        let flat = |history: &History| {
+            matches!(history, History::Overwritten { device: PAGE, trimmed: true, .. }).then_some(50.0)
+        };
+        assert_eq!(met(flat), ALL[..4]);
+        assert!(evaluate(&Measured::default(), 1, 1).claims.iter().all(|claim| !claim.met));
+    }
+
+    #[test]
+    fn no_history_is_made_twice() {
+        let all = histories();
+        for (i, history) in all.iter().enumerate() {
+            assert!(!all[..i].contains(history), "{history:?} twice");
+        }
+    }
+
+    #[test]
+    fn the_least_free_space_is_what_all_emptier_drives_keep_up() {
+        let speed = |level: u32| if level > 70 { 50.0 } else { 100.0 };
+        let runs = LEVELS.map(|level| {
+            let history = History::Overwritten { device: PAGE, remainder: 0, level, trimmed: true };
+            (history, vec![vec![speed(level)]])
+        });
+        let measured = Measured::new(runs);
+        assert_eq!(least_free(&measured, PAGE, 90.0), Some(30));
+        assert_eq!(least_free(&measured, PAGE, 50.0), Some(0));
+        assert_eq!(least_free(&measured, STATIC, 50.0), None);
+    }
+}

@@ -1,0 +1,178 @@
+//! Merges: how the log is emptied.
+//!
+//! Units are gathered stripe by stripe. What has no valid unit is not programmed; the slots of such a stripe are lost
+//! until the next erase if a later one is, since pages of a block are programmed in order. All reads of a merge are
+//! reserved when it begins: the controller reads ahead of what it programs.
+
+use super::super::superblock::NONE;
+use super::slots::Role;
+use super::{BlockMapped, Stripe};
+
+/// The reads for one stripe of copies.
+struct Reads {
+    /// When the last unit so far is in the controller.
+    ready: u64,
+    /// The source stripe that is being read, and how many units of it.
+    run: Option<(u32, u32)>,
+}
+
+impl BlockMapped {
+    /// Superblocks that the log has now.
+    pub fn log_in_use(&self) -> u32 {
+        self.log.len() as u32 + self.streams_of_log()
+    }
+
+    /// Makes sure that the log may have one superblock more.
+    pub fn prepare_quota(&mut self, now: u64) {
+        while self.log_in_use() >= self.log_max {
+            self.flash.stats.gc_stalls += 1;
+            if self.log.is_empty() {
+                let Some(oldest) = self.oldest_stream_of_log() else { return };
+                self.close_stream(oldest, now);
+            } else {
+                while self.merge_oldest(now) {}
+            }
+        }
+    }
+
+    /// Merges one logical block that has units in the oldest superblock of the random log, or gives that superblock
+    /// back if there is none. Returns whether there may be more.
+    fn merge_oldest(&mut self, now: u64) -> bool {
+        let Some(&oldest) = self.log.front() else { return false };
+        if !self.reclaiming {
+            self.reclaiming = true;
+            let held = self.flash.geometry.superblocks - self.slots.free();
+            self.flash.stats.gc_victims += 1;
+            self.flash.stats.usable_units_sum += u64::from(held) * u64::from(self.units());
+        }
+        if let Some(offset) = self.slots.next_valid(oldest, 0) {
+            let lpn = self.slots.owner(oldest, offset);
+            self.merge(lpn / self.units(), now);
+            return true;
+        }
+        if self.log.len() == 1 {
+            // It may be open, and what was overwritten in it may wait for its program still.
+            self.pad_log(now);
+        }
+        self.log.pop_front();
+        self.slots.give_back(oldest);
+        self.reclaiming = false;
+        false
+    }
+
+    /// Gathers a logical block with units in the random log in a fresh superblock (full merge).
+    fn merge(&mut self, block: u32, now: u64) {
+        if let Some(stream) = self.open_stream(block) {
+            self.close_stream(stream, now);
+            if self.blocks[block as usize].logged == 0 {
+                return;
+            }
+        }
+        let target = self.take(now, Role::Data, self.lane(block));
+        self.gather_rest(target, block, now);
+        self.settle(target, block);
+    }
+
+    /// Copies all units of a logical block that belong behind what `target` holds already.
+    pub fn gather_rest(&mut self, target: u32, block: u32, now: u64) {
+        while self.slots.superblock(target).next < self.units() {
+            self.gather_stripe(target, block, Stripe::default(), now);
+        }
+        // Behind the last unit nothing was programmed: the block can be continued there.
+        let target = self.slots.superblock_mut(target);
+        target.next = target.programmed;
+    }
+
+    /// Copies what belongs to the stripe in which `target` has its next slot, and programs that stripe if there is
+    /// anything in it, copied or before.
+    pub fn gather_stripe(&mut self, target: u32, block: u32, before: Stripe, now: u64) {
+        let (stripe_units, units) = (self.flash.geometry.stripe_units, self.units());
+        let begin = self.slots.superblock(target).next;
+        let end = (begin / stripe_units + 1) * stripe_units;
+        let former = self.blocks[block as usize].data;
+        let mut reads = Reads { ready: before.ready, run: None };
+        let mut copied = 0;
+        for offset in begin..end {
+            let lpn = block * units + offset;
+            match self.source(lpn, former, offset) {
+                Some(source) => {
+                    self.read_for_copy(&mut reads, source, now);
+                    let tag = self.slots.tag(source).unwrap_or(0);
+                    self.slots.invalidate(source);
+                    self.slots.append(target, tag);
+                    copied += 1;
+                }
+                None => self.slots.skip(target, 1),
+            }
+        }
+        self.end_read(&mut reads, now);
+        if copied == 0 && before.host_units == 0 {
+            return;
+        }
+        let padding = end - begin - copied;
+        self.slots.fill(target, padding);
+        self.flash.stats.nand_units.gc += u64::from(copied);
+        self.flash.stats.nand_units.padding += u64::from(padding);
+        self.program(target, Stripe { host_units: before.host_units, ready: reads.ready }, now);
+    }
+
+    /// Where a unit is copied from, if it holds data: the random log, which it leaves with that, or the former data
+    /// block.
+    #[inline]
+    fn source(&mut self, lpn: u32, former: u32, offset: u32) -> Option<u32> {
+        let logged = self.logged.get_mut(lpn as usize)?;
+        if *logged != NONE {
+            let block = lpn / self.flash.geometry.superblock_units;
+            self.blocks[block as usize].logged -= 1;
+            return Some(std::mem::replace(logged, NONE));
+        }
+        if former == NONE {
+            return None;
+        }
+        let slot = former * self.units() + offset;
+        self.slots.is_valid(slot).then_some(slot)
+    }
+
+    /// A unit is to be read for a copy; together with those before it if they are of the same stripe.
+    #[inline]
+    fn read_for_copy(&mut self, reads: &mut Reads, slot: u32, now: u64) {
+        let (superblock, offset) = (slot / self.units(), slot % self.units());
+        if offset >= self.slots.superblock(superblock).programmed {
+            return;
+        }
+        let stripe = slot / self.flash.geometry.stripe_units;
+        match &mut reads.run {
+            Some((at, count)) if *at == stripe => *count += 1,
+            _ => {
+                self.end_read(reads, now);
+                reads.run = Some((stripe, 1));
+            }
+        }
+    }
+
+    fn end_read(&mut self, reads: &mut Reads, now: u64) {
+        let Some((stripe, count)) = reads.run.take() else { return };
+        let slot = stripe * self.flash.geometry.stripe_units;
+        let at = self.flash.place(slot / self.units(), slot % self.units());
+        let ready = self.flash.nand.read_for_copy(at, now, count, &mut self.flash.stats.busy_ns);
+        reads.ready = reads.ready.max(ready);
+    }
+
+    /// Merges while the host is idle, from `from` on and as long as it can begin before `until`, until enough of the
+    /// log is free. Then what was given back is erased.
+    pub fn merge_between(&mut self, from: u64, until: u64) {
+        let mut at = from;
+        while at < until {
+            if self.log_max - self.log_in_use() < self.idle_target && !self.log.is_empty() {
+                let copied = self.flash.stats.nand_units.gc;
+                self.merge_oldest(at);
+                self.flash.stats.gc_units_idle += self.flash.stats.nand_units.gc - copied;
+            } else if let Some(superblock) = self.slots.erase_given_back() {
+                self.reserve_erase(superblock, at);
+            } else {
+                return;
+            }
+            at = self.flash.nand.idle_at().max(at + 1);
+        }
+    }
+}

@@ -1,0 +1,440 @@
+//! The block map: a largely static mapping with log superblocks, as in drives of the Indilinx class.
+//!
+//! A *logical block* is as many units as a superblock holds. It has one *data block* at most, a superblock in which
+//! each unit lies at its own offset, so that the controller needs to know one number for all of them. What cannot be
+//! written to its place, because a page can be programmed only once and only behind the pages before it, goes to the
+//! *log*: a bounded number of superblocks, in which units lie in the order of writing. Free logical blocks do not make
+//! the log larger: that is what sets such a drive apart from one with a page map.
+//!
+//! Data come back from the log in *merges* (after FAST: Lee et al., "A log buffer-based flash translation layer using
+//! fully-associative sector translation", ACM TECS 6(3), 2007).
+//!
+//! - A *stream* writes a logical block from its first unit on. If the block holds no data, the stream's superblock is
+//!   its data block. Otherwise it is one of the log; when it is full it takes the place of the old data block, and
+//!   nothing is copied (*switch merge*). If the stream stops before, what is missing is copied from where it lies
+//!   (*partial merge*). `streams` says what counts as a stream.
+//! - All other writes go to the random log. When it has reached its limit, its oldest superblock is emptied: each
+//!   logical block that has valid units in it is gathered in a fresh superblock (*full merge*, in `merge`). The write
+//!   that needs the room waits for all of that: such drives do stall.
+//!
+//! Where a superblock is a part of the dies only, neighbouring stripes of the logical space belong to different logical
+//! blocks, one in each lane, so that a sequential write keeps all dies busy (`interleave`). What is said of units here
+//! is said of the space after that.
+//!
+//! TRIM: what is unmapped is not copied any more. When a logical block holds nothing, its superblock is given back; it
+//! is erased when it is needed, or before that while the host is idle.
+
+mod audit;
+mod interleave;
+mod merge;
+mod slots;
+mod streams;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use super::audit::AuditError;
+use super::config::{BlockMappingConfig, SsdConfig};
+use super::flash::Flash;
+use super::geometry::Geometry;
+use super::stats::Wear;
+use super::superblock::NONE;
+use super::translation::{Ready, Translation};
+use crate::content::Content;
+use interleave::Interleave;
+use slots::{Role, Slots};
+use streams::Stream;
+
+/// What is known of a logical block.
+#[derive(Clone, Copy, Debug)]
+struct LogicalBlock {
+    /// Its data block, or [`NONE`].
+    data: u32,
+    /// Units of it that hold data, wherever they lie.
+    mapped: u32,
+    /// Of those, units in the random log.
+    logged: u32,
+}
+
+impl LogicalBlock {
+    const EMPTY: Self = Self { data: NONE, mapped: 0, logged: 0 };
+}
+
+/// The stripe that is being filled somewhere.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Stripe {
+    /// Host units in it.
+    host_units: u32,
+    /// When the last of its units is at hand.
+    ready: u64,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct BlockMapped {
+    flash: Flash,
+    interleave: Interleave,
+    blocks: Vec<LogicalBlock>,
+    slots: Slots,
+    /// Where a unit lies in the random log; [`NONE`] for one that does not.
+    logged: Vec<u32>,
+    /// The random log, oldest first. The last one is open as long as it is not full.
+    log: VecDeque<u32>,
+    log_stripe: Stripe,
+    /// The lane that the log's next superblock comes from.
+    log_lane: u32,
+    /// The unit behind the one that the host wrote last.
+    continues: u32,
+    /// Superblocks that the random log and the streams onto written blocks have together at most.
+    log_max: u32,
+    /// Whether the oldest superblock of the random log has been chosen as a victim.
+    reclaiming: bool,
+    streams: Vec<Stream>,
+    /// Counts the uses of streams, to know which was used longest ago.
+    stream_clock: u64,
+    mapped: u64,
+    /// Idle merging stops when so many superblocks of the log are free.
+    idle_target: u32,
+}
+
+impl BlockMapped {
+    pub fn new(config: &SsdConfig, mapping: &BlockMappingConfig, geometry: Geometry) -> Self {
+        let blocks = geometry.logical_units.div_ceil(geometry.superblock_units);
+        Self {
+            blocks: vec![LogicalBlock::EMPTY; blocks as usize],
+            slots: Slots::new(&geometry, mapping.log_superblocks, config.track_tags),
+            logged: vec![NONE; geometry.logical_units as usize],
+            log: VecDeque::with_capacity(mapping.log_superblocks as usize),
+            log_stripe: Stripe::default(),
+            continues: NONE,
+            interleave: Interleave::new(&geometry),
+            log_lane: 0,
+            log_max: mapping.log_superblocks,
+            reclaiming: false,
+            streams: vec![Stream::UNUSED; (config.gc.host_frontiers * geometry.lanes) as usize],
+            stream_clock: 0,
+            mapped: 0,
+            idle_target: config.gc.idle_free_superblocks.min(mapping.log_superblocks),
+            flash: Flash::new(config, geometry),
+        }
+    }
+
+    fn units(&self) -> u32 {
+        self.flash.geometry.superblock_units
+    }
+
+    /// Where a unit lies.
+    fn slot(&self, lpn: u32) -> Option<u32> {
+        let logged = *self.logged.get(lpn as usize)?;
+        if logged != NONE {
+            return Some(logged);
+        }
+        let units = self.units();
+        let (block, offset) = (lpn / units, lpn % units);
+        if let Some(stream) = self.stream_onto(block) {
+            let slot = stream.superblock * units + offset;
+            if self.slots.is_valid(slot) {
+                return Some(slot);
+            }
+        }
+        let data = self.blocks[block as usize].data;
+        let slot = data.checked_mul(units)?.checked_add(offset)?;
+        (data != NONE && self.slots.is_valid(slot)).then_some(slot)
+    }
+
+    /// What lies at a unit's place counts no more. Returns whether it held data.
+    fn forget(&mut self, lpn: u32) -> bool {
+        let Some(slot) = self.slot(lpn) else { return false };
+        let block = &mut self.blocks[(lpn / self.flash.geometry.superblock_units) as usize];
+        block.mapped -= 1;
+        if self.logged[lpn as usize] != NONE {
+            self.logged[lpn as usize] = NONE;
+            block.logged -= 1;
+        }
+        self.mapped -= 1;
+        self.slots.invalidate(slot);
+        true
+    }
+
+    /// Writes one host unit that the controller has at hand at `ready`. `sequential`: the write looks like a part of a
+    /// stream.
+    #[inline]
+    fn write_unit(&mut self, now: u64, ready: u64, lpn: u32, tag: u32, sequential: bool) {
+        let stream = self.stream_for(lpn, sequential, now);
+        if stream.is_none() {
+            self.prepare_log(now);
+        }
+        self.forget(lpn);
+        self.mapped += 1;
+        self.blocks[(lpn / self.flash.geometry.superblock_units) as usize].mapped += 1;
+        self.flash.stats.nand_units.host += 1;
+        match stream {
+            Some(index) => self.write_to_stream(index, now, ready, tag),
+            None => self.write_to_log(lpn, now, ready, tag),
+        }
+    }
+
+    fn write_to_log(&mut self, lpn: u32, now: u64, ready: u64, tag: u32) {
+        let Some(&superblock) = self.log.back() else { unreachable!("a superblock was prepared") };
+        let slot = self.slots.append(superblock, tag);
+        self.slots.own(slot, lpn);
+        self.logged[lpn as usize] = slot;
+        self.blocks[(lpn / self.flash.geometry.superblock_units) as usize].logged += 1;
+        self.log_stripe.host_units += 1;
+        self.log_stripe.ready = self.log_stripe.ready.max(ready);
+        if self.slots.superblock(superblock).next.is_multiple_of(self.flash.geometry.stripe_units) {
+            self.program_log(now);
+        }
+    }
+
+    /// Programs the stripe at the end of the random log, which is full.
+    fn program_log(&mut self, now: u64) {
+        let Some(&superblock) = self.log.back() else { return };
+        let stripe = std::mem::take(&mut self.log_stripe);
+        self.program(superblock, stripe, now);
+    }
+
+    /// Makes sure that the random log has a slot to fill.
+    fn prepare_log(&mut self, now: u64) {
+        if self.log.back().is_some_and(|&s| self.slots.superblock(s).next < self.units()) {
+            return;
+        }
+        self.prepare_quota(now);
+        let superblock = self.take(now, Role::Log, self.log_lane);
+        self.log_lane = (self.log_lane + 1) % self.flash.geometry.lanes;
+        self.log.push_back(superblock);
+    }
+
+    /// Fills the log's last stripe up with nothing, and programs it.
+    fn pad_log(&mut self, now: u64) {
+        if self.log_stripe.host_units == 0 {
+            return;
+        }
+        let Some(&superblock) = self.log.back() else { return };
+        let next = self.slots.superblock(superblock).next;
+        let padding = next.next_multiple_of(self.flash.geometry.stripe_units) - next;
+        self.slots.skip(superblock, padding);
+        self.slots.fill(superblock, padding);
+        self.flash.stats.nand_units.padding += u64::from(padding);
+        self.program_log(now);
+    }
+
+    /// Reserves the program of the stripe that ends at the superblock's next slot.
+    fn program(&mut self, superblock: u32, stripe: Stripe, now: u64) {
+        let geometry = &self.flash.geometry;
+        let (stripe_units, units) = (geometry.stripe_units, geometry.superblock_units);
+        let first = self.slots.superblock(superblock).next - stripe_units;
+        let at = self.flash.place(superblock, first);
+        let done = self.flash.nand.program(at, now, stripe.ready.max(now), stripe_units);
+        let block = self.slots.superblock_mut(superblock);
+        block.programmed = first + stripe_units;
+        if stripe.host_units == 0 {
+            self.flash.stats.busy_ns.program_gc += self.flash.nand.t_prog_ns(at);
+            return;
+        }
+        block.programmed_at = block.programmed_at.max(done);
+        self.flash.stats.busy_ns.program_host += self.flash.nand.t_prog_ns(at);
+        self.flash.cache.issued(done, superblock * units + first, stripe.host_units);
+    }
+
+    /// A superblock from the pool, erased, of a lane if there is one.
+    fn take(&mut self, now: u64, role: Role, lane: u32) -> u32 {
+        let (superblock, erased) = self.slots.take(role, lane);
+        if erased {
+            self.reserve_erase(superblock, now);
+        }
+        superblock
+    }
+
+    /// The lane of a logical block's superblocks.
+    fn lane(&self, block: u32) -> u32 {
+        block % self.flash.geometry.lanes
+    }
+
+    /// Returns when all dies have erased their part.
+    fn reserve_erase(&mut self, superblock: u32, now: u64) -> u64 {
+        let mut end = now;
+        for i in 0..self.flash.geometry.dies_per_superblock {
+            let die = self.flash.geometry.die(superblock, i);
+            end = end.max(self.flash.nand.erase(die, now, &mut self.flash.stats.busy_ns));
+        }
+        self.flash.stats.superblock_erases += 1;
+        self.flash.stats.block_erases += u64::from(self.flash.geometry.blocks_per_superblock);
+        end
+    }
+
+    /// Whether a slot is in a stripe that is still being filled, or in one whose program has not ended at `now`.
+    fn in_memory(&self, slot: u32, now: u64) -> bool {
+        let (superblock, offset) = (slot / self.units(), slot % self.units());
+        let block = self.slots.superblock(superblock);
+        if offset >= block.programmed {
+            return true;
+        }
+        let first = offset - offset % self.flash.geometry.stripe_units;
+        block.programmed_at > now && self.flash.cache.holds(superblock * self.units() + first, now)
+    }
+
+    fn read_run(&mut self, run: Option<(u32, u32)>, now: u64, ready: u64) -> Option<u64> {
+        let (stripe, units) = run?;
+        let slot = stripe * self.flash.geometry.stripe_units;
+        let at = self.flash.place(slot / self.units(), slot % self.units());
+        Some(self.flash.nand.read(at, now, ready, units, &mut self.flash.stats.busy_ns))
+    }
+
+    /// Gives back what belongs to a logical block in which nothing is mapped any more.
+    fn give_back(&mut self, block: u32, now: u64) {
+        if let Some(index) = self.open_stream(block) {
+            self.close_stream(index, now);
+        }
+        let data = std::mem::replace(&mut self.blocks[block as usize].data, NONE);
+        if data != NONE {
+            self.slots.give_back(data);
+        }
+    }
+}
+
+impl Translation for BlockMapped {
+    fn boxed_clone(&self) -> Box<dyn Translation> {
+        Box::new(self.clone())
+    }
+
+    fn flash(&self) -> &Flash {
+        &self.flash
+    }
+
+    fn flash_mut(&mut self) -> &mut Flash {
+        &mut self.flash
+    }
+
+    fn write(&mut self, now: u64, arrived: u64, units: Range<u32>, content: Content) -> u64 {
+        let tag = content.tag();
+        let mut acknowledged = arrived;
+        for lpn in units.clone() {
+            let (in_cache, ready) = self.flash.admit(acknowledged);
+            acknowledged = in_cache;
+            let sequential = lpn == self.continues || units.end - lpn >= self.flash.geometry.stripe_units;
+            self.continues = lpn + 1;
+            self.write_unit(now, ready, self.interleave.inner(lpn), tag, sequential);
+        }
+        acknowledged
+    }
+
+    fn pad(&mut self, now: u64) {
+        self.pad_log(now);
+        for index in 0..self.streams.len() {
+            self.complete_stripe(index, now);
+        }
+    }
+
+    fn read(&mut self, now: u64, decoded: u64, units: Range<u32>) -> Ready {
+        // Units of one stripe that follow each other are read together.
+        let (mut first, mut last) = (u64::MAX, decoded);
+        let mut run: Option<(u32, u32)> = None;
+        for lpn in units {
+            let Some(slot) = self.slot(self.interleave.inner(lpn)) else {
+                self.flash.stats.host_units_read_unmapped += 1;
+                first = first.min(decoded);
+                continue;
+            };
+            if self.in_memory(slot, now) {
+                self.flash.stats.host_units_read_cached += 1;
+                first = first.min(decoded);
+                continue;
+            }
+            let stripe = slot / self.flash.geometry.stripe_units;
+            run = match run {
+                Some((at, count)) if at == stripe => Some((at, count + 1)),
+                other => {
+                    let ready = self.read_run(other, now, decoded);
+                    first = first.min(ready.unwrap_or(u64::MAX));
+                    last = last.max(ready.unwrap_or(0));
+                    Some((stripe, 1))
+                }
+            };
+        }
+        if let Some(ready) = self.read_run(run, now, decoded) {
+            first = first.min(ready);
+            last = last.max(ready);
+        }
+        Ready { first, last }
+    }
+
+    fn is_in_memory(&self, lpn: u32, now: u64) -> bool {
+        self.slot(self.interleave.inner(lpn)).is_some_and(|slot| self.in_memory(slot, now))
+    }
+
+    fn unmap(&mut self, now: u64, ranges: &[Range<u32>]) -> u64 {
+        let before = self.mapped;
+        let stripe_units = self.flash.geometry.stripe_units;
+        for range in ranges {
+            let mut begin = range.start;
+            while begin < range.end {
+                // The units of a stripe stay together.
+                let end = range.end.min((begin / stripe_units + 1).saturating_mul(stripe_units));
+                let first = self.interleave.inner(begin);
+                let block = first / self.units();
+                if self.blocks[block as usize].mapped > 0 {
+                    for lpn in first..first + (end - begin) {
+                        self.forget(lpn);
+                    }
+                    if self.blocks[block as usize].mapped == 0 {
+                        self.give_back(block, now);
+                    }
+                }
+                begin = end;
+            }
+        }
+        before - self.mapped
+    }
+
+    fn erase_all(&mut self, now: u64) -> u64 {
+        self.blocks.fill(LogicalBlock::EMPTY);
+        self.logged.fill(NONE);
+        self.mapped = 0;
+        self.log.clear();
+        self.log_stripe = Stripe::default();
+        self.continues = NONE;
+        self.reclaiming = false;
+        self.streams.fill(Stream::UNUSED);
+        let erased = self.slots.erase_all();
+        let end = erased.iter().map(|&superblock| self.reserve_erase(superblock, now)).max();
+        self.flash.cache.clear();
+        end.unwrap_or(now)
+    }
+
+    fn collect_idle(&mut self, from: u64, until: u64) {
+        self.merge_between(from, until);
+    }
+
+    fn is_mapped(&self, lpn: u32) -> bool {
+        self.slot(self.interleave.inner(lpn)).is_some()
+    }
+
+    fn mapped_units(&self) -> u64 {
+        self.mapped
+    }
+
+    fn tag(&self, lpn: u32) -> Option<u32> {
+        self.slots.tag(self.slot(self.interleave.inner(lpn))?)
+    }
+
+    fn wear(&self) -> Wear {
+        Wear::of(self.slots.superblocks().iter().map(|block| block.erases))
+    }
+
+    fn free_superblocks(&self) -> u32 {
+        self.slots.free()
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        let blocks = self.blocks.capacity() * size_of::<LogicalBlock>();
+        let log = (self.logged.capacity() + self.log.capacity()) * 4;
+        (blocks + log) as u64 + self.slots.memory_bytes()
+    }
+
+    fn audit(&self) -> Result<(), AuditError> {
+        self.audit_books()
+    }
+}

@@ -1,0 +1,286 @@
+//! The superblocks of a block map and their slots: which hold data, which belong to what, which are free.
+
+use std::collections::VecDeque;
+
+use super::super::geometry::Geometry;
+use super::super::superblock::NONE;
+
+/// What a superblock is at the moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// Erased.
+    Clean,
+    /// Nothing in it counts; still to be erased.
+    GivenBack,
+    /// Holds a logical block, each unit at its own offset.
+    Data,
+    /// Will hold a logical block that has another data block still.
+    Stream,
+    /// Holds units in the order in which they were written.
+    Log,
+}
+
+/// What is known of a superblock.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Superblock {
+    pub role: Role,
+    /// Slots that hold live data.
+    pub valid: u32,
+    /// Slots filled since the last erase, be it with nothing.
+    pub written: u32,
+    /// The first slot that can still be filled. Those before it that were not are lost until the next erase.
+    pub next: u32,
+    /// Slots before this one are programmed, or their program is on its way.
+    pub programmed: u32,
+    pub erases: u32,
+    /// Which part of the owners' table is this one's; [`NONE`] unless it is of the random log.
+    owners: u32,
+    /// When the last host program of it ends, nanoseconds.
+    pub programmed_at: u64,
+}
+
+impl Superblock {
+    const ERASED: Self = Self {
+        role: Role::Clean,
+        valid: 0,
+        written: 0,
+        next: 0,
+        programmed: 0,
+        erases: 0,
+        owners: NONE,
+        programmed_at: 0,
+    };
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Slots {
+    superblocks: Vec<Superblock>,
+    units: u32,
+    /// A bit for each slot that holds live data.
+    valid: Vec<u64>,
+    words_per_superblock: u32,
+    /// Which unit a slot of the random log was written for, superblock by superblock of the log.
+    owners: Vec<u32>,
+    /// Parts of it that no superblock has.
+    owners_free: Vec<u32>,
+    /// By lane, in the order in which they were erased.
+    clean: Vec<VecDeque<u32>>,
+    /// By lane, in the order in which they were given back.
+    given_back: Vec<VecDeque<u32>>,
+    free: u32,
+    /// Slots that were filled and then erased, for the audit.
+    pub erased_slots: u64,
+    /// By slot; only for tests.
+    tags: Vec<u32>,
+}
+
+impl Slots {
+    pub fn new(geometry: &Geometry, log_superblocks: u32, track_tags: bool) -> Self {
+        let units = geometry.superblock_units;
+        let words_per_superblock = units.div_ceil(64);
+        Self {
+            superblocks: vec![Superblock::ERASED; geometry.superblocks as usize],
+            units,
+            valid: vec![0; words_per_superblock as usize * geometry.superblocks as usize],
+            words_per_superblock,
+            owners: vec![NONE; log_superblocks as usize * units as usize],
+            owners_free: (0..log_superblocks).rev().collect(),
+            clean: (0..geometry.lanes)
+                .map(|lane| (lane..geometry.superblocks).step_by(geometry.lanes as usize).collect())
+                .collect(),
+            given_back: vec![VecDeque::new(); geometry.lanes as usize],
+            free: geometry.superblocks,
+            erased_slots: 0,
+            tags: vec![0; if track_tags { geometry.physical_units() as usize } else { 0 }],
+        }
+    }
+
+    #[inline]
+    pub fn superblock(&self, superblock: u32) -> &Superblock {
+        &self.superblocks[superblock as usize]
+    }
+
+    #[inline]
+    pub fn superblock_mut(&mut self, superblock: u32) -> &mut Superblock {
+        &mut self.superblocks[superblock as usize]
+    }
+
+    pub fn superblocks(&self) -> &[Superblock] {
+        &self.superblocks
+    }
+
+    #[inline]
+    fn bit(&self, slot: u32) -> (usize, u64) {
+        let (superblock, offset) = (slot / self.units, slot % self.units);
+        let word = superblock as usize * self.words_per_superblock as usize + (offset / 64) as usize;
+        (word, 1 << (offset % 64))
+    }
+
+    #[inline]
+    pub fn is_valid(&self, slot: u32) -> bool {
+        let (word, bit) = self.bit(slot);
+        self.valid[word] & bit != 0
+    }
+
+    #[inline]
+    pub fn invalidate(&mut self, slot: u32) {
+        let (word, bit) = self.bit(slot);
+        self.valid[word] &= !bit;
+        self.superblocks[(slot / self.units) as usize].valid -= 1;
+    }
+
+    /// The first valid slot of a superblock, as an offset, at or behind `from`.
+    pub fn next_valid(&self, superblock: u32, from: u32) -> Option<u32> {
+        let base = superblock as usize * self.words_per_superblock as usize;
+        let mut index = from / 64;
+        let mut mask = u64::MAX << (from % 64);
+        while index < self.words_per_superblock {
+            let word = self.valid[base + index as usize] & mask;
+            if word != 0 {
+                return Some(index * 64 + word.trailing_zeros());
+            }
+            mask = u64::MAX;
+            index += 1;
+        }
+        None
+    }
+
+    /// Fills the next slot of a superblock with a unit. Returns the slot.
+    #[inline]
+    pub fn append(&mut self, superblock: u32, tag: u32) -> u32 {
+        let block = &mut self.superblocks[superblock as usize];
+        let slot = superblock * self.units + block.next;
+        block.next += 1;
+        block.written += 1;
+        block.valid += 1;
+        let (word, bit) = self.bit(slot);
+        self.valid[word] |= bit;
+        if let Some(kept) = self.tags.get_mut(slot as usize) {
+            *kept = tag;
+        }
+        slot
+    }
+
+    /// Leaves slots out.
+    #[inline]
+    pub fn skip(&mut self, superblock: u32, slots: u32) {
+        self.superblocks[superblock as usize].next += slots;
+    }
+
+    /// Slots that were left out were filled with nothing.
+    pub fn fill(&mut self, superblock: u32, padding: u32) {
+        self.superblocks[superblock as usize].written += padding;
+    }
+
+    /// Notes which unit a slot of the random log is for.
+    #[inline]
+    pub fn own(&mut self, slot: u32, lpn: u32) {
+        let owners = self.superblocks[(slot / self.units) as usize].owners;
+        self.owners[(owners * self.units + slot % self.units) as usize] = lpn;
+    }
+
+    /// Which unit a slot of a superblock of the random log is for.
+    pub fn owner(&self, superblock: u32, offset: u32) -> u32 {
+        let owners = self.superblocks[superblock as usize].owners;
+        self.owners[(owners * self.units + offset) as usize]
+    }
+
+    pub fn tag(&self, slot: u32) -> Option<u32> {
+        self.tags.get(slot as usize).copied()
+    }
+
+    /// Superblocks that are unused, erased or not.
+    pub fn free(&self) -> u32 {
+        self.free
+    }
+
+    /// The free superblocks, for the audit.
+    pub fn pool(&self) -> impl Iterator<Item = u32> + '_ {
+        self.clean.iter().chain(&self.given_back).flatten().copied()
+    }
+
+    /// Takes a free superblock, of `lane` if there is one, and erases it if it is not. Returns it, and whether it was
+    /// erased just now.
+    pub fn take(&mut self, role: Role, lane: u32) -> (u32, bool) {
+        let lanes = self.clean.len();
+        let found = (0..lanes).map(|i| (lane as usize + i) % lanes).find_map(|lane| {
+            let clean = self.clean[lane].pop_front().map(|superblock| (superblock, false));
+            clean.or_else(|| self.given_back[lane].pop_front().map(|superblock| (superblock, true)))
+        });
+        let Some((superblock, dirty)) = found else {
+            unreachable!("data blocks, the log and one more are fewer than all superblocks")
+        };
+        if dirty {
+            self.erase(superblock);
+        }
+        self.free -= 1;
+        let block = &mut self.superblocks[superblock as usize];
+        block.role = role;
+        if role == Role::Log {
+            let Some(owners) = self.owners_free.pop() else {
+                unreachable!("the log has no more superblocks than its limit")
+            };
+            block.owners = owners;
+        }
+        (superblock, dirty)
+    }
+
+    /// Nothing in a superblock counts any more, and it belongs to nothing.
+    pub fn give_back(&mut self, superblock: u32) {
+        let block = &mut self.superblocks[superblock as usize];
+        debug_assert_eq!(block.valid, 0, "what is given back will be erased");
+        if block.owners != NONE {
+            self.owners_free.push(block.owners);
+            block.owners = NONE;
+        }
+        block.role = Role::GivenBack;
+        self.free += 1;
+        let lane = self.lane(superblock);
+        self.given_back[lane].push_back(superblock);
+    }
+
+    /// Erases one of those that were given back, if there is one.
+    pub fn erase_given_back(&mut self) -> Option<u32> {
+        let lane = (0..self.given_back.len()).max_by_key(|&lane| self.given_back[lane].len())?;
+        let superblock = self.given_back[lane].pop_front()?;
+        self.erase(superblock);
+        self.clean[lane].push_back(superblock);
+        Some(superblock)
+    }
+
+    fn lane(&self, superblock: u32) -> usize {
+        superblock as usize % self.clean.len()
+    }
+
+    fn erase(&mut self, superblock: u32) {
+        let block = &mut self.superblocks[superblock as usize];
+        self.erased_slots += u64::from(block.written);
+        *block = Superblock { erases: block.erases + 1, ..Superblock::ERASED };
+    }
+
+    /// Erases all that is not clean, whatever is in it. Returns which those are.
+    pub fn erase_all(&mut self) -> Vec<u32> {
+        let used = (0..self.superblocks.len() as u32).filter(|&s| self.superblock(s).role != Role::Clean);
+        let used: Vec<u32> = used.collect();
+        self.valid.fill(0);
+        let log_superblocks = self.owners.len() as u32 / self.units;
+        self.owners_free = (0..log_superblocks).rev().collect();
+        self.given_back.iter_mut().for_each(VecDeque::clear);
+        for &superblock in &used {
+            self.erase(superblock);
+            let lane = self.lane(superblock);
+            self.clean[lane].push_back(superblock);
+        }
+        self.free = self.superblocks.len() as u32;
+        used
+    }
+
+    /// Bytes of the tables, tags aside.
+    pub fn memory_bytes(&self) -> u64 {
+        let words = self.valid.capacity() * 8;
+        let pools: usize = self.clean.iter().chain(&self.given_back).map(VecDeque::capacity).sum();
+        let queues = pools + self.owners_free.capacity();
+        let superblocks = self.superblocks.capacity() * size_of::<Superblock>();
+        (words + superblocks + (queues + self.owners.capacity()) * 4) as u64
+    }
+}

@@ -1,0 +1,170 @@
+//! Streams: logical blocks that are written in order, at their own offsets.
+//!
+//! A unit that is the next one of an open stream goes there. A stream is opened at the first unit of a logical block,
+//! or where its data block ends, if the write looks sequential: the unit follows the one that the host wrote before it,
+//! or its command brings a stripe at least. Single units that happen to hit the first one of a block open nothing: each
+//! would end an older stream, and that costs a merge.
+//!
+//! `gc.host_frontiers` is how many streams are open in each lane at a time; the one that was used longest ago makes
+//! room.
+
+use super::super::superblock::NONE;
+use super::BlockMapped;
+use super::Stripe;
+use super::slots::Role;
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stream {
+    /// [`NONE`] between two logical blocks.
+    pub superblock: u32,
+    /// Which logical block.
+    pub block: u32,
+    /// The unit that continues it.
+    continues: u32,
+    stripe: Stripe,
+    /// When it was used last, by the count of uses.
+    used: u64,
+}
+
+impl Stream {
+    pub const UNUSED: Self = Self {
+        superblock: NONE,
+        block: NONE,
+        continues: NONE,
+        stripe: Stripe { host_units: 0, ready: 0 },
+        used: 0,
+    };
+}
+
+impl BlockMapped {
+    /// The stream that is open for a logical block.
+    pub fn open_stream(&self, block: u32) -> Option<usize> {
+        self.streams.iter().position(|s| s.superblock != NONE && s.block == block)
+    }
+
+    /// The open stream of a logical block that has another data block still.
+    #[inline]
+    pub(super) fn stream_onto(&self, block: u32) -> Option<&Stream> {
+        self.streams.iter().find(|s| s.block == block && s.superblock != NONE && self.is_of_log(s))
+    }
+
+    /// Whether an open stream's superblock counts as one of the log: it is not yet its block's data block.
+    fn is_of_log(&self, stream: &Stream) -> bool {
+        self.slots.superblock(stream.superblock).role == Role::Stream
+    }
+
+    /// Open streams whose superblocks count as the log's.
+    pub fn streams_of_log(&self) -> u32 {
+        self.streams.iter().filter(|s| s.superblock != NONE && self.is_of_log(s)).count() as u32
+    }
+
+    /// Of those, the one that was used longest ago.
+    pub fn oldest_stream_of_log(&self) -> Option<usize> {
+        let of_log = |i: &usize| self.streams[*i].superblock != NONE && self.is_of_log(&self.streams[*i]);
+        (0..self.streams.len()).filter(of_log).min_by_key(|&i| self.streams[i].used)
+    }
+
+    /// The stream that a unit goes to, opened if need be; `None` if it goes to the random log.
+    #[inline]
+    pub fn stream_for(&mut self, lpn: u32, sequential: bool, now: u64) -> Option<usize> {
+        let open = self.streams.iter().position(|s| s.continues == lpn && s.superblock != NONE);
+        if open.is_some() || !sequential { open } else { self.open(lpn, now) }
+    }
+
+    /// Opens a stream for a unit of a write that looks sequential, if its place allows it.
+    fn open(&mut self, lpn: u32, now: u64) -> Option<usize> {
+        let (block, offset) = (lpn / self.units(), lpn % self.units());
+        let other = self.open_stream(block);
+        let data = self.blocks[block as usize].data;
+        let continues_data = other.is_none() && data != NONE && self.slots.superblock(data).next == offset;
+        if offset != 0 && !continues_data {
+            return None;
+        }
+        if let Some(other) = other {
+            self.close_stream(other, now);
+        }
+        let in_use = |i: usize| (self.streams[i].superblock != NONE, self.streams[i].used);
+        let index = other.or_else(|| (0..self.streams.len()).min_by_key(|&i| in_use(i)))?;
+        self.close_stream(index, now);
+        let data = self.blocks[block as usize].data;
+        let superblock = if continues_data {
+            data
+        } else if data == NONE {
+            let taken = self.take(now, Role::Data, self.lane(block));
+            self.blocks[block as usize].data = taken;
+            taken
+        } else {
+            self.prepare_quota(now);
+            self.take(now, Role::Stream, self.lane(block))
+        };
+        self.streams[index] = Stream { superblock, block, continues: lpn, ..Stream::UNUSED };
+        Some(index)
+    }
+
+    /// Writes the unit that continues an open stream.
+    #[inline]
+    pub fn write_to_stream(&mut self, index: usize, now: u64, ready: u64, tag: u32) {
+        self.stream_clock += 1;
+        let stream = &mut self.streams[index];
+        stream.used = self.stream_clock;
+        stream.continues += 1;
+        stream.stripe.host_units += 1;
+        stream.stripe.ready = stream.stripe.ready.max(ready);
+        let superblock = stream.superblock;
+        self.slots.append(superblock, tag);
+        if self.slots.superblock(superblock).next.is_multiple_of(self.flash.geometry.stripe_units) {
+            let stripe = std::mem::take(&mut self.streams[index].stripe);
+            self.program(superblock, stripe, now);
+            self.end_if_full(index);
+        }
+    }
+
+    /// Completes the stripe that a stream has begun, with the units that belong there and lie elsewhere, or with
+    /// nothing, and programs it.
+    pub fn complete_stripe(&mut self, index: usize, now: u64) {
+        let Stream { superblock, block, stripe, .. } = self.streams[index];
+        if superblock == NONE || stripe.host_units == 0 {
+            return;
+        }
+        self.streams[index].stripe = Stripe::default();
+        self.gather_stripe(superblock, block, stripe, now);
+        let next = self.slots.superblock(superblock).next;
+        self.streams[index].continues = block * self.units() + next;
+        self.end_if_full(index);
+    }
+
+    /// Ends a stream that has filled its superblock. That is the data block from now on; the former one holds nothing
+    /// that counts (switch merge).
+    fn end_if_full(&mut self, index: usize) {
+        let Stream { superblock, block, .. } = self.streams[index];
+        if self.slots.superblock(superblock).next < self.units() {
+            return;
+        }
+        self.streams[index].superblock = NONE;
+        self.settle(superblock, block);
+    }
+
+    /// Makes a superblock its logical block's data block, in place of the former one.
+    pub fn settle(&mut self, superblock: u32, block: u32) {
+        self.slots.superblock_mut(superblock).role = Role::Data;
+        let former = std::mem::replace(&mut self.blocks[block as usize].data, superblock);
+        if former != NONE && former != superblock {
+            self.slots.give_back(former);
+        }
+    }
+
+    /// Ends a stream where it is. If its logical block has another data block, what is missing is copied from there
+    /// (partial merge).
+    pub fn close_stream(&mut self, index: usize, now: u64) {
+        self.complete_stripe(index, now);
+        let stream = self.streams[index];
+        if stream.superblock == NONE {
+            return;
+        }
+        self.streams[index].superblock = NONE;
+        if self.is_of_log(&stream) {
+            self.gather_rest(stream.superblock, stream.block, now);
+            self.settle(stream.superblock, stream.block);
+        }
+    }
+}
