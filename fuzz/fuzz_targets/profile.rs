@@ -20,6 +20,10 @@ fuzz_target!(|text: &str| {
             return;
         }
     };
+    for firmware in &profile.firmware_variants {
+        Profile::parse_firmware(text, "fuzz.toml", &firmware.version)
+            .expect("the file was checked with its variants");
+    }
     let g = &profile.config.geometry;
     let small = profile.config.capacity_units() <= UNITS_MAX
         && u64::from(g.superblock_planes) * u64::from(g.pages_per_block) * u64::from(g.page_bytes / 4096)

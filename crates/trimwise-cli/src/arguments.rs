@@ -49,14 +49,12 @@ pub enum Command {
     Bench(BenchArguments),
     /// Trim the free space of a mounted file system, slice by slice; --dry-run says what would be sent
     Trim(TrimArguments),
-    /// List the SSD profiles that are built in
-    #[command(after_long_help = "Examples:\n  \
-        trimwise devices\n  \
-        trimwise compare --device sata-60gb-2011 ufs21-64gb\n\n\
-        How to write one: profiles/README.md")]
-    Devices,
+    /// List the SSD profiles that are built in, or show one in full with the source of each number
+    Devices(DevicesArguments),
     /// List the terms that TRIM policies are made of, and examples of policies
     Policies(PoliciesArguments),
+    /// Compare the device models with a flat array under random commands, and audit their books
+    Selftest(SelftestArguments),
 }
 
 /// Arguments of `compare`.
@@ -70,8 +68,8 @@ pub struct CompareArguments {
     #[arg(long, value_name = "FILE.pmrc|NAME|SPEC", default_value = defaults::WORKLOAD)]
     pub workload: String,
 
-    /// SSD profile: built-in name (see `trimwise devices`) or TOML file; one or several
-    /// [default: sata-small]
+    /// SSD profile: built-in name (see `trimwise devices`) or TOML file, with @VERSION one of its
+    /// firmwares; one or several [default: sata-small]
     #[arg(long = "device", value_name = "NAME|FILE", num_args = 1..)]
     pub devices: Vec<String>,
 
@@ -216,7 +214,8 @@ pub struct BenchArguments {
           allow_negative_numbers = true)]
     pub seed: u64,
 
-    /// With file:PATH: make the file, of this size, if it is not there
+    /// With file:PATH, where there is no such file or an empty one: how large it is made; a file that
+    /// was made is removed at the end [default: 1GiB]
     #[arg(long, value_name = "SIZE", allow_negative_numbers = true, value_parser = some_bytes)]
     pub size: Option<Bytes>,
 
@@ -296,6 +295,29 @@ pub struct TrimArguments {
     pub force: bool,
 }
 
+/// Arguments of `devices`.
+#[derive(Debug, Args)]
+#[command(after_long_help = "Examples:\n  \
+    trimwise devices\n  \
+    trimwise devices vertex-60gb@1.41\n      \
+    one firmware of a drive: all its numbers, and where they come from\n  \
+    trimwise devices --json - | jq '.devices[].name'\n  \
+    trimwise compare --device sata-60gb-2011 ufs21-64gb\n\n\
+    How to write one: profiles/README.md")]
+pub struct DevicesArguments {
+    /// Show this one in full: built-in name or TOML file, with @VERSION one of its firmwares
+    #[arg(value_name = "NAME|FILE")]
+    pub device: Option<String>,
+
+    /// Write it as JSON to a new file; `-` prints it instead of the text
+    #[arg(long, value_name = "FILE|-")]
+    pub json: Option<PathBuf>,
+
+    /// Replace the file of --json if it exists
+    #[arg(long)]
+    pub force: bool,
+}
+
 /// Arguments of `policies`.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Examples:\n  \
@@ -304,6 +326,42 @@ pub struct TrimArguments {
     What each of them does: docs/guide.md")]
 pub struct PoliciesArguments {
     /// Write the list as JSON to a new file; `-` prints it instead of the text
+    #[arg(long, value_name = "FILE|-")]
+    pub json: Option<PathBuf>,
+
+    /// Replace the file of --json if it exists
+    #[arg(long)]
+    pub force: bool,
+}
+
+/// Arguments of `selftest`.
+#[derive(Debug, Args)]
+#[command(after_long_help = "Examples:\n  \
+    trimwise selftest\n  \
+    trimwise selftest --ops 10000000\n      \
+    a thousand devices and ten million commands\n  \
+    trimwise selftest --part 17 --seed 3\n      \
+    one part again, as a report of a violation says")]
+pub struct SelftestArguments {
+    /// How many commands, in parts of 10,000 that have a device of their own
+    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = whole::<u64>(1, 1_000_000_000_000),
+          allow_negative_numbers = true, conflicts_with = "part")]
+    pub ops: u64,
+
+    /// Seed of everything that is drawn at random: same seed, same result
+    #[arg(long, value_name = "N", default_value_t = defaults::SEED, value_parser = whole::<u64>(0, u64::MAX),
+          allow_negative_numbers = true)]
+    pub seed: u64,
+
+    /// Only the part of this number, counted from 0: to repeat what was found
+    #[arg(long, value_name = "N", value_parser = whole::<u64>(0, 99_999_999), allow_negative_numbers = true)]
+    pub part: Option<u64>,
+
+    /// How many parts at a time; the result is the same for any number [default: the number of cores]
+    #[arg(long, value_name = "N", value_parser = whole::<u16>(1, 1024), allow_negative_numbers = true)]
+    pub jobs: Option<u16>,
+
+    /// Write the results as JSON to a new file; `-` prints them instead of the table
     #[arg(long, value_name = "FILE|-")]
     pub json: Option<PathBuf>,
 

@@ -1,11 +1,11 @@
 //! `trimwise bench`: device tests, one after another, on a model or on a real device.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use serde::Serialize;
 use trimwise::bench::{self, Results, Settings, Test};
+use trimwise_host::raw_device::Target;
 
 use crate::arguments::{BenchArguments, OutputArguments};
 use crate::command_line::CommandText;
@@ -13,7 +13,7 @@ use crate::failure::Failure;
 use crate::interrupt::OnInterrupt;
 use crate::output::{self, Destinations};
 use crate::progress::Progress;
-use crate::runner::{BenchProgress, Models};
+use crate::runner::{BenchProgress, Models, RealTarget};
 use crate::table;
 
 /// What `--json` writes; the order of the keys is part of the format.
@@ -49,21 +49,13 @@ pub struct BenchSettings {
     pub command: String,
 }
 
-/// Where tests run.
-#[derive(Debug, PartialEq, Eq)]
-enum Target<'a> {
-    Model(&'a str),
-    File(PathBuf),
-    Device(PathBuf),
-}
-
 /// Runs the command and answers what to print. `on_signal` installs what Ctrl-C does and answers the flag that it raises.
 pub fn run<M: Models>(
     models: &M,
     arguments: &BenchArguments,
     on_signal: impl FnOnce(OnInterrupt) -> Result<Arc<AtomicBool>, Failure>,
 ) -> Result<String, Failure> {
-    let target = target(&arguments.target)?;
+    let real = real_target(arguments)?;
     let tests: Result<Vec<Test>, _> = arguments.tests.iter().map(|t| t.parse::<Test>()).collect();
     let tests = tests.map_err(Failure::usage)?;
     let destinations = Destinations::check(&OutputArguments {
@@ -82,17 +74,21 @@ pub fn run<M: Models>(
         let progress = Arc::clone(&progress);
         Arc::new(move |test, thousandths| progress.update(test, thousandths, 1000))
     };
-    let results = match target {
-        Target::Model(name) => {
+    let results = match real {
+        None => {
             only_for_real_targets(arguments)?;
-            let (_, device) = models.device(name)?;
+            let (_, device) = models.device(&arguments.target).map_err(|failure| match failure {
+                // Here a device is not given with an option.
+                Failure::Usage(message) => Failure::usage(message.trim_start_matches("--device ")),
+                other => other,
+            })?;
             on_signal(OnInterrupt::Exit)?;
             models.bench_model(&device, &tests, &settings, on_progress)
         }
-        Target::File(path) | Target::Device(path) => Err(Failure::usage(format!(
-            "{}: tests of real files and devices are not in this build; expected an SSD profile",
-            path.display()
-        ))),
+        Some(real) => {
+            let stop = on_signal(OnInterrupt::StopAndShow)?;
+            models.bench_real(&real, &tests, &settings, &stop, on_progress)
+        }
     };
     progress.finish();
     let report = BenchReport::new(arguments, &tests, &settings, results?);
@@ -115,16 +111,19 @@ pub fn run<M: Models>(
     }
 }
 
-fn target(text: &str) -> Result<Target<'_>, Failure> {
-    let path = |prefix: &str, what: &str| match text.strip_prefix(prefix) {
-        Some("") => Err(Failure::usage(format!("{prefix} names no {what}; expected {prefix}PATH"))),
-        Some(path) => Ok(Some(PathBuf::from(path))),
-        None => Ok(None),
-    };
-    if let Some(file) = path("file:", "file")? {
-        return Ok(Target::File(file));
+/// What `file:PATH` and `dev:PATH` name; `None` of a profile.
+fn real_target(arguments: &BenchArguments) -> Result<Option<RealTarget>, Failure> {
+    let text = &arguments.target;
+    if !["file:", "dev:"].iter().any(|prefix| text.starts_with(prefix)) {
+        return Ok(None);
     }
-    Ok(path("dev:", "device")?.map_or(Target::Model(text), Target::Device))
+    let target: Target = text.parse().map_err(Failure::usage)?;
+    if let (Target::Device(_), Some(_)) = (&target, arguments.size) {
+        return Err(Failure::usage(format!(
+            "--size: {text} has its own size; expected it with file:PATH only"
+        )));
+    }
+    Ok(Some(RealTarget { target, destroy: arguments.destroy.clone(), size: arguments.size }))
 }
 
 /// A model is neither made nor destroyed.
@@ -140,7 +139,8 @@ fn only_for_real_targets(arguments: &BenchArguments) -> Result<(), Failure> {
 }
 
 impl BenchReport {
-    fn new(arguments: &BenchArguments, tests: &[Test], settings: &Settings, results: Results) -> Self {
+    /// What `arguments` asked for, and what came of it.
+    pub fn new(arguments: &BenchArguments, tests: &[Test], settings: &Settings, results: Results) -> Self {
         let mut command = CommandText::new("bench");
         command.argument(&arguments.target);
         tests.iter().for_each(|test| command.argument(test));
@@ -169,5 +169,120 @@ impl BenchReport {
             partial: results.broken.is_some(),
             results,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::arguments::{Command, CommandLine};
+    use crate::runner::Linked;
+    use crate::runner::fabricated::Fabricated;
+
+    fn arguments(line: &str) -> BenchArguments {
+        let words = ["trimwise", "bench"].into_iter().chain(line.split_whitespace());
+        match CommandLine::try_parse_from(words).unwrap_or_else(|e| panic!("{e}")).command {
+            Command::Bench(arguments) => arguments,
+            _ => panic!("not bench"),
+        }
+    }
+
+    fn flag(_: OnInterrupt) -> Result<Arc<AtomicBool>, Failure> {
+        Ok(Arc::default())
+    }
+
+    fn json_of(line: &str) -> (Result<String, Failure>, serde_json::Value) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("r.json");
+        let mut arguments = arguments(line);
+        arguments.json = Some(path.clone());
+        arguments.report = Some(dir.path().join("report"));
+        let result = run(&Fabricated { noisy: false }, &arguments, flag);
+        let page = std::fs::read_to_string(dir.path().join("report/index.html")).unwrap();
+        if let Some(path) = std::env::var_os("TRIMWISE_TEST_REPORT_BENCH") {
+            std::fs::write(path, &page).unwrap();
+        }
+        assert!(page.contains("<svg") && !page.contains("<as they go>"));
+        (result, serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap())
+    }
+
+    #[test]
+    fn the_json_says_what_was_asked_for_and_carries_units_in_its_keys() {
+        let (text, json) =
+            json_of("drive fill hdtach settling steady --content zeros --seed 9 --region 25:50");
+        assert!(text.unwrap().contains("Report: "));
+        assert_eq!(
+            json["settings"]["command"],
+            "trimwise bench drive fill hdtach settling steady --content zeros --seed 9 --region 25:50"
+        );
+        assert_eq!(json["settings"]["region_start_percent"], 25.0);
+        assert_eq!((&json["partial"], &json["broken"]), (&false.into(), &serde_json::Value::Null));
+        let test = &json["tests"][0];
+        assert_eq!(test["measured"][0]["throughput_mb_per_s"], 102.4);
+        assert_eq!(test["measured"][0]["latency"]["p999_ns"], 400_000);
+        assert_eq!(test["did"]["bytes_written"], 102_400_000);
+        assert_eq!(test["plots"][0]["series"][0]["points"][0]["time_s"], 0.1);
+        assert_eq!(json["tests"][2]["findings"]["settling"][1]["settled_after_ns"], 400_000_000);
+        assert_eq!(json["tests"][3]["findings"]["steady"]["reached"], true);
+    }
+
+    #[test]
+    fn a_device_that_fails_leaves_a_report_that_says_it_is_partial() {
+        let (result, json) = json_of("drive fill torture hdtach");
+        assert_eq!(result, Err(Failure::Run("drive: torture: input/output error".to_string())));
+        assert_eq!(json["partial"], true);
+        assert_eq!(json["tests"].as_array().unwrap().len(), 1);
+        assert_eq!(json["broken"]["did"]["bytes_written"], 4096);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_with_what_would() {
+        for (line, words) in [
+            ("sata-small foo", "there is no test 'foo'; expected one of fill, seqwrite"),
+            ("sata-small fill:0", "column 6: '0'; expected percent"),
+            ("sata-smal fill", "sata-smal: neither a built-in name"),
+            ("file: fill", "'file:' is no real target; expected file:PATH"),
+            ("dev:/dev/null fill --size 1GiB", "--size: dev:/dev/null has its own size"),
+            ("dev:/dev/null fill", "/dev/null"),
+            ("sata-small fill --size 1GiB", "--size: sata-small is a model"),
+            ("sata-small fill --destroy x", "--destroy: sata-small is a model"),
+            ("sata-small fill seqwrite:9GiB", "expected at most 8 GiB"),
+        ] {
+            let failure = run(&Linked, &arguments(line), flag).unwrap_err();
+            assert!(matches!(&failure, Failure::Usage(m) if m.contains(words)), "{line}: {failure:?}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_holds_something_is_overwritten_by_its_name_only_and_a_new_one_is_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let (full, new) = (dir.path().join("full"), dir.path().join("new"));
+        std::fs::write(&full, vec![7; 32 << 20]).unwrap();
+        let failure = run(&Linked, &arguments(&format!("file:{} fill", full.display())), flag).unwrap_err();
+        assert!(matches!(&failure, Failure::Usage(m) if m.contains("--destroy")), "{failure:?}");
+        assert_eq!(std::fs::read(&full).unwrap(), vec![7; 32 << 20], "nothing was written");
+        let line = format!("file:{} fill:50 randwrite:4:1 seqread --size 32MiB", new.display());
+        match run(&Linked, &arguments(&line), flag) {
+            Ok(text) => {
+                assert!(text.contains("randwrite:4:1") && text.contains("a real device or file"), "{text}");
+                let line = format!("file:{0} seqwrite --destroy {0}", full.display());
+                run(&Linked, &arguments(&line), flag).unwrap();
+                assert_ne!(std::fs::read(&full).unwrap(), vec![7; 32 << 20]);
+            }
+            // A sandbox may forbid io_uring.
+            Err(Failure::Run(message)) if message.starts_with("io_uring") => println!("SKIPPED: {message}"),
+            Err(other) => panic!("{other:?}"),
+        }
+        assert!(!new.exists());
+    }
+
+    #[test]
+    fn tests_run_on_a_model_and_give_the_same_bytes_again() {
+        let text = || run(&Linked, &arguments("sata-small fill:25 randwrite:8:1 trim"), flag).unwrap();
+        let first = text();
+        assert!(first.contains("randwrite:8:1") && first.contains("TRIM"), "{first}");
+        assert_eq!(first, text());
     }
 }

@@ -147,6 +147,9 @@ fn in_model<M: Models>(
     }
     let utilization_percent = arguments.utilization.unwrap_or(defaults::UTILIZATION_PERCENT);
     for (_, device) in &devices {
+        for (_, policy) in &policies {
+            models.check_policy(device, policy)?;
+        }
         models.check_room(device, &workload, utilization_percent)?;
     }
     let linux = arguments.linux.as_deref().unwrap_or(defaults::LINUX);

@@ -134,6 +134,14 @@ fn cells_come_by_device_then_policy_then_repetition() {
 }
 
 #[test]
+fn a_policy_that_trims_is_refused_on_a_device_that_does_not() {
+    let run = |line: &str| run(&Fabricated { noisy: false }, &arguments(line), no_signal);
+    run("--device no-trim --policy off").unwrap();
+    let failure = run("--device vendor1 no-trim --policy off commit").unwrap_err();
+    assert_eq!(failure, Failure::usage("no-trim takes no TRIM"));
+}
+
+#[test]
 fn several_devices_and_policies_may_follow_one_flag_or_each_its_own() {
     let together = json_of("--device vendor1 vendor2 --policy off commit --reps 2", false);
     assert_eq!(

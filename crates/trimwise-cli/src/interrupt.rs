@@ -1,7 +1,8 @@
 //! Ctrl-C (and SIGTERM).
 //!
 //! A run in the model holds nothing but memory: it simply ends. A run on a real directory has files there:
-//! it is told to stop, removes what it made, and ends then. A trim ends behind the slice that it is at.
+//! it is told to stop, removes what it made, and ends then. A trim ends behind the slice that it is at, and device
+//! tests end with the results that they have.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,6 +18,8 @@ pub enum OnInterrupt {
     Stop,
     /// Raise the flag and let the step end that it is at; the second time, end at once.
     StopAfterStep,
+    /// Raise the flag and let the run show what it has found; the second time, end at once.
+    StopAndShow,
 }
 
 /// Installs the handler; the flag is raised when the user wants to stop.
@@ -38,6 +41,12 @@ pub fn install(on_interrupt: OnInterrupt) -> Result<Arc<AtomicBool>, Failure> {
                 std::process::exit(Failure::Interrupted.exit_code().into());
             }
             eprintln!("\nstopping after this slice; once more to end at once");
+        }
+        OnInterrupt::StopAndShow => {
+            if raised.swap(true, Ordering::SeqCst) {
+                std::process::exit(Failure::Interrupted.exit_code().into());
+            }
+            eprintln!("\nstopping, to show what was found until now; once more to end at once");
         }
     })
     .map_err(|e| Failure::run(format!("cannot install the handler for Ctrl-C: {e}")))?;

@@ -9,6 +9,7 @@ mod command_line;
 mod compare;
 mod crashtest;
 mod defaults;
+mod devices;
 mod failure;
 mod figures;
 mod interrupt;
@@ -19,6 +20,7 @@ mod progress;
 mod report;
 mod reproduce;
 mod runner;
+mod selftest;
 mod table;
 mod trim;
 
@@ -29,7 +31,7 @@ use clap::Parser;
 use crate::arguments::{Command, CommandLine};
 use crate::failure::Failure;
 use crate::interrupt::OnInterrupt;
-use crate::runner::{Linked, Models};
+use crate::runner::Linked;
 
 fn main() -> ExitCode {
     let command_line = CommandLine::parse(); // ends with exit code 2 by itself where words make no sense
@@ -56,6 +58,9 @@ fn run(command: Command) -> Result<String, Failure> {
         Command::Bench(arguments) => bench::run(&models, &arguments, interrupt::install),
         Command::Trim(arguments) => trim::run(&arguments, interrupt::install),
         Command::Policies(arguments) => policies::run(&arguments),
-        Command::Devices => Ok(reproduce::list(&models.devices())),
+        Command::Selftest(arguments) => {
+            selftest::run(&arguments, || interrupt::install(OnInterrupt::Exit).map(drop))
+        }
+        Command::Devices(arguments) => devices::run(&arguments),
     }
 }

@@ -3,7 +3,7 @@
 use std::io::IsTerminal;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
@@ -25,6 +25,7 @@ pub struct Progress {
     runs: Vec<Run>,
     /// What they are called.
     what: &'static str,
+    since: Instant,
     /// Set once the bar is taken away; held while it is drawn.
     finished: Mutex<bool>,
 }
@@ -55,6 +56,7 @@ impl Progress {
             bar,
             runs: (0..runs).map(|_| Run::default()).collect(),
             what,
+            since: Instant::now(),
             finished: Mutex::new(false),
         });
         let dumb = std::env::var_os("TERM").is_some_and(|t| t == "dumb");
@@ -111,12 +113,24 @@ impl Progress {
         }
     }
 
+    /// The time that is left if what is left takes as long as what is done.
+    fn remaining(&self, elapsed: Duration) -> Option<Duration> {
+        let (steps, all) = (self.steps(), self.runs.len() as u64 * STEPS);
+        // Of less than a hundredth nobody can tell.
+        let known = steps * 100 >= all && steps > 0;
+        known.then(|| elapsed.mul_f64((all - steps) as f64 / steps as f64))
+    }
+
     /// Draws the bar; answers whether there still is one.
     fn draw(&self) -> bool {
         let finished = self.finished.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         if !*finished {
             self.bar.set_position(self.steps());
-            self.bar.set_message(self.message());
+            let left = self.remaining(self.since.elapsed()).map_or(String::new(), |left| {
+                let seconds = left.as_secs();
+                format!(", {}:{:02}:{:02} left", seconds / 3600, seconds / 60 % 60, seconds % 60)
+            });
+            self.bar.set_message(self.message() + &left);
             self.bar.tick();
         }
         !*finished
@@ -159,6 +173,20 @@ mod tests {
         assert_eq!(p.message(), "0 of 3 runs, 1 ageing");
         p.done(1);
         assert_eq!(p.message(), "1 of 3 runs");
+    }
+
+    #[test]
+    fn what_is_left_takes_as_long_as_what_is_done() {
+        let p = Progress::new(2);
+        let minute = Duration::from_secs(60);
+        assert_eq!(p.remaining(minute), None);
+        p.update(0, 5, 1000);
+        assert_eq!(p.remaining(minute), None, "too early to tell");
+        p.update(0, 1, 2);
+        assert_eq!(p.remaining(minute), Some(minute * 3));
+        p.done(0);
+        p.done(1);
+        assert_eq!(p.remaining(minute), Some(Duration::ZERO));
     }
 
     #[test]

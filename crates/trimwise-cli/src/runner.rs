@@ -13,6 +13,7 @@ use trimwise::crash::CrashReport;
 use trimwise::experiment::result::{Cell, ExperimentResult};
 use trimwise::fs::host::DiscardGeneration;
 use trimwise::units::Bytes;
+use trimwise_host::raw_device::Target;
 
 use crate::failure::Failure;
 
@@ -21,6 +22,23 @@ pub type Report = Arc<dyn Fn(u64, u64) + Send + Sync>;
 
 /// What device tests report while they go on: which test, and how many thousandths of it are done.
 pub type BenchProgress = Arc<dyn Fn(usize, u64) + Send + Sync>;
+
+/// A real file or device for device tests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RealTarget {
+    /// Which.
+    pub target: Target,
+    /// What the user repeated, to have it overwritten.
+    pub destroy: Option<String>,
+    /// How large a file is made where there is none; `None`: as the host has it.
+    pub size: Option<Bytes>,
+}
+
+impl std::fmt::Display for RealTarget {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.target.fmt(f)
+    }
+}
 
 /// One run in the model.
 #[derive(Clone, Copy, Debug)]
@@ -43,7 +61,7 @@ pub struct ModelRun<'a, M: Models + ?Sized> {
     pub seed: u64,
 }
 
-/// A device profile or an experiment in a list.
+/// An experiment in a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
     /// Its name.
@@ -72,9 +90,8 @@ pub trait Models: Sync {
     /// A workload.
     type Workload: Sync;
 
-    /// The built-in device profiles.
-    fn devices(&self) -> Vec<Listed>;
-    /// The device of this name, or of the profile in this file, with the name that tables show.
+    /// The device of this name, or of the profile in this file, or one of its firmware variants, with the name that
+    /// tables show.
     fn device(&self, argument: &str) -> Result<(String, Self::Device), Failure>;
     /// The policy that is written so, with the name that tables show.
     fn policy(&self, argument: &str) -> Result<(String, Self::Policy), Failure>;
@@ -82,6 +99,8 @@ pub trait Models: Sync {
     fn workload(&self, argument: &str) -> Result<Self::Workload, Failure>;
     /// Whether it is PostMark, which has a report of its own.
     fn is_postmark(&self, workload: &Self::Workload) -> bool;
+    /// Refuses a policy that the device cannot carry out.
+    fn check_policy(&self, device: &Self::Device, policy: &Self::Policy) -> Result<(), Failure>;
     /// Refuses what cannot fit on the device, before anything is run.
     fn check_room(
         &self,
@@ -129,6 +148,16 @@ pub trait Models: Sync {
         settings: &Settings,
         on_progress: BenchProgress,
     ) -> Result<Results, Failure>;
+    /// Runs device tests on a real file or device, if that may be overwritten; when told to stop, answers what was
+    /// found until then.
+    fn bench_real(
+        &self,
+        target: &RealTarget,
+        tests: &[Test],
+        settings: &Settings,
+        stop: &Arc<AtomicBool>,
+        on_progress: BenchProgress,
+    ) -> Result<Results, Failure>;
     /// The published experiments that can be made again.
     fn experiments(&self) -> Vec<Listed>;
     /// Makes one of them again, with so many runs at a time, or as many as suit this computer.
@@ -142,6 +171,7 @@ pub trait Models: Sync {
 }
 
 mod bench;
+pub mod devices;
 mod experiments;
 #[cfg(test)]
 pub mod fabricated;

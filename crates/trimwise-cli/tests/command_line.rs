@@ -41,7 +41,9 @@ fn the_version_is_named() {
 
 #[test]
 fn help_has_examples_and_no_line_is_wider_than_a_terminal() {
-    for line in ["--help", "compare --help", "reproduce --help", "trim --help", "crashtest --help"] {
+    for line in
+        ["--help", "compare --help", "reproduce --help", "trim --help", "crashtest --help", "devices --help"]
+    {
         let output = trimwise_in(Path::new("."), line);
         let help = text(&output.stdout);
         assert!(output.status.success() && help.contains("Examples:"), "{line}");
@@ -103,6 +105,20 @@ fn a_real_file_system_is_not_filled_unasked() {
     refused("compare --workload fullwrite:64KiB:1MiB --target dir:.", &words);
     refused("compare --workload fullwrite --fill", &["--fill", "--target dir:PATH"]);
     refused("compare --workload append:4KiB:8KiB --target dir:. --fill", &["--fill", "fills no file system"]);
+}
+
+#[test]
+fn a_firmware_is_named_behind_the_device() {
+    refused("compare --device vertex-60gb@1.6", &["vertex-60gb:", "\"1.6\"", "one of 1.3, 1.4, 1.41, 1.5"]);
+    refused("compare --device sata-small@1", &["this profile has no firmware variants"]);
+    refused("devices nosuch@1", &["--device nosuch", "neither a built-in name", "vertex-60gb"]);
+    let words = ["--policy commit", "vertex-60gb@1.3 takes no TRIM", "off"];
+    refused("compare --device vertex-60gb@1.3 --policy off commit", &words);
+    let list = text(&trimwise_in(Path::new("."), "devices").stdout);
+    assert!(list.contains("vertex-60gb ") && list.contains("1.3, 1.4,"), "{list}");
+    let output = trimwise_in(Path::new("."), "devices vertex-60gb@1.41 --json -");
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json["device"]["name"], "vertex-60gb@1.41");
 }
 
 #[test]
@@ -182,7 +198,7 @@ fn existing_files_are_not_overwritten() {
 fn the_guide_names_every_option_of_compare_and_trim() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide.md");
     let guide = std::fs::read_to_string(path).unwrap();
-    let help = ["compare --help", "trim --help"]
+    let help = ["compare --help", "bench --help", "trim --help"]
         .map(|line| text(&trimwise_in(Path::new("."), line).stdout))
         .concat();
     let listed =

@@ -128,7 +128,7 @@ impl BlockDevice {
     ///
     /// # Errors
     /// If sysfs does not know it or says what cannot be understood.
-    fn of_numbers(numbers: (u32, u32)) -> Result<Self, BlockDeviceError> {
+    pub(crate) fn of_numbers(numbers: (u32, u32)) -> Result<Self, BlockDeviceError> {
         let link = sysfs_link(numbers);
         let sysfs = link.canonicalize().map_err(io(&link))?;
         let is_partition = sysfs.join("partition").exists();

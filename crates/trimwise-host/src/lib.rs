@@ -6,16 +6,23 @@
 //! - [`free_space`]: what such a trim would send, from the file system's own map of its free space (GETFSMAP);
 //! - [`layout`]: the groups that a file system is divided into;
 //! - [`block_device`]: the device below a mount, its discard limits, and the discards that the kernel counted on it;
+//! - [`raw_device`]: a real file or block device behind the library's block trait;
+//! - [`consent`]: whether such a target may be overwritten;
+//! - [`mounted_verify`]: whether TRIM reaches the disk below a mounted file system; for this, [`fiemap`]: where a file's
+//!   bytes lie on its device, and [`layers`]: where that device's bytes lie on the disks below;
 //! - [`block_on`]: runs a workload whose every call blocks.
 
 pub mod block_device;
 pub mod consent;
 pub mod directory;
 mod directory_check;
+pub mod fiemap;
 pub mod free_space;
 mod ioctl;
+pub mod layers;
 pub mod layout;
 pub mod mount;
+pub mod mounted_verify;
 pub mod raw_device;
 mod ready;
 pub mod trim;

@@ -25,6 +25,7 @@ mod queue;
 mod target;
 
 use std::cell::RefCell;
+use std::fmt;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
@@ -157,6 +158,12 @@ pub struct RawDevice {
     interrupted: Arc<AtomicBool>,
     queue: RefCell<Queue>,
     _made: Option<Made>,
+}
+
+impl fmt::Debug for RawDevice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RawDevice").field("facts", &self.facts).finish_non_exhaustive()
+    }
 }
 
 /// A file that goes when it is not needed any more.

@@ -9,12 +9,12 @@ use std::fmt;
 use std::str::FromStr;
 
 use rand_core::{Rng, SeedableRng};
-use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::SplitMix64;
 use thiserror::Error;
 
 use crate::units::{Lpn, UNIT_BYTES};
 
-/// Bytes that a unit begins with: signature, place, version, class, check.
+/// Bytes that a unit begins with: signature, place, version and class, check, seed of the other bytes.
 const HEAD_BYTES: usize = 32;
 const SIGNATURE: u64 = u64::from_le_bytes(*b"trimwise");
 /// How many different units there are among duplicates.
@@ -155,28 +155,86 @@ impl Content {
 
     /// Makes the bytes of unit `lpn`. `unit` is one unit long; of a longer or shorter one as much as there is.
     pub fn fill(self, lpn: Lpn, unit: &mut [u8]) {
-        unit.fill(0);
+        let seed = self.seed(lpn);
+        self.class.fill_body(seed, unit);
+        self.stamp(lpn, seed, unit);
+    }
+
+    /// The seed of the bytes that [`Content::fill`] makes.
+    fn seed(self, lpn: Lpn) -> u64 {
+        let (place, tag) = self.named(lpn);
+        mixed(mixed(place) ^ u64::from(tag))
+    }
+
+    /// Place and tag that the head of unit `lpn` names. Duplicates name no place of their own: they have the head of the
+    /// first place that they can be at.
+    const fn named(self, lpn: Lpn) -> (u64, u32) {
+        match self.class {
+            ContentClass::Duplicated => (self.duplicate(lpn) as u64, Self::new(self.class, 0).tag()),
+            _ => (lpn.0, self.tag()),
+        }
+    }
+
+    /// Turns bytes that [`ContentClass::fill_body`] made from `seed` into those of unit `lpn`, by their first
+    /// bytes alone. So the many bytes can be made before it is known where they go; not so for duplicates, whose
+    /// bytes are the same only if they are all made by [`Content::fill`].
+    pub fn stamp(self, lpn: Lpn, seed: u64, unit: &mut [u8]) {
         if self.class == ContentClass::Zeros {
             return;
         }
-        // Duplicates name no place: they have the head of the first place that they can be at.
-        let (place, version) = match self.class {
-            ContentClass::Duplicated => (u64::from(self.duplicate(lpn)), 0),
-            _ => (lpn.0, self.version),
-        };
-        let mut head = [0; HEAD_BYTES];
-        let tag = Self::new(self.class, version).tag();
-        head[0..8].copy_from_slice(&SIGNATURE.to_le_bytes());
-        head[8..16].copy_from_slice(&place.to_le_bytes());
-        head[16..20].copy_from_slice(&tag.to_le_bytes());
-        let mut random = Xoshiro256PlusPlus::seed_from_u64(place << 32 ^ u64::from(tag));
-        head[24..32].copy_from_slice(&random.next_u64().to_le_bytes());
-        let random_bytes = self.class.entropy_bytes() as usize;
-        let end = unit.len().min(random_bytes.max(HEAD_BYTES));
-        random.fill_bytes(&mut unit[..end]);
-        let head_end = unit.len().min(HEAD_BYTES);
-        unit[..head_end].copy_from_slice(&head[..head_end]);
+        let (place, tag) = self.named(lpn);
+        let head = head(place, tag, seed);
+        let end = unit.len().min(HEAD_BYTES);
+        unit[..end].copy_from_slice(&head[..end]);
     }
+}
+
+/// The first bytes of a unit.
+fn head(place: u64, tag: u32, seed: u64) -> [u8; HEAD_BYTES] {
+    let check = mixed(mixed(mixed(place) ^ u64::from(tag)) ^ seed) as u32;
+    let mut head = [0; HEAD_BYTES];
+    head[0..8].copy_from_slice(&SIGNATURE.to_le_bytes());
+    head[8..16].copy_from_slice(&place.to_le_bytes());
+    head[16..20].copy_from_slice(&tag.to_le_bytes());
+    head[20..24].copy_from_slice(&check.to_le_bytes());
+    head[24..32].copy_from_slice(&seed.to_le_bytes());
+    head
+}
+
+impl ContentClass {
+    /// Makes the bytes of a unit of this class, other ones from each seed; [`Content::stamp`] then says whose they are.
+    ///
+    /// The generator is Marsaglia's xorshift64 in eight lanes, which compilers turn into vector instructions: a writer
+    /// of a fast drive needs gigabytes of it a second.
+    pub fn fill_body(self, seed: u64, unit: &mut [u8]) {
+        const LANES: usize = 8;
+        let random_bytes = unit.len().min((self.entropy_bytes() as usize).max(HEAD_BYTES));
+        let random_bytes = if self == Self::Zeros { 0 } else { random_bytes };
+        let (random, rest) = unit.split_at_mut(random_bytes);
+        rest.fill(0);
+        let mut seeds = SplitMix64::seed_from_u64(seed);
+        let mut lanes = [0; LANES].map(|_: u64| seeds.next_u64() | 1); // never zero, which xorshift cannot leave
+        let mut next = || {
+            let mut bytes = [0; 8 * LANES];
+            for (lane, eight) in lanes.iter_mut().zip(bytes.as_chunks_mut().0) {
+                *lane ^= *lane << 13;
+                *lane ^= *lane >> 7;
+                *lane ^= *lane << 17;
+                *eight = lane.to_le_bytes();
+            }
+            bytes
+        };
+        let (chunks, rest) = random.as_chunks_mut();
+        for chunk in chunks {
+            *chunk = next();
+        }
+        rest.copy_from_slice(&next()[..rest.len()]);
+    }
+}
+
+/// Another number for each, without any likeness.
+fn mixed(n: u64) -> u64 {
+    SplitMix64::seed_from_u64(n).next_u64()
 }
 
 /// What the bytes of unit `lpn` are. All of them are looked at.
@@ -185,13 +243,19 @@ pub fn recognise(lpn: Lpn, unit: &[u8]) -> Stored {
         return Stored::Zeros;
     }
     let number = |at: usize| unit.get(at..at + 8).and_then(|b| b.try_into().ok()).map(u64::from_le_bytes);
-    let (Some(SIGNATURE), Some(place), Some(tag)) = (number(0), number(8), number(16)) else {
+    let (Some(SIGNATURE), Some(place), Some(tag), Some(seed)) =
+        (number(0), number(8), number(16), number(24))
+    else {
         return Stored::Unknown;
     };
-    let content = Content::of_tag(tag as u32);
+    let tag = tag as u32;
+    let content = Content::of_tag(tag);
     let mut expected = vec![0; unit.len()];
-    content.fill(Lpn(place), &mut expected);
-    if expected != unit {
+    content.class.fill_body(seed, &mut expected);
+    expected[..HEAD_BYTES].copy_from_slice(&head(place, tag, seed));
+    let is_a_duplicate = content.class == ContentClass::Duplicated;
+    let is_none = is_a_duplicate && (place >= DUPLICATES.into() || seed != content.seed(Lpn(place)));
+    if expected != unit || is_none || content.class == ContentClass::Zeros {
         return Stored::Unknown;
     }
     match content.class {
@@ -223,6 +287,46 @@ mod tests {
         }
         assert_eq!(recognise(Lpn(0), &[1; 4096]), Stored::Unknown);
         assert_eq!(recognise(Lpn(0), &[1; 3]), Stored::Unknown);
+    }
+
+    #[test]
+    fn bytes_made_before_their_place_is_known_are_recognised_there() {
+        let mut unit = vec![0; UNIT_BYTES as usize];
+        for class in [ContentClass::Compressible, ContentClass::PseudoRandom, ContentClass::Incompressible] {
+            let content = Content::new(class, 12);
+            class.fill_body(4711, &mut unit);
+            assert_eq!(recognise(Lpn(5), &unit), Stored::Unknown, "nobody's yet");
+            for lpn in [Lpn(5), Lpn(6)] {
+                content.stamp(lpn, 4711, &mut unit);
+                assert_eq!(recognise(lpn, &unit), Stored::Content(content));
+            }
+            for at in 0..UNIT_BYTES as usize {
+                unit[at] ^= 0x80;
+                assert_eq!(recognise(Lpn(6), &unit), Stored::Unknown, "damaged {class} at {at}");
+                unit[at] ^= 0x80;
+            }
+        }
+    }
+
+    #[test]
+    fn random_bytes_have_nothing_that_a_compressor_finds() {
+        let mut counts = [0u32; 256];
+        let mut words = std::collections::BTreeSet::new();
+        const UNITS: u64 = 256;
+        for lpn in 0..UNITS {
+            let mut unit = vec![0; UNIT_BYTES as usize];
+            Content::new(ContentClass::Incompressible, 1).fill(Lpn(lpn), &mut unit);
+            for &byte in &unit[HEAD_BYTES..] {
+                counts[byte as usize] += 1;
+            }
+            words.extend(unit[HEAD_BYTES..].chunks_exact(8).map(|word| word.to_vec()));
+        }
+        let bytes = UNITS * (UNIT_BYTES - HEAD_BYTES as u64);
+        assert_eq!(words.len() as u64, bytes / 8, "no eight bytes come twice");
+        let expected = bytes as f64 / 256.0;
+        let chi_square: f64 = counts.iter().map(|&n| (f64::from(n) - expected).powi(2) / expected).sum();
+        // 255 degrees of freedom: mean 255, standard deviation 22.6.
+        assert!((150.0..400.0).contains(&chi_square), "{chi_square}");
     }
 
     #[test]

@@ -19,6 +19,7 @@ mod settings;
 
 use std::collections::BTreeMap;
 
+use serde::Serialize;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -78,6 +79,29 @@ pub struct Firmware {
     pub description: Option<String>,
 }
 
+/// A value in a profile.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+pub enum SettingValue {
+    /// A whole number; its unit is in the setting's name.
+    Whole(u64),
+    /// Yes or no.
+    Flag(bool),
+    /// One of several words.
+    Word(String),
+}
+
+/// A setting as the file has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// Dotted name: `nand.t_prog_ns`.
+    pub name: String,
+    /// Its value.
+    pub value: SettingValue,
+    /// Whether the firmware variant sets it.
+    pub by_firmware: bool,
+}
+
 /// One SSD.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Profile {
@@ -93,6 +117,8 @@ pub struct Profile {
     pub config: SsdConfig,
     /// What the firmware does wrong.
     pub faults: Faults,
+    /// What the file sets, in the order of [`SsdConfig`]; what it leaves out is not there.
+    pub settings: Vec<Setting>,
     /// Where numbers come from: by setting (`nand.t_prog_ns`) or by table (`nand`).
     pub sources: BTreeMap<String, String>,
 }
@@ -277,6 +303,7 @@ impl Profile {
             firmware_variants: Vec::new(),
             config,
             faults,
+            settings: std::mem::take(&mut reader.values),
             sources: BTreeMap::new(),
         };
         Ok((profile, sources))

@@ -1,7 +1,7 @@
 //! Profiles as a user writes them: every refusal names file, line, setting and value; no text panics.
 
 use proptest::prelude::*;
-use trimwise::profile::Profile;
+use trimwise::profile::{Profile, Setting, SettingValue};
 use trimwise::ssd::{BlockMappingConfig, Faults, MapCacheConfig, MappingConfig, Ssd, SsdConfig, TrimKind};
 
 fn small() -> &'static str {
@@ -240,6 +240,12 @@ fn a_firmware_variant_sets_what_it_names_and_nothing_else() {
     let mut config = SsdConfig::default();
     config.gc.idle = false;
     assert_eq!(variant.config, config);
+    let differ: Vec<_> = variant.settings.iter().filter(|s| s.by_firmware).collect();
+    let idle = Setting { name: "gc.idle".to_owned(), value: SettingValue::Flag(false), by_firmware: true };
+    assert_eq!(differ, [&idle]);
+    let first = &base.settings[0];
+    assert_eq!((first.name.as_str(), &first.value), ("capacity_bytes", &SettingValue::Whole(8 << 30)));
+    assert_eq!(base.settings.len(), variant.settings.len());
 
     let other = Profile::parse_firmware(&text, "my.toml", "1.0-beta").unwrap();
     assert_eq!(other.config.trim.kind, TrimKind::Unsupported);
@@ -406,7 +412,7 @@ fn mappings_caches_and_faults_are_read_and_checked() {
         "from 1 to 71: of 1096 superblocks 1024 hold data",
     );
     refused("[mapping]\nkind = \"block\"\nmap_cache_bytes = 1", "mapping.map_cache_bytes is not a setting");
-    refused("[mapping]\nkind = \"page\"\nmap_cache_bytes = 4096", "from 8192 (one flash page) to 1 TiB");
+    refused("[mapping]\nkind = \"page\"\nmap_cache_bytes = 4095", "from 4096 (one unit of the map) to 1 TiB");
     refused(
         &COMPRESSING.replace("512", "48"),
         "mapping.granule_bytes: 48 is not accepted; expected a divisor of 4096",
@@ -418,7 +424,7 @@ fn mappings_caches_and_faults_are_read_and_checked() {
     );
     refused(
         &SLC.replace("= 4", "= 68"),
-        "slc.static_superblocks: 68 is not accepted; expected a whole number from 0 to 67",
+        "slc.static_superblocks: 68 is not accepted; expected a whole number from 0 to 66",
     );
     refused(
         &SLC.replace("= 4", "= 0").replace("= 50", "= 0"),
@@ -444,17 +450,28 @@ proptest! {
         let _ = Profile::parse(&text, "any.toml");
     }
 
-    /// A valid profile with a piece cut out or another piece, or a number, put in its place.
+    /// A valid profile with a piece cut out or another piece, or a number, put in its place: one with firmware variants,
+    /// a block mapping, faults, an SLC cache. A refusal is one line, and names a line of the text.
     #[test]
     fn no_damaged_profile_panics_the_reader(
-        from in 0usize..4000, cut in 0usize..40, graft in "([0-9]{1,20}|[\\[\\]=\"\n.a-z_-]{0,6}|\\PC{0,4})"
+        name in prop::sample::select(vec!["sata-small", "vertex-60gb", "sandforce-240gb", "nvme-500gb-dramless"]),
+        from in 0usize..7000, cut in 0usize..40, graft in "([0-9]{1,20}|[\\[\\]=\"\n.a-z_-]{0,6}|\\PC{0,4})"
     ) {
-        let mut bytes = small().as_bytes().to_vec();
-        let from = from.min(bytes.len());
+        let mut bytes = Profile::embedded_text(name).unwrap().as_bytes().to_vec();
+        let from = from % (bytes.len() + 1);
         let to = (from + cut).min(bytes.len());
         bytes.splice(from..to, graft.into_bytes());
         let text = String::from_utf8_lossy(&bytes);
-        let _ = Profile::parse(&text, "any.toml");
+        match Profile::parse(&text, "any.toml") {
+            Ok(profile) => for firmware in &profile.firmware_variants {
+                let variant = Profile::parse_firmware(&text, "any.toml", &firmware.version).unwrap();
+                prop_assert_eq!(variant.name, profile.name_with(&firmware.version));
+            },
+            Err(error) => {
+                prop_assert!(!error.message.contains('\n'), "{}", error);
+                prop_assert!((1..=text.split('\n').count()).contains(&error.line), "{}", error);
+            }
+        }
     }
 
     /// Any numbers at all: refused, or a device can be made of them.
@@ -466,6 +483,7 @@ proptest! {
         shape in proptest::array::uniform6(prop_oneof![4 => 0u32..9, 1 => any::<u32>()]),
         frontiers in prop_oneof![1u32..4, any::<u32>()],
         minimum in prop_oneof![1u32..9, any::<u32>()],
+        log in proptest::option::of(prop_oneof![0u32..9, any::<u32>()]),
     ) {
         let mut config = SsdConfig { capacity_bytes: capacity, over_provisioning_percent: percent, ..SsdConfig::default() };
         config.geometry.blocks_per_plane = blocks;
@@ -477,6 +495,9 @@ proptest! {
         config.geometry.superblock_planes = shape[5];
         config.gc.host_frontiers = frontiers;
         config.gc.free_superblocks_min = minimum;
+        if let Some(log_superblocks) = log {
+            config.mapping = MappingConfig::Block(BlockMappingConfig { log_superblocks });
+        }
         let small = config.capacity_units() < 1 << 16 && config.geometry.channels < 9;
         if config.validate().is_ok() && small {
             let ssd = Ssd::new(&config, 0).expect("what validates can be made");

@@ -47,8 +47,9 @@ struct Block {
     rows: Vec<Vec<String>>,
 }
 
+/// A figure as the templates take it.
 #[derive(Serialize)]
-struct Drawn {
+pub(super) struct Drawn {
     title: String,
     /// What lies along the axes: y over x.
     axes: String,
@@ -96,7 +97,8 @@ fn experiment(result: &ExperimentResult) -> Result<Experiment<'_>, Failure> {
     })
 }
 
-fn drawn(plot: &Plot) -> Result<Drawn, Failure> {
+/// Draws a figure, with its legend.
+pub(super) fn drawn(plot: &Plot) -> Result<Drawn, Failure> {
     let legend = plot.series.iter().enumerate().map(|(i, series)| Entry {
         name: series.name.clone(),
         colour: charts::css(plots::colour(plot.kind, i)),

@@ -3,6 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
+use trimwise::bench::{
+    Broken as BrokenTest, Device, DeviceCounts, Did, Findings, Measured, Settled, Steady, TestResult,
+};
 use trimwise::crash::{Broken, CUTS_PER_RUN, CrashReport, Survival, Violation};
 use trimwise::experiment::ledger::{CellLedger, compare_with_off};
 use trimwise::experiment::plot::{Axis, Plot, PlotKind, Point, Series};
@@ -15,6 +18,112 @@ use trimwise::units::SimDuration;
 use trimwise::workload::latency::{LatencySummary, Operation};
 
 use super::*;
+
+/// What device tests would find: each as much as every other, with what its kind has beside it. A torture breaks the
+/// device.
+pub fn bench_results(device: &str, tests: &[Test]) -> Results {
+    let latency =
+        LatencySummary { count: 9, p50_ns: 8_000, p99_ns: 90_000, p999_ns: 400_000, max_ns: 2_000_000 };
+    let measured = |what: &str, mb_per_s: f64| Measured {
+        what: what.to_owned(),
+        operations: 25_000,
+        bytes: 102_400_000,
+        elapsed_ns: 1_000_000_000,
+        throughput_mb_per_s: Some(mb_per_s),
+        throughput_min_mb_per_s: Some(mb_per_s * 0.5),
+        throughput_max_mb_per_s: Some(mb_per_s * 1.25),
+        iops: Some(mb_per_s * 244.140_625),
+        latency: Some(latency),
+    };
+    let lines = |name: &str, x: Axis, points: &[(f64, f64)]| Plot {
+        title: name.to_owned(),
+        kind: PlotKind::Lines,
+        x,
+        y: Axis::linear("throughput_mb_per_s", "throughput", "MB/s"),
+        series: vec![Series {
+            name: "write".to_owned(),
+            points: points.iter().map(|&(x, y)| Point::new(x, y)).collect(),
+        }],
+    };
+    let over_time =
+        || lines("Throughput over time", Axis::linear("time_s", "time", "s"), &[(0.1, 40.0), (0.2, 102.4)]);
+    let settled = |range_percent, written_before_bytes, settled_after_ns| Settled {
+        range_percent,
+        written_before_bytes,
+        trim_ns: 12_000_000,
+        settled_after_ns,
+        first_mb_per_s: 40.0,
+        final_mb_per_s: 102.4,
+    };
+    let result = |test: &Test| {
+        let findings = match test {
+            Test::Settling { .. } => Findings::Settling(vec![
+                settled(12.5, 0, Some(0)),
+                settled(12.5, 1 << 30, Some(400_000_000)),
+                settled(100.0, 0, None),
+            ]),
+            Test::Steady(_) => Findings::Steady(Steady {
+                reached: true,
+                rounds: 6,
+                round_iops: vec![30_000.0, 26_000.0, 25_400.0, 25_100.0, 24_900.0, 25_000.0],
+                iops: 25_280.0,
+                excursion_percent: 4.35,
+                slope_percent: 3.48,
+            }),
+            _ => Findings::None,
+        };
+        let by_size = Axis::log("transfer_kib", "transfer size", "KiB");
+        TestResult {
+            test: test.to_string(),
+            elapsed_ns: 1_100_000_000,
+            did: Did { bytes_written: 102_400_000, ..Did::default() },
+            measured: match test {
+                Test::Settling { .. } => vec![],
+                Test::HdTach { .. } | Test::Atto => vec![measured("read", 204.8), measured("write", 102.4)],
+                _ => vec![measured("write", 102.4)],
+            },
+            findings,
+            plots: match test {
+                Test::Atto => {
+                    vec![lines("Throughput by size", by_size, &[(0.5, 4.0), (1.0, 8.0), (2.0, 16.0)])]
+                }
+                _ => vec![over_time()],
+            },
+            notes: match test {
+                Test::HdTach { .. } => vec!["its own writes put the drive in order <as they go>".to_owned()],
+                _ => vec![],
+            },
+            device: Some(DeviceCounts {
+                write_amplification: Some(1.25),
+                host_units_written: 25_000,
+                nand_units_written: 31_250,
+                gc_units: 6_250,
+                block_erases: 61,
+                trim_commands: 0,
+                trimmed_units: 0,
+                unmapped_reads_percent: None,
+            }),
+        }
+    };
+    let broken = tests.iter().position(|test| matches!(test, Test::Torture(_)));
+    Results {
+        device: Device {
+            name: device.to_owned(),
+            size_bytes: 8 << 30,
+            sector_bytes: 512,
+            trim: true,
+            is_model: true,
+        },
+        notes: vec![],
+        tests: tests[..broken.unwrap_or(tests.len())].iter().map(result).collect(),
+        broken: broken.map(|at| BrokenTest {
+            test: tests[at].to_string(),
+            why: "input/output error".to_owned(),
+            interrupted: false,
+            did: Did { bytes_written: 4096, ..Did::default() },
+        }),
+    }
+}
 
 /// Models that fabricate their cells.
 #[derive(Clone, Copy, Debug)]
@@ -107,6 +216,9 @@ pub fn cell(device: &str, policy: &str, rep: u32, seconds: f64) -> Cell {
             erase_count_mean: 1.0,
             erase_count_max: 2,
             gc_units_copied: (2_103_000.0 * (wa - 1.0)) as u64,
+            folded_units: 0,
+            map_units_written: 0,
+            map_lookups_missed: 0,
             stale_units_max: stale,
             stale_units_mean: stale as f64 / 2.0,
             busy_ns,
@@ -249,10 +361,6 @@ impl Models for Fabricated {
     type Policy = String;
     type Workload = ();
 
-    fn devices(&self) -> Vec<Listed> {
-        ["vendor1", "vendor2"].map(|n| Listed { name: n.into(), summary: format!("the {n} drive") }).to_vec()
-    }
-
     fn device(&self, argument: &str) -> Result<(String, String), Failure> {
         let name = argument.trim_end_matches(".toml").to_string(); // as if the file had the name inside
         Ok((name.clone(), name))
@@ -268,6 +376,11 @@ impl Models for Fabricated {
 
     fn is_postmark(&self, (): &()) -> bool {
         true
+    }
+
+    fn check_policy(&self, device: &String, policy: &String) -> Result<(), Failure> {
+        let takes = device != "no-trim" || policy == "off";
+        if takes { Ok(()) } else { Err(Failure::usage(format!("{device} takes no TRIM"))) }
     }
 
     fn check_room(&self, device: &String, (): &(), _: u8) -> Result<(), Failure> {
@@ -340,12 +453,27 @@ impl Models for Fabricated {
 
     fn bench_model(
         &self,
-        _device: &String,
-        _tests: &[Test],
+        device: &String,
+        tests: &[Test],
         _settings: &Settings,
+        on_progress: BenchProgress,
+    ) -> Result<Results, Failure> {
+        on_progress(0, 500);
+        Ok(bench_results(device, tests))
+    }
+
+    fn bench_real(
+        &self,
+        target: &RealTarget,
+        tests: &[Test],
+        _settings: &Settings,
+        _stop: &Arc<AtomicBool>,
         _on_progress: BenchProgress,
     ) -> Result<Results, Failure> {
-        Err(Failure::run("no device tests are fabricated"))
+        let mut results = bench_results(&target.to_string(), tests);
+        results.device.is_model = false;
+        results.notes.push("what is measured is the page cache".to_owned());
+        Ok(results)
     }
 
     fn experiments(&self) -> Vec<Listed> {

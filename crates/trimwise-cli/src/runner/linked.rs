@@ -21,9 +21,10 @@ use trimwise::workload::timed::{Timed, Timing};
 use trimwise_host::{DirectoryError, RealDirectory, block_on, mount_of};
 
 use super::bench;
+use super::devices;
 use super::experiments::{self, Experiment};
 use super::room::Room;
-use super::{BenchProgress, Listed, ModelRun, Models, Mounted, Report, input, workloads};
+use super::{BenchProgress, Listed, ModelRun, Models, Mounted, RealTarget, Report, input, workloads};
 use crate::defaults::SEED;
 use crate::failure::Failure;
 
@@ -74,23 +75,20 @@ impl Models for Linked {
     type Policy = PolicySpec;
     type Workload = Workload;
 
-    fn devices(&self) -> Vec<Listed> {
-        Profile::embedded_names()
-            .filter_map(Profile::embedded)
-            .map(|p| Listed { name: p.name, summary: p.description })
-            .collect()
+    fn device(&self, argument: &str) -> Result<(String, Profile), Failure> {
+        let profile = devices::profile(argument, "device")?;
+        Ok((profile.name.clone(), profile))
     }
 
-    fn device(&self, argument: &str) -> Result<(String, Profile), Failure> {
-        let profile = match Profile::embedded(argument) {
-            Some(profile) => profile,
-            None => {
-                let names: Vec<&str> = Profile::embedded_names().collect();
-                let text = input::read(argument, "device", "a profile (TOML)", &names)?;
-                Profile::parse(&text, argument).map_err(Failure::usage)?
-            }
-        };
-        Ok((profile.name.clone(), profile))
+    fn check_policy(&self, device: &Profile, policy: &PolicySpec) -> Result<(), Failure> {
+        // `ideal` sends nothing: the modelled device knows.
+        if device.config.trim.is_supported() || *policy == PolicySpec::OFF || !policy.is_usable() {
+            return Ok(());
+        }
+        Err(Failure::usage(format!(
+            "--policy {policy}: {} takes no TRIM; expected --policy off, or off and the bound ideal, there",
+            device.name
+        )))
     }
 
     fn policy(&self, argument: &str) -> Result<(String, PolicySpec), Failure> {
@@ -284,6 +282,17 @@ impl Models for Linked {
         on_progress: BenchProgress,
     ) -> Result<Results, Failure> {
         bench::in_model(device, tests, settings, on_progress)
+    }
+
+    fn bench_real(
+        &self,
+        target: &RealTarget,
+        tests: &[Test],
+        settings: &Settings,
+        stop: &Arc<AtomicBool>,
+        on_progress: BenchProgress,
+    ) -> Result<Results, Failure> {
+        bench::on_real(target, tests, settings, stop, on_progress)
     }
 
     fn experiments(&self) -> Vec<Listed> {

@@ -3,7 +3,9 @@
 pub mod bench;
 pub mod compare;
 pub mod crashtest;
+pub mod devices;
 pub mod reproduce;
+pub mod selftest;
 pub mod trim;
 
 use std::io::IsTerminal;

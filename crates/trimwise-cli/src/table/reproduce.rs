@@ -80,7 +80,7 @@ fn vendors(rows: &[VendorRow]) -> Vec<Block> {
 }
 
 /// Places downwards, series across; as many series in a table as fit into the width.
-fn of_plot(plot: &Plot) -> Vec<Block> {
+pub fn of_plot(plot: &Plot) -> Vec<Block> {
     let places = plot.places();
     let names: Vec<String> = places.iter().map(|p| place(p)).collect();
     let first = with_unit(plot.x.label, plot.x.unit);

@@ -67,12 +67,7 @@ pub struct Ring {
 impl Ring {
     /// A ring with room for so many calls that the kernel has not seen. On their way may be more.
     pub fn new(file: Arc<File>, entries: u32) -> io::Result<Self> {
-        // Without it, each completion interrupts whatever the processor does meanwhile (Linux 5.19).
-        let uring = IoUring::builder().setup_coop_taskrun().build(entries);
-        let uring = uring.or_else(|error| match error.kind() {
-            io::ErrorKind::InvalidInput => IoUring::new(entries),
-            _ => Err(error),
-        })?;
+        let uring = IoUring::new(entries)?;
         Ok(Self { uring, file, calls: Vec::new(), free: Vec::new() })
     }
 
@@ -154,9 +149,14 @@ impl Ring {
         }
     }
 
+    /// Whether something has completed that was not reaped.
+    pub fn has_completions(&mut self) -> bool {
+        !self.uring.completion().is_empty()
+    }
+
     /// Waits until a completion is there, the time is over, or a signal came.
     pub fn wait(&mut self, at_most: Duration) -> io::Result<()> {
-        if !self.uring.completion().is_empty() {
+        if self.has_completions() {
             return Ok(());
         }
         let waited = if self.uring.params().is_feature_ext_arg() {

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use trimwise::block::{BlockError, Completion, Operation};
 use trimwise::units::{Bytes, Lba, SECTOR_BYTES, SectorRange, SimTime, UNIT_BYTES};
 
-use super::bytes::{self, Spare};
+use super::bytes::Buffers;
 use super::{CALL_BYTES, ON_ITS_WAY_BYTES};
 use crate::ioctl::discard;
 use crate::ioctl::ring::{Call, Done, Ring};
@@ -43,7 +43,7 @@ pub struct Queue {
     parts: Slots<Part>,
     finished: VecDeque<Result<Completion, BlockError>>,
     done: Vec<Done>,
-    spare: Spare,
+    buffers: Buffers,
     bytes: u64,
     threads: Option<Threads>,
 }
@@ -95,7 +95,7 @@ impl Queue {
             parts: Slots::default(),
             finished: VecDeque::new(),
             done: Vec::new(),
-            spare: Spare::default(),
+            buffers: Buffers::default(),
             bytes: 0,
             threads: None,
         }
@@ -153,8 +153,10 @@ impl Queue {
         self.finished.pop_front()
     }
 
-    /// Waits for a completion, or a short while.
+    /// Waits for a completion, or a short while. What can be done meanwhile for the next write is done.
     pub fn wait(&mut self) -> Result<(), BlockError> {
+        let ring = &mut self.ring;
+        self.buffers.make_ahead(|| ring.has_completions());
         self.ring
             .wait(LOOK_EVERY)
             .map_err(|error| BlockError::Other(format!("{}: io_uring: {error}", self.name)))
@@ -164,17 +166,13 @@ impl Queue {
     fn call_of(&mut self, part: Part, operation: &Operation) -> Option<Call> {
         let (offset, length) = (part.offset, part.bytes);
         let bytes = length as u32; // a transfer is at most CALL_BYTES
-        let mut pages = |bytes: u64| self.spare.take(bytes.div_ceil(UNIT_BYTES) as usize);
         Some(match (part.what, operation) {
-            (What::Read, _) => Call::Read { offset, bytes, pages: pages(length) },
+            (What::Read, _) => {
+                Call::Read { offset, bytes, pages: self.buffers.take(length.div_ceil(UNIT_BYTES) as usize) }
+            }
             (What::Write, Operation::Write(_, content)) => {
-                let mut pages = pages(length);
-                bytes::fill(
-                    &mut pages,
-                    *content,
-                    SectorRange::new(Lba(offset / SECTOR_BYTES), length / SECTOR_BYTES),
-                );
-                Call::Write { offset, bytes, pages }
+                let sectors = SectorRange::new(Lba(offset / SECTOR_BYTES), length / SECTOR_BYTES);
+                Call::Write { offset, bytes, pages: self.buffers.filled(*content, sectors) }
             }
             (What::Trim, _) => match self.trim {
                 Trim::PunchHole => Call::PunchHole { offset, bytes: length },
@@ -216,7 +214,7 @@ impl Queue {
         let mut done = std::mem::take(&mut self.done);
         self.ring.reap(|one| done.push(one));
         for one in done.drain(..) {
-            self.spare.put(one.pages);
+            self.buffers.put(one.pages);
             if one.owner == THREADS {
                 self.reap_threads(&now);
             } else {

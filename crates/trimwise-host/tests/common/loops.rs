@@ -93,6 +93,21 @@ impl Loop {
         Self::new(bytes, &["mkfs.xfs", "-q", "-f", "-K"])
     }
 
+    /// A device of zeros, with nothing on it.
+    pub fn blank(bytes: u64) -> Self {
+        Self::attached(directory(), |image| fs::File::create(image).unwrap().set_len(bytes).unwrap())
+    }
+
+    /// Its node in `/dev`.
+    pub fn node(&self) -> PathBuf {
+        Path::new("/dev").join(&self.device)
+    }
+
+    /// The node of the disk that it is a partition of; its own if it is none.
+    pub fn disk_node(&self) -> PathBuf {
+        Path::new("/dev").join(&self.disk)
+    }
+
     /// The same bytes once more, on another device; not mounted yet.
     pub fn copy(&self) -> Self {
         Self::attached(directory(), |image| {

@@ -88,7 +88,8 @@ impl<D: BlockDevice> Bench<'_, D> {
                 .iter()
                 .filter(|t| t.loaded == loaded)
                 .map(|t| Point {
-                    range: (t.latency.count > 1)
+                    // Figures have three digits: what is closer is the same.
+                    range: (t.latency.max_ns > t.latency.p50_ns + t.latency.p50_ns / 500)
                         .then(|| (t.latency.p50_ns as f64 / 1e6, t.latency.max_ns as f64 / 1e6)),
                     ..Point::new(t.range_bytes as f64 / 1024.0, t.latency.p50_ns as f64 / 1e6)
                 })

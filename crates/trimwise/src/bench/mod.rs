@@ -94,6 +94,14 @@ pub enum SetupError {
         /// The device.
         device: String,
     },
+    /// Its erase command is not ours to give.
+    #[error(
+        "erase: {device} is erased with its vendor's means (hdparm, nvme format); expected trim in its place"
+    )]
+    NoErase {
+        /// The device.
+        device: String,
+    },
     /// There is too little of it.
     #[error("{device}: {region} to test on; expected at least {REGION_MIN}")]
     TooSmall {
@@ -146,6 +154,9 @@ pub fn check(tests: &[Test], settings: &Settings, facts: &DeviceFacts) -> Result
         if test.needs_trim() && facts.trim.is_none() {
             return Err(SetupError::NoTrim { test: test.to_string(), device: facts.name.clone() });
         }
+        if *test == Test::Erase && !facts.is_model {
+            return Err(SetupError::NoErase { device: facts.name.clone() });
+        }
         let share = match *test {
             Test::Fill(level) => level.of(region.units),
             Test::Trim(part) => part.of(region).units,
@@ -177,7 +188,8 @@ pub async fn run<D: BlockDevice>(
     hooks: Hooks<'_>,
 ) -> Result<Results, SetupError> {
     check(tests, settings, device.facts())?;
-    let mut results = Results { device: device.facts().into(), tests: Vec::new(), broken: None };
+    let mut results =
+        Results { device: device.facts().into(), notes: Vec::new(), tests: Vec::new(), broken: None };
     // Versions go on from test to test, so that what one writes is not what another has written.
     let mut version = 0;
     // Each test draws from a sequence of its own: it finds the same places whatever ran before it.

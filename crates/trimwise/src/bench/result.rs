@@ -78,16 +78,17 @@ impl Measured {
 
     /// One operation that transfers nothing.
     pub(super) fn operation(what: impl Into<String>, bytes: u64, elapsed: SimDuration) -> Self {
+        let ns = elapsed.as_nanos();
         Self {
             what: what.into(),
             operations: 1,
             bytes,
-            elapsed_ns: elapsed.as_nanos(),
+            elapsed_ns: ns,
             throughput_mb_per_s: None,
             throughput_min_mb_per_s: None,
             throughput_max_mb_per_s: None,
             iops: None,
-            latency: None,
+            latency: Some(LatencySummary { count: 1, p50_ns: ns, p99_ns: ns, p999_ns: ns, max_ns: ns }),
         }
     }
 }
@@ -256,6 +257,8 @@ pub struct Broken {
 pub struct Results {
     /// On which device.
     pub device: Device,
+    /// What must be known of the device to read the figures: what whoever opened it noticed.
+    pub notes: Vec<String>,
     /// The tests that ended, in order.
     pub tests: Vec<TestResult>,
     /// If not all did: where. The results are partial then.

@@ -246,6 +246,14 @@ impl Test {
         matches!(self, Self::Trim(_) | Self::TrimLatency | Self::Settling { .. })
     }
 
+    /// The most transfers that it has on their way at a time.
+    pub fn depth(self) -> u32 {
+        match self {
+            Self::Random { depth, .. } => depth,
+            _ => DEPTH,
+        }
+    }
+
     /// Whether it changes what the device holds.
     pub fn is_destructive(self) -> bool {
         match self {

@@ -202,6 +202,8 @@ fn what_cannot_be_done_is_refused_before_anything_is_run() {
     assert!(refused(&device, "fill", small).contains("6.4 MiB to test on; expected at least 16 MiB"));
     let part = Settings { region: "0:30".parse().unwrap(), ..all };
     assert!(refused(&device, "fill trim:0:0.01", part).contains("less than one unit"));
+    device.facts.is_model = false;
+    assert!(refused(&device, "fill erase", all).starts_with("erase: fabricated is erased with its vendor's"));
     device.facts.trim = None;
     for test in ["trim", "trimlatency", "settling:50"] {
         let error = refused(&device, &format!("fill {test}"), all);

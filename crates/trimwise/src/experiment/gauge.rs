@@ -68,6 +68,9 @@ fn device_figures(
         erase_count_mean: wear.mean,
         erase_count_max: wear.max,
         gc_units_copied: stats.nand_units.gc,
+        folded_units: stats.nand_units.folding,
+        map_units_written: stats.nand_units.map,
+        map_lookups_missed: stats.map_cache.misses,
         stale_units_max,
         stale_units_mean,
         busy_ns: BTreeMap::from([
@@ -76,6 +79,7 @@ fn device_figures(
             ("write_path", busy.write_path),
             ("read_host", busy.read),
             ("read_gc", busy.read_gc),
+            ("read_map", busy.read_map),
             ("program_host", busy.program_host),
             ("program_gc", busy.program_gc),
             ("erase", busy.erase),

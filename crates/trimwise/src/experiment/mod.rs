@@ -10,6 +10,7 @@ pub mod ledger;
 pub mod plot;
 pub mod postmark_vendors;
 pub mod result;
+pub mod sandforce;
 pub mod set;
 pub mod statistics;
 pub mod summary;

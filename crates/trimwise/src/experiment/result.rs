@@ -182,12 +182,18 @@ pub struct DeviceFigures {
     pub erase_count_max: u32,
     /// Units that garbage collection copied.
     pub gc_units_copied: u64,
+    /// Units that were copied out of an SLC cache.
+    pub folded_units: u64,
+    /// Units written because parts of the map lie in the flash.
+    pub map_units_written: u64,
+    /// Look-ups of the host's units that found their part of the map in no cache.
+    pub map_lookups_missed: u64,
     /// Largest number of stale units (free in the file system, valid in the device).
     pub stale_units_max: u64,
     /// Time-weighted mean of the stale units.
     pub stale_units_mean: f64,
-    /// Device time by cause, ns: `link`, `controller`, `write_path`, `read_host`, `read_gc`, `program_host`,
-    /// `program_gc`, `erase`, `trim`, `flush`.
+    /// Device time by cause, ns: `link`, `controller`, `write_path`, `read_host`, `read_gc`, `read_map`,
+    /// `program_host`, `program_gc`, `erase`, `trim`, `flush`.
     pub busy_ns: BTreeMap<&'static str, u64>,
     /// Samples of the stale units and the running write amplification over time.
     pub timeline: Vec<TimelineSample>,

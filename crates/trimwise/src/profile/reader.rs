@@ -7,7 +7,7 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::ProfileError;
+use super::{ProfileError, Setting, SettingValue};
 use crate::ssd::ConfigError;
 
 /// What stands in for a number that its type cannot hold, so that the device can say what it accepts.
@@ -58,6 +58,8 @@ pub struct Reader<'a> {
     places: BTreeMap<String, Place>,
     /// The settings that there are, set or not.
     pub settings: BTreeSet<String>,
+    /// The numbers, flags and words that were read.
+    pub values: Vec<Setting>,
     /// The first setting that is missing. What is there and unknown is reported before it: most often that is the
     /// same setting, misspelt.
     pub missing: Option<ProfileError>,
@@ -79,6 +81,7 @@ impl<'a> Reader<'a> {
             variant: variant.map(|v| (v.version, v.at.clone())),
             places: BTreeMap::new(),
             settings: BTreeSet::new(),
+            values: Vec::new(),
             missing: None,
             out_of_range: None,
             substitute,
@@ -141,8 +144,17 @@ impl<'t, 'i> Table<'t, 'i> {
         own.or_else(|| self.table?.get(key).map(|value| (value, false)))
     }
 
+    /// Remembers what a setting is set to.
+    fn note(&self, reader: &mut Reader, key: &str, value: SettingValue) {
+        let name = format!("{}{key}", self.prefix);
+        let by_firmware = reader.places.get(&name).is_some_and(|place| place.by_variant);
+        reader.values.push(Setting { name, value, by_firmware });
+    }
+
     fn optional(&mut self, reader: &mut Reader, key: &str) -> Option<&'t Spanned<DeValue<'i>>> {
-        self.read.push(key.to_owned());
+        if !self.read.iter().any(|read| read == key) {
+            self.read.push(key.to_owned());
+        }
         let name = format!("{}{key}", self.prefix);
         reader.settings.insert(name.clone());
         let (value, by_variant) = self.get(key)?;
@@ -191,7 +203,8 @@ impl<'t, 'i> Table<'t, 'i> {
         let error = || self.wrong(reader, key, value, &expected);
         let integer = value.get_ref().as_integer().ok_or_else(error)?;
         let number = u64::from_str_radix(integer.as_str(), integer.radix()).ok();
-        if let Some(number) = number.and_then(|n| N::try_from(n).ok()) {
+        if let Some((value, number)) = number.and_then(|n| Some((n, N::try_from(n).ok()?))) {
+            self.note(reader, key, SettingValue::Whole(value));
             return Ok(number);
         }
         let substitute = match reader.substitute {
@@ -249,14 +262,16 @@ impl<'t, 'i> Table<'t, 'i> {
     }
 
     pub fn bool(&mut self, reader: &mut Reader, key: &str) -> Result<bool, ProfileError> {
-        const EXPECTED: &str = "true or false";
-        let Some(value) = self.required(reader, key, EXPECTED) else { return Ok(false) };
-        value.get_ref().as_bool().ok_or_else(|| self.wrong(reader, key, value, EXPECTED))
+        self.required(reader, key, "true or false");
+        Ok(self.optional_bool(reader, key)?.unwrap_or(false))
     }
 
     pub fn optional_bool(&mut self, reader: &mut Reader, key: &str) -> Result<Option<bool>, ProfileError> {
         let Some(value) = self.optional(reader, key) else { return Ok(None) };
-        value.get_ref().as_bool().map(Some).ok_or_else(|| self.wrong(reader, key, value, "true or false"))
+        let expected = || self.wrong(reader, key, value, "true or false");
+        let flag = value.get_ref().as_bool().ok_or_else(expected)?;
+        self.note(reader, key, SettingValue::Flag(flag));
+        Ok(Some(flag))
     }
 
     pub fn string(&mut self, reader: &mut Reader, key: &str) -> Result<String, ProfileError> {
@@ -290,7 +305,9 @@ impl<'t, 'i> Table<'t, 'i> {
         let Some(value) = self.required(reader, key, &expected) else { return Ok(choices[0].1) };
         let found = value.get_ref().as_str();
         let choice = choices.iter().find(|(name, _)| Some(*name) == found);
-        choice.map(|&(_, choice)| choice).ok_or_else(|| self.wrong(reader, key, value, &expected))
+        let &(name, choice) = choice.ok_or_else(|| self.wrong(reader, key, value, &expected))?;
+        self.note(reader, key, SettingValue::Word(name.to_owned()));
+        Ok(choice)
     }
 
     /// One of the choices, with this default where it may lack.

@@ -114,6 +114,7 @@ fn read_mapping(root: &mut Table, r: &mut Reader) -> Result<MappingConfig, Profi
             head_bytes: t.u32(r, "head_bytes")?,
             deduplicates: t.bool(r, "deduplicates")?,
             fragment_read_ns: t.u64(r, "fragment_read_ns")?,
+            recycles_from_stale_percent: t.optional_u32(r, "recycles_from_stale_percent")?,
             references_checked_at_collection: t.bool(r, "references_checked_at_collection")?,
         }),
     };

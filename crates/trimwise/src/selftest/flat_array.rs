@@ -1,6 +1,6 @@
 //! The naive model of a device: an array of what each unit holds.
 
-use crate::content::Content;
+use crate::content::{Content, Stored};
 use crate::ssd::{ReadAfterTrim, Ssd, TrimConfig};
 use crate::units::{Lpn, UnitRange};
 
@@ -76,14 +76,20 @@ impl FlatArray {
                 let not = if mapped { "not " } else { "" };
                 return Err(format!("unit {} is {not}mapped", lpn.0));
             }
-            let tag = ssd.tag(lpn);
+            // Zeros are zeros and duplicates are duplicates, whichever version: what is read counts.
+            let read = |tag: Option<u32>| tag.map_or(Stored::Zeros, |tag| Content::of_tag(tag).stored(lpn));
+            let stored = read(ssd.tag(lpn));
             let right = match (held, self.read_after) {
-                (Held::Exactly(expected), _) | (Held::Freed(expected), ReadAfterTrim::Old) => tag == expected,
-                (Held::Freed(_), ReadAfterTrim::Zeros) => tag.is_none(),
-                (Held::Freed(old), ReadAfterTrim::Undefined) => tag.is_none() || tag == old,
+                (Held::Exactly(expected), _) | (Held::Freed(expected), ReadAfterTrim::Old) => {
+                    stored == read(expected)
+                }
+                (Held::Freed(_), ReadAfterTrim::Zeros) => stored == Stored::Zeros,
+                (Held::Freed(old), ReadAfterTrim::Undefined) => {
+                    stored == Stored::Zeros || stored == read(old)
+                }
             };
             if !right {
-                return Err(format!("unit {} holds {tag:?}; expected {held:?}", lpn.0));
+                return Err(format!("unit {} holds {stored:?}; expected {held:?}", lpn.0));
             }
         }
         Ok(())

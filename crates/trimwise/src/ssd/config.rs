@@ -355,6 +355,15 @@ impl SsdConfig {
         self.capacity_bytes / UNIT_BYTES
     }
 
+    /// Bytes of the flash that the FTL may use, over-provisioning included.
+    ///
+    /// # Errors
+    ///
+    /// As [`SsdConfig::validate`].
+    pub fn physical_bytes(&self) -> Result<u64, ConfigError> {
+        Ok(u64::from(self.geometry()?.physical_units()) * UNIT_BYTES)
+    }
+
     /// Checks every number and every combination.
     ///
     /// # Errors

@@ -45,6 +45,17 @@ impl Drive {
         Ok(Self { faults, promises_zeros, ..Self::from(Ssd::new(&inner, seed)?) })
     }
 
+    /// The same drive with all that it holds, under a firmware that does this wrong.
+    ///
+    /// # Errors
+    ///
+    /// What [`Faults::validate`] says.
+    pub fn with_faults(mut self, faults: Faults) -> Result<Self, ConfigError> {
+        faults.validate(&self.ssd.config().trim)?;
+        self.faults = faults;
+        Ok(self)
+    }
+
     /// The device behind the firmware.
     pub fn ssd(&self) -> &Ssd {
         &self.ssd

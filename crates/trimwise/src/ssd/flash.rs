@@ -23,7 +23,7 @@ impl Flash {
         // Without a cache a write is acknowledged when it is programmed, and there is always room for it.
         let cache_units = if config.cache.bytes == 0 { u64::MAX } else { config.cache.bytes / UNIT_BYTES };
         Self {
-            nand: Nand::new(&config.nand, &geometry),
+            nand: Nand::new(config, &geometry),
             cache: WriteCache::new(cache_units),
             mover_free_at: 0,
             mover_unit_ns: config.controller.write_bytes_per_s.map_or(0, unit_ns),
@@ -45,10 +45,25 @@ impl Flash {
         (in_cache, self.mover_free_at)
     }
 
+    /// Moves one host unit along the same path that needs no place in cache or flash. Returns when it has been taken.
+    #[inline]
+    pub fn pass(&mut self, arrived: u64) -> u64 {
+        if self.mover_unit_ns > 0 {
+            self.mover_free_at = self.mover_free_at.max(arrived) + self.mover_unit_ns;
+            self.stats.busy_ns.write_path += self.mover_unit_ns;
+        }
+        arrived
+    }
+
     /// The die and the channel of a slot.
     #[inline]
     pub fn place(&self, superblock: u32, offset: u32) -> Place {
-        let die = self.geometry.die(superblock, offset / self.geometry.stripe_units);
-        Place { die, channel: self.geometry.channel(die) }
+        self.place_of_die(self.geometry.die(superblock, offset / self.geometry.stripe_units))
+    }
+
+    /// A die and its channel, outside of SLC mode.
+    #[inline]
+    pub fn place_of_die(&self, die: u32) -> Place {
+        Place { die, channel: self.geometry.channel(die), slc: false }
     }
 }

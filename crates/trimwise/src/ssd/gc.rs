@@ -143,7 +143,8 @@ impl Victims {
         }
     }
 
-    fn first(&mut self) -> Option<u32> {
+    /// The one with the fewest valid units; with first-in first-out, the oldest.
+    pub fn first(&mut self) -> Option<u32> {
         while (self.lowest as usize) < self.head.len() {
             let superblock = self.head[self.lowest as usize];
             if superblock != NONE {

@@ -8,7 +8,7 @@
 //! A superblock that gangs fewer dies than there are belongs to one of several *lanes*; superblock `s` is in
 //! lane `s % lanes`.
 
-use super::config::{ConfigError, GcConfig, SsdConfig, refuse};
+use super::config::{ConfigError, MappingConfig, SsdConfig, refuse};
 use crate::units::UNIT_BYTES;
 
 /// The layout with all products worked out.
@@ -28,7 +28,12 @@ pub(super) struct Geometry {
     /// Erase blocks in a superblock.
     pub blocks_per_superblock: u32,
     pub logical_units: u32,
+    /// Units of the map itself, if it lies in the flash.
+    pub map_units: u32,
 }
+
+/// Logical units whose places one unit of the map says, 4 bytes each.
+pub(super) const MAP_PART_UNITS: u32 = UNIT_BYTES as u32 / 4;
 
 impl Geometry {
     pub fn new(config: &SsdConfig) -> Result<Self, ConfigError> {
@@ -71,13 +76,18 @@ impl Geometry {
                 format!("at most the physical space, {} bytes", physical * UNIT_BYTES),
             ));
         }
-        let spare_wanted = Self::spare_superblocks(&config.gc);
-        if logical.div_ceil(superblock_units) + spare_wanted > superblocks {
+        let map_units = match config.mapping {
+            MappingConfig::Page { map_cache: Some(_) } => logical.div_ceil(u64::from(MAP_PART_UNITS)),
+            _ => 0,
+        };
+        let spare_wanted = Self::spare_superblocks(config);
+        if (logical + map_units).div_ceil(superblock_units) + spare_wanted > superblocks {
+            let map = if map_units > 0 { ", and for its map" } else { "" };
             return Err(refuse(
                 "capacity_bytes",
                 config.capacity_bytes,
                 format!(
-                    "room for {spare_wanted} superblocks of {} bytes beside it (open blocks and the free pool); \
+                    "room for {spare_wanted} superblocks of {} bytes beside it (open blocks and the free pool){map}; \
                      the physical space is {} bytes",
                     superblock_units * UNIT_BYTES,
                     physical * UNIT_BYTES
@@ -95,13 +105,25 @@ impl Geometry {
             superblocks: superblocks as u32,
             blocks_per_superblock: gang,
             logical_units: logical as u32,
+            map_units: map_units as u32,
         })
     }
 
-    /// Superblocks that there must be beside those that the data fill: the frontiers, one that only the collector may
-    /// take, and one whose invalid units guarantee that there is always something to gain.
-    pub fn spare_superblocks(gc: &GcConfig) -> u64 {
+    /// Superblocks that there must be beside those that the data and the map fill: the frontiers, one that only the
+    /// collector may take, and one whose invalid units guarantee that there is always something to gain. A map in the
+    /// flash has a frontier of its own; an SLC cache may for the length of a stripe have one superblock more than its
+    /// share.
+    pub fn spare_superblocks(config: &SsdConfig) -> u64 {
+        let gc = &config.gc;
+        let map = matches!(config.mapping, MappingConfig::Page { map_cache: Some(_) });
         (u64::from(gc.host_frontiers) + 3).max(u64::from(gc.free_superblocks_min) + 2)
+            + u64::from(map)
+            + u64::from(config.slc.is_some())
+    }
+
+    /// Superblocks that hold the data, and the map if it lies in the flash, when the device is full.
+    pub fn data_superblocks(&self) -> u64 {
+        (u64::from(self.logical_units) + u64::from(self.map_units)).div_ceil(u64::from(self.superblock_units))
     }
 
     /// The die that holds stripe `stripe` of superblock `superblock`.

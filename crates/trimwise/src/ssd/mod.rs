@@ -19,6 +19,7 @@ mod ahead;
 mod audit;
 mod block;
 mod cache;
+mod compressing;
 mod config;
 mod drive;
 mod faults;
@@ -45,12 +46,13 @@ pub use config::{
 };
 pub use drive::Drive;
 pub use faults::Faults;
-pub use stats::{BusyTime, NandUnits, SsdStats, TrimStats, Wear};
+pub use stats::{BusyTime, MapCacheStats, NandUnits, SsdStats, TrimStats, Wear};
 
 use crate::content::Content;
 use crate::units::{Lpn, SECTOR_BYTES, SectorRange, SimTime, UNIT_BYTES, UnitRange};
 use ahead::ReadAhead;
 use block::BlockMapped;
+use compressing::Compressing;
 use page::PageMapped;
 use timing::{Calendar, unit_ns};
 use translation::{Ready, Translation};
@@ -133,6 +135,9 @@ impl Ssd {
             logical_units: geometry.logical_units,
             mapping: match &config.mapping {
                 MappingConfig::Block(block) => Box::new(BlockMapped::new(config, block, geometry)),
+                MappingConfig::Compressing(mapping) => {
+                    Box::new(Compressing::new(config, mapping, geometry, seed))
+                }
                 _ => Box::new(PageMapped::new(config, geometry, seed)),
             },
             link_in: Calendar::default(),
@@ -351,7 +356,8 @@ impl Ssd {
             TrimPlace::BeforeAck => {
                 let end = received.max(self.controller_free_at).saturating_add(cost);
                 self.controller_free_at = end;
-                end
+                // What of the map lies in the flash is read meanwhile.
+                end.max(self.mapping.unmapped_at())
             }
             TrimPlace::Background => {
                 self.trim_backlog_until = self.trim_backlog_until.max(received).saturating_add(cost);
@@ -421,7 +427,7 @@ impl Ssd {
         debug_assert_eq!(self.check(range), Ok(()));
         let units = self.clamp(range);
         self.keep_trimmed_tags(&units);
-        let unmapped = self.mapping.unmap(self.now, std::slice::from_ref(&units));
+        let unmapped = self.mapping.forget(self.now, &units);
         self.mapping.flash_mut().stats.units_informed_free += unmapped;
     }
 
@@ -513,7 +519,7 @@ impl Ssd {
     fn begin(&mut self, now: SimTime) -> u64 {
         debug_assert!(now.0 >= self.now, "commands come in the order of time");
         self.now = self.now.max(now.0);
-        if self.config.gc.idle {
+        if self.config.gc.idle || self.config.slc.as_ref().is_some_and(|slc| slc.fold_when_idle) {
             let idle_from = self.all_done_at.saturating_add(self.config.gc.idle_threshold_ns);
             if idle_from < self.now {
                 self.mapping.collect_idle(idle_from, self.now);

@@ -29,6 +29,10 @@ counters! {
         gc: u64,
         /// Copies by static wear levelling.
         wear_levelling: u64,
+        /// Copies out of the SLC cache to where data stay.
+        folding: u64,
+        /// Parts of the map that lies in the flash.
+        map: u64,
         /// Slots that were filled with nothing, because a page had to be programmed before it was full.
         padding: u64,
     }
@@ -37,7 +41,7 @@ counters! {
 impl NandUnits {
     /// All causes together.
     pub const fn total(&self) -> u64 {
-        self.host + self.gc + self.wear_levelling + self.padding
+        self.host + self.gc + self.wear_levelling + self.folding + self.map + self.padding
     }
 }
 
@@ -56,6 +60,19 @@ counters! {
 }
 
 counters! {
+    /// The cache for parts of a map that lies in the flash.
+    MapCacheStats {
+        /// Look-ups of the host's commands, one for each unit, that found the part of the map in the cache.
+        hits: u64,
+        /// Look-ups that did not. A part that was never written needs no look-up to be read: the directory of parts,
+        /// which is in memory, says that it is empty.
+        misses: u64,
+        /// Parts read from the flash: for look-ups, and to be changed because units had been copied.
+        reads: u64,
+    }
+}
+
+counters! {
     /// Time for which each resource was reserved, nanoseconds, summed over dies and channels.
     BusyTime {
         /// Host link, both directions.
@@ -66,11 +83,13 @@ counters! {
         write_path: u64,
         /// Flash reads for the host.
         read: u64,
-        /// Flash reads for garbage collection and wear levelling.
+        /// Flash reads for copies: garbage collection, wear levelling, folding.
         read_gc: u64,
+        /// Flash reads of the map.
+        read_map: u64,
         /// Programs that hold at least one host unit.
         program_host: u64,
-        /// Programs that hold copies only.
+        /// Programs without a host unit: copies, and parts of the map.
         program_gc: u64,
         /// Erases.
         erase: u64,
@@ -98,19 +117,28 @@ counters! {
         host_units_read_unmapped: u64,
         /// Of those, units still in the write cache.
         host_units_read_cached: u64,
-        /// Units written to flash, by cause.
+        /// Units written to flash, by cause. A compressing mapping writes less than a unit for each: there, it is what
+        /// `nand_granules` makes, rounded down to whole units.
         nand_units: NandUnits,
+        /// Granules written to flash by a compressing mapping, by cause, exactly. 0 for other mappings.
+        nand_granules: NandUnits,
         /// TRIM.
         trim: TrimStats,
         /// Units that a file system freed and told the device at no cost (policy `ideal`).
         units_informed_free: u64,
+        /// The cache for the map.
+        map_cache: MapCacheStats,
+        /// Units that the host wrote to the SLC cache.
+        slc_units_written: u64,
+        /// Of the units folded, those folded while the host was idle.
+        folded_units_idle: u64,
         /// Victims of garbage collection chosen.
         gc_victims: u64,
         /// Of the units copied, those copied while the host was idle.
         gc_units_idle: u64,
         /// Times a host write had to wait until a victim was collected, because the free pool was empty.
         gc_stalls: u64,
-        /// Slots holding written data, valid or not, summed over the moments at which a victim was chosen:
+        /// Slots holding written data, valid or not, SLC cache aside, summed over the moments at which a victim was chosen:
         /// divided by `gc_victims` it is the space that the FTL can really use.
         usable_units_sum: u64,
         /// Superblocks erased.
@@ -123,7 +151,8 @@ counters! {
 }
 
 impl SsdStats {
-    /// Units written to flash for each unit that the host wrote; 0 before the first host write.
+    /// Units written to flash for each unit that the host wrote; 0 before the first host write. A compressing
+    /// mapping can do with less than 1.
     pub fn write_amplification(&self) -> f64 {
         if self.host_units_written == 0 {
             return 0.0;
@@ -132,7 +161,8 @@ impl SsdStats {
     }
 
     /// Units that the FTL can really use: slots with written data (valid or stale) when a victim is chosen,
-    /// on average. Free pool, unwritten slots of open blocks and reserves are not in it. 0 without a victim.
+    /// on average. Free pool, unwritten slots of open blocks, reserves and an SLC cache are not in it. 0 without a
+    /// victim.
     pub fn usable_units(&self) -> f64 {
         if self.gc_victims == 0 {
             return 0.0;

@@ -11,7 +11,9 @@ pub(super) enum State {
     Open,
     /// Full, and a candidate for collection.
     Closed,
-    /// Being collected.
+    /// Full, in SLC mode, and waiting to be folded.
+    Slc,
+    /// Being collected or folded.
     Victim,
 }
 
@@ -24,8 +26,23 @@ pub(super) struct Block {
     pub written: u32,
     pub erases: u32,
     pub state: State,
+    /// Whether it is written in SLC mode.
+    pub slc: bool,
     /// Host units written to the device when it was closed: its age for cost-benefit.
     pub closed_at: u64,
     /// When the last host program of it ends, nanoseconds.
     pub programmed_at: u64,
+}
+
+impl Block {
+    /// As it leaves the factory.
+    pub const NEW: Self = Self {
+        valid: 0,
+        written: 0,
+        erases: 0,
+        state: State::Free,
+        slc: false,
+        closed_at: 0,
+        programmed_at: 0,
+    };
 }

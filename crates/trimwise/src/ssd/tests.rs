@@ -4,6 +4,9 @@
 //! over both dies. A unit takes 10 us on a channel and 10 us on the link; a command takes 1 us of the link, and
 //! 2 us (write) or 3 us (read) of the controller.
 
+mod map_cache;
+mod slc;
+
 use super::*;
 use crate::units::SimDuration;
 

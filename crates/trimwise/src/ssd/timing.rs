@@ -10,7 +10,7 @@
 //! and for reads before it; what is queued moves back by its tR. Programs whose end was already told do
 //! not move: an error of one tR each, in exchange for no events.
 
-use super::config::NandConfig;
+use super::config::SsdConfig;
 use super::geometry::Geometry;
 use super::stats::BusyTime;
 
@@ -116,12 +116,18 @@ pub(super) struct Nand {
     t_read_ns: u64,
     t_prog_ns: u64,
     t_erase_ns: u64,
+    /// Those of flash in SLC mode.
+    slc_t_read_ns: u64,
+    slc_t_prog_ns: u64,
     bus_unit_ns: u64,
 }
 
 impl Nand {
-    pub fn new(config: &NandConfig, geometry: &Geometry) -> Self {
+    pub fn new(config: &SsdConfig, geometry: &Geometry) -> Self {
+        let (slc, config) = (config.slc.as_ref(), &config.nand);
         Self {
+            slc_t_read_ns: slc.map_or(config.t_read_ns, |slc| slc.t_read_ns),
+            slc_t_prog_ns: slc.map_or(config.t_prog_ns, |slc| slc.t_prog_ns),
             dies: vec![Die::default(); geometry.dies as usize],
             channels: vec![Calendar::default(); geometry.channels as usize],
             t_read_ns: config.t_read_ns,
@@ -135,32 +141,57 @@ impl Nand {
     pub fn program(&mut self, at: Place, now: u64, ready: u64, units: u32) -> u64 {
         let loaded =
             self.channels[at.channel as usize].reserve(now, ready, u64::from(units) * self.bus_unit_ns);
+        let t_prog_ns = self.t_prog_ns(at);
         let die = &mut self.dies[at.die as usize];
-        die.free_at = die.free_at.max(loaded) + self.t_prog_ns;
+        die.free_at = die.free_at.max(loaded) + t_prog_ns;
         die.free_at
     }
 
     /// A host read of `units` of one stripe. Returns when the data are in the controller.
     pub fn read(&mut self, at: Place, now: u64, ready: u64, units: u32, busy: &mut BusyTime) -> u64 {
-        busy.read += self.t_read_ns;
+        busy.read += self.t_read_ns(at);
         self.overtaking_read(at, now, ready, units)
     }
 
     /// A read for copying. It overtakes too: if it waited behind all that its die has to do, and the copy's program
     /// on another die for it, dies would wait for each other in a chain and stand idle most of the time.
     pub fn read_for_copy(&mut self, at: Place, now: u64, units: u32, busy: &mut BusyTime) -> u64 {
-        busy.read_gc += self.t_read_ns;
+        busy.read_gc += self.t_read_ns(at);
         self.overtaking_read(at, now, now, units)
     }
 
+    /// A read of a part of the map, which is a unit.
+    pub fn read_map(&mut self, at: Place, now: u64, ready: u64, busy: &mut BusyTime) -> u64 {
+        busy.read_map += self.t_read_ns(at);
+        self.overtaking_read(at, now, ready, 1)
+    }
+
     fn overtaking_read(&mut self, at: Place, now: u64, ready: u64, units: u32) -> u64 {
+        let end = self.overtaking_sense(at, ready);
+        self.take_out(at.channel, now, end, units)
+    }
+
+    /// A host read as far as the page registers of its die. Returns when it is in them.
+    pub fn sense(&mut self, at: Place, ready: u64, busy: &mut BusyTime) -> u64 {
+        busy.read += self.t_read_ns(at);
+        self.overtaking_sense(at, ready)
+    }
+
+    #[inline]
+    fn overtaking_sense(&mut self, at: Place, ready: u64) -> u64 {
+        let t_read_ns = self.t_read_ns(at);
         let die = &mut self.dies[at.die as usize];
         let in_progress = die.free_at.saturating_sub(ready).min(self.t_prog_ns);
         let start = die.read_until.max(ready + in_progress);
-        die.read_until = start + self.t_read_ns;
-        die.free_at = die.read_until.max(die.free_at + if in_progress > 0 { self.t_read_ns } else { 0 });
-        let end = die.read_until;
-        self.channels[at.channel as usize].reserve(now, end, u64::from(units) * self.bus_unit_ns)
+        die.read_until = start + t_read_ns;
+        die.free_at = die.read_until.max(die.free_at + if in_progress > 0 { t_read_ns } else { 0 });
+        die.read_until
+    }
+
+    /// Transfers `units` that are in page registers from `ready` on. Returns when they are in the controller.
+    #[inline]
+    pub fn take_out(&mut self, channel: u32, now: u64, ready: u64, units: u32) -> u64 {
+        self.channels[channel as usize].reserve(now, ready, u64::from(units) * self.bus_unit_ns)
     }
 
     /// Erases this die's part of a superblock. Returns the end.
@@ -176,8 +207,14 @@ impl Nand {
         self.dies.iter().map(|die| die.free_at).max().unwrap_or(0)
     }
 
-    pub fn t_prog_ns(&self) -> u64 {
-        self.t_prog_ns
+    #[inline]
+    pub fn t_prog_ns(&self, at: Place) -> u64 {
+        if at.slc { self.slc_t_prog_ns } else { self.t_prog_ns }
+    }
+
+    #[inline]
+    fn t_read_ns(&self, at: Place) -> u64 {
+        if at.slc { self.slc_t_read_ns } else { self.t_read_ns }
     }
 }
 
@@ -186,6 +223,8 @@ impl Nand {
 pub(super) struct Place {
     pub die: u32,
     pub channel: u32,
+    /// Whether what is there is in SLC mode.
+    pub slc: bool,
 }
 
 #[cfg(test)]

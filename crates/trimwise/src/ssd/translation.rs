@@ -43,6 +43,16 @@ pub(super) trait Translation: Debug + Send + Sync {
     /// Unmaps ranges. Returns how many units held data.
     fn unmap(&mut self, now: u64, ranges: &[Range<u32>]) -> u64;
 
+    /// Unmaps a range of which the file system has told at no cost. Returns how many units held data.
+    fn forget(&mut self, now: u64, range: &Range<u32>) -> u64 {
+        self.unmap(now, std::slice::from_ref(range))
+    }
+
+    /// When the parts of the map that the last unmapping had to look at were at hand; 0 if all of it is in memory.
+    fn unmapped_at(&self) -> u64 {
+        0
+    }
+
     /// Erases everything. Returns when the last erase ends.
     fn erase_all(&mut self, now: u64) -> u64;
 

@@ -4,7 +4,8 @@
 
 use proptest::prelude::*;
 use trimwise::ssd::{
-    BlockMappingConfig, MappingConfig, ReadAfterTrim, SsdConfig, TrimKind, TrimPlace, VictimPolicy,
+    BlockMappingConfig, CompressingConfig, MapCacheConfig, MappingConfig, ReadAfterTrim, SlcConfig,
+    SsdConfig, TrimKind, TrimPlace, VictimPolicy,
 };
 use trimwise::units::UNIT_BYTES;
 
@@ -91,6 +92,64 @@ prop_compose! {
 }
 
 prop_compose! {
+    /// The page mapping with an SLC cache, most of it static, or all of it dynamic.
+    pub fn slc()(
+        mut config in page(),
+        static_superblocks in 0u32..4,
+        dynamic_percent in prop_oneof![Just(0u32), Just(100), 1u32..100],
+        bits_per_cell in 2u32..5,
+        fold_when_idle in any::<bool>(),
+        fold_threshold_percent in prop_oneof![Just(0u32), Just(100), 1u32..100],
+        more in 0u32..8,
+    ) -> SsdConfig {
+        let dynamic_percent = if static_superblocks == 0 { dynamic_percent.max(1) } else { dynamic_percent };
+        config.slc = Some(SlcConfig {
+            static_superblocks,
+            dynamic_percent,
+            bits_per_cell,
+            t_prog_ns: 200_000,
+            t_read_ns: 25_000,
+            fold_when_idle,
+            fold_threshold_percent,
+        });
+        let data = (UNITS as u32).div_ceil(superblock_units(&config));
+        // One superblock more than without; see `Geometry::spare_superblocks`.
+        room(&mut config, data + 1 + static_superblocks, 0);
+        // Free superblocks beyond that, for the dynamic part to borrow.
+        config.geometry.blocks_per_plane = config.geometry.blocks_per_plane.map(|blocks| blocks + more);
+        config
+    }
+}
+
+/// Adds a map in the flash, of which a cache holds `cached` parts.
+fn with_map_cache(config: &mut SsdConfig, cached: u64) {
+    config.mapping = MappingConfig::Page { map_cache: Some(MapCacheConfig { bytes: cached * UNIT_BYTES }) };
+    let units = superblock_units(config);
+    let parts = (UNITS as u32).div_ceil(1024);
+    let fixed = config.slc.as_ref().map_or(0, |slc| slc.static_superblocks + 1);
+    // One superblock more than without, for its frontier.
+    room(config, (UNITS as u32 + parts).div_ceil(units) + 1 + fixed, 0);
+}
+
+prop_compose! {
+    /// The page mapping with a map in the flash.
+    pub fn map_cache()(mut config in page(), more in 0u32..2) -> SsdConfig {
+        with_map_cache(&mut config, 1);
+        config.geometry.blocks_per_plane = config.geometry.blocks_per_plane.map(|blocks| blocks + more);
+        config
+    }
+}
+
+prop_compose! {
+    /// Both.
+    pub fn slc_and_map_cache()(mut config in slc(), more in 0u32..2) -> SsdConfig {
+        with_map_cache(&mut config, 1);
+        config.geometry.blocks_per_plane = config.geometry.blocks_per_plane.map(|blocks| blocks + more);
+        config
+    }
+}
+
+prop_compose! {
     /// The block mapping: a log of one superblock up to all that the layout leaves.
     pub fn block()(mut config in front(), log in 1u32..7, spare in 0u32..3) -> SsdConfig {
         let data = (UNITS as u32).div_ceil(superblock_units(&config));
@@ -98,6 +157,47 @@ prop_compose! {
         // One superblock is kept for merging, of the four at least beside the data.
         let most = config.gc.host_frontiers + 2;
         config.mapping = MappingConfig::Block(BlockMappingConfig { log_superblocks: log.min(most) });
+        config
+    }
+}
+
+prop_compose! {
+    /// The compressing mapping.
+    pub fn compressing()(
+        mut config in front(),
+        granule_bytes in prop_oneof![Just(512), Just(128), Just(4096)],
+        head_bytes in prop_oneof![Just(0), Just(16), Just(700)],
+        deduplicates in any::<bool>(),
+        fragment_read_ns in 0u64..10_000,
+        recycles_from_stale_percent in prop::option::of(1u32..101),
+        references_checked_at_collection in any::<bool>(),
+        victim in prop_oneof![
+            Just(VictimPolicy::Greedy),
+            Just(VictimPolicy::CostBenefit),
+            (1u32..5).prop_map(VictimPolicy::DChoices),
+            Just(VictimPolicy::Fifo),
+        ],
+        spare in 0u32..3,
+        shared_frontier in any::<bool>(),
+        threshold in prop::option::of(1u32..4),
+    ) -> SsdConfig {
+        config.gc.victim = victim;
+        config.gc.shared_frontier = shared_frontier;
+        config.wear_levelling.threshold_erases = threshold;
+        config.wear_levelling.interval_erases = 3;
+        let mapping = CompressingConfig {
+            granule_bytes,
+            head_bytes,
+            deduplicates,
+            fragment_read_ns,
+            recycles_from_stale_percent,
+            references_checked_at_collection,
+        };
+        let unit = mapping.stored_bytes_max();
+        // Of each superblock as much is of no use as two units may leave at its end.
+        let usable = u64::from(superblock_units(&config)) * UNIT_BYTES - 2 * unit;
+        room(&mut config, (UNITS * unit).div_ceil(usable) as u32, spare);
+        config.mapping = MappingConfig::Compressing(mapping);
         config
     }
 }

@@ -41,4 +41,8 @@ macro_rules! a_mapping {
 }
 
 a_mapping!(page);
+a_mapping!(slc);
+a_mapping!(map_cache);
+a_mapping!(slc_and_map_cache);
 a_mapping!(block);
+a_mapping!(compressing);

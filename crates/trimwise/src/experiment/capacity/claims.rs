@@ -204,20 +204,28 @@ fn least_free(measured: &Measured, device: &'static str, percent: f64) -> Option
 /// The answer to "what is the least free space that I should keep?".
 fn least_free_sentence(measured: &Measured) -> String {
     let of_device = |device: &'static str| {
-        let free = |percent| least_free(measured, device, percent).map(|free| format!("{free} %"));
         let full = full_to(measured, device, 100, true)?;
+        let (most, good) = (least_free(measured, device, 80.0)?, least_free(measured, device, 90.0)?);
+        if most == 100 - LEVELS[0] {
+            let half = full_to(measured, device, 50, true)?;
+            return Some(format!(
+                "with {} every bit of it counts, half of it gives {half:.1} MB/s (full: {full:.1} MB/s)",
+                label(device)
+            ));
+        }
         Some(format!(
-            "with {} {} for 80 % of the speed of a nearly empty drive and {} for 90 % (full: {full:.1} MB/s)",
+            "with {} {most} % give 80 % of the speed of a nearly empty drive, {good} % give 90 % (full: {full:.1} MB/s)",
             label(device),
-            free(80.0)?,
-            free(90.0)?
         ))
     };
     let answers: Vec<String> = DEVICES.into_iter().filter_map(of_device).collect();
     if answers.is_empty() {
         return "Overwrites were not measured.".to_owned();
     }
-    format!("Random overwrites for hours need free and trimmed space: {}.", answers.join(", "))
+    format!(
+        "Overwrites at random that go on for long need space that is free and trimmed: {}.",
+        answers.join(", ")
+    )
 }
 
 /// What free space is worth where nobody tells the drive of it.

@@ -231,11 +231,11 @@ impl BlockMapped {
         let block = self.slots.superblock_mut(superblock);
         block.programmed = first + stripe_units;
         if stripe.host_units == 0 {
-            self.flash.stats.busy_ns.program_gc += self.flash.nand.t_prog_ns();
+            self.flash.stats.busy_ns.program_gc += self.flash.nand.t_prog_ns(at);
             return;
         }
         block.programmed_at = block.programmed_at.max(done);
-        self.flash.stats.busy_ns.program_host += self.flash.nand.t_prog_ns();
+        self.flash.stats.busy_ns.program_host += self.flash.nand.t_prog_ns(at);
         self.flash.cache.issued(done, superblock * units + first, stripe.host_units);
     }
 

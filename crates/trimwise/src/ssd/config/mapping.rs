@@ -1,6 +1,7 @@
 //! How a device finds where a unit lies: the three mappings, and what each needs to know.
 
 use super::{ConfigError, SsdConfig, count, refuse, span};
+use crate::ssd::compressing::{GRANULES_MAX, UNITS_MAX};
 use crate::ssd::geometry::Geometry;
 use crate::units::{Bytes, UNIT_BYTES};
 
@@ -29,7 +30,7 @@ impl Default for MappingConfig {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MapCacheConfig {
     /// Bytes of the controller's memory, or of the host's that it may use (HMB), for parts of the map. A part is one
-    /// flash page.
+    /// unit of 4 KiB, and says where 1,024 logical units lie.
     pub bytes: u64,
 }
 
@@ -51,16 +52,23 @@ pub struct CompressingConfig {
     pub deduplicates: bool,
     /// What the controller needs more to gather a unit that does not lie behind the one before it, nanoseconds.
     pub fragment_read_ns: u64,
+    /// Superblocks of which so many percent are stale are collected even while there is free flash. `None`: only when
+    /// flash is short.
+    pub recycles_from_stale_percent: Option<u32>,
     /// Whether a trimmed unit's space counts as free only when the collector has read it and looked for other
     /// references to it, instead of at once.
     pub references_checked_at_collection: bool,
 }
 
 impl CompressingConfig {
+    /// Granules that a unit takes of which so many bytes are left when it is compressed.
+    pub(in crate::ssd) fn stored_granules(&self, compressed_bytes: u32) -> u32 {
+        (compressed_bytes + self.head_bytes).div_ceil(self.granule_bytes.max(1))
+    }
+
     /// Bytes that a unit takes at most: one that cannot be compressed.
     pub fn stored_bytes_max(&self) -> u64 {
-        let granule = u64::from(self.granule_bytes.max(1));
-        (UNIT_BYTES + u64::from(self.head_bytes)).div_ceil(granule) * granule
+        u64::from(self.stored_granules(UNIT_BYTES as u32)) * u64::from(self.granule_bytes)
     }
 
     fn validate(&self, config: &SsdConfig, geometry: &Geometry) -> Result<(), ConfigError> {
@@ -71,23 +79,35 @@ impl CompressingConfig {
         count("mapping.head_bytes", self.head_bytes, 0, UNIT_BYTES as u32)?;
         span("mapping.fragment_read_ns", self.fragment_read_ns, 0)?;
         let physical_bytes = u64::from(geometry.physical_units()) * UNIT_BYTES;
-        if physical_bytes / granule >= u64::from(u32::MAX) {
-            let least =
-                (1..).map(|shift| granule << shift).find(|g| physical_bytes / g < u64::from(u32::MAX));
+        let granules_max = u64::from(GRANULES_MAX);
+        if physical_bytes / granule > granules_max {
+            let least = (1..).map(|shift| granule << shift).find(|g| physical_bytes / g <= granules_max);
             return Err(refuse(
                 "mapping.granule_bytes",
                 granule,
                 format!(
-                    "at least {}, so that the {physical_bytes} physical bytes are less than 2^32 - 1 granules",
+                    "at least {}, so that the {physical_bytes} physical bytes are no more than {granules_max} granules",
                     least.unwrap_or(UNIT_BYTES)
                 ),
             ));
         }
-        // What compresses not at all must have room too, with the same spare superblocks as a page mapping.
+        if geometry.logical_units > UNITS_MAX {
+            let bytes = u64::from(UNITS_MAX) * UNIT_BYTES;
+            let expected = format!("at most {bytes} with a compressing mapping");
+            return Err(refuse("capacity_bytes", config.capacity_bytes, expected));
+        }
+        if let Some(percent) = self.recycles_from_stale_percent {
+            count("mapping.recycles_from_stale_percent", percent, 1, 100)?;
+        }
+        // What compresses not at all must have room too, with the same spare superblocks as a page mapping. No unit lies
+        // across the end of a superblock: what is left there is lost, and lost again when the rest has moved.
         let superblock_bytes = u64::from(geometry.superblock_units) * UNIT_BYTES;
+        let usable_bytes = superblock_bytes.saturating_sub(2 * self.stored_bytes_max());
         let stored = u64::from(geometry.logical_units) * self.stored_bytes_max();
-        let spare = Geometry::spare_superblocks(&config.gc);
-        if stored.div_ceil(superblock_bytes) + spare > u64::from(geometry.superblocks) {
+        let spare = Geometry::spare_superblocks(config);
+        let fits =
+            usable_bytes > 0 && stored.div_ceil(usable_bytes) + spare <= u64::from(geometry.superblocks);
+        if !fits {
             return Err(refuse(
                 "mapping.head_bytes",
                 self.head_bytes,
@@ -107,9 +127,9 @@ impl SsdConfig {
         match &self.mapping {
             MappingConfig::Page { map_cache: None } => Ok(()),
             MappingConfig::Page { map_cache: Some(cache) } => {
-                let (least, most) = (u64::from(self.geometry.page_bytes), Bytes::gib(1024).0);
-                if !(least..=most).contains(&cache.bytes) {
-                    let expected = format!("from {least} (one flash page) to 1 TiB");
+                let most = Bytes::gib(1024).0;
+                if !(UNIT_BYTES..=most).contains(&cache.bytes) {
+                    let expected = format!("from {UNIT_BYTES} (one unit of the map) to 1 TiB");
                     return Err(refuse("mapping.map_cache_bytes", cache.bytes, expected));
                 }
                 Ok(())

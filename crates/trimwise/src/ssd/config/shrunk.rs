@@ -1,6 +1,6 @@
 //! The same drive, only smaller: for tests of behaviour, which need a whole drive full of data.
 
-use super::{ConfigError, MappingConfig, SsdConfig};
+use super::{ConfigError, Geometry, MappingConfig, SsdConfig};
 use crate::units::UNIT_BYTES;
 
 /// Superblocks that a smaller drive should have at least: with fewer, what its over-provisioning leaves for the
@@ -55,6 +55,13 @@ impl SsdConfig {
         }
         if let Some(slc) = &mut config.slc {
             slc.static_superblocks = fewer(slc.static_superblocks, 1);
+        }
+        // The collector's own superblocks do not shrink: what is left beside them, less one, may be cache.
+        let geometry = Geometry::new(&config)?;
+        let taken = geometry.data_superblocks() + Geometry::spare_superblocks(&config) + 1;
+        let left = u64::from(geometry.superblocks).saturating_sub(taken);
+        if let Some(slc) = &mut config.slc {
+            slc.static_superblocks = slc.static_superblocks.min(left as u32);
         }
         if config.cache.bytes != 0 {
             let stripes =

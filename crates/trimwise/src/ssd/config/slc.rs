@@ -9,7 +9,8 @@ pub struct SlcConfig {
     /// Superblocks that are always in SLC mode. They hold `1 / bits_per_cell` of what they would hold otherwise, and
     /// are no part of the space for data.
     pub static_superblocks: u32,
-    /// Share of the free space that may serve in SLC mode as long as it is free, percent.
+    /// Share of the free space that may serve in SLC mode as long as it is free, percent. Free space is what the host
+    /// sees and the device holds no data for: it shrinks as the drive is written, and grows only by TRIM.
     pub dynamic_percent: u32,
     /// Bits that a cell holds outside of SLC mode: 3 for TLC, 4 for QLC.
     pub bits_per_cell: u32,
@@ -19,7 +20,8 @@ pub struct SlcConfig {
     pub t_read_ns: u64,
     /// Whether the cache is folded (copied to where data stay) while the host is idle.
     pub fold_when_idle: bool,
-    /// Folding begins, idle or not, when more than this share of the cache is in use, percent.
+    /// Folding begins, idle or not, when more than this share of the cache is in use, percent; it then keeps pace with
+    /// the host. With 100 it waits for idle time, as long as the cache does not shrink.
     pub fold_threshold_percent: u32,
 }
 
@@ -44,9 +46,8 @@ impl SsdConfig {
                 format!("at most the {pages} pages of a block"),
             ));
         }
-        let data = u64::from(geometry.logical_units).div_ceil(u64::from(geometry.superblock_units));
-        let most =
-            u64::from(geometry.superblocks).saturating_sub(data + Geometry::spare_superblocks(&self.gc));
+        let taken = geometry.data_superblocks() + Geometry::spare_superblocks(self);
+        let most = u64::from(geometry.superblocks).saturating_sub(taken);
         count("slc.static_superblocks", slc.static_superblocks, 0, u32::try_from(most).unwrap_or(u32::MAX))?;
         count("slc.dynamic_percent", slc.dynamic_percent, 0, 100)?;
         if slc.static_superblocks == 0 && slc.dynamic_percent == 0 {

@@ -16,18 +16,25 @@ impl PageMapped {
     pub fn audit_books(&self) -> Result<(), AuditError> {
         let map = &self.map;
         let units = self.flash.geometry.superblock_units;
-        let mut mapped = 0;
+        let (mut mapped, mut of_map) = (0, 0);
         for (lpn, &ppn) in map.l2p.iter().enumerate() {
             if ppn == NONE {
                 continue;
             }
-            mapped += 1;
+            if lpn < self.flash.geometry.logical_units as usize {
+                mapped += 1;
+            } else {
+                of_map += 1;
+            }
             ensure!(map.p2l[ppn as usize] == lpn as u32, "unit {lpn} is at slot {ppn}, which holds another");
             ensure!(map.is_valid(ppn), "unit {lpn} is at slot {ppn}, which is not valid");
         }
         ensure!(mapped == map.mapped, "{mapped} units are mapped, {} counted", map.mapped);
         let bits: u64 = map.bits.iter().map(|w| u64::from(w.count_ones())).sum();
-        ensure!(bits == mapped, "{bits} slots are valid, {mapped} units mapped");
+        ensure!(
+            bits == mapped + of_map,
+            "{bits} slots are valid, {mapped} units and {of_map} of the map are mapped"
+        );
 
         let (mut valid, mut invalid, mut written) = (0u64, 0u64, 0u64);
         let mut closed = 0;
@@ -48,6 +55,7 @@ impl PageMapped {
             match block.state {
                 State::Free => ensure!(block.written == 0, "superblock {i} is free and was written"),
                 State::Closed => closed += 1,
+                State::Slc => {}
                 State::Open => {
                     ensure!(
                         self.frontiers().any(|(s, next)| s == superblock && next == block.written),
@@ -56,7 +64,8 @@ impl PageMapped {
                 }
                 State::Victim => {
                     ensure!(
-                        self.collector.victim_superblock() == Some(superblock),
+                        [self.collector.victim_superblock(), self.folded_superblock()]
+                            .contains(&Some(superblock)),
                         "superblock {i} is a stray victim"
                     );
                 }
@@ -84,12 +93,17 @@ impl PageMapped {
         }
         let pooled = pool.iter().filter(|&&p| p).count();
         let free_blocks = map.blocks.iter().filter(|b| b.state == State::Free).count();
-        ensure!(pooled == free_blocks, "{free_blocks} superblocks are free, {pooled} in the pool");
+        ensure!(
+            pooled + self.static_free() == free_blocks,
+            "{free_blocks} superblocks are free, {pooled} in the pool"
+        );
         ensure!(
             pooled == self.free_count as usize,
             "{pooled} superblocks in the pool, another number counted"
         );
 
+        self.audit_slc()?;
+        self.audit_map_cache()?;
         self.victims.audit(&map.blocks).map_err(AuditError::new)?;
         let stats = &self.flash.stats;
         ensure!(

@@ -15,14 +15,16 @@
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::super::config::{SsdConfig, VictimPolicy};
-use super::super::superblock::{NONE, State};
+use super::super::superblock::{Block, NONE, State};
 use super::{PageMapped, Stream};
 
 /// Why units are copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Cause {
+pub(super) enum Cause {
     Gc,
     WearLevelling,
+    /// Out of the SLC cache.
+    Folding,
 }
 
 /// How much a victim is wanted.
@@ -36,10 +38,10 @@ enum Urgency {
     Needed,
 }
 
-/// A superblock being collected.
+/// A superblock being collected, or folded.
 #[derive(Clone, Copy, Debug)]
-struct Victim {
-    superblock: u32,
+pub(super) struct Victim {
+    pub superblock: u32,
     /// Slots before this one have been looked at.
     cursor: u32,
     cause: Cause,
@@ -49,6 +51,26 @@ struct Victim {
     /// Earned by host writes and not yet used, in units times `gain`.
     credit: u64,
 }
+
+impl Victim {
+    pub fn new(superblock: u32, cause: Cause, copies: u32, gain: u32) -> Self {
+        Self { superblock, cursor: 0, cause, copies: copies.into(), gain: gain.into(), credit: 0 }
+    }
+
+    /// How many units are to be copied now that the host has written `units` more. 0 is not nothing: a victim without
+    /// valid units is erased at once.
+    #[inline]
+    pub fn due(&mut self, units: u32) -> Option<u32> {
+        if self.gain == 0 {
+            return Some(u32::MAX);
+        }
+        self.credit += u64::from(units) * self.copies;
+        let due = self.credit / self.gain;
+        self.credit %= self.gain;
+        (due > 0 || self.copies == 0).then(|| u32::try_from(due).unwrap_or(u32::MAX))
+    }
+}
+
 /// What the collector knows from one call to the next.
 #[derive(Clone, Debug)]
 pub(super) struct Collector {
@@ -56,11 +78,11 @@ pub(super) struct Collector {
     /// The lane that the next superblock for copies comes from.
     copy_lane: usize,
     rng: Xoshiro256PlusPlus,
-    free_min: u32,
+    pub free_min: u32,
     fifo: bool,
     wear_threshold: Option<u32>,
     wear_interval: u32,
-    /// Idle collection stops at so many free superblocks.
+    /// Idle collection stops at so many free superblocks; 0 if there is none.
     idle_target: u32,
     /// Erases since the last wear-levelling move.
     pub erases_since_move: u32,
@@ -76,7 +98,7 @@ impl Collector {
             fifo: config.gc.victim == VictimPolicy::Fifo,
             wear_threshold: config.wear_levelling.threshold_erases,
             wear_interval: config.wear_levelling.interval_erases,
-            idle_target: config.gc.idle_free_superblocks,
+            idle_target: if config.gc.idle { config.gc.idle_free_superblocks } else { 0 },
             erases_since_move: 0,
         }
     }
@@ -110,16 +132,11 @@ impl PageMapped {
             return;
         }
         let Some(victim) = &mut self.collector.victim else { return };
-        if victim.gain == 0 {
-            self.copy(now, u32::MAX, false);
-            return;
-        }
-        victim.credit += u64::from(units) * victim.copies;
-        let due = victim.credit / victim.gain;
-        victim.credit %= victim.gain;
-        // A victim without valid units is erased at once.
-        if due > 0 || victim.copies == 0 {
-            self.copy(now, u32::try_from(due).unwrap_or(u32::MAX), false);
+        if let Some(due) = victim.due(units) {
+            self.copy(now, due, false);
+            if self.map_cache.is_some() && self.collector.victim.is_none() {
+                self.write_moved_parts(now);
+            }
         }
     }
 
@@ -144,7 +161,8 @@ impl PageMapped {
         }
         self.flash.stats.gc_victims += 1;
         let closed = self.victims.closed().len() as u64 * u64::from(self.flash.geometry.superblock_units);
-        let open: u64 = self.frontiers().map(|(_, next)| u64::from(next)).sum();
+        let normal = |&(superblock, _): &(u32, u32)| !self.map.blocks[superblock as usize].slc;
+        let open: u64 = self.frontiers().filter(normal).map(|(_, next)| u64::from(next)).sum();
         self.flash.stats.usable_units_sum += closed + open;
         self.take_victim(superblock, Cause::Gc);
         true
@@ -155,9 +173,8 @@ impl PageMapped {
         block.state = State::Victim;
         let valid = block.valid;
         self.victims.remove(superblock, valid);
-        let copies = u64::from(valid);
-        let gain = u64::from(self.flash.geometry.superblock_units) - copies;
-        self.collector.victim = Some(Victim { superblock, cursor: 0, cause, copies, gain, credit: 0 });
+        let gain = self.flash.geometry.superblock_units - valid;
+        self.collector.victim = Some(Victim::new(superblock, cause, valid, gain));
     }
 
     /// Makes the least erased closed superblock the victim, if the wear has spread too far and the last move
@@ -168,7 +185,9 @@ impl PageMapped {
             return false;
         }
         self.collector.erases_since_move = 0;
-        let most = self.map.blocks.iter().map(|b| b.erases).max().unwrap_or(0);
+        // What is always in SLC mode is erased far more often, and takes part in nothing.
+        let leveled = &self.map.blocks[self.static_superblocks() as usize..];
+        let most = leveled.iter().map(|b| b.erases).max().unwrap_or(0);
         let blocks = &self.map.blocks;
         let least = self.victims.closed().iter().copied().min_by_key(|&s| (blocks[s as usize].erases, s));
         let Some(superblock) = least else { return false };
@@ -179,54 +198,77 @@ impl PageMapped {
         true
     }
 
-    /// Copies up to `budget` units of the victim, and erases it if none is left.
+    /// Copies up to `budget` units of the collector's victim, and erases it if none is left.
     fn copy(&mut self, now: u64, budget: u32, idle: bool) {
-        let Some(mut victim) = self.collector.victim.take() else { return };
+        let Some(victim) = self.collector.victim.take() else { return };
+        let (copied, rest) = self.copy_victim::<false>(victim, now, budget);
+        let stats = &mut self.flash.stats;
+        match victim.cause {
+            Cause::WearLevelling => stats.nand_units.wear_levelling += u64::from(copied),
+            Cause::Gc | Cause::Folding => stats.nand_units.gc += u64::from(copied),
+        }
+        if idle {
+            stats.gc_units_idle += u64::from(copied);
+        }
+        self.collector.victim = rest;
+    }
+
+    /// Copies up to `budget` units of a victim, to the frontier of copies or (`FOLD`) to those of the host. Erases it if
+    /// none is left, and otherwise returns what is left of it; before that, how many units were copied.
+    pub(super) fn copy_victim<const FOLD: bool>(
+        &mut self,
+        mut victim: Victim,
+        now: u64,
+        budget: u32,
+    ) -> (u32, Option<Victim>) {
         let stripe_units = self.flash.geometry.stripe_units;
         let source = victim.superblock;
         let mut copied = 0;
         // Units of one stripe are read together.
         let mut stripe = NONE;
         let mut in_stripe = 0;
+        let mut stream = Stream::Copies;
         let mut next = self.map.next_valid(source, victim.cursor);
         while let Some(offset) = next
             && copied < budget
         {
             if offset / stripe_units != stripe {
-                self.read_copies(source, stripe, in_stripe, now);
+                self.read_copies::<FOLD>(source, stripe, in_stripe, now, stream);
                 stripe = offset / stripe_units;
                 in_stripe = 0;
             }
             in_stripe += 1;
-            self.copy_unit(source, offset, now, stripe, &mut in_stripe);
+            stream = self.copy_unit::<FOLD>(source, offset, now, stripe, &mut in_stripe);
             copied += 1;
             victim.cursor = offset + 1;
             next = self.map.next_valid(source, victim.cursor);
         }
-        self.read_copies(source, stripe, in_stripe, now);
-        match victim.cause {
-            Cause::Gc => self.flash.stats.nand_units.gc += u64::from(copied),
-            Cause::WearLevelling => self.flash.stats.nand_units.wear_levelling += u64::from(copied),
+        self.read_copies::<FOLD>(source, stripe, in_stripe, now, stream);
+        if next.is_some() {
+            return (copied, Some(victim));
         }
-        if idle {
-            self.flash.stats.gc_units_idle += u64::from(copied);
-        }
-        if next.is_none() {
-            self.erase(source, now);
-        } else {
-            self.collector.victim = Some(victim);
-        }
+        self.erase(source, now);
+        (copied, None)
     }
 
-    /// Moves one unit; `in_stripe` units of the source stripe have not been read yet, this one among them.
+    /// Moves one unit; `in_stripe` units of the source stripe have not been read yet, this one among them. Returns where
+    /// to.
     #[inline]
-    fn copy_unit(&mut self, source: u32, offset: u32, now: u64, stripe: u32, in_stripe: &mut u32) {
-        if self.frontier(Stream::Copies).superblock == NONE {
-            let lane = self.collector.copy_lane;
-            self.collector.copy_lane = (lane + 1) % self.free.len();
-            self.open(Stream::Copies, lane);
-        }
-        let frontier = self.frontier(Stream::Copies);
+    fn copy_unit<const FOLD: bool>(
+        &mut self,
+        source: u32,
+        offset: u32,
+        now: u64,
+        stripe: u32,
+        in_stripe: &mut u32,
+    ) -> Stream {
+        let stream = if FOLD {
+            self.fold_stream(now)
+        } else {
+            self.prepare_copies();
+            Stream::Copies
+        };
+        let frontier = self.frontier(stream);
         let (target, slot) = (frontier.superblock, frontier.next);
         frontier.next += 1;
         let full = frontier.next == frontier.stripe_end;
@@ -239,22 +281,48 @@ impl PageMapped {
         let block = &mut self.map.blocks[target as usize];
         block.valid += 1;
         block.written += 1;
+        if let Some(cache) = &mut self.map_cache
+            && lpn < self.flash.geometry.logical_units
+        {
+            cache.copied(lpn);
+        }
         if full {
-            self.read_copies(source, stripe, *in_stripe, now);
+            self.read_copies::<FOLD>(source, stripe, *in_stripe, now, stream);
             *in_stripe = 0;
-            self.program(Stream::Copies, now);
+            self.program(stream, now);
+            if FOLD && let Stream::Host(index) = stream {
+                self.end_fold_stripe(index, now);
+            }
+        }
+        stream
+    }
+
+    #[inline]
+    fn prepare_copies(&mut self) {
+        if self.frontier(Stream::Copies).superblock == NONE {
+            let lane = self.collector.copy_lane;
+            self.collector.copy_lane = (lane + 1) % self.free.len();
+            self.open(Stream::Copies, lane);
         }
     }
 
-    /// Reserves the read of `units` units of a victim's stripe. They are at hand for the copies' frontier then.
+    /// Reserves the read of `units` units of a victim's stripe. They are at hand for the frontier of `stream` then.
     #[inline]
-    fn read_copies(&mut self, superblock: u32, stripe: u32, units: u32, now: u64) {
+    fn read_copies<const FOLD: bool>(
+        &mut self,
+        superblock: u32,
+        stripe: u32,
+        units: u32,
+        now: u64,
+        stream: Stream,
+    ) {
         if units == 0 {
             return;
         }
-        let at = self.flash.place(superblock, stripe * self.flash.geometry.stripe_units);
+        let mut at = self.flash.place(superblock, stripe * self.flash.geometry.stripe_units);
+        at.slc = FOLD;
         let ready = self.flash.nand.read_for_copy(at, now, units, &mut self.flash.stats.busy_ns);
-        let frontier = self.frontier(Stream::Copies);
+        let frontier = self.frontier(stream);
         frontier.ready = frontier.ready.max(ready);
     }
 
@@ -263,7 +331,11 @@ impl PageMapped {
             let die = self.flash.geometry.die(superblock, i);
             self.flash.nand.erase(die, now, &mut self.flash.stats.busy_ns);
         }
+        let Block { slc, written, .. } = self.map.blocks[superblock as usize];
         self.erased(superblock);
+        if slc && !self.slc.as_mut().is_some_and(|slc| slc.release(superblock, written)) {
+            return;
+        }
         self.free[(superblock % self.flash.geometry.lanes) as usize].push_back(superblock);
         self.free_count += 1;
     }
@@ -271,16 +343,27 @@ impl PageMapped {
     /// Collects while the host is idle, from `from` on and as long as it can begin before `until`, until enough
     /// superblocks are free. A piece is a stripe for each die.
     pub fn collect_between(&mut self, from: u64, until: u64) {
-        let target = self.collector.idle_target;
         let piece = self.flash.geometry.stripe_units * self.flash.geometry.dies_per_superblock;
         let mut at = from;
         while at < until {
+            // First what makes the next burst quick.
+            if self.fold_while_idle(at, piece) {
+                at = self.flash.nand.idle_at().max(at + 1);
+                continue;
+            }
+            if self.collector.idle_target == 0 {
+                return;
+            }
+            let target = self.collector.idle_target.max(self.collector.free_min + self.wanted_by_slc());
             if self.collector.victim.is_none()
                 && (self.free_count >= target || !self.start_victim(Urgency::Idle))
             {
                 return;
             }
             self.copy(at, piece, true);
+            if self.map_cache.is_some() && self.collector.victim.is_none() {
+                self.write_moved_parts(at);
+            }
             at = self.flash.nand.idle_at().max(at + 1);
         }
     }

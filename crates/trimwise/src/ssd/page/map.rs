@@ -6,17 +6,18 @@
 //! the processor's cache, and a victim's entries of `p2l` are read in order anyway.
 
 use super::super::geometry::Geometry;
-use super::super::superblock::{Block, NONE, State};
+use super::super::superblock::{Block, NONE};
 
 #[derive(Clone, Debug)]
 pub(super) struct Mapping {
+    /// Behind the logical units of the host come those of the map, if it lies in the flash.
     pub l2p: Vec<u32>,
     pub p2l: Vec<u32>,
     pub bits: Vec<u64>,
     words_per_superblock: u32,
     superblock_units: u32,
     pub blocks: Vec<Block>,
-    /// Logical units that hold data.
+    /// Logical units of the host that hold data.
     pub mapped: u64,
     /// Tags by slot, only for tests.
     tags: Vec<u32>,
@@ -25,15 +26,13 @@ pub(super) struct Mapping {
 impl Mapping {
     pub fn new(geometry: &Geometry, track_tags: bool) -> Self {
         let words_per_superblock = geometry.superblock_units.div_ceil(64);
-        let block =
-            Block { valid: 0, written: 0, erases: 0, state: State::Free, closed_at: 0, programmed_at: 0 };
         Self {
-            l2p: vec![NONE; geometry.logical_units as usize],
+            l2p: vec![NONE; (geometry.logical_units + geometry.map_units) as usize],
             p2l: vec![NONE; geometry.physical_units() as usize],
             bits: vec![0; words_per_superblock as usize * geometry.superblocks as usize],
             words_per_superblock,
             superblock_units: geometry.superblock_units,
-            blocks: vec![block; geometry.superblocks as usize],
+            blocks: vec![Block::NEW; geometry.superblocks as usize],
             mapped: 0,
             tags: vec![0; if track_tags { geometry.physical_units() as usize } else { 0 }],
         }

@@ -3,12 +3,18 @@
 //! Host units fill the *host frontiers*, open superblocks taken in turn, stripe by stripe; copies fill a
 //! frontier of their own (or the host's, as a setting). How room is made is in `collect`.
 //!
+//! Two things may stand before it: `slc`, a cache of flash in SLC mode that takes host units first, and `map_cache`,
+//! where the map itself lies in the flash. A device without them pays for them one branch a unit.
+//!
 //! Copies wait in the controller's own memory, not in the host's write cache, until their stripe is full; the
 //! model takes that memory as safe against power loss.
 
 mod audit;
 mod collect;
+mod frontier;
 mod map;
+mod map_cache;
+mod slc;
 mod unmap;
 
 use std::collections::VecDeque;
@@ -27,33 +33,10 @@ use super::superblock::{NONE, State};
 use super::translation::{Ready, Translation};
 use crate::content::Content;
 use collect::Collector;
+use frontier::{Frontier, Stream};
 use map::Mapping;
-
-/// An open superblock.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Frontier {
-    /// [`NONE`] before the first use.
-    pub superblock: u32,
-    /// The next slot.
-    pub next: u32,
-    /// The next slot at which a stripe ends.
-    pub stripe_end: u32,
-    /// Host units in the stripe that is not yet programmed.
-    host_units: u32,
-    /// When the last of the unprogrammed units is at hand.
-    pub ready: u64,
-}
-
-impl Frontier {
-    const UNUSED: Self = Self { superblock: NONE, next: 0, stripe_end: 0, host_units: 0, ready: 0 };
-}
-
-/// Which frontier a unit goes to.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stream {
-    Host(usize),
-    Copies,
-}
+use map_cache::MapCache;
+use slc::SlcCache;
 
 #[derive(Clone, Debug)]
 pub(super) struct PageMapped {
@@ -63,30 +46,38 @@ pub(super) struct PageMapped {
     /// Free superblocks by lane, in the order in which they became free.
     free: Vec<VecDeque<u32>>,
     free_count: u32,
+    /// With an SLC cache, as many in SLC mode come behind them, and one that is never open.
     host: Vec<Frontier>,
     copies: Frontier,
     /// The host frontier that takes the next unit.
     turn: usize,
     collector: Collector,
     shared_frontier: bool,
+    slc: Option<Box<SlcCache>>,
+    map_cache: Option<Box<MapCache>>,
     /// Slots that were written and then erased, for the audit.
     erased_slots: u64,
 }
 
 impl PageMapped {
     pub fn new(config: &SsdConfig, geometry: Geometry, seed: u64) -> Self {
+        let slc = SlcCache::new(config, geometry.superblock_units).map(Box::new);
         let mut free = vec![VecDeque::new(); geometry.lanes as usize];
-        for superblock in 0..geometry.superblocks {
+        let first = slc.as_ref().map_or(0, |slc| slc.static_superblocks());
+        for superblock in first..geometry.superblocks {
             free[(superblock % geometry.lanes) as usize].push_back(superblock);
         }
+        let rest = slc.as_ref().map(|slc| slc.rest());
         Self {
             map: Mapping::new(&geometry, config.track_tags),
             victims: Victims::new(config.gc.victim, geometry.superblocks, geometry.superblock_units),
             free,
-            free_count: geometry.superblocks,
-            host: vec![Frontier::UNUSED; config.gc.host_frontiers as usize],
+            free_count: geometry.superblocks - first,
+            host: vec![Frontier::UNUSED; rest.map_or(config.gc.host_frontiers as usize, |rest| rest + 1)],
             copies: Frontier::UNUSED,
-            turn: 0,
+            turn: rest.unwrap_or(0),
+            slc,
+            map_cache: MapCache::new(config, &geometry).map(Box::new),
             collector: Collector::new(config, Xoshiro256PlusPlus::seed_from_u64(seed)),
             shared_frontier: config.gc.shared_frontier,
             erased_slots: 0,
@@ -112,15 +103,21 @@ impl PageMapped {
     /// The open superblocks and their next slots, for the audit.
     pub fn frontiers(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
         let copies = (!self.shared_frontier).then_some(&self.copies);
-        self.host.iter().chain(copies).filter(|f| f.superblock != NONE).map(|f| (f.superblock, f.next))
+        let map = self.map_cache.as_ref().map(|cache| &cache.frontier);
+        self.host
+            .iter()
+            .chain(copies)
+            .chain(map)
+            .filter(|f| f.superblock != NONE)
+            .map(|f| (f.superblock, f.next))
     }
 
     /// Writes one host unit that the controller has at hand at `ready`.
     #[inline]
     fn write_unit(&mut self, now: u64, ready: u64, lpn: u32, tag: u32) {
-        let turn = self.turn;
+        let mut turn = self.turn;
         if self.host[turn].next == self.host[turn].stripe_end {
-            self.prepare_host(turn, now);
+            turn = self.begin_stripe(turn, now);
         }
         let old = self.map.l2p[lpn as usize];
         if old == NONE {
@@ -142,8 +139,7 @@ impl PageMapped {
         self.flash.stats.nand_units.host += 1;
         if full {
             self.program(Stream::Host(turn), now);
-            self.turn = (turn + 1) % self.host.len();
-            self.pace(now, self.flash.geometry.stripe_units);
+            self.end_stripe(turn, now);
         }
     }
 
@@ -157,25 +153,6 @@ impl PageMapped {
         block.valid = before - 1;
         if block.state == State::Closed {
             self.victims.lost(superblock, before, before - 1);
-        }
-    }
-
-    /// Programs host stripes that are begun, filling them up with nothing.
-    fn pad_stripes(&mut self, now: u64) {
-        for i in 0..self.host.len() {
-            if self.host[i].host_units == 0 {
-                continue;
-            }
-            let frontier = &mut self.host[i];
-            let padding = frontier.stripe_end - frontier.next;
-            frontier.next = frontier.stripe_end;
-            self.map.blocks[frontier.superblock as usize].written += padding;
-            self.flash.stats.nand_units.padding += u64::from(padding);
-            self.program(Stream::Host(i), now);
-            if self.turn == i {
-                self.turn = (i + 1) % self.host.len();
-            }
-            self.pace(now, self.flash.geometry.stripe_units);
         }
     }
 
@@ -194,77 +171,6 @@ impl PageMapped {
             && self.flash.cache.holds(superblock * self.flash.geometry.superblock_units + first, now)
     }
 
-    /// Reserves the program of the stripe that ends at `next`; moves the frontier to the next stripe, and
-    /// closes its superblock if that was the last.
-    pub fn program(&mut self, stream: Stream, now: u64) {
-        let stripe_units = self.flash.geometry.stripe_units;
-        let frontier = self.frontier(stream);
-        let (superblock, end, host_units, ready) =
-            (frontier.superblock, frontier.stripe_end, frontier.host_units, frontier.ready);
-        frontier.host_units = 0;
-        frontier.ready = 0;
-        let full = end == self.flash.geometry.superblock_units;
-        self.frontier(stream).stripe_end = if full { end } else { end + stripe_units };
-        let first = end - stripe_units;
-        let at = self.flash.place(superblock, first);
-        let done = self.flash.nand.program(at, now, ready.max(now), stripe_units);
-        if host_units > 0 {
-            self.flash.stats.busy_ns.program_host += self.flash.nand.t_prog_ns();
-            let block = &mut self.map.blocks[superblock as usize];
-            block.programmed_at = block.programmed_at.max(done);
-            self.flash.cache.issued(
-                done,
-                superblock * self.flash.geometry.superblock_units + first,
-                host_units,
-            );
-        } else {
-            self.flash.stats.busy_ns.program_gc += self.flash.nand.t_prog_ns();
-        }
-        if full {
-            let block = &mut self.map.blocks[superblock as usize];
-            block.state = State::Closed;
-            block.closed_at = self.flash.stats.host_units_written;
-            let valid = block.valid;
-            self.victims.insert(superblock, valid);
-            *self.frontier(stream) = Frontier::UNUSED;
-        }
-    }
-
-    #[inline]
-    pub fn frontier(&mut self, stream: Stream) -> &mut Frontier {
-        match stream {
-            Stream::Host(i) => &mut self.host[i],
-            Stream::Copies if self.shared_frontier => &mut self.host[0],
-            Stream::Copies => &mut self.copies,
-        }
-    }
-
-    /// Makes sure that the host frontier has a stripe to fill.
-    fn prepare_host(&mut self, index: usize, now: u64) {
-        // In a shared frontier the collector may have opened the superblock meanwhile.
-        while self.host[index].superblock == NONE {
-            if self.free_count > 1 {
-                self.open(Stream::Host(index), index % self.flash.geometry.lanes as usize);
-                return;
-            }
-            self.flash.stats.gc_stalls += 1;
-            self.collect_one(now);
-        }
-    }
-
-    pub fn open(&mut self, stream: Stream, lane: usize) {
-        let lanes = self.free.len();
-        let Some(superblock) = (0..lanes).find_map(|i| self.free[(lane + i) % lanes].pop_front()) else {
-            unreachable!(
-                "the last free superblock is kept for the collector, and a victim needs one at most"
-            );
-        };
-        self.free_count -= 1;
-        self.map.blocks[superblock as usize].state = State::Open;
-        let stripe_end = self.flash.geometry.stripe_units;
-        *self.frontier(stream) = Frontier { superblock, stripe_end, ..Frontier::UNUSED };
-    }
-
     pub fn erased(&mut self, superblock: u32) {
         let block = &mut self.map.blocks[superblock as usize];
         debug_assert_eq!(block.valid, 0, "an erase must not destroy data");
@@ -272,6 +178,7 @@ impl PageMapped {
         block.written = 0;
         block.erases += 1;
         block.state = State::Free;
+        block.slc = false;
         block.programmed_at = 0;
         self.collector.erases_since_move = self.collector.erases_since_move.saturating_add(1);
         self.flash.stats.superblock_erases += 1;
@@ -280,6 +187,7 @@ impl PageMapped {
 
     fn erase_everything(&mut self, now: u64) -> u64 {
         let mut end = now;
+        let first = self.static_superblocks();
         self.map.l2p.fill(NONE);
         self.map.bits.fill(0);
         self.map.mapped = 0;
@@ -296,11 +204,20 @@ impl PageMapped {
                     end = end.max(self.flash.nand.erase(die, now, &mut self.flash.stats.busy_ns));
                 }
             }
-            self.free[(superblock % self.flash.geometry.lanes) as usize].push_back(superblock);
+            if superblock >= first {
+                self.free[(superblock % self.flash.geometry.lanes) as usize].push_back(superblock);
+            }
         }
-        self.free_count = self.flash.geometry.superblocks;
+        self.free_count = self.flash.geometry.superblocks - first;
         self.host.fill(Frontier::UNUSED);
         self.copies = Frontier::UNUSED;
+        if let Some(slc) = &mut self.slc {
+            slc.clear();
+            self.turn = slc.rest();
+        }
+        if let Some(cache) = &mut self.map_cache {
+            cache.clear();
+        }
         self.collector.clear();
         self.victims.clear();
         self.flash.cache.clear();
@@ -312,10 +229,12 @@ impl PageMapped {
         (ppn != NONE).then_some(ppn)
     }
 
-    fn read_run(&mut self, run: Option<(u32, u32)>, now: u64, ready: u64) -> Option<u64> {
-        let (stripe, units) = run?;
+    /// Reads a number of units of a stripe whose places are known at `ready`.
+    fn read_run(&mut self, run: Option<(u32, u32, u64)>, now: u64) -> Option<u64> {
+        let (stripe, units, ready) = run?;
         let (superblock, offset) = self.map.split(stripe * self.flash.geometry.stripe_units);
-        let at = self.flash.place(superblock, offset);
+        let mut at = self.flash.place(superblock, offset);
+        at.slc = self.slc.is_some() && self.map.blocks[superblock as usize].slc;
         Some(self.flash.nand.read(at, now, ready, units, &mut self.flash.stats.busy_ns))
     }
 }
@@ -337,8 +256,11 @@ impl Translation for PageMapped {
         let tag = content.tag();
         let mut acknowledged = arrived;
         for lpn in units {
-            let (in_cache, ready) = self.flash.admit(acknowledged);
+            let (in_cache, mut ready) = self.flash.admit(acknowledged);
             acknowledged = in_cache;
+            if self.map_cache.is_some() {
+                ready = ready.max(self.translate(now, in_cache, lpn, true));
+            }
             self.write_unit(now, ready, lpn, tag);
         }
         acknowledged
@@ -351,8 +273,13 @@ impl Translation for PageMapped {
     fn read(&mut self, now: u64, decoded: u64, units: Range<u32>) -> Ready {
         // Units of one stripe that follow each other are read together.
         let (mut first, mut last) = (u64::MAX, decoded);
-        let mut run: Option<(u32, u32)> = None;
+        let mut run: Option<(u32, u32, u64)> = None;
         for lpn in units {
+            let mut decoded = decoded;
+            if self.map_cache.is_some() {
+                decoded = self.translate(now, decoded, lpn, false);
+                last = last.max(decoded);
+            }
             let ppn = self.map.l2p[lpn as usize];
             if ppn == NONE {
                 self.flash.stats.host_units_read_unmapped += 1;
@@ -366,16 +293,16 @@ impl Translation for PageMapped {
             }
             let stripe = ppn / self.flash.geometry.stripe_units;
             run = match run {
-                Some((at, count)) if at == stripe => Some((at, count + 1)),
+                Some((at, count, ready)) if at == stripe => Some((at, count + 1, ready.max(decoded))),
                 other => {
-                    let ready = self.read_run(other, now, decoded);
+                    let ready = self.read_run(other, now);
                     first = first.min(ready.unwrap_or(u64::MAX));
                     last = last.max(ready.unwrap_or(0));
-                    Some((stripe, 1))
+                    Some((stripe, 1, decoded))
                 }
             };
         }
-        if let Some(ready) = self.read_run(run, now, decoded) {
+        if let Some(ready) = self.read_run(run, now) {
             first = first.min(ready);
             last = last.max(ready);
         }
@@ -386,8 +313,23 @@ impl Translation for PageMapped {
         self.slot(lpn).is_some_and(|ppn| self.in_memory(ppn, now))
     }
 
-    fn unmap(&mut self, _now: u64, ranges: &[Range<u32>]) -> u64 {
+    fn unmap(&mut self, now: u64, ranges: &[Range<u32>]) -> u64 {
+        if self.map_cache.is_some() {
+            self.unmap_parts(now, ranges);
+        }
         self.unmap_ranges(ranges)
+    }
+
+    fn forget(&mut self, now: u64, range: &Range<u32>) -> u64 {
+        // The parts of the map stay as they are, unless nothing is left of any: that costs nothing.
+        if self.map_cache.is_some() && range.len() == self.flash.geometry.logical_units as usize {
+            self.unmap_parts(now, std::slice::from_ref(range));
+        }
+        self.unmap_ranges(std::slice::from_ref(range))
+    }
+
+    fn unmapped_at(&self) -> u64 {
+        self.map_cache.as_ref().map_or(0, |cache| cache.unmapped_at())
     }
 
     fn erase_all(&mut self, now: u64) -> u64 {
@@ -420,7 +362,8 @@ impl Translation for PageMapped {
 
     fn memory_bytes(&self) -> u64 {
         let free: usize = self.free.iter().map(VecDeque::capacity).sum();
-        self.map.memory_bytes() + self.victims.memory_bytes() + free as u64 * 4
+        let parts = self.map_cache.as_ref().map_or(0, |cache| cache.memory_bytes());
+        self.map.memory_bytes() + self.victims.memory_bytes() + free as u64 * 4 + parts
     }
 
     fn audit(&self) -> Result<(), AuditError> {

@@ -32,7 +32,7 @@ impl PageMapped {
 
     /// Leaves the lists of victims as they are.
     fn unmap_in_bulk(&mut self, range: &Range<u32>) {
-        if range.len() == self.map.l2p.len() {
+        if range.len() == self.flash.geometry.logical_units as usize {
             self.unmap_all();
             return;
         }
@@ -47,7 +47,7 @@ impl PageMapped {
         }
     }
 
-    /// The whole device at once: three fills.
+    /// The whole device at once, with the map if it lies in the flash: three fills.
     fn unmap_all(&mut self) {
         self.map.mapped = 0;
         self.map.l2p.fill(NONE);

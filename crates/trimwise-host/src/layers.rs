@@ -1,0 +1,228 @@
+//! From a mounted device down to the disks below it: partitions, and the device mapper's linear mappings.
+//!
+//! A partition is a piece of its disk. A device of the device mapper is what its table says; only tables of `linear`
+//! targets (LVM's ordinary volumes) are followed, since only there a byte lies at one place of one device below.
+
+use std::fs;
+use std::process::{Command, Stdio};
+
+use thiserror::Error;
+use trimwise::units::SECTOR_BYTES;
+
+use crate::block_device::{BlockDevice, BlockDeviceError};
+
+/// Devices above each other before it must be a circle.
+const LAYERS_MAX: usize = 16;
+
+/// A line of a device mapper's table: sectors that lie on a device below.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// The first sector, above.
+    pub start: u64,
+    /// How many.
+    pub sectors: u64,
+    /// Major and minor number of the device below.
+    pub below: (u32, u32),
+    /// The first sector there.
+    pub offset: u64,
+}
+
+/// Why the way down is not known.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum TableError {
+    /// A target that is not linear.
+    #[error("its mapping is of the kind '{0}'")]
+    Kind(String),
+    /// No table.
+    #[error(
+        "line {line} of its table, '{text}', is no linear mapping; expected START SECTORS linear MAJOR:MINOR OFFSET"
+    )]
+    Line {
+        /// Counted from 1.
+        line: usize,
+        /// What it says.
+        text: String,
+    },
+    /// The table cannot be had.
+    #[error("its table cannot be read: {0}")]
+    NoTable(String),
+}
+
+/// What lies directly below a device.
+#[derive(Debug)]
+pub enum Below {
+    /// Nothing: it is a disk.
+    Nothing,
+    /// The disk that it is a partition of, from a byte on.
+    Disk(Box<BlockDevice>, u64),
+    /// Pieces of other devices.
+    Linear(Vec<Piece>),
+    /// Something that cannot be followed.
+    Opaque(TableError),
+}
+
+/// What lies directly below `device`.
+pub fn below(device: &BlockDevice) -> Below {
+    if let Some(disk) = device.disk() {
+        return Below::Disk(Box::new(disk), device.start.0);
+    }
+    if device.sysfs.join("md").exists() {
+        return Below::Opaque(TableError::Kind("Linux RAID".to_owned()));
+    }
+    let Ok(name) = fs::read_to_string(device.sysfs.join("dm/name")) else { return Below::Nothing };
+    match table(name.trim()).and_then(|text| parse_table(&text)) {
+        Ok(pieces) => Below::Linear(pieces),
+        Err(error) => Below::Opaque(error),
+    }
+}
+
+fn table(name: &str) -> Result<String, TableError> {
+    let output = Command::new("dmsetup").args(["table", name]).stdin(Stdio::null()).output();
+    let output = output.map_err(|error| TableError::NoTable(format!("dmsetup: {error}")))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        return Err(TableError::NoTable(format!("dmsetup: {}", said.lines().next().unwrap_or("failed"))));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Reads what `dmsetup table NAME` prints.
+///
+/// # Errors
+/// If not every line is a linear mapping; the kind of the first that is not.
+pub fn parse_table(text: &str) -> Result<Vec<Piece>, TableError> {
+    let mut pieces = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        let wrong = || TableError::Line { line: index + 1, text: line.chars().take(200).collect() };
+        let fields: Vec<&str> = line.split_ascii_whitespace().collect();
+        let number = |n: usize| fields.get(n).and_then(|field| field.parse::<u64>().ok());
+        let (start, sectors) = number(0).zip(number(1)).ok_or_else(wrong)?;
+        match fields.get(2) {
+            Some(&"linear") => {}
+            Some(kind) => return Err(TableError::Kind((*kind).chars().take(40).collect())),
+            None => return Err(wrong()),
+        }
+        let pair = fields.get(3).and_then(|pair| pair.split_once(':'));
+        let numbers = pair.and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
+        let (below, offset) = numbers.zip(number(4)).ok_or_else(wrong)?;
+        let ends = [start.checked_add(sectors), offset.checked_add(sectors)];
+        if ends.iter().any(|end| end.and_then(|end| end.checked_mul(SECTOR_BYTES)).is_none()) {
+            return Err(wrong());
+        }
+        pieces.push(Piece { start, sectors, below, offset });
+    }
+    if pieces.is_empty() {
+        return Err(TableError::NoTable("it is empty".to_owned()));
+    }
+    Ok(pieces)
+}
+
+/// Where `bytes` bytes from `offset` lie below `pieces`: the device and the byte there; `None` if not in one piece.
+pub fn through(pieces: &[Piece], offset: u64, bytes: u64) -> Option<((u32, u32), u64)> {
+    let end = offset.checked_add(bytes)?;
+    let inside = |piece: &&Piece| {
+        let start = piece.start * SECTOR_BYTES;
+        offset >= start && end <= start + piece.sectors * SECTOR_BYTES
+    };
+    let piece = pieces.iter().find(inside)?;
+    Some((piece.below, offset - piece.start * SECTOR_BYTES + piece.offset * SECTOR_BYTES))
+}
+
+/// A device with all that lies below it.
+#[derive(Debug)]
+pub struct Stack {
+    devices: Vec<(BlockDevice, Below)>,
+}
+
+impl Stack {
+    /// Looks at `top` and everything below it.
+    ///
+    /// # Errors
+    /// If sysfs does not know a device that a table names.
+    pub fn of(top: &BlockDevice) -> Result<Self, BlockDeviceError> {
+        let mut devices = vec![(top.clone(), below(top))];
+        let mut index = 0;
+        while let Some((_, below_it)) = devices.get(index) {
+            let next: Vec<BlockDevice> = match below_it {
+                Below::Nothing | Below::Opaque(_) => Vec::new(),
+                Below::Disk(disk, _) => vec![(**disk).clone()],
+                Below::Linear(pieces) => pieces
+                    .iter()
+                    .map(|piece| BlockDevice::of_numbers(piece.below))
+                    .collect::<Result<_, _>>()?,
+            };
+            for device in next {
+                if !devices.iter().any(|(known, _)| known.numbers == device.numbers) {
+                    let below_it = below(&device);
+                    devices.push((device, below_it));
+                }
+            }
+            index += 1;
+        }
+        Ok(Self { devices })
+    }
+
+    /// The lowest devices that are known: disks, and what cannot be followed further, with the reason.
+    pub fn lowest(&self) -> impl Iterator<Item = (&BlockDevice, Option<&TableError>)> {
+        self.devices.iter().filter_map(|(device, below)| match below {
+            Below::Nothing => Some((device, None)),
+            Below::Opaque(error) => Some((device, Some(error))),
+            Below::Disk(..) | Below::Linear(_) => None,
+        })
+    }
+
+    /// Where `bytes` bytes from `offset` of the top device lie on one of the lowest; `None` if not in one piece.
+    pub fn place(&self, offset: u64, bytes: u64) -> Option<((u32, u32), u64)> {
+        let mut at = (self.devices.first()?.0.numbers, offset);
+        for _ in 0..LAYERS_MAX {
+            let (device, below) = self.devices.iter().find(|(device, _)| device.numbers == at.0)?;
+            at = match below {
+                Below::Nothing | Below::Opaque(_) => return Some(at),
+                Below::Disk(disk, start) => {
+                    (at.1.checked_add(bytes)? <= device.size.0).then_some(())?;
+                    (disk.numbers, at.1.checked_add(*start)?)
+                }
+                Below::Linear(pieces) => through(pieces, at.1, bytes)?,
+            };
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn linear_tables_are_followed_piece_by_piece() {
+        let pieces = parse_table("0 2048 linear 8:1 2048\n2048 1000 linear 8:17 384\n").unwrap();
+        assert_eq!(pieces[1], Piece { start: 2048, sectors: 1000, below: (8, 17), offset: 384 });
+        assert_eq!(through(&pieces, 4096, 4096), Some(((8, 1), 2048 * 512 + 4096)));
+        assert_eq!(through(&pieces, 2048 * 512, 4096), Some(((8, 17), 384 * 512)));
+        assert_eq!(through(&pieces, 2047 * 512, 4096), None, "in two pieces");
+        assert_eq!(through(&pieces, 3048 * 512, 512), None, "behind the end");
+        assert_eq!(through(&pieces, u64::MAX, 512), None);
+    }
+
+    #[test]
+    fn other_tables_are_named() {
+        let said = |text: &str| parse_table(text).unwrap_err().to_string();
+        assert_eq!(
+            said("0 409600 crypt aes-xts-plain64 :64:logon:x 0 8:2 32768"),
+            "its mapping is of the kind 'crypt'"
+        );
+        assert_eq!(said(""), "its table cannot be read: it is empty");
+        for text in [
+            "0",
+            "x 1 linear 8:1 0",
+            "0 1 linear 8 0",
+            "0 1 linear 8:1",
+            "0 18446744073709551615 linear 8:1 1",
+        ] {
+            assert!(
+                said(text).starts_with(&format!("line 1 of its table, '{text}', is no linear")),
+                "{text}"
+            );
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! Does TRIM reach the disk below a mounted file system? Found out without harm to what is stored there.
+//!
+//! A file is written and its blocks are looked up (FIEMAP). They are read from the disk, past the file system, to see that
+//! they hold the file's bytes: only then is it known that the right places are looked at. The file is emptied and removed,
+//! which the journal must commit before its blocks may be trimmed (syncfs waits for that); that part of the file system is
+//! trimmed (FITRIM), and the same places of the disk are read again. Nothing is written but that file.
+//!
+//! **Where is read.** From the disk itself: partitions and linear mappings of the device mapper are followed down
+//! ([`layers`](crate::layers)). What cannot be followed (RAID) is read at that level, and the report says so. Below dm-crypt
+//! zeros would read as noise and the file's bytes lie nowhere: refused. File systems whose FIEMAP gives addresses of their
+//! own (btrfs) are refused by name; any other whose addresses are not the disk's is found out by the first reading.
+//!
+//! **What it proves.** Old data that are gone, from a device that promises zeros, prove that TRIM arrived. Zeros without
+//! the promise are consistent with it and no more, and old data without the promise are allowed: there the discards that
+//! the kernel counted are all there is. Blocks that hold something else were used again meanwhile; they are counted apart
+//! and not judged. Nor are those at an extent's ends that make no whole granule.
+
+mod error;
+mod report;
+mod scratch;
+
+use std::fs::File;
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use rustix::fs::{OFlags, fstatvfs};
+use trimwise::content::{Content, Stored, recognise};
+use trimwise::units::{Bytes, Lpn, UNIT_BYTES};
+
+use crate::block_device::{BlockDevice, DiscardCounts, devices_of};
+use crate::fiemap::{Extent, extents};
+use crate::ioctl::ring::Page;
+use crate::layers::{Stack, TableError};
+use crate::mount::{Mount, mount_of};
+use crate::raw_device::Promise;
+use crate::trim::{self, Ended, Plan, Target};
+
+pub use error::VerifyError;
+pub use report::{Block, Counts, Disk, Found, Report, Verdict};
+use scratch::Scratch;
+
+/// How large the file is, unless the caller says otherwise.
+pub const FILE_BYTES: Bytes = Bytes::mib(64);
+/// How often a part is trimmed before old data are believed.
+const TRIMS: u32 = 3;
+/// The rest between two of them.
+const REST: Duration = Duration::from_millis(300);
+
+/// File systems whose FIEMAP does not answer addresses of a device.
+const LOGICAL: [&str; 4] = ["btrfs", "zfs", "bcachefs", "overlay"];
+
+/// A disk that is read.
+struct Open {
+    device: BlockDevice,
+    file: File,
+    promise: Promise,
+    before: Option<DiscardCounts>,
+}
+
+/// Writes a file of `bytes` into `directory`, removes it, trims what it lay on, and says what the disk holds then.
+///
+/// The file is removed in every case.
+///
+/// # Errors
+/// Nothing can be found out there, with the reason; or something failed before the trim. What fails after the trim began
+/// is part of the report.
+pub fn run(directory: &Path, bytes: Bytes, interrupted: &AtomicBool) -> Result<Report, VerifyError> {
+    let shown = directory.display().to_string();
+    let stop = || if interrupted.load(Ordering::Relaxed) { Err(VerifyError::Interrupted) } else { Ok(()) };
+    let mount = mount_of(directory)?;
+    let io = |source| VerifyError::Io { path: shown.clone(), source };
+    refuse_logical(&mount)?;
+    let device = devices_of(&mount)?.remove(0);
+    let stack = Stack::of(&device)?;
+    let (mut disks, mut notes) = open_disks(&stack, &shown)?;
+    // Refuses a device without discards, before anything is written.
+    let target = Target::of(&mount.mount_point)?;
+
+    let units = bytes.units_floor().max(1);
+    let root = File::open(directory).map_err(io)?;
+    let free = fstatvfs(&root).map_or(0, |space| space.f_bavail.saturating_mul(space.f_frsize));
+    let needed = Bytes::from_units(units);
+    if free < needed.0.saturating_mul(2) {
+        return Err(VerifyError::TooFull { path: shown, needed, free: Bytes(free) });
+    }
+    let mut scratch = Scratch::write(directory, units, interrupted)?;
+    let lies =
+        extents(scratch.file()).map_err(|source| VerifyError::Fiemap { path: shown.clone(), source })?;
+    let mut blocks = blocks_of(&lies, units, &stack, &disks);
+    let looked_at = blocks.len();
+    blocks.retain(|block| look(block, &disks, scratch.content()) == Found::OldData);
+    if blocks.len() * 2 <= units as usize {
+        let (fs_type, found) = (mount.fs_type.clone(), blocks.len() as u64);
+        return Err(VerifyError::NotThere { path: shown, fs_type, found, units });
+    }
+    if blocks.len() < looked_at {
+        notes.push(format!("{} blocks of the file did not lie where FIEMAP says", looked_at - blocks.len()));
+    }
+    stop()?;
+
+    for disk in &mut disks {
+        disk.before = disk.device.stat()?.discards;
+    }
+    scratch.remove()?;
+    for block in &mut blocks {
+        block.after_delete = look(block, &disks, scratch.content());
+    }
+    stop()?;
+
+    let (mut answered, mut trims, mut failed) = (Bytes(0), 0, None);
+    let plan = plan(&target, &lies)?;
+    while trims < TRIMS && failed.is_none() {
+        if trims > 0 {
+            std::thread::sleep(REST);
+        }
+        trims += 1;
+        match trim::run(&target, &plan, interrupted, |_| ()) {
+            Ok(outcome) => {
+                answered.0 = answered.0.saturating_add(outcome.answered.0);
+                failed = match outcome.ended {
+                    Ended::Done => None,
+                    Ended::Stopped => Some(VerifyError::Interrupted.to_string()),
+                    Ended::Failed(error) => Some(error.to_string()),
+                };
+            }
+            Err(error) => failed = Some(error.to_string()),
+        }
+        for block in &mut blocks {
+            block.after_trim = look(block, &disks, scratch.content());
+        }
+        if !blocks.iter().any(|block| block.is_whole && block.after_trim == Found::OldData) {
+            break;
+        }
+    }
+    let disks = disks.into_iter().map(|disk| {
+        let after = disk.device.stat().ok().and_then(|stat| stat.discards);
+        let counted = after.zip(disk.before).map(|(after, before)| after.since(before));
+        Disk { name: disk.device.name.clone(), promise: disk.promise, counted }
+    });
+    Ok(Report {
+        mount_point: mount.mount_point.display().to_string(),
+        fs_type: mount.fs_type.clone(),
+        device: device.name.clone(),
+        file_units: units,
+        extents: lies.len(),
+        disks: disks.collect(),
+        blocks,
+        answered,
+        trims,
+        failed,
+        notes,
+    })
+}
+
+fn refuse_logical(mount: &Mount) -> Result<(), VerifyError> {
+    match LOGICAL.contains(&mount.fs_type.as_str()) {
+        true => Err(VerifyError::Logical {
+            path: mount.mount_point.display().to_string(),
+            fs_type: mount.fs_type.clone(),
+        }),
+        false => Ok(()),
+    }
+}
+
+fn open_disks(stack: &Stack, shown: &str) -> Result<(Vec<Open>, Vec<String>), VerifyError> {
+    let (mut disks, mut notes) = (Vec::new(), Vec::new());
+    for (device, ends) in stack.lowest() {
+        match ends {
+            Some(TableError::Kind(kind)) if kind == "crypt" => {
+                return Err(VerifyError::Encrypted { path: shown.to_owned(), device: device.name.clone() });
+            }
+            Some(why) => {
+                notes.push(format!("{} is read, and not the disks below it: {why}", device.name));
+            }
+            None => {}
+        }
+        let node = device.node();
+        let mut options = File::options();
+        let direct = options.read(true).custom_flags(OFlags::DIRECT.bits().cast_signed());
+        let open = |source| VerifyError::Io { path: node.display().to_string(), source };
+        let file = direct.open(&node).map_err(open)?;
+        let promise = match ends {
+            None => Promise::of(device, &file),
+            Some(_) => Promise::Nothing { why: format!("what {} passes on is not known", device.name) },
+        };
+        disks.push(Open { device: device.clone(), file, promise, before: None });
+    }
+    Ok((disks, notes))
+}
+
+/// The units of the file that lie in one piece on one disk, at a place that can be read directly.
+fn blocks_of(lies: &[Extent], units: u64, stack: &Stack, disks: &[Open]) -> Vec<Block> {
+    let mut blocks = Vec::new();
+    for extent in lies {
+        let first = Bytes(extent.logical).units_ceil();
+        let end = Bytes(extent.logical.saturating_add(extent.bytes)).units_floor().min(units);
+        for unit in first..end {
+            let at = extent.physical.saturating_add(unit * UNIT_BYTES - extent.logical);
+            let Some((numbers, offset)) = stack.place(at, UNIT_BYTES) else { continue };
+            let Some(disk) = disks.iter().position(|disk| disk.device.numbers == numbers) else { continue };
+            if !offset.is_multiple_of(disks[disk].device.sector().0.max(1)) {
+                continue;
+            }
+            // Whole granules of the extent alone, counted on the disk.
+            let granule = disks[disk].device.limits.granularity.0.max(1);
+            let begin = offset.saturating_sub(unit * UNIT_BYTES - extent.logical);
+            let whole = begin.next_multiple_of(granule)..(begin + extent.bytes) / granule * granule;
+            let is_whole = whole.start <= offset && offset + UNIT_BYTES <= whole.end;
+            let unread = Found::Unreadable;
+            blocks.push(Block { unit, disk, offset, is_whole, after_delete: unread, after_trim: unread });
+        }
+    }
+    blocks
+}
+
+/// What the disk holds where a block of the file lay.
+fn look(block: &Block, disks: &[Open], content: Content) -> Found {
+    let mut page = Box::new(Page([0; UNIT_BYTES as usize]));
+    match disks[block.disk].file.read_exact_at(&mut page.0, block.offset) {
+        Err(_) => Found::Unreadable,
+        Ok(()) => match recognise(Lpn(block.unit), &page.0) {
+            Stored::Content(found) if found == content => Found::OldData,
+            Stored::Zeros => Found::Zeros,
+            _ => Found::Other,
+        },
+    }
+}
+
+/// The part of the file system that the file lay in.
+fn plan(target: &Target, lies: &[Extent]) -> Result<Plan, VerifyError> {
+    let begin = lies.iter().map(|extent| extent.physical).min().unwrap_or(0);
+    let end = lies.iter().map(|extent| extent.physical.saturating_add(extent.bytes)).max().unwrap_or(0);
+    let span = target.span(Bytes(begin), Some(Bytes(end - begin)))?;
+    let slices = target.slices(span, u64::MAX);
+    Ok(Plan { slices, min_extent: Bytes(0), pause: Duration::ZERO })
+}

@@ -1,0 +1,282 @@
+//! What was found, and what follows from it.
+
+use std::fmt;
+
+use trimwise::units::Bytes;
+
+use crate::block_device::DiscardCounts;
+use crate::raw_device::Promise;
+
+/// What a place of the disk holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// The file's data.
+    OldData,
+    /// Zeros.
+    Zeros,
+    /// Something else: somebody used the block again.
+    Other,
+    /// It could not be read.
+    Unreadable,
+}
+
+/// A unit of 4 KiB of the file, and where it lay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// Which unit of the file.
+    pub unit: u64,
+    /// Which of the report's disks.
+    pub disk: usize,
+    /// The byte at which it begins there.
+    pub offset: u64,
+    /// Whether it lies in a whole granule of what the file occupied; others need not be trimmed.
+    pub is_whole: bool,
+    /// What was there after the file was removed and before FITRIM.
+    pub after_delete: Found,
+    /// What was there after FITRIM.
+    pub after_trim: Found,
+}
+
+/// A disk that was read.
+#[derive(Clone, Debug)]
+pub struct Disk {
+    /// The kernel's name.
+    pub name: String,
+    /// What it promises of reads after TRIM.
+    pub promise: Promise,
+    /// Discards that the kernel counted on it from before the file was removed to the end, whoever sent them; `None` if
+    /// it does not count them.
+    pub counted: Option<DiscardCounts>,
+}
+
+/// Blocks by what was found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// The file's data.
+    pub old_data: u64,
+    /// Zeros.
+    pub zeros: u64,
+    /// Used again.
+    pub other: u64,
+    /// Not readable.
+    pub unreadable: u64,
+}
+
+/// What was found out below a mounted file system.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// Where the file system is mounted.
+    pub mount_point: String,
+    /// Which one it is.
+    pub fs_type: String,
+    /// The device that is mounted.
+    pub device: String,
+    /// Units of the file that was written.
+    pub file_units: u64,
+    /// Extents that it had.
+    pub extents: usize,
+    /// The disks that were read.
+    pub disks: Vec<Disk>,
+    /// The blocks that held the file's data, in its order.
+    pub blocks: Vec<Block>,
+    /// What FITRIM answered, over all calls.
+    pub answered: Bytes,
+    /// How often it was trimmed: again while there were old data.
+    pub trims: u32,
+    /// What went wrong while it was trimmed; then the report is partial.
+    pub failed: Option<String>,
+    /// What the user should know besides.
+    pub notes: Vec<String>,
+}
+
+/// What follows from a [`Report`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Zeros where old data were, from a device that promises them.
+    Arrives,
+    /// Zeros, which nobody promised.
+    Consistent,
+    /// Zeros in some places and old data in others, though zeros are promised.
+    InPart,
+    /// Old data, though zeros are promised and the kernel sent discards for all of them.
+    Ignored,
+    /// Old data, though zeros are promised, and the kernel did not count discards for all of them.
+    NotSent,
+    /// Old data, which are allowed.
+    Unproven,
+    /// Too few blocks are left to judge: they were used again, cannot be read, or are smaller than a granule; or the trim
+    /// failed.
+    Unknown,
+}
+
+impl Verdict {
+    /// Its name in results.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Arrives => "arrives",
+            Self::Consistent => "consistent",
+            Self::InPart => "in-part",
+            Self::Ignored => "ignored",
+            Self::NotSent => "not-sent",
+            Self::Unproven => "unproven",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Arrives => {
+                "TRIM arrives: the file's data are gone from the disk, which promises zeros after TRIM"
+            }
+            Self::Consistent => {
+                "consistent with TRIM, and no proof of it: the places read as zeros, but the disk promises nothing"
+            }
+            Self::InPart => {
+                "TRIM arrives in part: some places still hold the file's data, though the disk promises zeros"
+            }
+            Self::Ignored => {
+                "TRIM is ignored: the kernel sent it, the disk promises zeros, and the file's data are still there"
+            }
+            Self::NotSent => {
+                "TRIM did not reach the disk: it promises zeros, the file's data are still there, and the kernel did \
+                 not count discards for all of them"
+            }
+            Self::Unproven => {
+                "nothing is proven: the file's data are still there, which a disk that promises nothing may answer \
+                 even if it was trimmed; what the kernel counted as sent is all that is known"
+            }
+            Self::Unknown => "nothing can be said: too few of the file's blocks are left to judge",
+        })
+    }
+}
+
+impl Report {
+    /// The blocks by what was found before FITRIM: what the mount's own discards (`discard`) did is seen here.
+    pub fn after_delete(&self) -> Counts {
+        counts(self.blocks.iter().map(|block| block.after_delete))
+    }
+
+    /// The blocks by what was found at the end.
+    pub fn after_trim(&self) -> Counts {
+        counts(self.blocks.iter().map(|block| block.after_trim))
+    }
+
+    /// Whether every disk promises zeros.
+    pub fn promises_zeros(&self) -> bool {
+        self.disks.iter().all(|disk| disk.promise.is_zeros())
+    }
+
+    /// What the kernel counted on all disks; `None` if it does not count discards.
+    pub fn counted(&self) -> Option<DiscardCounts> {
+        let each = self.disks.iter().map(|disk| disk.counted);
+        each.reduce(|sum, one| sum.zip(one).map(|(sum, one)| sum.plus(one))).flatten()
+    }
+
+    /// What follows, by what was read and counted alone.
+    pub fn verdict(&self) -> Verdict {
+        let judged = counts(self.blocks.iter().filter(|block| block.is_whole).map(|block| block.after_trim));
+        let (old, zeros) = (judged.old_data, judged.zeros);
+        if self.failed.is_some() || (old + zeros) * 2 <= self.file_units {
+            return Verdict::Unknown;
+        }
+        match (old, zeros, self.promises_zeros()) {
+            (0, _, true) => Verdict::Arrives,
+            (0, _, false) => Verdict::Consistent,
+            (_, 0, true) => {
+                let was_sent = self.counted().is_some_and(|counted| counted.bytes >= Bytes::from_units(old));
+                if was_sent { Verdict::Ignored } else { Verdict::NotSent }
+            }
+            (_, _, true) => Verdict::InPart,
+            (_, _, false) => Verdict::Unproven,
+        }
+    }
+}
+
+fn counts(found: impl Iterator<Item = Found>) -> Counts {
+    let mut counts = Counts::default();
+    for one in found {
+        match one {
+            Found::OldData => counts.old_data += 1,
+            Found::Zeros => counts.zeros += 1,
+            Found::Other => counts.other += 1,
+            Found::Unreadable => counts.unreadable += 1,
+        }
+    }
+    counts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(found: &[(Found, u64)], promises: bool, sent_units: Option<u64>) -> Report {
+        let promise = match promises {
+            true => Promise::Zeros { by: "test".to_owned() },
+            false => Promise::Nothing { why: "test".to_owned() },
+        };
+        let counted =
+            sent_units.map(|units| DiscardCounts { commands: 1, merged: 0, bytes: Bytes::from_units(units) });
+        let all = found.iter().flat_map(|&(found, count)| (0..count).map(move |_| found));
+        let blocks = all.enumerate().map(|(unit, after_trim)| Block {
+            unit: unit as u64,
+            disk: 0,
+            offset: unit as u64 * 4096,
+            is_whole: true,
+            after_delete: Found::OldData,
+            after_trim,
+        });
+        Report {
+            mount_point: "/mnt".to_owned(),
+            fs_type: "ext4".to_owned(),
+            device: "sda1".to_owned(),
+            file_units: 100,
+            extents: 1,
+            disks: vec![Disk { name: "sda".to_owned(), promise, counted }],
+            blocks: blocks.collect(),
+            answered: Bytes(0),
+            trims: 1,
+            failed: None,
+            notes: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn zeros_prove_something_only_where_they_are_promised() {
+        let zeros = [(Found::Zeros, 100)];
+        assert_eq!(report(&zeros, true, Some(100)).verdict(), Verdict::Arrives);
+        assert_eq!(report(&zeros, false, Some(100)).verdict(), Verdict::Consistent);
+    }
+
+    #[test]
+    fn old_data_are_a_fault_only_where_zeros_are_promised_and_the_counts_say_whose() {
+        let old = [(Found::OldData, 100)];
+        assert_eq!(report(&old, true, Some(100)).verdict(), Verdict::Ignored);
+        assert_eq!(report(&old, true, Some(10)).verdict(), Verdict::NotSent);
+        assert_eq!(report(&old, true, None).verdict(), Verdict::NotSent);
+        assert_eq!(report(&old, false, Some(100)).verdict(), Verdict::Unproven);
+        assert_eq!(
+            report(&[(Found::OldData, 1), (Found::Zeros, 99)], true, Some(100)).verdict(),
+            Verdict::InPart
+        );
+    }
+
+    #[test]
+    fn what_was_used_again_or_cannot_be_read_is_not_judged() {
+        let some = [(Found::Zeros, 51), (Found::Other, 30), (Found::Unreadable, 19)];
+        let found = report(&some, true, Some(100));
+        assert_eq!(found.verdict(), Verdict::Arrives);
+        let counts = Counts { old_data: 0, zeros: 51, other: 30, unreadable: 19 };
+        assert_eq!((found.after_trim(), found.after_delete().old_data), (counts, 100));
+        assert_eq!(
+            report(&[(Found::Zeros, 50), (Found::Other, 50)], true, Some(1)).verdict(),
+            Verdict::Unknown
+        );
+        let mut ends = report(&[(Found::Zeros, 60), (Found::OldData, 40)], true, Some(100));
+        ends.blocks.iter_mut().skip(60).for_each(|block| block.is_whole = false);
+        assert_eq!(ends.verdict(), Verdict::Arrives, "parts of granules need not be trimmed");
+        let failed = Report { failed: Some("gone".to_owned()), ..found };
+        assert_eq!(failed.verdict(), Verdict::Unknown);
+    }
+}

@@ -1,0 +1,85 @@
+//! The file that is written, and taken away in every case.
+
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::SystemTime;
+
+use rustix::fs::syncfs;
+use trimwise::content::{Content, ContentClass};
+use trimwise::units::{Lpn, UNIT_BYTES};
+
+use super::VerifyError;
+
+/// Its name.
+const NAME: &str = "trimwise-verify.tmp";
+
+/// The file; dropping it removes it.
+pub struct Scratch {
+    path: PathBuf,
+    file: File,
+    content: Content,
+    is_removed: bool,
+}
+
+impl Scratch {
+    /// Writes the file and waits until it is on the disk.
+    pub fn write(directory: &Path, units: u64, interrupted: &AtomicBool) -> Result<Self, VerifyError> {
+        const BATCH: u64 = 256;
+        let path = directory.join(NAME);
+        let shown = path.display().to_string();
+        let io = |source| VerifyError::Io { path: shown.clone(), source };
+        let file = File::options().read(true).write(true).create_new(true).open(&path);
+        let file = file.map_err(|source| match source.kind() {
+            io::ErrorKind::AlreadyExists => VerifyError::Occupied { path: shown.clone() },
+            _ => io(source),
+        })?;
+        // Another version each time: what an earlier run left on the disk is not taken for this one's.
+        let since =
+            SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_micros());
+        let content = Content::new(ContentClass::Incompressible, since as u32);
+        let mut scratch = Self { path, file, content, is_removed: false };
+        let mut buffer = vec![0; (BATCH * UNIT_BYTES) as usize];
+        for start in (0..units).step_by(BATCH as usize) {
+            if interrupted.load(Ordering::Relaxed) {
+                return Err(VerifyError::Interrupted);
+            }
+            let count = BATCH.min(units - start) as usize * UNIT_BYTES as usize;
+            for (unit, lpn) in buffer[..count].chunks_exact_mut(UNIT_BYTES as usize).zip(start..) {
+                content.fill(Lpn(lpn), unit);
+            }
+            scratch.file.write_all(&buffer[..count]).map_err(io)?;
+        }
+        scratch.file.sync_all().map_err(io)?;
+        Ok(scratch)
+    }
+
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    pub fn content(&self) -> Content {
+        self.content
+    }
+
+    /// Removes the file, and waits until its blocks are free on the disk too. It is emptied first: XFS would free the
+    /// blocks of a removed file at some later time.
+    pub fn remove(&mut self) -> Result<(), VerifyError> {
+        let io = |source| VerifyError::Io { path: self.path.display().to_string(), source };
+        self.file.set_len(0).map_err(io)?;
+        self.file.sync_all().map_err(io)?;
+        fs::remove_file(&self.path).map_err(io)?;
+        self.is_removed = true;
+        syncfs(&self.file).map_err(|errno| io(errno.into()))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        if !self.is_removed {
+            // On the way out of an error; there is nobody left to be told of a second one.
+            drop(fs::remove_file(&self.path));
+        }
+    }
+}

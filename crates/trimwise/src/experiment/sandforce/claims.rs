@@ -1,0 +1,2 @@
+//! What of the source holds.
+pub fn evaluate() {}

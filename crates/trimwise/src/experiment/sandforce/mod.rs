@@ -1,0 +1,341 @@
+//! `sandforce`: what torture does to a compressing drive, and what TRIM gives back under three firmwares.
+//!
+//! From "SandForce TRIM Issue & Corsair Force Series GS (240GB) Review" (AnandTech, November 2012). One profile stands
+//! for the drive, with its firmware as a variant; the page-mapped drive of the same year stands beside it. All is done by
+//! the tests of [`crate::bench`], which would do the same to a real drive. A drive is filled and tortured once for each
+//! class of data; every measurement gets a clone of it, under its own firmware, so that no measurement
+//! sees what another one wrote.
+//!
+//! `claims` says what of the source holds, `files` answers the reader's question.
+
+mod claims;
+pub mod files;
+
+pub use claims::evaluate;
+
+use super::cell::CellError;
+use crate::bench::{Hooks, Part, Passes, Percent, Results, Settings, Test, TestResult};
+use crate::block::{BlockQueue, ModelDevice, QueueConfig};
+use crate::content::ContentClass;
+use crate::engine::Sim;
+use crate::profile::Profile;
+use crate::ssd::{Drive, Faults, SsdConfig};
+use crate::units::{Bytes, SimTime};
+
+/// Its name on the command line.
+pub const NAME: &str = "sandforce";
+
+/// The question it answers.
+pub const QUESTION: &str =
+    "What does TRIM give back to a compressing drive that was tortured, and under which firmware?";
+
+/// The drive, a built-in profile with its firmwares as variants.
+pub const DEVICE: &str = "sandforce-240gb";
+
+/// The page-mapped drive beside it.
+pub const BESIDE: &str = "sata-240gb-2012";
+
+/// The firmwares: before the fault, with it, and mended.
+pub const FIRMWARES: [&str; 3] = ["3.x", "5.0.2", "5.0.3"];
+
+/// What the drive is filled and tortured with.
+pub const CLASSES: [ContentClass; 3] =
+    [ContentClass::Compressible, ContentClass::PseudoRandom, ContentClass::Incompressible];
+
+/// Repetitions unless asked otherwise.
+pub const REPS: u32 = 1;
+
+/// What HD Tach and ATTO write.
+const THEIR_OWN: ContentClass = ContentClass::Compressible;
+
+/// What the experiment runs on.
+#[derive(Clone, Debug)]
+pub struct Setting {
+    /// The drive.
+    pub ssd: SsdConfig,
+    /// What each firmware of [`FIRMWARES`] does wrong.
+    pub firmwares: [Faults; 3],
+    /// The page-mapped drive.
+    pub beside: SsdConfig,
+    /// How long the torture takes, seconds.
+    pub torture_s: u32,
+    /// How much is written to measure writes of the class that the drive was tortured with.
+    pub written: Bytes,
+    /// The drives of the reader's question: the same, smaller.
+    pub files: files::FilesSetting,
+}
+
+impl Setting {
+    /// That of the source.
+    pub fn published() -> Self {
+        let profile = |name: &str| Profile::embedded(name).expect("the drives are built in");
+        let firmware = |version: &str| profile(&format!("{DEVICE}@{version}")).faults;
+        let (ssd, firmwares) = (profile(DEVICE).config, FIRMWARES.map(firmware));
+        Self {
+            files: files::FilesSetting::of(&ssd, firmwares[1]),
+            beside: profile(BESIDE).config,
+            torture_s: 1200,
+            written: Bytes::gib(16),
+            ssd,
+            firmwares,
+        }
+    }
+
+    /// The same on drives of `capacity`, tortured for as much less time.
+    ///
+    /// # Errors
+    ///
+    /// If no drive of that size can be like these.
+    pub fn shrunk(&self, capacity: Bytes) -> Result<Self, CellError> {
+        let share = |amount: u64| {
+            (u128::from(amount) * u128::from(capacity.0) / u128::from(self.ssd.capacity_bytes)) as u64
+        };
+        // The same cache: a smaller one cannot keep the dies busy, which are as many.
+        let shrunk = |ssd: &SsdConfig| {
+            let cache = ssd.cache.clone();
+            ssd.shrunk(capacity.0).map(|small| SsdConfig { cache, ..small })
+        };
+        Ok(Self {
+            torture_s: share(self.torture_s.into()).max(1) as u32,
+            written: Bytes(share(self.written.0)),
+            ssd: shrunk(&self.ssd)?,
+            beside: shrunk(&self.beside)?,
+            ..self.clone()
+        })
+    }
+}
+
+/// Throughput of one transfer size.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AttoSize {
+    /// The transfer, KiB.
+    pub kib: f64,
+    /// Megabytes a second.
+    pub write: f64,
+    /// Megabytes a second.
+    pub read: f64,
+}
+
+/// What was measured of a drive in one state. Megabytes a second.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Figures {
+    /// HD Tach's pass of reads, and by zone.
+    pub read: f64,
+    /// By zone: gigabytes from the beginning, and its throughput.
+    pub read_zones: Vec<(f64, f64)>,
+    /// HD Tach's pass of writes, behind the reads.
+    pub write: f64,
+    /// A long sequential write of the data that the drive was tortured with.
+    pub same_write: f64,
+    /// ATTO; nothing where it was not run.
+    pub atto: Vec<AttoSize>,
+}
+
+/// A drive at an instant.
+#[derive(Clone, Debug)]
+pub(super) struct Image {
+    drive: Drive,
+    at: SimTime,
+}
+
+impl Image {
+    fn new(ssd: &SsdConfig, seed: u64) -> Result<Self, CellError> {
+        Ok(Self { drive: Drive::new(ssd, Faults::default(), seed)?, at: SimTime::ZERO })
+    }
+
+    /// The same drive under a firmware that does this wrong.
+    fn under(&self, faults: Faults) -> Result<Self, CellError> {
+        Ok(Self { drive: self.drive.clone().with_faults(faults)?, at: self.at })
+    }
+
+    /// Does tests to it, writing data of a class.
+    pub(super) fn test(
+        self,
+        tests: &[Test],
+        content: ContentClass,
+        seed: u64,
+    ) -> Result<(Vec<TestResult>, Self), CellError> {
+        let (sim, tests) = (Sim::new(), tests.to_vec());
+        let (results, image) = sim.clone().run(async move {
+            sim.sleep_until(self.at).await;
+            let queue = BlockQueue::new(&sim, self.drive, QueueConfig::default());
+            let device = ModelDevice::new(queue.clone(), DEVICE);
+            let settings = Settings { content, seed, region: Part::ALL };
+            let results = crate::bench::run(&device, &tests, &settings, Hooks::default()).await;
+            let drive = queue.drive().clone();
+            (results, Self { drive, at: sim.now() })
+        })?;
+        let failed = |what: String| CellError::Test { device: DEVICE.to_owned(), what };
+        let Results { tests, broken, .. } = results.map_err(|error| failed(error.to_string()))?;
+        match broken {
+            Some(broken) => Err(failed(format!("{}: {}", broken.test, broken.why))),
+            None => Ok((tests, image)),
+        }
+    }
+
+    /// Measures clones of it; `atto` too, if asked for.
+    fn measure(
+        &self,
+        setting: &Setting,
+        class: ContentClass,
+        seed: u64,
+        atto: bool,
+    ) -> Result<Figures, CellError> {
+        let both = Test::HdTach { passes: Passes::Both, full: false };
+        let (hd_tach, _) = self.clone().test(&[both], THEIR_OWN, seed)?;
+        let write = Test::Sequential {
+            direction: crate::bench::Direction::Write,
+            size: Some(setting.written),
+            start: Percent::ZERO,
+        };
+        let (same, _) = self.clone().test(&[write], class, seed)?;
+        let mut figures = Figures {
+            read: throughput(&hd_tach, "read"),
+            write: throughput(&hd_tach, "write"),
+            same_write: throughput(&same, "write"),
+            read_zones: line(&hd_tach, "read"),
+            atto: Vec::new(),
+        };
+        if atto {
+            let (atto, _) = self.clone().test(&[Test::Atto], THEIR_OWN, seed)?;
+            let reads = line(&atto, "read").into_iter();
+            let sizes = line(&atto, "write").into_iter().zip(reads);
+            figures.atto = sizes.map(|((kib, write), (_, read))| AttoSize { kib, write, read }).collect();
+        }
+        Ok(figures)
+    }
+}
+
+/// The throughput of one direction in the last of some tests.
+fn throughput(tests: &[TestResult], what: &str) -> f64 {
+    let measured = tests.iter().flat_map(|test| &test.measured);
+    measured.filter(|m| m.what == what).filter_map(|m| m.throughput_mb_per_s).next_back().unwrap_or(f64::NAN)
+}
+
+/// A line of the plots of some tests.
+fn line(tests: &[TestResult], name: &str) -> Vec<(f64, f64)> {
+    let series = tests.iter().flat_map(|test| &test.plots).flat_map(|plot| &plot.series);
+    let points = series.filter(|series| series.name == name).flat_map(|series| &series.points);
+    points
+        .filter_map(|point| match point.x {
+            super::plot::Place::At(x) => Some((x, point.y)),
+            super::plot::Place::In(_) => None,
+        })
+        .collect()
+}
+
+/// A drive under one firmware, tortured before.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Trimmed {
+    /// After TRIM of the whole drive.
+    pub once: Figures,
+    /// After another one.
+    pub twice: Figures,
+}
+
+/// All that was done with one class of data.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ClassRun {
+    /// As new.
+    pub clean: Figures,
+    /// After fill and torture.
+    pub tortured: Figures,
+    /// Under each firmware of [`FIRMWARES`].
+    pub trimmed: Vec<Trimmed>,
+    /// After a secure erase.
+    pub erased: Figures,
+    /// Units that the torture wrote.
+    pub torture_units: u64,
+    /// NAND units over host units in the torture.
+    pub torture_write_amplification: f64,
+}
+
+/// Fill and torture.
+const TORMENT: [Test; 1] = [Test::Fill(Percent::ALL)];
+
+/// Steps that [`run_class`] tells of.
+pub const CLASS_STEPS: u64 = 6;
+
+/// Does all of the source's measurements with one class of data.
+///
+/// # Errors
+///
+/// [`CellError`].
+pub fn run_class(
+    setting: &Setting,
+    class: ContentClass,
+    seed: u64,
+    mut after_each: impl FnMut(),
+) -> Result<ClassRun, CellError> {
+    let new = Image::new(&setting.ssd, seed)?;
+    let clean = new.measure(setting, class, seed, true)?;
+    let (tortured, torture) = torment(new, setting, class, seed)?;
+    after_each();
+    let measured = tortured.measure(setting, class, seed, true)?;
+    after_each();
+    let mut trimmed = Vec::new();
+    for faults in setting.firmwares {
+        let trim = [Test::Trim(Part::ALL)];
+        let (_, once) = tortured.under(faults)?.test(&trim, class, seed)?;
+        let figures = once.measure(setting, class, seed, true)?;
+        let (_, twice) = once.test(&trim, class, seed)?;
+        trimmed.push(Trimmed { once: figures, twice: twice.measure(setting, class, seed, false)? });
+        after_each();
+    }
+    let (_, erased) = tortured.test(&[Test::Erase], class, seed)?;
+    let erased = erased.measure(setting, class, seed, true)?;
+    after_each();
+    Ok(ClassRun {
+        clean,
+        tortured: measured,
+        trimmed,
+        erased,
+        torture_units: torture.0,
+        torture_write_amplification: torture.1,
+    })
+}
+
+/// Fills and tortures a drive. Answers what the torture wrote, and its write amplification.
+fn torment(
+    new: Image,
+    setting: &Setting,
+    class: ContentClass,
+    seed: u64,
+) -> Result<(Image, (u64, f64)), CellError> {
+    let (_, full) = new.test(&TORMENT, class, seed)?;
+    let before = *full.drive.ssd().stats();
+    let (_, tortured) = full.test(&[Test::Torture(Some(setting.torture_s))], class, seed ^ 1)?;
+    let stats = tortured.drive.ssd().stats().since(&before);
+    Ok((tortured, (stats.host_units_written, stats.write_amplification())))
+}
+
+/// What the page-mapped drive showed.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct BesideRun {
+    /// As new.
+    pub clean: Figures,
+    /// Filled in order.
+    pub full: Figures,
+    /// After the torture.
+    pub tortured: Figures,
+    /// After TRIM of the whole drive.
+    pub trimmed: Figures,
+}
+
+/// Does the same to the page-mapped drive.
+///
+/// # Errors
+///
+/// [`CellError`].
+pub fn run_beside(setting: &Setting, seed: u64) -> Result<BesideRun, CellError> {
+    let class = THEIR_OWN;
+    let new = Image::new(&setting.beside, seed)?;
+    let clean = new.measure(setting, class, seed, false)?;
+    let (_, full) = new.test(&TORMENT, class, seed)?;
+    let filled = full.measure(setting, class, seed, false)?;
+    let (_, tortured) = full.test(&[Test::Torture(Some(setting.torture_s))], class, seed ^ 1)?;
+    let measured = tortured.measure(setting, class, seed, false)?;
+    let (_, trimmed) = tortured.test(&[Test::Trim(Part::ALL)], class, seed)?;
+    let trimmed = trimmed.measure(setting, class, seed, false)?;
+    Ok(BesideRun { clean, full: filled, tortured: measured, trimmed })
+}

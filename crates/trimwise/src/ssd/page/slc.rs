@@ -1,0 +1,382 @@
+//! The SLC cache: superblocks that are written with one bit a cell, and folded later.
+//!
+//! Host units go to superblocks in SLC mode as long as there is one: of the static part, which is nothing else, or of the
+//! dynamic part, which is borrowed from the free pool. A superblock in SLC mode holds `1 / bits_per_cell` of its
+//! pages. When there is none, host units go where they always go, at the speed of those cells. *Folding* copies what
+//! still counts in an SLC superblock, oldest first, to the host's frontiers, as if the host wrote it there, and erases
+//! the superblock. It takes place while the host is idle, or, when more than a share of the cache is in use, beside the
+//! host: for each stripe that the host writes, as much is copied as brings the victim to its end when the host has
+//! written what an SLC superblock holds.
+//!
+//! # Why collecting still comes to an end
+//!
+//! Let `S` be the units of a superblock, `L` the logical units (those of the map included), `V` of them mapped, `D` the
+//! superblocks without the static part, `X` those borrowed, and `f` the frontiers in normal mode, that of copies
+//! included. The configuration sees to `D >= L / S + f + 3` (`Geometry::spare_superblocks`; the third is
+//! this cache's). When the host needs room, at most one superblock is free, and at least `D - X - f - 1` are closed in
+//! normal mode. [`PageMapped::shrink_slc`] runs before each stripe, so that `X * S <= L - V + S` always: the share is
+//! kept when the stripe begins, and a stripe maps at most `S` units. The closed superblocks thus have at least
+//! `L + 2 S - X * S >= V + S` slots for at most `V` valid units: something is to be gained.
+//!
+//! Folding needs room like the host, and by the same rule: it never takes the last free superblock, and collects until
+//! there is another. It only takes from the frontiers of the host, so that a victim of the collector finds its own
+//! frontier as it left it.
+
+use std::collections::VecDeque;
+
+use super::super::audit::{AuditError, ensure};
+use super::super::config::SsdConfig;
+use super::super::superblock::{NONE, State};
+use super::collect::{Cause, Victim};
+use super::{Frontier, PageMapped, Stream};
+
+#[derive(Clone, Debug)]
+pub(super) struct SlcCache {
+    /// Slots of a superblock in SLC mode.
+    units: u32,
+    /// Superblocks below this one are the static part.
+    static_superblocks: u32,
+    /// Those of them that are free.
+    static_free: VecDeque<u32>,
+    dynamic_percent: u64,
+    /// Superblocks of the dynamic part that are in use.
+    dynamic: u32,
+    /// Slots taken in all SLC superblocks.
+    written: u64,
+    /// Full superblocks, oldest first.
+    full: VecDeque<u32>,
+    victim: Option<Victim>,
+    fold_when_idle: bool,
+    threshold_percent: u64,
+    /// Host frontiers in normal mode. Those in SLC mode come behind them, and one that is never open behind these.
+    frontiers: usize,
+    /// The host's next frontier, and that of folding.
+    turn: usize,
+    fold_turn: usize,
+}
+
+impl SlcCache {
+    pub fn new(config: &SsdConfig, superblock_units: u32) -> Option<Self> {
+        let slc = config.slc.as_ref()?;
+        let pages = config.geometry.pages_per_block;
+        Some(Self {
+            units: superblock_units / pages * (pages / slc.bits_per_cell),
+            static_superblocks: slc.static_superblocks,
+            static_free: (0..slc.static_superblocks).collect(),
+            dynamic_percent: u64::from(slc.dynamic_percent),
+            dynamic: 0,
+            written: 0,
+            full: VecDeque::new(),
+            victim: None,
+            fold_when_idle: slc.fold_when_idle,
+            threshold_percent: u64::from(slc.fold_threshold_percent),
+            frontiers: config.gc.host_frontiers as usize,
+            turn: 0,
+            fold_turn: 0,
+        })
+    }
+
+    /// The index of the host frontier that is never open: where the host stands between two stripes.
+    pub fn rest(&self) -> usize {
+        2 * self.frontiers
+    }
+
+    pub fn is_static(&self, superblock: u32) -> bool {
+        superblock < self.static_superblocks
+    }
+
+    /// Superblocks of the static part: those from it on serve the data.
+    pub fn static_superblocks(&self) -> u32 {
+        self.static_superblocks
+    }
+
+    /// An SLC superblock was erased, of which `written` slots had been taken. Returns whether it goes back to the
+    /// free pool.
+    pub fn release(&mut self, superblock: u32, written: u32) -> bool {
+        self.written -= u64::from(written);
+        if self.is_static(superblock) {
+            self.static_free.push_back(superblock);
+            return false;
+        }
+        self.dynamic -= 1;
+        true
+    }
+
+    /// Everything was erased.
+    pub fn clear(&mut self) {
+        (self.written, self.dynamic) = (0, 0);
+        self.static_free = (0..self.static_superblocks).collect();
+        self.full.clear();
+        self.victim = None;
+        (self.turn, self.fold_turn) = (0, 0);
+    }
+}
+
+impl PageMapped {
+    /// Units that the host sees and for which the device holds no data.
+    fn unmapped_units(&self) -> u64 {
+        u64::from(self.flash.geometry.logical_units) - self.map.mapped
+    }
+
+    /// Superblocks that the dynamic part may have at the moment.
+    fn dynamic_share(&self, slc: &SlcCache) -> u32 {
+        let free = self.unmapped_units() / u64::from(self.flash.geometry.superblock_units);
+        (free * slc.dynamic_percent / 100) as u32
+    }
+
+    /// Superblocks that idle collection should free for the dynamic part to have its share.
+    pub fn wanted_by_slc(&self) -> u32 {
+        self.slc.as_ref().map_or(0, |slc| self.dynamic_share(slc).saturating_sub(slc.dynamic))
+    }
+
+    /// Chooses the frontier that the host's next stripe goes to, and makes sure that it is open. Returns its index.
+    pub fn begin_slc_stripe(&mut self, now: u64) -> usize {
+        self.shrink_slc(now);
+        let Some(slc) = &mut self.slc else { return self.turn };
+        let turn = slc.turn;
+        slc.turn = (turn + 1) % slc.frontiers;
+        self.turn = self.slc_frontier(turn).unwrap_or_else(|| {
+            self.prepare_host(turn, now);
+            turn
+        });
+        self.turn
+    }
+
+    /// An open SLC frontier: the one of this turn, else any. `None` if the cache is full.
+    fn slc_frontier(&mut self, turn: usize) -> Option<usize> {
+        let slc = self.slc.as_ref()?;
+        let frontiers = slc.frontiers;
+        let index = frontiers + turn;
+        if self.host[index].superblock != NONE {
+            return Some(index);
+        }
+        let may_borrow = slc.dynamic < self.dynamic_share(slc) && self.free_count > self.collector.free_min;
+        let slc = self.slc.as_mut()?;
+        let superblock = match slc.static_free.pop_front() {
+            Some(superblock) => superblock,
+            None if may_borrow => {
+                slc.dynamic += 1;
+                self.take_free(turn % self.free.len())
+            }
+            None => return (frontiers..2 * frontiers).find(|&i| self.host[i].superblock != NONE),
+        };
+        let block = &mut self.map.blocks[superblock as usize];
+        block.state = State::Open;
+        block.slc = true;
+        let stripe_end = self.flash.geometry.stripe_units;
+        self.host[index] = Frontier { superblock, stripe_end, ..Frontier::UNUSED };
+        Some(index)
+    }
+
+    /// The host has filled a stripe of frontier `turn`. Returns whether that was one in SLC mode.
+    pub fn end_slc_stripe(&mut self, turn: usize, now: u64) -> bool {
+        let Some(slc) = &mut self.slc else { return false };
+        self.turn = slc.rest();
+        let units = self.flash.geometry.stripe_units;
+        let in_slc = turn >= slc.frontiers;
+        if in_slc {
+            slc.written += u64::from(units);
+        }
+        self.pace_folding(now, units);
+        in_slc
+    }
+
+    /// Slots of a superblock in SLC mode.
+    pub fn slc_units(&self) -> u32 {
+        self.slc.as_ref().map_or(0, |slc| slc.units)
+    }
+
+    /// Superblocks that are in SLC mode only; they come before the others.
+    pub fn static_superblocks(&self) -> u32 {
+        self.slc.as_ref().map_or(0, |slc| slc.static_superblocks)
+    }
+
+    /// A superblock in SLC mode is full.
+    pub fn close_slc(&mut self, superblock: u32) {
+        self.map.blocks[superblock as usize].state = State::Slc;
+        if let Some(slc) = &mut self.slc {
+            slc.full.push_back(superblock);
+        }
+    }
+
+    /// Gives superblocks of the dynamic part back, until they are no more than the free space has room for: what the
+    /// guarantee of the collector rests on.
+    fn shrink_slc(&mut self, now: u64) {
+        let units = u64::from(self.flash.geometry.superblock_units);
+        while let Some(slc) = &self.slc
+            && u64::from(slc.dynamic) * units > self.unmapped_units()
+        {
+            if !self.start_folding(true) {
+                self.close_a_borrowed_frontier();
+                continue;
+            }
+            self.fold(now, u32::MAX, false);
+        }
+    }
+
+    /// Closes an open superblock of the dynamic part early. What it has not taken is lost until it is erased.
+    fn close_a_borrowed_frontier(&mut self) {
+        let Some(slc) = &mut self.slc else { return };
+        let borrowed = |f: &&mut Frontier| f.superblock != NONE && !slc.is_static(f.superblock);
+        let Some(frontier) = self.host[slc.frontiers..].iter_mut().find(borrowed) else {
+            unreachable!("a superblock of the dynamic part is a victim, full or open");
+        };
+        debug_assert_eq!(frontier.host_units, 0, "between two stripes of the host");
+        let superblock = frontier.superblock;
+        *frontier = Frontier::UNUSED;
+        self.map.blocks[superblock as usize].state = State::Slc;
+        slc.full.push_back(superblock);
+    }
+
+    /// Whether more than the threshold is in use.
+    fn must_fold(&self, slc: &SlcCache) -> bool {
+        let superblocks = u64::from(slc.static_superblocks) + u64::from(self.dynamic_share(slc));
+        slc.written * 100 > superblocks * u64::from(slc.units) * slc.threshold_percent
+    }
+
+    /// Makes sure that there is a superblock to fold. Those without valid units go first, as they cost nothing, then the
+    /// oldest; if the dynamic part must shrink, only what belongs to it. Returns whether there is one.
+    fn start_folding(&mut self, must_shrink: bool) -> bool {
+        let Some(slc) = &mut self.slc else { return false };
+        if slc.victim.is_some() {
+            return true;
+        }
+        let blocks = &self.map.blocks;
+        let wanted = |superblock: u32| !(must_shrink && slc.is_static(superblock));
+        let dead = slc.full.iter().position(|&s| wanted(s) && blocks[s as usize].valid == 0);
+        let Some(at) = dead.or_else(|| slc.full.iter().position(|&s| wanted(s))) else { return false };
+        let Some(superblock) = slc.full.remove(at) else { return false };
+        let block = &mut self.map.blocks[superblock as usize];
+        block.state = State::Victim;
+        slc.victim = Some(Victim::new(superblock, Cause::Folding, block.valid, slc.units));
+        true
+    }
+
+    /// Folds as much as `units` units of the host pay for.
+    fn pace_folding(&mut self, now: u64, units: u32) {
+        let Some(slc) = &self.slc else { return };
+        if !self.must_fold(slc) {
+            return;
+        }
+        // What was borrowed beyond the share goes first.
+        let must_shrink = slc.dynamic > self.dynamic_share(slc);
+        if !self.start_folding(must_shrink) && !self.start_folding(false) {
+            return;
+        }
+        let Some(victim) = self.slc.as_mut().and_then(|slc| slc.victim.as_mut()) else { return };
+        if let Some(due) = victim.due(units) {
+            self.fold(now, due, false);
+        }
+    }
+
+    /// Copies up to `budget` units of the superblock being folded, and erases it if none is left.
+    fn fold(&mut self, now: u64, budget: u32, idle: bool) {
+        let Some(victim) = self.slc.as_mut().and_then(|slc| slc.victim.take()) else { return };
+        let (copied, rest) = self.copy_victim::<true>(victim, now, budget);
+        let stats = &mut self.flash.stats;
+        stats.nand_units.folding += u64::from(copied);
+        stats.folded_units_idle += if idle { u64::from(copied) } else { 0 };
+        if let Some(slc) = &mut self.slc {
+            slc.victim = rest;
+        }
+        if rest.is_none() && self.map_cache.is_some() {
+            self.write_moved_parts(now);
+        }
+    }
+
+    /// Folds a piece while the host is idle. Returns whether there was something to fold.
+    pub fn fold_while_idle(&mut self, now: u64, piece: u32) -> bool {
+        let folds = self.slc.as_ref().is_some_and(|slc| slc.fold_when_idle) && self.start_folding(false);
+        if folds {
+            self.fold(now, piece, true);
+        }
+        folds
+    }
+
+    /// The frontier that folded units go to, opened if it was not.
+    pub(super) fn fold_stream(&mut self, now: u64) -> Stream {
+        let index = self.slc.as_ref().map_or(0, |slc| slc.fold_turn);
+        self.prepare_host(index, now);
+        Stream::Host(index)
+    }
+
+    /// Folding has filled a stripe of the host's frontier `index`.
+    pub fn end_fold_stripe(&mut self, index: usize, now: u64) {
+        let Some(slc) = &mut self.slc else { return };
+        slc.fold_turn = (index + 1) % slc.frontiers;
+        // The host may have begun that stripe.
+        if self.turn == index {
+            self.turn = slc.rest();
+        }
+        self.pace(now, self.flash.geometry.stripe_units);
+    }
+
+    /// The books of the SLC cache.
+    pub fn audit_slc(&self) -> Result<(), AuditError> {
+        let Some(slc) = &self.slc else {
+            let stray = self.map.blocks.iter().position(|block| block.slc);
+            ensure!(stray.is_none(), "superblock {stray:?} is in SLC mode, and there is no SLC cache");
+            return Ok(());
+        };
+        let (mut written, mut dynamic, mut full) = (0, 0, 0);
+        for (i, block) in self.map.blocks.iter().enumerate() {
+            let is_static = slc.is_static(i as u32);
+            ensure!(
+                block.slc || !is_static || block.state == State::Free,
+                "superblock {i} of the static part is in normal mode"
+            );
+            full += usize::from(block.state == State::Slc);
+            if !block.slc {
+                ensure!(block.state != State::Slc, "superblock {i} waits to be folded in normal mode");
+                continue;
+            }
+            ensure!(
+                block.written <= slc.units,
+                "superblock {i} has taken {} units in SLC mode, which holds {}",
+                block.written,
+                slc.units
+            );
+            ensure!(
+                matches!(block.state, State::Open | State::Slc | State::Victim),
+                "superblock {i} is in SLC mode and {:?}",
+                block.state
+            );
+            written += u64::from(block.written);
+            dynamic += u32::from(!is_static);
+        }
+        // The stripe that the host is filling counts when it is full.
+        let begun: u64 = self.host[slc.frontiers..]
+            .iter()
+            .filter(|f| f.superblock != NONE)
+            .map(|f| u64::from(f.next % self.flash.geometry.stripe_units))
+            .sum();
+        ensure!(
+            written == slc.written + begun,
+            "SLC superblocks hold {written} units, {begun} of begun stripes; {} counted",
+            slc.written
+        );
+        ensure!(dynamic == slc.dynamic, "{dynamic} superblocks are borrowed, {} counted", slc.dynamic);
+        ensure!(full == slc.full.len(), "{full} superblocks wait to be folded, {} listed", slc.full.len());
+        let units = u64::from(self.flash.geometry.superblock_units);
+        ensure!(
+            u64::from(dynamic) * units <= self.unmapped_units() + units,
+            "{dynamic} superblocks are borrowed, and {} units are free",
+            self.unmapped_units()
+        );
+        for &superblock in &slc.static_free {
+            let block = &self.map.blocks[superblock as usize];
+            ensure!(block.state == State::Free, "superblock {superblock} is in the static pool and not free");
+        }
+        Ok(())
+    }
+
+    /// The superblock being folded.
+    pub fn folded_superblock(&self) -> Option<u32> {
+        self.slc.as_ref()?.victim.map(|victim| victim.superblock)
+    }
+
+    /// Superblocks of the static part that are free.
+    pub fn static_free(&self) -> usize {
+        self.slc.as_ref().map_or(0, |slc| slc.static_free.len())
+    }
+}
