@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use trimwise::experiment::cell::CellError;
 use trimwise::experiment::result::ExperimentResult;
 use trimwise::experiment::set::{self, Setting, one_a, one_b};
-use trimwise::experiment::{capacity, lazy, postmark_vendors};
+use trimwise::experiment::{capacity, lazy, postmark_vendors, settling};
 use trimwise::policy::PolicySpec;
 use trimwise::profile::Profile;
 
@@ -46,6 +46,7 @@ pub const ALL: &[Experiment] = &[
     experiment(lazy::FIGURE_4, lazy::QUESTION_4, lazy::REPS, |r| run_lazy_sizes(r, lazy::evaluate_figure_4)),
     experiment(lazy::TABLE_2, lazy::QUESTION_T2, lazy::REPS, run_lazy_table_2),
     experiment(capacity::NAME, capacity::QUESTION, capacity::REPS, run_capacity),
+    experiment(settling::NAME, settling::QUESTION, settling::REPS, run_settling),
 ];
 
 /// How an experiment is to be run.
@@ -181,6 +182,14 @@ fn run_capacity(request: &Request) -> Result<ExperimentResult, Failure> {
             .collect::<Result<Vec<_>, _>>()
     })?;
     Ok(capacity::evaluate(&capacity::Measured::new(histories.into_iter().zip(runs)), reps, seed))
+}
+
+fn run_settling(request: &Request) -> Result<ExperimentResult, Failure> {
+    let Request { reps, seed, .. } = *request;
+    let runs = request.spread(&[settling::DEVICE], settling::ranges(), reps.into(), |i, step| {
+        (0..reps).map(|rep| settling::run(i, rep, seed).inspect(|_| step())).collect::<Result<Vec<_>, _>>()
+    })?;
+    Ok(settling::evaluate(&runs, reps, seed))
 }
 
 #[cfg(test)]
