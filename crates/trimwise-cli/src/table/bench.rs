@@ -4,7 +4,7 @@ use trimwise::bench::{Findings, Measured, Settled, Steady, TestResult};
 use trimwise::units::Bytes;
 use trimwise::workload::latency::LatencySummary;
 
-use super::reproduce::{Block, of_plot, is_tabled};
+use super::reproduce::{Block, is_tabled, of_plot};
 use super::{bold, folded, laid_out};
 use crate::bench::BenchReport;
 use crate::figures::{NONE, nanoseconds, significant};

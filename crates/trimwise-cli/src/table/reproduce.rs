@@ -65,7 +65,9 @@ pub struct Block {
 pub fn blocks(rows: &ExperimentRows) -> Vec<Block> {
     match rows {
         ExperimentRows::Vendors(rows) => vendors(rows),
-        ExperimentRows::Plots(plots) => plots.iter().filter(|plot| is_tabled(plot)).flat_map(of_plot).collect(),
+        ExperimentRows::Plots(plots) => {
+            plots.iter().filter(|plot| is_tabled(plot)).flat_map(of_plot).collect()
+        }
     }
 }
 
