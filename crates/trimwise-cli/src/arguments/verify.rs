@@ -41,9 +41,10 @@ pub struct VerifyArguments {
     #[arg(long, value_name = "FAULT")]
     pub fault: Option<Plant>,
 
-    /// What is written: zeros, compressible, pseudo-random, incompressible or duplicated. A drive that
-    /// compresses gets its speed back with compressible data; with others what it collects meanwhile
-    /// stays slow, TRIM or not [default: compressible]
+    /// What is written: zeros, compressible, pseudo-random, incompressible or duplicated. Where a drive
+    /// compresses, compressible data give the clean speed that it is sold with, and so show best what
+    /// TRIM gives back; HD Tach and ATTO write such, too. Others see no difference
+    /// [default: compressible]
     #[arg(long, value_name = "CLASS")]
     pub content: Option<ContentClass>,
 

@@ -141,3 +141,106 @@ fn capitalised(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
+
+#[cfg(test)]
+mod tests {
+    use trimwise::bench::verify::{Evidence, Fault, Judgement, Speed, Speeds, Torture, Verification};
+    use trimwise::bench::{Did, Settings};
+    use trimwise_host::block_device::DiscardCounts;
+    use trimwise_host::mounted_verify::{Block, Disk, Found, Report};
+    use trimwise_host::raw_device::Promise;
+
+    use super::*;
+    use crate::arguments::{Command, CommandLine, VerifyArguments};
+
+    fn arguments(line: &str) -> VerifyArguments {
+        use clap::Parser as _;
+        let words = ["trimwise", "verify"].into_iter().chain(line.split_whitespace());
+        match CommandLine::try_parse_from(words).unwrap().command {
+            Command::Verify(arguments) => arguments,
+            _ => panic!("not verify"),
+        }
+    }
+
+    fn fits(text: &str) {
+        for line in text.lines().filter(|line| !line.starts_with("  trimwise")) {
+            assert!(line.chars().count() <= 100, "{line}");
+        }
+    }
+
+    #[test]
+    fn stages_are_rows_and_the_verdict_has_its_reasons() {
+        let speed = |read_mb_per_s, write_mb_per_s| Some(Speed { read_mb_per_s, write_mb_per_s });
+        let found = Verification {
+            device: trimwise::bench::Device {
+                name: "sata-small".to_owned(),
+                size_bytes: 4 << 30,
+                sector_bytes: 512,
+                trim: true,
+                is_model: true,
+            },
+            content: "compressible",
+            seed: 1,
+            did: Did::default(),
+            evidence: Evidence {
+                takes_trim: true,
+                speeds: Speeds {
+                    clean: speed(507.4, 94.6),
+                    tortured: speed(165.3, 13.99),
+                    trimmed: speed(303.0, 60.5),
+                    trimmed_again: None,
+                },
+                ..Evidence::default()
+            },
+            judgement: Some(Judgement {
+                verdict: Verdict::Harmful,
+                faults: vec![Fault::WrongRange, Fault::TrimsInPart],
+                reasons: vec![
+                    "random writes: 95 MB/s clean, 14 tortured".to_owned(),
+                    "100 of 2,048 units that were never trimmed are lost, which is more than a line of a hundred columns"
+                        .to_owned(),
+                ],
+            }),
+            broken: None,
+        };
+        let notes = vec!["The drive was made small".to_owned()];
+        let arguments = arguments("sata-small --fault wrong-range --region 50:50");
+        let settings = Settings { region: arguments.region.unwrap(), ..Settings::default() };
+        let text = render(&VerifyReport::new(&arguments, &settings, &Torture::default(), found, notes));
+        fits(&text);
+        insta::assert_snapshot!(text);
+    }
+
+    #[test]
+    fn blocks_of_a_mounted_file_system_are_counted_before_and_after() {
+        let block = |unit| Block {
+            unit,
+            disk: 0,
+            offset: unit * 4096,
+            is_whole: true,
+            after_delete: Found::OldData,
+            after_trim: if unit < 1000 { Found::Zeros } else { Found::Other },
+        };
+        let counted = DiscardCounts { commands: 3, merged: 0, bytes: Bytes::mib(5) };
+        let found = Report {
+            mount_point: "/home".to_owned(),
+            fs_type: "ext4".to_owned(),
+            device: "sda2".to_owned(),
+            file_units: 1024,
+            extents: 2,
+            disks: vec![Disk {
+                name: "sda".to_owned(),
+                promise: Promise::Nothing { why: "ATA: no RZAT".to_owned() },
+                counted: Some(counted),
+            }],
+            blocks: (0..1024).map(block).collect(),
+            answered: Bytes::mib(6),
+            trims: 1,
+            failed: None,
+            notes: vec!["md0 is read, and not the disks below it: raid1".to_owned()],
+        };
+        let text = render_directory(&DirectoryReport::new(&arguments("dir:/home --size 4MiB"), &found));
+        fits(&text);
+        insta::assert_snapshot!(text);
+    }
+}

@@ -211,6 +211,8 @@ pub fn judge(evidence: &Evidence) -> Judgement {
     if evidence.promises_zeros && integrity.trimmed_old_units > 0 {
         match effect {
             Some(Fault::IgnoresTrim | Fault::TrimsInPart) => {}
+            // What was freed in their place is known, too.
+            _ if faults.contains(&Fault::WrongRange) => {}
             // Some of it reads as zeros: TRIM reached that, and not the rest.
             _ if integrity.trimmed_old_units < integrity.trimmed_units => {
                 faults.push(Fault::TrimsInPart);
@@ -320,7 +322,9 @@ mod tests {
         lost.integrity.kept_lost_units = 3;
         lost.integrity.rewritten_lost_units = 1;
         assert_eq!(said(&lost), (Verdict::Harmful, vec![Fault::WrongRange]));
-        lost.integrity.kept_lost_units = 0;
+        (lost.promises_zeros, lost.integrity.trimmed_units, lost.integrity.trimmed_old_units) = (true, 9, 9);
+        assert_eq!(said(&lost), (Verdict::Harmful, vec![Fault::WrongRange]), "one cause explains both");
+        (lost.integrity.kept_lost_units, lost.integrity.trimmed_old_units) = (0, 0);
         assert_eq!(said(&lost), (Verdict::Harmful, vec![Fault::LateTrim]));
     }
 
