@@ -19,6 +19,7 @@ test:
 # the experiments and grids that `just test` only samples, whole
 full:
     SET=full cargo test --release -p trimwise --test set
+    CAPACITY=full cargo test --release -p trimwise --test capacity
     SANDFORCE=full cargo test --release -p trimwise --test sandforce
     WRITE_AMPLIFICATION=full cargo test --release -p trimwise --test write_amplification the_grid -- --nocapture
 
@@ -34,6 +35,11 @@ tidy:
 # measure the models' own speed
 bench *ARGUMENTS:
     cargo bench -p trimwise -- {{ARGUMENTS}}
+
+# `trimwise bench` and fio side by side on a file in a directory; the machine must be idle
+beside-fio DIRECTORY *ARGUMENTS:
+    cargo build --release
+    scripts/bench-beside-fio {{DIRECTORY}} {{ARGUMENTS}}
 
 # accept what snapshot tests print now; read the diff before you commit it
 snapshots:

@@ -1,5 +1,7 @@
 //! The command line, as its users see it.
 
+mod verify;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
@@ -9,6 +11,7 @@ use trimwise::policy::TERMS;
 use trimwise::units::Bytes;
 
 use crate::defaults;
+pub use verify::VerifyArguments;
 
 /// The whole command line.
 #[derive(Debug, Parser)]
@@ -25,6 +28,7 @@ use crate::defaults;
         trimwise compare --workload mail.pmrc --device sata-generic --policy off commit\n  \
         trimwise reproduce postmark-vendors --report vendors/\n  \
         trimwise crashtest --policy lazy+reuse --cuts 10000\n  \
+        trimwise verify dir:/home\n  \
         trimwise trim / --dry-run\n\n\
         Exit codes: 0 done, 1 a run failed, 2 wrong arguments or input, 130 interrupted.",
     propagate_version = true,
@@ -47,6 +51,8 @@ pub enum Command {
     Crashtest(CrashtestArguments),
     /// Run device tests one after another: fill, random writes, HD Tach, ATTO, TRIM and others
     Bench(BenchArguments),
+    /// Find out whether a drive honours TRIM and whether TRIM gives its speed back
+    Verify(VerifyArguments),
     /// Trim the free space of a mounted file system, slice by slice; --dry-run says what would be sent
     Trim(TrimArguments),
     /// List the SSD profiles that are built in, or show one in full with the source of each number

@@ -5,7 +5,6 @@ use std::sync::atomic::AtomicBool;
 
 use serde::Serialize;
 use trimwise::bench::{self, Results, Settings, Test};
-use trimwise_host::raw_device::Target;
 
 use crate::arguments::{BenchArguments, OutputArguments};
 use crate::command_line::CommandText;
@@ -13,7 +12,7 @@ use crate::failure::Failure;
 use crate::interrupt::OnInterrupt;
 use crate::output::{self, Destinations};
 use crate::progress::Progress;
-use crate::runner::{BenchProgress, Models, RealTarget};
+use crate::runner::{BenchProgress, Models, RealTarget, devices};
 use crate::table;
 
 /// What `--json` writes; the order of the keys is part of the format.
@@ -55,7 +54,7 @@ pub fn run<M: Models>(
     arguments: &BenchArguments,
     on_signal: impl FnOnce(OnInterrupt) -> Result<Arc<AtomicBool>, Failure>,
 ) -> Result<String, Failure> {
-    let real = real_target(arguments)?;
+    let real = RealTarget::parse(&arguments.target, arguments.size, arguments.destroy.as_ref())?;
     let tests: Result<Vec<Test>, _> = arguments.tests.iter().map(|t| t.parse::<Test>()).collect();
     let tests = tests.map_err(Failure::usage)?;
     let destinations = Destinations::check(&OutputArguments {
@@ -77,11 +76,7 @@ pub fn run<M: Models>(
     let results = match real {
         None => {
             only_for_real_targets(arguments)?;
-            let (_, device) = models.device(&arguments.target).map_err(|failure| match failure {
-                // Here a device is not given with an option.
-                Failure::Usage(message) => Failure::usage(message.trim_start_matches("--device ")),
-                other => other,
-            })?;
+            let (_, device) = models.device(&arguments.target).map_err(devices::as_argument)?;
             on_signal(OnInterrupt::Exit)?;
             models.bench_model(&device, &tests, &settings, on_progress)
         }
@@ -109,21 +104,6 @@ pub fn run<M: Models>(
             Err(Failure::run(format!("{}: {}: {}", report.results.device.name, broken.test, broken.why)))
         }
     }
-}
-
-/// What `file:PATH` and `dev:PATH` name; `None` of a profile.
-fn real_target(arguments: &BenchArguments) -> Result<Option<RealTarget>, Failure> {
-    let text = &arguments.target;
-    if !["file:", "dev:"].iter().any(|prefix| text.starts_with(prefix)) {
-        return Ok(None);
-    }
-    let target: Target = text.parse().map_err(Failure::usage)?;
-    if let (Target::Device(_), Some(_)) = (&target, arguments.size) {
-        return Err(Failure::usage(format!(
-            "--size: {text} has its own size; expected it with file:PATH only"
-        )));
-    }
-    Ok(Some(RealTarget { target, destroy: arguments.destroy.clone(), size: arguments.size }))
 }
 
 /// A model is neither made nor destroyed.

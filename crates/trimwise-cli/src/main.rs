@@ -23,6 +23,7 @@ mod runner;
 mod selftest;
 mod table;
 mod trim;
+mod verify;
 
 use std::process::ExitCode;
 
@@ -56,6 +57,7 @@ fn run(command: Command) -> Result<String, Failure> {
             crashtest::run(&models, &arguments, || interrupt::install(OnInterrupt::Exit).map(drop))
         }
         Command::Bench(arguments) => bench::run(&models, &arguments, interrupt::install),
+        Command::Verify(arguments) => verify::run(&arguments, interrupt::install),
         Command::Trim(arguments) => trim::run(&arguments, interrupt::install),
         Command::Policies(arguments) => policies::run(&arguments),
         Command::Selftest(arguments) => {

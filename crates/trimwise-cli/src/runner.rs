@@ -13,7 +13,6 @@ use trimwise::crash::CrashReport;
 use trimwise::experiment::result::{Cell, ExperimentResult};
 use trimwise::fs::host::DiscardGeneration;
 use trimwise::units::Bytes;
-use trimwise_host::raw_device::Target;
 
 use crate::failure::Failure;
 
@@ -22,23 +21,6 @@ pub type Report = Arc<dyn Fn(u64, u64) + Send + Sync>;
 
 /// What device tests report while they go on: which test, and how many thousandths of it are done.
 pub type BenchProgress = Arc<dyn Fn(usize, u64) + Send + Sync>;
-
-/// A real file or device for device tests.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RealTarget {
-    /// Which.
-    pub target: Target,
-    /// What the user repeated, to have it overwritten.
-    pub destroy: Option<String>,
-    /// How large a file is made where there is none; `None`: as the host has it.
-    pub size: Option<Bytes>,
-}
-
-impl std::fmt::Display for RealTarget {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.target.fmt(f)
-    }
-}
 
 /// One run in the model.
 #[derive(Clone, Copy, Debug)]
@@ -177,7 +159,10 @@ mod experiments;
 pub mod fabricated;
 mod input;
 mod linked;
+mod real;
 mod room;
+pub mod verify;
 mod workloads;
 
 pub use linked::Linked;
+pub use real::RealTarget;

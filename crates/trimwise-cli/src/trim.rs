@@ -84,7 +84,7 @@ pub fn run(
 }
 
 /// A mount that cannot be trimmed is a wrong argument.
-fn refused(error: TrimError) -> Failure {
+pub fn refused(error: TrimError) -> Failure {
     match error {
         TrimError::Mount(MountError::Io { .. } | MountError::Unknown { .. })
         | TrimError::Device(BlockDeviceError::None { .. })

@@ -41,9 +41,15 @@ fn the_version_is_named() {
 
 #[test]
 fn help_has_examples_and_no_line_is_wider_than_a_terminal() {
-    for line in
-        ["--help", "compare --help", "reproduce --help", "trim --help", "crashtest --help", "devices --help"]
-    {
+    for line in [
+        "--help",
+        "compare --help",
+        "reproduce --help",
+        "trim --help",
+        "crashtest --help",
+        "devices --help",
+        "verify --help",
+    ] {
         let output = trimwise_in(Path::new("."), line);
         let help = text(&output.stdout);
         assert!(output.status.success() && help.contains("Examples:"), "{line}");
@@ -68,6 +74,12 @@ fn wrong_words_are_refused() {
     refused("compare --memory 1e9", &["--memory", "'1e9'", "from 16 to 1048576"]);
     refused("compare --seed=-1", &["--seed", "'-1'", "from 0 to 18446744073709551615"]);
     refused("compare --seed abc", &["--seed", "'abc'", "from 0 to 18446744073709551615"]);
+    refused("verify", &["TARGET"]);
+    refused("verify sata-small --fault broken", &["'broken'", "broken-promise"]);
+    refused("verify sata-small --torture 0", &["--torture", "'0'", "from 1 to 10000"]);
+    refused("verify sata-small --rest -1", &["--rest", "'-1'", "from 0 to 86400"]);
+    refused("verify sata-small --size 0", &["--size", "above 0"]);
+    refused("verify sata-small --content soft", &["soft", "compressible"]);
     refused("reproduce", &["NAME"]);
     refused("reproduce x --all", &["cannot be used with"]);
 }

@@ -269,12 +269,12 @@ impl BlockDevice for RawDevice {
     async fn stored(&self, lpn: Lpn) -> Result<Stored, BlockError> {
         self.check_interrupt()?;
         check_operation(&Operation::read(UnitRange::new(lpn, 1)), self.facts.size_units)?;
-        let mut page = vec![bytes::blank()];
+        let mut page = Box::new(bytes::blank());
         let offset = lpn.0 * UNIT_BYTES;
-        self.file.read_exact_at(&mut page[0].0, offset).map_err(|error| {
+        self.file.read_exact_at(&mut page.0, offset).map_err(|error| {
             BlockError::Other(format!("{}: read of 4096 bytes at byte {offset}: {error}", self.target))
         })?;
-        Ok(recognise(lpn, &page[0].0))
+        Ok(recognise(lpn, &page.0))
     }
 
     async fn erase(&self) -> Result<(), BlockError> {

@@ -112,8 +112,8 @@ fn random_write_of(c: &mut Criterion, name: &str, writes: u64, change: impl Fn(&
         let took = begun.elapsed().as_secs_f64();
         let stats = host.ssd.stats().since(&earlier);
         eprintln!(
-            "write amplification {:.2}, {:.2} million host units and {:.2} million flash units a second, {:.2} bytes of \
-             model for each logical unit",
+            "write amplification {:.2}, {:.2} million host units and {:.2} million flash units a second, {:.2} bytes \
+             of model for each logical unit",
             stats.write_amplification(),
             stats.host_units_written as f64 / took / 1e6,
             stats.nand_units.total() as f64 / took / 1e6,

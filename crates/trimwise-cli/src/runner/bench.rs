@@ -8,10 +8,8 @@ use trimwise::bench::{self, Hooks, Results, Settings, Test};
 use trimwise::block::{BlockQueue, ModelDevice, QueueConfig};
 use trimwise::engine::Sim;
 use trimwise::profile::Profile;
-use trimwise::ssd::Ssd;
+use trimwise::ssd::Drive;
 use trimwise_host::block_on;
-use trimwise_host::consent;
-use trimwise_host::raw_device::{Access, Options, RawDevice, RawDeviceError};
 
 use super::{BenchProgress, RealTarget};
 use crate::failure::Failure;
@@ -24,9 +22,10 @@ pub fn in_model(
     on_progress: BenchProgress,
 ) -> Result<Results, Failure> {
     let sim = Sim::new();
-    let ssd = Ssd::new(&profile.config, settings.seed)
+    let drive = Drive::new(&profile.config, profile.faults, settings.seed)
         .map_err(|e| Failure::usage(format!("{}: {e}", profile.name)))?;
-    let device = Rc::new(ModelDevice::new(BlockQueue::new(&sim, ssd, QueueConfig::default()), &profile.name));
+    let device =
+        Rc::new(ModelDevice::new(BlockQueue::new(&sim, drive, QueueConfig::default()), &profile.name));
     let (tests, settings) = (tests.to_vec(), *settings);
     let ended = sim.run(async move {
         let stats = || device.queue().with_ssd(|ssd| *ssd.stats());
@@ -44,22 +43,9 @@ pub fn on_real(
     stop: &Arc<AtomicBool>,
     on_progress: BenchProgress,
 ) -> Result<Results, Failure> {
-    let access = if tests.iter().any(|test| test.is_destructive()) {
-        Access::Write(consent::check(&real.target, real.destroy.as_deref()).map_err(Failure::usage)?)
-    } else {
-        Access::Read(real.target.clone())
-    };
-    let defaults = Options::default();
-    let options = Options {
-        file_bytes: real.size.unwrap_or(defaults.file_bytes),
-        queue_depth: tests.iter().map(|test| test.depth()).fold(defaults.queue_depth, u32::max),
-        interrupted: Arc::clone(stop),
-        ..defaults
-    };
-    let device = RawDevice::open(access, &options).map_err(|error| match error {
-        RawDeviceError::NoRing { .. } | RawDeviceError::Changed { .. } => Failure::run(error),
-        _ => Failure::usage(error),
-    })?;
+    let is_written = tests.iter().any(|test| test.is_destructive());
+    let depth = tests.iter().map(|test| test.depth()).max().unwrap_or(0);
+    let device = real.open(is_written, depth, stop)?;
     let hooks = Hooks { on_progress: &*on_progress, stats: None };
     let ended = block_on(bench::run(&device, tests, settings, hooks));
     let mut results = ended.map_err(Failure::run)?.map_err(Failure::usage)?;

@@ -29,6 +29,14 @@ pub fn profile(argument: &str, option: &str) -> Result<Profile, Failure> {
     .map_err(Failure::usage)
 }
 
+/// The same failure where the profile is an argument, and not the value of `--device`.
+pub fn as_argument(failure: Failure) -> Failure {
+    match failure {
+        Failure::Usage(message) => Failure::usage(message.trim_start_matches("--device ")),
+        other => other,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use trimwise::experiment::cell::CellError;
 use trimwise::experiment::result::ExperimentResult;
 use trimwise::experiment::set::{self, Setting, one_a, one_b};
-use trimwise::experiment::{capacity, lazy, postmark_vendors, sandforce};
+use trimwise::experiment::{capacity, lazy, postmark_vendors, sandforce, settling};
 use trimwise::policy::PolicySpec;
 use trimwise::profile::Profile;
 use trimwise::units::Bytes;
@@ -48,6 +48,7 @@ pub const ALL: &[Experiment] = &[
     experiment(lazy::TABLE_2, lazy::QUESTION_T2, lazy::REPS, run_lazy_table_2),
     experiment(sandforce::NAME, sandforce::QUESTION, sandforce::REPS, run_sandforce),
     experiment(capacity::NAME, capacity::QUESTION, capacity::REPS, run_capacity),
+    experiment(settling::NAME, settling::QUESTION, settling::REPS, run_settling),
 ];
 
 /// How an experiment is to be run.
@@ -228,6 +229,14 @@ fn run_capacity(request: &Request) -> Result<ExperimentResult, Failure> {
             .collect::<Result<Vec<_>, _>>()
     })?;
     Ok(capacity::evaluate(&capacity::Measured::new(histories.into_iter().zip(runs)), reps, seed))
+}
+
+fn run_settling(request: &Request) -> Result<ExperimentResult, Failure> {
+    let Request { reps, seed, .. } = *request;
+    let runs = request.spread(&[settling::DEVICE], settling::ranges(), reps.into(), |i, step| {
+        (0..reps).map(|rep| settling::run(i, rep, seed).inspect(|_| step())).collect::<Result<Vec<_>, _>>()
+    })?;
+    Ok(settling::evaluate(&runs, reps, seed))
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ pub mod devices;
 pub mod reproduce;
 pub mod selftest;
 pub mod trim;
+pub mod verify;
 
 use std::io::IsTerminal;
 

@@ -115,9 +115,9 @@ impl Verdict {
         match self {
             Self::Arrives => "arrives",
             Self::Consistent => "consistent",
-            Self::InPart => "in-part",
+            Self::InPart => "in_part",
             Self::Ignored => "ignored",
-            Self::NotSent => "not-sent",
+            Self::NotSent => "not_sent",
             Self::Unproven => "unproven",
             Self::Unknown => "unknown",
         }

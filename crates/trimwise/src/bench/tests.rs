@@ -15,12 +15,15 @@ use crate::engine::Sim;
 use crate::ssd::{Ssd, SsdConfig, TrimKind};
 use crate::units::{SimDuration, SimTime};
 
+/// The end of an operation, its number, its token, and when it was submitted.
+type Waiting = Reverse<(SimTime, u64, u64, SimTime)>;
+
 /// A device that takes any number of operations at a time; how long each takes, `latency` says.
 struct Fabricated<L> {
     facts: DeviceFacts,
     now: Cell<SimTime>,
     latency: L,
-    on_its_way: RefCell<BinaryHeap<Reverse<(SimTime, u64, u64, SimTime)>>>,
+    on_its_way: RefCell<BinaryHeap<Waiting>>,
     submitted: RefCell<Vec<(SimTime, Operation)>>,
     /// The number of the completion that fails.
     fails_at: Option<u64>,

@@ -169,7 +169,8 @@ pub struct GcConfig {
     pub victim: VictimPolicy,
     /// Whether copies go to the superblock that host writes go to, instead of one of their own.
     pub shared_frontier: bool,
-    /// Superblocks that are open for host writes at the same time, filled in turn.
+    /// Superblocks that are open for host writes at the same time, filled in turn. With a block mapping: streams that
+    /// are open at the same time in each lane.
     pub host_frontiers: u32,
     /// Foreground collection begins when fewer superblocks than this are free. Default 3: one that only
     /// the collector may take, one for the host, one so that neither waits. More costs usable space.

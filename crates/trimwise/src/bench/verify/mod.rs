@@ -29,7 +29,7 @@ use samples::Samples;
 pub use verdict::{Evidence, Fault, Judgement, Verdict};
 
 use super::load::{Action, Limit, Order, Stream};
-use super::{Bench, Device, Did, Hooks, Settings, SetupError};
+use super::{Bench, Broken, Device, Did, Hooks, Settings, SetupError};
 use crate::block::{BlockDevice, BlockError, Operation};
 use crate::content::ContentClass;
 use crate::units::{Bytes, SimDuration, UNIT_BYTES, UnitRange};
@@ -75,17 +75,29 @@ pub struct Speed {
     pub write_mb_per_s: f64,
 }
 
-/// Speed through the torture.
+/// Speed through the torture; `None` where it was not measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Speeds {
     /// Erased, or trimmed where it cannot be erased.
-    pub clean: Speed,
+    pub clean: Option<Speed>,
     /// Filled and worn down.
-    pub tortured: Speed,
+    pub tortured: Option<Speed>,
     /// After a TRIM of all of it.
-    pub trimmed: Speed,
+    pub trimmed: Option<Speed>,
     /// After another.
-    pub trimmed_again: Speed,
+    pub trimmed_again: Option<Speed>,
+}
+
+impl Speeds {
+    /// Each stage with its name, in the order of the torture.
+    pub fn stages(&self) -> [(&'static str, Option<Speed>); 4] {
+        [
+            ("clean", self.clean),
+            ("tortured", self.tortured),
+            ("trimmed", self.trimmed),
+            ("trimmed again", self.trimmed_again),
+        ]
+    }
 }
 
 /// What was found.
@@ -101,20 +113,22 @@ pub struct Verification {
     pub did: Did,
     /// What the device did.
     pub evidence: Evidence,
-    /// What follows.
-    pub judgement: Judgement,
+    /// What follows; `None` if it ended too early to judge.
+    pub judgement: Option<Judgement>,
+    /// Where it ended before its end, if it did: the device failed, or the user had enough.
+    pub broken: Option<Broken>,
 }
 
 /// Verifies a device. All data in the region are lost.
 ///
 /// # Errors
-/// If the region is too small, before anything is done; in the inner result what the device says.
+/// If the region is too small, before anything is done.
 pub async fn verify<D: BlockDevice>(
     device: &D,
     settings: &Settings,
     torture: &Torture,
     hooks: Hooks<'_>,
-) -> Result<Result<Verification, BlockError>, SetupError> {
+) -> Result<Verification, SetupError> {
     let facts = device.facts();
     let region = settings.region(facts);
     let bytes = Bytes::from_units(region.units);
@@ -132,51 +146,66 @@ pub async fn verify<D: BlockDevice>(
         version: 0,
         did: Did::default(),
     };
-    let evidence = match bench.evidence(torture).await {
-        Ok(evidence) => evidence,
-        Err(error) => return Ok(Err(error)),
-    };
-    Ok(Ok(Verification {
+    let (mut evidence, mut stage) = (Evidence::default(), "clean");
+    let ended = bench.gather(torture, &mut evidence, &mut stage).await;
+    Ok(Verification {
         device: facts.into(),
         content: settings.content.name(),
         seed: settings.seed,
         did: bench.did,
-        judgement: verdict::judge(&evidence),
+        judgement: ended.as_ref().ok().map(|()| verdict::judge(&evidence)),
+        broken: ended.err().map(|error| Broken {
+            test: stage.to_owned(),
+            why: error.to_string(),
+            interrupted: error == BlockError::Interrupted,
+            did: bench.did,
+        }),
         evidence,
-    }))
+    })
 }
 
 impl<D: BlockDevice> Bench<'_, D> {
-    async fn evidence(&mut self, torture: &Torture) -> Result<Evidence, BlockError> {
-        let Some(trim) = self.device.facts().trim else {
-            return Ok(Evidence::default());
-        };
-        let mut evidence =
-            Evidence { takes_trim: true, promises_zeros: trim.promises_zeros, ..Evidence::default() };
+    /// Gathers evidence, stage by stage: what is there when it fails stays.
+    async fn gather(
+        &mut self,
+        torture: &Torture,
+        evidence: &mut Evidence,
+        stage: &mut &'static str,
+    ) -> Result<(), BlockError> {
+        let Some(trim) = self.device.facts().trim else { return Ok(()) };
+        evidence.takes_trim = true;
+        evidence.promises_zeros = trim.promises_zeros;
         self.phase(0.0, 0.1);
         evidence.is_clean_by_erase = self.clean().await?;
         let mut reads = Samples { unmapped_ns: self.rest_and_sample(torture).await?, ..Samples::default() };
-        evidence.speeds.clean = self.speed().await?;
+        evidence.speeds.clean = Some(self.speed().await?);
+        *stage = "whose data a TRIM takes";
         self.phase(0.1, 0.05);
         evidence.integrity = self.integrity(trim.granularity).await?;
+        *stage = "fill";
         self.phase(0.15, 0.25);
         self.write_all(self.region).await?;
+        *stage = "torture";
         self.phase(0.4, 0.4);
-        let wanted = Bytes::from_units(self.region.units * torture.written_percent / 100);
+        let units = u128::from(self.region.units) * u128::from(torture.written_percent) / 100;
+        let wanted = Bytes::from_units(units.min(u128::from(u64::MAX / UNIT_BYTES)) as u64);
         self.random_units(Action::Write, DEPTH, Limit::bytes(wanted)).await?;
+        *stage = "tortured";
         self.phase(0.8, 0.1);
         reads.mapped_ns = self.rest_and_sample(torture).await?;
-        evidence.speeds.tortured = self.speed().await?;
+        evidence.speeds.tortured = Some(self.speed().await?);
+        *stage = "trimmed";
         self.phase(0.9, 0.05);
         self.trim_region().await?;
         reads.trimmed_ns = self.rest_and_sample(torture).await?;
         evidence.reached_percent = reads.reached_percent();
-        evidence.speeds.trimmed = self.speed().await?;
+        evidence.speeds.trimmed = Some(self.speed().await?);
+        *stage = "trimmed again";
         self.phase(0.95, 0.05);
         self.trim_region().await?;
         self.rest_and_sample(torture).await?;
-        evidence.speeds.trimmed_again = self.speed().await?;
-        Ok(evidence)
+        evidence.speeds.trimmed_again = Some(self.speed().await?);
+        Ok(())
     }
 
     /// Makes the device as clean as it can be. Answers whether it was erased, and not just trimmed.

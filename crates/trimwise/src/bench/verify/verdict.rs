@@ -132,14 +132,9 @@ struct Course {
 
 impl Course {
     fn of(what: &'static str, speeds: &Speeds, figure: impl Fn(&Speed) -> f64) -> Self {
-        let Speeds { clean, tortured, trimmed, trimmed_again } = speeds;
-        Self {
-            what,
-            clean: figure(clean),
-            tortured: figure(tortured),
-            trimmed: figure(trimmed),
-            again: figure(trimmed_again),
-        }
+        let [clean, tortured, trimmed, again] =
+            speeds.stages().map(|(_, speed)| speed.as_ref().map_or(0.0, &figure));
+        Self { what, clean, tortured, trimmed, again }
     }
 
     fn is_slowed(&self) -> bool {
@@ -216,6 +211,8 @@ pub fn judge(evidence: &Evidence) -> Judgement {
     if evidence.promises_zeros && integrity.trimmed_old_units > 0 {
         match effect {
             Some(Fault::IgnoresTrim | Fault::TrimsInPart) => {}
+            // What was freed in their place is known, too.
+            _ if faults.contains(&Fault::WrongRange) => {}
             // Some of it reads as zeros: TRIM reached that, and not the rest.
             _ if integrity.trimmed_old_units < integrity.trimmed_units => {
                 faults.push(Fault::TrimsInPart);
@@ -268,12 +265,12 @@ fn zeros_sentence(evidence: &Evidence) -> String {
 mod tests {
     use super::*;
 
-    fn speed(read: f64, write: f64) -> Speed {
-        Speed { read_mb_per_s: read, write_mb_per_s: write }
+    fn speed(read: f64, write: f64) -> Option<Speed> {
+        Some(Speed { read_mb_per_s: read, write_mb_per_s: write })
     }
 
     /// A device that was slowed down from 100 to 20 MB/s, and then came back to `trimmed`.
-    fn evidence(trimmed: Speed) -> Evidence {
+    fn evidence(trimmed: Option<Speed>) -> Evidence {
         let speeds = Speeds {
             clean: speed(400.0, 100.0),
             tortured: speed(400.0, 20.0),
@@ -301,7 +298,7 @@ mod tests {
     #[test]
     fn one_measure_that_stays_behind_is_enough() {
         let mut both = evidence(speed(250.0, 100.0));
-        both.speeds.tortured.read_mb_per_s = 180.0;
+        both.speeds.tortured = speed(180.0, 20.0);
         assert_eq!(said(&both), (Verdict::RestoresInPart, vec![Fault::StaysSlow]));
     }
 
@@ -325,7 +322,9 @@ mod tests {
         lost.integrity.kept_lost_units = 3;
         lost.integrity.rewritten_lost_units = 1;
         assert_eq!(said(&lost), (Verdict::Harmful, vec![Fault::WrongRange]));
-        lost.integrity.kept_lost_units = 0;
+        (lost.promises_zeros, lost.integrity.trimmed_units, lost.integrity.trimmed_old_units) = (true, 9, 9);
+        assert_eq!(said(&lost), (Verdict::Harmful, vec![Fault::WrongRange]), "one cause explains both");
+        (lost.integrity.kept_lost_units, lost.integrity.trimmed_old_units) = (0, 0);
         assert_eq!(said(&lost), (Verdict::Harmful, vec![Fault::LateTrim]));
     }
 

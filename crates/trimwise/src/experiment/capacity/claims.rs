@@ -123,8 +123,8 @@ fn untrimmed(measured: &Measured) -> Claim {
     });
     claim(
         "capacity-untrimmed",
-        "without TRIM random writes slow down as the drive fills, and an unpartitioned remainder of 28 % and GC at idle \
-         each win back more than 5 %, with both mappings",
+        "without TRIM random writes slow down as the drive fills, and an unpartitioned remainder of 28 % and GC at \
+         idle each win back more than 5 %, with both mappings",
         Figure::Text("falls; both win part of it back".to_owned()),
         judged,
     )
@@ -155,8 +155,8 @@ fn knee(measured: &Measured) -> Claim {
     })();
     claim(
         "capacity-knee",
-        "with TRIM, a page-mapped drive loses a larger share of its random writes' speed from 90 to 100 % than from 80 to \
-         90 %, and one sequential write loses nothing from 62.9 to 87.3 %",
+        "with TRIM, a page-mapped drive loses a larger share of its random writes' speed from 90 to 100 % than from \
+         80 to 90 %, and one sequential write loses nothing from 62.9 to 87.3 %",
         Figure::Text("drops above about 90 %".to_owned()),
         judged,
     )
@@ -183,8 +183,8 @@ fn sequential_sentence(measured: &Measured) -> String {
     let [high, low] = LEVELS_WRITE.map(|level| trimmed_write(measured, STATIC, level));
     match (low, high) {
         (Some(low), Some(high)) => format!(
-            "A sequential write on the trimmed drive reaches {low:.0} MB/s at 62.9 % and {high:.0} MB/s at 87.3 %: free \
-             space does not matter to it."
+            "A sequential write on the trimmed drive reaches {low:.0} MB/s at 62.9 % and {high:.0} MB/s at 87.3 %: \
+             free space does not matter to it."
         ),
         _ => "No sequential write was measured.".to_owned(),
     }
@@ -204,20 +204,29 @@ fn least_free(measured: &Measured, device: &'static str, percent: f64) -> Option
 /// The answer to "what is the least free space that I should keep?".
 fn least_free_sentence(measured: &Measured) -> String {
     let of_device = |device: &'static str| {
-        let free = |percent| least_free(measured, device, percent).map(|free| format!("{free} %"));
         let full = full_to(measured, device, 100, true)?;
+        let (most, good) = (least_free(measured, device, 80.0)?, least_free(measured, device, 90.0)?);
+        if most == 100 - LEVELS[0] {
+            let half = full_to(measured, device, 50, true)?;
+            return Some(format!(
+                "with {} every bit of it counts, half of it gives {half:.1} MB/s (full: {full:.1} MB/s)",
+                label(device)
+            ));
+        }
         Some(format!(
-            "with {} {} for 80 % of the speed of a nearly empty drive and {} for 90 % (full: {full:.1} MB/s)",
+            "with {} {most} % give 80 % of the speed of a nearly empty drive, {good} % give 90 % (full: {full:.1} \
+             MB/s)",
             label(device),
-            free(80.0)?,
-            free(90.0)?
         ))
     };
     let answers: Vec<String> = DEVICES.into_iter().filter_map(of_device).collect();
     if answers.is_empty() {
         return "Overwrites were not measured.".to_owned();
     }
-    format!("Random overwrites for hours need free and trimmed space: {}.", answers.join(", "))
+    format!(
+        "Overwrites at random that go on for long need space that is free and trimmed: {}.",
+        answers.join(", ")
+    )
 }
 
 /// What free space is worth where nobody tells the drive of it.
@@ -225,7 +234,8 @@ fn full_sentence(measured: &Measured) -> String {
     let half = |trimmed| full_to(measured, PAGE, 50, trimmed);
     match (half(true), half(false)) {
         (Some(trimmed), Some(stale)) => format!(
-            "A page-mapped drive that is half full makes {trimmed:.1} MB/s if the free half is trimmed, {stale:.1} if not."
+            "A page-mapped drive that is half full makes {trimmed:.1} MB/s if the free half is trimmed, {stale:.1} if \
+             not."
         ),
         _ => String::new(),
     }

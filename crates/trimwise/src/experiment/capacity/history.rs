@@ -81,7 +81,8 @@ pub enum History {
         idle: bool,
     },
     /// The Vertex with one of its firmwares: all written, files on 70 % of it, the rest trimmed if it can be, and a
-    /// minute's pause before each measurement. Measured: random overwrites of the files, a sequential write behind them.
+    /// minute's pause. Measured: random overwrites of the files, at once and when settled, and after another pause a
+    /// sequential write behind them.
     Firmware(&'static str),
     /// Measured: a sequential reader and writer, each alone and both together, on a new drive.
     Together {

@@ -1,8 +1,8 @@
 //! Does a trimmed drive slow down when it is nearly full, and how much space should one leave free?
 //!
 //! "SSDs, TRIM, and Available Disk Space" (overclockers.com, 2010) filled an OCZ Vertex to 62.9 and to 87.3 %, trimmed
-//! what was free, and timed a sequential write: 190.5 and 194 MB/s, no difference. Its readers doubted that this was all
-//! there is to say: what of random writes, of a drive without TRIM, of space that is left unpartitioned, of collection
+//! what was free, and timed a sequential write: 190.5 and 194 MB/s, no difference. Its readers doubted that this was
+//! all there is to say: what of random writes, of a drive without TRIM, of space that is left unpartitioned, of collection
 //! while the drive is idle, of the last tenth of the capacity, of a drive with another mapping? Each of these is a
 //! *history* here: what is done to a new drive, and what is measured at its end.
 //!

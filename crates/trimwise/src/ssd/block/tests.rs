@@ -1,8 +1,8 @@
 //! The block mapping against hand-computed times and counts.
 //!
 //! One die on one channel, pages of two units, superblocks of four pages, four logical blocks, and a log of one
-//! superblock. A unit takes 10 us on the channel and 10 us on the link; a write takes 2 us of the controller and 1 us of
-//! the link.
+//! superblock. A unit takes 10 us on the channel and 10 us on the link; a write takes 2 us of the controller and 1 us
+//! of the link.
 
 use super::super::*;
 

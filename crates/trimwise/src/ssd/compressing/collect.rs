@@ -248,7 +248,9 @@ impl Compressing {
         let checks = self.store.unchecked[source as usize] > 0;
         let (mut done, mut copied) = (0, 0);
         let mut reading = Reading::default();
-        while done < budget
+        // Once the copies have taken the last free superblock the victim is finished at once: the host may share their
+        // frontier, and would take the room that is meant for the rest.
+        while (done < budget || self.free_count == 0)
             && let Some(&owner) = self.store.logs[source as usize].get(victim.piece)
         {
             let (offset, granules) = (victim.offset, self.store.length(owner));

@@ -149,6 +149,10 @@ impl SsdConfig {
                     );
                     return Err(refuse("mapping.log_superblocks", block.log_superblocks, expected));
                 }
+                if let Some(threshold) = self.wear_levelling.threshold_erases {
+                    let expected = "none: wear levelling is not modelled with a block mapping";
+                    return Err(refuse("wear_levelling.threshold_erases", threshold, expected));
+                }
                 Ok(())
             }
             MappingConfig::Compressing(compressing) => compressing.validate(self, geometry),

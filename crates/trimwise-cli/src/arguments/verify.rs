@@ -1,0 +1,131 @@
+//! Arguments of `verify`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use trimwise::bench::Part;
+use trimwise::content::ContentClass;
+use trimwise::ssd::Faults;
+use trimwise::units::Bytes;
+
+use super::{region, some_bytes, whole};
+
+/// Arguments of `verify`.
+#[derive(Debug, Args)]
+#[command(after_long_help = "Examples:\n  \
+    trimwise verify sata-small\n  \
+    trimwise verify sandforce-240gb@5.0.2\n      \
+    a firmware that is known to treat TRIM wrongly\n  \
+    trimwise verify sata-small --fault ignores-trim\n      \
+    what it looks like when TRIM is ignored\n  \
+    trimwise verify dir:/home\n      \
+    does TRIM reach the disk below /home? Nothing is destroyed\n  \
+    trimwise verify dev:/dev/sdx --destroy /dev/sdx --json -\n      \
+    a real, unused drive, all of whose data are lost\n\n\
+    Exit code 1 if TRIM is ignored, does its work only in part, does harm or is not sent; 0 if it does\n\
+    its work, if the drive takes none, and if nothing can be said.\n\n\
+    What is done, and how it is judged: docs/guide.md")]
+pub struct VerifyArguments {
+    /// What is verified: an SSD profile (built-in name, see `trimwise devices`, or TOML file; with
+    /// @VERSION one of its firmwares), in the model; file:PATH or dev:PATH, a real file or device, which
+    /// is overwritten; dir:PATH, a directory of a mounted file system, of which nothing is destroyed
+    #[arg(value_name = "TARGET")]
+    pub target: String,
+
+    /// How much: of a profile (made small: the same dies, rates and shares of space) [default: 4GiB, or
+    /// all of it]; of a new file for file:PATH [default: 1GiB]; of the file for dir:PATH [default: 64MiB]
+    #[arg(long, value_name = "SIZE", allow_negative_numbers = true, value_parser = some_bytes)]
+    pub size: Option<Bytes>,
+
+    /// With a profile: plant this fault, to see what it looks like
+    #[arg(long, value_name = "FAULT")]
+    pub fault: Option<Plant>,
+
+    /// What is written: zeros, compressible, pseudo-random, incompressible or duplicated. Where a drive
+    /// compresses, compressible data give the clean speed that it is sold with, and so show best what
+    /// TRIM gives back; HD Tach and ATTO write such, too. Others see no difference
+    /// [default: compressible]
+    #[arg(long, value_name = "CLASS")]
+    pub content: Option<ContentClass>,
+
+    /// Random writes of the torture, in percent of what is verified [default: 150]
+    #[arg(long, value_name = "PCT", value_parser = whole::<u64>(1, 10_000), allow_negative_numbers = true)]
+    pub torture: Option<u64>,
+
+    /// Rest before each measurement, in seconds, so that the drive's own work is over [default: 60]
+    #[arg(long, value_name = "SECONDS", value_parser = whole::<u64>(0, 86_400), allow_negative_numbers = true)]
+    pub rest: Option<u64>,
+
+    /// The part of the device that is verified, in percent of it [default: all]
+    #[arg(long, value_name = "START_PCT:LEN_PCT", value_parser = region)]
+    pub region: Option<Part>,
+
+    /// Seed of the random places: same seed, same places, and in the model the same result [default: 1]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>(0, u64::MAX), allow_negative_numbers = true)]
+    pub seed: Option<u64>,
+
+    /// With file:PATH and dev:PATH: yes, destroy what WORD names; without it the command says what to
+    /// give
+    #[arg(long, value_name = "WORD")]
+    pub destroy: Option<String>,
+
+    /// Write the results as JSON to a new file; `-` prints them instead of the table
+    #[arg(long, value_name = "FILE|-")]
+    pub json: Option<PathBuf>,
+
+    /// Replace the file of --json if it exists
+    #[arg(long)]
+    pub force: bool,
+}
+
+/// A fault to plant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Plant {
+    /// TRIM is acknowledged and nothing is done
+    IgnoresTrim,
+    /// TRIM frees the first half of each MiB
+    Partial,
+    /// TRIM frees what lies 96 KiB further on
+    WrongRange,
+    /// A queued TRIM is carried out 100 writes too late
+    Late,
+    /// Zeros are promised after TRIM, and old data come
+    BrokenPromise,
+}
+
+impl Plant {
+    /// The same firmware with this fault too.
+    pub fn on(self, faults: Faults) -> Faults {
+        match self {
+            Self::IgnoresTrim => Faults { ignores_trim: true, ..faults },
+            Self::Partial => Faults { trims_percent: 50, ..faults },
+            Self::WrongRange => Faults { trim_shift_units: 24, ..faults },
+            Self::Late => Faults { queued_trim_late_writes: 100, ..faults },
+            Self::BrokenPromise => Faults { breaks_zeros_promise: true, ..faults },
+        }
+    }
+
+    /// As it is written.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::IgnoresTrim => "ignores-trim",
+            Self::Partial => "partial",
+            Self::WrongRange => "wrong-range",
+            Self::Late => "late",
+            Self::BrokenPromise => "broken-promise",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faults_are_shown_as_they_are_written() {
+        for plant in Plant::value_variants() {
+            assert_eq!(plant.to_possible_value().unwrap().get_name(), plant.name());
+            assert!(!plant.on(Faults::default()).is_sound());
+        }
+    }
+}

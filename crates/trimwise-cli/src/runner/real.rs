@@ -1,0 +1,69 @@
+//! Real files and devices: finding the one that an argument names, and opening it.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use trimwise::units::Bytes;
+use trimwise_host::consent;
+use trimwise_host::raw_device::{Access, Options, RawDevice, RawDeviceError, Target};
+
+use crate::failure::Failure;
+
+/// A real file or device for device tests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RealTarget {
+    /// Which.
+    pub target: Target,
+    /// What the user repeated, to have it overwritten.
+    pub destroy: Option<String>,
+    /// How large a file is made where there is none; `None`: as the host has it.
+    pub size: Option<Bytes>,
+}
+
+impl fmt::Display for RealTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.target.fmt(f)
+    }
+}
+
+impl RealTarget {
+    /// What `file:PATH` and `dev:PATH` name, with the values of `--size` and `--destroy`; `None` of anything else.
+    pub fn parse(text: &str, size: Option<Bytes>, destroy: Option<&String>) -> Result<Option<Self>, Failure> {
+        if !["file:", "dev:"].iter().any(|prefix| text.starts_with(prefix)) {
+            return Ok(None);
+        }
+        let target: Target = text.parse().map_err(Failure::usage)?;
+        if let (Target::Device(_), Some(_)) = (&target, size) {
+            return Err(Failure::usage(format!(
+                "--size: {text} has its own size; expected no --size with it"
+            )));
+        }
+        Ok(Some(Self { target, destroy: destroy.cloned(), size }))
+    }
+
+    /// Opens it, with so many operations at a time. Where it is written, the user must have agreed to that.
+    pub(super) fn open(
+        &self,
+        is_written: bool,
+        depth: u32,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<RawDevice, Failure> {
+        let access = if is_written {
+            Access::Write(consent::check(&self.target, self.destroy.as_deref()).map_err(Failure::usage)?)
+        } else {
+            Access::Read(self.target.clone())
+        };
+        let defaults = Options::default();
+        let options = Options {
+            file_bytes: self.size.unwrap_or(defaults.file_bytes),
+            queue_depth: depth.max(defaults.queue_depth),
+            interrupted: Arc::clone(stop),
+            ..defaults
+        };
+        RawDevice::open(access, &options).map_err(|error| match error {
+            RawDeviceError::NoRing { .. } | RawDeviceError::Changed { .. } => Failure::run(error),
+            _ => Failure::usage(error),
+        })
+    }
+}

@@ -1,0 +1,58 @@
+//! Verification of TRIM: on a model in virtual time, on a real file or device in real time.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use trimwise::bench::verify::{Torture, Verification, verify};
+use trimwise::bench::{Hooks, Settings};
+use trimwise::block::{BlockQueue, ModelDevice, QueueConfig};
+use trimwise::engine::Sim;
+use trimwise::ssd::{Drive, Faults, SsdConfig};
+use trimwise_host::block_on;
+
+use super::RealTarget;
+use crate::failure::Failure;
+
+/// What is called while it goes on, with the thousandths that are done.
+pub type OnThousandths = Arc<dyn Fn(u64)>;
+
+/// Verifies a new drive of this kind, with these faults.
+pub fn in_model(
+    name: &str,
+    config: &SsdConfig,
+    faults: Faults,
+    settings: &Settings,
+    torture: &Torture,
+    on_progress: OnThousandths,
+) -> Result<Verification, Failure> {
+    let sim = Sim::new();
+    // Only a drive that remembers what it holds can be found to have lost it.
+    let config = SsdConfig { track_tags: true, ..config.clone() };
+    let drive = Drive::new(&config, faults, settings.seed)
+        .map_err(|error| Failure::usage(format!("{name}: {error}")))?;
+    let device = ModelDevice::new(BlockQueue::new(&sim, drive, QueueConfig::default()), name);
+    let (settings, torture) = (*settings, *torture);
+    let ended = sim.run(async move {
+        let hooks = Hooks { on_progress: &|_, thousandths| on_progress(thousandths), stats: None };
+        verify(&device, &settings, &torture, hooks).await
+    });
+    ended.map_err(Failure::run)?.map_err(Failure::usage)
+}
+
+/// Verifies a real file or device, which is overwritten, if it may be. Answers also what the user should know of how it
+/// was opened.
+pub fn on_real(
+    real: &RealTarget,
+    settings: &Settings,
+    torture: &Torture,
+    stop: &Arc<AtomicBool>,
+    on_progress: OnThousandths,
+) -> Result<(Verification, Vec<String>), Failure> {
+    let device = real.open(true, 0, stop)?;
+    let hooks = Hooks { on_progress: &|_, thousandths| on_progress(thousandths), stats: None };
+    let ended = block_on(verify(&device, settings, torture, hooks));
+    let found = ended.map_err(Failure::run)?.map_err(Failure::usage)?;
+    let mut notes = device.notes().to_vec();
+    notes.push(device.promise().to_string());
+    Ok((found, notes))
+}

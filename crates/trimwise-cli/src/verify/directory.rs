@@ -1,0 +1,207 @@
+//! `trimwise verify dir:PATH`: whether TRIM reaches the disk below a mounted file system.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde::Serialize;
+use trimwise::units::Bytes;
+use trimwise_host::block_device::BlockDeviceError;
+use trimwise_host::mount::MountError;
+use trimwise_host::mounted_verify::{self, Counts, FILE_BYTES, Report, Verdict, VerifyError};
+
+use super::refuse;
+use crate::arguments::VerifyArguments;
+use crate::command_line::CommandText;
+use crate::failure::Failure;
+use crate::interrupt::OnInterrupt;
+use crate::output::{self, Destinations};
+use crate::progress::Progress;
+use crate::{table, trim};
+
+/// What `--json` writes; the order of the keys is part of the format.
+#[derive(Clone, Debug, Serialize)]
+pub struct DirectoryReport {
+    /// The version of trimwise.
+    pub trimwise: &'static str,
+    /// What was asked for.
+    pub settings: DirectorySettings,
+    /// Whether the trim failed or was stopped, so that nothing can be said.
+    pub partial: bool,
+    /// What went wrong, if something did.
+    pub failed: Option<String>,
+    /// The answer.
+    pub verdict: &'static str,
+    /// The answer, for people.
+    pub sentence: String,
+    /// Where the file system is mounted.
+    pub mount_point: String,
+    /// Which one it is.
+    pub file_system: String,
+    /// The device that is mounted.
+    pub device: String,
+    /// The file that was written.
+    pub file_bytes: u64,
+    /// Its extents.
+    pub file_extents: usize,
+    /// How often it was trimmed.
+    pub trims: u32,
+    /// What FITRIM answered, over all of them.
+    pub trim_answered_bytes: u64,
+    /// What lay at the file's places after it was removed.
+    pub after_delete: Units,
+    /// What lay there after the trim.
+    pub after_trim: Units,
+    /// The disks that were read.
+    pub disks: Vec<Disk>,
+    /// What the user should know besides.
+    pub notes: Vec<String>,
+}
+
+/// What was asked for.
+#[derive(Clone, Debug, Serialize)]
+pub struct DirectorySettings {
+    /// The target, as given.
+    pub target: String,
+    /// The command that makes this again.
+    pub command: String,
+}
+
+/// Units of 4 KiB by what they hold.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Units {
+    /// The file's data.
+    pub old_data_units: u64,
+    /// Zeros.
+    pub zero_units: u64,
+    /// Something else: used again.
+    pub other_units: u64,
+    /// Not readable.
+    pub unreadable_units: u64,
+}
+
+impl From<Counts> for Units {
+    fn from(counts: Counts) -> Self {
+        Self {
+            old_data_units: counts.old_data,
+            zero_units: counts.zeros,
+            other_units: counts.other,
+            unreadable_units: counts.unreadable,
+        }
+    }
+}
+
+/// A disk that was read.
+#[derive(Clone, Debug, Serialize)]
+pub struct Disk {
+    /// The kernel's name.
+    pub name: String,
+    /// Whether it promises zeros after TRIM.
+    pub promises_zeros: bool,
+    /// Where that stands, or why nothing is promised.
+    pub promise: String,
+    /// Discards that the kernel counted meanwhile, whoever sent them; `None` if it does not count them.
+    pub discards: Option<u64>,
+    /// Their bytes.
+    pub discarded_bytes: Option<u64>,
+}
+
+/// Runs the command and answers what to print.
+pub fn run(
+    arguments: &VerifyArguments,
+    destinations: &Destinations,
+    on_signal: impl FnOnce(OnInterrupt) -> Result<Arc<AtomicBool>, Failure>,
+) -> Result<String, Failure> {
+    refuse(
+        arguments,
+        "is a mounted file system, of which nothing is destroyed",
+        &[
+            ("--fault", arguments.fault.is_some()),
+            ("--content", arguments.content.is_some()),
+            ("--torture", arguments.torture.is_some()),
+            ("--rest", arguments.rest.is_some()),
+            ("--region", arguments.region.is_some()),
+            ("--seed", arguments.seed.is_some()),
+            ("--destroy", arguments.destroy.is_some()),
+        ],
+    )?;
+    let path = arguments.target.trim_start_matches("dir:");
+    if path.is_empty() {
+        return Err(Failure::usage("dir:: expected dir:PATH, a directory of a mounted file system"));
+    }
+    let bytes = arguments.size.unwrap_or(FILE_BYTES);
+    let stop = on_signal(OnInterrupt::Stop)?;
+    let progress = Progress::of(1, "files");
+    let found = mounted_verify::run(Path::new(path), bytes, &stop);
+    progress.finish();
+    let found = found.map_err(failure_of)?;
+    let report = DirectoryReport::new(arguments, &found);
+    destinations.write_json(&report)?;
+    let text = match destinations.json_to_stdout() {
+        true => String::new(),
+        false => table::verify::render_directory(&report),
+    };
+    let failure = match (&found.failed, found.verdict()) {
+        _ if stop.load(Ordering::Relaxed) => Failure::Interrupted,
+        (Some(failed), _) => Failure::run(failed),
+        (None, Verdict::InPart | Verdict::Ignored | Verdict::NotSent) => {
+            Failure::run(format!("{}: {}", report.mount_point, report.sentence))
+        }
+        (None, Verdict::Arrives | Verdict::Consistent | Verdict::Unproven | Verdict::Unknown) => {
+            return Ok(text);
+        }
+    };
+    output::print(&text).and(Err(failure))
+}
+
+/// A place where nothing can be found out is a wrong argument.
+fn failure_of(error: VerifyError) -> Failure {
+    match error {
+        VerifyError::Interrupted => Failure::Interrupted,
+        VerifyError::Trim(error) => trim::refused(error),
+        VerifyError::Mount(MountError::Io { .. } | MountError::Unknown { .. })
+        | VerifyError::Device(BlockDeviceError::None { .. })
+        | VerifyError::Logical { .. }
+        | VerifyError::Encrypted { .. }
+        | VerifyError::TooFull { .. }
+        | VerifyError::Occupied { .. } => Failure::usage(error),
+        _ => Failure::run(error),
+    }
+}
+
+impl DirectoryReport {
+    /// What `arguments` asked for, and what came of it.
+    pub fn new(arguments: &VerifyArguments, found: &Report) -> Self {
+        let mut command = CommandText::new("verify");
+        command.argument(&arguments.target);
+        if let Some(size) = arguments.size {
+            command.option("--size", size.0);
+        }
+        let disks = found.disks.iter().map(|disk| Disk {
+            name: disk.name.clone(),
+            promises_zeros: disk.promise.is_zeros(),
+            promise: disk.promise.to_string(),
+            discards: disk.counted.map(|counted| counted.commands),
+            discarded_bytes: disk.counted.map(|counted| counted.bytes.0),
+        });
+        Self {
+            trimwise: trimwise::VERSION,
+            settings: DirectorySettings { target: arguments.target.clone(), command: command.into_text() },
+            partial: found.failed.is_some(),
+            failed: found.failed.clone(),
+            verdict: found.verdict().name(),
+            sentence: found.verdict().to_string(),
+            mount_point: found.mount_point.clone(),
+            file_system: found.fs_type.clone(),
+            device: found.device.clone(),
+            file_bytes: Bytes::from_units(found.file_units).0,
+            file_extents: found.extents,
+            trims: found.trims,
+            trim_answered_bytes: found.answered.0,
+            after_delete: found.after_delete().into(),
+            after_trim: found.after_trim().into(),
+            disks: disks.collect(),
+            notes: found.notes.clone(),
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! The experiment `capacity`, sampled: one of the source's sequential writes, and random overwrites of a drive that is
+//! half full and full, with both mappings.
+//!
+//! All of it: `CAPACITY=full cargo test --release -p trimwise --test capacity`, or `trimwise reproduce capacity`.
+
+use std::thread;
+
+use trimwise::experiment::capacity::{History, Measured, evaluate, histories, run};
+
+const SEED: u64 = 1;
+
+fn is_full() -> bool {
+    std::env::var("CAPACITY").is_ok_and(|v| v == "full")
+}
+
+/// Whether a history is sampled.
+fn is_sampled(history: &History) -> bool {
+    match *history {
+        History::TrimmedWrite { device, level } => device == "vertex-60gb" && level == 6_290,
+        History::Overwritten { remainder: 0, level, trimmed: true, .. } => [50, 100].contains(&level),
+        _ => false,
+    }
+}
+
+#[test]
+fn claims_hold() {
+    let all: Vec<History> =
+        histories().into_iter().filter(|history| is_full() || is_sampled(history)).collect();
+    let half = all.len().div_ceil(2);
+    let runs = thread::scope(|scope| {
+        let threads: Vec<_> = all
+            .chunks(half)
+            .map(|part| scope.spawn(|| part.iter().map(|h| vec![run(h, SEED).unwrap()]).collect::<Vec<_>>()))
+            .collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
+    });
+    let result = evaluate(&Measured::new(all.into_iter().zip(runs)), 1, SEED);
+    let sampled = ["capacity-63", "capacity-mapping"];
+    let judged = result.claims.iter().filter(|claim| is_full() || sampled.contains(&claim.id));
+    let judged: Vec<_> = judged.collect();
+    assert!(judged.len() >= 2, "claims are found by their names");
+    let open: Vec<_> = judged.into_iter().filter(|claim| !claim.met).collect();
+    assert!(open.is_empty(), "{open:#?}");
+}
