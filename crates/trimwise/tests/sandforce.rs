@@ -1,4 +1,5 @@
-//! The experiment `sandforce`, sampled: the same code on drives of a sixtieth of the size, tortured for as much less time.
+//! The experiment `sandforce`, sampled: the same code on drives of a sixtieth of the size, tortured for as much
+//! less time.
 //!
 //! All of it: `SANDFORCE=full cargo test --release -p trimwise --test sandforce`, or `trimwise reproduce sandforce`.
 

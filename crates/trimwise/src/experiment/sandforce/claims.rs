@@ -94,8 +94,8 @@ impl Measured {
         let after = run.trimmed[FAULTY].once.read;
         claim(
             "sandforce-trim-partial",
-            "under 5.0.2 the read speed after TRIM is well above the tortured and below the clean one (by more than 10 % \
-             each)",
+            "under 5.0.2 the read speed after TRIM is well above the tortured and below the clean one \
+             (by more than 10 % each)",
             after > run.tortured.read * (1.0 + TOLERANCE) && after < run.clean.read * (1.0 - TOLERANCE),
             format!("{:.0}, {after:.0}, {:.0} MB/s", run.tortured.read, run.clean.read),
         )
@@ -152,12 +152,12 @@ impl Measured {
         let hd_tach = 1.0 - run.tortured.read / run.clean.read;
         claim(
             "sandforce-atto",
-            "ATTO's reads (mean over its sizes) tell the same story, lowest tortured and higher after TRIM under 5.0.2, but \
-             not restored, and drop less than half as much as HD Tach's",
+            "ATTO's reads (mean over its sizes) tell the same story, lowest tortured and higher after TRIM under 5.0.2, \
+             but not restored, and drop less than half as much as HD Tach's",
             drop > 0.0 && tortured < partly && partly < clean && drop < hd_tach / 2.0,
             format!(
-                "clean {clean:.1}, tortured {tortured:.1}, 5.0.2 after TRIM {partly:.1}, 5.0.3 {fully:.1} MB/s; a drop of \
-                 {:.1} %, HD Tach's is {:.1} %",
+                "clean {clean:.1}, tortured {tortured:.1}, 5.0.2 after TRIM {partly:.1}, 5.0.3 {fully:.1} MB/s; \
+                 a drop of {:.1} %, HD Tach's is {:.1} %",
                 100.0 * drop,
                 100.0 * hd_tach
             ),
@@ -207,8 +207,8 @@ impl Measured {
              whose data a trimmed one shared reads the same when all flash has been used again",
             compressible_share < 1.0 && copies_bytes == 0 && trimmed.1 == 0 && kept.0 == kept.1,
             format!(
-                "{compressible_share:.3} of their length; {copies_bytes} bytes for {} copies; {} of {} trimmed ones still \
-                 read as data, {} of the {} others read the same",
+                "{compressible_share:.3} of their length; {copies_bytes} bytes for {} copies; {} of {} trimmed ones \
+                 still read as data, {} of the {} others read the same",
                 kept.0, trimmed.1, trimmed.0, kept.1, kept.0
             ),
         )
@@ -346,8 +346,8 @@ pub fn evaluate(measured: &Measured, seed: u64) -> ExperimentResult {
     let [tortured, partly, fully] = [&run.tortured, &run.trimmed[FAULTY].once, &run.trimmed[SOUND[1]].once]
         .map(|figures| 100.0 * figures.read / run.clean.read);
     let finding = format!(
-        "Torture with compressible data leaves {tortured:.0} % of the read speed and all of the write speed; TRIM brings \
-         reads back to {partly:.0} % under 5.0.2 and to {fully:.0} % under 5.0.3."
+        "Torture with compressible data leaves {tortured:.0} % of the read speed and all of the write speed; TRIM \
+         brings reads back to {partly:.0} % under 5.0.2 and to {fully:.0} % under 5.0.3."
     );
     ExperimentResult {
         experiment: NAME.to_owned(),

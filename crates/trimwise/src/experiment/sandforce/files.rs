@@ -2,9 +2,9 @@
 //! torture goes through a file system that trims all the time?
 //!
 //! Both on the same drive, made smaller, under the firmware with the fault. *Raw* is what the source did: fill,
-//! torture, one TRIM of everything. *Through files* an ext4 with TRIM at each commit is filled with files, which get as many
-//! overwrites of 4 KiB at random places as the raw drive got, and now and then one is removed and written
-//! again. All data are incompressible: what the modelled file system writes is of that class.
+//! torture, one TRIM of everything. *Through files* an ext4 with TRIM at each commit is filled with files, which
+//! get as many overwrites of 4 KiB at random places as the raw drive got, and now and then one is removed and
+//! written again. All data are incompressible: what the modelled file system writes is of that class.
 
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -26,8 +26,8 @@ use crate::workload::files::{FileError, Files, OpenMode};
 const CLASS: ContentClass = ContentClass::Incompressible;
 /// The files that are overwritten.
 const FILE: Bytes = Bytes::mib(4);
-/// How full they make the file system, percent of what files can use: as one keeps it, and over the whole drive as far
-/// as a file system can.
+/// How full they make the file system, percent of what files can use: as one keeps it, and over the whole drive as
+/// far as a file system can.
 pub const LEVELS_PERCENT: [u64; 2] = [50, 95];
 /// One of so many operations removes a file and writes it again; the others overwrite 4 KiB.
 const OVERWRITES_A_REMOVAL: u64 = 4096;

@@ -1,12 +1,13 @@
 //! `sandforce`: what torture does to a compressing drive, and what TRIM gives back under three firmwares.
 //!
-//! From "SandForce TRIM Issue & Corsair Force Series GS (240GB) Review" (AnandTech, November 2012). One profile stands
-//! for the drive, with its firmware as a variant; the page-mapped drive of the same year stands beside it. All is done by
-//! the tests of [`crate::bench`], which would do the same to a real drive. A drive is filled and tortured once for each
-//! class of data; every measurement gets a clone of it, under its own firmware, so that no measurement
-//! sees what another one wrote.
+//! From "SandForce TRIM Issue & Corsair Force Series GS (240GB) Review" (AnandTech, November 2012). One profile
+//! stands for the drive, with its firmware as a variant; the page-mapped drive of the same year stands beside it.
+//! All is done by the tests of [`crate::bench`], which would do the same to a real drive. A drive is filled and
+//! tortured once for each class of data; every measurement gets a clone of it, under its own firmware, so that no
+//! measurement sees what another one wrote.
 //!
-//! `claims` says what of the source holds, `files` answers the reader's question, `sharing` looks at data that repeat.
+//! `claims` says what of the source holds, `files` answers the reader's question, `sharing` looks at data that
+//! repeat.
 
 mod claims;
 pub mod files;

@@ -1,4 +1,5 @@
-//! What the drive stores of data that compress and of data that repeat, and what becomes of a unit whose twin is trimmed.
+//! What the drive stores of data that compress and of data that repeat, and what becomes of a unit whose twin is
+//! trimmed.
 
 use super::{CellError, Setting};
 use crate::content::{Content, ContentClass, DUPLICATES, Stored};

@@ -9,9 +9,9 @@ use super::store::{Held, Whose};
 use crate::content::DUPLICATES;
 
 impl Compressing {
-    /// Checks that live, dead and free granules are all granules, that each unit's chunk lies where the map says, that
-    /// a duplicate has as many references as units refer to it, and that what was written by cause is what the erases
-    /// freed and the superblocks hold.
+    /// Checks that live, dead and free granules are all granules, that each unit's chunk lies where the map says,
+    /// that a duplicate has as many references as units refer to it, and that what was written by cause is what the
+    /// erases freed and the superblocks hold.
     ///
     /// # Errors
     ///

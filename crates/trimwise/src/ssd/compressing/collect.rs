@@ -2,12 +2,12 @@
 //!
 //! A chunk moves whole. A superblock in which something was trimmed and not yet checked is read from end to end,
 //! since the controller cannot tell without reading whether what it holds is shared; what turns out to be dead is
-//! dropped. Until then it counts as valid: a drive full of trimmed data has nothing to gain as far as it knows, and the
-//! collector takes such superblocks last.
+//! dropped. Until then it counts as valid: a drive full of trimmed data has nothing to gain as far as it knows, and
+//! the collector takes such superblocks last.
 //!
-//! This class also recycles while there is free flash: whenever some superblock has become so stale that moving the rest
-//! is cheap (`recycles_from_stale_percent`). It keeps step with what the host reads and writes. What it moves lies
-//! between what the host writes at that time, and a die that programs a copy is not there for a read.
+//! This class also recycles while there is free flash: whenever some superblock has become so stale that moving the
+//! rest is cheap (`recycles_from_stale_percent`). It keeps step with what the host reads and writes. What it moves
+//! lies between what the host writes at that time, and a die that programs a copy is not there for a read.
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 

@@ -6,9 +6,9 @@
 //! the sizes before it. A chunk counts as long as its owner's address is its own: overwriting a unit touches the
 //! map and the superblock's counts, never a log.
 //!
-//! Which units are the same the controller learns from a table of hashes. In the model [`Content`] says it: there are
-//! only [`DUPLICATES`] different units that repeat, and each has a place in a table with its address and the number of
-//! units that refer to it. Every other chunk has exactly one.
+//! Which units are the same the controller learns from a table of hashes. In the model [`Content`] says it: there
+//! are only [`DUPLICATES`] different units that repeat, and each has a place in a table with its address and the
+//! number of units that refer to it. Every other chunk has exactly one.
 
 use super::super::geometry::Geometry;
 use super::super::superblock::Block;

@@ -1,8 +1,8 @@
 //! The compressing mapping against hand-computed times and counts, and against a slow and obvious model.
 //!
-//! One small device with round numbers: two channels with one die of one plane, a page of one unit, superblocks over both
-//! dies. A unit takes 10 us on a channel and 10 us on the link; a command takes 1 us of the link, and 2 us
-//! (write) or 3 us (read) of the controller; tR is 50 us, tPROG 500 us. A granule has 512 bytes.
+//! One small device with round numbers: two channels with one die of one plane, a page of one unit, superblocks
+//! over both dies. A unit takes 10 us on a channel and 10 us on the link; a command takes 1 us of the link, and 2
+//! us (write) or 3 us (read) of the controller; tR is 50 us, tPROG 500 us. A granule has 512 bytes.
 
 use proptest::prelude::*;
 
@@ -199,7 +199,8 @@ fn zeros_need_neither_flash_nor_cache() {
     ssd.audit().unwrap();
 }
 
-/// What a superblock holds, in the slow model: owner (a unit, or a duplicate behind the units), length, whether it counts.
+/// What a superblock holds, in the slow model: owner (a unit, or a duplicate behind the units), length, whether it
+/// counts.
 #[derive(Clone, Debug, Default)]
 struct Log {
     pieces: Vec<(u64, u32, bool)>,
@@ -218,8 +219,8 @@ impl Log {
     }
 }
 
-/// The mapping as one would explain it: one frontier for host and copies each, greedy victims, whole victims at a time
-/// because the free pool has run out. Every question is answered by looking at everything.
+/// The mapping as one would explain it: one frontier for host and copies each, greedy victims, whole victims at a
+/// time because the free pool has run out. Every question is answered by looking at everything.
 struct Slow {
     logs: Vec<Log>,
     free: Vec<usize>,
