@@ -152,8 +152,8 @@ impl Measured {
         let hd_tach = 1.0 - run.tortured.read / run.clean.read;
         claim(
             "sandforce-atto",
-            "ATTO's reads (mean over its sizes) tell the same story, lowest tortured and higher after TRIM under 5.0.2, \
-             but not restored, and drop less than half as much as HD Tach's",
+            "ATTO's reads (mean over its sizes) tell the same story, lowest tortured and higher after TRIM \
+             under 5.0.2, but not restored, and drop less than half as much as HD Tach's",
             drop > 0.0 && tortured < partly && partly < clean && drop < hd_tach / 2.0,
             format!(
                 "clean {clean:.1}, tortured {tortured:.1}, 5.0.2 after TRIM {partly:.1}, 5.0.3 {fully:.1} MB/s; \
