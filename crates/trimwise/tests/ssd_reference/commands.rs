@@ -101,13 +101,13 @@ pub fn repeat(config: &SsdConfig, commands: &[Command]) -> Result<(), TestCaseEr
         let mut now = SimTime::ZERO;
         let mut instants = Vec::new();
         for command in commands {
-            match command {
-                &Command::Write(start, units, class) => {
+            match *command {
+                Command::Write(start, units, class) => {
                     let content = Content::new(class, 1);
                     now = ssd.write_content(now, UnitRange::new(Lpn(start), units), content);
                 }
-                &Command::Read(start, units) => now = ssd.read(now, UnitRange::new(Lpn(start), units)),
-                &Command::InformFree(start, units) => ssd.inform_free(UnitRange::new(Lpn(start), units)),
+                Command::Read(start, units) => now = ssd.read(now, UnitRange::new(Lpn(start), units)),
+                Command::InformFree(start, units) => ssd.inform_free(UnitRange::new(Lpn(start), units)),
                 _ => {}
             }
             instants.push(now);

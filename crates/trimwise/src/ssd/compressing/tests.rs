@@ -360,7 +360,7 @@ proptest! {
         for (step, (what, start, units, class)) in commands.into_iter().enumerate() {
             let units = units.min(UNITS - start);
             if what == 0 {
-                fast.unmap(LATER.0, &[start as u32..(start + units) as u32]);
+                fast.unmap(LATER.0, std::slice::from_ref(&(start as u32..(start + units) as u32)));
                 (start..start + units).for_each(|unit| slow.drop_unit(unit));
             } else {
                 let content = data(class, step as u32);
