@@ -20,6 +20,7 @@ test:
 full:
     SET=full cargo test --release -p trimwise --test set
     CAPACITY=full cargo test --release -p trimwise --test capacity
+    SANDFORCE=full cargo test --release -p trimwise --test sandforce
     WRITE_AMPLIFICATION=full cargo test --release -p trimwise --test write_amplification the_grid -- --nocapture
 
 # what CI runs

@@ -11,6 +11,9 @@
 //! is over-provisioned. Merges write several units to the flash for each that the host writes, so that it prints the
 //! rate of both.
 //!
+//! `device/random_write_compressing` does the same with a compressing mapping of the same flash and compressible data, of
+//! which it holds eight units in the place of one.
+//!
 //! `device/whole_device_discard_8gib` unmaps a full 8 GiB drive at once.
 
 use std::hint::black_box;
@@ -19,8 +22,9 @@ use std::time::Instant;
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use trimwise::content::{Content, ContentClass};
 use trimwise::profile::Profile;
-use trimwise::ssd::{BlockMappingConfig, MappingConfig, Ssd, SsdConfig};
+use trimwise::ssd::{BlockMappingConfig, CompressingConfig, MappingConfig, Ssd, SsdConfig};
 use trimwise::units::{Lpn, SimTime, UnitRange};
 
 /// Writes in one iteration.
@@ -29,6 +33,9 @@ const WRITES: u64 = 1_000_000;
 const LOG_SUPERBLOCKS: u32 = 140;
 /// What fills that log once. Merges come in bursts, so that less would measure a burst or none.
 const LOG_UNITS: u64 = LOG_SUPERBLOCKS as u64 * 32_768;
+
+/// What is written; to the other mappings it is all the same.
+const COMPRESSIBLE: Content = Content::new(ContentClass::Compressible, 1);
 
 /// A host that keeps a number of commands outstanding: the next is handed over when the oldest has completed.
 struct Host {
@@ -47,7 +54,7 @@ impl Host {
             self.next = (self.next + 1) % 32;
             self.now = self.now.max(*slot);
             let lpn = ((self.rng.next_u64() >> 32) * units) >> 32;
-            *slot = self.ssd.write(self.now, UnitRange::new(Lpn(lpn), 1));
+            *slot = self.ssd.write_content(self.now, UnitRange::new(Lpn(lpn), 1), COMPRESSIBLE);
         }
         self.now
     }
@@ -66,7 +73,8 @@ fn steady_host(change: impl FnOnce(&mut SsdConfig)) -> Host {
     };
     let units = host.ssd.capacity_units();
     for start in (0..units).step_by(256) {
-        host.now = host.ssd.write(host.now, UnitRange::new(Lpn(start), 256.min(units - start)));
+        let range = UnitRange::new(Lpn(start), 256.min(units - start));
+        host.now = host.ssd.write_content(host.now, range, COMPRESSIBLE);
     }
     host.write_at_random(3 * units);
     host
@@ -76,6 +84,17 @@ fn random_write(c: &mut Criterion) {
     random_write_of(c, "random_write_64gib", WRITES, |_| {});
     random_write_of(c, "random_write_block_mapping", LOG_UNITS, |config| {
         config.mapping = MappingConfig::Block(BlockMappingConfig { log_superblocks: LOG_SUPERBLOCKS });
+    });
+    random_write_of(c, "random_write_compressing", WRITES, |config| {
+        config.mapping = MappingConfig::Compressing(CompressingConfig {
+            granule_bytes: 512,
+            head_bytes: 0,
+            deduplicates: true,
+            read_latency_ns: 0,
+            fragment_read_ns: 0,
+            recycles_from_stale_percent: Some(75),
+            references_checked_at_collection: true,
+        });
     });
 }
 

@@ -1,10 +1,11 @@
 //! What one class of data does to the drive of the experiment `sandforce`, for fitting its profile.
 //!
-//!     cargo run --release -p trimwise --example fit_sandforce -- CLASS [GB [FRAGMENT_NS [READ_NS [STALE_PERCENT]]]]
+//!     cargo run --release -p trimwise --example fit_sandforce -- CLASS [GB [FRAGMENT_NS [LATENCY_NS [STALE_PERCENT]]]]
 
 use std::time::Instant;
 
-use trimwise::experiment::sandforce::{AttoSize, Figures, Setting, run_beside, run_class};
+use trimwise::experiment::sandforce::files::run_files;
+use trimwise::experiment::sandforce::{AttoSize, Figures, Setting, run_beside, run_class, run_sharing};
 use trimwise::ssd::MappingConfig;
 use trimwise::units::Bytes;
 
@@ -26,14 +27,13 @@ fn main() {
     if let MappingConfig::Compressing(mapping) = &mut setting.ssd.mapping {
         let number = |i: usize| arguments.get(i).and_then(|n| n.parse::<u64>().ok());
         mapping.fragment_read_ns = number(2).unwrap_or(mapping.fragment_read_ns);
-        setting.ssd.controller.read_overhead_ns =
-            number(3).unwrap_or(setting.ssd.controller.read_overhead_ns);
+        mapping.read_latency_ns = number(3).unwrap_or(mapping.read_latency_ns);
         mapping.recycles_from_stale_percent =
             number(4).map(|p| p as u32).or(mapping.recycles_from_stale_percent).filter(|&p| p <= 100);
     }
     let start = Instant::now();
     if arguments[0] == "beside" {
-        let run = run_beside(&setting, 1).expect("runs");
+        let run = run_beside(&setting, 1, || ()).expect("runs");
         for (name, figures) in [
             ("clean", &run.clean),
             ("full", &run.full),
@@ -42,6 +42,22 @@ fn main() {
         ] {
             show(name, figures);
         }
+        return;
+    }
+    if arguments[0] == "files" {
+        let run = run_files(&setting.files, 1, || ()).expect("runs");
+        for (name, figures) in
+            [("clean", &run.clean), ("raw tortured", &run.raw_tortured), ("raw trimmed", &run.raw_trimmed)]
+        {
+            show(name, figures);
+        }
+        println!("raw: {} units", run.raw_units);
+        for level in &run.levels {
+            println!("{} units, {:.1} % mapped", level.units, level.mapped_percent);
+            show("files", &level.in_place);
+            show("removed", &level.removed);
+        }
+        println!("{:?}", run_sharing(&setting, 1).expect("runs"));
         return;
     }
     let class = arguments[0].parse().expect("a class of data");

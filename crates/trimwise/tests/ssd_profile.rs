@@ -371,7 +371,7 @@ fn mappings_caches_and_faults_are_read_and_checked() {
         MappingConfig::Block(BlockMappingConfig { log_superblocks: 8 })
     );
     const COMPRESSING: &str = "[mapping]\nkind = \"compressing\"\ngranule_bytes = 512\nhead_bytes = 16\n\
-        deduplicates = true\nfragment_read_ns = 1000\nreferences_checked_at_collection = false";
+        deduplicates = true\nread_latency_ns = 0\nfragment_read_ns = 1000\nreferences_checked_at_collection = false";
     // 16 bytes of head make 4,608 bytes of a unit: with 7 % over-provisioning there is no room for that.
     let message = read(COMPRESSING).unwrap_err().message;
     assert!(

@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use trimwise::experiment::cell::CellError;
 use trimwise::experiment::result::ExperimentResult;
 use trimwise::experiment::set::{self, Setting, one_a, one_b};
-use trimwise::experiment::{capacity, lazy, postmark_vendors};
+use trimwise::experiment::{capacity, lazy, postmark_vendors, sandforce, settling};
 use trimwise::policy::PolicySpec;
 use trimwise::profile::Profile;
+use trimwise::units::Bytes;
 
 use super::Report;
 use super::linked::memory_of_run;
@@ -45,7 +46,9 @@ pub const ALL: &[Experiment] = &[
     experiment(lazy::FIGURE_3, lazy::QUESTION_3, lazy::REPS, |r| run_lazy_sizes(r, lazy::evaluate_figure_3)),
     experiment(lazy::FIGURE_4, lazy::QUESTION_4, lazy::REPS, |r| run_lazy_sizes(r, lazy::evaluate_figure_4)),
     experiment(lazy::TABLE_2, lazy::QUESTION_T2, lazy::REPS, run_lazy_table_2),
+    experiment(sandforce::NAME, sandforce::QUESTION, sandforce::REPS, run_sandforce),
     experiment(capacity::NAME, capacity::QUESTION, capacity::REPS, run_capacity),
+    experiment(settling::NAME, settling::QUESTION, settling::REPS, run_settling),
 ];
 
 /// How an experiment is to be run.
@@ -74,8 +77,19 @@ impl Request {
         run: impl Fn(usize, &dyn Fn()) -> Result<T, CellError> + Sync,
     ) -> Result<Vec<T>, Failure> {
         let memory =
-            || devices.iter().filter_map(|name| Profile::embedded(name)).map(|d| memory_of_run(&d)).max();
-        let jobs = self.jobs.unwrap_or_else(|| pool::default_jobs(memory().unwrap_or_default()));
+            devices.iter().filter_map(|name| Profile::embedded(name)).map(|d| memory_of_run(&d)).max();
+        self.spread_in(memory.unwrap_or_default(), count, steps, run)
+    }
+
+    /// The same, for runs of which each needs so much memory.
+    fn spread_in<T: Send>(
+        &self,
+        memory: Bytes,
+        count: usize,
+        steps: u64,
+        run: impl Fn(usize, &dyn Fn()) -> Result<T, CellError> + Sync,
+    ) -> Result<Vec<T>, Failure> {
+        let jobs = self.jobs.unwrap_or_else(|| pool::default_jobs(memory));
         let done = AtomicU64::new(0);
         let all = count as u64 * steps;
         let step = || (self.report)(done.fetch_add(1, Ordering::Relaxed) + 1, all);
@@ -170,6 +184,40 @@ fn run_lazy_table_2(request: &Request) -> Result<ExperimentResult, Failure> {
     Ok(lazy::evaluate_table_2(&by_policy, seed))
 }
 
+/// One of the runs of `sandforce`.
+enum Sandforce {
+    Class(sandforce::ClassRun),
+    Beside(sandforce::BesideRun),
+    Files(sandforce::files::FilesRun, sandforce::Sharing),
+}
+
+fn run_sandforce(request: &Request) -> Result<ExperimentResult, Failure> {
+    let (setting, seed) = (sandforce::Setting::published(), request.seed);
+    let classes = sandforce::CLASSES;
+    // The longest first. Each class has as many steps as all of the rest is told in.
+    let runs =
+        request.spread_in(sandforce::MEMORY, classes.len() + 2, sandforce::STEPS, |i, step| match i {
+            i if i < classes.len() => {
+                sandforce::run_class(&setting, classes[i], seed, step).map(Sandforce::Class)
+            }
+            i if i == classes.len() => sandforce::run_beside(&setting, seed, step).map(Sandforce::Beside),
+            _ => {
+                let sharing = sandforce::run_sharing(&setting, seed)?;
+                let files = sandforce::files::run_files(&setting.files, seed, step)?;
+                Ok(Sandforce::Files(files, sharing))
+            }
+        })?;
+    let mut measured = sandforce::Measured::default();
+    for run in runs {
+        match run {
+            Sandforce::Class(run) => measured.classes.push(run),
+            Sandforce::Beside(run) => measured.beside = run,
+            Sandforce::Files(run, sharing) => (measured.files, measured.sharing) = (run, sharing),
+        }
+    }
+    Ok(sandforce::evaluate(&measured, seed))
+}
+
 /// One device and one history a run. The model draws nothing but the places of random writes, so that a run of one
 /// history stands for all.
 fn run_capacity(request: &Request) -> Result<ExperimentResult, Failure> {
@@ -181,6 +229,14 @@ fn run_capacity(request: &Request) -> Result<ExperimentResult, Failure> {
             .collect::<Result<Vec<_>, _>>()
     })?;
     Ok(capacity::evaluate(&capacity::Measured::new(histories.into_iter().zip(runs)), reps, seed))
+}
+
+fn run_settling(request: &Request) -> Result<ExperimentResult, Failure> {
+    let Request { reps, seed, .. } = *request;
+    let runs = request.spread(&[settling::DEVICE], settling::ranges(), reps.into(), |i, step| {
+        (0..reps).map(|rep| settling::run(i, rep, seed).inspect(|_| step())).collect::<Result<Vec<_>, _>>()
+    })?;
+    Ok(settling::evaluate(&runs, reps, seed))
 }
 
 #[cfg(test)]

@@ -4,15 +4,13 @@ use trimwise::bench::{Findings, Measured, Settled, Steady, TestResult};
 use trimwise::units::Bytes;
 use trimwise::workload::latency::LatencySummary;
 
-use super::reproduce::{Block, of_plot};
+use super::reproduce::{Block, is_tabled, of_plot};
 use super::{bold, folded, laid_out};
 use crate::bench::BenchReport;
 use crate::figures::{NONE, nanoseconds, significant};
 
 /// The headings of the table of transfers.
 pub const HEADER: [&str; 9] = ["test", "", "MB/s", "least-most", "IOPS", "p50", "p99.9", "written", "WA"];
-/// A figure of more places is drawn in the report only.
-const PLACES_MAX: usize = 30;
 
 /// The whole text.
 pub fn render(report: &BenchReport) -> String {
@@ -115,9 +113,7 @@ pub fn blocks(test: &TestResult) -> Vec<Block> {
         Findings::Settling(settled) => vec![settling(settled)],
         _ => Vec::new(),
     };
-    let short = test.plots.iter().filter(|plot| plot.places().len() <= PLACES_MAX);
-    // Over time, a point more or less says nothing.
-    blocks.extend(short.filter(|plot| plot.x.key != "time_s").flat_map(of_plot));
+    blocks.extend(test.plots.iter().filter(|plot| is_tabled(plot)).flat_map(of_plot));
     blocks
 }
 

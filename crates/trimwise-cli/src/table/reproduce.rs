@@ -16,6 +16,13 @@ pub fn render(result: &ExperimentResult, command: &str) -> String {
         }
         text += &format!("{}\n\n{}\n", bold(folded(&block.title, 0).trim_end()), finished(table));
     }
+    if let ExperimentRows::Plots(plots) = &result.rows
+        && let drawn @ 1.. = plots.iter().filter(|plot| !is_tabled(plot)).count()
+    {
+        let figures = if drawn == 1 { "figure is" } else { "figures are" };
+        text += &folded(&format!("{drawn} more {figures} drawn with --report, and in the JSON."), 0);
+        text.push('\n');
+    }
     let errors = error_summary(&result.rows);
     for line in &errors {
         text += &folded(line, 0);
@@ -58,8 +65,18 @@ pub struct Block {
 pub fn blocks(rows: &ExperimentRows) -> Vec<Block> {
     match rows {
         ExperimentRows::Vendors(rows) => vendors(rows),
-        ExperimentRows::Plots(plots) => plots.iter().flat_map(of_plot).collect(),
+        ExperimentRows::Plots(plots) => {
+            plots.iter().filter(|plot| is_tabled(plot)).flat_map(of_plot).collect()
+        }
     }
+}
+
+/// A figure of more places is drawn in the report only.
+const PLACES_MAX: usize = 30;
+
+/// Whether a figure says something as a table: of throughput over time, a point more or less says nothing.
+pub fn is_tabled(plot: &Plot) -> bool {
+    plot.x.key != "time_s" && plot.places().len() <= PLACES_MAX
 }
 
 /// A block for each device and each kind of buffering, metrics downwards as in the source.

@@ -104,7 +104,7 @@ pub struct Settled {
     pub trim_ns: u64,
     /// The first instant from which throughput stays within a tenth of its final level; `None`: it did not.
     pub settled_after_ns: Option<u64>,
-    /// Throughput of the first interval.
+    /// Throughput of the first second.
     pub first_mb_per_s: f64,
     /// The final level: the mean of the last quarter.
     pub final_mb_per_s: f64,

@@ -62,7 +62,7 @@ impl<D: BlockDevice> Bench<'_, D> {
                     written_before_bytes: before.0,
                     trim_ns: trim.as_nanos(),
                     settled_after_ns: settled_after(&rates, level, done.intervals.length),
-                    first_mb_per_s: rates.first().map_or(level, |&(_, rate)| rate),
+                    first_mb_per_s: first_second(&rates).unwrap_or(level),
                     final_mb_per_s: level,
                 });
                 let name = if writes_before { "the region written before" } else { "nothing written before" };
@@ -74,6 +74,12 @@ impl<D: BlockDevice> Bench<'_, D> {
         let plots = vec![throughput(&title, lines)];
         Ok(Found { plots, findings: Findings::Settling(settled), ..Found::default() })
     }
+}
+
+/// The mean over the first second, or over what there is of it: longer than a write cache takes to be full.
+fn first_second(rates: &[(f64, f64)]) -> Option<f64> {
+    let first: Vec<f64> = rates.iter().take_while(|(at, _)| *at <= 1.0).map(|&(_, rate)| rate).collect();
+    (!first.is_empty()).then(|| first.iter().sum::<f64>() / first.len() as f64)
 }
 
 /// The mean of the last quarter; `None` of fewer than four intervals.
@@ -109,6 +115,7 @@ mod tests {
         assert_eq!(of(&[100.0, 111.0, 109.0, 100.0, 100.0, 100.0, 100.0, 100.0]), (100.0, Some(200_000_000)));
         assert_eq!(of(&[100.0, 100.0, 100.0, 100.0, 100.0, 100.0, 50.0, 150.0]), (100.0, None));
         assert_eq!(level(&[(0.1, 5.0); 3]), None);
+        assert_eq!(first_second(&[(0.5, 300.0), (1.0, 100.0), (1.5, 900.0)]), Some(200.0));
         assert_eq!(settled_after(&[], 5.0, SimDuration::from_millis(100)), Some(0));
     }
 }

@@ -186,6 +186,11 @@ impl BlockQueue {
         self.0.drive.borrow()
     }
 
+    /// The drive, out of a queue that nobody else holds; `None` if somebody does, a command on its way for one.
+    pub fn into_drive(self) -> Option<Drive> {
+        Rc::into_inner(self.0).map(|inner| inner.drive.into_inner())
+    }
+
     /// Erases the device past the queue. Returns when it is done.
     pub fn secure_erase(&self) -> SimTime {
         self.0.drive.borrow_mut().secure_erase(self.0.sim.now())

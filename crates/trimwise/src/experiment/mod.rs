@@ -12,6 +12,7 @@ pub mod postmark_vendors;
 pub mod result;
 pub mod sandforce;
 pub mod set;
+pub mod settling;
 pub mod statistics;
 pub mod summary;
 pub mod verdict;

@@ -7,7 +7,6 @@
 use super::cell::CellError;
 use super::plot::{Axis, Plot, PlotKind, Point, Series};
 use super::result::{Claim, ExperimentResult, ExperimentRows, Figure, open_claims};
-use super::statistics;
 use crate::bench::{self, Findings, Hooks, Percent, Settings, Settled, Test};
 use crate::block::{BlockQueue, ModelDevice, QueueConfig};
 use crate::engine::Sim;
@@ -65,7 +64,7 @@ pub fn run(index: usize, rep: u32, seed: u64) -> Result<RangeRun, CellError> {
     let test = Test::Settling { range: Some(percent), seconds: Some(SECONDS) };
     let settings = Settings { seed: seed ^ u64::from(rep) << 32, ..Settings::default() };
     let ran = sim.run(async move { bench::run(&device, &[test], &settings, Hooks::default()).await });
-    let failed = |what: String| CellError::Audit { what };
+    let failed = |what: String| CellError::Test { device: DEVICE.to_owned(), what };
     let mut results = ran.map_err(|e| failed(e.to_string()))?.map_err(|e| failed(e.to_string()))?;
     let result = results.tests.pop().ok_or_else(|| {
         failed(results.broken.map_or_else(|| "no test was run".to_owned(), |broken| broken.why))
@@ -75,4 +74,146 @@ pub fn run(index: usize, rep: u32, seed: u64) -> Result<RangeRun, CellError> {
         _ => Vec::new(),
     };
     Ok(RangeRun { percent: percent.value(), settled, plots: result.plots })
+}
+
+/// The figures and claims from the runs of each range; of several repetitions the first, since they are all the same.
+pub fn evaluate(runs: &[Vec<RangeRun>], reps: u32, seed: u64) -> ExperimentResult {
+    let runs: Vec<&RangeRun> = runs.iter().filter_map(|reps| reps.first()).collect();
+    let claims = vec![starts_low(&runs), range_matters(&runs), writes_matter(&runs)];
+    let text = |run: Option<&&RangeRun>, written: bool| {
+        run.and_then(|run| run.of(written)).and_then(|s| s.settled_after_ns).map_or_else(
+            || "does not settle".to_owned(),
+            |ns| format!("settles after {:.1} s", ns as f64 / 1e9),
+        )
+    };
+    let finding = format!(
+        "After a TRIM of the whole drive throughput {} with nothing written before, and {} when the drive was written \
+         through before: what holds data takes longer to free. {}",
+        text(runs.last(), false),
+        text(runs.last(), true),
+        open_claims(&claims)
+    );
+    let mut plots = vec![settling_times(&runs)];
+    plots.extend(runs.iter().flat_map(|run| run.plots.clone()));
+    ExperimentResult {
+        experiment: NAME.to_owned(),
+        question: QUESTION.to_owned(),
+        finding,
+        trimwise: crate::VERSION.to_owned(),
+        seed,
+        reps,
+        rows: ExperimentRows::Plots(plots),
+        claims,
+    }
+}
+
+impl RangeRun {
+    /// The run with the drive written before, or without.
+    fn of(&self, written: bool) -> Option<&Settled> {
+        self.settled.iter().find(|settled| (settled.written_before_bytes > 0) == written)
+    }
+
+    fn seconds(&self, written: bool) -> Option<f64> {
+        Some(self.of(written)?.settled_after_ns? as f64 / 1e9)
+    }
+}
+
+fn settling_times(runs: &[&RangeRun]) -> Plot {
+    let series = |name: &str, written: bool| Series {
+        name: name.to_owned(),
+        points: runs.iter().filter_map(|run| Some(Point::new(run.percent, run.seconds(written)?))).collect(),
+    };
+    Plot {
+        title: "Time until throughput has settled after a TRIM".to_owned(),
+        kind: PlotKind::Lines,
+        x: Axis::linear("range_percent", "range", "% of the drive"),
+        y: Axis::linear("settled_after_s", "settled after", "s"),
+        series: vec![
+            series("nothing written before", false),
+            series("the drive written through before", true),
+        ],
+    }
+}
+
+/// What a claim says of runs of which some are missing.
+fn claim(id: &'static str, text: &str, published: &str, measured: Option<(bool, String)>) -> Claim {
+    let (met, measured) = measured.unwrap_or_else(|| (false, "not measured".to_owned()));
+    let published = Figure::Text(published.to_owned());
+    Claim { id, text: text.to_owned(), met, published, measured: Figure::Text(measured) }
+}
+
+fn starts_low(runs: &[&RangeRun]) -> Claim {
+    let measured = runs.last().and_then(|run| run.of(false)).map(|settled| {
+        let (first, level) = (settled.first_mb_per_s, settled.final_mb_per_s);
+        let met = first < BELOW_NORMAL * level && settled.settled_after_ns.is_some_and(|ns| ns > 0);
+        (met, format!("{first:.0} MB/s at first, {level:.0} MB/s settled"))
+    });
+    let text = "after a TRIM of the whole drive, with nothing written before, throughput starts below normal and settles";
+    claim("postmark-settling", text, "starts below normal", measured)
+}
+
+fn range_matters(runs: &[&RangeRun]) -> Claim {
+    let times: Option<Vec<f64>> = runs.iter().map(|run| run.seconds(false)).collect();
+    let measured = times.filter(|times| times.len() > 1).map(|times| {
+        let longer = times.windows(2).all(|pair| pair[1] > pair[0]);
+        let shown: Vec<String> = times.iter().map(|s| format!("{s:.1}")).collect();
+        (longer, format!("{} s", shown.join(", ")))
+    });
+    claim("postmark-settling-range", "a larger range takes longer to settle", "longer", measured)
+}
+
+fn writes_matter(runs: &[&RangeRun]) -> Claim {
+    let pairs: Option<Vec<(f64, f64)>> =
+        runs.iter().map(|run| Some((run.seconds(false)?, run.seconds(true)?))).collect();
+    let measured = pairs.filter(|pairs| !pairs.is_empty()).map(|pairs| {
+        let longer = pairs.iter().all(|(without, with)| with > without);
+        let shorter = pairs.iter().all(|(without, with)| with < without);
+        let direction = if longer {
+            "longer"
+        } else if shorter {
+            "shorter"
+        } else {
+            "neither always"
+        };
+        let shown: Vec<String> = pairs.iter().map(|(a, b)| format!("{a:.1} and {b:.1}")).collect();
+        (longer || shorter, format!("{direction}: {} s", shown.join(", ")))
+    });
+    let text = "writes between two TRIMs change how long it takes, always in the same direction";
+    claim("postmark-settling-writes", text, "they matter, in which direction is not said", measured)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fabricated(times: [(f64, f64); 2], first_mb_per_s: f64) -> Vec<Vec<RangeRun>> {
+        let settled = |range_percent, written_before_bytes, seconds: f64| Settled {
+            range_percent,
+            written_before_bytes,
+            trim_ns: 0,
+            settled_after_ns: Some((seconds * 1e9) as u64),
+            first_mb_per_s,
+            final_mb_per_s: 100.0,
+        };
+        let run = |(percent, (without, with)): (f64, (f64, f64))| {
+            let settled = vec![settled(percent, 0, without), settled(percent, 4096, with)];
+            vec![RangeRun { percent, settled, plots: Vec::new() }]
+        };
+        [50.0, 100.0].into_iter().zip(times).map(run).collect()
+    }
+
+    fn met(times: [(f64, f64); 2], first_mb_per_s: f64) -> Vec<&'static str> {
+        let result = evaluate(&fabricated(times, first_mb_per_s), 1, 1);
+        result.claims.iter().filter(|c| c.met).map(|c| c.id).collect()
+    }
+
+    #[test]
+    fn claims_hold_of_what_the_note_says_and_fail_of_other_drives() {
+        let all = ["postmark-settling", "postmark-settling-range", "postmark-settling-writes"];
+        assert_eq!(met([(5.0, 8.0), (10.0, 16.0)], 50.0), all);
+        assert_eq!(met([(5.0, 8.0), (10.0, 16.0)], 95.0), all[1..], "it is not slow at first");
+        assert_eq!(met([(5.0, 8.0), (5.0, 16.0)], 50.0), [all[0], all[2]], "the range does not matter");
+        assert_eq!(met([(5.0, 8.0), (10.0, 9.0)], 50.0), all[..2], "once longer, once shorter");
+        assert!(evaluate(&[], 1, 1).claims.iter().all(|claim| !claim.met));
+    }
 }

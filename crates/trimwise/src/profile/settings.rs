@@ -113,6 +113,7 @@ fn read_mapping(root: &mut Table, r: &mut Reader) -> Result<MappingConfig, Profi
             granule_bytes: t.u32(r, "granule_bytes")?,
             head_bytes: t.u32(r, "head_bytes")?,
             deduplicates: t.bool(r, "deduplicates")?,
+            read_latency_ns: t.u64(r, "read_latency_ns")?,
             fragment_read_ns: t.u64(r, "fragment_read_ns")?,
             recycles_from_stale_percent: t.optional_u32(r, "recycles_from_stale_percent")?,
             references_checked_at_collection: t.bool(r, "references_checked_at_collection")?,

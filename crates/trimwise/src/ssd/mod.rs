@@ -242,6 +242,10 @@ impl Ssd {
         if let Some(stream) = &mut self.ahead {
             stream.changed(&units);
         }
+        if self.config.trim.slowdown_percent > 0 {
+            let percent = if self.is_working_off(start) { self.config.trim.slowdown_percent } else { 0 };
+            self.mapping.flash_mut().slow_down(percent);
+        }
         let mut acknowledged = self.mapping.write(start, arrived, units, content);
         if self.config.cache.bytes == 0 {
             self.mapping.pad(start);
@@ -249,7 +253,7 @@ impl Ssd {
             acknowledged = acknowledged.max(cache.drained_at());
             cache.settle(start);
         }
-        self.complete(start, acknowledged)
+        self.complete(acknowledged)
     }
 
     /// Reads a range. Returns when the host has the data.
@@ -276,7 +280,11 @@ impl Ssd {
         // The data stream out from the first page on; the last unit cannot leave before it is there.
         let streamed = self.transfer(ready.first.min(ready.last), link_ns, false);
         let tail = link_ns.min(self.link_unit_ns);
-        self.complete(start, streamed.max(ready.last + tail))
+        let mut end = streamed.max(ready.last + tail);
+        if self.is_working_off(start) {
+            end += (end - start) * u64::from(self.config.trim.slowdown_percent) / 100;
+        }
+        self.complete(end)
     }
 
     /// Reads what was not read ahead, and reads ahead.
@@ -318,7 +326,7 @@ impl Ssd {
         let cached = self.mapping.is_in_memory(lpn, start);
         if cached && self.part_begun == Some(lpn) {
             self.mapping.flash_mut().stats.write_commands += 1;
-            return self.complete(start, arrived);
+            return self.complete(arrived);
         }
         self.part_begun = Some(lpn);
         if !cached && self.mapping.is_mapped(lpn) {
@@ -545,13 +553,15 @@ impl Ssd {
         link.reserve(self.now, ready, duration)
     }
 
-    /// Ends a read or a write; slower while background TRIM work is left.
+    /// Whether background TRIM work is left.
     #[inline]
-    fn complete(&mut self, start: u64, end: u64) -> SimTime {
-        let mut end = end;
-        if start < self.trim_backlog_until {
-            end += (end - start) * u64::from(self.config.trim.slowdown_percent) / 100;
-        }
+    fn is_working_off(&self, now: u64) -> bool {
+        now < self.trim_backlog_until
+    }
+
+    /// Ends a read or a write.
+    #[inline]
+    fn complete(&mut self, end: u64) -> SimTime {
         self.all_done_at = self.all_done_at.max(end);
         SimTime(end)
     }

@@ -189,6 +189,7 @@ prop_compose! {
             granule_bytes,
             head_bytes,
             deduplicates,
+            read_latency_ns: 2_000,
             fragment_read_ns,
             recycles_from_stale_percent,
             references_checked_at_collection,

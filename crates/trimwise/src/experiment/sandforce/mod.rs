@@ -6,15 +6,17 @@
 //! class of data; every measurement gets a clone of it, under its own firmware, so that no measurement
 //! sees what another one wrote.
 //!
-//! `claims` says what of the source holds, `files` answers the reader's question.
+//! `claims` says what of the source holds, `files` answers the reader's question, `sharing` looks at data that repeat.
 
 mod claims;
 pub mod files;
+mod sharing;
 
-pub use claims::evaluate;
+pub use claims::{Measured, evaluate};
+pub use sharing::{Sharing, run_sharing};
 
 use super::cell::CellError;
-use crate::bench::{Hooks, Part, Passes, Percent, Results, Settings, Test, TestResult};
+use crate::bench::{Direction, Hooks, Part, Passes, Percent, Results, Settings, Test, TestResult};
 use crate::block::{BlockQueue, ModelDevice, QueueConfig};
 use crate::content::ContentClass;
 use crate::engine::Sim;
@@ -71,11 +73,13 @@ impl Setting {
         let profile = |name: &str| Profile::embedded(name).expect("the drives are built in");
         let firmware = |version: &str| profile(&format!("{DEVICE}@{version}")).faults;
         let (ssd, firmwares) = (profile(DEVICE).config, FIRMWARES.map(firmware));
+        let (torture_s, written) = (1200, Bytes::gib(16));
+        let files = files::FilesSetting::of(&ssd, firmwares[1], torture_s, written);
         Self {
-            files: files::FilesSetting::of(&ssd, firmwares[1]),
+            files: files.expect("a small drive like the built-in one"),
             beside: profile(BESIDE).config,
-            torture_s: 1200,
-            written: Bytes::gib(16),
+            torture_s,
+            written,
             ssd,
             firmwares,
         }
@@ -87,22 +91,21 @@ impl Setting {
     ///
     /// If no drive of that size can be like these.
     pub fn shrunk(&self, capacity: Bytes) -> Result<Self, CellError> {
-        let share = |amount: u64| {
-            (u128::from(amount) * u128::from(capacity.0) / u128::from(self.ssd.capacity_bytes)) as u64
-        };
-        // The same cache: a smaller one cannot keep the dies busy, which are as many.
-        let shrunk = |ssd: &SsdConfig| {
-            let cache = ssd.cache.clone();
-            ssd.shrunk(capacity.0).map(|small| SsdConfig { cache, ..small })
-        };
+        let whole = self.ssd.capacity_bytes;
+        let share = |amount: u64| (u128::from(amount) * u128::from(capacity.0) / u128::from(whole)) as u64;
         Ok(Self {
             torture_s: share(self.torture_s.into()).max(1) as u32,
             written: Bytes(share(self.written.0)),
-            ssd: shrunk(&self.ssd)?,
-            beside: shrunk(&self.beside)?,
+            ssd: shrunk(&self.ssd, capacity)?,
+            beside: shrunk(&self.beside, capacity)?,
             ..self.clone()
         })
     }
+}
+
+/// A smaller drive with the same cache: the dies are as many, and a smaller one could not keep them busy.
+fn shrunk(ssd: &SsdConfig, capacity: Bytes) -> Result<SsdConfig, CellError> {
+    Ok(SsdConfig { cache: ssd.cache.clone(), ..ssd.shrunk(capacity.0)? })
 }
 
 /// Throughput of one transfer size.
@@ -149,7 +152,7 @@ impl Image {
     }
 
     /// Does tests to it, writing data of a class.
-    pub(super) fn test(
+    fn test(
         self,
         tests: &[Test],
         content: ContentClass,
@@ -162,48 +165,46 @@ impl Image {
             let device = ModelDevice::new(queue.clone(), DEVICE);
             let settings = Settings { content, seed, region: Part::ALL };
             let results = crate::bench::run(&device, &tests, &settings, Hooks::default()).await;
-            let drive = queue.drive().clone();
-            (results, Self { drive, at: sim.now() })
+            drop(device);
+            (results, queue.into_drive().map(|drive| Self { drive, at: sim.now() }))
         })?;
         let failed = |what: String| CellError::Test { device: DEVICE.to_owned(), what };
         let Results { tests, broken, .. } = results.map_err(|error| failed(error.to_string()))?;
-        match broken {
-            Some(broken) => Err(failed(format!("{}: {}", broken.test, broken.why))),
-            None => Ok((tests, image)),
+        match (broken, image) {
+            (Some(broken), _) => Err(failed(format!("{}: {}", broken.test, broken.why))),
+            (None, Some(image)) => Ok((tests, image)),
+            (None, None) => Err(failed("a command is still on its way".to_owned())),
         }
     }
+}
 
-    /// Measures clones of it; `atto` too, if asked for.
-    fn measure(
-        &self,
-        setting: &Setting,
-        class: ContentClass,
-        seed: u64,
-        atto: bool,
-    ) -> Result<Figures, CellError> {
-        let both = Test::HdTach { passes: Passes::Both, full: false };
-        let (hd_tach, _) = self.clone().test(&[both], THEIR_OWN, seed)?;
-        let write = Test::Sequential {
-            direction: crate::bench::Direction::Write,
-            size: Some(setting.written),
-            start: Percent::ZERO,
-        };
-        let (same, _) = self.clone().test(&[write], class, seed)?;
-        let mut figures = Figures {
-            read: throughput(&hd_tach, "read"),
-            write: throughput(&hd_tach, "write"),
-            same_write: throughput(&same, "write"),
-            read_zones: line(&hd_tach, "read"),
-            atto: Vec::new(),
-        };
-        if atto {
-            let (atto, _) = self.clone().test(&[Test::Atto], THEIR_OWN, seed)?;
-            let reads = line(&atto, "read").into_iter();
-            let sizes = line(&atto, "write").into_iter().zip(reads);
-            figures.atto = sizes.map(|((kib, write), (_, read))| AttoSize { kib, write, read }).collect();
-        }
-        Ok(figures)
+/// Measures clones of a drive in a state. Reads come first, since HD Tach's own writes put a drive in order; the long
+/// write of `written` bytes of a class, and ATTO if asked for, get clones of their own.
+fn figures_of(
+    image: &Image,
+    written: Bytes,
+    class: ContentClass,
+    seed: u64,
+    with_atto: bool,
+) -> Result<Figures, CellError> {
+    let both = Test::HdTach { passes: Passes::Both, full: false };
+    let (hd_tach, _) = image.clone().test(&[both], THEIR_OWN, seed)?;
+    let write = Test::Sequential { direction: Direction::Write, size: Some(written), start: Percent::ZERO };
+    let (same, _) = image.clone().test(&[write], class, seed)?;
+    let mut figures = Figures {
+        read: throughput(&hd_tach, "read"),
+        write: throughput(&hd_tach, "write"),
+        same_write: throughput(&same, "write"),
+        read_zones: line(&hd_tach, "read"),
+        atto: Vec::new(),
+    };
+    if with_atto {
+        let (atto, _) = image.clone().test(&[Test::Atto], THEIR_OWN, seed)?;
+        let reads = line(&atto, "read").into_iter();
+        let sizes = line(&atto, "write").into_iter().zip(reads);
+        figures.atto = sizes.map(|((kib, write), (_, read))| AttoSize { kib, write, read }).collect();
     }
+    Ok(figures)
 }
 
 /// The throughput of one direction in the last of some tests.
@@ -253,8 +254,11 @@ pub struct ClassRun {
 /// Fill and torture.
 const TORMENT: [Test; 1] = [Test::Fill(Percent::ALL)];
 
-/// Steps that [`run_class`] tells of.
-pub const CLASS_STEPS: u64 = 6;
+/// Steps that each of the runs tells of.
+pub const STEPS: u64 = 6;
+
+/// The most memory that one of the runs needs: the drive of 58.6 million units and two clones of it.
+pub const MEMORY: Bytes = Bytes::gib(4);
 
 /// Does all of the source's measurements with one class of data.
 ///
@@ -268,22 +272,23 @@ pub fn run_class(
     mut after_each: impl FnMut(),
 ) -> Result<ClassRun, CellError> {
     let new = Image::new(&setting.ssd, seed)?;
-    let clean = new.measure(setting, class, seed, true)?;
+    let clean = figures_of(&new, setting.written, class, seed, true)?;
     let (tortured, torture) = torment(new, setting, class, seed)?;
     after_each();
-    let measured = tortured.measure(setting, class, seed, true)?;
+    let measured = figures_of(&tortured, setting.written, class, seed, true)?;
     after_each();
     let mut trimmed = Vec::new();
     for faults in setting.firmwares {
         let trim = [Test::Trim(Part::ALL)];
         let (_, once) = tortured.under(faults)?.test(&trim, class, seed)?;
-        let figures = once.measure(setting, class, seed, true)?;
+        let figures = figures_of(&once, setting.written, class, seed, true)?;
         let (_, twice) = once.test(&trim, class, seed)?;
-        trimmed.push(Trimmed { once: figures, twice: twice.measure(setting, class, seed, false)? });
+        trimmed
+            .push(Trimmed { once: figures, twice: figures_of(&twice, setting.written, class, seed, false)? });
         after_each();
     }
     let (_, erased) = tortured.test(&[Test::Erase], class, seed)?;
-    let erased = erased.measure(setting, class, seed, true)?;
+    let erased = figures_of(&erased, setting.written, class, seed, true)?;
     after_each();
     Ok(ClassRun {
         clean,
@@ -327,15 +332,26 @@ pub struct BesideRun {
 /// # Errors
 ///
 /// [`CellError`].
-pub fn run_beside(setting: &Setting, seed: u64) -> Result<BesideRun, CellError> {
+pub fn run_beside(
+    setting: &Setting,
+    seed: u64,
+    mut after_each: impl FnMut(),
+) -> Result<BesideRun, CellError> {
     let class = THEIR_OWN;
+    let figures = |image: &Image| figures_of(image, setting.written, class, seed, false);
     let new = Image::new(&setting.beside, seed)?;
-    let clean = new.measure(setting, class, seed, false)?;
-    let (_, full) = new.test(&TORMENT, class, seed)?;
-    let filled = full.measure(setting, class, seed, false)?;
-    let (_, tortured) = full.test(&[Test::Torture(Some(setting.torture_s))], class, seed ^ 1)?;
-    let measured = tortured.measure(setting, class, seed, false)?;
-    let (_, trimmed) = tortured.test(&[Test::Trim(Part::ALL)], class, seed)?;
-    let trimmed = trimmed.measure(setting, class, seed, false)?;
-    Ok(BesideRun { clean, full: filled, tortured: measured, trimmed })
+    let clean = figures(&new)?;
+    after_each();
+    let (_, filled) = new.test(&TORMENT, class, seed)?;
+    let full = figures(&filled)?;
+    after_each();
+    let (_, worn) = filled.test(&[Test::Torture(Some(setting.torture_s))], class, seed ^ 1)?;
+    after_each();
+    let tortured = figures(&worn)?;
+    after_each();
+    let (_, freed) = worn.test(&[Test::Trim(Part::ALL)], class, seed)?;
+    after_each();
+    let trimmed = figures(&freed)?;
+    after_each();
+    Ok(BesideRun { clean, full, tortured, trimmed })
 }

@@ -66,7 +66,7 @@ pub(super) struct Collector {
     /// The lane that the next superblock for copies comes from.
     copy_lane: usize,
     rng: Xoshiro256PlusPlus,
-    free_min: u32,
+    pub free_min: u32,
     recycles_from_stale_percent: Option<u32>,
     fifo: bool,
     wear_threshold: Option<u32>,
@@ -128,6 +128,11 @@ impl Compressing {
         if self.collector.victim.is_none() && !self.start_paced() {
             return;
         }
+        self.work_off(now, granules);
+    }
+
+    /// Does the share of `granules` of the victim at hand.
+    fn work_off(&mut self, now: u64, granules: u32) {
         let Some(victim) = &mut self.collector.victim else { return };
         if victim.gain == 0 {
             self.copy(now, u32::MAX, false);
@@ -142,10 +147,15 @@ impl Compressing {
         }
     }
 
-    /// Called when the host has read so many granules: one that recycles goes on beside reads.
+    /// Called when the host has read so many units, each of which counts as one granule: one that recycles goes on
+    /// beside reads.
     pub fn pace_beside_reads(&mut self, now: u64, granules: u32) {
-        if self.collector.recycles_from_stale_percent.is_some() {
-            self.pace(now, granules);
+        if self.collector.recycles_from_stale_percent.is_none() {
+            return;
+        }
+        // Reads take no flash: where there is little, only writes need more.
+        if self.collector.victim.is_some() || self.start_recycling() {
+            self.work_off(now, granules);
             self.count_units();
         }
     }
@@ -155,6 +165,11 @@ impl Compressing {
         if self.free_count < self.collector.free_min {
             return self.start_victim(Urgency::Paced);
         }
+        self.start_recycling()
+    }
+
+    /// Chooses a victim if one is stale enough to be recycled.
+    fn start_recycling(&mut self) -> bool {
         let Some(percent) = self.collector.recycles_from_stale_percent else { return false };
         let Some(first) = self.victims.first() else { return false };
         let all = u64::from(self.store.granules_per_superblock());

@@ -5,10 +5,11 @@
 //! ahead as it took itself: so data that were written in order are read at the rate of the link, without any memory to
 //! read ahead into. A stripe that is neither in a register nor the next one in that order is a *fragment*: the
 //! controller has to look it up and to set its die to work, one fragment after the other (`fragment_read_ns`), and the
-//! tR comes on top. A page is transferred in whole units of 4 KiB.
+//! tR comes on top. All that is read passes a pipeline (`read_latency_ns`) in which commands overlap. A page is transferred in whole units of 4 KiB.
 
 use std::ops::Range;
 
+use super::super::config::CompressingConfig;
 use super::super::superblock::State;
 use super::super::translation::Ready;
 use super::Compressing;
@@ -26,6 +27,7 @@ struct Register {
 
 #[derive(Clone, Debug)]
 pub(super) struct Gatherer {
+    latency_ns: u64,
     fragment_ns: u64,
     registers: Vec<Register>,
     /// When the controller has no more fragments to look up.
@@ -35,9 +37,15 @@ pub(super) struct Gatherer {
 }
 
 impl Gatherer {
-    pub fn new(fragment_ns: u64, dies: u32) -> Self {
+    pub fn new(config: &CompressingConfig, dies: u32) -> Self {
         let empty = Register { stripe: NONE, ready: 0 };
-        Self { fragment_ns, registers: vec![empty; dies as usize], free_at: 0, last: NONE }
+        Self {
+            latency_ns: config.read_latency_ns,
+            fragment_ns: config.fragment_read_ns,
+            registers: vec![empty; dies as usize],
+            free_at: 0,
+            last: NONE,
+        }
     }
 
     /// The die does something else.
@@ -76,7 +84,7 @@ impl Compressing {
                 first = first.min(decoded);
                 continue;
             }
-            self.unpaced_reads += granules;
+            self.unpaced_reads += 1;
             let (mut from, end) = (at, at + granules);
             while from < end {
                 let stripe = from / self.stripe_granules;
@@ -85,9 +93,9 @@ impl Compressing {
                 run = match run {
                     Some(run) if run.stripe == stripe => Some(Run { granules: run.granules + part, ..run }),
                     other => {
-                        let next = stripe == self.gatherer.last.wrapping_add(1);
+                        let next = self.gatherer.last.checked_add(1) == Some(stripe);
                         in_order = if next { in_order + 1 } else { 0 };
-                        if let Some(ready) = self.take_out(other, now) {
+                        if let Some(ready) = self.take_out(other, now, decoded) {
                             first = first.min(ready);
                             last = last.max(ready);
                         }
@@ -97,16 +105,18 @@ impl Compressing {
                 };
             }
         }
-        if let Some(ready) = self.take_out(run, now) {
+        if let Some(ready) = self.take_out(run, now, decoded) {
             first = first.min(ready);
             last = last.max(ready);
         }
         self.sense_ahead(in_order, decoded);
+        // A granule for each unit: what a read costs the recycler does not depend on how well the data compress.
         if self.unpaced_reads >= self.stripe_granules {
             let granules = std::mem::take(&mut self.unpaced_reads);
             self.pace_beside_reads(now, granules);
         }
-        Ready { first, last }
+        let latency_ns = self.gatherer.latency_ns;
+        Ready { first: first.saturating_add(latency_ns), last: last + latency_ns }
     }
 
     /// Makes the die of a stripe sense it, unless it has it.
@@ -129,10 +139,11 @@ impl Compressing {
     }
 
     /// Reserves the transfer of what a command takes from a stripe. Returns its end.
-    fn take_out(&mut self, run: Option<Run>, now: u64) -> Option<u64> {
+    fn take_out(&mut self, run: Option<Run>, now: u64, decoded: u64) -> Option<u64> {
         let Run { stripe, granules } = run?;
         let die = self.die(stripe);
-        let ready = self.gatherer.registers[die as usize].ready;
+        // What was sensed for an earlier command waits for this one.
+        let ready = self.gatherer.registers[die as usize].ready.max(decoded);
         let channel = self.flash.geometry.channel(die);
         Some(self.flash.nand.take_out(channel, now, ready, granules.div_ceil(1 << self.unit_shift)))
     }

@@ -16,6 +16,8 @@ mod collect;
 mod frontier;
 mod gather;
 mod store;
+#[cfg(test)]
+mod tests;
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -63,7 +65,7 @@ pub(super) struct Compressing {
     unit_shift: u32,
     /// Granules that the host has filled since the collector did its share.
     unpaced: u32,
-    /// Granules that the host has read since the recycler did its share.
+    /// Units that the host has read from flash since the recycler did its share.
     unpaced_reads: u32,
     /// Granules that were written and then erased, for the audit.
     erased_granules: u64,
@@ -85,7 +87,7 @@ impl Compressing {
             copies: Frontier::UNUSED,
             turn: 0,
             collector: Collector::new(config, mapping, Xoshiro256PlusPlus::seed_from_u64(seed)),
-            gatherer: Gatherer::new(mapping.fragment_read_ns, geometry.dies),
+            gatherer: Gatherer::new(mapping, geometry.dies),
             shared_frontier: config.gc.shared_frontier,
             references_checked: mapping.references_checked_at_collection,
             stripe_granules: geometry.stripe_units * granules_per_unit,

@@ -50,6 +50,9 @@ pub struct CompressingConfig {
     pub head_bytes: u32,
     /// Whether a unit whose content is stored already becomes a reference to it.
     pub deduplicates: bool,
+    /// How long data take from the pages through checking, decryption and decompression to the host, nanoseconds.
+    /// Reads overlap in it: it costs latency and no throughput.
+    pub read_latency_ns: u64,
     /// What the controller needs more to gather a unit that does not lie behind the one before it, nanoseconds.
     pub fragment_read_ns: u64,
     /// Superblocks of which so many percent are stale are collected even while there is free flash. `None`: only when
@@ -77,6 +80,7 @@ impl CompressingConfig {
             return Err(refuse("mapping.granule_bytes", granule, "a divisor of 4096"));
         }
         count("mapping.head_bytes", self.head_bytes, 0, UNIT_BYTES as u32)?;
+        span("mapping.read_latency_ns", self.read_latency_ns, 0)?;
         span("mapping.fragment_read_ns", self.fragment_read_ns, 0)?;
         let physical_bytes = u64::from(geometry.physical_units()) * UNIT_BYTES;
         let granules_max = u64::from(GRANULES_MAX);
