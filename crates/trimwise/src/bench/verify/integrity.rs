@@ -78,7 +78,7 @@ impl Plan {
         let room = self.slot_units / self.piece_units - PIECES.len() as u64 - 1;
         // Another place in each slot, spread as the multiples of the golden ratio are.
         let place = slot.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
-        let offset = place * room >> 32;
+        let offset = (place * room) >> 32;
         let first = start.next_multiple_of(self.piece_units);
         UnitRange::new(Lpn(first + (offset + index as u64) * self.piece_units), self.piece_units)
     }
