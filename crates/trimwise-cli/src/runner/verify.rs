@@ -9,6 +9,7 @@ use trimwise::block::{BlockQueue, ModelDevice, QueueConfig};
 use trimwise::engine::Sim;
 use trimwise::ssd::{Drive, Faults, SsdConfig};
 use trimwise_host::block_on;
+use trimwise_host::raw_device::Target;
 
 use super::RealTarget;
 use crate::failure::Failure;
@@ -54,5 +55,8 @@ pub fn on_real(
     let found = ended.map_err(Failure::run)?.map_err(Failure::usage)?;
     let mut notes = device.notes().to_vec();
     notes.push(device.promise().to_string());
+    if let Target::File(_) = &real.target {
+        notes.push("TRIM of a file punches holes: the file system is judged with the drive".to_owned());
+    }
     Ok((found, notes))
 }
