@@ -183,6 +183,8 @@ async fn run_on(
         Workload::Timed(timed) => Workload::Timed(*timed),
     };
     let volume = Volume::format(queue, spec.format).await?;
+    // Nor is the TRIM of mkfs the workload's debt, where the drive works it off in the background.
+    sim.sleep_until(queue.with_ssd(|ssd| ssd.worked_off_at())).await;
     let fs = volume.mount(spec.host, spec.policy.governor()).await;
     if let Some(percent) = spec.utilization_percent {
         ageing::age(&fs, percent, spec.draw_seed()).await?;

@@ -553,6 +553,11 @@ impl Ssd {
         link.reserve(self.now, ready, duration)
     }
 
+    /// When the TRIMs so far are worked off, those in the background too.
+    pub fn worked_off_at(&self) -> SimTime {
+        SimTime(self.trim_backlog_until)
+    }
+
     /// Whether background TRIM work is left.
     #[inline]
     fn is_working_off(&self, now: u64) -> bool {
