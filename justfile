@@ -18,6 +18,8 @@ test:
 
 # the experiments and grids that `just test` only samples, whole
 full:
+    # needs root and a kernel with a device mapper
+    -cargo test --release -p trimwise-host --features device-mapper-tests --test mounted_verify linear
     SET=full cargo test --release -p trimwise --test set
     CAPACITY=full cargo test --release -p trimwise --test capacity
     SANDFORCE=full cargo test --release -p trimwise --test sandforce

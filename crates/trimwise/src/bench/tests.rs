@@ -390,7 +390,9 @@ fn the_settling_time_is_that_of_the_device() {
         assert_eq!(found[2 * i + 1], (range, 400, Some(ms)));
     }
     assert!(settled.iter().all(|s| (s.final_mb_per_s - 131.072).abs() < 1e-9));
-    assert!(settled.iter().all(|s| (s.first_mb_per_s - 32.768).abs() < 1e-9), "{settled:?}");
+    // The first second: of the smallest range half of it is slow.
+    let first = |s: &Settled| if s.range_percent == 12.5 { (32.768 + 131.072) / 2.0 } else { 32.768 };
+    assert!(settled.iter().all(|s| (s.first_mb_per_s - first(s)).abs() < 1e-9), "{settled:?}");
     assert_eq!(results.tests[0].plots[0].series.len(), 8);
     let one = device.run("settling:50:9");
     assert!(matches!(&one.tests[0].findings, Findings::Settling(settled) if settled.len() == 2));
