@@ -2,7 +2,9 @@
 
 use proptest::prelude::*;
 use trimwise::profile::{Profile, Setting, SettingValue};
-use trimwise::ssd::{BlockMappingConfig, Faults, MapCacheConfig, MappingConfig, Ssd, SsdConfig, TrimKind, TrimPlace};
+use trimwise::ssd::{
+    BlockMappingConfig, Faults, MapCacheConfig, MappingConfig, Ssd, SsdConfig, TrimKind, TrimPlace,
+};
 
 fn small() -> &'static str {
     Profile::embedded_text("sata-small").expect("an embedded profile")
