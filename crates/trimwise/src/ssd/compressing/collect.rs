@@ -188,8 +188,12 @@ impl Compressing {
             return true;
         }
         let clock = self.flash.stats.host_units_written;
-        let Some(superblock) = self.victims.choose(&self.store.blocks, clock, &mut self.collector.rng) else {
+        let Some(chosen) = self.victims.choose(&self.store.blocks, clock, &mut self.collector.rng) else {
             return false;
+        };
+        let superblock = match urgency {
+            Urgency::Needed => self.with_more_to_gain(chosen),
+            Urgency::Idle | Urgency::Paced => chosen,
         };
         let gain_wanted = match urgency {
             Urgency::Idle => true,
@@ -206,6 +210,19 @@ impl Compressing {
         self.flash.stats.usable_units_sum += closed + open;
         self.take_victim(superblock, Cause::Gc);
         true
+    }
+
+    /// A victim for a host that waits. What is yet to be checked counts as valid in the choice, so that a superblock with
+    /// next to nothing to gain may be chosen again and again while others only need to be looked at: then the one that
+    /// is nearest to empty is taken, so that there is an end.
+    fn with_more_to_gain(&self, chosen: u32) -> u32 {
+        const LITTLE: u32 = 16;
+        let all = self.store.granules_per_superblock();
+        if all - self.live(chosen) >= all / LITTLE {
+            return chosen;
+        }
+        let closed = self.victims.closed().iter().copied();
+        closed.min_by_key(|&superblock| (self.live(superblock), superblock)).unwrap_or(chosen)
     }
 
     fn take_victim(&mut self, superblock: u32, cause: Cause) {
