@@ -23,6 +23,7 @@ full:
     SET=full cargo test --release -p trimwise --test set
     CAPACITY=full cargo test --release -p trimwise --test capacity
     SANDFORCE=full cargo test --release -p trimwise --test sandforce
+    KERNELS=full cargo test --release -p trimwise-cli --test kernels_experiment
     WRITE_AMPLIFICATION=full cargo test --release -p trimwise --test write_amplification the_grid -- --nocapture
 
 # what CI runs
@@ -39,9 +40,8 @@ bench *ARGUMENTS:
     cargo bench -p trimwise -- {{ARGUMENTS}}
 
 # `trimwise bench` and fio side by side on a file in a directory; the machine must be idle
-beside-fio DIRECTORY *ARGUMENTS:
-    cargo build --release
-    scripts/bench-beside-fio {{DIRECTORY}} {{ARGUMENTS}}
+against-fio *DIRECTORY:
+    scripts/bench-against-fio.sh {{DIRECTORY}}
 
 # accept what snapshot tests print now; read the diff before you commit it
 snapshots:

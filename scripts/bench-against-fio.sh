@@ -65,7 +65,7 @@ our_rate() {
         example-seq) target/release/examples/raw_write "file:$file" seq "$depth" "$size_mib" ;;
         example-rand) target/release/examples/raw_write "file:$file" rand 32 "$seconds" ;;
         *-seq) cli_rate "seqwrite:${size_mib}MiB" ;;
-        *-rand) cli_rate "randwrite:32:${seconds}s" ;;
+        *-rand) cli_rate "randwrite:32:${seconds}" ;;
     esac
 }
 their_rate() {

@@ -1,5 +1,7 @@
 //! The command line, as its users see it.
 
+mod device;
+mod kernel;
 mod verify;
 
 use std::path::PathBuf;
@@ -11,6 +13,14 @@ use trimwise::policy::TERMS;
 use trimwise::units::Bytes;
 
 use crate::defaults;
+pub use device::{
+    AttachArguments, DetachArguments, DeviceArguments, DeviceCommand, DriveArguments, ListArguments,
+    ServeArguments,
+};
+pub use kernel::{
+    KernelArguments, KernelBuildArguments, KernelCommand, KernelListArguments, KernelRemoveArguments,
+    KernelRunArguments,
+};
 pub use verify::VerifyArguments;
 
 /// The whole command line.
@@ -55,6 +65,13 @@ pub enum Command {
     Verify(VerifyArguments),
     /// Trim the free space of a mounted file system, slice by slice; --dry-run says what would be sent
     Trim(TrimArguments),
+    /// Make modelled drives block devices of this host, or serve them over NBD, in real time
+    Device(DeviceArguments),
+    /// The init of a guest in virtual time
+    #[command(hide = true)]
+    GuestInit,
+    /// Build the Linux kernels that run as guests in virtual time; list and remove them
+    Kernel(KernelArguments),
     /// List the SSD profiles that are built in, or show one in full with the source of each number
     Devices(DevicesArguments),
     /// List the terms that TRIM policies are made of, and examples of policies
@@ -82,8 +99,10 @@ pub struct CompareArguments {
     #[arg(long = "policy", value_name = "P", num_args = 1.., help = policy_help())]
     pub policies: Vec<String>,
 
-    /// Where to run: `model` (virtual time), or `dir:PATH`, an existing directory (real time)
-    #[arg(long, value_name = "model|dir:PATH", default_value = "model")]
+    /// Where to run: `model` (virtual time); `kernel:VERSION:FS[:MOUNT_OPTIONS]`, a real kernel on the
+    /// modelled drive (virtual time; FS is ext4, xfs, btrfs or f2fs); `dir:PATH`, an existing directory
+    /// (real time)
+    #[arg(long, value_name = "model|kernel:...|dir:PATH", default_value = "model")]
     pub target: String,
 
     /// With fullwrite on a real directory: yes, write until its file system is full, then remove that
@@ -91,7 +110,7 @@ pub struct CompareArguments {
     pub fill: bool,
 
     /// Age the file system first: fill it, then delete files at random, under the policy, until this
-    /// share is in use [default: 80]
+    /// share is in use [default: 80; on a kernel a new file system]
     #[arg(long, value_name = "PCT", value_parser = whole::<u8>(0, 100), allow_negative_numbers = true)]
     pub utilization: Option<u8>,
 
@@ -100,7 +119,8 @@ pub struct CompareArguments {
     #[arg(long, value_name = "VERSION")]
     pub linux: Option<String>,
 
-    /// Memory of the modelled host that its page cache may fill, in MiB [default: 8192]
+    /// Memory of the modelled host that its page cache may fill, in MiB [default: 8192]; of a kernel's guest
+    /// all its memory [default: 1024]
     #[arg(long, value_name = "MIB", value_parser = whole::<u64>(16, 1_048_576), allow_negative_numbers = true)]
     pub memory: Option<u64>,
 
@@ -141,6 +161,14 @@ pub struct ReproduceArguments {
     /// Run them all
     #[arg(long)]
     pub all: bool,
+
+    /// Where to run; an experiment sets up its own host, so that only `model` goes with those there are
+    #[arg(long, value_name = "model|kernel:...", default_value = "model", conflicts_with = "list")]
+    pub target: String,
+
+    /// Of `kernels`: only these kernels and file systems (6.1, 6.1:ext4); one or several
+    #[arg(long, value_name = "VERSION[:FS]", num_args = 1.., conflicts_with_all = ["list", "all"])]
+    pub only: Vec<String>,
 
     /// Repetitions [default: as many as the source made]
     #[arg(long, value_name = "N", value_parser = whole::<u32>(1, 1000), allow_negative_numbers = true,
@@ -409,6 +437,8 @@ const COMPARE_EXAMPLES: &str = "Examples:\n  \
     your PostMark configuration on your device profile, 80 % full\n  \
     trimwise compare --device sata-small sata-generic --json - | jq .verdict\n      \
     two devices, for another program to read\n  \
+    trimwise compare --target kernel:6.1:ext4 --reps 1\n      \
+    the real ext4 of Linux 6.1 on the modelled drive; see `trimwise kernel`\n  \
     trimwise compare --target dir:/mnt/test --report report/\n      \
     the workload on a real directory, as mounted\n\n\
     How to read the table, and what each figure means: docs/guide.md";
@@ -425,7 +455,10 @@ fn compare_help() -> String {
 /// The help of `--policy`, which names the default.
 fn policy_help() -> String {
     let default = defaults::POLICIES.join(" ");
-    format!("TRIM policy: terms joined with `+`, see below; one or several [default: {default}]")
+    format!(
+        "TRIM policy: terms joined with `+`, see below; one or several [default: {default}]. On a kernel what its \
+         file system does: off, commit, async (btrfs), batch:EVERY [default: all but batch]"
+    )
 }
 
 /// The tests, and examples of `bench`.

@@ -1,5 +1,7 @@
 //! `trimwise compare`: device x policy x repetition, in parallel, and what comes out of it.
 
+mod on_kernel;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -11,6 +13,8 @@ use trimwise::experiment::summary::{Summary, SummaryRow};
 use trimwise::experiment::verdict;
 use trimwise::fs::host::DiscardGeneration;
 use trimwise::units::Bytes;
+use trimwise_host::kernel::cell::KernelTarget;
+use trimwise_host::kernel::images::KernelImage;
 
 use crate::arguments::CompareArguments;
 use crate::command_line::CommandText;
@@ -29,15 +33,17 @@ use crate::table;
 pub struct Settings {
     /// The workload, as given.
     pub workload: String,
-    /// `model` or `dir:PATH`.
+    /// `model`, `kernel:VERSION:FS[:MOUNT_OPTIONS]` or `dir:PATH`.
     pub target: String,
-    /// How full the modelled device was before the run; `None` on a real directory.
+    /// How full the modelled device was made before the run; `None` on a real directory, and of a new file system.
     pub utilization_percent: Option<u8>,
-    /// How the modelled host's Linux carries out discard; `None` on a real directory.
+    /// How the modelled host's Linux carries out discard; `None` elsewhere.
     pub linux: Option<Linux>,
-    /// Memory of the modelled host that its page cache may fill; `None` on a real directory.
+    /// Memory of the modelled host that its page cache may fill, or of the guest; `None` on a real directory.
     pub host_memory_bytes: Option<u64>,
-    /// Where a real directory lies; `None` in the model.
+    /// Which kernel ran; `None` if none did.
+    pub kernel: Option<RealKernel>,
+    /// Where a real directory lies; `None` elsewhere.
     pub mount: Option<Mounted>,
     /// Repetitions.
     pub reps: u32,
@@ -54,6 +60,34 @@ pub struct Linux {
     pub version: String,
     /// The kernels that carry out discard in the same way, which it stands for.
     pub stands_for: &'static str,
+}
+
+/// A real kernel, in virtual time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct RealKernel {
+    /// What `uname -r` says in it.
+    pub release: String,
+    /// The package of its source, or where else that came from.
+    pub source: String,
+    /// Hash of configuration and build recipe.
+    pub recipe: String,
+    /// The file system.
+    pub file_system: String,
+    /// What it is mounted with, beside what the policy says.
+    pub mount_options: String,
+}
+
+impl RealKernel {
+    /// The kernel of a target.
+    pub fn of(image: &KernelImage, target: &KernelTarget) -> Self {
+        Self {
+            release: image.release.clone(),
+            source: image.source.clone(),
+            recipe: image.recipe.clone(),
+            file_system: target.file_system.name().to_owned(),
+            mount_options: target.options.clone(),
+        }
+    }
 }
 
 /// A comparison, as `--json` writes it; the order of the keys is part of the format.
@@ -73,9 +107,12 @@ pub struct Comparison {
     pub verdict: Verdict,
 }
 
+const NO_FILL: &str = "--fill is for --target dir:PATH: elsewhere nothing real becomes full";
+
 /// Where the workload runs.
 enum Target {
     Model,
+    Kernel(KernelTarget),
     Directory(PathBuf),
 }
 
@@ -89,6 +126,9 @@ pub fn run<M: Models>(
     let destinations = Destinations::check(&arguments.output)?;
     let comparison = match target {
         Target::Model => in_model(models, arguments, || on_signal(OnInterrupt::Exit))?,
+        Target::Kernel(target) => {
+            on_kernel::run(models, arguments, &target, || on_signal(OnInterrupt::Stop))?
+        }
         Target::Directory(path) => on_directory(models, arguments, &path, || on_signal(OnInterrupt::Stop))?,
     };
     destinations.write_json(&comparison)?;
@@ -115,11 +155,13 @@ pub fn run<M: Models>(
 }
 
 fn parse_target(text: &str) -> Result<Target, Failure> {
-    match text.strip_prefix("dir:") {
+    let refused = |what: String| Failure::usage(format!("--target {text}: {what}"));
+    match text.split_once(':') {
         _ if text == "model" => Ok(Target::Model),
-        Some("") => Err(Failure::usage("--target dir: names no directory; expected dir:PATH")),
-        Some(path) => Ok(Target::Directory(PathBuf::from(path))),
-        None => Err(Failure::usage(format!("--target {text}: expected `model` or `dir:PATH`"))),
+        Some(("dir", "")) => Err(Failure::usage("--target dir: names no directory; expected dir:PATH")),
+        Some(("dir", path)) => Ok(Target::Directory(PathBuf::from(path))),
+        Some(("kernel", target)) => Ok(Target::Kernel(target.parse().map_err(refused)?)),
+        _ => Err(refused("expected `model`, `kernel:VERSION:FS[:MOUNT_OPTIONS]` or `dir:PATH`".to_owned())),
     }
 }
 
@@ -141,9 +183,7 @@ fn in_model<M: Models>(
     let devices = named(&device_arguments, "--device", |a| models.device(a))?;
     let workload = workload(models, arguments)?;
     if arguments.fill {
-        return Err(Failure::usage(
-            "--fill is for --target dir:PATH: in the model nothing real becomes full",
-        ));
+        return Err(Failure::usage(NO_FILL));
     }
     let utilization_percent = arguments.utilization.unwrap_or(defaults::UTILIZATION_PERCENT);
     for (_, device) in &devices {
@@ -197,6 +237,7 @@ fn in_model<M: Models>(
         utilization_percent: Some(utilization_percent),
         linux: Some(Linux { version: linux.to_string(), stands_for: generation.kernels() }),
         memory: Some(Bytes::mib(memory_mib)),
+        kernel: None,
         mount: None,
     };
     finish(arguments, cells?, host, command)
@@ -260,7 +301,8 @@ fn on_directory<M: Models>(
         command.argument("--fill");
     }
     command.option("--reps", arguments.reps);
-    let host = Host { utilization_percent: None, linux: None, memory: None, mount: Some(mount) };
+    let host =
+        Host { utilization_percent: None, linux: None, memory: None, kernel: None, mount: Some(mount) };
     finish(arguments, cells?, host, command)
 }
 
@@ -298,6 +340,7 @@ struct Host {
     utilization_percent: Option<u8>,
     linux: Option<Linux>,
     memory: Option<Bytes>,
+    kernel: Option<RealKernel>,
     mount: Option<Mounted>,
 }
 
@@ -321,6 +364,7 @@ fn finish(
             utilization_percent: host.utilization_percent,
             linux: host.linux,
             host_memory_bytes: host.memory.map(|m| m.0),
+            kernel: host.kernel,
             mount: host.mount,
             reps: arguments.reps,
             baseline,

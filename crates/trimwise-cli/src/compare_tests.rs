@@ -218,3 +218,40 @@ fn only_a_real_directory_is_told_to_clean_up_and_then_no_result_is_written() {
     .unwrap();
     assert_eq!(installed, Some(OnInterrupt::Exit));
 }
+
+#[test]
+fn a_kernel_gives_the_policies_of_its_file_system() {
+    let json: serde_json::Value =
+        serde_json::from_str(&json_of("--target kernel:6.1:btrfs:noatime --reps 2", false)).unwrap();
+    let policies: Vec<&str> =
+        json["cells"].as_array().unwrap().iter().map(|cell| cell["policy"].as_str().unwrap()).collect();
+    assert_eq!(policies, ["off", "off", "commit", "commit", "async", "async"]);
+    let settings = &json["settings"];
+    assert_eq!(settings["kernel"]["release"], "6.1.7");
+    assert_eq!(settings["kernel"]["mount_options"], "noatime");
+    assert!(settings["linux"].is_null() && settings["mount"].is_null());
+    assert_eq!(settings["host_memory_bytes"], 1u64 << 30);
+    assert_eq!(
+        settings["command"],
+        "trimwise compare --workload default --target kernel:6.1:btrfs:noatime --device sata-small --policy off \
+         --policy commit --policy async --memory 1024 --reps 2 --seed 1"
+    );
+    let device = &json["cells"][0]["device_stats"];
+    assert!(device["stale_units_max"].is_null() && device["stale_units_end"].is_u64());
+    assert_eq!(json["summary"][0]["exact"], true, "virtual time adds no noise");
+}
+
+#[test]
+fn a_kernel_refuses_what_only_others_have() {
+    for (line, words) in [
+        ("--target kernel:6.1:ext4 --linux 5.10", "--linux"),
+        ("--target kernel:6.1:ext4 --fill", "--fill"),
+        ("--target kernel:6.1:ext4 --policy judicious", "expected off"),
+        ("--target kernel:6.1:ext4:nodiscard", "--policy"),
+        ("--target kernel:6.1:ext2", "ext4, xfs, btrfs, f2fs"),
+    ] {
+        let failure =
+            run(&Fabricated { noisy: false }, &arguments(line), |_| panic!("it began")).unwrap_err();
+        assert!(matches!(&failure, Failure::Usage(m) if m.contains(words)), "{failure:?}");
+    }
+}

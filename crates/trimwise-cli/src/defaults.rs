@@ -28,5 +28,8 @@ pub const LINUX: &str = "6.1";
 /// The modelled host's memory for its page cache: a laptop's, with programs running.
 pub const MEMORY_MIB: u64 = 8192;
 
+/// A guest's memory: enough for the default workload's files, and few enough to have several guests beside each other.
+pub const GUEST_MEMORY_MIB: u64 = 1024;
+
 /// Power cuts of a crash test for each policy: a second or two for all of them.
 pub const CUTS: u64 = 1000;

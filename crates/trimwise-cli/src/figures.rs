@@ -1,7 +1,7 @@
 //! Numbers as tables and reports show them.
 
 use trimwise::experiment::ledger::WITHOUT_TRIM;
-use trimwise::experiment::result::Measure;
+use trimwise::experiment::result::{DeviceFigures, Measure};
 use trimwise::experiment::statistics::{Comparison, Interval, Sample};
 use trimwise::experiment::summary::{BOUND, LedgerRow, PolicySummary, Saved};
 pub use trimwise::experiment::verdict::{grouped, thousands};
@@ -183,8 +183,19 @@ pub fn of_policy(p: &PolicySummary) -> [String; 5] {
         device(p.device_median_of(|d| d.write_amplification), &|wa| format!("{wa:.2}")),
         device(p.device_median_of(|d| d.erases as f64), &thousands),
         device(p.device_median_of(|d| d.trim_commands as f64), &thousands),
-        device(p.device_median_of(|d| d.stale_units_max as f64), &units_as_bytes),
+        device(stale(p, |d| d.stale_units_max).or(stale(p, |d| d.stale_units_end)), &units_as_bytes),
     ]
+}
+
+/// The median of a figure of stale units, if every repetition has it.
+fn stale(p: &PolicySummary, figure: impl Fn(&DeviceFigures) -> Option<u64>) -> Option<f64> {
+    p.known_median_of(|c| figure(c.device_stats.as_ref()?).map(|units| units as f64))
+}
+
+/// The heading of the stale space: its largest value, or where only that is known the one at the end.
+pub fn stale_heading(policies: &[PolicySummary]) -> &'static str {
+    let is_followed = |p: &PolicySummary| stale(p, |d| d.stale_units_max).is_some();
+    if policies.iter().any(is_followed) { "stale max" } else { "stale end" }
 }
 
 #[cfg(test)]

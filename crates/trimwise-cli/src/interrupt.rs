@@ -18,6 +18,8 @@ pub enum OnInterrupt {
     Stop,
     /// Raise the flag and let the step end that it is at; the second time, end at once.
     StopAfterStep,
+    /// Raise the flag and let what is booted be ended; the second time, end at once.
+    StopAfterRun,
     /// Raise the flag and let the run show what it has found; the second time, end at once.
     StopAndShow,
 }
@@ -41,6 +43,12 @@ pub fn install(on_interrupt: OnInterrupt) -> Result<Arc<AtomicBool>, Failure> {
                 std::process::exit(Failure::Interrupted.exit_code().into());
             }
             eprintln!("\nstopping after this slice; once more to end at once");
+        }
+        OnInterrupt::StopAfterRun => {
+            if raised.swap(true, Ordering::SeqCst) {
+                std::process::exit(Failure::Interrupted.exit_code().into());
+            }
+            eprintln!("\nstopping; once more to end at once");
         }
         OnInterrupt::StopAndShow => {
             if raised.swap(true, Ordering::SeqCst) {

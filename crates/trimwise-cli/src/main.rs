@@ -9,10 +9,12 @@ mod command_line;
 mod compare;
 mod crashtest;
 mod defaults;
+mod device;
 mod devices;
 mod failure;
 mod figures;
 mod interrupt;
+mod kernel;
 mod output;
 mod policies;
 mod pool;
@@ -50,19 +52,22 @@ fn run(command: Command) -> Result<String, Failure> {
     let models = Linked;
     match command {
         Command::Compare(arguments) => compare::run(&models, &arguments, interrupt::install),
-        Command::Reproduce(arguments) => {
-            reproduce::run(&models, &arguments, || interrupt::install(OnInterrupt::Exit).map(drop))
-        }
+        Command::Reproduce(arguments) => reproduce::run(&models, &arguments, interrupt::install),
         Command::Crashtest(arguments) => {
             crashtest::run(&models, &arguments, || interrupt::install(OnInterrupt::Exit).map(drop))
         }
         Command::Bench(arguments) => bench::run(&models, &arguments, interrupt::install),
         Command::Verify(arguments) => verify::run(&arguments, interrupt::install),
         Command::Trim(arguments) => trim::run(&arguments, interrupt::install),
+        Command::Kernel(arguments) => kernel::run(&arguments.command, interrupt::install),
         Command::Policies(arguments) => policies::run(&arguments),
         Command::Selftest(arguments) => {
             selftest::run(&arguments, || interrupt::install(OnInterrupt::Exit).map(drop))
         }
+        Command::Device(arguments) => device::run(&arguments),
         Command::Devices(arguments) => devices::run(&arguments),
+        Command::GuestInit => {
+            trimwise_host::kernel::guest::run_as_init().map(|()| String::new()).map_err(Failure::usage)
+        }
     }
 }

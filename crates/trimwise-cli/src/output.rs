@@ -98,7 +98,13 @@ impl Destinations {
         Ok(Some(path))
     }
 
-    fn write_file(&self, option: &str, path: &Path, text: &str) -> Result<(), Failure> {
+    /// Refuses a file of another option that could not be written, or exists.
+    pub fn check_file(option: &str, path: &Path, force: bool) -> Result<(), Failure> {
+        check_file(option, path, force)
+    }
+
+    /// Writes a file of another option, which was checked before.
+    pub fn write_file(&self, option: &str, path: &Path, text: &str) -> Result<(), Failure> {
         let fail = |e: std::io::Error| Failure::run(format!("{option} {}: {e}", path.display()));
         if fs::metadata(path).is_ok_and(|m| !m.is_file()) {
             // A pipe or /dev/null: there is nothing to replace.

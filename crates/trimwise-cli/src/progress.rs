@@ -25,6 +25,8 @@ pub struct Progress {
     runs: Vec<Run>,
     /// What they are called.
     what: &'static str,
+    /// What is being done just now, where that is worth telling.
+    note: Mutex<String>,
     since: Instant,
     /// Set once the bar is taken away; held while it is drawn.
     finished: Mutex<bool>,
@@ -56,6 +58,7 @@ impl Progress {
             bar,
             runs: (0..runs).map(|_| Run::default()).collect(),
             what,
+            note: Mutex::default(),
             since: Instant::now(),
             finished: Mutex::new(false),
         });
@@ -83,6 +86,11 @@ impl Progress {
         run.steps.store((steps as u64).min(STEPS), Ordering::Relaxed);
     }
 
+    /// Says what is being done just now.
+    pub fn say(&self, what: String) {
+        *self.note.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = what;
+    }
+
     /// What the run of this number calls while it goes on.
     pub fn report(self: &Arc<Self>, run: usize) -> Report {
         let progress = Arc::clone(self);
@@ -107,8 +115,10 @@ impl Progress {
     fn message(&self) -> String {
         let whole = self.runs.iter().filter(|r| r.steps.load(Ordering::Relaxed) == STEPS).count();
         let of_runs = format!("{whole} of {} {}", self.runs.len(), self.what);
+        let note = self.note.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         match self.runs.iter().filter(|r| r.ageing.load(Ordering::Relaxed)).count() {
-            0 => of_runs,
+            0 if note.is_empty() => of_runs,
+            0 => format!("{of_runs}, {note}"),
             ageing => format!("{of_runs}, {ageing} ageing"),
         }
     }
@@ -173,6 +183,8 @@ mod tests {
         assert_eq!(p.message(), "0 of 3 runs, 1 ageing");
         p.done(1);
         assert_eq!(p.message(), "1 of 3 runs");
+        p.say("6.1: download".to_string());
+        assert_eq!(p.message(), "1 of 3 runs, 6.1: download");
     }
 
     #[test]

@@ -1,15 +1,19 @@
 //! `trimwise reproduce`: published experiments made again.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
 use serde::Serialize;
 use trimwise::experiment::result::ExperimentResult;
 
 use crate::arguments::ReproduceArguments;
 use crate::command_line::CommandText;
 use crate::failure::Failure;
+use crate::interrupt::OnInterrupt;
 use crate::output::Destinations;
 use crate::progress::Progress;
 use crate::report;
-use crate::runner::{Listed, Models};
+use crate::runner::{Listed, Models, Reproduction};
 use crate::table;
 
 /// What `--json` writes: one experiment, or the list of all.
@@ -24,8 +28,9 @@ enum Document<'a> {
 pub fn run<M: Models>(
     models: &M,
     arguments: &ReproduceArguments,
-    on_signal: impl FnOnce() -> Result<(), Failure>,
+    on_signal: impl FnOnce(OnInterrupt) -> Result<Arc<AtomicBool>, Failure>,
 ) -> Result<String, Failure> {
+    check_target(arguments)?;
     let listed = models.experiments();
     let destinations = Destinations::check(&arguments.output)?;
     if arguments.list {
@@ -35,24 +40,38 @@ pub fn run<M: Models>(
         return Ok(list(&listed));
     }
     let names: Vec<String> = match &arguments.name {
-        None => listed.into_iter().map(|e| e.name).collect(),
+        None => listed.iter().map(|e| e.name.clone()).collect(),
         Some(name) if listed.iter().any(|e| e.name == *name) => vec![name.clone()],
         Some(name) => {
-            let known: Vec<String> = listed.into_iter().map(|e| e.name).collect();
+            let known: Vec<String> = listed.iter().map(|e| e.name.clone()).collect();
             return Err(Failure::usage(format!(
                 "there is no experiment '{name}'; expected one of {}",
                 known.join(", ")
             )));
         }
     };
-    on_signal()?;
+    let boots = |name: &String| listed.iter().any(|e| e.name == *name && e.boots);
+    let on_interrupt = if names.iter().any(boots) { OnInterrupt::StopAfterRun } else { OnInterrupt::Exit };
+    let mut left_out = Vec::new();
+    for name in &names {
+        match models.check_reproduction(&asked(arguments, name, Arc::default())) {
+            // Of all experiments those are made that can be made here.
+            Err(failure) if arguments.all => {
+                eprintln!("note: {name} is left out: {failure}");
+                left_out.push(name.clone());
+            }
+            checked => checked?,
+        }
+    }
+    let names: Vec<String> = names.into_iter().filter(|name| !left_out.contains(name)).collect();
+    let stop = on_signal(on_interrupt)?;
     let progress = Progress::new(names.len());
     // One experiment after the other: each spreads its own cells over the jobs.
     let results: Result<Vec<ExperimentResult>, Failure> = names
         .iter()
         .enumerate()
         .map(|(i, name)| {
-            let result = models.reproduce(name, arguments.reps, arguments.output.jobs, progress.report(i));
+            let result = models.reproduce(&asked(arguments, name, Arc::clone(&stop)), progress.report(i));
             progress.done(i);
             result
         })
@@ -80,12 +99,34 @@ pub fn run<M: Models>(
     Ok(text)
 }
 
+/// Refuses another place to run than that which an experiment has by itself.
+fn check_target(arguments: &ReproduceArguments) -> Result<(), Failure> {
+    let target = &arguments.target;
+    if target == "model" {
+        return Ok(());
+    }
+    let name = arguments.name.as_deref().unwrap_or("--all");
+    Err(Failure::usage(format!(
+        "{name} --target {target}: an experiment sets up its own host, whose processor and block layer are part of what \
+         was published; expected --target model. A workload on a real kernel: \
+         trimwise compare --target kernel:VERSION:FS"
+    )))
+}
+
+fn asked<'a>(arguments: &'a ReproduceArguments, name: &'a str, stop: Arc<AtomicBool>) -> Reproduction<'a> {
+    let ReproduceArguments { reps, only, .. } = arguments;
+    Reproduction { name, reps: *reps, jobs: arguments.output.jobs, only, stop }
+}
+
 /// The command that makes one result again, or all of them.
 fn command(arguments: &ReproduceArguments, result: Option<&ExperimentResult>) -> String {
     let mut command = CommandText::new("reproduce");
     match result.map(|r| &r.experiment).or(arguments.name.as_ref()) {
         Some(name) => command.argument(name),
         None => command.argument("--all"),
+    }
+    if !arguments.only.is_empty() {
+        command.option("--only", arguments.only.join(" "));
     }
     if let Some(reps) = arguments.reps {
         command.option("--reps", reps);
@@ -115,7 +156,7 @@ mod tests {
             panic!("not reproduce")
         };
         arguments.output.json = Some(path.clone());
-        run(&Fabricated { noisy: false }, &arguments, || Ok(())).unwrap();
+        run(&Fabricated { noisy: false }, &arguments, |_| Ok(Arc::default())).unwrap();
         serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
     }
 
@@ -140,14 +181,17 @@ mod tests {
         let Command::Reproduce(arguments) = CommandLine::try_parse_from(words).unwrap().command else {
             panic!("not reproduce")
         };
-        let failure = run(&Fabricated { noisy: false }, &arguments, || Ok(())).unwrap_err();
+        let failure = run(&Fabricated { noisy: false }, &arguments, |_| Ok(Arc::default())).unwrap_err();
         assert!(matches!(&failure, Failure::Usage(m) if m.contains("expected one of postmark-vendors")));
     }
 
     #[test]
     fn lists_are_in_columns() {
-        let entries = [("a", "first"), ("long", "second")]
-            .map(|(name, summary)| Listed { name: name.into(), summary: summary.into() });
+        let entries = [("a", "first"), ("long", "second")].map(|(name, summary)| Listed {
+            name: name.into(),
+            summary: summary.into(),
+            boots: false,
+        });
         assert_eq!(list(&entries), "a     first\nlong  second\n");
     }
 }

@@ -13,6 +13,8 @@ use trimwise::crash::CrashReport;
 use trimwise::experiment::result::{Cell, ExperimentResult};
 use trimwise::fs::host::DiscardGeneration;
 use trimwise::units::Bytes;
+use trimwise_host::kernel::cell::{KernelPolicy, KernelTarget};
+use trimwise_host::kernel::images::KernelImage;
 
 use crate::failure::Failure;
 
@@ -43,6 +45,46 @@ pub struct ModelRun<'a, M: Models + ?Sized> {
     pub seed: u64,
 }
 
+/// One run on a real kernel.
+#[derive(Clone, Copy, Debug)]
+pub struct KernelRun<'a, M: Models + ?Sized> {
+    /// The device.
+    pub device: &'a M::Device,
+    /// The workload.
+    pub workload: &'a M::Workload,
+    /// The kernel.
+    pub image: &'a KernelImage,
+    /// Its file system.
+    pub target: &'a KernelTarget,
+    /// The policy.
+    pub policy: KernelPolicy,
+    /// How full the file system is made before the run, in percent.
+    pub utilization_percent: Option<u8>,
+    /// Memory of the guest.
+    pub memory: Bytes,
+    /// Repetition, from 0.
+    pub rep: u32,
+    /// The seed of the whole comparison.
+    pub seed: u64,
+    /// Set when the user wants to stop.
+    pub stop: &'a Arc<AtomicBool>,
+}
+
+/// How an experiment is to be made again.
+#[derive(Clone, Debug)]
+pub struct Reproduction<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Repetitions, if not as many as its source made.
+    pub reps: Option<u32>,
+    /// Runs at a time, if not as many as suit this computer.
+    pub jobs: Option<u16>,
+    /// Which parts of it, as its own grammar writes them; empty: all.
+    pub only: &'a [String],
+    /// Raised when the user has had enough.
+    pub stop: Arc<AtomicBool>,
+}
+
 /// An experiment in a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
@@ -50,6 +92,8 @@ pub struct Listed {
     pub name: String,
     /// One line about it.
     pub summary: String,
+    /// Whether it boots kernels, which have to be ended when the user has had enough.
+    pub boots: bool,
 }
 
 /// Where a real directory lies.
@@ -94,6 +138,14 @@ pub trait Models: Sync {
     fn memory_of_run(&self, device: &Self::Device) -> Bytes;
     /// Runs one cell in virtual time: deterministic, and the same on any thread.
     fn run_model(&self, run: &ModelRun<Self>, report: Report) -> Result<Cell, Failure>;
+    /// The kernel of a target, with all that its file system needs on this computer.
+    fn kernel(&self, target: &KernelTarget) -> Result<KernelImage, Failure>;
+    /// Refuses what cannot be run on a kernel, before anything is.
+    fn check_kernel_run(&self, run: &KernelRun<Self>) -> Result<(), Failure>;
+    /// Runs one cell on a real kernel in virtual time: deterministic, and the same on any thread.
+    fn run_kernel(&self, run: &KernelRun<Self>) -> Result<Cell, Failure>;
+    /// About how much memory of this computer such a run takes.
+    fn kernel_memory(&self, run: &KernelRun<Self>) -> Bytes;
     /// Where a real directory lies; refuses one that the workload cannot use, and a workload that takes all the space
     /// there unless `may_fill`.
     fn directory(
@@ -142,14 +194,10 @@ pub trait Models: Sync {
     ) -> Result<Results, Failure>;
     /// The published experiments that can be made again.
     fn experiments(&self) -> Vec<Listed>;
-    /// Makes one of them again, with so many runs at a time, or as many as suit this computer.
-    fn reproduce(
-        &self,
-        name: &str,
-        reps: Option<u32>,
-        jobs: Option<u16>,
-        report: Report,
-    ) -> Result<ExperimentResult, Failure>;
+    /// Refuses an experiment that this computer cannot run as asked, before anything is run.
+    fn check_reproduction(&self, asked: &Reproduction) -> Result<(), Failure>;
+    /// Makes one of them again.
+    fn reproduce(&self, asked: &Reproduction, report: Report) -> Result<ExperimentResult, Failure>;
 }
 
 mod bench;
@@ -157,7 +205,9 @@ pub mod devices;
 mod experiments;
 #[cfg(test)]
 pub mod fabricated;
+pub mod guests;
 mod input;
+mod kernels;
 mod linked;
 mod real;
 mod room;

@@ -49,6 +49,10 @@ fn help_has_examples_and_no_line_is_wider_than_a_terminal() {
         "crashtest --help",
         "devices --help",
         "verify --help",
+        "kernel --help",
+        "kernel build --help",
+        "kernel list --help",
+        "kernel remove --help",
     ] {
         let output = trimwise_in(Path::new("."), line);
         let help = text(&output.stdout);

@@ -1,11 +1,14 @@
 //! The ioctl calls of this crate: FITRIM, FS_IOC_GETFSMAP, FS_IOC_FIEMAP, XFS_IOC_FSGEOMETRY_V1, BLKDISCARD and
-//! NVME_IOCTL_ADMIN_CMD; and below it the ring of io_uring (`ring`).
+//! NVME_IOCTL_ADMIN_CMD; and below it the ring of io_uring (`ring`) what a child does before it
+//! starts (`child`), and loop devices (`loop_device`).
 //!
 //! The one place with unsafe code: rustix cannot know which structure an ioctl number wants, nor io_uring how long a
 //! buffer lives. Numbers and structures are those of Linux's include/uapi/linux/fs.h, fsmap.h, fiemap.h and
 //! nvme_ioctl.h, and of fs/xfs/libxfs/xfs_fs.h.
 #![allow(unsafe_code)]
 
+pub mod child;
+pub mod loop_device;
 pub mod ring;
 
 use std::ffi::c_void;

@@ -10,21 +10,27 @@
 //! - [`consent`]: whether such a target may be overwritten;
 //! - [`mounted_verify`]: whether TRIM reaches the disk below a mounted file system; for this, [`fiemap`]: where a file's
 //!   bytes lie on its device, and [`layers`]: where that device's bytes lie on the disks below;
+//! - [`emulated`]: a modelled drive as a block device of this host, in real time;
+//! - [`kernel`]: real kernels as guests in virtual time;
+//! - [`sparse_store`]: the bytes of an emulated drive;
 //! - [`block_on`]: runs a workload whose every call blocks.
 
 pub mod block_device;
 pub mod consent;
 pub mod directory;
 mod directory_check;
+pub mod emulated;
 pub mod fiemap;
 pub mod free_space;
 mod ioctl;
+pub mod kernel;
 pub mod layers;
 pub mod layout;
 pub mod mount;
 pub mod mounted_verify;
 pub mod raw_device;
 mod ready;
+pub mod sparse_store;
 pub mod trim;
 
 pub use directory::RealDirectory;

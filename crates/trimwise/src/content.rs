@@ -265,9 +265,101 @@ pub fn recognise(lpn: Lpn, unit: &[u8]) -> Stored {
     }
 }
 
+/// What kind of data bytes are that nobody says anything about: a whole unit, or as much of one as there is.
+///
+/// What was made here is told by its head. Of the rest it is counted what a compressor of the LZ4 kind, which looks for
+/// repeats and codes nothing by its frequency, cannot leave out; the class that needs the nearest share of its bytes is
+/// the answer. So text is pseudo-random, and base64 incompressible. That a unit repeats another one is not seen.
+pub fn classify(unit: &[u8]) -> ContentClass {
+    match recognise(Lpn(0), unit) {
+        Stored::Zeros => return ContentClass::Zeros,
+        Stored::Content(content) => return content.class,
+        Stored::Duplicate(_) => return ContentClass::Duplicated,
+        Stored::Misplaced { .. } => return Content::of_tag(u32_at(unit, 16)).class,
+        Stored::Unknown => {}
+    }
+    // Sixteenths: compressible is nearest below 6 (the middle of 2 and 10), incompressible from 13 (of 10 and 16) on.
+    match 16 * incompressible_bytes(unit) / unit.len() {
+        0..6 => ContentClass::Compressible,
+        6..13 => ContentClass::PseudoRandom,
+        _ => ContentClass::Incompressible,
+    }
+}
+
+/// Bytes that are left of a unit when each repeat of at least four bytes becomes a reference.
+fn incompressible_bytes(unit: &[u8]) -> usize {
+    const REFERENCE_BYTES: usize = 3;
+    const SLOT_BITS: u32 = 10;
+    // Where four bytes with this hash were seen last; behind the end: nowhere.
+    let mut seen = [usize::MAX; 1 << SLOT_BITS];
+    let (mut at, mut left) = (0, 0);
+    while at + 4 <= unit.len() {
+        let four = u32_at(unit, at);
+        let slot = &mut seen[(four.wrapping_mul(0x9E37_79B1) >> (32 - SLOT_BITS)) as usize];
+        let before = std::mem::replace(slot, at);
+        if before < at && u32_at(unit, before) == four {
+            let repeated = unit[at..].iter().zip(&unit[before..]).take_while(|(a, b)| a == b).count();
+            at += repeated;
+            left += REFERENCE_BYTES;
+        } else {
+            at += 1;
+            left += 1;
+        }
+    }
+    left + (unit.len() - at)
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    bytes.get(at..at + 4).and_then(|four| four.try_into().ok()).map_or(0, u32::from_le_bytes)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_made_here_is_of_its_class_with_its_head_and_without() {
+        let mut unit = vec![0; UNIT_BYTES as usize];
+        for class in ContentClass::ALL {
+            for lpn in [Lpn(0), Lpn(77), Lpn(1 << 33)] {
+                Content::new(class, 5).fill(lpn, &mut unit);
+                assert_eq!(classify(&unit), class, "{class} at {lpn:?}");
+            }
+        }
+        for (class, expected) in [
+            (ContentClass::Compressible, ContentClass::Compressible),
+            (ContentClass::PseudoRandom, ContentClass::PseudoRandom),
+            (ContentClass::Incompressible, ContentClass::Incompressible),
+            (ContentClass::Duplicated, ContentClass::Incompressible),
+        ] {
+            for seed in 0..100 {
+                class.fill_body(seed, &mut unit);
+                assert_eq!(classify(&unit), expected, "{class} of seed {seed}");
+            }
+        }
+    }
+
+    #[test]
+    fn text_lies_between_what_repeats_and_what_is_random() {
+        let source = include_bytes!("content.rs");
+        assert_eq!(classify(&source[..UNIT_BYTES as usize]), ContentClass::PseudoRandom);
+        assert_eq!(
+            classify(&b"the same words ".repeat(280)[..UNIT_BYTES as usize]),
+            ContentClass::Compressible
+        );
+        assert_eq!(classify(&[0xFF; UNIT_BYTES as usize]), ContentClass::Compressible);
+        // Every byte is as frequent as any other, and nothing is random.
+        let counted: Vec<u8> = (0..UNIT_BYTES).map(|i| i as u8).collect();
+        assert_eq!(classify(&counted), ContentClass::Compressible);
+    }
+
+    #[test]
+    fn parts_of_a_unit_have_a_class_too() {
+        assert_eq!(classify(&[]), ContentClass::Zeros);
+        assert_eq!(classify(&[0; 512]), ContentClass::Zeros);
+        assert_eq!(classify(&[9]), ContentClass::Incompressible);
+        assert_eq!(classify(&[9; 512]), ContentClass::Compressible);
+    }
 
     #[test]
     fn what_is_filled_is_recognised_at_its_own_place_only() {

@@ -56,6 +56,7 @@ embedded!(
     "nvme-512gb-qlc",
     "ufs4-256gb",
     "bench-64gib",
+    "zero-cost",
 );
 
 /// Why a profile was refused.

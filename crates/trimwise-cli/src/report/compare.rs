@@ -85,10 +85,10 @@ pub fn html(comparison: &Comparison) -> Result<String, Failure> {
         subtitle: format!(
             "{} on {}; trimwise {}",
             table::compare::workload(settings, summary.measure),
-            if settings.target == "model" {
-                "modelled ext4 and SSD, virtual time"
-            } else {
-                "a real directory"
+            match &settings.kernel {
+                None if settings.target == "model" => "modelled ext4 and SSD, virtual time",
+                None => "a real directory",
+                Some(_) => "a real kernel and a modelled SSD, virtual time",
             },
             comparison.trimwise
         ),
@@ -117,7 +117,16 @@ fn shown_settings(comparison: &Comparison) -> Vec<(&'static str, String)> {
         ));
     }
     if let Some(memory) = settings.host_memory_bytes {
-        shown.push(("memory of the modelled host", Bytes(memory).to_string()));
+        let of =
+            if settings.kernel.is_some() { "memory of the guest" } else { "memory of the modelled host" };
+        shown.push((of, Bytes(memory).to_string()));
+    }
+    if let Some(kernel) = &settings.kernel {
+        shown.push(("kernel", format!("Linux {}, built from {}", kernel.release, kernel.source)));
+        shown.push(("file system", kernel.file_system.clone()));
+        if !kernel.mount_options.is_empty() {
+            shown.push(("mounted with", kernel.mount_options.clone()));
+        }
     }
     if let Some(mount) = &settings.mount {
         let unknown = || "unknown".to_string();
@@ -241,7 +250,7 @@ fn write_amplification(device: &DeviceSummary) -> Result<Option<Chart>, Failure>
 fn busy(device: &DeviceSummary) -> Result<Option<Chart>, Failure> {
     let figures_of = || device.policies.iter().flat_map(|p| &p.runs).filter_map(|c| c.device_stats.as_ref());
     let mut causes: Vec<&str> =
-        figures_of().flat_map(|d| &d.busy_ns).filter(|(_, ns)| **ns > 0).map(|(cause, _)| *cause).collect();
+        figures_of().flat_map(|d| &d.busy_ns).filter(|(_, ns)| **ns > 0).map(|(cause, _)| &**cause).collect();
     causes.sort_unstable();
     causes.dedup();
     if causes.is_empty() {

@@ -3,7 +3,7 @@
 use minijinja::Value;
 use serde::Serialize;
 use trimwise::experiment::plot::{Axis, Plot};
-use trimwise::experiment::result::{ExperimentResult, ExperimentRows};
+use trimwise::experiment::result::ExperimentResult;
 
 use super::{Entry, STYLE, charts, plots, rendered, safe, with_code};
 use crate::failure::Failure;
@@ -66,10 +66,6 @@ pub fn html(results: &[ExperimentResult], command: &str) -> Result<String, Failu
 }
 
 fn experiment(result: &ExperimentResult) -> Result<Experiment<'_>, Failure> {
-    let plots: &[Plot] = match &result.rows {
-        ExperimentRows::Plots(plots) => plots,
-        ExperimentRows::Vendors(_) => &[],
-    };
     Ok(Experiment {
         name: &result.experiment,
         question: with_code(&result.question),
@@ -88,7 +84,7 @@ fn experiment(result: &ExperimentResult) -> Result<Experiment<'_>, Failure> {
                 measured: words(&c.measured),
             })
             .collect(),
-        figures: plots.iter().map(drawn).collect::<Result<_, _>>()?,
+        figures: result.rows.plots().iter().map(drawn).collect::<Result<_, _>>()?,
         blocks: blocks(&result.rows)
             .into_iter()
             .map(|b| Block { title: b.title, header: b.header, rows: b.rows })

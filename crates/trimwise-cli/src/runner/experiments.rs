@@ -1,11 +1,12 @@
 //! The published experiments, one line each, and how their runs are spread over threads.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use trimwise::experiment::cell::CellError;
 use trimwise::experiment::result::ExperimentResult;
 use trimwise::experiment::set::{self, Setting, one_a, one_b};
-use trimwise::experiment::{capacity, lazy, postmark_vendors, sandforce, settling};
+use trimwise::experiment::{capacity, kernels, lazy, postmark_vendors, sandforce, settling};
 use trimwise::policy::PolicySpec;
 use trimwise::profile::Profile;
 use trimwise::units::Bytes;
@@ -14,6 +15,9 @@ use super::Report;
 use super::linked::memory_of_run;
 use crate::failure::Failure;
 use crate::pool;
+
+/// Refuses parts of an experiment that this computer cannot run, before anything is run.
+pub type Check = fn(&[String]) -> Result<(), Failure>;
 
 /// A published experiment that can be made again.
 pub struct Experiment {
@@ -25,12 +29,14 @@ pub struct Experiment {
     pub reps: u32,
     /// Runs it.
     pub run: Run,
+    /// Of those that boot kernels: whether this computer can run these parts of it.
+    pub check: Option<Check>,
 }
 
 type Run = fn(&Request) -> Result<ExperimentResult, Failure>;
 
 const fn experiment(name: &'static str, question: &'static str, reps: u32, run: Run) -> Experiment {
-    Experiment { name, question, reps, run }
+    Experiment { name, question, reps, run, check: None }
 }
 
 /// All of them, in the order of the list.
@@ -49,6 +55,10 @@ pub const ALL: &[Experiment] = &[
     experiment(sandforce::NAME, sandforce::QUESTION, sandforce::REPS, run_sandforce),
     experiment(capacity::NAME, capacity::QUESTION, capacity::REPS, run_capacity),
     experiment(settling::NAME, settling::QUESTION, settling::REPS, run_settling),
+    Experiment {
+        check: Some(|only| super::kernels::Choice::of(only).map(drop)),
+        ..experiment(kernels::NAME, kernels::QUESTION, kernels::REPS, run_kernels)
+    },
 ];
 
 /// How an experiment is to be run.
@@ -59,6 +69,10 @@ pub struct Request {
     pub seed: u64,
     /// How many runs at a time; `None`: as many as suit this computer.
     pub jobs: Option<usize>,
+    /// Which parts of it; empty: all.
+    pub only: Vec<String>,
+    /// Raised when the user has had enough; looked at by those experiments that boot kernels.
+    pub stop: Arc<AtomicBool>,
     /// Told how much of how much is done.
     pub report: Report,
 }
@@ -239,6 +253,20 @@ fn run_settling(request: &Request) -> Result<ExperimentResult, Failure> {
     Ok(settling::evaluate(&runs, reps, seed))
 }
 
+/// Every case of every kernel that is built is one boot.
+fn run_kernels(request: &Request) -> Result<ExperimentResult, Failure> {
+    let choice = super::kernels::Choice::of(&request.only)?;
+    let runs = choice.runs();
+    let jobs = request.jobs.unwrap_or_else(|| pool::default_jobs(super::kernels::MEMORY_OF_RUN));
+    let done = AtomicU64::new(0);
+    let observed = pool::run_ordered(jobs, runs.len(), |i| {
+        let observed = super::kernels::run(runs[i].0, runs[i].1, request.seed, &request.stop)?;
+        (request.report)(done.fetch_add(1, Ordering::Relaxed) + 1, runs.len() as u64);
+        Ok::<_, Failure>(observed)
+    })?;
+    Ok(kernels::evaluate(&choice.measured(observed), request.reps, request.seed))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -261,7 +289,8 @@ mod tests {
             assert_eq!(of, 6);
             told.fetch_add(1, Ordering::Relaxed);
         });
-        let request = Request { reps: 1, seed: 1, jobs: Some(2), report };
+        let stop = Arc::default();
+        let request = Request { reps: 1, seed: 1, jobs: Some(2), only: Vec::new(), stop, report };
         let run = |i: usize, step: &dyn Fn()| {
             step();
             step();

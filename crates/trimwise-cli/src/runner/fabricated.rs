@@ -1,7 +1,9 @@
 //! Cells out of thin air, for tests: plausible, deterministic, and quick.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
+use std::time::SystemTime;
 
 use trimwise::bench::{
     Broken as BrokenTest, Device, DeviceCounts, Did, Findings, Measured, Settled, Steady, TestResult,
@@ -154,8 +156,8 @@ pub fn cell(device: &str, policy: &str, rep: u32, seconds: f64) -> Cell {
             p999_ns: quantiles[9],
             max_ns: quantiles[11],
         };
-        latency.insert(operation.name(), summary);
-        latency_quantiles_ns.insert(operation.name(), quantiles);
+        latency.insert(operation.name().into(), summary);
+        latency_quantiles_ns.insert(operation.name().into(), quantiles);
     }
     let timeline = (0..=50u64)
         .map(|i| TimelineSample {
@@ -173,9 +175,9 @@ pub fn cell(device: &str, policy: &str, rep: u32, seconds: f64) -> Cell {
         ("erase", 0.05),
         ("flush", 0.02),
     ];
-    let mut busy_ns: BTreeMap<&'static str, u64> =
-        busy.into_iter().map(|(cause, share)| (cause, ns(seconds * share))).collect();
-    busy_ns.insert("trim", trim_ns);
+    let mut busy_ns: BTreeMap<std::borrow::Cow<'static, str>, u64> =
+        busy.into_iter().map(|(cause, share)| (cause.into(), ns(seconds * share))).collect();
+    busy_ns.insert("trim".into(), trim_ns);
     Cell {
         device: device.into(),
         policy: policy.into(),
@@ -219,8 +221,9 @@ pub fn cell(device: &str, policy: &str, rep: u32, seconds: f64) -> Cell {
             folded_units: 0,
             map_units_written: 0,
             map_lookups_missed: 0,
-            stale_units_max: stale,
-            stale_units_mean: stale as f64 / 2.0,
+            stale_units_max: Some(stale),
+            stale_units_mean: Some(stale as f64 / 2.0),
+            stale_units_end: Some(stale / 2),
             busy_ns,
             timeline,
         }),
@@ -401,6 +404,40 @@ impl Models for Fabricated {
         Ok(cell)
     }
 
+    fn kernel(&self, target: &KernelTarget) -> Result<KernelImage, Failure> {
+        Ok(KernelImage {
+            version: target.version.clone(),
+            release: format!("{}.7", target.version),
+            source: String::new(),
+            compiler: String::new(),
+            recipe: "f00d".to_owned(),
+            directory: PathBuf::new(),
+            linux: PathBuf::new(),
+            preload: PathBuf::new(),
+            size_bytes: 0,
+            built: SystemTime::UNIX_EPOCH,
+        })
+    }
+
+    fn check_kernel_run(&self, _: &KernelRun<Self>) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    fn run_kernel(&self, run: &KernelRun<Self>) -> Result<Cell, Failure> {
+        let mut cell = cell(run.device, &run.policy.to_string(), run.rep, 10.0);
+        cell.target = format!("kernel:{}", run.target);
+        cell.ledger = None;
+        if let Some(device) = &mut cell.device_stats {
+            (device.stale_units_max, device.stale_units_mean) = (None, None);
+            device.timeline.clear();
+        }
+        Ok(cell)
+    }
+
+    fn kernel_memory(&self, _: &KernelRun<Self>) -> Bytes {
+        Bytes::mib(1)
+    }
+
     fn directory(&self, _: &Path, (): &(), _: bool) -> Result<Mounted, Failure> {
         Ok(mounted())
     }
@@ -477,16 +514,14 @@ impl Models for Fabricated {
     }
 
     fn experiments(&self) -> Vec<Listed> {
-        vec![Listed { name: "postmark-vendors".into(), summary: experiment().question }]
+        vec![Listed { name: "postmark-vendors".into(), summary: experiment().question, boots: false }]
     }
 
-    fn reproduce(
-        &self,
-        _: &str,
-        _: Option<u32>,
-        _: Option<u16>,
-        _: Report,
-    ) -> Result<ExperimentResult, Failure> {
+    fn check_reproduction(&self, _: &Reproduction) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    fn reproduce(&self, _: &Reproduction, _: Report) -> Result<ExperimentResult, Failure> {
         Ok(experiment())
     }
 }

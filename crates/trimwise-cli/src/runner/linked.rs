@@ -18,13 +18,19 @@ use trimwise::workload::postmark::{
     self, LocationError, Phase, PlannedRun, PostmarkConfig, Progress, footprint,
 };
 use trimwise::workload::timed::{Timed, Timing};
+use trimwise_host::kernel::cell::{KernelCell, KernelPolicy, KernelTarget, KernelWorkload};
+use trimwise_host::kernel::images::KernelImage;
 use trimwise_host::{DirectoryError, RealDirectory, block_on, mount_of};
 
 use super::bench;
 use super::devices;
 use super::experiments::{self, Experiment};
+use super::guests;
 use super::room::Room;
-use super::{BenchProgress, Listed, ModelRun, Models, Mounted, RealTarget, Report, input, workloads};
+use super::{
+    BenchProgress, KernelRun, Listed, ModelRun, Models, Mounted, RealTarget, Report, Reproduction, input,
+    workloads,
+};
 use crate::defaults::SEED;
 use crate::failure::Failure;
 
@@ -40,6 +46,8 @@ pub struct Linked;
 pub struct Workload {
     /// Its file or name, as given.
     argument: String,
+    /// The configuration file; empty of what is no PostMark.
+    text: String,
     kind: Kind,
 }
 
@@ -99,22 +107,23 @@ impl Models for Linked {
     fn workload(&self, argument: &str) -> Result<Workload, Failure> {
         if Timed::is_meant(argument) {
             let timed = argument.parse().map_err(|e| Failure::usage(format!("--workload: {e}")))?;
-            return Ok(Workload { argument: argument.to_string(), kind: Kind::Timed(timed) });
+            return Ok(Workload {
+                argument: argument.to_string(),
+                text: String::new(),
+                kind: Kind::Timed(timed),
+            });
         }
         let names: Vec<&str> =
             workloads::EMBEDDED.iter().map(|(name, _)| *name).chain(workloads::TIMED).collect();
-        let parsed = match workloads::EMBEDDED.iter().find(|(name, _)| *name == argument) {
-            Some((name, text)) => PostmarkConfig::parse(text, name),
-            None => {
-                let text = input::read(argument, "workload", "a PostMark configuration", &names)?;
-                PostmarkConfig::parse(&text, argument)
-            }
+        let text = match workloads::EMBEDDED.iter().find(|(name, _)| *name == argument) {
+            Some((_, text)) => (*text).to_owned(),
+            None => input::read(argument, "workload", "a PostMark configuration", &names)?,
         };
-        let mut runs = parsed.map_err(Failure::usage)?.runs;
+        let mut runs = PostmarkConfig::parse(&text, argument).map_err(Failure::usage)?.runs;
         match (runs.pop(), runs.len()) {
             (Some(run), 0) => {
                 let location = run.config.for_model().err();
-                let workload = Workload { argument: argument.to_string(), kind: Kind::Postmark(run) };
+                let workload = Workload { argument: argument.to_string(), text, kind: Kind::Postmark(run) };
                 location.map_or(Ok(()), |e| Err(workload.bad_location(&e)))?;
                 Ok(workload)
             }
@@ -187,6 +196,53 @@ impl Models for Linked {
             let argument = &run.workload.argument;
             Failure::run(format!("--workload {argument} on {}, policy {}: {why}", spec.device, spec.policy))
         })
+    }
+
+    fn kernel(&self, target: &KernelTarget) -> Result<KernelImage, Failure> {
+        guests::image(target)
+    }
+
+    fn check_kernel_run(&self, run: &KernelRun<Self>) -> Result<(), Failure> {
+        let KernelRun { device, workload, target, policy, .. } = *run;
+        guests::check_memory(run.memory)?;
+        guests::check_size(device, target.file_system)?;
+        if !device.config.trim.is_supported() && policy != KernelPolicy::Off {
+            return Err(Failure::usage(format!(
+                "--policy {policy}: {} takes no TRIM; expected --policy off there",
+                device.name
+            )));
+        }
+        let Some(room) = guests::room(device, target.file_system, run.utilization_percent) else {
+            return Ok(());
+        };
+        let checked = match &workload.kind {
+            Kind::Postmark(run) => room.check(&run.config),
+            Kind::Timed(timed) => room.check_timed(*timed),
+        };
+        checked
+            .map_err(|e| Failure::usage(format!("--workload {} on {}: {e}", workload.argument, device.name)))
+    }
+
+    fn run_kernel(&self, run: &KernelRun<Self>) -> Result<Cell, Failure> {
+        let workload = match &run.workload.kind {
+            Kind::Postmark(_) => KernelWorkload::Postmark(run.workload.text.clone()),
+            Kind::Timed(timed) => KernelWorkload::Timed(timed.to_string()),
+        };
+        let cell = KernelCell {
+            device: run.device,
+            target: run.target,
+            policy: run.policy,
+            workload: &workload,
+            utilization_percent: run.utilization_percent,
+            rep: run.rep,
+            seed: run.seed,
+        };
+        cell.run(&guests::guest(run.image, run.memory, run.stop)?).map_err(guests::failure)
+    }
+
+    fn kernel_memory(&self, run: &KernelRun<Self>) -> Bytes {
+        let guest = guests::memory_of_guest(run.memory, run.device, run.utilization_percent);
+        Bytes(memory_of_run(run.device).0.saturating_add(guest.0))
     }
 
     fn directory(&self, directory: &Path, workload: &Workload, may_fill: bool) -> Result<Mounted, Failure> {
@@ -296,24 +352,39 @@ impl Models for Linked {
     }
 
     fn experiments(&self) -> Vec<Listed> {
-        let listed = |e: &Experiment| Listed { name: e.name.to_string(), summary: e.question.to_string() };
+        let listed = |e: &Experiment| Listed {
+            name: e.name.to_string(),
+            summary: e.question.to_string(),
+            boots: e.check.is_some(),
+        };
         experiments::ALL.iter().map(listed).collect()
     }
 
-    fn reproduce(
-        &self,
-        name: &str,
-        reps: Option<u32>,
-        jobs: Option<u16>,
-        report: Report,
-    ) -> Result<ExperimentResult, Failure> {
-        let experiment = experiments::ALL
-            .iter()
-            .find(|e| e.name == name)
-            .ok_or_else(|| Failure::usage(format!("there is no experiment '{name}'")))?;
-        let reps = reps.unwrap_or(experiment.reps);
-        (experiment.run)(&experiments::Request { reps, seed: SEED, jobs: jobs.map(usize::from), report })
+    fn check_reproduction(&self, asked: &Reproduction) -> Result<(), Failure> {
+        match experiment(asked)?.check {
+            Some(check) => check(asked.only),
+            None if asked.only.is_empty() => Ok(()),
+            None => Err(Failure::usage(format!("--only: '{}' has no parts to choose from", asked.name))),
+        }
     }
+
+    fn reproduce(&self, asked: &Reproduction, report: Report) -> Result<ExperimentResult, Failure> {
+        let experiment = experiment(asked)?;
+        (experiment.run)(&experiments::Request {
+            reps: asked.reps.unwrap_or(experiment.reps),
+            seed: SEED,
+            jobs: asked.jobs.map(usize::from),
+            only: asked.only.to_vec(),
+            stop: Arc::clone(&asked.stop),
+            report,
+        })
+    }
+}
+
+/// The experiment of this name.
+fn experiment(asked: &Reproduction) -> Result<&'static Experiment, Failure> {
+    let found = experiments::ALL.iter().find(|e| e.name == asked.name);
+    found.ok_or_else(|| Failure::usage(format!("there is no experiment '{}'", asked.name)))
 }
 
 /// An interrupted run that cleaned up is just that; one that could not says what it left.

@@ -50,6 +50,22 @@ pub fn render(comparison: &Comparison) -> String {
             0,
         );
     }
+    if let (Some(kernel), Some(memory)) = (&settings.kernel, settings.host_memory_bytes) {
+        let aged = settings.utilization_percent.map_or("new".to_owned(), |p| format!("aged to {p} % in use"));
+        let options = match kernel.mount_options.as_str() {
+            "" => String::new(),
+            options => format!(" mounted with {options}"),
+        };
+        text += &folded(
+            &format!(
+                "Real kernel: Linux {}, {}{options}, {aged}; {} of memory. Its processor takes no time.",
+                kernel.release,
+                kernel.file_system,
+                Bytes(memory)
+            ),
+            0,
+        );
+    }
     let seed = match settings.mount {
         None => format!(", seed {}", comparison.seed),
         Some(_) => String::new(), // nothing is drawn there
@@ -59,6 +75,9 @@ pub fn render(comparison: &Comparison) -> String {
 
 /// What a device is called in titles: its name, or the directory with what it lies on.
 pub fn place(settings: &Settings, device: &str) -> String {
+    if let Some(kernel) = &settings.kernel {
+        return format!("{device}, {} of Linux {}", kernel.file_system, kernel.release);
+    }
     let Some(directory) = settings.target.strip_prefix("dir:") else { return device.to_string() };
     match settings.mount.as_ref().map(|m| (&m.file_system, &m.point)) {
         Some((Some(file_system), Some(point))) if point == directory => {
@@ -89,7 +108,8 @@ pub fn columns(device: &DeviceSummary, baseline: &str, measure: Measure) -> (Vec
         header.push(&versus);
     }
     header.push(DISTANCE);
-    header.extend([figures::own_heading(measure), "WA", "erases", "TRIMs", "stale max"]);
+    header.extend([figures::own_heading(measure), "WA", "erases", "TRIMs"]);
+    header.push(figures::stale_heading(&device.policies));
     let row = |p: &PolicySummary| {
         let mut row = vec![p.policy.to_string(), figures::runs(&p.time_s), figures::duration(&p.time_s)];
         if with_difference {
@@ -119,7 +139,8 @@ pub fn notes(summary: &Summary) -> Vec<String> {
     let mut notes: Vec<String> = Vec::new();
     let policies = || summary.devices.iter().flat_map(|d| &d.policies);
     let in_model = policies().flat_map(|p| &p.runs).all(|run| run.target == "model");
-    if in_model && policies().any(|p| p.runs.len() > 1 && !p.time_s.is_exact()) {
+    let in_virtual_time = policies().flat_map(|p| &p.runs).all(|run| run.is_in_virtual_time());
+    if in_virtual_time && policies().any(|p| p.runs.len() > 1 && !p.time_s.is_exact()) {
         notes.push(
             "Repetitions differ in the seed of the ageing step and in the phase of the commit timer; no \
              noise is added."

@@ -21,6 +21,7 @@ pub fn comparison(mut cells: Vec<Cell>) -> Comparison {
             linux: in_model
                 .then(|| Linux { version: "6.1".into(), stands_for: DiscardGeneration::Worker.kernels() }),
             host_memory_bytes: in_model.then_some(8 << 30),
+            kernel: None,
             mount: (!in_model).then(fabricated::mounted),
             reps: 6,
             baseline: Summary::of(&cells).baseline,

@@ -3,7 +3,9 @@
 pub mod bench;
 pub mod compare;
 pub mod crashtest;
+pub mod device;
 pub mod devices;
+pub mod kernel;
 pub mod reproduce;
 pub mod selftest;
 pub mod trim;

@@ -3,6 +3,8 @@
 use trimwise::experiment::plot::{Place, Plot, PlotKind, Point};
 use trimwise::experiment::result::{Claim, ExperimentResult, ExperimentRows, Figure, VendorRow};
 
+mod kernels;
+
 use super::{WIDTH_MAX, aligned, bold, figures_table, finished, folded};
 use crate::figures::{NONE, change, significant, thousands};
 
@@ -16,9 +18,7 @@ pub fn render(result: &ExperimentResult, command: &str) -> String {
         }
         text += &format!("{}\n\n{}\n", bold(folded(&block.title, 0).trim_end()), finished(table));
     }
-    if let ExperimentRows::Plots(plots) = &result.rows
-        && let drawn @ 1.. = plots.iter().filter(|plot| !is_tabled(plot)).count()
-    {
+    if let drawn @ 1.. = result.rows.plots().iter().filter(|plot| !is_tabled(plot)).count() {
         let figures = if drawn == 1 { "figure is" } else { "figures are" };
         text += &folded(&format!("{drawn} more {figures} drawn with --report, and in the JSON."), 0);
         text.push('\n');
@@ -65,6 +65,7 @@ pub struct Block {
 pub fn blocks(rows: &ExperimentRows) -> Vec<Block> {
     match rows {
         ExperimentRows::Vendors(rows) => vendors(rows),
+        ExperimentRows::Kernels(rows) => kernels::blocks(&rows.measured),
         ExperimentRows::Plots(plots) => {
             plots.iter().filter(|plot| is_tabled(plot)).flat_map(of_plot).collect()
         }

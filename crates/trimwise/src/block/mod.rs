@@ -17,11 +17,13 @@
 mod device;
 mod discard;
 mod model;
+mod port;
 
 pub use device::{
     BlockDevice, BlockError, Completion, DeviceFacts, Operation, TrimFacts, check as check_operation,
 };
 pub use model::ModelDevice;
+pub use port::{Port, PortCounts, PortError, PortLimits, Request as PortRequest};
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;

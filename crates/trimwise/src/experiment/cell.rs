@@ -20,7 +20,7 @@ use crate::workload::postmark::{self, PostmarkConfig, Progress, RunError};
 use crate::workload::timed::Timed;
 
 /// Idle time between ageing and the workload: a multiple of any drive's idle threshold.
-pub(super) const SETTLING: SimDuration = SimDuration::from_secs(10);
+pub const SETTLING: SimDuration = SimDuration::from_secs(10);
 
 /// What runs.
 #[derive(Clone, Debug)]
@@ -78,7 +78,7 @@ impl CellSpec {
 
 /// When, after the mount, a workload begins: repetitions are spread over the commit interval by the golden ratio,
 /// so that any number of them covers it evenly.
-pub(super) fn commit_phase(rep: u32) -> SimDuration {
+pub fn commit_phase(rep: u32) -> SimDuration {
     const GOLDEN_NS: u64 = 3_090_169_944; // 5 s / 1.618...
     const COMMIT_NS: u64 = crate::fs::COMMIT_INTERVAL.as_nanos();
     SimDuration::from_nanos(u64::from(rep) * GOLDEN_NS % COMMIT_NS)

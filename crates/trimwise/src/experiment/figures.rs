@@ -1,6 +1,6 @@
 //! The figures that are a workload's own.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::watch::Issue;
 
@@ -29,7 +29,7 @@ impl Measure {
 }
 
 /// The figures of a workload, under its name.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WorkloadFigures {
     /// PostMark.
@@ -41,7 +41,7 @@ pub enum WorkloadFigures {
 }
 
 /// PostMark's figures, exact where PostMark's own report rounds.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PostmarkFigures {
     /// All three phases, in seconds.
     pub total_s: f64,
@@ -83,7 +83,7 @@ pub struct PostmarkFigures {
 }
 
 /// The figures of the append benchmark.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AppendFigures {
     /// Bytes of an append.
     pub append_bytes: u64,
@@ -100,7 +100,7 @@ pub struct AppendFigures {
 }
 
 /// The figures of a write on a full file system.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FullWriteFigures {
     /// Bytes of an append to the files of which one is removed.
     pub append_bytes: u64,
@@ -115,7 +115,7 @@ pub struct FullWriteFigures {
 }
 
 /// How the TRIMs of a removed file were issued.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RemovalTrims {
     /// Commands.
     pub commands: u64,

@@ -42,17 +42,31 @@ impl Gauge {
         let queue = self.fs.queue();
         let stats = queue.with_ssd(|ssd| *ssd.stats()).since(&self.before);
         let wear = queue.with_ssd(Ssd::wear);
-        let figures = device_figures(&stats, wear, self.fs.stale_max_and_mean(), timeline);
+        let (max, mean) = self.fs.stale_max_and_mean();
+        let stale = Stale { max: Some(max), mean: Some(mean), end: Some(self.fs.stale_units()) };
+        let figures = device_figures(&stats, wear, stale, timeline);
         let passed = queue.sim().now().since(self.begin);
         let units = self.fs.ledger().since(&self.ledger);
         (figures, CellLedger::new(units, stats.busy_ns.trim, passed))
     }
 }
 
-fn device_figures(
+/// Units that are free in the file system and hold data in the device, as far as the host can tell.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Stale {
+    /// The most that there were during the workload.
+    pub max: Option<u64>,
+    /// Their time-weighted mean.
+    pub mean: Option<f64>,
+    /// How many there were at its end.
+    pub end: Option<u64>,
+}
+
+/// The figures of a device that did this; stale units and timeline come from the host.
+pub fn device_figures(
     stats: &SsdStats,
     wear: Wear,
-    (stale_units_max, stale_units_mean): (u64, f64),
+    stale: Stale,
     timeline: Vec<TimelineSample>,
 ) -> DeviceFigures {
     let busy = &stats.busy_ns;
@@ -71,20 +85,21 @@ fn device_figures(
         folded_units: stats.nand_units.folding,
         map_units_written: stats.nand_units.map,
         map_lookups_missed: stats.map_cache.misses,
-        stale_units_max,
-        stale_units_mean,
+        stale_units_max: stale.max,
+        stale_units_mean: stale.mean,
+        stale_units_end: stale.end,
         busy_ns: BTreeMap::from([
-            ("link", busy.link),
-            ("controller", busy.controller),
-            ("write_path", busy.write_path),
-            ("read_host", busy.read),
-            ("read_gc", busy.read_gc),
-            ("read_map", busy.read_map),
-            ("program_host", busy.program_host),
-            ("program_gc", busy.program_gc),
-            ("erase", busy.erase),
-            ("trim", busy.trim),
-            ("flush", busy.flush),
+            ("link".into(), busy.link),
+            ("controller".into(), busy.controller),
+            ("write_path".into(), busy.write_path),
+            ("read_host".into(), busy.read),
+            ("read_gc".into(), busy.read_gc),
+            ("read_map".into(), busy.read_map),
+            ("program_host".into(), busy.program_host),
+            ("program_gc".into(), busy.program_gc),
+            ("erase".into(), busy.erase),
+            ("trim".into(), busy.trim),
+            ("flush".into(), busy.flush),
         ]),
         timeline,
     }

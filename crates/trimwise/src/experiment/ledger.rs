@@ -1,6 +1,6 @@
 //! The ledger of a policy: where freed units went, what TRIM cost the device, and what it saved.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::result::Cell;
 use crate::policy::Ledger;
@@ -10,7 +10,7 @@ use crate::units::SimDuration;
 pub const WITHOUT_TRIM: &str = "off";
 
 /// The ledger of one run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CellLedger {
     /// Where units went that were freed during the workload; what is pending or in flight is so at its end, also what
     /// was there before.

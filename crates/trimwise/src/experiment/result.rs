@@ -1,12 +1,14 @@
 //! Results as data: what `compare` prints as JSON and what tables and reports are made from.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 pub use super::figures::{
     AppendFigures, FullWriteFigures, Measure, PostmarkFigures, RemovalTrims, WorkloadFigures,
 };
+use super::kernels::KernelRows;
 use super::ledger::CellLedger;
 use super::plot::Plot;
 use crate::units::SimDuration;
@@ -17,14 +19,14 @@ use crate::workload::postmark::{Outcome, ReportFormat, report};
 use crate::workload::timed::{Timed, Timing};
 
 /// One run of one workload: a device, a policy, a repetition.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Cell {
     /// The device profile's name; the path of a real directory's mount otherwise.
     pub device: String,
     /// The policy as it is written on the command line; on a real directory what the mount has (`discard`,
     /// `nodiscard`).
     pub policy: String,
-    /// `model` or `dir:PATH`.
+    /// `model`, `kernel:VERSION:FS[:OPTIONS]` or `dir:PATH`.
     pub target: String,
     /// Repetition, from 0.
     pub rep: u32,
@@ -38,12 +40,12 @@ pub struct Cell {
     /// Where freed units went, and what TRIM cost and saved; `None` on a real directory.
     pub ledger: Option<CellLedger>,
     /// Latency for each operation that occurred, by name; PostMark's only.
-    pub latency: BTreeMap<&'static str, LatencySummary>,
+    pub latency: BTreeMap<Cow<'static, str>, LatencySummary>,
     /// PostMark's own report of the run, verbose or terse as the workload asks.
     #[serde(skip)]
     pub postmark_report: String,
     /// Latency at the quantiles of [`QUANTILES`], by operation, for the report's distributions.
-    pub latency_quantiles_ns: BTreeMap<&'static str, Vec<u64>>,
+    pub latency_quantiles_ns: BTreeMap<Cow<'static, str>, Vec<u64>>,
 }
 
 /// Which run a cell is; see the fields of [`Cell`].
@@ -73,9 +75,9 @@ impl Cell {
             workload: WorkloadFigures::Postmark(outcome.figures()),
             device_stats: None,
             ledger: None,
-            latency: recorded().map(|(o, summary)| (o.name(), summary)).collect(),
+            latency: recorded().map(|(o, summary)| (o.name().into(), summary)).collect(),
             latency_quantiles_ns: recorded()
-                .map(|(o, _)| (o.name(), outcome.latencies.quantiles(o, &QUANTILES)))
+                .map(|(o, _)| (o.name().into(), outcome.latencies.quantiles(o, &QUANTILES)))
                 .collect(),
             postmark_report: report::of(outcome, format),
         }
@@ -118,6 +120,11 @@ impl Cell {
         }
     }
 
+    /// Whether time was virtual: then nothing but named causes makes repetitions differ.
+    pub fn is_in_virtual_time(&self) -> bool {
+        self.target == "model" || self.target.starts_with("kernel:")
+    }
+
     /// PostMark's figures, if it was PostMark.
     pub fn postmark(&self) -> Option<&PostmarkFigures> {
         match &self.workload {
@@ -158,7 +165,7 @@ impl Cell {
 pub const QUANTILES: [f64; 12] = [0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.995, 0.999, 0.9999, 1.0];
 
 /// What the device did during the workload (not during ageing), and what it held.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DeviceFigures {
     /// Units that the host wrote.
     pub host_units_written: u64,
@@ -188,19 +195,22 @@ pub struct DeviceFigures {
     pub map_units_written: u64,
     /// Look-ups of the host's units that found their part of the map in no cache.
     pub map_lookups_missed: u64,
-    /// Largest number of stale units (free in the file system, valid in the device).
-    pub stale_units_max: u64,
+    /// Largest number of stale units (free in the file system, valid in the device); `None` where the host does not
+    /// follow them, as a real kernel.
+    pub stale_units_max: Option<u64>,
     /// Time-weighted mean of the stale units.
-    pub stale_units_mean: f64,
+    pub stale_units_mean: Option<f64>,
+    /// Stale units at the end of the workload; `None` where the file system does not tell what is free.
+    pub stale_units_end: Option<u64>,
     /// Device time by cause, ns: `link`, `controller`, `write_path`, `read_host`, `read_gc`, `read_map`,
     /// `program_host`, `program_gc`, `erase`, `trim`, `flush`.
-    pub busy_ns: BTreeMap<&'static str, u64>,
+    pub busy_ns: BTreeMap<Cow<'static, str>, u64>,
     /// Samples of the stale units and the running write amplification over time.
     pub timeline: Vec<TimelineSample>,
 }
 
 /// One sample of what is tracked over time.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TimelineSample {
     /// Time since the workload began.
     pub at_ns: u64,
@@ -291,6 +301,19 @@ pub enum ExperimentRows {
     Vendors(Vec<VendorRow>),
     /// Figures, one after the other.
     Plots(Vec<Plot>),
+    /// What real kernels did, with figures.
+    Kernels(Box<KernelRows>),
+}
+
+impl ExperimentRows {
+    /// Its figures.
+    pub fn plots(&self) -> &[Plot] {
+        match self {
+            Self::Vendors(_) => &[],
+            Self::Plots(plots) => plots,
+            Self::Kernels(rows) => &rows.plots,
+        }
+    }
 }
 
 /// One metric of one device, with and without discard, beside what was published.

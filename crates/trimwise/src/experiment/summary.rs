@@ -127,11 +127,11 @@ impl<'a> PolicySummary<'a> {
         // A real directory is never exact, even if two runs should take the same nanoseconds; and one run does
         // not say what another repetition would have been.
         let exact = runs.len() > 1
-            && runs.iter().all(|c| c.target == "model")
+            && runs.iter().all(|c| c.is_in_virtual_time())
             && runs.windows(2).all(|w| same_run(w[0], w[1]));
         let time_s = Sample::new(seconds, exact)?;
         // On a real directory it is what the mount does, and no policy of ours.
-        let spec = policy.parse::<PolicySpec>().ok();
+        let spec = policy.parse::<PolicySpec>().ok().filter(|_| runs.iter().all(|c| c.target == "model"));
         let bound = spec.is_some_and(|p| !p.is_usable());
         let fills_commands = spec.is_some_and(PolicySpec::fills_commands);
         Some(Self {

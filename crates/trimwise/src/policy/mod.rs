@@ -32,6 +32,7 @@ mod spec;
 mod tests;
 mod zfs;
 
+pub use batch::BatchConfig;
 pub use governor::{Acknowledged, Decision, Governor, HostTraits, Needs, PolicyEvent, Shape, View};
 pub use kernel::{DiscardGeneration, LinuxVersionError};
 pub use pending::{Ledger, PendingSet, TrimToken};

@@ -26,7 +26,7 @@ impl TrimToken {
 }
 
 /// Where freed blocks went, in units.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Ledger {
     /// Freed by a durable transaction, or found free and taken on.
     #[serde(rename = "freed_units")]

@@ -110,6 +110,14 @@ impl PolicySpec {
         self.governor().needs().fills_commands
     }
 
+    /// How it sweeps, if sweeps through all free space at intervals are all that it is.
+    pub fn batch(self) -> Option<BatchConfig> {
+        match (self.gate, self.issuer) {
+            (None, Issuer::Batch(config)) => Some(config),
+            _ => None,
+        }
+    }
+
     /// A governor in its initial state.
     pub fn governor(self) -> Box<dyn Governor> {
         let issuer: Box<dyn Governor> = match self.issuer {
@@ -128,6 +136,12 @@ impl PolicySpec {
             Some(config) => Box::new(Set::new(config, issuer)),
             None => issuer,
         }
+    }
+}
+
+impl From<BatchConfig> for PolicySpec {
+    fn from(config: BatchConfig) -> Self {
+        Self::plain(Issuer::Batch(config))
     }
 }
 

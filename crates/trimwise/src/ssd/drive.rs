@@ -20,12 +20,21 @@ pub struct Drive {
     late: VecDeque<(u64, Vec<UnitRange>)>,
     /// Write commands so far.
     writes: u64,
+    /// What lost its data since somebody asked; `None` if nobody asks.
+    destroyed: Option<Vec<UnitRange>>,
 }
 
 impl From<Ssd> for Drive {
     fn from(ssd: Ssd) -> Self {
         let promises_zeros = ssd.config().trim.read_after == ReadAfterTrim::Zeros;
-        Self { ssd, faults: Faults::default(), promises_zeros, late: VecDeque::new(), writes: 0 }
+        Self {
+            ssd,
+            faults: Faults::default(),
+            promises_zeros,
+            late: VecDeque::new(),
+            writes: 0,
+            destroyed: None,
+        }
     }
 }
 
@@ -105,10 +114,12 @@ impl Drive {
     /// See [`Ssd::trim`].
     pub fn trim(&mut self, now: SimTime, ranges: &[UnitRange]) -> SimTime {
         if self.faults.is_sound() {
+            self.note_destroyed(ranges);
             return self.ssd.trim(now, ranges);
         }
         let freed = self.really_freed(ranges);
         if self.faults.queued_trim_late_writes == 0 {
+            self.note_destroyed(&freed);
             return self.ssd.trim_freeing(now, ranges, &freed);
         }
         let due = self.writes + u64::from(self.faults.queued_trim_late_writes);
@@ -120,6 +131,27 @@ impl Drive {
     pub fn secure_erase(&mut self, now: SimTime) -> SimTime {
         self.late.clear();
         self.ssd.secure_erase(now)
+    }
+
+    /// From now on notes which units lose their data, for a host that keeps the bytes.
+    pub fn watch_destroyed(&mut self) {
+        self.destroyed.get_or_insert_default();
+    }
+
+    /// Which units have lost their data to TRIMs since this was asked last, in the order in which they did; none unless
+    /// [`Drive::watch_destroyed`] was called before, and none where trimmed units read as they did before.
+    pub fn take_destroyed(&mut self) -> Vec<UnitRange> {
+        self.destroyed.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    fn note_destroyed(&mut self, freed: &[UnitRange]) {
+        let trim = &self.ssd.config().trim;
+        if let Some(destroyed) = &mut self.destroyed
+            && trim.read_after != ReadAfterTrim::Old
+        {
+            let granules = freed.iter().map(|&range| trim.granules(range));
+            destroyed.extend(granules.filter(|granules| granules.units > 0));
+        }
     }
 
     /// What the firmware frees when it is told to free `ranges`.
@@ -147,6 +179,7 @@ impl Drive {
             && *due <= self.writes
         {
             let ranges = self.late.pop_front().map(|(_, ranges)| ranges).unwrap_or_default();
+            self.note_destroyed(&ranges);
             self.ssd.free_late(&ranges);
         }
     }

@@ -1,7 +1,7 @@
 //! Latency of a workload's operations, one histogram for each kind.
 
 use hdrhistogram::Histogram;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::units::SimDuration;
 
@@ -38,7 +38,7 @@ impl Operation {
 }
 
 /// The figures of one histogram that reports show.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LatencySummary {
     /// How many operations.
     pub count: u64,

@@ -1,0 +1,145 @@
+//! Arguments of `kernel`.
+
+use std::num::NonZero;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use super::whole;
+use crate::defaults;
+
+/// Arguments of `kernel`.
+#[derive(Debug, Args)]
+#[command(after_long_help = "Examples:\n  \
+    trimwise kernel build\n      \
+    every kernel that there is, from Debian's source packages; some minutes each\n  \
+    trimwise kernel list\n  \
+    trimwise kernel run 6.1:ext4 -- postmark <mail.pmrc\n\n\
+    Kernels are kept in $TRIMWISE_KERNELS, or else ~/.cache/trimwise/kernels.\n\
+    What they are, and what a build needs: docs/guide.md")]
+pub struct KernelArguments {
+    /// What to do
+    #[command(subcommand)]
+    pub command: KernelCommand,
+}
+
+/// What can be done with kernels.
+#[derive(Debug, Subcommand)]
+pub enum KernelCommand {
+    /// Build kernels, unless they are there; needs no privileges, and installs nothing
+    #[command(disable_version_flag = true)]
+    Build(KernelBuildArguments),
+    /// List the kernels that there are, and those that can be built
+    List(KernelListArguments),
+    /// Run a program on a kernel in virtual time, in a new file system on a modelled drive
+    #[command(disable_version_flag = true)]
+    Run(KernelRunArguments),
+    /// Remove a kernel that was built, and the log of a build that failed
+    #[command(disable_version_flag = true)]
+    Remove(KernelRemoveArguments),
+}
+
+/// Arguments of `kernel build`.
+#[derive(Debug, Args)]
+#[command(after_long_help = "Examples:\n  \
+    trimwise kernel build --version 6.1\n  \
+    trimwise kernel build --version 5.10 6.12 --jobs 2\n  \
+    trimwise kernel build --version 6.6 --source linux-6.6.30.tar.xz\n      \
+    any other kernel, or this one where Debian's packages are out of reach\n\n\
+    Exit codes: 0 done, 1 a build failed, 2 wrong arguments, 130 interrupted.")]
+pub struct KernelBuildArguments {
+    /// Which kernel, as a series; one or several [default: all that `trimwise kernel list` describes]
+    #[arg(long = "version", value_name = "V", num_args = 1..)]
+    pub versions: Vec<String>,
+
+    /// Build it from this source, a clean tree (which is not changed) or a tarball
+    #[arg(long, value_name = "DIR|TARBALL", requires = "versions")]
+    pub source: Option<PathBuf>,
+
+    /// How many compilers at a time [default: the number of cores]
+    #[arg(long, value_name = "N", value_parser = jobs, allow_negative_numbers = true)]
+    pub jobs: Option<NonZero<u16>>,
+
+    /// Build also what is there, from the newest package; replace the file of --json if it exists
+    #[arg(long)]
+    pub force: bool,
+
+    /// Write what was built as JSON to a new file; `-` prints it instead of the table
+    #[arg(long, value_name = "FILE|-")]
+    pub json: Option<PathBuf>,
+}
+
+/// Arguments of `kernel list`.
+#[derive(Debug, Args)]
+#[command(after_long_help = "Examples:\n  \
+    trimwise kernel list\n  \
+    trimwise kernel list --json - | jq -r '.kernels[] | select(.state == \"built\") | .linux'")]
+pub struct KernelListArguments {
+    /// Write the list as JSON to a new file; `-` prints it instead of the table
+    #[arg(long, value_name = "FILE|-")]
+    pub json: Option<PathBuf>,
+
+    /// Replace the file of --json if it exists
+    #[arg(long)]
+    pub force: bool,
+}
+
+/// Arguments of `kernel run`.
+#[derive(Debug, Args)]
+#[command(after_long_help = "Examples:\n  \
+    trimwise kernel run 6.1:ext4 -- postmark <mail.pmrc\n  \
+    trimwise kernel run 5.10:ext4:discard,noatime -- fio --name=a --size=64m --rw=randwrite \\\n      \
+    --clocksource=clock_gettime\n  \
+    trimwise kernel run 6.1:btrfs --device ufs21-64gb --trace t.csv -- sh -c 'seq 9999 >a; sync'\n\n\
+    The program is one of this computer, whose files the guest sees, read-only; it runs in the root of the new\n\
+    file system, reads standard input unless that is a terminal, and its processor takes no time. /tmp is the\n\
+    guest's own.\n\n\
+    Exit codes: 0 done, 1 the program or the run failed, 2 wrong arguments, 130 interrupted.")]
+pub struct KernelRunArguments {
+    /// Kernel, file system (ext4, xfs, btrfs or f2fs) and options as of mount(8)
+    #[arg(value_name = "VERSION:FS[:MOUNT_OPTIONS]")]
+    pub target: String,
+
+    /// The program and its arguments
+    #[arg(value_name = "PROGRAM", required = true, last = true)]
+    pub command: Vec<String>,
+
+    /// SSD profile: built-in name (see `trimwise devices`) or TOML file [default: sata-small]
+    #[arg(long, value_name = "NAME|FILE")]
+    pub device: Option<String>,
+
+    /// Memory of the guest, in MiB [default: 1024]
+    #[arg(long, value_name = "MIB", value_parser = whole::<u64>(16, 1_048_576), allow_negative_numbers = true)]
+    pub memory: Option<u64>,
+
+    /// Seed of what the modelled drive draws: same seed, same result
+    #[arg(long, value_name = "N", default_value_t = defaults::SEED, value_parser = whole::<u64>(0, u64::MAX),
+          allow_negative_numbers = true)]
+    pub seed: u64,
+
+    /// Write each block request from the program's begin on, with its instants, to a new file
+    #[arg(long, value_name = "FILE.csv|FILE.json")]
+    pub trace: Option<PathBuf>,
+
+    /// Write the result as JSON to a new file; `-` prints it instead of what the program says
+    #[arg(long, value_name = "FILE|-")]
+    pub json: Option<PathBuf>,
+
+    /// Replace files of --json and --trace that exist
+    #[arg(long)]
+    pub force: bool,
+}
+
+/// Arguments of `kernel remove`.
+#[derive(Debug, Args)]
+#[command(after_long_help = "Examples:\n  trimwise kernel remove 6.12")]
+pub struct KernelRemoveArguments {
+    /// Which kernel, as `trimwise kernel list` names it
+    #[arg(value_name = "VERSION")]
+    pub version: String,
+}
+
+fn jobs(text: &str) -> Result<NonZero<u16>, String> {
+    let number = whole::<u16>(1, 1024)(text)?;
+    NonZero::new(number).ok_or_else(|| "expected a whole number from 1 to 1024".to_string())
+}

@@ -1,0 +1,88 @@
+//! Guests: finding the kernel and the programs that an argument needs, and what a run that failed tells the user.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use trimwise::fs::layout::FormatOptions;
+use trimwise::profile::Profile;
+use trimwise::units::Bytes;
+use trimwise_host::kernel::cell::{KernelCellError, KernelTarget, MEMORY_MIN};
+use trimwise_host::kernel::images::{self, KernelImage};
+use trimwise_host::kernel::job::{FileSystem, Guest, JobError};
+use trimwise_host::kernel::machine::{Limits, MachineError};
+
+use super::room::Room;
+use crate::failure::Failure;
+
+/// The kernel of a target, if the programs that its file system needs are there too.
+pub fn image(target: &KernelTarget) -> Result<KernelImage, Failure> {
+    target.file_system.check_mkfs().map_err(Failure::usage)?;
+    images::find(&target.version)
+        .map_err(|error| if error.is_usage() { Failure::usage(error) } else { Failure::run(error) })
+}
+
+/// Refuses a device that no such file system can be made on.
+pub fn check_size(device: &Profile, file_system: FileSystem) -> Result<(), Failure> {
+    let (size, least) = (Bytes(device.config.capacity_bytes), file_system.least());
+    if size >= least {
+        return Ok(());
+    }
+    Err(Failure::usage(format!(
+        "--device {}: has {size}, and {} needs {least}; expected a larger device",
+        device.name,
+        file_system.mkfs().0
+    )))
+}
+
+/// Refuses a guest that has too little memory for any of the file systems.
+pub fn check_memory(memory: Bytes) -> Result<(), Failure> {
+    if memory >= MEMORY_MIN {
+        return Ok(());
+    }
+    Err(Failure::usage(format!("--memory: a guest needs {MEMORY_MIN} at least; {memory} were given")))
+}
+
+/// The room that ext4 has on a device; of the others nothing is known before.
+pub fn room(device: &Profile, file_system: FileSystem, utilization: Option<u8>) -> Option<Room> {
+    let is_ext4 = file_system == FileSystem::Ext4;
+    is_ext4.then(|| Room::of(device, FormatOptions::default(), utilization.unwrap_or(0)).ok()).flatten()
+}
+
+/// About how much memory of this computer one guest takes, beside the model of its drive: its own memory, and what it
+/// has written.
+pub fn memory_of_guest(memory: Bytes, device: &Profile, utilization: Option<u8>) -> Bytes {
+    // An aged file system was full once; of another nothing is known, and its working set is in its memory.
+    let written = if utilization.is_some() { device.config.capacity_bytes } else { memory.0 };
+    Bytes(memory.0.saturating_add(written))
+}
+
+/// A guest of this kernel, whose init is this program.
+pub fn guest(image: &KernelImage, memory: Bytes, stop: &Arc<AtomicBool>) -> Result<Guest, Failure> {
+    let init = std::env::current_exe()
+        .map_err(|e| Failure::run(format!("cannot find this program, which is the guest's init: {e}")))?;
+    Ok(Guest {
+        linux: image.linux.clone(),
+        preload: Some(image.preload.clone()),
+        init,
+        memory,
+        limits: Limits::default(),
+        interrupted: Arc::clone(stop),
+    })
+}
+
+/// What a run that failed tells the user.
+pub fn failure(error: KernelCellError) -> Failure {
+    match error {
+        KernelCellError::Job(error) => job_failure(error),
+        KernelCellError::Device(error) => Failure::usage(error),
+        other => Failure::run(other),
+    }
+}
+
+/// The same of a job.
+pub fn job_failure(error: JobError) -> Failure {
+    match error {
+        JobError::Machine(MachineError::Interrupted) => Failure::Interrupted,
+        other => Failure::run(other),
+    }
+}

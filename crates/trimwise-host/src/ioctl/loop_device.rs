@@ -1,0 +1,103 @@
+//! The loop driver: LOOP_CTL_GET_FREE, LOOP_CONFIGURE and LOOP_CLR_FD, with the numbers and structures of Linux's
+//! include/uapi/linux/loop.h.
+
+use std::ffi::c_void;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use rustix::io::Errno;
+use rustix::ioctl::{Ioctl, IoctlOutput, NoArg, Opcode, Updater, ioctl};
+
+/// `struct loop_info64`, of which only the flags are of use here.
+#[repr(C)]
+struct LoopInfo {
+    device: u64,
+    inode: u64,
+    remote_device: u64,
+    offset: u64,
+    size_limit: u64,
+    number: u32,
+    encryption_type: u32,
+    encryption_key_bytes: u32,
+    flags: u32,
+    file_name: [u8; 64],
+    encryption_name: [u8; 64],
+    encryption_key: [u8; 32],
+    init: [u64; 2],
+}
+
+/// `struct loop_config`.
+#[repr(C)]
+struct LoopConfig {
+    file: u32,
+    block_bytes: u32,
+    info: LoopInfo,
+    reserved: [u64; 8],
+}
+
+/// The number of a loop device that nobody has, of `/dev/loop-control`. Somebody else may be given the same.
+pub fn free_number(control: BorrowedFd<'_>) -> Result<u32, Errno> {
+    // SAFETY: LOOP_CTL_GET_FREE takes no argument and answers the number as its return value.
+    unsafe { ioctl(control, GetFree) }
+}
+
+/// Puts a loop device with direct I/O over a file. EBUSY: somebody has it already.
+pub fn configure(device: BorrowedFd<'_>, file: BorrowedFd<'_>, block_bytes: u32) -> Result<(), Errno> {
+    const LOOP_CONFIGURE: Opcode = 0x4C0A;
+    const LO_FLAGS_DIRECT_IO: u32 = 16;
+    let info = LoopInfo {
+        device: 0,
+        inode: 0,
+        remote_device: 0,
+        offset: 0,
+        size_limit: 0,
+        number: 0,
+        encryption_type: 0,
+        encryption_key_bytes: 0,
+        flags: LO_FLAGS_DIRECT_IO,
+        file_name: [0; 64],
+        encryption_name: [0; 64],
+        encryption_key: [0; 32],
+        init: [0; 2],
+    };
+    let mut config =
+        LoopConfig { file: file.as_raw_fd().cast_unsigned(), block_bytes, info, reserved: [0; 8] };
+    // SAFETY: LOOP_CONFIGURE reads one `struct loop_config`, which `LoopConfig` is, and keeps no pointer to it; the file
+    // it names by number is open during the call, and the kernel takes a reference of its own.
+    unsafe { ioctl(device, Updater::<LOOP_CONFIGURE, _>::new(&mut config)) }
+}
+
+/// Takes the file away from a loop device: at once, or if others have the device open, when the last of them closes it.
+pub fn clear(device: BorrowedFd<'_>) -> Result<(), Errno> {
+    const LOOP_CLR_FD: Opcode = 0x4C01;
+    // SAFETY: LOOP_CLR_FD takes no argument.
+    unsafe { ioctl(device, NoArg::<LOOP_CLR_FD>::new()) }
+}
+
+struct GetFree;
+
+// SAFETY: there is no argument, and what is returned is the number itself.
+unsafe impl Ioctl for GetFree {
+    type Output = u32;
+    const IS_MUTATING: bool = false;
+    fn opcode(&self) -> Opcode {
+        const LOOP_CTL_GET_FREE: Opcode = 0x4C82;
+        LOOP_CTL_GET_FREE
+    }
+    fn as_ptr(&mut self) -> *mut c_void {
+        std::ptr::null_mut()
+    }
+    unsafe fn output_from_ptr(output: IoctlOutput, _: *mut c_void) -> rustix::io::Result<u32> {
+        Ok(output.cast_unsigned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn structures_have_the_kernel_s_sizes() {
+        assert_eq!(size_of::<LoopInfo>(), 232);
+        assert_eq!(size_of::<LoopConfig>(), 304);
+    }
+}

@@ -1,0 +1,272 @@
+//! User-Mode Linux kernels: built from the distribution's source package, kept in a cache, found by version.
+//!
+//! An *image* is a folder of the cache, named by version and a hash of what it is made by: our configuration (`um.config`),
+//! the source of the library beside it, and how `make` is called. What another trimwise built otherwise is thus
+//! never taken for ours. In it are
+//!
+//! - `linux`, the kernel, an ordinary program;
+//! - `fixed-randomness.so`, to be preloaded into it: from 6.1 on a kernel seeds itself from the host's getrandom(2), and
+//!   two runs would differ;
+//! - `config`, the whole configuration; `build.log`, what the build said; `image.json`, what the image is.
+//!
+//! A build works in a hidden folder of the cache and moves the finished image into its place in one step, so whoever
+//! finds an image finds a whole one. Its log lies beside the images until then, and is its lock: a second build of the
+//! same image waits, and finds it done. The kernel removes the lock of a process that dies; the folder that it leaves goes
+//! with the next build.
+//!
+//! `catalogue` says which kernels there are, `tools` what a build needs, `source` where the source comes from, `build` is
+//! the order of things, `run` one program at a time that can be stopped.
+
+mod build;
+mod catalogue;
+mod error;
+mod run;
+mod source;
+#[cfg(test)]
+mod tests;
+mod tools;
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+pub use build::{Built, Order, Step};
+pub use catalogue::{CATALOGUE, Series};
+pub use error::KernelError;
+
+/// Our part of the kernel's configuration, over `allnoconfig`.
+const CONFIGURATION: &str = include_str!("um.config");
+
+/// The library that takes the host's randomness from the kernel.
+const PRELOAD_SOURCE: &str = include_str!("fixed_randomness.c");
+
+/// Targets, variables and their order, as `build` gives them to `make`; part of the hash.
+const RECIPE: &str = "make ARCH=um allnoconfig linux; KBUILD_BUILD_TIMESTAMP, USER, HOST fixed; 1";
+
+/// Says where images are kept.
+const CACHE_VARIABLE: &str = "TRIMWISE_KERNELS";
+
+/// A kernel that can be run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KernelImage {
+    /// What it was asked for by: `6.1`.
+    pub version: String,
+    /// What `uname -r` says in it: `6.1.192`.
+    pub release: String,
+    /// The source: a package and its version, or the path that was given.
+    pub source: String,
+    /// The compiler's own first line.
+    pub compiler: String,
+    /// Hash of configuration and recipe, as in the folder's name.
+    pub recipe: String,
+    /// The folder of the image.
+    pub directory: PathBuf,
+    /// The kernel.
+    pub linux: PathBuf,
+    /// The library to preload into it (`LD_PRELOAD`), so that runs repeat.
+    pub preload: PathBuf,
+    /// The kernel program's size.
+    pub size_bytes: u64,
+    /// When it was built, by the host's clock.
+    pub built: SystemTime,
+}
+
+/// `image.json`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Description {
+    version: String,
+    release: String,
+    source: String,
+    compiler: String,
+    recipe: String,
+}
+
+/// The folder that images are kept in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cache {
+    directory: PathBuf,
+}
+
+/// The image of this version (`6.1`) in the cache of this user.
+///
+/// # Errors
+///
+/// [`KernelError::NotBuilt`] says the command that builds it.
+pub fn find(version: &str) -> Result<KernelImage, KernelError> {
+    Cache::of_user()?.find(version)
+}
+
+impl Cache {
+    /// `$TRIMWISE_KERNELS`, else `$XDG_CACHE_HOME/trimwise/kernels`, else `~/.cache/trimwise/kernels`.
+    pub fn of_user() -> Result<Self, KernelError> {
+        let of = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let directory = of(CACHE_VARIABLE)
+            .or_else(|| of("XDG_CACHE_HOME").map(|cache| cache.join("trimwise/kernels")))
+            .or_else(|| of("HOME").map(|home| home.join(".cache/trimwise/kernels")))
+            .ok_or(KernelError::NoCache)?;
+        // A kernel is started from other folders than the one that this path was given in.
+        let directory = std::path::absolute(&directory)
+            .map_err(KernelError::io("find the folder of kernels", &directory))?;
+        Ok(Self::at(directory))
+    }
+
+    /// The cache in this folder, which is made when something is built.
+    pub fn at(directory: PathBuf) -> Self {
+        Self { directory }
+    }
+
+    /// Where it is.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// The image of this version that this trimwise would build.
+    ///
+    /// # Errors
+    ///
+    /// If there is none, or only one that another trimwise built otherwise; if it cannot be read.
+    pub fn find(&self, version: &str) -> Result<KernelImage, KernelError> {
+        check(version)?;
+        match self.read(&self.directory.join(folder(version)))? {
+            Some(image) => Ok(image),
+            None => Err(KernelError::NotBuilt {
+                version: version.to_owned(),
+                directory: self.directory.clone(),
+                otherwise: self.list()?.iter().any(|image| image.version == version),
+                source_needed: catalogue::series(version).is_none(),
+            }),
+        }
+    }
+
+    /// Every image, also those that another trimwise built otherwise, by version.
+    pub fn list(&self) -> Result<Vec<KernelImage>, KernelError> {
+        let entries = match fs::read_dir(&self.directory) {
+            Ok(entries) => entries,
+            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(e) => return Err(KernelError::io("read", &self.directory)(e)),
+        };
+        let mut images = Vec::new();
+        for entry in entries {
+            let path = entry.map_err(KernelError::io("read", &self.directory))?.path();
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            if name.starts_with(|c: char| c.is_ascii_digit()) && path.is_dir() {
+                images.extend(self.read(&path)?);
+            }
+        }
+        images.sort_by_key(|image| (numbers(&image.version), image.recipe.clone()));
+        Ok(images)
+    }
+
+    /// Removes all images of this version, and logs of builds that failed; answers how many images.
+    ///
+    /// # Errors
+    ///
+    /// If there is none, or one cannot be removed.
+    pub fn remove(&self, version: &str) -> Result<usize, KernelError> {
+        check(version)?;
+        let images: Vec<_> = self.list()?.into_iter().filter(|image| image.version == version).collect();
+        for image in &images {
+            // Out of sight in one step: nobody finds half an image.
+            let hidden = image.directory.with_file_name(format!(
+                "{}{version}-{}.removed",
+                build::WORK_PREFIX,
+                image.recipe
+            ));
+            fs::rename(&image.directory, &hidden)
+                .and_then(|()| fs::remove_dir_all(&hidden))
+                .map_err(KernelError::io("remove", &image.directory))?;
+        }
+        let log_removed = fs::remove_file(self.log(version)).is_ok();
+        if images.is_empty() && !log_removed {
+            return Err(KernelError::NotBuilt {
+                version: version.to_owned(),
+                directory: self.directory.clone(),
+                otherwise: false,
+                source_needed: catalogue::series(version).is_none(),
+            });
+        }
+        Ok(images.len())
+    }
+
+    /// The log of a build that goes on or has failed; that of a finished image is in it.
+    fn log(&self, version: &str) -> PathBuf {
+        self.directory.join(format!("{}.log", folder(version)))
+    }
+
+    /// Reads an image; `None` if there is none.
+    fn read(&self, directory: &Path) -> Result<Option<KernelImage>, KernelError> {
+        let file = directory.join("image.json");
+        let text = match fs::read_to_string(&file) {
+            Ok(text) => text,
+            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(e) => return Err(KernelError::io("read", &file)(e)),
+        };
+        let damaged = |what: String| KernelError::Damaged { directory: directory.to_owned(), what };
+        let d: Description = serde_json::from_str(&text).map_err(|e| damaged(format!("image.json: {e}")))?;
+        let (linux, preload) = (directory.join("linux"), directory.join("fixed-randomness.so"));
+        let there = |path: &Path| fs::metadata(path).map_err(|e| damaged(format!("{}: {e}", path.display())));
+        let kernel = there(&linux)?;
+        there(&preload)?;
+        let built = kernel.modified().map_err(KernelError::io("read", &linux))?;
+        Ok(Some(KernelImage {
+            version: d.version,
+            release: d.release,
+            source: d.source,
+            compiler: d.compiler,
+            recipe: d.recipe,
+            directory: directory.to_owned(),
+            linux,
+            preload,
+            size_bytes: kernel.len(),
+            built,
+        }))
+    }
+}
+
+impl KernelImage {
+    /// Whether this trimwise would build it in the same way.
+    pub fn is_current(&self) -> bool {
+        self.recipe == recipe()
+    }
+}
+
+/// Hash of everything that an image is made by, apart from the kernel's source and the compiler.
+fn recipe() -> String {
+    let mut hash = Sha256::new();
+    // A comment changes no kernel.
+    let is_option = |line: &&str| line.starts_with("CONFIG_") || line.ends_with(" is not set");
+    let options: Vec<&str> = CONFIGURATION.lines().filter(is_option).collect();
+    for part in [RECIPE, &options.join("\n"), PRELOAD_SOURCE] {
+        hash.update((part.len() as u64).to_le_bytes());
+        hash.update(part);
+    }
+    hash.finalize().iter().take(6).fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}"); // writing to a String cannot fail
+        text
+    })
+}
+
+/// The name of an image's folder.
+fn folder(version: &str) -> String {
+    format!("{version}-{}", recipe())
+}
+
+/// `6.1` and `6.1.192` are versions. They become names of files, so nothing else does.
+fn check(version: &str) -> Result<(), KernelError> {
+    let parts: Vec<&str> = version.split('.').collect();
+    let number = |part: &&str| (1..=5).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_digit());
+    if (2..=3).contains(&parts.len()) && parts.iter().all(number) {
+        return Ok(());
+    }
+    Err(KernelError::NoVersion { version: version.to_owned() })
+}
+
+/// For sorting: 5.10 is later than 5.4.
+fn numbers(version: &str) -> Vec<u32> {
+    version.split('.').map(|part| part.parse().unwrap_or(0)).collect()
+}

@@ -1,0 +1,50 @@
+//! Which kernels can be built by their version alone, and what each stands for.
+
+/// A long-term series that Debian has as a source package.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Series {
+    /// `6.1`.
+    pub version: &'static str,
+    /// The source package.
+    pub package: &'static str,
+    /// What a result on it tells about kernels in general.
+    pub stands_for: &'static str,
+    /// The suites that have it; the newest package of all of them is taken.
+    pub(super) suites: &'static [&'static str],
+    /// Lines that `make` prints for our configuration, as counted once: the end of the progress bar, no more.
+    pub(super) make_lines: u64,
+}
+
+/// The kernels that are there for everybody, oldest first.
+///
+/// What they stand for was read in fs/jbd2, fs/ext4/mballoc.c: `ext4_process_freed_data` as the commit's callback up to
+/// 5.14, `ext4_discard_work` since 5.15.
+pub const CATALOGUE: [Series; 3] = [
+    Series {
+        version: "5.10",
+        package: "linux-source-5.10",
+        stands_for: "last long-term series in which ext4 discards inside the commit: all submitted together, and waited \
+                     for at its end (4.4, which papers used, sent them one at a time)",
+        suites: &["debian-security bullseye-security"],
+        make_lines: 1202,
+    },
+    Series {
+        version: "6.1",
+        package: "linux-source-6.1",
+        stands_for: "ext4 discards after the commit: one worker, one discard at a time",
+        suites: &["debian bookworm", "debian-security bookworm-security"],
+        make_lines: 1250,
+    },
+    Series {
+        version: "6.12",
+        package: "linux-source-6.12",
+        stands_for: "as 6.1, and the first of these whose calendar of virtual time can be shared memory",
+        suites: &["debian-security bookworm-security"],
+        make_lines: 1380,
+    },
+];
+
+/// The series of this name.
+pub(super) fn series(version: &str) -> Option<&'static Series> {
+    CATALOGUE.iter().find(|series| series.version == version)
+}

@@ -1,0 +1,125 @@
+//! Images in a cache, without a build.
+
+use std::ffi::OsString;
+use std::os::unix::fs::PermissionsExt;
+
+use tempfile::TempDir;
+
+use super::*;
+
+/// A cache with an image of each of these, which is what `put` leaves.
+fn cache_with(images: &[(&str, &str)]) -> (TempDir, Cache) {
+    let dir = tempfile::tempdir().unwrap();
+    for (version, recipe) in images {
+        let folder = dir.path().join(format!("{version}-{recipe}"));
+        fs::create_dir(&folder).unwrap();
+        let description = Description {
+            version: (*version).to_owned(),
+            release: format!("{version}.7"),
+            source: format!("linux-source-{version} {version}.7-1"),
+            compiler: "gcc".to_owned(),
+            recipe: (*recipe).to_owned(),
+        };
+        fs::write(folder.join("image.json"), serde_json::to_string(&description).unwrap()).unwrap();
+        fs::write(folder.join("linux"), "kernel").unwrap();
+        fs::write(folder.join("fixed-randomness.so"), "").unwrap();
+    }
+    let cache = Cache::at(dir.path().to_owned());
+    (dir, cache)
+}
+
+#[test]
+fn an_image_is_found_by_its_version() {
+    let ours = recipe();
+    let (dir, cache) = cache_with(&[("6.1", &ours), ("5.10", &ours), ("6.12", "0123456789ab")]);
+    let image = cache.find("6.1").unwrap();
+    assert_eq!((image.release.as_str(), image.size_bytes, image.is_current()), ("6.1.7", 6, true));
+    assert_eq!(image.linux, dir.path().join(format!("6.1-{ours}/linux")));
+    let listed: Vec<_> =
+        cache.list().unwrap().into_iter().map(|i| (i.version.clone(), i.is_current())).collect();
+    assert_eq!(listed, [("5.10", true), ("6.1", true), ("6.12", false)].map(|(v, c)| (v.to_owned(), c)));
+}
+
+#[test]
+fn an_image_that_is_not_there_comes_with_the_command_that_builds_it() {
+    let (_dir, cache) = cache_with(&[("6.12", "0123456789ab")]);
+    let says = |version| {
+        let error = cache.find(version).unwrap_err();
+        assert!(error.is_usage(), "{error}");
+        error.to_string()
+    };
+    assert!(says("6.1").ends_with("trimwise kernel build --version 6.1"), "{}", says("6.1"));
+    assert!(says("6.12").contains("not built for this trimwise, only for another"), "{}", says("6.12"));
+    assert!(says("6.6").ends_with("--version 6.6 --source DIR|TARBALL"), "{}", says("6.6"));
+    let nowhere = Cache::at("/nonexistent/kernels".into());
+    assert!(matches!(nowhere.find("6.1"), Err(KernelError::NotBuilt { .. })));
+    assert_eq!(nowhere.list().unwrap(), []);
+}
+
+#[test]
+fn only_numbers_are_versions() {
+    for version in ["", "6", "6.", "6.1.2.3", "../6.1", "6.1/..", "6.1-rc1", "v6.1", "6.123456", "6.\u{661}"]
+    {
+        assert!(matches!(check(version), Err(KernelError::NoVersion { .. })), "{version}");
+    }
+    for version in ["6.1", "5.10", "6.6.30"] {
+        check(version).unwrap();
+    }
+    assert!(numbers("5.4") < numbers("5.10"));
+}
+
+#[test]
+fn a_damaged_image_is_told_and_not_run() {
+    let (dir, cache) = cache_with(&[("6.1", &recipe())]);
+    let folder = dir.path().join(folder("6.1"));
+    fs::remove_file(folder.join("linux")).unwrap();
+    let error = cache.find("6.1").unwrap_err().to_string();
+    assert!(error.contains("linux") && error.contains("--force"), "{error}");
+    fs::write(folder.join("image.json"), "{").unwrap();
+    assert!(matches!(cache.find("6.1"), Err(KernelError::Damaged { .. })));
+}
+
+#[test]
+fn a_kernel_is_removed_with_all_its_images_and_nothing_else() {
+    let ours = recipe();
+    let (dir, cache) = cache_with(&[("6.1", &ours), ("6.1", "0123456789ab"), ("6.12", &ours)]);
+    fs::write(cache.log("6.1"), "").unwrap();
+    assert_eq!(cache.remove("6.1").unwrap(), 2);
+    let left: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+    assert_eq!(left, [OsString::from(folder("6.12"))]);
+    assert!(matches!(cache.remove("6.1"), Err(KernelError::NotBuilt { .. })));
+}
+
+#[test]
+fn whatever_changes_a_kernel_changes_the_name_of_its_folder() {
+    // Of the images in caches out there: change it whenever a kernel changes, and only then.
+    assert_eq!(recipe(), "36d616e57b7b");
+}
+
+#[test]
+fn all_that_is_missing_is_named_at_once_with_the_command_that_installs_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = |name: &str, mode| {
+        let path = dir.path().join(name);
+        fs::write(&path, "").unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let check = |download, keyring: &str| tools::check(dir.path().as_os_str(), download, Path::new(keyring));
+    let all = check(true, "/nonexistent.gpg").unwrap_err().to_string();
+    let words = "gcc, make, flex, bison, bc, tar, xz, apt-get, dpkg-deb, /nonexistent.gpg; to install them: apt-get install \
+                 gcc libc6-dev make flex bison bc tar xz-utils apt dpkg debian-archive-keyring";
+    assert!(all.contains(words), "{all}");
+
+    for name in ["gcc", "make", "flex", "bison", "tar", "dnf"] {
+        program(name, 0o755);
+    }
+    program("bc", 0o644); // there, and no program
+    let some = check(false, "/nonexistent.gpg").unwrap_err().to_string();
+    assert!(some.ends_with("without bc, xz; to install them: dnf install bc xz"), "{some}");
+    let download = check(true, "/").unwrap_err().to_string();
+    assert!(download.contains("--source DIR|TARBALL"), "{download}");
+
+    program("bc", 0o755);
+    program("xz", 0o755);
+    check(false, "/nonexistent.gpg").unwrap();
+}

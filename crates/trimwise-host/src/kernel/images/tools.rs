@@ -1,0 +1,67 @@
+//! Programs that a build needs, and the command that installs what is missing.
+
+use std::ffi::OsStr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use super::KernelError;
+
+/// A program, and the packages that bring it: of Debian and its kin, and of others.
+type Tool = (&'static str, &'static str, &'static str);
+
+const TO_BUILD: [Tool; 7] = [
+    ("gcc", "gcc libc6-dev", "gcc"), // Debian's gcc only recommends the C library's headers
+    ("make", "make", "make"),
+    ("flex", "flex", "flex"),
+    ("bison", "bison", "bison"),
+    ("bc", "bc", "bc"),
+    ("tar", "tar", "tar"),
+    ("xz", "xz-utils", "xz"),
+];
+
+const TO_DOWNLOAD: [Tool; 2] = [("apt-get", "apt", "apt"), ("dpkg-deb", "dpkg", "dpkg")];
+
+/// The keys that Debian signs its packages with.
+pub(super) const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
+
+/// Package managers in the order in which they are looked for, and how they install.
+const MANAGERS: [(&str, &str); 4] = [
+    ("apt-get", "apt-get install"),
+    ("dnf", "dnf install"),
+    ("pacman", "pacman -S"),
+    ("zypper", "zypper install"),
+];
+
+/// Checks that everything is there, in the folders of `path` (as in `$PATH`); names all that is missing at once.
+pub(super) fn check(path: &OsStr, download: bool, keyring: &Path) -> Result<(), KernelError> {
+    let debian = MANAGERS.iter().find(|(program, _)| is_there(path, program));
+    let (manager, install) = debian.copied().unwrap_or(MANAGERS[0]);
+    let mut missing = Vec::new();
+    let mut packages = Vec::new();
+    let mut lack = |what: String, package: &'static str| {
+        missing.push(what);
+        packages.push(package);
+    };
+    let needed = TO_BUILD.iter().chain(TO_DOWNLOAD.iter().filter(|_| download));
+    for (program, package, elsewhere) in needed.filter(|(program, ..)| !is_there(path, program)) {
+        lack((*program).to_owned(), if manager == "apt-get" { package } else { elsewhere });
+    }
+    if download && !keyring.exists() {
+        lack(keyring.display().to_string(), "debian-archive-keyring");
+    }
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let mut install = format!("{install} {}", packages.join(" "));
+    if download && manager != "apt-get" {
+        install += ". Where Debian's packages are out of reach, --source DIR|TARBALL names a kernel's source";
+    }
+    Err(KernelError::Missing { missing, install })
+}
+
+fn is_there(path: &OsStr, program: &str) -> bool {
+    std::env::split_paths(path).any(|folder| {
+        let file = folder.join(program);
+        file.metadata().is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
+    })
+}

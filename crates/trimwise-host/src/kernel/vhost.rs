@@ -1,0 +1,319 @@
+//! The kernel's side of a disk: vhost-user messages, guest memory, virtqueues.
+//!
+//! The kernel is the front end, as QEMU would be for a virtual machine. Queues are kicked and interrupts raised by
+//! messages in band (VHOST_USER_PROTOCOL_F_INBAND_NOTIFICATIONS) that are answered (REPLY_ACK), so that nothing happens
+//! beside the one conversation: the crates `vhost` and `vhost-user-backend` notify by eventfd from threads of their own,
+//! which no calendar could order. Memory and queues are rust-vmm's (`vm-memory`, `virtio-queue`).
+//!
+//! Messages: <https://qemu-project.gitlab.io/qemu/interop/vhost-user.html>.
+
+use std::io::{self, IoSliceMut, Read, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+use virtio_queue::{Queue, QueueT};
+use vm_memory::{FileOffset, GuestAddress, GuestMemoryMmap, GuestRegionMmap, MmapRegion};
+
+/// Codes of requests.
+mod request {
+    pub const GET_FEATURES: u32 = 1;
+    pub const SET_FEATURES: u32 = 2;
+    pub const SET_OWNER: u32 = 3;
+    pub const SET_MEM_TABLE: u32 = 5;
+    pub const SET_VRING_NUM: u32 = 8;
+    pub const SET_VRING_ADDR: u32 = 9;
+    pub const SET_VRING_BASE: u32 = 10;
+    pub const GET_VRING_BASE: u32 = 11;
+    pub const SET_VRING_KICK: u32 = 12;
+    pub const SET_VRING_CALL: u32 = 13;
+    pub const SET_VRING_ERR: u32 = 14;
+    pub const GET_PROTOCOL_FEATURES: u32 = 15;
+    pub const SET_PROTOCOL_FEATURES: u32 = 16;
+    pub const SET_VRING_ENABLE: u32 = 18;
+    pub const SET_BACKEND_REQ_FD: u32 = 21;
+    pub const GET_CONFIG: u32 = 24;
+    pub const SET_CONFIG: u32 = 25;
+    pub const VRING_KICK: u32 = 35;
+}
+
+/// To the kernel: this queue has completions.
+const BACKEND_VRING_CALL: u32 = 4;
+
+const FLAG_VERSION: u32 = 1;
+const FLAG_REPLY: u32 = 4;
+const FLAG_NEED_REPLY: u32 = 8;
+const HEAD_BYTES: usize = 12;
+/// Longest payload that the kernel sends: a memory table of eight regions is 264 bytes.
+const PAYLOAD_BYTES_MAX: usize = 4096;
+
+/// VIRTIO_F_VERSION_1, VHOST_USER_F_PROTOCOL_FEATURES and VIRTIO_RING_F_INDIRECT_DESC.
+const TRANSPORT_FEATURES: u64 = 1 << 32 | 1 << 30 | 1 << 28;
+/// MQ, REPLY_ACK, BACKEND_REQ, CONFIG, INBAND_NOTIFICATIONS.
+const PROTOCOL_FEATURES: u64 = 1 | 1 << 3 | 1 << 5 | 1 << 9 | 1 << 14;
+/// What the kernel's driver can ask for (MAX_SUPPORTED_QUEUE_SIZE in its virtio_uml.c).
+const QUEUE_SIZE_MAX: u16 = 256;
+
+/// What a message asks the disk to do.
+pub enum Event {
+    /// The queue of this number has new requests; answer with [`FrontEnd::acknowledge`] when they are taken.
+    Kick(usize),
+    /// The message was dealt with here.
+    Nothing,
+}
+
+/// One disk's connection.
+pub struct FrontEnd {
+    socket: UnixStream,
+    /// Towards the kernel, for interrupts.
+    backend: Option<UnixStream>,
+    memory: Option<GuestMemoryMmap>,
+    /// Where regions begin in the kernel's own addresses, which rings are given in, and in the guest's, and how long.
+    regions: Vec<(u64, u64, u64)>,
+    queues: Vec<Queue>,
+    features: u64,
+    config: Vec<u8>,
+    messages: u64,
+}
+
+impl FrontEnd {
+    /// The connection of a kernel to a disk with these features beside the transport's, and this configuration space.
+    pub fn new(socket: UnixStream, features: u64, config: Vec<u8>, queues: usize) -> io::Result<Self> {
+        let queue = || Queue::new(QUEUE_SIZE_MAX).map_err(io::Error::other);
+        Ok(Self {
+            socket,
+            backend: None,
+            memory: None,
+            regions: Vec::new(),
+            queues: (0..queues).map(|_| queue()).collect::<io::Result<_>>()?,
+            features: features | TRANSPORT_FEATURES,
+            config,
+            messages: 0,
+        })
+    }
+
+    /// The guest's memory and a queue, once the kernel has set them up.
+    pub fn queue(&mut self, index: usize) -> io::Result<(&GuestMemoryMmap, &mut Queue)> {
+        match (&self.memory, self.queues.get_mut(index)) {
+            (Some(memory), Some(queue)) => Ok((memory, queue)),
+            _ => Err(invalid(format!("queue {index} is used before it is set up"))),
+        }
+    }
+
+    /// The socket on which interrupts are acknowledged.
+    pub fn backend(&self) -> Option<BorrowedFd<'_>> {
+        self.backend.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Messages so far, both ways.
+    pub fn messages(&self) -> u64 {
+        self.messages
+    }
+
+    /// Takes one message, which must be there.
+    pub fn take_message(&mut self) -> io::Result<Event> {
+        let (head, descriptors) = self.receive_head()?;
+        self.messages += 1;
+        let [code, flags, length] = head;
+        if length as usize > PAYLOAD_BYTES_MAX {
+            return Err(invalid(format!("a vhost-user message of {length} bytes")));
+        }
+        let mut payload = vec![0; length as usize];
+        self.socket.read_exact(&mut payload)?;
+        if code == request::VRING_KICK {
+            return Ok(Event::Kick(Fields(&payload).u32(0)? as usize));
+        }
+        match self.answer(code, &payload, descriptors)? {
+            Some(answer) => self.reply(code, &answer)?,
+            None if flags & FLAG_NEED_REPLY != 0 => self.reply(code, &0_u64.to_ne_bytes())?,
+            None => {}
+        }
+        Ok(Event::Nothing)
+    }
+
+    /// Answers a kick: what it was about is taken.
+    pub fn acknowledge(&mut self) -> io::Result<()> {
+        self.reply(request::VRING_KICK, &0_u64.to_ne_bytes())
+    }
+
+    /// Raises the interrupt of a queue. The kernel answers on [`FrontEnd::backend`]; meanwhile it may send others.
+    pub fn call(&mut self, queue: usize) -> io::Result<()> {
+        self.messages += 1;
+        let Some(backend) = &mut self.backend else {
+            return Err(invalid("the kernel gave no channel for interrupts".to_owned()));
+        };
+        let words = [BACKEND_VRING_CALL, FLAG_VERSION | FLAG_NEED_REPLY, 8, queue as u32, 0];
+        backend.write_all(&words.map(u32::to_ne_bytes).concat())
+    }
+
+    /// Takes the answer to [`FrontEnd::call`], which must be there.
+    pub fn take_call_answer(&mut self) -> io::Result<()> {
+        self.messages += 1;
+        let mut answer = [0; HEAD_BYTES + 8];
+        match &mut self.backend {
+            Some(backend) => backend.read_exact(&mut answer),
+            None => Err(invalid("an answer to no interrupt".to_owned())),
+        }
+    }
+
+    /// Deals with a message; the answer, if it has one of its own.
+    fn answer(
+        &mut self,
+        code: u32,
+        payload: &[u8],
+        mut descriptors: Vec<OwnedFd>,
+    ) -> io::Result<Option<Vec<u8>>> {
+        let fields = Fields(payload);
+        let answer = match code {
+            request::GET_FEATURES => Some(self.features.to_ne_bytes().to_vec()),
+            request::GET_PROTOCOL_FEATURES => Some(PROTOCOL_FEATURES.to_ne_bytes().to_vec()),
+            request::GET_CONFIG => {
+                let (offset, length) = (fields.u32(0)? as usize, fields.u32(4)? as usize);
+                let mut answer = payload[..HEAD_BYTES].to_vec();
+                answer.extend(
+                    (offset..offset.saturating_add(length.min(PAYLOAD_BYTES_MAX)))
+                        .map(|at| self.config.get(at).copied().unwrap_or(0)),
+                );
+                Some(answer)
+            }
+            request::SET_MEM_TABLE => {
+                self.map_memory(&fields, &descriptors)?;
+                None
+            }
+            request::SET_VRING_NUM => {
+                let size = fields.u32(4)?;
+                let queue = self.queue_of(&fields)?;
+                queue.try_set_size(size as u16).map_err(io::Error::other)?;
+                None
+            }
+            request::SET_VRING_ADDR => {
+                let address = |at| -> io::Result<GuestAddress> { self.guest_address(fields.u64(at)?) };
+                let (descriptors, used, avail) = (address(8)?, address(16)?, address(24)?);
+                let queue = self.queue_of(&fields)?;
+                queue.try_set_desc_table_address(descriptors).map_err(io::Error::other)?;
+                queue.try_set_used_ring_address(used).map_err(io::Error::other)?;
+                queue.try_set_avail_ring_address(avail).map_err(io::Error::other)?;
+                queue.set_ready(true);
+                None
+            }
+            request::SET_VRING_BASE => {
+                let base = fields.u32(4)? as u16;
+                let queue = self.queue_of(&fields)?;
+                queue.set_next_avail(base);
+                queue.set_next_used(base);
+                None
+            }
+            request::GET_VRING_BASE => {
+                let index = fields.u32(0)?;
+                let queue = self.queue_of(&fields)?;
+                queue.set_ready(false);
+                Some([index, queue.next_avail().into()].map(u32::to_ne_bytes).concat())
+            }
+            request::SET_BACKEND_REQ_FD => {
+                let socket =
+                    descriptors.pop().ok_or_else(|| invalid("no descriptor came along".to_owned()))?;
+                let socket = UnixStream::from(socket);
+                socket.set_nonblocking(false)?;
+                self.backend = Some(socket);
+                None
+            }
+            request::SET_FEATURES
+            | request::SET_OWNER
+            | request::SET_PROTOCOL_FEATURES
+            | request::SET_VRING_KICK
+            | request::SET_VRING_CALL
+            | request::SET_VRING_ERR
+            | request::SET_VRING_ENABLE
+            | request::SET_CONFIG => None,
+            unknown => {
+                return Err(invalid(format!("the kernel sent the unknown vhost-user message {unknown}")));
+            }
+        };
+        Ok(answer)
+    }
+
+    fn queue_of(&mut self, fields: &Fields<'_>) -> io::Result<&mut Queue> {
+        let index = fields.u32(0)? as usize;
+        self.queues.get_mut(index).ok_or_else(|| invalid(format!("there is no queue {index}")))
+    }
+
+    /// Maps the guest's memory: regions of guest address, size, the kernel's own address and offset in the file.
+    fn map_memory(&mut self, fields: &Fields<'_>, files: &[OwnedFd]) -> io::Result<()> {
+        let mut regions = Vec::new();
+        self.regions.clear();
+        for (index, file) in files.iter().enumerate().take(fields.u32(0)? as usize) {
+            let field = |i: usize| fields.u64(8 + 32 * index + 8 * i);
+            let (guest, size, user, offset) = (field(0)?, field(1)?, field(2)?, field(3)?);
+            let file = FileOffset::new(file.try_clone()?.into(), offset);
+            let mapping = MmapRegion::from_file(file, size as usize).map_err(io::Error::other)?;
+            let region = GuestRegionMmap::new(mapping, GuestAddress(guest))
+                .ok_or_else(|| invalid("guest memory beyond the end of all addresses".to_owned()))?;
+            regions.push(region);
+            self.regions.push((user, guest, size));
+        }
+        self.memory = Some(GuestMemoryMmap::from_regions(regions).map_err(io::Error::other)?);
+        Ok(())
+    }
+
+    fn guest_address(&self, user: u64) -> io::Result<GuestAddress> {
+        let inside = |&&(start, _, size): &&(u64, u64, u64)| user >= start && user - start < size;
+        match self.regions.iter().find(inside) {
+            Some((start, guest, _)) => Ok(GuestAddress(guest + (user - start))),
+            None => Err(invalid(format!("address {user:#x} lies in no region of the guest's memory"))),
+        }
+    }
+
+    fn receive_head(&mut self) -> io::Result<([u32; 3], Vec<OwnedFd>)> {
+        let mut bytes = [0; HEAD_BYTES];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(8))];
+        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+        let slices = &mut [IoSliceMut::new(&mut bytes)];
+        let received = recvmsg(&self.socket, slices, &mut ancillary, RecvFlags::CMSG_CLOEXEC)?.bytes;
+        if received == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        let rights = ancillary.drain().filter_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(rights) => Some(rights),
+            _ => None,
+        });
+        let descriptors = rights.flatten().collect();
+        self.socket.read_exact(&mut bytes[received..])?;
+        let fields = Fields(&bytes);
+        Ok(([fields.u32(0)?, fields.u32(4)?, fields.u32(8)?], descriptors))
+    }
+
+    fn reply(&mut self, code: u32, payload: &[u8]) -> io::Result<()> {
+        self.messages += 1;
+        let head = [code, FLAG_VERSION | FLAG_REPLY, payload.len() as u32].map(u32::to_ne_bytes).concat();
+        self.socket.write_all(&[&head, payload].concat())
+    }
+}
+
+impl AsFd for FrontEnd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// A payload's numbers.
+struct Fields<'a>(&'a [u8]);
+
+impl Fields<'_> {
+    fn take<const N: usize>(&self, at: usize) -> io::Result<[u8; N]> {
+        let bytes = self.0.get(at..at + N).and_then(|bytes| bytes.try_into().ok());
+        bytes.ok_or_else(|| invalid(format!("a vhost-user message of {} bytes is too short", self.0.len())))
+    }
+
+    fn u32(&self, at: usize) -> io::Result<u32> {
+        Ok(u32::from_ne_bytes(self.take(at)?))
+    }
+
+    fn u64(&self, at: usize) -> io::Result<u64> {
+        Ok(u64::from_ne_bytes(self.take(at)?))
+    }
+}
+
+fn invalid(what: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what)
+}

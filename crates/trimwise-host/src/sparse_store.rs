@@ -1,0 +1,196 @@
+//! The bytes of an emulated drive: a sparse file, in memory or in a folder.
+//!
+//! The device model keeps no data. Here they are, in a file with holes: what was never written or was discarded takes
+//! no room, so that a drive of any size can be emulated, and a discard of 100 GiB is one call. In memory it is an
+//! anonymous file (`memfd_create`), so that both kinds are the same code, and the kernel can copy from and to it.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use rustix::fs::{FallocateFlags, FlockOperation, MemfdFlags, fallocate, flock, memfd_create};
+use rustix::io::Errno;
+use trimwise::units::{Bytes, UnitRange};
+use vm_memory::{FileOffset, MmapRegion, VolatileMemory};
+
+/// A sparse array of bytes of fixed size.
+#[derive(Debug)]
+pub struct SparseStore {
+    file: File,
+    size: Bytes,
+    /// The same memory once more in our own address space, if it is memory: a call of the kernel for each write costs more
+    /// than to copy 4 KiB. Reads go through the kernel, since to touch a hole would fill it. A file that lies on a disk is
+    /// not mapped: a disk that is full would end the process instead of failing the write.
+    mapped: Option<MmapRegion>,
+}
+
+impl SparseStore {
+    /// A store of zeros in memory.
+    ///
+    /// # Errors
+    /// What the kernel answers.
+    pub fn in_memory(size: Bytes) -> io::Result<Self> {
+        let file = File::from(memfd_create("trimwise-drive", MemfdFlags::CLOEXEC)?);
+        file.set_len(size.0)?;
+        let ours = FileOffset::new(file.try_clone()?, 0);
+        // Without a mapping (an address space of 32 bits) it works all the same.
+        let mapped = usize::try_from(size.0).ok().and_then(|size| MmapRegion::from_file(ours, size).ok());
+        Ok(Self { file, size, mapped })
+    }
+
+    /// A store in a file, which is made if there is none; one that is there keeps what it holds.
+    ///
+    /// # Errors
+    /// If the file cannot be opened, or has another size (not 0).
+    pub fn in_file(path: &Path, size: Bytes) -> io::Result<Self> {
+        let file = File::options().read(true).write(true).create(true).truncate(false).open(path)?;
+        let length = file.metadata()?.len();
+        if length == 0 {
+            file.set_len(size.0)?;
+        } else if length != size.0 {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!(
+                    "{} has {length} bytes; expected {} or a file that does not exist",
+                    path.display(),
+                    size.0
+                ),
+            ));
+        }
+        Ok(Self { file, size, mapped: None })
+    }
+
+    /// The same, for whoever must be the only one: the file is locked as long as the store is there.
+    ///
+    /// # Errors
+    /// As [`SparseStore::in_file`]; and if another has it so.
+    pub fn in_file_alone(path: &Path, size: Bytes) -> io::Result<Self> {
+        let store = Self::in_file(path, size)?;
+        match flock(&store.file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(store),
+            Err(Errno::AGAIN) => {
+                let why = "holds the data of another drive that is served; expected a file of its own";
+                Err(io::Error::new(io::ErrorKind::ResourceBusy, why))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Lets others have the file for themselves from now on; see [`SparseStore::in_file_alone`].
+    pub fn release(&self) {
+        // A file that was not locked stays so.
+        let _ = flock(&self.file, FlockOperation::Unlock);
+    }
+
+    /// Its size.
+    pub fn size(&self) -> Bytes {
+        self.size
+    }
+
+    /// The file behind it.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Fills `bytes` with what lies at `offset_bytes`.
+    ///
+    /// # Errors
+    /// A range outside the store, or what the kernel answers.
+    pub fn read(&self, offset_bytes: u64, bytes: &mut [u8]) -> io::Result<()> {
+        self.file.read_exact_at(bytes, offset_bytes)
+    }
+
+    /// Puts `bytes` at `offset_bytes`.
+    ///
+    /// # Errors
+    /// A range outside the store; no more room on the file system that it lies in.
+    pub fn write(&self, offset_bytes: u64, bytes: &[u8]) -> io::Result<()> {
+        self.check(offset_bytes, bytes.len() as u64)?;
+        match self.mapped.as_ref().map(|mapped| mapped.get_slice(offset_bytes as usize, bytes.len())) {
+            Some(Ok(there)) => {
+                there.copy_from(bytes);
+                Ok(())
+            }
+            Some(Err(_)) | None => self.file.write_all_at(bytes, offset_bytes),
+        }
+    }
+
+    /// Makes a range read as zeros and gives its room back. Nothing to do for an empty one.
+    ///
+    /// # Errors
+    /// A range outside the store, or a file system without holes.
+    pub fn punch(&self, offset_bytes: u64, length: Bytes) -> io::Result<()> {
+        self.check(offset_bytes, length.0)?;
+        if length.0 == 0 {
+            return Ok(());
+        }
+        let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        Ok(fallocate(self.file.as_fd(), mode, offset_bytes, length.0)?)
+    }
+
+    /// The same for units.
+    ///
+    /// # Errors
+    /// As [`SparseStore::punch`].
+    pub fn punch_units(&self, range: UnitRange) -> io::Result<()> {
+        self.punch(Bytes::from_units(range.start.0).0, Bytes::from_units(range.units))
+    }
+
+    fn check(&self, offset_bytes: u64, length_bytes: u64) -> io::Result<()> {
+        match offset_bytes.checked_add(length_bytes) {
+            Some(end) if end <= self.size.0 => Ok(()),
+            _ => Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!("bytes {offset_bytes} + {length_bytes} lie outside a drive of {}", self.size),
+            )),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::MetadataExt;
+
+    #[test]
+    fn what_was_written_is_read_until_it_is_punched() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("drive");
+        for store in [
+            SparseStore::in_memory(Bytes::gib(100)).unwrap(),
+            SparseStore::in_file(&path, Bytes::gib(100)).unwrap(),
+        ] {
+            store.write(Bytes::gib(50).0, &[7; 8192]).unwrap();
+            let mut bytes = [1; 8192];
+            store.read(Bytes::gib(50).0, &mut bytes).unwrap();
+            assert_eq!(bytes, [7; 8192]);
+            assert!(store.file().metadata().unwrap().blocks() * 512 >= 8192);
+            store.punch(0, Bytes::gib(100)).unwrap();
+            store.read(Bytes::gib(50).0, &mut bytes).unwrap();
+            assert_eq!(bytes, [0; 8192]);
+            assert_eq!(store.file().metadata().unwrap().blocks(), 0, "no room is taken");
+        }
+    }
+
+    #[test]
+    fn the_store_never_grows() {
+        let store = SparseStore::in_memory(Bytes::mib(1)).unwrap();
+        for (offset, length) in [(Bytes::mib(1).0, 1), (u64::MAX, 2)] {
+            assert!(store.write(offset, &vec![0; length]).is_err());
+            assert!(store.punch(offset, Bytes(length as u64)).is_err());
+        }
+        assert_eq!(store.file().metadata().unwrap().len(), Bytes::mib(1).0);
+    }
+
+    #[test]
+    fn a_file_of_another_size_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("drive");
+        std::fs::write(&path, b"precious").unwrap();
+        let error = SparseStore::in_file(&path, Bytes::mib(1)).unwrap_err();
+        assert!(error.to_string().contains("has 8 bytes; expected 1048576"), "{error}");
+        assert_eq!(std::fs::read(&path).unwrap(), b"precious");
+    }
+}

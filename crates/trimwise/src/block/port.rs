@@ -1,0 +1,427 @@
+//! The front of a drive for hosts that schedule by themselves: a real kernel in virtual time, or a block device that is
+//! emulated in real time.
+//!
+//! A [`super::BlockQueue`] is a model of Linux's block layer and a drive behind it. A real kernel brings its own block
+//! layer; it needs the drive only, as its cable shows it: commands are admitted in the order in which they come, up to
+//! the link's queue depth at once, and those that the interface cannot queue wait until the drive is empty and keep all
+//! others out. Since a drive answers at once when a command will complete, admission needs no events: the port keeps the
+//! instants at which what it has admitted will complete.
+//!
+//! Hosts speak in sectors of 512 bytes and may begin and end within a unit; the drive's cost of a part of a unit is the
+//! drive's affair.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use super::discard;
+use crate::content::{Content, ContentClass};
+use crate::ssd::{Drive, LinkKind, TrimKind};
+use crate::units::{Bytes, Lba, Lpn, SECTOR_BYTES, SectorRange, SimTime, UNIT_BYTES, UnitRange};
+
+/// Sectors in a unit.
+const UNIT_SECTORS: u64 = UNIT_BYTES / SECTOR_BYTES;
+
+/// What a host asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// Read sectors.
+    Read(SectorRange),
+    /// Write sectors, with this kind of data.
+    Write(SectorRange, Content),
+    /// Say that nobody needs these sectors; units of which only a part is named stay as they are.
+    Discard(Vec<SectorRange>),
+    /// Make sectors read as zeros.
+    WriteZeroes {
+        /// Which.
+        sectors: SectorRange,
+        /// Whether they may be trimmed, if the drive then promises zeros.
+        may_unmap: bool,
+    },
+    /// Make all completed writes survive a power loss.
+    Flush,
+}
+
+/// Why a request was refused; a host gets an I/O error for it.
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+pub enum PortError {
+    /// It reaches beyond the end of the drive.
+    #[error("{} sectors from sector {} lie outside a drive of {size_sectors} sectors", .sectors.sectors, .sectors.first.0)]
+    OutOfRange {
+        /// What was asked for.
+        sectors: SectorRange,
+        /// The drive's size.
+        size_sectors: u64,
+    },
+    /// A discard for a drive that knows none.
+    #[error("the drive takes no TRIM")]
+    NoTrim,
+}
+
+/// What a host may ask for at once; Linux has these under `/sys/block/DEV/queue`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PortLimits {
+    /// Longest discard, all of its ranges together; 0: the drive takes none.
+    pub discard_max_sectors: u32,
+    /// Ranges in a discard.
+    pub discard_max_ranges: u32,
+    /// Only whole, aligned granules of this size are freed.
+    pub discard_granularity_sectors: u32,
+    /// Requests in the drive at once.
+    pub queue_depth: u32,
+    /// Whether a completed write may be lost with the power until a flush.
+    pub volatile_cache: bool,
+}
+
+/// What a host has asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PortCounts {
+    /// Reads.
+    pub reads: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Writes, those of zeros included.
+    pub writes: u64,
+    /// Bytes written.
+    pub written_bytes: u64,
+    /// Flushes.
+    pub flushes: u64,
+    /// Discard requests, one command each, and writes of zeros that became one.
+    pub discards: u64,
+    /// Ranges in them.
+    pub discard_ranges: u64,
+    /// Bytes in these.
+    pub discarded_bytes: u64,
+}
+
+impl PortCounts {
+    /// What was asked for since `earlier`.
+    pub fn since(self, earlier: Self) -> Self {
+        Self {
+            reads: self.reads - earlier.reads,
+            read_bytes: self.read_bytes - earlier.read_bytes,
+            writes: self.writes - earlier.writes,
+            written_bytes: self.written_bytes - earlier.written_bytes,
+            flushes: self.flushes - earlier.flushes,
+            discards: self.discards - earlier.discards,
+            discard_ranges: self.discard_ranges - earlier.discard_ranges,
+            discarded_bytes: self.discarded_bytes - earlier.discarded_bytes,
+        }
+    }
+}
+
+/// A drive behind its cable.
+#[derive(Clone, Debug)]
+pub struct Port {
+    drive: Drive,
+    /// When each request in the drive will complete.
+    in_drive: BinaryHeap<Reverse<SimTime>>,
+    /// When the last request was admitted; the next is admitted no earlier.
+    admitted: SimTime,
+    /// When a request that keeps all others out will have completed.
+    exclusive_until: SimTime,
+    /// When all that was admitted will have completed.
+    busy_until: SimTime,
+    counts: PortCounts,
+}
+
+impl Port {
+    /// The port of a drive.
+    pub fn new(drive: impl Into<Drive>) -> Self {
+        let mut drive = drive.into();
+        drive.watch_destroyed();
+        Self {
+            drive,
+            in_drive: BinaryHeap::new(),
+            admitted: SimTime::ZERO,
+            exclusive_until: SimTime::ZERO,
+            busy_until: SimTime::ZERO,
+            counts: PortCounts::default(),
+        }
+    }
+
+    /// The drive.
+    pub fn drive(&self) -> &Drive {
+        &self.drive
+    }
+
+    /// Its size.
+    pub fn size(&self) -> Bytes {
+        Bytes::from_units(self.drive.ssd().capacity_units())
+    }
+
+    /// Lets the drive do, and count, what it does in idle time up to `now`.
+    pub fn catch_up(&mut self, now: SimTime) {
+        // What was admitted beyond its queue depth has carried it further already.
+        if now >= self.admitted {
+            self.drive.ssd_mut().catch_up(now);
+        }
+    }
+
+    /// What was asked for so far.
+    pub fn counts(&self) -> PortCounts {
+        self.counts
+    }
+
+    /// What a host may ask for at once, as Linux's drivers for the drive's link set it: libata and sd offer one range
+    /// a discard, which may fill a whole command; NVMe merges ranges (`max_discard_segments`).
+    pub fn limits(&self) -> PortLimits {
+        let config = self.drive.ssd().config();
+        let trim = &config.trim;
+        let per_range = u64::from(trim.max_units_per_range).saturating_mul(UNIT_SECTORS);
+        let merges = trim.kind == TrimKind::Nvme;
+        let sectors = match () {
+            () if !trim.is_supported() => 0,
+            () if merges => per_range,
+            () => per_range.saturating_mul(trim.max_ranges.max(1).into()),
+        };
+        // Linux counts sectors of a request in 32 bits, bytes too; it stays below 4 GiB and on whole units.
+        let most = u64::from(u32::MAX) / SECTOR_BYTES / UNIT_SECTORS * UNIT_SECTORS;
+        PortLimits {
+            discard_max_sectors: sectors.min(most) as u32,
+            discard_max_ranges: if merges { trim.max_ranges.max(1) } else { 1 },
+            discard_granularity_sectors: trim.granularity_units.max(1) * UNIT_SECTORS as u32,
+            queue_depth: config.link.queue_depth.max(1),
+            volatile_cache: config.cache.volatile,
+        }
+    }
+
+    /// Which units have lost their data to TRIMs since this was asked last; see [`Drive::take_destroyed`].
+    pub fn take_destroyed(&mut self) -> Vec<UnitRange> {
+        self.drive.take_destroyed()
+    }
+
+    /// Takes a request at `now` and answers when it will complete. `now` must not decrease.
+    ///
+    /// # Errors
+    /// [`PortError`]; then nothing was done.
+    pub fn submit(&mut self, now: SimTime, request: &Request) -> Result<SimTime, PortError> {
+        self.check(request)?;
+        let ssd = self.drive.ssd();
+        let exclusive = match request {
+            Request::Discard(_) => !ssd.config().trim.is_queued(),
+            Request::Flush => ssd.config().link.kind == LinkKind::Sata,
+            Request::Read(_) | Request::Write(..) | Request::WriteZeroes { .. } => false,
+        };
+        let at = self.admit(now, exclusive);
+        let done = self.perform(at, request);
+        self.in_drive.push(Reverse(done));
+        self.busy_until = self.busy_until.max(done);
+        if exclusive {
+            self.exclusive_until = done;
+        }
+        Ok(done)
+    }
+
+    /// When a request that comes now enters the drive.
+    fn admit(&mut self, now: SimTime, exclusive: bool) -> SimTime {
+        let mut at = now.max(self.admitted).max(self.exclusive_until);
+        if exclusive {
+            at = at.max(self.busy_until);
+        }
+        let depth = self.drive.ssd().config().link.queue_depth.max(1) as usize;
+        while let Some(&Reverse(first)) = self.in_drive.peek()
+            && (first <= at || self.in_drive.len() >= depth)
+        {
+            at = at.max(first);
+            self.in_drive.pop();
+        }
+        self.admitted = at;
+        at
+    }
+
+    fn perform(&mut self, at: SimTime, request: &Request) -> SimTime {
+        match request {
+            Request::Read(sectors) => {
+                self.counts.reads += 1;
+                self.counts.read_bytes += sectors.bytes().0;
+                let mut done = at;
+                for piece in pieces(*sectors) {
+                    done = done.max(match piece {
+                        Piece::Whole(range) => self.drive.read(at, range),
+                        Piece::Part(part) => self.drive.read_part(at, part),
+                    });
+                }
+                done
+            }
+            Request::Write(sectors, content) => self.write(at, *sectors, *content),
+            Request::Discard(ranges) => self.trim(at, ranges),
+            Request::WriteZeroes { sectors, may_unmap } => {
+                let trim = &self.drive.ssd().config().trim;
+                if *may_unmap
+                    && trim.is_supported()
+                    && self.drive.promises_zeros()
+                    && trim.granularity_units <= 1
+                    && sectors.is_whole()
+                {
+                    self.trim(at, &[*sectors])
+                } else {
+                    self.write(at, *sectors, Content::new(ContentClass::Zeros, 0))
+                }
+            }
+            Request::Flush => {
+                self.counts.flushes += 1;
+                self.drive.flush(at)
+            }
+        }
+    }
+
+    fn write(&mut self, at: SimTime, sectors: SectorRange, content: Content) -> SimTime {
+        self.counts.writes += 1;
+        self.counts.written_bytes += sectors.bytes().0;
+        let mut done = at;
+        for piece in pieces(sectors) {
+            done = done.max(match piece {
+                Piece::Whole(range) => self.drive.write(at, range, content),
+                Piece::Part(part) => self.drive.write_part(at, part, content),
+            });
+        }
+        done
+    }
+
+    fn trim(&mut self, at: SimTime, ranges: &[SectorRange]) -> SimTime {
+        self.counts.discards += 1;
+        self.counts.discard_ranges += ranges.len() as u64;
+        self.counts.discarded_bytes += ranges.iter().map(|range| range.bytes().0).sum::<u64>();
+        let units: Vec<UnitRange> = ranges.iter().filter_map(|range| whole_units(*range)).collect();
+        let commands = discard::filled_commands(&self.drive.ssd().config().trim, &units);
+        commands.iter().fold(at, |at, command| self.drive.trim(at, command))
+    }
+
+    fn check(&self, request: &Request) -> Result<(), PortError> {
+        let size_sectors = self.size().0 / SECTOR_BYTES;
+        let inside = |sectors: SectorRange| match sectors.first.0.checked_add(sectors.sectors) {
+            Some(end) if end <= size_sectors => Ok(()),
+            _ => Err(PortError::OutOfRange { sectors, size_sectors }),
+        };
+        match request {
+            Request::Read(sectors) | Request::Write(sectors, _) | Request::WriteZeroes { sectors, .. } => {
+                inside(*sectors)
+            }
+            Request::Discard(_) if !self.drive.ssd().config().trim.is_supported() => Err(PortError::NoTrim),
+            Request::Discard(ranges) => ranges.iter().try_for_each(|&range| inside(range)),
+            Request::Flush => Ok(()),
+        }
+    }
+}
+
+/// Whole units, or sectors of one.
+enum Piece {
+    Whole(UnitRange),
+    Part(SectorRange),
+}
+
+/// A run of sectors as a drive takes it: the rest of a unit, whole units, the begin of a unit.
+fn pieces(sectors: SectorRange) -> impl Iterator<Item = Piece> {
+    let (start, end) = (sectors.first.0, sectors.first.0 + sectors.sectors);
+    let first_whole = start.next_multiple_of(UNIT_SECTORS).min(end);
+    let last_whole = (end / UNIT_SECTORS * UNIT_SECTORS).max(first_whole);
+    let part = |from: u64, to: u64| (from < to).then(|| Piece::Part(SectorRange::new(Lba(from), to - from)));
+    let units = (last_whole - first_whole) / UNIT_SECTORS;
+    let whole = (units > 0).then(|| Piece::Whole(UnitRange::new(Lpn(first_whole / UNIT_SECTORS), units)));
+    [part(start, first_whole), whole, part(last_whole, end)].into_iter().flatten()
+}
+
+/// The units of which every sector is named.
+fn whole_units(sectors: SectorRange) -> Option<UnitRange> {
+    let start = sectors.first.0.div_ceil(UNIT_SECTORS);
+    let end = (sectors.first.0 + sectors.sectors) / UNIT_SECTORS;
+    (start < end).then(|| UnitRange::new(Lpn(start), end - start))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ssd::{Ssd, SsdConfig};
+
+    fn sectors(first: u64, count: u64) -> SectorRange {
+        SectorRange::new(Lba(first), count)
+    }
+
+    fn write(first: u64, count: u64) -> Request {
+        Request::Write(sectors(first, count), Content::default())
+    }
+
+    fn port(change: impl FnOnce(&mut SsdConfig)) -> Port {
+        let mut config = SsdConfig { capacity_bytes: 1 << 30, ..SsdConfig::default() };
+        change(&mut config);
+        Port::new(Ssd::new(&config, 1).unwrap())
+    }
+
+    #[test]
+    fn a_run_of_sectors_is_cut_at_units() {
+        let cut = |first, count| -> Vec<(bool, u64, u64)> {
+            pieces(sectors(first, count))
+                .map(|piece| match piece {
+                    Piece::Whole(range) => (true, range.start.0 * 8, range.units * 8),
+                    Piece::Part(part) => (false, part.first.0, part.sectors),
+                })
+                .collect()
+        };
+        assert_eq!(cut(8, 16), [(true, 8, 16)]);
+        assert_eq!(cut(9, 2), [(false, 9, 2)]);
+        assert_eq!(cut(7, 2), [(false, 7, 1), (false, 8, 1)]);
+        assert_eq!(cut(7, 18), [(false, 7, 1), (true, 8, 16), (false, 24, 1)]);
+        assert_eq!(cut(3, 0), []);
+    }
+
+    #[test]
+    fn a_request_beyond_the_depth_waits_for_the_first_to_complete() {
+        let mut deep = port(|config| config.link.queue_depth = 4);
+        let mut flat = port(|config| config.link.queue_depth = 1);
+        let ends = |port: &mut Port| -> Vec<SimTime> {
+            (0..8)
+                .map(|i| port.submit(SimTime::ZERO, &Request::Read(sectors(i * 4096, 8))).unwrap())
+                .collect()
+        };
+        let mut first = Port::new(deep.drive().clone());
+        let one = first.submit(SimTime::ZERO, &Request::Read(sectors(0, 8))).unwrap();
+        assert!(one > SimTime::ZERO);
+        let flat_ends = ends(&mut flat);
+        assert_eq!(flat_ends[7].0, one.0 * 8, "one at a time");
+        assert!(ends(&mut deep)[7] < flat_ends[7], "four at a time overlap");
+    }
+
+    #[test]
+    fn what_cannot_be_queued_keeps_all_others_out() {
+        let mut ata = port(|config| config.trim.kind = TrimKind::AtaNonQueued);
+        let written = ata.submit(SimTime::ZERO, &write(0, 1024)).unwrap();
+        let trimmed = ata.submit(SimTime::ZERO, &Request::Discard(vec![sectors(0, 1024)])).unwrap();
+        let read = ata.submit(SimTime::ZERO, &Request::Read(sectors(8192, 8))).unwrap();
+        assert!(written < trimmed && trimmed < read);
+    }
+
+    #[test]
+    fn what_a_discard_destroys_is_told_once() {
+        let mut port = port(|_| ());
+        port.submit(SimTime::ZERO, &write(0, 64)).unwrap();
+        let ranges = vec![sectors(4, 28), sectors(40, 7)];
+        port.submit(SimTime(1), &Request::Discard(ranges)).unwrap();
+        assert_eq!(port.take_destroyed(), [UnitRange::new(Lpn(1), 3)], "whole units only");
+        assert_eq!(port.take_destroyed(), []);
+        let counts = port.counts();
+        assert_eq!((counts.discards, counts.discard_ranges, counts.discarded_bytes), (1, 2, 35 * 512));
+        port.drive().ssd().audit().unwrap();
+    }
+
+    #[test]
+    fn requests_that_no_drive_takes_are_refused() {
+        let mut port = port(|_| ());
+        let size_sectors = port.size().0 / SECTOR_BYTES;
+        for first in [size_sectors, u64::MAX] {
+            let error = port.submit(SimTime::ZERO, &write(first, 1)).unwrap_err();
+            assert_eq!(error, PortError::OutOfRange { sectors: sectors(first, 1), size_sectors });
+        }
+        assert_eq!(port.counts(), PortCounts::default());
+        let without = SsdConfig {
+            trim: crate::ssd::TrimConfig::unsupported(),
+            capacity_bytes: 1 << 30,
+            ..SsdConfig::default()
+        };
+        let mut without = Port::new(Ssd::new(&without, 1).unwrap());
+        assert_eq!(without.limits().discard_max_sectors, 0);
+        assert_eq!(without.submit(SimTime::ZERO, &Request::Discard(vec![])), Err(PortError::NoTrim));
+    }
+}

@@ -1,0 +1,243 @@
+//! From the commands that a drive was given to what a deletion made of them.
+
+use serde::Serialize;
+
+/// One range that was discarded, as the drive saw it. Instants are of one clock, ns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Discarded {
+    /// When the drive got its command.
+    pub at_ns: u64,
+    /// When that was acknowledged.
+    pub done_ns: u64,
+    /// Where it begins.
+    pub offset_bytes: u64,
+    /// How long it is.
+    pub length_bytes: u64,
+}
+
+/// How much was discarded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Discards {
+    /// Commands.
+    pub commands: u64,
+    /// Ranges in them.
+    pub ranges: u64,
+    /// Bytes in these; what was discarded twice counts twice.
+    pub bytes: u64,
+}
+
+/// How a file lay when it was removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Layout {
+    /// In one piece, as far as the file system makes it.
+    Plain,
+    /// In many pieces; the room between them belongs to another file.
+    GapsOccupied,
+    /// In many pieces; the room between them is free.
+    GapsFree,
+}
+
+impl Layout {
+    /// In the order of the deletions.
+    pub const ALL: [Self; 3] = [Self::Plain, Self::GapsOccupied, Self::GapsFree];
+
+    /// In words.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Plain => "one piece",
+            Self::GapsOccupied => "gaps taken",
+            Self::GapsFree => "gaps free",
+        }
+    }
+}
+
+/// When a deletion's discards were issued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Issued {
+    /// None was.
+    Never,
+    /// All before the fsync of the directory returned.
+    InCommit,
+    /// All after it.
+    Afterwards,
+    /// Some before, some after.
+    Both,
+}
+
+impl Issued {
+    /// In words.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Never => "never",
+            Self::InCommit => "in fsync",
+            Self::Afterwards => "after",
+            Self::Both => "both",
+        }
+    }
+}
+
+/// How long the calls of a deletion and of what follows it took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Calls {
+    /// The unlink.
+    pub unlink_ns: u64,
+    /// The fsync of the directory.
+    pub fsync_ns: u64,
+    /// The append of 4 KiB to another file and its fsync, at once behind.
+    pub next_fsync_ns: u64,
+    /// The mean of the same, [`super::LATER_FSYNCS`] times more.
+    pub later_fsync_mean_ns: u64,
+    /// The longest of those.
+    pub later_fsync_max_ns: u64,
+}
+
+/// The removal of one file, and what was discarded until [`super::WINDOW_NS`] later.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Deletion {
+    /// How the file lay.
+    pub layout: Layout,
+    /// Its bytes.
+    pub freed_bytes: u64,
+    /// Its pieces, as FIEMAP told.
+    pub extents: u64,
+    /// How long the calls took.
+    #[serde(flatten)]
+    pub calls: Calls,
+    /// When discards were issued.
+    pub issued: Issued,
+    /// All of them.
+    pub discards: Discards,
+    /// Those that the drive got before the fsync of the directory returned.
+    pub in_fsync: Discards,
+    /// Bytes that were discarded once or more.
+    pub distinct_bytes: u64,
+    /// Bytes of the file that were; `None` where the file system does not tell where on the drive they lay.
+    pub covered_bytes: Option<u64>,
+    /// When the drive got the first, since the unlink began.
+    pub first_ns: Option<u64>,
+    /// When the last was acknowledged, since then.
+    pub last_ns: Option<u64>,
+    /// Discarded bytes so far, at instants since the unlink began; at most [`CURVE_POINTS_MAX`].
+    pub curve: Vec<CurvePoint>,
+}
+
+/// A point of the curve of discarded bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct CurvePoint {
+    /// Since the unlink began.
+    pub at_ns: u64,
+    /// Discarded until then, acknowledged.
+    pub bytes: u64,
+}
+
+/// Points that a curve keeps.
+pub const CURVE_POINTS_MAX: usize = 60;
+
+/// A piece of a file on the drive: offset and length, bytes.
+pub type Piece = (u64, u64);
+
+impl Deletion {
+    /// From the discards of the window, in the order in which the drive got them. `begin_ns` is when the unlink began, on
+    /// their clock; `commands` how many commands the ranges came in. `on_drive` is whether `pieces` are addresses
+    /// of the drive.
+    pub fn of(
+        layout: Layout,
+        pieces: &[Piece],
+        on_drive: bool,
+        calls: Calls,
+        begin_ns: u64,
+        ranges: &[Discarded],
+    ) -> Self {
+        let end_of_fsync = begin_ns + calls.unlink_ns + calls.fsync_ns;
+        let early: Vec<Discarded> = ranges.iter().copied().filter(|d| d.at_ns < end_of_fsync).collect();
+        let (discards, in_fsync) = (Discards::of(ranges), Discards::of(&early));
+        let issued = match (in_fsync.ranges, discards.ranges - in_fsync.ranges) {
+            (0, 0) => Issued::Never,
+            (_, 0) => Issued::InCommit,
+            (0, _) => Issued::Afterwards,
+            _ => Issued::Both,
+        };
+        let spans = union(ranges);
+        Self {
+            layout,
+            freed_bytes: pieces.iter().map(|piece| piece.1).sum(),
+            extents: pieces.len() as u64,
+            calls,
+            issued,
+            discards,
+            in_fsync,
+            distinct_bytes: spans.iter().map(|span| span.1).sum(),
+            covered_bytes: on_drive.then(|| covered(pieces, &spans)),
+            first_ns: ranges.iter().map(|d| d.at_ns - begin_ns).min(),
+            last_ns: ranges.iter().map(|d| d.done_ns - begin_ns).max(),
+            curve: curve(ranges, begin_ns),
+        }
+    }
+
+    /// Discarded bytes over freed ones.
+    pub fn ratio(&self) -> f64 {
+        self.discards.bytes as f64 / self.freed_bytes.max(1) as f64
+    }
+}
+
+impl Discards {
+    /// Of these ranges. Ranges of one command follow each other and have its instants.
+    pub fn of(ranges: &[Discarded]) -> Self {
+        let same = |a: &Discarded, b: &Discarded| (a.at_ns, a.done_ns) == (b.at_ns, b.done_ns);
+        Self {
+            commands: ranges.chunk_by(same).count() as u64,
+            ranges: ranges.len() as u64,
+            bytes: ranges.iter().map(|d| d.length_bytes).sum(),
+        }
+    }
+}
+
+/// What is discarded at least once, in order and without overlap.
+pub fn union(ranges: &[Discarded]) -> Vec<Piece> {
+    let mut sorted: Vec<Piece> = ranges.iter().map(|d| (d.offset_bytes, d.length_bytes)).collect();
+    sorted.sort_unstable();
+    let mut spans: Vec<Piece> = Vec::new();
+    for (offset, length) in sorted {
+        match spans.last_mut() {
+            Some(last) if offset <= last.0 + last.1 => {
+                last.1 = last.1.max(offset + length - last.0);
+            }
+            _ => spans.push((offset, length)),
+        }
+    }
+    spans
+}
+
+/// Bytes of `pieces` that lie in `spans`, which are in order and do not overlap.
+pub fn covered(pieces: &[Piece], spans: &[Piece]) -> u64 {
+    let within = |&(offset, length): &Piece| {
+        let first = spans.partition_point(|span| span.0 + span.1 <= offset);
+        spans[first..]
+            .iter()
+            .take_while(|span| span.0 < offset + length)
+            .map(|span| (span.0 + span.1).min(offset + length) - span.0.max(offset))
+            .sum::<u64>()
+    };
+    pieces.iter().map(within).sum()
+}
+
+/// The first and the last point, and between them some at about equal steps.
+fn curve(ranges: &[Discarded], begin_ns: u64) -> Vec<CurvePoint> {
+    let mut done: Vec<(u64, u64)> = ranges.iter().map(|d| (d.done_ns - begin_ns, d.length_bytes)).collect();
+    done.sort_unstable();
+    let mut bytes = 0;
+    let mut points: Vec<CurvePoint> = Vec::new();
+    for (at_ns, length) in done {
+        bytes += length;
+        match points.last_mut() {
+            Some(last) if last.at_ns == at_ns => last.bytes = bytes,
+            _ => points.push(CurvePoint { at_ns, bytes }),
+        }
+    }
+    let step = points.len().div_ceil(CURVE_POINTS_MAX - 1).max(1);
+    let last = points.len().saturating_sub(1);
+    let keeps = |&(i, _): &(usize, CurvePoint)| i % step == 0 || i == last;
+    points.into_iter().enumerate().filter(keeps).map(|(_, point)| point).collect()
+}
