@@ -110,7 +110,7 @@ pub struct CompareArguments {
     pub fill: bool,
 
     /// Age the file system first: fill it, then delete files at random, under the policy, until this
-    /// share is in use [default: 80; on a kernel a new file system]
+    /// share is in use [default: 80]; on a kernel the file system is always new
     #[arg(long, value_name = "PCT", value_parser = whole::<u8>(0, 100), allow_negative_numbers = true)]
     pub utilization: Option<u8>,
 
