@@ -14,7 +14,7 @@ use trimwise::ssd::{Ssd, SsdConfig};
 use trimwise::units::{Bytes, SimTime};
 use trimwise_host::kernel::disk::Disk;
 use trimwise_host::kernel::images::{self, KernelImage};
-use trimwise_host::kernel::job::{FileSystem, Guest, Job, JobError, Step};
+use trimwise_host::kernel::job::{FileSystem, Guest, Job, JobError, Outcome, Step};
 use trimwise_host::kernel::machine::{Limits, Machine, MachineError};
 use trimwise_host::sparse_store::SparseStore;
 
@@ -185,11 +185,11 @@ fn job(steps: impl IntoIterator<Item = Step>) -> Job {
 #[test]
 fn a_step_that_fails_is_named_with_what_it_said() {
     let Some(kernel) = kernel() else { return };
-    let command = ["sh", "-c", "echo so it is >&2; exit 3"].map(str::to_owned).into();
-    let steps = [Step::Run { command, input: String::new() }];
-    let error = guest(&kernel).run(&job(steps), &mut [disk()]).unwrap_err();
+    let file = "nothing".to_owned();
+    let error = guest(&kernel).run(&job([Step::Remove { file }]), &mut [disk()]).unwrap_err();
     let JobError::Step { step, what } = &error else { panic!("{error}") };
-    assert_eq!((step.as_str(), what.as_str()), ("sh", "sh: exit status: 3: so it is\n"));
+    assert_eq!(step, "removing nothing");
+    assert!(what.contains("No such file or directory"), "{what}");
 }
 
 #[test]
@@ -220,8 +220,11 @@ fn a_guest_cannot_write_to_the_host() {
     let precious = folder.path().join("precious");
     fs::write(&precious, "text").unwrap();
     let command = vec!["rm".to_owned(), "-f".to_owned(), precious.display().to_string()];
-    let error =
-        guest(&kernel).run(&job([Step::Run { command, input: String::new() }]), &mut [disk()]).unwrap_err();
-    assert!(error.to_string().contains("Read-only file system"), "{error}");
+    let steps = [Step::Program { command, input: String::new() }];
+    let report = guest(&kernel).run(&job(steps), &mut [disk()]).unwrap();
+    let Some(Outcome::Program(end)) = report.steps.last().map(|step| &step.outcome) else {
+        panic!("{report:?}")
+    };
+    assert!(end.code != Some(0) && end.errors.contains("Read-only file system"), "{end:?}");
     assert_eq!(fs::read_to_string(&precious).unwrap(), "text");
 }

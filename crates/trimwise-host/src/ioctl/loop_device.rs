@@ -1,11 +1,12 @@
 //! The loop driver: LOOP_CTL_GET_FREE, LOOP_CONFIGURE and LOOP_CLR_FD, with the numbers and structures of Linux's
 //! include/uapi/linux/loop.h.
 
-use std::ffi::c_void;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use rustix::io::Errno;
-use rustix::ioctl::{Ioctl, IoctlOutput, NoArg, Opcode, Updater, ioctl};
+use rustix::ioctl::{NoArg, Opcode, Updater, ioctl};
+
+use super::Number;
 
 /// `struct loop_info64`, of which only the flags are of use here.
 #[repr(C)]
@@ -36,8 +37,9 @@ struct LoopConfig {
 
 /// The number of a loop device that nobody has, of `/dev/loop-control`. Somebody else may be given the same.
 pub fn free_number(control: BorrowedFd<'_>) -> Result<u32, Errno> {
+    const LOOP_CTL_GET_FREE: Opcode = 0x4C82;
     // SAFETY: LOOP_CTL_GET_FREE takes no argument and answers the number as its return value.
-    unsafe { ioctl(control, GetFree) }
+    unsafe { ioctl(control, Number::<LOOP_CTL_GET_FREE>) }
 }
 
 /// Puts a loop device with direct I/O over a file. EBUSY: somebody has it already.
@@ -71,24 +73,6 @@ pub fn clear(device: BorrowedFd<'_>) -> Result<(), Errno> {
     const LOOP_CLR_FD: Opcode = 0x4C01;
     // SAFETY: LOOP_CLR_FD takes no argument.
     unsafe { ioctl(device, NoArg::<LOOP_CLR_FD>::new()) }
-}
-
-struct GetFree;
-
-// SAFETY: there is no argument, and what is returned is the number itself.
-unsafe impl Ioctl for GetFree {
-    type Output = u32;
-    const IS_MUTATING: bool = false;
-    fn opcode(&self) -> Opcode {
-        const LOOP_CTL_GET_FREE: Opcode = 0x4C82;
-        LOOP_CTL_GET_FREE
-    }
-    fn as_ptr(&mut self) -> *mut c_void {
-        std::ptr::null_mut()
-    }
-    unsafe fn output_from_ptr(output: IoctlOutput, _: *mut c_void) -> rustix::io::Result<u32> {
-        Ok(output.cast_unsigned())
-    }
 }
 
 #[cfg(test)]

@@ -135,7 +135,6 @@ fn perform(step: &Step, trims: &mut Option<Trims>) -> Result<Outcome, Failed> {
         }
         Step::Postmark { config, rep } => run_postmark(config, *rep),
         Step::Timed { spec, rep, seed } => run_timed(spec, *rep, *seed),
-        Step::Run { command, input } => run_program(command, input).map(Outcome::Text),
         Step::Scatter { file, extents, extent_bytes, keeps_gaps } => {
             scatter(file, *extents, *extent_bytes, *keeps_gaps).map_err(|e| e.to_string()).map(done)
         }
@@ -222,7 +221,7 @@ fn make(file_system: FileSystem, options: &[String]) -> Result<String, Failed> {
     command.extend(fixed);
     command.extend(options.iter().cloned());
     command.push(DISK.to_owned());
-    run_in(Path::new("/"), &command, "")
+    run_tool(&command)
 }
 
 fn attach(file_system: FileSystem, options: &str) -> Result<(), Failed> {
@@ -293,13 +292,9 @@ fn run_timed(spec: &str, rep: u32, seed: u64) -> Result<Outcome, Failed> {
     Ok(Outcome::Cell(Box::new(Cell::of_timed(cell_id(rep), duration, timed, timing)), String::new()))
 }
 
-fn run_program(command: &[String], input: &str) -> Result<String, Failed> {
-    run_in(Path::new(MOUNT_POINT), command, input)
-}
-
 /// Runs a program and answers what it said; what it complained of, too, if it failed.
-fn run_in(directory: &Path, command: &[String], input: &str) -> Result<String, Failed> {
-    let output = output_of(directory, command, input)?;
+fn run_tool(command: &[String]) -> Result<String, Failed> {
+    let output = output_of(Path::new("/"), command, "")?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     if output.status.success() {
         return Ok(text);

@@ -154,13 +154,6 @@ pub enum Step {
         /// What is drawn.
         seed: u64,
     },
-    /// Runs a program of the host's file system, in the root of the mounted one.
-    Run {
-        /// The program and its arguments.
-        command: Vec<String>,
-        /// What it reads.
-        input: String,
-    },
     /// Makes a file of scattered extents.
     Scatter {
         /// Its name.
@@ -217,7 +210,8 @@ pub enum Step {
         /// Extents below this are left out.
         minlen_bytes: u64,
     },
-    /// Runs a program as [`Step::Run`] does; one that fails is no failure of the step.
+    /// Runs a program of the host's file system, in the root of the mounted one. One that fails is no failure of the
+    /// step.
     Program {
         /// The program and its arguments.
         command: Vec<String>,
@@ -480,7 +474,6 @@ impl Step {
             Self::Age { utilization_percent, .. } => format!("ageing to {utilization_percent} %"),
             Self::Postmark { .. } => "PostMark".to_owned(),
             Self::Timed { spec, .. } => format!("workload {spec}"),
-            Self::Run { command, .. } => command.first().cloned().unwrap_or_default(),
             Self::Scatter { file, .. } => format!("making {file}"),
             Self::Remove { file } => format!("removing {file}"),
             Self::Extents { file } => format!("FIEMAP of {file}"),
