@@ -160,7 +160,7 @@ fn a_kernel_is_built_once_and_found_from_then_on() {
     assert_eq!(kernel["compiler"], "gcc (Pretended) 12");
     let linux = Path::new(kernel["linux"].as_str().unwrap());
     assert_eq!(fs::read_to_string(linux).unwrap(), "kernel\n");
-    for file in ["config", "image.json", "fixed-randomness.so", "build.log"] {
+    for file in ["config", "image.json", "preload.so", "build.log"] {
         assert!(linux.with_file_name(file).exists(), "{file}");
     }
     assert_eq!(machine.cached().len(), 1, "{:?}", machine.cached());

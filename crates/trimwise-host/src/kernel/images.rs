@@ -5,8 +5,8 @@
 //! never taken for ours. In it are
 //!
 //! - `linux`, the kernel, an ordinary program;
-//! - `fixed-randomness.so`, to be preloaded into it: from 6.1 on a kernel seeds itself from the host's getrandom(2), and
-//!   two runs would differ;
+//! - `preload.so`, to be preloaded into it: from 6.1 on a kernel seeds itself from the host's getrandom(2), and two
+//!   runs would differ; and no kernel could run processes on a processor that has more registers than it knows;
 //! - `config`, the whole configuration; `build.log`, what the build said; `image.json`, what the image is.
 //!
 //! A build works in a hidden folder of the cache and moves the finished image into its place in one step, so whoever
@@ -43,7 +43,7 @@ pub use error::KernelError;
 const CONFIGURATION: &str = include_str!("um.config");
 
 /// The library that takes the host's randomness from the kernel.
-const PRELOAD_SOURCE: &str = include_str!("fixed_randomness.c");
+const PRELOAD_SOURCE: &str = include_str!("preload.c");
 
 /// Targets, variables and their order, as `build` gives them to `make`; part of the hash.
 const RECIPE: &str = "make ARCH=um allnoconfig linux; KBUILD_BUILD_TIMESTAMP, USER, HOST fixed; 1";
@@ -208,7 +208,7 @@ impl Cache {
         };
         let damaged = |what: String| KernelError::Damaged { directory: directory.to_owned(), what };
         let d: Description = serde_json::from_str(&text).map_err(|e| damaged(format!("image.json: {e}")))?;
-        let (linux, preload) = (directory.join("linux"), directory.join("fixed-randomness.so"));
+        let (linux, preload) = (directory.join("linux"), directory.join("preload.so"));
         let there = |path: &Path| fs::metadata(path).map_err(|e| damaged(format!("{}: {e}", path.display())));
         let kernel = there(&linux)?;
         there(&preload)?;

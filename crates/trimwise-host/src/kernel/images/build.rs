@@ -294,7 +294,7 @@ impl Making<'_> {
 
     /// Compiles the library to be preloaded; answers which compiler it is.
     fn preload(&self, image: &Path) -> Result<String, KernelError> {
-        let code = self.work.path().join("fixed_randomness.c");
+        let code = self.work.path().join("preload.c");
         fs::write(&code, PRELOAD_SOURCE).map_err(KernelError::io("write", &code))?;
         let gcc = || {
             let mut command = Command::new("gcc");
@@ -304,7 +304,7 @@ impl Making<'_> {
         let mut compile = gcc();
         compile
             .args(["-shared", "-fPIC", "-O2", "-Wall", "-o"])
-            .arg(image.join("fixed-randomness.so"))
+            .arg(image.join("preload.so"))
             .arg(&code);
         self.runner.run(
             "the first compilation (is there a C library to develop with, libc6-dev?)",

@@ -1,0 +1,75 @@
+/* Preloaded into a User-Mode Linux kernel, to mend what it takes from the host.
+ *
+ * From 6.1 on such a kernel seeds its random numbers from the host's getrandom(2); with the same bytes each time, the
+ * same run gives the same result. No secret may ever come from it.
+ *
+ * The guest's processes are processes of the host whose system calls the kernel catches by ptrace(2). If the kernel is
+ * killed, they must not go on without it, or their system calls would be the host's: each is told to die with it.
+ *
+ * It keeps their vector registers in a buffer of 2,696 bytes, which was all of them until processors had tile registers
+ * (AMX). The host gives as much of them as is asked for, but takes back only the whole (xstateregs_set, EFAULT), and the
+ * guest's first process would die. So the whole is given back, with the rest as a process has it at its begin. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <elf.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/ptrace.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+
+ssize_t getrandom(void *buffer, size_t length, unsigned int flags)
+{
+	(void)flags;
+	memset(buffer, 0x42, length);
+	return (ssize_t)length;
+}
+
+typedef long ptrace_function(enum __ptrace_request, ...);
+
+/* Gives registers back to a process, as many as the host wants. */
+static long set_vector_registers(ptrace_function *real, pid_t process, void *kind, struct iovec *given)
+{
+	/* The kernel is one thread. Larger than any processor's registers (tiles included 11,008). */
+	static _Alignas(64) unsigned char whole[65536];
+	static size_t whole_bytes;
+	struct iovec all = { whole, sizeof(whole) };
+
+	if (!whole_bytes) {
+		if (real(PTRACE_GETREGSET, process, kind, &all) < 0)
+			return -1;
+		whole_bytes = all.iov_len;
+		memset(whole, 0, sizeof(whole));
+	}
+	if (given->iov_len >= whole_bytes)
+		return real(PTRACE_SETREGSET, process, kind, given);
+	memcpy(whole, given->iov_base, given->iov_len);
+	/* Behind the 512 bytes of FXSAVE: which components are not as at the begin. Tiles (17, 18) were not kept. */
+	uint64_t components;
+	memcpy(&components, whole + 512, sizeof(components));
+	components &= ~(UINT64_C(3) << 17);
+	memcpy(whole + 512, &components, sizeof(components));
+	all.iov_len = whole_bytes;
+	return real(PTRACE_SETREGSET, process, kind, &all);
+}
+
+long ptrace(enum __ptrace_request request, ...)
+{
+	static ptrace_function *real;
+	va_list arguments;
+	va_start(arguments, request);
+	pid_t process = va_arg(arguments, pid_t);
+	void *address = va_arg(arguments, void *);
+	void *data = va_arg(arguments, void *);
+	va_end(arguments);
+	if (!real)
+		real = (ptrace_function *)dlsym(RTLD_NEXT, "ptrace");
+	if (request == PTRACE_SETREGSET && (uintptr_t)address == NT_X86_XSTATE)
+		return set_vector_registers(real, process, address, data);
+	/* Up to 6.1 it sets them by the request's old number, 21. */
+	if (request == PTRACE_SETOPTIONS || (int)request == 21)
+		data = (void *)((unsigned long)data | PTRACE_O_EXITKILL);
+	return real(request, process, address, data);
+}
