@@ -339,6 +339,9 @@ impl Choice {
                     file_systems.join(", ")
                 )));
             }
+            if let Some(why) = fs.and_then(|fs| kernels::cannot_run(version, fs)) {
+                return Err(Failure::usage(format!("--only {part}: cannot be looked at: {why}")));
+            }
             wanted.push((version, fs));
         }
         let is_wanted = |version: &str, fs: &str| {
@@ -348,6 +351,13 @@ impl Choice {
         for version in KERNELS {
             let mut cases = kernels::cases();
             cases.retain(|case| is_wanted(version, case.mount().file_system));
+            for &fs in &file_systems {
+                if let Some(why) = kernels::cannot_run(version, fs) {
+                    let all = cases.len();
+                    cases.retain(|case| case.mount().file_system != fs);
+                    missing.extend((cases.len() < all).then(|| why.to_owned()));
+                }
+            }
             if cases.is_empty() {
                 continue;
             }

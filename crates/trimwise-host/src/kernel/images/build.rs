@@ -302,10 +302,7 @@ impl Making<'_> {
             command
         };
         let mut compile = gcc();
-        compile
-            .args(["-shared", "-fPIC", "-O2", "-Wall", "-o"])
-            .arg(image.join("preload.so"))
-            .arg(&code);
+        compile.args(["-shared", "-fPIC", "-O2", "-Wall", "-o"]).arg(image.join("preload.so")).arg(&code);
         self.runner.run(
             "the first compilation (is there a C library to develop with, libc6-dev?)",
             &mut compile,

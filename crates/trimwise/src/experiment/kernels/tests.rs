@@ -72,14 +72,14 @@ fn fitrim(mib: u64) -> Fitrim {
     Fitrim { answer_bytes: mib * MIB, call_ns: 1, last_ns: Some(2), in_call: discards, discards }
 }
 
-fn mounted(kernel: &str, mount: Mount, deletions: Vec<Deletion>, fitrims: [u64; 2]) -> DeletionRun {
+fn mounted(kernel: &str, mount: Mount, deletions: Vec<Deletion>, fitrims: [u64; 3]) -> DeletionRun {
     DeletionRun {
         kernel: kernel.to_owned(),
         mount,
         deletions,
         first_fitrim: fitrim(fitrims[0]),
         second_fitrim: fitrim(fitrims[1]),
-        third_fitrim: fitrim(1),
+        third_fitrim: fitrim(fitrims[2]),
     }
 }
 
@@ -102,8 +102,12 @@ fn published(change: impl Fn(&str, Layout) -> Option<f64>) -> Measured {
                 let later_us = if !old && mount.discards() { 9000 } else { 900 };
                 deletion(layout, times, old, fsync_ms, later_us)
             });
-            let second = if mount.file_system == "ext4" { 0 } else { 100 };
-            measured.deletions.push(mounted(kernel, mount, deletions.into(), [100, second]));
+            let again = match mount.file_system {
+                "ext4" => [100, 0, 1],
+                "btrfs" => [100, 40, 41],
+                _ => [100, 100, 100],
+            };
+            measured.deletions.push(mounted(kernel, mount, deletions.into(), again));
             if mount.discards() {
                 measured.unmounts.push(UnmountRun {
                     kernel: kernel.to_owned(),
