@@ -217,6 +217,59 @@ fn a_program_that_fails_fails_the_command_and_its_words_are_kept() {
     assert_eq!(left_in(folder.path()), Vec::<PathBuf>::new());
 }
 
+/// A drive that compresses stores zeros in next to nothing, and random bytes whole.
+#[test]
+fn a_compressing_drive_looks_at_what_the_guest_writes() {
+    if !is_there(FileSystem::Ext4) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let stored = |source: &str| -> f64 {
+        let line = "kernel run 6.1:ext4 --memory 128 --device sandforce-240gb --json - --";
+        let mut command = trimwise(folder.path(), line);
+        command.args(["dd", &format!("if={source}"), "of=a", "bs=1M", "count=8", "conv=fsync"]);
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+        result["phases"][0]["device_stats"]["write_amplification"].as_f64().unwrap()
+    };
+    assert!(stored("/dev/zero") < 0.05);
+    assert!(stored("/dev/urandom") > 0.95);
+}
+
+/// The guest's processes and their kernel die with the command, however it dies; its folder goes at the next run.
+#[test]
+fn a_killed_command_leaves_no_guest() {
+    if !is_there(FileSystem::Ext4) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let line = "kernel run 6.1:ext4 --memory 128 -- sh -c";
+    let mut command = trimwise(folder.path(), line).arg("while :; do :; done").spawn().unwrap();
+    let pid = command.id().to_string();
+    let guests = || -> Vec<PathBuf> {
+        let processes = fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
+        let is_ours = |process: &PathBuf| {
+            fs::read_link(process.join("cwd")).is_ok_and(|cwd| cwd.starts_with(folder.path()))
+                && process.file_name().is_some_and(|name| *name != *pid)
+        };
+        processes.filter(is_ours).collect()
+    };
+    let wait = |until: &dyn Fn(usize) -> bool| {
+        (0..600).any(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(50));
+            until(guests().len())
+        })
+    };
+    assert!(wait(&|processes| processes > 1), "the guest did not come up: {:?}", guests());
+    std::process::Command::new("kill").args(["-9", &pid]).status().unwrap();
+    assert!(wait(&|processes| processes == 0), "left: {:?}", guests());
+    command.wait().unwrap();
+    let after = trimwise(folder.path(), "kernel run 6.1:ext4 --memory 128 -- true").output().unwrap();
+    assert!(after.status.success(), "{}", String::from_utf8_lossy(&after.stderr));
+    assert_eq!(left_in(folder.path()), Vec::<PathBuf>::new());
+}
+
 /// A step that fails says which, and why: here a mount option that the file system does not know.
 #[test]
 fn a_failed_step_is_named_with_the_kernel_s_own_words() {

@@ -31,8 +31,8 @@ use std::time::Instant;
 use thiserror::Error;
 use trimwise::block::{Port, PortCounts, PortError, PortLimits, PortRequest as Request};
 use trimwise::content::{self, Content, ContentClass};
-use trimwise::ssd::{ConfigError, Drive, Faults, MappingConfig, SsdConfig};
-use trimwise::units::{Bytes, Lba, SECTOR_BYTES, SectorRange, UNIT_BYTES};
+use trimwise::ssd::{ConfigError, Drive, Faults, SsdConfig};
+use trimwise::units::{Bytes, Lba, SECTOR_BYTES, SectorRange};
 
 pub use clock::{Clock, Completions, TimeScale};
 
@@ -107,7 +107,7 @@ impl EmulatedDrive {
             store,
             clock: Clock::new(scale),
             bytes_in_order: !faults.is_sound(),
-            looks_at_content: matches!(config.mapping, MappingConfig::Compressing(_)),
+            looks_at_content: config.looks_at_content(),
         })
     }
 
@@ -156,7 +156,9 @@ impl EmulatedDrive {
     /// As [`EmulatedDrive::read`]. If there is no room for the bytes, the drive knows nothing of the request.
     pub fn write(&self, offset_bytes: u64, bytes: &[u8]) -> Result<Instant, RequestError> {
         let sectors = sectors(offset_bytes, bytes.len() as u64)?;
-        let request = Request::Write(sectors, Content::new(self.class_of(bytes), 0));
+        let class =
+            if self.looks_at_content { content::classify_write(bytes) } else { ContentClass::default() };
+        let request = Request::Write(sectors, Content::new(class, 0));
         let held = self.bytes_in_order.then(|| self.port());
         // The bytes first: what they find no room for was never written.
         self.store.write(offset_bytes, bytes)?;
@@ -243,21 +245,6 @@ impl EmulatedDrive {
 
     fn punch_destroyed(&self, port: &mut Port) -> io::Result<()> {
         port.take_destroyed().into_iter().try_for_each(|range| self.store.punch_units(range))
-    }
-
-    /// One class for a whole write: that of most of its units.
-    fn class_of(&self, bytes: &[u8]) -> ContentClass {
-        if !self.looks_at_content {
-            return ContentClass::default();
-        }
-        let mut units = [0_usize; ContentClass::ALL.len()];
-        for unit in bytes.chunks(UNIT_BYTES as usize) {
-            let class = content::classify(unit);
-            units[ContentClass::ALL.iter().position(|&c| c == class).unwrap_or_default()] += 1;
-        }
-        // Of two that are as many, the one that is harder to store.
-        let most = (0..units.len()).max_by_key(|&class| units[class]).unwrap_or_default();
-        ContentClass::ALL[most]
     }
 }
 

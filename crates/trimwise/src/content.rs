@@ -265,6 +265,18 @@ pub fn recognise(lpn: Lpn, unit: &[u8]) -> Stored {
     }
 }
 
+/// One class for a whole write of bytes that nobody says anything about: that of most of its units; of two that are as
+/// many, the one that is harder to store.
+pub fn classify_write(bytes: &[u8]) -> ContentClass {
+    let mut units = [0_usize; ContentClass::ALL.len()];
+    for unit in bytes.chunks(UNIT_BYTES as usize) {
+        let class = classify(unit);
+        units[ContentClass::ALL.iter().position(|&c| c == class).unwrap_or_default()] += 1;
+    }
+    let most = (0..units.len()).max_by_key(|&class| units[class]).unwrap_or_default();
+    ContentClass::ALL[most]
+}
+
 /// What kind of data bytes are that nobody says anything about: a whole unit, or as much of one as there is.
 ///
 /// What was made here is told by its head. Of the rest it is counted what a compressor of the LZ4 kind, which looks for

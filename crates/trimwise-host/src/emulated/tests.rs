@@ -1,5 +1,7 @@
-use super::*;
 use trimwise::ssd::{Faults, ReadAfterTrim, TrimConfig};
+use trimwise::units::UNIT_BYTES;
+
+use super::*;
 
 const UNIT: u64 = UNIT_BYTES;
 

@@ -12,7 +12,7 @@ use std::io::{self, Read, Write};
 
 use serde::{Deserialize, Serialize};
 use trimwise::block::{Port, PortCounts, PortRequest};
-use trimwise::content::Content;
+use trimwise::content::{Content, ContentClass, classify_write};
 use trimwise::ssd::SsdStats;
 use trimwise::units::{Lba, SECTOR_BYTES, SectorRange, SimTime};
 use virtio_queue::{DescriptorChain, QueueT, Reader, Writer};
@@ -124,6 +124,8 @@ pub struct Disk {
     pending: BinaryHeap<Reverse<Pending>>,
     sequence: u64,
     requests: u64,
+    /// Whether it matters to the drive what is written.
+    looks_at_content: bool,
     trace: Option<Vec<TraceEntry>>,
     marks: Vec<Mark>,
     /// Why requests failed, the first time.
@@ -137,6 +139,7 @@ impl Disk {
         let length = name.len().min(serial.len());
         serial[..length].copy_from_slice(&name.as_bytes()[..length]);
         Self {
+            looks_at_content: port.drive().ssd().config().looks_at_content(),
             port,
             store,
             serial,
@@ -292,7 +295,9 @@ impl Disk {
                 let mut bytes = vec![0; from_guest.available_bytes()];
                 from_guest.read_exact(&mut bytes)?;
                 let range = run(bytes.len());
-                let done = self.submit(now, &PortRequest::Write(range, Content::default()))?;
+                let class =
+                    if self.looks_at_content { classify_write(&bytes) } else { ContentClass::default() };
+                let done = self.submit(now, &PortRequest::Write(range, Content::new(class, 0)))?;
                 self.store.write(sector * SECTOR_BYTES, &bytes)?;
                 self.trace(now, done, Traced::Write, range);
                 Ok(done)

@@ -355,6 +355,11 @@ impl SsdConfig {
         self.capacity_bytes / UNIT_BYTES
     }
 
+    /// Whether it matters to the drive what bytes it stores.
+    pub const fn looks_at_content(&self) -> bool {
+        matches!(self.mapping, MappingConfig::Compressing(_))
+    }
+
     /// Bytes of the flash that the FTL may use, over-provisioning included.
     ///
     /// # Errors
