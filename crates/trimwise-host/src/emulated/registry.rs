@@ -13,21 +13,26 @@
 //! moment on, and whoever comes next, to make a device or to list them, takes away what it left: loop device, mount and
 //! folder. Only a loop device that somebody still has mounted stays until it is unmounted.
 
+mod error;
+mod registered;
+
 use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::fd::AsFd;
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt;
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FlockOperation, flock};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
 use trimwise::block::PortCounts;
 
 use super::{EmulatedDrive, attachment};
+pub use error::RegistryError;
+pub use registered::Registered;
 
 /// Where devices are registered unless another place is asked for.
 pub const PLACE: &str = "/run/trimwise/devices";
@@ -103,79 +108,8 @@ pub enum State {
     },
 }
 
-/// Why something could not be done with a device.
-#[derive(Debug, Error)]
-pub enum RegistryError {
-    /// A name that cannot be one.
-    #[error(
-        "'{name}' is no name of a device; expected at most {NAME_BYTES_MAX} letters, digits, '.', '-', '_', '@' or '+', \
-         beginning with a letter or a digit"
-    )]
-    Name {
-        /// What was given.
-        name: String,
-    },
-    /// There is one of that name.
-    #[error("there is a device named {name} already; expected another --name, or that it is detached first")]
-    Taken {
-        /// Its name.
-        name: String,
-    },
-    /// There is none.
-    #[error("{given}: no emulated device here has this name or node{}", known(.there))]
-    Unknown {
-        /// What was asked for.
-        given: String,
-        /// Those that there are.
-        there: Vec<String>,
-    },
-    /// Somebody uses it.
-    #[error("{device} is {how}; expected that nobody uses it")]
-    InUse {
-        /// Its node.
-        device: String,
-        /// By whom.
-        how: String,
-    },
-    /// The server did not end in time.
-    #[error("the server of {name} (process {pid}) has not ended within {} s: {why}", PATIENCE.as_secs())]
-    Lingers {
-        /// The device.
-        name: String,
-        /// Its server.
-        pid: u32,
-        /// Why that may be.
-        why: String,
-    },
-    /// A path too long for a socket.
-    #[error(
-        "{path}: {bytes} bytes are too long for the path of a socket; expected at most {SOCKET_PATH_BYTES_MAX}"
-    )]
-    LongPath {
-        /// It.
-        path: PathBuf,
-        /// Its length.
-        bytes: usize,
-    },
-    /// A file or folder could not be read or made.
-    #[error("{}: {source}", .path.display())]
-    Io {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-}
-
 /// The longest path of a socket: `sun_path` has 108 bytes, of which the last is zero.
 pub const SOCKET_PATH_BYTES_MAX: usize = 107;
-
-fn known(there: &[String]) -> String {
-    match there.join(", ") {
-        none if none.is_empty() => "; there is none".to_owned(),
-        names => format!("; expected one of {names}"),
-    }
-}
 
 /// Whether a socket can have this path.
 ///
@@ -296,6 +230,7 @@ impl Registry {
                 None => Ok((record, None)),
             };
         }
+        let server = process(record.server_pid);
         let status = self.ask(&record.name, "stop").ok();
         let lingers = |why: &str| RegistryError::Lingers {
             name: record.name.clone(),
@@ -309,6 +244,12 @@ impl Registry {
                 return Err(lingers(why));
             }
             std::thread::sleep(Duration::from_millis(10));
+        }
+        // Until then it has its backing file open, and whoever unmounts what that lies on would find it in use.
+        if let Some(server) = server {
+            let rest = Timespec::try_from(PATIENCE.saturating_sub(begin.elapsed())).ok();
+            // Nothing remains of the device, whatever keeps the process.
+            let _ = poll(&mut [PollFd::new(&server, PollFlags::IN)], rest.as_ref());
         }
         // A server that is stopped, killed meanwhile, or older than its folder.
         let guard = self.guard()?;
@@ -377,6 +318,12 @@ impl Registry {
     }
 }
 
+/// A process other than this one, to be waited for.
+fn process(pid: u32) -> Option<OwnedFd> {
+    let other = (pid != std::process::id()).then_some(pid)?;
+    pidfd_open(Pid::from_raw(other.try_into().ok()?)?, PidfdFlags::empty()).ok()
+}
+
 struct Guard(#[expect(dead_code, reason = "held for its lock")] File);
 
 fn check_name(name: &str) -> Result<(), RegistryError> {
@@ -421,119 +368,4 @@ fn remove(folder: &Path) -> io::Result<()> {
         gone(fs::remove_file(folder.join(name)))?;
     }
     gone(fs::remove_dir(folder))
-}
-
-/// A name that this process holds. Dropping it takes the folder away.
-#[derive(Debug)]
-pub struct Registered {
-    name: String,
-    folder: PathBuf,
-    lock: File,
-    waiting: Arc<Mutex<Vec<UnixStream>>>,
-    /// The folder is gone, and another device may have the name.
-    ended: bool,
-}
-
-impl Registered {
-    fn new(name: String, folder: PathBuf) -> Result<Self, RegistryError> {
-        let path = folder.join("lock");
-        let made = File::options().write(true).create_new(true).open(&path).and_then(|lock| {
-            flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
-            fs::create_dir(mounted_in(&folder))?;
-            Ok(lock)
-        });
-        let lock = match made {
-            Ok(lock) => lock,
-            Err(source) => {
-                drop(remove(&folder));
-                return Err(RegistryError::Io { path, source });
-            }
-        };
-        Ok(Self { name, folder, lock, waiting: Arc::default(), ended: false })
-    }
-
-    /// The name.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Where a drive's file can be mounted.
-    pub fn mount_point(&self) -> PathBuf {
-        mounted_in(&self.folder)
-    }
-
-    /// Says what the device is.
-    ///
-    /// # Errors
-    /// If it cannot be written.
-    pub fn record(&self, record: &Record) -> Result<(), RegistryError> {
-        let (path, new) = (self.folder.join("record.json"), self.folder.join("record.json.new"));
-        let text = serde_json::to_string_pretty(record).map_err(io::Error::from);
-        io_at(&new, text.and_then(|text| fs::write(&new, text)))?;
-        io_at(&path, fs::rename(&new, &path))
-    }
-
-    /// Answers whoever asks, from now on. `on_stop` is called when somebody wants the device to end.
-    ///
-    /// # Errors
-    /// If there can be no socket or no thread.
-    pub fn answer(
-        &self,
-        drive: Arc<EmulatedDrive>,
-        on_stop: impl Fn() + Send + 'static,
-    ) -> Result<(), RegistryError> {
-        let path = self.folder.join("control");
-        let listener = io_at(&path, UnixListener::bind(&path))?;
-        let waiting = Arc::clone(&self.waiting);
-        let serve = move || {
-            for stream in listener.incoming() {
-                // Whoever connects and says nothing keeps the others waiting for no longer than this.
-                let Ok(mut stream) = stream else { continue };
-                drop(stream.set_read_timeout(Some(Duration::from_secs(1))));
-                drop(stream.set_write_timeout(Some(Duration::from_secs(1))));
-                let mut word = String::new();
-                drop(BufReader::new((&stream).take(16)).read_line(&mut word));
-                match word.trim_end() {
-                    "status" => tell(&mut stream, &Status::of(&drive)),
-                    "stop" => {
-                        waiting.lock().unwrap_or_else(PoisonError::into_inner).push(stream);
-                        on_stop();
-                    }
-                    _ => {}
-                }
-            }
-        };
-        let thread = std::thread::Builder::new().name("trimwise-control".to_owned()).spawn(serve);
-        io_at(&path, thread.map(drop))
-    }
-
-    /// Tells those who wait for the end what was asked of the drive, and takes the folder away.
-    ///
-    /// # Errors
-    /// If something in it cannot be removed.
-    pub fn end(mut self, status: &Status) -> Result<(), RegistryError> {
-        let removed = io_at(&self.folder, remove(&self.folder));
-        self.ended = removed.is_ok();
-        for mut stream in std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner)) {
-            tell(&mut stream, status);
-        }
-        removed
-    }
-}
-
-impl Drop for Registered {
-    fn drop(&mut self) {
-        if !self.ended {
-            drop(remove(&self.folder));
-        }
-        // Behind it: nobody finds a folder without a server.
-        let _ = flock(self.lock.as_fd(), FlockOperation::Unlock);
-    }
-}
-
-/// Whoever does not listen any more misses it.
-fn tell(stream: &mut UnixStream, status: &Status) {
-    if let Ok(text) = serde_json::to_string(status) {
-        drop(stream.write_all(text.as_bytes()));
-    }
 }
