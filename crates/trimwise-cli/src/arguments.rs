@@ -213,13 +213,8 @@ pub struct CrashtestArguments {
     #[arg(long, value_name = "N", value_parser = whole::<u16>(1, 1024), allow_negative_numbers = true)]
     pub jobs: Option<u16>,
 
-    /// Write the results as JSON to a new file; `-` prints them instead of the table
-    #[arg(long, value_name = "FILE|-")]
-    pub json: Option<PathBuf>,
-
-    /// Replace the file of --json if it exists
-    #[arg(long)]
-    pub force: bool,
+    #[command(flatten)]
+    pub json: JsonArguments,
 }
 
 /// Arguments of `bench`.
@@ -320,13 +315,8 @@ pub struct TrimArguments {
           conflicts_with = "dry_run")]
     pub pause: Option<u64>,
 
-    /// Write the result as JSON to a new file; `-` prints it instead of the text
-    #[arg(long, value_name = "FILE|-")]
-    pub json: Option<PathBuf>,
-
-    /// Replace the file of --json if it exists
-    #[arg(long)]
-    pub force: bool,
+    #[command(flatten)]
+    pub json: JsonArguments,
 }
 
 /// Arguments of `devices`.
@@ -343,13 +333,8 @@ pub struct DevicesArguments {
     #[arg(value_name = "NAME|FILE")]
     pub device: Option<String>,
 
-    /// Write it as JSON to a new file; `-` prints it instead of the text
-    #[arg(long, value_name = "FILE|-")]
-    pub json: Option<PathBuf>,
-
-    /// Replace the file of --json if it exists
-    #[arg(long)]
-    pub force: bool,
+    #[command(flatten)]
+    pub json: JsonArguments,
 }
 
 /// Arguments of `policies`.
@@ -359,13 +344,8 @@ pub struct DevicesArguments {
     trimwise policies --json - | jq '.terms[].term'\n\n\
     What each of them does: docs/guide.md")]
 pub struct PoliciesArguments {
-    /// Write the list as JSON to a new file; `-` prints it instead of the text
-    #[arg(long, value_name = "FILE|-")]
-    pub json: Option<PathBuf>,
-
-    /// Replace the file of --json if it exists
-    #[arg(long)]
-    pub force: bool,
+    #[command(flatten)]
+    pub json: JsonArguments,
 }
 
 /// Arguments of `selftest`.
@@ -395,7 +375,14 @@ pub struct SelftestArguments {
     #[arg(long, value_name = "N", value_parser = whole::<u16>(1, 1024), allow_negative_numbers = true)]
     pub jobs: Option<u16>,
 
-    /// Write the results as JSON to a new file; `-` prints them instead of the table
+    #[command(flatten)]
+    pub json: JsonArguments,
+}
+
+/// Where a command's result goes, as programs read it.
+#[derive(Clone, Debug, Default, Args)]
+pub struct JsonArguments {
+    /// Write the result as JSON to a new file; `-` prints it instead of the text
     #[arg(long, value_name = "FILE|-")]
     pub json: Option<PathBuf>,
 

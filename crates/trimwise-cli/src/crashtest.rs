@@ -53,7 +53,7 @@ pub fn run<M: Models>(
     arguments: &CrashtestArguments,
     on_signal: impl FnOnce() -> Result<(), Failure>,
 ) -> Result<String, Failure> {
-    let destinations = Destinations::check_json(arguments.json.as_ref(), arguments.force)?;
+    let destinations = Destinations::check_json(&arguments.json)?;
     let given =
         if arguments.policies.is_empty() { models.crash_policies() } else { arguments.policies.clone() };
     let policies = named(&given, "--policy", |a| models.policy(a))?;
@@ -130,7 +130,7 @@ mod tests {
         let Command::Crashtest(mut arguments) = CommandLine::try_parse_from(words).unwrap().command else {
             panic!("not crashtest")
         };
-        arguments.json = Some(path.clone());
+        arguments.json.json = Some(path.clone());
         let result = run(&Fabricated { noisy: false }, &arguments, || Ok(()));
         (result, serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap())
     }

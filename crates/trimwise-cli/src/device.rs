@@ -283,7 +283,7 @@ fn in_background() -> Result<Record, Failure> {
 }
 
 fn detach_devices(registry: &Registry, arguments: &DetachArguments) -> Result<String, Failure> {
-    let destinations = Destinations::check_json(arguments.json.as_ref(), arguments.force)?;
+    let destinations = Destinations::check_json(&arguments.json)?;
     let given = if arguments.all {
         registry.list().map_err(refused)?.into_iter().map(|(record, _)| record.name).collect()
     } else {
@@ -308,7 +308,7 @@ fn detach_devices(registry: &Registry, arguments: &DetachArguments) -> Result<St
 }
 
 fn list(registry: &Registry, arguments: &ListArguments) -> Result<String, Failure> {
-    let destinations = Destinations::check_json(arguments.json.as_ref(), arguments.force)?;
+    let destinations = Destinations::check_json(&arguments.json)?;
     let shown = registry.list().map_err(refused)?.into_iter().map(|(record, state)| match state {
         State::Serving(status) => Shown { record, state: "serving", in_use: None, status: Some(status) },
         State::Silent => Shown { record, state: "silent", in_use: None, status: None },

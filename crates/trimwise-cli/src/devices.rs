@@ -185,8 +185,8 @@ fn settings(profile: &Profile) -> Vec<Setting> {
 
 /// Runs the command and answers what to print.
 pub fn run(arguments: &DevicesArguments) -> Result<String, Failure> {
-    let DevicesArguments { device, json, force } = arguments;
-    let destinations = Destinations::check_json(json.as_ref(), *force)?;
+    let DevicesArguments { device, json } = arguments;
+    let destinations = Destinations::check_json(json)?;
     let text = match device {
         None => {
             let devices: Vec<Essentials> = Profile::embedded_names()
@@ -211,9 +211,10 @@ pub fn run(arguments: &DevicesArguments) -> Result<String, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::arguments::JsonArguments;
 
     fn text(device: Option<&str>) -> String {
-        run(&DevicesArguments { device: device.map(str::to_owned), json: None, force: false }).unwrap()
+        run(&DevicesArguments { device: device.map(str::to_owned), json: JsonArguments::default() }).unwrap()
     }
 
     #[test]
@@ -278,7 +279,8 @@ mod tests {
         let json = |device: Option<&str>, name: &str| -> serde_json::Value {
             let path = dir.path().join(name);
             let device = device.map(str::to_owned);
-            run(&DevicesArguments { device, json: Some(path.clone()), force: false }).unwrap();
+            run(&DevicesArguments { device, json: JsonArguments { json: Some(path.clone()), force: false } })
+                .unwrap();
             serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
         };
         let list = json(None, "list");

@@ -10,7 +10,9 @@ use std::sync::atomic::AtomicBool;
 use serde::Serialize;
 use trimwise_host::kernel::images::{Built, CATALOGUE, Cache, KernelError, KernelImage, Order, Step};
 
-use crate::arguments::{KernelBuildArguments, KernelCommand, KernelListArguments, KernelRemoveArguments};
+use crate::arguments::{
+    JsonArguments, KernelBuildArguments, KernelCommand, KernelListArguments, KernelRemoveArguments,
+};
 use crate::failure::Failure;
 use crate::interrupt::OnInterrupt;
 use crate::output::Destinations;
@@ -94,7 +96,8 @@ fn build(
     arguments: &KernelBuildArguments,
     on_signal: impl FnOnce(OnInterrupt) -> Result<Arc<AtomicBool>, Failure>,
 ) -> Result<String, Failure> {
-    let destinations = Destinations::check_json(arguments.json.as_ref(), arguments.force)?;
+    let destinations =
+        Destinations::check_json(&JsonArguments { json: arguments.json.clone(), force: arguments.force })?;
     let mut versions = arguments.versions.clone();
     if versions.is_empty() {
         versions = CATALOGUE.iter().map(|series| series.version.to_owned()).collect();
@@ -154,7 +157,7 @@ fn told(step: Step) -> (u64, String) {
 }
 
 fn list(cache: &Cache, arguments: &KernelListArguments) -> Result<String, Failure> {
-    let destinations = Destinations::check_json(arguments.json.as_ref(), arguments.force)?;
+    let destinations = Destinations::check_json(&arguments.json)?;
     let images = cache.list().map_err(failure)?;
     let mut kernels: Vec<Kernel> = images
         .iter()

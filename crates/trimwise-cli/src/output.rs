@@ -8,7 +8,7 @@ use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-use crate::arguments::OutputArguments;
+use crate::arguments::{JsonArguments, OutputArguments};
 use crate::failure::Failure;
 
 /// The places that the user asked results to be put in.
@@ -56,8 +56,9 @@ impl Destinations {
     }
 
     /// The same for a command that writes JSON and no report.
-    pub fn check_json(json: Option<&PathBuf>, force: bool) -> Result<Self, Failure> {
-        Self::check(&OutputArguments { json: json.cloned(), force, ..OutputArguments::default() })
+    pub fn check_json(arguments: &JsonArguments) -> Result<Self, Failure> {
+        let JsonArguments { json, force } = arguments.clone();
+        Self::check(&OutputArguments { json, force, ..OutputArguments::default() })
     }
 
     /// Whether standard output is for JSON alone.

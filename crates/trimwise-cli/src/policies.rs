@@ -66,8 +66,8 @@ impl Policies {
 
 /// Runs the command and answers what to print.
 pub fn run(arguments: &PoliciesArguments) -> Result<String, Failure> {
-    let PoliciesArguments { json, force } = arguments;
-    let destinations = Destinations::check_json(json.as_ref(), *force)?;
+    let PoliciesArguments { json } = arguments;
+    let destinations = Destinations::check_json(json)?;
     let policies = Policies::all();
     destinations.write_json(&policies)?;
     Ok(if destinations.json_to_stdout() { String::new() } else { policies.text() })

@@ -60,7 +60,7 @@ pub fn run(
     arguments: &SelftestArguments,
     on_signal: impl FnOnce() -> Result<(), Failure>,
 ) -> Result<String, Failure> {
-    let destinations = Destinations::check_json(arguments.json.as_ref(), arguments.force)?;
+    let destinations = Destinations::check_json(&arguments.json)?;
     on_signal()?;
     let parts: Vec<(u64, u64)> = match arguments.part {
         Some(part) => vec![(part, OPS_PER_PART)],
@@ -140,7 +140,7 @@ mod tests {
     fn operations_are_spread_over_parts_and_summed_by_device() {
         let dir = tempfile::tempdir().unwrap();
         let mut arguments = arguments("--ops 10100 --seed 3");
-        arguments.json = Some(dir.path().join("r.json"));
+        arguments.json.json = Some(dir.path().join("r.json"));
         let text = run(&arguments, || Ok(())).unwrap();
         assert!(text.contains("10,100 operations, nothing wrong."), "{text}");
         let json = std::fs::read_to_string(dir.path().join("r.json")).unwrap();

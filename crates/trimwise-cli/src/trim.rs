@@ -30,7 +30,7 @@ pub fn run(
     arguments: &TrimArguments,
     on_signal: impl FnOnce(OnInterrupt) -> Result<Arc<AtomicBool>, Failure>,
 ) -> Result<String, Failure> {
-    let destinations = Destinations::check_json(arguments.json.as_ref(), arguments.force)?;
+    let destinations = Destinations::check_json(&arguments.json)?;
     let target = Target::of(&arguments.mount).map_err(refused)?;
     let span = target.span(arguments.offset.unwrap_or_default(), arguments.length).map_err(refused)?;
     let min_extent = arguments.min_extent.unwrap_or_default();

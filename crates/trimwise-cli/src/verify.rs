@@ -69,7 +69,7 @@ pub fn run(
     arguments: &VerifyArguments,
     on_signal: impl FnOnce(OnInterrupt) -> Result<Arc<AtomicBool>, Failure>,
 ) -> Result<String, Failure> {
-    let destinations = Destinations::check_json(arguments.json.as_ref(), arguments.force)?;
+    let destinations = Destinations::check_json(&arguments.json)?;
     if arguments.target.starts_with("dir:") {
         return directory::run(arguments, &destinations, on_signal);
     }

@@ -8,7 +8,7 @@ use trimwise_host::emulated::TimeScale;
 use trimwise_host::emulated::nbd::Address;
 use trimwise_host::emulated::registry::PLACE;
 
-use super::{some_bytes, whole};
+use super::{JsonArguments, some_bytes, whole};
 use crate::defaults;
 
 /// Arguments of `device`.
@@ -125,23 +125,13 @@ pub struct DetachArguments {
     #[arg(long)]
     pub all: bool,
 
-    /// Write what was asked of them as JSON to a new file; `-` prints it instead of the table
-    #[arg(long, value_name = "FILE|-")]
-    pub json: Option<PathBuf>,
-
-    /// Replace the file of --json if it exists
-    #[arg(long)]
-    pub force: bool,
+    #[command(flatten)]
+    pub json: JsonArguments,
 }
 
 /// Arguments of `device list`.
 #[derive(Debug, Args)]
 pub struct ListArguments {
-    /// Write the list as JSON to a new file; `-` prints it instead of the table
-    #[arg(long, value_name = "FILE|-")]
-    pub json: Option<PathBuf>,
-
-    /// Replace the file of --json if it exists
-    #[arg(long)]
-    pub force: bool,
+    #[command(flatten)]
+    pub json: JsonArguments,
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::whole;
+use super::{JsonArguments, whole};
 use crate::defaults;
 
 /// Arguments of `kernel`.
@@ -75,13 +75,8 @@ pub struct KernelBuildArguments {
     trimwise kernel list\n  \
     trimwise kernel list --json - | jq -r '.kernels[] | select(.state == \"built\") | .linux'")]
 pub struct KernelListArguments {
-    /// Write the list as JSON to a new file; `-` prints it instead of the table
-    #[arg(long, value_name = "FILE|-")]
-    pub json: Option<PathBuf>,
-
-    /// Replace the file of --json if it exists
-    #[arg(long)]
-    pub force: bool,
+    #[command(flatten)]
+    pub json: JsonArguments,
 }
 
 /// Arguments of `kernel run`.

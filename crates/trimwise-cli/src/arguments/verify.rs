@@ -1,14 +1,12 @@
 //! Arguments of `verify`.
 
-use std::path::PathBuf;
-
 use clap::{Args, ValueEnum};
 use trimwise::bench::Part;
 use trimwise::content::ContentClass;
 use trimwise::ssd::Faults;
 use trimwise::units::Bytes;
 
-use super::{region, some_bytes, whole};
+use super::{JsonArguments, region, some_bytes, whole};
 
 /// Arguments of `verify`.
 #[derive(Debug, Args)]
@@ -69,13 +67,8 @@ pub struct VerifyArguments {
     #[arg(long, value_name = "WORD")]
     pub destroy: Option<String>,
 
-    /// Write the results as JSON to a new file; `-` prints them instead of the table
-    #[arg(long, value_name = "FILE|-")]
-    pub json: Option<PathBuf>,
-
-    /// Replace the file of --json if it exists
-    #[arg(long)]
-    pub force: bool,
+    #[command(flatten)]
+    pub json: JsonArguments,
 }
 
 /// A fault to plant.

@@ -16,7 +16,7 @@ use trimwise_host::kernel::cell::{KernelTarget, new_disk};
 use trimwise_host::kernel::disk::{Mark, TraceEntry};
 use trimwise_host::kernel::job::{Job, Outcome, ProgramEnd, Step};
 
-use crate::arguments::KernelRunArguments;
+use crate::arguments::{JsonArguments, KernelRunArguments};
 use crate::compare::RealKernel;
 use crate::defaults;
 use crate::failure::Failure;
@@ -69,7 +69,8 @@ pub fn run(
     on_signal: impl FnOnce(OnInterrupt) -> Result<Arc<AtomicBool>, Failure>,
 ) -> Result<String, Failure> {
     let target: KernelTarget = arguments.target.parse().map_err(Failure::usage)?;
-    let destinations = Destinations::check_json(arguments.json.as_ref(), arguments.force)?;
+    let destinations =
+        Destinations::check_json(&JsonArguments { json: arguments.json.clone(), force: arguments.force })?;
     let trace_to = arguments.trace.as_deref().map(TraceFile::check).transpose()?;
     if let Some(trace) = &trace_to {
         Destinations::check_file("--trace", &trace.path, arguments.force)?;

@@ -18,7 +18,7 @@ fn flag(_: OnInterrupt) -> Result<Arc<AtomicBool>, Failure> {
 fn json_of(line: &str) -> (Result<String, Failure>, serde_json::Value) {
     let dir = tempfile::tempdir().unwrap();
     let mut arguments = arguments(line);
-    arguments.json = Some(dir.path().join("r.json"));
+    arguments.json.json = Some(dir.path().join("r.json"));
     let result = run(&arguments, flag);
     (result, serde_json::from_str(&std::fs::read_to_string(dir.path().join("r.json")).unwrap()).unwrap())
 }
