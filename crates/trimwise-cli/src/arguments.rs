@@ -162,12 +162,12 @@ pub struct ReproduceArguments {
     #[arg(long)]
     pub all: bool,
 
-    /// Where to run; an experiment sets up its own host, so that only `model` goes with those there are
-    #[arg(long, value_name = "model|kernel:...", default_value = "model", conflicts_with = "list")]
+    /// Where to run: model, or kernel:VERSION:FS[:MOUNT_OPTIONS] if its policies are those that a kernel has
+    #[arg(long, value_name = "TARGET", default_value = "model", conflicts_with = "list")]
     pub target: String,
 
-    /// Of `kernels`: only these kernels and file systems (6.1, 6.1:ext4); one or several
-    #[arg(long, value_name = "VERSION[:FS]", num_args = 1.., conflicts_with_all = ["list", "all"])]
+    /// Only these parts: of `kernels` kernels and file systems (6.1, 6.1:ext4), of `postmark-vendors` drives (vendor1)
+    #[arg(long, value_name = "PART", num_args = 1.., conflicts_with_all = ["list", "all"])]
     pub only: Vec<String>,
 
     /// Repetitions [default: as many as the source made]

@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicBool;
 
 use serde::Serialize;
 use trimwise::experiment::result::ExperimentResult;
+use trimwise_host::kernel::cell::KernelTarget;
 
 use crate::arguments::ReproduceArguments;
 use crate::command_line::CommandText;
@@ -30,7 +31,7 @@ pub fn run<M: Models>(
     arguments: &ReproduceArguments,
     on_signal: impl FnOnce(OnInterrupt) -> Result<Arc<AtomicBool>, Failure>,
 ) -> Result<String, Failure> {
-    check_target(arguments)?;
+    let target = parse_target(arguments)?;
     let listed = models.experiments();
     let destinations = Destinations::check(&arguments.output)?;
     if arguments.list {
@@ -51,10 +52,14 @@ pub fn run<M: Models>(
         }
     };
     let boots = |name: &String| listed.iter().any(|e| e.name == *name && e.boots);
-    let on_interrupt = if names.iter().any(boots) { OnInterrupt::StopAfterRun } else { OnInterrupt::Exit };
+    let on_interrupt = if target.is_some() || names.iter().any(boots) {
+        OnInterrupt::StopAfterRun
+    } else {
+        OnInterrupt::Exit
+    };
     let mut left_out = Vec::new();
     for name in &names {
-        match models.check_reproduction(&asked(arguments, name, Arc::default())) {
+        match models.check_reproduction(&asked(arguments, target.as_ref(), name, Arc::default())) {
             // Of all experiments those are made that can be made here.
             Err(failure) if arguments.all => {
                 eprintln!("note: {name} is left out: {failure}");
@@ -71,7 +76,8 @@ pub fn run<M: Models>(
         .iter()
         .enumerate()
         .map(|(i, name)| {
-            let result = models.reproduce(&asked(arguments, name, Arc::clone(&stop)), progress.report(i));
+            let result = models
+                .reproduce(&asked(arguments, target.as_ref(), name, Arc::clone(&stop)), progress.report(i));
             progress.done(i);
             result
         })
@@ -99,23 +105,28 @@ pub fn run<M: Models>(
     Ok(text)
 }
 
-/// Refuses another place to run than that which an experiment has by itself.
-fn check_target(arguments: &ReproduceArguments) -> Result<(), Failure> {
-    let target = &arguments.target;
-    if target == "model" {
-        return Ok(());
+/// The kernel to run on, if it is not the model.
+fn parse_target(arguments: &ReproduceArguments) -> Result<Option<KernelTarget>, Failure> {
+    let text = &arguments.target;
+    let refused = |what: String| Failure::usage(format!("--target {text}: {what}"));
+    match text.split_once(':') {
+        _ if text == "model" => Ok(None),
+        Some(("kernel", target)) => target.parse().map(Some).map_err(refused),
+        _ => Err(refused(
+            "expected `model` or `kernel:VERSION:FS[:MOUNT_OPTIONS]`; an experiment sets up its own host"
+                .to_owned(),
+        )),
     }
-    let name = arguments.name.as_deref().unwrap_or("--all");
-    Err(Failure::usage(format!(
-        "{name} --target {target}: an experiment sets up its own host, whose processor and block layer are part of what \
-         was published; expected --target model. A workload on a real kernel: \
-         trimwise compare --target kernel:VERSION:FS"
-    )))
 }
 
-fn asked<'a>(arguments: &'a ReproduceArguments, name: &'a str, stop: Arc<AtomicBool>) -> Reproduction<'a> {
+fn asked<'a>(
+    arguments: &'a ReproduceArguments,
+    target: Option<&'a KernelTarget>,
+    name: &'a str,
+    stop: Arc<AtomicBool>,
+) -> Reproduction<'a> {
     let ReproduceArguments { reps, only, .. } = arguments;
-    Reproduction { name, reps: *reps, jobs: arguments.output.jobs, only, stop }
+    Reproduction { name, target, reps: *reps, jobs: arguments.output.jobs, only, stop }
 }
 
 /// The command that makes one result again, or all of them.
@@ -124,6 +135,9 @@ fn command(arguments: &ReproduceArguments, result: Option<&ExperimentResult>) ->
     match result.map(|r| &r.experiment).or(arguments.name.as_ref()) {
         Some(name) => command.argument(name),
         None => command.argument("--all"),
+    }
+    if arguments.target != "model" {
+        command.option("--target", &arguments.target);
     }
     if !arguments.only.is_empty() {
         command.option("--only", arguments.only.join(" "));

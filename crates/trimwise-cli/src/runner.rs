@@ -75,6 +75,8 @@ pub struct KernelRun<'a, M: Models + ?Sized> {
 pub struct Reproduction<'a> {
     /// Its name.
     pub name: &'a str,
+    /// The real kernel to run it on, if not the model.
+    pub target: Option<&'a KernelTarget>,
     /// Repetitions, if not as many as its source made.
     pub reps: Option<u32>,
     /// Runs at a time, if not as many as suit this computer.

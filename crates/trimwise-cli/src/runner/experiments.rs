@@ -4,15 +4,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use trimwise::experiment::cell::CellError;
+use trimwise::experiment::postmark_vendors::Column;
 use trimwise::experiment::result::ExperimentResult;
 use trimwise::experiment::set::{self, Setting, one_a, one_b};
 use trimwise::experiment::{capacity, kernels, lazy, postmark_vendors, sandforce, settling};
 use trimwise::policy::PolicySpec;
 use trimwise::profile::Profile;
 use trimwise::units::Bytes;
+use trimwise_host::kernel::cell::{KernelCell, KernelPolicy, KernelTarget, KernelWorkload};
 
-use super::Report;
 use super::linked::memory_of_run;
+use super::{Report, guests};
 use crate::failure::Failure;
 use crate::pool;
 
@@ -29,24 +31,34 @@ pub struct Experiment {
     pub reps: u32,
     /// Runs it.
     pub run: Run,
-    /// Of those that boot kernels: whether this computer can run these parts of it.
+    /// Of those that have parts to choose from: whether this computer can run these of them.
     pub check: Option<Check>,
+    /// Whether it boots kernels by itself.
+    pub boots: bool,
+    /// Of those whose workload and policies a real kernel has too: runs it there.
+    pub on_kernel: Option<OnKernel>,
 }
 
 type Run = fn(&Request) -> Result<ExperimentResult, Failure>;
+/// Runs an experiment on a real kernel.
+pub type OnKernel = fn(&Request, &KernelTarget) -> Result<ExperimentResult, Failure>;
 
 const fn experiment(name: &'static str, question: &'static str, reps: u32, run: Run) -> Experiment {
-    Experiment { name, question, reps, run, check: None }
+    Experiment { name, question, reps, run, check: None, boots: false, on_kernel: None }
 }
 
 /// All of them, in the order of the list.
 pub const ALL: &[Experiment] = &[
-    experiment(
-        postmark_vendors::NAME,
-        postmark_vendors::QUESTION,
-        postmark_vendors::REPS,
-        run_postmark_vendors,
-    ),
+    Experiment {
+        check: Some(check_vendors),
+        on_kernel: Some(run_postmark_vendors_on_kernel),
+        ..experiment(
+            postmark_vendors::NAME,
+            postmark_vendors::QUESTION,
+            postmark_vendors::REPS,
+            run_postmark_vendors,
+        )
+    },
     experiment(one_a::NAME, one_a::QUESTION, set::REPS, run_set_1a),
     experiment(one_b::NAME, one_b::QUESTION, set::REPS, run_set_1b),
     experiment(lazy::FIGURE_3, lazy::QUESTION_3, lazy::REPS, |r| run_lazy_sizes(r, lazy::evaluate_figure_3)),
@@ -57,6 +69,7 @@ pub const ALL: &[Experiment] = &[
     experiment(settling::NAME, settling::QUESTION, settling::REPS, run_settling),
     Experiment {
         check: Some(|only| super::kernels::Choice::of(only).map(drop)),
+        boots: true,
         ..experiment(kernels::NAME, kernels::QUESTION, kernels::REPS, run_kernels)
     },
 ];
@@ -92,7 +105,7 @@ impl Request {
     ) -> Result<Vec<T>, Failure> {
         let memory =
             devices.iter().filter_map(|name| Profile::embedded(name)).map(|d| memory_of_run(&d)).max();
-        self.spread_in(memory.unwrap_or_default(), count, steps, run)
+        self.spread_in(memory.unwrap_or_default(), count, steps, |i, step| run(i, step).map_err(Failure::run))
     }
 
     /// The same, for runs of which each needs so much memory.
@@ -101,23 +114,79 @@ impl Request {
         memory: Bytes,
         count: usize,
         steps: u64,
-        run: impl Fn(usize, &dyn Fn()) -> Result<T, CellError> + Sync,
+        run: impl Fn(usize, &dyn Fn()) -> Result<T, Failure> + Sync,
     ) -> Result<Vec<T>, Failure> {
         let jobs = self.jobs.unwrap_or_else(|| pool::default_jobs(memory));
         let done = AtomicU64::new(0);
         let all = count as u64 * steps;
         let step = || (self.report)(done.fetch_add(1, Ordering::Relaxed) + 1, all);
-        pool::run_ordered(jobs, count, |i| run(i, &step).map_err(Failure::run))
+        pool::run_ordered(jobs, count, |i| run(i, &step))
+    }
+}
+
+fn check_vendors(only: &[String]) -> Result<(), Failure> {
+    match only.iter().find(|only| !postmark_vendors::DEVICES.contains(&only.as_str())) {
+        None => Ok(()),
+        Some(unknown) => Err(Failure::usage(format!(
+            "--only {unknown}: expected one of {}",
+            postmark_vendors::DEVICES.join(", ")
+        ))),
     }
 }
 
 fn run_postmark_vendors(request: &Request) -> Result<ExperimentResult, Failure> {
-    let columns = postmark_vendors::columns();
+    let columns = postmark_vendors::columns(&request.only);
     let Request { reps, seed, .. } = *request;
     let means = request.spread(&postmark_vendors::DEVICES, columns.len(), reps.into(), |i, step| {
         postmark_vendors::run_column(columns[i], reps, seed, step)
     })?;
-    Ok(postmark_vendors::evaluate(&means, seed))
+    Ok(postmark_vendors::evaluate(&columns, &means, seed))
+}
+
+/// The same drives, workload and memory below a real file system. What the source's processor took is not there.
+fn run_postmark_vendors_on_kernel(
+    request: &Request,
+    target: &KernelTarget,
+) -> Result<ExperimentResult, Failure> {
+    let Request { reps, seed, .. } = *request;
+    let columns = postmark_vendors::columns(&request.only);
+    let image = guests::image(target)?;
+    let guest = guests::guest(&image, postmark_vendors::host().memory, &request.stop)?;
+    let device = |column: Column| {
+        Profile::embedded(column.device).ok_or_else(|| Failure::run(format!("{} is missing", column.device)))
+    };
+    let mut memory = Bytes(0);
+    for &column in &columns {
+        let device = device(column)?;
+        guests::check_size(&device, target.file_system)?;
+        let of_guest = guests::memory_of_guest(guest.memory, &device, None);
+        memory = memory.max(Bytes(memory_of_run(&device).0.saturating_add(of_guest.0)));
+    }
+    let means = request.spread_in(memory, columns.len(), reps.into(), |i, step| {
+        let (column, device) = (columns[i], device(columns[i])?);
+        let workload = KernelWorkload::Postmark(postmark_vendors::workload(column.buffering).to_text());
+        let policy = if column.discard { KernelPolicy::Commit } else { KernelPolicy::Off };
+        let cells = (0..reps).map(|rep| {
+            let workload = &workload;
+            let cell = KernelCell {
+                device: &device,
+                target,
+                policy,
+                workload,
+                utilization_percent: None,
+                rep,
+                seed,
+            };
+            cell.run(&guest).map_err(guests::failure).inspect(|_| step())
+        });
+        Ok::<_, Failure>(postmark_vendors::Means::of(&cells.collect::<Result<Vec<_>, _>>()?))
+    })?;
+    let mut result = postmark_vendors::evaluate(&columns, &means, seed);
+    result.finding = format!(
+        "On kernel:{target} ({}), where the processor takes no time: {}",
+        image.release, result.finding
+    );
+    Ok(result)
 }
 
 fn policies(written: impl IntoIterator<Item = &'static str>) -> Result<Vec<PolicySpec>, Failure> {
@@ -209,8 +278,8 @@ fn run_sandforce(request: &Request) -> Result<ExperimentResult, Failure> {
     let (setting, seed) = (sandforce::Setting::published(), request.seed);
     let classes = sandforce::CLASSES;
     // The longest first. Each class has as many steps as all of the rest is told in.
-    let runs =
-        request.spread_in(sandforce::MEMORY, classes.len() + 2, sandforce::STEPS, |i, step| match i {
+    let runs = request.spread_in(sandforce::MEMORY, classes.len() + 2, sandforce::STEPS, |i, step| {
+        let run = || match i {
             i if i < classes.len() => {
                 sandforce::run_class(&setting, classes[i], seed, step).map(Sandforce::Class)
             }
@@ -220,7 +289,9 @@ fn run_sandforce(request: &Request) -> Result<ExperimentResult, Failure> {
                 let files = sandforce::files::run_files(&setting.files, seed, step)?;
                 Ok(Sandforce::Files(files, sharing))
             }
-        })?;
+        };
+        run().map_err(Failure::run)
+    })?;
     let mut measured = sandforce::Measured::default();
     for run in runs {
         match run {

@@ -24,7 +24,7 @@ use trimwise_host::{DirectoryError, RealDirectory, block_on, mount_of};
 
 use super::bench;
 use super::devices;
-use super::experiments::{self, Experiment};
+use super::experiments::{self, Experiment, OnKernel};
 use super::guests;
 use super::room::Room;
 use super::{
@@ -355,13 +355,18 @@ impl Models for Linked {
         let listed = |e: &Experiment| Listed {
             name: e.name.to_string(),
             summary: e.question.to_string(),
-            boots: e.check.is_some(),
+            boots: e.boots,
         };
         experiments::ALL.iter().map(listed).collect()
     }
 
     fn check_reproduction(&self, asked: &Reproduction) -> Result<(), Failure> {
-        match experiment(asked)?.check {
+        let experiment = experiment(asked)?;
+        if let Some(target) = asked.target {
+            on_kernel(experiment, target)?;
+            guests::image(target)?;
+        }
+        match experiment.check {
             Some(check) => check(asked.only),
             None if asked.only.is_empty() => Ok(()),
             None => Err(Failure::usage(format!("--only: '{}' has no parts to choose from", asked.name))),
@@ -370,15 +375,36 @@ impl Models for Linked {
 
     fn reproduce(&self, asked: &Reproduction, report: Report) -> Result<ExperimentResult, Failure> {
         let experiment = experiment(asked)?;
-        (experiment.run)(&experiments::Request {
-            reps: asked.reps.unwrap_or(experiment.reps),
+        // A guest's run is the same again but for the phase of its commit timer: one stands for all.
+        let reps = if asked.target.is_some() { 1 } else { experiment.reps };
+        let request = experiments::Request {
+            reps: asked.reps.unwrap_or(reps),
             seed: SEED,
             jobs: asked.jobs.map(usize::from),
             only: asked.only.to_vec(),
             stop: Arc::clone(&asked.stop),
             report,
-        })
+        };
+        match asked.target {
+            None => (experiment.run)(&request),
+            Some(target) => on_kernel(experiment, target)?(&request, target),
+        }
     }
+}
+
+/// How an experiment runs on a real kernel; of most, why it does not.
+fn on_kernel(experiment: &Experiment, target: &KernelTarget) -> Result<OnKernel, Failure> {
+    target.check_for_policies().map_err(|e| Failure::usage(format!("--target kernel:{target}: {e}")))?;
+    experiment.on_kernel.ok_or_else(|| {
+        let able: Vec<&str> =
+            experiments::ALL.iter().filter(|e| e.on_kernel.is_some()).map(|e| e.name).collect();
+        Failure::usage(format!(
+            "{} --target kernel:{target}: it runs policies or a host that no real kernel has, or boots kernels by itself; \
+             expected --target model, or one of {} on a kernel",
+            experiment.name,
+            able.join(", ")
+        ))
+    })
 }
 
 /// The experiment of this name.

@@ -205,6 +205,37 @@ const LAST_NEWLINE: &str =
 type Refusal = (String, &'static str);
 
 impl PostmarkConfig {
+    /// The configuration file that asks for one run with these settings.
+    pub fn to_text(&self) -> String {
+        let bias = |bias: Option<u8>| bias.map_or(-1, i32::from);
+        let mut text = format!(
+            "set number {}\nset transactions {}\nset size {} {}\nset seed {}\nset read {}\n\
+             set write {}\nset buffering {}\nset bias read {}\nset bias create {}\nset report {}\n",
+            self.number,
+            self.transactions,
+            self.size_low,
+            self.size_high,
+            self.seed,
+            self.read_block,
+            self.write_block,
+            self.buffering,
+            bias(self.bias_read),
+            bias(self.bias_create),
+            match self.report {
+                ReportFormat::Verbose => "verbose",
+                ReportFormat::Terse => "terse",
+            },
+        );
+        // The default, which cannot be written.
+        if self.subdirectories > 0 {
+            text += &format!("set subdirectories {}\n", self.subdirectories);
+        }
+        for location in &self.locations {
+            text += &format!("set location +{} {}\n", location.path, location.weight);
+        }
+        text + "run\n"
+    }
+
     /// Reads the text of a configuration file; `file_name` is for messages only.
     ///
     /// # Errors
@@ -423,6 +454,8 @@ mod tests {
             report: ReportFormat::Terse,
         };
         assert_eq!(only(text), expected);
+        assert_eq!(only(&expected.to_text()), expected, "written as it is read");
+        assert_eq!(only(&PostmarkConfig::default().to_text()), PostmarkConfig::default());
     }
 
     #[test]
