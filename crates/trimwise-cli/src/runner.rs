@@ -209,6 +209,7 @@ pub mod guests;
 mod input;
 mod kernels;
 mod linked;
+mod model_ext4;
 mod real;
 mod room;
 pub mod verify;

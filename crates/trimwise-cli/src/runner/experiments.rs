@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use trimwise::experiment::cell::CellError;
 use trimwise::experiment::result::ExperimentResult;
 use trimwise::experiment::set::{self, Setting, one_a, one_b};
-use trimwise::experiment::{capacity, kernels, lazy, postmark_vendors, sandforce, settling};
+use trimwise::experiment::{capacity, kernels, lazy, model_ext4, postmark_vendors, sandforce, settling};
 use trimwise::policy::PolicySpec;
 use trimwise::profile::Profile;
 use trimwise::units::Bytes;
@@ -58,6 +58,10 @@ pub const ALL: &[Experiment] = &[
     Experiment {
         check: Some(|only| super::kernels::Choice::of(only).map(drop)),
         ..experiment(kernels::NAME, kernels::QUESTION, kernels::REPS, run_kernels)
+    },
+    Experiment {
+        check: Some(|only| super::model_ext4::choice(only).map(drop)),
+        ..experiment(model_ext4::NAME, model_ext4::QUESTION, model_ext4::REPS, run_model_ext4)
     },
 ];
 
@@ -265,6 +269,19 @@ fn run_kernels(request: &Request) -> Result<ExperimentResult, Failure> {
         Ok::<_, Failure>(observed)
     })?;
     Ok(kernels::evaluate(&choice.measured(observed), request.reps, request.seed))
+}
+
+/// Every case is one boot, and the model beside it.
+fn run_model_ext4(request: &Request) -> Result<ExperimentResult, Failure> {
+    let (image, cases) = super::model_ext4::choice(&request.only)?;
+    let jobs = request.jobs.unwrap_or_else(|| pool::default_jobs(super::model_ext4::MEMORY_OF_RUN));
+    let done = AtomicU64::new(0);
+    let pairs = pool::run_ordered(jobs, cases.len(), |i| {
+        let pair = super::model_ext4::run(&image, cases[i], request.seed, &request.stop)?;
+        (request.report)(done.fetch_add(1, Ordering::Relaxed) + 1, cases.len() as u64);
+        Ok::<_, Failure>(pair)
+    })?;
+    Ok(model_ext4::evaluate(&pairs, request.seed))
 }
 
 #[cfg(test)]

@@ -155,15 +155,23 @@ impl Layout {
         })
     }
 
+    /// All that mkfs sets apart for metadata, without the journal.
+    pub fn metadata(&self) -> Vec<UnitRange> {
+        let groups = self.total_units.div_ceil(GROUP_UNITS);
+        let flexes = (0..groups).step_by(FLEX_GROUPS as usize);
+        let range = |flex: u64| {
+            let start = if flex == 0 { 0 } else { flex * GROUP_UNITS };
+            UnitRange::new(Lpn(start), self.metadata_end(flex).min(self.total_units) - start)
+        };
+        flexes.map(range).collect()
+    }
+
     /// An allocator in which everything but metadata and journal is free.
     pub fn allocator(&self) -> Allocator {
         let mut allocator = Allocator::new(self.total_units);
         allocator.release(UnitRange::new(Lpn(0), self.total_units));
-        let groups = self.total_units.div_ceil(GROUP_UNITS);
-        for flex in (0..groups).step_by(FLEX_GROUPS as usize) {
-            let start = if flex == 0 { 0 } else { flex * GROUP_UNITS };
-            let end = self.metadata_end(flex).min(self.total_units);
-            allocator.take_exact(UnitRange::new(Lpn(start), end - start));
+        for range in self.metadata() {
+            allocator.take_exact(range);
         }
         allocator.take_exact(self.journal);
         allocator

@@ -427,6 +427,24 @@ impl Ext4 {
         Some(disk.inodes[inode as usize].extents.iter().map(|e| e.blocks).collect())
     }
 
+    /// Transactions that were committed since the mount.
+    pub fn commits(&self) -> u64 {
+        self.0.state.borrow().journal.committed_tid()
+    }
+
+    /// The blocks of the journal.
+    pub fn journal_blocks(&self) -> UnitRange {
+        self.0.state.borrow().disk.layout.journal
+    }
+
+    /// The blocks of metadata, those of directories as they are now.
+    pub fn metadata_blocks(&self) -> Vec<UnitRange> {
+        let disk = &self.0.state.borrow().disk;
+        let directories = disk.directories.values().flat_map(|directory| &directory.blocks);
+        let directories = directories.map(|&block| UnitRange::new(Lpn(block), 1));
+        disk.layout.metadata().into_iter().chain(directories).collect()
+    }
+
     /// Blocks in use by files, directories and metadata, and blocks in all.
     fn utilization(&self) -> (u64, u64) {
         let state = self.0.state.borrow();
