@@ -29,6 +29,20 @@ pub struct CpuCosts {
     pub page_truncate: SimDuration,
 }
 
+/// How a kernel holds writers and empties its page cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Writeback {
+    /// Linux up to 3.1: who dirties more than the limit is stopped until enough is clean, and dirty files have turns of
+    /// 4 MiB (`MAX_WRITEBACK_PAGES`). Metadata are written when the oldest have been dirty for `dirty_expire`.
+    AtTheLimit,
+    /// Since 3.2 (143dfe8611a6): writers are paced so that memory stays dirty halfway to the limit, files are written in
+    /// batches for a tenth of a second at least, and the metadata of the drive have their turn among them.
+    Paced {
+        /// Ticks a second (`CONFIG_HZ`), in which pauses are counted.
+        hz: u64,
+    },
+}
+
 /// One host's configuration. Every number has its reason beside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostConfig {
@@ -42,6 +56,8 @@ pub struct HostConfig {
     pub dirty_expire: SimDuration,
     /// How often write-back looks for expired files (`dirty_writeback_centisecs`, default 5 s).
     pub writeback_interval: SimDuration,
+    /// How writers are held and the page cache is emptied.
+    pub writeback: Writeback,
     /// Largest read-ahead (`read_ahead_kb`, default 128 KiB).
     pub read_ahead: Bytes,
     /// Processor time.
@@ -53,6 +69,24 @@ pub struct HostConfig {
 }
 
 impl HostConfig {
+    /// Dirty pages beyond which write-back starts.
+    pub fn background_pages(&self) -> u64 {
+        self.memory.units_floor() * self.dirty_background_percent / 100
+    }
+
+    /// Dirty pages beyond which writers are stopped.
+    pub fn dirty_pages(&self) -> u64 {
+        self.memory.units_floor() * self.dirty_percent / 100
+    }
+
+    /// Ticks a second, where they are counted.
+    pub(super) fn hz(&self) -> u64 {
+        match self.writeback {
+            Writeback::AtTheLimit => 1000,
+            Writeback::Paced { hz } => hz,
+        }
+    }
+
     /// A desktop of today: 8 GiB, Linux 6.
     pub fn modern() -> Self {
         Self {
@@ -61,6 +95,8 @@ impl HostConfig {
             dirty_percent: 20,
             dirty_expire: SimDuration::from_secs(30),
             writeback_interval: SimDuration::from_secs(5),
+            // Debian's kernels for PCs: CONFIG_HZ=250.
+            writeback: Writeback::Paced { hz: 250 },
             read_ahead: Bytes::kib(128),
             cpu: CpuCosts {
                 syscall: SimDuration::from_nanos(250),

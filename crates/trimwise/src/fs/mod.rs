@@ -40,6 +40,8 @@ pub mod stale;
 #[cfg(test)]
 mod tests;
 pub(crate) mod witness;
+mod throttle;
+mod turns;
 mod writeback;
 
 use std::cell::{Cell, RefCell};
@@ -59,6 +61,8 @@ use inode::Inode;
 use journal::Journal;
 use layout::{FormatError, FormatOptions, Layout};
 use stale::StaleTracker;
+use throttle::Throttle;
+use turns::Turns;
 use witness::Witness;
 
 pub use journal::COMMIT_INTERVAL;
@@ -109,6 +113,9 @@ struct State {
     /// Dirty files by age.
     dirty: BTreeMap<(SimTime, u64), u32>,
     dirty_sequence: u64,
+    /// Whose turn it is to be written, and how writers are held: Linux since 3.2.
+    turns: Turns,
+    throttle: Throttle,
     /// Dirty pages without a block, over all files.
     reserved_pages: u64,
     /// Blocks that nobody owns and that are not allocatable now: freed by a transaction that is still to
@@ -291,6 +298,8 @@ impl Volume {
                 pending,
                 dirty: BTreeMap::new(),
                 dirty_sequence: 0,
+                turns: Turns::default(),
+                throttle: Throttle::new(host.hz(), host.background_pages(), host.dirty_pages()),
                 reserved_pages: 0,
                 withheld_units: 0,
                 held_units: 0,

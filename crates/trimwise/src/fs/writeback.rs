@@ -9,6 +9,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use super::cache::{CHUNK_PAGES, ChunkId, PageCache, mask};
+use super::host::Writeback;
 use super::inode::Inode;
 use super::journal::Handle;
 use super::{Ext4, Inner, State};
@@ -81,6 +82,9 @@ pub(super) fn is_dirty(cache: &PageCache, entry: &Inode, page: u64) -> bool {
 impl Ext4 {
     /// The flusher thread.
     pub(super) async fn flusher_thread(self) {
+        if let Writeback::Paced { .. } = self.0.host.writeback {
+            return self.take_turns().await;
+        }
         let inner: &Inner = &self.0;
         let mut next_round = inner.sim.now() + inner.host.writeback_interval;
         while !inner.stopping.get() {
@@ -99,14 +103,18 @@ impl Ext4 {
         }
     }
 
-    /// Holds a writer while too much memory is dirty; wakes the flusher when it has something to do.
-    pub(super) async fn balance_dirty_pages(&self) {
+    /// Holds a writer who has dirtied pages while too much memory is dirty; wakes the flusher when it has something to
+    /// do.
+    pub(super) async fn balance_dirty_pages(&self, dirtied: u64) {
+        if let Writeback::Paced { .. } = self.0.host.writeback {
+            return self.pace(dirtied).await;
+        }
         if self.is_above_background_limit() {
             self.call_flusher();
         }
         // What is on its way counts as well, also while little else is dirty.
         let inner: &Inner = &self.0;
-        let limit = inner.host.memory.units_floor() * inner.host.dirty_percent / 100;
+        let limit = inner.host.dirty_pages();
         loop {
             let unclean = {
                 let cache = &inner.state.borrow().cache;
@@ -145,16 +153,14 @@ impl Ext4 {
         }
     }
 
-    fn call_flusher(&self) {
+    pub(super) fn call_flusher(&self) {
         if !self.0.flusher_called.replace(true) {
             self.0.events.flusher.notify_all();
         }
     }
 
     fn is_above_background_limit(&self) -> bool {
-        let host = &self.0.host;
-        let limit = host.memory.units_floor() * host.dirty_background_percent / 100;
-        self.0.state.borrow().cache.dirty_pages() > limit
+        self.0.state.borrow().cache.dirty_pages() > self.0.host.background_pages()
     }
 
     /// Gives the file that has been dirty longest its turn; answers whether there was one (that became
@@ -192,7 +198,7 @@ impl Ext4 {
     }
 
     /// Starts writing up to `pages_max` dirty pages of a file; answers how many.
-    async fn write_pages(&self, inode: u32, pages_max: u64) -> u64 {
+    pub(super) async fn write_pages(&self, inode: u32, pages_max: u64) -> u64 {
         let mut written = 0;
         while written < pages_max {
             let Some((page, pages)) = self.next_dirty_run(inode, pages_max - written) else { break };
@@ -363,6 +369,7 @@ impl Ext4 {
                         state.cache.end_writeback(id, bits);
                     }
                     state.disk.inodes[inode as usize].writeback_pages -= piece.units;
+                    state.throttle.wrote(piece.units);
                 }
                 ordered.set(ordered.get() - piece.units);
                 fs.0.events.writeback_done.notify_all();

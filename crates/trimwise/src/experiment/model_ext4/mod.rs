@@ -21,7 +21,7 @@ use super::result::{ExperimentResult, ExperimentRows, open_claims};
 use crate::block::{BlockQueue, Command, QueueConfig, Stage};
 use crate::engine::Sim;
 use crate::fs::Volume;
-use crate::fs::host::{CpuCosts, HostConfig};
+use crate::fs::host::{CpuCosts, HostConfig, Writeback};
 use crate::fs::layout::FormatOptions;
 use crate::policy::PolicySpec;
 use crate::profile::Profile;
@@ -148,6 +148,8 @@ impl GuestFacts {
                 unlink: zero,
                 page_truncate: zero,
             },
+            // User-Mode Linux: CONFIG_HZ=100.
+            writeback: Writeback::Paced { hz: 100 },
             // 126 segments of a page each: what the guest's disk takes in a request (virtio_blk, seg_max).
             queue: QueueConfig { max_request: Bytes::kib(504), ..modern.queue },
             ..modern
