@@ -109,7 +109,7 @@ impl HostConfig {
                 page_truncate: SimDuration::from_nanos(100),
             },
             queue: QueueConfig { max_request: Bytes::kib(1280), ..QueueConfig::default() },
-            discard: DiscardGeneration::Worker,
+            discard: DiscardGeneration::WorkerRunningOn,
         }
     }
 }

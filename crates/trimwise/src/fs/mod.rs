@@ -123,6 +123,9 @@ struct State {
     withheld_units: u64,
     /// Those of them that are in a TRIM, or wait for nothing else.
     held_units: u64,
+    /// Free space in front of which a TRIM that is on its way began, and through which it runs on. What of it is pending
+    /// stays so.
+    run_on: Vec<UnitRange>,
     /// The smallest extent that the last FITRIM asked for (`s_last_trim_minblks`).
     trimmed_min_units: u64,
 }
@@ -303,6 +306,7 @@ impl Volume {
                 reserved_pages: 0,
                 withheld_units: 0,
                 held_units: 0,
+                run_on: Vec::new(),
                 trimmed_min_units: 0,
             }),
             events: Events {

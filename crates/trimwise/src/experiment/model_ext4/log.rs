@@ -7,7 +7,7 @@
 
 use serde::Serialize;
 
-use crate::units::UnitRange;
+use crate::units::{UNIT_BYTES, UnitRange};
 
 /// A command, as the drive gets it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,7 +77,7 @@ impl Traffic {
                 Entry::Flush => traffic.flushes += 1,
                 Entry::Discard(range) => {
                     traffic.discards += 1;
-                    traffic.discarded_bytes += range.bytes().0;
+                    traffic.discarded_bytes += range.units * UNIT_BYTES;
                 }
                 Entry::Write(range) => {
                     let journal = units_in(&places.journal, range);

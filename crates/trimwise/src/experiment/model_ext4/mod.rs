@@ -26,7 +26,7 @@ use crate::fs::layout::FormatOptions;
 use crate::policy::PolicySpec;
 use crate::profile::Profile;
 use crate::ssd::{Drive, SsdConfig};
-use crate::units::{Bytes, SimDuration};
+use crate::units::{Bytes, SimDuration, UnitRange};
 use crate::workload::postmark::{self, PostmarkConfig};
 use log::{Entry, Places, Traffic};
 
@@ -150,8 +150,15 @@ impl GuestFacts {
             },
             // User-Mode Linux: CONFIG_HZ=100.
             writeback: Writeback::Paced { hz: 100 },
-            // 126 segments of a page each: what the guest's disk takes in a request (virtio_blk, seg_max).
-            queue: QueueConfig { max_request: Bytes::kib(504), ..modern.queue },
+            queue: QueueConfig {
+                // 126 segments of a page each: what the guest's disk takes in a request (virtio_blk, seg_max).
+                max_request: Bytes::kib(504),
+                // block/blk-wbt.c: of 16 requests a quarter are for write-back in the background, and whoever has one more
+                // waits before it is queued.
+                background_depth: 4,
+                background_waiting_max: 1,
+                ..modern.queue
+            },
             ..modern
         }
     }
@@ -240,7 +247,12 @@ fn note(log: &mut Vec<Entry>, command: &Command) {
     match command {
         Command::Read(range) => log.push(Entry::Read(*range)),
         Command::Write(range, _) => log.push(Entry::Write(*range)),
-        Command::Trim(ranges) => log.extend(ranges.iter().copied().map(Entry::Discard)),
+        // On SATA Linux sends one run a command, in as many ranges as it takes.
+        Command::Trim(ranges) => {
+            let start = ranges.iter().map(|range| range.start).min().unwrap_or_default();
+            let units = ranges.iter().map(|range| range.units).sum();
+            log.push(Entry::Discard(UnitRange::new(start, units)));
+        }
         Command::Flush => log.push(Entry::Flush),
         // A file system asks for whole blocks only.
         Command::ReadPart(_) | Command::WritePart(..) => {}
