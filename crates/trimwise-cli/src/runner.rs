@@ -208,6 +208,7 @@ pub mod fabricated;
 pub mod guests;
 mod input;
 mod kernels;
+mod lazy_kernel;
 mod linked;
 mod model_ext4;
 mod real;

@@ -60,6 +60,10 @@ pub const ALL: &[Experiment] = &[
         ..experiment(kernels::NAME, kernels::QUESTION, kernels::REPS, run_kernels)
     },
     Experiment {
+        check: Some(|only| super::lazy_kernel::choice(only).map(drop)),
+        ..experiment(lazy::FIGURE_3_KERNEL, lazy::QUESTION_3_KERNEL, lazy::REPS, run_lazy_3_kernel)
+    },
+    Experiment {
         check: Some(|only| super::model_ext4::choice(only).map(drop)),
         ..experiment(model_ext4::NAME, model_ext4::QUESTION, model_ext4::REPS, run_model_ext4)
     },
@@ -112,6 +116,22 @@ impl Request {
         let all = count as u64 * steps;
         let step = || (self.report)(done.fetch_add(1, Ordering::Relaxed) + 1, all);
         pool::run_ordered(jobs, count, |i| run(i, &step).map_err(Failure::run))
+    }
+
+    /// Carries out the cases of an experiment that boots a kernel for each, each of which needs so much memory.
+    fn boot<C: Copy + Sync, T: Send>(
+        &self,
+        memory: Bytes,
+        cases: &[C],
+        run: impl Fn(C) -> Result<T, Failure> + Sync,
+    ) -> Result<Vec<T>, Failure> {
+        let jobs = self.jobs.unwrap_or_else(|| pool::default_jobs(memory));
+        let done = AtomicU64::new(0);
+        pool::run_ordered(jobs, cases.len(), |i| {
+            let answer = run(cases[i])?;
+            (self.report)(done.fetch_add(1, Ordering::Relaxed) + 1, cases.len() as u64);
+            Ok(answer)
+        })
     }
 }
 
@@ -271,15 +291,20 @@ fn run_kernels(request: &Request) -> Result<ExperimentResult, Failure> {
     Ok(kernels::evaluate(&choice.measured(observed), request.reps, request.seed))
 }
 
+/// Every append size, with discard and without, is one boot, and the model beside it.
+fn run_lazy_3_kernel(request: &Request) -> Result<ExperimentResult, Failure> {
+    let (image, cases) = super::lazy_kernel::choice(&request.only)?;
+    let runs = request.boot(super::lazy_kernel::MEMORY_OF_RUN, &cases, |case| {
+        super::lazy_kernel::run(&image, case, request.seed, &request.stop)
+    })?;
+    Ok(lazy::evaluate_on_kernel(&runs, request.seed))
+}
+
 /// Every case is one boot, and the model beside it.
 fn run_model_ext4(request: &Request) -> Result<ExperimentResult, Failure> {
     let (image, cases) = super::model_ext4::choice(&request.only)?;
-    let jobs = request.jobs.unwrap_or_else(|| pool::default_jobs(super::model_ext4::MEMORY_OF_RUN));
-    let done = AtomicU64::new(0);
-    let pairs = pool::run_ordered(jobs, cases.len(), |i| {
-        let pair = super::model_ext4::run(&image, cases[i], request.seed, &request.stop)?;
-        (request.report)(done.fetch_add(1, Ordering::Relaxed) + 1, cases.len() as u64);
-        Ok::<_, Failure>(pair)
+    let pairs = request.boot(super::model_ext4::MEMORY_OF_RUN, &cases, |case| {
+        super::model_ext4::run(&image, case, request.seed, &request.stop)
     })?;
     Ok(model_ext4::evaluate(&pairs, request.seed))
 }

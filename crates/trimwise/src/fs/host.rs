@@ -87,6 +87,38 @@ impl HostConfig {
         }
     }
 
+    /// What a kernel in virtual time has (`trimwise kernel`): a processor that takes no time, User-Mode Linux, and a disk
+    /// behind virtio.
+    pub fn in_guest() -> Self {
+        let zero = SimDuration::ZERO;
+        let modern = Self::modern();
+        Self {
+            memory: Bytes::mib(256),
+            // arch/um/Kconfig: HZ is 100.
+            writeback: Writeback::Paced { hz: 100 },
+            cpu: CpuCosts {
+                syscall: zero,
+                page_write: zero,
+                page_read: zero,
+                copy_page: zero,
+                open: zero,
+                create: zero,
+                unlink: zero,
+                page_truncate: zero,
+            },
+            queue: QueueConfig {
+                // 126 segments of a page each: what the guest's disk takes in a request (virtio_blk, seg_max).
+                max_request: Bytes::kib(504),
+                // block/blk-wbt.c: 16 requests of write-back while writers pause (`wb_recent_wait`); whoever has one
+                // more waits before it is queued.
+                background_depth: 16,
+                background_waiting_max: 1,
+                ..modern.queue
+            },
+            ..modern
+        }
+    }
+
     /// A desktop of today: 8 GiB, Linux 6.
     pub fn modern() -> Self {
         Self {

@@ -18,10 +18,10 @@ use serde::Serialize;
 
 use super::cell::{CellError, audited};
 use super::result::{ExperimentResult, ExperimentRows, open_claims};
-use crate::block::{BlockQueue, Command, QueueConfig, Stage};
+use crate::block::{BlockQueue, Command, Stage};
 use crate::engine::Sim;
 use crate::fs::Volume;
-use crate::fs::host::{CpuCosts, HostConfig, Writeback};
+use crate::fs::host::HostConfig;
 use crate::fs::layout::FormatOptions;
 use crate::policy::PolicySpec;
 use crate::profile::Profile;
@@ -134,33 +134,8 @@ pub struct GuestFacts {
 impl GuestFacts {
     /// The model's host: dirty limits are shares of the memory that pages may fill, so that follows from them.
     fn host(&self) -> HostConfig {
-        let zero = SimDuration::ZERO;
-        let modern = HostConfig::modern();
-        HostConfig {
-            memory: Bytes::from_units(self.dirty_pages * 100 / modern.dirty_percent),
-            cpu: CpuCosts {
-                syscall: zero,
-                page_write: zero,
-                page_read: zero,
-                copy_page: zero,
-                open: zero,
-                create: zero,
-                unlink: zero,
-                page_truncate: zero,
-            },
-            // User-Mode Linux: CONFIG_HZ=100.
-            writeback: Writeback::Paced { hz: 100 },
-            queue: QueueConfig {
-                // 126 segments of a page each: what the guest's disk takes in a request (virtio_blk, seg_max).
-                max_request: Bytes::kib(504),
-                // block/blk-wbt.c: of 16 requests a quarter are for write-back in the background, and whoever has one more
-                // waits before it is queued.
-                background_depth: 4,
-                background_waiting_max: 1,
-                ..modern.queue
-            },
-            ..modern
-        }
+        let guest = HostConfig::in_guest();
+        HostConfig { memory: Bytes::from_units(self.dirty_pages * 100 / guest.dirty_percent), ..guest }
     }
 }
 
