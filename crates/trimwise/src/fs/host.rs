@@ -1,6 +1,6 @@
 //! The host around the file system: memory, write-back, processor costs, and which Linux it runs.
 
-use crate::block::QueueConfig;
+use crate::block::{QueueConfig, WriteThrottleConfig};
 use crate::units::{Bytes, SimDuration};
 
 pub use crate::policy::{DiscardGeneration, LinuxVersionError};
@@ -109,10 +109,11 @@ impl HostConfig {
             queue: QueueConfig {
                 // 126 segments of a page each: what the guest's disk takes in a request (virtio_blk, seg_max).
                 max_request: Bytes::kib(504),
-                // block/blk-wbt.c: 16 requests of write-back while writers pause (`wb_recent_wait`); whoever has one
-                // more waits before it is queued.
-                background_depth: 16,
-                background_waiting_max: 1,
+                // virtio_uml's ring has 256 places; virtio_blk does not say that its disks do not rotate.
+                write_throttle: Some(WriteThrottleConfig {
+                    read_latency_max: SimDuration::from_millis(75),
+                    queue_depth: 256,
+                }),
                 ..modern.queue
             },
             ..modern

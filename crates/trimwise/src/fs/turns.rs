@@ -109,6 +109,9 @@ impl Ext4 {
                 }
                 verdict
             };
+            if verdict != Verdict::Go {
+                inner.queue.writer_paused();
+            }
             // A timer that is set within a tick fires at the end of the last of its whole ones.
             let end = |ticks: u64| SimTime((self.tick() + ticks + 1) * tick_ns);
             match verdict {
