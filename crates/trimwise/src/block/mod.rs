@@ -336,10 +336,10 @@ impl BlockQueue {
     pub async fn wait_for_room(&self) {
         loop {
             let now = self.0.sim.now();
-            match &mut self.0.state.borrow_mut().throttle {
+            match self.0.state.borrow_mut().throttle.as_mut().map(|throttle| throttle.has_room(now)) {
                 None => break,
-                Some(throttle) if throttle.has_room(now) => return,
-                Some(_) => {}
+                Some(true) => return,
+                Some(false) => {}
             }
             self.0.room.wait().await;
         }

@@ -43,11 +43,37 @@ pub enum Writeback {
     },
 }
 
+/// What a kernel keeps beside the pages that it caches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slabs {
+    /// Bytes for each file that is there: its inode and its name are cached.
+    pub inode_bytes: u64,
+    /// Bytes for each cached page.
+    pub page_bytes: u64,
+}
+
+impl Slabs {
+    /// Nothing: memory is what pages may fill.
+    pub const NONE: Self = Self { inode_bytes: 0, page_bytes: 0 };
+}
+
+/// Where a file that is written back gets its blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placement {
+    /// All at one goal that moves on.
+    Stream,
+    /// As mballoc has it for closed files (`ext4_mb_group_or_file`): small ones side by side in chunks of 2 MiB (locality
+    /// groups), larger ones in the block group of their inode or of their last block, where they fit best.
+    Groups,
+}
+
 /// One host's configuration. Every number has its reason beside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostConfig {
     /// Memory that the page cache may fill.
     pub memory: Bytes,
+    /// What the kernel keeps of that memory for itself.
+    pub slabs: Slabs,
     /// Share of the memory that may be dirty before write-back starts (`dirty_background_ratio`, default 10).
     pub dirty_background_percent: u64,
     /// Share of the memory beyond which writers are held (`dirty_ratio`, default 20).
@@ -58,6 +84,8 @@ pub struct HostConfig {
     pub writeback_interval: SimDuration,
     /// How writers are held and the page cache is emptied.
     pub writeback: Writeback,
+    /// Where files get their blocks.
+    pub placement: Placement,
     /// Largest read-ahead (`read_ahead_kb`, default 128 KiB).
     pub read_ahead: Bytes,
     /// Processor time.
@@ -69,14 +97,15 @@ pub struct HostConfig {
 }
 
 impl HostConfig {
-    /// Dirty pages beyond which write-back starts.
-    pub fn background_pages(&self) -> u64 {
-        self.memory.units_floor() * self.dirty_background_percent / 100
+    /// Memory for pages beside what the kernel keeps for so many files and pages.
+    pub(super) fn memory_for_pages(&self, inodes: u64, pages: u64) -> u64 {
+        let Slabs { inode_bytes, page_bytes } = self.slabs;
+        Bytes(self.memory.0.saturating_sub(inodes * inode_bytes + pages * page_bytes)).units_floor()
     }
 
-    /// Dirty pages beyond which writers are stopped.
-    pub fn dirty_pages(&self) -> u64 {
-        self.memory.units_floor() * self.dirty_percent / 100
+    /// Dirty pages beyond which write-back starts, and those beyond which writers are stopped, with so much memory.
+    pub(super) fn dirty_limits(&self, memory_pages: u64) -> (u64, u64) {
+        (memory_pages * self.dirty_background_percent / 100, memory_pages * self.dirty_percent / 100)
     }
 
     /// Ticks a second, where they are counted.
@@ -94,6 +123,10 @@ impl HostConfig {
         let modern = Self::modern();
         Self {
             memory: Bytes::mib(256),
+            placement: Placement::Groups,
+            // /proc/slabinfo of 6.1: ext4_inode_cache 1,096 (and its share of a slab), dentry 192, ext4_extent_status and
+            // others 40 each; buffer_head 104.
+            slabs: Slabs { inode_bytes: 1_400, page_bytes: 104 },
             // arch/um/Kconfig: HZ is 100.
             writeback: Writeback::Paced { hz: 100 },
             cpu: CpuCosts {
@@ -124,10 +157,12 @@ impl HostConfig {
     pub fn modern() -> Self {
         Self {
             memory: Bytes::gib(8),
+            slabs: Slabs::NONE,
             dirty_background_percent: 10,
             dirty_percent: 20,
             dirty_expire: SimDuration::from_secs(30),
             writeback_interval: SimDuration::from_secs(5),
+            placement: Placement::Stream,
             // Debian's kernels for PCs: CONFIG_HZ=250.
             writeback: Writeback::Paced { hz: 250 },
             read_ahead: Bytes::kib(128),

@@ -144,6 +144,13 @@ impl Layout {
         Lpn(table + u64::from(inode) % INODES_PER_GROUP / INODES_PER_BLOCK)
     }
 
+    /// Where a file without blocks begins to look: the second group of its inode's flex group
+    /// (`ext4_inode_to_goal_block`).
+    pub fn file_goal(&self, inode: u32) -> Lpn {
+        let group = self.inode_group(inode) / FLEX_GROUPS * FLEX_GROUPS + 1;
+        Lpn(group * GROUP_UNITS)
+    }
+
     /// The inodes that a block of the inode table holds; `None` if it is none.
     pub fn inodes_in(&self, block: Lpn) -> Option<std::ops::Range<u32>> {
         (0..self.total_units.div_ceil(GROUP_UNITS)).find_map(|group| {
@@ -174,6 +181,9 @@ impl Layout {
             allocator.take_exact(range);
         }
         allocator.take_exact(self.journal);
+        if self.total_units > 2 * GROUP_UNITS {
+            allocator.begin_stream(Lpn(GROUP_UNITS));
+        }
         allocator
     }
 

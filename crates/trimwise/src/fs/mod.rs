@@ -34,6 +34,7 @@ mod journal;
 pub mod layout;
 mod names;
 mod operations;
+mod placement;
 mod read;
 pub(crate) mod sabotage;
 pub mod stale;
@@ -302,7 +303,7 @@ impl Volume {
                 dirty: BTreeMap::new(),
                 dirty_sequence: 0,
                 turns: Turns::default(),
-                throttle: Throttle::new(host.hz(), host.background_pages(), host.dirty_pages()),
+                throttle: Throttle::new(host.hz(), host.dirty_limits(host.memory.units_floor())),
                 reserved_pages: 0,
                 withheld_units: 0,
                 held_units: 0,

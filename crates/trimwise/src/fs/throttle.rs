@@ -69,7 +69,7 @@ pub struct Throttle {
 
 impl Throttle {
     /// A writer and a drive of which nothing is known, with these limits in pages.
-    pub fn new(hz: u64, background: u64, limit: u64) -> Self {
+    pub fn new(hz: u64, (background, limit): (u64, u64)) -> Self {
         Self {
             hz,
             background,
@@ -88,6 +88,16 @@ impl Throttle {
             poll: INITIAL_POLL,
             paused_at: None,
         }
+    }
+
+    /// Memory has become less or more, and with it the limits.
+    pub fn set_limits(&mut self, (background, limit): (u64, u64)) {
+        (self.background, self.limit) = (background, limit.max(1));
+    }
+
+    /// Whether write-back is due.
+    pub fn is_above_background(&self, dirty: u64) -> bool {
+        dirty > self.background
     }
 
     /// The writer has dirtied pages; answers whether he is to be looked at.
@@ -317,7 +327,7 @@ mod tests {
 
     #[test]
     fn up_to_halfway_between_the_limits_a_writer_runs_free() {
-        let mut throttle = Throttle::new(100, 1000, 2000);
+        let mut throttle = Throttle::new(100, (1000, 2000));
         assert!(!throttle.dirtied(INITIAL_POLL - 1));
         assert!(throttle.dirtied(1));
         assert_eq!(throttle.look(1, memory(1500)), Verdict::Go);
@@ -331,7 +341,7 @@ mod tests {
 
     #[test]
     fn the_ratio_is_one_at_the_setpoint_and_falls_towards_the_limit() {
-        let throttle = Throttle::new(100, 10_000, 20_000);
+        let throttle = Throttle::new(100, (10_000, 20_000));
         let ratio = |dirty| throttle.position_ratio(dirty);
         assert_eq!(ratio(17_500), 1 << RATIO_SHIFT);
         assert!(ratio(15_000) > ratio(16_000) && ratio(16_000) > ratio(17_500));
@@ -343,7 +353,7 @@ mod tests {
     #[test]
     fn a_writer_comes_to_the_rate_of_the_drive_and_stays_near_the_setpoint() {
         const RATE: u64 = 10_000;
-        let mut throttle = Throttle::new(100, 8_000, 16_000);
+        let mut throttle = Throttle::new(100, (8_000, 16_000));
         let (mut dirty, mut wakes, mut dirtied) = (12_000_u64, 0, 0);
         for tick in 1..6_000_u64 {
             let wrote = (RATE / 100).min(dirty);

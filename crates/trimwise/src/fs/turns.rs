@@ -79,6 +79,11 @@ impl State {
         self.cache.dirty_pages() + self.journal.dirty_pages()
     }
 
+    /// Files and directories that there are.
+    pub(super) fn inodes_in_use(&self) -> u64 {
+        (self.disk.inodes.len() - self.disk.free_inodes.len()) as u64
+    }
+
     fn memory(&self) -> Memory {
         Memory {
             dirty: self.dirty_pages(),
@@ -103,8 +108,10 @@ impl Ext4 {
             let verdict = {
                 let state = &mut *inner.state.borrow_mut();
                 let memory = state.memory();
+                let pages = inner.host.memory_for_pages(state.inodes_in_use(), state.cache.present_pages());
+                state.throttle.set_limits(inner.host.dirty_limits(pages));
                 let verdict = state.throttle.look(self.tick(), memory);
-                if memory.dirty > inner.host.background_pages() || verdict != Verdict::Go {
+                if state.throttle.is_above_background(memory.dirty) || verdict != Verdict::Go {
                     self.call_flusher();
                 }
                 verdict
@@ -158,7 +165,7 @@ impl Ext4 {
         loop {
             {
                 let state = &mut *inner.state.borrow_mut();
-                if age_ns.is_none() && state.dirty_pages() <= inner.host.background_pages() {
+                if age_ns.is_none() && !state.throttle.is_above_background(state.dirty_pages()) {
                     return;
                 }
                 if state.turns.batch.is_empty() {

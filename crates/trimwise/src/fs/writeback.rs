@@ -9,12 +9,12 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use super::cache::{CHUNK_PAGES, ChunkId, PageCache, mask};
-use super::host::Writeback;
+use super::host::{Placement, Writeback};
 use super::inode::Inode;
 use super::journal::Handle;
 use super::{Ext4, Inner, State};
 use crate::policy::Availability;
-use crate::units::{Lpn, SimTime, UnitRange};
+use crate::units::{Lpn, SimTime, UNIT_BYTES, UnitRange};
 
 /// Pages of one file that are written before the next file has its turn (`MAX_WRITEBACK_PAGES`).
 const PAGES_A_TURN: u64 = 1_024;
@@ -114,7 +114,7 @@ impl Ext4 {
         }
         // What is on its way counts as well, also while little else is dirty.
         let inner: &Inner = &self.0;
-        let limit = inner.host.dirty_pages();
+        let (_, limit) = inner.host.dirty_limits(inner.host.memory.units_floor());
         loop {
             let unclean = {
                 let cache = &inner.state.borrow().cache;
@@ -160,7 +160,8 @@ impl Ext4 {
     }
 
     fn is_above_background_limit(&self) -> bool {
-        self.0.state.borrow().cache.dirty_pages() > self.0.host.background_pages()
+        let (limit, _) = self.0.host.dirty_limits(self.0.host.memory.units_floor());
+        self.0.state.borrow().cache.dirty_pages() > limit
     }
 
     /// Gives the file that has been dirty longest its turn; answers whether there was one (that became
@@ -283,7 +284,15 @@ impl Ext4 {
                         && (entry.map(page - 1, 1).is_ok() || is_dirty(&state.cache, entry, page - 1));
                     Wish { goal: None, place: if follows { None } else { entry.place(page) } }
                 };
-                if let Some(blocks) = self.find_blocks(state, wish, pages) {
+                let blocks = match self.0.host.placement {
+                    Placement::Stream => self.find_blocks(state, wish, pages),
+                    Placement::Groups => {
+                        let size_pages = entry.size_bytes.div_ceil(UNIT_BYTES);
+                        let goal = entry.goal().unwrap_or_else(|| state.disk.layout.file_goal(inode));
+                        state.disk.allocator.allocate_in_groups(goal, pages, size_pages)
+                    }
+                };
+                if let Some(blocks) = blocks {
                     let entry = &mut state.disk.inodes[inode as usize];
                     entry.add_extent(page, blocks);
                     entry.reserved_pages -= blocks.units;

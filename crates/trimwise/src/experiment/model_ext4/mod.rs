@@ -69,17 +69,17 @@ pub struct Shape {
 pub const SHAPES: [Shape; 3] = [
     Shape {
         name: "small",
-        config: "set number 20000\nset transactions 20000\nset size 500 20000\nset buffering false\nset write 4096\n\
+        config: "set number 20000\nset transactions 100000\nset size 500 20000\nset buffering false\nset write 4096\n\
                  set read 4096\n",
     },
     Shape {
         name: "large",
-        config: "set number 120\nset transactions 200\nset size 2000000 10000000\nset buffering false\n\
+        config: "set number 120\nset transactions 1500\nset size 2000000 10000000\nset buffering false\n\
                  set write 65536\nset read 65536\n",
     },
     Shape {
         name: "mixed",
-        config: "set number 4000\nset transactions 8000\nset size 1000 200000\nset buffering false\nset write 4096\n\
+        config: "set number 4000\nset transactions 20000\nset size 1000 200000\nset buffering false\nset write 4096\n\
                  set read 4096\n",
     },
 ];
