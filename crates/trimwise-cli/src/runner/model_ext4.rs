@@ -24,6 +24,8 @@ pub const MEMORY_OF_RUN: Bytes = Bytes::mib(2_500);
 
 /// Where the kernel tells of its dirty limits.
 const VMSTAT: &str = "/proc/vmstat";
+/// And of its memory.
+const MEMINFO: &str = "/proc/meminfo";
 /// Where it tells how many transactions it has committed.
 const JOURNAL_INFO: &str = "/proc/fs/jbd2/*/info";
 
@@ -69,6 +71,7 @@ fn run_kernel(
         Step::Mount { file_system, options },
         settle(),
         read(VMSTAT),
+        read(MEMINFO),
         read(JOURNAL_INFO),
         Step::Postmark { config: case.shape.config.to_owned(), rep: 0 },
         settle(),
@@ -76,7 +79,7 @@ fn run_kernel(
         Step::Metadata,
         Step::Extents { file: String::new() },
     ];
-    let (begin, end) = (5, 7);
+    let (begin, end) = (6, 8);
     let report = guest.run(&Job { steps }, &mut disks).map_err(guests::job_failure)?;
     let [disk] = disks;
     let (_, store, trace, marks) = disk.into_parts();
@@ -84,6 +87,7 @@ fn run_kernel(
     let mut outcomes = report.steps.into_iter().map(|StepReport { outcome, .. }| outcome).skip(3);
     let mut next = || outcomes.next().ok_or_else(|| Failure::run("the guest did not answer"));
     let vmstat = text(next()?)?;
+    let meminfo = text(next()?)?;
     let before = commits(&text(next()?)?)?;
     let duration_ns = match next()? {
         Outcome::Cell(cell, _) => cell.duration_ns,
@@ -105,6 +109,7 @@ fn run_kernel(
     let facts = GuestFacts {
         background_pages: field(&vmstat, "nr_dirty_background_threshold")?,
         dirty_pages: field(&vmstat, "nr_dirty_threshold")?,
+        cached_pages: field(&meminfo, "Cached:")? * 1024 / UNIT_BYTES,
         journal_blocks: journal.iter().map(|range| range.units).sum(),
     };
     let places = Places::new(journal, fixed.chain(directory));
@@ -138,10 +143,11 @@ fn text(outcome: Outcome) -> Result<String, Failure> {
     }
 }
 
-/// A line `NAME NUMBER` of /proc/vmstat.
+/// A line `NAME NUMBER` of /proc/vmstat, or `NAME NUMBER kB` of /proc/meminfo.
 fn field(text: &str, name: &str) -> Result<u64, Failure> {
-    let found = text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
-    found.ok_or_else(|| Failure::run(format!("the guest's {VMSTAT} has no number {name}")))
+    let number = |line: &str| line.strip_prefix(name)?.trim_end_matches(" kB").trim().parse().ok();
+    let found = text.lines().find_map(number);
+    found.ok_or_else(|| Failure::run(format!("the guest's {VMSTAT} or {MEMINFO} has no number {name}")))
 }
 
 /// The first number of jbd2's info: `12 transactions (3 requested), each up to 1024 blocks`.

@@ -121,7 +121,7 @@ mod tests {
         Pair {
             shape: "small",
             policy: "off".to_owned(),
-            guest: GuestFacts { background_pages: 1, dirty_pages: 2, journal_blocks: 1024 },
+            guest: GuestFacts { background_pages: 1, dirty_pages: 2, cached_pages: 0, journal_blocks: 1024 },
             kernel: side(kernel),
             model: side(model),
         }

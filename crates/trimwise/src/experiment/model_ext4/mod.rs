@@ -21,12 +21,12 @@ use super::result::{ExperimentResult, ExperimentRows, open_claims};
 use crate::block::{BlockQueue, Command, Stage};
 use crate::engine::Sim;
 use crate::fs::Volume;
-use crate::fs::host::HostConfig;
+use crate::fs::host::{HostConfig, Slabs};
 use crate::fs::layout::FormatOptions;
 use crate::policy::PolicySpec;
 use crate::profile::Profile;
 use crate::ssd::{Drive, SsdConfig};
-use crate::units::{Bytes, SimDuration, UnitRange};
+use crate::units::{Bytes, SimDuration, UNIT_BYTES, UnitRange};
 use crate::workload::postmark::{self, PostmarkConfig};
 use log::{Entry, Places, Traffic};
 
@@ -127,6 +127,8 @@ pub struct GuestFacts {
     pub background_pages: u64,
     /// Dirty pages beyond which writers would be stopped (`nr_dirty_threshold`).
     pub dirty_pages: u64,
+    /// Pages of the guest's programs and of files elsewhere (`Cached` of /proc/meminfo).
+    pub cached_pages: u64,
     /// Blocks of the journal that mkfs made.
     pub journal_blocks: u64,
 }
@@ -135,7 +137,11 @@ impl GuestFacts {
     /// The model's host: dirty limits are shares of the memory that pages may fill, so that follows from them.
     fn host(&self) -> HostConfig {
         let guest = HostConfig::in_guest();
-        HostConfig { memory: Bytes::from_units(self.dirty_pages * 100 / guest.dirty_percent), ..guest }
+        HostConfig {
+            memory: Bytes::from_units(self.dirty_pages * 100 / guest.dirty_percent),
+            slabs: Slabs { programs_bytes: self.cached_pages * UNIT_BYTES, ..guest.slabs },
+            ..guest
+        }
     }
 }
 
