@@ -52,7 +52,9 @@ fn the_modelled_ext4_asks_its_drive_for_what_the_real_one_does() {
         for side in ["kernel", "model"] {
             let figure = |name: &str| pair[side][name].as_u64().unwrap();
             assert_eq!(figure("discards") > 0, discards, "{side}: {pair:#}");
-            for name in ["data_blocks", "journal_blocks", "metadata_blocks", "commits", "flushes", "duration_ns"] {
+            for name in
+                ["data_blocks", "journal_blocks", "metadata_blocks", "commits", "flushes", "duration_ns"]
+            {
                 assert!(figure(name) > 0, "{side}, {name}: {pair:#}");
             }
             // Whoever commits flushes twice, and logs a descriptor, a block and a commit block at least.

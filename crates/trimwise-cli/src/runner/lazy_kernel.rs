@@ -23,11 +23,7 @@ const MEMORY: Bytes = Bytes::mib(512);
 pub const MEMORY_OF_RUN: Bytes = Bytes::mib(2_500);
 
 fn target() -> KernelTarget {
-    KernelTarget {
-        version: lazy::KERNEL.to_owned(),
-        file_system: FileSystem::Ext4,
-        options: String::new(),
-    }
+    KernelTarget { version: lazy::KERNEL.to_owned(), file_system: FileSystem::Ext4, options: String::new() }
 }
 
 /// The kernel, and the cases that `--only` names by their append size in KiB; all if it names none.

@@ -96,7 +96,8 @@ fn run_kernel(
     let commits = commits(&text({
         next()?;
         next()?
-    })?)? - before;
+    })?)?
+        - before;
     let Outcome::Metadata(metadata) = next()? else { return Err(unexpected(&Outcome::Done)) };
     let directory = match next()? {
         Outcome::Extents(extents) => extents,

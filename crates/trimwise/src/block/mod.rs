@@ -24,8 +24,8 @@ pub use device::{
     BlockDevice, BlockError, Completion, DeviceFacts, Operation, TrimFacts, check as check_operation,
 };
 pub use model::ModelDevice;
-pub use write_throttle::WriteThrottleConfig;
 pub use port::{Port, PortCounts, PortError, PortLimits, Request as PortRequest};
+pub use write_throttle::WriteThrottleConfig;
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;

@@ -46,7 +46,11 @@ impl Allocator {
     /// An allocator without free blocks for a file system of `total_units`.
     pub fn new(total_units: u64) -> Self {
         let groups = total_units.div_ceil(GROUP_UNITS) as usize;
-        Self { trimmed_groups: vec![false; groups], counts: vec![GroupCount::default(); groups], ..Self::default() }
+        Self {
+            trimmed_groups: vec![false; groups],
+            counts: vec![GroupCount::default(); groups],
+            ..Self::default()
+        }
     }
 
     /// Free units.
@@ -231,7 +235,8 @@ impl Allocator {
         debug_assert!(start >= extent && start + units <= extent + len);
         let count = &mut self.counts[group_of(extent) as usize];
         count.units -= units;
-        count.extents = count.extents + u64::from(start > extent) + u64::from(extent + len > start + units) - 1;
+        count.extents =
+            count.extents + u64::from(start > extent) + u64::from(extent + len > start + units) - 1;
         if start > extent {
             self.free.insert(extent, start - extent);
         } else {

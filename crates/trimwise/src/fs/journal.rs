@@ -309,7 +309,8 @@ impl Journal {
         let before = self.dirty_pages;
         for &id in ids {
             let buffer = &mut self.buffers[id as usize];
-            if buffer.checkpoint != 0 && !buffer.in_running && !buffer.in_committing && !buffer.is_page_dirty {
+            if buffer.checkpoint != 0 && !buffer.in_running && !buffer.in_committing && !buffer.is_page_dirty
+            {
                 buffer.is_page_dirty = true;
                 self.dirty_pages += 1;
             }

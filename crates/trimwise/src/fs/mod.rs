@@ -40,9 +40,9 @@ pub(crate) mod sabotage;
 pub mod stale;
 #[cfg(test)]
 mod tests;
-pub(crate) mod witness;
 mod throttle;
 mod turns;
+pub(crate) mod witness;
 mod writeback;
 
 use std::cell::{Cell, RefCell};

@@ -103,7 +103,9 @@ impl Allocator {
 
     /// What of a free extent is not set aside for small files: in front of the chunk or behind it, whichever is longer.
     fn beside_chunk(&self, extent: UnitRange) -> (u64, u64) {
-        let Some(chunk) = self.chunk().filter(|chunk| chunk.start < extent.end() && extent.start < chunk.end()) else {
+        let Some(chunk) =
+            self.chunk().filter(|chunk| chunk.start < extent.end() && extent.start < chunk.end())
+        else {
             return (extent.start.0, extent.units);
         };
         let before = chunk.start.0.saturating_sub(extent.start.0);
@@ -154,7 +156,9 @@ mod tests {
         let mut allocator = empty();
         let mut left = 4 * GROUP_UNITS;
         for i in 0.. {
-            let Some(range) = allocator.allocate_in_groups(Lpn(i * 777), 1 + i % 900, 1 + i % 40) else { break };
+            let Some(range) = allocator.allocate_in_groups(Lpn(i * 777), 1 + i % 900, 1 + i % 40) else {
+                break;
+            };
             left -= range.units;
         }
         assert_eq!(left, 0);

@@ -269,7 +269,8 @@ impl Throttle {
         let old = self.dirty_ratelimit;
         let dirty_rate = (self.dirtied - self.dirtied_stamp) * self.hz / elapsed;
         let task_rate = ((old * ratio) >> RATIO_SHIFT) + 1;
-        let balanced = (task_rate * self.avg_write_bandwidth / (dirty_rate | 1)).min(self.avg_write_bandwidth);
+        let balanced =
+            (task_rate * self.avg_write_bandwidth / (dirty_rate | 1)).min(self.avg_write_bandwidth);
         // Only what all agree on is followed.
         let mut step = if dirty < setpoint {
             self.balanced_ratelimit.min(balanced).min(task_rate).saturating_sub(old)

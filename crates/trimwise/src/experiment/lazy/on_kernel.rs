@@ -17,8 +17,7 @@ use crate::units::{Bytes, SimDuration};
 pub const FIGURE_3_KERNEL: &str = "lazy-3-kernel";
 
 /// Its question.
-pub const QUESTION_3_KERNEL: &str =
-    "How long does fsync take after the removal of a fragmented file on a real ext4 that discards in the commit?";
+pub const QUESTION_3_KERNEL: &str = "How long does fsync take after the removal of a fragmented file on a real ext4 that discards in the commit?";
 
 /// The kernel: the last series that discards inside the commit.
 pub const KERNEL: &str = "5.10";
@@ -99,7 +98,8 @@ pub fn evaluate_on_kernel(runs: &[KernelRun], seed: u64) -> ExperimentResult {
             series("model, nodiscard", &of(false, model)),
         ],
     };
-    let at_first = |runs: &[(Bytes, f64)]| runs.first().map_or("not measured".to_owned(), |run| ms_text(run.1));
+    let at_first =
+        |runs: &[(Bytes, f64)]| runs.first().map_or("not measured".to_owned(), |run| ms_text(run.1));
     let finding = format!(
         "At appends of 64 KiB fsync takes {} on the real ext4 with discard and {} without. {}",
         at_first(&with),
@@ -137,7 +137,8 @@ fn grows(with: &[(Bytes, f64)]) -> Claim {
 fn lower(with: &[(Bytes, f64)], without: &[(Bytes, f64)]) -> Claim {
     const LIMIT: f64 = 0.015;
     let id = "lazy-kernel-64k";
-    let text = "real fsync at appends of 64 KiB, without discards over with them: up to 99 % lower (at most 0.015)";
+    let text =
+        "real fsync at appends of 64 KiB, without discards over with them: up to 99 % lower (at most 0.015)";
     let (Some(with), Some(without)) = (with.first(), without.first()) else {
         return unmeasured(id, text.to_owned());
     };
@@ -153,8 +154,10 @@ fn lower(with: &[(Bytes, f64)], without: &[(Bytes, f64)]) -> Claim {
 
 fn beside<'a>(id: &'static str, which: &str, runs: impl Iterator<Item = &'a KernelRun>) -> Claim {
     const LIMIT_PERCENT: f64 = 15.0;
-    let text = format!("the model's fsync {which} is within {LIMIT_PERCENT} % of the real one at every append size");
-    let error = |run: &KernelRun| (run.model.as_nanos() as f64 / run.kernel.as_nanos().max(1) as f64 - 1.0) * 100.0;
+    let text =
+        format!("the model's fsync {which} is within {LIMIT_PERCENT} % of the real one at every append size");
+    let error =
+        |run: &KernelRun| (run.model.as_nanos() as f64 / run.kernel.as_nanos().max(1) as f64 - 1.0) * 100.0;
     let errors: Vec<f64> = runs.map(error).collect();
     let Some(worst) = errors.iter().copied().max_by(|a, b| a.abs().total_cmp(&b.abs())) else {
         return unmeasured(id, text);

@@ -98,7 +98,8 @@ fn claim(compared: &Compared, limit: f64, pairs: &[Pair]) -> Claim {
 /// How many figures are within their limits.
 pub fn finding(pairs: &[Pair]) -> String {
     let limited = || COMPARED.iter().filter_map(|compared| Some((compared.of, compared.limit_percent?)));
-    let errors = pairs.iter().flat_map(|pair| limited().map(move |(of, limit)| (error_percent(pair, of), limit)));
+    let errors =
+        pairs.iter().flat_map(|pair| limited().map(move |(of, limit)| (error_percent(pair, of), limit)));
     let (mut within, mut all) = (0, 0);
     for (error, limit) in errors {
         all += 1;
@@ -134,7 +135,8 @@ mod tests {
     #[test]
     fn each_figure_has_its_own_limit_and_one_case_beyond_it_fails_the_claim() {
         assert_eq!(met(&[pair(1000, 1000), pair(1000, 981)]).len(), 6);
-        let loose = ["model-journal", "model-metadata", "model-discards", "model-discarded", "model-duration"];
+        let loose =
+            ["model-journal", "model-metadata", "model-discards", "model-discarded", "model-duration"];
         assert_eq!(met(&[pair(1000, 1000), pair(1000, 1149)]), loose);
         assert_eq!(met(&[pair(1000, 840), pair(1000, 1000)]), ["model-discards", "model-discarded"]);
         assert!(met(&[]).is_empty());

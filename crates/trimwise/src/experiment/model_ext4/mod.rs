@@ -194,8 +194,7 @@ pub fn run_model(case: Case, guest: GuestFacts, seed: u64) -> Result<Side, CellE
     let parsed = PostmarkConfig::parse(case.shape.config, case.shape.name);
     let config = parsed.expect("it is written here").runs[0].config.for_model()?;
     sim.run(async move {
-        let format =
-            FormatOptions { journal: Some(Bytes::from_units(guest.journal_blocks)), discard: false };
+        let format = FormatOptions { journal: Some(Bytes::from_units(guest.journal_blocks)), discard: false };
         let volume = Volume::format(&queue, format).await?;
         let fs = volume.mount(host, case.policy().governor()).await;
         let sim = queue.sim();
@@ -217,7 +216,8 @@ pub fn run_model(case: Case, guest: GuestFacts, seed: u64) -> Result<Side, CellE
         })?;
         sim.sleep(SETTLE).await;
         queue.trace(None);
-        let traffic = Traffic::of(&log.borrow(), &Places::new(vec![fs.journal_blocks()], fs.metadata_blocks()));
+        let traffic =
+            Traffic::of(&log.borrow(), &Places::new(vec![fs.journal_blocks()], fs.metadata_blocks()));
         let commits = fs.commits() - before;
         audited(fs, DEVICE, case.policy()).await?;
         Ok(Side { duration_ns: outcome.duration().as_nanos(), commits, traffic })
