@@ -9,7 +9,7 @@ use super::{DEVICE, device, milliseconds, ms_text, run_size_on, sizes, unmeasure
 use crate::experiment::cell::CellError;
 use crate::experiment::plot::{Axis, Plot, PlotKind, Point, Series};
 use crate::experiment::result::{Claim, ExperimentResult, ExperimentRows, Figure, open_claims};
-use crate::fs::host::{DiscardGeneration, HostConfig};
+use crate::fs::host::{DiscardGeneration, HostConfig, Placement};
 use crate::policy::PolicySpec;
 use crate::units::{Bytes, SimDuration};
 
@@ -61,7 +61,12 @@ impl KernelRun {
     /// # Errors
     /// [`CellError`].
     pub fn beside(case: KernelCase, kernel: SimDuration, seed: u64) -> Result<Self, CellError> {
-        let host = HostConfig { discard: DiscardGeneration::CommitBatched, ..HostConfig::in_guest() };
+        let host = HostConfig {
+            discard: DiscardGeneration::CommitBatched,
+            // The file is open while it is written back: its holes leave gaps.
+            placement: Placement::Stream,
+            ..HostConfig::in_guest()
+        };
         let model = run_size_on(host, &device(), case.policy(), case.append, 0, seed)?;
         Ok(Self { case, kernel, model: model.fsync })
     }
