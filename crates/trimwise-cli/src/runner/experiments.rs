@@ -7,7 +7,7 @@ use trimwise::experiment::cell::CellError;
 use trimwise::experiment::postmark_vendors::Column;
 use trimwise::experiment::result::ExperimentResult;
 use trimwise::experiment::set::{self, Setting, one_a, one_b};
-use trimwise::experiment::{capacity, kernels, lazy, postmark_vendors, sandforce, settling};
+use trimwise::experiment::{capacity, kernels, lazy, model_ext4, postmark_vendors, sandforce, settling};
 use trimwise::policy::PolicySpec;
 use trimwise::profile::Profile;
 use trimwise::units::Bytes;
@@ -72,6 +72,14 @@ pub const ALL: &[Experiment] = &[
         boots: true,
         ..experiment(kernels::NAME, kernels::QUESTION, kernels::REPS, run_kernels)
     },
+    Experiment {
+        check: Some(|only| super::lazy_kernel::choice(only).map(drop)),
+        ..experiment(lazy::FIGURE_3_KERNEL, lazy::QUESTION_3_KERNEL, lazy::REPS, run_lazy_3_kernel)
+    },
+    Experiment {
+        check: Some(|only| super::model_ext4::choice(only).map(drop)),
+        ..experiment(model_ext4::NAME, model_ext4::QUESTION, model_ext4::REPS, run_model_ext4)
+    },
 ];
 
 /// How an experiment is to be run.
@@ -131,6 +139,22 @@ fn check_vendors(only: &[String]) -> Result<(), Failure> {
             "--only {unknown}: expected one of {}",
             postmark_vendors::DEVICES.join(", ")
         ))),
+    }
+
+    /// Carries out the cases of an experiment that boots a kernel for each, each of which needs so much memory.
+    fn boot<C: Copy + Sync, T: Send>(
+        &self,
+        memory: Bytes,
+        cases: &[C],
+        run: impl Fn(C) -> Result<T, Failure> + Sync,
+    ) -> Result<Vec<T>, Failure> {
+        let jobs = self.jobs.unwrap_or_else(|| pool::default_jobs(memory));
+        let done = AtomicU64::new(0);
+        pool::run_ordered(jobs, cases.len(), |i| {
+            let answer = run(cases[i])?;
+            (self.report)(done.fetch_add(1, Ordering::Relaxed) + 1, cases.len() as u64);
+            Ok(answer)
+        })
     }
 }
 
@@ -336,6 +360,24 @@ fn run_kernels(request: &Request) -> Result<ExperimentResult, Failure> {
         Ok::<_, Failure>(observed)
     })?;
     Ok(kernels::evaluate(&choice.measured(observed), request.reps, request.seed))
+}
+
+/// Every append size, with discard and without, is one boot, and the model beside it.
+fn run_lazy_3_kernel(request: &Request) -> Result<ExperimentResult, Failure> {
+    let (image, cases) = super::lazy_kernel::choice(&request.only)?;
+    let runs = request.boot(super::lazy_kernel::MEMORY_OF_RUN, &cases, |case| {
+        super::lazy_kernel::run(&image, case, request.seed, &request.stop)
+    })?;
+    Ok(lazy::evaluate_on_kernel(&runs, request.seed))
+}
+
+/// Every case is one boot, and the model beside it.
+fn run_model_ext4(request: &Request) -> Result<ExperimentResult, Failure> {
+    let (image, cases) = super::model_ext4::choice(&request.only)?;
+    let pairs = request.boot(super::model_ext4::MEMORY_OF_RUN, &cases, |case| {
+        super::model_ext4::run(&image, case, request.seed, &request.stop)
+    })?;
+    Ok(model_ext4::evaluate(&pairs, request.seed))
 }
 
 #[cfg(test)]

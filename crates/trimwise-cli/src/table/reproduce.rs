@@ -3,6 +3,7 @@
 use trimwise::experiment::plot::{Place, Plot, PlotKind, Point};
 use trimwise::experiment::result::{Claim, ExperimentResult, ExperimentRows, Figure, VendorRow};
 
+mod beside;
 mod kernels;
 
 use super::{WIDTH_MAX, aligned, bold, figures_table, finished, folded};
@@ -66,6 +67,7 @@ pub fn blocks(rows: &ExperimentRows) -> Vec<Block> {
     match rows {
         ExperimentRows::Vendors(rows) => vendors(rows),
         ExperimentRows::Kernels(rows) => kernels::blocks(&rows.measured),
+        ExperimentRows::Beside(pairs) => beside::blocks(pairs),
         ExperimentRows::Plots(plots) => {
             plots.iter().filter(|plot| is_tabled(plot)).flat_map(of_plot).collect()
         }

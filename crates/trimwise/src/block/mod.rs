@@ -18,12 +18,14 @@ mod device;
 mod discard;
 mod model;
 mod port;
+mod write_throttle;
 
 pub use device::{
     BlockDevice, BlockError, Completion, DeviceFacts, Operation, TrimFacts, check as check_operation,
 };
 pub use model::ModelDevice;
 pub use port::{Port, PortCounts, PortError, PortLimits, Request as PortRequest};
+pub use write_throttle::WriteThrottleConfig;
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -33,6 +35,7 @@ use crate::content::Content;
 use crate::engine::{Event, Sim};
 use crate::ssd::{Drive, LinkKind, Ssd};
 use crate::units::{Bytes, SectorRange, SimDuration, SimTime, UnitRange};
+use write_throttle::WriteThrottle;
 
 /// How the host's block layer is set up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +52,10 @@ pub struct QueueConfig {
     pub background_waiting_max: usize,
     /// After so many foreground requests in a row one background request goes first.
     pub starvation_limit: u32,
+    /// Linux's block layer since 4.10, for a drive with room for all of its requests (blk-mq over virtio, NVMe): there are
+    /// no classes, commands reach the drive in the order in which they come, those that one task makes at one instant
+    /// together (`blk_plug`), and write-back is held back before it is queued. `None`: the classes above.
+    pub write_throttle: Option<WriteThrottleConfig>,
 }
 
 impl Default for QueueConfig {
@@ -59,6 +66,7 @@ impl Default for QueueConfig {
             background_ramp: None,
             background_waiting_max: 128,
             starvation_limit: 16,
+            write_throttle: None,
         }
     }
 }
@@ -104,6 +112,8 @@ pub type Tracer = Box<dyn FnMut(SimTime, Stage, &Command)>;
 struct Request {
     command: Command,
     background: bool,
+    /// When it was queued.
+    queued: SimTime,
     on_done: Vec<OnDone>,
 }
 
@@ -123,11 +133,24 @@ struct State {
     requests: u32,
     /// When the last of them completed.
     request_seen: SimTime,
+    /// Holds write-back back, and with it all requests are in the first of the queues.
+    throttle: Option<WriteThrottle>,
+    /// Requests were queued at this instant, and are handed over when their task waits.
+    is_plugged: bool,
 }
 
 impl State {
     fn enter(&mut self, request: Request) {
         self.requests += u32::from(!request.command.is_trim());
+        if let Some(throttle) = &mut self.throttle {
+            if request.background {
+                throttle.queued(request.queued);
+            }
+            if matches!(request.command, Command::Read(_)) {
+                throttle.read_issued(request.queued);
+            }
+            return self.foreground.push_back(request);
+        }
         let class = if request.background { &mut self.background } else { &mut self.foreground };
         class.push_back(request);
     }
@@ -162,7 +185,10 @@ impl BlockQueue {
             sim: sim.clone(),
             config,
             drive: RefCell::new(drive.into()),
-            state: RefCell::default(),
+            state: RefCell::new(State {
+                throttle: config.write_throttle.map(WriteThrottle::new),
+                ..State::default()
+            }),
             room: Event::new(sim),
             tracer: RefCell::default(),
         }))
@@ -255,6 +281,7 @@ impl BlockQueue {
         let request = Request {
             command: Command::Read(range),
             background: false,
+            queued: self.0.sim.now(),
             on_done: vec![Box::new(|_| on_done())],
         };
         self.0.state.borrow_mut().enter(request);
@@ -267,8 +294,9 @@ impl BlockQueue {
     pub fn submit_background_write(&self, range: UnitRange, on_done: impl FnOnce() + 'static) {
         let mut state = self.0.state.borrow_mut();
         let limit = self.0.config.max_request.units_floor();
-        if let Some(Request { command: Command::Write(last, _), on_done: waiting, .. }) =
-            state.background.back_mut()
+        let queue = if state.throttle.is_some() { &mut state.foreground } else { &mut state.background };
+        if let Some(Request { command: Command::Write(last, _), on_done: waiting, background: true, .. }) =
+            queue.back_mut()
             && last.end() == range.start
             && last.units + range.units <= limit
         {
@@ -279,14 +307,42 @@ impl BlockQueue {
         state.enter(Request {
             command: Command::Write(range, Content::default()),
             background: true,
+            queued: self.0.sim.now(),
             on_done: vec![Box::new(|_| on_done())],
         });
-        drop(state);
-        self.dispatch();
+        if state.throttle.is_none() {
+            drop(state);
+            return self.dispatch();
+        }
+        if !std::mem::replace(&mut state.is_plugged, true) {
+            drop(state);
+            let queue = self.clone();
+            self.0.sim.spawn(async move {
+                queue.0.state.borrow_mut().is_plugged = false;
+                queue.dispatch();
+            });
+        }
+    }
+
+    /// A writer pauses because too much memory is dirty: write-back may go deeper into the queue.
+    pub fn writer_paused(&self) {
+        let now = self.0.sim.now();
+        if let Some(throttle) = &mut self.0.state.borrow_mut().throttle {
+            throttle.writer_paused(now);
+        }
     }
 
     /// Waits while the background queue is full (Linux: congestion).
     pub async fn wait_for_room(&self) {
+        loop {
+            let now = self.0.sim.now();
+            match self.0.state.borrow_mut().throttle.as_mut().map(|throttle| throttle.has_room(now)) {
+                None => break,
+                Some(true) => return,
+                Some(false) => {}
+            }
+            self.0.room.wait().await;
+        }
         while self.0.state.borrow().background.len() >= self.0.config.background_waiting_max {
             self.0.room.wait().await;
         }
@@ -338,7 +394,8 @@ impl BlockQueue {
                     on_done(sum);
                 }
             });
-            let request = Request { command, background: false, on_done: vec![count] };
+            let request =
+                Request { command, background: false, queued: self.0.sim.now(), on_done: vec![count] };
             self.0.state.borrow_mut().enter(request);
         }
         self.dispatch();
@@ -406,6 +463,19 @@ impl BlockQueue {
         state.background.pop_front()
     }
 
+    /// Answers whether who waits for room is to be woken.
+    fn tell_throttle(&self, request: &Request) -> bool {
+        let now = self.0.sim.now();
+        let state = &mut *self.0.state.borrow_mut();
+        let Some(throttle) = &mut state.throttle else { return true };
+        match request.command {
+            Command::Read(_) => throttle.read_done(now, request.queued),
+            Command::Write(..) => throttle.write_done(now),
+            _ => {}
+        }
+        request.background && throttle.completed(now)
+    }
+
     fn background_depth(&self, quiet: SimDuration) -> usize {
         let QueueConfig { background_depth, background_ramp, .. } = self.0.config;
         match background_ramp {
@@ -432,17 +502,18 @@ impl BlockQueue {
                 state.requests -= 1;
                 state.request_seen = self.0.sim.now();
             }
-            if request.background {
+            if request.background && state.throttle.is_none() {
                 state.background_in_device -= 1;
             } else {
                 state.foreground_in_device -= 1;
                 state.foreground_seen = self.0.sim.now();
             }
         }
+        let has_room = self.tell_throttle(&request);
         for on_done in request.on_done {
             on_done(self.0.sim.now().since(dispatched));
         }
-        if request.background {
+        if request.background && has_room {
             // All, not one: who is woken may find that it has nothing to submit any more.
             self.0.room.notify_all();
         }

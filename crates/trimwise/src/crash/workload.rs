@@ -13,7 +13,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use super::{CrashError, below};
 use crate::block::{BlockQueue, QueueConfig};
 use crate::engine::Sim;
-use crate::fs::host::{DiscardGeneration, HostConfig};
+use crate::fs::host::{DiscardGeneration, HostConfig, Writeback};
 use crate::fs::layout::{FormatOptions, Layout};
 use crate::fs::sabotage::Sabotage;
 use crate::fs::witness::{Record, Witness};
@@ -127,7 +127,13 @@ impl Machine {
         } else {
             modern.queue
         };
-        HostConfig { memory: self.memory, discard: self.generation, queue, ..modern }
+        HostConfig {
+            memory: self.memory,
+            discard: self.generation,
+            queue,
+            writeback: Writeback::AtTheLimit,
+            ..modern
+        }
     }
 }
 

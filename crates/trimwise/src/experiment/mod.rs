@@ -8,6 +8,7 @@ pub mod gauge;
 pub mod kernels;
 pub mod lazy;
 pub mod ledger;
+pub mod model_ext4;
 pub mod plot;
 pub mod postmark_vendors;
 pub mod result;

@@ -10,6 +10,7 @@ pub use super::figures::{
 };
 use super::kernels::KernelRows;
 use super::ledger::CellLedger;
+use super::model_ext4::Pair;
 use super::plot::Plot;
 use crate::units::SimDuration;
 use crate::workload::fragmenting::Removal;
@@ -303,13 +304,15 @@ pub enum ExperimentRows {
     Plots(Vec<Plot>),
     /// What real kernels did, with figures.
     Kernels(Box<KernelRows>),
+    /// The modelled file system beside a real one.
+    Beside(Vec<Pair>),
 }
 
 impl ExperimentRows {
     /// Its figures.
     pub fn plots(&self) -> &[Plot] {
         match self {
-            Self::Vendors(_) => &[],
+            Self::Vendors(_) | Self::Beside(_) => &[],
             Self::Plots(plots) => plots,
             Self::Kernels(rows) => &rows.plots,
         }

@@ -22,8 +22,19 @@ pub struct Allocator {
     free_units: u64,
     /// Where stream allocation goes on.
     stream_goal: u64,
+    /// Free units and free extents of each group.
+    counts: Vec<GroupCount>,
+    /// What is left of the chunk from which small files get their blocks.
+    chunk: Option<UnitRange>,
     /// Groups that FITRIM trimmed and in which nothing was freed since (ext4 keeps this in memory only).
     trimmed_groups: Vec<bool>,
+}
+
+/// What is free in a group.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct GroupCount {
+    pub(super) units: u64,
+    pub(super) extents: u64,
 }
 
 /// The block group of a block.
@@ -34,7 +45,12 @@ pub fn group_of(block: u64) -> u64 {
 impl Allocator {
     /// An allocator without free blocks for a file system of `total_units`.
     pub fn new(total_units: u64) -> Self {
-        Self { trimmed_groups: vec![false; total_units.div_ceil(GROUP_UNITS) as usize], ..Self::default() }
+        let groups = total_units.div_ceil(GROUP_UNITS) as usize;
+        Self {
+            trimmed_groups: vec![false; groups],
+            counts: vec![GroupCount::default(); groups],
+            ..Self::default()
+        }
     }
 
     /// Free units.
@@ -80,6 +96,39 @@ impl Allocator {
         let range = self.take(place.0, want);
         self.stream_goal = range.end().0;
         Some(range)
+    }
+
+    /// Allocates one unit for a directory: the first that is free from the beginning of the file system on. The stream of
+    /// files goes on where it was (`ext4_inode_to_goal_block`: directories begin in the first group of their flex group,
+    /// files in the second).
+    pub fn allocate_for_directory(&mut self) -> Option<UnitRange> {
+        let (&start, _) = self.free.first_key_value()?;
+        Some(self.take(start, 1))
+    }
+
+    /// What is free in a group.
+    pub(super) fn count(&self, group: u64) -> GroupCount {
+        self.counts[group as usize]
+    }
+
+    /// What is left of the chunk for small files, if it is free.
+    pub(super) fn chunk(&self) -> Option<UnitRange> {
+        self.chunk
+    }
+
+    /// Small files get their blocks there from now on.
+    pub(super) fn set_chunk(&mut self, chunk: Option<UnitRange>) {
+        self.chunk = chunk;
+    }
+
+    /// Takes these blocks, which lie in one free extent.
+    pub(super) fn take_free(&mut self, start: u64, units: u64) -> UnitRange {
+        self.take(start, units)
+    }
+
+    /// The stream of files begins here.
+    pub fn begin_stream(&mut self, goal: Lpn) {
+        self.stream_goal = goal.0;
     }
 
     /// Takes exactly these blocks out of the free ones; they must all be free.
@@ -184,6 +233,10 @@ impl Allocator {
     fn take(&mut self, start: u64, units: u64) -> UnitRange {
         let (&extent, &len) = self.free.range(..=start).next_back().expect("the caller found it free");
         debug_assert!(start >= extent && start + units <= extent + len);
+        let count = &mut self.counts[group_of(extent) as usize];
+        count.units -= units;
+        count.extents =
+            count.extents + u64::from(start > extent) + u64::from(extent + len > start + units) - 1;
         if start > extent {
             self.free.insert(extent, start - extent);
         } else {
@@ -199,18 +252,23 @@ impl Allocator {
 
     fn release_in_group(&mut self, start: u64, end: u64) {
         self.free_units += end - start;
+        let count = &mut self.counts[group_of(start) as usize];
+        count.units += end - start;
+        count.extents += 1;
         let (mut start, mut end) = (start, end);
         let group = group_of(start);
         if let Some((&before, &len)) = self.free.range(..start).next_back() {
             debug_assert!(before + len <= start, "block {start} freed twice");
             if before + len == start && group_of(before) == group {
                 self.free.remove(&before);
+                self.counts[group as usize].extents -= 1;
                 start = before;
             }
         }
         if group_of(end) == group
             && let Some(len) = self.free.remove(&end)
         {
+            self.counts[group as usize].extents -= 1;
             end += len;
         }
         self.free.insert(start, end - start);

@@ -23,7 +23,8 @@ impl Ext4 {
             if owned.get(next).is_some_and(|owner| owner.start < range.end()) {
                 return Err(format!("{range:?} may be trimmed, but {:?} is owned", owned[next]));
             }
-            let free = state.disk.allocator.free_in(range);
+            let run_on = state.run_on.iter().map(|behind| overlap(*behind, range)).sum::<u64>();
+            let free = state.disk.allocator.free_in(range) + run_on;
             let expected = if self.0.availability == Availability::AfterIssue { 0 } else { range.units };
             if free != expected {
                 return Err(format!("{free} blocks of {range:?}, which is pending, are free"));
@@ -31,6 +32,11 @@ impl Ext4 {
         }
         counts(state, self.0.availability)
     }
+}
+
+/// Units that two ranges share.
+fn overlap(a: UnitRange, b: UnitRange) -> u64 {
+    a.end().min(b.end()).0.saturating_sub(a.start.max(b.start).0)
 }
 
 fn partition(state: &State) -> Result<(), String> {

@@ -96,6 +96,16 @@ impl PageCache {
         }
     }
 
+    /// Another number of pages may be in memory from now on.
+    pub fn set_capacity(&mut self, pages: u64) {
+        self.capacity_pages = pages;
+    }
+
+    /// Pages in memory.
+    pub fn present_pages(&self) -> u64 {
+        self.present_pages
+    }
+
     /// Dirty pages.
     pub fn dirty_pages(&self) -> u64 {
         self.dirty_pages

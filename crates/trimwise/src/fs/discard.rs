@@ -188,18 +188,54 @@ impl Ext4 {
             return;
         }
         inner.trims_in_flight.set(inner.trims_in_flight.get() + 1);
+        let behind = tokens.last().filter(|_| shape.runs_on).and_then(|last| self.run_on(last.range().end()));
         let fs = self.clone();
         self.start_thread(async move {
-            let ranges: Vec<UnitRange> = tokens.iter().map(TrimToken::range).collect();
+            let mut ranges: Vec<UnitRange> = tokens.iter().map(TrimToken::range).collect();
+            if let (Some(last), Some(behind)) = (ranges.last_mut(), behind) {
+                last.units += behind.units;
+            }
             let took = fs.0.queue.trim_as_one(&ranges).await;
             for token in tokens {
                 fs.settle(token);
+            }
+            if let Some(behind) = behind {
+                fs.end_run_on(behind);
             }
             fs.0.trims_in_flight.set(fs.0.trims_in_flight.get() - 1);
             let range_max = fs.0.queue.with_ssd(|ssd| u64::from(ssd.config().trim.max_units_per_range));
             let ranges = ranges.iter().map(|range| range.units.div_ceil(range_max) as u32).sum();
             fs.tell(&PolicyEvent::Issued(Acknowledged { ranges, units, took }));
         });
+    }
+
+    /// The free space from `start` on, inside its block group: taken, so that nobody gets it, for the time of a TRIM that
+    /// runs on through it. Whether it waits for a TRIM of its own makes no difference to that.
+    fn run_on(&self, start: Lpn) -> Option<UnitRange> {
+        let state = &mut *self.0.state.borrow_mut();
+        if start.0.is_multiple_of(GROUP_UNITS) {
+            return None;
+        }
+        let mut behind = UnitRange::new(start, state.disk.allocator.free_at(start.0));
+        // What is set aside for small files counts as used.
+        if let Some(chunk) = state.disk.allocator.chunk().filter(|chunk| chunk.start >= start) {
+            behind.units = behind.units.min(chunk.start.0 - start.0);
+        }
+        if behind.units == 0 {
+            return None;
+        }
+        state.disk.allocator.take_exact(behind);
+        state.withheld_units += behind.units;
+        state.held_units += behind.units;
+        state.run_on.push(behind);
+        Some(behind)
+    }
+
+    fn end_run_on(&self, behind: UnitRange) {
+        let state = &mut *self.0.state.borrow_mut();
+        state.run_on.retain(|range| *range != behind);
+        state.disk.allocator.return_trimmed(behind);
+        self.release_held(state, behind);
     }
 
     /// What of `range` is pending will not be trimmed; blocks that waited for their TRIM become allocatable.

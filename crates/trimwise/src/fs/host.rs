@@ -1,6 +1,6 @@
 //! The host around the file system: memory, write-back, processor costs, and which Linux it runs.
 
-use crate::block::QueueConfig;
+use crate::block::{QueueConfig, WriteThrottleConfig};
 use crate::units::{Bytes, SimDuration};
 
 pub use crate::policy::{DiscardGeneration, LinuxVersionError};
@@ -29,11 +29,54 @@ pub struct CpuCosts {
     pub page_truncate: SimDuration,
 }
 
+/// How a kernel holds writers and empties its page cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Writeback {
+    /// Linux up to 3.1: who dirties more than the limit is stopped until enough is clean, and dirty files have turns of
+    /// 4 MiB (`MAX_WRITEBACK_PAGES`). Metadata are written when the oldest have been dirty for `dirty_expire`.
+    AtTheLimit,
+    /// Since 3.2 (143dfe8611a6): writers are paced so that memory stays dirty halfway to the limit, files are written in
+    /// batches for a tenth of a second at least, and the metadata of the drive have their turn among them.
+    Paced {
+        /// Ticks a second (`CONFIG_HZ`), in which pauses are counted.
+        hz: u64,
+    },
+}
+
+/// What a kernel keeps beside the pages that it caches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slabs {
+    /// Bytes for each file that is there: its inode and its name are cached.
+    pub inode_bytes: u64,
+    /// Bytes for each cached page.
+    pub page_bytes: u64,
+    /// Pages of other files, programs and their libraries, in bytes: they are no room for this file system's pages, and
+    /// count as memory where dirty limits are computed.
+    pub programs_bytes: u64,
+}
+
+impl Slabs {
+    /// Nothing: memory is what pages may fill.
+    pub const NONE: Self = Self { inode_bytes: 0, page_bytes: 0, programs_bytes: 0 };
+}
+
+/// Where a file that is written back gets its blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placement {
+    /// All at one goal that moves on.
+    Stream,
+    /// As mballoc has it for closed files (`ext4_mb_group_or_file`): small ones side by side in chunks of 2 MiB (locality
+    /// groups), larger ones in the block group of their inode or of their last block, where they fit best.
+    Groups,
+}
+
 /// One host's configuration. Every number has its reason beside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostConfig {
     /// Memory that the page cache may fill.
     pub memory: Bytes,
+    /// What the kernel keeps of that memory for itself.
+    pub slabs: Slabs,
     /// Share of the memory that may be dirty before write-back starts (`dirty_background_ratio`, default 10).
     pub dirty_background_percent: u64,
     /// Share of the memory beyond which writers are held (`dirty_ratio`, default 20).
@@ -42,6 +85,10 @@ pub struct HostConfig {
     pub dirty_expire: SimDuration,
     /// How often write-back looks for expired files (`dirty_writeback_centisecs`, default 5 s).
     pub writeback_interval: SimDuration,
+    /// How writers are held and the page cache is emptied.
+    pub writeback: Writeback,
+    /// Where files get their blocks.
+    pub placement: Placement,
     /// Largest read-ahead (`read_ahead_kb`, default 128 KiB).
     pub read_ahead: Bytes,
     /// Processor time.
@@ -53,14 +100,74 @@ pub struct HostConfig {
 }
 
 impl HostConfig {
+    /// Memory for pages beside what the kernel keeps for so many files and pages.
+    pub(super) fn memory_for_pages(&self, inodes: u64, pages: u64) -> u64 {
+        let Slabs { inode_bytes, page_bytes, .. } = self.slabs;
+        Bytes(self.memory.0.saturating_sub(inodes * inode_bytes + pages * page_bytes)).units_floor()
+    }
+
+    /// Dirty pages beyond which write-back starts, and those beyond which writers are stopped, with so much memory.
+    pub(super) fn dirty_limits(&self, memory_pages: u64) -> (u64, u64) {
+        (memory_pages * self.dirty_background_percent / 100, memory_pages * self.dirty_percent / 100)
+    }
+
+    /// Ticks a second, where they are counted.
+    pub(super) fn hz(&self) -> u64 {
+        match self.writeback {
+            Writeback::AtTheLimit => 1000,
+            Writeback::Paced { hz } => hz,
+        }
+    }
+
+    /// What a kernel in virtual time has (`trimwise kernel`): a processor that takes no time, User-Mode Linux, and a disk
+    /// behind virtio.
+    pub fn in_guest() -> Self {
+        let zero = SimDuration::ZERO;
+        let modern = Self::modern();
+        Self {
+            memory: Bytes::mib(256),
+            placement: Placement::Groups,
+            // /proc/slabinfo of 6.1 after 4,000 files of three pages, with the shares of a slab: ext4_inode_cache 1,024,
+            // dentry 195, two of ext4_extent_status 80, radix_tree_node 585; buffer_head 105.
+            slabs: Slabs { inode_bytes: 1_884, page_bytes: 105, programs_bytes: 0 },
+            // arch/um/Kconfig: HZ is 100.
+            writeback: Writeback::Paced { hz: 100 },
+            cpu: CpuCosts {
+                syscall: zero,
+                page_write: zero,
+                page_read: zero,
+                copy_page: zero,
+                open: zero,
+                create: zero,
+                unlink: zero,
+                page_truncate: zero,
+            },
+            queue: QueueConfig {
+                // 126 segments of a page each: what the guest's disk takes in a request (virtio_blk, seg_max).
+                max_request: Bytes::kib(504),
+                // virtio_uml's ring has 256 places; virtio_blk does not say that its disks do not rotate.
+                write_throttle: Some(WriteThrottleConfig {
+                    read_latency_max: SimDuration::from_millis(75),
+                    queue_depth: 256,
+                }),
+                ..modern.queue
+            },
+            ..modern
+        }
+    }
+
     /// A desktop of today: 8 GiB, Linux 6.
     pub fn modern() -> Self {
         Self {
             memory: Bytes::gib(8),
+            slabs: Slabs::NONE,
             dirty_background_percent: 10,
             dirty_percent: 20,
             dirty_expire: SimDuration::from_secs(30),
             writeback_interval: SimDuration::from_secs(5),
+            placement: Placement::Stream,
+            // Debian's kernels for PCs: CONFIG_HZ=250.
+            writeback: Writeback::Paced { hz: 250 },
             read_ahead: Bytes::kib(128),
             cpu: CpuCosts {
                 syscall: SimDuration::from_nanos(250),
@@ -73,7 +180,7 @@ impl HostConfig {
                 page_truncate: SimDuration::from_nanos(100),
             },
             queue: QueueConfig { max_request: Bytes::kib(1280), ..QueueConfig::default() },
-            discard: DiscardGeneration::Worker,
+            discard: DiscardGeneration::WorkerRunningOn,
         }
     }
 }

@@ -64,6 +64,8 @@ struct Buffer {
     /// The committed transaction that waits for it to reach its place; 0 if it is clean.
     checkpoint: u64,
     dirty_since: SimTime,
+    /// Its page in the drive's page cache counts as dirty: until write-back looks at it, whatever became of it.
+    is_page_dirty: bool,
 }
 
 #[derive(Debug)]
@@ -122,6 +124,9 @@ pub struct Journal {
     free_blocks: u64,
     /// Log blocks whose metadata are in their places, but before which the tail on the device still lies.
     reclaimable_blocks: u64,
+    /// Dirty pages of the drive's page cache.
+    dirty_pages: u64,
+    pages_in_writeback: u64,
     /// Somebody is writing the tail.
     moving_tail: bool,
     /// A commit waits for the handles of its transaction: nobody gets a new one.
@@ -146,6 +151,8 @@ impl Journal {
             head: 0,
             free_blocks: log.units,
             reclaimable_blocks: 0,
+            dirty_pages: 0,
+            pages_in_writeback: 0,
             moving_tail: false,
             switching: false,
             buffers: Vec::new(),
@@ -289,6 +296,54 @@ impl Journal {
     fn is_idle_dirty(&self, id: BufferId) -> bool {
         let b = &self.buffers[id as usize];
         b.checkpoint != 0 && !b.in_running && !b.in_committing && !b.locked
+    }
+
+    /// Dirty pages of metadata in the drive's page cache.
+    pub fn dirty_pages(&self) -> u64 {
+        self.dirty_pages
+    }
+
+    /// Marks the pages of these committed buffers dirty, but those that a newer transaction has taken over. Answers how
+    /// many became it.
+    fn mark_dirty(&mut self, ids: &[BufferId]) -> u64 {
+        let before = self.dirty_pages;
+        for &id in ids {
+            let buffer = &mut self.buffers[id as usize];
+            if buffer.checkpoint != 0 && !buffer.in_running && !buffer.in_committing && !buffer.is_page_dirty
+            {
+                buffer.is_page_dirty = true;
+                self.dirty_pages += 1;
+            }
+        }
+        self.dirty_pages - before
+    }
+
+    /// The same for all buffers of a transaction that has just been committed.
+    pub fn mark_transaction_dirty(&mut self, tid: u64) -> u64 {
+        let newest = self.checkpoints.back().filter(|checkpoint| checkpoint.tid == tid);
+        let ids = newest.map(|checkpoint| checkpoint.buffers.clone()).unwrap_or_default();
+        self.mark_dirty(&ids)
+    }
+
+    /// Metadata on their way to their places.
+    pub fn pages_in_writeback(&self) -> u64 {
+        self.pages_in_writeback
+    }
+
+    /// The first dirty pages by block, up to so many. They are clean from now on; answered are those that have to be
+    /// written, and how many were looked at.
+    fn take_dirty_pages(&mut self, pages_max: u64) -> (Vec<BufferId>, u64) {
+        let ids = 0..self.buffers.len() as BufferId;
+        let mut dirty: Vec<BufferId> = ids.filter(|&id| self.buffers[id as usize].is_page_dirty).collect();
+        dirty.sort_unstable_by_key(|&id| self.buffers[id as usize].block);
+        dirty.truncate(pages_max as usize);
+        for &id in &dirty {
+            self.buffers[id as usize].is_page_dirty = false;
+        }
+        self.dirty_pages -= dirty.len() as u64;
+        let looked_at = dirty.len() as u64;
+        dirty.retain(|&id| self.is_idle_dirty(id));
+        (dirty, looked_at)
     }
 
     /// Committed metadata that are not in their place and may go there now, by block.

@@ -144,6 +144,13 @@ impl Layout {
         Lpn(table + u64::from(inode) % INODES_PER_GROUP / INODES_PER_BLOCK)
     }
 
+    /// Where a file without blocks begins to look: the second group of its inode's flex group
+    /// (`ext4_inode_to_goal_block`).
+    pub fn file_goal(&self, inode: u32) -> Lpn {
+        let group = self.inode_group(inode) / FLEX_GROUPS * FLEX_GROUPS + 1;
+        Lpn(group * GROUP_UNITS)
+    }
+
     /// The inodes that a block of the inode table holds; `None` if it is none.
     pub fn inodes_in(&self, block: Lpn) -> Option<std::ops::Range<u32>> {
         (0..self.total_units.div_ceil(GROUP_UNITS)).find_map(|group| {
@@ -155,17 +162,28 @@ impl Layout {
         })
     }
 
+    /// All that mkfs sets apart for metadata, without the journal.
+    pub fn metadata(&self) -> Vec<UnitRange> {
+        let groups = self.total_units.div_ceil(GROUP_UNITS);
+        let flexes = (0..groups).step_by(FLEX_GROUPS as usize);
+        let range = |flex: u64| {
+            let start = if flex == 0 { 0 } else { flex * GROUP_UNITS };
+            UnitRange::new(Lpn(start), self.metadata_end(flex).min(self.total_units) - start)
+        };
+        flexes.map(range).collect()
+    }
+
     /// An allocator in which everything but metadata and journal is free.
     pub fn allocator(&self) -> Allocator {
         let mut allocator = Allocator::new(self.total_units);
         allocator.release(UnitRange::new(Lpn(0), self.total_units));
-        let groups = self.total_units.div_ceil(GROUP_UNITS);
-        for flex in (0..groups).step_by(FLEX_GROUPS as usize) {
-            let start = if flex == 0 { 0 } else { flex * GROUP_UNITS };
-            let end = self.metadata_end(flex).min(self.total_units);
-            allocator.take_exact(UnitRange::new(Lpn(start), end - start));
+        for range in self.metadata() {
+            allocator.take_exact(range);
         }
         allocator.take_exact(self.journal);
+        if self.total_units > 2 * GROUP_UNITS {
+            allocator.begin_stream(Lpn(GROUP_UNITS));
+        }
         allocator
     }
 

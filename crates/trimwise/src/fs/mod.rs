@@ -34,11 +34,14 @@ mod journal;
 pub mod layout;
 mod names;
 mod operations;
+mod placement;
 mod read;
 pub(crate) mod sabotage;
 pub mod stale;
 #[cfg(test)]
 mod tests;
+mod throttle;
+mod turns;
 pub(crate) mod witness;
 mod writeback;
 
@@ -59,6 +62,8 @@ use inode::Inode;
 use journal::Journal;
 use layout::{FormatError, FormatOptions, Layout};
 use stale::StaleTracker;
+use throttle::Throttle;
+use turns::Turns;
 use witness::Witness;
 
 pub use journal::COMMIT_INTERVAL;
@@ -109,6 +114,9 @@ struct State {
     /// Dirty files by age.
     dirty: BTreeMap<(SimTime, u64), u32>,
     dirty_sequence: u64,
+    /// Whose turn it is to be written, and how writers are held: Linux since 3.2.
+    turns: Turns,
+    throttle: Throttle,
     /// Dirty pages without a block, over all files.
     reserved_pages: u64,
     /// Blocks that nobody owns and that are not allocatable now: freed by a transaction that is still to
@@ -116,6 +124,9 @@ struct State {
     withheld_units: u64,
     /// Those of them that are in a TRIM, or wait for nothing else.
     held_units: u64,
+    /// Free space in front of which a TRIM that is on its way began, and through which it runs on. What of it is pending
+    /// stays so.
+    run_on: Vec<UnitRange>,
     /// The smallest extent that the last FITRIM asked for (`s_last_trim_minblks`).
     trimmed_min_units: u64,
 }
@@ -291,9 +302,12 @@ impl Volume {
                 pending,
                 dirty: BTreeMap::new(),
                 dirty_sequence: 0,
+                turns: Turns::default(),
+                throttle: Throttle::new(host.hz(), host.dirty_limits(host.memory.units_floor())),
                 reserved_pages: 0,
                 withheld_units: 0,
                 held_units: 0,
+                run_on: Vec::new(),
                 trimmed_min_units: 0,
             }),
             events: Events {
@@ -425,6 +439,24 @@ impl Ext4 {
         }
         let inode = disk.names.get(path)?.inode;
         Some(disk.inodes[inode as usize].extents.iter().map(|e| e.blocks).collect())
+    }
+
+    /// Transactions that were committed since the mount.
+    pub fn commits(&self) -> u64 {
+        self.0.state.borrow().journal.committed_tid()
+    }
+
+    /// The blocks of the journal.
+    pub fn journal_blocks(&self) -> UnitRange {
+        self.0.state.borrow().disk.layout.journal
+    }
+
+    /// The blocks of metadata, those of directories as they are now.
+    pub fn metadata_blocks(&self) -> Vec<UnitRange> {
+        let disk = &self.0.state.borrow().disk;
+        let directories = disk.directories.values().flat_map(|directory| &directory.blocks);
+        let directories = directories.map(|&block| UnitRange::new(Lpn(block), 1));
+        disk.layout.metadata().into_iter().chain(directories).collect()
     }
 
     /// Blocks in use by files, directories and metadata, and blocks in all.

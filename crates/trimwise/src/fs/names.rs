@@ -77,7 +77,7 @@ impl Ext4 {
         let bytes = directory.bytes + entry_bytes(path);
         if bytes > directory.blocks.len() as u64 * UNIT_BYTES * 3 / 4 {
             let room = disk.allocator.free_units().saturating_sub(state.reserved_pages);
-            let block = if room > 0 { disk.allocator.allocate(None, 1) } else { None };
+            let block = if room > 0 { disk.allocator.allocate_for_directory() } else { None };
             let Some(block) = block else { return Ok(None) };
             state.pending.withdraw(block);
             disk.stale.allocated(now, block);

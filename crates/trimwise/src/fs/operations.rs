@@ -129,23 +129,23 @@ impl Ext4 {
             let reason = "removed while it was open".to_owned();
             return Err(FileError::Other { path: file.path.to_string(), reason });
         }
-        let changes_inode = self.mark_written(file.inode, first_page, pages, end);
+        let (changes_inode, dirtied) = self.mark_written(file.inode, first_page, pages, end);
         if changes_inode {
             let handle = self.start_handle(INODE_CREDITS).await;
             let block = self.0.state.borrow().disk.layout.inode_block(file.inode);
             self.note_change(&handle, file.inode);
             self.dirty_metadata(&handle, &[block]).await;
         }
-        self.balance_dirty_pages().await;
+        self.balance_dirty_pages(dirtied).await;
         Ok(())
     }
 
-    /// Marks pages dirty; answers whether the inode has to join the running transaction.
-    fn mark_written(&self, inode: u32, first_page: u64, pages: u64, end_bytes: u64) -> bool {
+    /// Marks pages dirty; answers whether the inode has to join the running transaction, and how many became dirty.
+    fn mark_written(&self, inode: u32, first_page: u64, pages: u64, end_bytes: u64) -> (bool, u64) {
         let now = self.0.sim.now();
         let state = &mut *self.0.state.borrow_mut();
         let entry = &mut state.disk.inodes[inode as usize];
-        let mapped_end = entry.mapped_end();
+        let (mapped_end, dirty_before) = (entry.mapped_end(), entry.dirty_pages);
         let mut page = first_page;
         while page < first_page + pages {
             let bit = page % CHUNK_PAGES;
@@ -164,6 +164,7 @@ impl Ext4 {
             entry.dirty_pages += state.cache.mark_dirty(id, bits);
             page += count;
         }
+        let dirtied = entry.dirty_pages - dirty_before;
         if entry.dirty_key.is_none() && entry.dirty_pages > 0 {
             let key = (now, state.dirty_sequence);
             state.dirty_sequence += 1;
@@ -177,7 +178,7 @@ impl Ext4 {
         entry.accessed_since_change = false;
         let changes_inode = state.journal.running_tid() != Some(entry.transaction);
         self.shrink_cache(state);
-        changes_inode
+        (changes_inode, dirtied)
     }
 
     pub(super) async fn sync_all(&self) {

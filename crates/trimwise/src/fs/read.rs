@@ -206,6 +206,8 @@ impl Ext4 {
 
     /// Drops pages while the cache is larger than memory.
     pub(super) fn shrink_cache(&self, state: &mut State) {
+        let pages = self.0.host.memory_for_pages(state.inodes_in_use(), state.cache.present_pages());
+        state.cache.set_capacity(pages.saturating_sub(self.0.host.slabs.programs_bytes / UNIT_BYTES));
         while let Some((owner, index)) = state.cache.victim() {
             let table = &mut state.disk.inodes[owner as usize].chunks;
             state.cache.evict(table, index);

@@ -9,11 +9,12 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use super::cache::{CHUNK_PAGES, ChunkId, PageCache, mask};
+use super::host::{Placement, Writeback};
 use super::inode::Inode;
 use super::journal::Handle;
 use super::{Ext4, Inner, State};
 use crate::policy::Availability;
-use crate::units::{Lpn, SimTime, UnitRange};
+use crate::units::{Lpn, SimTime, UNIT_BYTES, UnitRange};
 
 /// Pages of one file that are written before the next file has its turn (`MAX_WRITEBACK_PAGES`).
 const PAGES_A_TURN: u64 = 1_024;
@@ -81,6 +82,9 @@ pub(super) fn is_dirty(cache: &PageCache, entry: &Inode, page: u64) -> bool {
 impl Ext4 {
     /// The flusher thread.
     pub(super) async fn flusher_thread(self) {
+        if let Writeback::Paced { .. } = self.0.host.writeback {
+            return self.take_turns().await;
+        }
         let inner: &Inner = &self.0;
         let mut next_round = inner.sim.now() + inner.host.writeback_interval;
         while !inner.stopping.get() {
@@ -99,14 +103,18 @@ impl Ext4 {
         }
     }
 
-    /// Holds a writer while too much memory is dirty; wakes the flusher when it has something to do.
-    pub(super) async fn balance_dirty_pages(&self) {
+    /// Holds a writer who has dirtied pages while too much memory is dirty; wakes the flusher when it has something to
+    /// do.
+    pub(super) async fn balance_dirty_pages(&self, dirtied: u64) {
+        if let Writeback::Paced { .. } = self.0.host.writeback {
+            return self.pace(dirtied).await;
+        }
         if self.is_above_background_limit() {
             self.call_flusher();
         }
         // What is on its way counts as well, also while little else is dirty.
         let inner: &Inner = &self.0;
-        let limit = inner.host.memory.units_floor() * inner.host.dirty_percent / 100;
+        let (_, limit) = inner.host.dirty_limits(inner.host.memory.units_floor());
         loop {
             let unclean = {
                 let cache = &inner.state.borrow().cache;
@@ -145,15 +153,14 @@ impl Ext4 {
         }
     }
 
-    fn call_flusher(&self) {
+    pub(super) fn call_flusher(&self) {
         if !self.0.flusher_called.replace(true) {
             self.0.events.flusher.notify_all();
         }
     }
 
     fn is_above_background_limit(&self) -> bool {
-        let host = &self.0.host;
-        let limit = host.memory.units_floor() * host.dirty_background_percent / 100;
+        let (limit, _) = self.0.host.dirty_limits(self.0.host.memory.units_floor());
         self.0.state.borrow().cache.dirty_pages() > limit
     }
 
@@ -192,7 +199,7 @@ impl Ext4 {
     }
 
     /// Starts writing up to `pages_max` dirty pages of a file; answers how many.
-    async fn write_pages(&self, inode: u32, pages_max: u64) -> u64 {
+    pub(super) async fn write_pages(&self, inode: u32, pages_max: u64) -> u64 {
         let mut written = 0;
         while written < pages_max {
             let Some((page, pages)) = self.next_dirty_run(inode, pages_max - written) else { break };
@@ -277,7 +284,15 @@ impl Ext4 {
                         && (entry.map(page - 1, 1).is_ok() || is_dirty(&state.cache, entry, page - 1));
                     Wish { goal: None, place: if follows { None } else { entry.place(page) } }
                 };
-                if let Some(blocks) = self.find_blocks(state, wish, pages) {
+                let blocks = match self.0.host.placement {
+                    Placement::Stream => self.find_blocks(state, wish, pages),
+                    Placement::Groups => {
+                        let size_pages = entry.size_bytes.div_ceil(UNIT_BYTES);
+                        let goal = entry.goal().unwrap_or_else(|| state.disk.layout.file_goal(inode));
+                        state.disk.allocator.allocate_in_groups(goal, pages, size_pages)
+                    }
+                };
+                if let Some(blocks) = blocks {
                     let entry = &mut state.disk.inodes[inode as usize];
                     entry.add_extent(page, blocks);
                     entry.reserved_pages -= blocks.units;
@@ -363,6 +378,7 @@ impl Ext4 {
                         state.cache.end_writeback(id, bits);
                     }
                     state.disk.inodes[inode as usize].writeback_pages -= piece.units;
+                    state.throttle.wrote(piece.units);
                 }
                 ordered.set(ordered.get() - piece.units);
                 fs.0.events.writeback_done.notify_all();

@@ -37,7 +37,7 @@ enum State {
 
 impl Btrfs {
     fn issue(pass: usize, decisions: &mut Vec<Decision>) {
-        let shape = Shape { ranges_max: 1, units_min: FILTERS[pass], units_max: UNITS_MAX };
+        let shape = Shape { ranges_max: 1, units_min: FILTERS[pass], units_max: UNITS_MAX, runs_on: false };
         decisions.push(Decision::Issue(shape));
     }
 

@@ -20,6 +20,10 @@ impl Commit {
     }
 }
 
+fn of_worker(kernel: DiscardGeneration) -> Shape {
+    Shape { runs_on: kernel == DiscardGeneration::WorkerRunningOn, ..Shape::NEXT }
+}
+
 impl Governor for Commit {
     fn needs(&self) -> Needs {
         Needs { commits: true, ..Needs::default() }
@@ -46,13 +50,17 @@ impl Governor for Commit {
             (Some(DiscardGeneration::CommitBatched), PolicyEvent::Committed { .. }) => {
                 decisions.push(Decision::IssueInCommit { together: true });
             }
-            (Some(DiscardGeneration::Worker), PolicyEvent::Committed { .. } | PolicyEvent::Issued(_))
-                if view.in_flight == 0 && view.pending_units > 0 =>
-            {
-                decisions.push(Decision::Issue(Shape::NEXT));
+            (
+                Some(kernel @ (DiscardGeneration::Worker | DiscardGeneration::WorkerRunningOn)),
+                PolicyEvent::Committed { .. } | PolicyEvent::Issued(_),
+            ) if view.in_flight == 0 && view.pending_units > 0 => {
+                decisions.push(Decision::Issue(of_worker(kernel)));
             }
-            (Some(DiscardGeneration::Worker), PolicyEvent::PassOver) if view.pending_units > 0 => {
-                decisions.push(Decision::Issue(Shape::NEXT));
+            (
+                Some(kernel @ (DiscardGeneration::Worker | DiscardGeneration::WorkerRunningOn)),
+                PolicyEvent::PassOver,
+            ) if view.pending_units > 0 => {
+                decisions.push(Decision::Issue(of_worker(kernel)));
             }
             _ => {}
         }

@@ -132,11 +132,13 @@ pub struct Shape {
     pub units_min: u64,
     /// Units in all, at most; an extent is cut there.
     pub units_max: u64,
+    /// Whether the last extent runs on through the free space behind it, to the end of its block group.
+    pub runs_on: bool,
 }
 
 impl Shape {
     /// The next extent, whatever its size, alone.
-    pub const NEXT: Self = Self { ranges_max: 1, units_min: 1, units_max: u64::MAX };
+    pub const NEXT: Self = Self { ranges_max: 1, units_min: 1, units_max: u64::MAX, runs_on: false };
 }
 
 /// What a policy needs of a host. The modelled file system has all of it, so nothing is refused there;

@@ -126,6 +126,7 @@ impl Judicious {
             ranges_max: ranges,
             units_min: 1,
             units_max: self.range_units_max.saturating_mul(ranges.into()),
+            runs_on: false,
         };
         decisions.extend((0..commands).map(|_| Decision::Issue(shape)));
         if commands == 0 && view.in_flight == 0 {

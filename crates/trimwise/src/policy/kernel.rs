@@ -13,8 +13,11 @@ pub enum DiscardGeneration {
     CommitSerial,
     /// Submitted together inside the commit and waited for at its end: 4.13 to 5.14 (commit a015434480dc).
     CommitBatched,
-    /// After the commit, from one background worker, one at a time: from 5.15 (commit 55cdd0af2bc5).
+    /// After the commit, from one background worker, one at a time: 5.15 (commit 55cdd0af2bc5).
     Worker,
+    /// The same, and each runs on through the free space behind its extent, to the end of the block group: from 6.1
+    /// (`ext4_try_to_trim_range` as of commit 45e4ab320c9b, which is in 6.6 and in 6.1.56).
+    WorkerRunningOn,
 }
 
 impl DiscardGeneration {
@@ -22,7 +25,7 @@ impl DiscardGeneration {
     pub fn availability(self) -> Availability {
         match self {
             Self::CommitSerial | Self::CommitBatched => Availability::AfterIssue,
-            Self::Worker => Availability::AfterCommit,
+            Self::Worker | Self::WorkerRunningOn => Availability::AfterCommit,
         }
     }
 
@@ -31,7 +34,8 @@ impl DiscardGeneration {
         match (major, minor) {
             (0..=3, _) | (4, 0..=12) => Self::CommitSerial,
             (4, _) | (5, 0..=14) => Self::CommitBatched,
-            _ => Self::Worker,
+            (5, _) | (6, 0) => Self::Worker,
+            _ => Self::WorkerRunningOn,
         }
     }
 
@@ -40,7 +44,8 @@ impl DiscardGeneration {
         match self {
             Self::CommitSerial => "Linux up to 4.12",
             Self::CommitBatched => "Linux 4.13 to 5.14",
-            Self::Worker => "Linux 5.15 and later",
+            Self::Worker => "Linux 5.15 to 6.0",
+            Self::WorkerRunningOn => "Linux 6.1 and later",
         }
     }
 }

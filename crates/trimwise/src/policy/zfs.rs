@@ -15,7 +15,7 @@ const TRANSACTION_GROUP: SimDuration = SimDuration::from_secs(5);
 /// `zfs_trim_queue_limit`.
 const QUEUE_LIMIT: u32 = 10;
 /// 32 KiB to 128 MiB.
-const SHAPE: Shape = Shape { ranges_max: 1, units_min: 8, units_max: 32_768 };
+const SHAPE: Shape = Shape { ranges_max: 1, units_min: 8, units_max: 32_768, runs_on: false };
 
 /// Gathers over transaction groups, then trims what is left.
 #[derive(Clone, Copy, Debug, Default)]

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use trimwise::block::{BlockQueue, Command, QueueConfig, Stage};
 use trimwise::engine::Sim;
-use trimwise::fs::host::{CpuCosts, DiscardGeneration, HostConfig};
+use trimwise::fs::host::{CpuCosts, DiscardGeneration, HostConfig, Writeback};
 use trimwise::fs::layout::FormatOptions;
 use trimwise::fs::{Ext4, Volume};
 use trimwise::policy::PolicySpec;
@@ -55,6 +55,8 @@ pub fn host(discard: DiscardGeneration) -> HostConfig {
         },
         queue: QueueConfig::default(),
         discard,
+        // Held at the limit, a writer waits for what can be worked out by hand.
+        writeback: Writeback::AtTheLimit,
         ..HostConfig::modern()
     }
 }

@@ -7,13 +7,17 @@
 //!
 //! One profile and one host serve all three. Two numbers of the profile are fitted, on the 60 % and the 840 ms.
 
+mod on_kernel;
 mod sizes;
 mod table2;
 
 pub use super::watch::Issue;
+pub use on_kernel::{
+    FIGURE_3_KERNEL, KERNEL, KernelCase, KernelRun, QUESTION_3_KERNEL, evaluate_on_kernel, kernel_cases,
+};
 pub use sizes::{
     FIGURE_3, FIGURE_4, QUESTION_3, QUESTION_4, SizeRun, SizeRuns, evaluate_figure_3, evaluate_figure_4,
-    run_size, sizes,
+    run_size, run_size_on, sizes,
 };
 pub use table2::{FSYNC, QUESTION_T2, TABLE_2, WriteRun, WriteRuns, evaluate_table_2, run_write};
 
@@ -83,6 +87,7 @@ pub fn host() -> HostConfig {
 /// One run on a new device with a new file system.
 #[derive(Clone, Debug)]
 struct Setup {
+    host: HostConfig,
     ssd: SsdConfig,
     policy: PolicySpec,
     rep: u32,
@@ -96,10 +101,10 @@ impl Setup {
         test: impl FnOnce(Ext4, Watch) -> F + 'static,
     ) -> Result<T, CellError> {
         let sim = Sim::new();
-        let queue = BlockQueue::new(&sim, Ssd::new(&self.ssd, self.seed)?, host().queue);
+        let queue = BlockQueue::new(&sim, Ssd::new(&self.ssd, self.seed)?, self.host.queue);
         sim.run(async move {
             let volume = Volume::format(&queue, FormatOptions::default()).await?;
-            let fs = volume.mount(host(), self.policy.governor()).await;
+            let fs = volume.mount(self.host, self.policy.governor()).await;
             queue.sim().sleep(commit_phase(self.rep)).await;
             let answer = test(fs.clone(), Watch::new(&queue)).await?;
             audited(fs, DEVICE, self.policy).await?;

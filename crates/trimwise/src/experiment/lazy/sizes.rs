@@ -1,10 +1,11 @@
 //! Figures 3 and 4: the fsync after the removal of a fragmented file, and the time until its TRIMs are issued, over the
 //! append size.
 
-use super::{Issue, POLICIES, Setup, label, milliseconds, ms_text, unmeasured};
+use super::{Issue, POLICIES, Setup, host, label, milliseconds, ms_text, unmeasured};
 use crate::experiment::cell::CellError;
 use crate::experiment::plot::{Axis, Plot, PlotKind, Point, Series};
 use crate::experiment::result::{Claim, ExperimentResult, ExperimentRows, Figure, open_claims};
+use crate::fs::host::HostConfig;
 use crate::policy::PolicySpec;
 use crate::ssd::SsdConfig;
 use crate::units::{Bytes, SimDuration};
@@ -47,8 +48,24 @@ pub fn run_size(
     rep: u32,
     seed: u64,
 ) -> Result<SizeRun, CellError> {
+    run_size_on(host(), ssd, policy, append, rep, seed)
+}
+
+/// The same on another host.
+///
+/// # Errors
+///
+/// [`CellError`].
+pub fn run_size_on(
+    host: HostConfig,
+    ssd: &SsdConfig,
+    policy: PolicySpec,
+    append: Bytes,
+    rep: u32,
+    seed: u64,
+) -> Result<SizeRun, CellError> {
     let config = Fragmenting::of_append(append);
-    Setup { ssd: ssd.clone(), policy, rep, seed }.run(move |fs, watch| async move {
+    Setup { host, ssd: ssd.clone(), policy, rep, seed }.run(move |fs, watch| async move {
         let mut note = Note::create(&fs).await?;
         fragmenting::write(&fs, FILE, &config).await?;
         let extents = fs.extents(FILE).map_or(0, |extents| extents.len() as u64);

@@ -1,6 +1,6 @@
 //! Table II: a synchronous write that needs a block, on a full file system of which a file was just removed.
 
-use super::{Issue, POLICIES, Setup, label, milliseconds, ms_text, unmeasured};
+use super::{Issue, POLICIES, Setup, host, label, milliseconds, ms_text, unmeasured};
 use crate::experiment::cell::CellError;
 use crate::experiment::plot::{Axis, Plot, PlotKind, Point, Series};
 use crate::experiment::result::{Claim, ExperimentResult, ExperimentRows, Figure, open_claims};
@@ -57,7 +57,7 @@ pub fn run_write(
     rep: u32,
     seed: u64,
 ) -> Result<WriteRun, CellError> {
-    Setup { ssd: ssd.clone(), policy, rep, seed }.run(move |fs, watch| async move {
+    Setup { host: host(), ssd: ssd.clone(), policy, rep, seed }.run(move |fs, watch| async move {
         let draw = seed ^ u64::from(rep) << 32;
         let mut full = full_write::fill(&fs, &FILE, full_write::FILES_MAX).await?;
         fs.drain_discards().await;

@@ -14,7 +14,7 @@ use claims::Table;
 use super::cell::{CellError, CellSpec, run_in_turn};
 use super::result::{Cell, ExperimentResult, ExperimentRows, PostmarkFigures};
 use crate::block::QueueConfig;
-use crate::fs::host::{CpuCosts, DiscardGeneration, HostConfig};
+use crate::fs::host::{CpuCosts, DiscardGeneration, HostConfig, Writeback};
 use crate::fs::layout::FormatOptions;
 use crate::policy::PolicySpec;
 use crate::profile::Profile;
@@ -86,6 +86,8 @@ pub fn host() -> HostConfig {
         },
         // The kernels of the year waited for each discard inside the commit.
         discard: DiscardGeneration::CommitSerial,
+        // And stopped writers at the limit.
+        writeback: Writeback::AtTheLimit,
         ..HostConfig::modern()
     }
 }

@@ -118,6 +118,13 @@ impl Ext4 {
         self.write_metadata(ids).await;
     }
 
+    /// Starts writing the first dirty pages of the drive's page cache; answers how many it looked at.
+    pub(in crate::fs) async fn write_dirty_metadata(&self, pages_max: u64) -> u64 {
+        let (ids, looked_at) = self.0.state.borrow_mut().journal.take_dirty_pages(pages_max);
+        self.write_metadata(ids).await;
+        looked_at
+    }
+
     async fn wait_for_metadata_io(&self) {
         while self.0.state.borrow().journal.buffers.iter().any(|b| b.locked && !b.in_committing) {
             self.0.events.metadata_io_done.wait().await;
@@ -151,13 +158,17 @@ impl Ext4 {
                             && journal.is_idle_dirty(id)
                     });
                 }
+                journal.pages_in_writeback += run.len() as u64;
                 start
             };
             let fs = self.clone();
             let range = UnitRange::new(Lpn(start), run.len() as u64);
             self.0.queue.submit_background_write(range, move || {
                 {
-                    let journal = &mut fs.0.state.borrow_mut().journal;
+                    let state = &mut *fs.0.state.borrow_mut();
+                    state.throttle.wrote(range.units);
+                    let journal = &mut state.journal;
+                    journal.pages_in_writeback -= range.units;
                     for &id in &run {
                         journal.buffers[id as usize].locked = false;
                         journal.leave_checkpoint(id);

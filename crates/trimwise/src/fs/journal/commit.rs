@@ -166,6 +166,7 @@ impl Ext4 {
             });
             journal.advance_tail();
         }
+        self.metadata_became_dirty(transaction.tid);
         self.after_commit_is_durable(&transaction.freed);
         self.transaction_is_durable(transaction.freed).await;
         {

@@ -1,0 +1,82 @@
+//! Boots the kernel of the experiment `lazy-3-kernel`, and runs the model beside it.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use trimwise::experiment::lazy::{self, KernelCase, KernelRun};
+use trimwise::experiment::result::WorkloadFigures;
+use trimwise::profile::Profile;
+use trimwise::units::{Bytes, SimDuration};
+use trimwise::workload::fragmenting::Fragmenting;
+use trimwise::workload::timed::Timed;
+use trimwise_host::kernel::cell::{KernelCell, KernelPolicy, KernelTarget, KernelWorkload};
+use trimwise_host::kernel::images::KernelImage;
+use trimwise_host::kernel::job::FileSystem;
+
+use super::guests;
+use crate::failure::Failure;
+
+/// The guest's memory: the largest append is 64 MiB, and ext4 and its journal beside it.
+const MEMORY: Bytes = Bytes::mib(512);
+
+/// What one run takes of this computer: guest, the drive's model, and the file's bytes.
+pub const MEMORY_OF_RUN: Bytes = Bytes::mib(2_500);
+
+fn target() -> KernelTarget {
+    KernelTarget { version: lazy::KERNEL.to_owned(), file_system: FileSystem::Ext4, options: String::new() }
+}
+
+/// The kernel, and the cases that `--only` names by their append size in KiB; all if it names none.
+///
+/// # Errors
+/// A size that there is not; a missing kernel or program.
+pub fn choice(only: &[String]) -> Result<(KernelImage, Vec<KernelCase>), Failure> {
+    let name = |case: &KernelCase| (case.append.0 >> 10).to_string();
+    let mut cases = lazy::kernel_cases();
+    if let Some(part) = only.iter().find(|part| !cases.iter().any(|case| name(case) == **part)) {
+        let mut names: Vec<String> = cases.iter().map(name).collect();
+        names.truncate(names.len() / 2);
+        return Err(Failure::usage(format!(
+            "--only {part}: expected an append size in KiB, one of {}",
+            names.join(", ")
+        )));
+    }
+    cases.retain(|case| only.is_empty() || only.contains(&name(case)));
+    Ok((guests::image(&target())?, cases))
+}
+
+/// Runs one case on both sides.
+pub fn run(
+    image: &KernelImage,
+    case: KernelCase,
+    seed: u64,
+    stop: &Arc<AtomicBool>,
+) -> Result<KernelRun, Failure> {
+    let device = Profile::embedded(lazy::DEVICE).ok_or_else(|| Failure::run("a drive is missing"))?;
+    let workload = KernelWorkload::Timed(Timed::Append(Fragmenting::of_append(case.append)).to_string());
+    let cell = KernelCell {
+        device: &device,
+        target: &target(),
+        policy: if case.discard { KernelPolicy::Commit } else { KernelPolicy::Off },
+        workload: &workload,
+        utilization_percent: None,
+        rep: 0,
+        seed,
+    };
+    let cell = cell.run(&guests::guest(image, MEMORY, stop)?).map_err(guests::failure)?;
+    let WorkloadFigures::Append(figures) = cell.workload else {
+        return Err(Failure::run("the guest ran another workload"));
+    };
+    KernelRun::beside(case, SimDuration(figures.fsync_ns), seed).map_err(Failure::run)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_there_is_not_is_refused() {
+        let refused = choice(&["48".to_owned()]);
+        assert!(matches!(refused, Err(Failure::Usage(m)) if m.contains("64, 128") && m.contains("65536")));
+    }
+}

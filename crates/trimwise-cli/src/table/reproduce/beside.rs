@@ -1,0 +1,33 @@
+//! The modelled file system beside a real one, as tables: one of each figure's numbers for each case.
+
+use trimwise::experiment::model_ext4::{COMPARED, Compared, Pair, error_percent};
+
+use super::Block;
+use crate::figures::{change, grouped, time};
+
+/// One table a case.
+pub fn blocks(pairs: &[Pair]) -> Vec<Block> {
+    pairs.iter().map(block).collect()
+}
+
+fn block(pair: &Pair) -> Block {
+    let row = |compared: &Compared| {
+        let figure = |of: u64| match compared.name {
+            "duration" => time(of as f64 / 1e9),
+            _ => grouped(of),
+        };
+        let error = error_percent(pair, compared.of);
+        let error = if error.is_finite() { change(error / 100.0) } else { "none there".to_owned() };
+        vec![
+            compared.name.to_owned(),
+            figure((compared.of)(&pair.kernel)),
+            figure((compared.of)(&pair.model)),
+            error,
+        ]
+    };
+    Block {
+        title: format!("PostMark \"{}\", policy {}", pair.shape, pair.policy),
+        header: ["", "real ext4", "model", "model is off by"].map(str::to_owned).to_vec(),
+        rows: COMPARED.iter().map(row).collect(),
+    }
+}

@@ -1,0 +1,90 @@
+//! `trimwise reproduce model-ext4` and `lazy-3-kernel`, sampled: one shape of the one, one append size of the other; all of
+//! both with `KERNELS=full`. And what is refused before anything boots.
+
+use std::io::Write as _;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use trimwise_host::kernel::images;
+
+fn reproduce(arguments: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_trimwise"));
+    command.arg("reproduce").args(arguments.split_whitespace());
+    command
+}
+
+/// Says so past the test harness, which would keep it to itself.
+fn skipped(why: &str) {
+    std::io::stderr().write_all(format!("SKIPPED: {why}\n").as_bytes()).unwrap();
+}
+
+fn error(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// The result of an experiment, whole or its sample; `None` where its kernel is not built.
+fn result(version: &str, experiment: &str, sample: &str) -> Option<Value> {
+    if let Err(error) = images::find(version) {
+        skipped(&error.to_string());
+        return None;
+    }
+    let is_full = std::env::var("KERNELS").is_ok_and(|value| value == "full");
+    let only = if is_full { String::new() } else { format!("--only {sample}") };
+    let output = reproduce(&format!("{experiment} {only} --json -")).output().unwrap();
+    assert!(output.status.success(), "{}", error(&output));
+    Some(serde_json::from_slice(&output.stdout).unwrap())
+}
+
+fn is_met(result: &Value, id: &str) -> bool {
+    let claims = result["claims"].as_array().unwrap();
+    let claim = claims.iter().find(|claim| claim["id"] == id);
+    claim.unwrap_or_else(|| panic!("no claim {id}"))["met"].as_bool().unwrap()
+}
+
+#[test]
+fn the_modelled_ext4_asks_its_drive_for_what_the_real_one_does() {
+    let Some(result) = result("6.1", "model-ext4", "mixed") else { return };
+    for id in KEPT {
+        assert!(is_met(&result, id), "{id}: {:#}", result["claims"]);
+    }
+    for pair in result["rows"].as_array().unwrap() {
+        let discards = pair["policy"] == "commit";
+        for side in ["kernel", "model"] {
+            let figure = |name: &str| pair[side][name].as_u64().unwrap();
+            assert_eq!(figure("discards") > 0, discards, "{side}: {pair:#}");
+            for name in
+                ["data_blocks", "journal_blocks", "metadata_blocks", "commits", "flushes", "duration_ns"]
+            {
+                assert!(figure(name) > 0, "{side}, {name}: {pair:#}");
+            }
+            // Whoever commits flushes twice, and logs a descriptor, a block and a commit block at least.
+            assert!(figure("flushes") >= 2 * figure("commits"), "{side}: {pair:#}");
+            assert!(figure("journal_blocks") >= 3 * figure("commits"), "{side}: {pair:#}");
+        }
+    }
+}
+
+/// The claims that hold and are to hold; those that do not, the experiment's README explains.
+const KEPT: [&str; 4] = ["model-data", "model-journal", "model-metadata", "model-duration"];
+
+#[test]
+fn fsync_behind_a_removal_takes_as_long_in_the_model_as_on_the_real_ext4() {
+    let Some(result) = result("5.10", "lazy-3-kernel", "1024") else { return };
+    assert!(is_met(&result, "lazy-kernel-model"), "{:#}", result["claims"]);
+}
+
+#[test]
+fn what_there_is_not_is_refused_with_what_there_is() {
+    let empty = tempfile::tempdir().unwrap();
+    let refused = |arguments: &str, words: &[&str]| {
+        let output = reproduce(arguments).env("TRIMWISE_KERNELS", empty.path()).output().unwrap();
+        let message = error(&output);
+        assert_eq!(output.status.code(), Some(2), "{arguments}: {message}");
+        assert!(words.iter().all(|word| message.contains(word)), "{arguments}: {message}");
+        assert!(output.stdout.is_empty());
+    };
+    refused("model-ext4 --only tiny", &["--only tiny", "small, large, mixed"]);
+    refused("model-ext4", &["trimwise kernel build --version 6.1"]);
+    refused("lazy-3-kernel --only 48", &["--only 48", "64, 128"]);
+    refused("lazy-3-kernel", &["trimwise kernel build --version 5.10"]);
+}

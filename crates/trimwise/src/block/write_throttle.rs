@@ -1,0 +1,260 @@
+//! How much write-back is let into the queue at once: Linux since 4.10 (`block/blk-wbt.c`, `block/blk-rq-qos.c`).
+//!
+//! Sixteen requests at first, for writers that pause; a quarter of them while nobody does. Every tenth of a second the
+//! depth is looked at: if reads took too long it is halved, if there were none, or none was slow, it doubles, up to three
+//! quarters of the queue. Whoever finds the depth used up sleeps until a good part of it is free again.
+
+use crate::units::{SimDuration, SimTime};
+
+/// `RWB_DEF_DEPTH`.
+const DEPTH: u64 = 16;
+/// `RWB_WINDOW_NSEC`.
+const WINDOW_NS: u64 = 100_000_000;
+/// `RWB_MIN_WRITE_SAMPLES`: with fewer writes beside it a slow read is not their fault.
+const WRITES_MIN: u32 = 3;
+/// `RWB_UNKNOWN_BUMP`: windows without anything to go by, after which the depth returns by a step.
+const UNKNOWN_MAX: u32 = 5;
+/// How long a pause of a writer counts (`wb_recent_wait`).
+const RECENT: SimDuration = SimDuration::from_secs(1);
+
+/// The throttle's numbers for a drive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WriteThrottleConfig {
+    /// The longest that the fastest read of a window may take (`wbt_lat_usec`: 75 ms for drives that Linux takes for
+    /// rotating, as those behind virtio; 2 ms for others).
+    pub read_latency_max: SimDuration,
+    /// Requests that the queue holds (`nr_requests`).
+    pub queue_depth: u64,
+}
+
+/// What is known of the window that runs.
+#[derive(Clone, Copy, Debug, Default)]
+struct Window {
+    end: Option<SimTime>,
+    fastest_read: Option<SimDuration>,
+    writes: u32,
+}
+
+/// The throttle.
+#[derive(Clone, Debug)]
+pub struct WriteThrottle {
+    config: WriteThrottleConfig,
+    step: i32,
+    depth: u64,
+    is_deepest: bool,
+    unknown: u32,
+    window: Window,
+    /// The oldest read that was issued when no other was watched, and is on its way.
+    watched_read: Option<SimTime>,
+    /// When a writer last paused because too much is dirty.
+    paused: Option<SimTime>,
+    in_flight: u64,
+}
+
+impl WriteThrottle {
+    /// A throttle at rest.
+    pub fn new(config: WriteThrottleConfig) -> Self {
+        let mut throttle = Self {
+            config,
+            step: 0,
+            depth: 0,
+            is_deepest: false,
+            unknown: 0,
+            window: Window::default(),
+            watched_read: None,
+            paused: None,
+            in_flight: 0,
+        };
+        throttle.set_depth();
+        throttle
+    }
+
+    /// A writer pauses.
+    pub fn writer_paused(&mut self, now: SimTime) {
+        self.paused = Some(now);
+    }
+
+    fn has_paused(&self, now: SimTime) -> bool {
+        self.paused.is_some_and(|paused| now.since(paused) < RECENT)
+    }
+
+    /// `wb_background`.
+    fn background(&self) -> u64 {
+        if self.depth <= 2 { 1 } else { self.depth.div_ceil(4) }
+    }
+
+    /// `wb_normal`.
+    fn normal(&self) -> u64 {
+        if self.depth <= 2 { self.depth } else { self.depth.div_ceil(2) }
+    }
+
+    /// Whether one more request of write-back may be queued now.
+    pub fn has_room(&mut self, now: SimTime) -> bool {
+        self.catch_up(now);
+        self.in_flight < if self.has_paused(now) { self.depth } else { self.background() }
+    }
+
+    /// A request of write-back is queued.
+    pub fn queued(&mut self, now: SimTime) {
+        self.in_flight += 1;
+        if self.window.end.is_none() {
+            self.begin_window(now);
+        }
+    }
+
+    /// It is done; answers whether who waits for room is to be woken.
+    pub fn completed(&mut self, now: SimTime) -> bool {
+        self.in_flight -= 1;
+        let limit = if self.has_paused(now) { self.normal() } else { 0 };
+        if self.in_flight > 0 && self.in_flight >= limit {
+            return false;
+        }
+        self.in_flight == 0 || limit - self.in_flight >= self.background() / 2
+    }
+
+    /// A read was issued.
+    pub fn read_issued(&mut self, now: SimTime) {
+        self.watched_read.get_or_insert(now);
+    }
+
+    /// A read that was issued then is done.
+    pub fn read_done(&mut self, now: SimTime, issued: SimTime) {
+        self.catch_up(now);
+        if self.watched_read == Some(issued) {
+            self.watched_read = None;
+        }
+        let took = now.since(issued);
+        self.window.fastest_read = Some(self.window.fastest_read.map_or(took, |fastest| fastest.min(took)));
+    }
+
+    /// A write of any kind is done.
+    pub fn write_done(&mut self, now: SimTime) {
+        self.catch_up(now);
+        self.window.writes += 1;
+    }
+
+    fn begin_window(&mut self, now: SimTime) {
+        let ns = match u64::try_from(self.step) {
+            Ok(step @ 1..) => (WINDOW_NS << 4) / ((step + 1) << 8).isqrt(),
+            _ => WINDOW_NS,
+        };
+        self.window = Window { end: Some(now + SimDuration(ns)), ..Window::default() };
+    }
+
+    /// Judges the windows that have ended.
+    fn catch_up(&mut self, now: SimTime) {
+        while let Some(end) = self.window.end.filter(|end| *end <= now) {
+            self.judge(end);
+            self.window = Window::default();
+            if self.step != 0 || self.in_flight > 0 {
+                self.begin_window(end);
+            }
+        }
+    }
+
+    fn judge(&mut self, end: SimTime) {
+        let Window { fastest_read, writes, .. } = self.window;
+        let most = self.config.read_latency_max;
+        let waiting = self.watched_read.map_or(SimDuration::ZERO, |issued| end.since(issued));
+        if waiting.as_nanos() > WINDOW_NS || (waiting > most && fastest_read.is_none()) {
+            return self.scale_down(true);
+        }
+        match fastest_read {
+            Some(fastest) if writes >= WRITES_MIN => {
+                if fastest > most {
+                    self.scale_down(true);
+                } else {
+                    self.scale_up();
+                }
+            }
+            _ if writes > 0 || self.has_paused(end) || self.in_flight > 0 => self.scale_up(),
+            _ => {
+                self.unknown += 1;
+                if self.unknown >= UNKNOWN_MAX {
+                    match self.step {
+                        1.. => self.scale_up(),
+                        ..0 => self.scale_down(false),
+                        0 => {}
+                    }
+                }
+            }
+        }
+    }
+
+    fn scale_up(&mut self) {
+        if !self.is_deepest {
+            self.step -= 1;
+            self.set_depth();
+            self.unknown = 0;
+        }
+    }
+
+    fn scale_down(&mut self, is_hard: bool) {
+        if self.depth > 1 {
+            self.step = if self.step < 0 && is_hard { 0 } else { self.step + 1 };
+            self.set_depth();
+            self.unknown = 0;
+        }
+    }
+
+    fn set_depth(&mut self) {
+        let base = DEPTH.min(self.config.queue_depth);
+        let steps = self.step.unsigned_abs().min(31);
+        let most = 3 * self.config.queue_depth / 4;
+        self.depth = if self.step > 0 { 1 + ((base - 1) >> steps) } else { 1 + ((base - 1) << steps) };
+        self.is_deepest = self.step < 0 && self.depth > most;
+        if self.is_deepest {
+            self.depth = most;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn throttle() -> WriteThrottle {
+        let read_latency_max = SimDuration::from_millis(75);
+        WriteThrottle::new(WriteThrottleConfig { read_latency_max, queue_depth: 256 })
+    }
+
+    fn at(ms: u64) -> SimTime {
+        SimTime(ms * 1_000_000)
+    }
+
+    #[test]
+    fn a_quarter_is_let_in_while_no_writer_pauses_and_all_sixteen_while_one_does() {
+        let mut throttle = throttle();
+        let mut fill = |now| {
+            while throttle.has_room(now) {
+                throttle.queued(now);
+            }
+            throttle.in_flight
+        };
+        assert_eq!(fill(at(0)), 4);
+        throttle.writer_paused(at(1));
+        while throttle.has_room(at(1)) {
+            throttle.queued(at(1));
+        }
+        assert_eq!(throttle.in_flight, 16);
+        // Who sleeps is woken when half of them, less half a quarter, are on their way.
+        let woken = (0..16).position(|_| throttle.completed(at(2)));
+        assert_eq!(woken, Some(9));
+    }
+
+    #[test]
+    fn writes_alone_deepen_the_queue_and_a_slow_read_brings_it_back() {
+        let mut throttle = throttle();
+        throttle.queued(at(0));
+        for tenth in 1..=6 {
+            throttle.write_done(at(tenth * 100 - 1));
+        }
+        throttle.catch_up(at(600));
+        assert_eq!(throttle.depth, 192);
+        throttle.read_issued(at(601));
+        (0..3).for_each(|_| throttle.write_done(at(610)));
+        throttle.read_done(at(690), at(601));
+        throttle.catch_up(at(700));
+        assert_eq!(throttle.depth, 16);
+    }
+}

@@ -1,0 +1,381 @@
+//! How a writer is held while much memory is dirty: Linux since 3.2 (`mm/page-writeback.c`, IO-less
+//! `balance_dirty_pages`, 143dfe8611a6).
+//!
+//! Up to halfway between the background limit and the limit a writer runs free. Beyond, he is paced: each time that he
+//! has dirtied some pages he pauses so long that his rate comes to `dirty_ratelimit` times a ratio, which is 1 at the
+//! *setpoint* (halfway again), up to 2 below it and 0 at the limit. `dirty_ratelimit` follows what the drive writes and
+//! what the writer dirties, in steps of 200 ms. So memory stays dirty near the setpoint, and the limit is not reached.
+//!
+//! The numbers below are the kernel's own, in its units: pages, ticks of 1/HZ, pages a second. There is one writer: what
+//! Linux keeps for each task is kept once.
+
+/// Pages a second that a drive is taken to write before it is known: 100 MB/s (`INIT_BW`).
+const INITIAL_RATE: u64 = 100 << (20 - 12);
+/// Pages that a new task dirties before it is looked at (`nr_dirtied_pause` after fork: 128 KiB).
+const INITIAL_POLL: u64 = 32;
+/// Fewer pages than these are no pause worth (`DIRTY_POLL_THRESH`: 128 KiB).
+const POLL_PAGES: u64 = 32;
+/// Pages after which a writer is looked at while the limit is exceeded (32 KiB).
+const POLL_EXCEEDED: u64 = 8;
+/// Fixed point of ratios (`RATELIMIT_CALC_SHIFT`).
+const RATIO_SHIFT: u32 = 10;
+/// Bits of a long, in `wb_update_dirty_ratelimit`.
+const LONG_BITS: u64 = 64;
+
+/// What memory looks like when a writer is looked at, in pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Memory {
+    /// Dirty.
+    pub dirty: u64,
+    /// On their way to the drive.
+    pub writeback: u64,
+}
+
+/// What a writer does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// He goes on.
+    Go,
+    /// He pauses for so many ticks, and goes on then.
+    Pause(u64),
+    /// He pauses, and is looked at again.
+    PauseAndLook(u64),
+}
+
+/// The writer, and what is known of the drive.
+#[derive(Clone, Debug)]
+pub struct Throttle {
+    hz: u64,
+    background: u64,
+    limit: u64,
+    /// Pages dirtied and written since the mount, and as of the last update.
+    dirtied: u64,
+    written: u64,
+    dirtied_stamp: u64,
+    written_stamp: u64,
+    updated_at: u64,
+    write_bandwidth: u64,
+    avg_write_bandwidth: u64,
+    dirty_ratelimit: u64,
+    balanced_ratelimit: u64,
+    is_exceeded: bool,
+    /// Pages that the writer has dirtied since he was last looked at.
+    since_look: u64,
+    /// After how many he is.
+    poll: u64,
+    /// Up to when he has paid for what he dirtied; he may be in debt.
+    paused_at: Option<i64>,
+}
+
+impl Throttle {
+    /// A writer and a drive of which nothing is known, with these limits in pages.
+    pub fn new(hz: u64, (background, limit): (u64, u64)) -> Self {
+        Self {
+            hz,
+            background,
+            limit,
+            dirtied: 0,
+            written: 0,
+            dirtied_stamp: 0,
+            written_stamp: 0,
+            updated_at: 0,
+            write_bandwidth: INITIAL_RATE,
+            avg_write_bandwidth: INITIAL_RATE,
+            dirty_ratelimit: INITIAL_RATE,
+            balanced_ratelimit: INITIAL_RATE,
+            is_exceeded: false,
+            since_look: 0,
+            poll: INITIAL_POLL,
+            paused_at: None,
+        }
+    }
+
+    /// Memory has become less or more, and with it the limits.
+    pub fn set_limits(&mut self, (background, limit): (u64, u64)) {
+        (self.background, self.limit) = (background, limit.max(1));
+    }
+
+    /// Whether write-back is due.
+    pub fn is_above_background(&self, dirty: u64) -> bool {
+        dirty > self.background
+    }
+
+    /// The writer has dirtied pages; answers whether he is to be looked at.
+    pub fn dirtied(&mut self, pages: u64) -> bool {
+        self.dirtied += pages;
+        self.since_look += pages;
+        let poll = if self.is_exceeded { self.poll.min(POLL_EXCEEDED) } else { self.poll };
+        self.since_look >= poll
+    }
+
+    /// The kernel has dirtied pages of the drive's own inode: metadata that are committed.
+    pub fn dirtied_by_commit(&mut self, pages: u64) {
+        self.dirtied += pages;
+    }
+
+    /// The drive has acknowledged pages.
+    pub fn wrote(&mut self, pages: u64) {
+        self.written += pages;
+    }
+
+    /// Between two updates of what is known of the drive: 200 ms.
+    fn interval(&self) -> u64 {
+        (self.hz / 5).max(1)
+    }
+
+    /// Write-back of a file begins. After a pause the drive is not blamed for it (`wb_bandwidth_estimate_start`).
+    pub fn write_back_begins(&mut self, now: u64, is_idle: bool) {
+        if is_idle && now > self.updated_at + self.interval() {
+            self.stamp(now);
+        }
+    }
+
+    /// Pages of a file were handed to the drive (`do_writepages`).
+    pub fn write_back_submitted(&mut self, now: u64) {
+        if now > self.updated_at + self.interval() {
+            let elapsed = (now - self.updated_at).max(1);
+            self.update_bandwidth(elapsed);
+            self.stamp(now);
+        }
+    }
+
+    /// Pages of a file that are written at once (`writeback_chunk_size`): half a second's, an eighth of the limit at most,
+    /// in steps of 4 MiB.
+    pub fn chunk_pages(&self) -> u64 {
+        const STEP: u64 = 1024;
+        let pages = (self.avg_write_bandwidth / 2).min(self.limit / 8);
+        (pages + STEP) / STEP * STEP
+    }
+
+    /// Up to here writers run free (`dirty_freerun_ceiling`).
+    fn free_run(&self) -> u64 {
+        (self.limit + self.background) / 2
+    }
+
+    /// A writer who has dirtied what he may is looked at (`balance_dirty_pages`).
+    pub fn look(&mut self, now: u64, memory: Memory) -> Verdict {
+        let dirty = memory.dirty + memory.writeback;
+        if dirty <= self.free_run() {
+            self.paused_at = Some(now as i64);
+            self.since_look = 0;
+            let room = self.limit.saturating_sub(dirty);
+            self.poll = if room > 0 { 1 << (room.ilog2() / 2) } else { 1 };
+            return Verdict::Go;
+        }
+        self.is_exceeded = dirty > self.limit;
+        let ratio = self.position_ratio(dirty);
+        if now > self.updated_at + self.interval() {
+            let elapsed = (now - self.updated_at).max(1);
+            self.update_ratelimit(elapsed, dirty, ratio);
+            self.update_bandwidth(elapsed);
+            self.stamp(now);
+        }
+        let rate = (self.dirty_ratelimit * ratio) >> RATIO_SHIFT;
+        let pause_max = self.pause_max(dirty);
+        let (pause_min, poll) = self.pause_min(pause_max, rate);
+        if rate == 0 {
+            return self.pause(now as i64, pause_max, poll, Verdict::PauseAndLook);
+        }
+        let now = now as i64;
+        let period = (self.hz * self.since_look / rate) as i64;
+        let paid = self.paused_at.map_or(0, |at| now - at);
+        let pause = period - paid;
+        if pause < pause_min as i64 {
+            // Thinking for less than a second counts as having paused; more is forgotten.
+            if pause < -(self.hz as i64) {
+                self.paused_at = Some(now);
+                self.since_look = 0;
+            } else if period > 0 {
+                self.paused_at = Some(self.paused_at.unwrap_or(0) + period);
+                self.since_look = 0;
+            } else if self.poll <= self.since_look {
+                self.poll += self.since_look;
+            }
+            return Verdict::Go;
+        }
+        let over = (pause - pause_max as i64).max(0).min(pause_max as i64);
+        self.pause(now + over, pause.min(pause_max as i64) as u64, poll, Verdict::Pause)
+    }
+
+    fn pause(&mut self, now: i64, ticks: u64, poll: u64, verdict: fn(u64) -> Verdict) -> Verdict {
+        self.paused_at = Some(now + ticks as i64);
+        self.since_look = 0;
+        self.poll = poll;
+        verdict(ticks)
+    }
+
+    fn stamp(&mut self, now: u64) {
+        self.dirtied_stamp = self.dirtied;
+        self.written_stamp = self.written;
+        self.updated_at = now;
+    }
+
+    /// Where the dirty pages stand between free run and limit, as a share of the rate (`wb_position_ratio`, for a drive that
+    /// is the only one written to).
+    fn position_ratio(&self, dirty: u64) -> u64 {
+        let setpoint = ((self.free_run() + self.limit) / 2) as i64;
+        let (dirty, limit) = (dirty as i64, self.limit as i64);
+        if dirty >= limit {
+            return 0;
+        }
+        let x = ((setpoint - dirty) << RATIO_SHIFT) / ((limit - setpoint) | 1);
+        let cubed = (((x * x) >> RATIO_SHIFT) * x) >> RATIO_SHIFT;
+        let ratio = (cubed + (1 << RATIO_SHIFT)).clamp(0, 2 << RATIO_SHIFT) as u64;
+        // The drive's own setpoint is the global one; its span is eight seconds' writes.
+        let span = 8 * self.avg_write_bandwidth as i64;
+        let intercept = setpoint + span;
+        let ratio = if dirty < intercept - span / 4 {
+            ratio * (intercept - dirty) as u64 / ((intercept - setpoint) | 1) as u64
+        } else {
+            ratio / 4
+        };
+        // A drive with little to write is fed; not reached while the limit is as far above as free run says.
+        let reserve = limit / 2;
+        if dirty >= reserve {
+            ratio
+        } else if dirty > reserve / 8 {
+            ratio * reserve as u64 / dirty as u64
+        } else {
+            ratio * 8
+        }
+    }
+
+    /// `wb_update_write_bandwidth`.
+    fn update_bandwidth(&mut self, elapsed: u64) {
+        let period = (3 * self.hz).next_power_of_two();
+        let pages = (self.written - self.written_stamp) * self.hz;
+        let old = self.write_bandwidth;
+        let mut average = self.avg_write_bandwidth;
+        let new = if elapsed > period {
+            average = pages / elapsed;
+            average
+        } else {
+            let new = (pages + old * (period - elapsed)) / period;
+            if average > old && old >= new {
+                average -= (average - old) >> 3;
+            }
+            if average < old && old <= new {
+                average += (old - average) >> 3;
+            }
+            new
+        };
+        self.write_bandwidth = new;
+        self.avg_write_bandwidth = average.max(1);
+    }
+
+    /// `wb_update_dirty_ratelimit`.
+    fn update_ratelimit(&mut self, elapsed: u64, dirty: u64, ratio: u64) {
+        let setpoint = (self.free_run() + self.limit) / 2;
+        let old = self.dirty_ratelimit;
+        let dirty_rate = (self.dirtied - self.dirtied_stamp) * self.hz / elapsed;
+        let task_rate = ((old * ratio) >> RATIO_SHIFT) + 1;
+        let balanced =
+            (task_rate * self.avg_write_bandwidth / (dirty_rate | 1)).min(self.avg_write_bandwidth);
+        // Only what all agree on is followed.
+        let mut step = if dirty < setpoint {
+            self.balanced_ratelimit.min(balanced).min(task_rate).saturating_sub(old)
+        } else {
+            old.saturating_sub(self.balanced_ratelimit.max(balanced).max(task_rate))
+        };
+        let shift = old / (2 * step + 1);
+        step = if shift < LONG_BITS { (step >> shift).div_ceil(8) } else { 0 };
+        let new = if old < balanced { old + step } else { old.saturating_sub(step) };
+        self.dirty_ratelimit = new.max(1);
+        self.balanced_ratelimit = balanced;
+    }
+
+    /// `wb_max_pause`: no longer than the drive needs for what is dirty, nor than 200 ms.
+    fn pause_max(&self, dirty: u64) -> u64 {
+        let share = (1 + self.hz / 8).next_power_of_two();
+        let ticks = dirty / (1 + self.avg_write_bandwidth / share) + 1;
+        ticks.min(self.interval())
+    }
+
+    /// `wb_min_pause`: below it he does not pause at all; and how many pages he may dirty before he is looked at again.
+    fn pause_min(&self, pause_max: u64, rate: u64) -> (u64, u64) {
+        let hi = self.avg_write_bandwidth.ilog2();
+        let lo = self.dirty_ratelimit.ilog2();
+        let second = self.hz.next_power_of_two();
+        let mut ticks = (self.hz / 100).max(1);
+        if hi > lo {
+            ticks += u64::from(hi - lo) * (10 * self.hz) / 1024;
+        }
+        ticks = ticks.min(1 + pause_max / 2);
+        let mut pages = self.dirty_ratelimit * ticks / second;
+        if pages < POLL_PAGES {
+            ticks = pause_max;
+            pages = self.dirty_ratelimit * ticks / second;
+            if pages > POLL_PAGES {
+                pages = POLL_PAGES;
+                ticks = self.hz * POLL_PAGES / self.dirty_ratelimit;
+            }
+        }
+        if self.hz * pages / (rate + 1) > pause_max {
+            ticks = pause_max;
+            pages = rate * ticks / second;
+        }
+        (if pages >= POLL_PAGES { 1 + ticks / 2 } else { ticks }, pages)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn memory(dirty: u64) -> Memory {
+        Memory { dirty, writeback: 0 }
+    }
+
+    #[test]
+    fn up_to_halfway_between_the_limits_a_writer_runs_free() {
+        let mut throttle = Throttle::new(100, (1000, 2000));
+        assert!(!throttle.dirtied(INITIAL_POLL - 1));
+        assert!(throttle.dirtied(1));
+        assert_eq!(throttle.look(1, memory(1500)), Verdict::Go);
+        // The less room, the sooner he is looked at: the root of what is left, 500 pages.
+        assert_eq!(throttle.poll, 16);
+        throttle.dirtied(1000);
+        assert!(matches!(throttle.look(1, memory(1700)), Verdict::Pause(_)));
+        throttle.dirtied(1000);
+        assert!(matches!(throttle.look(10, memory(2000)), Verdict::PauseAndLook(_)));
+    }
+
+    #[test]
+    fn the_ratio_is_one_at_the_setpoint_and_falls_towards_the_limit() {
+        let throttle = Throttle::new(100, (10_000, 20_000));
+        let ratio = |dirty| throttle.position_ratio(dirty);
+        assert_eq!(ratio(17_500), 1 << RATIO_SHIFT);
+        assert!(ratio(15_000) > ratio(16_000) && ratio(16_000) > ratio(17_500));
+        assert!(ratio(17_500) > ratio(19_000) && ratio(19_900) < 100);
+        assert_eq!(ratio(20_000), 0);
+    }
+
+    /// A writer who would dirty as much as he may, on a drive that writes a fixed rate, comes to that rate.
+    #[test]
+    fn a_writer_comes_to_the_rate_of_the_drive_and_stays_near_the_setpoint() {
+        const RATE: u64 = 10_000;
+        let mut throttle = Throttle::new(100, (8_000, 16_000));
+        let (mut dirty, mut wakes, mut dirtied) = (12_000_u64, 0, 0);
+        for tick in 1..6_000_u64 {
+            let wrote = (RATE / 100).min(dirty);
+            dirty -= wrote;
+            throttle.wrote(wrote);
+            throttle.write_back_submitted(tick);
+            while tick >= wakes {
+                let is_due = throttle.dirtied(1);
+                dirty += 1;
+                dirtied += u64::from(tick > 3_000);
+                if !is_due {
+                    continue;
+                }
+                match throttle.look(tick, memory(dirty)) {
+                    Verdict::Go => {}
+                    Verdict::Pause(ticks) | Verdict::PauseAndLook(ticks) => wakes = tick + ticks,
+                }
+            }
+        }
+        let rate = dirtied as f64 / 30.0;
+        assert!((rate / RATE as f64 - 1.0).abs() < 0.05, "{rate} pages a second");
+        assert!((12_000..16_000).contains(&dirty), "{dirty} pages are dirty");
+    }
+}

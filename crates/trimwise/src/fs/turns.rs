@@ -1,0 +1,260 @@
+//! Whose turn it is to be written: the flusher of Linux since 3.2 (`fs/fs-writeback.c`).
+//!
+//! What is dirty is taken in *batches*: all files that are dirty when a batch begins (or, every five seconds, those that have
+//! been for thirty), oldest first. Each has a turn of half a second's writes at most (`writeback_chunk_size`); who has more
+//! is in the next batch before all others. Only when a batch has been written for a tenth of a second, or is at its end,
+//! does the flusher look whether enough is clean.
+//!
+//! The drive's own page cache, in which committed metadata wait for their places, is one more inode among the files. It is
+//! of another file system (`bdev`), and a batch goes through one file system after the other, so that its turn is before
+//! all files of the batch if it has been dirty longest, and behind all of them if not.
+
+use std::collections::VecDeque;
+
+use super::throttle::{Memory, Verdict};
+use super::{Ext4, Inner, State};
+use crate::units::SimTime;
+
+/// When something became dirty, and a sequence number.
+type Key = (SimTime, u64);
+
+/// Who can have a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Dirty {
+    File(u32, Key),
+    /// The drive's own page cache.
+    Drive,
+}
+
+/// What is to be written next.
+#[derive(Debug, Default)]
+pub struct Turns {
+    /// Of this batch (`b_io`).
+    batch: VecDeque<Dirty>,
+    /// Who has had a turn and has more (`b_more_io`).
+    more: VecDeque<Dirty>,
+    /// All files that became dirty up to then are in one of them, if they are still dirty.
+    batched: Option<Key>,
+    /// When the drive's page cache became dirty.
+    drive: Option<Key>,
+    /// Whether it is in one of the lists.
+    drive_is_batched: bool,
+}
+
+/// How often what has been dirty for long is looked for, and how long a batch is written at least: a tenth of a second.
+const BATCH_DIVISOR: u64 = 10;
+
+impl Turns {
+    /// A new batch: who has more, and behind them whatever became dirty up to `before`.
+    fn begin_batch(&mut self, dirty: &std::collections::BTreeMap<Key, u32>, before: SimTime) {
+        self.batch.append(&mut self.more);
+        let from = self.batched.map_or(std::ops::Bound::Unbounded, std::ops::Bound::Excluded);
+        let upto = std::ops::Bound::Included((before, u64::MAX));
+        let is_any = self.batched.is_none_or(|batched| batched < (before, u64::MAX));
+        let first = self.batch.len();
+        if is_any {
+            for (&key, &inode) in dirty.range((from, upto)) {
+                self.batch.push_back(Dirty::File(inode, key));
+                self.batched = Some(key);
+            }
+        }
+        if let Some(key) = self.drive.filter(|key| !self.drive_is_batched && key.0 <= before) {
+            let is_oldest = match self.batch.get(first) {
+                Some(Dirty::File(_, oldest)) => key < *oldest,
+                _ => true,
+            };
+            self.drive_is_batched = true;
+            if is_oldest {
+                self.batch.insert(first, Dirty::Drive);
+            } else {
+                self.batch.push_back(Dirty::Drive);
+            }
+        }
+    }
+}
+
+impl State {
+    /// Dirty pages, those of the drive's own page cache with them.
+    fn dirty_pages(&self) -> u64 {
+        self.cache.dirty_pages() + self.journal.dirty_pages()
+    }
+
+    /// Files and directories that there are.
+    pub(super) fn inodes_in_use(&self) -> u64 {
+        (self.disk.inodes.len() - self.disk.free_inodes.len()) as u64
+    }
+
+    fn memory(&self) -> Memory {
+        Memory {
+            dirty: self.dirty_pages(),
+            writeback: self.cache.writeback_pages() + self.journal.pages_in_writeback(),
+        }
+    }
+}
+
+impl Ext4 {
+    fn tick(&self) -> u64 {
+        self.0.sim.now().as_nanos() / (1_000_000_000 / self.0.host.hz())
+    }
+
+    /// Holds a writer who has dirtied pages (`balance_dirty_pages`).
+    pub(super) async fn pace(&self, dirtied: u64) {
+        let inner: &Inner = &self.0;
+        let tick_ns = 1_000_000_000 / inner.host.hz();
+        if !inner.state.borrow_mut().throttle.dirtied(dirtied) {
+            return;
+        }
+        loop {
+            let verdict = {
+                let state = &mut *inner.state.borrow_mut();
+                let memory = state.memory();
+                let pages = inner.host.memory_for_pages(state.inodes_in_use(), state.cache.present_pages());
+                state.throttle.set_limits(inner.host.dirty_limits(pages));
+                let verdict = state.throttle.look(self.tick(), memory);
+                if state.throttle.is_above_background(memory.dirty) || verdict != Verdict::Go {
+                    self.call_flusher();
+                }
+                verdict
+            };
+            if verdict != Verdict::Go {
+                inner.queue.writer_paused();
+            }
+            // A timer that is set within a tick fires at the end of the last of its whole ones.
+            let end = |ticks: u64| SimTime((self.tick() + ticks + 1) * tick_ns);
+            match verdict {
+                Verdict::Go => return,
+                Verdict::Pause(ticks) => return inner.sim.sleep_until(end(ticks)).await,
+                Verdict::PauseAndLook(ticks) => inner.sim.sleep_until(end(ticks)).await,
+            }
+        }
+    }
+
+    /// Committed metadata that no newer transaction has taken over wait in the drive's page cache for their places.
+    pub(super) fn metadata_became_dirty(&self, tid: u64) {
+        let now = self.0.sim.now();
+        let state = &mut *self.0.state.borrow_mut();
+        let dirtied = state.journal.mark_transaction_dirty(tid);
+        state.throttle.dirtied_by_commit(dirtied);
+        if state.turns.drive.is_none() && state.journal.dirty_pages() > 0 {
+            state.turns.drive = Some((now, state.dirty_sequence));
+            state.dirty_sequence += 1;
+        }
+    }
+
+    /// The flusher (`wb_workfn`): whenever it is called, until enough is clean; and every five seconds what is too old.
+    pub(super) async fn take_turns(&self) {
+        let inner: &Inner = &self.0;
+        let mut next_round = inner.sim.now() + inner.host.writeback_interval;
+        while !inner.stopping.get() {
+            if !inner.flusher_called.get() {
+                inner.events.flusher.wait_until(next_round).await;
+            }
+            let now = inner.sim.now();
+            if now >= next_round {
+                next_round = now + inner.host.writeback_interval;
+                self.write_batches(Some(inner.host.dirty_expire.as_nanos())).await;
+            }
+            self.write_batches(None).await;
+            inner.flusher_called.set(false);
+        }
+    }
+
+    /// `wb_writeback`: what is older than `age_ns`; or what is dirty, as long as more is than may be.
+    async fn write_batches(&self, age_ns: Option<u64>) {
+        let inner: &Inner = &self.0;
+        loop {
+            {
+                let state = &mut *inner.state.borrow_mut();
+                if age_ns.is_none() && !state.throttle.is_above_background(state.dirty_pages()) {
+                    return;
+                }
+                if state.turns.batch.is_empty() {
+                    let now = inner.sim.now().as_nanos();
+                    let before = SimTime(now.saturating_sub(age_ns.unwrap_or(0)));
+                    state.turns.begin_batch(&state.dirty, before);
+                }
+            }
+            if self.write_batch().await {
+                continue;
+            }
+            let is_all = inner.state.borrow().turns.more.is_empty();
+            if is_all {
+                return;
+            }
+            inner.events.writeback_done.wait().await;
+        }
+    }
+
+    /// Turns of one batch, for a tenth of a second or to its end; answers whether anything was written.
+    async fn write_batch(&self) -> bool {
+        let begin = self.tick();
+        let mut has_written = false;
+        loop {
+            let next = self.0.state.borrow_mut().turns.batch.pop_front();
+            let Some(next) = next else { return has_written };
+            has_written |= match next {
+                Dirty::File(inode, key) => self.write_turn_of_file(inode, key).await,
+                Dirty::Drive => self.write_turn_of_drive().await,
+            };
+            if has_written && self.tick() > begin + self.0.host.hz() / BATCH_DIVISOR {
+                return true;
+            }
+        }
+    }
+
+    /// Answers how many pages a turn has.
+    fn begin_turn(&self) -> u64 {
+        let tick = self.tick();
+        let state = &mut *self.0.state.borrow_mut();
+        let is_idle = state.memory().writeback == 0;
+        state.throttle.write_back_begins(tick, is_idle);
+        state.throttle.chunk_pages()
+    }
+
+    fn end_turn(&self) {
+        let tick = self.tick();
+        self.0.state.borrow_mut().throttle.write_back_submitted(tick);
+    }
+
+    async fn write_turn_of_file(&self, inode: u32, key: Key) -> bool {
+        let is_due = self.0.state.borrow().disk.inodes[inode as usize].dirty_key == Some(key);
+        if !is_due {
+            return false;
+        }
+        let pages = self.begin_turn();
+        let written = self.write_pages(inode, pages).await;
+        self.end_turn();
+        let now = self.0.sim.now();
+        let state = &mut *self.0.state.borrow_mut();
+        let entry = &mut state.disk.inodes[inode as usize];
+        if entry.dirty_key == Some(key) {
+            if written >= pages {
+                state.turns.more.push_back(Dirty::File(inode, key));
+            } else {
+                // What is left was dirtied again on its way to the drive.
+                state.dirty.remove(&key);
+                let key = (now, state.dirty_sequence);
+                state.dirty_sequence += 1;
+                entry.dirty_key = Some(key);
+                state.dirty.insert(key, inode);
+            }
+        }
+        written > 0
+    }
+
+    async fn write_turn_of_drive(&self) -> bool {
+        let pages = self.begin_turn();
+        let looked_at = self.write_dirty_metadata(pages).await;
+        self.end_turn();
+        let now = self.0.sim.now();
+        let state = &mut *self.0.state.borrow_mut();
+        if state.journal.dirty_pages() > 0 && looked_at >= pages {
+            state.turns.more.push_back(Dirty::Drive);
+        } else {
+            state.turns.drive_is_batched = false;
+            state.turns.drive = (state.journal.dirty_pages() > 0).then_some((now, state.dirty_sequence));
+            state.dirty_sequence += 1;
+        }
+        looked_at > 0
+    }
+}
