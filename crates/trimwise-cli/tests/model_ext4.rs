@@ -1,4 +1,5 @@
-//! `trimwise reproduce model-ext4` and `lazy-3-kernel`, sampled: one shape of the one, one append size of the other; all of
+//! `trimwise reproduce model-ext4`, one shape of it, and `lazy-3-kernel`, one append size (with the feature
+//! `kernel-5-10-tests`, since it needs another kernel); all of
 //! both with `KERNELS=full`. And what is refused before anything boots.
 
 use std::io::Write as _;
@@ -68,6 +69,7 @@ fn the_modelled_ext4_asks_its_drive_for_what_the_real_one_does() {
 const KEPT: [&str; 4] = ["model-data", "model-journal", "model-metadata", "model-duration"];
 
 #[test]
+#[cfg(feature = "kernel-5-10-tests")]
 fn fsync_behind_a_removal_takes_as_long_in_the_model_as_on_the_real_ext4() {
     let Some(result) = result("5.10", "lazy-3-kernel", "1024") else { return };
     assert!(is_met(&result, "lazy-kernel-model"), "{:#}", result["claims"]);

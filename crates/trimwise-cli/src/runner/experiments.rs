@@ -74,10 +74,12 @@ pub const ALL: &[Experiment] = &[
     },
     Experiment {
         check: Some(|only| super::lazy_kernel::choice(only).map(drop)),
+        boots: true,
         ..experiment(lazy::FIGURE_3_KERNEL, lazy::QUESTION_3_KERNEL, lazy::REPS, run_lazy_3_kernel)
     },
     Experiment {
         check: Some(|only| super::model_ext4::choice(only).map(drop)),
+        boots: true,
         ..experiment(model_ext4::NAME, model_ext4::QUESTION, model_ext4::REPS, run_model_ext4)
     },
 ];
@@ -130,6 +132,16 @@ impl Request {
         let step = || (self.report)(done.fetch_add(1, Ordering::Relaxed) + 1, all);
         pool::run_ordered(jobs, count, |i| run(i, &step))
     }
+
+    /// Carries out the cases of an experiment that boots a kernel for each, each of which needs so much memory.
+    fn boot<C: Copy + Sync, T: Send>(
+        &self,
+        memory: Bytes,
+        cases: &[C],
+        run: impl Fn(C) -> Result<T, Failure> + Sync,
+    ) -> Result<Vec<T>, Failure> {
+        self.spread_in(memory, cases.len(), 1, |i, step| run(cases[i]).inspect(|_| step()))
+    }
 }
 
 fn check_vendors(only: &[String]) -> Result<(), Failure> {
@@ -139,22 +151,6 @@ fn check_vendors(only: &[String]) -> Result<(), Failure> {
             "--only {unknown}: expected one of {}",
             postmark_vendors::DEVICES.join(", ")
         ))),
-    }
-
-    /// Carries out the cases of an experiment that boots a kernel for each, each of which needs so much memory.
-    fn boot<C: Copy + Sync, T: Send>(
-        &self,
-        memory: Bytes,
-        cases: &[C],
-        run: impl Fn(C) -> Result<T, Failure> + Sync,
-    ) -> Result<Vec<T>, Failure> {
-        let jobs = self.jobs.unwrap_or_else(|| pool::default_jobs(memory));
-        let done = AtomicU64::new(0);
-        pool::run_ordered(jobs, cases.len(), |i| {
-            let answer = run(cases[i])?;
-            (self.report)(done.fetch_add(1, Ordering::Relaxed) + 1, cases.len() as u64);
-            Ok(answer)
-        })
     }
 }
 
@@ -351,13 +347,8 @@ fn run_settling(request: &Request) -> Result<ExperimentResult, Failure> {
 /// Every case of every kernel that is built is one boot.
 fn run_kernels(request: &Request) -> Result<ExperimentResult, Failure> {
     let choice = super::kernels::Choice::of(&request.only)?;
-    let runs = choice.runs();
-    let jobs = request.jobs.unwrap_or_else(|| pool::default_jobs(super::kernels::MEMORY_OF_RUN));
-    let done = AtomicU64::new(0);
-    let observed = pool::run_ordered(jobs, runs.len(), |i| {
-        let observed = super::kernels::run(runs[i].0, runs[i].1, request.seed, &request.stop)?;
-        (request.report)(done.fetch_add(1, Ordering::Relaxed) + 1, runs.len() as u64);
-        Ok::<_, Failure>(observed)
+    let observed = request.boot(super::kernels::MEMORY_OF_RUN, &choice.runs(), |(image, case)| {
+        super::kernels::run(image, case, request.seed, &request.stop)
     })?;
     Ok(kernels::evaluate(&choice.measured(observed), request.reps, request.seed))
 }
