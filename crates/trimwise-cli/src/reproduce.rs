@@ -139,9 +139,7 @@ fn command(arguments: &ReproduceArguments, result: Option<&ExperimentResult>) ->
     if arguments.target != "model" {
         command.option("--target", &arguments.target);
     }
-    if !arguments.only.is_empty() {
-        command.option("--only", arguments.only.join(" "));
-    }
+    arguments.only.iter().for_each(|part| command.option("--only", part));
     if let Some(reps) = arguments.reps {
         command.option("--reps", reps);
     }

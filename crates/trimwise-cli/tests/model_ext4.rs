@@ -1,6 +1,6 @@
 //! `trimwise reproduce model-ext4`, one shape of it, and `lazy-3-kernel`, one append size (with the feature
-//! `kernel-5-10-tests`, since it needs another kernel); all of
-//! both with `KERNELS=full`. And what is refused before anything boots.
+//! `kernel-5-10-tests`, since it needs another kernel); all of both
+//! with `KERNELS=full`. And what is refused before anything boots.
 
 use std::io::Write as _;
 use std::process::{Command, Output};

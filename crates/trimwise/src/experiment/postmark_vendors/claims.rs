@@ -242,11 +242,11 @@ impl Table<'_> {
             .filter(|d| d.1 && d.2 < -SMALL_DIFF_PERCENT)
             .map(|d| format!("{} {:.0} %", d.0, d.2))
             .collect();
+        let drives = DEVICES.iter().filter(|device| self.at(device, true, true).is_some()).count();
         let pays = match paying.len() {
             0 => "None of the drives pays for discard during the transactions.".to_owned(),
             n => format!(
-                "{n} of the {} drives pay for discard during the transactions (rate, buffered: {}).",
-                DEVICES.len(),
+                "{n} of {drives} drives pay for discard during the transactions (rate, buffered: {}).",
                 paying.join(", ")
             ),
         };
