@@ -1,6 +1,7 @@
 //! The command line, as its users see it.
 
 mod device;
+mod doctor;
 mod kernel;
 mod verify;
 
@@ -17,6 +18,7 @@ pub use device::{
     AttachArguments, DetachArguments, DeviceArguments, DeviceCommand, DriveArguments, ListArguments,
     ServeArguments,
 };
+pub use doctor::DoctorArguments;
 pub use kernel::{
     KernelArguments, KernelBuildArguments, KernelCommand, KernelListArguments, KernelRemoveArguments,
     KernelRunArguments,
@@ -65,6 +67,8 @@ pub enum Command {
     Verify(VerifyArguments),
     /// Trim the free space of a mounted file system, slice by slice; --dry-run says what would be sent
     Trim(TrimArguments),
+    /// Is TRIM on here, and does it arrive? Names the place where it ends, and what mends that
+    Doctor(DoctorArguments),
     /// Make modelled drives block devices of this host, or serve them over NBD, in real time
     Device(DeviceArguments),
     /// The init of a guest in virtual time

@@ -11,6 +11,7 @@ mod crashtest;
 mod defaults;
 mod device;
 mod devices;
+mod doctor;
 mod failure;
 mod figures;
 mod interrupt;
@@ -64,6 +65,7 @@ fn run(command: Command) -> Result<String, Failure> {
         Command::Selftest(arguments) => {
             selftest::run(&arguments, || interrupt::install(OnInterrupt::Exit).map(drop))
         }
+        Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Device(arguments) => device::run(&arguments),
         Command::Devices(arguments) => devices::run(&arguments),
         Command::GuestInit => {

@@ -5,6 +5,7 @@ pub mod compare;
 pub mod crashtest;
 pub mod device;
 pub mod devices;
+pub mod doctor;
 pub mod kernel;
 pub mod reproduce;
 pub mod selftest;
