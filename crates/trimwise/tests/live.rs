@@ -99,7 +99,7 @@ impl FakeHost {
                     );
                     assert!(slice.ranges.windows(2).all(|pair| pair[0].end <= pair[1].start), "{slice:?}");
                     self.slices.push((self.now, slice.clone()));
-                    SimDuration::from_millis(slice.bytes.0 / PIECE / 8 + slice.extents)
+                    SimDuration::from_millis(slice.bytes.0 / PIECE + slice.extents)
                 }
                 Order::Toggle { .. } => SimDuration::from_millis(1),
             };

@@ -3,6 +3,7 @@
 pub mod bench;
 pub mod compare;
 pub mod crashtest;
+pub mod daemon;
 pub mod device;
 pub mod devices;
 pub mod doctor;
