@@ -377,6 +377,22 @@ fn failures_are_tried_again_ever_later_and_a_refusal_never() {
     assert!(matches!(never.live.reason(), Reason::Refused { .. }));
 }
 
+/// What comes and goes between two maps is at the same places in both: only utilization shows it.
+#[test]
+fn what_came_and_went_between_two_maps_is_found_when_it_is_as_much_as_what_is_sent_again() {
+    let mut host = host("judicious", XFS);
+    host.allocate(0, 3800);
+    host.pass(300);
+    for _ in 0..4 {
+        host.allocate(3800, 100);
+        host.pass(1);
+        host.free(3800, 100);
+        host.pass(120);
+    }
+    assert_eq!(host.untrimmed(), 0, "{:?}", host.live.explain());
+    assert!(host.sent_twice <= host.freed, "{} {}", host.sent_twice, host.freed);
+}
+
 fn host_that_refuses() -> FakeHost {
     let mut host = host("judicious", XFS);
     host.told.fill(false);

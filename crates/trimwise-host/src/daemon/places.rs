@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
@@ -107,7 +107,9 @@ impl Places {
 fn make_folder(path: &Path, mode: u32) -> Result<(), PlacesError> {
     let io = |source| PlacesError::Io { path: path.to_owned(), source };
     match fs::DirBuilder::new().mode(mode).recursive(true).create(path) {
-        Ok(()) if fs::symlink_metadata(path).map_err(io)?.is_dir() => Ok(()),
+        Ok(()) if fs::symlink_metadata(path).map_err(io)?.is_dir() => {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(io)
+        }
         Ok(()) => Err(io(io::Error::other("is a symbolic link; expected a folder"))),
         Err(error) => Err(io(error)),
     }
@@ -124,7 +126,11 @@ pub fn replace(path: &Path, text: &str, mode: u32) -> io::Result<()> {
         .create_new(true)
         .mode(mode)
         .open(&beside)
-        .and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all()))
+        .and_then(|mut file| {
+            file.set_permissions(fs::Permissions::from_mode(mode))?; // whatever the umask is
+            file.write_all(text.as_bytes())?;
+            file.sync_all()
+        })
         .and_then(|()| fs::rename(&beside, path));
     if written.is_err() {
         drop(fs::remove_file(&beside));

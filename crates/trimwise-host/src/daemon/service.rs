@@ -115,6 +115,8 @@ pub fn run(options: Options) -> Result<(), ServiceError> {
 impl Service {
     fn begin(options: Options, config: Config) -> Result<Self, ServiceError> {
         let places = &options.places;
+        // What is made here is nobody else's, but where a mode says so.
+        rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
         let lock = places.lock()?;
         let signal = |numbers: &[i32]| {
             let (read, write) = UnixStream::pair()?;

@@ -3,7 +3,7 @@
 //! In this order: a refusal, the user's pause, the wait behind a failure, the mount option, the map, and then a slice, if
 //! the governor wants one or the bound demands it, and neither pressure nor the pace is against it.
 
-use super::{Busy, Knowledge, LOOK_FREED, LOOK_STALE, LiveHost, Order, Reason, Slice};
+use super::{Busy, Knowledge, LOOK_CHANGED, LOOK_STALE, LiveHost, Order, Reason, Slice};
 use crate::policy::PolicyEvent;
 use crate::units::{Bytes, SimTime, Span};
 
@@ -84,12 +84,12 @@ impl LiveHost {
             return false;
         }
         let stale = self.looked_at.is_none_or(|at| self.now.since(at) >= LOOK_STALE);
-        let worth = LOOK_FREED.0.max(self.sample.total.0 / 1024);
+        let worth = LOOK_CHANGED.0.max(self.sample.total.0 / 1024);
         let more =
             matches!(&self.knowledge, Knowledge::Map(space) if space.is_cut_short()) && self.waiting().0 == 0;
         let due = more
             || self.now >= self.forget_at
-            || self.freed_since_look >= worth
+            || self.changed_since_look >= worth
             || (self.freed_since_look > 0 && stale);
         if self.look_wanted || (due && self.now >= self.look_not_before) {
             return self.look(orders);

@@ -36,8 +36,9 @@ pub use status::{LastSlice, Status, Totals};
 const COMMIT: SimDuration = SimDuration::from_secs(5);
 /// Fewer requests a second leave a device idle: logs are written on every host.
 const IDLE_REQUESTS_PER_SECOND: u64 = 5;
-/// So much freed is worth a map; or a thousandth of the file system, if that is more.
-const LOOK_FREED: Bytes = Bytes::mib(64);
+/// So much freed or allocated is worth a map; or a thousandth of the file system, if that is more. What is in use must be
+/// seen too: when it is freed again, it is not trimmed any more.
+const LOOK_CHANGED: Bytes = Bytes::mib(64);
 /// Less is looked at when it has waited for so long.
 const LOOK_STALE: SimDuration = SimDuration::from_secs(600);
 /// Reading maps takes at most this share of the time, one part in so many.
@@ -125,6 +126,9 @@ pub struct LiveHost {
     look_not_before: SimTime,
     look_begun: SimTime,
     freed_since_look: u64,
+    changed_since_look: u64,
+    /// Freed as utilization showed it, and not found in a map: it came and went between two of them.
+    missed: u64,
     forget_at: SimTime,
     failures: u32,
     retry_at: SimTime,
@@ -174,6 +178,8 @@ impl LiveHost {
             look_not_before: now,
             look_begun: now,
             freed_since_look: 0,
+            changed_since_look: 0,
+            missed: 0,
             forget_at: now + FORGET_EVERY,
             failures: 0,
             retry_at: now,
@@ -194,6 +200,8 @@ impl LiveHost {
             self.see_requests(interval, &before);
             let freed = before.used.0.saturating_sub(sample.used.0);
             self.freed_since_look = self.freed_since_look.saturating_add(freed);
+            let changed = before.used.0.abs_diff(sample.used.0);
+            self.changed_since_look = self.changed_since_look.saturating_add(changed);
             if let Knowledge::Estimate { waiting, left, fresh, .. } = &mut self.knowledge
                 && !self.online
             {

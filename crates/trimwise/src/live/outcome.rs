@@ -24,7 +24,8 @@ impl LiveHost {
     fn learn(&mut self, free: &[Span]) {
         self.failures = 0;
         self.look_wanted = false;
-        self.freed_since_look = 0;
+        self.changed_since_look = 0;
+        let seen_freed = std::mem::take(&mut self.freed_since_look);
         self.totals.looks += 1;
         let first = self.looked_at.replace(self.now).is_none();
         let told = std::mem::replace(&mut self.told, self.online) && !first;
@@ -34,6 +35,15 @@ impl LiveHost {
             self.forget_at = self.now + FORGET_EVERY;
         }
         let Learned { freed, reused } = space.learn(free, told);
+        if !first && !told {
+            // Forgetting sends all of it once more; by then as much was freed unseen.
+            self.missed += seen_freed.saturating_sub(freed.0);
+            if self.missed > 0 && self.missed >= space.trimmed().0 {
+                self.missed = 0;
+                space.forget();
+                self.look_wanted = true;
+            }
+        }
         self.totals.reused_bytes += reused.0;
         if first && !self.wants_backlog && !self.asked {
             space.drop_fresh();

@@ -6,7 +6,8 @@
 //! or while a policy wanted none of it, is *left*: it is untrimmed too, but nobody waits for it.
 //!
 //! Space that was allocated and freed again between two maps counts as trimmed though it is not. It is found when what
-//! is known is forgotten ([`FreeSpace::forget`]).
+//! is known is forgotten ([`FreeSpace::forget`]): once a week, and when utilization has shown as much to be freed unseen
+//! as is sent once more by that.
 //!
 //! Memory is bounded: of more than [`SPANS_MAX`] spans the shortest are forgotten. What is forgotten as trimmed is
 //! trimmed once more; what is forgotten as waiting comes back with the next map.
