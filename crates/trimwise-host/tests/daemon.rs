@@ -150,10 +150,10 @@ fn killed_at_any_point_it_leaves_a_sound_file_system() {
 
 #[test]
 fn a_file_system_may_go_be_read_only_be_filled_and_grow() {
-    if !can_run(&["mkfs.ext4", "e2fsck", "resize2fs"]) {
+    if !can_run(&["mkfs.xfs", "xfs_repair", "xfs_growfs"]) {
         return;
     }
-    let mut disk = Loop::ext4(300 * MIB);
+    let mut disk = Loop::xfs(320 * MIB);
     let point = disk.point.clone();
     let point_text = point.to_str().unwrap().to_owned();
     let mut daemon = started(&table(&point, ""));
@@ -186,7 +186,7 @@ fn a_file_system_may_go_be_read_only_be_filled_and_grow() {
 
     fs::File::options().write(true).open(&disk.image).unwrap().set_len(600 * MIB).unwrap();
     sh("losetup", &["-c", disk.node().to_str().unwrap()]);
-    sh("resize2fs", &[disk.node().to_str().unwrap()]);
+    sh("xfs_growfs", &["-d", &point_text]);
     daemon.wait_until(&point, "larger", |status| status["total_bytes"].as_u64() > Some(400 * MIB));
     daemon.wait_until_trimmed(&point);
 
@@ -210,7 +210,7 @@ fn a_file_system_may_go_be_read_only_be_filled_and_grow() {
         "{history}"
     );
     daemon.end();
-    check(&mut disk, "ext4");
+    check(&mut disk, "xfs");
 }
 
 #[test]

@@ -383,7 +383,7 @@ fn what_came_and_went_between_two_maps_is_found_when_it_is_as_much_as_what_is_se
     let mut host = host("judicious", XFS);
     host.allocate(0, 3800);
     host.pass(300);
-    for _ in 0..4 {
+    for _ in 0..3 {
         host.allocate(3800, 100);
         host.pass(1);
         host.free(3800, 100);

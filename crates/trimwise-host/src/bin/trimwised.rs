@@ -44,8 +44,14 @@ fn main() -> ExitCode {
             "--state" => path().map(|path| places.state = path),
             "--run" => path().map(|path| places.run = path),
             "--host-root" => path().map(|path| places.host = HostRoot::new(path)),
-            "--dry-run" => Ok(dry_run = true),
-            "--once" => Ok(once = true),
+            "--dry-run" => {
+                dry_run = true;
+                Ok(())
+            }
+            "--once" => {
+                once = true;
+                Ok(())
+            }
             "--foreground" => Ok(()),
             "--help" | "-h" => {
                 print!("{HELP}");

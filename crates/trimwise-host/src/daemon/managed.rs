@@ -371,11 +371,18 @@ impl Managed {
         }
     }
 
-    /// Ends the helper: what is on its way still ends, and nothing waits for it.
-    pub fn stop(&mut self) {
+    /// Tells the helper to end: a discard that is on its way still ends.
+    pub fn kill(&mut self) {
         self.held = None;
-        if let Some(mut job) = self.job.take() {
+        if let Some(job) = &mut self.job {
             drop(job.child.kill());
+        }
+    }
+
+    /// Ends the helper, and waits for it a second at most.
+    pub fn stop(&mut self) {
+        self.kill();
+        if let Some(mut job) = self.job.take() {
             for _ in 0..50 {
                 if job.child.try_wait().is_ok_and(|ended| ended.is_some()) {
                     return;

@@ -28,9 +28,10 @@ use super::metrics::Listener;
 use super::notify::Notify;
 use super::places::{Locked, Places, PlacesError, replace};
 use super::sense;
+use crate::mount::{Mount, parse_mountinfo};
 
 /// Mounts are listed again so often, also if the kernel says nothing: it does not tell of changed options.
-const DISCOVER_EVERY: Duration = Duration::from_secs(30);
+const DISCOVER_EVERY: Duration = Duration::from_secs(10);
 /// The history is written so often, and the metrics file.
 const WRITE_EVERY: Duration = Duration::from_secs(60);
 const METRICS_EVERY: Duration = Duration::from_secs(15);
@@ -263,11 +264,13 @@ impl Service {
             Err(error) => return log(&format!("mountinfo: {error}")),
         };
         let mut before = std::mem::take(&mut self.managed);
+        // Unmounted and mounted again, it may be another file system: nothing is known of it.
+        let is_mounted =
+            |mount: &Mount| found.mounts.iter().any(|one| one.id == mount.id && one.device == mount.device);
         for candidate in found.candidates {
             let Some(treatment) = self.config.treatment(&candidate.mount.mount_point) else { continue };
             let numbers = candidate.mount.numbers;
-            let known =
-                before.remove(&numbers).filter(|one| one.candidate.mount.device == candidate.mount.device);
+            let known = before.remove(&numbers).filter(|one| is_mounted(&one.candidate.mount));
             let one = match known {
                 Some(mut one) => {
                     one.candidate = candidate;
@@ -283,8 +286,7 @@ impl Service {
             gone.tell_trimmed(&mut self.history);
             let point = gone.candidate.mount.mount_point.clone();
             self.history.add(&point, "gone", "It is not managed any more.".to_owned(), 0);
-            let is_mounted = found.mounts.iter().any(|mount| mount.numbers == gone.candidate.mount.numbers);
-            if is_mounted {
+            if found.mounts.iter().any(|mount| mount.numbers == gone.candidate.mount.numbers) {
                 self.restore(&gone.candidate.mount);
             }
         }
@@ -297,8 +299,11 @@ impl Service {
 
     /// Puts all mount options back as they were.
     fn restore_all(&mut self) {
+        if self.options.dry_run {
+            return;
+        }
         let text = std::fs::read(discover::mountinfo(&self.options.places)).unwrap_or_default();
-        let mounts = crate::mount::parse_mountinfo(&text);
+        let mounts = parse_mountinfo(&text);
         for change in self.journal.changes().to_vec() {
             match mounts.iter().find(|mount| is_of(&change, mount)) {
                 Some(mount) => self.restore(mount),
@@ -307,7 +312,7 @@ impl Service {
         }
     }
 
-    fn restore(&mut self, mount: &crate::mount::Mount) {
+    fn restore(&mut self, mount: &Mount) {
         let Some(change) = self.journal.changes().iter().find(|change| is_of(change, mount)).cloned() else {
             return;
         };
@@ -389,6 +394,7 @@ impl Service {
 
     fn stop(&mut self) {
         self.notify.tell("STOPPING=1");
+        self.managed.values_mut().for_each(Managed::kill);
         self.managed.values_mut().for_each(Managed::stop);
         for one in self.managed.values_mut() {
             one.tell_trimmed(&mut self.history);

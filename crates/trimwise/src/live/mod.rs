@@ -340,6 +340,9 @@ impl LiveHost {
         if paused {
             self.asked = false;
         }
+        if self.busy.is_none() && self.refused.is_none() {
+            self.reason = if paused { Reason::Paused } else { Reason::Starting };
+        }
     }
 
     /// The user asks for all that is untrimmed, now: whatever the policy says, but slice by slice.

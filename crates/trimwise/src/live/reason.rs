@@ -106,7 +106,7 @@ impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let seconds = |time: &SimDuration| format!("{:.1} s", time.as_secs_f64());
         match self {
-            Self::Starting => f.write_str("It was only just found."),
+            Self::Starting => f.write_str("It only just begins."),
             Self::Policy { state, .. } => f.write_str(state),
             Self::Paused => f.write_str("Paused by `trimwise pause`."),
             Self::Trimming { bytes } => write!(f, "A slice of {bytes} is being trimmed."),

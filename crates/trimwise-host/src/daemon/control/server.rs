@@ -14,6 +14,8 @@ use super::{REQUEST_MAX, Request, Response};
 
 /// Connections at a time; further ones wait in the kernel's queue.
 const CONNECTIONS_MAX: usize = 32;
+/// Of them, those that only read the status: whoever they are, root gets through.
+const READERS_MAX: usize = 16;
 /// Who says nothing for so long is sent away.
 const IDLE_MAX: Duration = Duration::from_secs(60);
 /// Who does not read his answers is sent away when so many bytes wait.
@@ -67,8 +69,8 @@ impl Server {
     pub fn waits(&self) -> impl Iterator<Item = (BorrowedFd<'_>, Waiting)> {
         let reading = Waiting { to_write: false };
         let has_room = self.connections.len() < CONNECTIONS_MAX;
-        let listeners =
-            [Some(&self.control), self.status.as_ref()].into_iter().flatten().filter(move |_| has_room);
+        let status = self.status.as_ref().filter(|_| self.has_room_for_readers());
+        let listeners = [Some(&self.control), status].into_iter().flatten().filter(move |_| has_room);
         let connections = self
             .connections
             .iter()
@@ -108,8 +110,10 @@ impl Server {
         while self.connections.len() < CONNECTIONS_MAX {
             let from_control = self.control.accept().map(|(stream, _)| (stream, true));
             let next = from_control.or_else(|error| match &self.status {
-                Some(status) => status.accept().map(|(stream, _)| (stream, false)),
-                None => Err(error),
+                Some(status) if self.has_room_for_readers() => {
+                    status.accept().map(|(stream, _)| (stream, false))
+                }
+                _ => Err(error),
             });
             let Ok((stream, by_control)) = next else { return };
             let commands = by_control && self.may_command(&stream);
@@ -125,6 +129,10 @@ impl Server {
                 ended: false,
             });
         }
+    }
+
+    fn has_room_for_readers(&self) -> bool {
+        self.connections.iter().filter(|one| !one.commands).count() < READERS_MAX
     }
 
     /// Root by its credentials; others got past the socket's mode, so that they are in the group, if there is one.
