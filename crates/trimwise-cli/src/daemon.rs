@@ -15,7 +15,7 @@ use crate::arguments::{
 };
 use crate::failure::Failure;
 use crate::output::Destinations;
-use crate::table::daemon as text;
+use crate::table::{daemon as text, folded};
 
 /// A daemon that is not there, or does not let this user, is no failed run.
 fn failed(error: ClientError) -> Failure {
@@ -90,9 +90,8 @@ pub fn trim_now(mount: &Path, run: &Path, json: &JsonArguments) -> Result<String
     let mount = normal(mount)?;
     let shown = mount.display().to_string();
     ask(run, &Request::Trim { mount }, json, |_| {
-        format!(
-            "{shown}: trimwised trims all that is untrimmed, slice by slice; `trimwise explain {shown}` says how far it is\n"
-        )
+        let said = "trimwised trims all that is untrimmed, slice by slice";
+        folded(&format!("{shown}: {said}; `trimwise explain {shown}` says how far it is"), 0)
     })
 }
 

@@ -94,16 +94,23 @@ impl History {
     }
 
     fn write(&self) -> rusqlite::Result<()> {
+        /// Quarters that go at most: as good as all of it.
+        const QUARTERS_MAX: u32 = 16;
         let mut connection = self.open()?;
-        match self.insert(&mut connection) {
-            // The bound: the oldest quarter goes, once.
-            Err(error) if error.sqlite_error_code() == Some(ErrorCode::DiskFull) => {
-                let oldest = "DELETE FROM entries WHERE id IN (SELECT id FROM entries ORDER BY id LIMIT \
-                              (SELECT COUNT(*) / 4 + 1 FROM entries))";
-                connection.execute(oldest, [])?;
-                self.insert(&mut connection)
+        let mut quarters = 0;
+        loop {
+            match self.insert(&mut connection) {
+                // The bound: the oldest quarter goes, until the new ones fit.
+                Err(error)
+                    if error.sqlite_error_code() == Some(ErrorCode::DiskFull) && quarters < QUARTERS_MAX =>
+                {
+                    quarters += 1;
+                    let oldest = "DELETE FROM entries WHERE id IN (SELECT id FROM entries ORDER BY id LIMIT \
+                                  (SELECT COUNT(*) / 4 + 1 FROM entries))";
+                    connection.execute(oldest, [])?;
+                }
+                done => return done,
             }
-            done => done,
         }
     }
 

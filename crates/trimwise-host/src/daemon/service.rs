@@ -2,6 +2,7 @@
 //! talks to it.
 
 mod answer;
+mod configured;
 mod waiting;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,7 +18,7 @@ use thiserror::Error;
 use trimwise::live::{LiveHost, Reason};
 use trimwise::units::{SimDuration, SimTime};
 
-use super::config::{Config, ConfigErrors, StatusFor};
+use super::config::{Config, ConfigErrors};
 use super::control::Server;
 use super::discover::{self, Skipped};
 use super::helper::{self, Answer, Request, Task};
@@ -30,8 +31,10 @@ use super::places::{Locked, Places, PlacesError, replace};
 use super::sense;
 use crate::mount::{Mount, parse_mountinfo};
 
-/// Mounts are listed again so often, also if the kernel says nothing: it does not tell of changed options.
-const DISCOVER_EVERY: Duration = Duration::from_secs(10);
+/// The list of mounts is compared so often, also if the kernel says nothing: it does not tell of changed options.
+const COMPARE_EVERY: Duration = Duration::from_secs(5);
+/// And everything is looked at anew so often, since devices change too.
+const DISCOVER_EVERY: Duration = Duration::from_secs(60);
 /// The history is written so often, and the metrics file.
 const WRITE_EVERY: Duration = Duration::from_secs(60);
 const METRICS_EVERY: Duration = Duration::from_secs(15);
@@ -95,6 +98,9 @@ struct Service {
     end: UnixStream,
     next_second: Instant,
     next_discover: Instant,
+    next_compare: Instant,
+    /// The list of mounts as it was last.
+    mounts: Vec<u8>,
     next_write: Instant,
     next_metrics: Instant,
     next_watchdog: Instant,
@@ -129,8 +135,8 @@ impl Service {
         let mountinfo = File::open(&path).map_err(cannot(path.display().to_string()))?;
         let now = Instant::now();
         let mut service = Self {
-            server: Some(open_server(places, &config)?),
-            metrics: open_metrics(&config)?,
+            server: Some(configured::open_server(places, &config)?),
+            metrics: configured::open_metrics(&config)?,
             journal: Journal::open(&places.journal()),
             history: History::new(places.history(), config.history_max),
             hang_up: signal(&[SIGHUP]).map_err(cannot("the handler of SIGHUP"))?,
@@ -144,6 +150,8 @@ impl Service {
             notify: Notify::from_environment(),
             next_second: now,
             next_discover: now,
+            next_compare: now,
+            mounts: Vec::new(),
             next_write: now + WRITE_EVERY,
             next_metrics: now,
             next_watchdog: now,
@@ -187,7 +195,7 @@ impl Service {
             }
             self.each(Managed::hear);
             let now = Instant::now();
-            if events.mounts || now >= self.next_discover {
+            if events.mounts || now >= self.next_discover || self.mounts_changed(now) {
                 self.discover();
             }
             if now >= self.next_second {
@@ -256,6 +264,17 @@ impl Service {
         }
     }
 
+    fn mounts_changed(&mut self, now: Instant) -> bool {
+        if now < self.next_compare {
+            return false;
+        }
+        self.next_compare = now + COMPARE_EVERY;
+        let text = std::fs::read(discover::mountinfo(&self.options.places)).unwrap_or_default();
+        let changed = text != self.mounts;
+        self.mounts = text;
+        changed
+    }
+
     /// Lists the mounts: new ones are managed, those that are gone are not any more.
     fn discover(&mut self) {
         self.next_discover = Instant::now() + DISCOVER_EVERY;
@@ -270,7 +289,13 @@ impl Service {
         for candidate in found.candidates {
             let Some(treatment) = self.config.treatment(&candidate.mount.mount_point) else { continue };
             let numbers = candidate.mount.numbers;
-            let known = before.remove(&numbers).filter(|one| is_mounted(&one.candidate.mount));
+            let known = match before.remove(&numbers) {
+                Some(mut other) if !is_mounted(&other.candidate.mount) => {
+                    other.stop();
+                    None
+                }
+                known => known,
+            };
             let one = match known {
                 Some(mut one) => {
                     one.candidate = candidate;
@@ -335,34 +360,6 @@ impl Service {
         }
     }
 
-    /// Reads the configuration again; a broken one changes nothing.
-    fn reload(&mut self) -> Result<(), String> {
-        self.notify.tell("RELOADING=1");
-        let result = Config::load(&self.options.places.config).map_err(|errors| errors.to_string());
-        let result = result.and_then(|config| self.apply(config));
-        if let Err(error) = &result {
-            log(&format!("the configuration is kept as it was, since the new one is broken:\n{error}"));
-        }
-        self.config_problem = result.clone().err();
-        self.notify.tell("READY=1");
-        result
-    }
-
-    fn apply(&mut self, config: Config) -> Result<(), String> {
-        let places = &self.options.places;
-        if (config.group.as_ref(), config.status) != (self.config.group.as_ref(), self.config.status) {
-            self.server = Some(open_server(places, &config).map_err(|error| error.to_string())?);
-        }
-        if config.metrics_listen != self.config.metrics_listen {
-            self.metrics = open_metrics(&config).map_err(|error| error.to_string())?;
-        }
-        self.history.set_max(config.history_max);
-        self.config = config;
-        self.discover();
-        log("the configuration was read again");
-        Ok(())
-    }
-
     /// With `once`: how it ended, when nothing is to be done any more.
     fn once(&mut self) -> Option<Result<(), ServiceError>> {
         let mut failed = Vec::new();
@@ -404,34 +401,6 @@ impl Service {
         drop(std::fs::remove_file(self.options.places.control()));
         drop(std::fs::remove_file(self.options.places.status()));
     }
-}
-
-fn open_server(places: &Places, config: &Config) -> Result<Server, ServiceError> {
-    let group = config.group.as_ref().map(|name| {
-        let text = places.host.text("/etc/group").unwrap_or_default();
-        group_number(&text, name).ok_or_else(|| ServiceError::Io {
-            what: format!("group = \"{name}\""),
-            source: io::Error::other("there is no such group"),
-        })
-    });
-    let status = places.status();
-    if config.status == StatusFor::Group {
-        drop(std::fs::remove_file(&status));
-    }
-    let status = (config.status == StatusFor::All).then_some(status.as_path());
-    Server::open(&places.control(), status, group.transpose()?)
-        .map_err(cannot(places.control().display().to_string()))
-}
-
-fn open_metrics(config: &Config) -> Result<Option<Listener>, ServiceError> {
-    let open = |address| Listener::open(address).map_err(cannot(format!("metrics-listen = \"{address}\"")));
-    config.metrics_listen.map(open).transpose()
-}
-
-/// The number of a group in /etc/group.
-fn group_number(text: &str, name: &str) -> Option<u32> {
-    let mut lines = text.lines().map(|line| line.split(':'));
-    lines.find_map(|mut fields| (fields.next()? == name).then(|| fields.nth(1)?.parse().ok())?)
 }
 
 /// Says something in the journal, or on a terminal.

@@ -168,7 +168,7 @@ mod tests {
         assert!(pace.is_harmful() && pace.rest_factor() == 8, "{pace:?}");
         pace.done(SimTime::ZERO, ms(10), Bytes::mib(1), 1);
         assert_eq!(pace.rest_until(), SimTime::ZERO + ms(80));
-        (0..40).for_each(|_| pace.observe(ms(1), true));
+        (0..100).for_each(|_| pace.observe(ms(1), true));
         assert!(!pace.is_harmful() && pace.rest_factor() == 0, "{pace:?}");
     }
 }
