@@ -340,7 +340,7 @@ pub struct TrimArguments {
     #[arg(long, conflicts_with_all = ["dry_run", "min_extent", "offset", "length", "groups", "slice", "pause"])]
     pub now: bool,
 
-    /// With --now: the folder of the daemon's sockets
+    /// The folder of the daemon's sockets, with --now
     #[arg(long, value_name = "DIR", default_value = "/run/trimwise", requires = "now")]
     pub run: PathBuf,
 

@@ -215,7 +215,7 @@ fn perform(request: &Request, out: &mut impl Write) -> Result<Answer, TrimError>
             let took_ns = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
             Ok(Answer::Trimmed { took_ns, answered, counted })
         }
-        Task::Toggle { option } => Ok(match remount::set(&request.path, target.kind, option) {
+        Task::Toggle { option } => Ok(match remount::set(target.open()?, target.kind, option) {
             Ok(()) => Answer::Toggled,
             Err(error) => Answer::Never { message: format!("remounting with {option}: {error}") },
         }),

@@ -2,21 +2,20 @@
 //! ro...).
 
 use std::io;
-use std::path::Path;
+use std::os::fd::AsFd;
 
-use rustix::fs::CWD;
 use rustix::mount::{FsPickFlags, fsconfig_reconfigure, fsconfig_set_flag, fsconfig_set_string, fspick};
 
 use crate::layout::Kind;
 
-/// Sets `discard`, `nodiscard` or `discard=async` on the file system that is mounted at `path`.
-pub fn set(path: &Path, kind: Kind, option: &str) -> io::Result<()> {
+/// Sets `discard`, `nodiscard` or `discard=async` on the file system whose mount point is open here: a path could lead
+/// elsewhere by now.
+pub fn set(mount_point: impl AsFd, kind: Kind, option: &str) -> io::Result<()> {
     if !matches!(kind, Kind::Ext4 | Kind::Btrfs) {
         return Err(io::Error::other("this file system cannot change it by remounting"));
     }
-    let flags =
-        FsPickFlags::FSPICK_CLOEXEC | FsPickFlags::FSPICK_NO_AUTOMOUNT | FsPickFlags::FSPICK_SYMLINK_NOFOLLOW;
-    let context = fspick(CWD, path, flags)?;
+    let flags = FsPickFlags::FSPICK_CLOEXEC | FsPickFlags::FSPICK_EMPTY_PATH;
+    let context = fspick(mount_point.as_fd(), c"", flags)?;
     match option.split_once('=') {
         Some((key, value)) => fsconfig_set_string(&context, key, value)?,
         None => fsconfig_set_flag(&context, option)?,

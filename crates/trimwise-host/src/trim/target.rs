@@ -181,7 +181,8 @@ impl Target {
         Ok(())
     }
 
-    fn open(&self) -> Result<File, TrimError> {
+    /// Its mount point, if it is still the same file system.
+    pub(crate) fn open(&self) -> Result<File, TrimError> {
         let file = open(&self.mount.mount_point)?;
         if identity(&file, &self.mount.mount_point)? != self.identity {
             return Err(TrimError::Gone { path: self.shown() });
