@@ -340,3 +340,47 @@ impl Drop for Unmounted<'_> {
         }
     }
 }
+
+/// Helpers that answer as FITRIM may: with an error that may go away, with one that will not, and not at all.
+#[test]
+fn errors_of_fitrim_end_in_words_and_not_in_a_stuck_daemon() {
+    use trimwise_host::daemon::Places;
+    use trimwise_host::daemon::service::{Options, run};
+
+    if !can_run(&["mkfs.ext4"]) {
+        return;
+    }
+    let disk = Loop::ext4(64 * MIB);
+    let before = disk.discards();
+    for (answer, words) in [
+        (
+            r#"echo '{"is":"again","message":"FITRIM: Input/output error (os error 5)"}'"#,
+            "Input/output error",
+        ),
+        (r#"echo '{"is":"again","message":"FITRIM: Interrupted system call"}'"#, "Interrupted system call"),
+        (r#"echo '{"is":"never","message":"FITRIM: Operation not supported"}'"#, "Operation not supported"),
+        ("exit 3", "the helper ended without an answer (exit status: 3)"),
+        ("kill -9 $$", "the helper ended without an answer (signal: 9"),
+        ("echo nonsense", "the helper ended without an answer"),
+        ("head -c 9000000 /dev/zero", "the helper ended without an answer"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let (program, config) = (folder.path().join("helper"), folder.path().join("trimwise.toml"));
+        let probed = r#"{"is":"probed","identity":[0,0],"block":4096,"group":134217728,"first_group":0,"total":67108864,"maps":true}"#;
+        let script = format!(
+            "#!/bin/sh\nread -r line\ncase \"$line\" in\n*probe*) echo '{probed}';;\n\
+             *look*) printf '0 1048576\\n2097152 4194304\\n{{\"is\":\"looked\",\"extents\":2}}\\n';;\n*) {answer};;\nesac\n"
+        );
+        // By another process: a file that this one had open for writing could be busy in a child of another test.
+        sh(
+            "sh",
+            &["-c", "printf %s \"$1\" >\"$2\" && chmod 755 \"$2\"", "sh", &script, program.to_str().unwrap()],
+        );
+        fs::write(&config, format!("manage = \"listed\"\n{}", table(&disk.point, ""))).unwrap();
+        let (state, run_folder) = (folder.path().join("state"), folder.path().join("run"));
+        let places = Places { config, state, run: run_folder, ..Places::default() };
+        let error = run(Options { places, dry_run: false, once: true, program }).unwrap_err().to_string();
+        assert!(error.contains(words), "'{words}' is not in: {error}");
+    }
+    assert_eq!(disk.discards(), before);
+}
