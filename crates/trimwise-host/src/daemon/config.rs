@@ -265,6 +265,8 @@ mod tests {
             assert!(lines.iter().any(|found| found.starts_with(&start)), "{start} is not in:\n{said}");
         }
         assert_eq!(lines.len(), 9, "{said}");
+        let odd = parse("[mount.\"a\\nb\"]\n").unwrap_err().to_string();
+        assert_eq!(odd.lines().count(), 1, "{odd}");
         let syntax = parse("policy = \n").unwrap_err().to_string();
         assert!(syntax.starts_with("/etc/trimwise.toml:1: ") && syntax.lines().count() == 1, "{syntax}");
     }

@@ -65,8 +65,11 @@ impl Reader<'_> {
     fn refuse(&mut self, at: &Range<usize>, key: &str, message: impl Into<String>) {
         let end = at.start.min(self.text.len());
         let line = 1 + self.text.as_bytes()[..end].iter().filter(|&&byte| byte == b'\n').count();
-        let message = message.into().replace('\n', " ");
-        self.errors.push(ConfigError { file: self.file.to_owned(), line, key: key.to_owned(), message });
+        // One line each, whatever stands in the file.
+        let plain = |text: &str| text.replace(char::is_control, " ");
+        let message: String = message.into();
+        let (key, message) = (plain(key), plain(&message));
+        self.errors.push(ConfigError { file: self.file.to_owned(), line, key, message });
     }
 
     fn root(&mut self, table: &DeTable<'_>, config: &mut Config) {
