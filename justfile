@@ -20,6 +20,8 @@ test:
 full:
     # needs root and a kernel with a device mapper
     -cargo test --release -p trimwise-host --features device-mapper-tests --test mounted_verify linear
+    # needs root: the daemon killed at 200 points, and 1,000 mounts
+    -KILLS=200 MOUNTS=1000 cargo test --release -p trimwise-host --test daemon
     SET=full cargo test --release -p trimwise --test set
     CAPACITY=full cargo test --release -p trimwise --test capacity
     SANDFORCE=full cargo test --release -p trimwise --test sandforce

@@ -1,6 +1,8 @@
 //! The command line, as its users see it.
 
+mod daemon;
 mod device;
+mod doctor;
 mod kernel;
 mod verify;
 
@@ -13,10 +15,15 @@ use trimwise::policy::TERMS;
 use trimwise::units::Bytes;
 
 use crate::defaults;
+pub use daemon::{
+    ConfigArguments, ConfigCheckArguments, ConfigCommand, ExplainArguments, HistoryArguments, PauseArguments,
+    StatusArguments,
+};
 pub use device::{
     AttachArguments, DetachArguments, DeviceArguments, DeviceCommand, DriveArguments, ListArguments,
     ServeArguments,
 };
+pub use doctor::DoctorArguments;
 pub use kernel::{
     KernelArguments, KernelBuildArguments, KernelCommand, KernelListArguments, KernelRemoveArguments,
     KernelRunArguments,
@@ -65,6 +72,20 @@ pub enum Command {
     Verify(VerifyArguments),
     /// Trim the free space of a mounted file system, slice by slice; --dry-run says what would be sent
     Trim(TrimArguments),
+    /// Show what the daemon `trimwised` does on each file system
+    Status(StatusArguments),
+    /// Say why the daemon does what it does on a file system, and what would change it
+    Explain(ExplainArguments),
+    /// Show what happened on a file system under the daemon
+    History(HistoryArguments),
+    /// Let the daemon begin no slice any more, on one file system or on all
+    Pause(PauseArguments),
+    /// Let the daemon go on
+    Resume(PauseArguments),
+    /// Check the daemon's configuration
+    Config(ConfigArguments),
+    /// Is TRIM on here, and does it arrive? Names the place where it ends, and what mends that
+    Doctor(DoctorArguments),
     /// Make modelled drives block devices of this host, or serve them over NBD, in real time
     Device(DeviceArguments),
     /// The init of a guest in virtual time
@@ -314,6 +335,14 @@ pub struct TrimArguments {
     #[arg(long, value_name = "MS", value_parser = whole::<u64>(0, 86_400_000), allow_negative_numbers = true,
           conflicts_with = "dry_run")]
     pub pause: Option<u64>,
+
+    /// By the daemon, at once: all that is untrimmed, in its slices, whatever the policy says
+    #[arg(long, conflicts_with_all = ["dry_run", "min_extent", "offset", "length", "groups", "slice", "pause"])]
+    pub now: bool,
+
+    /// The folder of the daemon's sockets, with --now
+    #[arg(long, value_name = "DIR", default_value = "/run/trimwise", requires = "now")]
+    pub run: PathBuf,
 
     #[command(flatten)]
     pub json: JsonArguments,

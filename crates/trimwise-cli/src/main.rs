@@ -8,9 +8,11 @@ mod bench;
 mod command_line;
 mod compare;
 mod crashtest;
+mod daemon;
 mod defaults;
 mod device;
 mod devices;
+mod doctor;
 mod failure;
 mod figures;
 mod interrupt;
@@ -58,12 +60,22 @@ fn run(command: Command) -> Result<String, Failure> {
         }
         Command::Bench(arguments) => bench::run(&models, &arguments, interrupt::install),
         Command::Verify(arguments) => verify::run(&arguments, interrupt::install),
+        Command::Trim(arguments) if arguments.now => {
+            daemon::trim_now(&arguments.mount, &arguments.run, &arguments.json)
+        }
         Command::Trim(arguments) => trim::run(&arguments, interrupt::install),
         Command::Kernel(arguments) => kernel::run(&arguments.command, interrupt::install),
         Command::Policies(arguments) => policies::run(&arguments),
         Command::Selftest(arguments) => {
             selftest::run(&arguments, || interrupt::install(OnInterrupt::Exit).map(drop))
         }
+        Command::Status(arguments) => daemon::status(&arguments),
+        Command::Explain(arguments) => daemon::explain(&arguments),
+        Command::History(arguments) => daemon::history(&arguments),
+        Command::Pause(arguments) => daemon::pause(&arguments, true),
+        Command::Resume(arguments) => daemon::pause(&arguments, false),
+        Command::Config(arguments) => daemon::config(&arguments.command),
+        Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Device(arguments) => device::run(&arguments),
         Command::Devices(arguments) => devices::run(&arguments),
         Command::GuestInit => {

@@ -291,6 +291,13 @@ pub fn parse_stat(text: &str) -> Option<BlockStat> {
     Some(BlockStat { in_flight: number(8)?, discards })
 }
 
+/// Reads and writes that a line of `/sys/block/DEV/stat` counts, and the milliseconds of all of them together.
+pub fn parse_requests(text: &str) -> Option<(u64, u64)> {
+    let fields: Vec<&str> = text.split_whitespace().collect();
+    let number = |index: usize| fields.get(index).and_then(|field| field.parse::<u64>().ok());
+    Some((number(0)?.saturating_add(number(4)?), number(3)?.saturating_add(number(7)?)))
+}
+
 fn io(path: &Path) -> impl FnOnce(std::io::Error) -> BlockDeviceError {
     let path = path.display().to_string();
     move |source| BlockDeviceError::Io { path, source }

@@ -102,6 +102,47 @@ fn free_extents(
     }
 }
 
+/// Calls `found` with each free extent of at least `least`, cut at groups, ascending.
+///
+/// # Errors
+/// If the file system does not list its free space.
+pub fn list(
+    kind: Kind,
+    layout: &Layout,
+    file: &File,
+    device: &BlockDevice,
+    least: Bytes,
+    mut found: impl FnMut(Span),
+) -> Result<(), Errno> {
+    let least = least_extent(kind, Some(layout), std::slice::from_ref(device), least);
+    let mut query = FsmapQuery::new();
+    let mut open: Option<Span> = None;
+    let mut close = |span: Option<Span>| {
+        let Some(Span { mut start, end }) = span else { return };
+        while start < end {
+            let cut = layout.group_end(start).min(end).max(start + 1);
+            if cut - start >= least.0 {
+                found(Span { start, end: cut });
+            }
+            start = cut;
+        }
+    };
+    loop {
+        let records = query.next(file.as_fd())?;
+        for record in records.iter().filter(|record| is_free(record) && is_on(record, device)) {
+            let (start, end) = (record.physical, record.physical.saturating_add(record.length));
+            match &mut open {
+                Some(span) if span.end == start => span.end = end,
+                _ => close(open.replace(Span { start, end })),
+            }
+        }
+        if records.last().is_none_or(|last| last.flags & Fsmap::LAST != 0) {
+            close(open);
+            return Ok(());
+        }
+    }
+}
+
 fn is_free(record: &Fsmap) -> bool {
     record.flags & Fsmap::SPECIAL_OWNER != 0 && record.owner == Fsmap::FREE
 }

@@ -7,9 +7,11 @@
 //! - [`layout`]: the groups that a file system is divided into;
 //! - [`block_device`]: the device below a mount, its discard limits, and the discards that the kernel counted on it;
 //! - [`raw_device`]: a real file or block device behind the library's block trait;
+//! - [`doctor`]: is TRIM on here, and does it arrive; for this and for the daemon, [`host_root`]: where the host is;
 //! - [`consent`]: whether such a target may be overwritten;
 //! - [`mounted_verify`]: whether TRIM reaches the disk below a mounted file system; for this, [`fiemap`]: where a file's
 //!   bytes lie on its device, and [`layers`]: where that device's bytes lie on the disks below;
+//! - [`daemon`]: TRIM policies on the mounted file systems of a live host;
 //! - [`emulated`]: a modelled drive as a block device of this host, in real time;
 //! - [`kernel`]: real kernels as guests in virtual time;
 //! - [`sparse_store`]: the bytes of an emulated drive;
@@ -17,11 +19,14 @@
 
 pub mod block_device;
 pub mod consent;
+pub mod daemon;
 pub mod directory;
 mod directory_check;
+pub mod doctor;
 pub mod emulated;
 pub mod fiemap;
 pub mod free_space;
+pub mod host_root;
 mod ioctl;
 pub mod kernel;
 pub mod layers;

@@ -11,6 +11,7 @@ pub mod crash;
 pub mod engine;
 pub mod experiment;
 pub mod fs;
+pub mod live;
 pub mod policy;
 pub mod profile;
 pub mod selftest;

@@ -71,6 +71,22 @@ impl fmt::Display for Bytes {
     }
 }
 
+/// Bytes of a file system from `start` up to `end`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// The first byte.
+    pub start: u64,
+    /// The first byte behind it.
+    pub end: u64,
+}
+
+impl Span {
+    /// How many bytes it has.
+    pub const fn bytes(self) -> Bytes {
+        Bytes(self.end.saturating_sub(self.start))
+    }
+}
+
 /// Logical block address: a 512-byte sector as ATA and NVMe commands number them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Lba(pub u64);

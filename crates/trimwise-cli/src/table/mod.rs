@@ -3,8 +3,10 @@
 pub mod bench;
 pub mod compare;
 pub mod crashtest;
+pub mod daemon;
 pub mod device;
 pub mod devices;
+pub mod doctor;
 pub mod kernel;
 pub mod reproduce;
 pub mod selftest;

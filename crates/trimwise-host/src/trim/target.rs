@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{AtFlags, StatxFlags, statx};
 use rustix::io::Errno;
 use trimwise::units::Bytes;
+pub use trimwise::units::Span;
 
 use super::TrimError;
 use crate::block_device::{BlockDevice, DiscardCounts, devices_of, number_in};
@@ -15,22 +16,6 @@ use crate::free_space::{self, Estimate};
 use crate::ioctl::{FstrimRange, fitrim};
 use crate::layout::{Kind, Layout};
 use crate::mount::{Mount, mount_of};
-
-/// Bytes of a file system from `start` up to `end`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Span {
-    /// The first byte.
-    pub start: u64,
-    /// The first byte behind it.
-    pub end: u64,
-}
-
-impl Span {
-    /// How many bytes it has.
-    pub fn bytes(self) -> Bytes {
-        Bytes(self.end.saturating_sub(self.start))
-    }
-}
 
 /// Whether a trim goes over what was trimmed before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,8 +133,19 @@ impl Target {
         slices
     }
 
+    /// The device number that its files show, by which it is known again.
+    pub fn identity(&self) -> (u32, u32) {
+        self.identity
+    }
+
+    /// The free extents of at least `least`, ascending; if there are more than `most`, the longest.
+    pub(crate) fn free_spans(&self, least: Bytes, most: usize) -> Result<Vec<Span>, TrimError> {
+        let file = self.open()?;
+        crate::daemon::helper::list(self, &file, least, most).map_err(|errno| self.call("GETFSMAP", errno))
+    }
+
     /// What the kernel counted on all devices; `None` if it does not count discards.
-    pub(super) fn counts(&self) -> Result<Option<DiscardCounts>, TrimError> {
+    pub(crate) fn counts(&self) -> Result<Option<DiscardCounts>, TrimError> {
         let mut sum = Some(DiscardCounts::default());
         for device in &self.devices {
             let found = device.stat()?.discards;
@@ -160,7 +156,7 @@ impl Target {
 
     /// Waits until the discards that XFS left on their way are done: nothing in flight and nothing more counted, three
     /// looks in a row. Others may keep the device busy; then two seconds without a discard will do.
-    pub(super) fn settle(&self) -> Result<(), TrimError> {
+    pub(crate) fn settle(&self) -> Result<(), TrimError> {
         const LOOK_EVERY: Duration = Duration::from_millis(5);
         const ENOUGH_WITHOUT: Duration = Duration::from_secs(2);
         if self.kind != Kind::Xfs {
@@ -185,7 +181,8 @@ impl Target {
         Ok(())
     }
 
-    fn open(&self) -> Result<File, TrimError> {
+    /// Its mount point, if it is still the same file system.
+    pub(crate) fn open(&self) -> Result<File, TrimError> {
         let file = open(&self.mount.mount_point)?;
         if identity(&file, &self.mount.mount_point)? != self.identity {
             return Err(TrimError::Gone { path: self.shown() });
@@ -215,7 +212,7 @@ impl Target {
     }
 
     /// FITRIM over a slice; answers the sum of its answers.
-    pub(super) fn trim_slice(&self, slice: Span, min_extent: Bytes) -> Result<Bytes, TrimError> {
+    pub(crate) fn trim_slice(&self, slice: Span, min_extent: Bytes) -> Result<Bytes, TrimError> {
         let file = self.open()?;
         // See the head of `trim.rs`.
         let calls = if self.kind == Kind::Xfs { self.slices(slice, 1) } else { vec![slice] };

@@ -4,7 +4,9 @@
 //! `fstrim` does; extents shorter than `SMALLEST` are left (`fstrim --minimum`). The file system remembers which
 //! groups it has trimmed.
 
-use super::{Availability, Decision, DiscardGeneration, Governor, HostTraits, Needs, PolicyEvent, View};
+use super::{
+    Availability, Decision, DiscardGeneration, Explanation, Governor, HostTraits, Needs, PolicyEvent, View,
+};
 use crate::units::{Lpn, SimDuration, SimTime, UnitRange};
 
 /// How `batch` was written.
@@ -68,6 +70,20 @@ impl Governor for Batch {
             PolicyEvent::Trimmed { .. } if self.at < self.total_units => self.slice(decisions),
             PolicyEvent::Trimmed { .. } => decisions.push(Decision::WakeAt(self.next_sweep)),
             PolicyEvent::Issued(_) | PolicyEvent::PassOver => {}
+        }
+    }
+
+    fn explain(&self, view: &View) -> Explanation {
+        if self.at < self.total_units {
+            return Explanation {
+                state: "A sweep through all free space is under way.".to_owned(),
+                change: "It ends with the last part.".to_owned(),
+            };
+        }
+        let left = self.next_sweep.since(view.now).as_nanos() / 1_000_000_000;
+        Explanation {
+            state: format!("Nothing until the next sweep, in {left} s."),
+            change: "The next sweep.".to_owned(),
         }
     }
 }

@@ -154,6 +154,15 @@ pub struct Needs {
     pub oracle: bool,
 }
 
+/// What a governor is at, in words for people.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Explanation {
+    /// Why it does what it does now: a sentence.
+    pub state: String,
+    /// What would change that: a sentence.
+    pub change: String,
+}
+
 /// The deciding part of a policy: a pure state machine.
 pub trait Governor {
     /// What it needs of a host.
@@ -166,4 +175,11 @@ pub trait Governor {
     }
     /// Sees `event` and appends what it decides.
     fn on_event(&mut self, event: &PolicyEvent, view: &View, decisions: &mut Vec<Decision>);
+    /// What it is at.
+    fn explain(&self, _view: &View) -> Explanation {
+        Explanation {
+            state: "What is freed is told to the device at once.".to_owned(),
+            change: "Nothing but another policy.".to_owned(),
+        }
+    }
 }

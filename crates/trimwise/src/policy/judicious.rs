@@ -19,8 +19,8 @@
 
 use super::set::{Direction, Trend};
 use super::{
-    Acknowledged, Availability, Decision, DiscardGeneration, Governor, HostTraits, Needs, PolicyEvent, Shape,
-    View,
+    Acknowledged, Availability, Decision, DiscardGeneration, Explanation, Governor, HostTraits, Needs,
+    PolicyEvent, Shape, View,
 };
 use crate::units::{SimDuration, SimTime};
 
@@ -166,5 +166,39 @@ impl Governor for Judicious {
             PolicyEvent::PassOver | PolicyEvent::Trimmed { .. } | PolicyEvent::Woken => {}
         }
         self.next(view, decisions);
+    }
+
+    fn explain(&self, view: &View) -> Explanation {
+        let held = view.device_percent();
+        if view.pending_units == 0 {
+            return Explanation {
+                state: "Nothing that was freed waits for its trim.".to_owned(),
+                change: "Files that are deleted.".to_owned(),
+            };
+        }
+        if view.requests == 0 && view.quiet >= IDLE {
+            return Explanation {
+                state: "The device is idle, so that what was freed can be trimmed.".to_owned(),
+                change: "Others that use the device, or nothing left to trim.".to_owned(),
+            };
+        }
+        match self.pause_factor(view) {
+            Some(factor) => Explanation {
+                state: format!(
+                    "The device holds {held} % of its space for valid, so that it is told also while others use it, \
+                     with rests of {factor} times what a trim takes."
+                ),
+                change: format!("Less than {LOW_PERCENT} % held, or an idle device."),
+            },
+            None => Explanation {
+                state: format!(
+                    "Others use the device, and it holds only {held} % of its space for valid: there is no hurry."
+                ),
+                change: format!(
+                    "An idle device, more than {HIGH_PERCENT} % held, or use that falls while more than \
+                     {LOW_PERCENT} % are held."
+                ),
+            },
+        }
     }
 }

@@ -11,7 +11,8 @@
 //! there are workers, the next is issued.
 
 use super::{
-    Availability, Decision, DiscardGeneration, Governor, HostTraits, Needs, PolicyEvent, Shape, View,
+    Availability, Decision, DiscardGeneration, Explanation, Governor, HostTraits, Needs, PolicyEvent, Shape,
+    View,
 };
 use crate::units::SimDuration;
 
@@ -104,6 +105,25 @@ impl Governor for Lazy {
         let free = u64::from(self.workers(view.pending_extents).saturating_sub(view.in_flight));
         for _ in 0..free.min(commands) {
             decisions.push(Decision::Issue(Shape { ranges_max: self.ranges_max, ..Shape::NEXT }));
+        }
+    }
+
+    fn explain(&self, view: &View) -> Explanation {
+        if view.pending_units == 0 {
+            return Explanation {
+                state: "Nothing that was freed waits for its trim.".to_owned(),
+                change: "Files that are deleted.".to_owned(),
+            };
+        }
+        if self.config.back_off && (view.requests > 0 || view.quiet < BACK_OFF) {
+            return Explanation {
+                state: "Others use the device, and this policy backs off.".to_owned(),
+                change: "An idle device.".to_owned(),
+            };
+        }
+        Explanation {
+            state: "What was freed is worked off in the background.".to_owned(),
+            change: "It ends when nothing waits any more.".to_owned(),
         }
     }
 }

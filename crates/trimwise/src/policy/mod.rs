@@ -26,14 +26,16 @@ mod kernel;
 mod lazy;
 mod off;
 mod pending;
-mod set;
+pub(crate) mod set;
 mod spec;
 #[cfg(test)]
 mod tests;
 mod zfs;
 
 pub use batch::BatchConfig;
-pub use governor::{Acknowledged, Decision, Governor, HostTraits, Needs, PolicyEvent, Shape, View};
+pub use governor::{
+    Acknowledged, Decision, Explanation, Governor, HostTraits, Needs, PolicyEvent, Shape, View,
+};
 pub use kernel::{DiscardGeneration, LinuxVersionError};
 pub use pending::{Ledger, PendingSet, TrimToken};
 pub use spec::{PolicyError, PolicySpec, TERMS};

@@ -1,6 +1,6 @@
 //! `off`: the device is never told (Linux's `nodiscard`).
 
-use super::{Availability, Decision, DiscardGeneration, Governor, Needs, PolicyEvent, View};
+use super::{Availability, Decision, DiscardGeneration, Explanation, Governor, Needs, PolicyEvent, View};
 
 /// Drops whatever a commit freed.
 #[derive(Clone, Copy, Debug, Default)]
@@ -18,6 +18,13 @@ impl Governor for Off {
     fn on_event(&mut self, event: &PolicyEvent, _view: &View, decisions: &mut Vec<Decision>) {
         if let PolicyEvent::Committed { .. } = event {
             decisions.push(Decision::DropFreed);
+        }
+    }
+
+    fn explain(&self, _view: &View) -> Explanation {
+        Explanation {
+            state: "The policy is off: the device is never told of free space.".to_owned(),
+            change: "Another policy.".to_owned(),
         }
     }
 }

@@ -19,7 +19,7 @@
 
 use std::collections::VecDeque;
 
-use super::{Availability, Decision, DiscardGeneration, Governor, Needs, PolicyEvent, View};
+use super::{Availability, Decision, DiscardGeneration, Explanation, Governor, Needs, PolicyEvent, View};
 use crate::units::{SimDuration, SimTime};
 
 /// Samples kept within a window; more would not change the answer.
@@ -165,5 +165,31 @@ impl Governor for Set {
             }
         }
         self.inner.on_event(event, view, decisions);
+    }
+
+    fn explain(&self, view: &View) -> Explanation {
+        let (used, config) = (view.used_percent(), self.config);
+        let (low, high) = (config.low_percent, config.high_percent);
+        if self.open {
+            let inner = self.inner.explain(view);
+            let why = if used >= high {
+                format!("use is at {used} %, above the high watermark of {high} %")
+            } else {
+                format!("use is at {used} %, between {low} % and {high} %, and does not rise")
+            };
+            return Explanation {
+                state: format!("TRIM is on: {why}. {}", inner.state),
+                change: format!("Use that falls below {low} %, or rises while it is below {high} %."),
+            };
+        }
+        let why = if used < low {
+            format!("use is at {used} %, below the low watermark of {low} %")
+        } else {
+            format!("use is at {used} %, between {low} % and {high} %, and rises")
+        };
+        Explanation {
+            state: format!("TRIM is off: {why}."),
+            change: format!("Use above {high} %, or falling while it is above {low} %."),
+        }
     }
 }

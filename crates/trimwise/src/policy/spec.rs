@@ -110,6 +110,22 @@ impl PolicySpec {
         self.governor().needs().fills_commands
     }
 
+    /// Whether it tells the device with each commit, which on a real host the kernel does itself (`discard`).
+    pub fn follows_commits(self) -> bool {
+        matches!(self.issuer, Issuer::Commit | Issuer::Kernel515)
+    }
+
+    /// Whether a stock host can follow it: others need to see each commit, or imitate what a kernel does anyway.
+    pub fn suits_live_host(self) -> bool {
+        use Issuer::{Batch, Commit, Judicious, Kernel515, Lazy, Off};
+        matches!(self.issuer, Off | Commit | Kernel515 | Lazy(_) | Batch(_) | Judicious)
+    }
+
+    /// Whether it is the default to ship, which promises to bound what is left untrimmed.
+    pub fn is_judicious(self) -> bool {
+        self.issuer == Issuer::Judicious
+    }
+
     /// How it sweeps, if sweeps through all free space at intervals are all that it is.
     pub fn batch(self) -> Option<BatchConfig> {
         match (self.gate, self.issuer) {

@@ -1,0 +1,111 @@
+//! Arguments of the commands that talk to the daemon, and of `config check`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use super::{JsonArguments, whole};
+
+/// Where the daemon's sockets are.
+#[derive(Clone, Debug, Args)]
+pub struct RunArguments {
+    /// The folder of the daemon's sockets
+    #[arg(long, value_name = "DIR", default_value = "/run/trimwise", hide_default_value = false)]
+    pub run: PathBuf,
+}
+
+/// Arguments of `status`.
+#[derive(Debug, Args)]
+#[command(after_long_help = "Examples:\n  \
+    trimwise status\n  \
+    trimwise status --watch\n  \
+    trimwise status --json - | jq '.file_systems[].status.why'")]
+pub struct StatusArguments {
+    /// Show it again each second, until Ctrl-C
+    #[arg(long, conflicts_with = "json")]
+    pub watch: bool,
+
+    #[command(flatten)]
+    pub run: RunArguments,
+
+    #[command(flatten)]
+    pub json: JsonArguments,
+}
+
+/// Arguments of `explain`.
+#[derive(Debug, Args)]
+#[command(after_long_help = "Example:\n  \
+    trimwise explain /home\n      \
+    why the daemon does what it does there, and what would change it")]
+pub struct ExplainArguments {
+    /// Where the file system is mounted
+    #[arg(value_name = "MOUNT")]
+    pub mount: PathBuf,
+
+    #[command(flatten)]
+    pub run: RunArguments,
+
+    #[command(flatten)]
+    pub json: JsonArguments,
+}
+
+/// Arguments of `history`.
+#[derive(Debug, Args)]
+#[command(after_long_help = "Example:\n  \
+    trimwise history /home --limit 10")]
+pub struct HistoryArguments {
+    /// Where the file system is mounted
+    #[arg(value_name = "MOUNT")]
+    pub mount: PathBuf,
+
+    /// The last N entries
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = whole::<u32>(1, 1_000_000),
+          allow_negative_numbers = true)]
+    pub limit: u32,
+
+    #[command(flatten)]
+    pub run: RunArguments,
+
+    #[command(flatten)]
+    pub json: JsonArguments,
+}
+
+/// Arguments of `pause` and `resume`.
+#[derive(Debug, Args)]
+pub struct PauseArguments {
+    /// Where the file system is mounted [default: all of them]
+    #[arg(value_name = "MOUNT")]
+    pub mount: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub run: RunArguments,
+
+    #[command(flatten)]
+    pub json: JsonArguments,
+}
+
+/// Arguments of `config`.
+#[derive(Debug, Args)]
+pub struct ConfigArguments {
+    /// What to do
+    #[command(subcommand)]
+    pub command: ConfigCommand,
+}
+
+/// What can be done with a configuration.
+#[derive(Debug, Subcommand)]
+pub enum ConfigCommand {
+    /// Check it and its drop-ins: all that is wrong, with file, line and key
+    Check(ConfigCheckArguments),
+}
+
+/// Arguments of `config check`.
+#[derive(Debug, Args)]
+pub struct ConfigCheckArguments {
+    /// The configuration; its drop-ins are in FILE.d
+    #[arg(value_name = "FILE", default_value = "/etc/trimwise.toml")]
+    pub file: PathBuf,
+
+    #[command(flatten)]
+    pub json: JsonArguments,
+}

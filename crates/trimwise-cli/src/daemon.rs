@@ -1,0 +1,133 @@
+//! The commands that talk to a running `trimwised`, and `config check`.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::Serialize;
+use serde_json::Value;
+use trimwise_host::daemon::config::Config;
+use trimwise_host::daemon::control::{Client, ClientError, Request};
+
+use crate::arguments::{
+    ConfigCheckArguments, ConfigCommand, ExplainArguments, HistoryArguments, JsonArguments, PauseArguments,
+    StatusArguments,
+};
+use crate::failure::Failure;
+use crate::output::Destinations;
+use crate::table::{daemon as text, folded};
+
+/// A daemon that is not there, or does not let this user, is no failed run.
+fn failed(error: ClientError) -> Failure {
+    match error {
+        ClientError::Refused(_) | ClientError::Nonsense { .. } => Failure::run(error),
+        ClientError::None { .. } | ClientError::NotPermitted { .. } => Failure::usage(error),
+    }
+}
+
+/// Mount points are written without a slash at the end, as the kernel does.
+fn normal(mount: &Path) -> Result<PathBuf, Failure> {
+    let absolute =
+        std::path::absolute(mount).map_err(|e| Failure::usage(format!("{}: {e}", mount.display())))?;
+    Ok(absolute.components().collect())
+}
+
+/// Asks, and answers the data as JSON or as the text that is made of it.
+fn ask(
+    run: &Path,
+    request: &Request,
+    json: &JsonArguments,
+    render: impl FnOnce(&Value) -> String,
+) -> Result<String, Failure> {
+    let destinations = Destinations::check_json(json)?;
+    let data = Client::connect(run).and_then(|mut client| client.ask(request)).map_err(failed)?;
+    destinations.write_json(&data)?;
+    Ok(if destinations.json_to_stdout() { String::new() } else { render(&data) })
+}
+
+/// `trimwise status`.
+pub fn status(arguments: &StatusArguments) -> Result<String, Failure> {
+    if !arguments.watch {
+        return ask(&arguments.run.run, &Request::Status, &arguments.json, text::status);
+    }
+    let mut client = Client::connect(&arguments.run.run).map_err(failed)?;
+    loop {
+        let data = client.ask(&Request::Status).map_err(failed)?;
+        // The cursor goes to the first place, and what is below the text is cleared.
+        let shown = text::status(&data).replace('\n', "\u{1b}[K\n");
+        let mut out = std::io::stdout().lock();
+        let written = write!(out, "\u{1b}[H{shown}\u{1b}[J").and_then(|()| out.flush());
+        if written.is_err() {
+            return Ok(String::new());
+        }
+        drop(out);
+        std::thread::sleep(Duration::from_secs(1));
+    }
+}
+
+/// `trimwise explain MOUNT`.
+pub fn explain(arguments: &ExplainArguments) -> Result<String, Failure> {
+    let request = Request::Explain { mount: normal(&arguments.mount)? };
+    ask(&arguments.run.run, &request, &arguments.json, text::explain)
+}
+
+/// `trimwise history MOUNT`.
+pub fn history(arguments: &HistoryArguments) -> Result<String, Failure> {
+    let request = Request::History { mount: normal(&arguments.mount)?, limit: arguments.limit };
+    ask(&arguments.run.run, &request, &arguments.json, text::history)
+}
+
+/// `trimwise pause` and `trimwise resume`.
+pub fn pause(arguments: &PauseArguments, paused: bool) -> Result<String, Failure> {
+    let mount = arguments.mount.as_deref().map(normal).transpose()?;
+    let request = if paused { Request::Pause { mount } } else { Request::Resume { mount } };
+    let word = if paused { "paused" } else { "resumed" };
+    ask(&arguments.run.run, &request, &arguments.json, |data| text::points(word, data))
+}
+
+/// `trimwise trim MOUNT --now`: by the daemon.
+pub fn trim_now(mount: &Path, run: &Path, json: &JsonArguments) -> Result<String, Failure> {
+    let mount = normal(mount)?;
+    let shown = mount.display().to_string();
+    ask(run, &Request::Trim { mount }, json, |_| {
+        let said = "trimwised trims all that is untrimmed, slice by slice";
+        folded(&format!("{shown}: {said}; `trimwise explain {shown}` says how far it is"), 0)
+    })
+}
+
+/// What `config check --json` writes.
+#[derive(Serialize)]
+struct Checked {
+    trimwise: &'static str,
+    file: PathBuf,
+    errors: Vec<CheckedError>,
+}
+
+#[derive(Serialize)]
+struct CheckedError {
+    file: PathBuf,
+    line: usize,
+    key: String,
+    message: String,
+}
+
+/// `trimwise config check`.
+pub fn config(command: &ConfigCommand) -> Result<String, Failure> {
+    let ConfigCommand::Check(ConfigCheckArguments { file, json }) = command;
+    let destinations = Destinations::check_json(json)?;
+    let result = Config::load(file);
+    let errors = result.as_ref().err().map_or(&[][..], |errors| &errors.0);
+    let told = |error: &trimwise_host::daemon::config::ConfigError| CheckedError {
+        file: error.file.clone(),
+        line: error.line,
+        key: error.key.clone(),
+        message: error.message.clone(),
+    };
+    let errors = errors.iter().map(told).collect();
+    destinations.write_json(&Checked { trimwise: trimwise::VERSION, file: file.clone(), errors })?;
+    match result {
+        Ok(_) if destinations.json_to_stdout() => Ok(String::new()),
+        Ok(config) => Ok(text::config(file, &config)),
+        Err(errors) => Err(Failure::usage(errors)),
+    }
+}

@@ -1,0 +1,39 @@
+//! `trimwise doctor`: is TRIM on here, and does it arrive?
+
+use serde::Serialize;
+use trimwise_host::doctor::{self, DoctorError, Report};
+use trimwise_host::host_root::HostRoot;
+
+use crate::arguments::DoctorArguments;
+use crate::failure::Failure;
+use crate::output::{self, Destinations};
+use crate::table;
+
+/// What `--json` writes.
+#[derive(Serialize)]
+struct DoctorReport<'a> {
+    /// The version of trimwise.
+    trimwise: &'static str,
+    /// How many things are wrong.
+    wrong: usize,
+    #[serde(flatten)]
+    report: &'a Report,
+}
+
+/// Runs the command; what it found is printed also where something is wrong.
+pub fn run(arguments: &DoctorArguments) -> Result<String, Failure> {
+    let destinations = Destinations::check_json(&arguments.json)?;
+    let root = arguments.host_root.clone().map_or_else(HostRoot::default, HostRoot::new);
+    let report = doctor::examine(&root, arguments.mount.as_deref()).map_err(|error| match error {
+        DoctorError::NoMount { .. } => Failure::usage(error),
+        DoctorError::Mounts { .. } => Failure::run(error),
+    })?;
+    let wrong = report.wrong();
+    destinations.write_json(&DoctorReport { trimwise: trimwise::VERSION, wrong, report: &report })?;
+    let text = if destinations.json_to_stdout() { String::new() } else { table::doctor::render(&report) };
+    if wrong == 0 {
+        return Ok(text);
+    }
+    let things = if wrong == 1 { "1 thing is".to_owned() } else { format!("{wrong} things are") };
+    output::print(&text).and(Err(Failure::run(format!("{things} wrong"))))
+}

@@ -1,0 +1,50 @@
+//! The text of `doctor`: each file system with the way down to its disks, and what was found.
+
+use trimwise::units::Bytes;
+use trimwise_host::doctor::{Diagnosis, Finding, Report};
+
+use super::{bold, folded};
+
+/// The whole text.
+pub fn render(report: &Report) -> String {
+    let trimmers = if report.trimmers.is_empty() { "none".to_owned() } else { report.trimmers.join(", ") };
+    let mut text = format!("Linux {}; trims at intervals: {trimmers}\n", report.kernel);
+    text += &findings(&report.findings);
+    for one in &report.file_systems {
+        text += &file_system(one);
+    }
+    text.push('\n');
+    text += &match report.wrong() {
+        0 => folded("Nothing is wrong. To see blocks arrive on the disk: trimwise verify dir:PATH", 0),
+        n => folded(&format!("Wrong: {n}, marked with !."), 0),
+    };
+    text
+}
+
+fn file_system(one: &Diagnosis) -> String {
+    let passes = if one.passes { "TRIM passes" } else { "TRIM does not pass" };
+    let title = format!("{}: {} on {}, {}", one.mount_point.display(), one.fs_type, one.device, one.discard);
+    let mut text = format!("\n{}: {passes}\n", bold(&title));
+    for layer in &one.layers {
+        let takes = match layer.discard_max_bytes {
+            0 => "takes no TRIM".to_owned(),
+            bytes => format!("TRIM up to {}", Bytes(bytes)),
+        };
+        let counted = layer.discards.map_or(String::new(), |n| format!(", {n} since boot"));
+        let indent = "  ".repeat(layer.depth + 1);
+        text += &format!("{indent}{} ({}): {takes}{counted}\n", layer.name, layer.what.trim());
+    }
+    text + &findings(&one.findings)
+}
+
+fn findings(findings: &[Finding]) -> String {
+    let mut text = String::new();
+    for finding in findings {
+        let mark = if finding.wrong { "! " } else { "- " };
+        text += &folded(&format!("{mark}{}: {}.", finding.place, finding.what), 2);
+        if let Some(mend) = finding.mend.as_ref().filter(|mend| !mend.is_empty()) {
+            text += &folded(&format!("mended by: {mend}"), 6);
+        }
+    }
+    text
+}

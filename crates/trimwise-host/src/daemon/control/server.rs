@@ -1,0 +1,195 @@
+//! The daemon's side of its sockets: connections, none of which can make it wait.
+
+use std::fs;
+use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::os::fd::{AsFd as _, BorrowedFd};
+use std::os::unix::fs::{PermissionsExt as _, chown};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::net::sockopt::socket_peercred;
+
+use super::{REQUEST_MAX, Request, Response};
+
+/// Connections at a time; further ones wait in the kernel's queue.
+const CONNECTIONS_MAX: usize = 32;
+/// Of them, those that only read the status: whoever they are, root gets through.
+const READERS_MAX: usize = 16;
+/// Who says nothing for so long is sent away.
+const IDLE_MAX: Duration = Duration::from_secs(60);
+/// Who does not read his answers is sent away when so many bytes wait.
+const UNREAD_MAX: usize = 8 << 20;
+
+struct Connection {
+    stream: UnixStream,
+    /// Whether it may command.
+    commands: bool,
+    read: Vec<u8>,
+    to_write: Vec<u8>,
+    last: Instant,
+    ended: bool,
+}
+
+/// What a connection waits for, for poll(2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    /// For room to write, else for something to read.
+    pub to_write: bool,
+}
+
+/// The sockets and whoever is connected.
+pub struct Server {
+    control: UnixListener,
+    status: Option<UnixListener>,
+    group: Option<u32>,
+    connections: Vec<Connection>,
+}
+
+impl Server {
+    /// Opens the sockets, in place of what a killed daemon left.
+    ///
+    /// # Errors
+    /// If they cannot be made.
+    pub fn open(control: &Path, status: Option<&Path>, group: Option<u32>) -> io::Result<Self> {
+        let server = Self {
+            control: listen(control, 0o600)?,
+            status: status.map(|path| listen(path, 0o666)).transpose()?,
+            group,
+            connections: Vec::new(),
+        };
+        if let Some(group) = group {
+            chown(control, None, Some(group))?;
+            fs::set_permissions(control, fs::Permissions::from_mode(0o660))?;
+        }
+        Ok(server)
+    }
+
+    /// What to wait for.
+    pub fn waits(&self) -> impl Iterator<Item = (BorrowedFd<'_>, Waiting)> {
+        let reading = Waiting { to_write: false };
+        let has_room = self.connections.len() < CONNECTIONS_MAX;
+        let status = self.status.as_ref().filter(|_| self.has_room_for_readers());
+        let listeners = [Some(&self.control), status].into_iter().flatten().filter(move |_| has_room);
+        let connections = self
+            .connections
+            .iter()
+            .map(|one| (one.stream.as_fd(), Waiting { to_write: !one.to_write.is_empty() }));
+        listeners.map(move |listener| (listener.as_fd(), reading)).chain(connections)
+    }
+
+    /// Takes new connections, reads requests, lets `answer` answer them, and writes what can be written.
+    pub fn serve(&mut self, mut answer: impl FnMut(&Request) -> Response) {
+        self.accept();
+        for connection in &mut self.connections {
+            connection.receive();
+            while let Some(end) = connection.read.iter().position(|&byte| byte == b'\n') {
+                let line: Vec<u8> = connection.read.drain(..=end).collect();
+                let response = match Request::parse(&line[..end]) {
+                    Ok(request) if connection.commands || request.is_reading() => answer(&request),
+                    Ok(_) => Response::refused("only root and the group of the configuration may command"),
+                    Err(why) => Response::refused(why),
+                };
+                connection.to_write.extend(response.line().as_bytes());
+            }
+            if connection.read.len() > REQUEST_MAX {
+                let why = format!("a request of more than {REQUEST_MAX} bytes");
+                connection.to_write.extend(Response::refused(why).line().as_bytes());
+                connection.read.clear();
+                connection.ended = true;
+            }
+            connection.send();
+        }
+        self.connections.retain(|one| {
+            let stuck = one.to_write.len() > UNREAD_MAX || one.last.elapsed() > IDLE_MAX;
+            !(stuck || one.ended && one.to_write.is_empty())
+        });
+    }
+
+    fn accept(&mut self) {
+        while self.connections.len() < CONNECTIONS_MAX {
+            let from_control = self.control.accept().map(|(stream, _)| (stream, true));
+            let next = from_control.or_else(|error| match &self.status {
+                Some(status) if self.has_room_for_readers() => {
+                    status.accept().map(|(stream, _)| (stream, false))
+                }
+                _ => Err(error),
+            });
+            let Ok((stream, by_control)) = next else { return };
+            let commands = by_control && self.may_command(&stream);
+            if (by_control && !commands) || stream.set_nonblocking(true).is_err() {
+                continue; // closed
+            }
+            self.connections.push(Connection {
+                stream,
+                commands,
+                read: Vec::new(),
+                to_write: Vec::new(),
+                last: Instant::now(),
+                ended: false,
+            });
+        }
+    }
+
+    fn has_room_for_readers(&self) -> bool {
+        self.connections.iter().filter(|one| !one.commands).count() < READERS_MAX
+    }
+
+    /// Root by its credentials; others got past the socket's mode, so that they are in the group, if there is one.
+    fn may_command(&self, stream: &UnixStream) -> bool {
+        let root = socket_peercred(stream).is_ok_and(|peer| peer.uid.is_root());
+        root || self.group.is_some()
+    }
+}
+
+impl Connection {
+    fn receive(&mut self) {
+        let mut buffer = [0; 4096];
+        while self.read.len() <= REQUEST_MAX {
+            match self.stream.read(&mut buffer) {
+                Ok(0) => {
+                    self.ended = true;
+                    return;
+                }
+                Ok(n) => {
+                    self.read.extend(&buffer[..n]);
+                    self.last = Instant::now();
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => {
+                    self.ended |= error.kind() != ErrorKind::WouldBlock;
+                    return;
+                }
+            }
+        }
+    }
+
+    fn send(&mut self) {
+        while !self.to_write.is_empty() {
+            match self.stream.write(&self.to_write) {
+                Ok(0) => break,
+                Ok(n) => drop(self.to_write.drain(..n)),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(_) => break,
+            }
+        }
+        self.ended |= !self.to_write.is_empty();
+        self.to_write.truncate(0);
+    }
+}
+
+fn listen(path: &Path, mode: u32) -> io::Result<UnixListener> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    // Nobody may connect before the mode is right.
+    let old = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o177));
+    let listener = UnixListener::bind(path);
+    rustix::process::umask(old);
+    let listener = listener?;
+    fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}

@@ -1,0 +1,173 @@
+//! Which file systems there are to trim: from mountinfo, each once, and why the others are passed over.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use super::Places;
+use super::config::Config;
+use crate::block_device::{BlockDevice, devices_of};
+use crate::doctor::parse_fstab;
+use crate::mount::{Mount, parse_mountinfo};
+
+/// A file system that may be managed.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    /// The mount that it is reached by.
+    pub mount: Mount,
+    /// Where this process reaches it: the mount point, below the host's root.
+    pub path: PathBuf,
+    /// Its devices.
+    pub devices: Vec<BlockDevice>,
+}
+
+/// A mount that is passed over.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Skipped {
+    /// Where.
+    pub mount_point: PathBuf,
+    /// Which file system.
+    pub fs_type: String,
+    /// Why.
+    pub why: String,
+}
+
+/// What was found.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// File systems to manage, by device number.
+    pub candidates: Vec<Candidate>,
+    /// Mounts on block devices that are passed over. Those without a device (proc, tmpfs, network) are not even told.
+    pub skipped: Vec<Skipped>,
+    /// Every mount, for what outlives a candidate.
+    pub mounts: Vec<Mount>,
+}
+
+/// File systems on a block device that have no FITRIM.
+const NEVER: [&str; 6] = ["squashfs", "iso9660", "udf", "erofs", "cramfs", "romfs"];
+
+/// The file in which the host lists its mounts.
+pub fn mountinfo(places: &Places) -> PathBuf {
+    places.host.path(if places.host.is_own() { "/proc/self/mountinfo" } else { "/proc/1/mountinfo" })
+}
+
+/// Looks at all mounts.
+///
+/// # Errors
+/// If they cannot be read.
+pub fn discover(places: &Places, config: &Config) -> std::io::Result<Found> {
+    let mounts = parse_mountinfo(&std::fs::read(mountinfo(places))?);
+    let spared: Vec<PathBuf> = parse_fstab(&places.host.text("/etc/fstab").unwrap_or_default())
+        .into_iter()
+        .filter(|(_, options)| options.iter().any(|option| option == "X-fstrim.notrim"))
+        .map(|(point, _)| point)
+        .collect();
+    let mut found = Found::default();
+    for of_one in by_file_system(&mounts).values() {
+        choose(places, config, of_one, &mounts, &spared, &mut found);
+    }
+    found.mounts = mounts;
+    Ok(found)
+}
+
+/// Mounts of one file system together, in the order of the list.
+fn by_file_system(mounts: &[Mount]) -> BTreeMap<(u32, u32), Vec<&Mount>> {
+    let mut file_systems: BTreeMap<_, Vec<&Mount>> = BTreeMap::new();
+    for mount in mounts.iter().filter(|mount| mount.device.starts_with("/dev/") || mount.numbers.0 != 0) {
+        file_systems.entry(mount.numbers).or_default().push(mount);
+    }
+    file_systems
+}
+
+fn choose(
+    places: &Places,
+    config: &Config,
+    of_one: &[&Mount],
+    mounts: &[Mount],
+    spared: &[PathBuf],
+    found: &mut Found,
+) {
+    let mut skip = |mount: &Mount, why: String| {
+        let Mount { mount_point, fs_type, .. } = mount.clone();
+        found.skipped.push(Skipped { mount_point, fs_type, why });
+    };
+    // The one with a table of its own, if any; else the first that can be written.
+    let usable = |mount: &&&Mount| !is_ro(mount) && !is_covered(mount, mounts);
+    let listed = of_one.iter().filter(usable).find(|mount| config.mounts.contains_key(&mount.mount_point));
+    let Some(&&mount) = listed.or_else(|| of_one.iter().find(usable)).as_ref() else {
+        let why = if of_one.iter().any(|mount| is_ro(mount)) {
+            "mounted read-only"
+        } else {
+            "another mount covers it"
+        };
+        return skip(of_one[0], why.to_owned());
+    };
+    if NEVER.contains(&mount.fs_type.as_str()) {
+        return skip(mount, format!("{} is never written, so it has nothing to trim", mount.fs_type));
+    }
+    if config.treatment(&mount.mount_point).is_none() {
+        return skip(mount, "the configuration manages listed file systems only (`manage`)".to_owned());
+    }
+    if of_one.iter().any(|mount| spared.contains(&mount.mount_point)) {
+        return skip(mount, "X-fstrim.notrim in fstab".to_owned());
+    }
+    let devices = match devices_of(mount) {
+        Ok(devices) => devices,
+        Err(error) => return skip(mount, error.to_string()),
+    };
+    if devices.iter().all(|device| device.limits.max.0 == 0) {
+        let why = format!(
+            "its device takes no discards; `trimwise doctor {}` says why",
+            mount.mount_point.display()
+        );
+        return skip(mount, why);
+    }
+    for other in of_one.iter().filter(|other| other.id != mount.id) {
+        skip(other, format!("the same file system as {}", mount.mount_point.display()));
+    }
+    let path = places.host.path(&mount.mount_point);
+    found.candidates.push(Candidate { mount: mount.clone(), path, devices });
+}
+
+/// Whether the file system is read-only. A mount may be so that is not: as a hardened service sees every one; FITRIM works
+/// through it all the same. Options of the file system stand behind those of the mount.
+fn is_ro(mount: &Mount) -> bool {
+    mount
+        .options
+        .iter()
+        .rfind(|option| *option == "ro" || *option == "rw")
+        .is_some_and(|option| option == "ro")
+}
+
+/// Whether a later mount lies on the same place or above it.
+fn is_covered(mount: &Mount, mounts: &[Mount]) -> bool {
+    let Some(index) = mounts.iter().position(|one| one.id == mount.id) else { return true };
+    mounts[index + 1..].iter().any(|later| covers(&later.mount_point, &mount.mount_point))
+}
+
+fn covers(later: &Path, earlier: &Path) -> bool {
+    earlier.starts_with(later)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mounts_of_one_file_system_are_together_and_later_ones_cover_earlier_ones() {
+        let text = b"20 1 8:1 / / rw - ext4 /dev/sda1 rw\n21 20 8:1 /srv /srv rw - ext4 /dev/sda1 rw\n\
+            22 20 0:5 / /proc rw - proc proc rw\n23 20 8:2 / /home rw - xfs /dev/sda2 rw\n\
+            24 20 8:3 / /home rw - xfs /dev/sda3 rw\n25 20 0:40 /@ /b rw - btrfs /dev/sdb rw\n\
+            26 20 0:40 /@x /c rw - btrfs /dev/sdb rw\n";
+        let mounts = parse_mountinfo(text);
+        let together = by_file_system(&mounts);
+        let sizes: Vec<_> = together.iter().map(|(numbers, mounts)| (*numbers, mounts.len())).collect();
+        assert_eq!(sizes, [((0, 40), 2), ((8, 1), 2), ((8, 2), 1), ((8, 3), 1)]);
+        assert!(
+            is_covered(&mounts[3], &mounts)
+                && !is_covered(&mounts[4], &mounts)
+                && !is_covered(&mounts[1], &mounts)
+        );
+    }
+}

@@ -1,0 +1,308 @@
+//! The helper: one task on one mount, in a process of its own.
+//!
+//! It reads one line of JSON from its standard input, does what it says, writes its answer to standard output, and ends.
+//! A map is answered with a line `START END` for each free extent, and then, as everything, with one line of JSON. It is
+//! killed with the daemon; a discard that is on its way then still ends.
+
+use std::io::{self, BufRead as _, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Instant;
+
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+use trimwise::live::{Failed, SPANS_MAX};
+use trimwise::units::{Bytes, Span};
+
+use super::remount;
+use crate::block_device::{BlockDeviceError, DiscardCounts};
+use crate::free_space;
+use crate::ioctl::child::die_with_parent;
+use crate::layout::Kind;
+use crate::trim::{Target, TrimError};
+
+/// What a helper is to do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "kebab-case")]
+pub enum Task {
+    /// Say how the file system is laid out.
+    Probe,
+    /// List free extents, the longest if there are too many.
+    Look {
+        /// Shorter ones are left out, in bytes.
+        min_extent: u64,
+    },
+    /// FITRIM over ranges.
+    Trim {
+        /// Start and end of each, in bytes.
+        ranges: Vec<(u64, u64)>,
+        /// FITRIM's least extent, in bytes.
+        min_extent: u64,
+    },
+    /// Turn online discard on or off.
+    Toggle {
+        /// The option to set: `discard`, `nodiscard`, `discard=async`.
+        option: String,
+    },
+}
+
+/// A task with the mount that it is for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Request {
+    /// Where it is mounted, as this process reaches it.
+    pub path: PathBuf,
+    /// The device number that its files show; `None` before it is known.
+    pub identity: Option<(u32, u32)>,
+    /// What to do.
+    pub task: Task,
+}
+
+/// How a file system is laid out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Probed {
+    /// The device number that its files show.
+    pub identity: (u32, u32),
+    /// Bytes of a block.
+    pub block: u64,
+    /// Bytes of a group; 0 if there are none.
+    pub group: u64,
+    /// Where the first group begins.
+    pub first_group: u64,
+    /// Bytes of the file system.
+    pub total: u64,
+    /// Whether it lists its free space.
+    pub maps: bool,
+}
+
+/// What a helper answers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "is", rename_all = "kebab-case")]
+pub enum Answer {
+    /// Of [`Task::Probe`].
+    Probed(Probed),
+    /// Of [`Task::Look`], behind the extents.
+    Looked {
+        /// How many there were.
+        extents: u64,
+    },
+    /// Of [`Task::Trim`].
+    Trimmed {
+        /// How long FITRIM took, and on XFS the discards behind it.
+        took_ns: u64,
+        /// The sum of FITRIM's answers.
+        answered: u64,
+        /// What the device counted meanwhile, whoever sent it.
+        counted: Option<u64>,
+    },
+    /// Of [`Task::Toggle`].
+    Toggled,
+    /// It did not work, but may another time.
+    Again {
+        /// Why.
+        message: String,
+    },
+    /// It never will work on this mount.
+    Never {
+        /// Why.
+        message: String,
+    },
+    /// The mount is gone, or another one is there.
+    Gone,
+}
+
+impl Answer {
+    /// The failure in it, if it is one.
+    pub fn failed(&self) -> Option<Failed> {
+        match self {
+            Self::Again { message } => Some(Failed::Again(message.clone())),
+            Self::Never { message } => Some(Failed::Never(message.clone())),
+            Self::Gone => Some(Failed::Again("the file system was unmounted".to_owned())),
+            _ => None,
+        }
+    }
+}
+
+/// Starts a helper and gives it its task. Its answer comes from its standard output.
+///
+/// # Errors
+/// If no process can be started.
+pub fn start(program: &Path, request: &Request) -> io::Result<Child> {
+    let mut command = Command::new(program);
+    command.arg("helper").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).current_dir("/");
+    die_with_parent(&mut command);
+    let mut child = command.spawn()?;
+    let line = serde_json::to_string(request).map_err(io::Error::other)?;
+    // 64 KiB fit into a pipe that nobody reads yet; a task of 1,024 ranges has at most 44 KiB.
+    let written = child.stdin.take().map_or(Ok(()), |mut pipe| writeln!(pipe, "{line}"));
+    if let Err(error) = written {
+        drop(child.kill());
+        drop(child.wait());
+        return Err(error);
+    }
+    Ok(child)
+}
+
+/// Runs a helper to its end, for tasks that are short.
+pub fn run_to_end(program: &Path, request: &Request) -> Answer {
+    let again = |message: String| Answer::Again { message };
+    let output = match start(program, request).and_then(Child::wait_with_output) {
+        Ok(output) => output,
+        Err(error) => return again(format!("the helper cannot be started: {error}")),
+    };
+    parse_answer(&output.stdout)
+        .map_or_else(|| again(format!("the helper ended with {}", output.status)), |(_, a)| a)
+}
+
+/// Reads what a helper wrote: free extents, and its answer. `None` if it ended before its answer.
+pub fn parse_answer(output: &[u8]) -> Option<(Vec<Span>, Answer)> {
+    let text = std::str::from_utf8(output).ok()?.strip_suffix('\n')?;
+    let (extents, last) = text.rsplit_once('\n').unwrap_or(("", text));
+    let answer = serde_json::from_str(last).ok()?;
+    let mut spans: Vec<Span> = Vec::new();
+    for line in extents.lines() {
+        let (start, end) = line.split_once(' ')?;
+        let span = Span { start: start.parse().ok()?, end: end.parse().ok()? };
+        if span.start >= span.end || spans.last().is_some_and(|last| span.start < last.end) {
+            return None;
+        }
+        spans.push(span);
+    }
+    Some((spans, answer))
+}
+
+/// The helper itself.
+///
+/// # Errors
+/// If it is given no task, or nobody takes its answer.
+pub fn main() -> io::Result<()> {
+    let mut line = String::new();
+    io::stdin().lock().read_line(&mut line)?;
+    let request: Request = serde_json::from_str(&line).map_err(io::Error::other)?;
+    let mut out = BufWriter::new(io::stdout().lock());
+    let answer = perform(&request, &mut out).unwrap_or_else(|error| refused(&error));
+    writeln!(out, "{}", serde_json::to_string(&answer).map_err(io::Error::other)?)?;
+    out.flush()
+}
+
+fn perform(request: &Request, out: &mut impl Write) -> Result<Answer, TrimError> {
+    let target = Target::of(&request.path)?;
+    let identity = target.identity();
+    if request.identity.is_some_and(|wanted| wanted != identity) {
+        return Ok(Answer::Gone);
+    }
+    match &request.task {
+        Task::Probe => Ok(Answer::Probed(probe(&target))),
+        Task::Look { min_extent } => {
+            let extents = target.free_spans(Bytes(*min_extent), SPANS_MAX)?;
+            for span in &extents {
+                // Nobody who takes it: the answer's own writing will say so.
+                drop(writeln!(out, "{} {}", span.start, span.end));
+            }
+            Ok(Answer::Looked { extents: extents.len() as u64 })
+        }
+        Task::Trim { ranges, min_extent } => {
+            let begun = Instant::now();
+            let before = target.counts()?;
+            let least = target.least_extent(Bytes(*min_extent))?;
+            let mut answered = 0u64;
+            for &(start, end) in ranges {
+                answered = answered.saturating_add(target.trim_slice(Span { start, end }, least)?.0);
+            }
+            target.settle()?;
+            let after = target.counts()?;
+            let counted =
+                after.zip(before).map(|(after, before): (DiscardCounts, _)| after.since(before).bytes.0);
+            let took_ns = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
+            Ok(Answer::Trimmed { took_ns, answered, counted })
+        }
+        Task::Toggle { option } => Ok(match remount::set(target.open()?, target.kind, option) {
+            Ok(()) => Answer::Toggled,
+            Err(error) => Answer::Never { message: format!("remounting with {option}: {error}") },
+        }),
+    }
+}
+
+fn probe(target: &Target) -> Probed {
+    let layout = target.layout.as_ref();
+    Probed {
+        identity: target.identity(),
+        block: layout.map_or(4096, |layout| layout.block.0),
+        group: layout.map_or(0, |layout| layout.group.0),
+        first_group: layout.map_or(0, |layout| layout.first_group.0),
+        total: layout
+            .map_or_else(|| target.devices.iter().map(|device| device.size.0).sum(), |layout| layout.end.0),
+        maps: matches!(target.kind, Kind::Ext4 | Kind::Xfs)
+            && layout.is_some()
+            && target.free_spans(Bytes(u64::MAX), 1).is_ok(),
+    }
+}
+
+fn refused(error: &TrimError) -> Answer {
+    let message = error.to_string();
+    match error {
+        TrimError::Gone { .. } | TrimError::Mount(_) | TrimError::NotAMountPoint { .. } => Answer::Gone,
+        TrimError::NoDiscard { .. } | TrimError::NoFitrim { .. } | TrimError::NotPermitted { .. } => {
+            Answer::Never { message }
+        }
+        TrimError::Open { source, .. } if source.raw_os_error() == Some(Errno::NOENT.raw_os_error()) => {
+            Answer::Gone
+        }
+        TrimError::Device(BlockDeviceError::None { .. }) => Answer::Never { message },
+        _ => Answer::Again { message },
+    }
+}
+
+/// Keeps the longest of these extents, in their order.
+pub fn longest(mut spans: Vec<Span>, most: usize) -> Vec<Span> {
+    if spans.len() > most {
+        spans.sort_unstable_by_key(|span| (std::cmp::Reverse(span.bytes().0), span.start));
+        spans.truncate(most);
+        spans.sort_unstable_by_key(|span| span.start);
+    }
+    spans
+}
+
+/// The task's spans as numbers.
+pub fn numbers(spans: &[Span]) -> Vec<(u64, u64)> {
+    spans.iter().map(|span| (span.start, span.end)).collect()
+}
+
+/// What `free_space` lists, shortened.
+pub(crate) fn list(
+    target: &Target,
+    file: &std::fs::File,
+    least: Bytes,
+    most: usize,
+) -> Result<Vec<Span>, Errno> {
+    let (Some(layout), [device]) = (&target.layout, target.devices.as_slice()) else {
+        return Err(Errno::OPNOTSUPP);
+    };
+    let mut spans = Vec::new();
+    free_space::list(target.kind, layout, file, device, least, |span| spans.push(span))?;
+    Ok(longest(spans, most))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_has_its_extents_before_it() {
+        let looked = b"0 4096\n8192 16384\n{\"is\":\"looked\",\"extents\":2}\n";
+        let (spans, answer) = parse_answer(looked).unwrap();
+        assert_eq!(numbers(&spans), [(0, 4096), (8192, 16_384)]);
+        assert_eq!(answer, Answer::Looked { extents: 2 });
+        assert_eq!(parse_answer(b"{\"is\":\"gone\"}\n"), Some((Vec::new(), Answer::Gone)));
+        for half in
+            [&b""[..], b"0 40", b"0 4096\n", b"5 4\n{\"is\":\"gone\"}\n", b"0 9\n3 12\n{\"is\":\"gone\"}\n"]
+        {
+            assert_eq!(parse_answer(half), None, "{}", String::from_utf8_lossy(half));
+        }
+    }
+
+    #[test]
+    fn the_longest_extents_are_kept_in_their_order() {
+        let spans = [(0, 5), (10, 11), (20, 29), (30, 33)].map(|(start, end)| Span { start, end });
+        assert_eq!(numbers(&longest(spans.to_vec(), 2)), [(0, 5), (20, 29)]);
+    }
+}

@@ -1,0 +1,394 @@
+//! One managed file system: its state machine, and the helper that does what it decided.
+
+use std::collections::BTreeSet;
+use std::io::{self, Read as _};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
+use std::process::{Child, ChildStdout};
+use std::time::{Duration, Instant};
+
+use trimwise::live::{Cut, Facts, Failed, LiveHost, Order, Reason};
+use trimwise::units::{Bytes, SimDuration, SimTime};
+
+use super::config::Treatment;
+use super::discover::Candidate;
+use super::helper::{self, Answer, Probed, Request, Task};
+use super::history::History;
+use super::journal::Journal;
+use super::remount;
+use crate::host_root::HostRoot;
+use crate::layout::Kind;
+
+/// A helper that takes longer is given up: killed, and left alone if the kernel does not let it end.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// Slices of XFS are cut at multiples of this.
+const XFS_ALIGN: u64 = 1 << 20;
+/// The most that a helper may answer: a map of the most extents, with room.
+const ANSWER_MAX: usize = 4 << 20;
+
+/// What a helper is at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Doing {
+    Probing,
+    Looking,
+    Trimming,
+    Toggling { on: bool },
+}
+
+struct Job {
+    doing: Doing,
+    child: Child,
+    out: ChildStdout,
+    read: Vec<u8>,
+    begun: Instant,
+}
+
+/// What carrying out needs of the daemon.
+pub struct Means<'a> {
+    /// This program.
+    pub program: &'a Path,
+    /// Nothing is changed.
+    pub dry_run: bool,
+    /// The present.
+    pub now: SimTime,
+    /// Changed mount options.
+    pub journal: &'a mut Journal,
+    /// What happened.
+    pub history: &'a mut History,
+}
+
+/// A managed file system.
+pub struct Managed {
+    /// Its mount and devices.
+    pub candidate: Candidate,
+    /// How it is treated.
+    pub treatment: Treatment,
+    /// Its state machine, once it is known how it is laid out.
+    pub live: Option<LiveHost>,
+    /// The disks that it lies on.
+    pub disks: BTreeSet<String>,
+    identity: Option<(u32, u32)>,
+    /// What statvfs said first: another size means that it was resized.
+    size: Option<Bytes>,
+    job: Option<Job>,
+    /// Decided, and waiting for its disk.
+    held: Option<Order>,
+    /// Why it cannot be looked at.
+    pub problem: Option<String>,
+    probe_again: SimTime,
+    told: Option<&'static str>,
+    /// Slices and bytes since the last entry of the history.
+    untold: (u64, u64),
+}
+
+impl Managed {
+    /// A file system that was just found.
+    pub fn new(candidate: Candidate, treatment: Treatment) -> Self {
+        let disks =
+            crate::doctor::disks(&HostRoot::default(), candidate.devices.iter().map(|device| device.numbers));
+        Self {
+            candidate,
+            treatment,
+            live: None,
+            disks,
+            identity: None,
+            size: None,
+            job: None,
+            held: None,
+            problem: None,
+            probe_again: SimTime::ZERO,
+            told: None,
+            untold: (0, 0),
+        }
+    }
+
+    /// Another treatment: it begins anew, but for what is known of its layout.
+    pub fn treat(&mut self, treatment: Treatment) {
+        if self.treatment != treatment {
+            self.treatment = treatment;
+            self.begin_anew();
+        }
+    }
+
+    fn begin_anew(&mut self) {
+        self.live = None;
+        self.size = None;
+        self.held = None;
+        self.probe_again = SimTime::ZERO;
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::of(&self.candidate.mount.fs_type)
+    }
+
+    /// What to wait for.
+    pub fn waits(&self) -> Option<BorrowedFd<'_>> {
+        self.job.as_ref().map(|job| job.out.as_fd())
+    }
+
+    /// Whether a slice is under way.
+    pub fn is_trimming(&self) -> bool {
+        self.job.as_ref().is_some_and(|job| job.doing == Doing::Trimming)
+    }
+
+    /// A second has passed.
+    pub fn second(&mut self, pressure_permille: u64, means: &mut Means<'_>) {
+        self.give_up_if_stuck(means);
+        if self.live.is_none() {
+            if self.job.is_none() && means.now >= self.probe_again {
+                self.begin(Doing::Probing, Task::Probe, means);
+            }
+            return;
+        }
+        let Candidate { mount, path, devices } = &self.candidate;
+        let Ok(sample) = super::sense::sample(path, mount, devices, pressure_permille) else {
+            return; // it is going; the list of mounts will say so
+        };
+        if self.size.is_some_and(|size| size != sample.total) && self.job.is_none() {
+            self.begin_anew();
+            return;
+        }
+        self.size = Some(sample.total);
+        self.feed(means, |live, now, orders| live.sample(now, sample, orders));
+        self.tell(means);
+    }
+
+    /// Lets the state machine see something, and keeps what it decides.
+    fn feed(&mut self, means: &mut Means<'_>, see: impl FnOnce(&mut LiveHost, SimTime, &mut Vec<Order>)) {
+        let Some(live) = &mut self.live else { return };
+        let mut orders = Vec::new();
+        see(live, means.now, &mut orders);
+        debug_assert!(orders.len() <= 1 && (orders.is_empty() || self.held.is_none()));
+        if let Some(order) = orders.pop() {
+            self.held = Some(order);
+        }
+    }
+
+    /// Time has passed: what rested may go on.
+    pub fn tick(&mut self, means: &mut Means<'_>) {
+        if self.live.as_ref().and_then(LiveHost::next_at).is_some_and(|at| at <= means.now) {
+            self.feed(means, LiveHost::tick);
+        }
+    }
+
+    /// Starts what was decided. A slice waits while another one is under way on one of its disks.
+    pub fn start_held(&mut self, disks_busy: &BTreeSet<String>, means: &mut Means<'_>) {
+        let is_trim = matches!(self.held, Some(Order::Trim(_)));
+        if self.job.is_some() || (is_trim && !self.disks.is_disjoint(disks_busy)) {
+            return;
+        }
+        let Some(order) = self.held.take() else { return };
+        let min_extent = self.treatment.min_extent.0;
+        match order {
+            Order::Look => self.begin(Doing::Looking, Task::Look { min_extent }, means),
+            Order::Trim(slice) if means.dry_run => {
+                let bytes = slice.bytes.0;
+                let point = &self.candidate.mount.mount_point;
+                means.history.add(
+                    point,
+                    "would-trim",
+                    format!("A slice of {} (dry run).", slice.bytes),
+                    bytes,
+                );
+                self.feed(means, |live, now, orders| live.trimmed(now, SimDuration::ZERO, Ok(None), orders));
+            }
+            Order::Trim(slice) => {
+                let ranges = helper::numbers(&slice.ranges);
+                self.begin(Doing::Trimming, Task::Trim { ranges, min_extent }, means);
+            }
+            Order::Toggle { on } => self.toggle(on, means),
+        }
+    }
+
+    fn toggle(&mut self, on: bool, means: &mut Means<'_>) {
+        let mount = &self.candidate.mount;
+        if means.dry_run {
+            let no = Failed::Never("dry run".to_owned());
+            return self.feed(means, |live, now, orders| live.toggled(now, Err(no), orders));
+        }
+        if let Err(error) = means.journal.note(mount) {
+            let failed = Failed::Again(format!("the journal of mount options cannot be written: {error}"));
+            return self.feed(means, |live, now, orders| live.toggled(now, Err(failed), orders));
+        }
+        let option = if on { remount::on(self.kind()) } else { "nodiscard" };
+        self.begin(Doing::Toggling { on }, Task::Toggle { option: option.to_owned() }, means);
+    }
+
+    fn begin(&mut self, doing: Doing, task: Task, means: &mut Means<'_>) {
+        let request = Request { path: self.candidate.path.clone(), identity: self.identity, task };
+        let started = helper::start(means.program, &request).and_then(|mut child| {
+            let out = child.stdout.take().ok_or_else(|| io::Error::other("no output"))?;
+            rustix::io::ioctl_fionbio(&out, true)?;
+            Ok(Job { doing, child, out, read: Vec::new(), begun: Instant::now() })
+        });
+        match started {
+            Ok(job) => self.job = Some(job),
+            Err(error) => {
+                let message = format!("the helper cannot be started: {error}");
+                self.done(doing, Vec::new(), &Answer::Again { message }, means);
+            }
+        }
+    }
+
+    /// Reads what the helper has written; if it has ended, its answer is taken.
+    pub fn hear(&mut self, means: &mut Means<'_>) {
+        let Some(job) = &mut self.job else { return };
+        let mut buffer = [0; 16 << 10];
+        loop {
+            match job.out.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(n) if job.read.len() + n <= ANSWER_MAX => job.read.extend(&buffer[..n]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Ok(_) | Err(_) => {
+                    drop(job.child.kill());
+                    break;
+                }
+            }
+        }
+        let Some(mut job) = self.job.take() else { return };
+        let status = job.child.wait();
+        let (spans, answer) = helper::parse_answer(&job.read).unwrap_or_else(|| {
+            let how = status.map_or_else(|error| error.to_string(), |status| status.to_string());
+            (Vec::new(), Answer::Again { message: format!("the helper ended without an answer ({how})") })
+        });
+        self.done(job.doing, spans, &answer, means);
+    }
+
+    fn done(
+        &mut self,
+        doing: Doing,
+        spans: Vec<trimwise::units::Span>,
+        answer: &Answer,
+        means: &mut Means<'_>,
+    ) {
+        match (doing, answer) {
+            (Doing::Probing, Answer::Probed(probed)) => self.host(probed, means),
+            (Doing::Probing, other) => {
+                let failed = other.failed();
+                let never = matches!(failed, Some(Failed::Never(_)));
+                self.problem = failed.map(|failed| match failed {
+                    Failed::Again(message) | Failed::Never(message) => message,
+                    Failed::Interrupted => "interrupted".to_owned(),
+                });
+                self.probe_again = means.now + SimDuration::from_secs(if never { 3_600 } else { 10 });
+            }
+            (Doing::Looking, answer) => {
+                let result = answer.failed().map_or(Ok(()), Err);
+                self.feed(means, |live, now, orders| {
+                    live.looked(now, result.map(|()| spans.as_slice()), orders)
+                });
+            }
+            (Doing::Trimming, Answer::Trimmed { took_ns, counted, .. }) => {
+                let (took, counted) = (SimDuration::from_nanos(*took_ns), counted.map(Bytes));
+                self.untold.0 += 1;
+                let before = self.live.as_ref().map_or(0, |live| live.totals().trimmed_bytes);
+                self.feed(means, |live, now, orders| live.trimmed(now, took, Ok(counted), orders));
+                self.untold.1 += self.live.as_ref().map_or(0, |live| live.totals().trimmed_bytes) - before;
+            }
+            (Doing::Trimming, answer) => {
+                let failed = answer.failed().unwrap_or(Failed::Interrupted);
+                self.feed(means, |live, now, orders| {
+                    live.trimmed(now, SimDuration::ZERO, Err(failed), orders)
+                });
+            }
+            (Doing::Toggling { on }, answer) => {
+                let result = answer.failed().map_or(Ok(on), Err);
+                if result.is_ok() {
+                    let option = if on { remount::on(self.kind()) } else { "nodiscard" };
+                    self.candidate
+                        .mount
+                        .options
+                        .retain(|one| one != "discard" && !one.starts_with("discard="));
+                    self.candidate.mount.options.extend(on.then(|| option.to_owned()));
+                    let text = format!("Remounted with {option}.");
+                    means.history.add(&self.candidate.mount.mount_point, "online", text, 0);
+                }
+                self.feed(means, |live, now, orders| live.toggled(now, result, orders));
+            }
+        }
+    }
+
+    fn host(&mut self, probed: &Probed, means: &mut Means<'_>) {
+        self.identity = Some(probed.identity);
+        self.problem = None;
+        let kind = self.kind();
+        let cut = match kind {
+            Kind::Ext4 => Cut::Groups { first: probed.first_group, bytes: probed.group },
+            _ => Cut::Anywhere { align: XFS_ALIGN.max(probed.block) },
+        };
+        let facts = Facts {
+            total: Bytes(probed.total),
+            cut,
+            maps: probed.maps,
+            toggles: matches!(kind, Kind::Ext4 | Kind::Btrfs),
+            online_is_good: kind == Kind::Btrfs,
+        };
+        self.live = Some(LiveHost::new(self.treatment.policy, facts, self.treatment.settings, means.now));
+        let text = format!("Managed with the policy {}.", self.treatment.policy);
+        means.history.add(&self.candidate.mount.mount_point, "found", text, 0);
+    }
+
+    fn give_up_if_stuck(&mut self, means: &mut Means<'_>) {
+        if self.job.as_ref().is_none_or(|job| job.begun.elapsed() < PATIENCE) {
+            return;
+        }
+        let Some(mut job) = self.job.take() else { return };
+        drop(job.child.kill());
+        let message = format!("the helper did not end in {} s", PATIENCE.as_secs());
+        means.history.add(&self.candidate.mount.mount_point, "stuck", message.clone(), 0);
+        self.done(job.doing, Vec::new(), &Answer::Again { message }, means);
+        // The kernel reaps it with the daemon; waiting for it here could take forever.
+        std::mem::forget(job.child);
+    }
+
+    /// Writes into the history what has changed.
+    fn tell(&mut self, means: &mut Means<'_>) {
+        let Some(live) = &self.live else { return };
+        let point = &self.candidate.mount.mount_point;
+        let (code, text) = match live.reason() {
+            Reason::Paused => ("paused", live.reason().to_string()),
+            Reason::Online { .. } => ("online", live.reason().to_string()),
+            Reason::OverBound { .. } => ("over-bound", live.reason().to_string()),
+            Reason::Pressure { .. } => ("pressure", live.reason().to_string()),
+            Reason::Failed { .. } => ("failed", live.reason().to_string()),
+            Reason::Refused { .. } => ("refused", live.reason().to_string()),
+            Reason::Policy { .. } => ("policy", live.reason().to_string()),
+            _ => return,
+        };
+        if self.told != Some(code) {
+            self.told = Some(code);
+            means.history.add(point, code, text, 0);
+        }
+        self.tell_trimmed(means.history);
+    }
+
+    /// What slices did since the last time.
+    pub fn tell_trimmed(&mut self, history: &mut History) {
+        if let (slices @ 1.., bytes) = std::mem::take(&mut self.untold) {
+            let text = format!("{slices} slices of together {}.", Bytes(bytes));
+            history.add(&self.candidate.mount.mount_point, "trimmed", text, bytes);
+        }
+    }
+
+    /// Tells the helper to end: a discard that is on its way still ends.
+    pub fn kill(&mut self) {
+        self.held = None;
+        if let Some(job) = &mut self.job {
+            drop(job.child.kill());
+        }
+    }
+
+    /// Ends the helper, and waits for it a second at most.
+    pub fn stop(&mut self) {
+        self.kill();
+        if let Some(mut job) = self.job.take() {
+            for _ in 0..50 {
+                if job.child.try_wait().is_ok_and(|ended| ended.is_some()) {
+                    return;
+                }
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Where the daemon's files are. Nothing is written anywhere else, but a metrics file that the configuration asks for.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read as _, Seek as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+use thiserror::Error;
+
+use crate::host_root::HostRoot;
+
+/// Files and folders of a daemon.
+#[derive(Clone, Debug)]
+pub struct Places {
+    /// The configuration.
+    pub config: PathBuf,
+    /// What outlives the daemon: the journal of mount options, the history, the lock.
+    pub state: PathBuf,
+    /// What does not: the sockets.
+    pub run: PathBuf,
+    /// Where the host's own `/` is.
+    pub host: HostRoot,
+}
+
+impl Default for Places {
+    fn default() -> Self {
+        Self {
+            config: "/etc/trimwise.toml".into(),
+            state: "/var/lib/trimwise".into(),
+            run: "/run/trimwise".into(),
+            host: HostRoot::default(),
+        }
+    }
+}
+
+/// Why a daemon cannot have its places.
+#[derive(Debug, Error)]
+pub enum PlacesError {
+    /// A folder or file cannot be made.
+    #[error("{path}: {source}")]
+    Io {
+        /// Which.
+        path: PathBuf,
+        /// The operating system's words.
+        source: io::Error,
+    },
+    /// Another daemon has them.
+    #[error("{path}: another trimwised has it{pid}; expected one daemon for each state folder")]
+    Taken {
+        /// The lock.
+        path: PathBuf,
+        /// ` (process 123)`.
+        pid: String,
+    },
+}
+
+/// Held as long as a daemon runs.
+#[derive(Debug)]
+pub struct Locked(#[allow(dead_code, reason = "held for its lock")] File);
+
+impl Places {
+    /// Makes the folders, and takes the lock.
+    ///
+    /// # Errors
+    /// If another daemon has it, or the folders cannot be made.
+    pub fn lock(&self) -> Result<Locked, PlacesError> {
+        make_folder(&self.state, 0o700)?;
+        make_folder(&self.run, 0o755)?;
+        let path = self.state.join("lock");
+        let io = |source| PlacesError::Io { path: path.clone(), source };
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false).mode(0o600);
+        let mut file = options.custom_flags(libc::O_NOFOLLOW).open(&path).map_err(io)?;
+        if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+            let mut text = String::new();
+            drop(io::Read::by_ref(&mut file).take(20).read_to_string(&mut text));
+            let pid = text.trim().parse::<u32>().map_or(String::new(), |pid| format!(" (process {pid})"));
+            return Err(PlacesError::Taken { path, pid });
+        }
+        let written = file.set_len(0).and_then(|()| file.rewind());
+        written.and_then(|()| file.write_all(format!("{}\n", std::process::id()).as_bytes())).map_err(io)?;
+        Ok(Locked(file))
+    }
+
+    /// The journal of mount options.
+    pub fn journal(&self) -> PathBuf {
+        self.state.join("mount-options.json")
+    }
+
+    /// The history.
+    pub fn history(&self) -> PathBuf {
+        self.state.join("history.db")
+    }
+
+    /// The socket for root and the group.
+    pub fn control(&self) -> PathBuf {
+        self.run.join("control.sock")
+    }
+
+    /// The socket for everybody, if the configuration wants one.
+    pub fn status(&self) -> PathBuf {
+        self.run.join("status.sock")
+    }
+}
+
+fn make_folder(path: &Path, mode: u32) -> Result<(), PlacesError> {
+    let io = |source| PlacesError::Io { path: path.to_owned(), source };
+    match fs::DirBuilder::new().mode(mode).recursive(true).create(path) {
+        Ok(()) if fs::symlink_metadata(path).map_err(io)?.is_dir() => {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(io)
+        }
+        Ok(()) => Err(io(io::Error::other("is a symbolic link; expected a folder"))),
+        Err(error) => Err(io(error)),
+    }
+}
+
+/// Writes a file whole or not at all: under another name first.
+pub fn replace(path: &Path, text: &str, mode: u32) -> io::Result<()> {
+    let mut name = path.file_name().unwrap_or_default().to_os_string();
+    name.push(".new");
+    let beside = path.with_file_name(name);
+    drop(fs::remove_file(&beside)); // of a daemon that was killed, or a link that somebody left there
+    let written = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(mode)
+        .open(&beside)
+        .and_then(|mut file| {
+            file.set_permissions(fs::Permissions::from_mode(mode))?; // whatever the umask is
+            file.write_all(text.as_bytes())?;
+            file.sync_all()
+        })
+        .and_then(|()| fs::rename(&beside, path));
+    if written.is_err() {
+        drop(fs::remove_file(&beside));
+    }
+    written
+}

@@ -1,0 +1,412 @@
+//! The daemon's loop: one thread that waits for the next second, for helpers, for signals, for new mounts, and for whoever
+//! talks to it.
+
+mod answer;
+mod configured;
+mod waiting;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::low_level::pipe;
+use thiserror::Error;
+use trimwise::live::{LiveHost, Reason};
+use trimwise::units::{SimDuration, SimTime};
+
+use super::config::{Config, ConfigErrors};
+use super::control::Server;
+use super::discover::{self, Skipped};
+use super::helper::{self, Answer, Request, Task};
+use super::history::History;
+use super::journal::{Journal, is_of};
+use super::managed::{Managed, Means};
+use super::metrics::Listener;
+use super::notify::Notify;
+use super::places::{Locked, Places, PlacesError, replace};
+use super::sense;
+use crate::mount::{Mount, parse_mountinfo};
+
+/// The list of mounts is compared so often, also if the kernel says nothing: it does not tell of changed options.
+const COMPARE_EVERY: Duration = Duration::from_secs(5);
+/// And everything is looked at anew so often, since devices change too.
+const DISCOVER_EVERY: Duration = Duration::from_secs(60);
+/// The history is written so often, and the metrics file.
+const WRITE_EVERY: Duration = Duration::from_secs(60);
+const METRICS_EVERY: Duration = Duration::from_secs(15);
+
+/// How a daemon runs.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Its files and folders.
+    pub places: Places,
+    /// Look and decide, but change nothing.
+    pub dry_run: bool,
+    /// Trim all that is untrimmed on every managed file system, and end.
+    pub once: bool,
+    /// This program, which is also the helper.
+    pub program: PathBuf,
+}
+
+/// Why a daemon ends.
+#[derive(Debug, Error)]
+pub enum ServiceError {
+    /// Its configuration is wrong.
+    #[error("{0}")]
+    Config(#[from] ConfigErrors),
+    /// Its places cannot be had.
+    #[error(transparent)]
+    Places(#[from] PlacesError),
+    /// Something that it needs does not work.
+    #[error("{what}: {source}")]
+    Io {
+        /// What.
+        what: String,
+        /// The operating system's words.
+        source: io::Error,
+    },
+    /// With `once`: not everything could be trimmed.
+    #[error("not trimmed: {0}")]
+    NotTrimmed(String),
+}
+
+fn cannot(what: impl Into<String>) -> impl FnOnce(io::Error) -> ServiceError {
+    let what = what.into();
+    move |source| ServiceError::Io { what, source }
+}
+
+/// A running daemon.
+struct Service {
+    options: Options,
+    config: Config,
+    /// Why the configuration on the disk is not the one in use.
+    config_problem: Option<String>,
+    started: Instant,
+    managed: BTreeMap<(u32, u32), Managed>,
+    skipped: Vec<Skipped>,
+    journal: Journal,
+    history: History,
+    server: Option<Server>,
+    metrics: Option<Listener>,
+    notify: Notify,
+    mountinfo: File,
+    hang_up: UnixStream,
+    end: UnixStream,
+    next_second: Instant,
+    next_discover: Instant,
+    next_compare: Instant,
+    /// The list of mounts as it was last.
+    mounts: Vec<u8>,
+    next_write: Instant,
+    next_metrics: Instant,
+    next_watchdog: Instant,
+    _lock: Locked,
+}
+
+/// Runs a daemon until it is told to end.
+///
+/// # Errors
+/// If it cannot begin; with `once` also if something was not trimmed.
+pub fn run(options: Options) -> Result<(), ServiceError> {
+    let config = Config::load(&options.places.config)?;
+    let mut service = Service::begin(options, config)?;
+    let done = service.until_told();
+    service.stop();
+    done
+}
+
+impl Service {
+    fn begin(options: Options, config: Config) -> Result<Self, ServiceError> {
+        let places = &options.places;
+        // What is made here is nobody else's, but where a mode says so.
+        rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
+        let lock = places.lock()?;
+        let signal = |numbers: &[i32]| {
+            let (read, write) = UnixStream::pair()?;
+            read.set_nonblocking(true)?;
+            numbers.iter().try_for_each(|&number| pipe::register(number, write.try_clone()?).map(drop))?;
+            Ok(read)
+        };
+        let path = discover::mountinfo(places);
+        let mountinfo = File::open(&path).map_err(cannot(path.display().to_string()))?;
+        let now = Instant::now();
+        let mut service = Self {
+            server: Some(configured::open_server(places, &config)?),
+            metrics: configured::open_metrics(&config)?,
+            journal: Journal::open(&places.journal()),
+            history: History::new(places.history(), config.history_max),
+            hang_up: signal(&[SIGHUP]).map_err(cannot("the handler of SIGHUP"))?,
+            end: signal(&[SIGTERM, SIGINT]).map_err(cannot("the handlers of SIGTERM and SIGINT"))?,
+            mountinfo,
+            config,
+            config_problem: None,
+            started: now,
+            managed: BTreeMap::new(),
+            skipped: Vec::new(),
+            notify: Notify::from_environment(),
+            next_second: now,
+            next_discover: now,
+            next_compare: now,
+            mounts: Vec::new(),
+            next_write: now + WRITE_EVERY,
+            next_metrics: now,
+            next_watchdog: now,
+            options,
+            _lock: lock,
+        };
+        service.restore_all(); // what a killed daemon left
+        service.discover();
+        service.notify.tell("READY=1\nSTATUS=Managing file systems");
+        log(&format!("trimwised {} manages {} file systems", trimwise::VERSION, service.managed.len()));
+        Ok(service)
+    }
+
+    fn now(&self) -> SimTime {
+        SimTime::ZERO
+            + SimDuration::from_nanos(u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    /// Calls `act` with every managed file system and what it needs.
+    fn each(&mut self, mut act: impl FnMut(&mut Managed, &mut Means<'_>)) {
+        let now = self.now();
+        let mut means = Means {
+            program: &self.options.program,
+            dry_run: self.options.dry_run,
+            now,
+            journal: &mut self.journal,
+            history: &mut self.history,
+        };
+        self.managed.values_mut().for_each(|one| act(one, &mut means));
+    }
+
+    fn until_told(&mut self) -> Result<(), ServiceError> {
+        loop {
+            let events = self.wait().map_err(cannot("poll"))?;
+            if events.end {
+                log("told to end");
+                return Ok(());
+            }
+            if events.hang_up {
+                drop(self.reload());
+            }
+            self.each(Managed::hear);
+            let now = Instant::now();
+            if events.mounts || now >= self.next_discover || self.mounts_changed(now) {
+                self.discover();
+            }
+            if now >= self.next_second {
+                // A machine that slept does not make up for it.
+                self.next_second = (self.next_second + Duration::from_secs(1)).max(now);
+                let pressure = sense::pressure(&self.options.places.host.path("/proc"));
+                self.each(|one, means| one.second(pressure, means));
+                if self.options.once
+                    && let Some(ended) = self.once()
+                {
+                    return ended;
+                }
+            }
+            self.each(Managed::tick);
+            self.start_held();
+            self.serve();
+            self.write(now);
+        }
+    }
+
+    /// Starts what was decided, a slice only where no other one is under way on the same disk.
+    fn start_held(&mut self) {
+        let mut busy: BTreeSet<String> =
+            self.managed.values().filter(|one| one.is_trimming()).flat_map(|one| one.disks.clone()).collect();
+        self.each(|one, means| {
+            one.start_held(&busy, means);
+            if one.is_trimming() {
+                busy.extend(one.disks.iter().cloned());
+            }
+        });
+    }
+
+    fn serve(&mut self) {
+        // Answering may replace them, when it reads the configuration again.
+        if let Some(mut server) = self.server.take() {
+            server.serve(|request| self.answer(request));
+            self.server.get_or_insert(server);
+        }
+        if let Some(mut metrics) = self.metrics.take() {
+            metrics.serve(|| self.metrics_text());
+            self.metrics = Some(metrics);
+        }
+    }
+
+    fn write(&mut self, now: Instant) {
+        if now >= self.next_write {
+            self.next_write = now + WRITE_EVERY;
+            for one in self.managed.values_mut() {
+                one.tell_trimmed(&mut self.history);
+            }
+            self.history.flush();
+        }
+        if let Some(path) = self.config.metrics_file.clone()
+            && now >= self.next_metrics
+        {
+            self.next_metrics = now + METRICS_EVERY;
+            if let Err(error) = replace(&path, &self.metrics_text(), 0o644) {
+                log(&format!("{}: {error}", path.display()));
+            }
+        }
+        if let Some(every) = self.notify.watchdog_every()
+            && now >= self.next_watchdog
+        {
+            self.next_watchdog = now + every;
+            self.notify.tell("WATCHDOG=1");
+        }
+    }
+
+    fn mounts_changed(&mut self, now: Instant) -> bool {
+        if now < self.next_compare {
+            return false;
+        }
+        self.next_compare = now + COMPARE_EVERY;
+        let text = std::fs::read(discover::mountinfo(&self.options.places)).unwrap_or_default();
+        let changed = text != self.mounts;
+        self.mounts = text;
+        changed
+    }
+
+    /// Lists the mounts: new ones are managed, those that are gone are not any more.
+    fn discover(&mut self) {
+        self.next_discover = Instant::now() + DISCOVER_EVERY;
+        let found = match discover::discover(&self.options.places, &self.config) {
+            Ok(found) => found,
+            Err(error) => return log(&format!("mountinfo: {error}")),
+        };
+        let mut before = std::mem::take(&mut self.managed);
+        // Unmounted and mounted again, it may be another file system: nothing is known of it.
+        let is_mounted =
+            |mount: &Mount| found.mounts.iter().any(|one| one.id == mount.id && one.device == mount.device);
+        for candidate in found.candidates {
+            let Some(treatment) = self.config.treatment(&candidate.mount.mount_point) else { continue };
+            let numbers = candidate.mount.numbers;
+            let known = match before.remove(&numbers) {
+                Some(mut other) if !is_mounted(&other.candidate.mount) => {
+                    other.stop();
+                    None
+                }
+                known => known,
+            };
+            let one = match known {
+                Some(mut one) => {
+                    one.candidate = candidate;
+                    one.treat(treatment);
+                    one
+                }
+                None => Managed::new(candidate, treatment),
+            };
+            self.managed.insert(numbers, one);
+        }
+        for mut gone in before.into_values() {
+            gone.stop();
+            gone.tell_trimmed(&mut self.history);
+            let point = gone.candidate.mount.mount_point.clone();
+            self.history.add(&point, "gone", "It is not managed any more.".to_owned(), 0);
+            if found.mounts.iter().any(|mount| mount.numbers == gone.candidate.mount.numbers) {
+                self.restore(&gone.candidate.mount);
+            }
+        }
+        let gone: Vec<_> = self.journal.changes().to_vec();
+        for change in gone.iter().filter(|change| !found.mounts.iter().any(|mount| is_of(change, mount))) {
+            self.journal.restored(change);
+        }
+        self.skipped = found.skipped;
+    }
+
+    /// Puts all mount options back as they were.
+    fn restore_all(&mut self) {
+        if self.options.dry_run {
+            return;
+        }
+        let text = std::fs::read(discover::mountinfo(&self.options.places)).unwrap_or_default();
+        let mounts = parse_mountinfo(&text);
+        for change in self.journal.changes().to_vec() {
+            match mounts.iter().find(|mount| is_of(&change, mount)) {
+                Some(mount) => self.restore(mount),
+                None => self.journal.restored(&change),
+            }
+        }
+    }
+
+    fn restore(&mut self, mount: &Mount) {
+        let Some(change) = self.journal.changes().iter().find(|change| is_of(change, mount)).cloned() else {
+            return;
+        };
+        let request = Request {
+            path: self.options.places.host.path(&mount.mount_point),
+            identity: None,
+            task: Task::Toggle { option: change.was.clone() },
+        };
+        match helper::run_to_end(&self.options.program, &request) {
+            Answer::Toggled => {
+                let text = format!("Remounted with {}, as it was.", change.was);
+                self.history.add(&mount.mount_point, "online", text, 0);
+                self.journal.restored(&change);
+            }
+            other => log(&format!(
+                "{}: {} could not be put back: {other:?}",
+                mount.mount_point.display(),
+                change.was
+            )),
+        }
+    }
+
+    /// With `once`: how it ended, when nothing is to be done any more.
+    fn once(&mut self) -> Option<Result<(), ServiceError>> {
+        let mut failed = Vec::new();
+        for one in self.managed.values_mut() {
+            let point = one.candidate.mount.mount_point.display();
+            match &mut one.live {
+                None if one.problem.is_none() => return None,
+                None => failed.push(format!("{point}: {}", one.problem.as_deref().unwrap_or_default())),
+                Some(live) => match live.reason() {
+                    Reason::Failed { message, .. } | Reason::Refused { message } => {
+                        failed.push(format!("{point}: {message}"));
+                    }
+                    _ if !live.was_asked() => {
+                        live.trim_now();
+                        return None;
+                    }
+                    _ if live.is_asked() || live.is_busy() => return None,
+                    _ => {}
+                },
+            }
+        }
+        for one in self.managed.values() {
+            let trimmed = one.live.as_ref().map(LiveHost::totals).unwrap_or_default().trimmed_bytes;
+            let bytes = trimwise::units::Bytes(trimmed);
+            println!("{}: {bytes} ({trimmed} bytes) trimmed", one.candidate.mount.mount_point.display());
+        }
+        Some(if failed.is_empty() { Ok(()) } else { Err(ServiceError::NotTrimmed(failed.join("; "))) })
+    }
+
+    fn stop(&mut self) {
+        self.notify.tell("STOPPING=1");
+        self.managed.values_mut().for_each(Managed::kill);
+        self.managed.values_mut().for_each(Managed::stop);
+        for one in self.managed.values_mut() {
+            one.tell_trimmed(&mut self.history);
+        }
+        self.restore_all();
+        self.history.flush();
+        drop(std::fs::remove_file(self.options.places.control()));
+        drop(std::fs::remove_file(self.options.places.status()));
+    }
+}
+
+/// Says something in the journal, or on a terminal.
+pub fn log(text: &str) {
+    let priority = if std::env::var_os("JOURNAL_STREAM").is_some() { "<6>" } else { "" };
+    for line in text.lines() {
+        eprintln!("{priority}{line}");
+    }
+}

@@ -1,0 +1,154 @@
+//! What the daemon answers to whoever asks.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use trimwise::live::{LiveHost, Status};
+
+use super::Service;
+use crate::daemon::control::{Request, Response};
+use crate::daemon::discover::Skipped;
+use crate::daemon::managed::Managed;
+use crate::daemon::metrics;
+
+/// One file system in the answer to `status`.
+#[derive(Debug, Serialize)]
+struct FileSystem<'a> {
+    mount_point: &'a Path,
+    fs_type: &'a str,
+    devices: Vec<&'a str>,
+    /// `null` until it was looked at for the first time.
+    status: Option<Status>,
+    /// Why it could not be looked at.
+    problem: Option<&'a str>,
+}
+
+/// The answer to `status`.
+#[derive(Debug, Serialize)]
+struct Whole<'a> {
+    trimwise: &'static str,
+    process: u32,
+    uptime_ns: u64,
+    dry_run: bool,
+    config: &'a Path,
+    config_problem: Option<&'a str>,
+    history_problem: Option<&'a str>,
+    file_systems: Vec<FileSystem<'a>>,
+    skipped: &'a [Skipped],
+}
+
+/// The answer to `explain`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Explained {
+    /// Its mount point.
+    pub mount_point: PathBuf,
+    /// Sentences, in their order.
+    pub sentences: Vec<String>,
+}
+
+impl Service {
+    pub(super) fn answer(&mut self, request: &Request) -> Response {
+        match request {
+            Request::Status => Response::done(self.whole()),
+            Request::Explain { mount } => self.explain(mount),
+            Request::History { mount, limit } => match self.history.last(mount, *limit) {
+                Ok(entries) => Response::done(entries),
+                Err(error) => Response::refused(error),
+            },
+            Request::Pause { mount } => self.pause(mount.as_deref(), true),
+            Request::Resume { mount } => self.pause(mount.as_deref(), false),
+            Request::Trim { mount } => match self.of(mount) {
+                Ok(one) => match &mut one.live {
+                    Some(live) if live.is_paused() => {
+                        Response::refused("it is paused; `trimwise resume` first")
+                    }
+                    Some(live) => {
+                        live.trim_now();
+                        Response::done("asked")
+                    }
+                    None => Response::refused(
+                        one.problem.clone().unwrap_or_else(|| "it was only just found".into()),
+                    ),
+                },
+                Err(why) => Response::refused(why),
+            },
+            Request::Reload => match self.reload() {
+                Ok(()) => Response::done("read again"),
+                Err(why) => Response::refused(why),
+            },
+        }
+    }
+
+    fn whole(&self) -> Whole<'_> {
+        let file_systems = self.managed.values().map(|one| FileSystem {
+            mount_point: &one.candidate.mount.mount_point,
+            fs_type: &one.candidate.mount.fs_type,
+            devices: one.candidate.devices.iter().map(|device| device.name.as_str()).collect(),
+            status: one.live.as_ref().map(LiveHost::status),
+            problem: one.problem.as_deref(),
+        });
+        Whole {
+            trimwise: trimwise::VERSION,
+            process: std::process::id(),
+            uptime_ns: self.now().as_nanos(),
+            dry_run: self.options.dry_run,
+            config: &self.options.places.config,
+            config_problem: self.config_problem.as_deref(),
+            history_problem: self.history.problem(),
+            file_systems: file_systems.collect(),
+            skipped: &self.skipped,
+        }
+    }
+
+    fn of(&mut self, mount: &Path) -> Result<&mut Managed, String> {
+        let skipped = self.skipped.iter().find(|one| one.mount_point == mount).map(|one| one.why.clone());
+        let managed = self.managed.values_mut().find(|one| one.candidate.mount.mount_point == mount);
+        managed.ok_or_else(|| match skipped {
+            Some(why) => format!("{} is not managed: {why}", mount.display()),
+            None => format!("{}: no file system that can be trimmed is mounted there", mount.display()),
+        })
+    }
+
+    fn explain(&mut self, mount: &Path) -> Response {
+        match self.of(mount) {
+            Ok(one) => {
+                let sentences = match (&one.live, &one.problem) {
+                    (Some(live), _) => live.explain(),
+                    (None, Some(problem)) => vec![format!("It cannot be looked at: {problem}.")],
+                    (None, None) => vec!["It was only just found.".to_owned()],
+                };
+                Response::done(Explained { mount_point: mount.to_owned(), sentences })
+            }
+            Err(why) => Response::refused(why),
+        }
+    }
+
+    fn pause(&mut self, mount: Option<&Path>, paused: bool) -> Response {
+        let points: Vec<PathBuf> = match mount {
+            Some(mount) => vec![mount.to_owned()],
+            None => self.managed.values().map(|one| one.candidate.mount.mount_point.clone()).collect(),
+        };
+        let mut done = Vec::new();
+        for point in points {
+            match self.of(&point) {
+                Ok(Managed { live: Some(live), .. }) => {
+                    live.pause(paused);
+                    done.push(point);
+                }
+                Ok(_) => {}
+                Err(why) => return Response::refused(why),
+            }
+        }
+        for point in &done {
+            let (kind, text) =
+                if paused { ("paused", "Paused by a user.") } else { ("resumed", "Resumed by a user.") };
+            self.history.add(point, kind, text.to_owned(), 0);
+        }
+        Response::done(done)
+    }
+
+    pub(super) fn metrics_text(&self) -> String {
+        let hosted = self.managed.values().filter_map(|one| Some((one, one.live.as_ref()?)));
+        metrics::render(hosted.map(|(one, live)| (one.candidate.mount.mount_point.as_path(), live.status())))
+    }
+}

@@ -1,0 +1,67 @@
+//! What depends on the configuration beside policies: sockets, metrics, and reading it again.
+
+use std::io;
+
+use super::{Service, ServiceError, cannot, log};
+use crate::daemon::Places;
+use crate::daemon::config::{Config, StatusFor};
+use crate::daemon::control::Server;
+use crate::daemon::metrics::Listener;
+
+impl Service {
+    /// Reads the configuration again; a broken one changes nothing.
+    pub(super) fn reload(&mut self) -> Result<(), String> {
+        self.notify.tell("RELOADING=1");
+        let result = Config::load(&self.options.places.config).map_err(|errors| errors.to_string());
+        let result = result.and_then(|config| self.apply(config));
+        if let Err(error) = &result {
+            log(&format!("the configuration is kept as it was, since the new one is broken:\n{error}"));
+        }
+        self.config_problem = result.clone().err();
+        self.notify.tell("READY=1");
+        result
+    }
+
+    fn apply(&mut self, config: Config) -> Result<(), String> {
+        let places = &self.options.places;
+        if (config.group.as_ref(), config.status) != (self.config.group.as_ref(), self.config.status) {
+            self.server = Some(open_server(places, &config).map_err(|error| error.to_string())?);
+        }
+        if config.metrics_listen != self.config.metrics_listen {
+            self.metrics = open_metrics(&config).map_err(|error| error.to_string())?;
+        }
+        self.history.set_max(config.history_max);
+        self.config = config;
+        self.discover();
+        log("the configuration was read again");
+        Ok(())
+    }
+}
+
+pub fn open_server(places: &Places, config: &Config) -> Result<Server, ServiceError> {
+    let group = config.group.as_ref().map(|name| {
+        let text = places.host.text("/etc/group").unwrap_or_default();
+        group_number(&text, name).ok_or_else(|| ServiceError::Io {
+            what: format!("group = \"{name}\""),
+            source: io::Error::other("there is no such group"),
+        })
+    });
+    let status = places.status();
+    if config.status == StatusFor::Group {
+        drop(std::fs::remove_file(&status));
+    }
+    let status = (config.status == StatusFor::All).then_some(status.as_path());
+    Server::open(&places.control(), status, group.transpose()?)
+        .map_err(cannot(places.control().display().to_string()))
+}
+
+pub fn open_metrics(config: &Config) -> Result<Option<Listener>, ServiceError> {
+    let open = |address| Listener::open(address).map_err(cannot(format!("metrics-listen = \"{address}\"")));
+    config.metrics_listen.map(open).transpose()
+}
+
+/// The number of a group in /etc/group.
+fn group_number(text: &str, name: &str) -> Option<u32> {
+    let mut lines = text.lines().map(|line| line.split(':'));
+    lines.find_map(|mut fields| (fields.next()? == name).then(|| fields.nth(1)?.parse().ok())?)
+}

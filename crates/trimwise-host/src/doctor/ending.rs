@@ -1,0 +1,123 @@
+//! Where TRIM ends on its way down, and what mends that.
+
+use super::Finding;
+use super::layer::{Disk, Kind, Layer, Transport};
+use super::quirks::{self, Quirk};
+use crate::host_root::HostRoot;
+
+/// Where TRIM ends, and drives whose TRIM is faulty.
+pub fn of_layers(root: &HostRoot, layers: &[Layer], findings: &mut Vec<Finding>) {
+    for (index, layer) in layers.iter().enumerate() {
+        let below = || layers[index + 1..].iter().take_while(|below| below.depth > layer.depth);
+        let ends_here = layer.discard_max == 0
+            && layer.kind != Kind::Partition
+            && below().filter(|below| below.depth == layer.depth + 1).all(|below| below.discard_max > 0);
+        if ends_here {
+            let (what, mend) = ending(layer);
+            findings.push(Finding::wrong(layer.name.clone(), what, mend));
+        }
+        if let Kind::Disk(disk) = &layer.kind
+            && disk.transport == Transport::Ata
+        {
+            of_model(root, layer, disk, findings);
+        }
+    }
+}
+
+fn of_model(root: &HostRoot, layer: &Layer, disk: &Disk, findings: &mut Vec<Finding>) {
+    let forced_off = root.text("/proc/cmdline").is_some_and(|line| line.contains("noncqtrim"));
+    match quirks::of(&disk.model, &disk.firmware) {
+        Some(Quirk::NoQueuedTrim) if !forced_off => findings.push(Finding::note(
+            layer.name.clone(),
+            format!(
+                "{} loses data with queued TRIM; the kernel knows and sends unqueued ones, each of which stops the \
+                 drive's queue: trim in quiet hours or in small slices",
+                disk.model
+            ),
+        )),
+        Some(Quirk::NoTrim) => findings.push(Finding::note(
+            layer.name.clone(),
+            format!("{} handles TRIM wrongly; the kernel knows and sends none", disk.model),
+        )),
+        _ => {}
+    }
+}
+
+/// Why TRIM ends in a layer although what lies below would take it, and what mends that.
+fn ending(layer: &Layer) -> (String, String) {
+    match &layer.kind {
+        Kind::Crypt(name) => (
+            format!("dm-crypt ({name}) drops TRIM, so that free space cannot be told from data on the disk"),
+            format!(
+                "if that may be seen: `cryptsetup refresh --allow-discards --persistent {name}` (LUKS2), or the option \
+                 `discard` in /etc/crypttab; for the root file system rd.luks.options=discard"
+            ),
+        ),
+        Kind::Lvm(name) => (
+            format!("the logical volume {name} takes no TRIM though the devices below do"),
+            "a linear or striped volume passes it on; of a thin pool set `lvchange --discards passdown`, a snapshot or \
+             RAID volume does not pass it"
+                .to_owned(),
+        ),
+        Kind::Multipath => (
+            "multipath drops TRIM".to_owned(),
+            "all paths must take it: compare queue/discard_max_bytes of its slaves".to_owned(),
+        ),
+        Kind::Mapper(name) => (
+            format!("the device mapper's {name} drops TRIM"),
+            "a target that passes it on (linear, striped, crypt with allow_discards, thin)".to_owned(),
+        ),
+        Kind::Raid(level) => (
+            format!("Linux RAID ({level}) takes no TRIM though its disks do"),
+            "for raid4/5/6, if all disks return zeros for what was trimmed: raid456.devices_handle_discard_safely=Y on the \
+             kernel's command line"
+                .to_owned(),
+        ),
+        Kind::Loop(file) => (
+            format!("the loop device over {file} takes no TRIM: its file system punches no holes, or it is read-only"),
+            "put the file on ext4, XFS, btrfs or tmpfs".to_owned(),
+        ),
+        Kind::Partition => ("the partition takes no TRIM".to_owned(), String::new()),
+        Kind::Disk(disk) => ending_at_disk(layer, disk),
+    }
+}
+
+fn ending_at_disk(layer: &Layer, disk: &Disk) -> (String, String) {
+    let model = if disk.model.is_empty() { layer.name.clone() } else { disk.model.clone() };
+    if disk.rotational && disk.transport != Transport::Usb {
+        return (
+            format!("{model} is a hard disk, or says so: it has no TRIM"),
+            "nothing to mend on a hard disk; of a virtual disk set discard=unmap (and rotation_rate=1) on the host".to_owned(),
+        );
+    }
+    if disk.transport == Transport::Ata && quirks::of(&disk.model, &disk.firmware) == Some(Quirk::NoTrim) {
+        return (
+            format!("{model}: the kernel sends no TRIM, since this drive handles it wrongly"),
+            "another drive".to_owned(),
+        );
+    }
+    match disk.transport {
+        Transport::Usb => (
+            format!("the USB adapter of {model} does not offer TRIM, or the kernel does not believe it"),
+            format!(
+                "if `sg_vpd -p lbpv /dev/{name}` shows LBPU=1, a udev rule that writes `unmap` into \
+                 /sys/block/{name}/device/scsi_disk/*/provisioning_mode; else another adapter (UASP, with UNMAP)",
+                name = layer.name
+            ),
+        ),
+        Transport::Virtio => (
+            format!("the virtual disk {} takes no TRIM", layer.name),
+            "on the host: discard=unmap for this disk (QEMU: -drive ...,discard=unmap)".to_owned(),
+        ),
+        Transport::Scsi => (
+            format!(
+                "{model} takes no UNMAP (provisioning_mode {}): a RAID controller, or a disk without thin provisioning",
+                disk.provisioning.as_deref().unwrap_or("not known")
+            ),
+            "the controller's HBA mode passes TRIM on; of a virtual machine's disk set discard=unmap on the host".to_owned(),
+        ),
+        Transport::Ata | Transport::Nvme | Transport::Mmc | Transport::Other => {
+            (format!("{model} offers no TRIM"), "its firmware, or another drive".to_owned())
+        }
+    }
+}

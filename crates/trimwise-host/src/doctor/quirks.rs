@@ -1,0 +1,72 @@
+//! Drives of which the kernel knows that their TRIM is faulty, by model and firmware.
+//!
+//! From `__ata_dev_quirks` in Linux's drivers/ata/libata-core.c (6.12). The kernel avoids the fault by itself; what is left
+//! to say is what that costs, and that other systems and adapters may not know. NVMe has no such list.
+
+/// A fault in a drive's TRIM.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Quirk {
+    /// Queued TRIM loses data; the kernel sends unqueued TRIMs, each of which drains the queue.
+    NoQueuedTrim,
+    /// TRIM is faulty; the kernel sends none.
+    NoTrim,
+}
+
+/// Model and firmware (empty: any); `*` stands for any text, brackets for one of their characters.
+const LIST: [(&str, &str, Quirk); 16] = [
+    ("Micron_M500IT_*", "MU01", Quirk::NoQueuedTrim),
+    ("Micron_M500_*", "", Quirk::NoQueuedTrim),
+    ("Micron_M5[15]0_*", "MU01", Quirk::NoQueuedTrim),
+    ("Micron_1100_*", "", Quirk::NoQueuedTrim),
+    ("Crucial_CT*M500*", "", Quirk::NoQueuedTrim),
+    ("Crucial_CT*M550*", "MU01", Quirk::NoQueuedTrim),
+    ("Crucial_CT*MX100*", "MU01", Quirk::NoQueuedTrim),
+    ("Samsung SSD 840 EVO*", "", Quirk::NoQueuedTrim),
+    ("Samsung SSD 840*", "", Quirk::NoQueuedTrim),
+    ("Samsung SSD 850*", "", Quirk::NoQueuedTrim),
+    ("Samsung SSD 860*", "", Quirk::NoQueuedTrim),
+    ("Samsung SSD 870*", "", Quirk::NoQueuedTrim),
+    ("SAMSUNG*MZ7LH*", "", Quirk::NoQueuedTrim),
+    ("FCCT*M500*", "", Quirk::NoQueuedTrim),
+    ("M88V29*", "", Quirk::NoTrim),
+    ("SuperSSpeed S238*", "", Quirk::NoTrim),
+];
+
+/// The fault of a drive, if one is known.
+pub fn of(model: &str, firmware: &str) -> Option<Quirk> {
+    let found = LIST.iter().find(|(models, firmwares, _)| {
+        matches(models.as_bytes(), model.as_bytes())
+            && (firmwares.is_empty() || matches(firmwares.as_bytes(), firmware.as_bytes()))
+    });
+    found.map(|&(_, _, quirk)| quirk)
+}
+
+/// Whether the whole text is of this pattern (`glob_match` of the kernel, as far as the list uses it).
+fn matches(pattern: &[u8], text: &[u8]) -> bool {
+    match pattern {
+        [] => text.is_empty(),
+        [b'*', rest @ ..] => (0..=text.len()).any(|skip| matches(rest, &text[skip..])),
+        [b'[', rest @ ..] => {
+            let Some(end) = rest.iter().position(|&byte| byte == b']') else { return false };
+            text.first().is_some_and(|byte| rest[..end].contains(byte))
+                && matches(&rest[end + 1..], &text[1..])
+        }
+        [byte, rest @ ..] => text.first() == Some(byte) && matches(rest, &text[1..]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn drives_are_found_by_model_and_firmware() {
+        assert_eq!(of("Samsung SSD 860 EVO 500GB", "RVT01B6Q"), Some(Quirk::NoQueuedTrim));
+        assert_eq!(of("Crucial_CT512MX100SSD1", "MU01"), Some(Quirk::NoQueuedTrim));
+        assert_eq!(of("Crucial_CT512MX100SSD1", "MU02"), None);
+        assert_eq!(of("Micron_M550_MTFD", "MU01"), Some(Quirk::NoQueuedTrim));
+        assert_eq!(of("Micron_M540_MTFD", "MU01"), None);
+        assert_eq!(of("SuperSSpeed S238 120G", "x"), Some(Quirk::NoTrim));
+        assert_eq!(of("INTEL SSDSC2BB480G4", "D2010370"), None);
+    }
+}

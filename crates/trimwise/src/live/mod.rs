@@ -1,0 +1,427 @@
+//! A TRIM policy on a mounted file system of a real host with a stock kernel, as a pure state machine.
+//!
+//! The daemon hosts one [`LiveHost`] for each file system. It hears what the daemon sees: a [`Sample`] each second, a map
+//! of free space when it asked for one, how a slice of a trim ended. It answers [`Order`]s: read a map, trim this slice,
+//! turn the kernel's online discard on or off. It does no I/O and reads no clock, so that all of it is tested with a
+//! made-up host.
+//!
+//! The governors are those of the models. What a commit is to them there, is here what a map or utilization shows to
+//! be freed; a TRIM command that they issue is a slice. What was reused meanwhile is never sent, since FITRIM looks up
+//! what is free when it runs. Between a governor and the device stand, in this order: the user's pause, the pressure on
+//! I/O, and the pace ([`Pace`]). `judicious` also keeps untrimmed space below a bound: above it, slices come also under
+//! pressure, with long rests.
+//!
+//! Not every file system has a map ([`Facts::maps`]). Then what is untrimmed is estimated from falling utilization, and a
+//! trim is one call over everything, which is why it is rare there ([`WHOLE_EVERY`]).
+
+mod decide;
+mod facts;
+mod outcome;
+mod pace;
+mod reason;
+mod space;
+mod status;
+
+use crate::policy::set::{Direction, Trend};
+use crate::policy::{Decision, DiscardGeneration, Governor, HostTraits, PolicyEvent, PolicySpec, View};
+use crate::units::{Bytes, SimDuration, SimTime, Span};
+
+pub use facts::{Facts, Failed, Order, Sample, Settings};
+pub use pace::Pace;
+pub use reason::Reason;
+pub use space::{Cut, FreeSpace, Learned, SPANS_MAX, Slice};
+pub use status::{LastSlice, Status, Totals};
+
+/// Governors hear of a commit at least so often: ext4's commit interval.
+const COMMIT: SimDuration = SimDuration::from_secs(5);
+/// Fewer requests a second leave a device idle: logs are written on every host.
+const IDLE_REQUESTS_PER_SECOND: u64 = 5;
+/// So much freed or allocated is worth a map; or a thousandth of the file system, if that is more. What is in use must be
+/// seen too: when it is freed again, it is not trimmed any more.
+const LOOK_CHANGED: Bytes = Bytes::mib(64);
+/// Less is looked at when it has waited for so long.
+const LOOK_STALE: SimDuration = SimDuration::from_secs(600);
+/// Reading maps takes at most this share of the time, one part in so many.
+const LOOK_SHARE: u64 = 1000;
+/// Space freed and allocated between two maps is not seen; so what is known is forgotten as often as fstrim.timer runs.
+const FORGET_EVERY: SimDuration = SimDuration::from_secs(7 * 86_400);
+/// Without a map, everything is trimmed at most so often: half as often as with fstrim.timer's weekly run on most
+/// distributions would be too rare above the bound, where it may come each third day.
+const WHOLE_EVERY: SimDuration = SimDuration::from_secs(7 * 86_400);
+const WHOLE_EVERY_FORCED: SimDuration = SimDuration::from_secs(3 * 86_400);
+/// The first one comes so long after the start, when the machine has booted.
+const WHOLE_FIRST: SimDuration = SimDuration::from_secs(3_600);
+/// The first attempt behind a failure; each further one doubles it.
+const RETRY: SimDuration = SimDuration::from_secs(60);
+const RETRY_MAX: SimDuration = SimDuration::from_secs(3_600);
+/// Above the bound: rests in multiples of a slice's time, without and with pressure.
+const REST_FORCED: u64 = 4;
+const REST_PRESSED: u64 = 19;
+/// The trend that people are told of.
+const TREND_WINDOW: SimDuration = SimDuration::from_secs(600);
+
+/// What is under way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Busy {
+    Looking,
+    Trimming { slice: Slice, covered: Vec<Span> },
+    Toggling,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Last {
+    ended: SimTime,
+    took: SimDuration,
+    bytes: Bytes,
+}
+
+/// What is known of free space.
+#[derive(Debug)]
+enum Knowledge {
+    Map(FreeSpace),
+    /// Sums of what utilization showed.
+    Estimate {
+        waiting: u64,
+        left: u64,
+        fresh: u64,
+        next: SimTime,
+        next_forced: SimTime,
+    },
+}
+
+/// One mounted file system under its policy.
+pub struct LiveHost {
+    policy: PolicySpec,
+    governor: Box<dyn Governor>,
+    facts: Facts,
+    settings: Settings,
+    knowledge: Knowledge,
+    pace: Pace,
+    now: SimTime,
+    sample: Sample,
+    trend: Trend,
+    is_hosted: bool,
+    quiet: SimDuration,
+    committed_at: SimTime,
+    /// Whether a slice was under way since the last sample.
+    touched: bool,
+    busy: Option<Busy>,
+    /// The governor's own timer.
+    wake: Option<SimTime>,
+    /// It wants a slice.
+    wants: bool,
+    /// It wants all that is free.
+    sweep: bool,
+    /// It wants what was free before the first map.
+    wants_backlog: bool,
+    online: bool,
+    online_wanted: Option<bool>,
+    /// Whether the kernel told the device of all that was freed since the last map.
+    told: bool,
+    paused: bool,
+    asked: bool,
+    ever_asked: bool,
+    look_wanted: bool,
+    looked_at: Option<SimTime>,
+    look_not_before: SimTime,
+    look_begun: SimTime,
+    freed_since_look: u64,
+    changed_since_look: u64,
+    /// Freed as utilization showed it, and not found in a map: it came and went between two of them.
+    missed: u64,
+    forget_at: SimTime,
+    failures: u32,
+    retry_at: SimTime,
+    refused: Option<String>,
+    reason: Reason,
+    last: Option<Last>,
+    totals: Totals,
+}
+
+impl LiveHost {
+    /// A host that has seen nothing yet. The policy must suit it ([`PolicySpec::suits_live_host`]).
+    pub fn new(policy: PolicySpec, facts: Facts, settings: Settings, now: SimTime) -> Self {
+        let estimate = Knowledge::Estimate {
+            waiting: 0,
+            left: 0,
+            fresh: 0,
+            next: now + WHOLE_FIRST,
+            next_forced: now + WHOLE_FIRST,
+        };
+        Self {
+            policy,
+            governor: policy.governor(),
+            facts,
+            settings,
+            knowledge: if facts.maps { Knowledge::Map(FreeSpace::default()) } else { estimate },
+            pace: Pace::new(settings.slice_target),
+            now,
+            sample: Sample { total: facts.total, ..Sample::default() },
+            trend: Trend::new(TREND_WINDOW, 10),
+            is_hosted: false,
+            quiet: SimDuration::ZERO,
+            committed_at: now,
+            touched: false,
+            busy: None,
+            wake: None,
+            wants: false,
+            sweep: false,
+            wants_backlog: false,
+            online: false,
+            online_wanted: None,
+            told: false,
+            paused: false,
+            asked: false,
+            ever_asked: false,
+            look_wanted: true,
+            looked_at: None,
+            look_not_before: now,
+            look_begun: now,
+            freed_since_look: 0,
+            changed_since_look: 0,
+            missed: 0,
+            forget_at: now + FORGET_EVERY,
+            failures: 0,
+            retry_at: now,
+            refused: None,
+            reason: Reason::Starting,
+            last: None,
+            totals: Totals::default(),
+        }
+    }
+
+    /// A second has passed.
+    pub fn sample(&mut self, now: SimTime, sample: Sample, orders: &mut Vec<Order>) {
+        let interval = now.since(self.now);
+        let before = std::mem::replace(&mut self.sample, sample);
+        self.now = now;
+        self.trend.observe(now, sample.used.0, sample.total.0);
+        if self.is_hosted {
+            self.see_requests(interval, &before);
+            let freed = before.used.0.saturating_sub(sample.used.0);
+            self.freed_since_look = self.freed_since_look.saturating_add(freed);
+            let changed = before.used.0.abs_diff(sample.used.0);
+            self.changed_since_look = self.changed_since_look.saturating_add(changed);
+            if let Knowledge::Estimate { waiting, left, fresh, .. } = &mut self.knowledge
+                && !self.online
+            {
+                let free = sample.total.0.saturating_sub(sample.used.0);
+                *waiting = waiting.saturating_add(freed).min(free.saturating_sub(*left));
+                *left = (*left).min(free);
+                *fresh = fresh.saturating_add(freed).min(*waiting);
+                self.totals.freed_bytes += freed;
+            }
+        }
+        if self.online && !sample.online && self.facts.maps {
+            self.look_wanted = true; // to note what the kernel told until now
+        }
+        self.online = sample.online;
+        self.host();
+        if now.since(self.committed_at) >= COMMIT {
+            let fresh = match &mut self.knowledge {
+                Knowledge::Estimate { fresh, .. } => std::mem::take(fresh),
+                Knowledge::Map(_) => 0,
+            };
+            self.committed(Bytes(fresh));
+        }
+        self.decide(orders);
+    }
+
+    fn see_requests(&mut self, interval: SimDuration, before: &Sample) {
+        let done = self.sample.requests_done.saturating_sub(before.requests_done);
+        let touched = std::mem::replace(&mut self.touched, matches!(self.busy, Some(Busy::Trimming { .. })));
+        if done > 0 {
+            let time = self.sample.requests_time - before.requests_time;
+            self.pace.observe(time / done, touched);
+        }
+        let few = done.saturating_mul(1_000_000_000)
+            <= interval.as_nanos().saturating_mul(IDLE_REQUESTS_PER_SECOND);
+        // Beside a slice, what is in the device is the slice's.
+        if few && (touched || self.sample.in_flight == 0) {
+            self.quiet += interval;
+        } else {
+            self.quiet = SimDuration::ZERO;
+        }
+    }
+
+    /// Tells the governor of its host, once.
+    fn host(&mut self) {
+        if std::mem::replace(&mut self.is_hosted, true) {
+            return;
+        }
+        self.told = self.online;
+        self.committed_at = self.now;
+        if let Knowledge::Estimate { left, .. } = &mut self.knowledge
+            && !self.online
+        {
+            *left = self.sample.total.0.saturating_sub(self.sample.used.0);
+        }
+        let total_units = self.facts.total.units_floor();
+        let traits = HostTraits {
+            // Linux's own worker: one at a time, behind the commit.
+            kernel: DiscardGeneration::Worker,
+            trim_depth: 1,
+            ranges_max: 1024,
+            range_units_max: total_units.max(1),
+            total_units,
+            group_units: total_units.max(1),
+        };
+        self.tell(&PolicyEvent::Hosted(traits));
+        if self.policy.follows_commits() {
+            self.committed(Bytes(0));
+        }
+    }
+
+    fn committed(&mut self, freed: Bytes) {
+        self.committed_at = self.now;
+        let dropped = self.tell(&PolicyEvent::Committed { freed_units: freed.units_floor() });
+        if self.policy.follows_commits() {
+            self.online_wanted = Some(!dropped);
+        }
+    }
+
+    /// The governor sees an event; what it decides is noted. Answers whether it dropped what was freed.
+    fn tell(&mut self, event: &PolicyEvent) -> bool {
+        let mut decisions = Vec::new();
+        self.governor.on_event(event, &self.view(), &mut decisions);
+        let mut dropped = false;
+        for decision in decisions {
+            match decision {
+                Decision::DropFreed => {
+                    dropped = true;
+                    match &mut self.knowledge {
+                        Knowledge::Map(space) => space.drop_fresh(),
+                        Knowledge::Estimate { waiting, left, .. } => *left += std::mem::take(waiting),
+                    }
+                }
+                Decision::CatchUp => self.catch_up(),
+                Decision::Issue(_) | Decision::IssueInCommit { .. } => self.wants = true,
+                Decision::TrimFree { .. } => {
+                    self.sweep = true;
+                    self.look_wanted = true;
+                    self.catch_up();
+                }
+                Decision::WakeAt(at) => self.wake = Some(at),
+                Decision::Reveal => {} // no real host can
+            }
+        }
+        dropped
+    }
+
+    fn catch_up(&mut self) {
+        self.wants_backlog = true;
+        match &mut self.knowledge {
+            Knowledge::Map(space) => space.catch_up(),
+            Knowledge::Estimate { waiting, left, .. } => *waiting += std::mem::take(left),
+        }
+    }
+
+    fn view(&self) -> View {
+        let extents = match &self.knowledge {
+            Knowledge::Map(space) => space.waiting_extents(),
+            Knowledge::Estimate { waiting, .. } => u64::from(*waiting > 0),
+        };
+        View {
+            now: self.now,
+            used_units: self.sample.used.units_floor(),
+            total_units: self.sample.total.units_floor(),
+            pending_units: self.waiting().units_ceil(),
+            pending_extents: extents,
+            untrimmed_units: self.left().units_ceil(),
+            in_flight: u32::from(matches!(self.busy, Some(Busy::Trimming { .. }))),
+            requests: u32::from(self.quiet == SimDuration::ZERO),
+            quiet: self.quiet,
+        }
+    }
+
+    /// The user pauses or resumes it. A slice under way ends by itself.
+    pub fn pause(&mut self, paused: bool) {
+        self.paused = paused;
+        if paused {
+            self.asked = false;
+        }
+        if self.busy.is_none() && self.refused.is_none() {
+            self.reason = if paused { Reason::Paused } else { Reason::Starting };
+        }
+    }
+
+    /// The user asks for all that is untrimmed, now: whatever the policy says, but slice by slice.
+    pub fn trim_now(&mut self) {
+        (self.asked, self.ever_asked) = (true, true);
+        self.look_wanted = true;
+        self.retry_at = self.now;
+        self.catch_up();
+    }
+
+    /// Whether untrimmed space is above the bound that `judicious` promises.
+    fn is_forced(&self) -> bool {
+        self.policy.is_judicious() && self.waiting() > self.bound()
+    }
+
+    fn is_pressed(&self) -> bool {
+        self.sample.pressure_permille >= self.settings.pressure_max_permille
+    }
+
+    /// The most untrimmed space that `judicious` leaves.
+    pub fn bound(&self) -> Bytes {
+        Bytes(self.sample.total.0 / 1000 * self.settings.untrimmed_max_permille)
+    }
+
+    /// Free space that waits for its trim.
+    pub fn waiting(&self) -> Bytes {
+        match &self.knowledge {
+            Knowledge::Map(space) => space.waiting(),
+            Knowledge::Estimate { waiting, .. } => Bytes(*waiting),
+        }
+    }
+
+    /// Untrimmed free space that the policy does not want.
+    pub fn left(&self) -> Bytes {
+        match &self.knowledge {
+            Knowledge::Map(space) => space.left(),
+            Knowledge::Estimate { left, .. } => Bytes(*left),
+        }
+    }
+
+    /// Whether the user paused it.
+    pub fn is_paused(&self) -> bool {
+        self.paused
+    }
+
+    /// Whether the user asked for everything, and that is not over yet.
+    pub fn is_asked(&self) -> bool {
+        self.asked
+    }
+
+    /// Whether the user ever asked for everything.
+    pub fn was_asked(&self) -> bool {
+        self.ever_asked
+    }
+
+    /// Whether something is under way.
+    pub fn is_busy(&self) -> bool {
+        self.busy.is_some()
+    }
+
+    /// Why it does what it does.
+    pub fn reason(&self) -> &Reason {
+        &self.reason
+    }
+
+    /// Sums since it began.
+    pub fn totals(&self) -> Totals {
+        self.totals
+    }
+
+    fn is_mapped(&self) -> bool {
+        matches!(self.knowledge, Knowledge::Map(_)) && self.looked_at.is_some()
+    }
+
+    fn trend_word(&self) -> &'static str {
+        match self.trend.direction() {
+            Direction::Rising => "rising",
+            Direction::Falling => "falling",
+            Direction::Steady => "steady",
+        }
+    }
+}

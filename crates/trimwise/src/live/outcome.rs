@@ -1,0 +1,141 @@
+//! How what was ordered ended: maps, slices, changes of the mount option.
+
+use super::{
+    Busy, FORGET_EVERY, Failed, Knowledge, LOOK_SHARE, Last, Learned, LiveHost, Order, REST_FORCED,
+    REST_PRESSED, RETRY, RETRY_MAX, Reason, Slice, WHOLE_EVERY, WHOLE_EVERY_FORCED,
+};
+use crate::policy::{Acknowledged, PolicyEvent};
+use crate::units::{Bytes, SimDuration, SimTime, Span};
+
+impl LiveHost {
+    /// The map that was asked for: free extents, ascending and disjoint, those too short to be sent left out.
+    pub fn looked(&mut self, now: SimTime, result: Result<&[Span], Failed>, orders: &mut Vec<Order>) {
+        self.now = now;
+        self.busy = None;
+        let cost = now.since(self.look_begun);
+        self.look_not_before = now + self.settings.look_every.max(cost * LOOK_SHARE);
+        match result {
+            Ok(free) => self.learn(free),
+            Err(failed) => self.fail(failed),
+        }
+        self.decide(orders);
+    }
+
+    fn learn(&mut self, free: &[Span]) {
+        self.failures = 0;
+        self.look_wanted = false;
+        self.changed_since_look = 0;
+        let seen_freed = std::mem::take(&mut self.freed_since_look);
+        self.totals.looks += 1;
+        let first = self.looked_at.replace(self.now).is_none();
+        let told = std::mem::replace(&mut self.told, self.online) && !first;
+        let Knowledge::Map(space) = &mut self.knowledge else { return };
+        if self.now >= self.forget_at && !told {
+            space.forget();
+            self.forget_at = self.now + FORGET_EVERY;
+        }
+        let Learned { freed, reused } = space.learn(free, told);
+        if !first && !told {
+            // Forgetting sends all of it once more; by then as much was freed unseen.
+            self.missed += seen_freed.saturating_sub(freed.0);
+            if self.missed > 0 && self.missed >= space.trimmed().0 {
+                self.missed = 0;
+                space.forget();
+                self.look_wanted = true;
+            }
+        }
+        self.totals.reused_bytes += reused.0;
+        if first && !self.wants_backlog && !self.asked {
+            space.drop_fresh();
+            return;
+        }
+        if !first {
+            self.totals.freed_bytes += freed.0;
+        }
+        self.committed(freed);
+        if self.asked || self.sweep {
+            self.catch_up();
+        }
+    }
+
+    /// How the slice ended: how long it took, and what the device counted meanwhile, if it counts.
+    pub fn trimmed(
+        &mut self,
+        now: SimTime,
+        took: SimDuration,
+        result: Result<Option<Bytes>, Failed>,
+        orders: &mut Vec<Order>,
+    ) {
+        self.now = now;
+        self.touched = true;
+        let Some(Busy::Trimming { slice, covered }) = self.busy.take() else { return };
+        match result {
+            Ok(counted) => self.slice_done(took, &slice, &covered, counted),
+            Err(failed) => {
+                self.totals.slices_failed += 1;
+                self.fail(failed);
+            }
+        }
+        self.decide(orders);
+    }
+
+    fn slice_done(&mut self, took: SimDuration, slice: &Slice, covered: &[Span], counted: Option<Bytes>) {
+        self.failures = 0;
+        self.totals.slices += 1;
+        self.totals.trimmed_bytes += slice.bytes.0;
+        self.totals.counted_bytes += counted.unwrap_or_default().0;
+        self.last = Some(Last { ended: self.now, took, bytes: slice.bytes });
+        self.pace.done(self.now, took, slice.bytes, slice.extents);
+        if self.is_forced() {
+            let factor = if self.is_pressed() { REST_PRESSED } else { REST_FORCED };
+            self.pace.rest_at_least(self.now, took, factor);
+        }
+        let now = self.now;
+        match &mut self.knowledge {
+            Knowledge::Map(space) => space.done(covered),
+            Knowledge::Estimate { waiting, left, next, next_forced, .. } => {
+                (*waiting, *left) = (0, 0);
+                (*next, *next_forced) = (now + WHOLE_EVERY, now + WHOLE_EVERY_FORCED);
+            }
+        }
+        self.wants = false;
+        let units = slice.bytes.units_ceil();
+        let ranges = u32::try_from(slice.extents).unwrap_or(u32::MAX).max(1);
+        if self.sweep && self.waiting().0 == 0 {
+            self.sweep = false;
+            self.tell(&PolicyEvent::Trimmed { units });
+        } else if !self.sweep {
+            self.tell(&PolicyEvent::Issued(Acknowledged { ranges, units, took }));
+        }
+    }
+
+    fn fail(&mut self, failed: Failed) {
+        match failed {
+            Failed::Interrupted => self.retry_at = self.now + SimDuration::from_secs(1),
+            Failed::Never(message) => self.refused = Some(message),
+            Failed::Again(message) => {
+                let again_in = (RETRY * (1 << self.failures.min(6))).min(RETRY_MAX);
+                self.failures += 1;
+                self.retry_at = self.now + again_in;
+                self.reason = Reason::Failed { message, again_in };
+            }
+        }
+    }
+
+    /// How the change of the mount option ended; the next sample shows whether it holds.
+    pub fn toggled(&mut self, now: SimTime, result: Result<bool, Failed>, orders: &mut Vec<Order>) {
+        self.now = now;
+        self.busy = None;
+        match result {
+            Ok(on) => {
+                self.online = on;
+                self.sample.online = on;
+                self.told = self.told && on;
+            }
+            // It stays as it is; that is not a reason to do nothing else.
+            Err(Failed::Never(_)) => self.facts.toggles = false,
+            Err(failed) => self.fail(failed),
+        }
+        self.decide(orders);
+    }
+}

@@ -1,0 +1,325 @@
+//! What a live host knows of free space: which of it the device was told of, and which it was not.
+//!
+//! A stock kernel tells of no single free. What there is are maps of all free space, now and then. What is free now and
+//! was not trimmed since it was last in use is *waiting*; that is the difference between a map and what is known as
+//! trimmed. So nothing is trimmed twice, also on XFS, which keeps no record itself. What was freed before the first map,
+//! or while a policy wanted none of it, is *left*: it is untrimmed too, but nobody waits for it.
+//!
+//! Space that was allocated and freed again between two maps counts as trimmed though it is not. It is found when what
+//! is known is forgotten ([`FreeSpace::forget`]): once a week, and when utilization has shown as much to be freed unseen
+//! as is sent once more by that.
+//!
+//! Memory is bounded: of more than [`SPANS_MAX`] spans the shortest are forgotten. What is forgotten as trimmed is
+//! trimmed once more; what is forgotten as waiting comes back with the next map.
+
+use crate::units::{Bytes, Span};
+
+/// Spans kept of each kind: 256 KiB of them.
+pub const SPANS_MAX: usize = 16_384;
+
+/// Where a slice may be cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cut {
+    /// Only at the boundaries of groups: ext4 sends the last extent of a range whole, up to the end of its group.
+    Groups {
+        /// Where the first group begins.
+        first: u64,
+        /// Bytes of a group.
+        bytes: u64,
+    },
+    /// At multiples of this many bytes.
+    Anywhere {
+        /// A block of the file system, or more.
+        align: u64,
+    },
+}
+
+impl Cut {
+    /// The group that holds `at`; a span that is never cut where there are none.
+    fn group(self, at: u64) -> Option<Span> {
+        let Self::Groups { first, bytes } = self else { return None };
+        let index = at.saturating_sub(first) / bytes.max(1);
+        let start = if at < first { 0 } else { first.saturating_add(index.saturating_mul(bytes)) };
+        let end = first.saturating_add(index.saturating_add(1).saturating_mul(bytes));
+        Some(Span { start, end: if at < first { first } else { end } })
+    }
+}
+
+/// What one call of a helper trims.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Slice {
+    /// Ranges for FITRIM, ascending.
+    pub ranges: Vec<Span>,
+    /// Free space in them that was not trimmed, as the last map had it; without maps what is expected.
+    pub bytes: Bytes,
+    /// In so many extents; 0 if that is not known.
+    pub extents: u64,
+}
+
+/// What a map has told that was not known before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Learned {
+    /// Free now, and neither waiting, left nor trimmed before.
+    pub freed: Bytes,
+    /// Was waiting or left and is in use again: it needs no TRIM.
+    pub reused: Bytes,
+}
+
+/// Free space by what the device knows of it. The three kinds are disjoint.
+#[derive(Clone, Debug, Default)]
+pub struct FreeSpace {
+    trimmed: Vec<Span>,
+    waiting: Vec<Span>,
+    left: Vec<Span>,
+    /// What the last map made waiting.
+    fresh: Vec<Span>,
+    /// Where the next slice begins.
+    cursor: u64,
+    /// Whether the last map had more than is kept.
+    cut_short: bool,
+}
+
+impl FreeSpace {
+    /// Takes a map in: `free` is ascending and disjoint. With `told`, whatever was freed since the last map was told to
+    /// the device already, by the kernel's own online discard.
+    pub fn learn(&mut self, free: &[Span], told: bool) -> Learned {
+        let before = bytes(&self.waiting) + bytes(&self.left);
+        self.waiting = intersect(&self.waiting, free);
+        self.left = intersect(&self.left, free);
+        let reused = before - bytes(&self.waiting) - bytes(&self.left);
+        let known = union(&self.waiting, &self.left);
+        let unknown = subtract(free, &known);
+        let fresh = if told {
+            self.trimmed = unknown;
+            Vec::new()
+        } else {
+            self.trimmed = intersect(&self.trimmed, free);
+            subtract(&unknown, &self.trimmed)
+        };
+        let freed = bytes(&fresh);
+        self.waiting = union(&self.waiting, &fresh);
+        self.fresh = fresh;
+        self.cut_short = keep_longest(&mut self.waiting);
+        keep_longest(&mut self.left);
+        keep_longest(&mut self.trimmed);
+        Learned { freed: Bytes(freed), reused: Bytes(reused) }
+    }
+
+    /// What the last map made waiting is not wanted.
+    pub fn drop_fresh(&mut self) {
+        let fresh = std::mem::take(&mut self.fresh);
+        self.waiting = subtract(&self.waiting, &fresh);
+        self.left = union(&self.left, &fresh);
+        keep_longest(&mut self.left);
+    }
+
+    /// What was left is wanted after all.
+    pub fn catch_up(&mut self) {
+        self.waiting = union(&self.waiting, &std::mem::take(&mut self.left));
+        self.cut_short |= keep_longest(&mut self.waiting);
+    }
+
+    /// All that is known as trimmed counts as untrimmed from the next map on.
+    pub fn forget(&mut self) {
+        self.trimmed.clear();
+    }
+
+    /// Free space that waits for its trim.
+    pub fn waiting(&self) -> Bytes {
+        Bytes(bytes(&self.waiting))
+    }
+
+    /// Extents that wait for their trim.
+    pub fn waiting_extents(&self) -> u64 {
+        self.waiting.len() as u64
+    }
+
+    /// Untrimmed free space that nobody waits for.
+    pub fn left(&self) -> Bytes {
+        Bytes(bytes(&self.left))
+    }
+
+    /// Free space that the device knows of.
+    pub fn trimmed(&self) -> Bytes {
+        Bytes(bytes(&self.trimmed))
+    }
+
+    /// Whether another map would find more waiting without anything being freed.
+    pub fn is_cut_short(&self) -> bool {
+        self.cut_short
+    }
+
+    /// The next slice of at most `bytes_max` and `extents_max`, but at least one extent (or its part in one group), and
+    /// what of the waiting space is in it. Goes round through the file system.
+    pub fn next_slice(&mut self, cut: Cut, bytes_max: Bytes, extents_max: u64) -> Option<(Slice, Vec<Span>)> {
+        let from = self.waiting.partition_point(|span| span.end <= self.cursor);
+        let from = if from < self.waiting.len() { from } else { 0 };
+        let mut covered: Vec<Span> = Vec::new();
+        let mut room = bytes_max.0.max(1);
+        let mut start = self.waiting.get(from)?.start.max(if from == 0 { 0 } else { self.cursor });
+        for span in &self.waiting[from..] {
+            start = start.max(span.start);
+            while start < span.end && room > 0 && (covered.len() as u64) < extents_max.max(1) {
+                let end = match cut {
+                    Cut::Groups { .. } => {
+                        cut.group(start).map_or(span.end, |group| group.end.min(span.end).max(start + 1))
+                    }
+                    Cut::Anywhere { align } => {
+                        let end = start.saturating_add(room);
+                        let whole = end / align.max(1) * align.max(1);
+                        if whole > start { whole.min(span.end) } else { (start + align.max(1)).min(span.end) }
+                    }
+                };
+                // A part in one group cannot be cut further, so that it comes whole if it comes first.
+                if end - start > room && !covered.is_empty() {
+                    room = 0;
+                    break;
+                }
+                covered.push(Span { start, end });
+                room = room.saturating_sub(end - start);
+                start = end;
+            }
+            if room == 0 || covered.len() as u64 >= extents_max.max(1) {
+                break;
+            }
+        }
+        self.cursor = covered.last()?.end;
+        let slice = Slice {
+            ranges: self.ranges(cut, &covered),
+            bytes: Bytes(bytes(&covered)),
+            extents: covered.len() as u64,
+        };
+        Some((slice, covered))
+    }
+
+    /// Fewer calls: spans with nothing trimmed between them become one range, and a group in which nothing is trimmed
+    /// is asked for whole, so that ext4 remembers it.
+    fn ranges(&self, cut: Cut, covered: &[Span]) -> Vec<Span> {
+        let mut ranges: Vec<Span> = Vec::new();
+        for &span in covered {
+            let group = cut.group(span.start);
+            match ranges.last_mut() {
+                Some(last)
+                    if (group.is_none() || cut.group(last.start) == group)
+                        && self.nothing_else_between(last.end, span.start, covered) =>
+                {
+                    last.end = span.end;
+                }
+                _ => ranges.push(span),
+            }
+        }
+        for range in &mut ranges {
+            if let Some(group) = cut.group(range.start)
+                && self.nothing_else_between(group.start, range.start, covered)
+                && self.nothing_else_between(range.end, group.end, covered)
+            {
+                *range = group;
+            }
+        }
+        ranges
+    }
+
+    /// Whether all free space between two places is in `covered`.
+    fn nothing_else_between(&self, start: u64, end: u64, covered: &[Span]) -> bool {
+        let gap = [Span { start, end }];
+        if start >= end {
+            return true;
+        }
+        let free_there = |spans: &[Span]| {
+            let from = spans.partition_point(|span| span.end <= start);
+            spans[from..].iter().take_while(|span| span.start < end).count() > 0
+        };
+        !free_there(&self.trimmed)
+            && !free_there(&self.left)
+            && subtract(&intersect(&self.waiting, &gap), covered).is_empty()
+    }
+
+    /// A slice is done: what was in it is trimmed.
+    pub fn done(&mut self, covered: &[Span]) {
+        let covered = &intersect(covered, &self.waiting);
+        self.waiting = subtract(&self.waiting, covered);
+        self.trimmed = union(&self.trimmed, covered);
+        keep_longest(&mut self.trimmed);
+    }
+}
+
+fn bytes(spans: &[Span]) -> u64 {
+    spans.iter().map(|span| span.bytes().0).sum()
+}
+
+/// Keeps the longest spans; answers whether some had to go.
+fn keep_longest(spans: &mut Vec<Span>) -> bool {
+    if spans.len() <= SPANS_MAX {
+        return false;
+    }
+    spans.sort_unstable_by_key(|span| (std::cmp::Reverse(span.bytes().0), span.start));
+    spans.truncate(SPANS_MAX);
+    spans.sort_unstable_by_key(|span| span.start);
+    spans.shrink_to_fit();
+    true
+}
+
+/// What is in both.
+pub fn intersect(a: &[Span], b: &[Span]) -> Vec<Span> {
+    let (mut i, mut j, mut both) = (0, 0, Vec::new());
+    while let (Some(x), Some(y)) = (a.get(i), b.get(j)) {
+        let (start, end) = (x.start.max(y.start), x.end.min(y.end));
+        if start < end {
+            both.push(Span { start, end });
+        }
+        if x.end < y.end {
+            i += 1;
+        } else {
+            j += 1;
+        }
+    }
+    both
+}
+
+/// What is in `a` and not in `b`.
+pub fn subtract(a: &[Span], b: &[Span]) -> Vec<Span> {
+    let (mut j, mut left) = (0, Vec::new());
+    for &span in a {
+        let mut start = span.start;
+        while b.get(j).is_some_and(|other| other.end <= start) {
+            j += 1;
+        }
+        let mut k = j;
+        while let Some(other) = b.get(k).filter(|other| other.start < span.end) {
+            if other.start > start {
+                left.push(Span { start, end: other.start });
+            }
+            start = start.max(other.end);
+            k += 1;
+        }
+        if start < span.end {
+            left.push(Span { start, end: span.end });
+        }
+    }
+    left
+}
+
+/// What is in either; neighbours become one.
+pub fn union(a: &[Span], b: &[Span]) -> Vec<Span> {
+    let (mut i, mut j) = (0, 0);
+    let mut all: Vec<Span> = Vec::with_capacity(a.len() + b.len());
+    loop {
+        let next = match (a.get(i), b.get(j)) {
+            (Some(x), Some(y)) if x.start <= y.start => *x,
+            (_, Some(y)) => *y,
+            (Some(x), None) => *x,
+            (None, None) => break,
+        };
+        if a.get(i) == Some(&next) {
+            i += 1;
+        } else {
+            j += 1;
+        }
+        match all.last_mut() {
+            Some(last) if next.start <= last.end => last.end = last.end.max(next.end),
+            _ => all.push(next),
+        }
+    }
+    all.shrink_to_fit();
+    all
+}

@@ -1,0 +1,154 @@
+//! What a live host says of itself.
+
+use serde::Serialize;
+
+use super::{LiveHost, Reason};
+use crate::policy::Explanation;
+use crate::units::{Bytes, SimDuration};
+
+/// The last slice.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LastSlice {
+    /// How long ago it ended.
+    pub ago_ns: SimDuration,
+    /// How long it took.
+    pub took_ns: SimDuration,
+    /// What it was expected to trim.
+    pub bytes: Bytes,
+}
+
+/// Sums since the host began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Totals {
+    /// Slices that ended.
+    pub slices: u64,
+    /// Slices that failed.
+    pub slices_failed: u64,
+    /// Free space that slices were to trim.
+    pub trimmed_bytes: u64,
+    /// What the device counted during slices, whoever sent it.
+    pub counted_bytes: u64,
+    /// Freed, as maps or utilization showed it.
+    pub freed_bytes: u64,
+    /// In use again before it was trimmed.
+    pub reused_bytes: u64,
+    /// Maps that were read.
+    pub looks: u64,
+}
+
+/// One file system, as `trimwise status` shows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Status {
+    /// The policy, as it is written.
+    pub policy: String,
+    /// Bytes in use.
+    pub used_bytes: Bytes,
+    /// Bytes of the file system.
+    pub total_bytes: Bytes,
+    /// `rising`, `falling` or `steady` over the last ten minutes.
+    pub trend: &'static str,
+    /// Free space that waits for its trim.
+    pub waiting_bytes: Bytes,
+    /// Free space that is untrimmed, and that the policy does not want.
+    pub left_bytes: Bytes,
+    /// Whether these two come from the file system's map; else they are estimates from utilization.
+    pub mapped: bool,
+    /// Whether the kernel's own online discard is on.
+    pub online: bool,
+    /// Whether the user paused it.
+    pub paused: bool,
+    /// Why it does what it does, as data.
+    pub reason: Reason,
+    /// The same as a sentence.
+    pub why: String,
+    /// What would change it.
+    pub change: String,
+    /// What it does next.
+    pub next: String,
+    /// The last slice.
+    pub last: Option<LastSlice>,
+    /// Sums.
+    pub totals: Totals,
+    /// Mean time of a request without slices, if any was seen.
+    pub latency_untouched_ns: Option<SimDuration>,
+    /// Mean time of a request beside slices.
+    pub latency_touched_ns: Option<SimDuration>,
+    /// The most bytes of the next slice.
+    pub slice_bytes_max: Bytes,
+}
+
+impl LiveHost {
+    /// How it stands.
+    pub fn status(&self) -> Status {
+        let (untouched, touched) = self.pace.latencies();
+        let why = self.reason.to_string();
+        Status {
+            policy: self.policy.to_string(),
+            used_bytes: self.sample.used,
+            total_bytes: self.sample.total,
+            trend: self.trend_word(),
+            waiting_bytes: self.waiting(),
+            left_bytes: self.left(),
+            mapped: self.is_mapped(),
+            online: self.online,
+            paused: self.paused,
+            why,
+            change: self.reason.change(),
+            next: self.next_words(),
+            reason: self.reason.clone(),
+            last: self.last.as_ref().map(|last| LastSlice {
+                ago_ns: self.now.since(last.ended),
+                took_ns: last.took,
+                bytes: last.bytes,
+            }),
+            totals: self.totals,
+            latency_untouched_ns: untouched,
+            latency_touched_ns: touched,
+            slice_bytes_max: self.pace.bytes_max(),
+        }
+    }
+
+    /// Sentences for `trimwise explain`: what it does and why, and what would change that.
+    pub fn explain(&self) -> Vec<String> {
+        let mut sentences = vec![format!("Policy: {}.", self.policy)];
+        sentences.push(self.reason.to_string());
+        sentences.push(format!("What would change that: {}", self.reason.change()));
+        let Explanation { state, change } = self.governor.explain(&self.view());
+        if !matches!(self.reason, Reason::Policy { .. }) && !state.is_empty() {
+            sentences.push(format!("The policy itself: {state} What would change that: {change}"));
+        }
+        let basis =
+            if self.is_mapped() { "by the file system's own map" } else { "estimated from utilization" };
+        sentences.push(format!(
+            "Untrimmed free space: {} wait, {} are left as they are ({basis}); the bound is {}.",
+            self.waiting(),
+            self.left(),
+            self.bound()
+        ));
+        if let (Some(untouched), Some(touched)) = self.pace.latencies() {
+            let us = |time: SimDuration| time.as_nanos() / 1000;
+            sentences.push(format!(
+                "A request takes {} µs on average, {} µs beside slices; the rest behind a slice is {} times as long as \
+                 it.",
+                us(untouched),
+                us(touched),
+                self.pace.rest_factor()
+            ));
+        }
+        sentences.push(format!("Next: {}", self.next_words()));
+        sentences
+    }
+
+    fn next_words(&self) -> String {
+        match &self.reason {
+            Reason::Online { .. } => "nothing; the kernel does it.".to_owned(),
+            Reason::Paused | Reason::Refused { .. } => "nothing.".to_owned(),
+            _ if self.waiting().0 > 0 => {
+                let most = self.waiting().min(self.pace.bytes_max());
+                format!("a slice of up to {most}, when nothing of the above stands in its way.")
+            }
+            _ if self.is_mapped() => "a look at free space when enough was freed.".to_owned(),
+            _ => "a trim when enough was freed.".to_owned(),
+        }
+    }
+}

@@ -1,0 +1,509 @@
+//! A made-up host under `LiveHost`: a file system of pieces that are in use or free, a device that knows of some of
+//! the free ones, and a FITRIM that looks up what is free, as the kernel's does.
+
+use proptest::prelude::*;
+
+use trimwise::live::{Cut, Facts, Failed, FreeSpace, LiveHost, Order, Reason, Sample, Settings, Slice};
+use trimwise::units::{Bytes, SimDuration, SimTime, Span};
+
+/// A piece of the made-up file system.
+const PIECE: u64 = 1 << 20;
+const PIECES: usize = 4096;
+/// Pieces in a group, where slices are cut at groups.
+const GROUP: u64 = 128;
+
+struct FakeHost {
+    live: LiveHost,
+    now: SimTime,
+    used: Vec<bool>,
+    /// The device was told that it is free.
+    told: Vec<bool>,
+    toggles_work: bool,
+    under_way: Option<(Order, SimTime)>,
+    sample: Sample,
+    /// Requests that others make each second.
+    load: u64,
+    freed: u64,
+    /// Pieces sent to the device, and those of them that it knew.
+    sent: u64,
+    sent_twice: u64,
+    toggled: Vec<bool>,
+    slices: Vec<(SimTime, Slice)>,
+    /// The next slices fail like this.
+    failure: Option<Failed>,
+}
+
+impl FakeHost {
+    fn new(policy: &str, facts: Facts, settings: Settings) -> Self {
+        let live = LiveHost::new(policy.parse().unwrap(), facts, settings, SimTime::ZERO);
+        Self {
+            live,
+            now: SimTime::ZERO,
+            used: vec![false; PIECES],
+            told: vec![true; PIECES],
+            toggles_work: true,
+            under_way: None,
+            sample: Sample { total: facts.total, ..Sample::default() },
+            load: 0,
+            freed: 0,
+            sent: 0,
+            sent_twice: 0,
+            toggled: Vec::new(),
+            slices: Vec::new(),
+            failure: None,
+        }
+    }
+
+    fn allocate(&mut self, from: usize, pieces: usize) {
+        for at in from..(from + pieces).min(PIECES) {
+            self.used[at] = true;
+            self.told[at] = false;
+        }
+    }
+
+    fn free(&mut self, from: usize, pieces: usize) {
+        for at in from..(from + pieces).min(PIECES) {
+            if std::mem::replace(&mut self.used[at], false) {
+                self.freed += 1;
+                self.told[at] = self.sample.online;
+            }
+        }
+    }
+
+    fn untrimmed(&self) -> u64 {
+        self.used.iter().zip(&self.told).filter(|&(used, told)| !used && !told).count() as u64
+    }
+
+    fn map(&self) -> Vec<Span> {
+        let mut spans: Vec<Span> = Vec::new();
+        for at in (0..PIECES).filter(|&at| !self.used[at]) {
+            let start = at as u64 * PIECE;
+            match spans.last_mut() {
+                Some(last) if last.end == start => last.end += PIECE,
+                _ => spans.push(Span { start, end: start + PIECE }),
+            }
+        }
+        spans
+    }
+
+    fn take(&mut self, orders: Vec<Order>) {
+        for order in orders {
+            assert!(self.under_way.is_none(), "{order:?} beside {:?}", self.under_way);
+            let takes = match &order {
+                Order::Look => SimDuration::from_millis(2),
+                Order::Trim(slice) => {
+                    let pressed = self.sample.pressure_permille >= 200;
+                    assert!(
+                        !pressed || self.live.waiting() > self.live.bound() || self.live.is_asked(),
+                        "a slice under pressure"
+                    );
+                    assert!(slice.ranges.windows(2).all(|pair| pair[0].end <= pair[1].start), "{slice:?}");
+                    self.slices.push((self.now, slice.clone()));
+                    SimDuration::from_millis(slice.bytes.0 / PIECE + slice.extents)
+                }
+                Order::Toggle { .. } => SimDuration::from_millis(1),
+            };
+            self.under_way = Some((order, self.now + takes));
+        }
+    }
+
+    fn finish(&mut self) {
+        let Some((order, at)) = self.under_way.take() else { return };
+        self.now = self.now.max(at);
+        let mut orders = Vec::new();
+        match order {
+            Order::Look => self.live.looked(self.now, Ok(&self.map()), &mut orders),
+            Order::Trim(slice) => {
+                let result = match self.failure.clone() {
+                    Some(failed) => Err(failed),
+                    None => Ok(Some(Bytes(self.fitrim(&slice)))),
+                };
+                let took = at.since(self.slices.last().unwrap().0);
+                self.live.trimmed(self.now, took, result, &mut orders);
+            }
+            Order::Toggle { on } => {
+                let result = if self.toggles_work { Ok(on) } else { Err(Failed::Never("no".into())) };
+                if self.toggles_work {
+                    self.sample.online = on;
+                    self.toggled.push(on);
+                }
+                self.live.toggled(self.now, result, &mut orders);
+            }
+        }
+        self.take(orders);
+    }
+
+    fn fitrim(&mut self, slice: &Slice) -> u64 {
+        let before = self.sent;
+        for range in &slice.ranges {
+            let pieces = (range.start / PIECE) as usize..(range.end.div_ceil(PIECE) as usize).min(PIECES);
+            for at in pieces.filter(|&at| !self.used[at]) {
+                self.sent += 1;
+                self.sent_twice += u64::from(std::mem::replace(&mut self.told[at], true));
+            }
+        }
+        (self.sent - before) * PIECE
+    }
+
+    /// Lets seconds pass; what is under way ends within them.
+    fn pass(&mut self, seconds: u64) {
+        for _ in 0..seconds {
+            let end = self.now + SimDuration::from_secs(1);
+            while let Some((_, at)) = self.under_way.as_ref().filter(|(_, at)| *at <= end) {
+                self.now = self.now.max(*at);
+                self.finish();
+            }
+            self.now = end;
+            self.sample.used = Bytes(self.used.iter().filter(|&&used| used).count() as u64 * PIECE);
+            self.sample.requests_done += self.load;
+            self.sample.requests_time += SimDuration::from_micros(300) * self.load;
+            let mut orders = Vec::new();
+            self.live.sample(self.now, self.sample, &mut orders);
+            self.take(orders);
+        }
+    }
+}
+
+fn facts(cut: Cut) -> Facts {
+    Facts { total: Bytes(PIECES as u64 * PIECE), cut, maps: true, toggles: false, online_is_good: false }
+}
+
+const XFS: Cut = Cut::Anywhere { align: PIECE };
+const EXT4: Cut = Cut::Groups { first: 0, bytes: GROUP * PIECE };
+
+fn host(policy: &str, cut: Cut) -> FakeHost {
+    FakeHost::new(policy, facts(cut), Settings::default())
+}
+
+#[test]
+fn judicious_trims_the_backlog_slice_by_slice_and_then_nothing_more() {
+    for cut in [XFS, EXT4] {
+        let mut host = host("judicious", cut);
+        host.told.fill(false);
+        host.allocate(1000, 500);
+        host.pass(3);
+        assert!(host.untrimmed() > 0, "the backlog is not dumped on the device at the start");
+        host.pass(600);
+        assert_eq!((host.untrimmed(), host.sent_twice), (0, 0), "{:?}", host.live.explain());
+        let sent = host.sent;
+        host.pass(600);
+        assert_eq!(host.sent, sent);
+        assert!(host.slices.iter().all(|(_, slice)| slice.bytes <= Bytes::gib(1)), "{:?}", host.slices);
+    }
+}
+
+#[test]
+fn what_is_freed_is_trimmed_once_and_what_is_used_again_never() {
+    for cut in [XFS, EXT4] {
+        let mut host = host("judicious", cut);
+        host.allocate(0, 2000);
+        host.pass(300);
+        let backlog = host.sent;
+        host.free(100, 300);
+        host.allocate(100, 100);
+        host.pass(900);
+        assert_eq!((host.untrimmed(), host.sent - backlog), (0, 200));
+        assert_eq!(host.live.totals().freed_bytes, 200 * PIECE);
+    }
+}
+
+#[test]
+fn off_sends_nothing_and_reads_no_map() {
+    let mut host = host("off", XFS);
+    host.allocate(0, 2000);
+    host.pass(10);
+    host.free(0, 2000);
+    host.pass(3000);
+    assert_eq!((host.sent, host.live.totals().looks), (0, 0));
+    assert!(host.live.explain().join(" ").contains("policy is off"), "{:?}", host.live.explain());
+}
+
+#[test]
+fn off_turns_online_discard_off_if_it_may() {
+    let online = Sample { online: true, total: facts(EXT4).total, ..Sample::default() };
+    let with = Facts { toggles: true, ..facts(EXT4) };
+    let mut host = FakeHost::new("off", with, Settings::default());
+    host.sample = online;
+    host.pass(10);
+    assert_eq!(host.toggled, [false]);
+    let mut fixed = FakeHost::new("off", with, Settings { may_toggle: false, ..Settings::default() });
+    fixed.sample = online;
+    fixed.pass(10);
+    assert!(fixed.toggled.is_empty());
+    assert_eq!(fixed.live.reason(), &Reason::Online { fixed: true });
+}
+
+#[test]
+fn set_turns_online_discard_on_above_the_high_watermark_and_off_below_the_low_one() {
+    let mut host = FakeHost::new("set:40:90", Facts { toggles: true, ..facts(EXT4) }, Settings::default());
+    host.allocate(0, PIECES * 95 / 100);
+    host.pass(30);
+    assert_eq!(host.toggled, [true]);
+    assert!(host.live.explain().join(" ").contains("above the high watermark"), "{:?}", host.live.explain());
+    host.free(0, PIECES * 80 / 100);
+    host.pass(30);
+    assert_eq!(host.toggled, [true, false]);
+    assert_eq!(host.sent, 0, "the kernel told the device, and what was free before is left, as published");
+    assert!(host.live.explain().join(" ").contains("below the low watermark"), "{:?}", host.live.explain());
+}
+
+#[test]
+fn set_without_a_toggle_trims_what_was_freed_while_it_was_open() {
+    let mut host = host("set:40:90", XFS);
+    host.allocate(0, PIECES * 98 / 100);
+    host.pass(30);
+    let backlog = host.sent;
+    host.free(0, 200);
+    host.pass(300);
+    assert_eq!((backlog, host.sent), (0, 200), "{:?}", host.live.explain());
+    // Far below the low watermark: dropped.
+    host.free(0, PIECES);
+    host.pass(30);
+    assert!(host.live.left().0 > 0 && host.live.waiting().0 == 0, "{:?}", host.live.explain());
+}
+
+#[test]
+fn batch_sweeps_at_its_intervals() {
+    let mut host = host("batch:10m", EXT4);
+    host.told.fill(false);
+    host.allocate(0, 1000);
+    host.pass(590);
+    assert_eq!(host.sent, 0);
+    host.pass(300);
+    assert_eq!((host.untrimmed(), host.sent_twice), (0, 0), "{:?}", host.live.explain());
+    let sent = host.sent;
+    host.free(0, 100);
+    host.pass(200);
+    assert_eq!(host.sent, sent);
+    host.pass(700);
+    assert_eq!(host.sent, sent + 100);
+}
+
+#[test]
+fn lazy_trims_what_is_freed_and_not_what_was_free_before() {
+    let mut host = host("lazy+reuse", XFS);
+    host.told.fill(false);
+    host.allocate(0, 2000);
+    host.pass(60);
+    assert_eq!(host.sent, 0);
+    host.free(0, 500);
+    host.pass(300);
+    assert_eq!(host.sent, 500);
+}
+
+#[test]
+fn without_maps_a_trim_is_rare_and_the_estimate_is_from_utilization() {
+    let mut host = FakeHost::new("judicious", Facts { maps: false, ..facts(XFS) }, Settings::default());
+    host.told.fill(false);
+    host.allocate(0, 1000);
+    host.pass(1800);
+    assert_eq!(host.sent, 0, "not at the start");
+    host.pass(3600);
+    assert_eq!(host.untrimmed(), 0);
+    host.free(0, 300);
+    host.pass(10);
+    assert_eq!(host.live.waiting(), Bytes(300 * PIECE));
+    host.pass(86_400);
+    assert_eq!(host.slices.len(), 1, "{:?}", host.live.explain());
+}
+
+#[test]
+fn btrfs_gets_its_own_online_discard() {
+    let btrfs = Facts { maps: false, toggles: true, online_is_good: true, ..facts(XFS) };
+    let mut host = FakeHost::new("judicious", btrfs, Settings::default());
+    host.pass(10);
+    assert_eq!(host.toggled, [true]);
+    assert_eq!(host.live.reason(), &Reason::Online { fixed: false });
+    let mut refused = FakeHost::new("judicious", btrfs, Settings::default());
+    refused.toggles_work = false;
+    refused.allocate(0, 100);
+    refused.told.fill(false);
+    refused.pass(2 * 3600);
+    assert_eq!(refused.untrimmed(), 0, "then by FITRIM: {:?}", refused.live.explain());
+}
+
+#[test]
+fn the_bound_holds_also_on_a_busy_device_under_pressure() {
+    for pressure_permille in [0, 900] {
+        let mut host = host("judicious", XFS);
+        host.allocate(0, 1500);
+        host.pass(300);
+        (host.load, host.sample.pressure_permille) = (5000, pressure_permille);
+        host.free(0, 1000);
+        host.pass(900);
+        let bound = host.live.bound().0 / PIECE;
+        assert!((1..=bound).contains(&host.untrimmed()), "{pressure_permille}: {} {bound}", host.untrimmed());
+        host.pass(900);
+        assert!(host.untrimmed() > 0, "below the bound there is no hurry while others use the device");
+        (host.load, host.sample.pressure_permille) = (0, 0);
+        host.pass(300);
+        assert_eq!(host.untrimmed(), 0);
+    }
+}
+
+#[test]
+fn a_pause_stops_everything_and_now_overrides_the_policy() {
+    let mut host = host("off", EXT4);
+    host.told.fill(false);
+    host.pass(10);
+    host.live.trim_now();
+    host.live.pause(true);
+    host.pass(100);
+    assert_eq!((host.sent, host.live.reason()), (0, &Reason::Paused));
+    host.live.pause(false);
+    host.live.trim_now();
+    host.pass(200);
+    assert_eq!((host.untrimmed(), host.sent), (0, PIECES as u64));
+    host.told.fill(false);
+    host.pass(200);
+    assert_eq!(host.sent, PIECES as u64, "it is over with what waited");
+}
+
+#[test]
+fn failures_are_tried_again_ever_later_and_a_refusal_never() {
+    let mut host = host("judicious", XFS);
+    host.told.fill(false);
+    host.failure = Some(Failed::Again("FITRIM: Input/output error".into()));
+    host.pass(3600);
+    assert!((4..=8).contains(&host.slices.len()), "{}", host.slices.len());
+    assert!(host.live.explain().join(" ").contains("Input/output error; it is tried again in"));
+    host.failure = None;
+    host.pass(2 * 3600);
+    assert_eq!(host.untrimmed(), 0);
+
+    let mut never = host_that_refuses();
+    never.pass(7200);
+    assert_eq!((never.slices.len(), never.sent), (1, 0));
+    assert!(matches!(never.live.reason(), Reason::Refused { .. }));
+}
+
+/// What comes and goes between two maps is at the same places in both: only utilization shows it.
+#[test]
+fn what_came_and_went_between_two_maps_is_found_when_it_is_as_much_as_what_is_sent_again() {
+    let mut host = host("judicious", XFS);
+    host.allocate(0, 3800);
+    host.pass(300);
+    let before = host.sent_twice;
+    for _ in 0..3 {
+        host.allocate(3800, 100);
+        host.pass(1);
+        host.free(3800, 100);
+        host.pass(120);
+    }
+    assert_eq!(host.untrimmed(), 0, "{:?}", host.live.explain());
+    assert!(host.sent_twice - before <= host.freed, "{} {}", host.sent_twice - before, host.freed);
+}
+
+fn host_that_refuses() -> FakeHost {
+    let mut host = host("judicious", XFS);
+    host.told.fill(false);
+    host.failure = Some(Failed::Never("Operation not supported".into()));
+    host
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Allocate(usize, usize),
+    Free(usize, usize),
+    Pass(u64),
+    Load(u64),
+    Pressure(u64),
+    Now,
+    Pause(bool),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let run = || (0..PIECES, 1..600usize);
+    prop_oneof![
+        3 => run().prop_map(|(from, n)| Step::Allocate(from, n)),
+        3 => run().prop_map(|(from, n)| Step::Free(from, n)),
+        4 => (1..200u64).prop_map(Step::Pass),
+        1 => prop::sample::select(vec![0u64, 3, 1000]).prop_map(Step::Load),
+        1 => prop::sample::select(vec![0u64, 199, 200, 900]).prop_map(Step::Pressure),
+        1 => Just(Step::Now),
+        1 => any::<bool>().prop_map(Step::Pause),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Whatever happens: one thing at a time, no slice under pressure (both asserted by the host), nothing sent twice, and
+    /// in the end nothing untrimmed but what came and went between two maps.
+    #[test]
+    fn any_history_ends_well(
+        steps in prop::collection::vec(step(), 1..40),
+        policy in prop::sample::select(vec!["judicious", "lazy+reuse", "set:40:90", "batch:5m", "off"]),
+        groups in any::<bool>(),
+    ) {
+        let mut host = host(policy, if groups { EXT4 } else { XFS });
+        host.told.fill(false);
+        for step in steps {
+            match step {
+                Step::Allocate(from, n) => host.allocate(from, n),
+                Step::Free(from, n) => host.free(from, n),
+                Step::Pass(seconds) => host.pass(seconds),
+                Step::Load(load) => host.load = load,
+                Step::Pressure(permille) => host.sample.pressure_permille = permille,
+                Step::Now => host.live.trim_now(),
+                Step::Pause(paused) => host.live.pause(paused),
+            }
+            prop_assert!(host.live.explain().iter().all(|sentence| sentence.ends_with('.')));
+        }
+        // What is freed behind the last map may be sent beside what waited there.
+        prop_assert!(host.sent_twice <= host.freed, "{} of {}", host.sent_twice, host.sent);
+        host.live.pause(false);
+        (host.load, host.sample.pressure_permille) = (0, 0);
+        host.live.trim_now();
+        host.pass(600);
+        prop_assert_eq!(host.live.waiting(), Bytes(0));
+        prop_assert_eq!(host.live.left(), Bytes(0));
+    }
+
+    /// Against one flag a piece: what waits is what is free and was never in a slice since it was last in use.
+    #[test]
+    fn free_space_is_kept_as_a_flat_map_would(
+        maps in prop::collection::vec(prop::collection::vec(any::<bool>(), 64), 1..6),
+        bytes_max in 1u64..40, extents_max in 1u64..10, groups in any::<bool>(),
+    ) {
+        let cut = if groups { Cut::Groups { first: 0, bytes: 8 } } else { Cut::Anywhere { align: 1 } };
+        let mut space = FreeSpace::default();
+        let mut trimmed = [false; 64];
+        for map in maps {
+            let free: Vec<Span> = spans(&map);
+            space.learn(&free, false);
+            trimmed.iter_mut().zip(&map).for_each(|(trimmed, free)| *trimmed &= free);
+            let expected = map.iter().zip(&trimmed).filter(|&(free, trimmed)| *free && !trimmed).count() as u64;
+            prop_assert_eq!(space.waiting(), Bytes(expected));
+            if let Some((slice, covered)) = space.next_slice(cut, Bytes(bytes_max), extents_max) {
+                prop_assert!(slice.extents <= extents_max && slice.extents >= 1);
+                let most = bytes_max.max(if groups { 8 } else { 1 });
+                prop_assert!(slice.bytes.0 <= most);
+                let mut in_ranges = 0;
+                for range in &slice.ranges {
+                    for at in range.start..range.end.min(64) {
+                        let at = at as usize;
+                        prop_assert!(!(map[at] && trimmed[at]), "sent twice: {:?} {:?}", slice, trimmed);
+                        in_ranges += u64::from(map[at]);
+                        trimmed[at] |= map[at];
+                    }
+                }
+                prop_assert_eq!(in_ranges, slice.bytes.0);
+                space.done(&covered);
+            } else {
+                prop_assert_eq!(expected, 0);
+            }
+        }
+    }
+}
+
+fn spans(map: &[bool]) -> Vec<Span> {
+    let mut spans: Vec<Span> = Vec::new();
+    for at in (0..map.len() as u64).filter(|&at| map[at as usize]) {
+        match spans.last_mut() {
+            Some(last) if last.end == at => last.end += 1,
+            _ => spans.push(Span { start: at, end: at + 1 }),
+        }
+    }
+    spans
+}
