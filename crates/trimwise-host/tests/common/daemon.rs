@@ -57,7 +57,8 @@ impl Daemon {
         let log = fs::File::options().create(true).append(true).open(self.folder.path().join("log")).unwrap();
         self.child = Some(self.command(&[]).stderr(log).spawn().unwrap());
         let deadline = Instant::now() + PATIENCE;
-        while Client::connect(&self.run()).is_err() {
+        // Its sockets are there before it has put back what a killed one left; it answers behind that.
+        while Client::connect(&self.run()).and_then(|mut client| client.ask(&Request::Status)).is_err() {
             assert!(Instant::now() < deadline, "the daemon does not begin: {}", self.log());
             std::thread::sleep(Duration::from_millis(20));
         }
