@@ -187,7 +187,8 @@ pub struct ReproduceArguments {
     #[arg(long, value_name = "TARGET", default_value = "model", conflicts_with = "list")]
     pub target: String,
 
-    /// Only these parts: of `kernels` kernels and file systems (6.1, 6.1:ext4), of `postmark-vendors` drives (vendor1)
+    /// Only these parts: of `kernels` kernels and file systems (6.1, 6.1:ext4), of `postmark-vendors` drives
+    /// (vendor1), of `model-ext4` workloads (small), of `lazy-3-kernel` append sizes in KiB (64)
     #[arg(long, value_name = "PART", num_args = 1.., conflicts_with_all = ["list", "all"])]
     pub only: Vec<String>,
 

@@ -69,6 +69,12 @@ pub fn run<M: Models>(
         }
     }
     let names: Vec<String> = names.into_iter().filter(|name| !left_out.contains(name)).collect();
+    if names.is_empty() {
+        return Err(Failure::usage(format!(
+            "--all --target {}: no experiment can be made there; the notes above say why",
+            arguments.target
+        )));
+    }
     let stop = on_signal(on_interrupt)?;
     let progress = Progress::new(names.len());
     // One experiment after the other: each spreads its own cells over the jobs.

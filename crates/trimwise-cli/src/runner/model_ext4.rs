@@ -93,12 +93,14 @@ fn run_kernel(
         Outcome::Cell(cell, _) => cell.duration_ns,
         other => return Err(unexpected(&other)),
     };
-    let commits = commits(&text({
-        next()?;
-        next()?
-    })?)?
-        - before;
-    let Outcome::Metadata(metadata) = next()? else { return Err(unexpected(&Outcome::Done)) };
+    next()?;
+    let commits = commits(&text(next()?)?)?
+        .checked_sub(before)
+        .ok_or_else(|| Failure::run("the guest's count of commits fell"))?;
+    let metadata = match next()? {
+        Outcome::Metadata(metadata) => metadata,
+        other => return Err(unexpected(&other)),
+    };
     let directory = match next()? {
         Outcome::Extents(extents) => extents,
         other => return Err(unexpected(&other)),
@@ -114,7 +116,10 @@ fn run_kernel(
         journal_blocks: journal.iter().map(|range| range.units).sum(),
     };
     let places = Places::new(journal, fixed.chain(directory));
-    let log: Vec<Entry> = trace[marks[begin].traced..marks[end].traced].iter().map(entry).collect();
+    let traced = |step: usize| marks.get(step).map(|mark| mark.traced);
+    let traced = traced(begin).zip(traced(end)).and_then(|(begin, end)| trace.get(begin..end));
+    let traced = traced.ok_or_else(|| Failure::run("the guest did not answer when the workload ran"))?;
+    let log: Vec<Entry> = traced.iter().map(entry).collect();
     Ok((facts, Side { duration_ns, commits, traffic: Traffic::of(&log, &places) }))
 }
 

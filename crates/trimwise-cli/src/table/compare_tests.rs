@@ -19,7 +19,7 @@ pub fn comparison(mut cells: Vec<Cell>) -> Comparison {
             target: cells[0].target.clone(),
             utilization_percent: in_model.then_some(80),
             linux: in_model
-                .then(|| Linux { version: "6.1".into(), stands_for: DiscardGeneration::Worker.kernels() }),
+                .then(|| Linux { version: "6.1".into(), stands_for: DiscardGeneration::WorkerRunningOn.kernels() }),
             host_memory_bytes: in_model.then_some(8 << 30),
             kernel: None,
             mount: (!in_model).then(fabricated::mounted),

@@ -19,9 +19,10 @@ pub fn status(data: &Value) -> String {
         if rows.is_empty() { "No file system is managed.\n".to_owned() } else { laid_out(&header, &rows) };
     text.push('\n');
     for one in file_systems {
-        let why =
-            one["status"]["why"].as_str().or(one["problem"].as_str()).unwrap_or("It was only just found.");
-        let next = one["status"]["next"].as_str().map_or(String::new(), |next| format!(" Next: {next}"));
+        let why = [&one["status"]["why"], &one["problem"]].into_iter().find(|why| why.is_string());
+        let why = why.map_or_else(|| "It was only just found.".to_owned(), word);
+        let next = &one["status"]["next"];
+        let next = if next.is_string() { format!(" Next: {}", word(next)) } else { String::new() };
         text += &folded(&format!("{}: {why}{next}", word(&one["mount_point"])), 0);
     }
     let skipped = data["skipped"].as_array().unwrap_or(&empty);
@@ -29,8 +30,8 @@ pub fn status(data: &Value) -> String {
         text += &folded(&format!("{}: not managed: {}.", word(&one["mount_point"]), word(&one["why"])), 0);
     }
     for problem in ["config_problem", "history_problem"] {
-        if let Some(problem) = data[problem].as_str() {
-            text += &folded(&format!("! {problem}"), 0);
+        if data[problem].is_string() {
+            text += &folded(&format!("! {}", word(&data[problem])), 0);
         }
     }
     if data["dry_run"] == true {
@@ -47,7 +48,7 @@ fn row(one: &Value) -> Vec<String> {
         return row;
     }
     let number = |value: &Value| value.as_u64().unwrap_or(0);
-    let percent = number(&status["used_bytes"]) * 100 / number(&status["total_bytes"]).max(1);
+    let percent = number(&status["used_bytes"]).saturating_mul(100) / number(&status["total_bytes"]).max(1);
     let size = |value: &Value| Bytes(number(value)).to_string();
     // An estimate is marked as one.
     let waiting = size(&status["waiting_bytes"]);
@@ -95,7 +96,8 @@ pub fn history(data: &Value) -> String {
         return "Nothing has happened there yet.\n".to_owned();
     }
     let line = |entry: &Value| {
-        let at = u64::try_from(entry["at_ms"].as_i64().unwrap_or(0)).unwrap_or(0);
+        // Up to the year 9999, which is as far as it can be written.
+        let at = u64::try_from(entry["at_ms"].as_i64().unwrap_or(0)).unwrap_or(0).min(253_402_300_799_000);
         let at = std::time::UNIX_EPOCH + std::time::Duration::from_millis(at);
         let at = humantime::format_rfc3339_seconds(at);
         folded(&format!("{at} {}: {}", word(&entry["kind"]), word(&entry["text"])), 0)

@@ -23,7 +23,7 @@ pub struct WriteThrottleConfig {
     /// The longest that the fastest read of a window may take (`wbt_lat_usec`: 75 ms for drives that Linux takes for
     /// rotating, as those behind virtio; 2 ms for others).
     pub read_latency_max: SimDuration,
-    /// Requests that the queue holds (`nr_requests`).
+    /// Requests that the queue holds (`nr_requests`), at least 1.
     pub queue_depth: u64,
 }
 
@@ -198,9 +198,10 @@ impl WriteThrottle {
     }
 
     fn set_depth(&mut self) {
-        let base = DEPTH.min(self.config.queue_depth);
+        let queue = self.config.queue_depth.max(1);
+        let base = DEPTH.min(queue);
         let steps = self.step.unsigned_abs().min(31);
-        let most = 3 * self.config.queue_depth / 4;
+        let most = (3 * queue / 4).max(1);
         self.depth = if self.step > 0 { 1 + ((base - 1) >> steps) } else { 1 + ((base - 1) << steps) };
         self.is_deepest = self.step < 0 && self.depth > most;
         if self.is_deepest {

@@ -118,17 +118,12 @@ impl Allocator {
 
     /// Small files get their blocks there from now on.
     pub(super) fn set_chunk(&mut self, chunk: Option<UnitRange>) {
-        self.chunk = chunk;
+        self.chunk = chunk.filter(|chunk| chunk.units > 0);
     }
 
     /// Takes these blocks, which lie in one free extent.
     pub(super) fn take_free(&mut self, start: u64, units: u64) -> UnitRange {
         self.take(start, units)
-    }
-
-    /// The stream of files begins here.
-    pub fn begin_stream(&mut self, goal: Lpn) {
-        self.stream_goal = goal.0;
     }
 
     /// Takes exactly these blocks out of the free ones; they must all be free.

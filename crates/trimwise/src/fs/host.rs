@@ -38,7 +38,7 @@ pub enum Writeback {
     /// Since 3.2 (143dfe8611a6): writers are paced so that memory stays dirty halfway to the limit, files are written in
     /// batches for a tenth of a second at least, and the metadata of the drive have their turn among them.
     Paced {
-        /// Ticks a second (`CONFIG_HZ`), in which pauses are counted.
+        /// Ticks a second (`CONFIG_HZ`, 1 to 1000), in which pauses are counted.
         hz: u64,
     },
 }
@@ -115,7 +115,7 @@ impl HostConfig {
     pub(super) fn hz(&self) -> u64 {
         match self.writeback {
             Writeback::AtTheLimit => 1000,
-            Writeback::Paced { hz } => hz,
+            Writeback::Paced { hz } => hz.clamp(1, 1000),
         }
     }
 
@@ -166,8 +166,8 @@ impl HostConfig {
             dirty_expire: SimDuration::from_secs(30),
             writeback_interval: SimDuration::from_secs(5),
             placement: Placement::Stream,
-            // Newer kernels pace writers and hold write-back back before it is queued. One without the other is worse than
-            // neither (docs/model.md), and both together are not fitted to the published experiments.
+            // Newer kernels pace writers and hold write-back back before it is queued. Pacing alone is worse than neither
+            // (docs/model.md), and both together are not fitted to the published experiments.
             writeback: Writeback::AtTheLimit,
             read_ahead: Bytes::kib(128),
             cpu: CpuCosts {

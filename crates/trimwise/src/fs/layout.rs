@@ -167,7 +167,7 @@ impl Layout {
         let groups = self.total_units.div_ceil(GROUP_UNITS);
         let flexes = (0..groups).step_by(FLEX_GROUPS as usize);
         let range = |flex: u64| {
-            let start = if flex == 0 { 0 } else { flex * GROUP_UNITS };
+            let start = flex * GROUP_UNITS;
             UnitRange::new(Lpn(start), self.metadata_end(flex).min(self.total_units) - start)
         };
         flexes.map(range).collect()
@@ -181,9 +181,6 @@ impl Layout {
             allocator.take_exact(range);
         }
         allocator.take_exact(self.journal);
-        if self.total_units > 2 * GROUP_UNITS {
-            allocator.begin_stream(Lpn(GROUP_UNITS));
-        }
         allocator
     }
 

@@ -1,5 +1,6 @@
 //! Names and inodes: how a file or directory comes to be, and how it goes with all that it had.
 
+use super::host::Placement;
 use super::inode::Inode;
 use super::journal::Handle;
 use super::{Directory, Entry, Ext4};
@@ -77,7 +78,11 @@ impl Ext4 {
         let bytes = directory.bytes + entry_bytes(path);
         if bytes > directory.blocks.len() as u64 * UNIT_BYTES * 3 / 4 {
             let room = disk.allocator.free_units().saturating_sub(state.reserved_pages);
-            let block = if room > 0 { disk.allocator.allocate_for_directory() } else { None };
+            let block = match self.0.host.placement {
+                _ if room == 0 => None,
+                Placement::Stream => disk.allocator.allocate(None, 1),
+                Placement::Groups => disk.allocator.allocate_for_directory(),
+            };
             let Some(block) = block else { return Ok(None) };
             state.pending.withdraw(block);
             disk.stale.allocated(now, block);

@@ -2,8 +2,8 @@
 //!
 //! Most files are closed when they are written back, and nothing is set aside for their growth
 //! (`ext4_mb_group_or_file`). Those of up to 64 KiB lie side by side in chunks of 2 MiB. A larger one looks in the block
-//! group of its goal first, and in those behind it: of the first ten free extents of a group it takes that which is the
-//! least larger than it. Groups whose free extents are shorter than it on average are passed over until none is left.
+//! group of its goal first, and in those behind it: of about the first ten free extents that it meets it takes that
+//! which is the least larger than it. Groups whose free extents are shorter than it on average are passed over until none is left.
 //!
 //! Not modelled: extents as buddies cut them, several chunks with room left, and what is set aside for open files.
 
@@ -14,9 +14,9 @@ use crate::units::{Lpn, UnitRange};
 const SMALL_PAGES: u64 = 16;
 /// A chunk (`s_mb_group_prealloc`: 512 blocks), which is aligned to its length.
 const CHUNK_UNITS: u64 = 512;
-/// Free extents that are looked at before one that suffices is taken (`s_mb_min_to_scan`).
+/// After more free extents than these one that suffices is taken (`s_mb_min_to_scan`).
 const SCANNED_MIN: usize = 10;
-/// And before the longest is taken, whether it suffices or not (`s_mb_max_to_scan`).
+/// And after more than these the longest, whether it suffices or not (`s_mb_max_to_scan`).
 const SCANNED_MAX: usize = 200;
 
 impl Allocator {
@@ -27,6 +27,7 @@ impl Allocator {
         }
         let group = group_of(goal.0) % self.groups() as u64;
         if size_pages <= SMALL_PAGES
+            && want <= SMALL_PAGES
             && let Some(range) = self.allocate_in_chunk(group, want)
         {
             return Some(range);

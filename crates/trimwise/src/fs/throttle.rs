@@ -156,6 +156,7 @@ impl Throttle {
     pub fn look(&mut self, now: u64, memory: Memory) -> Verdict {
         let dirty = memory.dirty + memory.writeback;
         if dirty <= self.free_run() {
+            self.is_exceeded = false;
             self.paused_at = Some(now as i64);
             self.since_look = 0;
             let room = self.limit.saturating_sub(dirty);
@@ -224,19 +225,11 @@ impl Throttle {
         // The drive's own setpoint is the global one; its span is eight seconds' writes.
         let span = 8 * self.avg_write_bandwidth as i64;
         let intercept = setpoint + span;
-        let ratio = if dirty < intercept - span / 4 {
+        // The kernel feeds a drive with little to write, below half the limit: free run ends above that.
+        if dirty < intercept - span / 4 {
             ratio * (intercept - dirty) as u64 / ((intercept - setpoint) | 1) as u64
         } else {
             ratio / 4
-        };
-        // A drive with little to write is fed; not reached while the limit is as far above as free run says.
-        let reserve = limit / 2;
-        if dirty >= reserve {
-            ratio
-        } else if dirty > reserve / 8 {
-            ratio * reserve as u64 / dirty as u64
-        } else {
-            ratio * 8
         }
     }
 
@@ -344,7 +337,8 @@ mod tests {
     fn the_ratio_is_one_at_the_setpoint_and_falls_towards_the_limit() {
         let throttle = Throttle::new(100, (10_000, 20_000));
         let ratio = |dirty| throttle.position_ratio(dirty);
-        assert_eq!(ratio(17_500), 1 << RATIO_SHIFT);
+        // The kernel divides by an odd number (`| 1`): a unit is lost.
+        assert_eq!(ratio(17_500), (1 << RATIO_SHIFT) - 1);
         assert!(ratio(15_000) > ratio(16_000) && ratio(16_000) > ratio(17_500));
         assert!(ratio(17_500) > ratio(19_000) && ratio(19_900) < 100);
         assert_eq!(ratio(20_000), 0);

@@ -11,6 +11,7 @@
 
 use std::collections::VecDeque;
 
+use super::host::Writeback;
 use super::throttle::{Memory, Verdict};
 use super::{Ext4, Inner, State};
 use crate::units::SimTime;
@@ -41,7 +42,7 @@ pub struct Turns {
     drive_is_batched: bool,
 }
 
-/// How often what has been dirty for long is looked for, and how long a batch is written at least: a tenth of a second.
+/// A batch is written for a second over this at least: a tenth.
 const BATCH_DIVISOR: u64 = 10;
 
 impl Turns {
@@ -131,6 +132,9 @@ impl Ext4 {
 
     /// Committed metadata that no newer transaction has taken over wait in the drive's page cache for their places.
     pub(super) fn metadata_became_dirty(&self, tid: u64) {
+        if self.0.host.writeback == Writeback::AtTheLimit {
+            return;
+        }
         let now = self.0.sim.now();
         let state = &mut *self.0.state.borrow_mut();
         let dirtied = state.journal.mark_transaction_dirty(tid);
@@ -181,7 +185,10 @@ impl Ext4 {
             if is_all {
                 return;
             }
-            inner.events.writeback_done.wait().await;
+            // Metadata wake nobody here; who has more is in the next batch.
+            if inner.state.borrow().cache.writeback_pages() > 0 {
+                inner.events.writeback_done.wait().await;
+            }
         }
     }
 

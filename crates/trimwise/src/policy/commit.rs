@@ -1,7 +1,7 @@
 //! `commit` and `kernel515`: every commit tells the device what it freed (Linux's `discard`).
 //!
-//! How the kernel goes about it changed twice. `commit` does what the host's kernel does; `kernel515` is
-//! the way of Linux 5.15 and later on any host: one background worker, one extent at a time, blocks
+//! How the kernel goes about it changed three times. `commit` does what the host's kernel does; `kernel515` is
+//! the way of Linux 5.15 to 6.0 on any host: one background worker, one extent at a time, blocks
 //! allocatable at once (`ext4_discard_work`; a block that was allocated again meanwhile is not sent).
 
 use super::{Availability, Decision, DiscardGeneration, Governor, Needs, PolicyEvent, Shape, View};

@@ -1,4 +1,4 @@
-//! What Linux itself does with ext4's mount option `discard`: three generations.
+//! What Linux itself does with ext4's mount option `discard`: four generations.
 
 use std::str::FromStr;
 
@@ -83,7 +83,8 @@ mod tests {
             ("4.13", DiscardGeneration::CommitBatched),
             ("5.14.0-rc1", DiscardGeneration::CommitBatched),
             ("5.15", DiscardGeneration::Worker),
-            ("6.1-amd64", DiscardGeneration::Worker),
+            ("6.0", DiscardGeneration::Worker),
+            ("6.1-amd64", DiscardGeneration::WorkerRunningOn),
         ] {
             assert_eq!(version.parse(), Ok(generation), "{version}");
         }

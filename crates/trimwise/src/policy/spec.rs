@@ -49,7 +49,7 @@ enum Issuer {
 pub const TERMS: [(&str, &str); 15] = [
     ("off", "never"),
     ("commit", "at every commit, as the host's Linux does with the mount option discard"),
-    ("kernel515", "as Linux 5.15 and later: one background worker after the commit"),
+    ("kernel515", "as Linux 5.15 to 6.0: one background worker after the commit"),
     ("set:LOW:HIGH[:WINDOW[:CHANGE]]", "on above HIGH %, off below LOW %, between them on unless use rises"),
     ("catchup", "with set: when it turns on, what was freed while it was off is trimmed too"),
     ("lazy[:MIN:MAX]", "from a queue, by MIN to MAX background workers"),
