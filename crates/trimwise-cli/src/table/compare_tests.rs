@@ -18,8 +18,10 @@ pub fn comparison(mut cells: Vec<Cell>) -> Comparison {
             workload: "mail.pmrc".into(),
             target: cells[0].target.clone(),
             utilization_percent: in_model.then_some(80),
-            linux: in_model
-                .then(|| Linux { version: "6.1".into(), stands_for: DiscardGeneration::WorkerRunningOn.kernels() }),
+            linux: in_model.then(|| Linux {
+                version: "6.1".into(),
+                stands_for: DiscardGeneration::WorkerRunningOn.kernels(),
+            }),
             host_memory_bytes: in_model.then_some(8 << 30),
             kernel: None,
             mount: (!in_model).then(fabricated::mounted),
