@@ -1,41 +1,19 @@
 //! `trimwise reproduce kernels` on real kernels: ext4 of 6.1, or with `KERNELS=full` every kernel that is built and every
 //! file system; and what is refused before anything boots.
 
-use std::io::Write as _;
-use std::process::{Command, Output};
+#[path = "common/reproduction.rs"]
+mod reproduction;
 
+use reproduction::{error, is_full, is_met, refused, reproduce, skipped};
 use serde_json::Value;
 use trimwise_host::kernel::images;
 
-fn reproduce(arguments: &str) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_trimwise"));
-    command.arg("reproduce").args(arguments.split_whitespace());
-    command
-}
-
-/// Says so past the test harness, which would keep it to itself.
-fn skipped(why: &str) {
-    std::io::stderr().write_all(format!("SKIPPED: {why}\n").as_bytes()).unwrap();
-}
-
-fn error(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-/// Claims about one kernel of ext4 that its discard is known to meet, whatever the drive.
-fn is_met(result: &Value, id: &str) -> bool {
-    let claims = result["claims"].as_array().unwrap();
-    let claim = claims.iter().find(|claim| claim["id"] == id);
-    claim.unwrap_or_else(|| panic!("no claim {id}"))["met"].as_bool().unwrap()
-}
-
 #[test]
 fn real_kernels_discard_as_the_source_says_and_the_same_each_time() {
-    let full = std::env::var("KERNELS").is_ok_and(|value| value == "full");
     if let Err(error) = images::find("6.1") {
         return skipped(&error.to_string());
     }
-    let arguments = if full { "kernels --json -" } else { "kernels --only 6.1:ext4 --json -" };
+    let arguments = if is_full() { "kernels --json -" } else { "kernels --only 6.1:ext4 --json -" };
     let [first, second] = [(); 2].map(|()| reproduce(arguments).output().unwrap());
     assert!(first.status.success() && second.status.success(), "{}{}", error(&first), error(&second));
     assert!(first.stdout == second.stdout, "two runs differ");
@@ -62,14 +40,6 @@ fn real_kernels_discard_as_the_source_says_and_the_same_each_time() {
 
 #[test]
 fn what_there_is_not_is_refused_with_what_there_is() {
-    let empty = tempfile::tempdir().unwrap();
-    let refused = |arguments: &str, words: &[&str]| {
-        let output = reproduce(arguments).env("TRIMWISE_KERNELS", empty.path()).output().unwrap();
-        let message = error(&output);
-        assert_eq!(output.status.code(), Some(2), "{arguments}: {message}");
-        assert!(words.iter().all(|word| message.contains(word)), "{arguments}: {message}");
-        assert!(output.stdout.is_empty());
-    };
     refused("kernels --only 4.4", &["--only 4.4", "5.10, 6.1, 6.12", "ext4, xfs, btrfs, f2fs"]);
     refused("kernels --only 6.1:zfs", &["--only 6.1:zfs", "ext4, xfs, btrfs, f2fs"]);
     refused("kernels --only 6.1", &["trimwise kernel build --version 6.1"]);

@@ -2,26 +2,12 @@
 //! `kernel-5-10-tests`, since it needs another kernel); all of both
 //! with `KERNELS=full`. And what is refused before anything boots.
 
-use std::io::Write as _;
-use std::process::{Command, Output};
+#[path = "common/reproduction.rs"]
+mod reproduction;
 
+use reproduction::{error, is_full, is_met, refused, reproduce, skipped};
 use serde_json::Value;
 use trimwise_host::kernel::images;
-
-fn reproduce(arguments: &str) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_trimwise"));
-    command.arg("reproduce").args(arguments.split_whitespace());
-    command
-}
-
-/// Says so past the test harness, which would keep it to itself.
-fn skipped(why: &str) {
-    std::io::stderr().write_all(format!("SKIPPED: {why}\n").as_bytes()).unwrap();
-}
-
-fn error(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
 
 /// The result of an experiment, whole or its sample; `None` where its kernel is not built.
 fn result(version: &str, experiment: &str, sample: &str) -> Option<Value> {
@@ -29,17 +15,10 @@ fn result(version: &str, experiment: &str, sample: &str) -> Option<Value> {
         skipped(&error.to_string());
         return None;
     }
-    let is_full = std::env::var("KERNELS").is_ok_and(|value| value == "full");
-    let only = if is_full { String::new() } else { format!("--only {sample}") };
+    let only = if is_full() { String::new() } else { format!("--only {sample}") };
     let output = reproduce(&format!("{experiment} {only} --json -")).output().unwrap();
     assert!(output.status.success(), "{}", error(&output));
     Some(serde_json::from_slice(&output.stdout).unwrap())
-}
-
-fn is_met(result: &Value, id: &str) -> bool {
-    let claims = result["claims"].as_array().unwrap();
-    let claim = claims.iter().find(|claim| claim["id"] == id);
-    claim.unwrap_or_else(|| panic!("no claim {id}"))["met"].as_bool().unwrap()
 }
 
 #[test]
@@ -77,14 +56,6 @@ fn fsync_behind_a_removal_takes_as_long_in_the_model_as_on_the_real_ext4() {
 
 #[test]
 fn what_there_is_not_is_refused_with_what_there_is() {
-    let empty = tempfile::tempdir().unwrap();
-    let refused = |arguments: &str, words: &[&str]| {
-        let output = reproduce(arguments).env("TRIMWISE_KERNELS", empty.path()).output().unwrap();
-        let message = error(&output);
-        assert_eq!(output.status.code(), Some(2), "{arguments}: {message}");
-        assert!(words.iter().all(|word| message.contains(word)), "{arguments}: {message}");
-        assert!(output.stdout.is_empty());
-    };
     refused("model-ext4 --only tiny", &["--only tiny", "small, large, mixed"]);
     refused("model-ext4", &["trimwise kernel build --version 6.1"]);
     refused("lazy-3-kernel --only 48", &["--only 48", "64, 128"]);

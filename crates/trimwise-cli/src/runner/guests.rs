@@ -8,7 +8,7 @@ use trimwise::profile::Profile;
 use trimwise::units::Bytes;
 use trimwise_host::kernel::cell::{KernelCellError, KernelTarget, MEMORY_MIN};
 use trimwise_host::kernel::images::{self, KernelImage};
-use trimwise_host::kernel::job::{FileSystem, Guest, JobError};
+use trimwise_host::kernel::job::{FileSystem, Guest, JobError, Outcome};
 use trimwise_host::kernel::machine::{Limits, MachineError};
 
 use super::room::Room;
@@ -85,4 +85,9 @@ pub fn job_failure(error: JobError) -> Failure {
         JobError::Machine(MachineError::Interrupted) => Failure::Interrupted,
         other => Failure::run(other),
     }
+}
+
+/// A guest that answered another question than it was asked.
+pub fn unexpected(outcome: &Outcome) -> Failure {
+    Failure::run(format!("the guest answered {outcome:?} to another question"))
 }

@@ -1,6 +1,5 @@
 //! Boots the kernels of the experiment `kernels` and reads what they did from the drive's trace.
 
-use std::env;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -19,10 +18,10 @@ use trimwise::ssd::Drive;
 use trimwise::units::Bytes;
 use trimwise_host::kernel::disk::{Disk, TraceEntry, Traced};
 use trimwise_host::kernel::images::{self, KernelImage};
-use trimwise_host::kernel::job::{FileSystem, Guest, Job, JobError, Outcome, Step, StepReport};
-use trimwise_host::kernel::machine::{Limits, MachineError};
+use trimwise_host::kernel::job::{FileSystem, Job, Outcome, Step, StepReport};
 use trimwise_host::sparse_store::SparseStore;
 
+use super::guests::{self, unexpected};
 use crate::failure::Failure;
 
 /// The guest's memory: the largest file and its journal fit.
@@ -151,13 +150,6 @@ fn remount(mount: Mount) -> Result<Vec<Step>, Failure> {
     Ok(steps)
 }
 
-fn failure(error: JobError) -> Failure {
-    match error {
-        JobError::Machine(MachineError::Interrupted) => Failure::Interrupted,
-        error => Failure::run(error),
-    }
-}
-
 /// A job that was done, with what the drive saw.
 struct Ran {
     steps: Vec<(Step, StepReport)>,
@@ -178,15 +170,8 @@ impl Ran {
         let port = Port::new(Drive::new(&config, profile.faults, seed).map_err(Failure::run)?);
         let store = SparseStore::in_memory(port.size()).map_err(Failure::run)?;
         let mut disks = [Disk::new(port, store, "trimwise", true)];
-        let guest = Guest {
-            linux: image.linux.clone(),
-            preload: Some(image.preload.clone()),
-            init: env::current_exe().map_err(Failure::run)?,
-            memory: MEMORY,
-            limits: Limits::default(),
-            interrupted: Arc::clone(stop),
-        };
-        let report = guest.run(&Job { steps: steps.clone() }, &mut disks).map_err(failure)?;
+        let guest = guests::guest(image, MEMORY, stop)?;
+        let report = guest.run(&Job { steps: steps.clone() }, &mut disks).map_err(guests::job_failure)?;
         let [disk] = disks;
         let (_, _, trace, marks) = disk.into_parts();
         let marks = marks.into_iter().map(|mark| (mark.at.0, mark.traced)).collect();
@@ -243,10 +228,6 @@ impl Ran {
             ref other => Err(unexpected(other)),
         }
     }
-}
-
-fn unexpected(outcome: &Outcome) -> Failure {
-    Failure::run(format!("the guest answered {outcome:?} to another question"))
 }
 
 /// Whether FIEMAP answers addresses of the drive; those of btrfs are its own.

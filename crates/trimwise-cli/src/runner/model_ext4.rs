@@ -16,7 +16,7 @@ use trimwise_host::kernel::images::KernelImage;
 use trimwise_host::kernel::job::{FileSystem, Job, Outcome, Step, StepReport};
 use trimwise_host::sparse_store::SparseStore;
 
-use super::guests;
+use super::guests::{self, unexpected};
 use crate::failure::Failure;
 
 /// What one run takes of this computer: guest, model and what the guest writes.
@@ -136,10 +136,6 @@ fn entry(entry: &TraceEntry) -> Entry {
         Traced::Discard => Entry::Discard(range),
         Traced::Flush => Entry::Flush,
     }
-}
-
-fn unexpected(outcome: &Outcome) -> Failure {
-    Failure::run(format!("the guest answered {outcome:?} to another question"))
 }
 
 fn text(outcome: Outcome) -> Result<String, Failure> {

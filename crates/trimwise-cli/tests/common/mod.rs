@@ -1,6 +1,9 @@
 //! What test programs of guests share.
 
-use std::io::Write as _;
+mod skipped;
+
+pub use skipped::skipped;
+
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -14,9 +17,4 @@ pub fn trimwise(folder: &Path, line: &str) -> Command {
         .env("NO_COLOR", "1")
         .stdin(Stdio::null());
     command
-}
-
-/// Says so past the test harness, which would keep it to itself.
-pub fn skipped(why: &str) {
-    std::io::stderr().write_all(format!("SKIPPED: {why}\n").as_bytes()).unwrap();
 }
