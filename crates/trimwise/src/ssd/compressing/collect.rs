@@ -212,13 +212,17 @@ impl Compressing {
         true
     }
 
-    /// A victim for a host that waits. What is yet to be checked counts as valid in the choice, so that a superblock with
-    /// next to nothing to gain may be chosen again and again while others only need to be looked at: then the one that
-    /// is nearest to empty is taken, so that there is an end.
+    /// A victim for a host that waits. What is yet to be checked counts as valid in the choice, so that a superblock
+    /// with next to nothing to gain may be chosen again and again while others only need to be looked at: then the one
+    /// that is nearest to empty is taken, so that there is an end.
+    ///
+    /// Next to nothing is also what is lost again when the rest has moved: no chunk lies across the end of a
+    /// superblock, and up to a chunk less a granule is left there, once at most for each victim. A configuration has
+    /// room for two whole chunks in each superblock that holds data, so the emptiest gains more than that.
     fn with_more_to_gain(&self, chosen: u32) -> u32 {
         const LITTLE: u32 = 16;
         let all = self.store.granules_per_superblock();
-        if all - self.live(chosen) >= all / LITTLE {
+        if all - self.live(chosen) >= (all / LITTLE).max(self.store.granules_max()) {
             return chosen;
         }
         let closed = self.victims.closed().iter().copied();

@@ -69,6 +69,7 @@ impl Compressing {
     #[cold]
     fn make_room_for_host(&mut self, turn: usize, now: u64, granules: u32) {
         // In a shared frontier the collector may open and fill superblocks meanwhile.
+        let mut victims = 0;
         loop {
             if self.host[turn].superblock != NONE {
                 if self.host[turn].next + granules <= self.store.granules_per_superblock() {
@@ -80,6 +81,9 @@ impl Compressing {
             } else {
                 self.flash.stats.gc_stalls += 1;
                 self.collect_one(now);
+                victims += 1;
+                let end = self.store.granules_per_superblock() + self.flash.geometry.superblocks;
+                debug_assert!(victims <= end, "each victim gains a granule at least");
             }
         }
     }

@@ -163,6 +163,11 @@ impl Store {
         self.sizes[size as usize]
     }
 
+    /// Granules of the largest chunk: of a unit that does not compress.
+    pub fn granules_max(&self) -> u32 {
+        self.granules(SIZE_OF_DUPLICATE)
+    }
+
     /// Granules that a piece of a log takes.
     #[inline]
     pub fn length(&self, owner: Owner) -> u32 {

@@ -5,13 +5,15 @@
 //! us (write) or 3 us (read) of the controller; tR is 50 us, tPROG 500 us. A granule has 512 bytes.
 
 use proptest::prelude::*;
+use rand_core::{Rng, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::super::translation::Translation;
 use super::Compressing;
 use crate::content::{Content, ContentClass, DUPLICATES};
 use crate::ssd::{
     CacheConfig, CompressingConfig, ControllerConfig, GeometryConfig, MappingConfig, NandConfig, Ssd,
-    SsdConfig,
+    SsdConfig, VictimPolicy,
 };
 use crate::units::{Lpn, SimTime, UnitRange};
 
@@ -338,6 +340,35 @@ impl Slow {
         self.units[unit as usize] = Some(owner);
         self.append(0, owner, granules);
         self.host += u64::from(granules);
+    }
+}
+
+/// A host that waited for ever: what its victims gained was lost again where their chunks left off at the end of a
+/// superblock, while others held much that only had to be checked.
+#[test]
+fn regression_what_a_victim_gains_is_more_than_a_chunk() {
+    let mut config = config(true);
+    let MappingConfig::Compressing(mapping) = &mut config.mapping else { unreachable!("made so above") };
+    (mapping.granule_bytes, mapping.head_bytes) = (4096, 16);
+    (config.gc.host_frontiers, config.gc.shared_frontier) = (1, true);
+    config.gc.victim = VictimPolicy::CostBenefit;
+    // The least room that is accepted.
+    config.geometry.blocks_per_plane = Some(27);
+    for seed in 0..60 {
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+        let mut below = |n: u64| rng.next_u64() % n;
+        let mut ssd = Ssd::new(&config, 1).expect("a valid configuration");
+        let mut now = SimTime(0);
+        for step in 0..400 {
+            let (start, units) = (below(UNITS), 1 + below(24));
+            let units = range(start, units.min(UNITS - start));
+            now = match below(6) {
+                0 => ssd.trim(now, &[units]),
+                1 => ssd.write_content(now, units, data(ContentClass::Compressible, step)),
+                _ => ssd.write_content(now, units, data(ContentClass::Incompressible, step)),
+            };
+        }
+        ssd.audit().unwrap();
     }
 }
 
