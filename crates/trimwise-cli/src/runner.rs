@@ -203,6 +203,7 @@ pub trait Models: Sync {
 }
 
 mod bench;
+mod daemon_week;
 pub mod devices;
 mod experiments;
 #[cfg(test)]

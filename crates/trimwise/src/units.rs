@@ -12,7 +12,7 @@ mod parse;
 use std::fmt;
 use std::ops::{Add, AddAssign, Div, Mul, Sub, SubAssign};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 pub use parse::SizeError;
 
@@ -22,7 +22,7 @@ pub const UNIT_BYTES: u64 = 4096;
 pub const SECTOR_BYTES: u64 = 512;
 
 /// A number of bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Bytes(pub u64);
 
@@ -177,7 +177,7 @@ impl From<UnitRange> for SectorRange {
 pub struct SimTime(pub u64);
 
 /// A span of time in nanoseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct SimDuration(pub u64);
 

@@ -7,10 +7,13 @@ use trimwise::experiment::cell::CellError;
 use trimwise::experiment::postmark_vendors::Column;
 use trimwise::experiment::result::ExperimentResult;
 use trimwise::experiment::set::{self, Setting, one_a, one_b};
-use trimwise::experiment::{capacity, kernels, lazy, model_ext4, postmark_vendors, sandforce, settling};
+use trimwise::experiment::{
+    capacity, daemon_week, kernels, lazy, model_ext4, postmark_vendors, sandforce, settling,
+};
 use trimwise::policy::PolicySpec;
 use trimwise::profile::Profile;
 use trimwise::units::Bytes;
+use trimwise::workload::week::Week;
 use trimwise_host::kernel::cell::{KernelCell, KernelPolicy, KernelTarget, KernelWorkload};
 
 use super::linked::memory_of_run;
@@ -81,6 +84,20 @@ pub const ALL: &[Experiment] = &[
         check: Some(|only| super::model_ext4::choice(only).map(drop)),
         boots: true,
         ..experiment(model_ext4::NAME, model_ext4::QUESTION, model_ext4::REPS, run_model_ext4)
+    },
+    Experiment {
+        check: Some(|only| super::daemon_week::choice(only).map(drop)),
+        boots: true,
+        ..experiment(daemon_week::NAME, daemon_week::QUESTION, daemon_week::REPS, |request| {
+            run_daemon_week(request, daemon_week::NAME, 7)
+        })
+    },
+    Experiment {
+        check: Some(|only| super::daemon_week::choice(only).map(drop)),
+        boots: true,
+        ..experiment(daemon_week::NAME_OF_DAY, daemon_week::QUESTION, daemon_week::REPS, |request| {
+            run_daemon_week(request, daemon_week::NAME_OF_DAY, 1)
+        })
     },
 ];
 
@@ -369,6 +386,16 @@ fn run_model_ext4(request: &Request) -> Result<ExperimentResult, Failure> {
         super::model_ext4::run(&image, case, request.seed, &request.stop)
     })?;
     Ok(model_ext4::evaluate(&pairs, request.seed))
+}
+
+/// Every way of trimming on every file system is one boot.
+fn run_daemon_week(request: &Request, name: &str, days: u64) -> Result<ExperimentResult, Failure> {
+    let week = Week { days, seed: request.seed, ..Week::default() };
+    let (image, cases) = super::daemon_week::choice(&request.only)?;
+    let runs = request.boot(super::daemon_week::MEMORY_OF_RUN, &cases, |case| {
+        super::daemon_week::run(&image, case, &week, request.seed, &request.stop)
+    })?;
+    Ok(daemon_week::evaluate(name, &week, &runs, request.reps, request.seed))
 }
 
 #[cfg(test)]

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use trimwise::experiment::kernels::observe::Discarded;
 use trimwise::fs::layout::FormatOptions;
 use trimwise::profile::Profile;
 use trimwise::units::Bytes;
 use trimwise_host::kernel::cell::{KernelCellError, KernelTarget, MEMORY_MIN};
+use trimwise_host::kernel::disk::{TraceEntry, Traced};
 use trimwise_host::kernel::images::{self, KernelImage};
 use trimwise_host::kernel::job::{FileSystem, Guest, JobError, Outcome};
 use trimwise_host::kernel::machine::{Limits, MachineError};
@@ -68,6 +70,18 @@ pub fn guest(image: &KernelImage, memory: Bytes, stop: &Arc<AtomicBool>) -> Resu
         limits: Limits::default(),
         interrupted: Arc::clone(stop),
     })
+}
+
+/// What was discarded, of all that a drive was asked for. Instants count from `begin_ns`.
+pub fn discards(trace: &[TraceEntry], begin_ns: u64) -> Vec<Discarded> {
+    let is_discard = |entry: &&TraceEntry| entry.kind == Traced::Discard;
+    let discarded = |entry: &TraceEntry| Discarded {
+        at_ns: entry.at_ns - begin_ns,
+        done_ns: entry.done_ns - begin_ns,
+        offset_bytes: entry.offset_bytes,
+        length_bytes: entry.length_bytes,
+    };
+    trace.iter().filter(is_discard).map(discarded).collect()
 }
 
 /// What a run that failed tells the user.

@@ -16,7 +16,7 @@ use trimwise::experiment::kernels::{
 use trimwise::profile::Profile;
 use trimwise::ssd::Drive;
 use trimwise::units::Bytes;
-use trimwise_host::kernel::disk::{Disk, TraceEntry, Traced};
+use trimwise_host::kernel::disk::{Disk, TraceEntry};
 use trimwise_host::kernel::images::{self, KernelImage};
 use trimwise_host::kernel::job::{FileSystem, Job, Outcome, Step, StepReport};
 use trimwise_host::sparse_store::SparseStore;
@@ -182,14 +182,7 @@ impl Ran {
     fn discards(&self, first: usize, last: usize) -> Vec<Discarded> {
         let end = self.marks.get(last + 1).map_or(self.trace.len(), |mark| mark.1);
         let begin = self.marks.get(first).map_or(end, |mark| mark.1);
-        let is_discard = |entry: &&TraceEntry| entry.kind == Traced::Discard;
-        let ranges = self.trace[begin..end].iter().filter(is_discard).map(|entry| Discarded {
-            at_ns: entry.at_ns,
-            done_ns: entry.done_ns,
-            offset_bytes: entry.offset_bytes,
-            length_bytes: entry.length_bytes,
-        });
-        ranges.collect()
+        guests::discards(&self.trace[begin..end], 0)
     }
 
     fn counted(&self, first: usize, last: usize) -> Discards {

@@ -21,6 +21,9 @@ use crate::ioctl::child::die_with_parent;
 use crate::layout::Kind;
 use crate::trim::{Target, TrimError};
 
+/// The argument by which the daemon's program is its helper.
+pub const COMMAND: &str = "helper";
+
 /// What a helper is to do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "kebab-case")]
@@ -128,7 +131,7 @@ impl Answer {
 /// If no process can be started.
 pub fn start(program: &Path, request: &Request) -> io::Result<Child> {
     let mut command = Command::new(program);
-    command.arg("helper").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).current_dir("/");
+    command.arg(COMMAND).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).current_dir("/");
     die_with_parent(&mut command);
     let mut child = command.spawn()?;
     let line = serde_json::to_string(request).map_err(io::Error::other)?;

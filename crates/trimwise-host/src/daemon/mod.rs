@@ -10,6 +10,7 @@
 //! What must be known after a kill -9 stands in the state folder: which mount options were changed
 //! ([`journal`]), and the history ([`history`]).
 
+pub mod command;
 pub mod config;
 pub mod control;
 pub mod discover;

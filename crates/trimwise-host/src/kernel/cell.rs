@@ -249,7 +249,8 @@ impl KernelCell<'_> {
         ];
         if let KernelPolicy::Batch(config) = self.policy {
             let minlen_bytes = if config.units_min <= 1 { 0 } else { config.units_min * UNIT_BYTES };
-            steps.push(Step::TrimEvery { every_ns: config.every.as_nanos(), minlen_bytes });
+            let every_ns = config.every.as_nanos();
+            steps.push(Step::TrimEvery { first_ns: every_ns, every_ns, minlen_bytes });
         }
         if let Some(percent) = self.utilization_percent {
             steps.push(Step::Age { utilization_percent: percent.into(), seed: self.draw_seed() });

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use trimwise::block::{Port, PortCounts, PortRequest};
 use trimwise::content::{Content, ContentClass, classify_write};
 use trimwise::ssd::SsdStats;
-use trimwise::units::{Lba, SECTOR_BYTES, SectorRange, SimTime};
+use trimwise::units::{Bytes, Lba, SECTOR_BYTES, SectorRange, SimTime};
 use virtio_queue::{DescriptorChain, QueueT, Reader, Writer};
 use vm_memory::GuestMemoryMmap;
 
@@ -108,6 +108,8 @@ pub struct Mark {
     pub counts: PortCounts,
     /// What the drive had done.
     pub stats: SsdStats,
+    /// How many units hold data in the drive.
+    pub mapped_units: u64,
     /// How many entries the trace had.
     pub traced: usize,
 }
@@ -298,7 +300,7 @@ impl Disk {
                 let class =
                     if self.looks_at_content { classify_write(&bytes) } else { ContentClass::default() };
                 let done = self.submit(now, &PortRequest::Write(range, Content::new(class, 0)))?;
-                self.store.write(sector * SECTOR_BYTES, &bytes)?;
+                self.keep(sector * SECTOR_BYTES, &bytes)?;
                 self.trace(now, done, Traced::Write, range);
                 Ok(done)
             }
@@ -312,8 +314,9 @@ impl Disk {
                 let traced = self.trace.as_ref().map_or(0, Vec::len);
                 // What the drive collected while it rested is not the next step's.
                 self.port.catch_up(now);
-                let (counts, stats) = (self.port.counts(), *self.port.drive().ssd().stats());
-                self.marks.push(Mark { at: now, counts, stats, traced });
+                let (counts, ssd) = (self.port.counts(), self.port.drive().ssd());
+                let (stats, mapped_units) = (*ssd.stats(), ssd.mapped_units());
+                self.marks.push(Mark { at: now, counts, stats, mapped_units, traced });
                 Ok(now)
             }
             kind::DISCARD => {
@@ -335,6 +338,15 @@ impl Disk {
             }
             _ => Err(io::ErrorKind::Unsupported.into()),
         }
+    }
+
+    /// Keeps what was written. Long runs of zeros take no memory, so that a drive may be filled with them.
+    fn keep(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        const LONG: usize = 64 << 10;
+        if bytes.len() >= LONG && bytes.iter().all(|&byte| byte == 0) {
+            return self.store.punch(offset, Bytes(bytes.len() as u64));
+        }
+        self.store.write(offset, bytes)
     }
 
     /// Asks the drive, and lets go the bytes that it destroys.

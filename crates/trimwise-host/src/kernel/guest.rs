@@ -6,6 +6,9 @@
 //!
 //! Whatever happens, the guest powers off at the end: an init that returned would make the kernel panic.
 
+mod daemon;
+mod week;
+
 use std::fs;
 use std::io::{self, Write as _};
 use std::os::fd::AsFd;
@@ -32,6 +35,7 @@ use super::job::{
 use crate::directory::RealDirectory;
 use crate::ioctl::{Fsmap, FsmapQuery, FstrimRange, fitrim};
 use crate::ready::block_on;
+use daemon::Daemon;
 
 /// The first disk.
 const DISK: &str = "/dev/vda";
@@ -86,11 +90,11 @@ fn carry_out() -> Result<(), Failed> {
     let boot = Instant::now();
     let now = || boot.elapsed().as_nanos() as u64;
     let mut reports = Vec::new();
-    let mut trims = None;
+    let mut beside = Beside::default();
     mark()?;
     for step in &job.steps {
         let begin_ns = now();
-        let outcome = perform(step, &mut trims).unwrap_or_else(Outcome::Failed);
+        let outcome = perform(step, &mut beside).unwrap_or_else(Outcome::Failed);
         let end_ns = now();
         let failed = matches!(outcome, Outcome::Failed(_));
         reports.push(StepReport { begin_ns, end_ns, outcome });
@@ -102,7 +106,7 @@ fn carry_out() -> Result<(), Failed> {
     let text = serde_json::to_vec(&reports).map_err(|e| e.to_string())?;
     fs::write(folder.join(REPORT_FILE), text).map_err(|e| format!("cannot leave the report: {e}"))?;
     // A kernel that halts over a mounted file system goes on writing to a disk that is gone, and may do so for ever.
-    trims.take().map_or(Ok(()), Trims::stop)?;
+    beside.stop()?;
     match unmount(MOUNT_POINT, UnmountFlags::empty()) {
         Ok(()) | Err(rustix::io::Errno::INVAL) => Ok(()), // INVAL: nothing is mounted
         Err(errno) => Err(format!("cannot unmount at the end: {errno}")),
@@ -114,7 +118,21 @@ fn mark() -> Result<(), Failed> {
     fs::read("/sys/block/vda/serial").map(drop).map_err(|e| format!("cannot mark the disk: {e}"))
 }
 
-fn perform(step: &Step, trims: &mut Option<Trims>) -> Result<Outcome, Failed> {
+/// What goes on beside the steps.
+#[derive(Default)]
+struct Beside {
+    trims: Option<Trims>,
+    daemon: Option<Daemon>,
+}
+
+impl Beside {
+    fn stop(&mut self) -> Result<(), Failed> {
+        self.daemon.take().map_or(Ok(()), |daemon| daemon.stop().map(drop))?;
+        self.trims.take().map_or(Ok(()), Trims::stop)
+    }
+}
+
+fn perform(step: &Step, beside: &mut Beside) -> Result<Outcome, Failed> {
     let done = |()| Outcome::Done;
     match step {
         Step::Mkfs { file_system, options } => make(*file_system, options).map(Outcome::Text),
@@ -124,7 +142,7 @@ fn perform(step: &Step, trims: &mut Option<Trims>) -> Result<Outcome, Failed> {
             mount_remount(MOUNT_POINT, flags, data.as_c_str()).map_err(|e| e.to_string()).map(done)
         }
         Step::Unmount => {
-            trims.take().map_or(Ok(()), Trims::stop)?;
+            beside.trims.take().map_or(Ok(()), Trims::stop)?;
             unmount(MOUNT_POINT, UnmountFlags::empty()).map_err(|e| e.to_string()).map(done)
         }
         Step::Age { utilization_percent, seed } => {
@@ -142,9 +160,20 @@ fn perform(step: &Step, trims: &mut Option<Trims>) -> Result<Outcome, Failed> {
         Step::Extents { file } => extents(file).map(Outcome::Extents),
         Step::Append { file, bytes } => append(file, *bytes).map_err(|e| e.to_string()).map(done),
         Step::Fitrim { minlen_bytes } => Ok(Outcome::Trimmed { answer_bytes: trim_all(*minlen_bytes)? }),
-        Step::TrimEvery { every_ns, minlen_bytes } => {
-            *trims = Some(Trims::start(Duration::from_nanos(*every_ns), *minlen_bytes)?);
+        Step::TrimEvery { first_ns, every_ns, minlen_bytes } => {
+            let [first, every] = [*first_ns, *every_ns].map(Duration::from_nanos);
+            beside.trims = Some(Trims::start(first, every, *minlen_bytes)?);
             Ok(Outcome::Done)
+        }
+        Step::PrepareWeek { week } => week::prepare(week).map_err(|e| e.to_string()).map(done),
+        Step::Week { week } => week::run(week).map(Outcome::Week),
+        Step::Daemon { config } => {
+            beside.daemon = Some(Daemon::start(config)?);
+            Ok(Outcome::Done)
+        }
+        Step::StopDaemon => {
+            let daemon = beside.daemon.take().ok_or("no daemon is running")?;
+            daemon.stop().map(Outcome::Text)
         }
         Step::Sync => {
             let root = open_root().map_err(|e| e.to_string())?;
@@ -185,10 +214,10 @@ struct Trims {
 }
 
 impl Trims {
-    fn start(every: Duration, minlen_bytes: u64) -> Result<Self, Failed> {
+    fn start(first: Duration, every: Duration, minlen_bytes: u64) -> Result<Self, Failed> {
         let (stop, stopped) = mpsc::channel();
         let run = move || {
-            let mut next = Instant::now() + every;
+            let mut next = Instant::now() + first;
             while let Err(mpsc::RecvTimeoutError::Timeout) = stopped.recv_timeout(next - Instant::now()) {
                 let begin = Instant::now();
                 trim_all(minlen_bytes)?;

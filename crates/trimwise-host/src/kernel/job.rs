@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use trimwise::experiment::result::Cell;
 use trimwise::units::{Bytes, SimDuration};
+use trimwise::workload::week::{Week, WeekDone};
 
 use super::disk::Disk;
 use super::machine::{Ended, Limits, Machine, MachineError, SEARCH_PATH};
@@ -24,6 +25,8 @@ pub(super) const JOB_FILE: &str = "job.json";
 pub(super) const REPORT_FILE: &str = "report.json";
 /// The hidden command by which the program is the guest's init.
 pub const INIT_COMMAND: &str = "guest-init";
+/// The hidden command by which the program is `trimwised` in a guest.
+pub const DAEMON_COMMAND: &str = "guest-daemon";
 
 /// A file system that a guest can make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -205,11 +208,30 @@ pub enum Step {
     FreeSpace,
     /// From now on, FITRIM over the whole file system at intervals, beside the steps that follow, until it is unmounted.
     TrimEvery {
-        /// From the beginning of one to the beginning of the next; the first comes one interval from now.
+        /// When the first comes, from now on.
+        first_ns: u64,
+        /// From the beginning of one to the beginning of the next.
         every_ns: u64,
         /// Extents below this are left out.
         minlen_bytes: u64,
     },
+    /// Makes what a week finds when it begins, on a file system that was full once.
+    PrepareWeek {
+        /// Which.
+        week: Week,
+    },
+    /// Days of work. Beside the marks of every step, the disk is marked when it begins and at the end of each hour.
+    Week {
+        /// Which.
+        week: Week,
+    },
+    /// From now on, `trimwised` beside the steps that follow, until [`Step::StopDaemon`] or the end.
+    Daemon {
+        /// Its configuration: the text of trimwise.toml.
+        config: String,
+    },
+    /// Ends it with SIGTERM, and answers what it has said.
+    StopDaemon,
     /// Runs a program of the host's file system, in the root of the mounted one. One that fails is no failure of the
     /// step.
     Program {
@@ -263,6 +285,8 @@ pub enum Outcome {
     Program(ProgramEnd),
     /// Where a file lies, pieces that follow each other as one. On btrfs these are addresses of its own.
     Extents(Vec<FileExtent>),
+    /// What was done of a week.
+    Week(WeekDone),
     /// A file was removed.
     Removed {
         /// How long the unlink took.
@@ -484,6 +508,9 @@ impl Step {
             Self::Read { path } => format!("reading {path}"),
             Self::Metadata | Self::FreeSpace => "GETFSMAP".to_owned(),
             Self::TrimEvery { .. } => "FITRIM at intervals".to_owned(),
+            Self::PrepareWeek { .. } => "making what a week begins with".to_owned(),
+            Self::Week { .. } => "a week".to_owned(),
+            Self::Daemon { .. } | Self::StopDaemon => "trimwised".to_owned(),
             Self::Program { command, .. } => command.first().cloned().unwrap_or_default(),
         }
     }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::daemon_week::WeekRows;
 pub use super::figures::{
     AppendFigures, FullWriteFigures, Measure, PostmarkFigures, RemovalTrims, WorkloadFigures,
 };
@@ -306,6 +307,8 @@ pub enum ExperimentRows {
     Kernels(Box<KernelRows>),
     /// The modelled file system beside a real one.
     Beside(Vec<Pair>),
+    /// Days of work under each way of trimming.
+    Weeks(Box<WeekRows>),
 }
 
 impl ExperimentRows {
@@ -315,6 +318,7 @@ impl ExperimentRows {
             Self::Vendors(_) | Self::Beside(_) => &[],
             Self::Plots(plots) => plots,
             Self::Kernels(rows) => &rows.plots,
+            Self::Weeks(rows) => &rows.plots,
         }
     }
 }

@@ -7,3 +7,4 @@ pub mod full_write;
 pub mod latency;
 pub mod postmark;
 pub mod timed;
+pub mod week;

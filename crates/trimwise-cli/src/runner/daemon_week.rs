@@ -1,0 +1,128 @@
+//! Boots the kernel of the experiments `daemon-week` and `daemon-day`.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use trimwise::experiment::daemon_week::{
+    CAPACITY, Case, DEVICE, FILE_SYSTEMS, KERNEL, Run, Trimming, Written, cases,
+};
+use trimwise::profile::Profile;
+use trimwise::units::Bytes;
+use trimwise::workload::week::Week;
+use trimwise_host::kernel::cell::{KernelTarget, new_disk};
+use trimwise_host::kernel::images::KernelImage;
+use trimwise_host::kernel::job::{FileSystem, Job, Outcome, Step};
+
+use super::guests;
+use crate::failure::Failure;
+
+/// The guest's memory: less than the database, so that reads reach the drive in any case.
+const MEMORY: Bytes = Bytes::mib(256);
+
+/// What one run takes of this computer: guest, the drive's model, what it was asked for, and the bytes that are not zeros.
+pub const MEMORY_OF_RUN: Bytes = Bytes::mib(1_500);
+
+/// The kernel, and the cases that `--only` names as FS or FS:TRIMMING; all if it names none.
+///
+/// # Errors
+/// One that there is not; a missing kernel or program.
+pub fn choice(only: &[String]) -> Result<(KernelImage, Vec<Case>), Failure> {
+    let names = |case: &Case| {
+        let fs = case.file_system;
+        [fs.to_owned(), format!("{fs}:{}", case.trimming.name())]
+    };
+    let mut cases = cases();
+    if let Some(part) = only.iter().find(|part| !cases.iter().any(|case| names(case).contains(part))) {
+        return Err(Failure::usage(format!(
+            "--only {part}: expected FS or FS:TRIMMING with FS one of {} and TRIMMING one of {} (discard-async: btrfs)",
+            FILE_SYSTEMS.join(", "),
+            Trimming::ALL.map(Trimming::name).join(", ")
+        )));
+    }
+    cases.retain(|case| only.is_empty() || names(case).iter().any(|name| only.contains(name)));
+    let mut image = None;
+    for case in &cases {
+        image = Some(guests::image(&target(case.file_system)?)?);
+    }
+    image.map(|image| (image, cases)).ok_or_else(|| Failure::usage("nothing to run"))
+}
+
+fn target(file_system: &str) -> Result<KernelTarget, Failure> {
+    let file_system: FileSystem = file_system.parse().map_err(Failure::run)?;
+    Ok(KernelTarget { version: KERNEL.to_owned(), file_system, options: String::new() })
+}
+
+/// The steps, and which of them is the week.
+fn steps(case: Case, week: &Week) -> Result<(Vec<Step>, usize), Failure> {
+    let file_system = target(case.file_system)?.file_system;
+    let options = case.mount_option().to_owned();
+    let mut steps = vec![
+        Step::Mkfs { file_system, options: Vec::new() },
+        Step::Mount { file_system, options },
+        Step::PrepareWeek { week: week.clone() },
+    ];
+    if case.trimming == Trimming::Daemon {
+        // The default, as it is shipped: an empty configuration.
+        steps.push(Step::Daemon { config: String::new() });
+    }
+    if let Some((first, every)) = case.fitrim() {
+        let (first_ns, every_ns) = (first.as_nanos(), every.as_nanos());
+        steps.push(Step::TrimEvery { first_ns, every_ns, minlen_bytes: 0 });
+    }
+    steps.push(Step::Week { week: week.clone() });
+    let at = steps.len() - 1;
+    if case.trimming == Trimming::Daemon {
+        steps.push(Step::StopDaemon);
+    }
+    Ok((steps, at))
+}
+
+/// Runs one case.
+pub fn run(
+    image: &KernelImage,
+    case: Case,
+    week: &Week,
+    seed: u64,
+    stop: &Arc<AtomicBool>,
+) -> Result<Run, Failure> {
+    let mut device = Profile::embedded(DEVICE).ok_or_else(|| Failure::run("a drive is missing"))?;
+    device.config = device.config.shrunk(CAPACITY.0).map_err(Failure::run)?;
+    let mut disks = [new_disk(&device, seed, true).map_err(guests::failure)?];
+    let (steps, at) = steps(case, week)?;
+    let guest = guests::guest(image, MEMORY, stop)?;
+    let report = guest.run(&Job { steps }, &mut disks).map_err(guests::job_failure)?;
+    let [disk] = disks;
+    let (port, _, trace, marks) = disk.into_parts();
+    port.drive().ssd().audit().map_err(|e| Failure::run(format!("the audit of the drive failed: {e}")))?;
+    let done = match report.steps.into_iter().map(|step| step.outcome).nth(at) {
+        Some(Outcome::Week(done)) => done,
+        other => return Err(Failure::run(format!("the guest answered {other:?} to a week"))),
+    };
+    // A mark before the first step and one behind each; then the week's own: at its begin, and at the end of each hour.
+    let marks = marks.get(at + 1..at + 1 + done.free_bytes.len());
+    let [first, .., last] = marks.unwrap_or_default() else {
+        return Err(Failure::run("the guest has not marked the hours"));
+    };
+    let in_week = last.stats.since(&first.stats);
+    Ok(Run {
+        case,
+        discards: guests::discards(&trace[first.traced..last.traced], first.at.0),
+        mapped_bytes: marks.unwrap_or_default().iter().map(|m| Bytes::from_units(m.mapped_units).0).collect(),
+        capacity_bytes: port.size().0,
+        written: Written { host_units: in_week.host_units_written, nand_units: in_week.nand_units.total() },
+        done,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_there_is_not_is_refused() {
+        for part in ["zfs", "ext4:discard-async", "ext4:sometimes"] {
+            let refused = choice(&[part.to_owned()]);
+            assert!(matches!(refused, Err(Failure::Usage(m)) if m.contains("fstrim-weekly")), "{part}");
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Days of work under each way of trimming, as tables: what it cost the foreground, and what came of it.
+
+use trimwise::experiment::daemon_week::{FILE_SYSTEMS, Row, WeekRows};
+use trimwise::units::Bytes;
+use trimwise::workload::latency::LatencySummary;
+
+use super::Block;
+use crate::figures::{NONE, grouped, significant, time};
+
+/// Two for each file system.
+pub fn blocks(rows: &WeekRows) -> Vec<Block> {
+    let of = |fs: &'static str| {
+        let runs: Vec<&Row> = rows.runs.iter().filter(|row| row.case.file_system == fs).collect();
+        [foreground(fs, &runs), drive(fs, &runs)]
+    };
+    let blocks = FILE_SYSTEMS.into_iter().flat_map(of);
+    blocks.filter(|block| !block.rows.is_empty()).collect()
+}
+
+fn block<const N: usize>(title: String, header: [&str; N], rows: Vec<[String; N]>) -> Block {
+    let rows = rows.into_iter().map(Vec::from).collect();
+    Block { title, header: header.map(str::to_owned).to_vec(), rows }
+}
+
+fn ns(ns: u64) -> String {
+    time(ns as f64 / 1e9)
+}
+
+fn p99(latency: Option<LatencySummary>) -> String {
+    latency.map_or(NONE.to_owned(), |latency| ns(latency.p99_ns))
+}
+
+fn foreground(file_system: &str, runs: &[&Row]) -> Block {
+    let row = |row: &&Row| {
+        [
+            row.case.trimming.name().to_owned(),
+            ns(row.write.p50_ns),
+            ns(row.write.p99_ns),
+            ns(row.write.p999_ns),
+            ns(row.write.max_ns),
+            ns(row.read.p99_ns),
+            p99(row.write_trimming),
+            row.write_trimming.map_or(NONE.to_owned(), |latency| grouped(latency.count)),
+            p99(row.write_untouched),
+        ]
+    };
+    block(
+        format!(
+            "{file_system}: how long a small write took; p99 while it trims, in so many writes, and in hours without"
+        ),
+        ["trimming", "p50", "p99", "p99.9", "max", "read p99", "trim p99", "writes", "calm p99"],
+        runs.iter().map(row).collect(),
+    )
+}
+
+fn drive(file_system: &str, runs: &[&Row]) -> Block {
+    let bytes = |bytes: u64| Bytes(bytes).to_string();
+    let or_none = |value: Option<u64>, text: &dyn Fn(u64) -> String| value.map_or(NONE.to_owned(), text);
+    let row = |row: &&Row| {
+        [
+            row.case.trimming.name().to_owned(),
+            significant(row.write_amplification),
+            grouped(row.discards.commands),
+            bytes(row.discards.bytes),
+            ns(row.discard_max_ns),
+            or_none(row.under_bound_after_hours, &|hours| format!("{hours} h")),
+            or_none(row.untrimmed_max_bytes, &bytes),
+            bytes(row.untrimmed_end_bytes),
+        ]
+    };
+    block(
+        format!("{file_system}: what the drive did, and what stayed untrimmed (a tenth is the bound)"),
+        ["trimming", "WA", "discards", "bytes", "longest", "below bound", "then at most", "at the end"],
+        runs.iter().map(row).collect(),
+    )
+}

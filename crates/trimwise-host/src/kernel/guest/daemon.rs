@@ -1,0 +1,51 @@
+//! `trimwised` beside the steps that follow: this program once more, as [`INIT_COMMAND`](crate::kernel::job::INIT_COMMAND)
+//! is the init.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::Failed;
+use crate::kernel::job::DAEMON_COMMAND;
+
+/// Its configuration, its folders and what it says, all in the guest's memory.
+const FOLDER: &str = "/tmp/trimwise";
+
+/// A running daemon.
+pub struct Daemon(Child);
+
+impl Daemon {
+    /// Starts it with this configuration.
+    pub fn start(config: &str) -> Result<Self, Failed> {
+        let folder = Path::new(FOLDER);
+        let file = |name: &str| folder.join(name);
+        let io = |e: std::io::Error| format!("{FOLDER}: {e}");
+        fs::create_dir_all(folder).map_err(io)?;
+        fs::write(file("config.toml"), config).map_err(io)?;
+        let said = fs::File::create(file("said")).map_err(io)?;
+        let child = Command::new("/proc/self/exe")
+            .arg(DAEMON_COMMAND)
+            .arg("--config")
+            .arg(file("config.toml"))
+            .arg("--state")
+            .arg(file("state"))
+            .arg("--run")
+            .arg(file("run"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(said)
+            .spawn()
+            .map_err(|e| format!("the daemon cannot be started: {e}"))?;
+        Ok(Self(child))
+    }
+
+    /// Ends it as a service manager does; answers what it has said.
+    pub fn stop(mut self) -> Result<String, Failed> {
+        kill_process(Pid::from_child(&self.0), Signal::TERM).map_err(|e| e.to_string())?;
+        let status = self.0.wait().map_err(|e| e.to_string())?;
+        let said = fs::read_to_string(Path::new(FOLDER).join("said")).map_err(|e| e.to_string())?;
+        if status.success() { Ok(said) } else { Err(format!("the daemon: {status}: {said}")) }
+    }
+}

@@ -1,0 +1,158 @@
+//! Carrying out a week ([`trimwise::workload::week`]): accesses, chores and the clock each in a thread of its own, so that
+//! none waits for another but in the file system.
+
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::fs::OFlags;
+use trimwise::units::SimDuration;
+use trimwise::workload::week::{Access, Chore, Week, WeekDone};
+
+use super::{Failed, MOUNT_POINT, mark};
+
+/// Bytes of a system call that fills a file.
+const FILLED_AT_ONCE: usize = 1 << 20;
+/// What direct reads are aligned to: a page.
+const PAGE: usize = 4096;
+
+fn path(name: &str) -> PathBuf {
+    Path::new(MOUNT_POINT).join(name)
+}
+
+fn folder(day: u64) -> PathBuf {
+    path(&format!("day{day}"))
+}
+
+/// What is there when the week begins: the database, and the files of the day before.
+///
+/// The space of both and all that is left was in use once: it is filled and removed first, so that the drive is one that
+/// has been used. What it then makes of it depends on how the file system is mounted.
+pub fn prepare(week: &Week) -> io::Result<()> {
+    let used = path("used");
+    let mut file = File::create(&used)?;
+    let piece = vec![0; FILLED_AT_ONCE];
+    let full = loop {
+        if let Err(error) = file.write_all(&piece) {
+            break error;
+        }
+    };
+    if full.kind() != io::ErrorKind::StorageFull {
+        return Err(full);
+    }
+    // The last of it may not fit any more when it is written back.
+    drop(file.sync_all());
+    drop(file);
+    fs::remove_file(used)?;
+    sync()?;
+    let mut database = File::create(path("database"))?;
+    let mut left = week.database.0;
+    while left > 0 {
+        let length = left.min(FILLED_AT_ONCE as u64);
+        database.write_all(&piece[..length as usize])?;
+        left -= length;
+    }
+    database.sync_all()?;
+    for number in 0..week.files_a_day {
+        make(week, 0, number)?;
+    }
+    sync()
+}
+
+fn sync() -> io::Result<()> {
+    Ok(rustix::fs::syncfs(File::open(MOUNT_POINT)?)?)
+}
+
+fn make(week: &Week, day: u64, number: u64) -> io::Result<()> {
+    let folder = folder(day);
+    fs::create_dir_all(&folder)?;
+    let mut file = File::create(folder.join(number.to_string()))?;
+    let piece = vec![0; FILLED_AT_ONCE];
+    let mut left = week.file.0;
+    while left > 0 {
+        let length = left.min(FILLED_AT_ONCE as u64);
+        file.write_all(&piece[..length as usize])?;
+        left -= length;
+    }
+    Ok(())
+}
+
+/// Removes a day's files; answers what they took.
+fn remove(day: u64) -> io::Result<u64> {
+    let folder = folder(day);
+    let mut names: Vec<PathBuf> =
+        fs::read_dir(&folder)?.map(|entry| Ok(entry?.path())).collect::<io::Result<_>>()?;
+    names.sort(); // not in the order of hashes, which differs between file systems
+    let mut bytes = 0;
+    for name in names {
+        bytes += fs::symlink_metadata(&name)?.blocks() * 512;
+        fs::remove_file(&name)?;
+    }
+    fs::remove_dir(&folder)?;
+    Ok(bytes)
+}
+
+/// Carries the week out, beginning now. The disk is marked at its beginning and at the end of each hour.
+pub fn run(week: &Week) -> Result<WeekDone, Failed> {
+    let begin = Instant::now();
+    let until = |at: SimDuration| {
+        let due = begin + Duration::from_nanos(at.as_nanos());
+        std::thread::sleep(due.saturating_duration_since(Instant::now()));
+        due
+    };
+    mark()?;
+    let first = free_bytes()?;
+    std::thread::scope(|scope| {
+        let accesses = scope.spawn(|| access_all(week, &until));
+        let chores = scope.spawn(|| {
+            let mut removed_bytes = 0;
+            for (at, chore) in week.chores() {
+                until(at);
+                match chore {
+                    Chore::Make { day, number } => make(week, day, number)?,
+                    Chore::Remove { day } => removed_bytes += remove(day)?,
+                }
+            }
+            Ok::<u64, io::Error>(removed_bytes)
+        });
+        let mut free = vec![first];
+        for at in week.hours() {
+            until(at);
+            free.push(free_bytes()?);
+            mark()?;
+        }
+        let died = |_| "a thread of the week has died".to_owned();
+        let latencies_ns = accesses.join().map_err(died)?.map_err(|e| format!("an access: {e}"))?;
+        let removed_bytes = chores.join().map_err(died)?.map_err(|e| format!("making or removing: {e}"))?;
+        Ok(WeekDone { latencies_ns, free_bytes: free, removed_bytes })
+    })
+}
+
+fn access_all(week: &Week, until: &impl Fn(SimDuration) -> Instant) -> io::Result<Vec<u64>> {
+    let flag = |flag: OFlags| flag.bits().cast_signed();
+    let write =
+        fs::OpenOptions::new().write(true).custom_flags(flag(OFlags::DSYNC)).open(path("database"))?;
+    let read = fs::OpenOptions::new().read(true).custom_flags(flag(OFlags::DIRECT)).open(path("database"))?;
+    let length = week.access.0 as usize;
+    let mut buffer = vec![0; length + PAGE];
+    let from = buffer.as_ptr().align_offset(PAGE);
+    let buffer = &mut buffer[from..from + length];
+    let mut latencies_ns = Vec::new();
+    for Access { at, offset, reads } in week.accesses() {
+        let due = until(at);
+        if reads {
+            read.read_exact_at(buffer, offset.0)?;
+        } else {
+            write.write_all_at(buffer, offset.0)?;
+        }
+        latencies_ns.push(due.elapsed().as_nanos() as u64);
+    }
+    Ok(latencies_ns)
+}
+
+fn free_bytes() -> Result<u64, Failed> {
+    let space = rustix::fs::statvfs(MOUNT_POINT).map_err(|e| e.to_string())?;
+    Ok(space.f_bfree * space.f_frsize)
+}

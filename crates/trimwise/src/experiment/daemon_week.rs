@@ -1,0 +1,299 @@
+//! The daemon's proof: days of a host's work ([`Week`]) on the file systems of a real kernel in virtual time, under each
+//! way of trimming that a Linux host has, and under `trimwised`.
+//!
+//! The drive is one that was full once. What a way of trimming costs is seen in the small accesses of the foreground: they
+//! come at the same times and places in every run, so that a run is compared with itself, touched and untouched, and with
+//! the run that never trims. What it gains is write amplification. What it leaves is the space that the drive holds and the
+//! file system does not, at the end of each hour.
+//!
+//! This module is pure: it knows the cases, makes rows of what was measured, and judges. Whoever boots kernels
+//! carries them out.
+
+mod claims;
+mod plots;
+#[cfg(test)]
+mod tests;
+
+use serde::Serialize;
+
+use super::kernels::observe::{Discarded, Discards};
+use super::plot::Plot;
+use super::result::{ExperimentResult, ExperimentRows, open_claims};
+use crate::units::{Bytes, SimDuration};
+use crate::workload::latency::{LatencySummary, OpLatencies, Operation};
+use crate::workload::week::{Week, WeekDone};
+
+/// Its name on the command line.
+pub const NAME: &str = "daemon-week";
+/// The same for one day.
+pub const NAME_OF_DAY: &str = "daemon-day";
+/// The question that both answer.
+pub const QUESTION: &str =
+    "What does trimwised cost the foreground and gain for the drive, beside fstrim, discard and nothing?";
+/// Nothing is drawn beside the seed: one run says all.
+pub const REPS: u32 = 1;
+/// The kernel: the oldest of the long-term series whose ext4 discards behind the commit.
+pub const KERNEL: &str = "6.1";
+/// The drive: TRIM is not queued and keeps everything else waiting, as on most SATA drives.
+pub const DEVICE: &str = "sata-generic";
+/// It is made this small, so that a week's writes are several times its size.
+pub const CAPACITY: Bytes = Bytes::gib(8);
+/// The file systems.
+pub const FILE_SYSTEMS: [&str; 3] = ["ext4", "xfs", "btrfs"];
+/// The most untrimmed space that the daemon's default leaves, in thousandths of the file system.
+pub const BOUND_PERMILLE: u64 = 100;
+
+/// A minute in which a discard was on its way counts as one of trimming.
+const MINUTE_NS: u64 = 60_000_000_000;
+const HOUR_NS: u64 = 60 * MINUTE_NS;
+
+/// How a host trims.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Trimming {
+    /// Never.
+    Never,
+    /// The mount option `discard`; on btrfs `discard=sync`.
+    Discard,
+    /// `discard=async`, which only btrfs has.
+    DiscardAsync,
+    /// FITRIM over everything at 3 o'clock on the first day: fstrim.timer.
+    FstrimWeekly,
+    /// The same at 3 o'clock each day.
+    FstrimDaily,
+    /// `trimwised` with its default configuration.
+    Daemon,
+}
+
+impl Trimming {
+    /// In the order of the tables.
+    pub const ALL: [Self; 6] =
+        [Self::Never, Self::Discard, Self::DiscardAsync, Self::FstrimWeekly, Self::FstrimDaily, Self::Daemon];
+
+    /// Its name, in tables and behind `--only`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Never => "never",
+            Self::Discard => "discard",
+            Self::DiscardAsync => "discard-async",
+            Self::FstrimWeekly => "fstrim-weekly",
+            Self::FstrimDaily => "fstrim-daily",
+            Self::Daemon => "daemon",
+        }
+    }
+}
+
+/// One run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Case {
+    /// ext4, xfs or btrfs.
+    pub file_system: &'static str,
+    /// How it is trimmed.
+    pub trimming: Trimming,
+}
+
+impl Case {
+    /// What the file system is mounted with.
+    pub fn mount_option(&self) -> &'static str {
+        match (self.trimming, self.file_system) {
+            (Trimming::Discard, "btrfs") => "discard=sync",
+            (Trimming::Discard, _) => "discard",
+            (Trimming::DiscardAsync, _) => "discard=async",
+            _ => "nodiscard",
+        }
+    }
+
+    /// When FITRIM comes first, and how often, if it does.
+    pub fn fitrim(&self) -> Option<(SimDuration, SimDuration)> {
+        const FIRST: SimDuration = SimDuration::from_secs(3 * 3_600);
+        match self.trimming {
+            Trimming::FstrimWeekly => Some((FIRST, SimDuration::from_secs(7 * 86_400))),
+            Trimming::FstrimDaily => Some((FIRST, SimDuration::from_secs(86_400))),
+            _ => None,
+        }
+    }
+}
+
+/// All of them, file system by file system.
+pub fn cases() -> Vec<Case> {
+    let of = |file_system| {
+        let has = move |trimming: &Trimming| *trimming != Trimming::DiscardAsync || file_system == "btrfs";
+        Trimming::ALL.into_iter().filter(has).map(move |trimming| Case { file_system, trimming })
+    };
+    FILE_SYSTEMS.into_iter().flat_map(of).collect()
+}
+
+/// What the drive did in a span of time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Written {
+    /// Units that the host wrote.
+    pub host_units: u64,
+    /// Units that the flash was programmed with.
+    pub nand_units: u64,
+}
+
+impl Written {
+    fn amplification(self) -> f64 {
+        if self.host_units == 0 { 1.0 } else { self.nand_units as f64 / self.host_units as f64 }
+    }
+}
+
+/// What one run gave. Instants count from the week's begin.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Run {
+    /// Which.
+    pub case: Case,
+    /// What the guest did.
+    pub done: WeekDone,
+    /// What was discarded in the week.
+    pub discards: Vec<Discarded>,
+    /// Bytes that the drive holds, when the week began and at the end of each hour.
+    pub mapped_bytes: Vec<u64>,
+    /// Of the drive.
+    pub capacity_bytes: u64,
+    /// What was written in the week.
+    pub written: Written,
+}
+
+/// What a run comes to.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Row {
+    /// Which.
+    #[serde(flatten)]
+    pub case: Case,
+    /// How long a write of the foreground took until it was durable.
+    pub write: LatencySummary,
+    /// And a read.
+    pub read: LatencySummary,
+    /// Writes in minutes in which a discard was on its way; none if there was no such minute.
+    pub write_trimming: Option<LatencySummary>,
+    /// Writes in hours without any discard; none if there was no such hour.
+    pub write_untouched: Option<LatencySummary>,
+    /// The writes of `write_trimming`, in the run that never trims.
+    pub write_trimming_if_never: Option<LatencySummary>,
+    /// The longest time for which a discard was on its way.
+    pub discard_max_ns: u64,
+    /// What was programmed for what the host wrote.
+    pub write_amplification: f64,
+    /// What was discarded.
+    pub discards: Discards,
+    /// What was freed: what was in use once when the week began, and what was removed in it.
+    pub freed_bytes: u64,
+    /// Hours until less than the bound was untrimmed for the first time.
+    pub under_bound_after_hours: Option<u64>,
+    /// The most that was untrimmed at the end of an hour after that.
+    pub untrimmed_max_bytes: Option<u64>,
+    /// Untrimmed at the end.
+    pub untrimmed_end_bytes: u64,
+    /// Untrimmed when the week began and at the end of each hour: what the drive holds and the file system does not.
+    pub untrimmed_bytes: Vec<u64>,
+}
+
+/// The rows of the experiment.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct WeekRows {
+    /// What the days were made of.
+    pub week: WeekText,
+    /// One for each run.
+    pub runs: Vec<Row>,
+    /// Untrimmed space over the week.
+    pub plots: Vec<Plot>,
+}
+
+/// A week as results show it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct WeekText {
+    /// Days.
+    pub days: u64,
+    /// Small accesses.
+    pub accesses: u64,
+    /// Bytes of files that come and go on a day.
+    pub day_bytes: Bytes,
+    /// Of the file system.
+    pub bound_permille: u64,
+}
+
+/// A set of instants: numbers of minutes or hours, ascending.
+fn slots(discards: &[Discarded], slot_ns: u64) -> Vec<u64> {
+    let spans = discards.iter().flat_map(|d| d.at_ns / slot_ns..=d.done_ns / slot_ns);
+    let mut slots: Vec<u64> = spans.collect();
+    slots.sort_unstable();
+    slots.dedup();
+    slots
+}
+
+/// The latencies of some accesses.
+fn summary(week: &Week, done: &WeekDone, wanted: impl Fn(u64, bool) -> bool) -> Option<LatencySummary> {
+    let mut latencies = OpLatencies::default();
+    for (access, &took) in week.accesses().zip(&done.latencies_ns) {
+        if wanted(access.at.as_nanos(), access.reads) {
+            latencies.record(Operation::Fsync, SimDuration(took));
+        }
+    }
+    latencies.summary(Operation::Fsync)
+}
+
+impl Row {
+    /// What a run comes to, beside the one of the same file system that never trims.
+    pub fn of(week: &Week, run: &Run, never: Option<&Run>) -> Option<Self> {
+        let (minutes, hours) = (slots(&run.discards, MINUTE_NS), slots(&run.discards, HOUR_NS));
+        let trimming = |at: u64, reads: bool| !reads && minutes.binary_search(&(at / MINUTE_NS)).is_ok();
+        let untouched = |at: u64, reads: bool| !reads && hours.binary_search(&(at / HOUR_NS)).is_err();
+        let used = |free: &u64| run.capacity_bytes.saturating_sub(*free);
+        let untrimmed: Vec<u64> = run
+            .mapped_bytes
+            .iter()
+            .zip(&run.done.free_bytes)
+            .map(|(mapped, free)| mapped.saturating_sub(used(free)))
+            .collect();
+        let bound = run.capacity_bytes / 1000 * BOUND_PERMILLE;
+        let under = untrimmed.iter().position(|&bytes| bytes <= bound);
+        let backlog = run.done.free_bytes.first().copied().unwrap_or_default();
+        Some(Self {
+            case: run.case,
+            write: summary(week, &run.done, |_, reads| !reads)?,
+            read: summary(week, &run.done, |_, reads| reads)?,
+            write_trimming: summary(week, &run.done, trimming),
+            write_untouched: summary(week, &run.done, untouched),
+            write_trimming_if_never: never.and_then(|never| summary(week, &never.done, trimming)),
+            discard_max_ns: run.discards.iter().map(|d| d.done_ns - d.at_ns).max().unwrap_or(0),
+            write_amplification: run.written.amplification(),
+            discards: Discards::of(&run.discards),
+            freed_bytes: backlog + run.done.removed_bytes,
+            under_bound_after_hours: under.map(|hour| hour as u64),
+            untrimmed_max_bytes: under.and_then(|from| untrimmed[from..].iter().copied().max()),
+            untrimmed_end_bytes: untrimmed.last().copied().unwrap_or_default(),
+            untrimmed_bytes: untrimmed,
+        })
+    }
+}
+
+/// Rows, figures and claims of all runs.
+pub fn evaluate(name: &str, week: &Week, runs: &[Run], reps: u32, seed: u64) -> ExperimentResult {
+    let never_of = |run: &Run| {
+        runs.iter().find(|other| {
+            other.case.trimming == Trimming::Never && other.case.file_system == run.case.file_system
+        })
+    };
+    let rows: Vec<Row> = runs.iter().filter_map(|run| Row::of(week, run, never_of(run))).collect();
+    let claims = claims::all(&rows);
+    ExperimentResult {
+        experiment: name.to_owned(),
+        question: QUESTION.to_owned(),
+        finding: claims::finding(&rows) + &open_claims(&claims),
+        trimwise: crate::VERSION.to_owned(),
+        seed,
+        reps,
+        rows: ExperimentRows::Weeks(Box::new(WeekRows {
+            week: WeekText {
+                days: week.days,
+                accesses: week.accesses().count() as u64,
+                day_bytes: week.day_bytes(),
+                bound_permille: BOUND_PERMILLE,
+            },
+            plots: plots::all(&rows),
+            runs: rows,
+        })),
+        claims,
+    }
+}

@@ -1,0 +1,175 @@
+//! What the daemon must reach in the week, for each file system.
+
+use super::{BOUND_PERMILLE, CAPACITY, Row, Trimming};
+use crate::experiment::result::{Claim, Figure};
+use crate::units::Bytes;
+
+/// The names of a file system's claims.
+struct Names {
+    file_system: &'static str,
+    p99: &'static str,
+    amplification: &'static str,
+    bound: &'static str,
+    discarded: &'static str,
+}
+
+const NAMES: [Names; 3] = [
+    Names {
+        file_system: "ext4",
+        p99: "daemon-p99-ext4",
+        amplification: "daemon-wa-ext4",
+        bound: "daemon-bound-ext4",
+        discarded: "daemon-discarded-ext4",
+    },
+    Names {
+        file_system: "xfs",
+        p99: "daemon-p99-xfs",
+        amplification: "daemon-wa-xfs",
+        bound: "daemon-bound-xfs",
+        discarded: "daemon-discarded-xfs",
+    },
+    Names {
+        file_system: "btrfs",
+        p99: "daemon-p99-btrfs",
+        amplification: "daemon-wa-btrfs",
+        bound: "daemon-bound-btrfs",
+        discarded: "daemon-discarded-btrfs",
+    },
+];
+
+const P99_MAX: f64 = 1.10;
+const AMPLIFICATION_MAX: f64 = 1.05;
+const DISCARDED_MAX: f64 = 2.0;
+const OF_FSTRIM_MAX: f64 = 0.5;
+
+/// All claims of the file systems that were run under the daemon.
+pub fn all(rows: &[Row]) -> Vec<Claim> {
+    NAMES.iter().flat_map(|names| of_file_system(rows, names)).collect()
+}
+
+fn find<'a>(rows: &'a [Row], file_system: &str, trimming: Trimming) -> Option<&'a Row> {
+    rows.iter().find(|row| row.case.file_system == file_system && row.case.trimming == trimming)
+}
+
+/// What came out, in a sentence or two.
+pub fn finding(rows: &[Row]) -> String {
+    let says = |names: &Names| {
+        let of = |trimming| find(rows, names.file_system, trimming);
+        let (daemon, fstrim) = (of(Trimming::Daemon)?, of(Trimming::FstrimDaily)?);
+        let ms = |row: &Row| row.write_trimming.map(|latency| latency.p99_ns as f64 / 1e6);
+        Some(format!(
+            "On {} the p99 of writes while it trims is {:.2} ms under trimwised and {:.2} ms under a daily fstrim, and \
+             write amplification {:.2} and {:.2}. ",
+            names.file_system,
+            ms(daemon)?,
+            ms(fstrim)?,
+            daemon.write_amplification,
+            fstrim.write_amplification
+        ))
+    };
+    NAMES.iter().filter_map(says).collect()
+}
+
+fn of_file_system(rows: &[Row], names: &Names) -> Vec<Claim> {
+    let of = |trimming| find(rows, names.file_system, trimming);
+    let Some(daemon) = of(Trimming::Daemon) else { return Vec::new() };
+    let mut claims = vec![p99(names, daemon, of(Trimming::FstrimDaily)), bound(names, daemon)];
+    claims.extend(of(Trimming::Discard).map(|always| amplification(names, daemon, always)));
+    if names.file_system == "btrfs" {
+        claims.extend(of(Trimming::FstrimDaily).map(|fstrim| half_of_fstrim(names, daemon, fstrim)));
+    } else {
+        claims.push(twice_freed(names, daemon));
+    }
+    claims
+}
+
+fn text(text: String) -> Figure {
+    Figure::Text(text)
+}
+
+/// Beside the untouched hours of the same run; where no hour is untouched, beside the same writes of the run that never
+/// trims.
+fn p99(names: &Names, daemon: &Row, fstrim: Option<&Row>) -> Claim {
+    let ratio = |row: &Row| {
+        let calm = row.write_untouched.or(row.write_trimming_if_never)?;
+        Some(row.write_trimming?.p99_ns as f64 / calm.p99_ns as f64)
+    };
+    let said = |ratio: Option<f64>| ratio.map_or("not measured".to_owned(), |ratio| format!("{ratio:.3}"));
+    let beside = fstrim.map_or(String::new(), |row| format!(" (fstrim daily: {})", said(ratio(row))));
+    Claim {
+        id: names.p99,
+        text: format!(
+            "{}: p99 of writes in minutes of trimming over that of untouched hours is at most {P99_MAX}",
+            names.file_system
+        ),
+        met: ratio(daemon).is_some_and(|ratio| ratio <= P99_MAX),
+        published: text(format!("at most {P99_MAX}")),
+        measured: text(said(ratio(daemon)) + &beside),
+    }
+}
+
+fn amplification(names: &Names, daemon: &Row, always: &Row) -> Claim {
+    let ratio = daemon.write_amplification / always.write_amplification;
+    Claim {
+        id: names.amplification,
+        text: format!(
+            "{}: write amplification is within 5 % of that of the mount option discard",
+            names.file_system
+        ),
+        met: ratio <= AMPLIFICATION_MAX,
+        published: text(format!("at most {AMPLIFICATION_MAX}")),
+        measured: text(format!(
+            "{ratio:.3} ({:.3} over {:.3})",
+            daemon.write_amplification, always.write_amplification
+        )),
+    }
+}
+
+fn bound(names: &Names, daemon: &Row) -> Claim {
+    let bound = Bytes(CAPACITY.0 / 1000 * BOUND_PERMILLE);
+    let measured = match (daemon.under_bound_after_hours, daemon.untrimmed_max_bytes) {
+        (Some(hours), Some(most)) => format!("{}, from hour {hours} on", Bytes(most)),
+        _ => "never below it".to_owned(),
+    };
+    Claim {
+        id: names.bound,
+        text: format!(
+            "{}: once it is worked off, untrimmed space is never above untrimmed-max ({} %)",
+            names.file_system,
+            BOUND_PERMILLE / 10
+        ),
+        met: daemon.untrimmed_max_bytes.is_some_and(|most| most <= bound.0),
+        published: text(format!("at most {bound}")),
+        measured: text(measured),
+    }
+}
+
+fn twice_freed(names: &Names, daemon: &Row) -> Claim {
+    let ratio = daemon.discards.bytes as f64 / daemon.freed_bytes.max(1) as f64;
+    Claim {
+        id: names.discarded,
+        text: format!("{}: at most twice as much is discarded as was freed", names.file_system),
+        met: ratio <= DISCARDED_MAX,
+        published: text(format!("at most {DISCARDED_MAX}")),
+        measured: text(format!(
+            "{ratio:.2} ({} of {})",
+            Bytes(daemon.discards.bytes),
+            Bytes(daemon.freed_bytes)
+        )),
+    }
+}
+
+fn half_of_fstrim(names: &Names, daemon: &Row, fstrim: &Row) -> Claim {
+    let ratio = daemon.discards.bytes as f64 / fstrim.discards.bytes.max(1) as f64;
+    Claim {
+        id: names.discarded,
+        text: format!("{}: at most half of what a daily fstrim sends is discarded", names.file_system),
+        met: ratio <= OF_FSTRIM_MAX,
+        published: text(format!("at most {OF_FSTRIM_MAX}")),
+        measured: text(format!(
+            "{ratio:.2} ({} of {})",
+            Bytes(daemon.discards.bytes),
+            Bytes(fstrim.discards.bytes)
+        )),
+    }
+}

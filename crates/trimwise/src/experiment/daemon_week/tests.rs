@@ -1,0 +1,93 @@
+use super::*;
+use crate::experiment::result::Claim;
+
+const GIB: u64 = 1 << 30;
+
+fn week() -> Week {
+    Week { days: 1, gap_mean: SimDuration::from_secs(10), reads_percent: 50, ..Week::default() }
+}
+
+/// A run in which each access takes 1 ms, and from `at_hour` on for so many minutes the `slow_ns` of it.
+fn run(trimming: Trimming, at_hour: u64, minutes: u64, slow_ns: u64) -> Run {
+    let (from, until) = (at_hour * HOUR_NS, at_hour * HOUR_NS + minutes * MINUTE_NS);
+    let took = |at: u64| if (from..until).contains(&at) { slow_ns } else { 1_000_000 };
+    let discards = (0..minutes).map(|i| Discarded {
+        at_ns: from + i * MINUTE_NS,
+        done_ns: from + i * MINUTE_NS + 5_000_000,
+        offset_bytes: 0,
+        length_bytes: GIB / 64,
+    });
+    let mut mapped_bytes = vec![6 * GIB; 25];
+    mapped_bytes[at_hour as usize + 1..].fill(5 * GIB / 2);
+    Run {
+        case: Case { file_system: "ext4", trimming },
+        done: WeekDone {
+            latencies_ns: week().accesses().map(|access| took(access.at.as_nanos())).collect(),
+            free_bytes: vec![6 * GIB; 25],
+            removed_bytes: GIB,
+        },
+        discards: discards.collect(),
+        mapped_bytes,
+        capacity_bytes: CAPACITY.0,
+        written: Written { host_units: 100, nand_units: 120 },
+    }
+}
+
+fn claim<'a>(claims: &'a [Claim], id: &str) -> &'a Claim {
+    claims.iter().find(|claim| claim.id == id).unwrap()
+}
+
+#[test]
+fn minutes_of_trimming_are_told_from_untouched_hours() {
+    let row = Row::of(&week(), &run(Trimming::Daemon, 3, 10, 2_000_000), None).unwrap();
+    let (touched, calm) = (row.write_trimming.unwrap(), row.write_untouched.unwrap());
+    assert!(touched.p50_ns.abs_diff(2_000_000) < 10_000 && calm.max_ns.abs_diff(1_000_000) < 10_000);
+    assert!((20..40).contains(&touched.count), "{touched:?}");
+    assert!(calm.count > 23 * 150 && calm.count < 24 * 200, "{calm:?}");
+    assert_eq!((row.discards.bytes, row.discard_max_ns), (10 * GIB / 64, 5_000_000));
+    assert_eq!(row.untrimmed_bytes[..5], [4 * GIB, 4 * GIB, 4 * GIB, 4 * GIB, GIB / 2]);
+    assert_eq!((row.under_bound_after_hours, row.untrimmed_max_bytes), (Some(4), Some(GIB / 2)));
+    assert_eq!(row.freed_bytes, 7 * GIB);
+}
+
+#[test]
+fn what_is_reached_and_what_is_not() {
+    let judged = |slow_ns, nand_units, mapped_at_end| {
+        let never = run(Trimming::Never, 3, 0, 1_000_000);
+        let always = run(Trimming::Discard, 3, 10, 1_000_000);
+        let mut daemon = run(Trimming::Daemon, 3, 10, slow_ns);
+        daemon.written.nand_units = nand_units;
+        *daemon.mapped_bytes.last_mut().unwrap() = mapped_at_end;
+        evaluate(NAME, &week(), &[never, always, daemon], 1, 1).claims
+    };
+    let good = judged(1_050_000, 125, 5 * GIB / 2);
+    assert_eq!(good.len(), 4);
+    assert!(good.iter().all(|claim| claim.met), "{good:#?}");
+    let bad = judged(1_200_000, 130, 3 * GIB);
+    for (id, met) in [
+        ("daemon-p99-ext4", false),
+        ("daemon-wa-ext4", false),
+        ("daemon-bound-ext4", false),
+        ("daemon-discarded-ext4", true),
+    ] {
+        assert_eq!(claim(&bad, id).met, met, "{id}");
+    }
+}
+
+#[test]
+fn a_file_system_that_was_not_run_claims_nothing() {
+    let result = evaluate(NAME, &week(), &[run(Trimming::Never, 3, 0, 1_000_000)], 1, 1);
+    assert!(result.claims.is_empty());
+    let ExperimentRows::Weeks(rows) = result.rows else { unreachable!("rows of this experiment") };
+    assert_eq!((rows.runs.len(), rows.plots.len()), (1, 1));
+}
+
+#[test]
+fn every_case_is_run_once() {
+    let cases = cases();
+    assert_eq!(cases.len(), 5 + 5 + 6);
+    for (i, case) in cases.iter().enumerate() {
+        assert!(!cases[..i].contains(case));
+        assert_eq!(case.mount_option() == "nodiscard", !case.trimming.name().starts_with("discard"));
+    }
+}

@@ -1,0 +1,189 @@
+//! Days of a host's work: a small write or read every few seconds, files that are made by day, and a night in which
+//! yesterday's are removed.
+//!
+//! What happens when is decided here, before anything runs, and follows from the configuration alone: accesses come at
+//! their times whether or not those before them have ended (an open loop), so that each run of the same week is asked the
+//! same, and what it answered can be compared access by access. Who carries it out tells how long each took from the
+//! instant at which it was due.
+
+use rand_core::{Rng, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use serde::{Deserialize, Serialize};
+
+use crate::units::{Bytes, SimDuration};
+
+const HOUR: SimDuration = SimDuration::from_secs(3_600);
+/// A day.
+pub const DAY: SimDuration = SimDuration::from_secs(86_400);
+/// When the first file of a day is made, and the last one is over.
+const FILES_BEGIN: SimDuration = SimDuration::from_secs(8 * 3_600);
+const FILES_END: SimDuration = SimDuration::from_secs(20 * 3_600);
+/// When yesterday's are removed.
+const REMOVED_AT: SimDuration = SimDuration::from_secs(2 * 3_600);
+
+/// What the days are made of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Week {
+    /// How many.
+    pub days: u64,
+    /// What is drawn: the times and places of accesses.
+    pub seed: u64,
+    /// A file that small accesses go to.
+    pub database: Bytes,
+    /// Bytes of an access, at a multiple of that.
+    pub access: Bytes,
+    /// The mean time between accesses; each lies between nothing and twice that.
+    pub gap_mean: SimDuration,
+    /// How many of a hundred read.
+    pub reads_percent: u64,
+    /// Files made on a day.
+    pub files_a_day: u64,
+    /// Bytes of each.
+    pub file: Bytes,
+}
+
+impl Default for Week {
+    /// About a database of a small server: 173,000 accesses, and 7 GiB that come and go.
+    fn default() -> Self {
+        Self {
+            days: 7,
+            seed: 1,
+            database: Bytes::gib(1),
+            access: Bytes::kib(16),
+            gap_mean: SimDuration::from_millis(3_500),
+            reads_percent: 20,
+            files_a_day: 128,
+            file: Bytes::mib(8),
+        }
+    }
+}
+
+/// A small access to the database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// When it is due, since the week began.
+    pub at: SimDuration,
+    /// Where it begins.
+    pub offset: Bytes,
+    /// Whether it reads. A write is over when it is durable.
+    pub reads: bool,
+}
+
+/// What happens beside the accesses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Chore {
+    /// A file is made and written; the kernel writes it back in its time.
+    Make {
+        /// Its day, from 1; those of day 0 were there before.
+        day: u64,
+        /// Its number on that day.
+        number: u64,
+    },
+    /// All files of a day are removed.
+    Remove {
+        /// Which day's.
+        day: u64,
+    },
+}
+
+impl Week {
+    /// How long it lasts.
+    pub fn length(&self) -> SimDuration {
+        DAY * self.days
+    }
+
+    /// The accesses, in their order.
+    pub fn accesses(&self) -> impl Iterator<Item = Access> + use<> {
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(self.seed);
+        let mut below = move |n: u64| ((u128::from(rng.next_u64()) * u128::from(n)) >> 64) as u64;
+        let places = (self.database.0 / self.access.0.max(1)).max(1);
+        let Self { access, reads_percent, .. } = *self;
+        let (gap_max, end) = (self.gap_mean.as_nanos() * 2, self.length());
+        let mut at = SimDuration::ZERO;
+        std::iter::from_fn(move || {
+            at += SimDuration::from_nanos(1 + below(gap_max));
+            let offset = Bytes(below(places) * access.0);
+            let reads = below(100) < reads_percent;
+            (at < end).then_some(Access { at, offset, reads })
+        })
+    }
+
+    /// What else happens, and when.
+    pub fn chores(&self) -> Vec<(SimDuration, Chore)> {
+        let every = (FILES_END - FILES_BEGIN) / self.files_a_day.max(1);
+        let mut chores = Vec::new();
+        for day in 1..=self.days {
+            let midnight = DAY * (day - 1);
+            chores.push((midnight + REMOVED_AT, Chore::Remove { day: day - 1 }));
+            let makes = (0..self.files_a_day)
+                .map(|number| (midnight + FILES_BEGIN + every * number, Chore::Make { day, number }));
+            chores.extend(makes);
+        }
+        chores
+    }
+
+    /// The end of each hour.
+    pub fn hours(&self) -> impl Iterator<Item = SimDuration> + use<> {
+        (1..=self.days * 24).map(|hour| HOUR * hour)
+    }
+
+    /// What the files of a day take.
+    pub fn day_bytes(&self) -> Bytes {
+        Bytes(self.files_a_day * self.file.0)
+    }
+}
+
+/// What was done of a week, by whoever carried it out.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WeekDone {
+    /// How long each access took, from the instant at which it was due, in their order.
+    pub latencies_ns: Vec<u64>,
+    /// Bytes that the file system says are free, when the week began and at the end of each hour.
+    pub free_bytes: Vec<u64>,
+    /// What removed files took.
+    pub removed_bytes: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_week_is_the_same_each_time_and_another_with_another_seed() {
+        let week = Week::default();
+        let accesses: Vec<Access> = week.accesses().collect();
+        assert!(accesses.iter().eq(week.accesses().collect::<Vec<_>>().iter()));
+        assert!(!accesses.iter().copied().eq(Week { seed: 2, ..week.clone() }.accesses()));
+        let mean = week.length() / accesses.len() as u64;
+        assert!(mean.as_nanos().abs_diff(week.gap_mean.as_nanos()) < week.gap_mean.as_nanos() / 100);
+        let reads = accesses.iter().filter(|access| access.reads).count() * 100 / accesses.len();
+        assert!((19..=21).contains(&reads), "{reads} %");
+        for pair in accesses.windows(2) {
+            assert!(pair[0].at < pair[1].at);
+        }
+        for access in &accesses {
+            assert!(access.at < week.length());
+            assert!(access.offset.0.is_multiple_of(week.access.0));
+            assert!(access.offset.0 + week.access.0 <= week.database.0);
+        }
+    }
+
+    #[test]
+    fn what_is_made_on_a_day_is_removed_in_the_next_night() {
+        let week = Week { days: 2, files_a_day: 3, ..Week::default() };
+        let hour = |n| HOUR * n;
+        let make = |day, number| Chore::Make { day, number };
+        let expected = [
+            (hour(2), Chore::Remove { day: 0 }),
+            (hour(8), make(1, 0)),
+            (hour(12), make(1, 1)),
+            (hour(16), make(1, 2)),
+            (hour(26), Chore::Remove { day: 1 }),
+            (hour(32), make(2, 0)),
+            (hour(36), make(2, 1)),
+            (hour(40), make(2, 2)),
+        ];
+        assert_eq!(week.chores(), expected);
+        assert_eq!(week.hours().last(), Some(hour(48)));
+    }
+}
