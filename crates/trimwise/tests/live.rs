@@ -18,6 +18,9 @@ struct FakeHost {
     used: Vec<bool>,
     /// The device was told that it is free.
     told: Vec<bool>,
+    /// When each piece was freed last, and how long it takes until a map shows it: the journal's commit.
+    freed_at: Vec<Option<SimTime>>,
+    commit: SimDuration,
     toggles_work: bool,
     under_way: Option<(Order, SimTime)>,
     sample: Sample,
@@ -41,6 +44,8 @@ impl FakeHost {
             now: SimTime::ZERO,
             used: vec![false; PIECES],
             told: vec![true; PIECES],
+            freed_at: vec![None; PIECES],
+            commit: SimDuration::ZERO,
             toggles_work: true,
             under_way: None,
             sample: Sample { total: facts.total, ..Sample::default() },
@@ -66,6 +71,7 @@ impl FakeHost {
             if std::mem::replace(&mut self.used[at], false) {
                 self.freed += 1;
                 self.told[at] = self.sample.online;
+                self.freed_at[at] = Some(self.now);
             }
         }
     }
@@ -74,9 +80,14 @@ impl FakeHost {
         self.used.iter().zip(&self.told).filter(|&(used, told)| !used && !told).count() as u64
     }
 
+    /// Whether the file system's own structures say so.
+    fn is_free(&self, at: usize) -> bool {
+        !self.used[at] && self.freed_at[at].is_none_or(|freed| self.now >= freed + self.commit)
+    }
+
     fn map(&self) -> Vec<Span> {
         let mut spans: Vec<Span> = Vec::new();
-        for at in (0..PIECES).filter(|&at| !self.used[at]) {
+        for at in (0..PIECES).filter(|&at| self.is_free(at)) {
             let start = at as u64 * PIECE;
             match spans.last_mut() {
                 Some(last) if last.end == start => last.end += PIECE,
@@ -137,7 +148,10 @@ impl FakeHost {
         let before = self.sent;
         for range in &slice.ranges {
             let pieces = (range.start / PIECE) as usize..(range.end.div_ceil(PIECE) as usize).min(PIECES);
-            for at in pieces.filter(|&at| !self.used[at]) {
+            for at in pieces {
+                if !self.is_free(at) {
+                    continue;
+                }
                 self.sent += 1;
                 self.sent_twice += u64::from(std::mem::replace(&mut self.told[at], true));
             }
@@ -375,6 +389,21 @@ fn failures_are_tried_again_ever_later_and_a_refusal_never() {
     never.pass(7200);
     assert_eq!((never.slices.len(), never.sent), (1, 0));
     assert!(matches!(never.live.reason(), Reason::Refused { .. }));
+}
+
+/// Utilization falls at once; the map follows with the commit, and a map that was read between says nothing of it.
+#[test]
+fn regression_what_is_freed_is_found_though_the_map_lags_behind() {
+    for (cut, commit_s) in [(EXT4, 5), (XFS, 30)] {
+        let mut host = host("judicious", cut);
+        host.commit = SimDuration::from_secs(commit_s);
+        host.allocate(0, 3000);
+        host.pass(1000);
+        let before = host.sent;
+        host.free(0, 1000);
+        host.pass(150);
+        assert_eq!((host.untrimmed(), host.sent - before), (0, 1000), "{:?}", host.live.explain());
+    }
 }
 
 /// What comes and goes between two maps is at the same places in both: only utilization shows it.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use trimwise::experiment::daemon_week::{
-    CAPACITY, Case, DEVICE, FILE_SYSTEMS, KERNEL, Run, Trimming, Written, cases,
+    AGED_PERCENT, CAPACITY, Case, DEVICE, FILE_SYSTEMS, KERNEL, Run, Trimming, Written, cases,
 };
 use trimwise::profile::Profile;
 use trimwise::units::Bytes;
@@ -59,6 +59,7 @@ fn steps(case: Case, week: &Week) -> Result<(Vec<Step>, usize), Failure> {
     let mut steps = vec![
         Step::Mkfs { file_system, options: Vec::new() },
         Step::Mount { file_system, options },
+        Step::Age { utilization_percent: AGED_PERCENT, seed: week.seed },
         Step::PrepareWeek { week: week.clone() },
     ];
     if case.trimming == Trimming::Daemon {
@@ -98,10 +99,10 @@ pub fn run(
         Some(Outcome::Week(done)) => done,
         other => return Err(Failure::run(format!("the guest answered {other:?} to a week"))),
     };
-    // A mark before the first step and one behind each; then the week's own: at its begin, and at the end of each hour.
+    // A mark before the first step and one behind each; then the week's own: at its begin, and at each look.
     let marks = marks.get(at + 1..at + 1 + done.free_bytes.len());
     let [first, .., last] = marks.unwrap_or_default() else {
-        return Err(Failure::run("the guest has not marked the hours"));
+        return Err(Failure::run("the guest has not marked the looks"));
     };
     let in_week = last.stats.since(&first.stats);
     Ok(Run {

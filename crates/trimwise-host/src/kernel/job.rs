@@ -215,12 +215,12 @@ pub enum Step {
         /// Extents below this are left out.
         minlen_bytes: u64,
     },
-    /// Makes what a week finds when it begins, on a file system that was full once.
+    /// Makes what a week finds when it begins.
     PrepareWeek {
         /// Which.
         week: Week,
     },
-    /// Days of work. Beside the marks of every step, the disk is marked when it begins and at the end of each hour.
+    /// Days of work. Beside the marks of every step, the disk is marked when it begins and at each of its looks.
     Week {
         /// Which.
         week: Week,

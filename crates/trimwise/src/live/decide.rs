@@ -89,8 +89,8 @@ impl LiveHost {
             matches!(&self.knowledge, Knowledge::Map(space) if space.is_cut_short()) && self.waiting().0 == 0;
         let due = more
             || self.now >= self.forget_at
-            || self.changed_since_look >= worth
-            || (self.freed_since_look > 0 && stale);
+            || self.changed_since_look.saturating_add(self.unexplained) >= worth
+            || (self.freed_since_look.saturating_add(self.unexplained) > 0 && stale);
         if self.look_wanted || (due && self.now >= self.look_not_before) {
             return self.look(orders);
         }

@@ -54,7 +54,12 @@ const WHOLE_FIRST: SimDuration = SimDuration::from_secs(3_600);
 /// The first attempt behind a failure; each further one doubles it.
 const RETRY: SimDuration = SimDuration::from_secs(60);
 const RETRY_MAX: SimDuration = SimDuration::from_secs(3_600);
-/// Above the bound: rests in multiples of a slice's time, without and with pressure.
+/// Rests in multiples of a slice's time where nobody else uses the device, and from when on that is so.
+const REST_ALONE: u64 = 7;
+const ALONE: SimDuration = SimDuration::from_secs(10);
+/// Above the bound the rest is as short as it must be for what waits to be trimmed within an hour, but no shorter than
+/// this, without and with pressure.
+const FORCED_WITHIN: SimDuration = SimDuration::from_secs(3_600);
 const REST_FORCED: u64 = 4;
 const REST_PRESSED: u64 = 19;
 /// The trend that people are told of.
@@ -102,6 +107,8 @@ pub struct LiveHost {
     trend: Trend,
     is_hosted: bool,
     quiet: SimDuration,
+    /// How long nobody has used the device at all.
+    alone: SimDuration,
     committed_at: SimTime,
     /// Whether a slice was under way since the last sample.
     touched: bool,
@@ -127,6 +134,8 @@ pub struct LiveHost {
     look_begun: SimTime,
     freed_since_look: u64,
     changed_since_look: u64,
+    /// Freed as utilization showed it, and not yet found in a map.
+    unexplained: u64,
     /// Freed as utilization showed it, and not found in a map: it came and went between two of them.
     missed: u64,
     forget_at: SimTime,
@@ -160,6 +169,7 @@ impl LiveHost {
             trend: Trend::new(TREND_WINDOW, 10),
             is_hosted: false,
             quiet: SimDuration::ZERO,
+            alone: SimDuration::ZERO,
             committed_at: now,
             touched: false,
             busy: None,
@@ -179,6 +189,7 @@ impl LiveHost {
             look_begun: now,
             freed_since_look: 0,
             changed_since_look: 0,
+            unexplained: 0,
             missed: 0,
             forget_at: now + FORGET_EVERY,
             failures: 0,
@@ -234,6 +245,7 @@ impl LiveHost {
             let time = self.sample.requests_time - before.requests_time;
             self.pace.observe(time / done, touched);
         }
+        self.alone = if done == 0 { self.alone + interval } else { SimDuration::ZERO };
         let few = done.saturating_mul(1_000_000_000)
             <= interval.as_nanos().saturating_mul(IDLE_REQUESTS_PER_SECOND);
         // Beside a slice, what is in the device is the slice's.
@@ -356,6 +368,19 @@ impl LiveHost {
     /// Whether untrimmed space is above the bound that `judicious` promises.
     fn is_forced(&self) -> bool {
         self.policy.is_judicious() && self.waiting() > self.bound()
+    }
+
+    /// The longest rest behind a slice that took so long, in multiples of that.
+    fn rest_max(&self, took: SimDuration, slice: &Slice) -> u64 {
+        let alone = if self.alone >= ALONE { REST_ALONE } else { u64::MAX };
+        if !self.is_forced() {
+            return alone;
+        }
+        let by_bytes = self.waiting().0 / slice.bytes.0.max(1);
+        let by_extents = self.view().pending_extents / slice.extents.max(1);
+        let work = took * (by_bytes.max(by_extents) + 1);
+        let least = if self.is_pressed() { REST_PRESSED } else { REST_FORCED };
+        alone.min((FORCED_WITHIN.as_nanos() / work.as_nanos().max(1)).max(least))
     }
 
     fn is_pressed(&self) -> bool {

@@ -1,8 +1,8 @@
 //! How what was ordered ended: maps, slices, changes of the mount option.
 
 use super::{
-    Busy, FORGET_EVERY, Failed, Knowledge, LOOK_SHARE, Last, Learned, LiveHost, Order, REST_FORCED,
-    REST_PRESSED, RETRY, RETRY_MAX, Reason, Slice, WHOLE_EVERY, WHOLE_EVERY_FORCED,
+    Busy, FORGET_EVERY, Failed, Knowledge, LOOK_SHARE, Last, Learned, LiveHost, Order, RETRY, RETRY_MAX,
+    Reason, Slice, WHOLE_EVERY, WHOLE_EVERY_FORCED,
 };
 use crate::policy::{Acknowledged, PolicyEvent};
 use crate::units::{Bytes, SimDuration, SimTime, Span};
@@ -24,8 +24,8 @@ impl LiveHost {
     fn learn(&mut self, free: &[Span]) {
         self.failures = 0;
         self.look_wanted = false;
-        self.changed_since_look = 0;
         let seen_freed = std::mem::take(&mut self.freed_since_look);
+        self.changed_since_look = 0;
         self.totals.looks += 1;
         let first = self.looked_at.replace(self.now).is_none();
         let told = std::mem::replace(&mut self.told, self.online) && !first;
@@ -36,13 +36,20 @@ impl LiveHost {
         }
         let Learned { freed, reused } = space.learn(free, told);
         if !first && !told {
-            // Forgetting sends all of it once more; by then as much was freed unseen.
-            self.missed += seen_freed.saturating_sub(freed.0);
+            // What utilization shows at once comes into the map with the journal's commit: the next map may have it. What
+            // is in neither of two maps came and went between them. Forgetting sends all of it once more; by then as
+            // much was freed unseen.
+            let unexplained = (self.unexplained + seen_freed).saturating_sub(freed.0);
+            let missed = unexplained.min(self.unexplained);
+            self.missed += missed;
+            self.unexplained = unexplained - missed;
             if self.missed > 0 && self.missed >= space.trimmed().0 {
                 self.missed = 0;
                 space.forget();
                 self.look_wanted = true;
             }
+        } else {
+            self.unexplained = 0;
         }
         self.totals.reused_bytes += reused.0;
         if first && !self.wants_backlog && !self.asked {
@@ -85,11 +92,8 @@ impl LiveHost {
         self.totals.trimmed_bytes += slice.bytes.0;
         self.totals.counted_bytes += counted.unwrap_or_default().0;
         self.last = Some(Last { ended: self.now, took, bytes: slice.bytes });
-        self.pace.done(self.now, took, slice.bytes, slice.extents);
-        if self.is_forced() {
-            let factor = if self.is_pressed() { REST_PRESSED } else { REST_FORCED };
-            self.pace.rest_at_least(self.now, took, factor);
-        }
+        let rest_max = self.rest_max(took, slice);
+        self.pace.done(self.now, took, slice.bytes, slice.extents, rest_max);
         let now = self.now;
         match &mut self.knowledge {
             Knowledge::Map(space) => space.done(covered),

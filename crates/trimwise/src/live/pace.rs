@@ -2,9 +2,12 @@
 //!
 //! A discard that is on its way cannot be stopped, and whoever writes meanwhile may wait for it. So a slice is small
 //! enough to be expected to take no longer than the target: its bytes and its extents shrink by what the last one took
-//! too long, and double while there is room. What that does to others is seen in the device's own counts: the mean time
-//! of a request in seconds with a slice, beside that in untouched ones. If it is worse by more than a tenth, the rest
-//! behind each slice doubles, in multiples of the slice's time; else it shrinks again.
+//! too long, and double while there is room. Behind it there is a rest, in multiples of its time: who asks how long the
+//! slowest of a hundred requests takes must not find a slice in its way, so that others get 299 parts of 300 of the time.
+//! Where nobody else is, and where space must not wait any longer, it is less ([`Pace::done`]).
+//!
+//! What slices do to others is seen in the device's own counts: the mean time of a request in seconds with a slice, beside
+//! that in untouched ones. If it is worse by more than a tenth, slices halve and rests double; else both go back again.
 
 use crate::units::{Bytes, SimDuration, SimTime};
 
@@ -22,8 +25,10 @@ const EXTENTS_MAX: u64 = 1024;
 /// requests of a few microseconds differ by a tenth for no reason.
 const HARM_TENTHS: u64 = 1;
 const HARM_LEAST: SimDuration = SimDuration::from_micros(50);
-/// The longest rest, in multiples of a slice's time: a 65th of the time is used.
-const REST_MAX: u64 = 64;
+/// The rest behind a slice, in multiples of its time: fewer than one of a hundred requests meet a slice, with room.
+const REST: u64 = 299;
+/// How many times longer it becomes where slices harm others, and how many times smaller the slices.
+const CARE_MAX: u64 = 16;
 
 /// The pace of one file system's slices.
 #[derive(Clone, Debug)]
@@ -31,7 +36,8 @@ pub struct Pace {
     target: SimDuration,
     bytes_max: Bytes,
     extents_max: u64,
-    rest_factor: u64,
+    /// From 1; more where slices harm others.
+    care: u64,
     rest_until: SimTime,
     untouched: Option<SimDuration>,
     touched: Option<SimDuration>,
@@ -44,7 +50,7 @@ impl Pace {
             target,
             bytes_max: BYTES_FIRST,
             extents_max: EXTENTS_FIRST,
-            rest_factor: 1,
+            care: 1,
             rest_until: SimTime::ZERO,
             untouched: None,
             touched: None,
@@ -58,19 +64,16 @@ impl Pace {
         };
         if touched {
             self.touched = Some(smoothed(self.touched, 4));
-            self.rest_factor = if self.is_harmful() {
-                (self.rest_factor * 2).clamp(1, REST_MAX)
-            } else {
-                self.rest_factor.saturating_sub(1)
-            };
+            self.care = if self.is_harmful() { self.care * 2 } else { self.care - 1 }.clamp(1, CARE_MAX);
         } else {
             self.untouched = Some(smoothed(self.untouched, 16));
         }
     }
 
-    /// A slice is done.
-    pub fn done(&mut self, now: SimTime, took: SimDuration, bytes: Bytes, extents: u64) {
-        let (took_ns, target_ns) = (took.as_nanos().max(1), self.target.as_nanos().max(1));
+    /// A slice is done. The rest behind it is `rest_max` times its time at most.
+    pub fn done(&mut self, now: SimTime, took: SimDuration, bytes: Bytes, extents: u64, rest_max: u64) {
+        let target_ns = (self.target.as_nanos() / self.care).max(1);
+        let took_ns = took.as_nanos().max(1);
         if took_ns > target_ns {
             let shrunk = |n: u64| n.saturating_mul(target_ns / 1024 + 1) / (took_ns / 1024 + 1);
             self.bytes_max = Bytes(shrunk(bytes.0)).clamp(BYTES_MIN, self.bytes_max);
@@ -84,12 +87,7 @@ impl Pace {
                 self.extents_max = (self.extents_max * 2).min(EXTENTS_MAX);
             }
         }
-        self.rest_until = now + took * self.rest_factor;
-    }
-
-    /// Others pay for it: the rest is at least so many times as long as the slice.
-    pub fn rest_at_least(&mut self, now: SimTime, took: SimDuration, factor: u64) {
-        self.rest_until = self.rest_until.max(now + took * factor);
+        self.rest_until = now + took * self.rest_factor().min(rest_max);
     }
 
     /// No slice before this instant.
@@ -117,9 +115,9 @@ impl Pace {
         (self.untouched, self.touched)
     }
 
-    /// The rest behind a slice, in multiples of its time.
+    /// The rest behind a slice beside others, in multiples of its time.
     pub fn rest_factor(&self) -> u64 {
-        self.rest_factor
+        REST * self.care
     }
 
     /// Whether requests take longer beside slices than without.
@@ -144,7 +142,7 @@ mod tests {
             took = SimDuration::from_nanos(
                 (u128::from(bytes.0) * u128::from(per_gib.0) / (1 << 30)) as u64 + per_extent.0 * extents,
             );
-            pace.done(SimTime::ZERO, took, bytes, extents);
+            pace.done(SimTime::ZERO, took, bytes, extents, REST);
         }
         (pace, took)
     }
@@ -160,15 +158,18 @@ mod tests {
     }
 
     #[test]
-    fn harm_lengthens_the_rest_and_its_absence_shortens_it() {
+    fn harm_lengthens_the_rest_and_shrinks_slices_and_its_absence_takes_that_back() {
         let mut pace = Pace::new(TARGET);
         let ms = SimDuration::from_millis;
         (0..20).for_each(|_| pace.observe(ms(1), false));
         (0..3).for_each(|_| pace.observe(ms(5), true));
-        assert!(pace.is_harmful() && pace.rest_factor() == 8, "{pace:?}");
-        pace.done(SimTime::ZERO, ms(10), Bytes::mib(1), 1);
-        assert_eq!(pace.rest_until(), SimTime::ZERO + ms(80));
+        assert!(pace.is_harmful() && pace.rest_factor() == 8 * REST, "{pace:?}");
+        pace.done(SimTime::ZERO, ms(50), Bytes::mib(64), 16, u64::MAX);
+        assert_eq!(pace.rest_until(), SimTime::ZERO + ms(50 * 8 * REST));
+        assert!((3..=4).contains(&pace.extents_max()) && pace.bytes_max() <= Bytes::mib(17), "{pace:?}");
+        pace.done(SimTime::ZERO, ms(50), Bytes::mib(16), 4, 4);
+        assert_eq!(pace.rest_until(), SimTime::ZERO + ms(200));
         (0..100).for_each(|_| pace.observe(ms(1), true));
-        assert!(!pace.is_harmful() && pace.rest_factor() == 0, "{pace:?}");
+        assert!(!pace.is_harmful() && pace.rest_factor() == REST, "{pace:?}");
     }
 }

@@ -63,7 +63,7 @@ fn drive(file_system: &str, runs: &[&Row]) -> Block {
             grouped(row.discards.commands),
             bytes(row.discards.bytes),
             ns(row.discard_max_ns),
-            or_none(row.under_bound_after_hours, &|hours| format!("{hours} h")),
+            or_none(row.under_bound_after_ns, &ns),
             or_none(row.untrimmed_max_bytes, &bytes),
             bytes(row.untrimmed_end_bytes),
         ]

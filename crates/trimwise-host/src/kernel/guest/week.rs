@@ -27,26 +27,8 @@ fn folder(day: u64) -> PathBuf {
 }
 
 /// What is there when the week begins: the database, and the files of the day before.
-///
-/// The space of both and all that is left was in use once: it is filled and removed first, so that the drive is one that
-/// has been used. What it then makes of it depends on how the file system is mounted.
 pub fn prepare(week: &Week) -> io::Result<()> {
-    let used = path("used");
-    let mut file = File::create(&used)?;
     let piece = vec![0; FILLED_AT_ONCE];
-    let full = loop {
-        if let Err(error) = file.write_all(&piece) {
-            break error;
-        }
-    };
-    if full.kind() != io::ErrorKind::StorageFull {
-        return Err(full);
-    }
-    // The last of it may not fit any more when it is written back.
-    drop(file.sync_all());
-    drop(file);
-    fs::remove_file(used)?;
-    sync()?;
     let mut database = File::create(path("database"))?;
     let mut left = week.database.0;
     while left > 0 {
@@ -94,7 +76,7 @@ fn remove(day: u64) -> io::Result<u64> {
     Ok(bytes)
 }
 
-/// Carries the week out, beginning now. The disk is marked at its beginning and at the end of each hour.
+/// Carries the week out, beginning now. The disk is marked at its begin and at each look.
 pub fn run(week: &Week) -> Result<WeekDone, Failed> {
     let begin = Instant::now();
     let until = |at: SimDuration| {
@@ -118,7 +100,7 @@ pub fn run(week: &Week) -> Result<WeekDone, Failed> {
             Ok::<u64, io::Error>(removed_bytes)
         });
         let mut free = vec![first];
-        for at in week.hours() {
+        for at in week.looks() {
             until(at);
             free.push(free_bytes()?);
             mark()?;

@@ -127,8 +127,8 @@ fn amplification(names: &Names, daemon: &Row, always: &Row) -> Claim {
 
 fn bound(names: &Names, daemon: &Row) -> Claim {
     let bound = Bytes(CAPACITY.0 / 1000 * BOUND_PERMILLE);
-    let measured = match (daemon.under_bound_after_hours, daemon.untrimmed_max_bytes) {
-        (Some(hours), Some(most)) => format!("{}, from hour {hours} on", Bytes(most)),
+    let measured = match (daemon.under_bound_after_ns, daemon.untrimmed_max_bytes) {
+        (Some(after), Some(most)) => format!("{}, from minute {} on", Bytes(most), after / 60_000_000_000),
         _ => "never below it".to_owned(),
     };
     Claim {
