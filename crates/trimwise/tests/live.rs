@@ -21,6 +21,8 @@ struct FakeHost {
     /// When each piece was freed last, and how long it takes until a map shows it: the journal's commit.
     freed_at: Vec<Option<SimTime>>,
     commit: SimDuration,
+    /// FITRIM sends every extent that it touches whole.
+    sends_whole: bool,
     toggles_work: bool,
     under_way: Option<(Order, SimTime)>,
     sample: Sample,
@@ -46,6 +48,7 @@ impl FakeHost {
             told: vec![true; PIECES],
             freed_at: vec![None; PIECES],
             commit: SimDuration::ZERO,
+            sends_whole: false,
             toggles_work: true,
             under_way: None,
             sample: Sample { total: facts.total, ..Sample::default() },
@@ -147,7 +150,13 @@ impl FakeHost {
     fn fitrim(&mut self, slice: &Slice) -> u64 {
         let before = self.sent;
         for range in &slice.ranges {
-            let pieces = (range.start / PIECE) as usize..(range.end.div_ceil(PIECE) as usize).min(PIECES);
+            let mut pieces = (range.start / PIECE) as usize..(range.end.div_ceil(PIECE) as usize).min(PIECES);
+            while self.sends_whole && pieces.start > 0 && self.is_free(pieces.start - 1) {
+                pieces.start -= 1;
+            }
+            while self.sends_whole && pieces.end < PIECES && self.is_free(pieces.end) {
+                pieces.end += 1;
+            }
             for at in pieces {
                 if !self.is_free(at) {
                     continue;
@@ -406,6 +415,33 @@ fn regression_what_is_freed_is_found_though_the_map_lags_behind() {
     }
 }
 
+/// XFS of some kernels sends whole extents. What is freed beside large ones that were sent waits until it is worth it.
+#[test]
+fn a_kernel_that_sends_whole_extents_is_noticed_and_sent_twice_as_much_at_most() {
+    let mut host = host("judicious", XFS);
+    host.sends_whole = true;
+    host.told.fill(false);
+    host.allocate(0, 2000);
+    host.pass(900);
+    assert_eq!(host.untrimmed(), 0, "{:?}", host.live.explain());
+    let backlog = host.sent;
+    assert!(backlog <= 2 * 2096, "{backlog}");
+    for _ in 0..20 {
+        host.free(1900, 100); // beside the large one
+        host.pass(900);
+        assert!(host.untrimmed() <= 100 && host.live.waiting() == Bytes(100 * PIECE));
+        host.allocate(1900, 100);
+        host.pass(100);
+    }
+    assert_eq!(host.sent, backlog, "{:?}", host.live.explain());
+    host.free(0, 1000); // by itself
+    host.pass(900);
+    assert_eq!((host.untrimmed(), host.sent - backlog), (0, 1000), "{:?}", host.live.explain());
+    host.free(1000, 950);
+    host.pass(900);
+    assert!(host.live.waiting() <= host.live.bound(), "the bound goes before: {:?}", host.live.explain());
+}
+
 /// What comes and goes between two maps is at the same places in both: only utilization shows it.
 #[test]
 fn what_came_and_went_between_two_maps_is_found_when_it_is_as_much_as_what_is_sent_again() {
@@ -504,7 +540,7 @@ proptest! {
             trimmed.iter_mut().zip(&map).for_each(|(trimmed, free)| *trimmed &= free);
             let expected = map.iter().zip(&trimmed).filter(|&(free, trimmed)| *free && !trimmed).count() as u64;
             prop_assert_eq!(space.waiting(), Bytes(expected));
-            if let Some((slice, covered)) = space.next_slice(cut, Bytes(bytes_max), extents_max) {
+            if let Some((slice, covered)) = space.next_slice(cut, Bytes(bytes_max), extents_max, false) {
                 prop_assert!(slice.extents <= extents_max && slice.extents >= 1);
                 let most = bytes_max.max(if groups { 8 } else { 1 });
                 prop_assert!(slice.bytes.0 <= most);
@@ -522,6 +558,39 @@ proptest! {
             } else {
                 prop_assert_eq!(expected, 0);
             }
+        }
+    }
+
+    /// Whole extents: each slice is of such, in none less than half was waiting, and with `any` nothing is left over.
+    #[test]
+    fn whole_extents_are_sent_if_half_of_them_waits(
+        maps in prop::collection::vec(prop::collection::vec(any::<bool>(), 64), 1..6),
+        bytes_max in 1u64..40, extents_max in 1u64..10, any in any::<bool>(),
+    ) {
+        let mut space = FreeSpace::default();
+        let mut trimmed = [false; 64];
+        for map in maps {
+            let free: Vec<Span> = spans(&map);
+            space.learn(&free, false);
+            trimmed.iter_mut().zip(&map).for_each(|(trimmed, free)| *trimmed &= free);
+            while let Some((slice, covered)) =
+                space.next_slice(Cut::Nowhere, Bytes(bytes_max), extents_max, any)
+            {
+                prop_assert!(slice.extents <= extents_max && slice.ranges.len() as u64 == slice.extents);
+                prop_assert!(slice.ranges.iter().all(|range| free.contains(range)), "{:?}", slice);
+                let (mut waited, mut sent) = (0, 0);
+                for at in slice.ranges.iter().flat_map(|range| range.start as usize..range.end as usize) {
+                    sent += 1;
+                    waited += u64::from(!std::mem::replace(&mut trimmed[at], true));
+                }
+                prop_assert_eq!(waited, slice.bytes.0);
+                prop_assert!(any || 2 * waited >= sent, "{:?}", slice);
+                prop_assert!(slice.extents == 1 || sent <= bytes_max);
+                space.done(&covered);
+            }
+            let left = map.iter().zip(&trimmed).filter(|&(free, trimmed)| *free && !trimmed).count() as u64;
+            prop_assert_eq!(space.waiting(), Bytes(left));
+            prop_assert!(!any || left == 0);
         }
     }
 }

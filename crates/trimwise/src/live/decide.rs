@@ -39,7 +39,7 @@ impl LiveHost {
         if self.decide_online(orders) || self.decide_look(orders) {
             return;
         }
-        if self.online && !self.asked {
+        if self.online && !self.asked && !self.has_backlog_beside_online() {
             self.reason = Reason::Online { fixed: self.wants_online() != Some(true) };
             return;
         }
@@ -149,6 +149,15 @@ impl LiveHost {
         }
     }
 
+    /// The kernel tells of what is freed from now on. What was freed before it did so is left to FITRIM, once.
+    fn has_backlog_beside_online(&self) -> bool {
+        !self.facts.maps
+            && self.wants_online() == Some(true)
+            && self.wants_backlog
+            && self.waiting().0 > 0
+            && self.whole_is_due(self.is_forced())
+    }
+
     /// Without a map a slice is the whole file system.
     fn whole_is_due(&self, forced: bool) -> bool {
         match &self.knowledge {
@@ -160,16 +169,20 @@ impl LiveHost {
     }
 
     fn slice(&mut self, orders: &mut Vec<Order>) {
+        let any = self.asked || self.is_forced();
         let found = match &mut self.knowledge {
             Knowledge::Map(space) => {
-                space.next_slice(self.facts.cut, self.pace.bytes_max(), self.pace.extents_max())
+                space.next_slice(self.facts.cut, self.pace.bytes_max(), self.pace.extents_max(), any)
             }
             Knowledge::Estimate { waiting, .. } => {
                 let ranges = vec![Span { start: 0, end: u64::MAX }];
                 Some((Slice { ranges, bytes: Bytes(*waiting), extents: 0 }, Vec::new()))
             }
         };
-        let Some((slice, covered)) = found else { return };
+        let Some((slice, covered)) = found else {
+            self.reason = Reason::PartsOnly { waiting: self.waiting() };
+            return;
+        };
         self.touched = true;
         if self.is_forced() {
             self.reason = Reason::OverBound { untrimmed: self.waiting(), bound: self.bound() };

@@ -62,6 +62,8 @@ const ALONE: SimDuration = SimDuration::from_secs(10);
 const FORCED_WITHIN: SimDuration = SimDuration::from_secs(3_600);
 const REST_FORCED: u64 = 4;
 const REST_PRESSED: u64 = 19;
+/// Sent beside a slice, this much is somebody else's, or an extent's end.
+const OVERSHOOT: Bytes = Bytes::mib(16);
 /// The trend that people are told of.
 const TREND_WINDOW: SimDuration = SimDuration::from_secs(600);
 
@@ -139,6 +141,8 @@ pub struct LiveHost {
     /// Freed as utilization showed it, and not found in a map: it came and went between two of them.
     missed: u64,
     forget_at: SimTime,
+    /// Slices in turn that sent far more than they were asked for.
+    overshoots: u32,
     failures: u32,
     retry_at: SimTime,
     refused: Option<String>,
@@ -192,6 +196,7 @@ impl LiveHost {
             unexplained: 0,
             missed: 0,
             forget_at: now + FORGET_EVERY,
+            overshoots: 0,
             failures: 0,
             retry_at: now,
             refused: None,

@@ -1,8 +1,8 @@
 //! How what was ordered ended: maps, slices, changes of the mount option.
 
 use super::{
-    Busy, FORGET_EVERY, Failed, Knowledge, LOOK_SHARE, Last, Learned, LiveHost, Order, RETRY, RETRY_MAX,
-    Reason, Slice, WHOLE_EVERY, WHOLE_EVERY_FORCED,
+    Busy, Cut, FORGET_EVERY, Failed, Knowledge, LOOK_SHARE, Last, Learned, LiveHost, OVERSHOOT, Order, RETRY,
+    RETRY_MAX, Reason, Slice, WHOLE_EVERY, WHOLE_EVERY_FORCED,
 };
 use crate::policy::{Acknowledged, PolicyEvent};
 use crate::units::{Bytes, SimDuration, SimTime, Span};
@@ -93,9 +93,11 @@ impl LiveHost {
         self.totals.counted_bytes += counted.unwrap_or_default().0;
         self.last = Some(Last { ended: self.now, took, bytes: slice.bytes });
         let rest_max = self.rest_max(took, slice);
+        let sent_whole = self.see_overshoot(slice, counted);
         self.pace.done(self.now, took, slice.bytes, slice.extents, rest_max);
         let now = self.now;
         match &mut self.knowledge {
+            Knowledge::Map(space) if sent_whole => space.done_whole(covered),
             Knowledge::Map(space) => space.done(covered),
             Knowledge::Estimate { waiting, left, next, next_forced, .. } => {
                 (*waiting, *left) = (0, 0);
@@ -111,6 +113,18 @@ impl LiveHost {
         } else if !self.sweep {
             self.tell(&PolicyEvent::Issued(Acknowledged { ranges, units, took }));
         }
+    }
+
+    /// Kernels differ in whether XFS keeps to the range that it is asked for: two slices in turn that sent far more say that
+    /// this one does not. Answers whether that has just been learned.
+    fn see_overshoot(&mut self, slice: &Slice, counted: Option<Bytes>) -> bool {
+        let (Cut::Anywhere { .. }, Some(counted)) = (self.facts.cut, counted) else { return false };
+        let is_far_more = counted.0 > slice.bytes.0.saturating_mul(2).saturating_add(OVERSHOOT.0);
+        self.overshoots = if is_far_more { self.overshoots + 1 } else { 0 };
+        if self.overshoots >= 2 {
+            self.facts.cut = Cut::Nowhere;
+        }
+        self.facts.cut == Cut::Nowhere
     }
 
     fn fail(&mut self, failed: Failed) {

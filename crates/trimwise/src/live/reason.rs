@@ -52,6 +52,11 @@ pub enum Reason {
         /// Whether requests take longer beside slices.
         harmful: bool,
     },
+    /// What waits is parts of free extents that could only be sent whole.
+    PartsOnly {
+        /// How much.
+        waiting: Bytes,
+    },
     /// Untrimmed space is above the bound.
     OverBound {
         /// What is untrimmed.
@@ -94,6 +99,7 @@ impl Reason {
                 "Less pressure, or more untrimmed space than the bound (`untrimmed-max`).".to_owned()
             }
             Self::Rest { .. } => "The end of the rest.".to_owned(),
+            Self::PartsOnly { .. } => "More that is freed beside them, or more untrimmed than the bound.".to_owned(),
             Self::OverBound { .. } => "Less untrimmed space than the bound.".to_owned(),
             Self::Asked => "The end of what waits.".to_owned(),
             Self::Failed { .. } => "An attempt that succeeds.".to_owned(),
@@ -135,6 +141,10 @@ impl fmt::Display for Reason {
                 f,
                 "A rest behind the last slice, {} more: requests took longer beside slices than without.",
                 seconds(left)
+            ),
+            Self::PartsOnly { waiting } => write!(
+                f,
+                "{waiting} wait in free extents of which less than half waits, and this kernel sends only whole ones."
             ),
             Self::OverBound { untrimmed, bound } => {
                 write!(f, "{untrimmed} of free space are untrimmed, more than the bound of {bound}.")

@@ -32,6 +32,8 @@ pub enum Cut {
         /// A block of the file system, or more.
         align: u64,
     },
+    /// Nowhere: FITRIM sends every free extent that a range touches whole, as XFS does it on older kernels.
+    Nowhere,
 }
 
 impl Cut {
@@ -151,7 +153,19 @@ impl FreeSpace {
 
     /// The next slice of at most `bytes_max` and `extents_max`, but at least one extent (or its part in one group), and
     /// what of the waiting space is in it. Goes round through the file system.
-    pub fn next_slice(&mut self, cut: Cut, bytes_max: Bytes, extents_max: u64) -> Option<(Slice, Vec<Span>)> {
+    ///
+    /// Where extents cannot be cut, those of which less than half waits are left for later, so that no more than twice of
+    /// what waits is sent; with `any`, the one of which most waits is taken nevertheless.
+    pub fn next_slice(
+        &mut self,
+        cut: Cut,
+        bytes_max: Bytes,
+        extents_max: u64,
+        any: bool,
+    ) -> Option<(Slice, Vec<Span>)> {
+        if cut == Cut::Nowhere {
+            return self.next_whole(bytes_max, extents_max, any);
+        }
         let from = self.waiting.partition_point(|span| span.end <= self.cursor);
         let from = if from < self.waiting.len() { from } else { 0 };
         let mut covered: Vec<Span> = Vec::new();
@@ -164,6 +178,7 @@ impl FreeSpace {
                     Cut::Groups { .. } => {
                         cut.group(start).map_or(span.end, |group| group.end.min(span.end).max(start + 1))
                     }
+                    Cut::Nowhere => span.end,
                     Cut::Anywhere { align } => {
                         let end = start.saturating_add(room);
                         let whole = end / align.max(1) * align.max(1);
@@ -190,6 +205,45 @@ impl FreeSpace {
             extents: covered.len() as u64,
         };
         Some((slice, covered))
+    }
+
+    /// The next slice of whole extents; see [`FreeSpace::next_slice`].
+    fn next_whole(&mut self, bytes_max: Bytes, extents_max: u64, any: bool) -> Option<(Slice, Vec<Span>)> {
+        let free = self.free();
+        let mut from = 0;
+        // Each free extent in which something waits, and how much.
+        let mut extents: Vec<(Span, u64)> = Vec::new();
+        for extent in free {
+            let first = from + self.waiting[from..].partition_point(|span| span.end <= extent.start);
+            from = first + self.waiting[first..].partition_point(|span| span.start < extent.end);
+            let waits = bytes(&self.waiting[first..from]);
+            extents.extend((waits > 0).then_some((extent, waits)));
+        }
+        let is_worth = |&(extent, waits): &(Span, u64)| waits >= extent.bytes().0.div_ceil(2);
+        // In thousandths, so that among those that are alike the first is taken.
+        let share = |&(extent, waits): &(Span, u64)| {
+            (waits.saturating_mul(1000) / extent.bytes().0.max(1), std::cmp::Reverse(extent.start))
+        };
+        let most = extents.iter().copied().filter(|_| any).max_by_key(share);
+        extents.retain(is_worth);
+        let next = extents.partition_point(|(extent, _)| extent.start < self.cursor);
+        extents.rotate_left(next);
+        if extents.is_empty() {
+            extents.extend(most);
+        }
+        let (mut chosen, mut waits_sum, mut sent) = (Vec::new(), 0, 0_u64);
+        for (extent, waits) in extents {
+            sent = sent.saturating_add(extent.bytes().0);
+            if !chosen.is_empty() && (sent > bytes_max.0 || chosen.len() as u64 >= extents_max) {
+                break;
+            }
+            waits_sum += waits;
+            chosen.push(extent);
+        }
+        self.cursor = chosen.last()?.end;
+        chosen.sort_unstable_by_key(|extent| extent.start);
+        let slice = Slice { ranges: chosen.clone(), bytes: Bytes(waits_sum), extents: chosen.len() as u64 };
+        Some((slice, chosen))
     }
 
     /// Fewer calls: spans with nothing trimmed between them become one range, and a group in which nothing is trimmed
@@ -232,6 +286,18 @@ impl FreeSpace {
         !free_there(&self.trimmed)
             && !free_there(&self.left)
             && subtract(&intersect(&self.waiting, &gap), covered).is_empty()
+    }
+
+    /// All that is free as far as it is known; neighbours are one.
+    fn free(&self) -> Vec<Span> {
+        union(&union(&self.waiting, &self.left), &self.trimmed)
+    }
+
+    /// A slice is done that was cut, and every extent in it was sent whole.
+    pub fn done_whole(&mut self, covered: &[Span]) {
+        let touched = |extent: &Span| !intersect(covered, &[*extent]).is_empty();
+        let whole: Vec<Span> = self.free().into_iter().filter(touched).collect();
+        self.done(&whole);
     }
 
     /// A slice is done: what was in it is trimmed.

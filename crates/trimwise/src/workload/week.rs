@@ -48,14 +48,14 @@ pub struct Week {
 }
 
 impl Default for Week {
-    /// The database of a small server: 200,000 accesses, and 2.2 GiB that come and go.
+    /// The database of a small server: 100,000 accesses, and 2.2 GiB that come and go.
     fn default() -> Self {
         Self {
             days: 7,
             seed: 1,
             database: Bytes::mib(512),
             access: Bytes::kib(16),
-            gap_mean: SimDuration::from_secs(5),
+            gap_mean: SimDuration::from_secs(10),
             reads_percent: 20,
             files_a_day: 40,
             file: Bytes::mib(8),
@@ -164,7 +164,7 @@ mod tests {
         let (night, day): (Vec<&Access>, Vec<&Access>) = accesses
             .iter()
             .partition(|access| (1..5).contains(&(access.at.as_nanos() / 3_600_000_000_000 % 24)));
-        for (accesses, hours, gap_s) in [(day, 20, 5), (night, 4, 1)] {
+        for (accesses, hours, gap_s) in [(day, 20, 10), (night, 4, 2)] {
             let expected = week.days * hours * 3_600 / gap_s;
             assert!((accesses.len() as u64).abs_diff(expected) < expected / 100, "{}", accesses.len());
         }
