@@ -25,7 +25,7 @@ full:
     SET=full cargo test --release -p trimwise --test set
     CAPACITY=full cargo test --release -p trimwise --test capacity
     SANDFORCE=full cargo test --release -p trimwise --test sandforce
-    KERNELS=full cargo test --release -p trimwise-cli --test kernels_experiment --test model_ext4 \
+    KERNELS=full cargo test --release -p trimwise-cli --test kernels_experiment --test model_ext4 --test daemon_week \
         --features kernel-5-10-tests
     WRITE_AMPLIFICATION=full cargo test --release -p trimwise --test write_amplification the_grid -- --nocapture
 

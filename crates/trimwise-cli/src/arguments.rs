@@ -188,7 +188,8 @@ pub struct ReproduceArguments {
     pub target: String,
 
     /// Only these parts: of `kernels` kernels and file systems (6.1, 6.1:ext4), of `postmark-vendors` drives
-    /// (vendor1), of `model-ext4` workloads (small), of `lazy-3-kernel` append sizes in KiB (64)
+    /// (vendor1), of `model-ext4` workloads (small), of `lazy-3-kernel` append sizes in KiB (64), of `daemon-week` and
+    /// `daemon-day` file systems and ways of trimming (xfs, xfs:daemon)
     #[arg(long, value_name = "PART", num_args = 1.., conflicts_with_all = ["list", "all"])]
     pub only: Vec<String>,
 
