@@ -75,13 +75,6 @@ enum Busy {
     Toggling,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Last {
-    ended: SimTime,
-    took: SimDuration,
-    bytes: Bytes,
-}
-
 /// What is known of free space.
 #[derive(Debug)]
 enum Knowledge {
@@ -147,7 +140,6 @@ pub struct LiveHost {
     retry_at: SimTime,
     refused: Option<String>,
     reason: Reason,
-    last: Option<Last>,
     totals: Totals,
 }
 
@@ -201,7 +193,6 @@ impl LiveHost {
             retry_at: now,
             refused: None,
             reason: Reason::Starting,
-            last: None,
             totals: Totals::default(),
         }
     }
@@ -214,6 +205,7 @@ impl LiveHost {
         self.trend.observe(now, sample.used.0, sample.total.0);
         if self.is_hosted {
             self.see_requests(interval, &before);
+            self.shorten_rest();
             let freed = before.used.0.saturating_sub(sample.used.0);
             self.freed_since_look = self.freed_since_look.saturating_add(freed);
             let changed = before.used.0.abs_diff(sample.used.0);
@@ -375,17 +367,19 @@ impl LiveHost {
         self.policy.is_judicious() && self.waiting() > self.bound()
     }
 
-    /// The longest rest behind a slice that took so long, in multiples of that.
-    fn rest_max(&self, took: SimDuration, slice: &Slice) -> u64 {
-        let alone = if self.alone >= ALONE { REST_ALONE } else { u64::MAX };
-        if !self.is_forced() {
-            return alone;
+    /// Ends the rest earlier where nobody else uses the device, and where what waits must not wait any longer.
+    fn shorten_rest(&mut self) {
+        let Some(last) = self.pace.last() else { return };
+        if self.alone >= ALONE {
+            self.pace.rest_at_most(REST_ALONE);
         }
-        let by_bytes = self.waiting().0 / slice.bytes.0.max(1);
-        let by_extents = self.view().pending_extents / slice.extents.max(1);
-        let work = took * (by_bytes.max(by_extents) + 1);
-        let least = if self.is_pressed() { REST_PRESSED } else { REST_FORCED };
-        alone.min((FORCED_WITHIN.as_nanos() / work.as_nanos().max(1)).max(least))
+        if self.is_forced() {
+            let by_bytes = self.waiting().0 / last.bytes.0.max(1);
+            let by_extents = self.view().pending_extents / last.extents.max(1);
+            let work = last.took * (by_bytes.max(by_extents) + 1);
+            let least = if self.is_pressed() { REST_PRESSED } else { REST_FORCED };
+            self.pace.rest_at_most((FORCED_WITHIN.as_nanos() / work.as_nanos().max(1)).max(least));
+        }
     }
 
     fn is_pressed(&self) -> bool {

@@ -1,7 +1,8 @@
 //! How what was ordered ended: maps, slices, changes of the mount option.
 
+use super::pace::Done;
 use super::{
-    Busy, Cut, FORGET_EVERY, Failed, Knowledge, LOOK_SHARE, Last, Learned, LiveHost, OVERSHOOT, Order, RETRY,
+    Busy, Cut, FORGET_EVERY, Failed, Knowledge, LOOK_SHARE, Learned, LiveHost, OVERSHOOT, Order, RETRY,
     RETRY_MAX, Reason, Slice, WHOLE_EVERY, WHOLE_EVERY_FORCED,
 };
 use crate::policy::{Acknowledged, PolicyEvent};
@@ -91,11 +92,9 @@ impl LiveHost {
         self.totals.slices += 1;
         self.totals.trimmed_bytes += slice.bytes.0;
         self.totals.counted_bytes += counted.unwrap_or_default().0;
-        self.last = Some(Last { ended: self.now, took, bytes: slice.bytes });
-        let rest_max = self.rest_max(took, slice);
         let sent_whole = self.see_overshoot(slice, counted);
-        self.pace.done(self.now, took, slice.bytes, slice.extents, rest_max);
         let now = self.now;
+        self.pace.done(Done { ended: now, took, bytes: slice.bytes, extents: slice.extents });
         match &mut self.knowledge {
             Knowledge::Map(space) if sent_whole => space.done_whole(covered),
             Knowledge::Map(space) => space.done(covered),
@@ -104,6 +103,7 @@ impl LiveHost {
                 (*next, *next_forced) = (now + WHOLE_EVERY, now + WHOLE_EVERY_FORCED);
             }
         }
+        self.shorten_rest();
         self.wants = false;
         let units = slice.bytes.units_ceil();
         let ranges = u32::try_from(slice.extents).unwrap_or(u32::MAX).max(1);

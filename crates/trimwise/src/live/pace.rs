@@ -4,7 +4,7 @@
 //! enough to be expected to take no longer than the target: its bytes and its extents shrink by what the last one took
 //! too long, and double while there is room. Behind it there is a rest, in multiples of its time: who asks how long the
 //! slowest of a hundred requests takes must not find a slice in its way, so that others get 299 parts of 300 of the time.
-//! Where nobody else is, and where space must not wait any longer, it is less ([`Pace::done`]).
+//! Where nobody else is, and where space must not wait any longer, it is less ([`Pace::rest_at_most`]).
 //!
 //! What slices do to others is seen in the device's own counts: the mean time of a request in seconds with a slice, beside
 //! that in untouched ones. If it is worse by more than a tenth, slices halve and rests double; else both go back again.
@@ -30,6 +30,19 @@ const REST: u64 = 299;
 /// How many times longer it becomes where slices harm others, and how many times smaller the slices.
 const CARE_MAX: u64 = 16;
 
+/// A slice that is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Done {
+    /// When it ended.
+    pub ended: SimTime,
+    /// How long it took.
+    pub took: SimDuration,
+    /// What was to be trimmed in it.
+    pub bytes: Bytes,
+    /// In so many extents.
+    pub extents: u64,
+}
+
 /// The pace of one file system's slices.
 #[derive(Clone, Debug)]
 pub struct Pace {
@@ -38,6 +51,7 @@ pub struct Pace {
     extents_max: u64,
     /// From 1; more where slices harm others.
     care: u64,
+    last: Option<Done>,
     rest_until: SimTime,
     untouched: Option<SimDuration>,
     touched: Option<SimDuration>,
@@ -51,6 +65,7 @@ impl Pace {
             bytes_max: BYTES_FIRST,
             extents_max: EXTENTS_FIRST,
             care: 1,
+            last: None,
             rest_until: SimTime::ZERO,
             untouched: None,
             touched: None,
@@ -70,8 +85,9 @@ impl Pace {
         }
     }
 
-    /// A slice is done. The rest behind it is `rest_max` times its time at most.
-    pub fn done(&mut self, now: SimTime, took: SimDuration, bytes: Bytes, extents: u64, rest_max: u64) {
+    /// A slice is done.
+    pub fn done(&mut self, done: Done) {
+        let Done { ended, took, bytes, extents } = done;
         let target_ns = (self.target.as_nanos() / self.care).max(1);
         let took_ns = took.as_nanos().max(1);
         if took_ns > target_ns {
@@ -87,17 +103,25 @@ impl Pace {
                 self.extents_max = (self.extents_max * 2).min(EXTENTS_MAX);
             }
         }
-        self.rest_until = now + took * self.rest_factor().min(rest_max);
+        self.last = Some(done);
+        self.rest_until = ended + took * self.rest_factor();
+    }
+
+    /// The last slice.
+    pub fn last(&self) -> Option<Done> {
+        self.last
+    }
+
+    /// The rest behind the last slice is so many times as long as that at most.
+    pub fn rest_at_most(&mut self, factor: u64) {
+        if let Some(Done { ended, took, .. }) = self.last {
+            self.rest_until = self.rest_until.min(ended + took * factor);
+        }
     }
 
     /// No slice before this instant.
     pub fn rest_until(&self) -> SimTime {
         self.rest_until
-    }
-
-    /// Nothing until then, whatever the rest would be.
-    pub fn wait_until(&mut self, at: SimTime) {
-        self.rest_until = self.rest_until.max(at);
     }
 
     /// The most bytes of the next slice.
@@ -142,7 +166,7 @@ mod tests {
             took = SimDuration::from_nanos(
                 (u128::from(bytes.0) * u128::from(per_gib.0) / (1 << 30)) as u64 + per_extent.0 * extents,
             );
-            pace.done(SimTime::ZERO, took, bytes, extents, REST);
+            pace.done(Done { ended: SimTime::ZERO, took, bytes, extents });
         }
         (pace, took)
     }
@@ -164,10 +188,14 @@ mod tests {
         (0..20).for_each(|_| pace.observe(ms(1), false));
         (0..3).for_each(|_| pace.observe(ms(5), true));
         assert!(pace.is_harmful() && pace.rest_factor() == 8 * REST, "{pace:?}");
-        pace.done(SimTime::ZERO, ms(50), Bytes::mib(64), 16, u64::MAX);
+        let done = |bytes, extents| Done { ended: SimTime::ZERO, took: ms(50), bytes, extents };
+        pace.done(done(Bytes::mib(64), 16));
         assert_eq!(pace.rest_until(), SimTime::ZERO + ms(50 * 8 * REST));
         assert!((3..=4).contains(&pace.extents_max()) && pace.bytes_max() <= Bytes::mib(17), "{pace:?}");
-        pace.done(SimTime::ZERO, ms(50), Bytes::mib(16), 4, 4);
+        pace.done(done(Bytes::mib(16), 4));
+        pace.rest_at_most(4);
+        assert_eq!(pace.rest_until(), SimTime::ZERO + ms(200));
+        pace.rest_at_most(u64::MAX);
         assert_eq!(pace.rest_until(), SimTime::ZERO + ms(200));
         (0..100).for_each(|_| pace.observe(ms(1), true));
         assert!(!pace.is_harmful() && pace.rest_factor() == REST, "{pace:?}");

@@ -96,7 +96,7 @@ impl LiveHost {
             change: self.reason.change(),
             next: self.next_words(),
             reason: self.reason.clone(),
-            last: self.last.as_ref().map(|last| LastSlice {
+            last: self.pace.last().map(|last| LastSlice {
                 ago_ns: self.now.since(last.ended),
                 took_ns: last.took,
                 bytes: last.bytes,
