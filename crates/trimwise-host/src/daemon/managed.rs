@@ -12,6 +12,7 @@ use trimwise::units::{Bytes, SimDuration, SimTime};
 
 use super::config::Treatment;
 use super::discover::Candidate;
+use super::frees::format::Freed;
 use super::helper::{self, Answer, Probed, Request, Task};
 use super::history::History;
 use super::journal::Journal;
@@ -67,7 +68,8 @@ pub struct Managed {
     pub live: Option<LiveHost>,
     /// The disks that it lies on.
     pub disks: BTreeSet<String>,
-    identity: Option<(u32, u32)>,
+    /// How it is laid out, once that is known.
+    probed: Option<Probed>,
     /// What statvfs said first: another size means that it was resized.
     size: Option<Bytes>,
     job: Option<Job>,
@@ -91,7 +93,7 @@ impl Managed {
             treatment,
             live: None,
             disks,
-            identity: None,
+            probed: None,
             size: None,
             job: None,
             held: None,
@@ -117,8 +119,23 @@ impl Managed {
         self.probe_again = SimTime::ZERO;
     }
 
-    fn kind(&self) -> Kind {
+    /// Which file system it is.
+    pub fn kind(&self) -> Kind {
         Kind::of(&self.candidate.mount.fs_type)
+    }
+
+    /// Whether what is known of it comes from maps.
+    pub fn has_maps(&self) -> bool {
+        self.probed.is_some_and(|probed| probed.maps)
+    }
+
+    /// This was freed on it.
+    pub fn freed(&mut self, freed: &[Freed]) {
+        if let (Some(live), Some(probed)) = (&mut self.live, &self.probed) {
+            // XFS's own limit is the last group's; nothing is freed behind the end of the file system.
+            let spans = freed.iter().map(|freed| freed.span(probed.block, probed.group, probed.total));
+            live.freed(spans.collect());
+        }
     }
 
     /// What to wait for.
@@ -215,7 +232,11 @@ impl Managed {
     }
 
     fn begin(&mut self, doing: Doing, task: Task, means: &mut Means<'_>) {
-        let request = Request { path: self.candidate.path.clone(), identity: self.identity, task };
+        let request = Request {
+            path: self.candidate.path.clone(),
+            identity: self.probed.map(|probed| probed.identity),
+            task,
+        };
         let started = helper::start(means.program, &request).and_then(|mut child| {
             let out = child.stdout.take().ok_or_else(|| io::Error::other("no output"))?;
             rustix::io::ioctl_fionbio(&out, true)?;
@@ -310,7 +331,7 @@ impl Managed {
     }
 
     fn host(&mut self, probed: &Probed, means: &mut Means<'_>) {
-        self.identity = Some(probed.identity);
+        self.probed = Some(*probed);
         self.problem = None;
         let kind = self.kind();
         let cut = match kind {

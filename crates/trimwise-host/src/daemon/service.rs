@@ -4,6 +4,7 @@
 mod answer;
 mod configured;
 mod waiting;
+mod watching;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -18,6 +19,7 @@ use thiserror::Error;
 use trimwise::live::{LiveHost, Reason};
 use trimwise::units::{SimDuration, SimTime};
 
+use self::watching::Watching;
 use super::config::{Config, ConfigErrors};
 use super::control::Server;
 use super::discover::{self, Skipped};
@@ -92,6 +94,7 @@ struct Service {
     history: History,
     server: Option<Server>,
     metrics: Option<Listener>,
+    watching: Watching,
     notify: Notify,
     mountinfo: File,
     hang_up: UnixStream,
@@ -137,6 +140,7 @@ impl Service {
         let mut service = Self {
             server: Some(configured::open_server(places, &config)?),
             metrics: configured::open_metrics(&config)?,
+            watching: Watching::default(),
             journal: Journal::open(&places.journal()),
             history: History::new(places.history(), config.history_max),
             hang_up: signal(&[SIGHUP]).map_err(cannot("the handler of SIGHUP"))?,
@@ -159,6 +163,7 @@ impl Service {
             _lock: lock,
         };
         service.restore_all(); // what a killed daemon left
+        service.watch();
         service.discover();
         service.notify.tell("READY=1\nSTATUS=Managing file systems");
         log(&format!("trimwised {} manages {} file systems", trimwise::VERSION, service.managed.len()));
@@ -193,16 +198,19 @@ impl Service {
             if events.hang_up {
                 drop(self.reload());
             }
+            self.hear_frees();
             self.each(Managed::hear);
             let now = Instant::now();
             if events.mounts || now >= self.next_discover || self.mounts_changed(now) {
                 self.discover();
+                self.watch();
             }
             if now >= self.next_second {
                 // A machine that slept does not make up for it.
                 self.next_second = (self.next_second + Duration::from_secs(1)).max(now);
                 let pressure = sense::pressure(&self.options.places.host.path("/proc"));
                 self.each(|one, means| one.second(pressure, means));
+                self.choose_watched();
                 if self.options.once
                     && let Some(ended) = self.once()
                 {

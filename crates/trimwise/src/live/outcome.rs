@@ -24,8 +24,10 @@ impl LiveHost {
     fn learn(&mut self, free: &[Span]) {
         self.failures = 0;
         self.look_wanted = false;
-        self.changed_since_look = 0;
-        let seen_freed = std::mem::take(&mut self.freed_since_look);
+        let free = &self.frees.believed(free);
+        let (gap, still_to_come) = self.frees.mapped(free);
+        self.changed_since_look = still_to_come.0;
+        let seen_freed = std::mem::replace(&mut self.freed_since_look, still_to_come.0);
         self.totals.looks += 1;
         let first = self.looked_at.replace(self.now).is_none();
         let told = std::mem::replace(&mut self.told, self.online) && !first;
@@ -35,7 +37,7 @@ impl LiveHost {
             self.forget_at = self.now + FORGET_EVERY;
         }
         let Learned { freed, reused } = space.learn(free, told);
-        if !first && !told {
+        if !first && !told && gap {
             // Forgetting sends all of it once more; by then as much was freed unseen.
             self.missed += seen_freed.saturating_sub(freed.0);
             if self.missed > 0 && self.missed >= space.trimmed().0 {
