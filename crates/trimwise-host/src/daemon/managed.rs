@@ -1,5 +1,7 @@
 //! One managed file system: its state machine, and the helper that does what it decided.
 
+mod keeping;
+
 use std::collections::BTreeSet;
 use std::io::{self, Read as _};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -7,7 +9,7 @@ use std::path::Path;
 use std::process::{Child, ChildStdout};
 use std::time::{Duration, Instant};
 
-use trimwise::live::{Cut, Facts, Failed, LiveHost, Order, Reason};
+use trimwise::live::{Cut, Facts, Failed, Known, LiveHost, Order, Reason};
 use trimwise::units::{Bytes, SimDuration, SimTime};
 
 use super::config::Treatment;
@@ -16,6 +18,7 @@ use super::frees::format::Freed;
 use super::helper::{self, Answer, Probed, Request, Task};
 use super::history::History;
 use super::journal::Journal;
+use super::known::Store;
 use super::remount;
 use crate::host_root::HostRoot;
 use crate::layout::Kind;
@@ -54,6 +57,8 @@ pub struct Means<'a> {
     pub now: SimTime,
     /// Changed mount options.
     pub journal: &'a mut Journal,
+    /// What the last daemon knew.
+    pub known: &'a mut Store,
     /// What happened.
     pub history: &'a mut History,
 }
@@ -77,6 +82,8 @@ pub struct Managed {
     held: Option<Order>,
     /// Why it cannot be looked at.
     pub problem: Option<String>,
+    /// What was known under another treatment.
+    carried: Option<Known>,
     probe_again: SimTime,
     told: Option<&'static str>,
     /// Slices and bytes since the last entry of the history.
@@ -98,6 +105,7 @@ impl Managed {
             job: None,
             held: None,
             problem: None,
+            carried: None,
             probe_again: SimTime::ZERO,
             told: None,
             untold: (0, 0),
@@ -108,6 +116,7 @@ impl Managed {
     pub fn treat(&mut self, treatment: Treatment) {
         if self.treatment != treatment {
             self.treatment = treatment;
+            self.carried = self.live.as_ref().and_then(LiveHost::known);
             self.begin_anew();
         }
     }
@@ -345,7 +354,11 @@ impl Managed {
             toggles: matches!(kind, Kind::Ext4 | Kind::Btrfs),
             online_is_good: kind == Kind::Btrfs,
         };
-        self.live = Some(LiveHost::new(self.treatment.policy, facts, self.treatment.settings, means.now));
+        let mut live = LiveHost::new(self.treatment.policy, facts, self.treatment.settings, means.now);
+        if let Some(known) = self.known_before(probed.total, means) {
+            live.remember(known);
+        }
+        self.live = Some(live);
         let text = format!("Managed with the policy {}.", self.treatment.policy);
         means.history.add(&self.candidate.mount.mount_point, "found", text, 0);
     }

@@ -10,7 +10,7 @@
 //! Where tracefs is, [`frees`] tells what is freed as it happens.
 //!
 //! What must be known after a kill -9 stands in the state folder: which mount options were changed
-//! ([`journal`]), and the history ([`history`]).
+//! ([`journal`]), the history ([`history`]), and what is known to be trimmed ([`known`]).
 
 pub mod config;
 pub mod control;
@@ -19,6 +19,7 @@ pub mod frees;
 pub mod helper;
 pub mod history;
 pub mod journal;
+pub mod known;
 mod managed;
 pub mod metrics;
 mod notify;

@@ -3,6 +3,7 @@
 
 mod answer;
 mod configured;
+mod keeping;
 mod waiting;
 mod watching;
 
@@ -26,6 +27,7 @@ use super::discover::{self, Skipped};
 use super::helper::{self, Answer, Request, Task};
 use super::history::History;
 use super::journal::{Journal, is_of};
+use super::known::Store;
 use super::managed::{Managed, Means};
 use super::metrics::Listener;
 use super::notify::Notify;
@@ -40,6 +42,8 @@ const DISCOVER_EVERY: Duration = Duration::from_secs(60);
 /// The history is written so often, and the metrics file.
 const WRITE_EVERY: Duration = Duration::from_secs(60);
 const METRICS_EVERY: Duration = Duration::from_secs(15);
+/// What is known to be trimmed is written so often: what a killed daemon learned since is trimmed once more.
+const KEEP_EVERY: Duration = Duration::from_secs(300);
 
 /// How a daemon runs.
 #[derive(Clone, Debug)]
@@ -92,6 +96,7 @@ struct Service {
     skipped: Vec<Skipped>,
     journal: Journal,
     history: History,
+    known: Store,
     server: Option<Server>,
     metrics: Option<Listener>,
     watching: Watching,
@@ -106,6 +111,7 @@ struct Service {
     mounts: Vec<u8>,
     next_write: Instant,
     next_metrics: Instant,
+    next_keep: Instant,
     next_watchdog: Instant,
     _lock: Locked,
 }
@@ -134,6 +140,10 @@ impl Service {
             numbers.iter().try_for_each(|&number| pipe::register(number, write.try_clone()?).map(drop))?;
             Ok(read)
         };
+        let (known, problem) = Store::open(places.known());
+        if let Some(problem) = problem {
+            log(&problem);
+        }
         let path = discover::mountinfo(places);
         let mountinfo = File::open(&path).map_err(cannot(path.display().to_string()))?;
         let now = Instant::now();
@@ -143,6 +153,7 @@ impl Service {
             watching: Watching::default(),
             journal: Journal::open(&places.journal()),
             history: History::new(places.history(), config.history_max),
+            known,
             hang_up: signal(&[SIGHUP]).map_err(cannot("the handler of SIGHUP"))?,
             end: signal(&[SIGTERM, SIGINT]).map_err(cannot("the handlers of SIGTERM and SIGINT"))?,
             mountinfo,
@@ -158,6 +169,7 @@ impl Service {
             mounts: Vec::new(),
             next_write: now + WRITE_EVERY,
             next_metrics: now,
+            next_keep: now + KEEP_EVERY,
             next_watchdog: now,
             options,
             _lock: lock,
@@ -184,6 +196,7 @@ impl Service {
             now,
             journal: &mut self.journal,
             history: &mut self.history,
+            known: &mut self.known,
         };
         self.managed.values_mut().for_each(|one| act(one, &mut means));
     }
@@ -255,6 +268,10 @@ impl Service {
                 one.tell_trimmed(&mut self.history);
             }
             self.history.flush();
+        }
+        if now >= self.next_keep {
+            self.next_keep = now + KEEP_EVERY;
+            self.keep_known();
         }
         if let Some(path) = self.config.metrics_file.clone()
             && now >= self.next_metrics
@@ -404,6 +421,8 @@ impl Service {
         for one in self.managed.values_mut() {
             one.tell_trimmed(&mut self.history);
         }
+        self.hear_frees();
+        self.keep_known();
         self.restore_all();
         self.history.flush();
         drop(std::fs::remove_file(self.options.places.control()));

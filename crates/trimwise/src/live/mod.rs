@@ -17,6 +17,7 @@
 mod decide;
 mod facts;
 mod frees;
+mod known;
 mod outcome;
 mod pace;
 mod reason;
@@ -28,6 +29,7 @@ use crate::policy::{Decision, DiscardGeneration, Governor, HostTraits, PolicyEve
 use crate::units::{Bytes, SimDuration, SimTime, Span};
 
 pub use facts::{Facts, Failed, Order, Sample, Settings};
+pub use known::Known;
 pub use pace::Pace;
 pub use reason::Reason;
 pub use space::{Cut, FreeSpace, Learned, SPANS_MAX, Slice};

@@ -152,6 +152,17 @@ impl FreeSpace {
         Bytes(bytes(&self.left))
     }
 
+    /// Where the free space is that the device knows of.
+    pub fn trimmed_spans(&self) -> &[Span] {
+        &self.trimmed
+    }
+
+    /// Before the first map: this was trimmed, as somebody else knew.
+    pub fn remember(&mut self, trimmed: Vec<Span>) {
+        self.trimmed = trimmed;
+        keep_longest(&mut self.trimmed);
+    }
+
     /// Free space that the device knows of.
     pub fn trimmed(&self) -> Bytes {
         Bytes(bytes(&self.trimmed))
