@@ -298,6 +298,12 @@ pub fn parse_requests(text: &str) -> Option<(u64, u64)> {
     Some((number(0)?.saturating_add(number(4)?), number(3)?.saturating_add(number(7)?)))
 }
 
+/// What was written to a device, as a line of `/sys/block/DEV/stat` counts it.
+pub fn parse_written(text: &str) -> Option<Bytes> {
+    let sectors = text.split_whitespace().nth(6)?.parse::<u64>().ok()?;
+    Some(Bytes(sectors.saturating_mul(SECTOR_BYTES)))
+}
+
 fn io(path: &Path) -> impl FnOnce(std::io::Error) -> BlockDeviceError {
     let path = path.display().to_string();
     move |source| BlockDeviceError::Io { path, source }
@@ -339,6 +345,7 @@ mod tests {
              17        2     4096        5       41      146\n";
         let counts = DiscardCounts { commands: 17, merged: 2, bytes: Bytes(4096 * 512) };
         assert_eq!(parse_stat(line), Some(BlockStat { in_flight: 3, discards: Some(counts) }));
+        assert_eq!(parse_written(line), Some(Bytes(17_005_200 * 512)));
     }
 
     #[test]

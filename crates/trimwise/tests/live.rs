@@ -1,202 +1,12 @@
-//! A made-up host under `LiveHost`: a file system of pieces that are in use or free, a device that knows of some of
-//! the free ones, and a FITRIM that looks up what is free, as the kernel's does.
+//! Decisions of `LiveHost` on a made-up host.
+
+mod live_host;
 
 use proptest::prelude::*;
 
-use trimwise::live::{Cut, Facts, Failed, FreeSpace, LiveHost, Order, Reason, Sample, Settings, Slice};
-use trimwise::units::{Bytes, SimDuration, SimTime, Span};
-
-/// A piece of the made-up file system.
-const PIECE: u64 = 1 << 20;
-const PIECES: usize = 4096;
-/// Pieces in a group, where slices are cut at groups.
-const GROUP: u64 = 128;
-
-struct FakeHost {
-    live: LiveHost,
-    now: SimTime,
-    used: Vec<bool>,
-    /// The device was told that it is free.
-    told: Vec<bool>,
-    /// When each piece was freed last, and how long it takes until a map shows it: the journal's commit.
-    freed_at: Vec<Option<SimTime>>,
-    commit: SimDuration,
-    /// FITRIM sends every extent that it touches whole.
-    sends_whole: bool,
-    toggles_work: bool,
-    under_way: Option<(Order, SimTime)>,
-    sample: Sample,
-    /// Requests that others make each second.
-    load: u64,
-    freed: u64,
-    /// Pieces sent to the device, and those of them that it knew.
-    sent: u64,
-    sent_twice: u64,
-    toggled: Vec<bool>,
-    slices: Vec<(SimTime, Slice)>,
-    /// The next slices fail like this.
-    failure: Option<Failed>,
-}
-
-impl FakeHost {
-    fn new(policy: &str, facts: Facts, settings: Settings) -> Self {
-        let live = LiveHost::new(policy.parse().unwrap(), facts, settings, SimTime::ZERO);
-        Self {
-            live,
-            now: SimTime::ZERO,
-            used: vec![false; PIECES],
-            told: vec![true; PIECES],
-            freed_at: vec![None; PIECES],
-            commit: SimDuration::ZERO,
-            sends_whole: false,
-            toggles_work: true,
-            under_way: None,
-            sample: Sample { total: facts.total, ..Sample::default() },
-            load: 0,
-            freed: 0,
-            sent: 0,
-            sent_twice: 0,
-            toggled: Vec::new(),
-            slices: Vec::new(),
-            failure: None,
-        }
-    }
-
-    fn allocate(&mut self, from: usize, pieces: usize) {
-        for at in from..(from + pieces).min(PIECES) {
-            self.used[at] = true;
-            self.told[at] = false;
-        }
-    }
-
-    fn free(&mut self, from: usize, pieces: usize) {
-        for at in from..(from + pieces).min(PIECES) {
-            if std::mem::replace(&mut self.used[at], false) {
-                self.freed += 1;
-                self.told[at] = self.sample.online;
-                self.freed_at[at] = Some(self.now);
-            }
-        }
-    }
-
-    fn untrimmed(&self) -> u64 {
-        self.used.iter().zip(&self.told).filter(|&(used, told)| !used && !told).count() as u64
-    }
-
-    /// Whether the file system's own structures say so.
-    fn is_free(&self, at: usize) -> bool {
-        !self.used[at] && self.freed_at[at].is_none_or(|freed| self.now >= freed + self.commit)
-    }
-
-    fn map(&self) -> Vec<Span> {
-        let mut spans: Vec<Span> = Vec::new();
-        for at in (0..PIECES).filter(|&at| self.is_free(at)) {
-            let start = at as u64 * PIECE;
-            match spans.last_mut() {
-                Some(last) if last.end == start => last.end += PIECE,
-                _ => spans.push(Span { start, end: start + PIECE }),
-            }
-        }
-        spans
-    }
-
-    fn take(&mut self, orders: Vec<Order>) {
-        for order in orders {
-            assert!(self.under_way.is_none(), "{order:?} beside {:?}", self.under_way);
-            let takes = match &order {
-                Order::Look => SimDuration::from_millis(2),
-                Order::Trim(slice) => {
-                    let pressed = self.sample.pressure_permille >= 200;
-                    assert!(
-                        !pressed || self.live.waiting() > self.live.bound() || self.live.is_asked(),
-                        "a slice under pressure"
-                    );
-                    assert!(slice.ranges.windows(2).all(|pair| pair[0].end <= pair[1].start), "{slice:?}");
-                    self.slices.push((self.now, slice.clone()));
-                    SimDuration::from_millis(slice.bytes.0 / PIECE + slice.extents)
-                }
-                Order::Toggle { .. } => SimDuration::from_millis(1),
-            };
-            self.under_way = Some((order, self.now + takes));
-        }
-    }
-
-    fn finish(&mut self) {
-        let Some((order, at)) = self.under_way.take() else { return };
-        self.now = self.now.max(at);
-        let mut orders = Vec::new();
-        match order {
-            Order::Look => self.live.looked(self.now, Ok(&self.map()), &mut orders),
-            Order::Trim(slice) => {
-                let result = match self.failure.clone() {
-                    Some(failed) => Err(failed),
-                    None => Ok(Some(Bytes(self.fitrim(&slice)))),
-                };
-                let took = at.since(self.slices.last().unwrap().0);
-                self.live.trimmed(self.now, took, result, &mut orders);
-            }
-            Order::Toggle { on } => {
-                let result = if self.toggles_work { Ok(on) } else { Err(Failed::Never("no".into())) };
-                if self.toggles_work {
-                    self.sample.online = on;
-                    self.toggled.push(on);
-                }
-                self.live.toggled(self.now, result, &mut orders);
-            }
-        }
-        self.take(orders);
-    }
-
-    fn fitrim(&mut self, slice: &Slice) -> u64 {
-        let before = self.sent;
-        for range in &slice.ranges {
-            let mut pieces = (range.start / PIECE) as usize..(range.end.div_ceil(PIECE) as usize).min(PIECES);
-            while self.sends_whole && pieces.start > 0 && self.is_free(pieces.start - 1) {
-                pieces.start -= 1;
-            }
-            while self.sends_whole && pieces.end < PIECES && self.is_free(pieces.end) {
-                pieces.end += 1;
-            }
-            for at in pieces {
-                if !self.is_free(at) {
-                    continue;
-                }
-                self.sent += 1;
-                self.sent_twice += u64::from(std::mem::replace(&mut self.told[at], true));
-            }
-        }
-        (self.sent - before) * PIECE
-    }
-
-    /// Lets seconds pass; what is under way ends within them.
-    fn pass(&mut self, seconds: u64) {
-        for _ in 0..seconds {
-            let end = self.now + SimDuration::from_secs(1);
-            while let Some((_, at)) = self.under_way.as_ref().filter(|(_, at)| *at <= end) {
-                self.now = self.now.max(*at);
-                self.finish();
-            }
-            self.now = end;
-            self.sample.used = Bytes(self.used.iter().filter(|&&used| used).count() as u64 * PIECE);
-            self.sample.requests_done += self.load;
-            self.sample.requests_time += SimDuration::from_micros(300) * self.load;
-            let mut orders = Vec::new();
-            self.live.sample(self.now, self.sample, &mut orders);
-            self.take(orders);
-        }
-    }
-}
-
-fn facts(cut: Cut) -> Facts {
-    Facts { total: Bytes(PIECES as u64 * PIECE), cut, maps: true, toggles: false, online_is_good: false }
-}
-
-const XFS: Cut = Cut::Anywhere { align: PIECE };
-const EXT4: Cut = Cut::Groups { first: 0, bytes: GROUP * PIECE };
-
-fn host(policy: &str, cut: Cut) -> FakeHost {
-    FakeHost::new(policy, facts(cut), Settings::default())
-}
+use live_host::{EXT4, FakeHost, PIECE, PIECES, XFS, facts, host, step};
+use trimwise::live::{Cut, Facts, Failed, FreeSpace, Reason, Sample, Settings};
+use trimwise::units::{Bytes, SimDuration, Span};
 
 #[test]
 fn judicious_trims_the_backlog_slice_by_slice_and_then_nothing_more() {
@@ -405,7 +215,7 @@ fn failures_are_tried_again_ever_later_and_a_refusal_never() {
 fn regression_what_is_freed_is_found_though_the_map_lags_behind() {
     for (cut, commit_s) in [(EXT4, 5), (XFS, 30)] {
         let mut host = host("judicious", cut);
-        host.commit = SimDuration::from_secs(commit_s);
+        host.map_lags = SimDuration::from_secs(commit_s);
         host.allocate(0, 3000);
         host.pass(1000);
         let before = host.sent;
@@ -466,30 +276,6 @@ fn host_that_refuses() -> FakeHost {
     host
 }
 
-#[derive(Clone, Debug)]
-enum Step {
-    Allocate(usize, usize),
-    Free(usize, usize),
-    Pass(u64),
-    Load(u64),
-    Pressure(u64),
-    Now,
-    Pause(bool),
-}
-
-fn step() -> impl Strategy<Value = Step> {
-    let run = || (0..PIECES, 1..600usize);
-    prop_oneof![
-        3 => run().prop_map(|(from, n)| Step::Allocate(from, n)),
-        3 => run().prop_map(|(from, n)| Step::Free(from, n)),
-        4 => (1..200u64).prop_map(Step::Pass),
-        1 => prop::sample::select(vec![0u64, 3, 1000]).prop_map(Step::Load),
-        1 => prop::sample::select(vec![0u64, 199, 200, 900]).prop_map(Step::Pressure),
-        1 => Just(Step::Now),
-        1 => any::<bool>().prop_map(Step::Pause),
-    ]
-}
-
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
@@ -504,15 +290,7 @@ proptest! {
         let mut host = host(policy, if groups { EXT4 } else { XFS });
         host.told.fill(false);
         for step in steps {
-            match step {
-                Step::Allocate(from, n) => host.allocate(from, n),
-                Step::Free(from, n) => host.free(from, n),
-                Step::Pass(seconds) => host.pass(seconds),
-                Step::Load(load) => host.load = load,
-                Step::Pressure(permille) => host.sample.pressure_permille = permille,
-                Step::Now => host.live.trim_now(),
-                Step::Pause(paused) => host.live.pause(paused),
-            }
+            host.take_step(step);
             prop_assert!(host.live.explain().iter().all(|sentence| sentence.ends_with('.')));
         }
         // What is freed behind the last map may be sent beside what waited there.

@@ -58,6 +58,8 @@ pub struct Config {
     pub status: StatusFor,
     /// The most that the history takes on its disk.
     pub history_max: Bytes,
+    /// Whether frees are seen as they happen, where tracefs is.
+    pub tracepoints: bool,
     /// Where metrics are served over HTTP, on loopback only.
     pub metrics_listen: Option<SocketAddr>,
     /// Where metrics are written for node_exporter's textfile collector.
@@ -79,6 +81,7 @@ impl Default for Config {
             group: None,
             status: StatusFor::Group,
             history_max: Bytes::mib(16),
+            tracepoints: true,
             metrics_listen: None,
             metrics_file: None,
         }

@@ -214,9 +214,10 @@ fn perform(request: &Request, out: &mut impl Write) -> Result<Answer, TrimError>
             target.settle()?;
             let after = target.counts()?;
             let counted =
-                after.zip(before).map(|(after, before): (DiscardCounts, _)| after.since(before).bytes.0);
+                after.zip(before).map(|(after, before): (DiscardCounts, _)| after.since(before).bytes);
+            target.check_slices(Bytes(answered), counted)?;
             let took_ns = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
-            Ok(Answer::Trimmed { took_ns, answered, counted })
+            Ok(Answer::Trimmed { took_ns, answered, counted: counted.map(|bytes| bytes.0) })
         }
         Task::Toggle { option } => Ok(match remount::set(target.open()?, target.kind, option) {
             Ok(()) => Answer::Toggled,

@@ -41,8 +41,7 @@ struct Written {
 impl Journal {
     /// Reads what the last daemon left; nothing if that was before this boot, or cannot be understood.
     pub fn open(path: &Path) -> Self {
-        let boot =
-            fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned();
+        let boot = boot_id();
         let written =
             fs::read_to_string(path).ok().and_then(|text| serde_json::from_str::<Written>(&text).ok());
         let changes =
@@ -88,6 +87,11 @@ impl Journal {
         let written = Written { boot: self.boot.clone(), changes: self.changes.clone() };
         replace(&self.path, &serde_json::to_string(&written).map_err(io::Error::other)?, 0o600)
     }
+}
+
+/// Which boot this is, as the kernel names it.
+pub fn boot_id() -> String {
+    fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
 }
 
 /// Whether a change is one of this mount.

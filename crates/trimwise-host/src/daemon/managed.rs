@@ -1,5 +1,7 @@
 //! One managed file system: its state machine, and the helper that does what it decided.
 
+mod keeping;
+
 use std::collections::BTreeSet;
 use std::io::{self, Read as _};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -7,14 +9,16 @@ use std::path::Path;
 use std::process::{Child, ChildStdout};
 use std::time::{Duration, Instant};
 
-use trimwise::live::{Cut, Facts, Failed, LiveHost, Order, Reason};
+use trimwise::live::{Cut, Facts, Failed, Known, LiveHost, Order, Reason};
 use trimwise::units::{Bytes, SimDuration, SimTime};
 
 use super::config::Treatment;
 use super::discover::Candidate;
+use super::frees::format::Freed;
 use super::helper::{self, Answer, Probed, Request, Task};
 use super::history::History;
 use super::journal::Journal;
+use super::known::Store;
 use super::remount;
 use crate::host_root::HostRoot;
 use crate::layout::Kind;
@@ -53,6 +57,8 @@ pub struct Means<'a> {
     pub now: SimTime,
     /// Changed mount options.
     pub journal: &'a mut Journal,
+    /// What the last daemon knew.
+    pub known: &'a mut Store,
     /// What happened.
     pub history: &'a mut History,
 }
@@ -67,7 +73,8 @@ pub struct Managed {
     pub live: Option<LiveHost>,
     /// The disks that it lies on.
     pub disks: BTreeSet<String>,
-    identity: Option<(u32, u32)>,
+    /// How it is laid out, once that is known.
+    probed: Option<Probed>,
     /// What statvfs said first: another size means that it was resized.
     size: Option<Bytes>,
     job: Option<Job>,
@@ -75,6 +82,8 @@ pub struct Managed {
     held: Option<Order>,
     /// Why it cannot be looked at.
     pub problem: Option<String>,
+    /// What was known under another treatment.
+    carried: Option<Known>,
     probe_again: SimTime,
     told: Option<&'static str>,
     /// Slices and bytes since the last entry of the history.
@@ -91,11 +100,12 @@ impl Managed {
             treatment,
             live: None,
             disks,
-            identity: None,
+            probed: None,
             size: None,
             job: None,
             held: None,
             problem: None,
+            carried: None,
             probe_again: SimTime::ZERO,
             told: None,
             untold: (0, 0),
@@ -106,6 +116,7 @@ impl Managed {
     pub fn treat(&mut self, treatment: Treatment) {
         if self.treatment != treatment {
             self.treatment = treatment;
+            self.carried = self.live.as_ref().and_then(LiveHost::known);
             self.begin_anew();
         }
     }
@@ -117,8 +128,23 @@ impl Managed {
         self.probe_again = SimTime::ZERO;
     }
 
-    fn kind(&self) -> Kind {
+    /// Which file system it is.
+    pub fn kind(&self) -> Kind {
         Kind::of(&self.candidate.mount.fs_type)
+    }
+
+    /// Whether what is known of it comes from maps.
+    pub fn has_maps(&self) -> bool {
+        self.probed.is_some_and(|probed| probed.maps)
+    }
+
+    /// This was freed on it.
+    pub fn freed(&mut self, freed: &[Freed]) {
+        if let (Some(live), Some(probed)) = (&mut self.live, &self.probed) {
+            // XFS's own limit is the last group's; nothing is freed behind the end of the file system.
+            let spans = freed.iter().map(|freed| freed.span(probed.block, probed.group, probed.total));
+            live.freed(spans.collect());
+        }
     }
 
     /// What to wait for.
@@ -215,7 +241,11 @@ impl Managed {
     }
 
     fn begin(&mut self, doing: Doing, task: Task, means: &mut Means<'_>) {
-        let request = Request { path: self.candidate.path.clone(), identity: self.identity, task };
+        let request = Request {
+            path: self.candidate.path.clone(),
+            identity: self.probed.map(|probed| probed.identity),
+            task,
+        };
         let started = helper::start(means.program, &request).and_then(|mut child| {
             let out = child.stdout.take().ok_or_else(|| io::Error::other("no output"))?;
             rustix::io::ioctl_fionbio(&out, true)?;
@@ -310,7 +340,7 @@ impl Managed {
     }
 
     fn host(&mut self, probed: &Probed, means: &mut Means<'_>) {
-        self.identity = Some(probed.identity);
+        self.probed = Some(*probed);
         self.problem = None;
         let kind = self.kind();
         let cut = match kind {
@@ -324,7 +354,11 @@ impl Managed {
             toggles: matches!(kind, Kind::Ext4 | Kind::Btrfs),
             online_is_good: kind == Kind::Btrfs,
         };
-        self.live = Some(LiveHost::new(self.treatment.policy, facts, self.treatment.settings, means.now));
+        let mut live = LiveHost::new(self.treatment.policy, facts, self.treatment.settings, means.now);
+        if let Some(known) = self.known_before(probed.total, means) {
+            live.remember(known);
+        }
+        self.live = Some(live);
         let text = format!("Managed with the policy {}.", self.treatment.policy);
         means.history.add(&self.candidate.mount.mount_point, "found", text, 0);
     }

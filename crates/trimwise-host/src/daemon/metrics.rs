@@ -18,7 +18,7 @@ const TIME_MAX: Duration = Duration::from_secs(5);
 /// The text of all metrics.
 pub fn render<'a>(file_systems: impl Iterator<Item = (&'a Path, Status)> + Clone) -> String {
     type Of = fn(&Status) -> u64;
-    let metrics: [(&str, &str, &str, Of); 14] = [
+    let metrics: [(&str, &str, &str, Of); 16] = [
         ("used_bytes", "gauge", "Bytes in use.", |s| s.used_bytes.0),
         ("size_bytes", "gauge", "Bytes of the file system.", |s| s.total_bytes.0),
         ("waiting_bytes", "gauge", "Free space that waits for its trim.", |s| s.waiting_bytes.0),
@@ -34,6 +34,10 @@ pub fn render<'a>(file_systems: impl Iterator<Item = (&'a Path, Status)> + Clone
         ("freed_bytes_total", "counter", "Space seen to be freed.", |s| s.totals.freed_bytes),
         ("reused_bytes_total", "counter", "Space in use again before its trim.", |s| s.totals.reused_bytes),
         ("looks_total", "counter", "Maps of free space that were read.", |s| s.totals.looks),
+        ("told_freed_bytes_total", "counter", "Space freed, as tracepoints told it.", |s| {
+            s.totals.told_freed_bytes
+        }),
+        ("frees_lost_total", "counter", "Frees that tracepoints lost.", |s| s.totals.frees_lost),
         ("slice_max_bytes", "gauge", "The most bytes of the next slice.", |s| s.slice_bytes_max.0),
     ];
     let mut text = String::new();

@@ -7,16 +7,20 @@
 //! given up. [`service`] is the loop around all that: one thread that waits for the next second, for helpers, and for
 //! whoever talks to it ([`control`], [`metrics`]).
 //!
+//! Where tracefs is, [`frees`] tells what is freed as it happens.
+//!
 //! What must be known after a kill -9 stands in the state folder: which mount options were changed
-//! ([`journal`]), and the history ([`history`]).
+//! ([`journal`]), the history ([`history`]), and what is known to be trimmed ([`known`]).
 
 pub mod command;
 pub mod config;
 pub mod control;
 pub mod discover;
+pub mod frees;
 pub mod helper;
 pub mod history;
 pub mod journal;
+pub mod known;
 mod managed;
 pub mod metrics;
 mod notify;

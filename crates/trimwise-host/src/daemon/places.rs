@@ -15,7 +15,8 @@ use crate::host_root::HostRoot;
 pub struct Places {
     /// The configuration.
     pub config: PathBuf,
-    /// What outlives the daemon: the journal of mount options, the history, the lock.
+    /// What outlives the daemon: the journal of mount options, the history, what is known to be
+    /// trimmed, the lock.
     pub state: PathBuf,
     /// What does not: the sockets.
     pub run: PathBuf,
@@ -86,6 +87,11 @@ impl Places {
     /// The journal of mount options.
     pub fn journal(&self) -> PathBuf {
         self.state.join("mount-options.json")
+    }
+
+    /// What is known to be trimmed.
+    pub fn known(&self) -> PathBuf {
+        self.state.join("known.json")
     }
 
     /// The history.

@@ -3,7 +3,9 @@
 
 mod answer;
 mod configured;
+mod keeping;
 mod waiting;
+mod watching;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -18,12 +20,14 @@ use thiserror::Error;
 use trimwise::live::{LiveHost, Reason};
 use trimwise::units::{SimDuration, SimTime};
 
+use self::watching::Watching;
 use super::config::{Config, ConfigErrors};
 use super::control::Server;
 use super::discover::{self, Skipped};
 use super::helper::{self, Answer, Request, Task};
 use super::history::History;
 use super::journal::{Journal, is_of};
+use super::known::Store;
 use super::managed::{Managed, Means};
 use super::metrics::Listener;
 use super::notify::Notify;
@@ -38,6 +42,8 @@ const DISCOVER_EVERY: Duration = Duration::from_secs(60);
 /// The history is written so often, and the metrics file.
 const WRITE_EVERY: Duration = Duration::from_secs(60);
 const METRICS_EVERY: Duration = Duration::from_secs(15);
+/// What is known to be trimmed is written so often: what a killed daemon learned since is trimmed once more.
+const KEEP_EVERY: Duration = Duration::from_secs(300);
 
 /// How a daemon runs.
 #[derive(Clone, Debug)]
@@ -90,8 +96,10 @@ struct Service {
     skipped: Vec<Skipped>,
     journal: Journal,
     history: History,
+    known: Store,
     server: Option<Server>,
     metrics: Option<Listener>,
+    watching: Watching,
     notify: Notify,
     mountinfo: File,
     hang_up: UnixStream,
@@ -103,6 +111,7 @@ struct Service {
     mounts: Vec<u8>,
     next_write: Instant,
     next_metrics: Instant,
+    next_keep: Instant,
     next_watchdog: Instant,
     _lock: Locked,
 }
@@ -131,14 +140,20 @@ impl Service {
             numbers.iter().try_for_each(|&number| pipe::register(number, write.try_clone()?).map(drop))?;
             Ok(read)
         };
+        let (known, problem) = Store::open(places.known());
+        if let Some(problem) = problem {
+            log(&problem);
+        }
         let path = discover::mountinfo(places);
         let mountinfo = File::open(&path).map_err(cannot(path.display().to_string()))?;
         let now = Instant::now();
         let mut service = Self {
             server: Some(configured::open_server(places, &config)?),
             metrics: configured::open_metrics(&config)?,
+            watching: Watching::default(),
             journal: Journal::open(&places.journal()),
             history: History::new(places.history(), config.history_max),
+            known,
             hang_up: signal(&[SIGHUP]).map_err(cannot("the handler of SIGHUP"))?,
             end: signal(&[SIGTERM, SIGINT]).map_err(cannot("the handlers of SIGTERM and SIGINT"))?,
             mountinfo,
@@ -154,11 +169,13 @@ impl Service {
             mounts: Vec::new(),
             next_write: now + WRITE_EVERY,
             next_metrics: now,
+            next_keep: now + KEEP_EVERY,
             next_watchdog: now,
             options,
             _lock: lock,
         };
         service.restore_all(); // what a killed daemon left
+        service.watch();
         service.discover();
         service.notify.tell("READY=1\nSTATUS=Managing file systems");
         log(&format!("trimwised {} manages {} file systems", trimwise::VERSION, service.managed.len()));
@@ -179,6 +196,7 @@ impl Service {
             now,
             journal: &mut self.journal,
             history: &mut self.history,
+            known: &mut self.known,
         };
         self.managed.values_mut().for_each(|one| act(one, &mut means));
     }
@@ -193,16 +211,19 @@ impl Service {
             if events.hang_up {
                 drop(self.reload());
             }
+            self.hear_frees();
             self.each(Managed::hear);
             let now = Instant::now();
             if events.mounts || now >= self.next_discover || self.mounts_changed(now) {
                 self.discover();
+                self.watch();
             }
             if now >= self.next_second {
                 // A machine that slept does not make up for it.
                 self.next_second = (self.next_second + Duration::from_secs(1)).max(now);
                 let pressure = sense::pressure(&self.options.places.host.path("/proc"));
                 self.each(|one, means| one.second(pressure, means));
+                self.choose_watched();
                 if self.options.once
                     && let Some(ended) = self.once()
                 {
@@ -247,6 +268,10 @@ impl Service {
                 one.tell_trimmed(&mut self.history);
             }
             self.history.flush();
+        }
+        if now >= self.next_keep {
+            self.next_keep = now + KEEP_EVERY;
+            self.keep_known();
         }
         if let Some(path) = self.config.metrics_file.clone()
             && now >= self.next_metrics
@@ -396,6 +421,8 @@ impl Service {
         for one in self.managed.values_mut() {
             one.tell_trimmed(&mut self.history);
         }
+        self.hear_frees();
+        self.keep_known();
         self.restore_all();
         self.history.flush();
         drop(std::fs::remove_file(self.options.places.control()));

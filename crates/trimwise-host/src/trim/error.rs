@@ -86,6 +86,19 @@ pub enum TrimError {
         /// What is mounted there.
         fs_type: String,
     },
+    /// Discards failed, and FITRIM did not say so.
+    #[error(
+        "{path}: discards failed: the device was sent {} bytes, and FITRIM counts {} as done; the kernel's log says why",
+        sent.0, answered.0
+    )]
+    Failed {
+        /// The mount point.
+        path: String,
+        /// What the device counted.
+        sent: Bytes,
+        /// What FITRIM answered.
+        answered: Bytes,
+    },
     /// Another error of an ioctl.
     #[error("{path}: {call}: {source}")]
     Call {

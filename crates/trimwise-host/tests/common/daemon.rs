@@ -54,8 +54,22 @@ impl Daemon {
     }
 
     pub fn start(&mut self) {
+        self.start_in(&[]);
+    }
+
+    /// Starts it by another program, which becomes it.
+    pub fn start_in(&mut self, by: &[&str]) {
         let log = fs::File::options().create(true).append(true).open(self.folder.path().join("log")).unwrap();
-        self.child = Some(self.command(&[]).stderr(log).spawn().unwrap());
+        let direct = self.command(&[]);
+        let mut command = match by {
+            [] => direct,
+            [first, rest @ ..] => {
+                let mut command = Command::new(first);
+                command.args(rest).arg(direct.get_program()).args(direct.get_args()).stdin(Stdio::null());
+                command
+            }
+        };
+        self.child = Some(command.stderr(log).spawn().unwrap());
         let deadline = Instant::now() + PATIENCE;
         // Its sockets are there before it has put back what a killed one left; it answers behind that.
         while Client::connect(&self.run()).and_then(|mut client| client.ask(&Request::Status)).is_err() {
@@ -148,7 +162,10 @@ impl Drop for Daemon {
 
 /// The table of a mount in a configuration.
 pub fn table(point: &Path, settings: &str) -> String {
-    format!("look-every-s = 1\npressure-max = 101\n[mount.\"{}\"]\n{settings}\n", point.display())
+    format!(
+        "tracepoints = false\nlook-every-s = 1\npressure-max = 101\n[mount.\"{}\"]\n{settings}\n",
+        point.display()
+    )
 }
 
 /// A mount's options, as the kernel shows them.

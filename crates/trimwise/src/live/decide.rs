@@ -101,6 +101,7 @@ impl LiveHost {
         self.busy = Some(Busy::Looking);
         self.reason = Reason::Looking;
         self.look_begun = self.now;
+        self.frees.look_begins();
         orders.push(Order::Look);
         true
     }

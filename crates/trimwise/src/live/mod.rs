@@ -16,6 +16,8 @@
 
 mod decide;
 mod facts;
+mod frees;
+mod known;
 mod outcome;
 mod pace;
 mod reason;
@@ -27,6 +29,7 @@ use crate::policy::{Decision, DiscardGeneration, Governor, HostTraits, PolicyEve
 use crate::units::{Bytes, SimDuration, SimTime, Span};
 
 pub use facts::{Facts, Failed, Order, Sample, Settings};
+pub use known::Known;
 pub use pace::Pace;
 pub use reason::Reason;
 pub use space::{Cut, FreeSpace, Learned, SPANS_MAX, Slice};
@@ -43,7 +46,8 @@ const LOOK_CHANGED: Bytes = Bytes::mib(64);
 const LOOK_STALE: SimDuration = SimDuration::from_secs(600);
 /// Reading maps takes at most this share of the time, one part in so many.
 const LOOK_SHARE: u64 = 1000;
-/// Space freed and allocated between two maps is not seen; so what is known is forgotten as often as fstrim.timer runs.
+/// Space freed and allocated between two maps is not seen, unless each free is told ([`LiveHost::freed`]); so what is known
+/// is forgotten as often as fstrim.timer runs.
 const FORGET_EVERY: SimDuration = SimDuration::from_secs(7 * 86_400);
 /// Without a map, everything is trimmed at most so often: half as often as with fstrim.timer's weekly run on most
 /// distributions would be too rare above the bound, where it may come each third day.
@@ -131,6 +135,7 @@ pub struct LiveHost {
     changed_since_look: u64,
     /// Freed as utilization showed it, and not yet found in a map.
     unexplained: u64,
+    frees: frees::Frees,
     /// Freed as utilization showed it, and not found in a map: it came and went between two of them.
     missed: u64,
     forget_at: SimTime,
@@ -186,6 +191,7 @@ impl LiveHost {
             freed_since_look: 0,
             changed_since_look: 0,
             unexplained: 0,
+            frees: frees::Frees::default(),
             missed: 0,
             forget_at: now + FORGET_EVERY,
             overshoots: 0,
@@ -207,8 +213,10 @@ impl LiveHost {
             self.see_requests(interval, &before);
             self.shorten_rest();
             let freed = before.used.0.saturating_sub(sample.used.0);
-            self.freed_since_look = self.freed_since_look.saturating_add(freed);
-            let changed = before.used.0.abs_diff(sample.used.0);
+            // What was allocated and freed within the second is only told.
+            let told = self.frees.take_since_sample();
+            self.freed_since_look = self.freed_since_look.saturating_add(freed.max(told));
+            let changed = before.used.0.abs_diff(sample.used.0).max(told);
             self.changed_since_look = self.changed_since_look.saturating_add(changed);
             if let Knowledge::Estimate { waiting, left, fresh, .. } = &mut self.knowledge
                 && !self.online

@@ -25,8 +25,10 @@ impl LiveHost {
     fn learn(&mut self, free: &[Span]) {
         self.failures = 0;
         self.look_wanted = false;
-        let seen_freed = std::mem::take(&mut self.freed_since_look);
-        self.changed_since_look = 0;
+        let free = &self.frees.believed(free);
+        let (gap, still_to_come) = self.frees.mapped(free);
+        self.changed_since_look = still_to_come.0;
+        let seen_freed = std::mem::replace(&mut self.freed_since_look, still_to_come.0);
         self.totals.looks += 1;
         let first = self.looked_at.replace(self.now).is_none();
         let told = std::mem::replace(&mut self.told, self.online) && !first;
@@ -36,11 +38,11 @@ impl LiveHost {
             self.forget_at = self.now + FORGET_EVERY;
         }
         let Learned { freed, reused } = space.learn(free, told);
-        if !first && !told {
+        if !first && !told && gap {
             // What utilization shows at once comes into the map with the journal's commit: the next map may have it. What
             // is in neither of two maps came and went between them. Forgetting sends all of it once more; by then as
             // much was freed unseen.
-            let unexplained = (self.unexplained + seen_freed).saturating_sub(freed.0);
+            let unexplained = (self.unexplained + seen_freed).saturating_sub(freed.0 + still_to_come.0);
             let missed = unexplained.min(self.unexplained);
             self.missed += missed;
             self.unexplained = unexplained - missed;

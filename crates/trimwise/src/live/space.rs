@@ -1,13 +1,13 @@
 //! What a live host knows of free space: which of it the device was told of, and which it was not.
 //!
-//! A stock kernel tells of no single free. What there is are maps of all free space, now and then. What is free now and
+//! A stock kernel tells of no single free, but through tracepoints where they can be had. What there is are maps of all free space, now and then. What is free now and
 //! was not trimmed since it was last in use is *waiting*; that is the difference between a map and what is known as
 //! trimmed. So nothing is trimmed twice, also on XFS, which keeps no record itself. What was freed before the first map,
 //! or while a policy wanted none of it, is *left*: it is untrimmed too, but nobody waits for it.
 //!
-//! Space that was allocated and freed again between two maps counts as trimmed though it is not. It is found when what
-//! is known is forgotten ([`FreeSpace::forget`]): once a week, and when utilization has shown as much to be freed unseen
-//! as is sent once more by that.
+//! Space that was allocated and freed again between two maps counts as trimmed though it is not, unless somebody tells of
+//! each free ([`FreeSpace::freed`]). Else it is found when what is known is forgotten ([`FreeSpace::forget`]): once a
+//! week, and when utilization has shown as much to be freed unseen as is sent once more by that.
 //!
 //! Memory is bounded: of more than [`SPANS_MAX`] spans the shortest are forgotten. What is forgotten as trimmed is
 //! trimmed once more; what is forgotten as waiting comes back with the next map.
@@ -121,6 +121,19 @@ impl FreeSpace {
         self.cut_short |= keep_longest(&mut self.waiting);
     }
 
+    /// This was in use, and is free now or will be: nothing is known of it until a map shows it. Answers how much of it
+    /// was untrimmed, and was used again without having been trimmed.
+    pub fn freed(&mut self, spans: &[Span]) -> Bytes {
+        let untrimmed = self.waiting().0 + self.left().0;
+        for kind in [&mut self.trimmed, &mut self.waiting, &mut self.left, &mut self.fresh] {
+            *kind = subtract(kind, spans);
+        }
+        keep_longest(&mut self.trimmed);
+        self.cut_short |= keep_longest(&mut self.waiting);
+        keep_longest(&mut self.left);
+        Bytes(untrimmed - self.waiting().0 - self.left().0)
+    }
+
     /// All that is known as trimmed counts as untrimmed from the next map on.
     pub fn forget(&mut self) {
         self.trimmed.clear();
@@ -139,6 +152,17 @@ impl FreeSpace {
     /// Untrimmed free space that nobody waits for.
     pub fn left(&self) -> Bytes {
         Bytes(bytes(&self.left))
+    }
+
+    /// Where the free space is that the device knows of.
+    pub fn trimmed_spans(&self) -> &[Span] {
+        &self.trimmed
+    }
+
+    /// Before the first map: this was trimmed, as somebody else knew.
+    pub fn remember(&mut self, trimmed: Vec<Span>) {
+        self.trimmed = trimmed;
+        keep_longest(&mut self.trimmed);
     }
 
     /// Free space that the device knows of.
@@ -314,7 +338,7 @@ fn bytes(spans: &[Span]) -> u64 {
 }
 
 /// Keeps the longest spans; answers whether some had to go.
-fn keep_longest(spans: &mut Vec<Span>) -> bool {
+pub(super) fn keep_longest(spans: &mut Vec<Span>) -> bool {
     if spans.len() <= SPANS_MAX {
         return false;
     }

@@ -34,6 +34,10 @@ pub struct Totals {
     pub reused_bytes: u64,
     /// Maps that were read.
     pub looks: u64,
+    /// Freed, as it was told when it happened; more than maps show, since some is used again before.
+    pub told_freed_bytes: u64,
+    /// Frees that were lost before they could be told.
+    pub frees_lost: u64,
 }
 
 /// One file system, as `trimwise status` shows it.
@@ -53,6 +57,8 @@ pub struct Status {
     pub left_bytes: Bytes,
     /// Whether these two come from the file system's map; else they are estimates from utilization.
     pub mapped: bool,
+    /// Whether each free is seen as it happens; else maps and utilization show what was freed.
+    pub frees_seen: bool,
     /// Whether the kernel's own online discard is on.
     pub online: bool,
     /// Whether the user paused it.
@@ -90,6 +96,7 @@ impl LiveHost {
             waiting_bytes: self.waiting(),
             left_bytes: self.left(),
             mapped: self.is_mapped(),
+            frees_seen: self.are_frees_watched(),
             online: self.online,
             paused: self.paused,
             why,
@@ -125,6 +132,9 @@ impl LiveHost {
             self.left(),
             self.bound()
         ));
+        if self.is_mapped() {
+            sentences.push(self.frees_words());
+        }
         if let (Some(untouched), Some(touched)) = self.pace.latencies() {
             let us = |time: SimDuration| time.as_nanos() / 1000;
             sentences.push(format!(
@@ -137,6 +147,19 @@ impl LiveHost {
         }
         sentences.push(format!("Next: {}", self.next_words()));
         sentences
+    }
+
+    fn frees_words(&self) -> String {
+        match (self.are_frees_watched(), self.totals.frees_lost) {
+            (true, 0) => "Each free is seen as it happens, through the kernel's tracepoints.".to_owned(),
+            (true, lost) => format!(
+                "Frees are seen as they happen, through the kernel's tracepoints, but for {lost} that were lost: maps stood \
+                 in for those."
+            ),
+            (false, _) => {
+                "What comes and goes between two maps is not seen, and found within a week.".to_owned()
+            }
+        }
     }
 
     fn next_words(&self) -> String {

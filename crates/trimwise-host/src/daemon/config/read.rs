@@ -12,7 +12,7 @@ use trimwise::units::{Bytes, SimDuration};
 use super::{Config, ConfigError, ConfigErrors, Manage, StatusFor, Treatment, seconds};
 
 /// Every key outside of the tables of mounts; those of a mount are the first ones.
-pub const KEYS: [&str; 13] = [
+pub const KEYS: [&str; 14] = [
     "policy",
     "slice-ms",
     "untrimmed-max",
@@ -24,6 +24,7 @@ pub const KEYS: [&str; 13] = [
     "group",
     "status",
     "history-max",
+    "tracepoints",
     "metrics-listen",
     "metrics-file",
 ];
@@ -95,6 +96,7 @@ impl Reader<'_> {
                     });
                 }
                 "history-max" => self.size(key, value, 1 << 20, &mut config.history_max),
+                "tracepoints" => self.flag(key, value, &mut config.tracepoints),
                 "metrics-listen" => {
                     let expected =
                         "a loopback address and port, such as \"127.0.0.1:9750\", or \"\" for none";
@@ -187,10 +189,14 @@ impl Reader<'_> {
                 }
             }
             "min-extent" => self.size(key, value, 0, &mut treatment.min_extent),
-            _ => match value.get_ref().as_bool() {
-                Some(toggle) => settings.may_toggle = toggle,
-                None => self.not_accepted(key, value, "true or false"),
-            },
+            _ => self.flag(key, value, &mut settings.may_toggle),
+        }
+    }
+
+    fn flag(&mut self, key: &str, value: &Spanned<DeValue<'_>>, into: &mut bool) {
+        match value.get_ref().as_bool() {
+            Some(flag) => *into = flag,
+            None => self.not_accepted(key, value, "true or false"),
         }
     }
 

@@ -33,6 +33,8 @@ struct Whole<'a> {
     config: &'a Path,
     config_problem: Option<&'a str>,
     history_problem: Option<&'a str>,
+    /// Why frees are not seen as they happen; null if they are, or the configuration does not want it.
+    tracepoints_problem: Option<&'a str>,
     file_systems: Vec<FileSystem<'a>>,
     skipped: &'a [Skipped],
 }
@@ -95,6 +97,7 @@ impl Service {
             config: &self.options.places.config,
             config_problem: self.config_problem.as_deref(),
             history_problem: self.history.problem(),
+            tracepoints_problem: self.watching.problem.as_deref(),
             file_systems: file_systems.collect(),
             skipped: &self.skipped,
         }

@@ -32,6 +32,7 @@ impl Service {
         }
         self.history.set_max(config.history_max);
         self.config = config;
+        self.watch();
         self.discover();
         log("the configuration was read again");
         Ok(())

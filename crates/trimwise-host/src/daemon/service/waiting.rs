@@ -9,6 +9,7 @@ use rustix::io::Errno;
 use trimwise::live::LiveHost;
 
 use super::Service;
+use crate::daemon::frees::Watcher;
 
 /// What has happened, beside what managed file systems and clients have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,6 +43,8 @@ impl Service {
                     .filter_map(|one| one.waits())
                     .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)),
             );
+            let watcher = self.watching.watcher.iter().flat_map(Watcher::waits);
+            waits.extend(watcher.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
             let server = self.server.iter().flat_map(super::Server::waits);
             waits.extend(server.map(|(fd, waiting)| {
                 let flags = if waiting.to_write { PollFlags::OUT } else { PollFlags::IN };

@@ -1,0 +1,312 @@
+//! Where the fields of a trace record lie, as the kernel's `format` files say it.
+//!
+//! Records differ between kernel versions and architectures, so nothing of them is assumed: `format` is read for each
+//! event, and `events/header_page` for the pages that they come in (Documentation/trace/events.rst and ring-buffer-map.rst).
+
+use trimwise::units::Span;
+
+/// One field of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Field {
+    offset: usize,
+    size: usize,
+}
+
+impl Field {
+    /// Its value; `None` if the record is too short for it. Records are written by this machine.
+    fn of(self, record: &[u8]) -> Option<u64> {
+        let bytes = record.get(self.offset..self.offset.checked_add(self.size)?)?;
+        Some(match self.size {
+            1 => u64::from(bytes[0]),
+            2 => u64::from(u16::from_ne_bytes(bytes.try_into().ok()?)),
+            4 => u64::from(u32::from_ne_bytes(bytes.try_into().ok()?)),
+            8 => u64::from_ne_bytes(bytes.try_into().ok()?),
+            _ => return None,
+        })
+    }
+}
+
+/// The field of this name: `field:__u64 block; offset:24; size:8; signed:0;`.
+fn field(text: &str, name: &str) -> Option<Field> {
+    text.lines().filter_map(|line| line.trim().strip_prefix("field:")).find_map(|line| {
+        let mut parts = line.split(';').map(str::trim);
+        if parts.next()?.rsplit([' ', '*']).next() != Some(name) {
+            return None;
+        }
+        let number = |part: &str, key: &str| part.strip_prefix(key)?.parse::<usize>().ok();
+        let field =
+            Field { offset: number(parts.next()?, "offset:")?, size: number(parts.next()?, "size:")? };
+        // Nothing is longer than a page of 64 KiB, which also keeps sums of these small.
+        (field.offset <= 1 << 16 && field.size <= 1 << 16).then_some(field)
+    })
+}
+
+/// What a page of records looks like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageFormat {
+    commit: Field,
+    data: usize,
+    /// Bytes of a page.
+    pub size: usize,
+}
+
+/// `commit` is the length of the data, with flags above it (`RB_MISSED_EVENTS`, `RB_MISSED_STORED` in
+/// kernel/trace/ring_buffer.c).
+const COMMIT_MASK: u64 = (1 << 27) - 1;
+const MISSED: u64 = 1 << 31;
+const MISSED_STORED: u64 = 1 << 30;
+/// Kinds of records beside those with data, whose kind is their length in words (`enum ring_buffer_type`).
+const LONG: u32 = 0;
+const PADDING: u32 = 29;
+const TIME_EXTEND: u32 = 30;
+
+impl PageFormat {
+    /// Reads `events/header_page`.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (commit, data) = (field(text, "commit")?, field(text, "data")?);
+        (data.size > 0).then_some(Self { commit, data: data.offset, size: data.offset + data.size })
+    }
+
+    /// Calls `found` with each record of a page, and answers how many records were lost before it: at least so many.
+    pub fn records<'a>(&self, page: &'a [u8], mut found: impl FnMut(&'a [u8])) -> u64 {
+        let commit = self.commit.of(page).unwrap_or(0);
+        let length = (commit & COMMIT_MASK) as usize;
+        let data = page.get(self.data..).unwrap_or_default();
+        let (mut rest, behind) = data.split_at(length.min(data.len()));
+        while let Some((record, behind)) = first_record(rest) {
+            if let Some(record) = record {
+                found(record);
+            }
+            rest = behind;
+        }
+        let stored = Field { offset: 0, size: size_of::<usize>() }.of(behind);
+        match commit {
+            _ if commit & MISSED == 0 => 0,
+            _ if commit & MISSED_STORED != 0 => stored.unwrap_or(1).max(1),
+            _ => 1,
+        }
+    }
+}
+
+/// The first record, if it has data, and what is behind it; `None` at the end.
+fn first_record(data: &[u8]) -> Option<(Option<&[u8]>, &[u8])> {
+    let word = |at: usize| Some(u32::from_ne_bytes(data.get(at..at + 4)?.try_into().ok()?));
+    let head = word(0)?;
+    // The C bit field `type_len:5, time_delta:27` begins at the low end or the high end.
+    let (kind, delta) = if cfg!(target_endian = "big") {
+        (head >> 27, head & ((1 << 27) - 1))
+    } else {
+        (head & 31, head >> 5)
+    };
+    let (start, length, has_data): (usize, usize, bool) = match kind {
+        PADDING if delta == 0 => return None, // nothing more in this page
+        PADDING => (4, word(4)? as usize, false),
+        LONG => (8, (word(4)? as usize).checked_sub(4)?, true),
+        TIME_EXTEND.. => (8, 0, false),
+        words => (4, words as usize * 4, true),
+    };
+    let record = data.get(start..start.checked_add(length)?)?;
+    let behind = data.get((start + length).next_multiple_of(4)..).unwrap_or_default();
+    Some((has_data.then_some(record), behind))
+}
+
+/// The tracepoints that tell of frees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Tracepoint {
+    /// `ext4:ext4_free_blocks`: before the transaction commits that frees them.
+    Ext4,
+    /// `xfs:xfs_free_extent`: inside of the transaction that frees them.
+    Xfs,
+}
+
+/// What is told of one free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Freed {
+    /// Major and minor number of the file system's device.
+    pub device: (u32, u32),
+    /// The allocation group that blocks are counted from; 0 on ext4.
+    pub group: u64,
+    /// The first block.
+    pub block: u64,
+    /// Blocks.
+    pub blocks: u64,
+}
+
+impl Freed {
+    /// Where it is, on a file system with blocks and groups of so many bytes, which ends there.
+    pub fn span(&self, block: u64, group: u64, end: u64) -> Span {
+        let start = self.group.saturating_mul(group).saturating_add(self.block.saturating_mul(block));
+        let last = start.saturating_add(self.blocks.saturating_mul(block));
+        Span { start: start.min(end), end: last.min(end) }
+    }
+}
+
+/// Where a tracepoint's record says what was freed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EventFormat {
+    id: u64,
+    kind: Field,
+    device: Field,
+    group: Option<Field>,
+    block: Field,
+    blocks: Field,
+}
+
+impl Tracepoint {
+    /// Its folder below `events`.
+    pub fn path(self) -> &'static str {
+        match self {
+            Self::Ext4 => "ext4/ext4_free_blocks",
+            Self::Xfs => "xfs/xfs_free_extent",
+        }
+    }
+
+    /// Reads its `format`; `None` if this kernel's has not what is needed.
+    pub fn parse(self, text: &str) -> Option<EventFormat> {
+        let id = text.lines().find_map(|line| line.strip_prefix("ID:"))?.trim().parse().ok()?;
+        let (group, block, blocks) = match self {
+            Self::Ext4 => (None, field(text, "block")?, field(text, "count")?),
+            Self::Xfs => (Some(field(text, "agno")?), field(text, "agbno")?, field(text, "len")?),
+        };
+        let (kind, device) = (field(text, "common_type")?, field(text, "dev")?);
+        Some(EventFormat { id, kind, device, group, block, blocks })
+    }
+}
+
+impl EventFormat {
+    /// What a record tells; `None` if it is of another event.
+    pub fn read(&self, record: &[u8]) -> Option<Freed> {
+        if self.kind.of(record)? != self.id {
+            return None;
+        }
+        // The kernel's own device number: include/linux/kdev_t.h.
+        let device = u32::try_from(self.device.of(record)?).ok()?;
+        Some(Freed {
+            device: (device >> 20, device & ((1 << 20) - 1)),
+            group: self.group.map_or(Some(0), |group| group.of(record))?,
+            block: self.block.of(record)?,
+            blocks: self.blocks.of(record)?,
+        })
+    }
+}
+
+/// What to write into a tracepoint's `filter`, so that it tells of these devices alone. With more than a page of them
+/// (4096 bytes), it tells of all.
+pub fn filter(devices: impl Iterator<Item = (u32, u32)>) -> String {
+    let terms: Vec<String> = devices
+        .map(|(major, minor)| format!("dev == {}", (u64::from(major) << 20) | u64::from(minor)))
+        .collect();
+    let text = terms.join(" || ");
+    if text.len() < 4096 { text } else { "0".to_owned() } // 0 takes a filter away
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGE: &str = "\tfield: u64 timestamp;\toffset:0;\tsize:8;\tsigned:0;\n\
+        \tfield: local_t commit;\toffset:8;\tsize:8;\tsigned:1;\n\
+        \tfield: int overwrite;\toffset:8;\tsize:1;\tsigned:1;\n\
+        \tfield: char data;\toffset:16;\tsize:4080;\tsigned:0;\n";
+    const COMMON: &str = "format:\n\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\
+        \tfield:unsigned char common_flags;\toffset:2;\tsize:1;\tsigned:0;\n\
+        \tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n";
+    /// Of Linux 6.18.
+    const EXT4: &str = "\tfield:dev_t dev;\toffset:8;\tsize:4;\tsigned:0;\n\tfield:ino_t ino;\toffset:16;\tsize:8;\tsigned:0;\n\
+        \tfield:__u64 block;\toffset:24;\tsize:8;\tsigned:0;\n\
+        \tfield:unsigned long count;\toffset:32;\tsize:8;\tsigned:0;\n";
+    const XFS: &str = "\tfield:dev_t dev;\toffset:8;\tsize:4;\tsigned:0;\n\
+        \tfield:xfs_agnumber_t agno;\toffset:12;\tsize:4;\tsigned:0;\n\
+        \tfield:xfs_agblock_t agbno;\toffset:16;\tsize:4;\tsigned:0;\n\
+        \tfield:xfs_extlen_t len;\toffset:20;\tsize:4;\tsigned:0;\n";
+
+    fn event(point: Tracepoint, id: u16, fields: &str) -> EventFormat {
+        point.parse(&format!("name: some\nID: {id}\n{COMMON}{fields}\nprint fmt: \"block\"\n")).unwrap()
+    }
+
+    fn head(kind: u32, delta: u32) -> [u8; 4] {
+        let word = if cfg!(target_endian = "big") { kind << 27 | delta } else { delta << 5 | kind };
+        word.to_ne_bytes()
+    }
+
+    fn page(data: &[u8], flags: u64, behind: &[u8]) -> Vec<u8> {
+        let mut page = vec![0; 8];
+        page.extend((data.len() as u64 | flags).to_ne_bytes());
+        page.extend(data);
+        page.extend(behind);
+        page.resize(4096, 0);
+        page
+    }
+
+    fn ext4_record(id: u16, block: u64, count: u64) -> Vec<u8> {
+        let mut record = vec![0; 40];
+        record[..2].copy_from_slice(&id.to_ne_bytes());
+        record[8..12].copy_from_slice(&((7u32 << 20) | 3).to_ne_bytes());
+        record[24..32].copy_from_slice(&block.to_ne_bytes());
+        record[32..40].copy_from_slice(&count.to_ne_bytes());
+        record
+    }
+
+    #[test]
+    fn records_are_found_in_a_page_whatever_stands_between_them() {
+        let format = PageFormat::parse(PAGE).unwrap();
+        assert_eq!(format.size, 4096);
+        let ext4 = event(Tracepoint::Ext4, 1233, EXT4);
+        let mut data = Vec::new();
+        data.extend([head(10, 5).as_slice(), &ext4_record(1233, 1000, 8)].concat());
+        data.extend([head(30, 9), [1, 2, 3, 4]].concat()); // the time went on
+        data.extend([head(29, 1).as_slice(), &8u32.to_ne_bytes(), &[0; 4]].concat()); // a discarded record
+        data.extend([head(0, 1).as_slice(), &44u32.to_ne_bytes(), &ext4_record(1233, 5, 1)].concat());
+        data.extend([head(10, 5).as_slice(), &ext4_record(99, 7, 7)].concat()); // of another event
+        data.extend([head(29, 0).as_slice(), &[255; 20]].concat()); // nothing from here on
+        let mut found = Vec::new();
+        let lost = format.records(&page(&data, 0, &[]), |record| found.extend(ext4.read(record)));
+        let freed = |block, blocks| Freed { device: (7, 3), group: 0, block, blocks };
+        assert_eq!((lost, found), (0, vec![freed(1000, 8), freed(5, 1)]));
+        assert_eq!(freed(1000, 8).span(4096, 0, 1 << 40), Span { start: 4_096_000, end: 4_128_768 });
+        assert_eq!(freed(u64::MAX, 8).span(4096, 0, 1 << 40), Span { start: 1 << 40, end: 1 << 40 });
+    }
+
+    #[test]
+    fn what_was_lost_before_a_page_is_counted() {
+        let format = PageFormat::parse(PAGE).unwrap();
+        let lost = |flags: u64, behind: &[u8]| format.records(&page(&[], flags, behind), |_| panic!());
+        assert_eq!(lost(0, &17u64.to_ne_bytes()), 0);
+        assert_eq!(lost(MISSED | MISSED_STORED, &17usize.to_ne_bytes()), 17);
+        assert_eq!(lost(MISSED, &17usize.to_ne_bytes()), 1);
+    }
+
+    #[test]
+    fn xfs_counts_blocks_in_allocation_groups() {
+        let xfs = event(Tracepoint::Xfs, 1674, XFS);
+        let mut record = vec![0; 24];
+        record[..2].copy_from_slice(&1674u16.to_ne_bytes());
+        for (at, value) in [(8, (259u32 << 20) | 1), (12, 2), (16, 100), (20, 16)] {
+            record[at..at + 4].copy_from_slice(&value.to_ne_bytes());
+        }
+        let freed = xfs.read(&record).unwrap();
+        assert_eq!(freed, Freed { device: (259, 1), group: 2, block: 100, blocks: 16 });
+        assert_eq!(
+            freed.span(4096, 1 << 20, 1 << 40),
+            Span { start: (2 << 20) + 409_600, end: (2 << 20) + 475_136 }
+        );
+        assert_eq!(xfs.read(&record[..22]), None);
+    }
+
+    #[test]
+    fn a_format_without_what_is_needed_is_none() {
+        assert_eq!(PageFormat::parse(&PAGE.replace("commit", "length")), None);
+        assert_eq!(PageFormat::parse(&PAGE.replace("4080", "many")), None);
+        for missing in ["dev;", "block;", "count;", "common_type;"] {
+            let text = format!("ID: 3\n{COMMON}{EXT4}").replace(missing, "other;");
+            assert_eq!(Tracepoint::Ext4.parse(&text), None, "{missing}");
+        }
+        assert_eq!(Tracepoint::Xfs.parse(&format!("{COMMON}{XFS}")), None, "no ID");
+    }
+
+    #[test]
+    fn a_filter_names_devices_until_it_is_too_long() {
+        assert_eq!(filter([(7, 0), (259, 1)].into_iter()), "dev == 7340032 || dev == 271581185");
+        assert_eq!(filter((0..1000).map(|minor| (7, minor))), "0");
+    }
+}

@@ -1,0 +1,236 @@
+//! The daemon on drives that fail under mounted file systems: discards that end in errors, or are refused after they
+//! worked, and drives that are pulled out. Beside each is a sound one, which must be trimmed all the same.
+
+#[path = "common/daemon.rs"]
+mod daemon;
+#[path = "common/faulty.rs"]
+mod faulty;
+#[path = "common/loops.rs"]
+mod loops;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::Ordering;
+
+use daemon::{Daemon, table};
+use faulty::Faulty;
+use loops::{Loop, can_run, sh};
+use rustix::io::Errno;
+use trimwise_host::daemon::control::Request;
+
+const MIB: u64 = 1 << 20;
+/// So much freed is worth a map at once.
+const FREED: u64 = 80 * MIB;
+
+/// A file system on a drive that may fail.
+struct Drive {
+    faulty: Option<Faulty>,
+    device: String,
+    point: PathBuf,
+    folder: tempfile::TempDir,
+}
+
+impl Drive {
+    fn new(fs_type: &str) -> Self {
+        let folder =
+            tempfile::Builder::new().prefix("faulty-").tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let (image, point) = (at("image"), at("mounted"));
+        ["served", "mounted"].iter().for_each(|name| fs::create_dir(at(name)).unwrap());
+        fs::File::create(&image).unwrap().set_len(400 * MIB).unwrap();
+        let image = image.to_str().unwrap();
+        match fs_type {
+            "ext4" => sh("mkfs.ext4", &["-q", "-F", "-E", "nodiscard,lazy_itable_init=0", image]),
+            _ => sh("mkfs.xfs", &["-q", "-f", "-K", image]),
+        };
+        let mut drive = Self { faulty: None, device: String::new(), point, folder };
+        drive.plug_in();
+        drive
+    }
+
+    /// As it was when it was pulled out.
+    fn plug_in(&mut self) {
+        let at = |name: &str| self.folder.path().join(name);
+        let store = fs::File::options().read(true).write(true).open(at("image")).unwrap();
+        let faulty = Faulty::new(store, &at("served"));
+        self.device = sh("losetup", &["-f", "--show", faulty.file().to_str().unwrap()]).trim().to_owned();
+        self.faulty = Some(faulty);
+        sh("mount", &[&self.device, self.point.to_str().unwrap()]);
+    }
+
+    /// What is left of a drive that was pulled out.
+    fn clear_away(&mut self) {
+        let quietly = |program: &str, arguments: &[&str]| {
+            let mut command = Command::new(program);
+            let status = command.args(arguments).stdin(Stdio::null()).stderr(Stdio::null()).status();
+            status.is_ok_and(|status| status.success())
+        };
+        let point = self.point.to_str().unwrap_or_default();
+        // A helper may have it open for a moment.
+        let gone = (0..100).any(|_| {
+            quietly("umount", &[point]) || {
+                std::thread::sleep(std::time::Duration::from_millis(100));
+                !quietly("mountpoint", &["-q", point])
+            }
+        });
+        if !gone {
+            eprintln!("{point} could not be unmounted");
+            quietly("umount", &["--lazy", point]);
+        }
+        quietly("losetup", &["-d", &self.device]);
+        self.faulty = None;
+    }
+
+    fn discards_fail_with(&self, errno: Option<Errno>) {
+        let number = errno.map_or(0, |errno| errno.raw_os_error());
+        self.faulty.as_ref().unwrap().faults.discard.store(number, Ordering::Relaxed);
+    }
+
+    fn fill(&self, name: &str) {
+        let data: Vec<u8> =
+            (0..FREED as u32).map(|i: u32| (i.wrapping_mul(2_654_435_761) >> 13) as u8 | 1).collect();
+        fs::write(self.point.join(name), data).unwrap();
+        sh("sync", &["-f", self.point.to_str().unwrap()]);
+    }
+
+    fn remove(&self, name: &str) {
+        fs::remove_file(self.point.join(name)).unwrap();
+        sh("sync", &["-f", self.point.to_str().unwrap()]);
+    }
+}
+
+impl Drop for Drive {
+    fn drop(&mut self) {
+        self.discards_fail_with(None);
+        self.clear_away();
+    }
+}
+
+fn can_serve(programs: &[&str]) -> bool {
+    let fuse = Path::new("/dev/fuse").exists();
+    if !fuse {
+        let message = "SKIPPED: there is no /dev/fuse, so no drive fails on demand\n";
+        let _ = std::io::Write::write_all(&mut std::io::stderr(), message.as_bytes());
+    }
+    can_run(programs) && fuse
+}
+
+/// A daemon that manages a drive that will fail and one that will not, and has trimmed both.
+fn settled(drive: &Drive, sound: &Loop) -> Daemon {
+    drive.fill("kept");
+    drive.fill("gone");
+    sound.fill(["gone".to_owned()], FREED as usize);
+    let config = format!("{}[mount.\"{}\"]\n", table(&drive.point, ""), sound.point.display());
+    let daemon = Daemon::started(env!("CARGO_BIN_EXE_trimwised"), &config);
+    daemon.wait_until_trimmed(&drive.point);
+    daemon.wait_until_trimmed(&sound.point);
+    daemon
+}
+
+/// The sound one is trimmed, whatever the other does.
+fn sound_is_trimmed(daemon: &Daemon, sound: &Loop) {
+    let before = sound.discards().1;
+    fs::remove_file(sound.point.join("gone")).unwrap();
+    sound.sync();
+    daemon.wait_until(&sound.point, "trimmed beside a broken one", |status| {
+        sound.discards().1 - before >= FREED * 9 / 10 && status["waiting_bytes"] == 0
+    });
+}
+
+/// Helpers of the daemon that have not ended.
+fn helpers(daemon: &Daemon) -> String {
+    let task = format!("/proc/{0}/task/{0}/children", daemon.process());
+    fs::read_to_string(task).unwrap_or_default()
+}
+
+/// It ends as it should, and leaves no process behind.
+fn end(mut daemon: Daemon) {
+    for _ in 0..100 {
+        if helpers(&daemon).trim().is_empty() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    assert_eq!(helpers(&daemon).trim(), "", "a helper is stuck");
+    daemon.end();
+}
+
+#[test]
+fn discards_that_fail_are_told_and_tried_again() {
+    if !can_serve(&["mkfs.ext4"]) {
+        return;
+    }
+    let (drive, sound) = (Drive::new("ext4"), Loop::ext4(256 * MIB));
+    let daemon = settled(&drive, &sound);
+    drive.discards_fail_with(Some(Errno::IO));
+    drive.remove("gone");
+    let status = daemon.wait_until(&drive.point, "failed", |status| status["reason"]["code"] == "failed");
+    assert!(status["why"].as_str().unwrap().contains("discards failed"), "{status:#}");
+    assert!(status["waiting_bytes"].as_u64() >= Some(FREED * 9 / 10), "it still waits: {status:#}");
+    let mount = drive.point.clone();
+    let explained = daemon.ask(&Request::Explain { mount: mount.clone() }).to_string();
+    assert!(explained.contains("discards failed") && explained.contains("tried again"), "{explained}");
+    sound_is_trimmed(&daemon, &sound);
+    // A user need not wait for the next attempt.
+    drive.discards_fail_with(None);
+    daemon.ask(&Request::Trim { mount: mount.clone() });
+    daemon.wait_until_trimmed(&mount);
+    end(daemon);
+}
+
+#[test]
+fn discards_that_are_refused_after_they_worked_end_in_words() {
+    if !can_serve(&["mkfs.ext4", "mkfs.xfs"]) {
+        return;
+    }
+    for fs_type in ["ext4", "xfs"] {
+        let (drive, sound) = (Drive::new(fs_type), Loop::ext4(256 * MIB));
+        let daemon = settled(&drive, &sound);
+        drive.discards_fail_with(Some(Errno::OPNOTSUPP));
+        drive.remove("gone");
+        let status = daemon.wait_until(&drive.point, "refused", |status| {
+            status["reason"]["code"] == "refused" || status.is_null()
+        });
+        let said = format!("{status} {}", daemon.ask(&Request::Status)["skipped"]);
+        assert!(said.contains("takes no discards"), "{fs_type}: {said}");
+        sound_is_trimmed(&daemon, &sound);
+        end(daemon);
+    }
+}
+
+#[test]
+fn a_drive_that_is_pulled_out_and_plugged_in_again_is_trimmed_again() {
+    if !can_serve(&["mkfs.ext4", "mkfs.xfs"]) {
+        return;
+    }
+    for fs_type in ["ext4", "xfs"] {
+        let (mut drive, sound) = (Drive::new(fs_type), Loop::ext4(256 * MIB));
+        let daemon = settled(&drive, &sound);
+        let slices = daemon.status(&drive.point)["totals"]["slices"].as_u64();
+        drive.faulty.as_ref().unwrap().pull_out();
+        // Whoever works there gets errors, or not yet: it is in memory.
+        let _ = fs::remove_file(drive.point.join("gone"));
+        let _ = Command::new("sync")
+            .args(["-f".as_ref(), drive.point.as_os_str()])
+            .stderr(Stdio::null())
+            .status();
+        let mount = drive.point.clone();
+        let _ = trimwise_host::daemon::control::Client::connect(&daemon.run())
+            .and_then(|mut client| client.ask(&Request::Trim { mount }));
+        let status = daemon.wait_until(&drive.point, "failed, or passed over", |status| {
+            status.is_null() || status["reason"]["code"] == "failed" || status["reason"]["code"] == "refused"
+        });
+        let said = format!("{status} {}", daemon.ask(&Request::Status)["skipped"]);
+        let words = ["Input/output error", "read-only", "discards failed"];
+        assert!(words.iter().any(|words| said.contains(words)), "{fs_type}: {said}");
+        sound_is_trimmed(&daemon, &sound);
+
+        drive.clear_away();
+        daemon.wait_until(&drive.point, "gone", serde_json::Value::is_null);
+        drive.plug_in();
+        let status = daemon.wait_until_trimmed(&drive.point);
+        assert!(slices > Some(0) && status["totals"]["slices"].as_u64() > Some(0), "{fs_type}: {status:#}");
+        end(daemon);
+    }
+}
