@@ -20,6 +20,7 @@ use super::history::History;
 use super::journal::Journal;
 use super::known::Store;
 use super::remount;
+use super::sense::Senses;
 use crate::host_root::HostRoot;
 use crate::layout::Kind;
 
@@ -75,6 +76,7 @@ pub struct Managed {
     pub disks: BTreeSet<String>,
     /// How it is laid out, once that is known.
     probed: Option<Probed>,
+    senses: Senses,
     /// What statvfs said first: another size means that it was resized.
     size: Option<Bytes>,
     job: Option<Job>,
@@ -101,6 +103,7 @@ impl Managed {
             live: None,
             disks,
             probed: None,
+            senses: Senses::default(),
             size: None,
             job: None,
             held: None,
@@ -167,7 +170,7 @@ impl Managed {
             return;
         }
         let Candidate { mount, path, devices } = &self.candidate;
-        let Ok(sample) = super::sense::sample(path, mount, devices, pressure_permille) else {
+        let Ok(sample) = self.senses.sample(path, mount, devices, pressure_permille) else {
             return; // it is going; the list of mounts will say so
         };
         if self.size.is_some_and(|size| size != sample.total) && self.job.is_none() {

@@ -1,10 +1,11 @@
 //! The daemon's proof: days of a host's work ([`Week`]) on the file systems of a real kernel in virtual time, under each
 //! way of trimming that a Linux host has, and under `trimwised`.
 //!
-//! The drive was full once, and the file system is aged: what stayed lies between many free extents. What a way of trimming costs is seen in the small accesses of the foreground: they
-//! come at the same times and places in every run, so that a run is compared with itself, touched and untouched, and with
-//! the run that never trims. What it gains is write amplification. What it leaves is the space that the drive holds and the
-//! file system does not, every ten minutes.
+//! The drive was full once, and the file system is aged: what stayed lies between many free extents. What a way of
+//! trimming costs is seen in the small accesses of the foreground: they come at the same times and places in every
+//! run, so that a run is compared with itself, touched and untouched, and with the run that never trims. What it
+//! gains is write amplification. What it leaves is the space that the drive holds and the file system does not, every
+//! ten minutes.
 //!
 //! This module is pure: it knows the cases, makes rows of what was measured, and judges. Whoever boots kernels
 //! carries them out.
@@ -37,7 +38,7 @@ pub const KERNEL: &str = "6.1";
 /// The drive: TRIM is not queued and keeps everything else waiting, and a command takes 12 ms, as fitted to the
 /// measurements of the paper on SeT.
 pub const DEVICE: &str = "sata-60gb-2011";
-/// It is made this small, so that a week's writes are several times its size.
+/// It is made this small, so that ageing and a week write twice its size.
 pub const CAPACITY: Bytes = Bytes::gib(4);
 /// What the ageing leaves in use, percent.
 pub const AGED_PERCENT: u64 = 30;

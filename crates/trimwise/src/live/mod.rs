@@ -49,8 +49,8 @@ const LOOK_SHARE: u64 = 1000;
 /// Space freed and allocated between two maps is not seen, unless each free is told ([`LiveHost::freed`]); so what is known
 /// is forgotten as often as fstrim.timer runs.
 const FORGET_EVERY: SimDuration = SimDuration::from_secs(7 * 86_400);
-/// Without a map, everything is trimmed at most so often: half as often as with fstrim.timer's weekly run on most
-/// distributions would be too rare above the bound, where it may come each third day.
+/// Without a map, everything is trimmed at most so often: as often as fstrim.timer does, and above the bound each third
+/// day.
 const WHOLE_EVERY: SimDuration = SimDuration::from_secs(7 * 86_400);
 const WHOLE_EVERY_FORCED: SimDuration = SimDuration::from_secs(3 * 86_400);
 /// The first one comes so long after the start, when the machine has booted.
@@ -102,6 +102,7 @@ pub struct LiveHost {
     knowledge: Knowledge,
     pace: Pace,
     now: SimTime,
+    sampled_at: SimTime,
     sample: Sample,
     trend: Trend,
     is_hosted: bool,
@@ -166,6 +167,7 @@ impl LiveHost {
             knowledge: if facts.maps { Knowledge::Map(FreeSpace::default()) } else { estimate },
             pace: Pace::new(settings.slice_target),
             now,
+            sampled_at: now,
             sample: Sample { total: facts.total, ..Sample::default() },
             trend: Trend::new(TREND_WINDOW, 10),
             is_hosted: false,
@@ -205,7 +207,8 @@ impl LiveHost {
 
     /// A second has passed.
     pub fn sample(&mut self, now: SimTime, sample: Sample, orders: &mut Vec<Order>) {
-        let interval = now.since(self.now);
+        // Not since the last call of any kind: requests are counted from sample to sample.
+        let interval = now.since(std::mem::replace(&mut self.sampled_at, now));
         let before = std::mem::replace(&mut self.sample, sample);
         self.now = now;
         self.trend.observe(now, sample.used.0, sample.total.0);

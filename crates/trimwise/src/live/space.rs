@@ -1,9 +1,10 @@
 //! What a live host knows of free space: which of it the device was told of, and which it was not.
 //!
-//! A stock kernel tells of no single free, but through tracepoints where they can be had. What there is are maps of all free space, now and then. What is free now and
-//! was not trimmed since it was last in use is *waiting*; that is the difference between a map and what is known as
-//! trimmed. So nothing is trimmed twice, also on XFS, which keeps no record itself. What was freed before the first map,
-//! or while a policy wanted none of it, is *left*: it is untrimmed too, but nobody waits for it.
+//! A stock kernel tells of no single free, but through tracepoints where they can be had. What there is are maps of
+//! all free space, now and then. What is free now and was not trimmed since it was last in use is *waiting*; that is
+//! the difference between a map and what is known as trimmed. So nothing is trimmed twice, also on XFS, which keeps
+//! no record itself. What was freed before the first map, or while a policy wanted none of it, is *left*: it is
+//! untrimmed too, but nobody waits for it.
 //!
 //! Space that was allocated and freed again between two maps counts as trimmed though it is not, unless somebody tells of
 //! each free ([`FreeSpace::freed`]). Else it is found when what is known is forgotten ([`FreeSpace::forget`]): once a
