@@ -5,7 +5,7 @@ mod live_host;
 use proptest::prelude::*;
 
 use live_host::{EXT4, FakeHost, PIECE, PIECES, XFS, facts, host, step};
-use trimwise::live::{Cut, Facts, Failed, FreeSpace, Reason, Sample, Settings};
+use trimwise::live::{Cut, Facts, Failed, FreeSpace, Reason, Sample, Settings, keep_longest};
 use trimwise::units::{Bytes, SimDuration, Span};
 
 #[test]
@@ -276,6 +276,14 @@ fn host_that_refuses() -> FakeHost {
     host
 }
 
+#[test]
+fn the_longest_extents_are_kept_in_their_order() {
+    let span = |(start, end)| Span { start, end };
+    let mut spans = [(0, 5), (10, 11), (20, 29), (30, 33)].map(span).to_vec();
+    assert!(keep_longest(&mut spans, 2));
+    assert_eq!(spans, [(0, 5), (20, 29)].map(span));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
@@ -313,10 +321,8 @@ proptest! {
         let mut space = FreeSpace::default();
         let mut trimmed = [false; 64];
         for map in maps {
-            let free: Vec<Span> = spans(&map);
-            space.learn(&free, false);
-            trimmed.iter_mut().zip(&map).for_each(|(trimmed, free)| *trimmed &= free);
-            let expected = map.iter().zip(&trimmed).filter(|&(free, trimmed)| *free && !trimmed).count() as u64;
+            learn(&mut space, &mut trimmed, &map);
+            let expected = untrimmed(&trimmed, &map);
             prop_assert_eq!(space.waiting(), Bytes(expected));
             if let Some((slice, covered)) = space.next_slice(cut, Bytes(bytes_max), extents_max, false) {
                 prop_assert!(slice.extents <= extents_max && slice.extents >= 1);
@@ -348,9 +354,7 @@ proptest! {
         let mut space = FreeSpace::default();
         let mut trimmed = [false; 64];
         for map in maps {
-            let free: Vec<Span> = spans(&map);
-            space.learn(&free, false);
-            trimmed.iter_mut().zip(&map).for_each(|(trimmed, free)| *trimmed &= free);
+            let free = learn(&mut space, &mut trimmed, &map);
             while let Some((slice, covered)) =
                 space.next_slice(Cut::Nowhere, Bytes(bytes_max), extents_max, any)
             {
@@ -366,11 +370,24 @@ proptest! {
                 prop_assert!(slice.extents == 1 || sent <= bytes_max);
                 space.done(&covered);
             }
-            let left = map.iter().zip(&trimmed).filter(|&(free, trimmed)| *free && !trimmed).count() as u64;
+            let left = untrimmed(&trimmed, &map);
             prop_assert_eq!(space.waiting(), Bytes(left));
             prop_assert!(!any || left == 0);
         }
     }
+}
+
+/// A map comes, for both: what is in use is not trimmed any more. Answers its extents.
+fn learn(space: &mut FreeSpace, trimmed: &mut [bool], map: &[bool]) -> Vec<Span> {
+    let free = spans(map);
+    space.learn(&free, false);
+    trimmed.iter_mut().zip(map).for_each(|(trimmed, free)| *trimmed &= free);
+    free
+}
+
+/// Pieces that are free and not trimmed.
+fn untrimmed(trimmed: &[bool], map: &[bool]) -> u64 {
+    map.iter().zip(trimmed).filter(|&(free, trimmed)| *free && !trimmed).count() as u64
 }
 
 fn spans(map: &[bool]) -> Vec<Span> {

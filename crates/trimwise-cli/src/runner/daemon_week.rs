@@ -4,12 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use trimwise::experiment::daemon_week::{
-    AGED_PERCENT, CAPACITY, Case, DEVICE, FILE_SYSTEMS, KERNEL, Run, Trimming, Written, cases,
+    AGED_PERCENT, CAPACITY, Case, DEVICE, FILE_SYSTEMS, KERNEL, Run, Trimming, cases,
 };
-use trimwise::profile::Profile;
 use trimwise::units::Bytes;
 use trimwise::workload::week::Week;
-use trimwise_host::kernel::cell::{KernelTarget, new_disk};
+use trimwise_host::kernel::cell::KernelTarget;
 use trimwise_host::kernel::images::KernelImage;
 use trimwise_host::kernel::job::{FileSystem, Job, Outcome, Step};
 
@@ -41,8 +40,8 @@ pub fn choice(only: &[String]) -> Result<(KernelImage, Vec<Case>), Failure> {
     }
     cases.retain(|case| only.is_empty() || names(case).iter().any(|name| only.contains(name)));
     let mut image = None;
-    for case in &cases {
-        image = Some(guests::image(&target(case.file_system)?)?);
+    for of_one in cases.chunk_by(|a, b| a.file_system == b.file_system) {
+        image = Some(guests::image(&target(of_one[0].file_system)?)?);
     }
     image.map(|image| (image, cases)).ok_or_else(|| Failure::usage("nothing to run"))
 }
@@ -86,9 +85,7 @@ pub fn run(
     seed: u64,
     stop: &Arc<AtomicBool>,
 ) -> Result<Run, Failure> {
-    let mut device = Profile::embedded(DEVICE).ok_or_else(|| Failure::run("a drive is missing"))?;
-    device.config = device.config.shrunk(CAPACITY.0).map_err(Failure::run)?;
-    let mut disks = [new_disk(&device, seed, true).map_err(guests::failure)?];
+    let mut disks = [guests::small_drive(DEVICE, CAPACITY, seed)?];
     let (steps, at) = steps(case, week)?;
     let guest = guests::guest(image, MEMORY, stop)?;
     let report = guest.run(&Job { steps }, &mut disks).map_err(guests::job_failure)?;
@@ -104,13 +101,12 @@ pub fn run(
     let [first, .., last] = marks.unwrap_or_default() else {
         return Err(Failure::run("the guest has not marked the looks"));
     };
-    let in_week = last.stats.since(&first.stats);
     Ok(Run {
         case,
         discards: guests::discards(&trace[first.traced..last.traced], first.at.0),
         mapped_bytes: marks.unwrap_or_default().iter().map(|m| Bytes::from_units(m.mapped_units).0).collect(),
         capacity_bytes: port.size().0,
-        written: Written { host_units: in_week.host_units_written, nand_units: in_week.nand_units.total() },
+        write_amplification: last.stats.since(&first.stats).write_amplification(),
         done,
     })
 }

@@ -7,8 +7,8 @@ use trimwise::experiment::kernels::observe::Discarded;
 use trimwise::fs::layout::FormatOptions;
 use trimwise::profile::Profile;
 use trimwise::units::Bytes;
-use trimwise_host::kernel::cell::{KernelCellError, KernelTarget, MEMORY_MIN};
-use trimwise_host::kernel::disk::{TraceEntry, Traced};
+use trimwise_host::kernel::cell::{KernelCellError, KernelTarget, MEMORY_MIN, new_disk};
+use trimwise_host::kernel::disk::{Disk, TraceEntry, Traced};
 use trimwise_host::kernel::images::{self, KernelImage};
 use trimwise_host::kernel::job::{FileSystem, Guest, JobError, Outcome};
 use trimwise_host::kernel::machine::{Limits, MachineError};
@@ -70,6 +70,13 @@ pub fn guest(image: &KernelImage, memory: Bytes, stop: &Arc<AtomicBool>) -> Resu
         limits: Limits::default(),
         interrupted: Arc::clone(stop),
     })
+}
+
+/// A new drive of a built-in profile, made this small, that keeps a trace of what it is asked for.
+pub fn small_drive(name: &str, capacity: Bytes, seed: u64) -> Result<Disk, Failure> {
+    let mut device = Profile::embedded(name).ok_or_else(|| Failure::run("a drive is missing"))?;
+    device.config = device.config.shrunk(capacity.0).map_err(Failure::run)?;
+    new_disk(&device, seed, true).map_err(failure)
 }
 
 /// What was discarded, of all that a drive was asked for. Instants count from `begin_ns`.

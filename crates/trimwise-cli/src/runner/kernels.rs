@@ -4,7 +4,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use trimwise::block::Port;
 use trimwise::experiment::kernels::observe::{
     Calls, Deletion, Discarded, Discards, Layout, Piece, covered, union,
 };
@@ -13,13 +12,10 @@ use trimwise::experiment::kernels::{
     Kernel, LATER_FSYNCS, MOUNTS, Measured, Mount, PLAIN_BYTES, RemountRun, RemountStep, SETTLE_NS,
     SMALL_BYTES, UnmountRun, WINDOW_NS,
 };
-use trimwise::profile::Profile;
-use trimwise::ssd::Drive;
 use trimwise::units::Bytes;
-use trimwise_host::kernel::disk::{Disk, TraceEntry};
+use trimwise_host::kernel::disk::TraceEntry;
 use trimwise_host::kernel::images::{self, KernelImage};
 use trimwise_host::kernel::job::{FileSystem, Job, Outcome, Step, StepReport};
-use trimwise_host::sparse_store::SparseStore;
 
 use super::guests::{self, unexpected};
 use crate::failure::Failure;
@@ -165,11 +161,7 @@ impl Ran {
         seed: u64,
         stop: &Arc<AtomicBool>,
     ) -> Result<Self, Failure> {
-        let profile = Profile::embedded(DEVICE).ok_or_else(|| Failure::run("a drive is missing"))?;
-        let config = profile.config.shrunk(CAPACITY.0).map_err(Failure::run)?;
-        let port = Port::new(Drive::new(&config, profile.faults, seed).map_err(Failure::run)?);
-        let store = SparseStore::in_memory(port.size()).map_err(Failure::run)?;
-        let mut disks = [Disk::new(port, store, "trimwise", true)];
+        let mut disks = [guests::small_drive(DEVICE, CAPACITY, seed)?];
         let guest = guests::guest(image, MEMORY, stop)?;
         let report = guest.run(&Job { steps: steps.clone() }, &mut disks).map_err(guests::job_failure)?;
         let [disk] = disks;

@@ -3,15 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use trimwise::block::Port;
 use trimwise::experiment::model_ext4::log::{Entry, Places, Traffic};
 use trimwise::experiment::model_ext4::{
     self, Case, GUEST_MEMORY, GuestFacts, KERNEL, Pair, SETTLE, Side, cases,
 };
-use trimwise::ssd::Drive;
 use trimwise::units::{Bytes, Lpn, UNIT_BYTES, UnitRange};
 use trimwise_host::kernel::cell::KernelTarget;
-use trimwise_host::kernel::disk::{Disk, TraceEntry, Traced};
+use trimwise_host::kernel::disk::{TraceEntry, Traced};
 use trimwise_host::kernel::images::KernelImage;
 use trimwise_host::kernel::job::{FileSystem, Job, Outcome, Step, StepReport};
 use trimwise_host::sparse_store::SparseStore;
@@ -57,10 +55,7 @@ fn run_kernel(
     seed: u64,
     stop: &Arc<AtomicBool>,
 ) -> Result<(GuestFacts, Side), Failure> {
-    let config = model_ext4::device().map_err(Failure::run)?;
-    let port = Port::new(Drive::new(&config, Default::default(), seed).map_err(Failure::run)?);
-    let store = SparseStore::in_memory(port.size()).map_err(Failure::run)?;
-    let mut disks = [Disk::new(port, store, "trimwise", true)];
+    let mut disks = [guests::small_drive(model_ext4::DEVICE, model_ext4::CAPACITY, seed)?];
     let guest = guests::guest(image, GUEST_MEMORY, stop)?;
     let file_system = FileSystem::Ext4;
     let options = if case.discard { "discard" } else { "nodiscard" }.to_owned();

@@ -63,6 +63,14 @@ pub struct Block {
     pub rows: Vec<Vec<String>>,
 }
 
+impl Block {
+    /// A table of so many columns.
+    fn new<const N: usize>(title: impl Into<String>, header: [&str; N], rows: Vec<[String; N]>) -> Self {
+        let rows = rows.into_iter().map(Vec::from).collect();
+        Self { title: title.into(), header: header.map(str::to_owned).to_vec(), rows }
+    }
+}
+
 /// The tables of an experiment: those of its source, or of each figure.
 pub fn blocks(rows: &ExperimentRows) -> Vec<Block> {
     match rows {
@@ -92,11 +100,8 @@ fn vendors(rows: &[VendorRow]) -> Vec<Block> {
         .filter_map(|block| {
             let first = block.first()?;
             let buffering = if first.postmark_buffering { "enabled" } else { "disabled" };
-            Some(Block {
-                title: format!("{} device, buffering {buffering}", first.device),
-                header: HEADER.map(str::to_string).to_vec(),
-                rows: block.iter().map(|r| row(r).to_vec()).collect(),
-            })
+            let title = format!("{} device, buffering {buffering}", first.device);
+            Some(Block::new(title, HEADER, block.iter().map(row).collect()))
         })
         .collect()
 }

@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
-use trimwise::live::{Failed, SPANS_MAX};
+use trimwise::live::{Failed, SPANS_MAX, keep_longest};
 use trimwise::units::{Bytes, Span};
 
 use super::remount;
@@ -256,16 +256,6 @@ fn refused(error: &TrimError) -> Answer {
     }
 }
 
-/// Keeps the longest of these extents, in their order.
-pub fn longest(mut spans: Vec<Span>, most: usize) -> Vec<Span> {
-    if spans.len() > most {
-        spans.sort_unstable_by_key(|span| (std::cmp::Reverse(span.bytes().0), span.start));
-        spans.truncate(most);
-        spans.sort_unstable_by_key(|span| span.start);
-    }
-    spans
-}
-
 /// The task's spans as numbers.
 pub fn numbers(spans: &[Span]) -> Vec<(u64, u64)> {
     spans.iter().map(|span| (span.start, span.end)).collect()
@@ -283,7 +273,8 @@ pub(crate) fn list(
     };
     let mut spans = Vec::new();
     free_space::list(target.kind, layout, file, device, least, |span| spans.push(span))?;
-    Ok(longest(spans, most))
+    keep_longest(&mut spans, most);
+    Ok(spans)
 }
 
 #[cfg(test)]
@@ -302,11 +293,5 @@ mod tests {
         {
             assert_eq!(parse_answer(half), None, "{}", String::from_utf8_lossy(half));
         }
-    }
-
-    #[test]
-    fn the_longest_extents_are_kept_in_their_order() {
-        let spans = [(0, 5), (10, 11), (20, 29), (30, 33)].map(|(start, end)| Span { start, end });
-        assert_eq!(numbers(&longest(spans.to_vec(), 2)), [(0, 5), (20, 29)]);
     }
 }

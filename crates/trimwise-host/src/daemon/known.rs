@@ -18,10 +18,10 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use trimwise::live::{Known, SPANS_MAX};
+use trimwise::live::{Known, SPANS_MAX, keep_longest};
 use trimwise::units::{Bytes, SimDuration, Span};
 
-use super::helper::{longest, numbers};
+use super::helper::numbers;
 use super::journal::boot_id;
 use super::places::replace;
 use crate::block_device::{BlockDevice, parse_written};
@@ -199,8 +199,9 @@ impl Store {
         let share = SPANS_ALL / file_systems.len().max(1);
         for one in &mut file_systems {
             if one.trimmed.len() > share {
-                let spans = one.trimmed.iter().map(|&(start, end)| Span { start, end }).collect();
-                one.trimmed = numbers(&longest(spans, share));
+                let mut spans = one.trimmed.iter().map(|&(start, end)| Span { start, end }).collect();
+                keep_longest(&mut spans, share);
+                one.trimmed = numbers(&spans);
             }
         }
         let mut hasher = DefaultHasher::new();

@@ -45,8 +45,8 @@ const MOUNT_POINT: &str = "/tmp/fs";
 const FOLDER: &str = "/tmp/run";
 /// Every file system has this identifier; a drawn one would change what hashes it.
 const IDENTIFIER: &str = "74726d77-6973-6520-6f6e-6520666f7220";
-/// What is appended in one write: 1 MiB.
-const APPENDED_AT_ONCE: u64 = 1 << 20;
+/// What is written at once to fill a file: 1 MiB.
+const FILLED_AT_ONCE: u64 = 1 << 20;
 
 /// What a step failed of, in words.
 type Failed = String;
@@ -415,15 +415,20 @@ fn extents(file: &str) -> Result<Vec<FileExtent>, Failed> {
 fn append(file: &str, bytes: u64) -> io::Result<()> {
     let flags = OFlags::CREATE | OFlags::APPEND | OFlags::WRONLY | OFlags::CLOEXEC;
     let mut file = fs::File::from(rustix::fs::open(in_mount(file), flags, Mode::from_raw_mode(0o644))?);
-    // In pieces: the guest has less memory than a file may have bytes.
-    let piece = vec![0x5a; bytes.min(APPENDED_AT_ONCE) as usize];
+    fill(&mut file, bytes, 0x5a)?;
+    file.sync_all()
+}
+
+/// Writes so many bytes of one value, in pieces: the guest has less memory than a file may have bytes.
+fn fill(file: &mut fs::File, bytes: u64, value: u8) -> io::Result<()> {
+    let piece = vec![value; bytes.min(FILLED_AT_ONCE) as usize];
     let mut left = bytes;
     while left > 0 {
-        let length = left.min(APPENDED_AT_ONCE);
+        let length = left.min(FILLED_AT_ONCE);
         file.write_all(&piece[..length as usize])?;
         left -= length;
     }
-    file.sync_all()
+    Ok(())
 }
 
 /// The text of the files that a path with stars names, one after the other.

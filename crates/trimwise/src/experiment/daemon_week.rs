@@ -127,21 +127,6 @@ pub fn cases() -> Vec<Case> {
     FILE_SYSTEMS.into_iter().flat_map(of).collect()
 }
 
-/// What the drive did in a span of time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Written {
-    /// Units that the host wrote.
-    pub host_units: u64,
-    /// Units that the flash was programmed with.
-    pub nand_units: u64,
-}
-
-impl Written {
-    fn amplification(self) -> f64 {
-        if self.host_units == 0 { 1.0 } else { self.nand_units as f64 / self.host_units as f64 }
-    }
-}
-
 /// What one run gave. Instants count from the week's begin.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Run {
@@ -155,8 +140,8 @@ pub struct Run {
     pub mapped_bytes: Vec<u64>,
     /// Of the drive.
     pub capacity_bytes: u64,
-    /// What was written in the week.
-    pub written: Written,
+    /// Of the week.
+    pub write_amplification: f64,
 }
 
 /// What a run comes to.
@@ -226,28 +211,33 @@ fn slots(discards: &[Discarded], slot_ns: u64) -> Vec<u64> {
     slots
 }
 
-/// When a look came; 0 is the begin.
-fn look_at(week: &Week, look: usize) -> SimDuration {
-    look.checked_sub(1).and_then(|n| week.looks().nth(n)).unwrap_or_default()
-}
-
-/// The latencies of some accesses.
-fn summary(week: &Week, done: &WeekDone, wanted: impl Fn(u64, bool) -> bool) -> Option<LatencySummary> {
+/// The latencies of some accesses, writes as [`Operation::Fsync`] since they are durable.
+fn latencies(week: &Week, done: &WeekDone, wanted: impl Fn(u64) -> bool) -> OpLatencies {
     let mut latencies = OpLatencies::default();
     for (access, &took) in week.accesses().zip(&done.latencies_ns) {
-        if wanted(access.at.as_nanos(), access.reads) {
-            latencies.record(Operation::Fsync, SimDuration(took));
+        if wanted(access.at.as_nanos()) {
+            let operation = if access.reads { Operation::Read } else { Operation::Fsync };
+            latencies.record(operation, SimDuration(took));
         }
     }
-    latencies.summary(Operation::Fsync)
+    latencies
+}
+
+/// The most untrimmed space that the daemon's default leaves.
+fn bound(capacity_bytes: u64) -> Bytes {
+    Bytes(capacity_bytes / 1000 * BOUND_PERMILLE)
 }
 
 impl Row {
     /// What a run comes to, beside the one of the same file system that never trims.
     pub fn of(week: &Week, run: &Run, never: Option<&Run>) -> Option<Self> {
         let (minutes, hours) = (slots(&run.discards, MINUTE_NS), slots(&run.discards, HOUR_NS));
-        let trimming = |at: u64, reads: bool| !reads && minutes.binary_search(&(at / MINUTE_NS)).is_ok();
-        let untouched = |at: u64, reads: bool| !reads && hours.binary_search(&(at / HOUR_NS)).is_err();
+        let all = latencies(week, &run.done, |_| true);
+        let writes = |run: &Run, wanted: &dyn Fn(u64) -> bool| {
+            latencies(week, &run.done, wanted).summary(Operation::Fsync)
+        };
+        let trimming = |at: u64| minutes.binary_search(&(at / MINUTE_NS)).is_ok();
+        let untouched = |at: u64| hours.binary_search(&(at / HOUR_NS)).is_err();
         let used = |free: &u64| run.capacity_bytes.saturating_sub(*free);
         let untrimmed: Vec<u64> = run
             .mapped_bytes
@@ -255,21 +245,20 @@ impl Row {
             .zip(&run.done.free_bytes)
             .map(|(mapped, free)| mapped.saturating_sub(used(free)))
             .collect();
-        let bound = run.capacity_bytes / 1000 * BOUND_PERMILLE;
-        let under = untrimmed.iter().position(|&bytes| bytes <= bound);
+        let under = untrimmed.iter().position(|&bytes| Bytes(bytes) <= bound(run.capacity_bytes));
         let backlog = run.done.free_bytes.first().copied().unwrap_or_default();
         Some(Self {
             case: run.case,
-            write: summary(week, &run.done, |_, reads| !reads)?,
-            read: summary(week, &run.done, |_, reads| reads)?,
-            write_trimming: summary(week, &run.done, trimming),
-            write_untouched: summary(week, &run.done, untouched),
-            write_trimming_if_never: never.and_then(|never| summary(week, &never.done, trimming)),
+            write: all.summary(Operation::Fsync)?,
+            read: all.summary(Operation::Read)?,
+            write_trimming: writes(run, &trimming),
+            write_untouched: writes(run, &untouched),
+            write_trimming_if_never: never.and_then(|never| writes(never, &trimming)),
             discard_max_ns: run.discards.iter().map(|d| d.done_ns - d.at_ns).max().unwrap_or(0),
-            write_amplification: run.written.amplification(),
+            write_amplification: run.write_amplification,
             discards: Discards::of(&run.discards),
             freed_bytes: backlog + run.done.removed_bytes,
-            under_bound_after_ns: under.map(|look| look_at(week, look).as_nanos()),
+            under_bound_after_ns: under.map(|look| Week::look(look as u64).as_nanos()),
             untrimmed_max_bytes: under.and_then(|from| untrimmed[from..].iter().copied().max()),
             untrimmed_end_bytes: untrimmed.last().copied().unwrap_or_default(),
             untrimmed_bytes: untrimmed,
@@ -286,7 +275,7 @@ pub fn evaluate(name: &str, week: &Week, runs: &[Run], reps: u32, seed: u64) -> 
     };
     let rows: Vec<Row> = runs.iter().filter_map(|run| Row::of(week, run, never_of(run))).collect();
     let claims = claims::all(&rows);
-    let plots = plots::all(week, &rows);
+    let plots = plots::all(&rows);
     ExperimentResult {
         experiment: name.to_owned(),
         question: QUESTION.to_owned(),

@@ -11,7 +11,7 @@
 //! If some were lost, there was a gap: until the next map, utilization says how much may have been freed unseen, as it
 //! does where nobody tells of frees at all.
 
-use super::space::{keep_longest, subtract, union};
+use super::space::{SPANS_MAX, keep_longest, subtract, union};
 use super::{Knowledge, LiveHost};
 use crate::units::{Bytes, Span};
 
@@ -67,7 +67,7 @@ impl Frees {
     fn announce(&mut self, spans: &[Span]) {
         for list in [&mut self.announced, &mut self.since_look] {
             *list = union(list, spans);
-            keep_longest(list);
+            keep_longest(list, SPANS_MAX);
         }
     }
 }

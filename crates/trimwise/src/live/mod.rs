@@ -32,7 +32,7 @@ pub use facts::{Facts, Failed, Order, Sample, Settings};
 pub use known::Known;
 pub use pace::Pace;
 pub use reason::Reason;
-pub use space::{Cut, FreeSpace, Learned, SPANS_MAX, Slice};
+pub use space::{Cut, FreeSpace, Learned, SPANS_MAX, Slice, keep_longest};
 pub use status::{LastSlice, Status, Totals};
 
 /// Governors hear of a commit at least so often: ext4's commit interval.

@@ -102,9 +102,9 @@ impl FreeSpace {
         let freed = bytes(&fresh);
         self.waiting = union(&self.waiting, &fresh);
         self.fresh = fresh;
-        self.cut_short = keep_longest(&mut self.waiting);
-        keep_longest(&mut self.left);
-        keep_longest(&mut self.trimmed);
+        self.cut_short = keep_longest(&mut self.waiting, SPANS_MAX);
+        keep_longest(&mut self.left, SPANS_MAX);
+        keep_longest(&mut self.trimmed, SPANS_MAX);
         Learned { freed: Bytes(freed), reused: Bytes(reused) }
     }
 
@@ -113,13 +113,13 @@ impl FreeSpace {
         let fresh = std::mem::take(&mut self.fresh);
         self.waiting = subtract(&self.waiting, &fresh);
         self.left = union(&self.left, &fresh);
-        keep_longest(&mut self.left);
+        keep_longest(&mut self.left, SPANS_MAX);
     }
 
     /// What was left is wanted after all.
     pub fn catch_up(&mut self) {
         self.waiting = union(&self.waiting, &std::mem::take(&mut self.left));
-        self.cut_short |= keep_longest(&mut self.waiting);
+        self.cut_short |= keep_longest(&mut self.waiting, SPANS_MAX);
     }
 
     /// This was in use, and is free now or will be: nothing is known of it until a map shows it. Answers how much of it
@@ -129,9 +129,9 @@ impl FreeSpace {
         for kind in [&mut self.trimmed, &mut self.waiting, &mut self.left, &mut self.fresh] {
             *kind = subtract(kind, spans);
         }
-        keep_longest(&mut self.trimmed);
-        self.cut_short |= keep_longest(&mut self.waiting);
-        keep_longest(&mut self.left);
+        keep_longest(&mut self.trimmed, SPANS_MAX);
+        self.cut_short |= keep_longest(&mut self.waiting, SPANS_MAX);
+        keep_longest(&mut self.left, SPANS_MAX);
         Bytes(untrimmed - self.waiting().0 - self.left().0)
     }
 
@@ -163,7 +163,7 @@ impl FreeSpace {
     /// Before the first map: this was trimmed, as somebody else knew.
     pub fn remember(&mut self, trimmed: Vec<Span>) {
         self.trimmed = trimmed;
-        keep_longest(&mut self.trimmed);
+        keep_longest(&mut self.trimmed, SPANS_MAX);
     }
 
     /// Free space that the device knows of.
@@ -330,7 +330,7 @@ impl FreeSpace {
         let covered = &intersect(covered, &self.waiting);
         self.waiting = subtract(&self.waiting, covered);
         self.trimmed = union(&self.trimmed, covered);
-        keep_longest(&mut self.trimmed);
+        keep_longest(&mut self.trimmed, SPANS_MAX);
     }
 }
 
@@ -338,13 +338,13 @@ fn bytes(spans: &[Span]) -> u64 {
     spans.iter().map(|span| span.bytes().0).sum()
 }
 
-/// Keeps the longest spans; answers whether some had to go.
-pub(super) fn keep_longest(spans: &mut Vec<Span>) -> bool {
-    if spans.len() <= SPANS_MAX {
+/// Keeps the `most` longest of these spans, in their order; answers whether some had to go.
+pub fn keep_longest(spans: &mut Vec<Span>, most: usize) -> bool {
+    if spans.len() <= most {
         return false;
     }
     spans.sort_unstable_by_key(|span| (std::cmp::Reverse(span.bytes().0), span.start));
-    spans.truncate(SPANS_MAX);
+    spans.truncate(most);
     spans.sort_unstable_by_key(|span| span.start);
     spans.shrink_to_fit();
     true

@@ -131,7 +131,12 @@ impl Week {
 
     /// When the free space is looked at, beside the begin: every ten minutes.
     pub fn looks(&self) -> impl Iterator<Item = SimDuration> + use<> {
-        (1..=self.length().as_nanos() / LOOK_EVERY.as_nanos()).map(|n| LOOK_EVERY * n)
+        (1..=self.length().as_nanos() / LOOK_EVERY.as_nanos()).map(Self::look)
+    }
+
+    /// When a look comes, since the week began; the one at its begin is 0.
+    pub fn look(number: u64) -> SimDuration {
+        LOOK_EVERY * number
     }
 
     /// What the files of a day take.

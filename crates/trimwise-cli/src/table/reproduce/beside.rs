@@ -18,16 +18,16 @@ fn block(pair: &Pair) -> Block {
         };
         let error = error_percent(pair, compared.of);
         let error = if error.is_finite() { change(error / 100.0) } else { "none there".to_owned() };
-        vec![
+        [
             compared.name.to_owned(),
             figure((compared.of)(&pair.kernel)),
             figure((compared.of)(&pair.model)),
             error,
         ]
     };
-    Block {
-        title: format!("PostMark \"{}\", policy {}", pair.shape, pair.policy),
-        header: ["", "real ext4", "model", "model is off by"].map(str::to_owned).to_vec(),
-        rows: COMPARED.iter().map(row).collect(),
-    }
+    Block::new(
+        format!("PostMark \"{}\", policy {}", pair.shape, pair.policy),
+        ["", "real ext4", "model", "model is off by"],
+        COMPARED.iter().map(row).collect(),
+    )
 }

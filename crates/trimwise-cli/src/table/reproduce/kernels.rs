@@ -19,11 +19,6 @@ pub fn blocks(measured: &Measured) -> Vec<Block> {
     blocks
 }
 
-fn block<const N: usize>(title: &str, header: [&str; N], rows: Vec<[String; N]>) -> Block {
-    let rows = rows.into_iter().map(Vec::from).collect();
-    Block { title: title.to_owned(), header: header.map(str::to_owned).to_vec(), rows }
-}
-
 /// Kernel and mount in one column.
 fn name(kernel: &str, mount: Mount) -> String {
     format!("{kernel} {} {}", mount.file_system, mount.options)
@@ -58,8 +53,8 @@ fn deletions(measured: &Measured, file_system: &str) -> Block {
     };
     let of = |run: &&DeletionRun| run.mount.file_system == file_system && run.mount.discards();
     let discarding = measured.deletions.iter().filter(of);
-    block(
-        &format!("{file_system}: what was discarded when a file was removed, and the directory synced"),
+    Block::new(
+        format!("{file_system}: what was discarded when a file was removed, and the directory synced"),
         [
             "mount",
             "the file lay",
@@ -91,8 +86,8 @@ fn syncs(measured: &Measured, file_system: &str) -> Block {
     };
     let of = |run: &&DeletionRun| run.mount.file_system == file_system;
     let runs = measured.deletions.iter().filter(of);
-    block(
-        &format!("{file_system}: how long the calls took, and the appends with fsync that followed"),
+    Block::new(
+        format!("{file_system}: how long the calls took, and the appends with fsync that followed"),
         ["mount", "the file lay", "unlink", "fsync", "next fsync", "20 more, mean", "longest"],
         runs.flat_map(|run| run.deletions.iter().map(move |d| row(run, d))).collect(),
     )
@@ -111,7 +106,7 @@ fn unmounts(measured: &Measured) -> Block {
             bytes(run.fitrim.discards.bytes),
         ]
     });
-    block(
+    Block::new(
         "Removed, synced and unmounted at once; then mounted again, and FITRIM",
         ["mount", "freed", "before", "in unmount", "of freed", "unmount took", "mounted again", "FITRIM"],
         rows.collect(),
@@ -132,7 +127,7 @@ fn fitrims(measured: &Measured) -> Block {
             bytes(run.first_fitrim.in_call.bytes),
         ]
     });
-    block(
+    Block::new(
         "FITRIM after the deletions, again, and after one more deletion of 1 MiB",
         ["mount", "first sent", "answered", "second sent", "third sent", "first took", "in the call"],
         rows.collect(),
@@ -146,7 +141,7 @@ fn remounts(measured: &Measured) -> Block {
         let mut next = || cells.next().unwrap_or_else(|| NONE.to_owned());
         [name(&run.kernel, run.mount), next(), next(), next()]
     });
-    block(
+    Block::new(
         "Discarded after the removal of 64 MiB while options change",
         ["asked for", "mounted nodiscard", "remounted with it", "remounted nodiscard"],
         rows.collect(),

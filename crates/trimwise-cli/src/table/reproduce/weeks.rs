@@ -17,11 +17,6 @@ pub fn blocks(rows: &WeekRows) -> Vec<Block> {
     blocks.filter(|block| !block.rows.is_empty()).collect()
 }
 
-fn block<const N: usize>(title: String, header: [&str; N], rows: Vec<[String; N]>) -> Block {
-    let rows = rows.into_iter().map(Vec::from).collect();
-    Block { title, header: header.map(str::to_owned).to_vec(), rows }
-}
-
 fn ns(ns: u64) -> String {
     time(ns as f64 / 1e9)
 }
@@ -44,7 +39,7 @@ fn foreground(file_system: &str, runs: &[&Row]) -> Block {
             p99(row.write_untouched),
         ]
     };
-    block(
+    Block::new(
         format!(
             "{file_system}: how long a small write took; p99 while it trims, in so many writes, and in hours without"
         ),
@@ -68,7 +63,7 @@ fn drive(file_system: &str, runs: &[&Row]) -> Block {
             bytes(row.untrimmed_end_bytes),
         ]
     };
-    block(
+    Block::new(
         format!("{file_system}: what the drive did, and what stayed untrimmed (a tenth is the bound)"),
         ["trimming", "WA", "discards", "bytes", "longest", "below bound", "then at most", "at the end"],
         runs.iter().map(row).collect(),

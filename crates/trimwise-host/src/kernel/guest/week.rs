@@ -2,7 +2,7 @@
 //! none waits for another but in the file system.
 
 use std::fs::{self, File};
-use std::io::{self, Write as _};
+use std::io;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -11,10 +11,8 @@ use rustix::fs::OFlags;
 use trimwise::units::SimDuration;
 use trimwise::workload::week::{Access, Chore, Week, WeekDone};
 
-use super::{Failed, MOUNT_POINT, mark};
+use super::{Failed, MOUNT_POINT, fill, mark};
 
-/// Bytes of a system call that fills a file.
-const FILLED_AT_ONCE: usize = 1 << 20;
 /// What direct reads are aligned to: a page.
 const PAGE: usize = 4096;
 
@@ -28,14 +26,8 @@ fn folder(day: u64) -> PathBuf {
 
 /// What is there when the week begins: the database, and the files of the day before.
 pub fn prepare(week: &Week) -> io::Result<()> {
-    let piece = vec![0; FILLED_AT_ONCE];
     let mut database = File::create(path("database"))?;
-    let mut left = week.database.0;
-    while left > 0 {
-        let length = left.min(FILLED_AT_ONCE as u64);
-        database.write_all(&piece[..length as usize])?;
-        left -= length;
-    }
+    fill(&mut database, week.database.0, 0)?;
     database.sync_all()?;
     for number in 0..week.files_a_day {
         make(week, 0, number)?;
@@ -50,15 +42,7 @@ fn sync() -> io::Result<()> {
 fn make(week: &Week, day: u64, number: u64) -> io::Result<()> {
     let folder = folder(day);
     fs::create_dir_all(&folder)?;
-    let mut file = File::create(folder.join(number.to_string()))?;
-    let piece = vec![0; FILLED_AT_ONCE];
-    let mut left = week.file.0;
-    while left > 0 {
-        let length = left.min(FILLED_AT_ONCE as u64);
-        file.write_all(&piece[..length as usize])?;
-        left -= length;
-    }
-    Ok(())
+    fill(&mut File::create(folder.join(number.to_string()))?, week.file.0, 0)
 }
 
 /// Removes a day's files; answers what they took.

@@ -1,6 +1,6 @@
 //! What the daemon must reach in the week, for each file system.
 
-use super::{BOUND_PERMILLE, CAPACITY, Row, Trimming};
+use super::{BOUND_PERMILLE, CAPACITY, Row, Trimming, bound};
 use crate::experiment::result::{Claim, Figure};
 use crate::units::Bytes;
 
@@ -73,7 +73,7 @@ pub fn finding(rows: &[Row]) -> String {
 fn of_file_system(rows: &[Row], names: &Names) -> Vec<Claim> {
     let of = |trimming| find(rows, names.file_system, trimming);
     let Some(daemon) = of(Trimming::Daemon) else { return Vec::new() };
-    let mut claims = vec![p99(names, daemon, of(Trimming::FstrimDaily)), bound(names, daemon)];
+    let mut claims = vec![p99(names, daemon, of(Trimming::FstrimDaily)), below_bound(names, daemon)];
     claims.extend(of(Trimming::Discard).map(|always| amplification(names, daemon, always)));
     if names.file_system == "btrfs" {
         claims.extend(of(Trimming::FstrimDaily).map(|fstrim| half_of_fstrim(names, daemon, fstrim)));
@@ -125,8 +125,8 @@ fn amplification(names: &Names, daemon: &Row, always: &Row) -> Claim {
     }
 }
 
-fn bound(names: &Names, daemon: &Row) -> Claim {
-    let bound = Bytes(CAPACITY.0 / 1000 * BOUND_PERMILLE);
+fn below_bound(names: &Names, daemon: &Row) -> Claim {
+    let bound = bound(CAPACITY.0);
     let measured = match (daemon.under_bound_after_ns, daemon.untrimmed_max_bytes) {
         (Some(after), Some(most)) => format!("{}, from minute {} on", Bytes(most), after / 60_000_000_000),
         _ => "never below it".to_owned(),
@@ -145,31 +145,23 @@ fn bound(names: &Names, daemon: &Row) -> Claim {
 }
 
 fn twice_freed(names: &Names, daemon: &Row) -> Claim {
-    let ratio = daemon.discards.bytes as f64 / daemon.freed_bytes.max(1) as f64;
-    Claim {
-        id: names.discarded,
-        text: format!("{}: at most twice as much is discarded as was freed", names.file_system),
-        met: ratio <= DISCARDED_MAX,
-        published: text(format!("at most {DISCARDED_MAX}")),
-        measured: text(format!(
-            "{ratio:.2} ({} of {})",
-            Bytes(daemon.discards.bytes),
-            Bytes(daemon.freed_bytes)
-        )),
-    }
+    let text = format!("{}: at most twice as much is discarded as was freed", names.file_system);
+    discarded(names, text, daemon, daemon.freed_bytes, DISCARDED_MAX)
 }
 
 fn half_of_fstrim(names: &Names, daemon: &Row, fstrim: &Row) -> Claim {
-    let ratio = daemon.discards.bytes as f64 / fstrim.discards.bytes.max(1) as f64;
+    let text = format!("{}: at most half of what a daily fstrim sends is discarded", names.file_system);
+    discarded(names, text, daemon, fstrim.discards.bytes, OF_FSTRIM_MAX)
+}
+
+/// What the daemon sends is at most so many times as much as something else.
+fn discarded(names: &Names, claimed: String, daemon: &Row, of_bytes: u64, max: f64) -> Claim {
+    let ratio = daemon.discards.bytes as f64 / of_bytes.max(1) as f64;
     Claim {
         id: names.discarded,
-        text: format!("{}: at most half of what a daily fstrim sends is discarded", names.file_system),
-        met: ratio <= OF_FSTRIM_MAX,
-        published: text(format!("at most {OF_FSTRIM_MAX}")),
-        measured: text(format!(
-            "{ratio:.2} ({} of {})",
-            Bytes(daemon.discards.bytes),
-            Bytes(fstrim.discards.bytes)
-        )),
+        text: claimed,
+        met: ratio <= max,
+        published: text(format!("at most {max}")),
+        measured: text(format!("{ratio:.2} ({} of {})", Bytes(daemon.discards.bytes), Bytes(of_bytes))),
     }
 }

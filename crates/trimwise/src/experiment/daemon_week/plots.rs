@@ -1,24 +1,24 @@
 //! Untrimmed space over the days, a figure for each file system.
 
-use super::{FILE_SYSTEMS, Row, look_at};
+use super::{FILE_SYSTEMS, Row};
 use crate::experiment::plot::{Axis, Plot, PlotKind, Point, Series};
 use crate::workload::week::Week;
 
 /// All figures; of what was not run there is none.
-pub fn all(week: &Week, rows: &[Row]) -> Vec<Plot> {
+pub fn all(rows: &[Row]) -> Vec<Plot> {
     let of = |&fs: &&str| Plot {
         title: format!("{fs}: free space that the drive still holds"),
         kind: PlotKind::Lines,
         x: Axis::linear("time_h", "time", "h"),
         y: Axis::linear("untrimmed_mib", "untrimmed", "MiB"),
-        series: rows.iter().filter(|row| row.case.file_system == fs).map(|row| series(week, row)).collect(),
+        series: rows.iter().filter(|row| row.case.file_system == fs).map(series).collect(),
     };
     FILE_SYSTEMS.iter().map(of).filter(|plot| !plot.series.is_empty()).collect()
 }
 
-fn series(week: &Week, row: &Row) -> Series {
+fn series(row: &Row) -> Series {
     let point = |(look, bytes): (usize, &u64)| {
-        let hours = look_at(week, look).as_nanos() as f64 / 3.6e12;
+        let hours = Week::look(look as u64).as_nanos() as f64 / 3.6e12;
         Point::new(hours, *bytes as f64 / f64::from(1 << 20))
     };
     Series {

@@ -29,7 +29,7 @@ fn run(trimming: Trimming, at_hour: u64, minutes: u64, slow_ns: u64) -> Run {
         discards: discards.collect(),
         mapped_bytes,
         capacity_bytes: CAPACITY.0,
-        written: Written { host_units: 100, nand_units: 120 },
+        write_amplification: 1.20,
     }
 }
 
@@ -53,18 +53,18 @@ fn minutes_of_trimming_are_told_from_untouched_hours() {
 
 #[test]
 fn what_is_reached_and_what_is_not() {
-    let judged = |slow_ns, nand_units, mapped_at_end| {
+    let judged = |slow_ns, write_amplification, mapped_at_end| {
         let never = run(Trimming::Never, 3, 0, 1_000_000);
         let always = run(Trimming::Discard, 3, 10, 1_000_000);
         let mut daemon = run(Trimming::Daemon, 3, 10, slow_ns);
-        daemon.written.nand_units = nand_units;
+        daemon.write_amplification = write_amplification;
         *daemon.mapped_bytes.last_mut().unwrap() = mapped_at_end;
         evaluate(NAME, &week(), &[never, always, daemon], 1, 1).claims
     };
-    let good = judged(1_050_000, 125, 5 * GIB / 4);
+    let good = judged(1_050_000, 1.25, 5 * GIB / 4);
     assert_eq!(good.len(), 4);
     assert!(good.iter().all(|claim| claim.met), "{good:#?}");
-    let bad = judged(1_200_000, 130, 2 * GIB);
+    let bad = judged(1_200_000, 1.30, 2 * GIB);
     for (id, met) in [
         ("daemon-p99-ext4", false),
         ("daemon-wa-ext4", false),
