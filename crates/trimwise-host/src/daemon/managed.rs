@@ -86,6 +86,8 @@ pub struct Managed {
     pub problem: Option<String>,
     /// What was known under another treatment.
     carried: Option<Known>,
+    /// By a user, whatever else becomes of it.
+    paused: bool,
     probe_again: SimTime,
     told: Option<&'static str>,
     /// Slices and bytes since the last entry of the history.
@@ -94,7 +96,7 @@ pub struct Managed {
 
 impl Managed {
     /// A file system that was just found.
-    pub fn new(candidate: Candidate, treatment: Treatment) -> Self {
+    pub fn new(candidate: Candidate, treatment: Treatment, paused: bool) -> Self {
         let disks =
             crate::doctor::disks(&HostRoot::default(), candidate.devices.iter().map(|device| device.numbers));
         Self {
@@ -109,6 +111,7 @@ impl Managed {
             held: None,
             problem: None,
             carried: None,
+            paused,
             probe_again: SimTime::ZERO,
             told: None,
             untold: (0, 0),
@@ -119,8 +122,20 @@ impl Managed {
     pub fn treat(&mut self, treatment: Treatment) {
         if self.treatment != treatment {
             self.treatment = treatment;
-            self.carried = self.live.as_ref().and_then(LiveHost::known);
+            // Treated twice before it was looked at, it still has what it carried.
+            self.carried = self.live.as_ref().and_then(LiveHost::known).or(self.carried.take());
             self.begin_anew();
+        }
+    }
+
+    /// A user pauses or resumes it. A slice that waits for its disk is not begun any more.
+    pub fn pause(&mut self, paused: bool) {
+        self.paused = paused;
+        let Some(live) = &mut self.live else { return };
+        live.pause(paused);
+        if paused && matches!(self.held, Some(Order::Trim(_))) {
+            self.held = None;
+            live.call_off();
         }
     }
 
@@ -244,11 +259,8 @@ impl Managed {
     }
 
     fn begin(&mut self, doing: Doing, task: Task, means: &mut Means<'_>) {
-        let request = Request {
-            path: self.candidate.path.clone(),
-            identity: self.probed.map(|probed| probed.identity),
-            task,
-        };
+        let request =
+            Request { path: self.candidate.path.clone(), numbers: self.candidate.mount.numbers, task };
         let started = helper::start(means.program, &request).and_then(|mut child| {
             let out = child.stdout.take().ok_or_else(|| io::Error::other("no output"))?;
             rustix::io::ioctl_fionbio(&out, true)?;
@@ -300,10 +312,7 @@ impl Managed {
             (Doing::Probing, other) => {
                 let failed = other.failed();
                 let never = matches!(failed, Some(Failed::Never(_)));
-                self.problem = failed.map(|failed| match failed {
-                    Failed::Again(message) | Failed::Never(message) => message,
-                    Failed::Interrupted => "interrupted".to_owned(),
-                });
+                self.problem = failed.map(|failed| failed.to_string());
                 self.probe_again = means.now + SimDuration::from_secs(if never { 3_600 } else { 10 });
             }
             (Doing::Looking, answer) => {
@@ -360,6 +369,9 @@ impl Managed {
         let mut live = LiveHost::new(self.treatment.policy, facts, self.treatment.settings, means.now);
         if let Some(known) = self.known_before(probed.total, means) {
             live.remember(known);
+        }
+        if self.paused {
+            live.pause(true);
         }
         self.live = Some(live);
         let text = format!("Managed with the policy {}.", self.treatment.policy);

@@ -140,6 +140,8 @@ pub struct LiveHost {
     /// Freed as utilization showed it, and not found in a map: it came and went between two of them.
     missed: u64,
     forget_at: SimTime,
+    /// Whether something may have come and gone unseen since all was forgotten last.
+    doubted: bool,
     /// Slices in turn that sent far more than they were asked for.
     overshoots: u32,
     failures: u32,
@@ -196,6 +198,7 @@ impl LiveHost {
             frees: frees::Frees::default(),
             missed: 0,
             forget_at: now + FORGET_EVERY,
+            doubted: true,
             overshoots: 0,
             failures: 0,
             retry_at: now,
@@ -363,6 +366,12 @@ impl LiveHost {
         if self.busy.is_none() && self.refused.is_none() {
             self.reason = if paused { Reason::Paused } else { Reason::Starting };
         }
+    }
+
+    /// What was ordered last is not begun, and will not be.
+    pub fn call_off(&mut self) {
+        self.busy = None;
+        self.reason = if self.paused { Reason::Paused } else { Reason::Starting };
     }
 
     /// The user asks for all that is untrimmed, now: whatever the policy says, but slice by slice.

@@ -33,8 +33,12 @@ impl LiveHost {
         let first = self.looked_at.replace(self.now).is_none();
         let told = std::mem::replace(&mut self.told, self.online) && !first;
         let Knowledge::Map(space) = &mut self.knowledge else { return };
+        self.doubted |= gap;
         if self.now >= self.forget_at && !told {
-            space.forget();
+            // Where each free was told nothing came and went unseen.
+            if std::mem::take(&mut self.doubted) {
+                space.forget();
+            }
             self.forget_at = self.now + FORGET_EVERY;
         }
         let Learned { freed, reused } = space.learn(free, told);
