@@ -56,6 +56,8 @@ pub struct Means<'a> {
     pub dry_run: bool,
     /// The present.
     pub now: SimTime,
+    /// Helpers that may be started yet.
+    pub room: usize,
     /// Changed mount options.
     pub journal: &'a mut Journal,
     /// What the last daemon knew.
@@ -170,6 +172,11 @@ impl Managed {
         self.job.as_ref().map(|job| job.out.as_fd())
     }
 
+    /// Whether a helper is at work.
+    pub fn has_helper(&self) -> bool {
+        self.job.is_some()
+    }
+
     /// Whether a slice is under way.
     pub fn is_trimming(&self) -> bool {
         self.job.as_ref().is_some_and(|job| job.doing == Doing::Trimming)
@@ -179,7 +186,7 @@ impl Managed {
     pub fn second(&mut self, pressure_permille: u64, means: &mut Means<'_>) {
         self.give_up_if_stuck(means);
         if self.live.is_none() {
-            if self.job.is_none() && means.now >= self.probe_again {
+            if self.job.is_none() && means.room > 0 && means.now >= self.probe_again {
                 self.begin(Doing::Probing, Task::Probe, means);
             }
             return;
@@ -218,7 +225,7 @@ impl Managed {
     /// Starts what was decided. A slice waits while another one is under way on one of its disks.
     pub fn start_held(&mut self, disks_busy: &BTreeSet<String>, means: &mut Means<'_>) {
         let is_trim = matches!(self.held, Some(Order::Trim(_)));
-        if self.job.is_some() || (is_trim && !self.disks.is_disjoint(disks_busy)) {
+        if self.job.is_some() || means.room == 0 || (is_trim && !self.disks.is_disjoint(disks_busy)) {
             return;
         }
         let Some(order) = self.held.take() else { return };
@@ -259,6 +266,7 @@ impl Managed {
     }
 
     fn begin(&mut self, doing: Doing, task: Task, means: &mut Means<'_>) {
+        means.room = means.room.saturating_sub(1);
         let request =
             Request { path: self.candidate.path.clone(), numbers: self.candidate.mount.numbers, task };
         let started = helper::start(means.program, &request).and_then(|mut child| {

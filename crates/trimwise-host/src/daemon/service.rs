@@ -36,6 +36,8 @@ use super::places::{Locked, Places, PlacesError, replace};
 use super::sense;
 use crate::mount::Mount;
 
+/// Helpers at work at a time: with a thousand file systems they would be too many for a service's limit of tasks.
+const HELPERS_MAX: usize = 16;
 /// The list of mounts is compared so often, also if the kernel says nothing: it does not tell of changed options.
 const COMPARE_EVERY: Duration = Duration::from_secs(5);
 /// And everything is looked at anew so often, since devices change too.
@@ -198,10 +200,12 @@ impl Service {
     /// Calls `act` with every managed file system and what it needs.
     fn each(&mut self, mut act: impl FnMut(&mut Managed, &mut Means<'_>)) {
         let now = self.now();
+        let at_work = self.managed.values().filter(|one| one.has_helper()).count();
         let mut means = Means {
             program: &self.options.program,
             dry_run: self.options.dry_run,
             now,
+            room: HELPERS_MAX.saturating_sub(at_work),
             journal: &mut self.journal,
             history: &mut self.history,
             known: &mut self.known,
