@@ -19,7 +19,7 @@ impl LiveHost {
     pub fn known(&self) -> Option<Known> {
         let Knowledge::Map(space) = &self.knowledge else { return None };
         (space.trimmed().0 > 0).then(|| Known {
-            trimmed: space.trimmed_spans().to_vec(),
+            trimmed: space.trimmed_spans(),
             forget_in: self.forget_at.since(self.now),
             unseen: Bytes(self.missed),
         })
