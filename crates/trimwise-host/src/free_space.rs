@@ -102,7 +102,24 @@ fn free_extents(
     }
 }
 
-/// Calls `found` with each free extent of at least `least`, cut at groups, ascending.
+/// A part of a map of free space.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// Free extents, ascending and disjoint.
+    pub free: Vec<Span>,
+    /// Where it begins: where it was asked for, or a little behind.
+    pub from: u64,
+    /// Where it ends: the file system's end if all that follows is listed.
+    pub upto: u64,
+}
+
+/// The first `most` free extents of at least `least` from an address on.
+///
+/// Extents that go on in the next group are one. FITRIM goes from group to group, and leaves out a piece at the end of such
+/// an extent that is shorter than `least` by itself: it counts as sent though it is not, at most one for each boundary.
+///
+/// Some kernels leave out what begins before the address and goes on behind it, ext4 also its own structures at the beginning
+/// of a group; then the map begins behind that.
 ///
 /// # Errors
 /// If the file system does not list its free space.
@@ -112,34 +129,97 @@ pub fn list(
     file: &File,
     device: &BlockDevice,
     least: Bytes,
-    mut found: impl FnMut(Span),
-) -> Result<(), Errno> {
+    from: u64,
+    most: usize,
+) -> Result<Listed, Errno> {
     let least = least_extent(kind, Some(layout), std::slice::from_ref(device), least);
+    let mut listing = Listing::new(least, from, most);
     let mut query = FsmapQuery::new();
-    let mut open: Option<Span> = None;
-    let mut close = |span: Option<Span>| {
-        let Some(Span { mut start, end }) = span else { return };
-        while start < end {
-            let cut = layout.group_end(start).min(end).max(start + 1);
-            if cut - start >= least.0 {
-                found(Span { start, end: cut });
-            }
-            start = cut;
+    if from > 0 {
+        // Its key begins with the number that the kernel has for the device, which every record shows.
+        match first_on(&mut query, file, device)? {
+            Some(number) => query = FsmapQuery::from(number, from),
+            None => return Ok(listing.finish(layout.end.0)),
         }
-    };
+    }
     loop {
         let records = query.next(file.as_fd())?;
-        for record in records.iter().filter(|record| is_free(record) && is_on(record, device)) {
-            let (start, end) = (record.physical, record.physical.saturating_add(record.length));
-            match &mut open {
-                Some(span) if span.end == start => span.end = end,
-                _ => close(open.replace(Span { start, end })),
-            }
+        for record in records.iter().filter(|record| is_on(record, device)) {
+            listing.add(record.physical, record.physical.saturating_add(record.length), is_free(record));
+        }
+        if listing.is_full() || records.last().is_none_or(|last| last.flags & Fsmap::LAST != 0) {
+            return Ok(listing.finish(layout.end.0));
+        }
+    }
+}
+
+/// The number by which the kernel knows a device of the file system.
+fn first_on(query: &mut FsmapQuery, file: &File, device: &BlockDevice) -> Result<Option<u32>, Errno> {
+    loop {
+        let records = query.next(file.as_fd())?;
+        if let Some(record) = records.iter().find(|record| is_on(record, device)) {
+            return Ok(Some(record.device));
         }
         if records.last().is_none_or(|last| last.flags & Fsmap::LAST != 0) {
-            close(open);
-            return Ok(());
+            return Ok(None);
         }
+    }
+}
+
+/// Makes free extents of records, as many as are wanted.
+struct Listing {
+    least: u64,
+    asked_from: u64,
+    most: usize,
+    /// Where the first record is.
+    from: Option<u64>,
+    /// The extent that the next record may continue.
+    open: Option<Span>,
+    free: Vec<Span>,
+    /// There is one more than is wanted.
+    is_full: bool,
+}
+
+impl Listing {
+    fn new(least: Bytes, from: u64, most: usize) -> Self {
+        let (least, asked_from) = (least.0, from);
+        Self { least, asked_from, most, from: None, open: None, free: Vec::new(), is_full: false }
+    }
+
+    fn is_full(&self) -> bool {
+        self.is_full
+    }
+
+    fn add(&mut self, start: u64, end: u64, is_free: bool) {
+        let start = start.max(self.asked_from);
+        self.from.get_or_insert(start);
+        if !is_free || start >= end {
+            return;
+        }
+        match &mut self.open {
+            Some(span) if span.end == start => span.end = end,
+            _ => {
+                self.close();
+                self.open = Some(Span { start, end });
+            }
+        }
+    }
+
+    fn close(&mut self) {
+        let Some(span) = self.open.take().filter(|span| span.bytes().0 >= self.least) else { return };
+        if self.free.len() < self.most {
+            self.free.push(span);
+        } else {
+            self.is_full = true;
+        }
+    }
+
+    fn finish(mut self, end: u64) -> Listed {
+        self.close();
+        let end = end.max(self.free.last().map_or(0, |last| last.end));
+        let from = self.from.unwrap_or(end).max(self.asked_from);
+        let upto = if self.is_full { self.free.last().map_or(from, |last| last.end) } else { end.max(from) };
+        Listed { free: self.free, from, upto }
     }
 }
 
@@ -316,6 +396,52 @@ mod tests {
         );
         assert_eq!(sum(MIB + 4096, MIB + 8192).too_short, 1);
         assert_eq!(sum(300 * MIB, 400 * MIB), Extents::default());
+    }
+
+    fn listed(
+        least: u64,
+        from: u64,
+        most: usize,
+        records: &[(u64, u64, bool)],
+    ) -> (Vec<(u64, u64)>, u64, u64) {
+        let mut listing = Listing::new(Bytes(least), from, most);
+        for &(start, end, is_free) in records {
+            if listing.is_full() {
+                break;
+            }
+            listing.add(start, end, is_free);
+        }
+        let Listed { free, from, upto } = listing.finish(1000);
+        (free.iter().map(|span| (span.start, span.end)).collect(), from, upto)
+    }
+
+    #[test]
+    fn extents_over_a_boundary_are_one_and_the_list_ends_where_it_is_full() {
+        // One extent in three groups, one that is too short, and two more.
+        let records = [
+            (0, 100, false),
+            (100, 128, true),
+            (128, 256, true),
+            (256, 300, true),
+            (300, 400, false),
+            (400, 405, true),
+            (405, 500, false),
+            (500, 520, true),
+            (520, 900, false),
+            (900, 1000, true),
+        ];
+        let all = vec![(100, 300), (500, 520), (900, 1000)];
+        assert_eq!(listed(10, 0, 3, &records), (all.clone(), 0, 1000));
+        assert_eq!(listed(10, 0, 1, &records), (all[..1].to_vec(), 0, 300));
+        assert_eq!(listed(10, 0, 2, &records), (all[..2].to_vec(), 0, 520));
+        assert_eq!(listed(10, 0, 0, &records), (Vec::new(), 0, 0));
+        // From the middle on: the kernel begins with what lies there.
+        assert_eq!(listed(10, 300, 1, &records[4..]), (all[1..2].to_vec(), 300, 520));
+        assert_eq!(listed(10, 520, 9, &records[8..]), (all[2..].to_vec(), 520, 1000));
+        // In the middle of a free extent: cut, or left out with what is known of it.
+        assert_eq!(listed(10, 200, 9, &records[2..4]), (vec![(200, 300)], 200, 1000));
+        assert_eq!(listed(10, 200, 9, &records[4..]), (all[1..].to_vec(), 300, 1000));
+        assert_eq!(listed(10, 2000, 9, &[]), (Vec::new(), 2000, 2000));
     }
 
     #[test]

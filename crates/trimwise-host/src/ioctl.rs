@@ -1,12 +1,13 @@
 //! The ioctl calls of this crate: FITRIM, FS_IOC_GETFSMAP, FS_IOC_FIEMAP, XFS_IOC_FSGEOMETRY_V1, BLKDISCARD and
-//! NVME_IOCTL_ADMIN_CMD; and below it the ring of io_uring (`ring`) what a child does before it
-//! starts (`child`), and loop devices (`loop_device`).
+//! NVME_IOCTL_ADMIN_CMD; and below it the ring of io_uring (`ring`), what a child does before it
+//! starts (`child`), loop devices (`loop_device`), and where a btrfs has its chunks (`btrfs`).
 //!
 //! The one place with unsafe code: rustix cannot know which structure an ioctl number wants, nor io_uring how long a
 //! buffer lives. Numbers and structures are those of Linux's include/uapi/linux/fs.h, fsmap.h, fiemap.h and
 //! nvme_ioctl.h, and of fs/xfs/libxfs/xfs_fs.h.
 #![allow(unsafe_code)]
 
+pub mod btrfs;
 pub mod child;
 pub mod loop_device;
 pub mod ring;
@@ -89,7 +90,13 @@ pub struct FsmapQuery {
 impl FsmapQuery {
     /// A query from the first record on.
     pub fn new() -> Box<Self> {
-        let keys = [Fsmap::default(), Fsmap::HIGHEST];
+        Self::from(0, 0)
+    }
+
+    /// A query from the first record that begins at an address of a device, or behind it. Without the device's number the
+    /// kernel takes its address for 0.
+    pub fn from(device: u32, physical: u64) -> Box<Self> {
+        let keys = [Fsmap { device, physical, ..Fsmap::default() }, Fsmap::HIGHEST];
         let head =
             FsmapHead { iflags: 0, oflags: 0, count: RECORDS as u32, entries: 0, reserved: [0; 6], keys };
         Box::new(Self { head, records: [Fsmap::default(); RECORDS] })

@@ -52,7 +52,7 @@ fn what_is_freed_again_while_it_is_trimmed_is_trimmed_once_more() {
         host.now += SimDuration::from_millis(100);
         host.live.sample(host.now, host.sample, &mut orders);
         host.take(orders);
-        if matches!(host.under_way, Some((Order::Look, _))) {
+        if matches!(host.under_way, Some((Order::Look { .. }, _))) {
             host.finish();
         }
         assert!(host.now < SimTime::ZERO + SimDuration::from_secs(3000), "{:?}", host.live.explain());

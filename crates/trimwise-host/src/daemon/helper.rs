@@ -11,12 +11,12 @@ use std::time::Instant;
 
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
-use trimwise::live::{Failed, SPANS_MAX, keep_longest};
+use trimwise::live::{Failed, SPANS_MAX};
 use trimwise::units::{Bytes, Span};
 
 use super::remount;
 use crate::block_device::{BlockDeviceError, DiscardCounts};
-use crate::free_space;
+use crate::free_space::Listed;
 use crate::ioctl::child::die_with_parent;
 use crate::layout::Kind;
 use crate::trim::{Target, TrimError};
@@ -30,11 +30,17 @@ pub const COMMAND: &str = "helper";
 pub enum Task {
     /// Say how the file system is laid out.
     Probe,
-    /// List free extents, the longest if there are too many.
+    /// List free extents.
     Look {
         /// Shorter ones are left out, in bytes.
         min_extent: u64,
+        /// From this address on.
+        from: u64,
+        /// The first so many.
+        most: usize,
     },
+    /// List the ranges of addresses that FITRIM can be asked for, where there is no list of free extents.
+    Walk,
     /// FITRIM over ranges.
     Trim {
         /// Start and end of each, in bytes.
@@ -81,10 +87,14 @@ pub struct Probed {
 pub enum Answer {
     /// Of [`Task::Probe`].
     Probed(Probed),
-    /// Of [`Task::Look`], behind the extents.
+    /// Of [`Task::Look`] and [`Task::Walk`], behind the extents or ranges.
     Looked {
         /// How many there were.
         extents: u64,
+        /// Where the list begins: where it was asked for, or a little behind.
+        from: u64,
+        /// Where it ends: the file system's end if all that follows is listed.
+        upto: u64,
     },
     /// Of [`Task::Trim`].
     Trimmed {
@@ -181,14 +191,10 @@ fn perform(request: &Request, out: &mut impl Write) -> Result<Answer, TrimError>
     }
     match &request.task {
         Task::Probe => Ok(Answer::Probed(probe(&target))),
-        Task::Look { min_extent } => {
-            let extents = target.free_spans(Bytes(*min_extent), SPANS_MAX)?;
-            for span in &extents {
-                // Nobody who takes it: the answer's own writing will say so.
-                drop(writeln!(out, "{} {}", span.start, span.end));
-            }
-            Ok(Answer::Looked { extents: extents.len() as u64 })
+        Task::Look { min_extent, from, most } => {
+            Ok(answer_with(out, &target.free_spans(Bytes(*min_extent), *from, *most)?))
         }
+        Task::Walk => Ok(answer_with(out, &target.ranges(SPANS_MAX)?)),
         Task::Trim { ranges, min_extent } => {
             let begun = Instant::now();
             let before = target.counts()?;
@@ -212,6 +218,14 @@ fn perform(request: &Request, out: &mut impl Write) -> Result<Answer, TrimError>
     }
 }
 
+fn answer_with(out: &mut impl Write, listed: &Listed) -> Answer {
+    for span in &listed.free {
+        // Nobody who takes it: the answer's own writing will say so.
+        drop(writeln!(out, "{} {}", span.start, span.end));
+    }
+    Answer::Looked { extents: listed.free.len() as u64, from: listed.from, upto: listed.upto }
+}
+
 fn probe(target: &Target) -> Probed {
     let layout = target.layout.as_ref();
     Probed {
@@ -222,7 +236,7 @@ fn probe(target: &Target) -> Probed {
             .map_or_else(|| target.devices.iter().map(|device| device.size.0).sum(), |layout| layout.end.0),
         maps: matches!(target.kind, Kind::Ext4 | Kind::Xfs)
             && layout.is_some()
-            && target.free_spans(Bytes(u64::MAX), 1).is_ok(),
+            && target.free_spans(Bytes(0), 0, 0).is_ok(),
     }
 }
 
@@ -246,32 +260,16 @@ pub fn numbers(spans: &[Span]) -> Vec<(u64, u64)> {
     spans.iter().map(|span| (span.start, span.end)).collect()
 }
 
-/// What `free_space` lists, shortened.
-pub(crate) fn list(
-    target: &Target,
-    file: &std::fs::File,
-    least: Bytes,
-    most: usize,
-) -> Result<Vec<Span>, Errno> {
-    let (Some(layout), [device]) = (&target.layout, target.devices.as_slice()) else {
-        return Err(Errno::OPNOTSUPP);
-    };
-    let mut spans = Vec::new();
-    free_space::list(target.kind, layout, file, device, least, |span| spans.push(span))?;
-    keep_longest(&mut spans, most);
-    Ok(spans)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn an_answer_has_its_extents_before_it() {
-        let looked = b"0 4096\n8192 16384\n{\"is\":\"looked\",\"extents\":2}\n";
+        let looked = b"0 4096\n8192 16384\n{\"is\":\"looked\",\"extents\":2,\"from\":0,\"upto\":99999}\n";
         let (spans, answer) = parse_answer(looked).unwrap();
         assert_eq!(numbers(&spans), [(0, 4096), (8192, 16_384)]);
-        assert_eq!(answer, Answer::Looked { extents: 2 });
+        assert_eq!(answer, Answer::Looked { extents: 2, from: 0, upto: 99_999 });
         assert_eq!(parse_answer(b"{\"is\":\"gone\"}\n"), Some((Vec::new(), Answer::Gone)));
         for half in
             [&b""[..], b"0 40", b"0 4096\n", b"5 4\n{\"is\":\"gone\"}\n", b"0 9\n3 12\n{\"is\":\"gone\"}\n"]

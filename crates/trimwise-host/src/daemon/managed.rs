@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Child, ChildStdout};
 use std::time::{Duration, Instant};
 
-use trimwise::live::{Cut, Facts, Failed, Known, LiveHost, Order, Reason};
+use trimwise::live::{Cut, Facts, Failed, Known, LiveHost, Order, Reason, SPANS_MAX, Window};
 use trimwise::units::{Bytes, SimDuration, SimTime};
 
 use super::config::Treatment;
@@ -231,7 +231,14 @@ impl Managed {
         let Some(order) = self.held.take() else { return };
         let min_extent = self.treatment.min_extent.0;
         match order {
-            Order::Look => self.begin(Doing::Looking, Task::Look { min_extent }, means),
+            Order::Look { from } => {
+                let task = if self.has_maps() {
+                    Task::Look { min_extent, from, most: SPANS_MAX }
+                } else {
+                    Task::Walk
+                };
+                self.begin(Doing::Looking, task, means);
+            }
             Order::Trim(slice) if means.dry_run => {
                 let bytes = slice.bytes.0;
                 let point = &self.candidate.mount.mount_point;
@@ -324,10 +331,11 @@ impl Managed {
                 self.probe_again = means.now + SimDuration::from_secs(if never { 3_600 } else { 10 });
             }
             (Doing::Looking, answer) => {
-                let result = answer.failed().map_or(Ok(()), Err);
-                self.feed(means, |live, now, orders| {
-                    live.looked(now, result.map(|()| spans.as_slice()), orders)
-                });
+                let result = match *answer {
+                    Answer::Looked { from, upto, .. } => Ok(Window { from, upto, free: &spans }),
+                    _ => Err(answer.failed().unwrap_or(Failed::Interrupted)),
+                };
+                self.feed(means, |live, now, orders| live.looked(now, result, orders));
             }
             (Doing::Trimming, Answer::Trimmed { took_ns, counted, .. }) => {
                 let (took, counted) = (SimDuration::from_nanos(*took_ns), counted.map(Bytes));
@@ -371,6 +379,7 @@ impl Managed {
             total: Bytes(probed.total),
             cut,
             maps: probed.maps,
+            spans_max: SPANS_MAX,
             toggles: matches!(kind, Kind::Ext4 | Kind::Btrfs),
             online_is_good: kind == Kind::Btrfs,
         };

@@ -104,7 +104,7 @@ pub enum TrimError {
     Call {
         /// The mount point.
         path: String,
-        /// `FITRIM` or `GETFSMAP`.
+        /// `FITRIM`, `GETFSMAP` or `BTRFS_IOC_TREE_SEARCH`.
         call: &'static str,
         /// The operating system's words.
         source: std::io::Error,

@@ -12,8 +12,8 @@ pub use trimwise::units::Span;
 
 use super::TrimError;
 use crate::block_device::{BlockDevice, DiscardCounts, devices_of, number_in};
-use crate::free_space::{self, Estimate};
-use crate::ioctl::{FstrimRange, fitrim};
+use crate::free_space::{self, Estimate, Listed};
+use crate::ioctl::{FstrimRange, btrfs, fitrim};
 use crate::layout::{Kind, Layout};
 use crate::mount::{Mount, mount_of};
 
@@ -150,10 +150,31 @@ impl Target {
         self.identity
     }
 
-    /// The free extents of at least `least`, ascending; if there are more than `most`, the longest.
-    pub(crate) fn free_spans(&self, least: Bytes, most: usize) -> Result<Vec<Span>, TrimError> {
+    /// The first `most` free extents of at least `least` from an address on.
+    pub(crate) fn free_spans(&self, least: Bytes, from: u64, most: usize) -> Result<Listed, TrimError> {
         let file = self.open()?;
-        crate::daemon::helper::list(self, &file, least, most).map_err(|errno| self.call("GETFSMAP", errno))
+        let listed = match (&self.layout, self.devices.as_slice()) {
+            (Some(layout), [device]) => free_space::list(self.kind, layout, &file, device, least, from, most),
+            _ => Err(Errno::OPNOTSUPP),
+        };
+        listed.map_err(|errno| self.call("GETFSMAP", errno))
+    }
+
+    /// The ranges of addresses that FITRIM can be asked for, no more than `most` of them.
+    pub(crate) fn ranges(&self, most: usize) -> Result<Listed, TrimError> {
+        let file = self.open()?;
+        let mut ranges = if self.kind == Kind::Btrfs {
+            btrfs::chunks(file.as_fd()).map_err(|errno| self.call("BTRFS_IOC_TREE_SEARCH", errno))?
+        } else {
+            vec![self.span(Bytes(0), None)?]
+        };
+        let end = ranges.last().map_or(0, |last| last.end);
+        // What lies between them is no reason to leave any out.
+        ranges.truncate(most.max(1));
+        if let Some(last) = ranges.last_mut() {
+            last.end = end;
+        }
+        Ok(Listed { free: ranges, from: 0, upto: end })
     }
 
     /// What the kernel counted on all devices; `None` if it does not count discards.
@@ -233,6 +254,9 @@ impl Target {
             let mut range = FstrimRange { start: call.start, len: call.bytes().0, minlen: min_extent.0 };
             match fitrim(file.as_fd(), &mut range) {
                 Ok(()) => answered.0 = answered.0.saturating_add(range.len),
+                // Where nobody knows where such a file system ends (vfat and f2fs before their device does), FITRIM says
+                // so that a range begins behind it.
+                Err(Errno::INVAL) if self.kind == Kind::Other && call.start > 0 => {}
                 Err(errno) => {
                     // Rather than that it has no FITRIM, if it is the device.
                     takes_discards(&self.shown(), &devices_of(&self.mount)?)?;

@@ -3,9 +3,11 @@
 //! In this order: a refusal, the user's pause, the wait behind a failure, the mount option, the map, and then a slice, if
 //! the governor wants one or the bound demands it, and neither pressure nor the pace is against it.
 
-use super::{Busy, Knowledge, LOOK_CHANGED, LOOK_STALE, LiveHost, Order, Reason, Slice};
+use super::{
+    ALONE, Busy, FORCED_WITHIN, Knowledge, LiveHost, Order, REST_ALONE, REST_FORCED, REST_PRESSED, Reason,
+};
 use crate::policy::PolicyEvent;
-use crate::units::{Bytes, SimTime, Span};
+use crate::units::SimTime;
 
 impl LiveHost {
     /// Time has passed, without a sample: what rested may go on. See [`LiveHost::next_at`].
@@ -63,7 +65,7 @@ impl LiveHost {
         if self.facts.maps && self.look_is_useful() && (self.freed_since_look > 0 || self.looked_at.is_none())
         {
             // What was freed until now was told, or was not; the next map could not tell it apart.
-            return self.look(orders);
+            return self.look_again(orders);
         }
         self.busy = Some(Busy::Toggling);
         self.reason = Reason::Toggling { on };
@@ -72,38 +74,8 @@ impl LiveHost {
     }
 
     /// `off` needs no map.
-    fn look_is_useful(&self) -> bool {
+    pub(super) fn look_is_useful(&self) -> bool {
         self.asked || self.wants_backlog || self.policy.governor().needs().commits
-    }
-
-    fn decide_look(&mut self, orders: &mut Vec<Order>) -> bool {
-        if !self.facts.maps
-            || !self.look_is_useful()
-            || (self.online && self.looked_at.is_some() && !self.look_wanted)
-        {
-            return false;
-        }
-        let stale = self.looked_at.is_none_or(|at| self.now.since(at) >= LOOK_STALE);
-        let worth = LOOK_CHANGED.0.max(self.sample.total.0 / 1024);
-        let more =
-            matches!(&self.knowledge, Knowledge::Map(space) if space.is_cut_short()) && self.waiting().0 == 0;
-        let due = more
-            || self.now >= self.forget_at
-            || self.changed_since_look.saturating_add(self.unexplained) >= worth
-            || (self.freed_since_look.saturating_add(self.unexplained) > 0 && stale);
-        if self.look_wanted || (due && self.now >= self.look_not_before) {
-            return self.look(orders);
-        }
-        false
-    }
-
-    fn look(&mut self, orders: &mut Vec<Order>) -> bool {
-        self.busy = Some(Busy::Looking);
-        self.reason = Reason::Looking;
-        self.look_begun = self.now;
-        self.frees.look_begins();
-        orders.push(Order::Look);
-        true
     }
 
     fn decide_slice(&mut self, orders: &mut Vec<Order>) {
@@ -139,6 +111,30 @@ impl LiveHost {
         self.reason = Reason::Policy { state: words.state, change: words.change };
     }
 
+    /// Whether untrimmed space is above the bound that `judicious` promises.
+    pub(super) fn is_forced(&self) -> bool {
+        self.policy.is_judicious() && self.waiting() > self.bound()
+    }
+
+    /// Ends the rest earlier where nobody else uses the device, and where what waits must not wait any longer.
+    pub(super) fn shorten_rest(&mut self) {
+        let Some(last) = self.pace.last() else { return };
+        if self.alone >= ALONE {
+            self.pace.rest_at_most(REST_ALONE);
+        }
+        if self.is_forced() {
+            let by_bytes = self.waiting().0 / last.bytes.0.max(1);
+            let by_extents = self.view().pending_extents / last.extents.max(1);
+            let work = last.took * (by_bytes.max(by_extents) + 1);
+            let least = if self.is_pressed() { REST_PRESSED } else { REST_FORCED };
+            self.pace.rest_at_most((FORCED_WITHIN.as_nanos() / work.as_nanos().max(1)).max(least));
+        }
+    }
+
+    pub(super) fn is_pressed(&self) -> bool {
+        self.sample.pressure_permille >= self.settings.pressure_max_permille
+    }
+
     fn nothing_waits(&mut self) {
         self.asked = false;
         if std::mem::take(&mut self.sweep) {
@@ -159,13 +155,11 @@ impl LiveHost {
             && self.whole_is_due(self.is_forced())
     }
 
-    /// Without a map a slice is the whole file system.
+    /// Without a map a trim goes over the whole file system.
     fn whole_is_due(&self, forced: bool) -> bool {
         match &self.knowledge {
             Knowledge::Map(_) => true,
-            Knowledge::Estimate { next, next_forced, .. } => {
-                self.sweep || self.now >= if forced { *next_forced } else { *next }
-            }
+            Knowledge::Estimate(estimate) => self.sweep || estimate.is_due(self.now, forced),
         }
     }
 
@@ -175,12 +169,13 @@ impl LiveHost {
             Knowledge::Map(space) => {
                 space.next_slice(self.facts.cut, self.pace.bytes_max(), self.pace.extents_max(), any)
             }
-            Knowledge::Estimate { waiting, .. } => {
-                let ranges = vec![Span { start: 0, end: u64::MAX }];
-                Some((Slice { ranges, bytes: Bytes(*waiting), extents: 0 }, Vec::new()))
-            }
+            Knowledge::Estimate(estimate) if !estimate.is_walking() => return self.look_for_ranges(orders),
+            Knowledge::Estimate(estimate) => estimate.next_slice(self.pace.bytes_max()),
         };
         let Some((slice, covered)) = found else {
+            if self.look_further(orders) {
+                return;
+            }
             self.reason = Reason::PartsOnly { waiting: self.waiting() };
             return;
         };

@@ -1,7 +1,7 @@
 //! What a live host is told, and what it answers.
 
 use super::{Cut, Slice};
-use crate::units::{Bytes, SimDuration};
+use crate::units::{Bytes, SimDuration, Span};
 
 /// What a file system and its device can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,6 +14,8 @@ pub struct Facts {
     pub maps: bool,
     /// Whether its online discard can be turned on and off by remounting.
     pub toggles: bool,
+    /// No more spans of each kind are kept, and no more come with one map: [`SPANS_MAX`](super::SPANS_MAX), but in tests.
+    pub spans_max: usize,
     /// Whether its own online discard waits, merges and paces itself, as btrfs's `discard=async`.
     pub online_is_good: bool,
 }
@@ -67,8 +69,12 @@ pub struct Sample {
 /// What the daemon is to do. At most one is under way at a time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Read the map of free space; answer with [`LiveHost::looked`](super::LiveHost::looked).
-    Look,
+    /// Read the map of free space, from an address on; where there are no maps, list the ranges of addresses that FITRIM
+    /// can be asked for. Answer with [`LiveHost::looked`](super::LiveHost::looked).
+    Look {
+        /// In bytes.
+        from: u64,
+    },
     /// Trim this; answer with [`LiveHost::trimmed`](super::LiveHost::trimmed).
     Trim(Slice),
     /// Turn the kernel's online discard on or off; answer with [`LiveHost::toggled`](super::LiveHost::toggled).
@@ -76,6 +82,17 @@ pub enum Order {
         /// On.
         on: bool,
     },
+}
+
+/// What a look has found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window<'a> {
+    /// Where the map begins: where it was asked for, or a little behind if an extent lies across that place.
+    pub from: u64,
+    /// Where it ends: the end of the file system if all free space is in it.
+    pub upto: u64,
+    /// Free extents in it, ascending and disjoint, those too short to be sent left out; or the ranges to walk over.
+    pub free: &'a [Span],
 }
 
 /// How a slice or a map failed.

@@ -11,7 +11,8 @@
 //! If some were lost, there was a gap: until the next map, utilization says how much may have been freed unseen, as it
 //! does where nobody tells of frees at all.
 
-use super::space::{SPANS_MAX, keep_longest, subtract, union};
+use super::space::SPANS_MAX;
+use super::spans::{bytes, intersect, keep_longest, subtract, union};
 use super::{Knowledge, LiveHost};
 use crate::units::{Bytes, Span};
 
@@ -55,13 +56,14 @@ impl Frees {
         subtract(free, &self.since_look)
     }
 
-    /// A map was believed: whether something may have been freed unseen before it, and how much was told of that is not
-    /// free in it, so that the next one may have it.
-    pub(super) fn mapped(&mut self, free: &[Span]) -> (bool, Bytes) {
+    /// A map of what lies in `window` was believed: whether something may have been freed unseen before it, and how much was
+    /// told of there that is not free in it, so that the next one may have it.
+    pub(super) fn mapped(&mut self, window: Span, free: &[Span]) -> (bool, Bytes) {
         let gap = self.gap > 0;
         self.gap = if self.watched { self.gap.saturating_sub(1) } else { GAP };
-        let announced = subtract(&std::mem::take(&mut self.announced), free);
-        (gap, Bytes(announced.iter().map(|span| span.bytes().0).sum()))
+        let announced = std::mem::take(&mut self.announced);
+        self.announced = subtract(&announced, &[window]);
+        (gap, Bytes(bytes(&subtract(&intersect(&announced, &[window]), free))))
     }
 
     fn announce(&mut self, spans: &[Span]) {

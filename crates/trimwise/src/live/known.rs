@@ -19,7 +19,7 @@ impl LiveHost {
     pub fn known(&self) -> Option<Known> {
         let Knowledge::Map(space) = &self.knowledge else { return None };
         (space.trimmed().0 > 0).then(|| Known {
-            trimmed: space.trimmed_spans().to_vec(),
+            trimmed: space.trimmed_spans(),
             forget_in: self.forget_at.since(self.now),
             // What no map has explained yet may have come and gone as well.
             unseen: Bytes(self.missed.saturating_add(self.unexplained).saturating_add(self.freed_since_look)),

@@ -12,27 +12,30 @@
 //! pressure, with long rests.
 //!
 //! Not every file system has a map ([`Facts::maps`]). Then what is untrimmed is estimated from falling utilization, and a
-//! trim is one call over everything, which is why it is rare there ([`WHOLE_EVERY`]).
+//! trim is a walk over everything, which is why it is rare there ([`WHOLE_EVERY`]).
 
 mod decide;
+mod estimate;
 mod facts;
 mod frees;
 mod known;
 mod outcome;
 mod pace;
 mod reason;
+mod round;
 mod space;
+mod spans;
 mod status;
 
 use crate::policy::set::{Direction, Trend};
 use crate::policy::{Decision, DiscardGeneration, Governor, HostTraits, PolicyEvent, PolicySpec, View};
 use crate::units::{Bytes, SimDuration, SimTime, Span};
 
-pub use facts::{Facts, Failed, Order, Sample, Settings};
+pub use facts::{Facts, Failed, Order, Sample, Settings, Window};
 pub use known::Known;
 pub use pace::Pace;
 pub use reason::Reason;
-pub use space::{Cut, FreeSpace, Learned, SPANS_MAX, Slice, keep_longest};
+pub use space::{Cut, FreeSpace, Learned, SPANS_MAX, Slice, WHOLE, keep_longest};
 pub use status::{LastSlice, Status, Totals};
 
 /// Governors hear of a commit at least so often: ext4's commit interval.
@@ -74,8 +77,14 @@ const TREND_WINDOW: SimDuration = SimDuration::from_secs(600);
 /// What is under way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Busy {
-    Looking,
-    Trimming { slice: Slice, covered: Vec<Span> },
+    Looking {
+        /// A round begins with it.
+        begins: bool,
+    },
+    Trimming {
+        slice: Slice,
+        covered: Vec<Span>,
+    },
     Toggling,
 }
 
@@ -83,14 +92,7 @@ enum Busy {
 #[derive(Debug)]
 enum Knowledge {
     Map(FreeSpace),
-    /// Sums of what utilization showed.
-    Estimate {
-        waiting: u64,
-        left: u64,
-        fresh: u64,
-        next: SimTime,
-        next_forced: SimTime,
-    },
+    Estimate(estimate::Estimate),
 }
 
 /// One mounted file system under its policy.
@@ -100,6 +102,7 @@ pub struct LiveHost {
     facts: Facts,
     settings: Settings,
     knowledge: Knowledge,
+    round: round::Round,
     pace: Pace,
     now: SimTime,
     sampled_at: SimTime,
@@ -154,19 +157,17 @@ pub struct LiveHost {
 impl LiveHost {
     /// A host that has seen nothing yet. The policy must suit it ([`PolicySpec::suits_live_host`]).
     pub fn new(policy: PolicySpec, facts: Facts, settings: Settings, now: SimTime) -> Self {
-        let estimate = Knowledge::Estimate {
-            waiting: 0,
-            left: 0,
-            fresh: 0,
-            next: now + WHOLE_FIRST,
-            next_forced: now + WHOLE_FIRST,
-        };
         Self {
             policy,
             governor: policy.governor(),
             facts,
             settings,
-            knowledge: if facts.maps { Knowledge::Map(FreeSpace::default()) } else { estimate },
+            knowledge: if facts.maps {
+                Knowledge::Map(FreeSpace::new(facts.spans_max))
+            } else {
+                Knowledge::Estimate(estimate::Estimate::new(now))
+            },
+            round: round::Round::default(),
             pace: Pace::new(settings.slice_target),
             now,
             sampled_at: now,
@@ -224,13 +225,10 @@ impl LiveHost {
             self.freed_since_look = self.freed_since_look.saturating_add(freed.max(told));
             let changed = before.used.0.abs_diff(sample.used.0).max(told);
             self.changed_since_look = self.changed_since_look.saturating_add(changed);
-            if let Knowledge::Estimate { waiting, left, fresh, .. } = &mut self.knowledge
+            if let Knowledge::Estimate(estimate) = &mut self.knowledge
                 && !self.online
             {
-                let free = sample.total.0.saturating_sub(sample.used.0);
-                *waiting = waiting.saturating_add(freed).min(free.saturating_sub(*left));
-                *left = (*left).min(free);
-                *fresh = fresh.saturating_add(freed).min(*waiting);
+                estimate.freed(freed, sample.total.0.saturating_sub(sample.used.0));
                 self.totals.freed_bytes += freed;
             }
         }
@@ -241,7 +239,7 @@ impl LiveHost {
         self.host();
         if now.since(self.committed_at) >= COMMIT {
             let fresh = match &mut self.knowledge {
-                Knowledge::Estimate { fresh, .. } => std::mem::take(fresh),
+                Knowledge::Estimate(estimate) => estimate.take_fresh(),
                 Knowledge::Map(_) => 0,
             };
             self.committed(Bytes(fresh));
@@ -274,10 +272,10 @@ impl LiveHost {
         }
         self.told = self.online;
         self.committed_at = self.now;
-        if let Knowledge::Estimate { left, .. } = &mut self.knowledge
+        if let Knowledge::Estimate(estimate) = &mut self.knowledge
             && !self.online
         {
-            *left = self.sample.total.0.saturating_sub(self.sample.used.0);
+            estimate.left = self.sample.total.0.saturating_sub(self.sample.used.0);
         }
         let total_units = self.facts.total.units_floor();
         let traits = HostTraits {
@@ -313,8 +311,9 @@ impl LiveHost {
                 Decision::DropFreed => {
                     dropped = true;
                     match &mut self.knowledge {
+                        _ if self.asked || self.sweep => {} // all of it is wanted now
                         Knowledge::Map(space) => space.drop_fresh(),
-                        Knowledge::Estimate { waiting, left, .. } => *left += std::mem::take(waiting),
+                        Knowledge::Estimate(estimate) => estimate.drop_fresh(),
                     }
                 }
                 Decision::CatchUp => self.catch_up(),
@@ -335,14 +334,14 @@ impl LiveHost {
         self.wants_backlog = true;
         match &mut self.knowledge {
             Knowledge::Map(space) => space.catch_up(),
-            Knowledge::Estimate { waiting, left, .. } => *waiting += std::mem::take(left),
+            Knowledge::Estimate(estimate) => estimate.catch_up(),
         }
     }
 
     fn view(&self) -> View {
         let extents = match &self.knowledge {
             Knowledge::Map(space) => space.waiting_extents(),
-            Knowledge::Estimate { waiting, .. } => u64::from(*waiting > 0),
+            Knowledge::Estimate(estimate) => u64::from(estimate.waiting > 0),
         };
         View {
             now: self.now,
@@ -380,30 +379,9 @@ impl LiveHost {
         self.look_wanted = true;
         self.retry_at = self.now;
         self.catch_up();
-    }
-
-    /// Whether untrimmed space is above the bound that `judicious` promises.
-    fn is_forced(&self) -> bool {
-        self.policy.is_judicious() && self.waiting() > self.bound()
-    }
-
-    /// Ends the rest earlier where nobody else uses the device, and where what waits must not wait any longer.
-    fn shorten_rest(&mut self) {
-        let Some(last) = self.pace.last() else { return };
-        if self.alone >= ALONE {
-            self.pace.rest_at_most(REST_ALONE);
+        if let Knowledge::Estimate(estimate) = &mut self.knowledge {
+            estimate.restart();
         }
-        if self.is_forced() {
-            let by_bytes = self.waiting().0 / last.bytes.0.max(1);
-            let by_extents = self.view().pending_extents / last.extents.max(1);
-            let work = last.took * (by_bytes.max(by_extents) + 1);
-            let least = if self.is_pressed() { REST_PRESSED } else { REST_FORCED };
-            self.pace.rest_at_most((FORCED_WITHIN.as_nanos() / work.as_nanos().max(1)).max(least));
-        }
-    }
-
-    fn is_pressed(&self) -> bool {
-        self.sample.pressure_permille >= self.settings.pressure_max_permille
     }
 
     /// The most untrimmed space that `judicious` leaves.
@@ -415,7 +393,7 @@ impl LiveHost {
     pub fn waiting(&self) -> Bytes {
         match &self.knowledge {
             Knowledge::Map(space) => space.waiting(),
-            Knowledge::Estimate { waiting, .. } => Bytes(*waiting),
+            Knowledge::Estimate(estimate) => Bytes(estimate.waiting),
         }
     }
 
@@ -423,7 +401,7 @@ impl LiveHost {
     pub fn left(&self) -> Bytes {
         match &self.knowledge {
             Knowledge::Map(space) => space.left(),
-            Knowledge::Estimate { left, .. } => Bytes(*left),
+            Knowledge::Estimate(estimate) => Bytes(estimate.left),
         }
     }
 

@@ -1,48 +1,65 @@
 //! How what was ordered ended: maps, slices, changes of the mount option.
 
 use super::pace::Done;
+use super::spans::bytes;
 use super::{
     Busy, Cut, FORGET_EVERY, Failed, Knowledge, LOOK_SHARE, Learned, LiveHost, OVERSHOOT, Order, RETRY,
-    RETRY_MAX, Reason, Slice, WHOLE_EVERY, WHOLE_EVERY_FORCED,
+    RETRY_MAX, Reason, Slice, WHOLE, Window,
 };
 use crate::policy::{Acknowledged, PolicyEvent};
 use crate::units::{Bytes, SimDuration, SimTime, Span};
 
 impl LiveHost {
-    /// The map that was asked for: free extents, ascending and disjoint, those too short to be sent left out.
-    pub fn looked(&mut self, now: SimTime, result: Result<&[Span], Failed>, orders: &mut Vec<Order>) {
+    /// The map that was asked for.
+    pub fn looked(&mut self, now: SimTime, result: Result<Window<'_>, Failed>, orders: &mut Vec<Order>) {
         self.now = now;
-        self.busy = None;
+        let begins = matches!(self.busy.take(), Some(Busy::Looking { begins: true }));
         let cost = now.since(self.look_begun);
         self.look_not_before = now + self.settings.look_every.max(cost * LOOK_SHARE);
         match result {
-            Ok(free) => self.learn(free),
+            Ok(window) => self.learn(begins, window),
             Err(failed) => self.fail(failed),
         }
         self.decide(orders);
     }
 
-    fn learn(&mut self, free: &[Span]) {
+    /// Takes in a map; with `begins` it is the first of a round.
+    fn learn(&mut self, begins: bool, Window { from, upto, free }: Window<'_>) {
         self.failures = 0;
-        self.look_wanted = false;
+        self.look_wanted &= !begins;
+        let space = match &mut self.knowledge {
+            Knowledge::Map(space) => space,
+            Knowledge::Estimate(estimate) => return estimate.begin_walk(free, self.now),
+        };
+        let window = Span {
+            start: if begins { 0 } else { from },
+            end: if upto >= self.facts.total.0 { WHOLE.end } else { upto.max(from) },
+        };
         let free = &self.frees.believed(free);
-        let (gap, still_to_come) = self.frees.mapped(free);
-        self.changed_since_look = still_to_come.0;
-        let seen_freed = std::mem::replace(&mut self.freed_since_look, still_to_come.0);
+        let (gap, still_to_come) = self.frees.mapped(window, free);
+        let seen_freed = self.freed_since_look;
+        if begins {
+            (self.freed_since_look, self.changed_since_look) = (still_to_come.0, still_to_come.0);
+            self.round.told = std::mem::replace(&mut self.told, self.online) && !self.round.is_first;
+            space.begin_round();
+        } else {
+            self.changed_since_look = self.changed_since_look.saturating_add(still_to_come.0);
+        }
+        self.round.looked(window);
         self.totals.looks += 1;
-        let first = self.looked_at.replace(self.now).is_none();
-        let told = std::mem::replace(&mut self.told, self.online) && !first;
-        let Knowledge::Map(space) = &mut self.knowledge else { return };
+        self.looked_at = Some(self.now);
+        let (first, told) = (self.round.is_first, self.round.told);
+        self.round.is_first = first && !self.round.is_over;
         self.doubted |= gap;
-        if self.now >= self.forget_at && !told {
+        if begins && self.now >= self.forget_at && !told {
             // Where each free was told nothing came and went unseen.
             if std::mem::take(&mut self.doubted) {
                 space.forget();
             }
             self.forget_at = self.now + FORGET_EVERY;
         }
-        let Learned { freed, reused } = space.learn(free, told);
-        if !first && !told && gap {
+        let Learned { freed, reused } = space.learn(window, free, told);
+        if self.round.is_whole() && !first && !told && gap {
             // What utilization shows at once comes into the map with the journal's commit: the next map may have it. What
             // is in neither of two maps came and went between them. Forgetting sends all of it once more; by then as
             // much was freed unseen.
@@ -87,10 +104,22 @@ impl LiveHost {
             Ok(counted) => self.slice_done(took, &slice, &covered, counted),
             Err(failed) => {
                 self.totals.slices_failed += 1;
+                self.slice_failed(&covered);
                 self.fail(failed);
             }
         }
         self.decide(orders);
+    }
+
+    /// The next one is smaller, so that one that takes too long or hits something bad is not begun anew for ever. A walk
+    /// passes over what fails in the smallest slice; what waits comes back with its map.
+    fn slice_failed(&mut self, covered: &[Span]) {
+        let was_least = self.pace.failed();
+        if let Knowledge::Estimate(estimate) = &mut self.knowledge
+            && was_least
+        {
+            estimate.pass_over(covered, self.now);
+        }
     }
 
     fn slice_done(&mut self, took: SimDuration, slice: &Slice, covered: &[Span], counted: Option<Bytes>) {
@@ -100,20 +129,30 @@ impl LiveHost {
         self.totals.counted_bytes += counted.unwrap_or_default().0;
         let sent_whole = self.see_overshoot(slice, counted);
         let now = self.now;
-        self.pace.done(Done { ended: now, took, bytes: slice.bytes, extents: slice.extents });
-        match &mut self.knowledge {
-            Knowledge::Map(space) if sent_whole => space.done_whole(covered),
-            Knowledge::Map(space) => space.done(covered),
-            Knowledge::Estimate { waiting, left, next, next_forced, .. } => {
-                (*waiting, *left) = (0, 0);
-                (*next, *next_forced) = (now + WHOLE_EVERY, now + WHOLE_EVERY_FORCED);
+        // Of a walk it is the addresses that slices are cut by.
+        let paced = if self.facts.maps { slice.bytes } else { Bytes(bytes(covered)) };
+        self.pace.done(Done { ended: now, took, bytes: paced, extents: slice.extents });
+        let is_gone_through = match &mut self.knowledge {
+            Knowledge::Map(space) => {
+                if sent_whole {
+                    space.done_whole(covered);
+                } else {
+                    space.done(covered);
+                }
+                space.waiting().0 == 0 && self.round.is_over
             }
-        }
+            Knowledge::Estimate(estimate) => {
+                let is_over = estimate.done(covered, now);
+                // What was freed meanwhile was not asked for, or it would never end.
+                self.asked &= !is_over;
+                is_over
+            }
+        };
         self.shorten_rest();
         self.wants = false;
         let units = slice.bytes.units_ceil();
         let ranges = u32::try_from(slice.extents).unwrap_or(u32::MAX).max(1);
-        if self.sweep && self.waiting().0 == 0 {
+        if self.sweep && is_gone_through {
             self.sweep = false;
             self.tell(&PolicyEvent::Trimmed { units });
         } else if !self.sweep {
@@ -124,7 +163,9 @@ impl LiveHost {
     /// Kernels differ in whether XFS keeps to the range that it is asked for: two slices in turn that sent far more say that
     /// this one does not. Answers whether that has just been learned.
     fn see_overshoot(&mut self, slice: &Slice, counted: Option<Bytes>) -> bool {
-        let (Cut::Anywhere { .. }, Some(counted)) = (self.facts.cut, counted) else { return false };
+        let (Cut::Anywhere { .. }, Some(counted), true) = (self.facts.cut, counted, self.facts.maps) else {
+            return false;
+        };
         let is_far_more = counted.0 > slice.bytes.0.saturating_mul(2).saturating_add(OVERSHOOT.0);
         self.overshoots = if is_far_more { self.overshoots + 1 } else { 0 };
         if self.overshoots >= 2 {

@@ -107,6 +107,14 @@ impl Pace {
         self.rest_until = ended + took * self.rest_factor();
     }
 
+    /// A slice failed, or was given up: the next one is half as large. Answers whether it could not have been smaller.
+    pub fn failed(&mut self) -> bool {
+        let was_least = self.bytes_max <= BYTES_MIN;
+        self.bytes_max = Bytes(self.bytes_max.0 / 2).max(BYTES_MIN);
+        self.extents_max = (self.extents_max / 2).max(1);
+        was_least
+    }
+
     /// The last slice.
     pub fn last(&self) -> Option<Done> {
         self.last

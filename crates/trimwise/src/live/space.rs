@@ -12,7 +12,13 @@
 //!
 //! Memory is bounded: of more than [`SPANS_MAX`] spans the shortest are forgotten. What is forgotten as trimmed is
 //! trimmed once more; what is forgotten as waiting comes back with the next map.
+//!
+//! A file system may have more free extents than that. Then its map comes in *windows* of addresses, one after the other.
+//! What is known outside a window stays as it is when the window is learned. What is trimmed in the window itself is not
+//! forgotten for what is trimmed outside, or what was just sent would look fresh when the window is read again.
 
+pub use super::spans::keep_longest;
+use super::spans::{bytes, intersect, subtract, union};
 use crate::units::{Bytes, Span};
 
 /// Spans kept of each kind: 256 KiB of them.
@@ -69,8 +75,12 @@ pub struct Learned {
 }
 
 /// Free space by what the device knows of it. The three kinds are disjoint.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct FreeSpace {
+    /// Spans kept of each kind; of what is trimmed, as many in the window and outside it.
+    spans_max: usize,
+    /// What the last map was of.
+    window: Span,
     trimmed: Vec<Span>,
     waiting: Vec<Span>,
     left: Vec<Span>,
@@ -80,46 +90,99 @@ pub struct FreeSpace {
     cursor: u64,
     /// Whether the last map had more than is kept.
     cut_short: bool,
+    /// Bytes that were trimmed or left, and are forgotten since the round began.
+    forgotten: u64,
 }
 
+/// A map of the whole file system, as a window.
+pub const WHOLE: Span = Span { start: 0, end: u64::MAX };
+
 impl FreeSpace {
-    /// Takes a map in: `free` is ascending and disjoint. With `told`, whatever was freed since the last map was told to
-    /// the device already, by the kernel's own online discard.
-    pub fn learn(&mut self, free: &[Span], told: bool) -> Learned {
+    /// Nothing is known yet, and no more than `spans_max` spans of each kind ever will be: [`SPANS_MAX`], but in tests.
+    pub fn new(spans_max: usize) -> Self {
+        Self {
+            spans_max,
+            window: WHOLE,
+            trimmed: Vec::new(),
+            waiting: Vec::new(),
+            left: Vec::new(),
+            fresh: Vec::new(),
+            cursor: 0,
+            cut_short: false,
+            forgotten: 0,
+        }
+    }
+
+    /// Takes in a map of what lies in `window` ([`WHOLE`] if it is one of everything): `free` is ascending and disjoint.
+    /// With `told`, whatever was freed since the last map was told to the device already, by the kernel's own online
+    /// discard.
+    pub fn learn(&mut self, window: Span, free: &[Span], told: bool) -> Learned {
+        let used = subtract(&[window], free);
+        let free = intersect(free, &[window]);
         let before = bytes(&self.waiting) + bytes(&self.left);
-        self.waiting = intersect(&self.waiting, free);
-        self.left = intersect(&self.left, free);
+        self.waiting = subtract(&self.waiting, &used);
+        self.left = subtract(&self.left, &used);
         let reused = before - bytes(&self.waiting) - bytes(&self.left);
-        let known = union(&self.waiting, &self.left);
-        let unknown = subtract(free, &known);
+        let unknown = subtract(&free, &union(&self.waiting, &self.left));
         let fresh = if told {
-            self.trimmed = unknown;
+            self.trimmed = union(&subtract(&self.trimmed, &[window]), &unknown);
             Vec::new()
         } else {
-            self.trimmed = intersect(&self.trimmed, free);
+            self.trimmed = subtract(&self.trimmed, &used);
             subtract(&unknown, &self.trimmed)
         };
         let freed = bytes(&fresh);
         self.waiting = union(&self.waiting, &fresh);
         self.fresh = fresh;
-        self.cut_short = keep_longest(&mut self.waiting, SPANS_MAX);
-        keep_longest(&mut self.left, SPANS_MAX);
-        keep_longest(&mut self.trimmed, SPANS_MAX);
+        if window != WHOLE {
+            self.cursor = window.start;
+        }
+        self.window = window;
+        self.cut_short = false;
+        self.keep();
         Learned { freed: Bytes(freed), reused: Bytes(reused) }
+    }
+
+    /// Forgets what there is no room for.
+    fn keep(&mut self) {
+        let before = bytes(&self.trimmed) + bytes(&self.left);
+        self.cut_short |= keep_longest(&mut self.waiting, self.spans_max);
+        keep_longest(&mut self.left, self.spans_max);
+        if self.trimmed.len() > self.spans_max {
+            let window = [self.window];
+            let (mut inside, mut outside) =
+                (intersect(&self.trimmed, &window), subtract(&self.trimmed, &window));
+            keep_longest(&mut inside, self.spans_max);
+            keep_longest(&mut outside, self.spans_max);
+            self.trimmed = union(&inside, &outside);
+        }
+        self.forgotten += before - bytes(&self.trimmed) - bytes(&self.left);
+    }
+
+    /// Free space that was trimmed or left, and was forgotten for want of room since the last call of
+    /// [`FreeSpace::begin_round`]: a map will show it as if it was just freed.
+    pub fn forgotten(&self) -> Bytes {
+        Bytes(self.forgotten)
+    }
+
+    /// The next map is the first of a round over everything.
+    pub fn begin_round(&mut self) {
+        self.forgotten = 0;
     }
 
     /// What the last map made waiting is not wanted.
     pub fn drop_fresh(&mut self) {
-        let fresh = std::mem::take(&mut self.fresh);
+        // What was trimmed meanwhile is trimmed.
+        let fresh = intersect(&std::mem::take(&mut self.fresh), &self.waiting);
         self.waiting = subtract(&self.waiting, &fresh);
         self.left = union(&self.left, &fresh);
-        keep_longest(&mut self.left, SPANS_MAX);
+        self.keep();
     }
 
     /// What was left is wanted after all.
     pub fn catch_up(&mut self) {
         self.waiting = union(&self.waiting, &std::mem::take(&mut self.left));
-        self.cut_short |= keep_longest(&mut self.waiting, SPANS_MAX);
+        self.keep();
     }
 
     /// This was in use, and is free now or will be: nothing is known of it until a map shows it. Answers how much of it
@@ -129,10 +192,9 @@ impl FreeSpace {
         for kind in [&mut self.trimmed, &mut self.waiting, &mut self.left, &mut self.fresh] {
             *kind = subtract(kind, spans);
         }
-        keep_longest(&mut self.trimmed, SPANS_MAX);
-        self.cut_short |= keep_longest(&mut self.waiting, SPANS_MAX);
-        keep_longest(&mut self.left, SPANS_MAX);
-        Bytes(untrimmed - self.waiting().0 - self.left().0)
+        let reused = untrimmed - self.waiting().0 - self.left().0;
+        self.keep();
+        Bytes(reused)
     }
 
     /// All that is known as trimmed counts as untrimmed from the next map on.
@@ -155,15 +217,17 @@ impl FreeSpace {
         Bytes(bytes(&self.left))
     }
 
-    /// Where the free space is that the device knows of.
-    pub fn trimmed_spans(&self) -> &[Span] {
-        &self.trimmed
+    /// Where the free space is that the device knows of: the longest spans of it, no more than are kept.
+    pub fn trimmed_spans(&self) -> Vec<Span> {
+        let mut spans = self.trimmed.clone();
+        keep_longest(&mut spans, self.spans_max);
+        spans
     }
 
     /// Before the first map: this was trimmed, as somebody else knew.
     pub fn remember(&mut self, trimmed: Vec<Span>) {
         self.trimmed = trimmed;
-        keep_longest(&mut self.trimmed, SPANS_MAX);
+        self.keep();
     }
 
     /// Free space that the device knows of.
@@ -171,7 +235,14 @@ impl FreeSpace {
         Bytes(bytes(&self.trimmed))
     }
 
-    /// Whether another map would find more waiting without anything being freed.
+    /// Where the first extent begins that waits in the window of the last map.
+    pub fn first_waiting(&self) -> Option<u64> {
+        let first = self.waiting.partition_point(|span| span.end <= self.window.start);
+        let start = self.waiting.get(first)?.start.max(self.window.start);
+        (start < self.window.end).then_some(start)
+    }
+
+    /// Whether another map of the same window would find more waiting without anything being freed.
     pub fn is_cut_short(&self) -> bool {
         self.cut_short
     }
@@ -298,11 +369,15 @@ impl FreeSpace {
         ranges
     }
 
-    /// Whether all free space between two places is in `covered`.
+    /// Whether all free space between two places is known to be in `covered`.
     fn nothing_else_between(&self, start: u64, end: u64, covered: &[Span]) -> bool {
         let gap = [Span { start, end }];
         if start >= end {
             return true;
+        }
+        // Nobody knows what lies outside the window.
+        if start < self.window.start || end > self.window.end {
+            return false;
         }
         let free_there = |spans: &[Span]| {
             let from = spans.partition_point(|span| span.end <= start);
@@ -330,87 +405,6 @@ impl FreeSpace {
         let covered = &intersect(covered, &self.waiting);
         self.waiting = subtract(&self.waiting, covered);
         self.trimmed = union(&self.trimmed, covered);
-        keep_longest(&mut self.trimmed, SPANS_MAX);
+        self.keep();
     }
-}
-
-fn bytes(spans: &[Span]) -> u64 {
-    spans.iter().map(|span| span.bytes().0).sum()
-}
-
-/// Keeps the `most` longest of these spans, in their order; answers whether some had to go.
-pub fn keep_longest(spans: &mut Vec<Span>, most: usize) -> bool {
-    if spans.len() <= most {
-        return false;
-    }
-    spans.sort_unstable_by_key(|span| (std::cmp::Reverse(span.bytes().0), span.start));
-    spans.truncate(most);
-    spans.sort_unstable_by_key(|span| span.start);
-    spans.shrink_to_fit();
-    true
-}
-
-/// What is in both.
-pub fn intersect(a: &[Span], b: &[Span]) -> Vec<Span> {
-    let (mut i, mut j, mut both) = (0, 0, Vec::new());
-    while let (Some(x), Some(y)) = (a.get(i), b.get(j)) {
-        let (start, end) = (x.start.max(y.start), x.end.min(y.end));
-        if start < end {
-            both.push(Span { start, end });
-        }
-        if x.end < y.end {
-            i += 1;
-        } else {
-            j += 1;
-        }
-    }
-    both
-}
-
-/// What is in `a` and not in `b`.
-pub fn subtract(a: &[Span], b: &[Span]) -> Vec<Span> {
-    let (mut j, mut left) = (0, Vec::new());
-    for &span in a {
-        let mut start = span.start;
-        while b.get(j).is_some_and(|other| other.end <= start) {
-            j += 1;
-        }
-        let mut k = j;
-        while let Some(other) = b.get(k).filter(|other| other.start < span.end) {
-            if other.start > start {
-                left.push(Span { start, end: other.start });
-            }
-            start = start.max(other.end);
-            k += 1;
-        }
-        if start < span.end {
-            left.push(Span { start, end: span.end });
-        }
-    }
-    left
-}
-
-/// What is in either; neighbours become one.
-pub fn union(a: &[Span], b: &[Span]) -> Vec<Span> {
-    let (mut i, mut j) = (0, 0);
-    let mut all: Vec<Span> = Vec::with_capacity(a.len() + b.len());
-    loop {
-        let next = match (a.get(i), b.get(j)) {
-            (Some(x), Some(y)) if x.start <= y.start => *x,
-            (_, Some(y)) => *y,
-            (Some(x), None) => *x,
-            (None, None) => break,
-        };
-        if a.get(i) == Some(&next) {
-            i += 1;
-        } else {
-            j += 1;
-        }
-        match all.last_mut() {
-            Some(last) if next.start <= last.end => last.end = last.end.max(next.end),
-            _ => all.push(next),
-        }
-    }
-    all.shrink_to_fit();
-    all
 }

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{LiveHost, Reason};
+use super::{Knowledge, LiveHost, Reason};
 use crate::policy::Explanation;
 use crate::units::{Bytes, SimDuration};
 
@@ -57,6 +57,9 @@ pub struct Status {
     pub left_bytes: Bytes,
     /// Whether these two come from the file system's map; else they are estimates from utilization.
     pub mapped: bool,
+    /// Where it is in what takes more than one step, in thousandths of the addresses: a round through windows of a map
+    /// that has more free extents than are kept, or a walk where there is no map. `None` if neither is.
+    pub round_permille: Option<u64>,
     /// Whether each free is seen as it happens; else maps and utilization show what was freed.
     pub frees_seen: bool,
     /// Whether the kernel's own online discard is on.
@@ -96,6 +99,7 @@ impl LiveHost {
             waiting_bytes: self.waiting(),
             left_bytes: self.left(),
             mapped: self.is_mapped(),
+            round_permille: self.round_permille(),
             frees_seen: self.are_frees_watched(),
             online: self.online,
             paused: self.paused,
@@ -132,6 +136,7 @@ impl LiveHost {
             self.left(),
             self.bound()
         ));
+        sentences.extend(self.round_words());
         if self.is_mapped() {
             sentences.push(self.frees_words());
         }
@@ -147,6 +152,35 @@ impl LiveHost {
         }
         sentences.push(format!("Next: {}", self.next_words()));
         sentences
+    }
+
+    fn round_permille(&self) -> Option<u64> {
+        match &self.knowledge {
+            Knowledge::Map(_) => self.round.permille(self.facts.total.0),
+            Knowledge::Estimate(estimate) => estimate.walked_permille(),
+        }
+    }
+
+    fn round_words(&self) -> Option<String> {
+        let permille = self.round_permille()?;
+        let at = format!("{}.{} %", permille / 10, permille % 10);
+        Some(match &self.knowledge {
+            Knowledge::Estimate(_) => format!(
+                "It has no map, so all of its addresses are gone over slice by slice: this is done for {at} of them."
+            ),
+            Knowledge::Map(_) if !self.round.is_over => format!(
+                "It has more free extents than the {} that are kept, so they are gone through in a round, which is at \
+                 {at} of its addresses; what waits behind that is not counted.",
+                self.facts.spans_max
+            ),
+            Knowledge::Map(space) => format!(
+                "It has more free extents than the {} that are kept, so they are gone through in rounds. The last one is \
+                 over; the next begins when {} are freed, as much as was forgotten ({} were since), or within a week.",
+                self.facts.spans_max,
+                space.forgotten(),
+                Bytes(self.freed_since_look)
+            ),
+        })
     }
 
     fn frees_words(&self) -> String {

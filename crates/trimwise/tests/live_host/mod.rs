@@ -5,7 +5,7 @@
 
 use proptest::prelude::*;
 
-use trimwise::live::{Cut, Facts, Failed, LiveHost, Order, Sample, Settings, Slice};
+use trimwise::live::{Cut, Facts, Failed, LiveHost, Order, SPANS_MAX, Sample, Settings, Slice, Window};
 use trimwise::units::{Bytes, SimDuration, SimTime, Span};
 
 /// A piece of the made-up file system.
@@ -23,6 +23,12 @@ pub struct FakeHost {
     /// When each piece was freed last, and how long a map and FITRIM lag behind utilization: up to the journal's commit.
     pub freed_at: Vec<Option<SimTime>>,
     pub map_lags: SimDuration,
+    /// A map has so many extents at most.
+    pub window: usize,
+    /// Where there are no maps: what FITRIM can be asked for.
+    pub ranges: Option<Vec<Span>>,
+    /// Where each map was asked for.
+    pub looked_from: Vec<u64>,
     /// FITRIM sends every extent that it touches whole.
     pub sends_whole: bool,
     pub toggles_work: bool,
@@ -55,6 +61,9 @@ impl FakeHost {
             told: vec![true; PIECES],
             freed_at: vec![None; PIECES],
             map_lags: SimDuration::ZERO,
+            window: facts.spans_max,
+            ranges: (!facts.maps).then(|| vec![Span { start: 0, end: facts.total.0 }]),
+            looked_from: Vec::new(),
             sends_whole: false,
             toggles_work: true,
             under_way: None,
@@ -131,13 +140,17 @@ impl FakeHost {
         for order in orders {
             assert!(self.under_way.is_none(), "{order:?} beside {:?}", self.under_way);
             let takes = match &order {
-                Order::Look => SimDuration::from_millis(2),
+                Order::Look { from } => {
+                    self.looked_from.push(*from);
+                    SimDuration::from_millis(2)
+                }
                 Order::Trim(slice) => {
                     let pressed = self.sample.pressure_permille >= 200;
                     assert!(
                         !pressed || self.live.waiting() > self.live.bound() || self.live.is_asked(),
                         "a slice under pressure"
                     );
+                    assert!(slice.ranges.iter().all(|range| range.start < range.end), "{slice:?}");
                     assert!(slice.ranges.windows(2).all(|pair| pair[0].end <= pair[1].start), "{slice:?}");
                     self.slices.push((self.now, slice.clone()));
                     SimDuration::from_millis(slice.bytes.0 / PIECE + slice.extents)
@@ -153,7 +166,21 @@ impl FakeHost {
         self.now = self.now.max(at);
         let mut orders = Vec::new();
         match order {
-            Order::Look => self.live.looked(self.now, Ok(&self.map()), &mut orders),
+            Order::Look { from } => {
+                let mut free = match &self.ranges {
+                    Some(ranges) => ranges.clone(),
+                    None => self.map(),
+                };
+                free.retain(|span| span.end > from);
+                let is_all = free.len() <= self.window;
+                free.truncate(self.window);
+                if let Some(first) = free.first_mut() {
+                    first.start = first.start.max(from);
+                }
+                let upto =
+                    if is_all { PIECES as u64 * PIECE } else { free.last().map_or(from, |last| last.end) };
+                self.live.looked(self.now, Ok(Window { from, upto, free: &free }), &mut orders);
+            }
             Order::Trim(slice) => {
                 let result = match self.failure.clone() {
                     Some(failed) => Err(failed),
@@ -218,7 +245,14 @@ impl FakeHost {
 }
 
 pub fn facts(cut: Cut) -> Facts {
-    Facts { total: Bytes(PIECES as u64 * PIECE), cut, maps: true, toggles: false, online_is_good: false }
+    Facts {
+        total: Bytes(PIECES as u64 * PIECE),
+        cut,
+        maps: true,
+        toggles: false,
+        spans_max: SPANS_MAX,
+        online_is_good: false,
+    }
 }
 
 pub const XFS: Cut = Cut::Anywhere { align: PIECE };

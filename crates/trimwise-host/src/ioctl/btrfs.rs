@@ -1,0 +1,128 @@
+//! BTRFS_IOC_TREE_SEARCH, as far as it tells where chunks are: which addresses of a btrfs exist. Number and structures are
+//! those of include/uapi/linux/btrfs.h and btrfs_tree.h. It needs CAP_SYS_ADMIN, as FITRIM does.
+
+use std::os::fd::BorrowedFd;
+
+use rustix::io::Errno;
+use rustix::ioctl::{Opcode, Updater, ioctl, opcode};
+use trimwise::units::Span;
+
+/// BTRFS_CHUNK_TREE_OBJECTID, BTRFS_FIRST_CHUNK_TREE_OBJECTID and BTRFS_CHUNK_ITEM_KEY.
+const CHUNK_TREE: u64 = 3;
+const CHUNKS: u64 = 256;
+const CHUNK_ITEM: u32 = 228;
+
+/// `struct btrfs_ioctl_search_key`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+struct SearchKey {
+    tree: u64,
+    objectid_min: u64,
+    objectid_max: u64,
+    offset_min: u64,
+    offset_max: u64,
+    transid_min: u64,
+    transid_max: u64,
+    type_min: u32,
+    type_max: u32,
+    items: u32,
+    unused: u32,
+    unused64: [u64; 4],
+}
+
+const BUFFER: usize = 4096 - size_of::<SearchKey>();
+
+/// `struct btrfs_ioctl_search_args`.
+#[repr(C)]
+struct Search {
+    key: SearchKey,
+    buffer: [u8; BUFFER],
+}
+
+/// The logical addresses of a btrfs, chunk by chunk, ascending; neighbours are one.
+pub fn chunks(file: BorrowedFd<'_>) -> Result<Vec<Span>, Errno> {
+    const TREE_SEARCH: Opcode = opcode::read_write::<Search>(0x94, 17);
+    let mut spans: Vec<Span> = Vec::new();
+    let mut from = 0;
+    loop {
+        let key = SearchKey {
+            tree: CHUNK_TREE,
+            objectid_min: CHUNKS,
+            objectid_max: CHUNKS,
+            offset_min: from,
+            offset_max: u64::MAX,
+            transid_min: 0,
+            transid_max: u64::MAX,
+            type_min: CHUNK_ITEM,
+            type_max: CHUNK_ITEM,
+            items: u32::MAX,
+            unused: 0,
+            unused64: [0; 4],
+        };
+        let mut search = Box::new(Search { key, buffer: [0; BUFFER] });
+        // SAFETY: the ioctl reads and writes one `struct btrfs_ioctl_search_args` of 4096 bytes, which `Search` is (the
+        // ioctl number says its size), and keeps no pointer to it; any bits make a valid one.
+        unsafe { ioctl(file, Updater::<TREE_SEARCH, _>::new(&mut *search))? };
+        let found = parse(&search.buffer, search.key.items);
+        let Some(last) = found.last() else { return Ok(spans) };
+        from = last.start.saturating_add(1);
+        for chunk in found {
+            match spans.last_mut() {
+                Some(before) if before.end == chunk.start => before.end = chunk.end,
+                _ => spans.push(chunk),
+            }
+        }
+    }
+}
+
+/// The chunks in a search's answer: behind a `struct btrfs_ioctl_search_header`, of which the third number is where it
+/// begins, each is a `struct btrfs_chunk`, of which the first is its length.
+fn parse(buffer: &[u8], items: u32) -> Vec<Span> {
+    let wide = |at: usize| Some(<[u8; 8]>::try_from(buffer.get(at..at + 8)?).ok()?);
+    let narrow = |at: usize| Some(u32::from_ne_bytes(buffer.get(at..at + 4)?.try_into().ok()?));
+    let (mut at, mut spans) = (0_usize, Vec::new());
+    for _ in 0..items {
+        let (Some(start), Some(kind), Some(length)) = (wide(at + 16), narrow(at + 24), narrow(at + 28))
+        else {
+            break;
+        };
+        // The header is the machine's, the item as it lies on the disk.
+        let (start, bytes) = (u64::from_ne_bytes(start), wide(at + 32).map(u64::from_le_bytes));
+        at += 32 + length as usize;
+        if let Some(bytes) = bytes.filter(|&bytes| kind == CHUNK_ITEM && bytes > 0) {
+            spans.push(Span { start, end: start.saturating_add(bytes) });
+        }
+    }
+    spans
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn structures_have_the_kernel_s_sizes() {
+        assert_eq!((size_of::<SearchKey>(), size_of::<Search>()), (104, 4096));
+    }
+
+    #[test]
+    fn chunks_are_read_until_the_buffer_ends() {
+        let mut buffer = Vec::new();
+        for (start, kind, bytes) in
+            [(1_u64 << 20, CHUNK_ITEM, 8_u64 << 20), (9 << 20, 1, 7), (9 << 20, CHUNK_ITEM, 64)]
+        {
+            buffer.extend([7_u64, CHUNKS, start].into_iter().flat_map(u64::to_ne_bytes));
+            buffer.extend([kind, 80].into_iter().flat_map(u32::to_ne_bytes));
+            buffer.extend(bytes.to_le_bytes());
+            buffer.extend([0; 72]);
+        }
+        let (first, last) =
+            (Span { start: 1 << 20, end: 9 << 20 }, Span { start: 9 << 20, end: (9 << 20) + 64 });
+        assert_eq!(parse(&buffer, 3), [first, last]);
+        assert_eq!(parse(&buffer, u32::MAX), [first, last]);
+        assert_eq!(parse(&buffer, 1), [first]);
+        for cut in 0..buffer.len() {
+            assert!(parse(&buffer[..cut], 3).len() <= 2);
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! What is known of free space where no map is: sums of what utilization showed, and the walk over all addresses.
+//!
+//! FITRIM over everything cannot be stopped and takes as long as it takes. So a trim of everything is a walk: the ranges of
+//! addresses that the file system has are gone over slice by slice, at the pace of all slices. Where in them the free space
+//! lies is not known; it is expected to be spread evenly.
+
+use super::space::Slice;
+use super::spans::{bytes, subtract};
+use super::{WHOLE_EVERY, WHOLE_EVERY_FORCED, WHOLE_FIRST};
+use crate::units::{Bytes, SimTime, Span};
+
+/// Slices are cut at multiples of this.
+const ALIGN: u64 = 1 << 20;
+
+/// A trim of everything that is under way.
+#[derive(Debug)]
+struct Walk {
+    /// What is still to be gone over, ascending.
+    ahead: Vec<Span>,
+    /// All of it, when it began.
+    bytes: u64,
+    /// Freed since it began, perhaps behind it.
+    freed: u64,
+}
+
+/// Sums of what utilization showed.
+#[derive(Debug)]
+pub(super) struct Estimate {
+    pub(super) waiting: u64,
+    pub(super) left: u64,
+    fresh: u64,
+    /// What was fresh when somebody asked last.
+    taken: u64,
+    next: SimTime,
+    next_forced: SimTime,
+    walk: Option<Walk>,
+}
+
+impl Estimate {
+    pub(super) fn new(now: SimTime) -> Self {
+        let first = now + WHOLE_FIRST;
+        Self { waiting: 0, left: 0, fresh: 0, taken: 0, next: first, next_forced: first, walk: None }
+    }
+
+    /// So much was freed, and so much is free now.
+    pub(super) fn freed(&mut self, freed: u64, free: u64) {
+        self.waiting = self.waiting.saturating_add(freed).min(free.saturating_sub(self.left));
+        self.left = self.left.min(free);
+        self.fresh = self.fresh.saturating_add(freed).min(self.waiting);
+        if let Some(walk) = &mut self.walk {
+            walk.freed = walk.freed.saturating_add(freed);
+        }
+    }
+
+    /// What was freed since the last call.
+    pub(super) fn take_fresh(&mut self) -> u64 {
+        self.taken = std::mem::take(&mut self.fresh);
+        self.taken
+    }
+
+    /// What was freed before that call is not wanted.
+    pub(super) fn drop_fresh(&mut self) {
+        let dropped = std::mem::take(&mut self.taken).min(self.waiting);
+        (self.waiting, self.left) = (self.waiting - dropped, self.left + dropped);
+    }
+
+    /// What was left is wanted after all.
+    pub(super) fn catch_up(&mut self) {
+        self.waiting += std::mem::take(&mut self.left);
+    }
+
+    /// Whether a walk is under way, or it is time for one.
+    pub(super) fn is_due(&self, now: SimTime, forced: bool) -> bool {
+        self.walk.is_some() || now >= if forced { self.next_forced } else { self.next }
+    }
+
+    /// Whether the ranges to walk over are known.
+    pub(super) fn is_walking(&self) -> bool {
+        self.walk.is_some()
+    }
+
+    /// A walk begins over these ranges, ascending and disjoint.
+    pub(super) fn begin_walk(&mut self, ranges: &[Span], now: SimTime) {
+        self.walk = Some(Walk { ahead: ranges.to_vec(), bytes: bytes(ranges), freed: 0 });
+        self.go_on(now);
+    }
+
+    /// The next walk begins at the beginning.
+    pub(super) fn restart(&mut self) {
+        self.walk = None;
+    }
+
+    /// How far the walk is, in thousandths.
+    pub(super) fn walked_permille(&self) -> Option<u64> {
+        let walk = self.walk.as_ref()?;
+        let ahead = u128::from(bytes(&walk.ahead)) * 1000;
+        Some(1000 - ahead.div_ceil(u128::from(walk.bytes.max(1))).min(1000) as u64)
+    }
+
+    /// The next slice of at most so many bytes of addresses, and what it covers.
+    pub(super) fn next_slice(&self, bytes_max: Bytes) -> Option<(Slice, Vec<Span>)> {
+        let next = *self.walk.as_ref()?.ahead.first()?;
+        let most = next.start.saturating_add(bytes_max.0) / ALIGN * ALIGN;
+        let least = (next.start + 1).next_multiple_of(ALIGN);
+        let range = Span { start: next.start, end: most.max(least).min(next.end) };
+        let (waiting, _) = self.share(range.bytes());
+        Some((Slice { ranges: vec![range], bytes: Bytes(waiting), extents: 0 }, vec![range]))
+    }
+
+    /// Of what waits and of what is left, what is expected in so many bytes of addresses.
+    fn share(&self, range: Bytes) -> (u64, u64) {
+        let Some(walk) = &self.walk else { return (0, 0) };
+        let ahead = bytes(&walk.ahead).max(1);
+        let of = |sum: u64| (u128::from(sum) * u128::from(range.0) / u128::from(ahead)) as u64;
+        (of(self.waiting.saturating_sub(walk.freed)), of(self.left))
+    }
+
+    /// A slice is done; answers whether the walk is over with it.
+    pub(super) fn done(&mut self, covered: &[Span], now: SimTime) -> bool {
+        let (waiting, left) = self.share(Bytes(bytes(covered)));
+        let Some(walk) = &mut self.walk else { return false };
+        walk.ahead = subtract(&walk.ahead, covered);
+        (self.waiting, self.left) = (self.waiting - waiting, self.left - left);
+        self.go_on(now)
+    }
+
+    /// This part of the walk is not done, and will not be.
+    pub(super) fn pass_over(&mut self, covered: &[Span], now: SimTime) {
+        if let Some(walk) = &mut self.walk {
+            walk.ahead = subtract(&walk.ahead, covered);
+        }
+        self.go_on(now);
+    }
+
+    /// Ends the walk if nothing is ahead of it. What was freed meanwhile may lie behind it, and waits for the next one.
+    fn go_on(&mut self, now: SimTime) -> bool {
+        let Some(walk) = self.walk.take_if(|walk| walk.ahead.is_empty()) else { return false };
+        (self.waiting, self.left) = (walk.freed.min(self.waiting), 0);
+        (self.next, self.next_forced) = (now + WHOLE_EVERY, now + WHOLE_EVERY_FORCED);
+        true
+    }
+}
