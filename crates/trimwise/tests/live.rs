@@ -403,3 +403,24 @@ fn spans(map: &[bool]) -> Vec<Span> {
     }
     spans
 }
+
+#[test]
+fn fitrim_is_called_several_times_at_once_where_the_device_gains_and_somebody_waits() {
+    for at_once in [1, 4] {
+        let mut host = host("judicious", XFS);
+        (host.at_once, host.load) = (at_once, 10);
+        (0..PIECES).step_by(2).for_each(|at| host.allocate(at, 1));
+        host.pass(600);
+        assert!(host.slices.iter().all(|(_, slice)| slice.lanes == 1), "nobody waits");
+        let before = host.slices.len();
+        host.live.trim_now();
+        host.pass(600);
+        assert_eq!(host.untrimmed(), 0, "{:?}", host.live.explain());
+        let lanes: Vec<u32> = host.slices[before..].iter().map(|(_, slice)| slice.lanes).collect();
+        if at_once == 1 {
+            assert_eq!(lanes.iter().filter(|&&lanes| lanes > 1).count(), 4, "a trial: {lanes:?}");
+        } else {
+            assert_eq!(lanes.last(), Some(&4), "{lanes:?}");
+        }
+    }
+}

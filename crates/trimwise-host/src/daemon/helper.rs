@@ -7,6 +7,7 @@
 use std::io::{self, BufRead as _, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use rustix::io::Errno;
@@ -47,6 +48,8 @@ pub enum Task {
         ranges: Vec<(u64, u64)>,
         /// FITRIM's least extent, in bytes.
         min_extent: u64,
+        /// Calls at once.
+        lanes: u32,
     },
     /// Turn online discard on or off.
     Toggle {
@@ -195,14 +198,11 @@ fn perform(request: &Request, out: &mut impl Write) -> Result<Answer, TrimError>
             Ok(answer_with(out, &target.free_spans(Bytes(*min_extent), *from, *most)?))
         }
         Task::Walk => Ok(answer_with(out, &target.ranges(SPANS_MAX)?)),
-        Task::Trim { ranges, min_extent } => {
+        Task::Trim { ranges, min_extent, lanes } => {
             let begun = Instant::now();
             let before = target.counts()?;
             let least = target.least_extent(Bytes(*min_extent))?;
-            let mut answered = 0u64;
-            for &(start, end) in ranges {
-                answered = answered.saturating_add(target.trim_slice(Span { start, end }, least)?.0);
-            }
+            let answered = trim(&target, ranges, least, *lanes)?;
             target.settle()?;
             let after = target.counts()?;
             let counted =
@@ -216,6 +216,31 @@ fn perform(request: &Request, out: &mut impl Write) -> Result<Answer, TrimError>
             Err(error) => Answer::Never { message: format!("remounting with {option}: {error}") },
         }),
     }
+}
+
+/// Trims ranges, in several groups at once; answers what all of FITRIM's answers are together. Calls in one group would
+/// wait for each other: both ext4 and XFS lock it.
+fn trim(target: &Target, ranges: &[(u64, u64)], least: Bytes, lanes: u32) -> Result<u64, TrimError> {
+    let spans = ranges.iter().map(|&(start, end)| Span { start, end });
+    let calls: Vec<Span> =
+        spans.flat_map(|span| if lanes > 1 { target.slices(span, 1) } else { vec![span] }).collect();
+    let next = AtomicUsize::new(0);
+    let in_turn = || -> Result<u64, TrimError> {
+        let mut answered = 0u64;
+        while let Some(&call) = calls.get(next.fetch_add(1, Ordering::Relaxed)) {
+            answered = answered.saturating_add(target.trim_slice(call, least)?.0);
+        }
+        Ok(answered)
+    };
+    std::thread::scope(|scope| {
+        let beside: Vec<_> = (1..lanes).map(|_| scope.spawn(in_turn)).collect();
+        let mut sum = in_turn()?;
+        for one in beside {
+            let answered = one.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+            sum = sum.saturating_add(answered);
+        }
+        Ok(sum)
+    })
 }
 
 fn answer_with(out: &mut impl Write, listed: &Listed) -> Answer {

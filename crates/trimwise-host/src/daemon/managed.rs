@@ -252,7 +252,8 @@ impl Managed {
             }
             Order::Trim(slice) => {
                 let ranges = helper::numbers(&slice.ranges);
-                self.begin(Doing::Trimming, Task::Trim { ranges, min_extent }, means);
+                let lanes = slice.lanes;
+                self.begin(Doing::Trimming, Task::Trim { ranges, min_extent, lanes }, means);
             }
             Order::Toggle { on } => self.toggle(on, means),
         }

@@ -172,7 +172,7 @@ impl LiveHost {
             Knowledge::Estimate(estimate) if !estimate.is_walking() => return self.look_for_ranges(orders),
             Knowledge::Estimate(estimate) => estimate.next_slice(self.pace.bytes_max()),
         };
-        let Some((slice, covered)) = found else {
+        let Some((mut slice, covered)) = found else {
             if self.look_further(orders) {
                 return;
             }
@@ -184,6 +184,10 @@ impl LiveHost {
             self.reason = Reason::OverBound { untrimmed: self.waiting(), bound: self.bound() };
         } else if !matches!(self.reason, Reason::Asked) {
             self.reason = Reason::Trimming { bytes: slice.bytes };
+        }
+        if self.asked {
+            // Somebody waits for the end of it.
+            slice.lanes = self.lanes.next();
         }
         self.busy = Some(Busy::Trimming { slice: slice.clone(), covered });
         orders.push(Order::Trim(slice));

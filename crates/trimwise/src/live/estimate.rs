@@ -104,7 +104,7 @@ impl Estimate {
         let least = (next.start + 1).next_multiple_of(ALIGN);
         let range = Span { start: next.start, end: most.max(least).min(next.end) };
         let (waiting, _) = self.share(range.bytes());
-        Some((Slice { ranges: vec![range], bytes: Bytes(waiting), extents: 0 }, vec![range]))
+        Some((Slice { ranges: vec![range], bytes: Bytes(waiting), extents: 0, lanes: 1 }, vec![range]))
     }
 
     /// Of what waits and of what is left, what is expected in so many bytes of addresses.

@@ -8,7 +8,7 @@
 use crate::units::{Bytes, SimDuration};
 
 /// Calls at once at most: a helper has so many threads.
-const LANES_MAX: u32 = 8;
+const LANES_MAX: u32 = 4;
 /// Slices by which a number of calls is judged.
 const TRIAL: u32 = 4;
 /// More calls are kept if they trim so many tenths more.
@@ -63,10 +63,10 @@ impl Lanes {
         if self.twice.is_some() { self.kept * 2 } else { self.kept }
     }
 
-    /// A slice of so many ranges is done, with the number of calls that [`Lanes::next`] said. With fewer ranges than calls
+    /// A slice of so many extents is done, with the number of calls that [`Lanes::next`] said. With few extents
     /// nothing is learned.
-    pub fn done(&mut self, ranges: usize, bytes: Bytes, took: SimDuration) {
-        if (ranges as u64) < u64::from(self.kept) * 2 {
+    pub fn done(&mut self, extents: u64, bytes: Bytes, took: SimDuration) {
+        if extents < u64::from(self.kept) * 2 {
             return;
         }
         let Some(twice) = &mut self.twice else {
@@ -109,12 +109,12 @@ mod tests {
 
     #[test]
     fn as_many_are_kept_as_the_device_gains_by() {
-        assert_eq!([1, 2, 4, 8, 64].map(|most| settled(most, 80)), [1, 2, 4, 8, 8]);
-        assert_eq!((settled(8, 10), settled(8, 30)), (1, 8), "a tenth is no gain");
+        assert_eq!([1, 2, 4, 64].map(|most| settled(most, 80)), [1, 2, 4, 4]);
+        assert_eq!((settled(8, 10), settled(8, 30)), (1, 4), "a tenth is no gain");
     }
 
     #[test]
-    fn what_was_no_gain_is_tried_again_much_later_and_few_ranges_tell_nothing() {
+    fn what_was_no_gain_is_tried_again_much_later_and_few_extents_tell_nothing() {
         let mut lanes = Lanes::default();
         let mut trials = 0;
         for _ in 0..2 * AGAIN {

@@ -19,6 +19,7 @@ mod estimate;
 mod facts;
 mod frees;
 mod known;
+mod lanes;
 mod outcome;
 mod pace;
 mod reason;
@@ -27,6 +28,7 @@ mod space;
 mod spans;
 mod status;
 
+use self::lanes::Lanes;
 use crate::policy::set::{Direction, Trend};
 use crate::policy::{Decision, DiscardGeneration, Governor, HostTraits, PolicyEvent, PolicySpec, View};
 use crate::units::{Bytes, SimDuration, SimTime, Span};
@@ -104,6 +106,7 @@ pub struct LiveHost {
     knowledge: Knowledge,
     round: round::Round,
     pace: Pace,
+    lanes: Lanes,
     now: SimTime,
     sampled_at: SimTime,
     sample: Sample,
@@ -169,6 +172,7 @@ impl LiveHost {
             },
             round: round::Round::default(),
             pace: Pace::new(settings.slice_target),
+            lanes: Lanes::default(),
             now,
             sampled_at: now,
             sample: Sample { total: facts.total, ..Sample::default() },

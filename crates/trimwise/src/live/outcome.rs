@@ -148,6 +148,9 @@ impl LiveHost {
                 is_over
             }
         };
+        if slice.lanes == self.lanes.next() {
+            self.lanes.done(slice.extents, slice.bytes, took);
+        }
         self.shorten_rest();
         self.wants = false;
         let units = slice.bytes.units_ceil();

@@ -63,6 +63,8 @@ pub struct Slice {
     pub bytes: Bytes,
     /// In so many extents; 0 if that is not known.
     pub extents: u64,
+    /// Calls of FITRIM at once.
+    pub lanes: u32,
 }
 
 /// What a map has told that was not known before.
@@ -299,6 +301,7 @@ impl FreeSpace {
             ranges: self.ranges(cut, &covered),
             bytes: Bytes(bytes(&covered)),
             extents: covered.len() as u64,
+            lanes: 1,
         };
         Some((slice, covered))
     }
@@ -338,7 +341,8 @@ impl FreeSpace {
         }
         self.cursor = chosen.last()?.end;
         chosen.sort_unstable_by_key(|extent| extent.start);
-        let slice = Slice { ranges: chosen.clone(), bytes: Bytes(waits_sum), extents: chosen.len() as u64 };
+        let extents = chosen.len() as u64;
+        let slice = Slice { ranges: chosen.clone(), bytes: Bytes(waits_sum), extents, lanes: 1 };
         Some((slice, chosen))
     }
 

@@ -35,6 +35,8 @@ pub struct FakeHost {
     pub under_way: Option<(Order, SimTime)>,
     pub sample: Sample,
     /// Requests that others make each second.
+    /// Discards that the device does in the time of one.
+    pub at_once: u32,
     pub load: u64,
     pub freed: u64,
     /// Pieces sent to the device, and those of them that it knew.
@@ -69,6 +71,7 @@ impl FakeHost {
             under_way: None,
             sample: Sample { total: facts.total, ..Sample::default() },
             load: 0,
+            at_once: 1,
             freed: 0,
             sent: 0,
             sent_twice: 0,
@@ -153,7 +156,8 @@ impl FakeHost {
                     assert!(slice.ranges.iter().all(|range| range.start < range.end), "{slice:?}");
                     assert!(slice.ranges.windows(2).all(|pair| pair[0].end <= pair[1].start), "{slice:?}");
                     self.slices.push((self.now, slice.clone()));
-                    SimDuration::from_millis(slice.bytes.0 / PIECE + slice.extents)
+                    let one_by_one = SimDuration::from_millis(slice.bytes.0 / PIECE + slice.extents);
+                    one_by_one / u64::from(slice.lanes.min(self.at_once))
                 }
                 Order::Toggle { .. } => SimDuration::from_millis(1),
             };
