@@ -96,7 +96,7 @@ fn btrfs() -> Option<Loop> {
 
 fn trim(disk: &Loop, ranges: Vec<(u64, u64)>) -> u64 {
     let before = disk.discards().1;
-    match ask(&disk.point, Task::Trim { ranges, min_extent: 0 }) {
+    match ask(&disk.point, Task::Trim { ranges, min_extent: 0, expected: 0 }) {
         (_, Answer::Trimmed { .. }) => disk.discards().1 - before,
         other => panic!("{other:?}"),
     }

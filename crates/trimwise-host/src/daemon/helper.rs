@@ -47,6 +47,8 @@ pub enum Task {
         ranges: Vec<(u64, u64)>,
         /// FITRIM's least extent, in bytes.
         min_extent: u64,
+        /// What is expected to be sent, in bytes; 0 if that is not known.
+        expected: u64,
     },
     /// Turn online discard on or off.
     Toggle {
@@ -100,7 +102,7 @@ pub enum Answer {
     },
     /// Of [`Task::Trim`].
     Trimmed {
-        /// How long FITRIM took, and on XFS the discards behind it.
+        /// How long FITRIM took, and on XFS the discards behind it, up to the last one that was counted.
         took_ns: u64,
         /// The sum of FITRIM's answers.
         answered: u64,
@@ -209,7 +211,7 @@ fn perform(request: &Request, out: &mut impl Write) -> Result<Answer, TrimError>
             Ok(answer_with(out, &target.free_spans(Bytes(*min_extent), *from, *most)?))
         }
         Task::Walk => Ok(answer_with(out, &target.ranges(SPANS_MAX)?)),
-        Task::Trim { ranges, min_extent } => {
+        Task::Trim { ranges, min_extent, expected } => {
             let begun = Instant::now();
             let before = target.counts()?;
             let least = target.least_extent(Bytes(*min_extent))?;
@@ -217,17 +219,26 @@ fn perform(request: &Request, out: &mut impl Write) -> Result<Answer, TrimError>
             for &(start, end) in ranges {
                 answered = answered.saturating_add(target.trim_slice(Span { start, end }, least)?.0);
             }
-            target.settle()?;
+            let of_fitrim = begun.elapsed();
+            let enough = before.filter(|_| *expected > 0).map(|before| Bytes(before.bytes.0 + expected));
+            let took = of_fitrim + target.settle(enough)?;
             let after = target.counts()?;
             let counted =
                 after.zip(before).map(|(after, before): (DiscardCounts, _)| after.since(before).bytes);
             target.check_slices(Bytes(answered), counted)?;
-            let took_ns = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
+            let took_ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
             Ok(Answer::Trimmed { took_ns, answered, counted: counted.map(|bytes| bytes.0) })
         }
         Task::Toggle { option } => Ok(match remount::set(target.open()?, target.kind, option) {
             Ok(()) => Answer::Toggled,
-            Err(error) => Answer::Never { message: format!("remounting with {option}: {error}") },
+            Err(error) => {
+                let message = format!("remounting with {option}: {error}");
+                if remount::is_for_good(&error) {
+                    Answer::Never { message }
+                } else {
+                    Answer::Again { message }
+                }
+            }
         }),
     }
 }
