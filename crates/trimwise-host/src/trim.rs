@@ -20,6 +20,7 @@
 //! others sent in that time too.
 
 mod error;
+mod settling;
 mod target;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -115,7 +116,7 @@ pub fn run(
         }
         match target
             .trim_slice(slice, plan.min_extent)
-            .and_then(|answered| target.settle().map(|()| answered))
+            .and_then(|answered| target.settle(None).map(|_| answered))
         {
             Ok(answered) => outcome.answered.0 = outcome.answered.0.saturating_add(answered.0),
             Err(error) => {

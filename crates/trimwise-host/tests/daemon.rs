@@ -348,7 +348,7 @@ impl Drop for Unmounted<'_> {
 #[test]
 fn errors_of_fitrim_end_in_words_and_not_in_a_stuck_daemon() {
     use trimwise_host::daemon::Places;
-    use trimwise_host::daemon::service::{Options, run};
+    use trimwise_host::daemon::service::{Options, PATIENCE, run};
 
     if !can_run(&["mkfs.ext4"]) {
         return;
@@ -372,7 +372,7 @@ fn errors_of_fitrim_end_in_words_and_not_in_a_stuck_daemon() {
         let probed = r#"{"is":"probed","identity":[0,0],"block":4096,"group":134217728,"first_group":0,"total":67108864,"maps":true}"#;
         let script = format!(
             "#!/bin/sh\nread -r line\ncase \"$line\" in\n*probe*) echo '{probed}';;\n\
-             *look*) printf '0 1048576\\n2097152 4194304\\n{{\"is\":\"looked\",\"extents\":2}}\\n';;\n*) {answer};;\nesac\n"
+             *look*) printf '0 1048576\\n2097152 4194304\\n{{\"is\":\"looked\",\"extents\":2,\"from\":0,\"upto\":67108864}}\\n';;\n*) {answer};;\nesac\n"
         );
         // By another process: a file that this one had open for writing could be busy in a child of another test.
         sh(
@@ -382,7 +382,9 @@ fn errors_of_fitrim_end_in_words_and_not_in_a_stuck_daemon() {
         fs::write(&config, format!("manage = \"listed\"\n{}", table(&disk.point, ""))).unwrap();
         let (state, run_folder) = (folder.path().join("state"), folder.path().join("run"));
         let places = Places { config, state, run: run_folder, ..Places::default() };
-        let error = run(Options { places, dry_run: false, once: true, program }).unwrap_err().to_string();
+        let error = run(Options { places, dry_run: false, once: true, program, patience: PATIENCE })
+            .unwrap_err()
+            .to_string();
         assert!(error.contains(words), "'{words}' is not in: {error}");
     }
     assert_eq!(disk.discards(), before);

@@ -118,11 +118,17 @@ fn can_serve(programs: &[&str]) -> bool {
 
 /// A daemon that manages a drive that will fail and one that will not, and has trimmed both.
 fn settled(drive: &Drive, sound: &Loop) -> Daemon {
+    settled_with(&[], drive, sound)
+}
+
+fn settled_with(arguments: &[&'static str], drive: &Drive, sound: &Loop) -> Daemon {
     drive.fill("kept");
     drive.fill("gone");
     sound.fill(["gone".to_owned()], FREED as usize);
     let config = format!("{}[mount.\"{}\"]\n", table(&drive.point, ""), sound.point.display());
-    let daemon = Daemon::started(env!("CARGO_BIN_EXE_trimwised"), &config);
+    let mut daemon = Daemon::prepared(env!("CARGO_BIN_EXE_trimwised"), &config);
+    daemon.arguments = arguments.to_vec();
+    daemon.start();
     daemon.wait_until_trimmed(&drive.point);
     daemon.wait_until_trimmed(&sound.point);
     daemon
@@ -176,6 +182,45 @@ fn discards_that_fail_are_told_and_tried_again() {
     drive.discards_fail_with(None);
     daemon.ask(&Request::Trim { mount: mount.clone() });
     daemon.wait_until_trimmed(&mount);
+    end(daemon);
+}
+
+/// A discard that is not answered cannot be ended, not even by SIGKILL.
+#[test]
+fn a_helper_that_does_not_end_is_given_up_once_and_all_goes_on_when_it_ends() {
+    if !can_serve(&["mkfs.ext4"]) {
+        return;
+    }
+    let (drive, sound) = (Drive::new("ext4"), Loop::ext4(256 * MIB));
+    let daemon = settled_with(&["--helper-patience-s", "2"], &drive, &sound);
+    let holds = |holds| drive.faulty.as_ref().unwrap().faults.holds.store(holds, Ordering::Relaxed);
+    holds(true);
+    drive.remove("gone");
+    let is_stuck = |status: &serde_json::Value| status["reason"]["code"] == "stuck";
+    let status = daemon.wait_until(&drive.point, "stuck", is_stuck);
+    assert!(status["why"].as_str().unwrap().contains("did not end in 2 s"), "{status:#}");
+    assert!(status["waiting_bytes"].as_u64() >= Some(FREED * 9 / 10), "{status:#}");
+    // Nothing else is begun on it, whoever asks.
+    let mount = drive.point.clone();
+    daemon.ask(&Request::Trim { mount: mount.clone() });
+    let of_it = || helpers(&daemon).split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    let stuck = of_it();
+    sound_is_trimmed(&daemon, &sound);
+    let slices = status["totals"]["slices"].clone();
+    daemon.wait_until(&drive.point, "still stuck", is_stuck);
+    assert!(stuck.len() == 1 && of_it().contains(&stuck[0]), "{stuck:?} {:?}", of_it());
+    let others = of_it().into_iter().filter(|one| one != &stuck[0]).count();
+    assert!(others <= 1, "no more than the sound one's: {:?}", of_it());
+    let history = daemon.ask(&Request::History { mount: mount.clone(), limit: 100 }).to_string();
+    assert_eq!(history.matches("\"stuck\"").count(), 1, "{history}");
+
+    holds(false);
+    let status = daemon.wait_until(&mount, "trimmed", |status| {
+        status["waiting_bytes"] == 0 && status["totals"]["slices"] != slices
+    });
+    assert!(!is_stuck(&status), "{status:#}");
+    let history = daemon.ask(&Request::History { mount, limit: 100 }).to_string();
+    assert!(history.contains("released"), "{history}");
     end(daemon);
 }
 

@@ -97,7 +97,8 @@ fn btrfs() -> Option<Loop> {
 
 fn trim(disk: &Loop, ranges: Vec<(u64, u64)>) -> u64 {
     let before = disk.discards().1;
-    match ask(&disk.point, Task::Trim { ranges, min_extent: 0, lanes: 3 }) {
+    let task = Task::Trim { ranges, min_extent: 0, lanes: 3, expected: 0 };
+    match ask(&disk.point, task) {
         (_, Answer::Trimmed { .. }) => disk.discards().1 - before,
         other => panic!("{other:?}"),
     }

@@ -158,6 +158,59 @@ fn btrfs_gets_its_own_online_discard() {
     assert_eq!(refused.untrimmed(), 0, "then by FITRIM: {:?}", refused.live.explain());
 }
 
+/// Btrfs and ext4: what cannot be remounted now is trimmed in slices meanwhile, and the remount is tried again.
+#[test]
+fn a_remount_that_fails_keeps_nothing_else_from_going_on() {
+    for maps in [false, true] {
+        let facts = Facts { maps, toggles: true, online_is_good: true, ..facts(XFS) };
+        let mut host = FakeHost::new("judicious", facts, Settings::default());
+        host.toggle_failure = Some(Failed::Again("remounting: Device or resource busy".into()));
+        host.told.fill(false);
+        host.allocate(0, 1000);
+        host.pass(2 * 3600);
+        assert_eq!(host.untrimmed(), 0, "{maps}: {:?}", host.live.explain());
+        assert!((4..=10).contains(&host.toggles_tried), "{maps}: ever later: {}", host.toggles_tried);
+        let explained = host.live.explain().join(" ");
+        assert!(explained.contains("resource busy; it is tried again in"), "{explained}");
+        host.toggle_failure = None;
+        host.pass(3600);
+        assert_eq!(
+            (host.toggled.as_slice(), host.live.reason()),
+            (&[true][..], &Reason::Online { fixed: false })
+        );
+        assert!(!host.live.explain().join(" ").contains("busy"), "{:?}", host.live.explain());
+    }
+}
+
+#[test]
+fn a_remount_that_never_works_is_told_and_not_tried_again() {
+    let facts = Facts { maps: false, toggles: true, online_is_good: true, ..facts(XFS) };
+    let mut host = FakeHost::new("judicious", facts, Settings::default());
+    host.toggle_failure = Some(Failed::Never("remounting: Invalid argument".into()));
+    host.pass(2 * 3600);
+    let explained = host.live.explain().join(" ");
+    assert!(explained.contains("cannot be changed: remounting: Invalid argument."), "{explained}");
+    assert_eq!(host.toggles_tried, 1);
+}
+
+/// What was given up is still under way: nothing is begun, whoever asks, and all of it goes on when it has ended.
+#[test]
+fn nothing_is_begun_beside_what_is_stuck() {
+    let mut host = host("judicious", XFS);
+    host.told.fill(false);
+    host.pass(5);
+    host.live.stick(Some("The helper did not end in 120 s, and was given up".into()));
+    host.pass(5); // what is under way ends
+    let (slices, looks) = (host.slices.len(), host.looked_from.len());
+    host.live.trim_now();
+    host.pass(3600);
+    assert_eq!((host.slices.len(), host.looked_from.len()), (slices, looks));
+    assert!(matches!(host.live.reason(), Reason::Stuck { .. }), "{:?}", host.live.explain());
+    host.live.stick(None);
+    host.pass(600);
+    assert_eq!(host.untrimmed(), 0, "{:?}", host.live.explain());
+}
+
 #[test]
 fn the_bound_holds_also_on_a_busy_device_under_pressure() {
     for pressure_permille in [0, 900] {

@@ -3,8 +3,9 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
-use super::service::{Options, ServiceError, log, run};
+use super::service::{Options, PATIENCE, ServiceError, log, run};
 use super::{Places, helper};
 use crate::host_root::HostRoot;
 
@@ -39,7 +40,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         };
     }
     let mut places = Places::default();
-    let (mut dry_run, mut once) = (false, false);
+    let (mut dry_run, mut once, mut patience) = (false, false, PATIENCE);
     while let Some(argument) = arguments.next() {
         let name = argument.to_string_lossy().into_owned();
         let mut path = || arguments.next().map(PathBuf::from).ok_or_else(|| format!("{name} needs a path"));
@@ -57,6 +58,13 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
                 Ok(())
             }
             "--foreground" => Ok(()),
+            // For tests: nobody else can wait for less.
+            "--helper-patience-s" => {
+                let seconds = arguments.next().and_then(|text| text.to_str()?.parse().ok());
+                seconds
+                    .map(|seconds| patience = Duration::from_secs(seconds))
+                    .ok_or_else(|| format!("{name} needs seconds"))
+            }
             "--help" | "-h" => {
                 print!("{HELP}");
                 return ExitCode::SUCCESS;
@@ -73,7 +81,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         }
     }
     // Not by its name: the program may be replaced while it runs.
-    let options = Options { places, dry_run, once, program: "/proc/self/exe".into() };
+    let options = Options { places, dry_run, once, program: "/proc/self/exe".into(), patience };
     match run(options) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

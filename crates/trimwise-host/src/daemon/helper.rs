@@ -50,6 +50,8 @@ pub enum Task {
         min_extent: u64,
         /// Calls at once.
         lanes: u32,
+        /// What is expected to be sent, in bytes; 0 if that is not known.
+        expected: u64,
     },
     /// Turn online discard on or off.
     Toggle {
@@ -101,7 +103,7 @@ pub enum Answer {
     },
     /// Of [`Task::Trim`].
     Trimmed {
-        /// How long FITRIM took, and on XFS the discards behind it.
+        /// How long FITRIM took, and on XFS the discards behind it, up to the last one that was counted.
         took_ns: u64,
         /// The sum of FITRIM's answers.
         answered: u64,
@@ -198,22 +200,31 @@ fn perform(request: &Request, out: &mut impl Write) -> Result<Answer, TrimError>
             Ok(answer_with(out, &target.free_spans(Bytes(*min_extent), *from, *most)?))
         }
         Task::Walk => Ok(answer_with(out, &target.ranges(SPANS_MAX)?)),
-        Task::Trim { ranges, min_extent, lanes } => {
+        Task::Trim { ranges, min_extent, lanes, expected } => {
             let begun = Instant::now();
             let before = target.counts()?;
             let least = target.least_extent(Bytes(*min_extent))?;
             let answered = trim(&target, ranges, least, *lanes)?;
-            target.settle()?;
+            let of_fitrim = begun.elapsed();
+            let enough = before.filter(|_| *expected > 0).map(|before| Bytes(before.bytes.0 + expected));
+            let took = of_fitrim + target.settle(enough)?;
             let after = target.counts()?;
             let counted =
                 after.zip(before).map(|(after, before): (DiscardCounts, _)| after.since(before).bytes);
             target.check_slices(Bytes(answered), counted)?;
-            let took_ns = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
+            let took_ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
             Ok(Answer::Trimmed { took_ns, answered, counted: counted.map(|bytes| bytes.0) })
         }
         Task::Toggle { option } => Ok(match remount::set(target.open()?, target.kind, option) {
             Ok(()) => Answer::Toggled,
-            Err(error) => Answer::Never { message: format!("remounting with {option}: {error}") },
+            Err(error) => {
+                let message = format!("remounting with {option}: {error}");
+                if remount::is_for_good(&error) {
+                    Answer::Never { message }
+                } else {
+                    Answer::Again { message }
+                }
+            }
         }),
     }
 }

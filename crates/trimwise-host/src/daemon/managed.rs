@@ -1,17 +1,19 @@
 //! One managed file system: its state machine, and the helper that does what it decided.
 
+mod job;
 mod keeping;
 
 use std::collections::BTreeSet;
-use std::io::{self, Read as _};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::path::Path;
-use std::process::{Child, ChildStdout};
-use std::time::{Duration, Instant};
+use std::process::Child;
+use std::time::Duration;
 
 use trimwise::live::{Cut, Facts, Failed, Known, LiveHost, Order, Reason, SPANS_MAX, Window};
 use trimwise::units::{Bytes, SimDuration, SimTime};
 
+pub(in crate::daemon) use self::job::leave;
+use self::job::{Doing, Job};
 use super::config::Treatment;
 use super::discover::Candidate;
 use super::frees::format::Freed;
@@ -24,36 +26,16 @@ use super::sense::Senses;
 use crate::host_root::HostRoot;
 use crate::layout::Kind;
 
-/// A helper that takes longer is given up: killed, and left alone if the kernel does not let it end.
-const PATIENCE: Duration = Duration::from_secs(120);
 /// Slices of XFS are cut at multiples of this.
 const XFS_ALIGN: u64 = 1 << 20;
-/// The most that a helper may answer: a map of the most extents, with room.
-const ANSWER_MAX: usize = 4 << 20;
-
-/// What a helper is at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Doing {
-    Probing,
-    Looking,
-    Trimming,
-    Toggling { on: bool },
-}
-
-struct Job {
-    doing: Doing,
-    child: Child,
-    out: ChildStdout,
-    read: Vec<u8>,
-    begun: Instant,
-}
-
 /// What carrying out needs of the daemon.
 pub struct Means<'a> {
     /// This program.
     pub program: &'a Path,
     /// Nothing is changed.
     pub dry_run: bool,
+    /// A helper that takes longer is given up.
+    pub patience: Duration,
     /// The present.
     pub now: SimTime,
     /// Helpers that may be started yet.
@@ -82,6 +64,8 @@ pub struct Managed {
     /// What statvfs said first: another size means that it was resized.
     size: Option<Bytes>,
     job: Option<Job>,
+    /// A helper that was given up, and has not ended yet.
+    stuck: Option<Child>,
     /// Decided, and waiting for its disk.
     held: Option<Order>,
     /// Why it cannot be looked at.
@@ -110,6 +94,7 @@ impl Managed {
             senses: Senses::default(),
             size: None,
             job: None,
+            stuck: None,
             held: None,
             problem: None,
             carried: None,
@@ -169,24 +154,19 @@ impl Managed {
 
     /// What to wait for.
     pub fn waits(&self) -> Option<BorrowedFd<'_>> {
-        self.job.as_ref().map(|job| job.out.as_fd())
+        self.job.as_ref().map(Job::waits)
     }
 
-    /// Whether a helper is at work.
+    /// Whether a helper is at work, or stuck.
     pub fn has_helper(&self) -> bool {
-        self.job.is_some()
-    }
-
-    /// Whether a slice is under way.
-    pub fn is_trimming(&self) -> bool {
-        self.job.as_ref().is_some_and(|job| job.doing == Doing::Trimming)
+        self.job.is_some() || self.stuck.is_some()
     }
 
     /// A second has passed.
     pub fn second(&mut self, pressure_permille: u64, means: &mut Means<'_>) {
-        self.give_up_if_stuck(means);
+        self.see_stuck(means);
         if self.live.is_none() {
-            if self.job.is_none() && means.room > 0 && means.now >= self.probe_again {
+            if !self.has_helper() && means.room > 0 && means.now >= self.probe_again {
                 self.begin(Doing::Probing, Task::Probe, means);
             }
             return;
@@ -225,7 +205,7 @@ impl Managed {
     /// Starts what was decided. A slice waits while another one is under way on one of its disks.
     pub fn start_held(&mut self, disks_busy: &BTreeSet<String>, means: &mut Means<'_>) {
         let is_trim = matches!(self.held, Some(Order::Trim(_)));
-        if self.job.is_some() || means.room == 0 || (is_trim && !self.disks.is_disjoint(disks_busy)) {
+        if self.has_helper() || means.room == 0 || (is_trim && !self.disks.is_disjoint(disks_busy)) {
             return;
         }
         let Some(order) = self.held.take() else { return };
@@ -252,8 +232,10 @@ impl Managed {
             }
             Order::Trim(slice) => {
                 let ranges = helper::numbers(&slice.ranges);
-                let lanes = slice.lanes;
-                self.begin(Doing::Trimming, Task::Trim { ranges, min_extent, lanes }, means);
+                // Where there is no map, nobody knows.
+                let expected = if self.has_maps() { slice.bytes.0 } else { 0 };
+                let task = Task::Trim { ranges, min_extent, lanes: slice.lanes, expected };
+                self.begin(Doing::Trimming, task, means);
             }
             Order::Toggle { on } => self.toggle(on, means),
         }
@@ -277,43 +259,13 @@ impl Managed {
         means.room = means.room.saturating_sub(1);
         let request =
             Request { path: self.candidate.path.clone(), numbers: self.candidate.mount.numbers, task };
-        let started = helper::start(means.program, &request).and_then(|mut child| {
-            let out = child.stdout.take().ok_or_else(|| io::Error::other("no output"))?;
-            rustix::io::ioctl_fionbio(&out, true)?;
-            Ok(Job { doing, child, out, read: Vec::new(), begun: Instant::now() })
-        });
-        match started {
+        match Job::begin(means.program, doing, &request) {
             Ok(job) => self.job = Some(job),
             Err(error) => {
                 let message = format!("the helper cannot be started: {error}");
                 self.done(doing, Vec::new(), &Answer::Again { message }, means);
             }
         }
-    }
-
-    /// Reads what the helper has written; if it has ended, its answer is taken.
-    pub fn hear(&mut self, means: &mut Means<'_>) {
-        let Some(job) = &mut self.job else { return };
-        let mut buffer = [0; 16 << 10];
-        loop {
-            match job.out.read(&mut buffer) {
-                Ok(0) => break,
-                Ok(n) if job.read.len() + n <= ANSWER_MAX => job.read.extend(&buffer[..n]),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Ok(_) | Err(_) => {
-                    drop(job.child.kill());
-                    break;
-                }
-            }
-        }
-        let Some(mut job) = self.job.take() else { return };
-        let status = job.child.wait();
-        let (spans, answer) = helper::parse_answer(&job.read).unwrap_or_else(|| {
-            let how = status.map_or_else(|error| error.to_string(), |status| status.to_string());
-            (Vec::new(), Answer::Again { message: format!("the helper ended without an answer ({how})") })
-        });
-        self.done(job.doing, spans, &answer, means);
     }
 
     fn done(
@@ -396,19 +348,6 @@ impl Managed {
         means.history.add(&self.candidate.mount.mount_point, "found", text, 0);
     }
 
-    fn give_up_if_stuck(&mut self, means: &mut Means<'_>) {
-        if self.job.as_ref().is_none_or(|job| job.begun.elapsed() < PATIENCE) {
-            return;
-        }
-        let Some(mut job) = self.job.take() else { return };
-        drop(job.child.kill());
-        let message = format!("the helper did not end in {} s", PATIENCE.as_secs());
-        means.history.add(&self.candidate.mount.mount_point, "stuck", message.clone(), 0);
-        self.done(job.doing, Vec::new(), &Answer::Again { message }, means);
-        // The kernel reaps it with the daemon; waiting for it here could take forever.
-        std::mem::forget(job.child);
-    }
-
     /// Writes into the history what has changed.
     fn tell(&mut self, means: &mut Means<'_>) {
         let Some(live) = &self.live else { return };
@@ -435,27 +374,6 @@ impl Managed {
         if let (slices @ 1.., bytes) = std::mem::take(&mut self.untold) {
             let text = format!("{slices} slices of together {}.", Bytes(bytes));
             history.add(&self.candidate.mount.mount_point, "trimmed", text, bytes);
-        }
-    }
-
-    /// Tells the helper to end: a discard that is on its way still ends.
-    pub fn kill(&mut self) {
-        self.held = None;
-        if let Some(job) = &mut self.job {
-            drop(job.child.kill());
-        }
-    }
-
-    /// Ends the helper, and waits for it a second at most.
-    pub fn stop(&mut self) {
-        self.kill();
-        if let Some(mut job) = self.job.take() {
-            for _ in 0..50 {
-                if job.child.try_wait().is_ok_and(|ended| ended.is_some()) {
-                    return;
-                }
-                std::thread::sleep(Duration::from_millis(20));
-            }
         }
     }
 }

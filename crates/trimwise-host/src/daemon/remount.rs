@@ -4,6 +4,7 @@
 use std::io;
 use std::os::fd::AsFd;
 
+use rustix::io::Errno;
 use rustix::mount::{FsPickFlags, fsconfig_reconfigure, fsconfig_set_flag, fsconfig_set_string, fspick};
 
 use crate::layout::Kind;
@@ -23,7 +24,33 @@ pub fn set(mount_point: impl AsFd, kind: Kind, option: &str) -> io::Result<()> {
     Ok(fsconfig_reconfigure(&context)?)
 }
 
+/// Whether an error of [`set`] is one of the option, the kernel or the rights, and not of the moment (EBUSY, EINTR, EAGAIN,
+/// ENOMEM...).
+pub fn is_for_good(error: &io::Error) -> bool {
+    match error.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(errno) => matches!(errno, Errno::INVAL | Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS),
+        None => true, // said here, not by the kernel
+    }
+}
+
 /// The option that turns online discard on.
 pub fn on(kind: Kind) -> &'static str {
     if kind == Kind::Btrfs { "discard=async" } else { "discard" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_of_the_moment_is_not_for_good() {
+        for errno in [Errno::BUSY, Errno::INTR, Errno::AGAIN, Errno::NOMEM, Errno::IO] {
+            assert!(!is_for_good(&errno.into()), "{errno:?}");
+        }
+        for errno in [Errno::INVAL, Errno::PERM, Errno::OPNOTSUPP] {
+            assert!(is_for_good(&errno.into()), "{errno:?}");
+        }
+        let file = std::fs::File::open("/").unwrap();
+        assert!(is_for_good(&set(file, Kind::Xfs, "discard").unwrap_err()));
+    }
 }

@@ -59,7 +59,12 @@ pub struct Options {
     pub once: bool,
     /// This program, which is also the helper.
     pub program: PathBuf,
+    /// A helper that takes longer is given up: [`PATIENCE`], but in tests.
+    pub patience: Duration,
 }
+
+/// Longer than any slice takes on a device that answers.
+pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Why a daemon ends.
 #[derive(Debug, Error)]
@@ -204,6 +209,7 @@ impl Service {
         let mut means = Means {
             program: &self.options.program,
             dry_run: self.options.dry_run,
+            patience: self.options.patience,
             now,
             room: HELPERS_MAX.saturating_sub(at_work),
             journal: &mut self.journal,
@@ -252,11 +258,15 @@ impl Service {
 
     /// Starts what was decided, a slice only where no other one is under way on the same disk.
     fn start_held(&mut self) {
-        let mut busy: BTreeSet<String> =
-            self.managed.values().filter(|one| one.is_trimming()).flat_map(|one| one.disks.clone()).collect();
+        let mut busy: BTreeSet<String> = self
+            .managed
+            .values()
+            .filter(|one| one.keeps_its_disks_busy())
+            .flat_map(|one| one.disks.clone())
+            .collect();
         self.each(|one, means| {
             one.start_held(&busy, means);
-            if one.is_trimming() {
+            if one.keeps_its_disks_busy() {
                 busy.extend(one.disks.iter().cloned());
             }
         });
@@ -377,7 +387,9 @@ impl Service {
                 None if one.problem.is_none() => return None,
                 None => failed.push(format!("{point}: {}", one.problem.as_deref().unwrap_or_default())),
                 Some(live) => match live.reason() {
-                    Reason::Failed { message, .. } | Reason::Refused { message } => {
+                    Reason::Failed { message, .. }
+                    | Reason::Stuck { message }
+                    | Reason::Refused { message } => {
                         failed.push(format!("{point}: {message}"));
                     }
                     _ if !live.was_asked() => {

@@ -78,7 +78,7 @@ pub fn chunks(file: BorrowedFd<'_>) -> Result<Vec<Span>, Errno> {
 /// The chunks in a search's answer: behind a `struct btrfs_ioctl_search_header`, of which the third number is where it
 /// begins, each is a `struct btrfs_chunk`, of which the first is its length.
 fn parse(buffer: &[u8], items: u32) -> Vec<Span> {
-    let wide = |at: usize| Some(<[u8; 8]>::try_from(buffer.get(at..at + 8)?).ok()?);
+    let wide = |at: usize| <[u8; 8]>::try_from(buffer.get(at..at + 8)?).ok();
     let narrow = |at: usize| Some(u32::from_ne_bytes(buffer.get(at..at + 4)?.try_into().ok()?));
     let (mut at, mut spans) = (0_usize, Vec::new());
     for _ in 0..items {

@@ -11,6 +11,7 @@ use trimwise::units::Bytes;
 pub use trimwise::units::Span;
 
 use super::TrimError;
+use super::settling::Settling;
 use crate::block_device::{BlockDevice, DiscardCounts, devices_of, number_in};
 use crate::free_space::{self, Estimate, Listed};
 use crate::ioctl::{FstrimRange, btrfs, fitrim};
@@ -187,31 +188,26 @@ impl Target {
         Ok(sum)
     }
 
-    /// Waits until the discards that XFS left on their way are done: nothing in flight and nothing more counted, three
-    /// looks in a row. Others may keep the device busy; then two seconds without a discard will do.
-    pub(crate) fn settle(&self) -> Result<(), TrimError> {
+    /// Waits until the discards that XFS left on their way are done; answers how long it took until the last of them was
+    /// counted, which on a device that others use is less than the wait. With `enough` counted on it, no more are expected.
+    pub(crate) fn settle(&self, enough: Option<Bytes>) -> Result<Duration, TrimError> {
         const LOOK_EVERY: Duration = Duration::from_millis(5);
-        const ENOUGH_WITHOUT: Duration = Duration::from_secs(2);
         if self.kind != Kind::Xfs {
-            return Ok(()); // these wait for their discards
+            return Ok(Duration::ZERO); // these wait for their discards
         }
-        let (mut last, mut since, mut quiet) = (self.counts()?, Instant::now(), 0);
-        while quiet < 3 && since.elapsed() < ENOUGH_WITHOUT {
+        let begun = Instant::now();
+        let counted = || Ok::<_, TrimError>(self.counts()?.unwrap_or_default().bytes);
+        let mut settling = Settling::new(counted()?, enough);
+        loop {
             std::thread::sleep(LOOK_EVERY);
-            let counts = self.counts()?;
             let mut in_flight = 0;
             for device in &self.devices {
                 in_flight += device.stat()?.in_flight;
             }
-            if counts != last {
-                (last, since, quiet) = (counts, Instant::now(), 0);
-            } else if in_flight == 0 {
-                quiet += 1;
-            } else {
-                quiet = 0;
+            if settling.see(begun.elapsed(), counted()?, in_flight) {
+                return Ok(settling.risen_at());
             }
         }
-        Ok(())
     }
 
     /// Its mount point, if it is still the same file system.

@@ -17,13 +17,15 @@ pub struct Daemon {
     program: PathBuf,
     folder: tempfile::TempDir,
     child: Option<Child>,
+    /// What it is started with, beside its places.
+    pub arguments: Vec<&'static str>,
 }
 
 impl Daemon {
     /// A daemon that does not run yet.
     pub fn prepared(program: &str, config: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let daemon = Self { program: program.into(), folder, child: None };
+        let daemon = Self { program: program.into(), folder, child: None, arguments: Vec::new() };
         daemon.configure(config);
         daemon
     }
@@ -60,7 +62,7 @@ impl Daemon {
     /// Starts it by another program, which becomes it.
     pub fn start_in(&mut self, by: &[&str]) {
         let log = fs::File::options().create(true).append(true).open(self.folder.path().join("log")).unwrap();
-        let direct = self.command(&[]);
+        let direct = self.command(&self.arguments);
         let mut command = match by {
             [] => direct,
             [first, rest @ ..] => {

@@ -30,6 +30,8 @@ const FOR_EVER: Duration = Duration::from_secs(3600);
 pub struct Faults {
     /// The error of each discard; 0 for none.
     pub discard: AtomicI32,
+    /// Discards are not answered.
+    pub holds: AtomicBool,
     /// Reads and writes fail with EIO.
     pub io: AtomicBool,
 }
@@ -59,6 +61,7 @@ impl Faulty {
 
     /// The drive is pulled out: whoever waits for it, or asks it for anything from now on, gets an error.
     pub fn pull_out(&self) {
+        self.faults.holds.store(false, Ordering::Relaxed);
         // To force an unmount cuts the connection first, and then fails if the file is open.
         let _ = rustix::mount::unmount(&self.point, rustix::mount::UnmountFlags::FORCE);
     }
@@ -192,6 +195,9 @@ impl Filesystem for Served {
         reply: ReplyEmpty,
     ) {
         let mode = FallocateFlags::from_bits_retain(mode.cast_unsigned());
+        while self.faults.holds.load(Ordering::Relaxed) && mode.contains(FallocateFlags::PUNCH_HOLE) {
+            std::thread::sleep(Duration::from_millis(20));
+        }
         let failing = self.faults.discard.load(Ordering::Relaxed);
         let result = match failing {
             1.. if mode.contains(FallocateFlags::PUNCH_HOLE) => Err(Errno::from_i32(failing)),

@@ -27,6 +27,10 @@ impl LiveHost {
         if self.busy.is_some() {
             return;
         }
+        if let Some(message) = &self.stuck {
+            self.reason = Reason::Stuck { message: message.clone() };
+            return;
+        }
         if let Some(message) = &self.refused {
             self.reason = Reason::Refused { message: message.clone() };
             return;
@@ -46,31 +50,6 @@ impl LiveHost {
             return;
         }
         self.decide_slice(orders);
-    }
-
-    /// Whether the policy wants the kernel's online discard; `None` where it does not matter.
-    fn wants_online(&self) -> Option<bool> {
-        if self.policy.follows_commits() {
-            self.online_wanted
-        } else {
-            Some(self.facts.online_is_good && self.policy.is_judicious())
-        }
-    }
-
-    fn decide_online(&mut self, orders: &mut Vec<Order>) -> bool {
-        let Some(on) = self.wants_online().filter(|&on| on != self.online) else { return false };
-        if !self.facts.toggles || !self.settings.may_toggle {
-            return false;
-        }
-        if self.facts.maps && self.look_is_useful() && (self.freed_since_look > 0 || self.looked_at.is_none())
-        {
-            // What was freed until now was told, or was not; the next map could not tell it apart.
-            return self.look_again(orders);
-        }
-        self.busy = Some(Busy::Toggling);
-        self.reason = Reason::Toggling { on };
-        orders.push(Order::Toggle { on });
-        true
     }
 
     /// `off` needs no map.

@@ -27,6 +27,7 @@ mod round;
 mod space;
 mod spans;
 mod status;
+mod toggle;
 
 use self::lanes::Lanes;
 use crate::policy::set::{Direction, Trend};
@@ -129,6 +130,7 @@ pub struct LiveHost {
     wants_backlog: bool,
     online: bool,
     online_wanted: Option<bool>,
+    toggling: toggle::Toggling,
     /// Whether the kernel told the device of all that was freed since the last map.
     told: bool,
     paused: bool,
@@ -153,6 +155,8 @@ pub struct LiveHost {
     failures: u32,
     retry_at: SimTime,
     refused: Option<String>,
+    /// Something that was given up is still under way in the kernel.
+    stuck: Option<String>,
     reason: Reason,
     totals: Totals,
 }
@@ -189,6 +193,7 @@ impl LiveHost {
             wants_backlog: false,
             online: false,
             online_wanted: None,
+            toggling: toggle::Toggling::default(),
             told: false,
             paused: false,
             asked: false,
@@ -208,6 +213,7 @@ impl LiveHost {
             failures: 0,
             retry_at: now,
             refused: None,
+            stuck: None,
             reason: Reason::Starting,
             totals: Totals::default(),
         }
@@ -366,7 +372,7 @@ impl LiveHost {
         if paused {
             self.asked = false;
         }
-        if self.busy.is_none() && self.refused.is_none() {
+        if self.busy.is_none() && self.refused.is_none() && self.stuck.is_none() {
             self.reason = if paused { Reason::Paused } else { Reason::Starting };
         }
     }
@@ -386,6 +392,15 @@ impl LiveHost {
         if let Knowledge::Estimate(estimate) = &mut self.knowledge {
             estimate.restart();
         }
+    }
+
+    /// What was given up is still under way, in words, or is not any more: until then nothing else is begun.
+    pub fn stick(&mut self, message: Option<String>) {
+        if message.is_none() && self.stuck.is_some() {
+            self.reason = Reason::Starting;
+            self.retry_at = self.now;
+        }
+        self.stuck = message;
     }
 
     /// The most untrimmed space that `judicious` leaves.

@@ -189,21 +189,4 @@ impl LiveHost {
             }
         }
     }
-
-    /// How the change of the mount option ended; the next sample shows whether it holds.
-    pub fn toggled(&mut self, now: SimTime, result: Result<bool, Failed>, orders: &mut Vec<Order>) {
-        self.now = now;
-        self.busy = None;
-        match result {
-            Ok(on) => {
-                self.online = on;
-                self.sample.online = on;
-                self.told = self.told && on;
-            }
-            // It stays as it is; that is not a reason to do nothing else.
-            Err(Failed::Never(_)) => self.facts.toggles = false,
-            Err(failed) => self.fail(failed),
-        }
-        self.decide(orders);
-    }
 }

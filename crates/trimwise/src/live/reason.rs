@@ -73,6 +73,11 @@ pub enum Reason {
         /// When.
         again_in: SimDuration,
     },
+    /// What was given up is still under way in the kernel.
+    Stuck {
+        /// What it is.
+        message: String,
+    },
     /// It cannot be trimmed at all.
     Refused {
         /// The operating system's words.
@@ -103,6 +108,7 @@ impl Reason {
             Self::OverBound { .. } => "Less untrimmed space than the bound.".to_owned(),
             Self::Asked => "The end of what waits.".to_owned(),
             Self::Failed { .. } => "An attempt that succeeds.".to_owned(),
+            Self::Stuck { .. } => "A device that answers, or is taken away.".to_owned(),
             Self::Refused { .. } => "Mounting it anew, or another device.".to_owned(),
         }
     }
@@ -152,6 +158,9 @@ impl fmt::Display for Reason {
             Self::Asked => f.write_str("`trimwise trim --now` asked for all that waits."),
             Self::Failed { message, again_in } => {
                 write!(f, "{message}; it is tried again in {}.", seconds(again_in))
+            }
+            Self::Stuck { message } => {
+                write!(f, "{message}; nothing else is begun here until the kernel lets it end.")
             }
             Self::Refused { message } => write!(f, "It cannot be trimmed: {message}."),
         }

@@ -136,6 +136,7 @@ impl LiveHost {
             self.left(),
             self.bound()
         ));
+        sentences.extend(self.toggle_words());
         sentences.extend(self.round_words());
         if self.is_mapped() {
             sentences.push(self.frees_words());
@@ -199,7 +200,7 @@ impl LiveHost {
     fn next_words(&self) -> String {
         match &self.reason {
             Reason::Online { .. } => "nothing; the kernel does it.".to_owned(),
-            Reason::Paused | Reason::Refused { .. } => "nothing.".to_owned(),
+            Reason::Paused | Reason::Stuck { .. } | Reason::Refused { .. } => "nothing.".to_owned(),
             _ if self.waiting().0 > 0 => {
                 let most = self.waiting().min(self.pace.bytes_max());
                 format!("a slice of up to {most}, when nothing of the above stands in its way.")

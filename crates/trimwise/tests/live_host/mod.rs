@@ -32,6 +32,10 @@ pub struct FakeHost {
     /// FITRIM sends every extent that it touches whole.
     pub sends_whole: bool,
     pub toggles_work: bool,
+    /// Toggles fail like this.
+    pub toggle_failure: Option<Failed>,
+    /// How many were tried.
+    pub toggles_tried: u64,
     pub under_way: Option<(Order, SimTime)>,
     pub sample: Sample,
     /// Requests that others make each second.
@@ -68,6 +72,8 @@ impl FakeHost {
             looked_from: Vec::new(),
             sends_whole: false,
             toggles_work: true,
+            toggle_failure: None,
+            toggles_tried: 0,
             under_way: None,
             sample: Sample { total: facts.total, ..Sample::default() },
             load: 0,
@@ -194,8 +200,13 @@ impl FakeHost {
                 self.live.trimmed(self.now, took, result, &mut orders);
             }
             Order::Toggle { on } => {
-                let result = if self.toggles_work { Ok(on) } else { Err(Failed::Never("no".into())) };
-                if self.toggles_work {
+                self.toggles_tried += 1;
+                let result = match &self.toggle_failure {
+                    Some(failed) => Err(failed.clone()),
+                    None if self.toggles_work => Ok(on),
+                    None => Err(Failed::Never("no".into())),
+                };
+                if result.is_ok() {
                     self.sample.online = on;
                     self.toggled.push(on);
                 }

@@ -9,6 +9,7 @@ use super::{Service, log};
 use crate::daemon::discover::{self, is_covered};
 use crate::daemon::helper::{self, Answer, Request, Task};
 use crate::daemon::journal::{Change, is_of};
+use crate::daemon::managed::leave;
 use crate::mount::{Mount, parse_mountinfo};
 
 /// A helper that takes longer is given up. Remounting writes out what waits to be written, which may be much.
@@ -118,6 +119,7 @@ impl Service {
                     log(&format!("{}: {text}", one.point.display()));
                     self.history.add(&one.point, "failed", format!("{text}."), 0);
                     self.unrestorable.push(one.change); // at the end it is tried once more
+                    leave(one.child);
                 }
             }
         }

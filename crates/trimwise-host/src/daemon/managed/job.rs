@@ -1,0 +1,177 @@
+//! A helper at work for a managed file system: begun, heard, and given up when it does not end.
+//!
+//! What hangs in the kernel cannot be ended, not even by SIGKILL: a discard that the device does not answer. Such a helper is
+//! kept until the kernel lets it go. Until then no other one is begun on its file system, so that there is never more than
+//! one, and no slice on its disks.
+
+use std::io::{self, Read as _};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
+use std::process::{Child, ChildStdout};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use trimwise::units::Span;
+
+use super::{Managed, Means};
+use crate::daemon::helper::{self, Answer, Request};
+
+/// The most that a helper may answer: a map of the most extents, with room.
+const ANSWER_MAX: usize = 4 << 20;
+
+/// Helpers that did not end when their file systems went.
+static LEFT: Mutex<Vec<Child>> = Mutex::new(Vec::new());
+
+/// What a helper is at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Doing {
+    Probing,
+    Looking,
+    Trimming,
+    Toggling { on: bool },
+}
+
+/// A helper that has not answered yet.
+pub(super) struct Job {
+    pub(super) doing: Doing,
+    child: Child,
+    out: ChildStdout,
+    read: Vec<u8>,
+    begun: Instant,
+}
+
+impl Job {
+    pub(super) fn begin(program: &Path, doing: Doing, request: &Request) -> io::Result<Self> {
+        let mut child = helper::start(program, request)?;
+        let out = child.stdout.take().ok_or_else(|| io::Error::other("no output"))?;
+        rustix::io::ioctl_fionbio(&out, true)?;
+        Ok(Self { doing, child, out, read: Vec::new(), begun: Instant::now() })
+    }
+
+    /// What to wait for.
+    pub(super) fn waits(&self) -> BorrowedFd<'_> {
+        self.out.as_fd()
+    }
+
+    /// Reads what it has written; answers whether that was all.
+    pub(super) fn hear(&mut self) -> bool {
+        let mut buffer = [0; 16 << 10];
+        loop {
+            match self.out.read(&mut buffer) {
+                Ok(0) => return true,
+                Ok(n) if self.read.len() + n <= ANSWER_MAX => self.read.extend(&buffer[..n]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
+                Ok(_) | Err(_) => {
+                    self.kill();
+                    return true;
+                }
+            }
+        }
+    }
+
+    /// Its answer, when all of it was heard.
+    pub(super) fn answer(mut self) -> (Vec<Span>, Answer) {
+        let status = self.child.wait();
+        helper::parse_answer(&self.read).unwrap_or_else(|| {
+            let how = status.map_or_else(|error| error.to_string(), |status| status.to_string());
+            (Vec::new(), Answer::Again { message: format!("the helper ended without an answer ({how})") })
+        })
+    }
+
+    /// A discard that is on its way still ends.
+    pub(super) fn kill(&mut self) {
+        drop(self.child.kill());
+    }
+
+    /// Waits a second at most for one that was killed.
+    pub(super) fn end(mut self) {
+        for _ in 0..50 {
+            if has_ended(&mut self.child) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        leave(self.child);
+    }
+}
+
+fn has_ended(child: &mut Child) -> bool {
+    // An error says that it is no child any more.
+    !matches!(child.try_wait(), Ok(None))
+}
+
+/// Nobody waits for it any more but [`reap_left`].
+pub(in crate::daemon) fn leave(child: Child) {
+    LEFT.lock().unwrap_or_else(PoisonError::into_inner).push(child);
+}
+
+fn reap_left() {
+    LEFT.lock().unwrap_or_else(PoisonError::into_inner).retain_mut(|child| !has_ended(child));
+}
+
+impl Managed {
+    /// Gives up a helper that takes too long, and sees whether those that were given up have ended.
+    pub(super) fn see_stuck(&mut self, means: &mut Means<'_>) {
+        reap_left();
+        let point = self.candidate.mount.mount_point.clone();
+        if self.stuck.as_mut().is_some_and(has_ended) {
+            self.stuck = None;
+            self.problem = None;
+            means.history.add(&point, "released", "The helper that was given up has ended.".to_owned(), 0);
+            if let Some(live) = &mut self.live {
+                live.stick(None);
+            }
+        }
+        if self.stuck.is_some() && self.live.is_none() {
+            self.problem = Some("the helper that was given up has not ended".to_owned());
+        }
+        if self.job.as_ref().is_none_or(|job| job.begun.elapsed() < means.patience) {
+            return;
+        }
+        let Some(mut job) = self.job.take() else { return };
+        job.kill();
+        let message = format!("the helper did not end in {} s", means.patience.as_secs());
+        means.history.add(&point, "stuck", message.clone(), 0);
+        let stuck = format!("The helper did not end in {} s, and was given up", means.patience.as_secs());
+        if let Some(live) = &mut self.live {
+            live.stick(Some(stuck));
+        }
+        let Job { doing, child, .. } = job;
+        self.stuck = Some(child);
+        self.done(doing, Vec::new(), &Answer::Again { message }, means);
+    }
+
+    /// Whether something is under way on its disks that another slice must not meet.
+    pub fn keeps_its_disks_busy(&self) -> bool {
+        self.stuck.is_some() || self.job.as_ref().is_some_and(|job| job.doing == Doing::Trimming)
+    }
+
+    /// Tells the helper to end: a discard that is on its way still ends.
+    pub fn kill(&mut self) {
+        self.held = None;
+        if let Some(job) = &mut self.job {
+            job.kill();
+        }
+    }
+
+    /// Ends the helper, and waits for it a second at most.
+    pub fn stop(&mut self) {
+        self.kill();
+        if let Some(job) = self.job.take() {
+            job.end();
+        }
+        if let Some(stuck) = self.stuck.take() {
+            leave(stuck);
+        }
+    }
+
+    /// Reads what the helper has written; if it has ended, its answer is taken.
+    pub fn hear(&mut self, means: &mut Means<'_>) {
+        if let Some(job) = self.job.take_if(Job::hear) {
+            let doing = job.doing;
+            let (spans, answer) = job.answer();
+            self.done(doing, spans, &answer, means);
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! The kernel's own online discard: whether the policy wants it, and turning it on or off.
+//!
+//! A remount that fails stands in nothing's way but its own: it is tried again ever later, or never, and maps and slices go
+//! on as they would where online discard cannot be changed.
+
+use super::{Busy, Failed, LiveHost, Order, RETRY, RETRY_MAX, Reason};
+use crate::units::{SimDuration, SimTime};
+
+/// How the last attempts to turn it on or off ended.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Toggling {
+    failures: u32,
+    /// Not before this.
+    retry_at: SimTime,
+    /// What the operating system said the last time, if it failed, and whether it is tried again.
+    problem: Option<(String, bool)>,
+}
+
+impl LiveHost {
+    /// Whether the policy wants the kernel's online discard; `None` where it does not matter.
+    pub(super) fn wants_online(&self) -> Option<bool> {
+        if self.policy.follows_commits() {
+            self.online_wanted
+        } else {
+            Some(self.facts.online_is_good && self.policy.is_judicious())
+        }
+    }
+
+    pub(super) fn decide_online(&mut self, orders: &mut Vec<Order>) -> bool {
+        let Some(on) = self.wants_online().filter(|&on| on != self.online) else { return false };
+        if !self.facts.toggles || !self.settings.may_toggle || self.now < self.toggling.retry_at {
+            return false;
+        }
+        if self.facts.maps && self.look_is_useful() && (self.freed_since_look > 0 || self.looked_at.is_none())
+        {
+            // What was freed until now was told, or was not; the next map could not tell it apart.
+            return self.look_again(orders);
+        }
+        self.busy = Some(Busy::Toggling);
+        self.reason = Reason::Toggling { on };
+        orders.push(Order::Toggle { on });
+        true
+    }
+
+    /// How the change of the mount option ended; the next sample shows whether it holds.
+    pub fn toggled(&mut self, now: SimTime, result: Result<bool, Failed>, orders: &mut Vec<Order>) {
+        self.now = now;
+        self.busy = None;
+        match result {
+            Ok(on) => {
+                self.online = on;
+                self.sample.online = on;
+                self.told = self.told && on;
+                self.toggling = Toggling::default();
+            }
+            Err(Failed::Never(message)) => {
+                self.facts.toggles = false;
+                self.toggling.problem = Some((message, false));
+            }
+            Err(Failed::Interrupted) => self.toggling.retry_at = now + SimDuration::from_secs(1),
+            Err(Failed::Again(message)) => {
+                let Toggling { failures, retry_at, problem } = &mut self.toggling;
+                *retry_at = now + (RETRY * (1 << (*failures).min(6))).min(RETRY_MAX);
+                *failures += 1;
+                *problem = Some((message, true));
+            }
+        }
+        self.decide(orders);
+    }
+
+    pub(super) fn toggle_words(&self) -> Option<String> {
+        let (message, again) = self.toggling.problem.as_ref()?;
+        Some(if *again {
+            let left = self.toggling.retry_at.since(self.now).as_secs_f64();
+            format!("Online discard could not be changed: {message}; it is tried again in {left:.0} s.")
+        } else {
+            format!("Online discard cannot be changed: {message}.")
+        })
+    }
+}
