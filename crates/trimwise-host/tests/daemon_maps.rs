@@ -18,7 +18,8 @@ use trimwise_host::daemon::helper::{self, Answer, Request, Task};
 const MIB: u64 = 1 << 20;
 
 fn ask(point: &Path, task: Task) -> (Vec<Span>, Answer) {
-    let request = Request { path: point.to_owned(), identity: None, task };
+    let numbers = trimwise_host::mount::mount_of(point).unwrap().numbers;
+    let request = Request { path: point.to_owned(), numbers, task };
     let child = helper::start(Path::new(env!("CARGO_BIN_EXE_trimwised")), &request).unwrap();
     helper::parse_answer(&child.wait_with_output().unwrap().stdout).unwrap()
 }

@@ -100,6 +100,21 @@ fn lost_frees_fall_back_on_maps_and_utilization() {
     }
 }
 
+/// What may have come and gone unseen is sent once more in a week; where each free was told, there is no such thing.
+#[test]
+fn a_week_of_told_frees_is_no_reason_to_send_all_again() {
+    const WEEK: u64 = 7 * 86_400;
+    for tells in [false, true] {
+        let mut host = if tells { host_that_tells("judicious", XFS) } else { host("judicious", XFS) };
+        host.allocate(0, 1000);
+        host.pass(300);
+        host.pass(WEEK); // before the first map nobody told of anything
+        let sent = host.sent;
+        host.pass(WEEK);
+        assert_eq!(host.sent > sent, !tells, "{tells}: {} {sent}", host.sent);
+    }
+}
+
 /// ext4 tells of a free before its blocks are free: a map in between is followed by another one, and no slice that passes
 /// over them counts.
 #[test]

@@ -44,6 +44,8 @@ pub struct Found {
     pub mounts: Vec<Mount>,
 }
 
+/// Whoever asks them waits for a process that serves them, and may wait for ever: not for a daemon. `fstrim` can be called.
+const SERVED: &str = "fuseblk";
 /// File systems on a block device that have no FITRIM.
 const NEVER: [&str; 6] = ["squashfs", "iso9660", "udf", "erofs", "cramfs", "romfs"];
 
@@ -106,6 +108,9 @@ fn choose(
     if NEVER.contains(&mount.fs_type.as_str()) {
         return skip(mount, format!("{} is never written, so it has nothing to trim", mount.fs_type));
     }
+    if mount.fs_type == SERVED {
+        return skip(mount, "a process serves it (FUSE), for which the daemon must not wait".to_owned());
+    }
     if config.treatment(&mount.mount_point).is_none() {
         return skip(mount, "the configuration manages listed file systems only (`manage`)".to_owned());
     }
@@ -141,7 +146,7 @@ fn is_ro(mount: &Mount) -> bool {
 }
 
 /// Whether a later mount lies on the same place or above it.
-fn is_covered(mount: &Mount, mounts: &[Mount]) -> bool {
+pub fn is_covered(mount: &Mount, mounts: &[Mount]) -> bool {
     let Some(index) = mounts.iter().position(|one| one.id == mount.id) else { return true };
     mounts[index + 1..].iter().any(|later| covers(&later.mount_point, &mount.mount_point))
 }

@@ -62,8 +62,8 @@ pub enum Task {
 pub struct Request {
     /// Where it is mounted, as this process reaches it.
     pub path: PathBuf,
-    /// The device number that its files show; `None` before it is known.
-    pub identity: Option<(u32, u32)>,
+    /// Major and minor number that mountinfo shows for it: if another file system is there by now, nothing is done.
+    pub numbers: (u32, u32),
     /// What to do.
     pub task: Task,
 }
@@ -71,8 +71,6 @@ pub struct Request {
 /// How a file system is laid out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Probed {
-    /// The device number that its files show.
-    pub identity: (u32, u32),
     /// Bytes of a block.
     pub block: u64,
     /// Bytes of a group; 0 if there are none.
@@ -157,17 +155,6 @@ pub fn start(program: &Path, request: &Request) -> io::Result<Child> {
     Ok(child)
 }
 
-/// Runs a helper to its end, for tasks that are short.
-pub fn run_to_end(program: &Path, request: &Request) -> Answer {
-    let again = |message: String| Answer::Again { message };
-    let output = match start(program, request).and_then(Child::wait_with_output) {
-        Ok(output) => output,
-        Err(error) => return again(format!("the helper cannot be started: {error}")),
-    };
-    parse_answer(&output.stdout)
-        .map_or_else(|| again(format!("the helper ended with {}", output.status)), |(_, a)| a)
-}
-
 /// Reads what a helper wrote: free extents, and its answer. `None` if it ended before its answer.
 pub fn parse_answer(output: &[u8]) -> Option<(Vec<Span>, Answer)> {
     let text = std::str::from_utf8(output).ok()?.strip_suffix('\n')?;
@@ -201,8 +188,7 @@ pub fn main() -> io::Result<()> {
 
 fn perform(request: &Request, out: &mut impl Write) -> Result<Answer, TrimError> {
     let target = Target::of(&request.path)?;
-    let identity = target.identity();
-    if request.identity.is_some_and(|wanted| wanted != identity) {
+    if target.mount.numbers != request.numbers {
         return Ok(Answer::Gone);
     }
     match &request.task {
@@ -254,7 +240,6 @@ fn answer_with(out: &mut impl Write, listed: &Listed) -> Answer {
 fn probe(target: &Target) -> Probed {
     let layout = target.layout.as_ref();
     Probed {
-        identity: target.identity(),
         block: layout.map_or(4096, |layout| layout.block.0),
         group: layout.map_or(0, |layout| layout.group.0),
         first_group: layout.map_or(0, |layout| layout.first_group.0),

@@ -16,6 +16,8 @@ use trimwise::units::Bytes;
 /// Entries that wait in memory; the oldest go first.
 const WAITING_MAX: usize = 2_000;
 const PAGE_BYTES: u64 = 4096;
+/// Bytes of text in one answer; what is older is left out. Nobody reads more, and it is held in memory.
+const ANSWER_MAX: usize = 2 << 20;
 
 /// Something that happened on a file system.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -147,12 +149,28 @@ impl History {
         let connection = Connection::open_with_flags(&self.path, flags)?;
         let pages = (self.max.0 / PAGE_BYTES).max(16);
         connection.execute_batch(&format!("PRAGMA cache_size = 32; PRAGMA max_page_count = {pages};"))?;
+        let held: u64 = connection.query_row("PRAGMA page_count", [], |row| row.get(0))?;
+        if held > pages {
+            self.shrink(&connection, held, pages)?;
+        }
         connection.execute_batch(
             "CREATE TABLE IF NOT EXISTS entries (id INTEGER PRIMARY KEY, at_ms INTEGER NOT NULL, mount TEXT NOT NULL, \
              kind TEXT NOT NULL, text TEXT NOT NULL, bytes INTEGER NOT NULL);
              CREATE INDEX IF NOT EXISTS by_mount ON entries (mount, id);",
         )?;
         Ok(connection)
+    }
+
+    /// The bound was larger before: the oldest entries go, and then the room that they took.
+    fn shrink(&self, connection: &Connection, held: u64, pages: u64) -> rusqlite::Result<()> {
+        // An eighth less than fits, since pages are not full.
+        let kept = format!(
+            "DELETE FROM entries WHERE id NOT IN (SELECT id FROM entries ORDER BY id DESC LIMIT \
+             (SELECT COUNT(*) * {} / {held} FROM entries))",
+            pages - pages / 8
+        );
+        connection.execute(&kept, [])?;
+        connection.execute_batch(&format!("VACUUM; PRAGMA max_page_count = {pages};"))
     }
 
     fn move_aside(&self) {
@@ -164,7 +182,7 @@ impl History {
         drop(fs::remove_file(journal));
     }
 
-    /// The last entries of a mount, the oldest of them first.
+    /// The last entries of a mount, the oldest of them first: `limit` of them at most, and together no more than 2 MiB.
     ///
     /// # Errors
     /// If the database cannot be read.
@@ -187,7 +205,15 @@ impl History {
                     bytes: bytes.unsigned_abs(),
                 })
             })?;
-            let mut entries = rows.collect::<rusqlite::Result<Vec<_>>>()?;
+            let (mut entries, mut bytes) = (Vec::new(), 0);
+            for row in rows {
+                let entry = row?;
+                bytes += entry.text.len() + entry.mount.len() + entry.kind.len() + 64;
+                if bytes > ANSWER_MAX {
+                    break;
+                }
+                entries.push(entry);
+            }
             entries.reverse();
             Ok(entries)
         };
@@ -245,6 +271,36 @@ mod tests {
         let last = one.last(Path::new("/home"), 1_000_000).unwrap();
         assert_eq!(last.last().unwrap().bytes, 9_999);
         assert!(last.len() >= 500, "{}", last.len());
+    }
+
+    #[test]
+    fn a_smaller_bound_takes_the_oldest_away() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut one = history(folder.path(), Bytes::mib(2));
+        for round in 0..4 {
+            fill(&mut one, round * 1500, 1500);
+            one.flush();
+        }
+        let size = || fs::metadata(folder.path().join("history.db")).unwrap().len();
+        assert!(size() > 1 << 20, "{}", size());
+        one.set_max(Bytes::kib(512));
+        let last = one.last(Path::new("/home"), 100_000).unwrap();
+        assert!(size() <= 512 << 10, "{}", size());
+        assert_eq!(last.last().unwrap().bytes, 5_999);
+        assert!(last.len() >= 1_000, "{}", last.len());
+    }
+
+    #[test]
+    fn an_answer_has_a_bound() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut one = history(folder.path(), Bytes::mib(16));
+        for round in 0..10 {
+            fill(&mut one, round * 2000, 2000);
+            one.flush();
+        }
+        let last = one.last(Path::new("/home"), u32::MAX).unwrap();
+        assert!((5_000..10_000).contains(&last.len()), "{}", last.len());
+        assert_eq!(last.last().unwrap().bytes, 19_999);
     }
 
     #[test]

@@ -1,5 +1,8 @@
 //! Which mount options were changed, and how they were: written before the change, so that after a kill -9 the next daemon
 //! puts them back.
+//!
+//! A change is one of one mounting of a file system, which [`session`] tells: who unmounts it and mounts it again with
+//! options of his own choice finds them as he chose.
 
 use std::fs;
 use std::io;
@@ -7,7 +10,10 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::known::session;
 use super::places::replace;
+use crate::block_device::devices_of;
+use crate::layout::Kind;
 use crate::mount::Mount;
 
 /// A mount option that was changed.
@@ -21,6 +27,9 @@ pub struct Change {
     pub mount_point: PathBuf,
     /// As it was: `discard`, `nodiscard`, `discard=async`.
     pub was: String,
+    /// Which mounting of the file system it was; `None` if the kernel does not tell.
+    #[serde(default)]
+    pub session: Option<u64>,
 }
 
 /// All changes that are in effect.
@@ -39,14 +48,33 @@ struct Written {
 }
 
 impl Journal {
-    /// Reads what the last daemon left; nothing if that was before this boot, or cannot be understood.
-    pub fn open(path: &Path) -> Self {
+    /// Reads what the last daemon left; nothing if that was before this boot. If it cannot be understood, it is moved aside,
+    /// and there is a sentence about it without a full stop.
+    pub fn open(path: &Path) -> (Self, Option<String>) {
         let boot = boot_id();
-        let written =
-            fs::read_to_string(path).ok().and_then(|text| serde_json::from_str::<Written>(&text).ok());
-        let changes =
-            written.filter(|written| written.boot == boot).map_or(Vec::new(), |written| written.changes);
-        Self { path: path.to_owned(), boot, changes }
+        let read = match fs::read_to_string(path) {
+            Ok(text) => serde_json::from_str::<Written>(&text).map_err(|error| error.to_string()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Ok(Written { boot: boot.clone(), changes: Vec::new() })
+            }
+            Err(error) => Err(error.to_string()),
+        };
+        let (changes, problem) = match read {
+            Ok(written) if written.boot == boot => (written.changes, None),
+            Ok(_) => (Vec::new(), None),
+            Err(why) => {
+                let mut aside = path.as_os_str().to_owned();
+                aside.push(".corrupt");
+                drop(fs::rename(path, &aside));
+                let (path, aside) = (path.display(), Path::new(&aside).display());
+                let problem = format!(
+                    "{path} cannot be read ({why}), and is {aside} now: mount options that a killed daemon changed \
+                     stay as they are"
+                );
+                (Vec::new(), Some(problem))
+            }
+        };
+        (Self { path: path.to_owned(), boot, changes }, problem)
     }
 
     /// The changes in effect.
@@ -72,6 +100,7 @@ impl Journal {
             device: mount.device.clone(),
             mount_point: mount.mount_point.clone(),
             was: mount.discard().to_owned(),
+            session: session_of(mount),
         });
         self.write().inspect_err(|_| drop(self.changes.pop()))
     }
@@ -94,9 +123,15 @@ pub fn boot_id() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
 }
 
-/// Whether a change is one of this mount.
+/// Whether a change is one of this mount, and of this mounting of it.
 pub fn is_of(change: &Change, mount: &Mount) -> bool {
-    change.numbers == mount.numbers && change.device == mount.device
+    change.numbers == mount.numbers
+        && change.device == mount.device
+        && change.session.is_none_or(|session| session_of(mount) == Some(session))
+}
+
+fn session_of(mount: &Mount) -> Option<u64> {
+    session(Kind::of(&mount.fs_type), devices_of(mount).ok()?.first()?)
 }
 
 #[cfg(test)]
@@ -109,18 +144,38 @@ mod tests {
         let path = folder.path().join("journal");
         let lines = b"22 1 8:1 / / rw - ext4 /dev/sda1 rw,discard\n22 1 8:1 / / rw - ext4 /dev/sda1 rw\n";
         let [on, off] = &crate::mount::parse_mountinfo(lines)[..] else { panic!() };
-        let mut journal = Journal::open(&path);
+        let mut journal = Journal::open(&path).0;
         journal.note(on).unwrap();
         journal.note(off).unwrap();
-        let mut again = Journal::open(&path);
+        let mut again = Journal::open(&path).0;
         assert_eq!(again.was(off), Some("discard"));
         let change = again.changes()[0].clone();
         again.restored(&change);
-        assert!(Journal::open(&path).changes().is_empty());
+        assert!(Journal::open(&path).0.changes().is_empty());
         journal.note(on).unwrap();
         fs::write(&path, fs::read_to_string(&path).unwrap().replace(&journal.boot, "other")).unwrap();
-        assert!(Journal::open(&path).changes().is_empty());
+        assert!(Journal::open(&path).0.changes().is_empty());
         fs::write(&path, "{").unwrap();
-        assert!(Journal::open(&path).changes().is_empty());
+        let (broken, problem) = Journal::open(&path);
+        assert!(broken.changes().is_empty() && problem.unwrap().contains("journal.corrupt now"));
+        assert_eq!(fs::read_to_string(folder.path().join("journal.corrupt")).unwrap(), "{");
+        assert_eq!(Journal::open(&path).1, None);
+    }
+
+    #[test]
+    fn a_change_is_of_one_mounting_only() {
+        let [mount] = &crate::mount::parse_mountinfo(b"22 1 8:1 / / rw - ext4 /dev/none1 rw,discard\n")[..]
+        else {
+            panic!()
+        };
+        let change = |session| Change {
+            numbers: (8, 1),
+            device: "/dev/none1".to_owned(),
+            mount_point: "/".into(),
+            was: "discard".to_owned(),
+            session,
+        };
+        // There is no such device, so that nothing tells which mounting it is.
+        assert!(is_of(&change(None), mount) && !is_of(&change(Some(7)), mount));
     }
 }

@@ -24,7 +24,7 @@ use trimwise::units::{Bytes, SimDuration, Span};
 use super::helper::numbers;
 use super::journal::boot_id;
 use super::places::replace;
-use crate::block_device::{BlockDevice, parse_written};
+use crate::block_device::{BlockDevice, btrfs_directory, parse_written};
 use crate::layout::Kind;
 
 /// Version of the file.
@@ -82,18 +82,24 @@ pub struct Present {
 impl Present {
     /// Of a mounted file system; `None` if the kernel does not tell.
     pub fn of(kind: Kind, device: &BlockDevice, total: u64) -> Option<Self> {
-        let folder = match kind {
-            Kind::Ext4 => "/sys/fs/ext4",
-            Kind::Xfs => "/sys/fs/xfs",
-            Kind::Btrfs | Kind::Other => return None,
-        };
-        let session = fs::metadata(Path::new(folder).join(&device.name)).ok()?.ino();
+        let session = session(kind, device)?;
         let written = parse_written(&fs::read_to_string(device.sysfs.join("stat")).ok()?)?.0;
         // `uptime` goes on while the machine sleeps.
         let uptime = fs::read_to_string("/proc/uptime").ok()?;
         let at_s = uptime.split('.').next()?.parse().ok()?;
         Some(Self { session, total, written, at_s })
     }
+}
+
+/// Which mounting of a file system this is: see the head of this file. `None` if the kernel does not tell.
+pub fn session(kind: Kind, device: &BlockDevice) -> Option<u64> {
+    let folder = match kind {
+        Kind::Ext4 => Path::new("/sys/fs/ext4").join(&device.name),
+        Kind::Xfs => Path::new("/sys/fs/xfs").join(&device.name),
+        Kind::Btrfs => btrfs_directory(device)?,
+        Kind::Other => return None,
+    };
+    Some(fs::metadata(folder).ok()?.ino())
 }
 
 /// Reads the text of a file: what this boot's daemons kept.

@@ -37,6 +37,8 @@ pub struct Means<'a> {
     pub patience: Duration,
     /// The present.
     pub now: SimTime,
+    /// Helpers that may be started yet.
+    pub room: usize,
     /// Changed mount options.
     pub journal: &'a mut Journal,
     /// What the last daemon knew.
@@ -69,6 +71,8 @@ pub struct Managed {
     pub problem: Option<String>,
     /// What was known under another treatment.
     carried: Option<Known>,
+    /// By a user, whatever else becomes of it.
+    paused: bool,
     probe_again: SimTime,
     told: Option<&'static str>,
     /// Slices and bytes since the last entry of the history.
@@ -77,7 +81,7 @@ pub struct Managed {
 
 impl Managed {
     /// A file system that was just found.
-    pub fn new(candidate: Candidate, treatment: Treatment) -> Self {
+    pub fn new(candidate: Candidate, treatment: Treatment, paused: bool) -> Self {
         let disks =
             crate::doctor::disks(&HostRoot::default(), candidate.devices.iter().map(|device| device.numbers));
         Self {
@@ -93,6 +97,7 @@ impl Managed {
             held: None,
             problem: None,
             carried: None,
+            paused,
             probe_again: SimTime::ZERO,
             told: None,
             untold: (0, 0),
@@ -103,8 +108,20 @@ impl Managed {
     pub fn treat(&mut self, treatment: Treatment) {
         if self.treatment != treatment {
             self.treatment = treatment;
-            self.carried = self.live.as_ref().and_then(LiveHost::known);
+            // Treated twice before it was looked at, it still has what it carried.
+            self.carried = self.live.as_ref().and_then(LiveHost::known).or(self.carried.take());
             self.begin_anew();
+        }
+    }
+
+    /// A user pauses or resumes it. A slice that waits for its disk is not begun any more.
+    pub fn pause(&mut self, paused: bool) {
+        self.paused = paused;
+        let Some(live) = &mut self.live else { return };
+        live.pause(paused);
+        if paused && matches!(self.held, Some(Order::Trim(_))) {
+            self.held = None;
+            live.call_off();
         }
     }
 
@@ -139,11 +156,17 @@ impl Managed {
         self.job.as_ref().map(Job::waits)
     }
 
+    /// Whether a helper is at work. One that was given up does not keep others from their work.
+    pub fn has_helper(&self) -> bool {
+        self.job.is_some()
+    }
+
     /// A second has passed.
     pub fn second(&mut self, pressure_permille: u64, means: &mut Means<'_>) {
         self.see_stuck(means);
         if self.live.is_none() {
-            if self.job.is_none() && self.stuck.is_none() && means.now >= self.probe_again {
+            let may_begin = self.job.is_none() && self.stuck.is_none() && means.room > 0;
+            if may_begin && means.now >= self.probe_again {
                 self.begin(Doing::Probing, Task::Probe, means);
             }
             return;
@@ -182,7 +205,8 @@ impl Managed {
     /// Starts what was decided. A slice waits while another one is under way on one of its disks.
     pub fn start_held(&mut self, disks_busy: &BTreeSet<String>, means: &mut Means<'_>) {
         let is_trim = matches!(self.held, Some(Order::Trim(_)));
-        if self.job.is_some() || self.stuck.is_some() || (is_trim && !self.disks.is_disjoint(disks_busy)) {
+        let may_begin = self.job.is_none() && self.stuck.is_none() && means.room > 0;
+        if !may_begin || (is_trim && !self.disks.is_disjoint(disks_busy)) {
             return;
         }
         let Some(order) = self.held.take() else { return };
@@ -232,11 +256,9 @@ impl Managed {
     }
 
     fn begin(&mut self, doing: Doing, task: Task, means: &mut Means<'_>) {
-        let request = Request {
-            path: self.candidate.path.clone(),
-            identity: self.probed.map(|probed| probed.identity),
-            task,
-        };
+        means.room = means.room.saturating_sub(1);
+        let request =
+            Request { path: self.candidate.path.clone(), numbers: self.candidate.mount.numbers, task };
         match Job::begin(means.program, doing, &request) {
             Ok(job) => self.job = Some(job),
             Err(error) => {
@@ -258,10 +280,7 @@ impl Managed {
             (Doing::Probing, other) => {
                 let failed = other.failed();
                 let never = matches!(failed, Some(Failed::Never(_)));
-                self.problem = failed.map(|failed| match failed {
-                    Failed::Again(message) | Failed::Never(message) => message,
-                    Failed::Interrupted => "interrupted".to_owned(),
-                });
+                self.problem = failed.map(|failed| failed.to_string());
                 self.probe_again = means.now + SimDuration::from_secs(if never { 3_600 } else { 10 });
             }
             (Doing::Looking, answer) => {
@@ -320,6 +339,9 @@ impl Managed {
         let mut live = LiveHost::new(self.treatment.policy, facts, self.treatment.settings, means.now);
         if let Some(known) = self.known_before(probed.total, means) {
             live.remember(known);
+        }
+        if self.paused {
+            live.pause(true);
         }
         self.live = Some(live);
         let text = format!("Managed with the policy {}.", self.treatment.policy);

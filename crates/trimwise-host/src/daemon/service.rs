@@ -4,6 +4,7 @@
 mod answer;
 mod configured;
 mod keeping;
+mod restoring;
 mod waiting;
 mod watching;
 
@@ -20,21 +21,23 @@ use thiserror::Error;
 use trimwise::live::{LiveHost, Reason};
 use trimwise::units::{SimDuration, SimTime};
 
+use self::restoring::Restoring;
 use self::watching::Watching;
 use super::config::{Config, ConfigErrors};
 use super::control::Server;
 use super::discover::{self, Skipped};
-use super::helper::{self, Answer, Request, Task};
 use super::history::History;
-use super::journal::{Journal, is_of};
+use super::journal::{Change, Journal};
 use super::known::Store;
 use super::managed::{Managed, Means};
 use super::metrics::Listener;
 use super::notify::Notify;
 use super::places::{Locked, Places, PlacesError, replace};
 use super::sense;
-use crate::mount::{Mount, parse_mountinfo};
+use crate::mount::Mount;
 
+/// Helpers at work at a time: with a thousand file systems they would be too many for a service's limit of tasks.
+const HELPERS_MAX: usize = 16;
 /// The list of mounts is compared so often, also if the kernel says nothing: it does not tell of changed options.
 const COMPARE_EVERY: Duration = Duration::from_secs(5);
 /// And everything is looked at anew so often, since devices change too.
@@ -99,7 +102,12 @@ struct Service {
     started: Instant,
     managed: BTreeMap<(u32, u32), Managed>,
     skipped: Vec<Skipped>,
+    /// Mount points that a user paused.
+    paused: BTreeSet<PathBuf>,
     journal: Journal,
+    restoring: Vec<Restoring>,
+    /// Changes that could not be put back.
+    unrestorable: Vec<Change>,
     history: History,
     known: Store,
     server: Option<Server>,
@@ -145,10 +153,9 @@ impl Service {
             numbers.iter().try_for_each(|&number| pipe::register(number, write.try_clone()?).map(drop))?;
             Ok(read)
         };
-        let (known, problem) = Store::open(places.known());
-        if let Some(problem) = problem {
-            log(&problem);
-        }
+        let (known, unknown) = Store::open(places.known());
+        let (journal, unread) = Journal::open(&places.journal());
+        unknown.iter().chain(&unread).for_each(|problem| log(problem));
         let path = discover::mountinfo(places);
         let mountinfo = File::open(&path).map_err(cannot(path.display().to_string()))?;
         let now = Instant::now();
@@ -156,7 +163,9 @@ impl Service {
             server: Some(configured::open_server(places, &config)?),
             metrics: configured::open_metrics(&config)?,
             watching: Watching::default(),
-            journal: Journal::open(&places.journal()),
+            journal,
+            restoring: Vec::new(),
+            unrestorable: Vec::new(),
             history: History::new(places.history(), config.history_max),
             known,
             hang_up: signal(&[SIGHUP]).map_err(cannot("the handler of SIGHUP"))?,
@@ -167,6 +176,7 @@ impl Service {
             started: now,
             managed: BTreeMap::new(),
             skipped: Vec::new(),
+            paused: BTreeSet::new(),
             notify: Notify::from_environment(),
             next_second: now,
             next_discover: now,
@@ -179,7 +189,7 @@ impl Service {
             options,
             _lock: lock,
         };
-        service.restore_all(); // what a killed daemon left
+        service.restore_and_wait(); // what a killed daemon left
         service.watch();
         service.discover();
         service.notify.tell("READY=1\nSTATUS=Managing file systems");
@@ -195,11 +205,13 @@ impl Service {
     /// Calls `act` with every managed file system and what it needs.
     fn each(&mut self, mut act: impl FnMut(&mut Managed, &mut Means<'_>)) {
         let now = self.now();
+        let at_work = self.managed.values().filter(|one| one.has_helper()).count();
         let mut means = Means {
             program: &self.options.program,
             dry_run: self.options.dry_run,
             patience: self.options.patience,
             now,
+            room: HELPERS_MAX.saturating_sub(at_work),
             journal: &mut self.journal,
             history: &mut self.history,
             known: &mut self.known,
@@ -219,6 +231,7 @@ impl Service {
             }
             self.hear_frees();
             self.each(Managed::hear);
+            self.hear_restored();
             let now = Instant::now();
             if events.mounts || now >= self.next_discover || self.mounts_changed(now) {
                 self.discover();
@@ -318,81 +331,51 @@ impl Service {
             Err(error) => return log(&format!("mountinfo: {error}")),
         };
         let mut before = std::mem::take(&mut self.managed);
+        let mut new = Vec::new();
         // Unmounted and mounted again, it may be another file system: nothing is known of it.
         let is_mounted =
             |mount: &Mount| found.mounts.iter().any(|one| one.id == mount.id && one.device == mount.device);
         for candidate in found.candidates {
             let Some(treatment) = self.config.treatment(&candidate.mount.mount_point) else { continue };
             let numbers = candidate.mount.numbers;
+            let is_other = |one: &Managed| {
+                // Another treatment finds the mount option as it was.
+                !is_mounted(&one.candidate.mount)
+                    || one.treatment != treatment && self.journal.was(&candidate.mount).is_some()
+            };
             let known = match before.remove(&numbers) {
-                Some(mut other) if !is_mounted(&other.candidate.mount) => {
-                    other.stop();
+                Some(other) if is_other(&other) => {
+                    self.let_go(other);
                     None
                 }
                 known => known,
             };
-            let one = match known {
+            match known {
                 Some(mut one) => {
                     one.candidate = candidate;
                     one.treat(treatment);
-                    one
+                    self.managed.insert(numbers, one);
                 }
-                None => Managed::new(candidate, treatment),
-            };
-            self.managed.insert(numbers, one);
-        }
-        for mut gone in before.into_values() {
-            gone.stop();
-            gone.tell_trimmed(&mut self.history);
-            let point = gone.candidate.mount.mount_point.clone();
-            self.history.add(&point, "gone", "It is not managed any more.".to_owned(), 0);
-            if found.mounts.iter().any(|mount| mount.numbers == gone.candidate.mount.numbers) {
-                self.restore(&gone.candidate.mount);
+                None => {
+                    let paused = self.paused.contains(&candidate.mount.mount_point);
+                    new.push((numbers, Managed::new(candidate, treatment, paused)));
+                }
             }
         }
-        let gone: Vec<_> = self.journal.changes().to_vec();
-        for change in gone.iter().filter(|change| !found.mounts.iter().any(|mount| is_of(change, mount))) {
-            self.journal.restored(change);
+        for gone in before.into_values() {
+            let point = gone.candidate.mount.mount_point.clone();
+            self.let_go(gone);
+            self.history.add(&point, "gone", "It is not managed any more.".to_owned(), 0);
         }
+        self.restore_unmanaged(&found.mounts);
+        new.retain(|(numbers, _)| !self.is_restoring(*numbers));
+        self.managed.extend(new);
         self.skipped = found.skipped;
     }
 
-    /// Puts all mount options back as they were.
-    fn restore_all(&mut self) {
-        if self.options.dry_run {
-            return;
-        }
-        let text = std::fs::read(discover::mountinfo(&self.options.places)).unwrap_or_default();
-        let mounts = parse_mountinfo(&text);
-        for change in self.journal.changes().to_vec() {
-            match mounts.iter().find(|mount| is_of(&change, mount)) {
-                Some(mount) => self.restore(mount),
-                None => self.journal.restored(&change),
-            }
-        }
-    }
-
-    fn restore(&mut self, mount: &Mount) {
-        let Some(change) = self.journal.changes().iter().find(|change| is_of(change, mount)).cloned() else {
-            return;
-        };
-        let request = Request {
-            path: self.options.places.host.path(&mount.mount_point),
-            identity: None,
-            task: Task::Toggle { option: change.was.clone() },
-        };
-        match helper::run_to_end(&self.options.program, &request) {
-            Answer::Toggled => {
-                let text = format!("Remounted with {}, as it was.", change.was);
-                self.history.add(&mount.mount_point, "online", text, 0);
-                self.journal.restored(&change);
-            }
-            other => log(&format!(
-                "{}: {} could not be put back: {other:?}",
-                mount.mount_point.display(),
-                change.was
-            )),
-        }
+    fn let_go(&mut self, mut one: Managed) {
+        one.stop();
+        one.tell_trimmed(&mut self.history);
     }
 
     /// With `once`: how it ended, when nothing is to be done any more.
@@ -435,7 +418,8 @@ impl Service {
         }
         self.hear_frees();
         self.keep_known();
-        self.restore_all();
+        self.managed.clear(); // nothing is managed any more
+        self.restore_and_wait();
         self.history.flush();
         drop(std::fs::remove_file(self.options.places.control()));
         drop(std::fs::remove_file(self.options.places.status()));

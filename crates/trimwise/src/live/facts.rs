@@ -105,3 +105,12 @@ pub enum Failed {
     /// It never will.
     Never(String),
 }
+
+impl std::fmt::Display for Failed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Again(message) | Self::Never(message) => f.write_str(message),
+            Self::Interrupted => f.write_str("interrupted"),
+        }
+    }
+}

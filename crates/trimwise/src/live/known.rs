@@ -21,7 +21,8 @@ impl LiveHost {
         (space.trimmed().0 > 0).then(|| Known {
             trimmed: space.trimmed_spans(),
             forget_in: self.forget_at.since(self.now),
-            unseen: Bytes(self.missed),
+            // What no map has explained yet may have come and gone as well.
+            unseen: Bytes(self.missed.saturating_add(self.unexplained).saturating_add(self.freed_since_look)),
         })
     }
 

@@ -50,8 +50,12 @@ impl LiveHost {
         self.looked_at = Some(self.now);
         let (first, told) = (self.round.is_first, self.round.told);
         self.round.is_first = first && !self.round.is_over;
+        self.doubted |= gap;
         if begins && self.now >= self.forget_at && !told {
-            space.forget();
+            // Where each free was told nothing came and went unseen.
+            if std::mem::take(&mut self.doubted) {
+                space.forget();
+            }
             self.forget_at = self.now + FORGET_EVERY;
         }
         let Learned { freed, reused } = space.learn(window, free, told);

@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::net::sockopt::socket_peercred;
@@ -18,8 +18,8 @@ const CONNECTIONS_MAX: usize = 32;
 const READERS_MAX: usize = 16;
 /// Who says nothing for so long is sent away.
 const IDLE_MAX: Duration = Duration::from_secs(60);
-/// Who does not read his answers is sent away when so many bytes wait.
-const UNREAD_MAX: usize = 8 << 20;
+/// Requests of one connection that are answered before others are served.
+const TURN: usize = 16;
 
 struct Connection {
     stream: UnixStream,
@@ -47,22 +47,23 @@ pub struct Server {
 }
 
 impl Server {
-    /// Opens the sockets, in place of what a killed daemon left.
+    /// Opens the sockets, in place of what was there: another server's, or what a killed daemon left.
     ///
     /// # Errors
-    /// If they cannot be made.
+    /// If they cannot be made; then what was there is as it was.
     pub fn open(control: &Path, status: Option<&Path>, group: Option<u32>) -> io::Result<Self> {
-        let server = Self {
-            control: listen(control, 0o600)?,
-            status: status.map(|path| listen(path, 0o666)).transpose()?,
+        let control = Bound::beside(control, 0o600)?;
+        if let Some(group) = group {
+            chown(&control.beside, None, Some(group))?;
+            fs::set_permissions(&control.beside, fs::Permissions::from_mode(0o660))?;
+        }
+        let status = status.map(|path| Bound::beside(path, 0o666)).transpose()?;
+        Ok(Self {
+            status: status.map(Bound::in_place).transpose()?,
+            control: control.in_place()?,
             group,
             connections: Vec::new(),
-        };
-        if let Some(group) = group {
-            chown(control, None, Some(group))?;
-            fs::set_permissions(control, fs::Permissions::from_mode(0o660))?;
-        }
-        Ok(server)
+        })
     }
 
     /// What to wait for.
@@ -82,28 +83,32 @@ impl Server {
     pub fn serve(&mut self, mut answer: impl FnMut(&Request) -> Response) {
         self.accept();
         for connection in &mut self.connections {
+            connection.send();
             connection.receive();
-            while let Some(end) = connection.read.iter().position(|&byte| byte == b'\n') {
-                let line: Vec<u8> = connection.read.drain(..=end).collect();
-                let response = match Request::parse(&line[..end]) {
+            for _ in 0..TURN {
+                let Some(line) = connection.next_line() else { break };
+                let response = match Request::parse(&line) {
                     Ok(request) if connection.commands || request.is_reading() => answer(&request),
                     Ok(_) => Response::refused("only root and the group of the configuration may command"),
                     Err(why) => Response::refused(why),
                 };
-                connection.to_write.extend(response.line().as_bytes());
+                connection.say(&response);
             }
-            if connection.read.len() > REQUEST_MAX {
-                let why = format!("a request of more than {REQUEST_MAX} bytes");
-                connection.to_write.extend(Response::refused(why).line().as_bytes());
+            if connection.read.len() > REQUEST_MAX && !connection.read.contains(&b'\n') {
+                connection.say(&Response::refused(format!("a request of more than {REQUEST_MAX} bytes")));
                 connection.read.clear();
                 connection.ended = true;
             }
-            connection.send();
         }
         self.connections.retain(|one| {
-            let stuck = one.to_write.len() > UNREAD_MAX || one.last.elapsed() > IDLE_MAX;
-            !(stuck || one.ended && one.to_write.is_empty())
+            let done = one.ended && one.to_write.is_empty() && !one.has_work();
+            !(done || one.last.elapsed() > IDLE_MAX)
         });
+    }
+
+    /// Whether somebody's turn was over before all of his requests were answered.
+    pub fn has_work(&self) -> bool {
+        self.connections.iter().any(Connection::has_work)
     }
 
     fn accept(&mut self) {
@@ -143,9 +148,29 @@ impl Server {
 }
 
 impl Connection {
+    /// The next request, without its end. Not before the answer to the last one was taken: so only one waits.
+    fn next_line(&mut self) -> Option<Vec<u8>> {
+        if !self.has_work() {
+            return None;
+        }
+        let end = self.read.iter().position(|&byte| byte == b'\n')?;
+        let mut line: Vec<u8> = self.read.drain(..=end).collect();
+        line.pop();
+        Some(line)
+    }
+
+    fn has_work(&self) -> bool {
+        self.to_write.is_empty() && self.read.contains(&b'\n')
+    }
+
+    fn say(&mut self, response: &Response) {
+        self.to_write.extend(response.line().as_bytes());
+        self.send();
+    }
+
     fn receive(&mut self) {
         let mut buffer = [0; 4096];
-        while self.read.len() <= REQUEST_MAX {
+        while !self.ended && self.read.len() <= REQUEST_MAX {
             match self.stream.read(&mut buffer) {
                 Ok(0) => {
                     self.ended = true;
@@ -168,28 +193,59 @@ impl Connection {
         while !self.to_write.is_empty() {
             match self.stream.write(&self.to_write) {
                 Ok(0) => break,
-                Ok(n) => drop(self.to_write.drain(..n)),
+                Ok(n) => {
+                    self.to_write.drain(..n);
+                    self.last = Instant::now();
+                }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 Err(_) => break,
             }
         }
-        self.ended |= !self.to_write.is_empty();
-        self.to_write.truncate(0);
+        if !self.to_write.is_empty() {
+            // Nobody is there any more: neither answers nor requests are of use.
+            self.ended = true;
+            self.to_write.clear();
+            self.read.clear();
+        }
     }
 }
 
-fn listen(path: &Path, mode: u32) -> io::Result<UnixListener> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-        _ => {}
+/// A socket under another name, so that the one in its place is used until all is well.
+struct Bound {
+    listener: UnixListener,
+    beside: PathBuf,
+    place: PathBuf,
+}
+
+impl Bound {
+    fn beside(place: &Path, mode: u32) -> io::Result<Self> {
+        let mut beside = place.as_os_str().to_owned();
+        beside.push(".new");
+        let beside = PathBuf::from(beside);
+        match fs::remove_file(&beside) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        // Nobody may connect before the mode is right.
+        let old = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o177));
+        let listener = UnixListener::bind(&beside);
+        rustix::process::umask(old);
+        let bound = Self { listener: listener?, beside, place: place.to_owned() };
+        fs::set_permissions(&bound.beside, fs::Permissions::from_mode(mode))?;
+        bound.listener.set_nonblocking(true)?;
+        Ok(bound)
     }
-    // Nobody may connect before the mode is right.
-    let old = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o177));
-    let listener = UnixListener::bind(path);
-    rustix::process::umask(old);
-    let listener = listener?;
-    fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
-    listener.set_nonblocking(true)?;
-    Ok(listener)
+
+    fn in_place(self) -> io::Result<UnixListener> {
+        fs::rename(&self.beside, &self.place)?;
+        self.listener.try_clone()
+    }
+}
+
+impl Drop for Bound {
+    /// If it is in its place, nothing is beside it any more.
+    fn drop(&mut self) {
+        drop(fs::remove_file(&self.beside));
+    }
 }

@@ -29,9 +29,9 @@ pub const TRACING: &str = "/sys/kernel/tracing";
 const BUFFERS_KIB: usize = 8 << 10;
 const BUFFER_KIB_MAX: usize = 256;
 const BUFFER_KIB_MIN: usize = 64;
-/// Kernels before 6.2 wake a reader for each record, not for a half full buffer: so they are waited for again only after a
-/// rest.
-const REST: Duration = Duration::from_millis(5);
+/// Kernels before 6.2 wake a reader for each record, not for a half full buffer: so behind a record they are waited for again
+/// only after a rest.
+const REST: Duration = Duration::from_millis(10);
 
 /// What was heard since the last time.
 #[derive(Debug, Default)]
@@ -53,7 +53,8 @@ pub struct Watcher {
     /// Pages of one processor's buffer: no more are read at a time, so that a flood of frees has an end.
     pages: usize,
     watched: BTreeMap<(u32, u32), Kind>,
-    heard_at: Instant,
+    /// When there was something to read last.
+    heard_at: Option<Instant>,
 }
 
 /// What went wrong with which file, as a sentence without a full stop.
@@ -109,7 +110,7 @@ impl Watcher {
             buffer: vec![0; page.size],
             pages: 0,
             watched: BTreeMap::new(),
-            heard_at: Instant::now(),
+            heard_at: None,
         };
         made.prepare()?; // if that fails, the instance goes with it
         Ok(made)
@@ -126,12 +127,7 @@ impl Watcher {
         write(&self.instance.join("buffer_size_kb"), &size.to_string())?;
         for point in [Tracepoint::Ext4, Tracepoint::Xfs] {
             write_if_there(&self.event(point).join("enable"), "0")?;
-            // A file system whose module is not loaded has no events yet.
-            if let Ok(text) = fs::read_to_string(self.event(point).join("format"))
-                && let Some(format) = point.parse(&text)
-            {
-                self.events.insert(point, format);
-            }
+            self.find(point);
         }
         if self.events.is_empty() {
             return Err("this kernel has no tracepoint that tells of frees on ext4 or XFS".to_owned());
@@ -145,6 +141,15 @@ impl Watcher {
         write(&self.instance.join("tracing_on"), "1")
     }
 
+    /// Looks for a tracepoint: a file system whose module is not loaded has none yet.
+    fn find(&mut self, point: Tracepoint) {
+        if let Ok(text) = fs::read_to_string(self.event(point).join("format"))
+            && let Some(format) = point.parse(&text)
+        {
+            self.events.insert(point, format);
+        }
+    }
+
     fn event(&self, point: Tracepoint) -> PathBuf {
         self.instance.join("events").join(point.path())
     }
@@ -153,7 +158,14 @@ impl Watcher {
     ///
     /// # Errors
     /// Why that cannot be, in words; then it is not known which are watched.
-    pub fn watch(&mut self, wanted: BTreeMap<(u32, u32), Kind>) -> Result<(), String> {
+    pub fn watch(&mut self, mut wanted: BTreeMap<(u32, u32), Kind>) -> Result<(), String> {
+        for &kind in wanted.values() {
+            match tracepoint(kind) {
+                Some(point) if !self.events.contains_key(&point) => self.find(point),
+                _ => {}
+            }
+        }
+        wanted.retain(|_, kind| tracepoint(*kind).is_some_and(|point| self.events.contains_key(&point)));
         if wanted == self.watched {
             return Ok(());
         }
@@ -179,8 +191,7 @@ impl Watcher {
 
     /// Whether each free on a file system is told.
     pub fn is_watched(&self, device: (u32, u32)) -> bool {
-        let point = self.watched.get(&device).and_then(|&kind| tracepoint(kind));
-        point.is_some_and(|point| self.events.contains_key(&point))
+        self.watched.contains_key(&device)
     }
 
     /// Whether the instance is as it was set up: an administrator may have turned it off.
@@ -199,16 +210,25 @@ impl Watcher {
 
     /// What to wait for, beside the next second.
     pub fn waits(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.pipes.iter().filter(|_| self.heard_at.elapsed() >= REST).map(|pipe| pipe.as_fd())
+        let rests = self.rest_left() < Duration::MAX;
+        self.pipes.iter().filter(move |_| !rests).map(|pipe| pipe.as_fd())
+    }
+
+    /// How long nothing is waited for yet; [`Duration::MAX`] if it is.
+    pub fn rest_left(&self) -> Duration {
+        let left = self.heard_at.and_then(|at| REST.checked_sub(at.elapsed()));
+        left.filter(|left| !left.is_zero()).unwrap_or(Duration::MAX)
     }
 
     /// What was freed since the last time.
     pub fn hear(&mut self) -> Heard {
         let mut heard = Heard::default();
+        let mut any = false;
         for pipe in &mut self.pipes {
             for _ in 0..self.pages {
                 // Nothing more, or a processor that was taken away.
                 let Ok(n @ 1..) = pipe.read(&mut self.buffer) else { break };
+                any = true;
                 heard.lost += self.page.records(&self.buffer[..n], |record| {
                     if let Some(freed) = self.events.values().find_map(|event| event.read(record)) {
                         heard.freed.entry(freed.device).or_default().push(freed);
@@ -216,7 +236,9 @@ impl Watcher {
                 });
             }
         }
-        self.heard_at = Instant::now();
+        if any {
+            self.heard_at = Some(Instant::now());
+        }
         heard
     }
 }

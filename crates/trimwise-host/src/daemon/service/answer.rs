@@ -134,15 +134,17 @@ impl Service {
         let mut done = Vec::new();
         for point in points {
             match self.of(&point) {
-                Ok(Managed { live: Some(live), .. }) => {
-                    live.pause(paused);
-                    done.push(point);
-                }
-                Ok(_) => {}
+                Ok(one) => one.pause(paused),
                 Err(why) => return Response::refused(why),
             }
+            done.push(point);
         }
         for point in &done {
+            if paused {
+                self.paused.insert(point.clone());
+            } else {
+                self.paused.remove(point);
+            }
             let (kind, text) =
                 if paused { ("paused", "Paused by a user.") } else { ("resumed", "Resumed by a user.") };
             self.history.add(point, kind, text.to_owned(), 0);

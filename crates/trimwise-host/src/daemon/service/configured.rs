@@ -22,13 +22,19 @@ impl Service {
         result
     }
 
+    /// All that may fail comes before the first change.
     fn apply(&mut self, config: Config) -> Result<(), String> {
         let places = &self.options.places;
+        let words = |error: ServiceError| error.to_string();
+        let metrics = (config.metrics_listen != self.config.metrics_listen)
+            .then(|| open_metrics(&config))
+            .transpose()
+            .map_err(words)?;
         if (config.group.as_ref(), config.status) != (self.config.group.as_ref(), self.config.status) {
-            self.server = Some(open_server(places, &config).map_err(|error| error.to_string())?);
+            self.server = Some(open_server(places, &config).map_err(words)?);
         }
-        if config.metrics_listen != self.config.metrics_listen {
-            self.metrics = open_metrics(&config).map_err(|error| error.to_string())?;
+        if let Some(metrics) = metrics {
+            self.metrics = metrics;
         }
         self.history.set_max(config.history_max);
         self.config = config;
@@ -48,12 +54,13 @@ pub fn open_server(places: &Places, config: &Config) -> Result<Server, ServiceEr
         })
     });
     let status = places.status();
-    if config.status == StatusFor::Group {
+    let wanted = (config.status == StatusFor::All).then_some(status.as_path());
+    let server = Server::open(&places.control(), wanted, group.transpose()?)
+        .map_err(cannot(places.control().display().to_string()))?;
+    if wanted.is_none() {
         drop(std::fs::remove_file(&status));
     }
-    let status = (config.status == StatusFor::All).then_some(status.as_path());
-    Server::open(&places.control(), status, group.transpose()?)
-        .map_err(cannot(places.control().display().to_string()))
+    Ok(server)
 }
 
 pub fn open_metrics(config: &Config) -> Result<Option<Listener>, ServiceError> {
