@@ -157,16 +157,17 @@ impl Managed {
         self.job.as_ref().map(Job::waits)
     }
 
-    /// Whether a helper is at work, or stuck.
+    /// Whether a helper is at work. One that was given up does not keep others from their work.
     pub fn has_helper(&self) -> bool {
-        self.job.is_some() || self.stuck.is_some()
+        self.job.is_some()
     }
 
     /// A second has passed.
     pub fn second(&mut self, pressure_permille: u64, means: &mut Means<'_>) {
         self.see_stuck(means);
         if self.live.is_none() {
-            if !self.has_helper() && means.room > 0 && means.now >= self.probe_again {
+            let may_begin = self.job.is_none() && self.stuck.is_none() && means.room > 0;
+            if may_begin && means.now >= self.probe_again {
                 self.begin(Doing::Probing, Task::Probe, means);
             }
             return;
@@ -205,7 +206,8 @@ impl Managed {
     /// Starts what was decided. A slice waits while another one is under way on one of its disks.
     pub fn start_held(&mut self, disks_busy: &BTreeSet<String>, means: &mut Means<'_>) {
         let is_trim = matches!(self.held, Some(Order::Trim(_)));
-        if self.has_helper() || means.room == 0 || (is_trim && !self.disks.is_disjoint(disks_busy)) {
+        let may_begin = self.job.is_none() && self.stuck.is_none() && means.room > 0;
+        if !may_begin || (is_trim && !self.disks.is_disjoint(disks_busy)) {
             return;
         }
         let Some(order) = self.held.take() else { return };

@@ -28,6 +28,7 @@ mod space;
 mod spans;
 mod status;
 mod toggle;
+mod user;
 
 use self::lanes::Lanes;
 use crate::policy::set::{Direction, Trend};
@@ -366,43 +367,6 @@ impl LiveHost {
         }
     }
 
-    /// The user pauses or resumes it. A slice under way ends by itself.
-    pub fn pause(&mut self, paused: bool) {
-        self.paused = paused;
-        if paused {
-            self.asked = false;
-        }
-        if self.busy.is_none() && self.refused.is_none() && self.stuck.is_none() {
-            self.reason = if paused { Reason::Paused } else { Reason::Starting };
-        }
-    }
-
-    /// What was ordered last is not begun, and will not be.
-    pub fn call_off(&mut self) {
-        self.busy = None;
-        self.reason = if self.paused { Reason::Paused } else { Reason::Starting };
-    }
-
-    /// The user asks for all that is untrimmed, now: whatever the policy says, but slice by slice.
-    pub fn trim_now(&mut self) {
-        (self.asked, self.ever_asked) = (true, true);
-        self.look_wanted = true;
-        self.retry_at = self.now;
-        self.catch_up();
-        if let Knowledge::Estimate(estimate) = &mut self.knowledge {
-            estimate.restart();
-        }
-    }
-
-    /// What was given up is still under way, in words, or is not any more: until then nothing else is begun.
-    pub fn stick(&mut self, message: Option<String>) {
-        if message.is_none() && self.stuck.is_some() {
-            self.reason = Reason::Starting;
-            self.retry_at = self.now;
-        }
-        self.stuck = message;
-    }
-
     /// The most untrimmed space that `judicious` leaves.
     pub fn bound(&self) -> Bytes {
         Bytes(self.sample.total.0 / 1000 * self.settings.untrimmed_max_permille)
@@ -422,21 +386,6 @@ impl LiveHost {
             Knowledge::Map(space) => space.left(),
             Knowledge::Estimate(estimate) => Bytes(estimate.left),
         }
-    }
-
-    /// Whether the user paused it.
-    pub fn is_paused(&self) -> bool {
-        self.paused
-    }
-
-    /// Whether the user asked for everything, and that is not over yet.
-    pub fn is_asked(&self) -> bool {
-        self.asked
-    }
-
-    /// Whether the user ever asked for everything.
-    pub fn was_asked(&self) -> bool {
-        self.ever_asked
     }
 
     /// Whether something is under way.
