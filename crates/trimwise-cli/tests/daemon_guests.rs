@@ -127,7 +127,7 @@ fn is_discarded(done: &Done, from: &str, to: &str, least: u64) {
 fn tells_of(done: &Done, kinds: &[&str]) {
     let history = done.json("history");
     let told = |kind: &&str| history.as_array().unwrap().iter().any(|entry| entry["kind"] == **kind);
-    assert!(kinds.iter().all(|kind| told(kind)), "{kinds:?}: {history:#}");
+    assert!(kinds.iter().all(told), "{kinds:?}: {history:#}");
 }
 
 fn follows_its_mount(file_system: FileSystem) {
