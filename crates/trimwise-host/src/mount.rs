@@ -6,10 +6,11 @@
 //! in proc_pid_mountinfo(5).
 
 use std::ffi::OsStr;
+use std::os::fd::{AsFd, AsRawFd as _};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
+use rustix::fs::{AtFlags, CWD, Statx, StatxFlags, statx};
 use thiserror::Error;
 
 /// A mounted file system.
@@ -34,6 +35,16 @@ impl Mount {
     pub fn discard(&self) -> &str {
         let is_discard = |option: &&String| *option == "discard" || option.starts_with("discard=");
         self.options.iter().find(is_discard).map_or("nodiscard", String::as_str)
+    }
+
+    /// Whether the file system is read-only. A mount may be so that is not: as a hardened service sees every one; FITRIM
+    /// works through it all the same. Options of the file system stand behind those of the mount.
+    pub fn is_read_only(&self) -> bool {
+        let words = ["ro", "rw"];
+        self.options
+            .iter()
+            .rfind(|option| words.contains(&option.as_str()))
+            .is_some_and(|option| option == "ro")
     }
 }
 
@@ -61,22 +72,37 @@ pub enum MountError {
 /// # Errors
 /// If the path does not exist or its mount is not listed.
 pub fn mount_of(path: &Path) -> Result<Mount, MountError> {
+    let canonical = path.canonicalize().map_err(|source| io(path, source))?;
+    listed(statx(CWD, &canonical, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::MNT_ID), &canonical)
+}
+
+/// The mount that an open file or folder lies on, whatever its path leads to by now.
+///
+/// # Errors
+/// If its mount is not listed.
+pub fn mount_of_open(file: impl AsFd) -> Result<Mount, MountError> {
+    let link = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
+    let path = std::fs::read_link(&link).map_err(|source| io(Path::new(&link), source))?;
+    listed(statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID), &path)
+}
+
+fn io(path: &Path, source: std::io::Error) -> MountError {
+    MountError::Io { path: path.display().to_string(), source }
+}
+
+/// The line of a mount by its number; a kernel before 5.8 does not tell that, so that the path must do.
+fn listed(found: rustix::io::Result<Statx>, path: &Path) -> Result<Mount, MountError> {
     const MOUNTINFO: &str = "/proc/self/mountinfo";
-    let io = |path: &Path| {
-        let path = path.display().to_string();
-        move |source| MountError::Io { path, source }
-    };
-    let canonical = path.canonicalize().map_err(io(path))?;
-    let text = std::fs::read(MOUNTINFO).map_err(io(Path::new(MOUNTINFO)))?;
+    let text = std::fs::read(MOUNTINFO).map_err(|source| io(Path::new(MOUNTINFO), source))?;
     let mut mounts = parse_mountinfo(&text);
-    let id = statx(CWD, &canonical, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::MNT_ID)
+    let id = found
         .ok()
         .filter(|found| StatxFlags::from_bits_retain(found.stx_mask).contains(StatxFlags::MNT_ID))
         .map(|found| found.stx_mnt_id);
     let index = mounts
         .iter()
         .position(|mount| Some(mount.id) == id)
-        .or_else(|| nearest(&mounts, &canonical))
+        .or_else(|| nearest(&mounts, path))
         .ok_or_else(|| MountError::Unknown { path: path.display().to_string() })?;
     Ok(mounts.swap_remove(index))
 }

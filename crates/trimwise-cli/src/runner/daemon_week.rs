@@ -21,39 +21,53 @@ const MEMORY: Bytes = Bytes::mib(256);
 /// What one run takes of this computer: guest, the drive's model, what it was asked for, and the bytes that are not zeros.
 pub const MEMORY_OF_RUN: Bytes = Bytes::mib(1_500);
 
-/// The kernel, and the cases that `--only` names as FS or FS:TRIMMING; all if it names none.
+/// The kernel, and the cases that `--only` names as FS or FS:TRIMMING; all if it names none. A target is another kernel, and
+/// one file system.
 ///
 /// # Errors
 /// One that there is not; a missing kernel or program.
-pub fn choice(only: &[String]) -> Result<(KernelImage, Vec<Case>), Failure> {
+pub fn choice(only: &[String], target: Option<&KernelTarget>) -> Result<(KernelImage, Vec<Case>), Failure> {
+    let mut cases = cases();
+    if let Some(target) = target {
+        cases.retain(|case| case.file_system == target.file_system.name());
+        let refused = |what: String| Err(Failure::usage(format!("--target kernel:{target}: {what}")));
+        if cases.is_empty() {
+            return refused(format!("expected one of {} as the file system", FILE_SYSTEMS.join(", ")));
+        }
+        if !target.options.is_empty() {
+            let what = "each way of trimming has its mount options; expected none";
+            return refused(format!("{what}, as in kernel:{}:{}", target.version, target.file_system.name()));
+        }
+    }
     let names = |case: &Case| {
         let fs = case.file_system;
         [fs.to_owned(), format!("{fs}:{}", case.trimming.name())]
     };
-    let mut cases = cases();
     if let Some(part) = only.iter().find(|part| !cases.iter().any(|case| names(case).contains(part))) {
+        let there = target.map_or(FILE_SYSTEMS.join(", "), |target| target.file_system.name().to_owned());
         return Err(Failure::usage(format!(
-            "--only {part}: expected FS or FS:TRIMMING with FS one of {} and TRIMMING one of {} (discard-async: btrfs)",
-            FILE_SYSTEMS.join(", "),
+            "--only {part}: expected FS or FS:TRIMMING with FS one of {there} and TRIMMING one of {} (discard-async: btrfs)",
             Trimming::ALL.map(Trimming::name).join(", ")
         )));
     }
     cases.retain(|case| only.is_empty() || names(case).iter().any(|name| only.contains(name)));
+    let version = target.map_or(KERNEL, |target| &target.version);
     let mut image = None;
     for of_one in cases.chunk_by(|a, b| a.file_system == b.file_system) {
-        image = Some(guests::image(&target(of_one[0].file_system)?)?);
+        let file_system = file_system(of_one[0])?;
+        let target = KernelTarget { version: version.to_owned(), file_system, options: String::new() };
+        image = Some(guests::image(&target)?);
     }
     image.map(|image| (image, cases)).ok_or_else(|| Failure::usage("nothing to run"))
 }
 
-fn target(file_system: &str) -> Result<KernelTarget, Failure> {
-    let file_system: FileSystem = file_system.parse().map_err(Failure::run)?;
-    Ok(KernelTarget { version: KERNEL.to_owned(), file_system, options: String::new() })
+fn file_system(case: Case) -> Result<FileSystem, Failure> {
+    case.file_system.parse().map_err(Failure::run)
 }
 
 /// The steps, and which of them is the week.
 fn steps(case: Case, week: &Week) -> Result<(Vec<Step>, usize), Failure> {
-    let file_system = target(case.file_system)?.file_system;
+    let file_system = file_system(case)?;
     let options = case.mount_option().to_owned();
     let mut steps = vec![
         Step::Mkfs { file_system, options: Vec::new() },
@@ -118,8 +132,29 @@ mod tests {
     #[test]
     fn what_there_is_not_is_refused() {
         for part in ["zfs", "ext4:discard-async", "ext4:sometimes"] {
-            let refused = choice(&[part.to_owned()]);
+            let refused = choice(&[part.to_owned()], None);
             assert!(matches!(refused, Err(Failure::Usage(m)) if m.contains("fstrim-weekly")), "{part}");
+        }
+    }
+
+    #[test]
+    fn a_target_is_one_file_system_without_options() {
+        for (target, only, words) in [
+            ("6.1:f2fs", None, "--target kernel:6.1:f2fs: expected one of ext4, xfs, btrfs"),
+            (
+                "6.1:xfs:nodiscard",
+                None,
+                "each way of trimming has its mount options; expected none, as in kernel:6.1:xfs",
+            ),
+            (
+                "6.1:xfs",
+                Some("ext4:daemon"),
+                "--only ext4:daemon: expected FS or FS:TRIMMING with FS one of xfs and",
+            ),
+        ] {
+            let only: Vec<String> = only.into_iter().map(str::to_owned).collect();
+            let refused = choice(&only, Some(&target.parse().unwrap()));
+            assert!(matches!(&refused, Err(Failure::Usage(m)) if m.contains(words)), "{refused:?}");
         }
     }
 }

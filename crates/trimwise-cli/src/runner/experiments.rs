@@ -21,8 +21,8 @@ use super::{Report, guests};
 use crate::failure::Failure;
 use crate::pool;
 
-/// Refuses parts of an experiment that this computer cannot run, before anything is run.
-pub type Check = fn(&[String]) -> Result<(), Failure>;
+/// Refuses parts of an experiment, and kernels for it, that this computer cannot run, before anything is run.
+pub type Check = fn(&[String], Option<&KernelTarget>) -> Result<(), Failure>;
 
 /// A published experiment that can be made again.
 pub struct Experiment {
@@ -34,11 +34,11 @@ pub struct Experiment {
     pub reps: u32,
     /// Runs it.
     pub run: Run,
-    /// Of those that have parts to choose from: whether this computer can run these of them.
+    /// Of those that have parts to choose from: whether this computer can run these of them, there.
     pub check: Option<Check>,
     /// Whether it boots kernels by itself.
     pub boots: bool,
-    /// Of those whose workload and policies a real kernel has too: runs it there.
+    /// Of those whose workload and policies a real kernel has too, or which run on any: runs it there.
     pub on_kernel: Option<OnKernel>,
 }
 
@@ -71,32 +71,36 @@ pub const ALL: &[Experiment] = &[
     experiment(capacity::NAME, capacity::QUESTION, capacity::REPS, run_capacity),
     experiment(settling::NAME, settling::QUESTION, settling::REPS, run_settling),
     Experiment {
-        check: Some(|only| super::kernels::Choice::of(only).map(drop)),
+        check: Some(|only, _| super::kernels::Choice::of(only).map(drop)),
         boots: true,
         ..experiment(kernels::NAME, kernels::QUESTION, kernels::REPS, run_kernels)
     },
     Experiment {
-        check: Some(|only| super::lazy_kernel::choice(only).map(drop)),
+        check: Some(|only, _| super::lazy_kernel::choice(only).map(drop)),
         boots: true,
         ..experiment(lazy::FIGURE_3_KERNEL, lazy::QUESTION_3_KERNEL, lazy::REPS, run_lazy_3_kernel)
     },
     Experiment {
-        check: Some(|only| super::model_ext4::choice(only).map(drop)),
+        check: Some(|only, _| super::model_ext4::choice(only).map(drop)),
         boots: true,
         ..experiment(model_ext4::NAME, model_ext4::QUESTION, model_ext4::REPS, run_model_ext4)
     },
     Experiment {
-        check: Some(|only| super::daemon_week::choice(only).map(drop)),
+        check: Some(|only, target| super::daemon_week::choice(only, target).map(drop)),
         boots: true,
+        on_kernel: Some(|request, target| run_daemon_week(request, daemon_week::NAME, 7, Some(target))),
         ..experiment(daemon_week::NAME, daemon_week::QUESTION, daemon_week::REPS, |request| {
-            run_daemon_week(request, daemon_week::NAME, 7)
+            run_daemon_week(request, daemon_week::NAME, 7, None)
         })
     },
     Experiment {
-        check: Some(|only| super::daemon_week::choice(only).map(drop)),
+        check: Some(|only, target| super::daemon_week::choice(only, target).map(drop)),
         boots: true,
+        on_kernel: Some(|request, target| {
+            run_daemon_week(request, daemon_week::NAME_OF_DAY, 1, Some(target))
+        }),
         ..experiment(daemon_week::NAME_OF_DAY, daemon_week::QUESTION, daemon_week::REPS, |request| {
-            run_daemon_week(request, daemon_week::NAME_OF_DAY, 1)
+            run_daemon_week(request, daemon_week::NAME_OF_DAY, 1, None)
         })
     },
 ];
@@ -161,7 +165,7 @@ impl Request {
     }
 }
 
-fn check_vendors(only: &[String]) -> Result<(), Failure> {
+fn check_vendors(only: &[String], _: Option<&KernelTarget>) -> Result<(), Failure> {
     match only.iter().find(|only| !postmark_vendors::DEVICES.contains(&only.as_str())) {
         None => Ok(()),
         Some(unknown) => Err(Failure::usage(format!(
@@ -388,14 +392,23 @@ fn run_model_ext4(request: &Request) -> Result<ExperimentResult, Failure> {
     Ok(model_ext4::evaluate(&pairs, request.seed))
 }
 
-/// Every way of trimming on every file system is one boot.
-fn run_daemon_week(request: &Request, name: &str, days: u64) -> Result<ExperimentResult, Failure> {
+/// Every way of trimming on every file system, or on that of the target, is one boot.
+fn run_daemon_week(
+    request: &Request,
+    name: &str,
+    days: u64,
+    target: Option<&KernelTarget>,
+) -> Result<ExperimentResult, Failure> {
     let week = Week { days, seed: request.seed, ..Week::default() };
-    let (image, cases) = super::daemon_week::choice(&request.only)?;
+    let (image, cases) = super::daemon_week::choice(&request.only, target)?;
     let runs = request.boot(super::daemon_week::MEMORY_OF_RUN, &cases, |case| {
         super::daemon_week::run(&image, case, &week, request.seed, &request.stop)
     })?;
-    Ok(daemon_week::evaluate(name, &week, &runs, request.reps, request.seed))
+    let mut result = daemon_week::evaluate(name, &week, &runs, request.reps, request.seed);
+    if let Some(target) = target {
+        result.finding = format!("On kernel:{target} ({}): {}", image.release, result.finding);
+    }
+    Ok(result)
 }
 
 #[cfg(test)]

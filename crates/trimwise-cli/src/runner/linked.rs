@@ -364,13 +364,17 @@ impl Models for Linked {
         let experiment = experiment(asked)?;
         if let Some(target) = asked.target {
             on_kernel(experiment, target)?;
-            guests::image(target)?;
         }
         match experiment.check {
-            Some(check) => check(asked.only),
-            None if asked.only.is_empty() => Ok(()),
-            None => Err(Failure::usage(format!("--only: '{}' has no parts to choose from", asked.name))),
+            Some(check) => check(asked.only, asked.target)?,
+            None if asked.only.is_empty() => {}
+            None => {
+                return Err(Failure::usage(format!("--only: '{}' has no parts to choose from", asked.name)));
+            }
         }
+        let Some(target) = asked.target else { return Ok(()) };
+        target.check_for_policies().map_err(|e| Failure::usage(format!("--target kernel:{target}: {e}")))?;
+        guests::image(target).map(drop)
     }
 
     fn reproduce(&self, asked: &Reproduction, report: Report) -> Result<ExperimentResult, Failure> {
@@ -394,7 +398,6 @@ impl Models for Linked {
 
 /// How an experiment runs on a real kernel; of most, why it does not.
 fn on_kernel(experiment: &Experiment, target: &KernelTarget) -> Result<OnKernel, Failure> {
-    target.check_for_policies().map_err(|e| Failure::usage(format!("--target kernel:{target}: {e}")))?;
     experiment.on_kernel.ok_or_else(|| {
         let able: Vec<&str> =
             experiments::ALL.iter().filter(|e| e.on_kernel.is_some()).map(|e| e.name).collect();

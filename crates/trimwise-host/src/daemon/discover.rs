@@ -95,10 +95,10 @@ fn choose(
         found.skipped.push(Skipped { mount_point, fs_type, why });
     };
     // The one with a table of its own, if any; else the first that can be written.
-    let usable = |mount: &&&Mount| !is_ro(mount) && !is_covered(mount, mounts);
+    let usable = |mount: &&&Mount| !mount.is_read_only() && !is_covered(mount, mounts);
     let listed = of_one.iter().filter(usable).find(|mount| config.mounts.contains_key(&mount.mount_point));
     let Some(&&mount) = listed.or_else(|| of_one.iter().find(usable)).as_ref() else {
-        let why = if of_one.iter().any(|mount| is_ro(mount)) {
+        let why = if of_one.iter().any(|mount| mount.is_read_only()) {
             "mounted read-only"
         } else {
             "another mount covers it"
@@ -133,16 +133,6 @@ fn choose(
     }
     let path = places.host.path(&mount.mount_point);
     found.candidates.push(Candidate { mount: mount.clone(), path, devices });
-}
-
-/// Whether the file system is read-only. A mount may be so that is not: as a hardened service sees every one; FITRIM works
-/// through it all the same. Options of the file system stand behind those of the mount.
-fn is_ro(mount: &Mount) -> bool {
-    mount
-        .options
-        .iter()
-        .rfind(|option| *option == "ro" || *option == "rw")
-        .is_some_and(|option| option == "ro")
 }
 
 /// Whether a later mount lies on the same place or above it.

@@ -9,12 +9,13 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io::{self, Read, Write};
+use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 use trimwise::block::{Port, PortCounts, PortRequest};
 use trimwise::content::{Content, ContentClass, classify_write};
 use trimwise::ssd::SsdStats;
-use trimwise::units::{Bytes, Lba, SECTOR_BYTES, SectorRange, SimTime};
+use trimwise::units::{Bytes, Lba, SECTOR_BYTES, SectorRange, SimDuration, SimTime};
 use virtio_queue::{DescriptorChain, QueueT, Reader, Writer};
 use vm_memory::GuestMemoryMmap;
 
@@ -114,6 +115,33 @@ pub struct Mark {
     pub traced: usize,
 }
 
+/// What goes wrong with a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Discards end in errors.
+    DiscardsFail,
+    /// Discards are refused: from now on it knows none.
+    DiscardsRefused,
+    /// It was pulled out: every request ends in an error.
+    Gone,
+}
+
+impl Fault {
+    /// A failed request takes so long. At no time at all, a kernel that tries again would never come to the next instant.
+    const TAKES: SimDuration = SimDuration::from_millis(1);
+
+    /// What a request of this kind is answered, if not as by a sound disk.
+    fn answer(self, code: u32) -> Option<u8> {
+        match (self, code) {
+            (Self::DiscardsFail, kind::DISCARD) => Some(STATUS_IO_ERROR),
+            (Self::DiscardsRefused, kind::DISCARD) => Some(STATUS_UNSUPPORTED),
+            // Marks are no requests of the disk under test.
+            (Self::Gone, code) => (code != kind::GET_ID).then_some(STATUS_IO_ERROR),
+            _ => None,
+        }
+    }
+}
+
 /// A request on its way: when it completes, its number, its queue, and for the ring its head and how much was written.
 type Pending = (SimTime, u64, usize, u16, u32);
 
@@ -130,7 +158,9 @@ pub struct Disk {
     looks_at_content: bool,
     trace: Option<Vec<TraceEntry>>,
     marks: Vec<Mark>,
-    /// Why requests failed, the first time.
+    /// What goes wrong, and while the disk has how many marks.
+    faults: Vec<(Range<usize>, Fault)>,
+    /// Why requests failed on this host, the first time.
     failure: Option<String>,
 }
 
@@ -150,8 +180,16 @@ impl Disk {
             requests: 0,
             trace: is_traced.then(Vec::new),
             marks: Vec::new(),
+            faults: Vec::new(),
             failure: None,
         }
+    }
+
+    /// The same with faults, each while the disk has so many marks: `2..4` is during the second and third step of a job,
+    /// since the first mark stands before the first step.
+    #[must_use]
+    pub fn with_faults(self, faults: Vec<(Range<usize>, Fault)>) -> Self {
+        Self { faults, ..self }
     }
 
     /// Queues that it has.
@@ -260,14 +298,19 @@ impl Disk {
         from_guest.read_exact(&mut head)?;
         let [k0, k1, k2, k3, _, _, _, _, sector @ ..] = head;
         let (code, sector) = (u32::from_le_bytes([k0, k1, k2, k3]), u64::from_le_bytes(sector));
-        let outcome = self.carry_out(code, sector, &mut from_guest, &mut to_guest, data_bytes, now);
-        let (done, answer) = match outcome {
-            Ok(done) => (done, STATUS_OK),
-            Err(error) if error.kind() == io::ErrorKind::Unsupported => (now, STATUS_UNSUPPORTED),
-            Err(error) => {
-                self.failure.get_or_insert_with(|| error.to_string());
-                (now, STATUS_IO_ERROR)
-            }
+        let marks = self.marks.len();
+        let faults = self.faults.iter().filter(|(during, _)| during.contains(&marks));
+        let fault = faults.filter_map(|(_, fault)| fault.answer(code)).next();
+        let (done, answer) = match fault {
+            Some(answer) => (now + Fault::TAKES, answer),
+            None => match self.carry_out(code, sector, &mut from_guest, &mut to_guest, data_bytes, now) {
+                Ok(done) => (done, STATUS_OK),
+                Err(error) if error.kind() == io::ErrorKind::Unsupported => (now, STATUS_UNSUPPORTED),
+                Err(error) => {
+                    self.failure.get_or_insert_with(|| error.to_string());
+                    (now, STATUS_IO_ERROR)
+                }
+            },
         };
         status.write_all(&[answer])?;
         Ok((done, data_bytes as u32 + 1))

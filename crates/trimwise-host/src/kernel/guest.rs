@@ -21,6 +21,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FallocateFlags, Mode, OFlags};
+use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags, mount, mount_remount, unmount};
 use rustix::system::{RebootCommand, reboot};
 use trimwise::experiment::result::{Cell, CellId};
@@ -30,7 +31,8 @@ use trimwise::workload::postmark::{self, PostmarkConfig};
 use trimwise::workload::timed::Timed;
 
 use super::job::{
-    FileExtent, FileSystem, JOB_FILE, Job, MetadataExtent, Outcome, ProgramEnd, REPORT_FILE, Step, StepReport,
+    FileExtent, FileSystem, JOB_FILE, Job, MOUNT_POINT, MetadataExtent, Outcome, ProgramEnd, REPORT_FILE,
+    Step, StepReport,
 };
 use crate::directory::RealDirectory;
 use crate::ioctl::{Fsmap, FsmapQuery, FstrimRange, fitrim};
@@ -39,12 +41,12 @@ use daemon::Daemon;
 
 /// The first disk.
 const DISK: &str = "/dev/vda";
-/// Where its file system is mounted.
-const MOUNT_POINT: &str = "/tmp/fs";
 /// Where the run's folder is mounted.
 const FOLDER: &str = "/tmp/run";
 /// Every file system has this identifier; a drawn one would change what hashes it.
 const IDENTIFIER: &str = "74726d77-6973-6520-6f6e-6520666f7220";
+/// How long an unmount waits for those who have a file open: the longest slices of a daemon take less.
+const UNMOUNT_PATIENCE: Duration = Duration::from_secs(30);
 /// What is written at once to fill a file: 1 MiB.
 const FILLED_AT_ONCE: u64 = 1 << 20;
 
@@ -107,8 +109,8 @@ fn carry_out() -> Result<(), Failed> {
     fs::write(folder.join(REPORT_FILE), text).map_err(|e| format!("cannot leave the report: {e}"))?;
     // A kernel that halts over a mounted file system goes on writing to a disk that is gone, and may do so for ever.
     beside.stop()?;
-    match unmount(MOUNT_POINT, UnmountFlags::empty()) {
-        Ok(()) | Err(rustix::io::Errno::INVAL) => Ok(()), // INVAL: nothing is mounted
+    match detach() {
+        Ok(()) | Err(Errno::INVAL) => Ok(()), // INVAL: nothing is mounted
         Err(errno) => Err(format!("cannot unmount at the end: {errno}")),
     }
 }
@@ -143,7 +145,7 @@ fn perform(step: &Step, beside: &mut Beside) -> Result<Outcome, Failed> {
         }
         Step::Unmount => {
             beside.trims.take().map_or(Ok(()), Trims::stop)?;
-            unmount(MOUNT_POINT, UnmountFlags::empty()).map_err(|e| e.to_string()).map(done)
+            detach().map_err(|e| e.to_string()).map(done)
         }
         Step::Age { utilization_percent, seed } => {
             let root = root()?;
@@ -168,12 +170,16 @@ fn perform(step: &Step, beside: &mut Beside) -> Result<Outcome, Failed> {
         Step::PrepareWeek { week } => week::prepare(week).map_err(|e| e.to_string()).map(done),
         Step::Week { week } => week::run(week).map(Outcome::Week),
         Step::Daemon { config } => {
+            if beside.daemon.is_some() {
+                return Err("a daemon is running already".to_owned());
+            }
             beside.daemon = Some(Daemon::start(config)?);
             Ok(Outcome::Done)
         }
-        Step::StopDaemon => {
+        Step::StopDaemon | Step::KillDaemon => {
             let daemon = beside.daemon.take().ok_or("no daemon is running")?;
-            daemon.stop().map(Outcome::Text)
+            let end = if *step == Step::StopDaemon { Daemon::stop } else { Daemon::kill };
+            end(daemon).map(Outcome::Text)
         }
         Step::Sync => {
             let root = open_root().map_err(|e| e.to_string())?;
@@ -257,6 +263,19 @@ fn attach(file_system: FileSystem, options: &str) -> Result<(), Failed> {
     let (flags, data) = mount_options(options)?;
     mount(DISK, MOUNT_POINT, file_system.name(), flags, Some(data.as_c_str()))
         .map_err(|errno| format!("{errno}; the kernel says why in its last lines, below"))
+}
+
+/// Unmounts it, as soon as nobody has it open.
+fn detach() -> rustix::io::Result<()> {
+    let begin = Instant::now();
+    loop {
+        match unmount(MOUNT_POINT, UnmountFlags::empty()) {
+            Err(Errno::BUSY) if begin.elapsed() < UNMOUNT_PATIENCE => {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            ended => return ended,
+        }
+    }
 }
 
 /// Options as mount(8) takes them: those that are flags of the call, and the file system's own.

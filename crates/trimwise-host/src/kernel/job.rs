@@ -27,6 +27,10 @@ pub(super) const REPORT_FILE: &str = "report.json";
 pub const INIT_COMMAND: &str = "guest-init";
 /// The hidden command by which the program is `trimwised` in a guest.
 pub const DAEMON_COMMAND: &str = "guest-daemon";
+/// Where a guest mounts the file system under test.
+pub const MOUNT_POINT: &str = "/tmp/fs";
+/// The daemon's files in a guest, all in its memory: `config.toml`, and the folders `state` and `run`.
+pub const DAEMON_FOLDER: &str = "/tmp/trimwise";
 
 /// A file system that a guest can make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -132,7 +136,7 @@ pub enum Step {
         /// As of mount(8), with commas.
         options: String,
     },
-    /// Unmounts it.
+    /// Unmounts it. Whoever has it open for a moment is waited for.
     Unmount,
     /// Fills the file system with files and removes some, until so much is in use.
     Age {
@@ -232,6 +236,8 @@ pub enum Step {
     },
     /// Ends it with SIGTERM, and answers what it has said.
     StopDaemon,
+    /// Ends it with SIGKILL, and answers what it has said.
+    KillDaemon,
     /// Runs a program of the host's file system, in the root of the mounted one. One that fails is no failure of the
     /// step.
     Program {
@@ -510,7 +516,7 @@ impl Step {
             Self::TrimEvery { .. } => "FITRIM at intervals".to_owned(),
             Self::PrepareWeek { .. } => "making what a week begins with".to_owned(),
             Self::Week { .. } => "a week".to_owned(),
-            Self::Daemon { .. } | Self::StopDaemon => "trimwised".to_owned(),
+            Self::Daemon { .. } | Self::StopDaemon | Self::KillDaemon => "trimwised".to_owned(),
             Self::Program { command, .. } => command.first().cloned().unwrap_or_default(),
         }
     }

@@ -144,6 +144,20 @@ pub struct Run {
     pub write_amplification: f64,
 }
 
+/// The writes of those hours in which accesses come at one rate. By night they come five times as often: a write that
+/// waits there for others says nothing of trimming.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct OfRate {
+    /// Whether these are the busy hours of the night, from 1 to 5 o'clock; else all others.
+    pub busy: bool,
+    /// Writes in minutes in which a discard was on its way; none if there was no such minute.
+    pub trimming: Option<LatencySummary>,
+    /// Writes in hours without any discard; none if there was no such hour.
+    pub untouched: Option<LatencySummary>,
+    /// Writes of the run that never trims, in the hours in which this one does.
+    pub never: Option<LatencySummary>,
+}
+
 /// What a run comes to.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
@@ -156,10 +170,8 @@ pub struct Row {
     pub read: LatencySummary,
     /// Writes in minutes in which a discard was on its way; none if there was no such minute.
     pub write_trimming: Option<LatencySummary>,
-    /// Writes in hours without any discard; none if there was no such hour.
-    pub write_untouched: Option<LatencySummary>,
-    /// The writes of `write_trimming`, in the run that never trims.
-    pub write_trimming_if_never: Option<LatencySummary>,
+    /// The same beside what they are compared with, hour like hour.
+    pub rates: [OfRate; 2],
     /// The longest time for which a discard was on its way.
     pub discard_max_ns: u64,
     /// What was programmed for what the host wrote.
@@ -237,7 +249,16 @@ impl Row {
             latencies(week, &run.done, wanted).summary(Operation::Fsync)
         };
         let trimming = |at: u64| minutes.binary_search(&(at / MINUTE_NS)).is_ok();
-        let untouched = |at: u64| hours.binary_search(&(at / HOUR_NS)).is_err();
+        let touched = |at: u64| hours.binary_search(&(at / HOUR_NS)).is_ok();
+        let of_rate = |busy| {
+            let is_of = |at: u64| Week::is_busy(SimDuration::from_nanos(at)) == busy;
+            OfRate {
+                busy,
+                trimming: writes(run, &|at| is_of(at) && trimming(at)),
+                untouched: writes(run, &|at| is_of(at) && !touched(at)),
+                never: never.and_then(|never| writes(never, &|at| is_of(at) && touched(at))),
+            }
+        };
         let used = |free: &u64| run.capacity_bytes.saturating_sub(*free);
         let untrimmed: Vec<u64> = run
             .mapped_bytes
@@ -252,8 +273,7 @@ impl Row {
             write: all.summary(Operation::Fsync)?,
             read: all.summary(Operation::Read)?,
             write_trimming: writes(run, &trimming),
-            write_untouched: writes(run, &untouched),
-            write_trimming_if_never: never.and_then(|never| writes(never, &trimming)),
+            rates: [true, false].map(of_rate),
             discard_max_ns: run.discards.iter().map(|d| d.done_ns - d.at_ns).max().unwrap_or(0),
             write_amplification: run.write_amplification,
             discards: Discards::of(&run.discards),

@@ -106,13 +106,17 @@ impl Week {
         let (gap_max, end) = (self.gap_mean.as_nanos() * 2, self.length());
         let mut at = SimDuration::ZERO;
         std::iter::from_fn(move || {
-            let hour = at.as_nanos() / 3_600_000_000_000 % 24;
-            let busy = if BUSY_HOURS.contains(&hour) { BUSY } else { 1 };
+            let busy = if Self::is_busy(at) { BUSY } else { 1 };
             at += SimDuration::from_nanos(1 + below(gap_max / busy));
             let offset = Bytes(below(places) * access.0);
             let reads = below(100) < reads_percent;
             (at < end).then_some(Access { at, offset, reads })
         })
+    }
+
+    /// Whether an instant, since the week began, is in the hours of the night in which there is more to do.
+    pub fn is_busy(at: SimDuration) -> bool {
+        BUSY_HOURS.contains(&(at.as_nanos() / 3_600_000_000_000 % 24))
     }
 
     /// What else happens, and when.

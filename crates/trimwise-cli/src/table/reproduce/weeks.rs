@@ -7,11 +7,11 @@ use trimwise::workload::latency::LatencySummary;
 use super::Block;
 use crate::figures::{NONE, grouped, significant, time};
 
-/// Two for each file system.
+/// Three for each file system.
 pub fn blocks(rows: &WeekRows) -> Vec<Block> {
     let of = |fs: &'static str| {
         let runs: Vec<&Row> = rows.runs.iter().filter(|row| row.case.file_system == fs).collect();
-        [foreground(fs, &runs), drive(fs, &runs)]
+        [foreground(fs, &runs), while_trimming(fs, &runs), drive(fs, &runs, rows.week.bound_permille)]
     };
     let blocks = FILE_SYSTEMS.into_iter().flat_map(of);
     blocks.filter(|block| !block.rows.is_empty()).collect()
@@ -34,21 +34,42 @@ fn foreground(file_system: &str, runs: &[&Row]) -> Block {
             ns(row.write.p999_ns),
             ns(row.write.max_ns),
             ns(row.read.p99_ns),
-            p99(row.write_trimming),
-            row.write_trimming.map_or(NONE.to_owned(), |latency| grouped(latency.count)),
-            p99(row.write_untouched),
         ]
     };
     Block::new(
-        format!(
-            "{file_system}: how long a small write took; p99 while it trims, in so many writes, and in hours without"
-        ),
-        ["trimming", "p50", "p99", "p99.9", "max", "read p99", "trim p99", "writes", "calm p99"],
+        format!("{file_system}: how long a small write took"),
+        ["trimming", "p50", "p99", "p99.9", "max", "read p99"],
         runs.iter().map(row).collect(),
     )
 }
 
-fn drive(file_system: &str, runs: &[&Row]) -> Block {
+/// Writes of minutes of trimming, in each kind of hours in which there were some.
+fn while_trimming(file_system: &str, runs: &[&Row]) -> Block {
+    let of_run = |row: &&Row| {
+        let trimming = row.case.trimming.name();
+        let touched = row.rates.into_iter().filter_map(|of| Some((of, of.trimming?)));
+        let rows = touched.map(move |(of, latency)| {
+            [
+                trimming.to_owned(),
+                if of.busy { "busy" } else { "others" }.to_owned(),
+                grouped(latency.count),
+                ns(latency.p99_ns),
+                p99(of.untouched),
+                p99(of.never),
+            ]
+        });
+        rows.collect::<Vec<_>>()
+    };
+    Block::new(
+        format!(
+            "{file_system}: writes while it trims; p99 in untouched hours of that kind, and if never trimmed"
+        ),
+        ["trimming", "hours", "writes", "p99", "untouched", "never"],
+        runs.iter().flat_map(of_run).collect(),
+    )
+}
+
+fn drive(file_system: &str, runs: &[&Row], bound_permille: u64) -> Block {
     let bytes = |bytes: u64| Bytes(bytes).to_string();
     let or_none = |value: Option<u64>, text: &dyn Fn(u64) -> String| value.map_or(NONE.to_owned(), text);
     let row = |row: &&Row| {
@@ -64,7 +85,10 @@ fn drive(file_system: &str, runs: &[&Row]) -> Block {
         ]
     };
     Block::new(
-        format!("{file_system}: what the drive did, and what stayed untrimmed (a tenth is the bound)"),
+        format!(
+            "{file_system}: what the drive did, and what stayed untrimmed (the bound is {} %)",
+            significant(bound_permille as f64 / 10.0)
+        ),
         ["trimming", "WA", "discards", "bytes", "longest", "below bound", "then at most", "at the end"],
         runs.iter().map(row).collect(),
     )

@@ -2,16 +2,14 @@
 //! is the init.
 
 use std::fs;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::Failed;
-use crate::kernel::job::DAEMON_COMMAND;
-
-/// Its configuration, its folders and what it says, all in the guest's memory.
-const FOLDER: &str = "/tmp/trimwise";
+use crate::kernel::job::{DAEMON_COMMAND, DAEMON_FOLDER as FOLDER};
 
 /// A running daemon.
 pub struct Daemon(Child);
@@ -42,10 +40,22 @@ impl Daemon {
     }
 
     /// Ends it as a service manager does; answers what it has said.
-    pub fn stop(mut self) -> Result<String, Failed> {
-        kill_process(Pid::from_child(&self.0), Signal::TERM).map_err(|e| e.to_string())?;
+    pub fn stop(self) -> Result<String, Failed> {
+        let (status, said) = self.end(Signal::TERM)?;
+        if status.success() { Ok(said) } else { Err(format!("the daemon: {status}: {said}")) }
+    }
+
+    /// Ends it as nobody should. One that had ended before is an error.
+    pub fn kill(self) -> Result<String, Failed> {
+        let (status, said) = self.end(Signal::KILL)?;
+        let is_killed = status.signal() == Some(Signal::KILL.as_raw());
+        if is_killed { Ok(said) } else { Err(format!("the daemon had ended before: {status}: {said}")) }
+    }
+
+    fn end(mut self, signal: Signal) -> Result<(ExitStatus, String), Failed> {
+        kill_process(Pid::from_child(&self.0), signal).map_err(|e| e.to_string())?;
         let status = self.0.wait().map_err(|e| e.to_string())?;
         let said = fs::read_to_string(Path::new(FOLDER).join("said")).map_err(|e| e.to_string())?;
-        if status.success() { Ok(said) } else { Err(format!("the daemon: {status}: {said}")) }
+        Ok((status, said))
     }
 }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::experiment::result::Claim;
+use crate::experiment::result::{Claim, Figure};
 
 const GIB: u64 = 1 << 30;
 
@@ -40,10 +40,13 @@ fn claim<'a>(claims: &'a [Claim], id: &str) -> &'a Claim {
 #[test]
 fn minutes_of_trimming_are_told_from_untouched_hours() {
     let row = Row::of(&week(), &run(Trimming::Daemon, 3, 10, 2_000_000), None).unwrap();
-    let (touched, calm) = (row.write_trimming.unwrap(), row.write_untouched.unwrap());
+    let [busy, others] = row.rates;
+    let (touched, calm) = (busy.trimming.unwrap(), busy.untouched.unwrap());
+    assert_eq!((row.write_trimming, others.trimming), (busy.trimming, None));
+    assert!(busy.busy && !others.busy && others.untouched.unwrap().count > 2 * calm.count);
     assert!(touched.p50_ns.abs_diff(2_000_000) < 10_000 && calm.max_ns.abs_diff(1_000_000) < 10_000);
     assert!((100..200).contains(&touched.count), "{touched:?}");
-    assert!(calm.count > 5 * touched.count, "{calm:?}");
+    assert!(calm.count > 15 * touched.count, "three of four hours beside ten minutes: {calm:?}");
     assert_eq!((row.discards.bytes, row.discard_max_ns), (10 * GIB / 64, 5_000_000));
     assert_eq!(row.untrimmed_bytes[17..20], [2 * GIB, 2 * GIB, GIB / 4]);
     let after = 3 * HOUR_NS + 10 * MINUTE_NS;
@@ -73,6 +76,34 @@ fn what_is_reached_and_what_is_not() {
     ] {
         assert_eq!(claim(&bad, id).met, met, "{id}");
     }
+}
+
+/// A night that is slower for itself is no fault of the trims in it; and where no hour of a kind is untouched, the run that
+/// never trims stands beside, in words.
+#[test]
+fn hours_are_compared_with_hours_of_the_same_rate() {
+    let with_night = |mut run: Run, night_ns: u64| {
+        for (access, took) in week().accesses().zip(&mut run.done.latencies_ns) {
+            if Week::is_busy(access.at) {
+                *took = night_ns;
+            }
+        }
+        run
+    };
+    let judged = |runs: &[Run]| claim(&evaluate(NAME, &week(), runs, 1, 1).claims, "daemon-p99-ext4").clone();
+    let daemon = with_night(run(Trimming::Daemon, 3, 10, 3_000_000), 3_000_000);
+    let same = judged(&[daemon.clone()]);
+    assert!(same.met, "{same:?}");
+    assert_eq!(same.measured, Figure::Text("1.000 (busy hours 1.000)".to_owned()));
+
+    // From 1 o'clock for four hours: no busy hour is left untouched.
+    let all_night = with_night(run(Trimming::Daemon, 1, 240, 3_000_000), 3_000_000);
+    let alone = judged(&[all_night.clone()]);
+    assert!(!alone.met, "nothing to compare with: {alone:?}");
+    let never = with_night(run(Trimming::Never, 3, 0, 1_000_000), 2_000_000);
+    let beside = judged(&[never, all_night]);
+    let said = "1.500 (busy hours 1.500 beside never, since none of them is untouched)";
+    assert!(!beside.met && beside.measured == Figure::Text(said.to_owned()), "{beside:?}");
 }
 
 #[test]
