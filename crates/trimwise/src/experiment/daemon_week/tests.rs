@@ -92,13 +92,13 @@ fn hours_are_compared_with_hours_of_the_same_rate() {
     };
     let judged = |runs: &[Run]| claim(&evaluate(NAME, &week(), runs, 1, 1).claims, "daemon-p99-ext4").clone();
     let daemon = with_night(run(Trimming::Daemon, 3, 10, 3_000_000), 3_000_000);
-    let same = judged(&[daemon.clone()]);
+    let same = judged(std::slice::from_ref(&daemon));
     assert!(same.met, "{same:?}");
     assert_eq!(same.measured, Figure::Text("1.000 (busy hours 1.000)".to_owned()));
 
     // From 1 o'clock for four hours: no busy hour is left untouched.
     let all_night = with_night(run(Trimming::Daemon, 1, 240, 3_000_000), 3_000_000);
-    let alone = judged(&[all_night.clone()]);
+    let alone = judged(std::slice::from_ref(&all_night));
     assert!(!alone.met, "nothing to compare with: {alone:?}");
     let never = with_night(run(Trimming::Never, 3, 0, 1_000_000), 2_000_000);
     let beside = judged(&[never, all_night]);
