@@ -83,6 +83,7 @@ fn btrfs() -> Option<Loop> {
     }
     let mut disk = Loop::new(1024 * MIB, &["mkfs.btrfs", "-q", "-f", "-K", "-m", "single"]);
     disk.fill((0..22).map(|i| format!("file{i}")), 32 << 20);
+    disk.sync(); // what is not written yet has no place on the device
     (0..22).step_by(2).for_each(|i| fs::remove_file(disk.point.join(format!("file{i}"))).unwrap());
     disk.sync();
     // Online discard is btrfs's own default on some devices.

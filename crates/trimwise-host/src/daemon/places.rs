@@ -4,6 +4,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
 use thiserror::Error;
@@ -73,7 +74,7 @@ impl Places {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).mode(0o600);
         let mut file = options.custom_flags(libc::O_NOFOLLOW).open(&path).map_err(io)?;
-        if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+        if !has_lock(&file) {
             let mut text = String::new();
             drop(io::Read::by_ref(&mut file).take(20).read_to_string(&mut text));
             let pid = text.trim().parse::<u32>().map_or(String::new(), |pid| format!(" (process {pid})"));
@@ -108,6 +109,17 @@ impl Places {
     pub fn status(&self) -> PathBuf {
         self.run.join("status.sock")
     }
+}
+
+/// Takes the lock. A helper that a killed daemon was about to start holds it until it is another program, or is killed too: so
+/// it is tried for a second.
+fn has_lock(file: &File) -> bool {
+    (0..50).any(|attempt| {
+        if attempt > 0 {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        flock(file, FlockOperation::NonBlockingLockExclusive).is_ok()
+    })
 }
 
 fn make_folder(path: &Path, mode: u32) -> Result<(), PlacesError> {
