@@ -119,13 +119,18 @@ fn worst(of_run: &[Slower]) -> Option<f64> {
 }
 
 fn p99(names: &Names, daemon: &Row, fstrim: Option<&Row>) -> Claim {
-    let slower = Slower::of(daemon).unwrap_or_default();
+    let compared = Slower::of(daemon);
+    let nothing_beside = compared.is_none();
+    let slower = compared.unwrap_or_default();
     let said = |ratio: Option<f64>| ratio.map_or("not measured".to_owned(), |ratio| format!("{ratio:.3}"));
     let mut parts: Vec<String> = slower.iter().map(Slower::text).collect();
     parts.extend(fstrim.map(|row| {
         let ratio = Slower::of(row).and_then(|of_run| worst(&of_run));
         format!("fstrim daily: {}", said(ratio))
     }));
+    if nothing_beside {
+        parts.push("hours of one rate are all touched, and never was not run".to_owned());
+    }
     let parts = if parts.is_empty() { String::new() } else { format!(" ({})", parts.join("; ")) };
     Claim {
         id: names.p99,
