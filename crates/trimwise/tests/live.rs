@@ -477,3 +477,17 @@ fn fitrim_is_called_several_times_at_once_where_the_device_gains_and_somebody_wa
         }
     }
 }
+
+/// Small slices of a slow device send a few MiB too much each, which is many times what they were asked for.
+#[test]
+fn a_kernel_that_sends_whole_extents_is_noticed_by_small_slices_too() {
+    let settings = Settings { slice_target: SimDuration::from_millis(1), ..Settings::default() };
+    let mut host = FakeHost::new("judicious", facts(XFS), settings);
+    host.sends_whole = true;
+    host.told.fill(false);
+    (0..PIECES).step_by(11).for_each(|at| host.allocate(at, 1));
+    host.pass(20_000);
+    assert_eq!(host.untrimmed(), 0, "{:?}", host.live.explain());
+    let free = (PIECES - PIECES.div_ceil(11)) as u64;
+    assert!(host.sent <= 2 * free, "{} of {free}", host.sent);
+}

@@ -73,7 +73,7 @@ const ALONE: SimDuration = SimDuration::from_secs(10);
 const FORCED_WITHIN: SimDuration = SimDuration::from_secs(3_600);
 const REST_FORCED: u64 = 4;
 const REST_PRESSED: u64 = 19;
-/// Sent beside a slice, this much is somebody else's, or an extent's end.
+/// Sent beside slices, this much is somebody else's, or an extent's end.
 const OVERSHOOT: Bytes = Bytes::mib(16);
 /// The trend that people are told of.
 const TREND_WINDOW: SimDuration = SimDuration::from_secs(600);
@@ -151,7 +151,8 @@ pub struct LiveHost {
     forget_at: SimTime,
     /// Whether something may have come and gone unseen since all was forgotten last.
     doubted: bool,
-    /// Slices in turn that sent far more than they were asked for.
+    /// Bytes that slices sent beyond twice what they were asked for, and in how many slices.
+    overshoot: u64,
     overshoots: u32,
     failures: u32,
     retry_at: SimTime,
@@ -210,6 +211,7 @@ impl LiveHost {
             missed: 0,
             forget_at: now + FORGET_EVERY,
             doubted: true,
+            overshoot: 0,
             overshoots: 0,
             failures: 0,
             retry_at: now,

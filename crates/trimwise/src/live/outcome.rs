@@ -163,15 +163,18 @@ impl LiveHost {
         }
     }
 
-    /// Kernels differ in whether XFS keeps to the range that it is asked for: two slices in turn that sent far more say that
+    /// Kernels differ in whether XFS keeps to the range that it is asked for: slices that sent far more, two at least, say that
     /// this one does not. Answers whether that has just been learned.
     fn see_overshoot(&mut self, slice: &Slice, counted: Option<Bytes>) -> bool {
         let (Cut::Anywhere { .. }, Some(counted), true) = (self.facts.cut, counted, self.facts.maps) else {
             return false;
         };
-        let is_far_more = counted.0 > slice.bytes.0.saturating_mul(2).saturating_add(OVERSHOOT.0);
-        self.overshoots = if is_far_more { self.overshoots + 1 } else { 0 };
-        if self.overshoots >= 2 {
+        // Of all slices together: small ones send little too much each, and together as many times too much.
+        let twice = slice.bytes.0.saturating_mul(2);
+        self.overshoots = if self.overshoot == 0 { 0 } else { self.overshoots };
+        self.overshoots += u32::from(counted.0 > twice);
+        self.overshoot = self.overshoot.saturating_add(counted.0).saturating_sub(twice);
+        if self.overshoots >= 2 && self.overshoot > OVERSHOOT.0 {
             self.facts.cut = Cut::Nowhere;
         }
         self.facts.cut == Cut::Nowhere
