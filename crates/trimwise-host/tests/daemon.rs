@@ -158,13 +158,17 @@ fn a_file_system_may_go_be_read_only_be_filled_and_grow() {
     let point_text = point.to_str().unwrap().to_owned();
     let mut daemon = started(&table(&point, ""));
     daemon.wait_until_trimmed(&point);
+    let sent = disk.discards();
 
     sh("mount", &["-o", "remount,ro", &point_text]);
     daemon.wait_until(&point, "passed over while it is read-only", serde_json::Value::is_null);
     let skipped = daemon.ask(&Request::Status)["skipped"].to_string();
     assert!(skipped.contains("read-only"), "{skipped}");
     sh("mount", &["-o", "remount,rw", &point_text]);
-    daemon.wait_until_trimmed(&point);
+    daemon.wait_until(&point, "managed again", |status| {
+        status["mapped"] == true && status["waiting_bytes"] == 0
+    });
+    assert_eq!(disk.discards(), sent, "nothing is sent again");
 
     // To the last block, and empty again.
     let looks = daemon.status(&point)["totals"]["looks"].as_u64();

@@ -195,6 +195,11 @@ impl Store {
         self.kept.remove(&device)
     }
 
+    /// Notes what is known of a file system that is mounted and not managed any more: it may be again.
+    pub fn keep(&mut self, kept: Kept) {
+        self.kept.insert(kept.numbers, kept);
+    }
+
     /// Writes down what is known now, if that is something else than before, whole or not at all.
     ///
     /// # Errors

@@ -70,7 +70,7 @@ pub struct Managed {
     held: Option<Order>,
     /// Why it cannot be looked at.
     pub problem: Option<String>,
-    /// What was known under another treatment.
+    /// What was known under another treatment, or before it was resized.
     carried: Option<Known>,
     /// By a user, whatever else becomes of it.
     paused: bool,
@@ -109,8 +109,6 @@ impl Managed {
     pub fn treat(&mut self, treatment: Treatment) {
         if self.treatment != treatment {
             self.treatment = treatment;
-            // Treated twice before it was looked at, it still has what it carried.
-            self.carried = self.live.as_ref().and_then(LiveHost::known).or(self.carried.take());
             self.begin_anew();
         }
     }
@@ -127,6 +125,8 @@ impl Managed {
     }
 
     fn begin_anew(&mut self) {
+        // Twice before it was looked at, it still has what it carried.
+        self.carried = self.live.as_ref().and_then(LiveHost::known).or(self.carried.take());
         self.live = None;
         self.size = None;
         self.held = None;

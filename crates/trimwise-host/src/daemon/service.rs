@@ -332,20 +332,17 @@ impl Service {
         };
         let mut before = std::mem::take(&mut self.managed);
         let mut new = Vec::new();
-        // Unmounted and mounted again, it may be another file system: nothing is known of it.
-        let is_mounted =
-            |mount: &Mount| found.mounts.iter().any(|one| one.id == mount.id && one.device == mount.device);
         for candidate in found.candidates {
             let Some(treatment) = self.config.treatment(&candidate.mount.mount_point) else { continue };
             let numbers = candidate.mount.numbers;
             let is_other = |one: &Managed| {
                 // Another treatment finds the mount option as it was.
-                !is_mounted(&one.candidate.mount)
+                !is_mounted(&one.candidate.mount, &found.mounts)
                     || one.treatment != treatment && self.journal.was(&candidate.mount).is_some()
             };
             let known = match before.remove(&numbers) {
                 Some(other) if is_other(&other) => {
-                    self.let_go(other);
+                    self.let_go(other, &found.mounts);
                     None
                 }
                 known => known,
@@ -364,7 +361,7 @@ impl Service {
         }
         for gone in before.into_values() {
             let point = gone.candidate.mount.mount_point.clone();
-            self.let_go(gone);
+            self.let_go(gone, &found.mounts);
             self.history.add(&point, "gone", "It is not managed any more.".to_owned(), 0);
         }
         self.restore_unmanaged(&found.mounts);
@@ -373,9 +370,14 @@ impl Service {
         self.skipped = found.skipped;
     }
 
-    fn let_go(&mut self, mut one: Managed) {
+    fn let_go(&mut self, mut one: Managed, mounts: &[Mount]) {
         one.stop();
         one.tell_trimmed(&mut self.history);
+        if is_mounted(&one.candidate.mount, mounts)
+            && let Some(kept) = one.kept()
+        {
+            self.known.keep(kept);
+        }
     }
 
     /// With `once`: how it ended, when nothing is to be done any more.
@@ -424,6 +426,11 @@ impl Service {
         drop(std::fs::remove_file(self.options.places.control()));
         drop(std::fs::remove_file(self.options.places.status()));
     }
+}
+
+/// Whether a file system is still mounted as it was. Unmounted and mounted again, it may be another one: nothing is known of it.
+fn is_mounted(mount: &Mount, mounts: &[Mount]) -> bool {
+    mounts.iter().any(|one| one.id == mount.id && one.device == mount.device)
 }
 
 /// Says something in the journal, or on a terminal.

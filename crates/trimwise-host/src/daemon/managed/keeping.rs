@@ -7,7 +7,7 @@ use super::{Managed, Means};
 use crate::daemon::known::{Kept, Present};
 
 impl Managed {
-    /// What is known of it from before: under another treatment, or by the last daemon.
+    /// What is known of it from before: under another treatment or size, or by the last daemon.
     pub(super) fn known_before(&mut self, total: u64, means: &mut Means<'_>) -> Option<Known> {
         if let Some(known) = self.carried.take() {
             return Some(known);
