@@ -106,35 +106,38 @@ fn trim(disk: &Loop, ranges: Vec<(u64, u64)>) -> u64 {
 }
 
 #[test]
-fn a_walk_over_a_btrfs_finds_what_fitrim_over_everything_finds_and_no_slice_more_than_its_bytes() {
+fn regression_a_walk_over_the_chunks_of_a_btrfs_finds_what_fitrim_over_everything_finds() {
     let Some(mut disk) = btrfs() else { return };
     let (ranges, answer) = ask(&disk.point, Task::Walk);
     assert!(matches!(answer, Answer::Looked { from: 0, .. }), "{answer:?}");
-    assert!((1..9).contains(&ranges.len()), "{ranges:?}");
+    assert!((8..30).contains(&ranges.len()), "chunks are not joined: {ranges:?}");
     // All unallocated space comes with the first call, whatever it asks for.
     let first = ranges[0].start;
     let with_unallocated = trim(&disk, vec![(first, first + 4096)]);
     let again = trim(&disk, vec![(first, first + 4096)]);
     assert!(with_unallocated > again && again <= 4096, "{with_unallocated} {again}: it is remembered");
     let unallocated = with_unallocated - again;
-    const SLICE: u64 = 32 * MIB;
+    // The first chunk for data, which is empty: btrfs may remove it meanwhile, and then it is unallocated once more.
+    const EMPTY: u64 = 8 * MIB;
     let (mut sent, mut some) = (0, 0);
     for range in &ranges {
-        for start in (range.start..range.end).step_by(SLICE as usize) {
-            let of_slice = trim(&disk, vec![(start, range.end.min(start + SLICE))]);
-            assert!(of_slice <= SLICE, "{of_slice} at {start}");
-            sent += of_slice;
-            some += u64::from(of_slice > 0);
-        }
+        // Why no slice begins in a chunk: it would leave out the rest of it, whatever is free there.
+        let from_within = trim(&disk, vec![(range.start + 4096, range.end)]);
+        assert!(from_within <= EMPTY, "{from_within} in {range:?}");
+        let of_slice = trim(&disk, vec![(range.start, range.end)]);
+        assert!(of_slice <= range.bytes().0 + EMPTY, "{of_slice} in {range:?}");
+        sent += of_slice;
+        some += u64::from(of_slice > 0);
     }
-    assert!(some >= 11 && sent > 11 * 32 * MIB * 9 / 10, "{sent} in {some}");
+    assert!(some >= 8 && sent > 11 * 32 * MIB * 9 / 10, "{sent} in {some}");
     disk.remount();
-    assert_eq!(trim(&disk, vec![(0, u64::MAX)]), unallocated + sent, "as in one call");
+    let of_one_call = trim(&disk, vec![(0, u64::MAX)]);
+    assert!(of_one_call.abs_diff(unallocated + sent) <= 2 * EMPTY, "{of_one_call}: {unallocated} {sent}");
 }
 
 #[test]
 fn the_daemon_walks_over_a_btrfs_slice_by_slice() {
-    let Some(disk) = btrfs() else { return };
+    let Some(mut disk) = btrfs() else { return };
     let before = disk.discards().1;
     let mut daemon = Daemon::started(env!("CARGO_BIN_EXE_trimwised"), &table(&disk.point, "toggle = false"));
     daemon.wait_until(&disk.point, "left to a later hour", |status| {
@@ -149,5 +152,9 @@ fn the_daemon_walks_over_a_btrfs_slice_by_slice() {
     daemon.end();
     let sent = disk.discards().1 - before;
     assert!(status["totals"]["slices"].as_u64() > Some(3), "{status:#}");
-    assert!((11 * 32 * MIB * 9 / 10..800 * MIB).contains(&sent), "{sent}: {status:#}");
+    disk.remount();
+    let of_one_call = trim(&disk, vec![(0, u64::MAX)]);
+    assert!(of_one_call > 11 * 32 * MIB, "{of_one_call}");
+    // Its own transactions move a little.
+    assert!(sent.abs_diff(of_one_call) <= of_one_call / 50, "{sent} of {of_one_call}: {status:#}");
 }

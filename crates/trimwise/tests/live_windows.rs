@@ -192,6 +192,25 @@ fn without_a_map_all_addresses_are_walked_over_in_slices() {
     assert_eq!(host.untrimmed(), 0, "{:?}", host.live.explain());
 }
 
+/// Btrfs passes over a chunk if a range begins in it.
+#[test]
+fn regression_a_walk_over_chunks_cuts_none_of_them() {
+    let chunk = |i: u64| Span { start: i * 100 * PIECE, end: (i * 100 + 100).min(PIECES as u64) * PIECE };
+    let chunks: Vec<Span> = (0..(PIECES as u64).div_ceil(100)).map(chunk).collect();
+    let mut host =
+        FakeHost::new("judicious", Facts { maps: false, ..facts(Cut::Nowhere) }, Settings::default());
+    host.ranges = Some(chunks.clone());
+    host.told.fill(false);
+    host.pass(2 * 3600);
+    assert_eq!((host.untrimmed(), host.sent_twice, host.live.waiting()), (0, 0, Bytes(0)));
+    let ranges: Vec<Span> = host.slices.iter().flat_map(|(_, slice)| slice.ranges.clone()).collect();
+    let is_whole = |range: &Span| {
+        chunks.iter().any(|chunk| chunk.start == range.start)
+            && chunks.iter().any(|chunk| chunk.end == range.end)
+    };
+    assert!(ranges.iter().all(is_whole) && ranges.len() > 5, "{ranges:?}");
+}
+
 #[test]
 fn a_walk_goes_on_behind_a_failure_with_smaller_slices_and_what_was_freed_behind_it_waits() {
     let mut host = walker("judicious");

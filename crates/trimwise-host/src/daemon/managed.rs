@@ -327,6 +327,8 @@ impl Managed {
         self.problem = None;
         let kind = self.kind();
         let cut = match kind {
+            // A slice that begins in a chunk would leave out the rest of it.
+            Kind::Btrfs => Cut::Nowhere,
             Kind::Ext4 => Cut::Groups { first: probed.first_group, bytes: probed.group },
             _ => Cut::Anywhere { align: XFS_ALIGN.max(probed.block) },
         };

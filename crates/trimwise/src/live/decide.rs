@@ -149,7 +149,7 @@ impl LiveHost {
                 space.next_slice(self.facts.cut, self.pace.bytes_max(), self.pace.extents_max(), any)
             }
             Knowledge::Estimate(estimate) if !estimate.is_walking() => return self.look_for_ranges(orders),
-            Knowledge::Estimate(estimate) => estimate.next_slice(self.pace.bytes_max()),
+            Knowledge::Estimate(estimate) => estimate.next_slice(self.facts.cut, self.pace.bytes_max()),
         };
         let Some((mut slice, covered)) = found else {
             if self.look_further(orders) {

@@ -4,8 +4,8 @@
 //! addresses that the file system has are gone over slice by slice, at the pace of all slices. Where in them the free space
 //! lies is not known; it is expected to be spread evenly.
 
-use super::space::Slice;
-use super::spans::{bytes, subtract};
+use super::space::{Cut, Slice};
+use super::spans::{bytes, intersect, subtract};
 use super::{WHOLE_EVERY, WHOLE_EVERY_FORCED, WHOLE_FIRST};
 use crate::units::{Bytes, SimTime, Span};
 
@@ -97,13 +97,20 @@ impl Estimate {
         Some(1000 - ahead.div_ceil(u128::from(walk.bytes.max(1))).min(1000) as u64)
     }
 
-    /// The next slice of at most so many bytes of addresses, and what it covers.
-    pub(super) fn next_slice(&self, bytes_max: Bytes) -> Option<(Slice, Vec<Span>)> {
-        let next = *self.walk.as_ref()?.ahead.first()?;
-        let most = next.start.saturating_add(bytes_max.0) / ALIGN * ALIGN;
-        let least = (next.start + 1).next_multiple_of(ALIGN);
-        let range = Span { start: next.start, end: most.max(least).min(next.end) };
-        let (waiting, _) = self.share(range.bytes());
+    /// The next slice of at most so many bytes of addresses, and what it covers. With [`Cut::Nowhere`] it is of whole ranges,
+    /// at least one.
+    pub(super) fn next_slice(&self, cut: Cut, bytes_max: Bytes) -> Option<(Slice, Vec<Span>)> {
+        let ahead = &self.walk.as_ref()?.ahead;
+        let next = *ahead.first()?;
+        let end = if cut == Cut::Nowhere {
+            let fits = |range: &&Span| range.end - next.start <= bytes_max.0;
+            ahead.iter().take_while(fits).last().unwrap_or(&next).end
+        } else {
+            let most = next.start.saturating_add(bytes_max.0) / ALIGN * ALIGN;
+            most.max((next.start + 1).next_multiple_of(ALIGN)).min(next.end)
+        };
+        let range = Span { start: next.start, end };
+        let (waiting, _) = self.share(Bytes(bytes(&intersect(ahead, &[range]))));
         Some((Slice { ranges: vec![range], bytes: Bytes(waiting), extents: 0, lanes: 1 }, vec![range]))
     }
 
@@ -117,7 +124,8 @@ impl Estimate {
 
     /// A slice is done; answers whether the walk is over with it.
     pub(super) fn done(&mut self, covered: &[Span], now: SimTime) -> bool {
-        let (waiting, left) = self.share(Bytes(bytes(covered)));
+        let of_walk = self.walk.as_ref().map_or(0, |walk| bytes(&intersect(&walk.ahead, covered)));
+        let (waiting, left) = self.share(Bytes(of_walk));
         let Some(walk) = &mut self.walk else { return false };
         walk.ahead = subtract(&walk.ahead, covered);
         (self.waiting, self.left) = (self.waiting - waiting, self.left - left);
