@@ -11,7 +11,7 @@ use serde_json::Value;
 use trimwise_host::daemon::control::{Client, Request};
 
 /// Longer than anything takes on a busy machine; only a failed test waits for so long.
-const PATIENCE: Duration = Duration::from_secs(90);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 pub struct Daemon {
     program: PathBuf,
