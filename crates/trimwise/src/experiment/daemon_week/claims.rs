@@ -87,9 +87,14 @@ fn text(text: String) -> Figure {
     Figure::Text(text)
 }
 
+/// Of fewer writes the slowest one is the p99, which is chance.
+const WRITES_MIN: u64 = 100;
+
 /// How much longer writes take while it trims, in the hours of one rate of accesses.
 struct Slower {
     busy: bool,
+    /// So many were written while it trimmed.
+    writes: u64,
     /// Over the p99 of untouched hours of that rate; where there is none, of the run that never trims.
     ratio: f64,
     beside_never: bool,
@@ -102,7 +107,8 @@ impl Slower {
         let slower = touched.map(|(of, trimming)| {
             let calm = of.untouched.or(of.never)?;
             let ratio = trimming.p99_ns as f64 / calm.p99_ns as f64;
-            Some(Self { busy: of.busy, ratio, beside_never: of.untouched.is_none() })
+            let writes = trimming.count;
+            Some(Self { busy: of.busy, writes, ratio, beside_never: of.untouched.is_none() })
         });
         slower.collect()
     }
@@ -110,12 +116,13 @@ impl Slower {
     fn text(&self) -> String {
         let hours = if self.busy { "busy hours" } else { "other hours" };
         let beside = if self.beside_never { " beside never, since none of them is untouched" } else { "" };
-        format!("{hours} {:.3}{beside}", self.ratio)
+        let few = if self.writes < WRITES_MIN { " in too few writes" } else { "" };
+        format!("{hours} {:.3}{few}{beside}", self.ratio)
     }
 }
 
 fn worst(of_run: &[Slower]) -> Option<f64> {
-    of_run.iter().map(|of| of.ratio).max_by(f64::total_cmp)
+    of_run.iter().filter(|of| of.writes >= WRITES_MIN).map(|of| of.ratio).max_by(f64::total_cmp)
 }
 
 fn p99(names: &Names, daemon: &Row, fstrim: Option<&Row>) -> Claim {
