@@ -14,6 +14,8 @@ use trimwise::live::Settings;
 use trimwise::policy::PolicySpec;
 use trimwise::units::{Bytes, SimDuration};
 
+use super::places::with_ending;
+
 /// Which file systems are managed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Manage {
@@ -176,10 +178,8 @@ impl Config {
 
 /// The file and its drop-ins.
 fn files(file: &Path) -> Vec<PathBuf> {
-    let mut folder = file.as_os_str().to_owned();
-    folder.push(".d");
     let entries =
-        fs::read_dir(PathBuf::from(folder)).into_iter().flatten().flatten().map(|entry| entry.path());
+        fs::read_dir(with_ending(file, ".d")).into_iter().flatten().flatten().map(|entry| entry.path());
     let mut drop_ins: Vec<_> =
         entries.filter(|path| path.extension().is_some_and(|end| end == "toml")).collect();
     drop_ins.sort();

@@ -13,6 +13,8 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, params};
 use serde::{Deserialize, Serialize};
 use trimwise::units::Bytes;
 
+use super::places::with_ending;
+
 /// Entries that wait in memory; the oldest go first.
 const WAITING_MAX: usize = 2_000;
 const PAGE_BYTES: u64 = 4096;
@@ -174,12 +176,8 @@ impl History {
     }
 
     fn move_aside(&self) {
-        let mut aside = self.path.clone().into_os_string();
-        aside.push(".corrupt");
-        drop(fs::rename(&self.path, aside));
-        let mut journal = self.path.clone().into_os_string();
-        journal.push("-journal");
-        drop(fs::remove_file(journal));
+        drop(fs::rename(&self.path, with_ending(&self.path, ".corrupt")));
+        drop(fs::remove_file(with_ending(&self.path, "-journal")));
     }
 
     /// The last entries of a mount, the oldest of them first: `limit` of them at most, and together no more than 2 MiB.

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::known::session;
-use super::places::replace;
+use super::places::{replace, with_ending};
 use crate::block_device::devices_of;
 use crate::layout::Kind;
 use crate::mount::Mount;
@@ -63,10 +63,9 @@ impl Journal {
             Ok(written) if written.boot == boot => (written.changes, None),
             Ok(_) => (Vec::new(), None),
             Err(why) => {
-                let mut aside = path.as_os_str().to_owned();
-                aside.push(".corrupt");
+                let aside = with_ending(path, ".corrupt");
                 drop(fs::rename(path, &aside));
-                let (path, aside) = (path.display(), Path::new(&aside).display());
+                let (path, aside) = (path.display(), aside.display());
                 let problem = format!(
                     "{path} cannot be read ({why}), and is {aside} now: mount options that a killed daemon changed \
                      stay as they are"

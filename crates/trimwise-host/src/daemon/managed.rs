@@ -28,6 +28,7 @@ use crate::layout::Kind;
 
 /// Slices of XFS are cut at multiples of this.
 const XFS_ALIGN: u64 = 1 << 20;
+
 /// What carrying out needs of the daemon.
 pub struct Means<'a> {
     /// This program.
@@ -162,12 +163,16 @@ impl Managed {
         self.job.is_some()
     }
 
+    /// Whether a helper may be started: one at a time, and none beside one that hangs.
+    fn may_begin(&self, means: &Means<'_>) -> bool {
+        self.job.is_none() && self.stuck.is_none() && means.room > 0
+    }
+
     /// A second has passed.
     pub fn second(&mut self, pressure_permille: u64, means: &mut Means<'_>) {
         self.see_stuck(means);
         if self.live.is_none() {
-            let may_begin = self.job.is_none() && self.stuck.is_none() && means.room > 0;
-            if may_begin && means.now >= self.probe_again {
+            if self.may_begin(means) && means.now >= self.probe_again {
                 self.begin(Doing::Probing, Task::Probe, means);
             }
             return;
@@ -206,8 +211,7 @@ impl Managed {
     /// Starts what was decided. A slice waits while another one is under way on one of its disks.
     pub fn start_held(&mut self, disks_busy: &BTreeSet<String>, means: &mut Means<'_>) {
         let is_trim = matches!(self.held, Some(Order::Trim(_)));
-        let may_begin = self.job.is_none() && self.stuck.is_none() && means.room > 0;
-        if !may_begin || (is_trim && !self.disks.is_disjoint(disks_busy)) {
+        if !self.may_begin(means) || (is_trim && !self.disks.is_disjoint(disks_busy)) {
             return;
         }
         let Some(order) = self.held.take() else { return };

@@ -133,11 +133,16 @@ fn make_folder(path: &Path, mode: u32) -> Result<(), PlacesError> {
     }
 }
 
+/// The path of what lies beside a file, under its name and an ending.
+pub fn with_ending(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(ending);
+    name.into()
+}
+
 /// Writes a file whole or not at all: under another name first.
 pub fn replace(path: &Path, text: &str, mode: u32) -> io::Result<()> {
-    let mut name = path.file_name().unwrap_or_default().to_os_string();
-    name.push(".new");
-    let beside = path.with_file_name(name);
+    let beside = with_ending(path, ".new");
     drop(fs::remove_file(&beside)); // of a daemon that was killed, or a link that somebody left there
     let written = OpenOptions::new()
         .write(true)

@@ -1,9 +1,10 @@
 //! When the discards that FITRIM left on their way are done, as far as the device's counts tell.
 //!
 //! XFS returns before its discards end. All are done once the device has counted as many bytes as are expected and no more
-//! come (some kernels send more than they are asked for), or has nothing in flight. Others may keep it busy, and what was expected may be in use again; then some time
-//! without a discard must do. That time is no part of what the slice took: it ended with the last discard that was counted,
-//! or with FITRIM itself. Else every slice on a device that others use would seem to take as long as the wait.
+//! come (some kernels send more than they are asked for), or has nothing in flight. Others may keep it busy, and what was
+//! expected may be in use again; then some time without a discard must do. That time is no part of what the slice took: it
+//! ended with the last discard that was counted, or with FITRIM itself. Else every slice on a device that others use would
+//! seem to take as long as the wait.
 
 use std::time::Duration;
 

@@ -146,11 +146,6 @@ impl Target {
         slices
     }
 
-    /// The device number that its files show, by which it is known again.
-    pub fn identity(&self) -> (u32, u32) {
-        self.identity
-    }
-
     /// The first `most` free extents of at least `least` from an address on.
     pub(crate) fn free_spans(&self, least: Bytes, from: u64, most: usize) -> Result<Listed, TrimError> {
         let file = self.open()?;

@@ -65,6 +65,11 @@ const WHOLE_FIRST: SimDuration = SimDuration::from_secs(3_600);
 /// The first attempt behind a failure; each further one doubles it.
 const RETRY: SimDuration = SimDuration::from_secs(60);
 const RETRY_MAX: SimDuration = SimDuration::from_secs(3_600);
+/// How long after so many failures in turn and one more it is tried again.
+fn again_in(failures: u32) -> SimDuration {
+    (RETRY * (1 << failures.min(6))).min(RETRY_MAX)
+}
+
 /// Rests in multiples of a slice's time where nobody else uses the device, and from when on that is so.
 const REST_ALONE: u64 = 7;
 const ALONE: SimDuration = SimDuration::from_secs(10);

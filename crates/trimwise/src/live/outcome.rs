@@ -3,8 +3,8 @@
 use super::pace::Done;
 use super::spans::bytes;
 use super::{
-    Busy, Cut, FORGET_EVERY, Failed, Knowledge, LOOK_SHARE, Learned, LiveHost, OVERSHOOT, Order, RETRY,
-    RETRY_MAX, Reason, Slice, WHOLE, Window,
+    Busy, Cut, FORGET_EVERY, Failed, Knowledge, LOOK_SHARE, Learned, LiveHost, OVERSHOOT, Order, Reason,
+    Slice, WHOLE, Window, again_in,
 };
 use crate::policy::{Acknowledged, PolicyEvent};
 use crate::units::{Bytes, SimDuration, SimTime, Span};
@@ -185,7 +185,7 @@ impl LiveHost {
             Failed::Interrupted => self.retry_at = self.now + SimDuration::from_secs(1),
             Failed::Never(message) => self.refused = Some(message),
             Failed::Again(message) => {
-                let again_in = (RETRY * (1 << self.failures.min(6))).min(RETRY_MAX);
+                let again_in = again_in(self.failures);
                 self.failures += 1;
                 self.retry_at = self.now + again_in;
                 self.reason = Reason::Failed { message, again_in };

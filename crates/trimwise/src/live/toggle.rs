@@ -3,7 +3,7 @@
 //! A remount that fails stands in nothing's way but its own: it is tried again ever later, or never, and maps and slices go
 //! on as they would where online discard cannot be changed.
 
-use super::{Busy, Failed, LiveHost, Order, RETRY, RETRY_MAX, Reason};
+use super::{Busy, Failed, LiveHost, Order, Reason, again_in};
 use crate::units::{SimDuration, SimTime};
 
 /// How the last attempts to turn it on or off ended.
@@ -60,7 +60,7 @@ impl LiveHost {
             Err(Failed::Interrupted) => self.toggling.retry_at = now + SimDuration::from_secs(1),
             Err(Failed::Again(message)) => {
                 let Toggling { failures, retry_at, problem } = &mut self.toggling;
-                *retry_at = now + (RETRY * (1 << (*failures).min(6))).min(RETRY_MAX);
+                *retry_at = now + again_in(*failures);
                 *failures += 1;
                 *problem = Some((message, true));
             }

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::net::sockopt::socket_peercred;
 
 use super::{REQUEST_MAX, Request, Response};
+use crate::daemon::places::with_ending;
 
 /// Connections at a time; further ones wait in the kernel's queue.
 const CONNECTIONS_MAX: usize = 32;
@@ -220,9 +221,7 @@ struct Bound {
 
 impl Bound {
     fn beside(place: &Path, mode: u32) -> io::Result<Self> {
-        let mut beside = place.as_os_str().to_owned();
-        beside.push(".new");
-        let beside = PathBuf::from(beside);
+        let beside = with_ending(place, ".new");
         match fs::remove_file(&beside) {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
             _ => {}
