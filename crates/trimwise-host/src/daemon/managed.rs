@@ -12,8 +12,7 @@ use std::time::Duration;
 use trimwise::live::{Cut, Facts, Failed, Known, LiveHost, Order, Reason, SPANS_MAX, Window};
 use trimwise::units::{Bytes, SimDuration, SimTime};
 
-pub(in crate::daemon) use self::job::leave;
-use self::job::{Doing, Job};
+pub(in crate::daemon) use self::job::{Doing, Job};
 use super::config::Treatment;
 use super::discover::Candidate;
 use super::frees::format::Freed;

@@ -1,4 +1,4 @@
-//! A helper at work for a managed file system: begun, heard, and given up when it does not end.
+//! A helper at work: begun, heard, and given up when it does not end.
 //!
 //! What hangs in the kernel cannot be ended, not even by SIGKILL: a discard that the device does not answer. Such a helper is
 //! kept until the kernel lets it go. Until then no other one is begun on its file system, so that there is never more than
@@ -24,7 +24,7 @@ static LEFT: Mutex<Vec<Child>> = Mutex::new(Vec::new());
 
 /// What a helper is at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Doing {
+pub(in crate::daemon) enum Doing {
     Probing,
     Looking,
     Trimming,
@@ -32,8 +32,8 @@ pub(super) enum Doing {
 }
 
 /// A helper that has not answered yet.
-pub(super) struct Job {
-    pub(super) doing: Doing,
+pub(in crate::daemon) struct Job {
+    pub(in crate::daemon) doing: Doing,
     child: Child,
     out: ChildStdout,
     read: Vec<u8>,
@@ -41,7 +41,7 @@ pub(super) struct Job {
 }
 
 impl Job {
-    pub(super) fn begin(program: &Path, doing: Doing, request: &Request) -> io::Result<Self> {
+    pub(in crate::daemon) fn begin(program: &Path, doing: Doing, request: &Request) -> io::Result<Self> {
         let mut child = helper::start(program, request)?;
         let out = child.stdout.take().ok_or_else(|| io::Error::other("no output"))?;
         rustix::io::ioctl_fionbio(&out, true)?;
@@ -49,12 +49,12 @@ impl Job {
     }
 
     /// What to wait for.
-    pub(super) fn waits(&self) -> BorrowedFd<'_> {
+    pub(in crate::daemon) fn waits(&self) -> BorrowedFd<'_> {
         self.out.as_fd()
     }
 
     /// Reads what it has written; answers whether that was all.
-    pub(super) fn hear(&mut self) -> bool {
+    pub(in crate::daemon) fn hear(&mut self) -> bool {
         let mut buffer = [0; 16 << 10];
         loop {
             match self.out.read(&mut buffer) {
@@ -71,7 +71,7 @@ impl Job {
     }
 
     /// Its answer, when all of it was heard.
-    pub(super) fn answer(mut self) -> (Vec<Span>, Answer) {
+    pub(in crate::daemon) fn answer(mut self) -> (Vec<Span>, Answer) {
         let status = self.child.wait();
         helper::parse_answer(&self.read).unwrap_or_else(|| {
             let how = status.map_or_else(|error| error.to_string(), |status| status.to_string());
@@ -79,20 +79,33 @@ impl Job {
         })
     }
 
+    /// Given up if it takes longer than this: killed, and left to whoever waits for its end. And why, in words.
+    pub(in crate::daemon) fn give_up_behind(&mut self, patience: Duration) -> Option<String> {
+        (self.begun.elapsed() >= patience).then(|| {
+            self.kill();
+            format!("the helper did not end in {} s", patience.as_secs())
+        })
+    }
+
+    /// Whoever began it waits for it no more.
+    pub(in crate::daemon) fn leave(self) {
+        leave(self.child);
+    }
+
     /// A discard that is on its way still ends.
-    pub(super) fn kill(&mut self) {
+    pub(in crate::daemon) fn kill(&mut self) {
         drop(self.child.kill());
     }
 
     /// Waits a second at most for one that was killed.
-    pub(super) fn end(mut self) {
+    pub(in crate::daemon) fn end(mut self) {
         for _ in 0..50 {
             if has_ended(&mut self.child) {
                 return;
             }
             std::thread::sleep(Duration::from_millis(20));
         }
-        leave(self.child);
+        self.leave();
     }
 }
 
@@ -102,7 +115,7 @@ fn has_ended(child: &mut Child) -> bool {
 }
 
 /// Nobody waits for it any more but [`reap_left`].
-pub(in crate::daemon) fn leave(child: Child) {
+fn leave(child: Child) {
     LEFT.lock().unwrap_or_else(PoisonError::into_inner).push(child);
 }
 
@@ -126,18 +139,15 @@ impl Managed {
         if self.stuck.is_some() && self.live.is_none() {
             self.problem = Some("the helper that was given up has not ended".to_owned());
         }
-        if self.job.as_ref().is_none_or(|job| job.begun.elapsed() < means.patience) {
+        let Some(message) = self.job.as_mut().and_then(|job| job.give_up_behind(means.patience)) else {
             return;
-        }
-        let Some(mut job) = self.job.take() else { return };
-        job.kill();
-        let message = format!("the helper did not end in {} s", means.patience.as_secs());
+        };
+        let Some(Job { doing, child, .. }) = self.job.take() else { return };
         means.history.add(&point, "stuck", message.clone(), 0);
         let stuck = format!("The helper did not end in {} s, and was given up", means.patience.as_secs());
         if let Some(live) = &mut self.live {
             live.stick(Some(stuck));
         }
-        let Job { doing, child, .. } = job;
         self.stuck = Some(child);
         self.done(doing, Vec::new(), &Answer::Again { message }, means);
     }

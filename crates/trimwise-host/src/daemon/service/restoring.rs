@@ -1,19 +1,15 @@
 //! Mount options that are put back as they were: by helpers, for which the loop does not wait.
 
-use std::io::{self, Read as _};
 use std::path::PathBuf;
-use std::process::{Child, ChildStdout};
 use std::time::{Duration, Instant};
 
 use super::{Service, log};
 use crate::daemon::discover::{self, is_covered};
-use crate::daemon::helper::{self, Answer, Request, Task};
+use crate::daemon::helper::{Answer, Request, Task};
 use crate::daemon::journal::{Change, is_of};
-use crate::daemon::managed::leave;
+use crate::daemon::managed::{Doing, Job};
 use crate::mount::{Mount, parse_mountinfo};
 
-/// A helper that takes longer is given up. Remounting writes out what waits to be written, which may be much.
-const PATIENCE: Duration = Duration::from_secs(120);
 /// At the beginning and at the end nothing waits longer than this, so that a service manager does not lose patience either.
 /// What was not put back by then is by the next daemon.
 const WAIT_MAX: Duration = Duration::from_secs(15);
@@ -23,35 +19,7 @@ pub struct Restoring {
     change: Change,
     /// Through which mount.
     point: PathBuf,
-    child: Child,
-    out: ChildStdout,
-    begun: Instant,
-}
-
-impl Restoring {
-    /// Whether it is one of this file system.
-    pub fn is_of(&self, numbers: (u32, u32)) -> bool {
-        self.change.numbers == numbers
-    }
-
-    /// What the helper answered; `None` as long as it has not ended.
-    fn answer(&mut self) -> Option<Answer> {
-        let again = |message: String| Some(Answer::Again { message });
-        match self.child.try_wait() {
-            Ok(Some(status)) => {
-                let mut output = Vec::new();
-                drop(self.out.read_to_end(&mut output)); // its only writer has ended
-                let answer = helper::parse_answer(&output).map(|(_, answer)| answer);
-                answer.or_else(|| again(format!("the helper ended with {status}")))
-            }
-            Ok(None) if self.begun.elapsed() < PATIENCE => None,
-            Ok(None) => {
-                drop(self.child.kill());
-                again(format!("the helper did not end in {} s", PATIENCE.as_secs()))
-            }
-            Err(error) => again(error.to_string()),
-        }
-    }
+    job: Job,
 }
 
 impl Service {
@@ -78,7 +46,7 @@ impl Service {
 
     /// Whether an option of this file system is being put back; until that is done it is not managed.
     pub(super) fn is_restoring(&self, numbers: (u32, u32)) -> bool {
-        self.restoring.iter().any(|one| one.is_of(numbers))
+        self.restoring.iter().any(|one| one.change.numbers == numbers)
     }
 
     fn restore(&mut self, change: Change, mount: &Mount) {
@@ -88,14 +56,9 @@ impl Service {
             task: Task::Toggle { option: change.was.clone() },
         };
         let point = mount.mount_point.clone();
-        let started = helper::start(&self.options.program, &request).and_then(|mut child| {
-            let out = child.stdout.take().ok_or_else(|| io::Error::other("no output"))?;
-            Ok((child, out))
-        });
-        match started {
-            Ok((child, out)) => {
-                self.restoring.push(Restoring { change, point, child, out, begun: Instant::now() });
-            }
+        let doing = Doing::Toggling { on: change.was != "nodiscard" };
+        match Job::begin(&self.options.program, doing, &request) {
+            Ok(job) => self.restoring.push(Restoring { change, point, job }),
             Err(error) => log(&format!("{}: the helper cannot be started: {error}", point.display())),
         }
     }
@@ -104,22 +67,29 @@ impl Service {
     pub(super) fn hear_restored(&mut self) {
         let mut going_on = Vec::new();
         for mut one in std::mem::take(&mut self.restoring) {
-            match one.answer() {
-                None => going_on.push(one),
-                Some(Answer::Toggled) => {
+            let answer = if one.job.hear() {
+                one.job.answer().1
+            } else if let Some(message) = one.job.give_up_behind(self.options.patience) {
+                one.job.leave();
+                Answer::Again { message }
+            } else {
+                going_on.push(one);
+                continue;
+            };
+            match answer {
+                Answer::Toggled => {
                     let text = format!("Remounted with {}, as it was.", one.change.was);
                     self.history.add(&one.point, "online", text, 0);
                     self.journal.restored(&one.change);
                     self.next_discover = Instant::now(); // it may be managed again
                 }
-                Some(other) => {
+                other => {
                     let why =
                         other.failed().map_or_else(|| format!("{other:?}"), |failed| failed.to_string());
                     let text = format!("{} could not be put back: {why}", one.change.was);
                     log(&format!("{}: {text}", one.point.display()));
                     self.history.add(&one.point, "failed", format!("{text}."), 0);
                     self.unrestorable.push(one.change); // at the end it is tried once more
-                    leave(one.child);
                 }
             }
         }
