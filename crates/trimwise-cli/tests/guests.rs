@@ -4,7 +4,7 @@ mod common;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Output, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use common::{skipped, trimwise};
 use serde_json::Value;
@@ -113,6 +113,34 @@ fn btrfs_in_virtual_time_is_the_same_twice() {
 #[test]
 fn f2fs_in_virtual_time_is_the_same_twice() {
     two_runs_are_the_same(FileSystem::F2fs);
+}
+
+/// A guest that walked to its program folder by folder had less memory free where there were more of them, wrote back
+/// earlier, and laid files out in another way.
+#[test]
+fn regression_where_the_program_and_its_folder_are_changes_nothing() {
+    if !is_there(FileSystem::Xfs) {
+        return;
+    }
+    // More than the guest has memory for, so that it writes back when that runs short.
+    let work = "cat /proc/meminfo /proc/buddyinfo; for i in $(seq 64); do head -c 6000000 /dev/zero > $i; done; \
+                cat /proc/meminfo";
+    let run = |mut command: Command| {
+        let output = command.args(["sh", "-c", work]).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let line = "kernel run 6.1:xfs --memory 128 --json - --";
+    let here = run(trimwise(folder.path(), line));
+    let deep =
+        folder.path().join("a/folder/in/which/names/are/longer/than/the/kernel/keeps/beside/its/entries");
+    fs::create_dir_all(&deep).unwrap();
+    let copy = deep.join("trimwise");
+    fs::copy(env!("CARGO_BIN_EXE_trimwise"), &copy).unwrap();
+    let mut from_there = Command::new(copy);
+    from_there.args(line.split_whitespace()).current_dir(&deep).env("TMPDIR", &deep).env("NO_COLOR", "1");
+    assert_eq!(run(from_there), here);
 }
 
 #[test]

@@ -100,5 +100,13 @@ fn a_pause_outlives_another_configuration() {
     daemon.wait_until(&disk.point, "paused anew", |status| status["policy"] == "off" && is_paused(status));
     daemon.ask(&Request::Resume { mount: None });
     daemon.wait_until(&disk.point, "resumed", |status| !status.is_null() && !is_paused(status));
+    // The next pause is news again.
+    let told = || {
+        let history = daemon.ask(&Request::History { mount: disk.point.clone(), limit: 100 });
+        history.as_array().unwrap().iter().filter(|event| event["kind"] == "paused").count()
+    };
+    let before = told();
+    daemon.ask(&Request::Pause { mount: None });
+    daemon.wait_until(&disk.point, "told", |_| told() == before + 1);
     daemon.end();
 }

@@ -17,6 +17,9 @@ use daemon::{Daemon, table};
 use faulty::Faulty;
 use loops::{Loop, can_run, sh};
 use rustix::io::Errno;
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+};
 use trimwise_host::daemon::control::Request;
 
 const MIB: u64 = 1 << 20;
@@ -276,6 +279,60 @@ fn a_drive_that_is_pulled_out_and_plugged_in_again_is_trimmed_again() {
         drive.plug_in();
         let status = daemon.wait_until_trimmed(&drive.point);
         assert!(slices > Some(0) && status["totals"]["slices"].as_u64() > Some(0), "{fs_type}: {status:#}");
+        end(daemon);
+    }
+}
+
+/// Every FITRIM of what this thread starts from now on is interrupted before it begins.
+fn interrupt_fitrim() {
+    let fitrim = u64::from(rustix::ioctl::opcode::read_write::<[u64; 3]>(b'X', 121));
+    let is_fitrim = SeccompCondition::new(1, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, fitrim).unwrap();
+    let rule = SeccompRule::new(vec![is_fitrim]).unwrap();
+    let filter = SeccompFilter::new(
+        [(libc::SYS_ioctl, vec![rule])].into(),
+        SeccompAction::Allow,
+        SeccompAction::Errno(Errno::INTR.raw_os_error().cast_unsigned()),
+        std::env::consts::ARCH.try_into().unwrap(),
+    );
+    let program: BpfProgram = filter.unwrap().try_into().unwrap();
+    seccompiler::apply_filter(&program).unwrap();
+}
+
+#[test]
+fn a_fitrim_that_is_interrupted_is_told_once_and_tried_again() {
+    if !can_run(&["mkfs.ext4", "mkfs.xfs"]) {
+        return;
+    }
+    for fs in [Loop::ext4(256 * MIB), Loop::xfs(400 * MIB)] {
+        let before = fs.discards().1;
+        fs.fill(["gone".to_owned(), "kept".to_owned()], FREED as usize);
+        fs::remove_file(fs.point.join("gone")).unwrap();
+        fs.sync();
+        let config = table(&fs.point, "");
+        let mut daemon = Daemon::prepared(env!("CARGO_BIN_EXE_trimwised"), &config);
+        // The filter is the thread's, and of all that it starts; it cannot be taken off again.
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                interrupt_fitrim();
+                daemon.start();
+            });
+        });
+        let failed = |status: &serde_json::Value| status["reason"]["code"] == "failed";
+        let status = daemon.wait_until(&fs.point, "failed", failed);
+        assert!(status["why"].as_str().unwrap().contains("Interrupted system call"), "{status:#}");
+        assert!(status["waiting_bytes"].as_u64() >= Some(FREED * 9 / 10), "it still waits: {status:#}");
+        assert_eq!(fs.discards().1, before);
+        let mount = fs.point.clone();
+        daemon.ask(&Request::Trim { mount: mount.clone() });
+        daemon.wait_until(&mount, "failed again", failed);
+        let history = daemon.ask(&Request::History { mount: mount.clone(), limit: 1000 });
+        let told = history.as_array().unwrap().iter().filter(|event| event["kind"] == "failed").count();
+        assert_eq!(told, 1, "once for all attempts: {history:#}");
+        daemon.end();
+
+        daemon.start();
+        daemon.wait_until_trimmed(&mount);
+        assert!(fs.discards().1 - before >= FREED * 9 / 10);
         end(daemon);
     }
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use trimwise::live::{Cut, Facts, Failed, Known, LiveHost, Order, Reason, SPANS_MAX, Window};
 use trimwise::units::{Bytes, SimDuration, SimTime};
 
-pub(in crate::daemon) use self::job::{Doing, Job};
+pub(in crate::daemon) use self::job::{Doing, Job, Left};
 use super::config::Treatment;
 use super::discover::Candidate;
 use super::frees::format::Freed;
@@ -116,6 +116,7 @@ impl Managed {
     /// A user pauses or resumes it. A slice that waits for its disk is not begun any more.
     pub fn pause(&mut self, paused: bool) {
         self.paused = paused;
+        self.forget_told("paused");
         let Some(live) = &mut self.live else { return };
         live.pause(paused);
         if paused && matches!(self.held, Some(Order::Trim(_))) {
@@ -298,6 +299,7 @@ impl Managed {
             (Doing::Trimming, Answer::Trimmed { took_ns, counted, .. }) => {
                 let (took, counted) = (SimDuration::from_nanos(*took_ns), counted.map(Bytes));
                 self.untold.0 += 1;
+                self.forget_told("failed");
                 let before = self.live.as_ref().map_or(0, |live| live.totals().trimmed_bytes);
                 self.feed(means, |live, now, orders| live.trimmed(now, took, Ok(counted), orders));
                 self.untold.1 += self.live.as_ref().map_or(0, |live| live.totals().trimmed_bytes) - before;
@@ -307,6 +309,7 @@ impl Managed {
                 self.feed(means, |live, now, orders| {
                     live.trimmed(now, SimDuration::ZERO, Err(failed), orders)
                 });
+                self.tell(means); // by the next second it may be at something else
             }
             (Doing::Toggling { on }, answer) => {
                 let result = answer.failed().map_or(Ok(on), Err);
@@ -374,6 +377,11 @@ impl Managed {
             means.history.add(point, code, text, 0);
         }
         self.tell_trimmed(means.history);
+    }
+
+    /// Another time this is news again.
+    fn forget_told(&mut self, code: &str) {
+        self.told.take_if(|told| *told == code);
     }
 
     /// What slices did since the last time.

@@ -29,7 +29,7 @@ use super::discover::{self, Skipped};
 use super::history::History;
 use super::journal::{Change, Journal};
 use super::known::Store;
-use super::managed::{Managed, Means};
+use super::managed::{Left, Managed, Means};
 use super::metrics::Listener;
 use super::notify::Notify;
 use super::places::{Locked, Places, PlacesError, replace};
@@ -101,6 +101,7 @@ struct Service {
     config_problem: Option<String>,
     started: Instant,
     managed: BTreeMap<(u32, u32), Managed>,
+    left: Left,
     skipped: Vec<Skipped>,
     /// Mount points that a user paused.
     paused: BTreeSet<PathBuf>,
@@ -175,6 +176,7 @@ impl Service {
             config_problem: None,
             started: now,
             managed: BTreeMap::new(),
+            left: Left::default(),
             skipped: Vec::new(),
             paused: BTreeSet::new(),
             notify: Notify::from_environment(),
@@ -242,6 +244,7 @@ impl Service {
                 self.next_second = (self.next_second + Duration::from_secs(1)).max(now);
                 let pressure = sense::pressure(&self.options.places.host.path("/proc"));
                 self.each(|one, means| one.second(pressure, means));
+                self.left.reap();
                 self.choose_watched();
                 if self.options.once
                     && let Some(ended) = self.once()
@@ -371,7 +374,7 @@ impl Service {
     }
 
     fn let_go(&mut self, mut one: Managed, mounts: &[Mount]) {
-        one.stop();
+        one.stop(&mut self.left);
         one.tell_trimmed(&mut self.history);
         if is_mounted(&one.candidate.mount, mounts)
             && let Some(kept) = one.kept()
@@ -414,7 +417,7 @@ impl Service {
     fn stop(&mut self) {
         self.notify.tell("STOPPING=1");
         self.managed.values_mut().for_each(Managed::kill);
-        self.managed.values_mut().for_each(Managed::stop);
+        self.managed.values_mut().for_each(|one| one.stop(&mut self.left));
         for one in self.managed.values_mut() {
             one.tell_trimmed(&mut self.history);
         }

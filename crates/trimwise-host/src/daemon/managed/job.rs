@@ -8,7 +8,6 @@ use std::io::{self, Read as _};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::process::{Child, ChildStdout};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use trimwise::units::Span;
@@ -19,8 +18,20 @@ use crate::daemon::helper::{self, Answer, Request};
 /// The most that a helper may answer: a map of the most extents, with room.
 const ANSWER_MAX: usize = 4 << 20;
 
-/// Helpers that did not end when their file systems went.
-static LEFT: Mutex<Vec<Child>> = Mutex::new(Vec::new());
+/// Helpers that did not end when their file systems went, until the kernel lets them go.
+#[derive(Default)]
+pub(in crate::daemon) struct Left(Vec<Child>);
+
+impl Left {
+    fn keep(&mut self, child: Child) {
+        self.0.push(child);
+    }
+
+    /// Those that have ended are no more.
+    pub(in crate::daemon) fn reap(&mut self) {
+        self.0.retain_mut(|child| !has_ended(child));
+    }
+}
 
 /// What a helper is at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +90,7 @@ impl Job {
         })
     }
 
-    /// Given up if it takes longer than this: killed, and left to whoever waits for its end. And why, in words.
+    /// Given up if it takes longer than this: killed, and to be left. And why, in words.
     pub(in crate::daemon) fn give_up_behind(&mut self, patience: Duration) -> Option<String> {
         (self.begun.elapsed() >= patience).then(|| {
             self.kill();
@@ -88,8 +99,8 @@ impl Job {
     }
 
     /// Whoever began it waits for it no more.
-    pub(in crate::daemon) fn leave(self) {
-        leave(self.child);
+    pub(in crate::daemon) fn leave(self, left: &mut Left) {
+        left.keep(self.child);
     }
 
     /// A discard that is on its way still ends.
@@ -98,14 +109,14 @@ impl Job {
     }
 
     /// Waits a second at most for one that was killed.
-    pub(in crate::daemon) fn end(mut self) {
+    fn end(mut self, left: &mut Left) {
         for _ in 0..50 {
             if has_ended(&mut self.child) {
                 return;
             }
             std::thread::sleep(Duration::from_millis(20));
         }
-        self.leave();
+        self.leave(left);
     }
 }
 
@@ -114,19 +125,9 @@ fn has_ended(child: &mut Child) -> bool {
     !matches!(child.try_wait(), Ok(None))
 }
 
-/// Nobody waits for it any more but [`reap_left`].
-fn leave(child: Child) {
-    LEFT.lock().unwrap_or_else(PoisonError::into_inner).push(child);
-}
-
-fn reap_left() {
-    LEFT.lock().unwrap_or_else(PoisonError::into_inner).retain_mut(|child| !has_ended(child));
-}
-
 impl Managed {
-    /// Gives up a helper that takes too long, and sees whether those that were given up have ended.
+    /// Gives up a helper that takes too long, and sees whether one that was given up has ended.
     pub(super) fn see_stuck(&mut self, means: &mut Means<'_>) {
-        reap_left();
         let point = self.candidate.mount.mount_point.clone();
         if self.stuck.as_mut().is_some_and(has_ended) {
             self.stuck = None;
@@ -166,13 +167,13 @@ impl Managed {
     }
 
     /// Ends the helper, and waits for it a second at most.
-    pub fn stop(&mut self) {
+    pub fn stop(&mut self, left: &mut Left) {
         self.kill();
         if let Some(job) = self.job.take() {
-            job.end();
+            job.end(left);
         }
         if let Some(stuck) = self.stuck.take() {
-            leave(stuck);
+            left.keep(stuck);
         }
     }
 

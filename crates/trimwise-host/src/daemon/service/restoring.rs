@@ -70,7 +70,7 @@ impl Service {
             let answer = if one.job.hear() {
                 one.job.answer().1
             } else if let Some(message) = one.job.give_up_behind(self.options.patience) {
-                one.job.leave();
+                one.job.leave(&mut self.left);
                 Answer::Again { message }
             } else {
                 going_on.push(one);
