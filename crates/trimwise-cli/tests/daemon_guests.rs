@@ -428,3 +428,38 @@ fn a_state_folder_that_is_full_or_broken() {
     assert!(done.output("files").lines().any(|file| file == "history.db.corrupt"));
     assert!(done.text("said").contains("known.json is not understood"), "{}", done.text("said"));
 }
+
+/// It lists no free space: all of its addresses are gone over, slice by slice.
+#[test]
+fn what_f2fs_has_freed_is_found_by_a_walk() {
+    let Some(kernel) = kernel(FileSystem::F2fs) else { return };
+    let remount = |script: &mut Script, option: &str| {
+        script.then(Step::Remount { options: option.to_owned() });
+    };
+    let mut script = Script::new(FileSystem::F2fs, &[], "true");
+    remount(&mut script, "nodiscard"); // by itself it discards
+    script.daemon("pressure-max = 101");
+    script.free(FREED);
+    script.sleep_s(30);
+    script.status("freed");
+    script.trimwise("", &["trim", MOUNT_POINT, "--now"]);
+    script.sleep_s(PATIENCE_S);
+    script.status("walked");
+    script.trimwise("", &["trim", MOUNT_POINT, "--now"]);
+    script.sleep_s(PATIENCE_S);
+    script.status("walked again");
+    script.history("history");
+    script.then(Step::StopDaemon);
+    remount(&mut script, "discard,alloc_mode=reuse"); // which a remount does not leave as it was
+
+    let done = script.run(&kernel, 1);
+    let freed = done.status("freed");
+    assert!(freed["mapped"] == false && freed["waiting_bytes"].as_u64() >= Some(FREED.0), "{freed:#}");
+    is_cared_for(&done, "walked");
+    is_discarded(&done, "freed", "walked", FREED.0);
+    assert!(done.status("walked")["totals"]["slices"].as_u64() > Some(3), "{:#}", done.status("walked"));
+    // It keeps a record of what it has sent.
+    let again = done.discarded_before("walked again") - done.discarded_before("walked");
+    assert!(again < FREED.0, "{again} bytes");
+    tells_of(&done, &["found", "trimmed"]);
+}

@@ -3,14 +3,15 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use serde_json::Value;
 use trimwise::experiment::daemon_week::{
-    AGED_PERCENT, CAPACITY, Case, DEVICE, FILE_SYSTEMS, KERNEL, Run, Trimming, cases,
+    AGED_PERCENT, CAPACITY, Case, DEVICE, FILE_SYSTEMS, KERNEL, Run, Slices, Trimming, cases,
 };
 use trimwise::units::Bytes;
 use trimwise::workload::week::Week;
 use trimwise_host::kernel::cell::KernelTarget;
 use trimwise_host::kernel::images::KernelImage;
-use trimwise_host::kernel::job::{FileSystem, Job, Outcome, Step};
+use trimwise_host::kernel::job::{DAEMON_FOLDER, FileSystem, Job, Outcome, ProgramEnd, Step};
 
 use super::guests;
 use crate::failure::Failure;
@@ -86,9 +87,27 @@ fn steps(case: Case, week: &Week) -> Result<(Vec<Step>, usize), Failure> {
     steps.push(Step::Week { week: week.clone() });
     let at = steps.len() - 1;
     if case.trimming == Trimming::Daemon {
+        let run = format!("{DAEMON_FOLDER}/run");
+        let command = ["/proc/self/exe", "status", "--run", &run, "--json", "-"].map(str::to_owned).to_vec();
+        steps.push(Step::Program { command, input: String::new() });
         steps.push(Step::StopDaemon);
     }
     Ok((steps, at))
+}
+
+/// The slices that the daemon's status tells of, with one file system in it.
+fn slices(status: &ProgramEnd) -> Result<Slices, Failure> {
+    let data: Value = serde_json::from_str(&status.output).unwrap_or_default();
+    let totals = &data["file_systems"][0]["status"]["totals"];
+    let number = |key: &str| {
+        let wrong = || Failure::run(format!("the status in the guest has no {key}: {status:?}"));
+        totals[key].as_u64().ok_or_else(wrong)
+    };
+    Ok(Slices {
+        count: number("slices")?,
+        over_count: number("slices_over")?,
+        longest_ns: number("slice_longest_ns")?,
+    })
 }
 
 /// Runs one case.
@@ -106,9 +125,14 @@ pub fn run(
     let [disk] = disks;
     let (port, _, trace, marks) = disk.into_parts();
     port.drive().ssd().audit().map_err(|e| Failure::run(format!("the audit of the drive failed: {e}")))?;
-    let done = match report.steps.into_iter().map(|step| step.outcome).nth(at) {
+    let mut outcomes = report.steps.into_iter().map(|step| step.outcome).skip(at);
+    let done = match outcomes.next() {
         Some(Outcome::Week(done)) => done,
         other => return Err(Failure::run(format!("the guest answered {other:?} to a week"))),
+    };
+    let slices = match outcomes.next() {
+        Some(Outcome::Program(status)) if case.trimming == Trimming::Daemon => Some(slices(&status)?),
+        _ => None,
     };
     // A mark before the first step and one behind each; then the week's own: at its begin, and at each look.
     let marks = marks.get(at + 1..at + 1 + done.free_bytes.len());
@@ -121,6 +145,7 @@ pub fn run(
         mapped_bytes: marks.unwrap_or_default().iter().map(|m| Bytes::from_units(m.mapped_units).0).collect(),
         capacity_bytes: port.size().0,
         write_amplification: last.stats.since(&first.stats).write_amplification(),
+        slices,
         done,
     })
 }

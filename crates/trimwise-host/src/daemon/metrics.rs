@@ -18,7 +18,7 @@ const TIME_MAX: Duration = Duration::from_secs(5);
 /// The text of all metrics.
 pub fn render<'a>(file_systems: impl Iterator<Item = (&'a Path, Status)> + Clone) -> String {
     type Of = fn(&Status) -> u64;
-    let metrics: [(&str, &str, &str, Of); 16] = [
+    let metrics: [(&str, &str, &str, Of); 17] = [
         ("used_bytes", "gauge", "Bytes in use.", |s| s.used_bytes.0),
         ("size_bytes", "gauge", "Bytes of the file system.", |s| s.total_bytes.0),
         ("waiting_bytes", "gauge", "Free space that waits for its trim.", |s| s.waiting_bytes.0),
@@ -27,6 +27,9 @@ pub fn render<'a>(file_systems: impl Iterator<Item = (&'a Path, Status)> + Clone
         ("paused", "gauge", "Whether it is paused.", |s| u64::from(s.paused)),
         ("slices_total", "counter", "Slices that ended.", |s| s.totals.slices),
         ("slices_failed_total", "counter", "Slices that failed.", |s| s.totals.slices_failed),
+        ("slices_over_total", "counter", "Slices that took longer than they are to take.", |s| {
+            s.totals.slices_over
+        }),
         ("trimmed_bytes_total", "counter", "Free space that slices trimmed.", |s| s.totals.trimmed_bytes),
         ("counted_bytes_total", "counter", "Discards that the device counted during slices.", |s| {
             s.totals.counted_bytes

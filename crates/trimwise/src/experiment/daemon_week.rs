@@ -127,6 +127,17 @@ pub fn cases() -> Vec<Case> {
     FILE_SYSTEMS.into_iter().flat_map(of).collect()
 }
 
+/// The daemon's slices, as its status tells them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Slices {
+    /// Those that ended.
+    pub count: u64,
+    /// Of these, those that took longer than a slice is to take.
+    pub over_count: u64,
+    /// How long the longest took.
+    pub longest_ns: u64,
+}
+
 /// What one run gave. Instants count from the week's begin.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Run {
@@ -142,6 +153,8 @@ pub struct Run {
     pub capacity_bytes: u64,
     /// Of the week.
     pub write_amplification: f64,
+    /// Under the daemon.
+    pub slices: Option<Slices>,
 }
 
 /// The writes of those hours in which accesses come at one rate. By night they come five times as often: a write that
@@ -178,6 +191,8 @@ pub struct Row {
     pub write_amplification: f64,
     /// What was discarded.
     pub discards: Discards,
+    /// Under the daemon: its slices.
+    pub slices: Option<Slices>,
     /// What was freed: what was in use once when the week began, and what was removed in it.
     pub freed_bytes: u64,
     /// How long it took until less than the bound was untrimmed for the first time.
@@ -277,6 +292,7 @@ impl Row {
             discard_max_ns: run.discards.iter().map(|d| d.done_ns - d.at_ns).max().unwrap_or(0),
             write_amplification: run.write_amplification,
             discards: Discards::of(&run.discards),
+            slices: run.slices,
             freed_bytes: backlog + run.done.removed_bytes,
             under_bound_after_ns: under.map(|look| Week::look(look as u64).as_nanos()),
             untrimmed_max_bytes: under.and_then(|from| untrimmed[from..].iter().copied().max()),

@@ -125,6 +125,8 @@ impl LiveHost {
     fn slice_done(&mut self, took: SimDuration, slice: &Slice, covered: &[Span], counted: Option<Bytes>) {
         self.failures = 0;
         self.totals.slices += 1;
+        self.totals.slices_over += u64::from(took > self.pace.target());
+        self.totals.slice_longest_ns = self.totals.slice_longest_ns.max(took);
         self.totals.trimmed_bytes += slice.bytes.0;
         self.totals.counted_bytes += counted.unwrap_or_default().0;
         let sent_whole = self.see_overshoot(slice, counted);

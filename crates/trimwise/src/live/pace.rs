@@ -72,6 +72,11 @@ impl Pace {
         }
     }
 
+    /// A slice is expected to take no longer.
+    pub fn target(&self) -> SimDuration {
+        self.target
+    }
+
     /// The mean time of a request in the last second, and whether a slice was under way in it.
     pub fn observe(&mut self, latency: SimDuration, touched: bool) {
         let smoothed = |mean: Option<SimDuration>, parts: u64| {

@@ -24,6 +24,10 @@ pub struct Totals {
     pub slices: u64,
     /// Slices that failed.
     pub slices_failed: u64,
+    /// Slices that took longer than they are to take at most.
+    pub slices_over: u64,
+    /// How long the longest slice took.
+    pub slice_longest_ns: SimDuration,
     /// Free space that slices were to trim.
     pub trimmed_bytes: u64,
     /// What the device counted during slices, whoever sent it.
@@ -141,6 +145,7 @@ impl LiveHost {
         if self.is_mapped() {
             sentences.push(self.frees_words());
         }
+        sentences.extend(self.slice_words());
         if let (Some(untouched), Some(touched)) = self.pace.latencies() {
             let us = |time: SimDuration| time.as_nanos() / 1000;
             sentences.push(format!(
@@ -153,6 +158,19 @@ impl LiveHost {
         }
         sentences.push(format!("Next: {}", self.next_words()));
         sentences
+    }
+
+    fn slice_words(&self) -> Option<String> {
+        let Totals { slices, slices_over, slice_longest_ns: longest, .. } = self.totals;
+        (slices > 0).then(|| {
+            let ms = |time: SimDuration| time.as_nanos().div_ceil(1_000_000);
+            format!(
+                "A slice is to take {} ms at most: the longest took {} ms, and {slices_over} of {slices} took longer than \
+                 they were to.",
+                ms(self.pace.target()),
+                ms(longest)
+            )
+        })
     }
 
     fn round_permille(&self) -> Option<u64> {

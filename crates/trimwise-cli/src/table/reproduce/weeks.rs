@@ -7,13 +7,13 @@ use trimwise::workload::latency::LatencySummary;
 use super::Block;
 use crate::figures::{NONE, grouped, significant, time};
 
-/// Three for each file system.
+/// Three for each file system, and the daemon's slices.
 pub fn blocks(rows: &WeekRows) -> Vec<Block> {
     let of = |fs: &'static str| {
         let runs: Vec<&Row> = rows.runs.iter().filter(|row| row.case.file_system == fs).collect();
         [foreground(fs, &runs), while_trimming(fs, &runs), drive(fs, &runs, rows.week.bound_permille)]
     };
-    let blocks = FILE_SYSTEMS.into_iter().flat_map(of);
+    let blocks = FILE_SYSTEMS.into_iter().flat_map(of).chain([slices(&rows.runs)]);
     blocks.filter(|block| !block.rows.is_empty()).collect()
 }
 
@@ -66,6 +66,19 @@ fn while_trimming(file_system: &str, runs: &[&Row]) -> Block {
         ),
         ["trimming", "hours", "writes", "p99", "untouched", "never"],
         runs.iter().flat_map(of_run).collect(),
+    )
+}
+
+fn slices(runs: &[Row]) -> Block {
+    let row = |row: &Row| {
+        let slices = row.slices?;
+        let fs = row.case.file_system.to_owned();
+        Some([fs, grouped(slices.count), ns(slices.longest_ns), grouped(slices.over_count)])
+    };
+    Block::new(
+        "trimwised: its slices, each of which is to take 100 ms at most".to_owned(),
+        ["file system", "slices", "longest", "longer than that"],
+        runs.iter().filter_map(row).collect(),
     )
 }
 

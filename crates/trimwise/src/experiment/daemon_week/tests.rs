@@ -30,6 +30,7 @@ fn run(trimming: Trimming, at_hour: u64, minutes: u64, slow_ns: u64) -> Run {
         mapped_bytes,
         capacity_bytes: CAPACITY.0,
         write_amplification: 1.20,
+        slices: None,
     }
 }
 
