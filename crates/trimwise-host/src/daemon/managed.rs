@@ -115,8 +115,10 @@ impl Managed {
 
     /// A user pauses or resumes it. A slice that waits for its disk is not begun any more.
     pub fn pause(&mut self, paused: bool) {
-        self.paused = paused;
-        self.forget_told("paused");
+        if self.paused != paused {
+            self.paused = paused;
+            self.forget_told("paused");
+        }
         let Some(live) = &mut self.live else { return };
         live.pause(paused);
         if paused && matches!(self.held, Some(Order::Trim(_))) {
