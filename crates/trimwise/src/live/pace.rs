@@ -2,7 +2,7 @@
 //!
 //! A discard that is on its way cannot be stopped, and whoever writes meanwhile may wait for it. So a slice is small
 //! enough to be expected to take no longer than the target: its bytes and its extents shrink by what the last one took
-//! too long, and double while there is room. Behind it there is a rest, in multiples of its time: who asks how long the
+//! too long, and grow, twofold at most, while there is room. Behind it there is a rest, in multiples of its time: who asks how long the
 //! slowest of a hundred requests takes must not find a slice in its way, so that others get 299 parts of 300 of the time.
 //! Where nobody else is, and where space must not wait any longer, it is less ([`Pace::rest_at_most`]).
 //!
@@ -96,18 +96,18 @@ impl Pace {
         let Done { ended, took, bytes, extents } = done;
         let target_ns = (self.target.as_nanos() / self.care).max(1);
         let took_ns = took.as_nanos().max(1);
+        // As much as would have taken as long as the target, if all of the time was for this.
+        let fits = |n: u64| n.saturating_mul(target_ns / 1024 + 1) / (took_ns / 1024 + 1);
         if took_ns > target_ns {
-            let shrunk = |n: u64| n.saturating_mul(target_ns / 1024 + 1) / (took_ns / 1024 + 1);
-            self.bytes_max = Bytes(shrunk(bytes.0)).clamp(BYTES_MIN, self.bytes_max);
-            self.extents_max = shrunk(extents).clamp(1, self.extents_max);
+            self.bytes_max = Bytes(fits(bytes.0)).clamp(BYTES_MIN, self.bytes_max);
+            self.extents_max = fits(extents).clamp(1, self.extents_max);
         } else if took_ns < target_ns / 2 {
             // Only what was in the way grows.
-            if bytes.0.saturating_mul(2) >= self.bytes_max.0 {
-                self.bytes_max = Bytes(self.bytes_max.0 * 2).min(BYTES_MAX);
-            }
-            if extents.saturating_mul(2) >= self.extents_max {
-                self.extents_max = (self.extents_max * 2).min(EXTENTS_MAX);
-            }
+            let grown = |n: u64, max: u64| {
+                if n.saturating_mul(2) >= max { fits(n).clamp(max, max * 2) } else { max }
+            };
+            self.bytes_max = Bytes(grown(bytes.0, self.bytes_max.0)).min(BYTES_MAX);
+            self.extents_max = grown(extents, self.extents_max).min(EXTENTS_MAX);
         }
         self.last = Some(done);
         self.rest_until = ended + took * self.rest_factor();
@@ -192,6 +192,18 @@ mod tests {
             let (pace, took) = settled(of(per_gib), of(per_extent));
             assert!(took <= TARGET * 11 / 10, "{per_gib} {per_extent}: {took:?} {pace:?}");
             assert!(took >= TARGET / 4 || pace.bytes_max() == BYTES_MAX, "{per_gib} {per_extent}: {took:?}");
+        }
+    }
+
+    /// Room for twice as many extents is no room for more than take the target.
+    #[test]
+    fn regression_behind_a_short_slice_the_next_one_is_not_too_long() {
+        let mut pace = Pace::new(TARGET);
+        for waiting in [4, 16, 4, 100, 8, 100, 3, 100] {
+            let extents = pace.extents_max().min(waiting);
+            let took = SimDuration::from_millis(12) * extents;
+            assert!(took <= TARGET, "{extents} extents of {waiting}");
+            pace.done(Done { ended: SimTime::ZERO, took, bytes: Bytes::mib(extents), extents });
         }
     }
 
