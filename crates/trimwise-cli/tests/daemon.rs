@@ -75,6 +75,8 @@ fn a_configuration_is_checked_and_all_that_is_wrong_is_told() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("trimwise.toml");
     let path = file.to_str().unwrap();
+    refused(2, &trimwise(&["config", "check", path]), &["trimwise.toml: No such file"]);
+    fs::write(&file, "").unwrap();
     said(
         &trimwise(&["config", "check", path]),
         &["sound. Manages all file systems that can be trimmed, with judicious"],

@@ -158,3 +158,28 @@ fn the_daemon_walks_over_a_btrfs_slice_by_slice() {
     // Its own transactions move a little.
     assert!(sent.abs_diff(of_one_call) <= of_one_call / 50, "{sent} of {of_one_call}: {status:#}");
 }
+
+/// Since Linux 6.2 btrfs is mounted with `discard=async`: then nobody knows what was free before and never sent.
+#[test]
+fn regression_asked_for_all_of_btrfs_what_was_free_before_is_sent() {
+    if !can_run(&["mkfs.btrfs"]) {
+        return;
+    }
+    let mut disk = Loop::new(512 * MIB, &["mkfs.btrfs", "-q", "-f", "-K"]);
+    let config = table(&disk.point, "");
+    let mut daemon = Daemon::started(env!("CARGO_BIN_EXE_trimwised"), &config);
+    daemon.wait_until(&disk.point, "managed", |status| status["online"] == true);
+    let before = disk.discards().1;
+    daemon.ask(&Asked::Trim { mount: disk.point.clone() });
+    daemon.wait_until(&disk.point, "trimmed", |status| {
+        status["waiting_bytes"] == 0 && disk.discards().1 - before >= 300 * MIB
+    });
+    daemon.end();
+
+    disk.remount(); // as long as it is mounted it knows what it has sent
+    let before = disk.discards().1;
+    let output = daemon.output(&["--once"]);
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && said.contains("bytes) trimmed"), "{said}");
+    assert!(disk.discards().1 - before >= 300 * MIB, "{said}");
+}

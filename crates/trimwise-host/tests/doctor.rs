@@ -85,6 +85,7 @@ fn sound(options: &str) -> Host {
     host.file(&format!("sys/devices/{SDA}/sda1/partition"), "1");
     host.file(&format!("sys/devices/{SDA}/device/model"), "INTEL SSDSC2BB48");
     host.file("etc/systemd/system/timers.target.wants/fstrim.timer", "");
+    fs::create_dir_all(host.0.path().join("run/systemd/system")).unwrap();
     host
 }
 
@@ -119,6 +120,10 @@ fn nobody_or_two_at_once() {
         1,
         &["fstrim.timer, trimwised: more than one", "stop trimwised, or fstrim.timer"],
     );
+    // A timer that another init finds enabled never runs.
+    let other_init = sound(",discard");
+    fs::remove_dir(other_init.0.path().join("run/systemd/system")).unwrap();
+    expect(&other_init.examine(), 0, &[]);
     symlink("/dev/null", both.0.path().join("etc/systemd/system/fstrim.timer")).unwrap();
     expect(&both.examine(), 0, &[]);
 }

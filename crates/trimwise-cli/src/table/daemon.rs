@@ -29,10 +29,14 @@ pub fn status(data: &Value) -> String {
     for one in skipped {
         text += &folded(&format!("{}: not managed: {}.", word(&one["mount_point"]), word(&one["why"])), 0);
     }
-    for problem in ["config_problem", "history_problem"] {
-        if data[problem].is_string() {
-            text += &folded(&format!("! {}", word(&data[problem])), 0);
+    if let Some(problem) = data["config_problem"].as_str() {
+        text += &folded("! The configuration is kept as it was, since the new one is broken:", 0);
+        for line in problem.lines() {
+            text += &folded(&word(&line.into()), 2);
         }
+    }
+    if data["history_problem"].is_string() {
+        text += &folded(&format!("! {}", word(&data["history_problem"])), 0);
     }
     if data["dry_run"] == true {
         text += "Dry run: nothing is changed.\n";

@@ -16,6 +16,9 @@ use trimwise::units::{Bytes, SimDuration};
 
 use super::places::with_ending;
 
+/// Where it is if nobody says otherwise.
+pub const DEFAULT_FILE: &str = "/etc/trimwise.toml";
+
 /// Which file systems are managed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Manage {
@@ -130,17 +133,18 @@ impl fmt::Display for ConfigErrors {
 impl std::error::Error for ConfigErrors {}
 
 impl Config {
-    /// Reads a configuration and its drop-ins. A file that is not there says nothing.
+    /// Reads a configuration and its drop-ins. The default file may be missing, and then says nothing.
     ///
     /// # Errors
-    /// All that is wrong in any of the files.
+    /// All that is wrong in any of the files; another file that is not there, which somebody named by mistake.
     pub fn load(file: &Path) -> Result<Self, ConfigErrors> {
         let mut texts = Vec::new();
         let mut errors = Vec::new();
+        let may_be_missing = |one: &Path| one != file || one == Path::new(DEFAULT_FILE);
         for file in files(file) {
             match fs::read_to_string(&file) {
                 Ok(text) => texts.push((file, text)),
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound && may_be_missing(&file) => {}
                 Err(error) => {
                     errors.push(ConfigError {
                         file,
@@ -202,7 +206,11 @@ mod tests {
     #[test]
     fn an_empty_file_is_the_default() {
         assert_eq!(parse("").unwrap(), Config::default());
-        assert_eq!(Config::load(Path::new("/no/such/trimwise.toml")).unwrap(), Config::default());
+        let missing = Config::load(Path::new("/no/such/trimwise.toml")).unwrap_err().to_string();
+        assert!(
+            missing.starts_with("/no/such/trimwise.toml") && missing.contains("No such file"),
+            "{missing}"
+        );
     }
 
     #[test]

@@ -27,7 +27,7 @@ pub struct Candidate {
 pub struct Skipped {
     /// Where.
     pub mount_point: PathBuf,
-    /// Which file system.
+    /// Which file system; empty if none is there.
     pub fs_type: String,
     /// Why.
     pub why: String,
@@ -38,7 +38,8 @@ pub struct Skipped {
 pub struct Found {
     /// File systems to manage, by device number.
     pub candidates: Vec<Candidate>,
-    /// Mounts on block devices that are passed over. Those without a device (proc, tmpfs, network) are not even told.
+    /// Mounts on block devices that are passed over, and mount points of the configuration where nothing is mounted. Those
+    /// without a device (proc, tmpfs, network) are not even told.
     pub skipped: Vec<Skipped>,
     /// Every mount, for what outlives a candidate.
     pub mounts: Vec<Mount>,
@@ -69,6 +70,13 @@ pub fn discover(places: &Places, config: &Config) -> std::io::Result<Found> {
     for of_one in by_file_system(&mounts).values() {
         choose(places, config, of_one, &mounts, &spared, &mut found);
     }
+    let absent =
+        config.mounts.keys().filter(|point| !mounts.iter().any(|mount| mount.mount_point == **point));
+    found.skipped.extend(absent.map(|point| Skipped {
+        mount_point: point.clone(),
+        fs_type: String::new(),
+        why: "the configuration names it, and nothing is mounted there".to_owned(),
+    }));
     found.mounts = mounts;
     Ok(found)
 }

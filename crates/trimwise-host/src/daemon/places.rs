@@ -9,6 +9,7 @@ use std::time::Duration;
 use rustix::fs::{FlockOperation, flock};
 use thiserror::Error;
 
+use super::config::DEFAULT_FILE;
 use crate::host_root::HostRoot;
 
 /// Files and folders of a daemon.
@@ -28,7 +29,7 @@ pub struct Places {
 impl Default for Places {
     fn default() -> Self {
         Self {
-            config: "/etc/trimwise.toml".into(),
+            config: DEFAULT_FILE.into(),
             state: "/var/lib/trimwise".into(),
             run: "/run/trimwise".into(),
             host: HostRoot::default(),
@@ -48,7 +49,7 @@ pub enum PlacesError {
         source: io::Error,
     },
     /// Another daemon has them.
-    #[error("{path}: another trimwised has it{pid}; expected one daemon for each state folder")]
+    #[error("{path}: another trimwised has it{pid}; expected one daemon for each state and each run folder")]
     Taken {
         /// The lock.
         path: PathBuf,
@@ -59,30 +60,18 @@ pub enum PlacesError {
 
 /// Held as long as a daemon runs.
 #[derive(Debug)]
-pub struct Locked(#[allow(dead_code, reason = "held for its lock")] File);
+pub struct Locked(#[allow(dead_code, reason = "held for their locks")] [File; 2]);
 
 impl Places {
-    /// Makes the folders, and takes the lock.
+    /// Makes the folders, and takes their locks: two daemons with one run folder would take each other's sockets.
     ///
     /// # Errors
-    /// If another daemon has it, or the folders cannot be made.
+    /// If another daemon has one, or the folders cannot be made.
     pub fn lock(&self) -> Result<Locked, PlacesError> {
         make_folder(&self.state, 0o700)?;
         make_folder(&self.run, 0o755)?;
-        let path = self.state.join("lock");
-        let io = |source| PlacesError::Io { path: path.clone(), source };
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false).mode(0o600);
-        let mut file = options.custom_flags(libc::O_NOFOLLOW).open(&path).map_err(io)?;
-        if !has_lock(&file) {
-            let mut text = String::new();
-            drop(io::Read::by_ref(&mut file).take(20).read_to_string(&mut text));
-            let pid = text.trim().parse::<u32>().map_or(String::new(), |pid| format!(" (process {pid})"));
-            return Err(PlacesError::Taken { path, pid });
-        }
-        let written = file.set_len(0).and_then(|()| file.rewind());
-        written.and_then(|()| file.write_all(format!("{}\n", std::process::id()).as_bytes())).map_err(io)?;
-        Ok(Locked(file))
+        // By other names: they may be one folder.
+        Ok(Locked([locked(self.state.join("lock"))?, locked(self.run.join("run.lock"))?]))
     }
 
     /// The journal of mount options.
@@ -109,6 +98,23 @@ impl Places {
     pub fn status(&self) -> PathBuf {
         self.run.join("status.sock")
     }
+}
+
+/// A file with this process's number in it, locked.
+fn locked(path: PathBuf) -> Result<File, PlacesError> {
+    let io = |source| PlacesError::Io { path: path.clone(), source };
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false).mode(0o600);
+    let mut file = options.custom_flags(libc::O_NOFOLLOW).open(&path).map_err(io)?;
+    if !has_lock(&file) {
+        let mut text = String::new();
+        drop(io::Read::by_ref(&mut file).take(20).read_to_string(&mut text));
+        let pid = text.trim().parse::<u32>().map_or(String::new(), |pid| format!(" (process {pid})"));
+        return Err(PlacesError::Taken { path, pid });
+    }
+    let written = file.set_len(0).and_then(|()| file.rewind());
+    written.and_then(|()| file.write_all(format!("{}\n", std::process::id()).as_bytes())).map_err(io)?;
+    Ok(file)
 }
 
 /// Takes the lock. A helper that a killed daemon was about to start holds it until it is another program, or is killed too: so
@@ -159,4 +165,27 @@ pub fn replace(path: &Path, text: &str, mode: u32) -> io::Result<()> {
         drop(fs::remove_file(&beside));
     }
     written
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_daemon_has_a_state_folder_and_a_run_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let places = |state: &str, run: &str| Places {
+            state: folder.path().join(state),
+            run: folder.path().join(run),
+            ..Places::default()
+        };
+        let held = places("a", "run").lock().unwrap();
+        for (state, run, file) in [("a", "other", "a/lock"), ("b", "run", "run/run.lock")] {
+            let said = places(state, run).lock().unwrap_err().to_string();
+            let pid = std::process::id();
+            assert!(said.contains(&format!("{file}: another trimwised has it (process {pid})")), "{said}");
+        }
+        drop(held);
+        places("same", "same").lock().unwrap();
+    }
 }

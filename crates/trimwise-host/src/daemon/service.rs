@@ -409,7 +409,9 @@ impl Service {
         for one in self.managed.values() {
             let trimmed = one.live.as_ref().map(LiveHost::totals).unwrap_or_default().trimmed_bytes;
             let bytes = trimwise::units::Bytes(trimmed);
-            println!("{}: {bytes} ({trimmed} bytes) trimmed", one.candidate.mount.mount_point.display());
+            let point = one.candidate.mount.mount_point.display();
+            let done = if self.options.dry_run { "would be trimmed" } else { "trimmed" };
+            println!("{point}: {bytes} ({trimmed} bytes) {done}");
         }
         Some(if failed.is_empty() { Ok(()) } else { Err(ServiceError::NotTrimmed(failed.join("; "))) })
     }

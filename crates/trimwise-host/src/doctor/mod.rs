@@ -168,10 +168,14 @@ fn trimmers(root: &HostRoot) -> Vec<String> {
         !is_masked && folders.iter().any(|folder| root.has(format!("{folder}/{target}.wants/{unit}")))
     };
     let mut found = Vec::new();
-    if is_wanted("fstrim.timer", "timers.target") {
+    // As sd_booted(3) asks: what another init finds enabled never runs.
+    let is_running = root.has("/run/systemd/system");
+    if is_running && is_wanted("fstrim.timer", "timers.target") {
         found.push("fstrim.timer".to_owned());
     }
-    if is_wanted("trimwised.service", "multi-user.target") || root.has("/run/trimwise/control.sock") {
+    if is_running && is_wanted("trimwised.service", "multi-user.target")
+        || root.has("/run/trimwise/control.sock")
+    {
         found.push("trimwised".to_owned());
     }
     for every in ["hourly", "daily", "weekly", "monthly"] {

@@ -85,8 +85,9 @@ impl Estimate {
         self.go_on(now);
     }
 
-    /// The next walk begins at the beginning.
-    pub(super) fn restart(&mut self) {
+    /// All that is free waits, and the next walk begins at the beginning.
+    pub(super) fn ask_for_all(&mut self, free: u64) {
+        (self.waiting, self.left) = (free, 0);
         self.walk = None;
     }
 

@@ -27,7 +27,8 @@ impl LiveHost {
         self.retry_at = self.now;
         self.catch_up();
         if let Knowledge::Estimate(estimate) = &mut self.knowledge {
-            estimate.restart();
+            // What was free before the daemon began, or before the kernel was to tell the device, nobody knows of.
+            estimate.ask_for_all(self.sample.total.0.saturating_sub(self.sample.used.0));
         }
     }
 

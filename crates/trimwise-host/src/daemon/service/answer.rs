@@ -113,13 +113,17 @@ impl Service {
     }
 
     fn explain(&mut self, mount: &Path) -> Response {
+        let dry_run = self.options.dry_run;
         match self.of(mount) {
             Ok(one) => {
-                let sentences = match (&one.live, &one.problem) {
+                let mut sentences = match (&one.live, &one.problem) {
                     (Some(live), _) => live.explain(),
                     (None, Some(problem)) => vec![format!("It cannot be looked at: {problem}.")],
                     (None, None) => vec!["It was only just found.".to_owned()],
                 };
+                if dry_run {
+                    sentences.push("Dry run: whatever is said to be done is not.".to_owned());
+                }
                 Response::done(Explained { mount_point: mount.to_owned(), sentences })
             }
             Err(why) => Response::refused(why),
