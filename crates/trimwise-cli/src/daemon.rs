@@ -1,6 +1,6 @@
 //! The commands that talk to a running `trimwised`, and `config check`.
 
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -50,11 +50,25 @@ pub fn status(arguments: &StatusArguments) -> Result<String, Failure> {
     if !arguments.watch {
         return ask(&arguments.run.run, &Request::Status, &arguments.json, text::status);
     }
+    if !std::io::stdout().is_terminal() {
+        return Err(Failure::usage(
+            "--watch writes to a terminal only; expected none, or `--json -`, in a pipe",
+        ));
+    }
     let mut client = Client::connect(&arguments.run.run).map_err(failed)?;
     loop {
-        let data = client.ask(&Request::Status).map_err(failed)?;
+        let text = match client.ask(&Request::Status) {
+            Ok(data) => text::status(&data),
+            // It may only be restarted.
+            Err(error) => {
+                if let Ok(next) = Client::connect(&arguments.run.run) {
+                    client = next;
+                }
+                format!("{error}\nWaiting for trimwised.\n")
+            }
+        };
         // The cursor goes to the first place, and what is below the text is cleared.
-        let shown = text::status(&data).replace('\n', "\u{1b}[K\n");
+        let shown = text.replace('\n', "\u{1b}[K\n");
         let mut out = std::io::stdout().lock();
         let written = write!(out, "\u{1b}[H{shown}\u{1b}[J").and_then(|()| out.flush());
         if written.is_err() {

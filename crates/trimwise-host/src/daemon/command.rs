@@ -10,7 +10,8 @@ use super::{Places, helper};
 use crate::host_root::HostRoot;
 
 const HELP: &str = "\
-trimwised: decides when and what to trim on each mounted file system, in place of fstrim.timer and `discard`
+trimwised: decides when and what to trim on each mounted file system, in place of fstrim.timer and
+`discard`
 
 Usage: trimwised [OPTIONS]
 
@@ -19,12 +20,13 @@ Options:
   --state DIR        what outlives the daemon [default: /var/lib/trimwise]
   --run DIR          its sockets [default: /run/trimwise]
   --host-root DIR    where the host's / is, in a container that has it there [default: /]
-  --dry-run          look and decide, but change nothing; `trimwise history` has what would be trimmed
-  --once             trim all that is untrimmed on every managed file system, slice by slice, and end
+  --dry-run          look and decide, but change nothing; `trimwise history` has what would be done
+  --once             trim all that is untrimmed on each managed file system, in slices, and end
   --foreground       stay in the foreground, which it always does: service managers want it so
   --help, --version
 
-SIGHUP reads the configuration again; a broken one changes nothing. SIGTERM ends it, and puts mount options back.
+SIGHUP reads the configuration again; a broken one changes nothing. SIGTERM ends it, and puts mount
+options back.
 Exit codes: 0 done, 1 it could not go on, 2 wrong arguments or configuration.
 ";
 

@@ -115,10 +115,7 @@ impl Managed {
 
     /// A user pauses or resumes it. A slice that waits for its disk is not begun any more.
     pub fn pause(&mut self, paused: bool) {
-        if self.paused != paused {
-            self.paused = paused;
-            self.forget_told("paused");
-        }
+        self.paused = paused;
         let Some(live) = &mut self.live else { return };
         live.pause(paused);
         if paused && matches!(self.held, Some(Order::Trim(_))) {
@@ -301,7 +298,7 @@ impl Managed {
             (Doing::Trimming, Answer::Trimmed { took_ns, counted, .. }) => {
                 let (took, counted) = (SimDuration::from_nanos(*took_ns), counted.map(Bytes));
                 self.untold.0 += 1;
-                self.forget_told("failed");
+                self.told.take_if(|told| *told == "failed"); // another time it is news again
                 let before = self.live.as_ref().map_or(0, |live| live.totals().trimmed_bytes);
                 self.feed(means, |live, now, orders| live.trimmed(now, took, Ok(counted), orders));
                 self.untold.1 += self.live.as_ref().map_or(0, |live| live.totals().trimmed_bytes) - before;
@@ -365,7 +362,6 @@ impl Managed {
         let Some(live) = &self.live else { return };
         let point = &self.candidate.mount.mount_point;
         let (code, text) = match live.reason() {
-            Reason::Paused => ("paused", live.reason().to_string()),
             Reason::Online { .. } => ("online", live.reason().to_string()),
             Reason::OverBound { .. } => ("over-bound", live.reason().to_string()),
             Reason::Pressure { .. } => ("pressure", live.reason().to_string()),
@@ -381,15 +377,10 @@ impl Managed {
         self.tell_trimmed(means.history);
     }
 
-    /// Another time this is news again.
-    fn forget_told(&mut self, code: &str) {
-        self.told.take_if(|told| *told == code);
-    }
-
     /// What slices did since the last time.
     pub fn tell_trimmed(&mut self, history: &mut History) {
         if let (slices @ 1.., bytes) = std::mem::take(&mut self.untold) {
-            let text = format!("{slices} slices of together {}.", Bytes(bytes));
+            let text = format!("Slices: {slices}, together {}.", Bytes(bytes));
             history.add(&self.candidate.mount.mount_point, "trimmed", text, bytes);
         }
     }

@@ -195,7 +195,7 @@ impl Service {
         service.watch();
         service.discover();
         service.notify.tell("READY=1\nSTATUS=Managing file systems");
-        log(&format!("trimwised {} manages {} file systems", trimwise::VERSION, service.managed.len()));
+        log(&format!("trimwised {}; file systems managed: {}", trimwise::VERSION, service.managed.len()));
         Ok(service)
     }
 

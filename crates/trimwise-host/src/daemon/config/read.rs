@@ -238,8 +238,7 @@ impl Reader<'_> {
         match size.filter(|size| size.0 >= least) {
             Some(size) => *into = size,
             None => {
-                let expected =
-                    format!("a size as text of at least {}, such as \"64KiB\" or \"16MiB\"", Bytes(least));
+                let expected = format!("a size as text of at least {}, such as \"16MiB\"", Bytes(least));
                 self.not_accepted(key, value, &expected);
             }
         }

@@ -144,10 +144,9 @@ impl Service {
             done.push(point);
         }
         for point in &done {
-            if paused {
-                self.paused.insert(point.clone());
-            } else {
-                self.paused.remove(point);
+            let is_news = if paused { self.paused.insert(point.clone()) } else { self.paused.remove(point) };
+            if !is_news {
+                continue;
             }
             let (kind, text) =
                 if paused { ("paused", "Paused by a user.") } else { ("resumed", "Resumed by a user.") };
