@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::Value;
-use trimwise_host::daemon::config::Config;
+use trimwise::units::Bytes;
+use trimwise_host::daemon::config::{Config, group_number};
 use trimwise_host::daemon::control::{Client, ClientError, Request};
+use trimwise_host::host_root::HostRoot;
 
 use crate::arguments::{
     ConfigCheckArguments, ConfigCommand, ExplainArguments, HistoryArguments, JsonArguments, PauseArguments,
@@ -21,7 +23,9 @@ use crate::table::{daemon as text, folded};
 fn failed(error: ClientError) -> Failure {
     match error {
         ClientError::Refused(_) | ClientError::Nonsense { .. } => Failure::run(error),
-        ClientError::None { .. } | ClientError::NotPermitted { .. } => Failure::usage(error),
+        ClientError::None { .. } | ClientError::NotPermitted { .. } | ClientError::BadRequest(_) => {
+            Failure::usage(error)
+        }
     }
 }
 
@@ -103,9 +107,15 @@ pub fn pause(arguments: &PauseArguments, paused: bool) -> Result<String, Failure
 pub fn trim_now(mount: &Path, run: &Path, json: &JsonArguments) -> Result<String, Failure> {
     let mount = normal(mount)?;
     let shown = mount.display().to_string();
-    ask(run, &Request::Trim { mount }, json, |_| {
-        let said = "trimwised trims all that is untrimmed, slice by slice";
-        folded(&format!("{shown}: {said}; `trimwise explain {shown}` says how far it is"), 0)
+    ask(run, &Request::Trim { mount }, json, |data| {
+        let known = Bytes(data["waiting_bytes"].as_u64().unwrap_or(0));
+        folded(
+            &format!(
+                "{shown}: trimwised looks at all that is free, and trims slice by slice what is untrimmed, {known} as \
+                 far as it knows now; `trimwise explain {shown}` says how far it is"
+            ),
+            0,
+        )
     })
 }
 
@@ -115,6 +125,8 @@ struct Checked {
     trimwise: &'static str,
     file: PathBuf,
     errors: Vec<CheckedError>,
+    /// What is accepted, and will not work on this host.
+    notes: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -138,10 +150,23 @@ pub fn config(command: &ConfigCommand) -> Result<String, Failure> {
         message: error.message.clone(),
     };
     let errors = errors.iter().map(told).collect();
-    destinations.write_json(&Checked { trimwise: trimwise::VERSION, file: file.clone(), errors })?;
+    let notes: Vec<String> = result.as_ref().ok().and_then(unknown_group).into_iter().collect();
+    let checked = Checked { trimwise: trimwise::VERSION, file: file.clone(), errors, notes };
+    destinations.write_json(&checked)?;
     match result {
         Ok(_) if destinations.json_to_stdout() => Ok(String::new()),
-        Ok(config) => Ok(text::config(file, &config)),
+        Ok(config) => Ok(text::config(file, &config, &checked.notes)),
+        Err(errors) if errors.0.len() > 1 => {
+            Err(Failure::usage(format!("{} things are wrong:\n{errors}", errors.0.len())))
+        }
         Err(errors) => Err(Failure::usage(errors)),
     }
+}
+
+/// A configuration may be checked elsewhere than where it is for, so this is no error.
+fn unknown_group(config: &Config) -> Option<String> {
+    let name = config.group.as_ref()?;
+    group_number(&HostRoot::default(), name).is_none().then(|| {
+        format!("group = \"{name}\": there is no such group on this host, where trimwised would refuse this")
+    })
 }

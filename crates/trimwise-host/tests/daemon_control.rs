@@ -103,7 +103,7 @@ fn a_pause_outlives_another_configuration() {
     // The next pause is news again.
     let told = || {
         let history = daemon.ask(&Request::History { mount: disk.point.clone(), limit: 100 });
-        history.as_array().unwrap().iter().filter(|event| event["kind"] == "paused").count()
+        history["entries"].as_array().unwrap().iter().filter(|event| event["kind"] == "paused").count()
     };
     let before = told();
     daemon.ask(&Request::Pause { mount: None });

@@ -249,6 +249,39 @@ fn a_pause_stops_everything_and_now_overrides_the_policy() {
 }
 
 #[test]
+fn what_is_freed_during_a_pause_is_told_and_sent_behind_it() {
+    let mut host = host("judicious", EXT4);
+    host.allocate(0, 1000);
+    host.pass(300);
+    let sent = host.sent;
+    host.live.pause(true);
+    host.free(0, 600);
+    host.pass(900);
+    assert_eq!((host.sent, host.live.waiting()), (sent, Bytes(600 * PIECE)));
+    assert_eq!(host.live.reason(), &Reason::Paused);
+    host.live.pause(false);
+    host.pass(900);
+    assert_eq!((host.sent, host.untrimmed()), (sent + 600, 0));
+}
+
+#[test]
+fn other_settings_hold_at_once_and_nothing_is_forgotten() {
+    let mut host = host("judicious", EXT4);
+    host.allocate(0, 1000);
+    host.pass(300);
+    let (before, sent, bound) = (host.live.totals(), host.sent, host.live.bound());
+    assert!(before.slices > 0, "{before:?}");
+    let settings =
+        Settings { untrimmed_max_permille: 50, slice_target: SimDuration::from_millis(7), ..Settings::default() };
+    host.live.set(settings);
+    assert_eq!((host.live.totals(), host.live.bound()), (before, Bytes(bound.0 / 2)));
+    host.free(0, 600);
+    host.pass(900);
+    assert_eq!((host.sent, host.untrimmed()), (sent + 600, 0));
+    assert!(host.live.explain().join(" ").contains("A slice is to take 7 ms"), "{:?}", host.live.explain());
+}
+
+#[test]
 fn failures_are_tried_again_ever_later_and_a_refusal_never() {
     let mut host = host("judicious", XFS);
     host.told.fill(false);

@@ -95,7 +95,7 @@ pub fn explain(data: &Value) -> String {
 
 /// One line an entry.
 pub fn history(data: &Value) -> String {
-    let entries = data.as_array().cloned().unwrap_or_default();
+    let entries = data["entries"].as_array().cloned().unwrap_or_default();
     if entries.is_empty() {
         return "Nothing has happened there yet.\n".to_owned();
     }
@@ -111,7 +111,7 @@ pub fn history(data: &Value) -> String {
 
 /// What was paused or resumed.
 pub fn points(what: &str, data: &Value) -> String {
-    let points: Vec<String> = data.as_array().into_iter().flatten().map(word).collect();
+    let points: Vec<String> = data["mount_points"].as_array().into_iter().flatten().map(word).collect();
     if points.is_empty() {
         format!("nothing was {what}\n")
     } else {
@@ -120,7 +120,7 @@ pub fn points(what: &str, data: &Value) -> String {
 }
 
 /// What a sound configuration says.
-pub fn config(file: &Path, config: &Config) -> String {
+pub fn config(file: &Path, config: &Config, notes: &[String]) -> String {
     let manage = match config.manage {
         Manage::All => "all file systems that can be trimmed",
         Manage::Listed => "listed file systems only",
@@ -129,7 +129,8 @@ pub fn config(file: &Path, config: &Config) -> String {
     for (point, treatment) in &config.mounts {
         text += &format!("; {} with {}", point.display(), treatment.policy);
     }
-    folded(&(text + "."), 0)
+    let notes: String = notes.iter().map(|note| folded(&format!("- {note}."), 2)).collect();
+    folded(&(text + "."), 0) + &notes
 }
 
 #[cfg(test)]

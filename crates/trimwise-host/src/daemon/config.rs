@@ -15,6 +15,7 @@ use trimwise::policy::PolicySpec;
 use trimwise::units::{Bytes, SimDuration};
 
 use super::places::with_ending;
+use crate::host_root::HostRoot;
 
 /// Where it is if nobody says otherwise.
 pub const DEFAULT_FILE: &str = "/etc/trimwise.toml";
@@ -46,6 +47,14 @@ pub struct Treatment {
     pub settings: Settings,
     /// Shorter free extents are left.
     pub min_extent: Bytes,
+}
+
+impl Treatment {
+    /// Whether what follows the other one cannot simply go on with this one.
+    pub fn is_another(&self, other: &Self) -> bool {
+        let of = |one: &Self| (one.policy, one.min_extent, one.settings.may_toggle);
+        of(self) != of(other)
+    }
 }
 
 /// The whole configuration.
@@ -191,6 +200,13 @@ fn files(file: &Path) -> Vec<PathBuf> {
     drop_ins
 }
 
+/// The number of a group in the host's /etc/group.
+pub fn group_number(host: &HostRoot, name: &str) -> Option<u32> {
+    let text = host.text("/etc/group")?;
+    let mut lines = text.lines().map(|line| line.split(':'));
+    lines.find_map(|mut fields| (fields.next()? == name).then(|| fields.nth(1)?.parse().ok())?)
+}
+
 fn seconds(n: u64) -> SimDuration {
     SimDuration::from_secs(n)
 }
@@ -258,10 +274,10 @@ mod tests {
     fn all_that_is_wrong_is_told_at_once_with_file_line_and_key() {
         let text = "policy = \"never\"\nslice-ms = 0\ncolour = 3\nstatus = \"some\"\n\
             metrics-listen = \"0.0.0.0:80\"\nmin-extent = 12\n[mount.\"home\"]\n[mount.\"/srv\"]\npolicy = \"ideal\"\n\
-            manage = \"all\"\n";
+            manage = \"all\"\n[mount.\"srv/\"]\npressure-max = 0\n";
         let said = parse(text).unwrap_err().to_string();
         let lines: Vec<&str> = said.lines().collect();
-        for (line, words) in [
+        let expected = [
             (1, "policy: policy 'never'"),
             (2, "slice-ms: 0 is not accepted; expected a whole number from 1 to 10000"),
             (3, "colour: there is no such key; expected one of"),
@@ -271,11 +287,14 @@ mod tests {
             (7, "mount.\"home\": expected an absolute path"),
             (9, "mount.\"/srv\".policy: 'ideal' cannot be followed on a live host"),
             (10, "mount.\"/srv\".manage: there is no such key"),
-        ] {
+            (11, "mount.\"srv/\": expected an absolute path"),
+            (12, "mount.\"srv/\".pressure-max: 0 is not accepted"),
+        ];
+        assert_eq!(lines.len(), expected.len(), "{said}");
+        for ((line, words), found) in expected.iter().zip(lines) {
             let start = format!("/etc/trimwise.toml:{line}: {words}");
-            assert!(lines.iter().any(|found| found.starts_with(&start)), "{start} is not in:\n{said}");
+            assert!(found.starts_with(&start), "{start} is not where it should be in:\n{said}");
         }
-        assert_eq!(lines.len(), 9, "{said}");
         let odd = parse("[mount.\"a\\nb\"]\n").unwrap_err().to_string();
         assert_eq!(odd.lines().count(), 1, "{odd}");
         let syntax = parse("policy = \n").unwrap_err().to_string();

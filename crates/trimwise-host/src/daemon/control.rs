@@ -116,6 +116,9 @@ pub struct Response {
     pub version: u32,
     /// Why it was refused; `None` if it was done.
     pub error: Option<String>,
+    /// Whether the request itself is wrong, such as a mount that is not managed; else it may be done another time.
+    #[serde(default)]
+    pub bad_request: bool,
     /// What was asked for.
     pub data: serde_json::Value,
 }
@@ -124,14 +127,20 @@ impl Response {
     /// Done.
     pub fn done(data: impl Serialize) -> Self {
         match serde_json::to_value(data) {
-            Ok(data) => Self { version: VERSION, error: None, data },
+            Ok(data) => Self { version: VERSION, error: None, bad_request: false, data },
             Err(error) => Self::refused(error.to_string()),
         }
     }
 
     /// Not done.
     pub fn refused(why: impl Into<String>) -> Self {
-        Self { version: VERSION, error: Some(why.into()), data: serde_json::Value::Null }
+        let error = Some(why.into());
+        Self { version: VERSION, error, bad_request: false, data: serde_json::Value::Null }
+    }
+
+    /// Not done, and never will be.
+    pub fn wrong(why: impl Into<String>) -> Self {
+        Self { bad_request: true, ..Self::refused(why) }
     }
 
     /// The line of a response, with its end.

@@ -105,11 +105,13 @@ impl Managed {
         }
     }
 
-    /// Another treatment: it begins anew, but for what is known of its layout.
+    /// Another treatment: under another policy it begins anew, but for what is known of its layout.
     pub fn treat(&mut self, treatment: Treatment) {
-        if self.treatment != treatment {
-            self.treatment = treatment;
+        let before = std::mem::replace(&mut self.treatment, treatment);
+        if before.is_another(&treatment) {
             self.begin_anew();
+        } else if let Some(live) = &mut self.live {
+            live.set(treatment.settings);
         }
     }
 

@@ -185,7 +185,7 @@ impl Service {
             next_compare: now,
             mounts: Vec::new(),
             next_write: now + WRITE_EVERY,
-            next_metrics: now,
+            next_metrics: now + METRICS_EVERY, // when there is something to tell
             next_keep: now + KEEP_EVERY,
             next_watchdog: now,
             options,
@@ -341,7 +341,7 @@ impl Service {
             let is_other = |one: &Managed| {
                 // Another treatment finds the mount option as it was.
                 !is_mounted(&one.candidate.mount, &found.mounts)
-                    || one.treatment != treatment && self.journal.was(&candidate.mount).is_some()
+                    || one.treatment.is_another(&treatment) && self.journal.was(&candidate.mount).is_some()
             };
             let known = match before.remove(&numbers) {
                 Some(other) if is_other(&other) => {

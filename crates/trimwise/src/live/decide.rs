@@ -36,7 +36,10 @@ impl LiveHost {
             return;
         }
         if self.paused {
-            self.reason = Reason::Paused;
+            // What waits meanwhile is still to be told.
+            if self.now < self.retry_at || !self.decide_look(orders) {
+                self.reason = Reason::Paused;
+            }
             return;
         }
         if self.now < self.retry_at {

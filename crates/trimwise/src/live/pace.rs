@@ -73,6 +73,11 @@ impl Pace {
         }
     }
 
+    /// The next slices are expected to take no longer than this. What is larger than it allows shrinks when it is done.
+    pub fn aim(&mut self, target: SimDuration) {
+        self.target = target;
+    }
+
     /// A slice is expected to take no longer.
     pub fn target(&self) -> SimDuration {
         self.target

@@ -1,9 +1,9 @@
 //! What a live host is told to do, or not to do, from outside: by the user, and by whoever carries out its orders.
 
-use super::{Knowledge, LiveHost, Reason};
+use super::{Knowledge, LiveHost, Reason, Settings};
 
 impl LiveHost {
-    /// The user pauses or resumes it. A slice under way ends by itself.
+    /// The user pauses or resumes it: slices, not looks. A slice under way ends by itself.
     pub fn pause(&mut self, paused: bool) {
         self.paused = paused;
         if paused {
@@ -12,6 +12,12 @@ impl LiveHost {
         if self.busy.is_none() && self.refused.is_none() && self.stuck.is_none() {
             self.reason = if paused { Reason::Paused } else { Reason::Starting };
         }
+    }
+
+    /// The user changes what it keeps to. What is under way, and the rest behind it, stay as they are.
+    pub fn set(&mut self, settings: Settings) {
+        self.settings = settings;
+        self.pace.aim(settings.slice_target);
     }
 
     /// What was ordered last is not begun, and will not be.

@@ -59,6 +59,9 @@ pub fn parse(texts: &[(PathBuf, String)]) -> Result<Config, ConfigErrors> {
         let tables = table.get_ref().iter().filter(|(key, _)| key.get_ref() == "mount");
         tables.for_each(|(key, value)| reader.mounts(&key.span(), value.get_ref(), &mut config));
     }
+    // Tables come sorted by their keys; people read from the first line on.
+    let of = |error: &ConfigError| texts.iter().position(|(file, _)| *file == error.file);
+    errors.sort_by_key(|error| (of(error), error.line));
     if errors.is_empty() { Ok(config) } else { Err(ConfigErrors(errors)) }
 }
 
@@ -140,12 +143,8 @@ impl Reader<'_> {
                 && (point == "/" || !point.ends_with('/'))
                 && !point.split('/').any(|part| part == "." || part == "..");
             if !normal {
-                self.refuse(
-                    &name.span(),
-                    &key,
-                    "expected an absolute path without `.`, `..` and a slash at its end",
-                );
-                continue;
+                let expected = "expected an absolute path without `.`, `..` and a slash at its end";
+                self.refuse(&name.span(), &key, expected);
             }
             let Some(entries) = table.get_ref().as_table() else {
                 self.refuse(&name.span(), &key, "expected a table");

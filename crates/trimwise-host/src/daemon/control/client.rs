@@ -40,6 +40,9 @@ pub enum ClientError {
     /// It refused.
     #[error("trimwised: {0}")]
     Refused(String),
+    /// It refused what makes no sense there.
+    #[error("trimwised: {0}")]
+    BadRequest(String),
 }
 
 /// A connection to a daemon.
@@ -92,6 +95,7 @@ impl Client {
         let response: Response =
             serde_json::from_slice(&line).map_err(|error| nonsense(error.to_string()))?;
         match response.error {
+            Some(error) if response.bad_request => Err(ClientError::BadRequest(error)),
             Some(error) => Err(ClientError::Refused(error)),
             None if response.version != VERSION => Err(nonsense(format!(
                 "it speaks version {} of the protocol; expected {VERSION}",

@@ -91,12 +91,12 @@ impl Server {
                 let response = match Request::parse(&line) {
                     Ok(request) if connection.commands || request.is_reading() => answer(&request),
                     Ok(_) => Response::refused("only root and the group of the configuration may command"),
-                    Err(why) => Response::refused(why),
+                    Err(why) => Response::wrong(why),
                 };
                 connection.say(&response);
             }
             if connection.read.len() > REQUEST_MAX && !connection.read.contains(&b'\n') {
-                connection.say(&Response::refused(format!("a request of more than {REQUEST_MAX} bytes")));
+                connection.say(&Response::wrong(format!("a request of more than {REQUEST_MAX} bytes")));
                 connection.read.clear();
                 connection.ended = true;
             }

@@ -4,10 +4,12 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use trimwise::live::{LiveHost, Status};
+use trimwise::units::Bytes;
 
 use super::Service;
 use crate::daemon::control::{Request, Response};
 use crate::daemon::discover::Skipped;
+use crate::daemon::history::Entry;
 use crate::daemon::managed::Managed;
 use crate::daemon::metrics;
 
@@ -39,6 +41,34 @@ struct Whole<'a> {
     skipped: &'a [Skipped],
 }
 
+/// The answer to `history`.
+#[derive(Debug, Serialize)]
+struct Past<'a> {
+    mount_point: &'a Path,
+    /// The oldest first.
+    entries: Vec<Entry>,
+}
+
+/// The answer to `pause` and `resume`.
+#[derive(Debug, Serialize)]
+struct Switched {
+    mount_points: Vec<PathBuf>,
+}
+
+/// The answer to `trim`, which is done later.
+#[derive(Debug, Serialize)]
+struct Asked<'a> {
+    mount_point: &'a Path,
+    /// What waits, as far as is known before the next look.
+    waiting_bytes: Bytes,
+}
+
+/// The answer to `reload`.
+#[derive(Debug, Serialize)]
+struct Reloaded<'a> {
+    config: &'a Path,
+}
+
 /// The answer to `explain`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Explained {
@@ -53,31 +83,44 @@ impl Service {
         match request {
             Request::Status => Response::done(self.whole()),
             Request::Explain { mount } => self.explain(mount),
-            Request::History { mount, limit } => match self.history.last(mount, *limit) {
-                Ok(entries) => Response::done(entries),
-                Err(error) => Response::refused(error),
-            },
+            Request::History { mount, limit } => self.past(mount, *limit),
             Request::Pause { mount } => self.pause(mount.as_deref(), true),
             Request::Resume { mount } => self.pause(mount.as_deref(), false),
-            Request::Trim { mount } => match self.of(mount) {
-                Ok(one) => match &mut one.live {
-                    Some(live) if live.is_paused() => {
-                        Response::refused("it is paused; `trimwise resume` first")
-                    }
-                    Some(live) => {
-                        live.trim_now();
-                        Response::done("asked")
-                    }
-                    None => Response::refused(
-                        one.problem.clone().unwrap_or_else(|| "it was only just found".into()),
-                    ),
-                },
-                Err(why) => Response::refused(why),
-            },
+            Request::Trim { mount } => self.trim_now(mount),
             Request::Reload => match self.reload() {
-                Ok(()) => Response::done("read again"),
+                Ok(()) => Response::done(Reloaded { config: &self.options.places.config }),
                 Err(why) => Response::refused(why),
             },
+        }
+    }
+
+    /// What is not managed any more has a history too.
+    fn past(&mut self, mount: &Path, limit: u32) -> Response {
+        match self.history.last(mount, limit) {
+            Ok(entries) if entries.is_empty() => match self.of(mount) {
+                Ok(_) => Response::done(Past { mount_point: mount, entries }),
+                Err(why) => Response::wrong(why),
+            },
+            Ok(entries) => Response::done(Past { mount_point: mount, entries }),
+            Err(error) => Response::refused(error),
+        }
+    }
+
+    fn trim_now(&mut self, mount: &Path) -> Response {
+        match self.of(mount) {
+            Ok(one) => match &mut one.live {
+                Some(live) if live.is_paused() => {
+                    Response::refused("it is paused; `trimwise resume` first")
+                }
+                Some(live) => {
+                    live.trim_now();
+                    Response::done(Asked { mount_point: mount, waiting_bytes: live.waiting() })
+                }
+                None => Response::refused(
+                    one.problem.clone().unwrap_or_else(|| "it was only just found".into()),
+                ),
+            },
+            Err(why) => Response::wrong(why),
         }
     }
 
@@ -126,7 +169,7 @@ impl Service {
                 }
                 Response::done(Explained { mount_point: mount.to_owned(), sentences })
             }
-            Err(why) => Response::refused(why),
+            Err(why) => Response::wrong(why),
         }
     }
 
@@ -139,7 +182,7 @@ impl Service {
         for point in points {
             match self.of(&point) {
                 Ok(one) => one.pause(paused),
-                Err(why) => return Response::refused(why),
+                Err(why) => return Response::wrong(why),
             }
             done.push(point);
         }
@@ -152,7 +195,7 @@ impl Service {
                 if paused { ("paused", "Paused by a user.") } else { ("resumed", "Resumed by a user.") };
             self.history.add(point, kind, text.to_owned(), 0);
         }
-        Response::done(done)
+        Response::done(Switched { mount_points: done })
     }
 
     pub(super) fn metrics_text(&self) -> String {

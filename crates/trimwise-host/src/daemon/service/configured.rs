@@ -4,7 +4,7 @@ use std::io;
 
 use super::{Service, ServiceError, cannot, log};
 use crate::daemon::Places;
-use crate::daemon::config::{Config, StatusFor};
+use crate::daemon::config::{Config, StatusFor, group_number};
 use crate::daemon::control::Server;
 use crate::daemon::metrics::Listener;
 
@@ -47,8 +47,7 @@ impl Service {
 
 pub fn open_server(places: &Places, config: &Config) -> Result<Server, ServiceError> {
     let group = config.group.as_ref().map(|name| {
-        let text = places.host.text("/etc/group").unwrap_or_default();
-        group_number(&text, name).ok_or_else(|| ServiceError::Io {
+        group_number(&places.host, name).ok_or_else(|| ServiceError::Io {
             what: format!("group = \"{name}\""),
             source: io::Error::other("there is no such group"),
         })
@@ -66,10 +65,4 @@ pub fn open_server(places: &Places, config: &Config) -> Result<Server, ServiceEr
 pub fn open_metrics(config: &Config) -> Result<Option<Listener>, ServiceError> {
     let open = |address| Listener::open(address).map_err(cannot(format!("metrics-listen = \"{address}\"")));
     config.metrics_listen.map(open).transpose()
-}
-
-/// The number of a group in /etc/group.
-fn group_number(text: &str, name: &str) -> Option<u32> {
-    let mut lines = text.lines().map(|line| line.split(':'));
-    lines.find_map(|mut fields| (fields.next()? == name).then(|| fields.nth(1)?.parse().ok())?)
 }
