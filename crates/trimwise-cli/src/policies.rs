@@ -33,6 +33,8 @@ struct Example {
     bound: bool,
     /// Whether `compare` runs it when it is not told which.
     default: bool,
+    /// Whether `trimwised` can follow it on a stock host.
+    live: bool,
 }
 
 impl Policies {
@@ -40,7 +42,7 @@ impl Policies {
         let example = |policy: PolicySpec| {
             let text = policy.to_string();
             let default = defaults::POLICIES.contains(&text.as_str());
-            Example { policy: text, bound: !policy.is_usable(), default }
+            Example { policy: text, bound: !policy.is_usable(), default, live: policy.suits_live_host() }
         };
         Self {
             trimwise: trimwise::VERSION,
@@ -56,9 +58,10 @@ impl Policies {
         for Term { term, meaning } in &self.terms {
             text += &format!("{term}\n    {meaning}\n");
         }
-        text += "\nExamples (* run by `trimwise compare` if no policy is given)\n\n";
-        for Example { policy, default, .. } in &self.examples {
-            text += &format!("{} {policy}\n", if *default { '*' } else { ' ' });
+        text += "\nExamples (* run by `trimwise compare` if no policy is given; L also for trimwised, on live hosts)\n\n";
+        for Example { policy, default, live, .. } in &self.examples {
+            let mark = |marked: bool, mark: char| if marked { mark } else { ' ' };
+            text += &format!("{}{} {policy}\n", mark(*default, '*'), mark(*live, 'L'));
         }
         text
     }
@@ -85,8 +88,10 @@ mod tests {
             assert!(text.contains(&format!("\n{term}\n    {meaning}\n")), "{term}");
         }
         for policy in defaults::POLICIES {
-            assert!(text.contains(&format!("\n* {policy}\n")), "{policy} is run but is no example: {text}");
+            let is_marked = |line: &str| line.starts_with('*') && line.ends_with(&format!(" {policy}"));
+            assert!(text.lines().any(is_marked), "{policy} is run but is no example: {text}");
         }
+        assert!(text.contains("\n*L judicious\n") && text.contains("\n   btrfs\n"), "{text}");
         assert!(text.lines().all(|l| l.chars().count() <= 100), "{text}");
         assert!(policies.examples.iter().all(|e| e.bound == (e.policy == "ideal")));
     }

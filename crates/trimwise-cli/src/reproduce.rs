@@ -15,7 +15,7 @@ use crate::output::Destinations;
 use crate::progress::Progress;
 use crate::report;
 use crate::runner::{Listed, Models, Reproduction};
-use crate::table;
+use crate::table::{self, folded};
 
 /// What `--json` writes: one experiment, or the list of all.
 #[derive(Serialize)]
@@ -152,10 +152,11 @@ fn command(arguments: &ReproduceArguments, result: Option<&ExperimentResult>) ->
     command.into_text()
 }
 
-/// Names and what is behind them, in two columns.
+/// Names and what is behind them, in two columns, of which the second is folded.
 pub fn list(entries: &[Listed]) -> String {
     let width = entries.iter().map(|e| e.name.chars().count()).max().unwrap_or(0);
-    entries.iter().map(|e| format!("{:width$}  {}\n", e.name, e.summary)).collect()
+    let row = |e: &Listed| format!("{:width$}  {}", e.name, folded(&e.summary, width + 2).trim_start());
+    entries.iter().map(row).collect()
 }
 
 #[cfg(test)]

@@ -141,7 +141,7 @@ fn a_firmware_is_named_behind_the_device() {
 fn the_terms_of_policies_are_listed() {
     let output = trimwise_in(Path::new("."), "policies");
     let list = text(&output.stdout);
-    assert!(output.status.success() && list.contains("lazy[:MIN:MAX]") && list.contains("* judicious"));
+    assert!(output.status.success() && list.contains("lazy[:MIN:MAX]") && list.contains("*L judicious"));
     let json: serde_json::Value =
         serde_json::from_slice(&trimwise_in(Path::new("."), "policies --json -").stdout).unwrap();
     assert_eq!(json["terms"].as_array().unwrap().len(), trimwise::policy::TERMS.len());

@@ -81,6 +81,8 @@ fn a_configuration_is_checked_and_all_that_is_wrong_is_told() {
         &trimwise(&["config", "check", path]),
         &["sound. Manages all file systems that can be trimmed, with judicious"],
     );
+    fs::write(&file, "group = \"nobody-is-in-this\"\n").unwrap();
+    said(&trimwise(&["config", "check", path]), &["sound.", "there is no such group on this host"]);
     fs::write(&file, "policy = \"ideal\"\n[mount.\"/home\"]\nslice = 3\n").unwrap();
     fs::create_dir(folder.path().join("trimwise.toml.d")).unwrap();
     fs::write(folder.path().join("trimwise.toml.d/a.toml"), "group = 7\n").unwrap();
@@ -88,7 +90,12 @@ fn a_configuration_is_checked_and_all_that_is_wrong_is_told() {
     refused(
         2,
         &output,
-        &["trimwise.toml:1: policy:", "trimwise.toml:3: mount.\"/home\".slice:", "a.toml:1: group: 7"],
+        &[
+            "error: 3 things are wrong:\n",
+            "trimwise.toml:1: policy:",
+            "trimwise.toml:3: mount.\"/home\".slice:",
+            "a.toml:1: group: 7",
+        ],
     );
     let json = trimwise(&["config", "check", path, "--json", "-"]);
     let data: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
@@ -147,11 +154,17 @@ fn a_user_sees_what_the_daemon_does_pauses_it_and_lets_it_trim() {
     );
     assert_eq!(disk.discards().1, before, "lazy leaves what was free before");
 
-    said(&talk(&["pause", &format!("{point}/")]), &["paused: "]);
+    let data_of = |arguments: &[&str]| -> serde_json::Value {
+        serde_json::from_slice(&talk(&[arguments, &["--json", "-"]].concat()).stdout).unwrap()
+    };
+    assert_eq!(data_of(&["pause", &format!("{point}/")]), serde_json::json!({"mount_points": [point]}));
+    said(&talk(&["pause", point]), &["paused: "]);
     said(&talk(&["explain", point]), &["Paused by `trimwise pause`."]);
     refused(1, &talk(&["trim", point, "--now"]), &["it is paused"]);
     said(&talk(&["resume"]), &["resumed: "]);
-    said(&talk(&["trim", point, "--now"]), &["trims all that is untrimmed"]);
+    let free = data_of(&["trim", point, "--now"]);
+    assert!(free["waiting_bytes"].as_u64() > Some(200 * MIB) && free["mount_point"] == point, "{free}");
+    said(&talk(&["trim", point, "--now"]), &["trimwised", "untrimmed,", "explain"]);
     daemon.wait_until_trimmed(&disk.point);
     assert!(disk.discards().1 - before > 200 * MIB);
     let json = talk(&["status", "--json", "-"]);
@@ -164,7 +177,13 @@ fn a_user_sees_what_the_daemon_does_pauses_it_and_lets_it_trim() {
         &talk(&["history", point, "--limit", "100"]),
         &["found: Managed with the policy lazy.", "paused: Paused by a user."],
     );
-    refused(1, &talk(&["explain", "/proc"]), &["/proc: no file system that can be trimmed is mounted there"]);
+    let past = data_of(&["history", point]);
+    assert_eq!((&past["mount_point"], &past["entries"][0]["kind"]), (&point.into(), &"found".into()));
+    for command in
+        [&["explain", "/proc"][..], &["history", "/proc"], &["pause", "/proc"], &["trim", "/proc", "--now"]]
+    {
+        refused(2, &talk(command), &["/proc: no file system that can be trimmed is mounted there"]);
+    }
     daemon.end();
     refused(2, &talk(&["status"]), &["no trimwised answers there"]);
 }
@@ -177,6 +196,7 @@ fn others_than_root_read_the_status_only_if_they_may_and_command_nothing() {
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let client = folder.path().join("trimwise");
     fs::copy(env!("CARGO_BIN_EXE_trimwise"), &client).unwrap();
+    fs::copy(&program, folder.path().join("trimwised")).unwrap();
     let mut daemon = Daemon::started(program.to_str().unwrap(), "");
     let run = daemon.run();
     fs::set_permissions(run.parent().unwrap(), fs::Permissions::from_mode(0o755)).unwrap();
@@ -191,6 +211,12 @@ fn others_than_root_read_the_status_only_if_they_may_and_command_nothing() {
         command.stdin(Stdio::null()).output().unwrap()
     };
     refused(2, &as_nobody(&["status"]), &["only root and the group"]);
+    let by_nobody = Command::new("setpriv")
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+        .arg(folder.path().join("trimwised"))
+        .args(["--config", "/etc/trimwise.toml", "--run", "/nonexistent"])
+        .output();
+    refused(1, &by_nobody.unwrap(), &["CAP_SYS_ADMIN is missing"]);
     daemon.end();
     daemon.configure("status = \"all\"\n");
     daemon.start();

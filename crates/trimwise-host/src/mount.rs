@@ -108,7 +108,7 @@ fn listed(found: rustix::io::Result<Statx>, path: &Path) -> Result<Mount, MountE
 }
 
 /// The mount with the longest mount point above `path`; of several at one place the last, which covers the others.
-fn nearest(mounts: &[Mount], path: &Path) -> Option<usize> {
+pub(crate) fn nearest(mounts: &[Mount], path: &Path) -> Option<usize> {
     let above = mounts.iter().enumerate().filter(|(_, mount)| path.starts_with(&mount.mount_point));
     above.max_by_key(|(_, mount)| mount.mount_point.components().count()).map(|(index, _)| index)
 }

@@ -6,8 +6,8 @@ mod daemon;
 mod loops;
 
 use std::fs;
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::net::TcpListener;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 
 use daemon::{Daemon, table};
@@ -82,6 +82,102 @@ fn a_thousand_requests_at_once_are_answered_in_turn_and_others_beside_them() {
         assert!(line.contains("file_systems"), "{i}: {line}");
     }
     drop(writer.join().unwrap().unwrap());
+    daemon.end();
+}
+
+/// The samples of a text that Prometheus reads, and a check that each is of a family with help and type.
+fn samples(text: &str) -> Vec<(String, f64)> {
+    let mut family = "";
+    let mut samples = Vec::new();
+    for line in text.lines() {
+        if let Some(words) = line.strip_prefix("# HELP ") {
+            family = words.split(' ').next().unwrap();
+        } else if let Some(words) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = words.split_once(' ').unwrap();
+            assert!(name == family && ["counter", "gauge"].contains(&kind), "{line}");
+            assert_eq!(kind == "counter", name.ends_with("_total"), "{line}");
+        } else {
+            let (name, value) = line.rsplit_once(' ').unwrap();
+            assert_eq!(name.split('{').next().unwrap(), family, "{line}");
+            samples.push((name.to_owned(), value.parse().unwrap()));
+        }
+    }
+    samples
+}
+
+#[test]
+fn metrics_are_served_on_loopback_and_written_to_a_file() {
+    if !can_run(&["mkfs.ext4"]) {
+        return;
+    }
+    let disk = Loop::ext4(64 * MIB);
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap(); // free again
+    let mut daemon = Daemon::prepared(env!("CARGO_BIN_EXE_trimwised"), "");
+    let file = daemon.run().with_file_name("trimwise.prom");
+    let metrics = format!("metrics-listen = \"{address}\"\nmetrics-file = \"{}\"\n", file.display());
+    daemon.configure(&(metrics.clone() + &table(&disk.point, "")));
+    daemon.start();
+    daemon.wait_until_trimmed(&disk.point);
+    let get = |path: &str| {
+        let mut stream = TcpStream::connect(address).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        (head.lines().next().unwrap().to_owned(), body.to_owned())
+    };
+    let of = |samples: &[(String, f64)], name: &str| {
+        let found = samples.iter().find(|(found, _)| found == name);
+        found.unwrap_or_else(|| panic!("{name} is not among {samples:?}")).1
+    };
+    let label = format!("{{mountpoint=\"{}\"}}", disk.point.display());
+    let (status, served) = get("/metrics");
+    assert_eq!(status, "HTTP/1.1 200 OK");
+    let served = samples(&served);
+    assert!(of(&served, &format!("trimwise_trimmed_bytes_total{label}")) > 30e6);
+    assert_eq!(
+        of(&served, &format!("trimwise_size_bytes{label}")),
+        daemon.status(&disk.point)["total_bytes"].as_f64().unwrap()
+    );
+    for name in ["trimwise_config_broken", "trimwise_history_broken", &format!("trimwise_trouble{label}")] {
+        assert_eq!(of(&served, name), 0.0, "{name}");
+    }
+    assert!(get("/").0.contains("404"));
+
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(300);
+    let written = loop {
+        match std::fs::read_to_string(&file) {
+            Ok(text) => break samples(&text),
+            Err(error) => assert!(std::time::Instant::now() < deadline, "{error}: {}", daemon.log()),
+        }
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    };
+    let names = |samples: &[(String, f64)]| samples.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
+    let is_lasting = |name: &String| !name.contains("request_seconds"); // only if there was any
+    let lasting =
+        |samples: &[(String, f64)]| names(samples).into_iter().filter(is_lasting).collect::<Vec<_>>();
+    assert_eq!(lasting(&written), lasting(&served));
+
+    daemon.configure(&format!("{metrics}policy = \"nonsense\"\n"));
+    reload(&daemon);
+    assert_eq!(of(&samples(&get("/metrics").1), "trimwise_config_broken"), 1.0);
+    daemon.end();
+}
+
+#[test]
+fn another_pace_keeps_what_is_counted() {
+    if !can_run(&["mkfs.ext4"]) {
+        return;
+    }
+    let disk = Loop::ext4(64 * MIB);
+    let mut daemon = started(&table(&disk.point, ""));
+    let before = daemon.wait_until_trimmed(&disk.point);
+    daemon.configure(&table(&disk.point, "slice-ms = 7\nuntrimmed-max = 5"));
+    daemon.ask(&Request::Reload);
+    let after = daemon.status(&disk.point);
+    assert_eq!(after["totals"]["trimmed_bytes"], before["totals"]["trimmed_bytes"]);
+    let explained = daemon.ask(&Request::Explain { mount: disk.point.clone() }).to_string();
+    assert!(explained.contains("A slice is to take 7 ms at most"), "{explained}");
     daemon.end();
 }
 

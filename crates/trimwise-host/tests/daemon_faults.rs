@@ -326,7 +326,8 @@ fn a_fitrim_that_is_interrupted_is_told_once_and_tried_again() {
         daemon.ask(&Request::Trim { mount: mount.clone() });
         daemon.wait_until(&mount, "failed again", failed);
         let history = daemon.ask(&Request::History { mount: mount.clone(), limit: 1000 });
-        let told = history["entries"].as_array().unwrap().iter().filter(|event| event["kind"] == "failed").count();
+        let told =
+            history["entries"].as_array().unwrap().iter().filter(|event| event["kind"] == "failed").count();
         assert_eq!(told, 1, "once for all attempts: {history:#}");
         daemon.end();
 

@@ -181,6 +181,25 @@ fn the_layer_in_which_trim_ends_is_named() {
 }
 
 #[test]
+fn below_a_loop_device_it_goes_on_with_the_file_system_that_holds_the_file() {
+    let loops = "22 1 7:0 / /data rw - ext4 /dev/loop0 rw,discard\n";
+    let host =
+        Host::new(&format!("{loops}23 1 8:0 / / rw - xfs /dev/sda rw\n24 1 0:5 / /img rw - tmpfs none rw\n"));
+    host.device("virtual/block/loop0", "7:0", 4 * GIB).device(SDA, "8:0", 4 * GIB);
+    host.file("sys/devices/virtual/block/loop0/loop/backing_file", "/srv/disk.img\n");
+    let said_of = |host: &Host| said(&host.examine());
+    let on_xfs = said_of(&host);
+    let words = "note loop0: TRIM makes holes in /srv/disk.img, and so free space of /, xfs on /dev/sda";
+    assert!(on_xfs.contains(words) && on_xfs.contains("see `trimwise doctor /`"), "{on_xfs}");
+    host.file("sys/devices/virtual/block/loop0/loop/backing_file", "/img/disk.img\n");
+    let in_memory = said_of(&host);
+    assert!(
+        in_memory.contains("holes in /img/disk.img, what is trimmed takes no room on tmpfs any more"),
+        "{in_memory}"
+    );
+}
+
+#[test]
 fn a_drive_with_a_known_fault_is_named() {
     let host = sound("");
     host.file(&format!("sys/devices/{SDA}/device/model"), "Samsung SSD 860 EVO 1TB");

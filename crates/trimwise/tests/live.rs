@@ -271,8 +271,11 @@ fn other_settings_hold_at_once_and_nothing_is_forgotten() {
     host.pass(300);
     let (before, sent, bound) = (host.live.totals(), host.sent, host.live.bound());
     assert!(before.slices > 0, "{before:?}");
-    let settings =
-        Settings { untrimmed_max_permille: 50, slice_target: SimDuration::from_millis(7), ..Settings::default() };
+    let settings = Settings {
+        untrimmed_max_permille: 50,
+        slice_target: SimDuration::from_millis(7),
+        ..Settings::default()
+    };
     host.live.set(settings);
     assert_eq!((host.live.totals(), host.live.bound()), (before, Bytes(bound.0 / 2)));
     host.free(0, 600);

@@ -16,7 +16,8 @@ pub fn render(report: &Report) -> String {
     text.push('\n');
     text += &match report.wrong() {
         0 => folded("Nothing is wrong. To see blocks arrive on the disk: trimwise verify dir:PATH", 0),
-        n => folded(&format!("Wrong: {n}, marked with !."), 0),
+        // How many things comes behind it, as the reason why the command fails.
+        _ => folded("What is wrong is marked with !.", 0),
     };
     text
 }

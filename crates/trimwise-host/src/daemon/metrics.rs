@@ -15,8 +15,28 @@ const CLIENTS_MAX: usize = 8;
 const REQUEST_MAX: usize = 8 << 10;
 const TIME_MAX: Duration = Duration::from_secs(5);
 
+/// One file system, as metrics show it.
+#[derive(Clone)]
+pub struct Seen<'a> {
+    /// Where it is mounted.
+    pub mount: &'a Path,
+    /// Once it was looked at.
+    pub status: Option<Status>,
+    /// Whether it cannot be looked at.
+    pub has_problem: bool,
+}
+
+/// What is true of the daemon.
+#[derive(Clone, Copy, Debug)]
+pub struct Whole {
+    /// The configuration on the disk is broken, and the one before it in use.
+    pub is_config_broken: bool,
+    /// The history cannot be written.
+    pub is_history_broken: bool,
+}
+
 /// The text of all metrics.
-pub fn render<'a>(file_systems: impl Iterator<Item = (&'a Path, Status)> + Clone) -> String {
+pub fn render<'a>(whole: Whole, seen: impl Iterator<Item = Seen<'a>> + Clone) -> String {
     type Of = fn(&Status) -> u64;
     let metrics: [(&str, &str, &str, Of); 17] = [
         ("used_bytes", "gauge", "Bytes in use.", |s| s.used_bytes.0),
@@ -44,9 +64,30 @@ pub fn render<'a>(file_systems: impl Iterator<Item = (&'a Path, Status)> + Clone
         ("slice_max_bytes", "gauge", "The most bytes of the next slice.", |s| s.slice_bytes_max.0),
     ];
     let mut text = String::new();
-    for (name, kind, help, value) in metrics {
-        // Writing to a text cannot fail.
+    // Writing to a text cannot fail.
+    let head = |text: &mut String, name: &str, kind: &str, help: &str| {
         let _ = writeln!(text, "# HELP trimwise_{name} {help}\n# TYPE trimwise_{name} {kind}");
+    };
+    for (name, help, value) in [
+        (
+            "config_broken",
+            "Whether the configuration is broken, and the last one in use.",
+            whole.is_config_broken,
+        ),
+        ("history_broken", "Whether the history cannot be written.", whole.is_history_broken),
+    ] {
+        head(&mut text, name, "gauge", help);
+        let _ = writeln!(text, "trimwise_{name} {}", u64::from(value));
+    }
+    head(&mut text, "trouble", "gauge", "Whether it fails, is stuck or refused: `trimwise status` says why.");
+    for Seen { mount, status, has_problem } in seen.clone() {
+        let label = label(&mount.display().to_string());
+        let trouble = has_problem || status.is_some_and(|status| status.reason.is_trouble());
+        let _ = writeln!(text, "trimwise_trouble{{mountpoint=\"{label}\"}} {}", u64::from(trouble));
+    }
+    let file_systems = seen.filter_map(|one| Some((one.mount, one.status?)));
+    for (name, kind, help, value) in metrics {
+        head(&mut text, name, kind, help);
         for (mount, status) in file_systems.clone() {
             let label = label(&mount.display().to_string());
             let _ = writeln!(text, "trimwise_{name}{{mountpoint=\"{label}\"}} {}", value(&status));

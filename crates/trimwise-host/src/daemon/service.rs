@@ -15,6 +15,7 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use rustix::thread::{CapabilitySet, capabilities};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::low_level::pipe;
 use thiserror::Error;
@@ -83,6 +84,12 @@ pub enum ServiceError {
         /// The operating system's words.
         source: io::Error,
     },
+    /// It may not trim.
+    #[error(
+        "CAP_SYS_ADMIN is missing, without which the kernel trims nothing (FITRIM): expected to be started as root, or \
+         with --dry-run"
+    )]
+    NotPermitted,
     /// With `once`: not everything could be trimmed.
     #[error("not trimmed: {0}")]
     NotTrimmed(String),
@@ -136,6 +143,10 @@ struct Service {
 /// If it cannot begin; with `once` also if something was not trimmed.
 pub fn run(options: Options) -> Result<(), ServiceError> {
     let config = Config::load(&options.places.config)?;
+    let may_trim = capabilities(None).is_ok_and(|held| held.effective.contains(CapabilitySet::SYS_ADMIN));
+    if !may_trim && !options.dry_run {
+        return Err(ServiceError::NotPermitted);
+    }
     let mut service = Service::begin(options, config)?;
     let done = service.until_told();
     service.stop();

@@ -1,12 +1,15 @@
 //! Where TRIM ends on its way down, and what mends that.
 
+use std::path::Path;
+
 use super::Finding;
 use super::layer::{Disk, Kind, Layer, Transport};
 use super::quirks::{self, Quirk};
 use crate::host_root::HostRoot;
+use crate::mount::{Mount, nearest};
 
 /// Where TRIM ends, and drives whose TRIM is faulty.
-pub fn of_layers(root: &HostRoot, layers: &[Layer], findings: &mut Vec<Finding>) {
+pub fn of_layers(root: &HostRoot, layers: &[Layer], mounts: &[Mount], findings: &mut Vec<Finding>) {
     for (index, layer) in layers.iter().enumerate() {
         let below = || layers[index + 1..].iter().take_while(|below| below.depth > layer.depth);
         let ends_here = layer.discard_max == 0
@@ -16,12 +19,35 @@ pub fn of_layers(root: &HostRoot, layers: &[Layer], findings: &mut Vec<Finding>)
             let (what, mend) = ending(layer);
             findings.push(Finding::wrong(layer.name.clone(), what, mend));
         }
+        if let Kind::Loop(file) = &layer.kind
+            && layer.discard_max > 0
+        {
+            findings.push(below_loop(layer, file, mounts));
+        }
         if let Kind::Disk(disk) = &layer.kind
             && disk.transport == Transport::Ata
         {
             of_model(root, layer, disk, findings);
         }
     }
+}
+
+/// A loop device punches holes: whoever trims the file system that holds its file goes on from there.
+fn below_loop(layer: &Layer, file: &str, mounts: &[Mount]) -> Finding {
+    let what = match nearest(mounts, Path::new(file)).map(|index| &mounts[index]) {
+        Some(below) if !super::TRIMMABLE.contains(&below.fs_type.as_str()) => {
+            format!("TRIM makes holes in {file}, what is trimmed takes no room on {} any more", below.fs_type)
+        }
+        Some(below) => format!(
+            "TRIM makes holes in {file}, and so free space of {}, {} on {}: it goes on when that is trimmed, see \
+             `trimwise doctor {0}`",
+            below.mount_point.display(),
+            below.fs_type,
+            below.device
+        ),
+        None => format!("TRIM makes holes in {file}, whose file system is not mounted here"),
+    };
+    Finding::note(layer.name.clone(), what)
 }
 
 fn of_model(root: &HostRoot, layer: &Layer, disk: &Disk, findings: &mut Vec<Finding>) {

@@ -209,7 +209,7 @@ fn diagnose(
     let layers: Vec<Layer> =
         devices(root, mount).into_iter().flat_map(|numbers| layer::walk(root, numbers)).collect();
     let mut findings = Vec::new();
-    ending::of_layers(root, &layers, &mut findings);
+    ending::of_layers(root, &layers, mounts, &mut findings);
     let passes = !layers.is_empty() && layers.iter().any(|layer| layer.depth == 0 && layer.discard_max > 0);
     if passes {
         of_options(root, mount, trimmers, kernel, &mut findings);

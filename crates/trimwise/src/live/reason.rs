@@ -86,6 +86,11 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// Whether somebody should look after it.
+    pub fn is_trouble(&self) -> bool {
+        matches!(self, Self::Failed { .. } | Self::Stuck { .. } | Self::Refused { .. })
+    }
+
     /// What would change it: a sentence.
     pub fn change(&self) -> String {
         match self {

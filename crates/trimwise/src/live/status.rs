@@ -90,6 +90,15 @@ pub struct Status {
     pub slice_bytes_max: Bytes,
 }
 
+/// A time as people say it, in the largest unit of which there are ten.
+fn time_words(time: SimDuration) -> String {
+    match time.as_nanos() {
+        ns @ 0..10_000_000 => format!("{} µs", ns / 1_000),
+        ns @ ..10_000_000_000 => format!("{} ms", ns / 1_000_000),
+        ns => format!("{} s", ns / 1_000_000_000),
+    }
+}
+
 impl LiveHost {
     /// How it stands.
     pub fn status(&self) -> Status {
@@ -147,12 +156,10 @@ impl LiveHost {
         }
         sentences.extend(self.slice_words());
         if let (Some(untouched), Some(touched)) = self.pace.latencies() {
-            let us = |time: SimDuration| time.as_nanos() / 1000;
             sentences.push(format!(
-                "A request takes {} µs on average, {} µs beside slices; the rest behind a slice is {} times as long as \
-                 it.",
-                us(untouched),
-                us(touched),
+                "A request takes {} on average, {} beside slices; the rest behind a slice is {} times as long as it.",
+                time_words(untouched),
+                time_words(touched),
                 self.pace.rest_factor()
             ));
         }
@@ -165,8 +172,8 @@ impl LiveHost {
         (slices > 0).then(|| {
             let ms = |time: SimDuration| time.as_nanos().div_ceil(1_000_000);
             format!(
-                "A slice is to take {} ms at most: the longest took {} ms, and {slices_over} of {slices} took longer than \
-                 they were to.",
+                "A slice is to take {} ms at most: the longest took {} ms; slices that took longer than they were to: \
+                 {slices_over} of {slices}.",
                 ms(self.pace.target()),
                 ms(longest)
             )

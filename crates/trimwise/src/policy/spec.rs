@@ -115,10 +115,10 @@ impl PolicySpec {
         matches!(self.issuer, Issuer::Commit | Issuer::Kernel515)
     }
 
-    /// Whether a stock host can follow it: others need to see each commit, or imitate what a kernel does anyway.
+    /// Whether a stock host can follow it: others need to see each commit, or imitate what some kernel does anyway.
     pub fn suits_live_host(self) -> bool {
-        use Issuer::{Batch, Commit, Judicious, Kernel515, Lazy, Off};
-        matches!(self.issuer, Off | Commit | Kernel515 | Lazy(_) | Batch(_) | Judicious)
+        use Issuer::{Batch, Commit, Judicious, Lazy, Off};
+        matches!(self.issuer, Off | Commit | Lazy(_) | Batch(_) | Judicious)
     }
 
     /// Whether it is the default to ship, which promises to bound what is left untrimmed.

@@ -11,7 +11,7 @@ use crate::daemon::control::{Request, Response};
 use crate::daemon::discover::Skipped;
 use crate::daemon::history::Entry;
 use crate::daemon::managed::Managed;
-use crate::daemon::metrics;
+use crate::daemon::metrics::{self, Seen};
 
 /// One file system in the answer to `status`.
 #[derive(Debug, Serialize)]
@@ -109,16 +109,14 @@ impl Service {
     fn trim_now(&mut self, mount: &Path) -> Response {
         match self.of(mount) {
             Ok(one) => match &mut one.live {
-                Some(live) if live.is_paused() => {
-                    Response::refused("it is paused; `trimwise resume` first")
-                }
+                Some(live) if live.is_paused() => Response::refused("it is paused; `trimwise resume` first"),
                 Some(live) => {
                     live.trim_now();
                     Response::done(Asked { mount_point: mount, waiting_bytes: live.waiting() })
                 }
-                None => Response::refused(
-                    one.problem.clone().unwrap_or_else(|| "it was only just found".into()),
-                ),
+                None => {
+                    Response::refused(one.problem.clone().unwrap_or_else(|| "it was only just found".into()))
+                }
             },
             Err(why) => Response::wrong(why),
         }
@@ -199,7 +197,15 @@ impl Service {
     }
 
     pub(super) fn metrics_text(&self) -> String {
-        let hosted = self.managed.values().filter_map(|one| Some((one, one.live.as_ref()?)));
-        metrics::render(hosted.map(|(one, live)| (one.candidate.mount.mount_point.as_path(), live.status())))
+        let whole = metrics::Whole {
+            is_config_broken: self.config_problem.is_some(),
+            is_history_broken: self.history.problem().is_some(),
+        };
+        let seen = self.managed.values().map(|one| Seen {
+            mount: &one.candidate.mount.mount_point,
+            status: one.live.as_ref().map(LiveHost::status),
+            has_problem: one.problem.is_some(),
+        });
+        metrics::render(whole, seen)
     }
 }
