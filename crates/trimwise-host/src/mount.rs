@@ -11,6 +11,7 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, Statx, StatxFlags, statx};
+use serde::Serializer;
 use thiserror::Error;
 
 /// A mounted file system.
@@ -111,6 +112,15 @@ fn listed(found: rustix::io::Result<Statx>, path: &Path) -> Result<Mount, MountE
 pub(crate) fn nearest(mounts: &[Mount], path: &Path) -> Option<usize> {
     let above = mounts.iter().enumerate().filter(|(_, mount)| path.starts_with(&mount.mount_point));
     above.max_by_key(|(_, mount)| mount.mount_point.components().count()).map(|(index, _)| index)
+}
+
+/// Serializes a path as it is shown, since JSON has no names but of UTF-8, and a list of mounts must not fail for one of
+/// them.
+///
+/// # Errors
+/// As the serializer's.
+pub fn as_text<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&path.display())
 }
 
 /// The mounts that the text of `/proc/self/mountinfo` lists; lines of another form are passed over.

@@ -7,13 +7,16 @@ mod daemon;
 mod loops;
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::time::Duration;
 
 use daemon::{Daemon, options, table};
 use loops::{Loop, can_run, sh};
 use trimwise_host::daemon::control::{Client, Request};
+use trimwise_host::host_root::HostRoot;
 
 const MIB: u64 = 1 << 20;
 
@@ -283,6 +286,30 @@ fn once_trims_everything_and_ends_and_a_dry_run_changes_nothing() {
     let said = String::from_utf8(done.stdout).unwrap();
     assert!(done.status.success() && said.contains(" bytes) trimmed"), "{said} {:?}", done.stderr);
     assert!(xfs.discards().1 - before.0 > 200 * MIB && ext4.discards().1 - before.1 > 100 * MIB, "{said}");
+}
+
+#[test]
+fn a_mount_point_that_json_cannot_name_is_passed_over_and_in_nobody_s_way() {
+    if !can_run(&["mkfs.ext4"]) {
+        return;
+    }
+    let (disk, mut odd) = (Loop::ext4(64 * MIB), Loop::ext4(64 * MIB));
+    odd.unmount();
+    let point = odd.point.with_file_name(OsStr::from_bytes(b"caf\xe9"));
+    fs::create_dir(&point).unwrap();
+    let points = [point];
+    let _unmounted = Unmounted(&points);
+    let mounted = std::process::Command::new("mount").arg(odd.node()).arg(&points[0]).status();
+    assert!(mounted.unwrap().success());
+    let mut daemon = started(&table(&disk.point, ""));
+    daemon.wait_until_trimmed(&disk.point);
+    let status = daemon.ask(&Request::Status);
+    let skipped = status["skipped"].as_array().unwrap();
+    let told = skipped.iter().find(|one| one["mount_point"].as_str().unwrap().contains("caf\u{fffd}"));
+    assert!(told.is_some_and(|one| one["why"].as_str().unwrap().contains("UTF-8")), "{status:#}");
+    let report = trimwise_host::doctor::examine(&HostRoot::default(), None).unwrap();
+    assert!(serde_json::to_string(&report).unwrap().contains("caf\u{fffd}"));
+    daemon.end();
 }
 
 #[test]

@@ -182,6 +182,33 @@ fn another_pace_keeps_what_is_counted() {
 }
 
 #[test]
+fn a_pause_outlives_the_daemon() {
+    if !can_run(&["mkfs.ext4"]) {
+        return;
+    }
+    let disk = Loop::ext4(64 * MIB);
+    let mut daemon = Daemon::prepared(env!("CARGO_BIN_EXE_trimwised"), &table(&disk.point, ""));
+    let before = disk.discards().1;
+    daemon.start();
+    daemon.ask(&Request::Pause { mount: None });
+    for kill in [true, false] {
+        if kill {
+            daemon.kill();
+        } else {
+            daemon.end();
+        }
+        daemon.start();
+        daemon.wait_until(&disk.point, "paused", |status| status["paused"] == true);
+    }
+    daemon.ask(&Request::Resume { mount: None });
+    daemon.end();
+    daemon.start();
+    daemon.wait_until_trimmed(&disk.point);
+    assert!(disk.discards().1 > before);
+    daemon.end();
+}
+
+#[test]
 fn a_pause_outlives_another_configuration() {
     if !can_run(&["mkfs.ext4"]) {
         return;

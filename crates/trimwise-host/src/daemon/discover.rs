@@ -26,6 +26,7 @@ pub struct Candidate {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Skipped {
     /// Where.
+    #[serde(serialize_with = "crate::mount::as_text")]
     pub mount_point: PathBuf,
     /// Which file system; empty if none is there.
     pub fs_type: String,
@@ -113,6 +114,9 @@ fn choose(
         };
         return skip(of_one[0], why.to_owned());
     };
+    if mount.mount_point.to_str().is_none() {
+        return skip(mount, "its mount point is no UTF-8, so that nobody can ask for it by name".to_owned());
+    }
     if NEVER.contains(&mount.fs_type.as_str()) {
         return skip(mount, format!("{} is never written, so it has nothing to trim", mount.fs_type));
     }

@@ -11,9 +11,9 @@
 //! believed is forgotten on the day on which it would have been without the restart.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::io::{self, Read as _};
+use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
@@ -23,7 +23,7 @@ use trimwise::units::{Bytes, SimDuration, Span};
 
 use super::helper::numbers;
 use super::journal::boot_id;
-use super::places::replace;
+use super::places::{read_at_most, replace};
 use crate::block_device::{BlockDevice, btrfs_directory, parse_written};
 use crate::layout::Kind;
 
@@ -180,8 +180,8 @@ impl Store {
     /// Reads what the last daemon kept; if it cannot be believed, also why, as a sentence without a full stop.
     pub fn open(path: PathBuf) -> (Self, Option<String>) {
         let boot = boot_id();
-        let read =
-            read_at_most(&path).and_then(|text| text.map_or(Ok(Vec::new()), |text| parse(&text, &boot)));
+        let read = read_at_most(&path, FILE_MAX)
+            .and_then(|text| text.map_or(Ok(Vec::new()), |text| parse(&text, &boot)));
         let (kept, problem) = match read {
             Ok(kept) => (kept, None),
             Err(why) => (Vec::new(), Some(format!("{} {why}, and is passed over", path.display()))),
@@ -226,17 +226,6 @@ impl Store {
         replace(&self.path, &serde_json::to_string(&written).map_err(io::Error::other)?, 0o600)?;
         self.hash = hasher.finish();
         Ok(())
-    }
-}
-
-/// The text of a file; `None` if there is none.
-fn read_at_most(path: &Path) -> Result<Option<String>, String> {
-    let mut text = String::new();
-    match File::open(path).and_then(|file| file.take(FILE_MAX + 1).read_to_string(&mut text)) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(format!("cannot be read ({error})")),
-        Ok(n) if n as u64 > FILE_MAX => Err(format!("is longer than {}", Bytes(FILE_MAX))),
-        Ok(_) => Ok(Some(text)),
     }
 }
 

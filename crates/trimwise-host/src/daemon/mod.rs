@@ -10,7 +10,7 @@
 //! Where tracefs is, [`frees`] tells what is freed as it happens.
 //!
 //! What must be known after a kill -9 stands in the state folder: which mount options were changed
-//! ([`journal`]), the history ([`history`]), and what is known to be trimmed ([`known`]).
+//! ([`journal`]), the history ([`history`]), what is known to be trimmed ([`known`]), and what is paused ([`paused`]).
 
 pub mod command;
 pub mod config;
@@ -24,6 +24,7 @@ pub mod known;
 mod managed;
 pub mod metrics;
 mod notify;
+pub mod paused;
 mod places;
 mod remount;
 pub mod sense;

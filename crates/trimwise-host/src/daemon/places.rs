@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
 use thiserror::Error;
+use trimwise::units::Bytes;
 
 use super::config::DEFAULT_FILE;
 use crate::host_root::HostRoot;
@@ -17,8 +18,8 @@ use crate::host_root::HostRoot;
 pub struct Places {
     /// The configuration.
     pub config: PathBuf,
-    /// What outlives the daemon: the journal of mount options, the history, what is known to be
-    /// trimmed, the lock.
+    /// What outlives the daemon: the journal of mount options, the history, what is known to be trimmed, what is paused,
+    /// the lock.
     pub state: PathBuf,
     /// What does not: the sockets.
     pub run: PathBuf,
@@ -77,6 +78,11 @@ impl Places {
     /// The journal of mount options.
     pub fn journal(&self) -> PathBuf {
         self.state.join("mount-options.json")
+    }
+
+    /// What a user paused.
+    pub fn paused(&self) -> PathBuf {
+        self.state.join("paused.json")
     }
 
     /// What is known to be trimmed.
@@ -144,6 +150,20 @@ pub fn with_ending(path: &Path, ending: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(ending);
     name.into()
+}
+
+/// The text of a file; `None` if there is none.
+///
+/// # Errors
+/// If it cannot be read or is longer, in words that follow its name.
+pub fn read_at_most(path: &Path, most: u64) -> Result<Option<String>, String> {
+    let mut text = String::new();
+    match File::open(path).and_then(|file| file.take(most + 1).read_to_string(&mut text)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(format!("cannot be read ({error})")),
+        Ok(n) if n as u64 > most => Err(format!("is longer than {}", Bytes(most))),
+        Ok(_) => Ok(Some(text)),
+    }
 }
 
 /// Writes a file whole or not at all: under another name first.

@@ -33,6 +33,7 @@ use super::known::Store;
 use super::managed::{Left, Managed, Means};
 use super::metrics::Listener;
 use super::notify::Notify;
+use super::paused::Paused;
 use super::places::{Locked, Places, PlacesError, replace};
 use super::sense;
 use crate::mount::Mount;
@@ -110,8 +111,7 @@ struct Service {
     managed: BTreeMap<(u32, u32), Managed>,
     left: Left,
     skipped: Vec<Skipped>,
-    /// Mount points that a user paused.
-    paused: BTreeSet<PathBuf>,
+    paused: Paused,
     journal: Journal,
     restoring: Vec<Restoring>,
     /// Changes that could not be put back.
@@ -167,7 +167,8 @@ impl Service {
         };
         let (known, unknown) = Store::open(places.known());
         let (journal, unread) = Journal::open(&places.journal());
-        unknown.iter().chain(&unread).for_each(|problem| log(problem));
+        let (paused, unpaused) = Paused::open(places.paused());
+        unknown.iter().chain(&unread).chain(&unpaused).for_each(|problem| log(problem));
         let path = discover::mountinfo(places);
         let mountinfo = File::open(&path).map_err(cannot(path.display().to_string()))?;
         let now = Instant::now();
@@ -189,7 +190,7 @@ impl Service {
             managed: BTreeMap::new(),
             left: Left::default(),
             skipped: Vec::new(),
-            paused: BTreeSet::new(),
+            paused,
             notify: Notify::from_environment(),
             next_second: now,
             next_discover: now,
@@ -368,7 +369,8 @@ impl Service {
                     self.managed.insert(numbers, one);
                 }
                 None => {
-                    let paused = self.paused.contains(&candidate.mount.mount_point);
+                    // Who wants all of it trimmed now and once does not want to wait for a `resume`.
+                    let paused = !self.options.once && self.paused.contains(&candidate.mount.mount_point);
                     new.push((numbers, Managed::new(candidate, treatment, paused)));
                 }
             }

@@ -70,6 +70,7 @@ pub struct LayerReport {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Diagnosis {
     /// Where it is mounted.
+    #[serde(serialize_with = "crate::mount::as_text")]
     pub mount_point: PathBuf,
     /// What is mounted.
     pub device: String,

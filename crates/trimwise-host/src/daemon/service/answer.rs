@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use trimwise::live::{LiveHost, Status};
 use trimwise::units::Bytes;
 
-use super::Service;
+use super::{Service, log};
 use crate::daemon::control::{Request, Response};
 use crate::daemon::discover::Skipped;
 use crate::daemon::history::Entry;
@@ -184,11 +184,16 @@ impl Service {
             }
             done.push(point);
         }
-        for point in &done {
-            let is_news = if paused { self.paused.insert(point.clone()) } else { self.paused.remove(point) };
-            if !is_news {
-                continue;
-            }
+        let news: Vec<&PathBuf> = done.iter().filter(|point| self.paused.set(point, paused)).collect();
+        if !news.is_empty()
+            && let Err(error) = self.paused.write()
+        {
+            log(&format!(
+                "{}: {error}; the next daemon will not know",
+                self.options.places.paused().display()
+            ));
+        }
+        for point in news {
             let (kind, text) =
                 if paused { ("paused", "Paused by a user.") } else { ("resumed", "Resumed by a user.") };
             self.history.add(point, kind, text.to_owned(), 0);
