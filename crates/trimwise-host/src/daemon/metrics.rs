@@ -38,11 +38,12 @@ pub struct Whole {
 /// The text of all metrics.
 pub fn render<'a>(whole: Whole, seen: impl Iterator<Item = Seen<'a>> + Clone) -> String {
     type Of = fn(&Status) -> u64;
-    let metrics: [(&str, &str, &str, Of); 17] = [
+    let metrics: [(&str, &str, &str, Of); 18] = [
         ("used_bytes", "gauge", "Bytes in use.", |s| s.used_bytes.0),
         ("size_bytes", "gauge", "Bytes of the file system.", |s| s.total_bytes.0),
         ("waiting_bytes", "gauge", "Free space that waits for its trim.", |s| s.waiting_bytes.0),
         ("left_bytes", "gauge", "Untrimmed free space that the policy does not want.", |s| s.left_bytes.0),
+        ("bound_bytes", "gauge", "The most that judicious leaves untrimmed.", |s| s.bound_bytes.0),
         ("online", "gauge", "Whether the kernel's online discard is on.", |s| u64::from(s.online)),
         ("paused", "gauge", "Whether it is paused.", |s| u64::from(s.paused)),
         ("slices_total", "counter", "Slices that ended.", |s| s.totals.slices),

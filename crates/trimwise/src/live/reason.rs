@@ -48,6 +48,7 @@ pub enum Reason {
     /// A rest behind a slice.
     Rest {
         /// How long it still is.
+        #[serde(rename = "left_ns")]
         left: SimDuration,
         /// Whether requests take longer beside slices.
         harmful: bool,
@@ -55,13 +56,16 @@ pub enum Reason {
     /// What waits is parts of free extents that could only be sent whole.
     PartsOnly {
         /// How much.
+        #[serde(rename = "waiting_bytes")]
         waiting: Bytes,
     },
     /// Untrimmed space is above the bound.
     OverBound {
         /// What is untrimmed.
+        #[serde(rename = "untrimmed_bytes")]
         untrimmed: Bytes,
         /// The bound.
+        #[serde(rename = "bound_bytes")]
         bound: Bytes,
     },
     /// The user asked for all of it now.
@@ -71,6 +75,7 @@ pub enum Reason {
         /// The operating system's words.
         message: String,
         /// When.
+        #[serde(rename = "again_in_ns")]
         again_in: SimDuration,
     },
     /// What was given up is still under way in the kernel.

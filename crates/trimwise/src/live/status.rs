@@ -59,7 +59,9 @@ pub struct Status {
     pub waiting_bytes: Bytes,
     /// Free space that is untrimmed, and that the policy does not want.
     pub left_bytes: Bytes,
-    /// Whether these two come from the file system's map; else they are estimates from utilization.
+    /// The most that `judicious` leaves untrimmed.
+    pub bound_bytes: Bytes,
+    /// Whether the first two come from the file system's map; else they are estimates from utilization.
     pub mapped: bool,
     /// Where it is in what takes more than one step, in thousandths of the addresses: a round through windows of a map
     /// that has more free extents than are kept, or a walk where there is no map. `None` if neither is.
@@ -111,6 +113,7 @@ impl LiveHost {
             trend: self.trend_word(),
             waiting_bytes: self.waiting(),
             left_bytes: self.left(),
+            bound_bytes: self.bound(),
             mapped: self.is_mapped(),
             round_permille: self.round_permille(),
             frees_seen: self.are_frees_watched(),
