@@ -15,6 +15,7 @@ use crate::arguments::{
     ConfigCheckArguments, ConfigCommand, ExplainArguments, HistoryArguments, JsonArguments, PauseArguments,
     StatusArguments,
 };
+use crate::command_line::CommandText;
 use crate::failure::Failure;
 use crate::output::Destinations;
 use crate::table::{daemon as text, folded};
@@ -23,16 +24,21 @@ use crate::table::{daemon as text, folded};
 fn failed(error: ClientError) -> Failure {
     match error {
         ClientError::Refused(_) | ClientError::Nonsense { .. } => Failure::run(error),
-        ClientError::None { .. } | ClientError::NotPermitted { .. } | ClientError::BadRequest(_) => {
-            Failure::usage(error)
-        }
+        ClientError::None { .. }
+        | ClientError::NotPermitted { .. }
+        | ClientError::Silent { .. }
+        | ClientError::BadRequest(_) => Failure::usage(error),
     }
 }
 
-/// Mount points are written without a slash at the end, as the kernel does.
-fn normal(mount: &Path) -> Result<PathBuf, Failure> {
-    let absolute =
-        std::path::absolute(mount).map_err(|e| Failure::usage(format!("{}: {e}", mount.display())))?;
+/// A mount point as the kernel writes it: absolute, without links, and without a slash at the end. What is not there may
+/// be one all the same, of a daemon elsewhere or of the past.
+pub fn normal(mount: &Path) -> Result<PathBuf, Failure> {
+    let refused = |why: &dyn std::fmt::Display| Failure::usage(format!("{}: {why}", mount.display()));
+    let absolute = mount.canonicalize().or_else(|_| std::path::absolute(mount)).map_err(|e| refused(&e))?;
+    if absolute.to_str().is_none() {
+        return Err(refused(&"expected a mount point whose name is UTF-8"));
+    }
     Ok(absolute.components().collect())
 }
 
@@ -109,10 +115,14 @@ pub fn trim_now(mount: &Path, run: &Path, json: &JsonArguments) -> Result<String
     let shown = mount.display().to_string();
     ask(run, &Request::Trim { mount }, json, |data| {
         let known = Bytes(data["waiting_bytes"].as_u64().unwrap_or(0));
+        let but = if data["dry_run"] == true { " (dry run: it sends nothing)" } else { "" };
+        let mut explain = CommandText::new("explain");
+        explain.argument(&shown);
+        let explain = explain.into_text();
         folded(
             &format!(
                 "{shown}: trimwised looks at all that is free, and trims slice by slice what is untrimmed, {known} as \
-                 far as it knows now; `trimwise explain {shown}` says how far it is"
+                 far as it knows now{but}; `{explain}` says how far it is"
             ),
             0,
         )
@@ -150,7 +160,10 @@ pub fn config(command: &ConfigCommand) -> Result<String, Failure> {
         message: error.message.clone(),
     };
     let errors = errors.iter().map(told).collect();
-    let notes: Vec<String> = result.as_ref().ok().and_then(unknown_group).into_iter().collect();
+    let mut notes: Vec<String> = result.iter().flat_map(notes_on).collect();
+    if result.is_ok() && !file.exists() {
+        notes.push(format!("{}: there is none, so that the defaults hold", file.display()));
+    }
     let checked = Checked { trimwise: trimwise::VERSION, file: file.clone(), errors, notes };
     destinations.write_json(&checked)?;
     match result {
@@ -163,10 +176,16 @@ pub fn config(command: &ConfigCommand) -> Result<String, Failure> {
     }
 }
 
-/// A configuration may be checked elsewhere than where it is for, so this is no error.
-fn unknown_group(config: &Config) -> Option<String> {
-    let name = config.group.as_ref()?;
-    group_number(&HostRoot::default(), name).is_none().then(|| {
+/// A configuration may be checked elsewhere than where it is for, so these are no errors.
+fn notes_on(config: &Config) -> Vec<String> {
+    let unknown = config.group.as_ref().filter(|name| group_number(&HostRoot::default(), name).is_none());
+    let group = unknown.map(|name| {
         format!("group = \"{name}\": there is no such group on this host, where trimwised would refuse this")
-    })
+    });
+    let file = config.metrics_file.as_ref();
+    let nowhere = file.filter(|file| file.is_dir() || !file.parent().is_some_and(Path::is_dir));
+    let metrics = nowhere.map(|file| {
+        format!("metrics-file = \"{}\": no file can be written there on this host", file.display())
+    });
+    group.into_iter().chain(metrics).collect()
 }

@@ -5,6 +5,7 @@ use trimwise_host::doctor::{self, DoctorError, Report};
 use trimwise_host::host_root::HostRoot;
 
 use crate::arguments::DoctorArguments;
+use crate::daemon::normal;
 use crate::failure::Failure;
 use crate::output::{self, Destinations};
 use crate::table;
@@ -24,10 +25,17 @@ struct DoctorReport<'a> {
 pub fn run(arguments: &DoctorArguments) -> Result<String, Failure> {
     let destinations = Destinations::check_json(&arguments.json)?;
     let root = arguments.host_root.clone().map_or_else(HostRoot::default, HostRoot::new);
-    let report = doctor::examine(&root, arguments.mount.as_deref()).map_err(|error| match error {
-        DoctorError::NoMount { .. } => Failure::usage(error),
-        DoctorError::Mounts { .. } => Failure::run(error),
-    })?;
+    // In a container a path is one of the host.
+    let only = arguments.mount.as_deref().map(|mount| match arguments.host_root {
+        Some(_) => Ok(mount.to_owned()),
+        None => normal(mount),
+    });
+    let report = doctor::examine(&root, &arguments.run.run, only.transpose()?.as_deref()).map_err(
+        |error| match error {
+            DoctorError::NoMount { .. } => Failure::usage(error),
+            DoctorError::Mounts { .. } => Failure::run(error),
+        },
+    )?;
     let wrong = report.wrong();
     destinations.write_json(&DoctorReport { trimwise: trimwise::VERSION, wrong, report: &report })?;
     let text = if destinations.json_to_stdout() { String::new() } else { table::doctor::render(&report) };

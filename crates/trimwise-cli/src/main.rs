@@ -52,7 +52,8 @@ fn main() -> ExitCode {
     match run(command_line.command).and_then(|text| output::print(&text)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("error: {failure}");
+            let lines: Vec<String> = failure.to_string().lines().map(table::plain).collect();
+            eprintln!("error: {}", lines.join("\n"));
             ExitCode::from(failure.exit_code())
         }
     }

@@ -7,6 +7,7 @@ mod loops;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -221,6 +222,11 @@ fn others_than_root_read_the_status_only_if_they_may_and_command_nothing() {
     daemon.configure("status = \"all\"\n");
     daemon.start();
     said(&as_nobody(&["status"]), &["No file system is managed."]);
+    // One user cannot keep the others out.
+    let connect = |_| UnixStream::connect(daemon.run().join("status.sock")).unwrap();
+    let idle: Vec<UnixStream> = (0..60).map(connect).collect();
+    said(&as_nobody(&["status"]), &["No file system is managed."]);
+    drop(idle);
     refused(1, &as_nobody(&["pause"]), &["only root and the group of the configuration may command"]);
     for file in ["lock", "history.db"] {
         if let Ok(found) = fs::metadata(daemon.state(file)) {

@@ -1,7 +1,12 @@
 //! Where a host's own files are: `/`, or a folder that a container has it mounted on, or a made-up one in a test.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::Read as _;
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags, ResolveFlags, open, openat2};
+use rustix::io::Errno;
 
 /// A folder that stands for `/`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,9 +37,30 @@ impl HostRoot {
         inside
     }
 
-    /// A small text file without blanks at its ends; `None` if there is none.
+    /// A small text file without blanks at its ends; `None` if there is none. Links lead to places of the host.
     pub fn text(&self, path: impl AsRef<Path>) -> Option<String> {
-        fs::read(self.path(path)).ok().map(|bytes| String::from_utf8_lossy(&bytes).trim().to_owned())
+        let mut bytes = Vec::new();
+        let mut file = match self.open_inside(path.as_ref(), OFlags::RDONLY) {
+            Ok(file) => File::from(file),
+            // Linux 5.6 has it.
+            Err(Errno::NOSYS) => File::open(self.path(path)).ok()?,
+            Err(_) => return None,
+        };
+        file.read_to_end(&mut bytes).ok()?;
+        Some(String::from_utf8_lossy(&bytes).trim().to_owned())
+    }
+
+    /// A path of the host without links in it; `None` if there is no such place, or the kernel cannot tell (before 5.6).
+    pub fn resolved(&self, path: impl AsRef<Path>) -> Option<PathBuf> {
+        let place = self.open_inside(path.as_ref(), OFlags::PATH).ok()?;
+        let named = fs::read_link(format!("/proc/self/fd/{}", place.as_raw_fd())).ok()?;
+        let root = fs::canonicalize(&self.0).ok()?;
+        Some(Path::new("/").join(named.strip_prefix(root).ok()?))
+    }
+
+    fn open_inside(&self, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
+        let root = open(&self.0, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+        openat2(root, path, flags | OFlags::CLOEXEC, Mode::empty(), ResolveFlags::IN_ROOT)
     }
 
     /// Whether there is such a file, folder, or link (which may lead anywhere).

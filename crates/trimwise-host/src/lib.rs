@@ -26,6 +26,7 @@ pub mod doctor;
 pub mod emulated;
 pub mod fiemap;
 pub mod free_space;
+pub mod fstab;
 pub mod host_root;
 mod ioctl;
 pub mod kernel;

@@ -19,6 +19,8 @@ use thiserror::Error;
 pub struct Mount {
     /// The kernel's number of this mount.
     pub id: u64,
+    /// The kernel's number of the mount that it is mounted on.
+    pub parent: u64,
     /// Major and minor number of the block device; major 0 where there is none, or not one alone (tmpfs, btrfs).
     pub numbers: (u32, u32),
     /// Where it is mounted.
@@ -133,7 +135,8 @@ pub fn parse_mountinfo(text: &[u8]) -> Vec<Mount> {
 fn parse_line(line: &[u8]) -> Option<Mount> {
     let mut fields = line.split(|&byte| byte == b' ');
     let id = std::str::from_utf8(fields.next()?).ok()?.parse().ok()?;
-    let (major, minor) = std::str::from_utf8(fields.nth(1)?).ok()?.split_once(':')?;
+    let parent = std::str::from_utf8(fields.next()?).ok()?.parse().ok()?;
+    let (major, minor) = std::str::from_utf8(fields.next()?).ok()?.split_once(':')?;
     let numbers = (major.parse().ok()?, minor.parse().ok()?);
     let mount_point = PathBuf::from(OsStr::from_bytes(&unescaped(fields.nth(1)?)));
     let mount_options = text_of(fields.next()?);
@@ -147,7 +150,7 @@ fn parse_line(line: &[u8]) -> Option<Mount> {
             options.push(option.to_owned());
         }
     }
-    Some(Mount { id, numbers, mount_point, device, fs_type, options })
+    Some(Mount { id, parent, numbers, mount_point, device, fs_type, options })
 }
 
 fn text_of(field: &[u8]) -> String {

@@ -307,7 +307,7 @@ fn a_mount_point_that_json_cannot_name_is_passed_over_and_in_nobody_s_way() {
     let skipped = status["skipped"].as_array().unwrap();
     let told = skipped.iter().find(|one| one["mount_point"].as_str().unwrap().contains("caf\u{fffd}"));
     assert!(told.is_some_and(|one| one["why"].as_str().unwrap().contains("UTF-8")), "{status:#}");
-    let report = trimwise_host::doctor::examine(&HostRoot::default(), None).unwrap();
+    let report = trimwise_host::doctor::examine(&HostRoot::default(), &daemon.run(), None).unwrap();
     assert!(serde_json::to_string(&report).unwrap().contains("caf\u{fffd}"));
     daemon.end();
 }

@@ -13,6 +13,8 @@ use std::os::unix::net::UnixStream;
 use daemon::{Daemon, table};
 use loops::{Loop, can_run};
 use trimwise_host::daemon::control::{Client, Request};
+use trimwise_host::doctor::examine;
+use trimwise_host::host_root::HostRoot;
 
 const MIB: u64 = 1 << 20;
 
@@ -178,6 +180,56 @@ fn another_pace_keeps_what_is_counted() {
     assert_eq!(after["totals"]["trimmed_bytes"], before["totals"]["trimmed_bytes"]);
     let explained = daemon.ask(&Request::Explain { mount: disk.point.clone() }).to_string();
     assert!(explained.contains("A slice is to take 7 ms at most"), "{explained}");
+    daemon.end();
+}
+
+#[test]
+fn the_doctor_asks_the_daemon_what_it_trims() {
+    if !can_run(&["mkfs.ext4"]) {
+        return;
+    }
+    let (disk, other) = (Loop::ext4(64 * MIB), Loop::ext4(64 * MIB));
+    let mut daemon = started(&table(&disk.point, ""));
+    daemon.wait_until(&disk.point, "managed", |status| !status.is_null());
+    let said_of = |daemon: &Daemon, disk: &Loop| {
+        let report = examine(&HostRoot::default(), &daemon.run(), Some(&disk.point)).unwrap();
+        let findings = report.file_systems[0].findings.iter();
+        findings.filter(|one| one.wrong).map(|one| one.what.clone()).collect::<String>()
+    };
+    assert_eq!(said_of(&daemon, &disk), "");
+    let unlisted = "trimwised: the configuration manages listed file systems only";
+    assert!(said_of(&daemon, &other).contains(unlisted), "{}", said_of(&daemon, &other));
+    daemon.ask(&Request::Pause { mount: None });
+    assert!(said_of(&daemon, &disk).contains("trimwised: it is paused there"));
+    daemon.kill();
+    assert!(daemon.run().join("control.sock").exists());
+    assert!(said_of(&daemon, &disk).contains("neither fstrim.timer nor trimwised is there"));
+}
+
+#[test]
+fn nobody_who_listens_to_its_log_is_no_reason_to_end() {
+    if !can_run(&[]) {
+        return;
+    }
+    let mut daemon = Daemon::prepared(env!("CARGO_BIN_EXE_trimwised"), "");
+    let (theirs, ours) = std::io::pipe().unwrap();
+    let mut child = daemon.command(&[]).stderr(ours).spawn().unwrap();
+    drop(theirs);
+    let answers =
+        || Client::connect(&daemon.run()).and_then(|mut client| client.ask(&Request::Status)).is_ok();
+    for _ in 0..3_000 {
+        if answers() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    assert!(answers());
+    daemon.ask(&Request::Reload);
+    assert!(answers() && child.try_wait().unwrap().is_none());
+    loops::sh("kill", &[&child.id().to_string()]);
+    assert!(child.wait().unwrap().success());
+    assert!(!daemon.run().join("control.sock").exists(), "it ended in order");
+    daemon.start();
     daemon.end();
 }
 

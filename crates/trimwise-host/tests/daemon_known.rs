@@ -78,7 +78,7 @@ fn a_restart_sends_nothing_again_but_what_was_freed_meanwhile() {
     let before = disks.each_ref().map(|disk| disk.discards().1);
     daemon.configure(&format!(
         "{}[mount.\"{}\"]\n",
-        table(&disks[0].point, "slice-ms = 99"),
+        table(&disks[0].point, "policy = \"lazy\""),
         disks[1].point.display()
     ));
     daemon.ask(&Request::Reload);
@@ -119,7 +119,7 @@ fn what_cannot_be_believed_is_passed_over_with_a_word() {
         disks[1].sync();
     });
     assert!(
-        again[1] > 300 * MIB && history(&daemon, &disks[1]).contains("while no daemon watched"),
+        again[1] > 300 * MIB && history(&daemon, &disks[1]).contains("since that was noted"),
         "{again:?}"
     );
     assert_eq!(again[0], 0, "the other one is believed");

@@ -83,6 +83,33 @@ fn who_mounts_it_again_finds_what_he_asked_for() {
 }
 
 #[test]
+fn regression_what_is_unmounted_lazily_is_put_back_when_it_is_seen_again() {
+    if !can_run(&["mkfs.ext4"]) {
+        return;
+    }
+    let (mut disk, mut daemon) = turned_on();
+    let held = fs::File::open(disk.point.join("file0")).unwrap();
+    sh("umount", &["--lazy", disk.point.to_str().unwrap()]);
+    disk.was_unmounted();
+    daemon.wait_until(&disk.point, "gone", serde_json::Value::is_null);
+    daemon.end();
+    let journal = || fs::read_to_string(daemon.state("mount-options.json")).unwrap();
+    assert!(journal().contains("nodiscard"), "{}", journal());
+    // It is the same mounting once more, as the kernel has it, with the option as it was left.
+    disk.mount();
+    assert!(options(&disk.point).contains(",discard"));
+    let mut daemon = {
+        daemon.configure("");
+        daemon.start();
+        daemon
+    };
+    wait_until("put back", || !options(&disk.point).contains(",discard"));
+    drop(held);
+    daemon.end();
+    assert!(!fs::read_to_string(daemon.state("mount-options.json")).unwrap().contains("nodiscard"));
+}
+
+#[test]
 fn another_policy_begins_with_the_option_as_it_was() {
     if !can_run(&["mkfs.ext4"]) {
         return;

@@ -54,7 +54,7 @@ impl Host {
     }
 
     fn examine(&self) -> Report {
-        examine(&HostRoot::new(self.0.path()), None).unwrap()
+        examine(&HostRoot::new(self.0.path()), Path::new("/run/trimwise"), None).unwrap()
     }
 }
 
@@ -94,7 +94,7 @@ fn a_sound_host_is_sound() {
     let report = sound("").examine();
     expect(&report, 0, &[]);
     let one = &report.file_systems[0];
-    assert!(one.passes && one.discard == "nodiscard");
+    assert!(one.passes == Some(true) && one.discard == "nodiscard");
     let layers: Vec<_> = one.layers.iter().map(|layer| (layer.name.as_str(), layer.what.as_str())).collect();
     assert_eq!(layers, [("sda1", "partition"), ("sda", "SATA INTEL SSDSC2BB48")]);
     assert_eq!((one.layers[1].discard_max_bytes, one.layers[1].discards), (2 * GIB, Some(12)));
@@ -120,6 +120,18 @@ fn nobody_or_two_at_once() {
         1,
         &["fstrim.timer, trimwised: more than one", "stop trimwised, or fstrim.timer"],
     );
+    // The timer goes by fstab, if there is something in it; a socket that nobody listens at is nobody.
+    let unlisted = sound("");
+    unlisted.file("etc/fstab", "UUID=2 /home xfs defaults 0 1\n").file("run/trimwise/control.sock", "");
+    let words = ["WRONG /: nobody trims it", "fstrim.timer: it goes by /etc/fstab, which does not name it"];
+    expect(&unlisted.examine(), 1, &words);
+    unlisted.file("etc/fstab", "UUID=2 /home xfs defaults 0 1\nUUID=1 / xfs defaults 0 1\n");
+    expect(&unlisted.examine(), 0, &[]);
+    // A mount of a file system that can be written may be read-only.
+    let ro = sound("");
+    ro.file("proc/1/mountinfo", "22 1 8:1 / / ro,relatime - xfs /dev/sda1 rw\n");
+    fs::remove_file(ro.0.path().join("etc/systemd/system/timers.target.wants/fstrim.timer")).unwrap();
+    expect(&ro.examine(), 1, &["nobody trims it"]);
     // A timer that another init finds enabled never runs.
     let other_init = sound(",discard");
     fs::remove_dir(other_init.0.path().join("run/systemd/system")).unwrap();
@@ -149,7 +161,7 @@ fn the_layer_in_which_trim_ends_is_named() {
         1,
         &["WRONG dm-0: dm-crypt (root) drops TRIM", "--allow-discards --persistent root"],
     );
-    assert!(!crypt.examine().file_systems[0].passes);
+    assert_eq!(crypt.examine().file_systems[0].passes, Some(false));
 
     // Above it a logical volume, which is not to blame.
     crypt.device("virtual/block/dm-1", "253:1", 0).slave("virtual/block/dm-1", "virtual/block/dm-0");
@@ -216,10 +228,11 @@ fn bind_mounts_are_one_file_system_and_a_path_is_a_mount_point() {
     assert_eq!(host.examine().file_systems.len(), 1);
     let root = HostRoot::new(host.0.path());
     assert_eq!(
-        examine(&root, Some(Path::new("/srv"))).unwrap().file_systems[0].mount_point,
+        examine(&root, Path::new("/run/trimwise"), Some(Path::new("/srv"))).unwrap().file_systems[0]
+            .mount_point,
         Path::new("/srv")
     );
-    let refused = examine(&root, Some(Path::new("/proc"))).unwrap_err();
+    let refused = examine(&root, Path::new("/run/trimwise"), Some(Path::new("/proc"))).unwrap_err();
     assert!(
         matches!(refused, DoctorError::NoMount { .. }) && refused.to_string().contains("such as /"),
         "{refused}"
@@ -228,7 +241,7 @@ fn bind_mounts_are_one_file_system_and_a_path_is_a_mount_point() {
 
 #[test]
 fn what_this_machine_has_can_be_told() {
-    let report = examine(&HostRoot::default(), None).unwrap();
+    let report = examine(&HostRoot::default(), Path::new("/run/trimwise"), None).unwrap();
     assert!(!report.kernel.is_empty());
     for one in &report.file_systems {
         assert!(one.findings.iter().all(|finding| !finding.what.is_empty()), "{one:?}");

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::JsonArguments;
+use super::daemon::RunArguments;
 
 /// Arguments of `doctor`.
 #[derive(Debug, Args)]
@@ -22,6 +23,9 @@ pub struct DoctorArguments {
     /// Where the host's / is [default: /]
     #[arg(long, value_name = "DIR")]
     pub host_root: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub run: RunArguments,
 
     #[command(flatten)]
     pub json: JsonArguments,

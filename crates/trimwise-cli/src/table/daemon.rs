@@ -6,7 +6,7 @@ use serde_json::Value;
 use trimwise::units::Bytes;
 use trimwise_host::daemon::config::{Config, Manage};
 
-use super::{bold, folded, laid_out};
+use super::{bold, folded, laid_out, plain};
 use crate::figures::NONE;
 
 /// All file systems: a table of figures, and below it why each does what it does.
@@ -35,8 +35,10 @@ pub fn status(data: &Value) -> String {
             text += &folded(&word(&line.into()), 2);
         }
     }
-    if data["history_problem"].is_string() {
-        text += &folded(&format!("! {}", word(&data["history_problem"])), 0);
+    for problem in ["history_problem", "metrics_problem"] {
+        if data[problem].is_string() {
+            text += &folded(&format!("! {}", word(&data[problem])), 0);
+        }
     }
     if data["dry_run"] == true {
         text += "Dry run: nothing is changed.\n";
@@ -80,10 +82,9 @@ fn ago(seconds: u64) -> String {
     }
 }
 
-/// A word of an answer, without what a terminal would take for a command: mount points are named by users.
+/// A word of an answer.
 fn word(value: &Value) -> String {
-    let plain = |c: char| if c.is_control() { '\u{fffd}' } else { c };
-    value.as_str().unwrap_or(NONE).chars().map(plain).collect()
+    plain(value.as_str().unwrap_or(NONE))
 }
 
 /// Sentences.

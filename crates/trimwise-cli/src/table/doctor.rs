@@ -3,12 +3,13 @@
 use trimwise::units::Bytes;
 use trimwise_host::doctor::{Diagnosis, Finding, Report};
 
-use super::{bold, folded};
+use super::{bold, folded, plain};
 
 /// The whole text.
 pub fn render(report: &Report) -> String {
     let trimmers = if report.trimmers.is_empty() { "none".to_owned() } else { report.trimmers.join(", ") };
-    let mut text = format!("Linux {}; trims at intervals: {trimmers}\n", report.kernel);
+    let kernel = if report.kernel.is_empty() { "of a version that is not known" } else { &report.kernel };
+    let mut text = format!("Linux {}; trims at intervals: {trimmers}\n", kernel);
     text += &findings(&report.findings);
     for one in &report.file_systems {
         text += &file_system(one);
@@ -23,9 +24,13 @@ pub fn render(report: &Report) -> String {
 }
 
 fn file_system(one: &Diagnosis) -> String {
-    let passes = if one.passes { "TRIM passes" } else { "TRIM does not pass" };
+    let passes = match one.passes {
+        Some(true) => "TRIM passes",
+        Some(false) => "TRIM does not pass",
+        None => "it is not known whether TRIM passes",
+    };
     let title = format!("{}: {} on {}, {}", one.mount_point.display(), one.fs_type, one.device, one.discard);
-    let mut text = format!("\n{}: {passes}\n", bold(&title));
+    let mut text = format!("\n{}: {passes}\n", bold(&plain(&title)));
     for layer in &one.layers {
         let takes = match layer.discard_max_bytes {
             0 => "takes no TRIM".to_owned(),
@@ -33,7 +38,8 @@ fn file_system(one: &Diagnosis) -> String {
         };
         let counted = layer.discards.map_or(String::new(), |n| format!(", {n} since boot"));
         let indent = "  ".repeat(layer.depth + 1);
-        text += &format!("{indent}{} ({}): {takes}{counted}\n", layer.name, layer.what.trim());
+        let layer = plain(&format!("{} ({})", layer.name, layer.what.trim()));
+        text += &format!("{indent}{layer}: {takes}{counted}\n");
     }
     text + &findings(&one.findings)
 }
@@ -42,9 +48,9 @@ fn findings(findings: &[Finding]) -> String {
     let mut text = String::new();
     for finding in findings {
         let mark = if finding.wrong { "! " } else { "- " };
-        text += &folded(&format!("{mark}{}: {}.", finding.place, finding.what), 2);
+        text += &folded(&plain(&format!("{mark}{}: {}.", finding.place, finding.what)), 2);
         if let Some(mend) = finding.mend.as_ref().filter(|mend| !mend.is_empty()) {
-            text += &folded(&format!("mended by: {mend}"), 6);
+            text += &folded(&plain(&format!("mended by: {mend}")), 6);
         }
     }
     text

@@ -88,6 +88,11 @@ fn broken(text: &str, width: usize) -> String {
     out
 }
 
+/// A text without what a terminal would take for a command: mount points and files are named by users.
+pub fn plain(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
+
 /// Prose, folded at blanks, with the first word of each line after `indent` blanks.
 pub fn folded(text: &str, indent: usize) -> String {
     let mut out = String::new();

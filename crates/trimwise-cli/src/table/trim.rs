@@ -2,13 +2,13 @@
 
 use trimwise::units::Bytes;
 
-use super::{aligned, bold, figures_table, finished, folded};
+use super::{aligned, bold, figures_table, finished, folded, plain};
 use crate::figures::{NONE, grouped};
 use crate::trim::report::{EstimateReport, TrimReport};
 
 /// The whole text.
 pub fn render(report: &TrimReport) -> String {
-    let mut text = bold(&title(report));
+    let mut text = bold(&plain(&title(report)));
     text += "\n\n";
     let mut table = figures_table(&["", "extents", "commands", "bytes", ""]);
     for row in rows(report) {
@@ -21,9 +21,9 @@ pub fn render(report: &TrimReport) -> String {
     }
     text.push('\n');
     for note in &report.notes {
-        text += &folded(note, 0);
+        text += &folded(&plain(note), 0);
     }
-    text + &format!("\ntrimwise {}; again:\n  {}\n", report.trimwise, report.settings.command)
+    text + &format!("\ntrimwise {}; again:\n  {}\n", report.trimwise, plain(&report.settings.command))
 }
 
 fn title(report: &TrimReport) -> String {

@@ -1,6 +1,7 @@
 //! `trimwised` as a command: its arguments, and the helper that it is once more.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -8,6 +9,15 @@ use std::time::Duration;
 use super::service::{Options, PATIENCE, ServiceError, log, run};
 use super::{Places, helper};
 use crate::host_root::HostRoot;
+
+/// `--config=FILE` is `--config FILE`.
+fn parted(argument: OsString) -> Vec<OsString> {
+    let bytes = argument.as_bytes();
+    match bytes.iter().position(|&byte| byte == b'=').filter(|_| bytes.starts_with(b"--")) {
+        Some(at) => [&bytes[..at], &bytes[at + 1..]].map(|part| OsStr::from_bytes(part).to_owned()).into(),
+        None => vec![argument],
+    }
+}
 
 const HELP: &str = "\
 trimwised: decides when and what to trim on each mounted file system, in place of fstrim.timer and
@@ -34,7 +44,7 @@ Exit codes: 0 done, 1 it could not go on, 2 wrong arguments or configuration.
 ///
 /// The program must lead here again if it is started with the single argument [`helper::COMMAND`].
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let mut arguments = arguments.into_iter().peekable();
+    let mut arguments = arguments.into_iter().flat_map(parted).peekable();
     if arguments.peek().is_some_and(|first| first == helper::COMMAND) {
         return match helper::main() {
             Ok(()) => ExitCode::SUCCESS,

@@ -7,6 +7,7 @@ mod read;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
+use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
@@ -14,11 +15,14 @@ use trimwise::live::Settings;
 use trimwise::policy::PolicySpec;
 use trimwise::units::{Bytes, SimDuration};
 
-use super::places::with_ending;
+use super::places::{read_at_most, with_ending};
 use crate::host_root::HostRoot;
 
 /// Where it is if nobody says otherwise.
 pub const DEFAULT_FILE: &str = "/etc/trimwise.toml";
+
+/// More is no configuration.
+const FILE_MAX: u64 = 1 << 20;
 
 /// Which file systems are managed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,19 +153,19 @@ impl Config {
     pub fn load(file: &Path) -> Result<Self, ConfigErrors> {
         let mut texts = Vec::new();
         let mut errors = Vec::new();
-        let may_be_missing = |one: &Path| one != file || one == Path::new(DEFAULT_FILE);
-        for file in files(file) {
-            match fs::read_to_string(&file) {
-                Ok(text) => texts.push((file, text)),
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound && may_be_missing(&file) => {}
-                Err(error) => {
-                    errors.push(ConfigError {
-                        file,
-                        line: 0,
-                        key: String::new(),
-                        message: error.to_string(),
-                    });
-                }
+        let mut refuse = |file: PathBuf, message: String| {
+            errors.push(ConfigError { file, line: 0, key: String::new(), message });
+        };
+        let files = files(file).unwrap_or_else(|error| {
+            refuse(with_ending(file, ".d"), error.to_string());
+            vec![file.to_owned()]
+        });
+        for one in files {
+            match text_of(&one) {
+                Ok(Some(text)) => texts.push((one, text)),
+                Ok(None) if one == file && file == Path::new(DEFAULT_FILE) => {}
+                Ok(None) => refuse(one, "No such file or directory".to_owned()),
+                Err(message) => refuse(one, message),
             }
         }
         match Self::parse(&texts) {
@@ -190,14 +194,25 @@ impl Config {
 }
 
 /// The file and its drop-ins.
-fn files(file: &Path) -> Vec<PathBuf> {
-    let entries =
-        fs::read_dir(with_ending(file, ".d")).into_iter().flatten().flatten().map(|entry| entry.path());
+fn files(file: &Path) -> io::Result<Vec<PathBuf>> {
+    let entries = match fs::read_dir(with_ending(file, ".d")) {
+        Ok(entries) => entries.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        Err(error) => return Err(error),
+    };
     let mut drop_ins: Vec<_> =
-        entries.filter(|path| path.extension().is_some_and(|end| end == "toml")).collect();
+        entries.into_iter().filter(|path| path.extension().is_some_and(|end| end == "toml")).collect();
     drop_ins.sort();
     drop_ins.insert(0, file.to_owned());
-    drop_ins
+    Ok(drop_ins)
+}
+
+/// The text of a file; `None` if there is none. What is no file, such as a pipe, could keep the daemon waiting for ever.
+fn text_of(file: &Path) -> Result<Option<String>, String> {
+    match fs::metadata(file) {
+        Ok(found) if !found.is_file() => Err("is no file".to_owned()),
+        _ => read_at_most(file, FILE_MAX),
+    }
 }
 
 /// The number of a group in the host's /etc/group.
@@ -268,6 +283,17 @@ mod tests {
         let config = Config::load(&file).unwrap();
         assert_eq!(config.default.settings.slice_target, SimDuration::from_millis(20));
         assert_eq!(config.default.policy, PolicySpec::OFF);
+        // What cannot be read is not passed over, and nothing waits for a pipe.
+        let drop_in = |name: &str| folder.path().join("trimwise.toml.d").join(name);
+        std::os::unix::fs::symlink("/no/such/file", drop_in("40.toml")).unwrap();
+        let pipe = std::ffi::CString::new(drop_in("50.toml").to_str().unwrap()).unwrap();
+        rustix::fs::mknodat(rustix::fs::CWD, pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+        let said = Config::load(&file).unwrap_err().to_string();
+        assert!(said.contains("40.toml: No such file") && said.contains("50.toml: is no file"), "{said}");
+        fs::remove_dir_all(folder.path().join("trimwise.toml.d")).unwrap();
+        fs::write(folder.path().join("trimwise.toml.d"), "").unwrap();
+        let said = Config::load(&file).unwrap_err().to_string();
+        assert!(said.contains("trimwise.toml.d: Not a directory"), "{said}");
     }
 
     #[test]

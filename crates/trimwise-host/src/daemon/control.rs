@@ -10,6 +10,7 @@ mod server;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
+use serde_json::value::{RawValue, to_raw_value};
 
 pub use client::{Client, ClientError};
 pub use server::{Server, Waiting};
@@ -110,7 +111,7 @@ impl Request {
 }
 
 /// What is answered.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Response {
     /// The version of the protocol.
     pub version: u32,
@@ -119,14 +120,14 @@ pub struct Response {
     /// Whether the request itself is wrong, such as a mount that is not managed; else it may be done another time.
     #[serde(default)]
     pub bad_request: bool,
-    /// What was asked for.
-    pub data: serde_json::Value,
+    /// What was asked for, as text: a tree of it would take ten times as much memory.
+    pub data: Box<RawValue>,
 }
 
 impl Response {
     /// Done.
     pub fn done(data: impl Serialize) -> Self {
-        match serde_json::to_value(data) {
+        match to_raw_value(&data) {
             Ok(data) => Self { version: VERSION, error: None, bad_request: false, data },
             Err(error) => Self::refused(error.to_string()),
         }
@@ -135,7 +136,7 @@ impl Response {
     /// Not done.
     pub fn refused(why: impl Into<String>) -> Self {
         let error = Some(why.into());
-        Self { version: VERSION, error, bad_request: false, data: serde_json::Value::Null }
+        Self { version: VERSION, error, bad_request: false, data: RawValue::NULL.to_owned() }
     }
 
     /// Not done, and never will be.

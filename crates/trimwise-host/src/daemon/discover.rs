@@ -1,14 +1,14 @@
 //! Which file systems there are to trim: from mountinfo, each once, and why the others are passed over.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde::Serialize;
 
 use super::Places;
 use super::config::Config;
 use crate::block_device::{BlockDevice, devices_of};
-use crate::doctor::parse_fstab;
+use crate::fstab;
 use crate::mount::{Mount, parse_mountinfo};
 
 /// A file system that may be managed.
@@ -46,8 +46,11 @@ pub struct Found {
     pub mounts: Vec<Mount>,
 }
 
-/// Whoever asks them waits for a process that serves them, and may wait for ever: not for a daemon. `fstrim` can be called.
-const SERVED: &str = "fuseblk";
+/// A process serves it: whoever asks waits for that, and may wait for ever. Not for a daemon; `fstrim` can be called.
+fn is_served(fs_type: &str) -> bool {
+    ["fuse", "fuseblk"].contains(&fs_type) || fs_type.starts_with("fuse.")
+}
+
 /// File systems on a block device that have no FITRIM.
 const NEVER: [&str; 6] = ["squashfs", "iso9660", "udf", "erofs", "cramfs", "romfs"];
 
@@ -62,11 +65,7 @@ pub fn mountinfo(places: &Places) -> PathBuf {
 /// If they cannot be read.
 pub fn discover(places: &Places, config: &Config) -> std::io::Result<Found> {
     let mounts = parse_mountinfo(&std::fs::read(mountinfo(places))?);
-    let spared: Vec<PathBuf> = parse_fstab(&places.host.text("/etc/fstab").unwrap_or_default())
-        .into_iter()
-        .filter(|(_, options)| options.iter().any(|option| option == "X-fstrim.notrim"))
-        .map(|(point, _)| point)
-        .collect();
+    let spared = fstab::entries(&places.host, &mounts, |entry| entry.has("X-fstrim.notrim"));
     let mut found = Found::default();
     for of_one in by_file_system(&mounts).values() {
         choose(places, config, of_one, &mounts, &spared, &mut found);
@@ -96,7 +95,7 @@ fn choose(
     config: &Config,
     of_one: &[&Mount],
     mounts: &[Mount],
-    spared: &[PathBuf],
+    spared: &[fstab::Entry],
     found: &mut Found,
 ) {
     let mut skip = |mount: &Mount, why: String| {
@@ -120,13 +119,18 @@ fn choose(
     if NEVER.contains(&mount.fs_type.as_str()) {
         return skip(mount, format!("{} is never written, so it has nothing to trim", mount.fs_type));
     }
-    if mount.fs_type == SERVED {
+    if is_served(&mount.fs_type) {
         return skip(mount, "a process serves it (FUSE), for which the daemon must not wait".to_owned());
     }
     if config.treatment(&mount.mount_point).is_none() {
         return skip(mount, "the configuration manages listed file systems only (`manage`)".to_owned());
     }
-    if of_one.iter().any(|mount| spared.contains(&mount.mount_point)) {
+    if is_on_demand(mount, mounts) && !config.mounts.contains_key(&mount.mount_point) {
+        let why = "it is mounted on demand (automount), and a look each second would keep it mounted; with a table of its \
+                   own in the configuration it is managed";
+        return skip(mount, why.to_owned());
+    }
+    if of_one.iter().any(|mount| spared.iter().any(|entry| entry.point == mount.mount_point)) {
         return skip(mount, "X-fstrim.notrim in fstab".to_owned());
     }
     let devices = match devices_of(mount) {
@@ -147,14 +151,31 @@ fn choose(
     found.candidates.push(Candidate { mount: mount.clone(), path, devices });
 }
 
-/// Whether a later mount lies on the same place or above it.
+/// Whether its path leads to another mount. That is not told by the order of the list: what an initramfs mounts comes
+/// before the root that it is moved to.
 pub fn is_covered(mount: &Mount, mounts: &[Mount]) -> bool {
     let Some(index) = mounts.iter().position(|one| one.id == mount.id) else { return true };
-    mounts[index + 1..].iter().any(|later| covers(&later.mount_point, &mount.mount_point))
+    let mut way = vec![mount.id];
+    let mut next = mount.parent;
+    // What the root is mounted on is not in the list.
+    while let Some(above) = mounts.iter().find(|one| one.id == next && !way.contains(&next)) {
+        way.push(above.id);
+        next = above.parent;
+    }
+    mounts.iter().enumerate().any(|(at, other)| {
+        let is_beside = other.parent == mount.parent && other.mount_point == mount.mount_point;
+        let hangs_on_the_way =
+            way.contains(&other.parent) || other.parent == next && other.id != other.parent;
+        !way.contains(&other.id)
+            && hangs_on_the_way
+            && mount.mount_point.starts_with(&other.mount_point)
+            && (!is_beside || at > index)
+    })
 }
 
-fn covers(later: &Path, earlier: &Path) -> bool {
-    earlier.starts_with(later)
+/// Whether it is there on demand only: then a look each second would keep it there.
+fn is_on_demand(mount: &Mount, mounts: &[Mount]) -> bool {
+    mounts.iter().any(|one| one.fs_type == "autofs" && one.mount_point == mount.mount_point)
 }
 
 #[cfg(test)]
@@ -171,6 +192,14 @@ mod tests {
         let together = by_file_system(&mounts);
         let sizes: Vec<_> = together.iter().map(|(numbers, mounts)| (*numbers, mounts.len())).collect();
         assert_eq!(sizes, [((0, 40), 2), ((8, 1), 2), ((8, 2), 1), ((8, 3), 1)]);
+        let early = parse_mountinfo(
+            b"22 27 0:5 / /proc rw - proc proc rw\n23 27 8:9 / /overlay rw - ext4 /dev/sdc rw\n\
+            27 1 8:1 / / rw - ext4 /dev/sda1 rw\n28 23 8:4 / /overlay rw - xfs /dev/sdd rw\n\
+            29 27 0:50 / /srv rw - tmpfs none rw\n30 27 8:5 / /srv/data rw - xfs /dev/sde rw\n",
+        );
+        let covered: Vec<u64> =
+            early.iter().filter(|mount| is_covered(mount, &early)).map(|mount| mount.id).collect();
+        assert_eq!(covered, [23, 30], "not by the root, which is listed later");
         assert!(
             is_covered(&mounts[3], &mounts)
                 && !is_covered(&mounts[4], &mounts)

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::known::session;
+use super::known::{session, sessions};
 use super::places::{replace, with_ending};
 use crate::block_device::devices_of;
 use crate::layout::Kind;
@@ -122,11 +122,20 @@ pub fn boot_id() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
 }
 
-/// Whether a change is one of this mount, and of this mounting of it.
+/// Whether a change is one of this mount, and of this mounting of it. Its device may have got another name meanwhile
+/// (`/dev/mapper/home`, `/dev/dm-3`), so that it counts only where nothing else tells.
 pub fn is_of(change: &Change, mount: &Mount) -> bool {
     change.numbers == mount.numbers
-        && change.device == mount.device
-        && change.session.is_none_or(|session| session_of(mount) == Some(session))
+        && match change.session {
+            Some(session) => session_of(mount) == Some(session),
+            None => change.device == mount.device,
+        }
+}
+
+/// Whether the mounting that was changed may still be there although no mount of it is seen: unmounted lazily, mounted in
+/// another namespace, or without its device.
+pub fn may_be_there(change: &Change) -> bool {
+    change.session.is_some_and(|session| sessions().contains(&session))
 }
 
 fn session_of(mount: &Mount) -> Option<u64> {

@@ -10,7 +10,7 @@
 //! meanwhile, which the kernel counts: of more than [`UNSEEN_MAX_PERCENT`] of the file system nothing is believed, and what is
 //! believed is forgotten on the day on which it would have been without the restart.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io;
@@ -102,6 +102,13 @@ pub fn session(kind: Kind, device: &BlockDevice) -> Option<u64> {
     Some(fs::metadata(folder).ok()?.ino())
 }
 
+/// All mountings of these file systems that the kernel has.
+pub fn sessions() -> BTreeSet<u64> {
+    let folders = ["/sys/fs/ext4", "/sys/fs/xfs", "/sys/fs/btrfs"];
+    let entries = folders.iter().flat_map(fs::read_dir).flatten().flatten();
+    entries.filter_map(|entry| Some(fs::metadata(entry.path()).ok()?.ino())).collect()
+}
+
 /// Reads the text of a file: what this boot's daemons kept.
 ///
 /// # Errors
@@ -141,7 +148,7 @@ impl Kept {
         }
         let unseen = now.written.checked_sub(self.written).ok_or("its device counts anew")?;
         if unseen > now.total / 100 * UNSEEN_MAX_PERCENT {
-            return Err(format!("{} were written to it while no daemon watched", Bytes(unseen)));
+            return Err(format!("{} were written to it since that was noted", Bytes(unseen)));
         }
         Ok(Known {
             trimmed: self.trimmed.into_iter().map(|(start, end)| Span { start, end }).collect(),

@@ -224,6 +224,9 @@ impl Managed {
                 } else {
                     Task::Walk
                 };
+                if let Some(live) = &mut self.live {
+                    live.look_begins(means.now);
+                }
                 self.begin(Doing::Looking, task, means);
             }
             Order::Trim(slice) if means.dry_run => {

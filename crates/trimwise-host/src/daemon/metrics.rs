@@ -149,7 +149,9 @@ impl Listener {
 
     /// What to wait for.
     pub fn waits(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        std::iter::once(self.listener.as_fd()).chain(self.clients.iter().map(|client| client.stream.as_fd()))
+        // Those who cannot be taken yet wait in the kernel's queue, and wake nobody.
+        let listener = (self.clients.len() < CLIENTS_MAX).then(|| self.listener.as_fd());
+        listener.into_iter().chain(self.clients.iter().map(|client| client.stream.as_fd()))
     }
 
     /// Takes clients, reads their requests, and answers those that are whole.
@@ -184,7 +186,9 @@ impl Client {
             return self.since.elapsed() < TIME_MAX;
         }
         let (status, body) = match self.read.split(|&byte| byte == b' ').take(2).collect::<Vec<_>>()[..] {
-            [b"GET", b"/metrics"] => ("200 OK", text()),
+            [b"GET", path] if path.split(|&byte| byte == b'?').next() == Some(b"/metrics") => {
+                ("200 OK", text())
+            }
             [b"GET", _] => ("404 Not Found", "expected /metrics\n".to_owned()),
             _ => ("405 Method Not Allowed", "expected GET\n".to_owned()),
         };

@@ -33,8 +33,8 @@ impl Notify {
         }
     }
 
-    /// How often the watchdog wants to hear: at half of its time.
+    /// How often the watchdog hears: so often that one write to a busy disk may take most of its time.
     pub fn watchdog_every(&self) -> Option<Duration> {
-        self.watchdog.map(|time| time / 2)
+        self.watchdog.map(|time| time / 12)
     }
 }

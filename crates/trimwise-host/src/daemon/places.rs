@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -134,15 +134,27 @@ fn has_lock(file: &File) -> bool {
     })
 }
 
+/// Makes a folder, or takes one that is there as it is, if nobody else can write in it.
 fn make_folder(path: &Path, mode: u32) -> Result<(), PlacesError> {
     let io = |source| PlacesError::Io { path: path.to_owned(), source };
-    match fs::DirBuilder::new().mode(mode).recursive(true).create(path) {
-        Ok(()) if fs::symlink_metadata(path).map_err(io)?.is_dir() => {
-            fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(io)
-        }
-        Ok(()) => Err(io(io::Error::other("is a symbolic link; expected a folder"))),
-        Err(error) => Err(io(error)),
+    let is_new = !path.exists();
+    fs::DirBuilder::new().mode(mode).recursive(true).create(path).map_err(io)?;
+    if is_new {
+        // Whatever the umask is.
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(io)?;
     }
+    let found = fs::symlink_metadata(path).map_err(io)?;
+    let own = rustix::process::geteuid().as_raw();
+    let wrong = if !found.is_dir() {
+        "is a symbolic link"
+    } else if found.uid() != own {
+        "belongs to another user"
+    } else if found.mode() & 0o022 != 0 {
+        "can be written by others"
+    } else {
+        return Ok(());
+    };
+    Err(io(io::Error::other(format!("{wrong}; expected a folder that only its owner, this user, can write"))))
 }
 
 /// The path of what lies beside a file, under its name and an ending.
@@ -190,6 +202,24 @@ pub fn replace(path: &Path, text: &str, mode: u32) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_folder_that_is_there_stays_as_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let with_mode = |name: &str, mode: u32| {
+            let path = folder.path().join(name);
+            fs::create_dir(&path).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            let said = make_folder(&path, 0o700).map_err(|error| error.to_string());
+            (said, fs::metadata(&path).unwrap().mode() & 0o7777)
+        };
+        assert_eq!(with_mode("own", 0o750), (Ok(()), 0o750));
+        let (said, mode) = with_mode("like tmp", 0o1777);
+        assert!(said.unwrap_err().contains("can be written by others") && mode == 0o1777);
+        std::os::unix::fs::symlink(folder.path().join("own"), folder.path().join("link")).unwrap();
+        let said = make_folder(&folder.path().join("link"), 0o700).unwrap_err().to_string();
+        assert!(said.contains("is a symbolic link"), "{said}");
+    }
 
     #[test]
     fn one_daemon_has_a_state_folder_and_a_run_folder() {

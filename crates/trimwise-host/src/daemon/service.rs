@@ -10,7 +10,7 @@ mod watching;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::io;
+use std::io::{self, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -114,12 +114,16 @@ struct Service {
     paused: Paused,
     journal: Journal,
     restoring: Vec<Restoring>,
+    /// File systems whose options wait for a free helper.
+    restoring_later: BTreeSet<(u32, u32)>,
     /// Changes that could not be put back.
     unrestorable: Vec<Change>,
     history: History,
     known: Store,
     server: Option<Server>,
     metrics: Option<Listener>,
+    /// Why the metrics file is not written.
+    metrics_problem: Option<String>,
     watching: Watching,
     notify: Notify,
     mountinfo: File,
@@ -172,17 +176,23 @@ impl Service {
         let path = discover::mountinfo(places);
         let mountinfo = File::open(&path).map_err(cannot(path.display().to_string()))?;
         let now = Instant::now();
+        let metrics = configured::open_metrics(&config)?;
+        let hang_up = signal(&[SIGHUP]).map_err(cannot("the handler of SIGHUP"))?;
+        let end = signal(&[SIGTERM, SIGINT]).map_err(cannot("the handlers of SIGTERM and SIGINT"))?;
         let mut service = Self {
+            // The last that may fail: a socket that is there says that somebody listens.
             server: Some(configured::open_server(places, &config)?),
-            metrics: configured::open_metrics(&config)?,
+            metrics,
+            metrics_problem: None,
             watching: Watching::default(),
             journal,
             restoring: Vec::new(),
+            restoring_later: BTreeSet::new(),
             unrestorable: Vec::new(),
             history: History::new(places.history(), config.history_max),
             known,
-            hang_up: signal(&[SIGHUP]).map_err(cannot("the handler of SIGHUP"))?,
-            end: signal(&[SIGTERM, SIGINT]).map_err(cannot("the handlers of SIGTERM and SIGINT"))?,
+            hang_up,
+            end,
             mountinfo,
             config,
             config_problem: None,
@@ -299,26 +309,39 @@ impl Service {
         }
     }
 
+    /// Writes what is due. A disk may take its time for each, so that the watchdog hears of it in between.
     fn write(&mut self, now: Instant) {
+        self.tell_watchdog();
         if now >= self.next_write {
             self.next_write = now + WRITE_EVERY;
             for one in self.managed.values_mut() {
                 one.tell_trimmed(&mut self.history);
             }
             self.history.flush();
+            self.tell_watchdog();
         }
         if now >= self.next_keep {
             self.next_keep = now + KEEP_EVERY;
             self.keep_known();
+            self.tell_watchdog();
         }
         if let Some(path) = self.config.metrics_file.clone()
             && now >= self.next_metrics
         {
             self.next_metrics = now + METRICS_EVERY;
-            if let Err(error) = replace(&path, &self.metrics_text(), 0o644) {
-                log(&format!("{}: {error}", path.display()));
+            let problem = replace(&path, &self.metrics_text(), 0o644)
+                .err()
+                .map(|error| format!("metrics-file = \"{}\": {error}", path.display()));
+            if problem != self.metrics_problem {
+                problem.iter().for_each(|problem| log(problem));
+                self.metrics_problem = problem;
             }
+            self.tell_watchdog();
         }
+    }
+
+    fn tell_watchdog(&mut self) {
+        let now = Instant::now();
         if let Some(every) = self.notify.watchdog_every()
             && now >= self.next_watchdog
         {
@@ -378,7 +401,10 @@ impl Service {
         for gone in before.into_values() {
             let point = gone.candidate.mount.mount_point.clone();
             self.let_go(gone, &found.mounts);
-            self.history.add(&point, "gone", "It is not managed any more.".to_owned(), 0);
+            let skipped =
+                found.skipped.iter().find(|one| one.mount_point == point && !one.fs_type.is_empty());
+            let why = skipped.map_or("it was unmounted", |one| one.why.as_str());
+            self.history.add(&point, "gone", format!("It is not managed any more: {why}."), 0);
         }
         self.restore_unmanaged(&found.mounts);
         new.retain(|(numbers, _)| !self.is_restoring(*numbers));
@@ -424,7 +450,7 @@ impl Service {
             let bytes = trimwise::units::Bytes(trimmed);
             let point = one.candidate.mount.mount_point.display();
             let done = if self.options.dry_run { "would be trimmed" } else { "trimmed" };
-            println!("{point}: {bytes} ({trimmed} bytes) {done}");
+            drop(writeln!(io::stdout(), "{point}: {bytes} ({trimmed} bytes) {done}"));
         }
         Some(if failed.is_empty() { Ok(()) } else { Err(ServiceError::NotTrimmed(failed.join("; "))) })
     }
@@ -451,10 +477,10 @@ fn is_mounted(mount: &Mount, mounts: &[Mount]) -> bool {
     mounts.iter().any(|one| one.id == mount.id && one.device == mount.device)
 }
 
-/// Says something in the journal, or on a terminal.
+/// Says something in the journal, or on a terminal. Where nobody listens any more, the daemon goes on.
 pub fn log(text: &str) {
     let priority = if std::env::var_os("JOURNAL_STREAM").is_some() { "<6>" } else { "" };
     for line in text.lines() {
-        eprintln!("{priority}{line}");
+        drop(writeln!(io::stderr(), "{priority}{line}"));
     }
 }

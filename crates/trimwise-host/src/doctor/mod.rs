@@ -9,11 +9,14 @@
 mod ending;
 mod layer;
 mod quirks;
+mod trimmers;
 
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
+use self::trimmers::{TRIMWISED, Trimmers};
+use crate::fstab;
 use crate::host_root::HostRoot;
 use crate::mount::{Mount, parse_mountinfo};
 pub use layer::{Disk, Kind, Layer, Transport};
@@ -78,8 +81,9 @@ pub struct Diagnosis {
     pub fs_type: String,
     /// `discard`, `discard=async` or `nodiscard`.
     pub discard: String,
-    /// Whether a TRIM of this file system reaches a disk that takes it, as far as the kernel says.
-    pub passes: bool,
+    /// Whether a TRIM of this file system reaches a disk that takes it, as far as the kernel says; `None` if sysfs does not
+    /// show its device.
+    pub passes: Option<bool>,
     /// From the mounted device down.
     pub layers: Vec<LayerReport>,
     /// What was found.
@@ -130,16 +134,17 @@ pub enum DoctorError {
     },
 }
 
-/// Looks at all file systems on block devices, or at the one that is mounted at `only`.
+/// Looks at all file systems on block devices, or at the one that is mounted at `only`. A daemon whose sockets are in `run` is
+/// asked what it trims.
 ///
 /// # Errors
 /// If the mounts cannot be read, or none is at `only`.
-pub fn examine(root: &HostRoot, only: Option<&Path>) -> Result<Report, DoctorError> {
+pub fn examine(root: &HostRoot, run: &Path, only: Option<&Path>) -> Result<Report, DoctorError> {
     let path = root.path(if root.is_own() { "/proc/self/mountinfo" } else { "/proc/1/mountinfo" });
     let text = std::fs::read(&path).map_err(|source| DoctorError::Mounts { path, source })?;
     let mounts = parse_mountinfo(&text);
     let kernel = root.text("/proc/sys/kernel/osrelease").unwrap_or_default();
-    let trimmers = trimmers(root);
+    let trimmers = trimmers::trimmers(root, run);
     let mut seen: Vec<&Mount> = Vec::new();
     let mut file_systems = Vec::new();
     for mount in mounts.iter().filter(|mount| TRIMMABLE.contains(&mount.fs_type.as_str())) {
@@ -157,63 +162,45 @@ pub fn examine(root: &HostRoot, only: Option<&Path>) -> Result<Report, DoctorErr
         return Err(DoctorError::NoMount { path: only.to_owned(), one });
     }
     let findings = of_host(&trimmers);
-    Ok(Report { kernel, trimmers, file_systems, findings })
+    Ok(Report { kernel, trimmers: trimmers.names, file_systems, findings })
 }
 
-/// What trims at intervals on this host.
-fn trimmers(root: &HostRoot) -> Vec<String> {
-    let is_wanted = |unit: &str, target: &str| {
-        let folders = ["/etc/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system"];
-        let is_masked =
-            root.path(folders[0]).join(unit).read_link().is_ok_and(|to| to == Path::new("/dev/null"));
-        !is_masked && folders.iter().any(|folder| root.has(format!("{folder}/{target}.wants/{unit}")))
-    };
-    let mut found = Vec::new();
-    // As sd_booted(3) asks: what another init finds enabled never runs.
-    let is_running = root.has("/run/systemd/system");
-    if is_running && is_wanted("fstrim.timer", "timers.target") {
-        found.push("fstrim.timer".to_owned());
-    }
-    if is_running && is_wanted("trimwised.service", "multi-user.target")
-        || root.has("/run/trimwise/control.sock")
+fn of_host(trimmers: &Trimmers) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    if let [first, others @ ..] = &trimmers.names[..]
+        && !others.is_empty()
     {
-        found.push("trimwised".to_owned());
+        findings.push(Finding::wrong(
+            trimmers.names.join(", "),
+            "more than one of them trims the same free space",
+            format!("keep one: stop {}, or {first}", others.join(" and ")),
+        ));
     }
-    for every in ["hourly", "daily", "weekly", "monthly"] {
-        let file = format!("/etc/cron.{every}/fstrim");
-        if root.has(&file) {
-            found.push(file);
-        }
+    if trimmers.is_daemon_missing {
+        findings.push(Finding::wrong(
+            "trimwised.service",
+            "it is enabled, and no trimwised answers",
+            "`systemctl status trimwised` says why it does not run",
+        ));
     }
-    found
-}
-
-fn of_host(trimmers: &[String]) -> Vec<Finding> {
-    if trimmers.len() < 2 {
-        return Vec::new();
-    }
-    let (first, others) = (&trimmers[0], trimmers[1..].join(" and "));
-    vec![Finding::wrong(
-        trimmers.join(", "),
-        "more than one of them trims the same free space",
-        format!("keep one: stop {others}, or {first}"),
-    )]
+    findings
 }
 
 fn diagnose(
     root: &HostRoot,
     mount: &Mount,
     mounts: &[Mount],
-    trimmers: &[String],
+    trimmers: &Trimmers,
     kernel: &str,
 ) -> Diagnosis {
     let layers: Vec<Layer> =
         devices(root, mount).into_iter().flat_map(|numbers| layer::walk(root, numbers)).collect();
     let mut findings = Vec::new();
     ending::of_layers(root, &layers, mounts, &mut findings);
-    let passes = !layers.is_empty() && layers.iter().any(|layer| layer.depth == 0 && layer.discard_max > 0);
-    if passes {
-        of_options(root, mount, trimmers, kernel, &mut findings);
+    let passes =
+        (!layers.is_empty()).then(|| layers.iter().any(|layer| layer.depth == 0 && layer.discard_max > 0));
+    if passes != Some(false) {
+        of_options(root, mount, mounts, trimmers, kernel, &mut findings);
     }
     let others =
         mounts.iter().filter(|other| other.numbers == mount.numbers && other.device == mount.device).count();
@@ -269,32 +256,42 @@ fn devices(root: &HostRoot, mount: &Mount) -> Vec<(u32, u32)> {
 fn of_options(
     root: &HostRoot,
     mount: &Mount,
-    trimmers: &[String],
+    mounts: &[Mount],
+    trimmers: &Trimmers,
     kernel: &str,
     findings: &mut Vec<Finding>,
 ) {
     let discard = mount.discard();
     let is_online = discard != "nodiscard";
-    let has = |option: &str| mount.options.iter().any(|one| one == option);
-    let fstab = fstab_options(root, mount);
-    let fstab_has = |option: &str| fstab.iter().any(|one| one == option);
+    let listed = fstab::entries(root, mounts, |_| true);
+    let entry = listed.iter().find(|entry| entry.point == mount.mount_point);
+    let fstab_has = |option: &str| entry.is_some_and(|entry| entry.has(option));
     let spared = fstab_has("X-fstrim.notrim");
     if spared {
         findings.push(Finding::note("/etc/fstab", "X-fstrim.notrim: neither fstrim nor trimwised trims it"));
     }
-    if has("ro") {
+    if mount.is_read_only() {
         findings.push(Finding::note("ro", "it is mounted read-only: there is nothing to trim"));
         return;
     }
-    let at_intervals: Vec<&String> = trimmers.iter().filter(|_| !spared).collect();
+    let (mut at_intervals, why_not) = trimmers.of(mount, mounts, &listed);
+    at_intervals.retain(|_| !spared);
     let async_btrfs = mount.fs_type == "btrfs" && discard == "discard=async";
     match (is_online, at_intervals.first()) {
         (false, None) if !spared => findings.push(Finding::wrong(
             mount.mount_point.display().to_string(),
-            "nobody trims it: it is mounted without discard, and neither fstrim.timer nor trimwised is there",
-            "enable trimwised.service, or `systemctl enable --now fstrim.timer`",
+            if why_not.is_empty() {
+                "nobody trims it: it is mounted without discard, and neither fstrim.timer nor trimwised is there".to_owned()
+            } else {
+                format!("nobody trims it: it is mounted without discard; {}", why_not.join("; "))
+            },
+            if why_not.is_empty() {
+                "enable trimwised.service, or `systemctl enable --now fstrim.timer`"
+            } else {
+                "letting one of them come to it"
+            },
         )),
-        (true, Some(trimmer)) if *trimmer != "trimwised" && !async_btrfs => findings.push(Finding::wrong(
+        (true, Some(trimmer)) if *trimmer != TRIMWISED && !async_btrfs => findings.push(Finding::wrong(
             discard,
             format!("double work: the kernel discards what is freed, and {trimmer} all free space once more"),
             format!("remove `discard` from its options, or stop {trimmer}"),
@@ -322,28 +319,6 @@ fn of_options(
         findings
             .push(Finding::note("/etc/fstab", "it says discard, but the file system is mounted without it"));
     }
-}
-
-/// The options that fstab has for a mount point.
-fn fstab_options(root: &HostRoot, mount: &Mount) -> Vec<String> {
-    let text = root.text("/etc/fstab").unwrap_or_default();
-    parse_fstab(&text)
-        .into_iter()
-        .find(|(point, _)| *point == mount.mount_point)
-        .map_or(Vec::new(), |(_, options)| options)
-}
-
-/// Mount points and options of fstab(5); other lines are passed over.
-pub fn parse_fstab(text: &str) -> Vec<(PathBuf, Vec<String>)> {
-    let lines = text.lines().map(str::trim).filter(|line| !line.starts_with('#'));
-    lines
-        .filter_map(|line| {
-            let mut fields = line.split_ascii_whitespace();
-            let point = fields.nth(1)?.replace("\\040", " ").replace("\\011", "\t").replace("\\134", "\\");
-            let options = fields.nth(1).unwrap_or("defaults");
-            Some((PathBuf::from(point), options.split(',').map(str::to_owned).collect()))
-        })
-        .collect()
 }
 
 fn version(kernel: &str) -> Option<(u32, u32)> {

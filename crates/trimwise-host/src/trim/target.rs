@@ -130,16 +130,18 @@ impl Target {
             .map_err(|errno| self.call("GETFSMAP", errno))
     }
 
-    /// Cuts `span` at group boundaries into slices of `groups` groups each; in one where there are no groups.
+    /// Cuts `span` at group boundaries into slices of `groups` groups each, as far as there are groups; in one where there
+    /// are none.
     pub fn slices(&self, span: Span, groups: u64) -> Vec<Span> {
         let Some(layout) = &self.layout else { return vec![span] };
         let step = groups.max(1).saturating_mul(layout.group.0);
         let mut slices = Vec::new();
         let mut at = span.start;
-        while at < span.end {
+        let last = span.end.min(layout.end.0);
+        while at < last {
             // Slices are counted from the group that holds the start, so that each but the first begins with a group.
             let first = layout.group_end(at);
-            let end = first.saturating_add(step - layout.group.0).min(span.end).max(at + 1);
+            let end = first.saturating_add(step - layout.group.0).min(last).max(at + 1);
             slices.push(Span { start: at, end });
             at = end;
         }
@@ -336,6 +338,14 @@ mod tests {
         assert_eq!(slices(layout, 150, 420, 2), [(150, 300), (300, 420)]);
         assert_eq!(slices(layout, 0, 950, u64::MAX), [(0, 950)]);
         assert_eq!(slices(layout, 7, 7, 1), []);
+    }
+
+    #[test]
+    fn regression_behind_the_end_there_is_no_slice() {
+        let layout = groups_of(100, 0, 950);
+        assert_eq!(slices(layout, 800, 1000, 1), [(800, 900), (900, 950)]);
+        assert_eq!(slices(layout, 0, u64::MAX, 5), [(0, 500), (500, 950)]);
+        assert_eq!(slices(layout, 950, 1000, 1), []);
     }
 
     #[test]

@@ -34,12 +34,23 @@ pub(super) struct Estimate {
     next: SimTime,
     next_forced: SimTime,
     walk: Option<Walk>,
+    /// Whether everything was gone over since the host began.
+    has_walked: bool,
 }
 
 impl Estimate {
     pub(super) fn new(now: SimTime) -> Self {
         let first = now + WHOLE_FIRST;
-        Self { waiting: 0, left: 0, fresh: 0, taken: 0, next: first, next_forced: first, walk: None }
+        Self {
+            waiting: 0,
+            left: 0,
+            fresh: 0,
+            taken: 0,
+            next: first,
+            next_forced: first,
+            walk: None,
+            has_walked: false,
+        }
     }
 
     /// So much was freed, and so much is free now.
@@ -50,6 +61,13 @@ impl Estimate {
         if let Some(walk) = &mut self.walk {
             walk.freed = walk.freed.saturating_add(freed);
         }
+    }
+
+    /// No more than what is free can be untrimmed.
+    pub(super) fn at_most(&mut self, free: u64) {
+        self.waiting = self.waiting.min(free);
+        self.left = self.left.min(free - self.waiting);
+        self.fresh = self.fresh.min(self.waiting);
     }
 
     /// What was freed since the last call.
@@ -72,6 +90,16 @@ impl Estimate {
     /// Whether a walk is under way, or it is time for one.
     pub(super) fn is_due(&self, now: SimTime, forced: bool) -> bool {
         self.walk.is_some() || now >= if forced { self.next_forced } else { self.next }
+    }
+
+    /// When the next walk may begin; `None` if one is under way.
+    pub(super) fn next_walk(&self, forced: bool) -> Option<SimTime> {
+        self.walk.is_none().then_some(if forced { self.next_forced } else { self.next })
+    }
+
+    /// Whether everything was gone over since the host began.
+    pub(super) fn has_walked(&self) -> bool {
+        self.has_walked
     }
 
     /// Whether the ranges to walk over are known.
@@ -144,6 +172,7 @@ impl Estimate {
     /// Ends the walk if nothing is ahead of it. What was freed meanwhile may lie behind it, and waits for the next one.
     fn go_on(&mut self, now: SimTime) -> bool {
         let Some(walk) = self.walk.take_if(|walk| walk.ahead.is_empty()) else { return false };
+        self.has_walked = true;
         (self.waiting, self.left) = (walk.freed.min(self.waiting), 0);
         (self.next, self.next_forced) = (now + WHOLE_EVERY, now + WHOLE_EVERY_FORCED);
         true

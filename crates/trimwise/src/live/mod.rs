@@ -250,6 +250,9 @@ impl LiveHost {
                 self.totals.freed_bytes += freed;
             }
         }
+        if let Knowledge::Estimate(estimate) = &mut self.knowledge {
+            estimate.at_most(sample.total.0.saturating_sub(sample.used.0));
+        }
         if self.online && !sample.online && self.facts.maps {
             self.look_wanted = true; // to note what the kernel told until now
         }
@@ -393,6 +396,11 @@ impl LiveHost {
             Knowledge::Map(space) => space.left(),
             Knowledge::Estimate(estimate) => Bytes(estimate.left),
         }
+    }
+
+    /// Whether it has seen its file system yet; before that all of its figures are zero.
+    pub fn has_seen(&self) -> bool {
+        self.is_hosted
     }
 
     /// Whether something is under way.

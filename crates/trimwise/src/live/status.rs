@@ -154,6 +154,7 @@ impl LiveHost {
         ));
         sentences.extend(self.toggle_words());
         sentences.extend(self.round_words());
+        sentences.extend(self.unknown_words());
         if self.is_mapped() {
             sentences.push(self.frees_words());
         }
@@ -188,6 +189,16 @@ impl LiveHost {
             Knowledge::Map(_) => self.round.permille(self.facts.total.0),
             Knowledge::Estimate(estimate) => estimate.walked_permille(),
         }
+    }
+
+    /// What nobody knows of a file system without a map, of which the kernel told the device before the host began.
+    fn unknown_words(&self) -> Option<String> {
+        let Knowledge::Estimate(estimate) = &self.knowledge else { return None };
+        (self.online && !estimate.has_walked() && self.waiting().0 == 0).then(|| {
+            "What was free before it was mounted is not counted, since nobody tells whether it is trimmed: `trimwise trim \
+             --now` trims all of it once."
+                .to_owned()
+        })
     }
 
     fn round_words(&self) -> Option<String> {
@@ -226,9 +237,17 @@ impl LiveHost {
     }
 
     fn next_words(&self) -> String {
+        let walk = match &self.knowledge {
+            Knowledge::Estimate(estimate) if self.waiting().0 > 0 => estimate.next_walk(self.is_forced()),
+            _ => None,
+        };
         match &self.reason {
-            Reason::Online { .. } => "nothing; the kernel does it.".to_owned(),
+            Reason::Online { .. } if walk.is_none() => "nothing; the kernel does it.".to_owned(),
             Reason::Paused | Reason::Stuck { .. } | Reason::Refused { .. } => "nothing.".to_owned(),
+            _ if walk.is_some_and(|at| at > self.now) => format!(
+                "a walk over all of it, slice by slice, in {} at the earliest.",
+                time_words(walk.unwrap_or_default().since(self.now))
+            ),
             _ if self.waiting().0 > 0 => {
                 let most = self.waiting().min(self.pace.bytes_max());
                 format!("a slice of up to {most}, when nothing of the above stands in its way.")

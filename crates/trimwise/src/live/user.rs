@@ -1,6 +1,7 @@
 //! What a live host is told to do, or not to do, from outside: by the user, and by whoever carries out its orders.
 
 use super::{Knowledge, LiveHost, Reason, Settings};
+use crate::units::SimTime;
 
 impl LiveHost {
     /// The user pauses or resumes it: slices, not looks. A slice under way ends by itself.
@@ -18,6 +19,11 @@ impl LiveHost {
     pub fn set(&mut self, settings: Settings) {
         self.settings = settings;
         self.pace.aim(settings.slice_target);
+    }
+
+    /// The look that was ordered begins now: it may have waited for its turn, which is not what it costs.
+    pub fn look_begins(&mut self, now: SimTime) {
+        self.look_begun = now;
     }
 
     /// What was ordered last is not begun, and will not be.

@@ -143,7 +143,7 @@ impl Reader<'_> {
                 && (point == "/" || !point.ends_with('/'))
                 && !point.split('/').any(|part| part == "." || part == "..");
             if !normal {
-                let expected = "expected an absolute path without `.`, `..` and a slash at its end";
+                let expected = "expected an absolute path without `.`, `..`, two slashes in a row and a slash at its end";
                 self.refuse(&name.span(), &key, expected);
             }
             let Some(entries) = table.get_ref().as_table() else {

@@ -9,6 +9,8 @@ use thiserror::Error;
 
 use super::{Request, Response, VERSION};
 
+/// It waits for so long.
+const PATIENCE: Duration = Duration::from_secs(30);
 /// The longest response that is read: a history of many entries.
 const RESPONSE_MAX: u64 = 64 << 20;
 
@@ -26,6 +28,12 @@ pub enum ClientError {
     /// There is one that does not let this user.
     #[error("{path}: only root and the group of the configuration may talk to trimwised")]
     NotPermitted {
+        /// The socket.
+        path: PathBuf,
+    },
+    /// There is one that hangs.
+    #[error("{path}: trimwised does not answer within {} s", PATIENCE.as_secs())]
+    Silent {
         /// The socket.
         path: PathBuf,
     },
@@ -58,14 +66,16 @@ impl Client {
     /// # Errors
     /// If none answers, or it does not let this user.
     pub fn connect(run: &Path) -> Result<Self, ClientError> {
-        let path = run.join("control.sock");
-        let stream = UnixStream::connect(&path).or_else(|error| {
-            let status = UnixStream::connect(run.join("status.sock"));
-            status.map_err(|_| error)
+        let mut path = run.join("control.sock");
+        let stream: io::Result<_> = UnixStream::connect(&path).or_else(|error| {
+            let for_all = run.join("status.sock");
+            let stream = UnixStream::connect(&for_all).map_err(|_| error)?;
+            path = for_all;
+            Ok(stream)
         });
         match stream {
             Ok(stream) => {
-                let timeout = Some(Duration::from_secs(30));
+                let timeout = Some(PATIENCE);
                 drop(stream.set_read_timeout(timeout).and_then(|()| stream.set_write_timeout(timeout)));
                 Ok(Self { path, stream: BufReader::new(stream) })
             }
@@ -82,15 +92,20 @@ impl Client {
     /// If the daemon refuses, or goes away.
     pub fn ask(&mut self, request: &Request) -> Result<serde_json::Value, ClientError> {
         let nonsense = |what: String| ClientError::Nonsense { path: self.path.clone(), what };
-        self.stream
-            .get_mut()
-            .write_all(request.line().as_bytes())
-            .map_err(|error| nonsense(error.to_string()))?;
+        let failed = |error: io::Error| match error.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+                ClientError::Silent { path: self.path.clone() }
+            }
+            _ => nonsense(error.to_string()),
+        };
+        self.stream.get_mut().write_all(request.line().as_bytes()).map_err(failed)?;
         let mut line = Vec::new();
         let read = self.stream.by_ref().take(RESPONSE_MAX).read_until(b'\n', &mut line);
-        read.map_err(|error| nonsense(error.to_string()))?;
+        read.map_err(failed)?;
         if line.is_empty() {
-            return Err(nonsense("the daemon closed the connection".to_owned()));
+            return Err(nonsense(
+                "the daemon closed the connection; it serves only so many at a time".to_owned(),
+            ));
         }
         let response: Response =
             serde_json::from_slice(&line).map_err(|error| nonsense(error.to_string()))?;
@@ -101,7 +116,7 @@ impl Client {
                 "it speaks version {} of the protocol; expected {VERSION}",
                 response.version
             ))),
-            None => Ok(response.data),
+            None => serde_json::from_str(response.data.get()).map_err(|error| nonsense(error.to_string())),
         }
     }
 }

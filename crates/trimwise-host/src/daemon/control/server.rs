@@ -17,13 +17,19 @@ use crate::daemon::places::with_ending;
 const CONNECTIONS_MAX: usize = 32;
 /// Of them, those that only read the status: whoever they are, root gets through.
 const READERS_MAX: usize = 16;
+/// And of those no more for one user, or he would keep all others out.
+const READERS_OF_ONE_MAX: usize = 4;
 /// Who says nothing for so long is sent away.
 const IDLE_MAX: Duration = Duration::from_secs(60);
+/// Bytes of answers that nobody has taken yet: from there on, no further request is answered.
+const UNREAD_MAX: usize = 8 << 20;
 /// Requests of one connection that are answered before others are served.
 const TURN: usize = 16;
 
 struct Connection {
     stream: UnixStream,
+    /// Who it is, as a number; `None` if the kernel does not tell.
+    user: Option<u32>,
     /// Whether it may command.
     commands: bool,
     read: Vec<u8>,
@@ -83,10 +89,15 @@ impl Server {
     /// Takes new connections, reads requests, lets `answer` answer them, and writes what can be written.
     pub fn serve(&mut self, mut answer: impl FnMut(&Request) -> Response) {
         self.accept();
+        let mut unread: usize = self.connections.iter().map(|one| one.to_write.len()).sum();
         for connection in &mut self.connections {
+            unread -= connection.to_write.len();
             connection.send();
             connection.receive();
             for _ in 0..TURN {
+                if unread > UNREAD_MAX {
+                    break;
+                }
                 let Some(line) = connection.next_line() else { break };
                 let response = match Request::parse(&line) {
                     Ok(request) if connection.commands || request.is_reading() => answer(&request),
@@ -100,6 +111,7 @@ impl Server {
                 connection.read.clear();
                 connection.ended = true;
             }
+            unread += connection.to_write.len();
         }
         self.connections.retain(|one| {
             let done = one.ended && one.to_write.is_empty() && !one.has_work();
@@ -123,11 +135,16 @@ impl Server {
             });
             let Ok((stream, by_control)) = next else { return };
             let commands = by_control && self.may_command(&stream);
-            if (by_control && !commands) || stream.set_nonblocking(true).is_err() {
+            let user = socket_peercred(&stream).ok().map(|peer| peer.uid.as_raw());
+            let is_one_too_many = !commands
+                && self.connections.iter().filter(|one| !one.commands && one.user == user).count()
+                    >= READERS_OF_ONE_MAX;
+            if (by_control && !commands) || is_one_too_many || stream.set_nonblocking(true).is_err() {
                 continue; // closed
             }
             self.connections.push(Connection {
                 stream,
+                user,
                 commands,
                 read: Vec::new(),
                 to_write: Vec::new(),

@@ -35,6 +35,7 @@ struct Whole<'a> {
     config: &'a Path,
     config_problem: Option<&'a str>,
     history_problem: Option<&'a str>,
+    metrics_problem: Option<&'a str>,
     /// Why frees are not seen as they happen; null if they are, or the configuration does not want it.
     tracepoints_problem: Option<&'a str>,
     file_systems: Vec<FileSystem<'a>>,
@@ -61,6 +62,8 @@ struct Asked<'a> {
     mount_point: &'a Path,
     /// What waits, as far as is known before the next look.
     waiting_bytes: Bytes,
+    /// Then nothing is sent.
+    dry_run: bool,
 }
 
 /// The answer to `reload`.
@@ -107,12 +110,13 @@ impl Service {
     }
 
     fn trim_now(&mut self, mount: &Path) -> Response {
+        let dry_run = self.options.dry_run;
         match self.of(mount) {
             Ok(one) => match &mut one.live {
                 Some(live) if live.is_paused() => Response::refused("it is paused; `trimwise resume` first"),
                 Some(live) => {
                     live.trim_now();
-                    Response::done(Asked { mount_point: mount, waiting_bytes: live.waiting() })
+                    Response::done(Asked { mount_point: mount, waiting_bytes: live.waiting(), dry_run })
                 }
                 None => {
                     Response::refused(one.problem.clone().unwrap_or_else(|| "it was only just found".into()))
@@ -127,7 +131,7 @@ impl Service {
             mount_point: &one.candidate.mount.mount_point,
             fs_type: &one.candidate.mount.fs_type,
             devices: one.candidate.devices.iter().map(|device| device.name.as_str()).collect(),
-            status: one.live.as_ref().map(LiveHost::status),
+            status: one.live.as_ref().filter(|live| live.has_seen()).map(LiveHost::status),
             problem: one.problem.as_deref(),
         });
         Whole {
@@ -138,6 +142,7 @@ impl Service {
             config: &self.options.places.config,
             config_problem: self.config_problem.as_deref(),
             history_problem: self.history.problem(),
+            metrics_problem: self.metrics_problem.as_deref().filter(|_| self.config.metrics_file.is_some()),
             tracepoints_problem: self.watching.problem.as_deref(),
             file_systems: file_systems.collect(),
             skipped: &self.skipped,
@@ -186,6 +191,7 @@ impl Service {
         }
         let news: Vec<&PathBuf> = done.iter().filter(|point| self.paused.set(point, paused)).collect();
         if !news.is_empty()
+            && !self.options.dry_run
             && let Err(error) = self.paused.write()
         {
             log(&format!(
@@ -208,7 +214,7 @@ impl Service {
         };
         let seen = self.managed.values().map(|one| Seen {
             mount: &one.candidate.mount.mount_point,
-            status: one.live.as_ref().map(LiveHost::status),
+            status: one.live.as_ref().filter(|live| live.has_seen()).map(LiveHost::status),
             has_problem: one.problem.is_some(),
         });
         metrics::render(whole, seen)

@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use super::{Service, log};
+use super::{HELPERS_MAX, Service, log};
 use crate::daemon::discover::{self, is_covered};
 use crate::daemon::helper::{Answer, Request, Task};
-use crate::daemon::journal::{Change, is_of};
+use crate::daemon::journal::{Change, is_of, may_be_there};
 use crate::daemon::managed::{Doing, Job};
 use crate::mount::{Mount, parse_mountinfo};
 
@@ -28,17 +28,25 @@ impl Service {
         if self.options.dry_run {
             return;
         }
+        self.restoring_later.clear();
         for change in self.journal.changes().to_vec() {
             let mut of_it = mounts.iter().filter(|mount| is_of(&change, mount)).peekable();
             if of_it.peek().is_none() {
-                self.journal.restored(&change);
+                // What may be there is put back when it is seen again, if need be by the next daemon.
+                if !may_be_there(&change) {
+                    self.journal.restored(&change);
+                }
             } else if !self.managed.contains_key(&change.numbers)
                 && !self.is_restoring(change.numbers)
                 && !self.unrestorable.contains(&change)
             {
                 // One that lies below another is not reached by its path: then another time.
                 if let Some(mount) = of_it.find(|mount| !is_covered(mount, mounts)) {
-                    self.restore(change, mount);
+                    if self.restoring.len() < HELPERS_MAX {
+                        self.restore(change, mount);
+                    } else {
+                        self.restoring_later.insert(change.numbers);
+                    }
                 }
             }
         }
@@ -46,7 +54,8 @@ impl Service {
 
     /// Whether an option of this file system is being put back; until that is done it is not managed.
     pub(super) fn is_restoring(&self, numbers: (u32, u32)) -> bool {
-        self.restoring.iter().any(|one| one.change.numbers == numbers)
+        self.restoring_later.contains(&numbers)
+            || self.restoring.iter().any(|one| one.change.numbers == numbers)
     }
 
     fn restore(&mut self, change: Change, mount: &Mount) {
@@ -59,14 +68,18 @@ impl Service {
         let doing = Doing::Toggling { on: change.was != "nodiscard" };
         match Job::begin(&self.options.program, doing, &request) {
             Ok(job) => self.restoring.push(Restoring { change, point, job }),
-            Err(error) => log(&format!("{}: the helper cannot be started: {error}", point.display())),
+            Err(error) => {
+                log(&format!("{}: the helper cannot be started: {error}", point.display()));
+                self.unrestorable.push(change); // at the end it is tried once more
+            }
         }
     }
 
     /// Takes the answers of helpers that have ended.
     pub(super) fn hear_restored(&mut self) {
-        let mut going_on = Vec::new();
-        for mut one in std::mem::take(&mut self.restoring) {
+        let before = std::mem::take(&mut self.restoring);
+        let (begun, mut going_on) = (before.len(), Vec::new());
+        for mut one in before {
             let answer = if one.job.hear() {
                 one.job.answer().1
             } else if let Some(message) = one.job.give_up_behind(self.options.patience) {
@@ -81,7 +94,6 @@ impl Service {
                     let text = format!("Remounted with {}, as it was.", one.change.was);
                     self.history.add(&one.point, "online", text, 0);
                     self.journal.restored(&one.change);
-                    self.next_discover = Instant::now(); // it may be managed again
                 }
                 other => {
                     let why =
@@ -93,18 +105,29 @@ impl Service {
                 }
             }
         }
+        if going_on.len() < begun {
+            self.next_discover = Instant::now(); // it may be managed again, or the next one be put back
+        }
         self.restoring = going_on;
     }
 
     /// Puts back what is not managed, and waits for it, but not for ever.
     pub(super) fn restore_and_wait(&mut self) {
         self.unrestorable.clear();
-        let text = std::fs::read(discover::mountinfo(&self.options.places)).unwrap_or_default();
-        self.restore_unmanaged(&parse_mountinfo(&text));
+        // If it cannot be read, nothing is known of any mount, and all of it is left to the next daemon.
+        let text = match std::fs::read(discover::mountinfo(&self.options.places)) {
+            Ok(text) => text,
+            Err(error) => return log(&format!("mountinfo: {error}")),
+        };
+        let mounts = parse_mountinfo(&text);
+        self.restore_unmanaged(&mounts);
         let begun = Instant::now();
         while !self.restoring.is_empty() && begun.elapsed() < WAIT_MAX {
             std::thread::sleep(Duration::from_millis(5));
             self.hear_restored();
+            if self.restoring.len() < HELPERS_MAX && !self.restoring_later.is_empty() {
+                self.restore_unmanaged(&mounts);
+            }
         }
         for one in &self.restoring {
             log(&format!(

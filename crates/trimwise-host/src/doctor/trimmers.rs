@@ -1,0 +1,102 @@
+//! Who trims at intervals: units of systemd, a `trimwised` that answers, cron.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::daemon::control::{Client, ClientError, Request};
+use crate::fstab;
+use crate::host_root::HostRoot;
+use crate::mount::Mount;
+
+pub const FSTRIM_TIMER: &str = "fstrim.timer";
+pub const TRIMWISED: &str = "trimwised";
+
+/// All that trims at intervals.
+pub struct Trimmers {
+    /// Their names.
+    pub names: Vec<String>,
+    /// What a daemon says of itself; `None` if none does, or not to this user.
+    status: Option<Value>,
+    /// Whether its unit is to run it, and it is not there.
+    pub is_daemon_missing: bool,
+}
+
+/// Looks for them; `run` is the folder of the daemon's sockets on the host.
+pub fn trimmers(root: &HostRoot, run: &Path) -> Trimmers {
+    let is_wanted = |unit: &str, target: &str| {
+        let folders = ["/etc/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system"];
+        let is_masked =
+            root.path(folders[0]).join(unit).read_link().is_ok_and(|to| to == Path::new("/dev/null"));
+        !is_masked && folders.iter().any(|folder| root.has(format!("{folder}/{target}.wants/{unit}")))
+    };
+    let mut names = Vec::new();
+    // As sd_booted(3) asks: what another init finds enabled never runs.
+    let is_running = root.has("/run/systemd/system");
+    if is_running && is_wanted(FSTRIM_TIMER, "timers.target") {
+        names.push(FSTRIM_TIMER.to_owned());
+    }
+    let asked = Client::connect(&root.path(run)).and_then(|mut client| client.ask(&Request::Status));
+    let is_enabled = is_running && is_wanted("trimwised.service", "multi-user.target");
+    // A socket without anybody behind it is what a killed daemon leaves.
+    let is_there = !matches!(asked, Err(ClientError::None { .. }));
+    if is_enabled || is_there {
+        names.push(TRIMWISED.to_owned());
+    }
+    for every in ["hourly", "daily", "weekly", "monthly"] {
+        let file = format!("/etc/cron.{every}/fstrim");
+        if root.has(&file) {
+            names.push(file);
+        }
+    }
+    Trimmers { names, status: asked.ok(), is_daemon_missing: is_enabled && !is_there && root.is_own() }
+}
+
+impl Trimmers {
+    /// Those that come to this file system, and why the others do not.
+    pub fn of(&self, mount: &Mount, mounts: &[Mount], listed: &[fstab::Entry]) -> (Vec<&str>, Vec<String>) {
+        let same: Vec<&Mount> = mounts
+            .iter()
+            .filter(|other| other.numbers == mount.numbers && other.device == mount.device)
+            .collect();
+        let (mut coming, mut others) = (Vec::new(), Vec::new());
+        for name in &self.names {
+            let why_not = match name.as_str() {
+                // `fstrim --listed-in /etc/fstab:/proc/self/mountinfo` goes by the first of these files that is not empty
+                // (util-linux 2.33), and takes each file system once, wherever else it is mounted.
+                FSTRIM_TIMER => {
+                    let is_listed = |one: &&Mount| listed.iter().any(|entry| entry.point == one.mount_point);
+                    (!listed.is_empty() && !same.iter().any(is_listed))
+                        .then(|| "it goes by /etc/fstab, which does not name it".to_owned())
+                }
+                TRIMWISED => self.status.as_ref().and_then(|status| why_not_by_daemon(status, &same)),
+                _ => None,
+            };
+            match why_not {
+                Some(why) => others.push(format!("{name}: {why}")),
+                None => coming.push(name.as_str()),
+            }
+        }
+        (coming, others)
+    }
+}
+
+/// Why a daemon with this status does not trim a file system that is mounted there.
+fn why_not_by_daemon(status: &Value, mounts: &[&Mount]) -> Option<String> {
+    let is_it = |one: &&Value| {
+        let point = one["mount_point"].as_str().map(Path::new);
+        mounts.iter().any(|mount| Some(mount.mount_point.as_path()) == point)
+    };
+    let of = |list: &str| status[list].as_array().and_then(|all| all.iter().find(is_it));
+    if let Some(managed) = of("file_systems") {
+        let live = &managed["status"];
+        return match () {
+            () if status["dry_run"] == true => Some("it only looks (dry run)".to_owned()),
+            () if live["policy"] == "off" => Some("its policy there is off".to_owned()),
+            () if live["paused"] == true => Some("it is paused there".to_owned()),
+            () => None,
+        };
+    }
+    let skipped = of("skipped").and_then(|one| one["why"].as_str());
+    Some(skipped.unwrap_or("it does not manage it").to_owned())
+}

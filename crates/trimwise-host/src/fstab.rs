@@ -1,0 +1,75 @@
+//! What fstab(5) says of mounts.
+
+use std::path::PathBuf;
+
+use crate::host_root::HostRoot;
+use crate::mount::Mount;
+
+/// A line of fstab.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Where it is mounted, or to be.
+    pub point: PathBuf,
+    /// With which options.
+    pub options: Vec<String>,
+}
+
+impl Entry {
+    /// Whether it has this option.
+    pub fn has(&self, option: &str) -> bool {
+        self.options.iter().any(|one| one == option)
+    }
+}
+
+/// Entries of the host's fstab that are `wanted`. A mount point that is a link is what it leads to, as the kernel names it.
+pub fn entries(root: &HostRoot, mounts: &[Mount], wanted: impl Fn(&Entry) -> bool) -> Vec<Entry> {
+    let mut found = parse(&root.text("/etc/fstab").unwrap_or_default());
+    found.retain(wanted);
+    for entry in &mut found {
+        // Not looked at without need: it may lie on a server that does not answer.
+        if !mounts.iter().any(|mount| mount.mount_point == entry.point)
+            && let Some(to) = root.resolved(&entry.point)
+        {
+            entry.point = to;
+        }
+    }
+    found
+}
+
+/// Mount points and options; other lines are passed over.
+pub fn parse(text: &str) -> Vec<Entry> {
+    let lines = text.lines().map(str::trim).filter(|line| !line.starts_with('#'));
+    lines
+        .filter_map(|line| {
+            let mut fields = line.split_ascii_whitespace();
+            let point = fields.nth(1)?.replace("\\040", " ").replace("\\011", "\t").replace("\\134", "\\");
+            let options = fields.nth(1).unwrap_or("defaults");
+            Some(Entry { point: point.into(), options: options.split(',').map(str::to_owned).collect() })
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn a_link_is_what_it_leads_to_inside_of_the_host() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |path: &str| folder.path().join(path);
+        fs::create_dir_all(at("var/home")).unwrap();
+        fs::create_dir_all(at("etc/static")).unwrap();
+        symlink("/var/home", at("home")).unwrap();
+        symlink("/etc/static/fstab", at("etc/fstab")).unwrap();
+        let text =
+            "# all\nUUID=1 /home xfs defaults,X-fstrim.notrim 0 0\n/dev/sdb /with\\040blank ext4\nnone\n";
+        fs::write(at("etc/static/fstab"), text).unwrap();
+        let found = entries(&HostRoot::new(folder.path()), &[], |_| true);
+        let points: Vec<_> = found.iter().map(|one| one.point.to_str().unwrap()).collect();
+        assert_eq!(points, ["/var/home", "/with blank"]);
+        assert!(found[0].has("X-fstrim.notrim") && !found[1].has("X-fstrim.notrim"));
+    }
+}
