@@ -162,7 +162,8 @@ pub fn config(command: &ConfigCommand) -> Result<String, Failure> {
     let errors = errors.iter().map(told).collect();
     let mut notes: Vec<String> = result.iter().flat_map(notes_on).collect();
     if result.is_ok() && !file.exists() {
-        notes.push(format!("{}: there is none, so that the defaults hold", file.display()));
+        notes
+            .push(format!("{}: there is none; what its drop-ins do not set has its default", file.display()));
     }
     let checked = Checked { trimwise: trimwise::VERSION, file: file.clone(), errors, notes };
     destinations.write_json(&checked)?;

@@ -58,7 +58,8 @@ impl Policies {
         for Term { term, meaning } in &self.terms {
             text += &format!("{term}\n    {meaning}\n");
         }
-        text += "\nExamples (* run by `trimwise compare` if no policy is given; L also for trimwised, on live hosts)\n\n";
+        text += "\nExamples (* run by `trimwise compare` if no policy is given; L also for trimwised, on live \
+                 hosts)\n\n";
         for Example { policy, default, live, .. } in &self.examples {
             let mark = |marked: bool, mark: char| if marked { mark } else { ' ' };
             text += &format!("{}{} {policy}\n", mark(*default, '*'), mark(*live, 'L'));

@@ -75,7 +75,7 @@ fn is_sound(done: &Done) {
     eprintln!("{within} of {KILLS} kills came while the drive was at a discard");
     assert!(within >= KILLS_WITHIN_DISCARDS, "only {within} kills came while the drive was at a discard");
     let history = done.json("history");
-    assert_eq!(history.as_array().unwrap().last().unwrap()["kind"], "policy", "{history:#}");
+    assert_eq!(history["entries"].as_array().unwrap().last().unwrap()["kind"], "policy", "{history:#}");
 }
 
 #[test]
@@ -126,7 +126,8 @@ fn is_discarded(done: &Done, from: &str, to: &str, least: u64) {
 #[track_caller]
 fn tells_of(done: &Done, kinds: &[&str]) {
     let history = done.json("history");
-    let told = |kind: &&str| history.as_array().unwrap().iter().any(|entry| entry["kind"] == **kind);
+    let told =
+        |kind: &&str| history["entries"].as_array().unwrap().iter().any(|entry| entry["kind"] == **kind);
     assert!(kinds.iter().all(told), "{kinds:?}: {history:#}");
 }
 
@@ -359,8 +360,11 @@ fn a_clock_that_jumps_a_second_daemon_a_flood_of_mounts() {
     assert_eq!(flood["skipped"].to_string().matches("the same file system as").count() as u64, MOUNTS / 2);
     // In the order in which it happened, whatever the clock said.
     let history = done.json("history");
-    let clocks =
-        history.as_array().unwrap().iter().map(|entry| entry["at_ms"].as_i64().unwrap() / 100_000_000_000);
+    let clocks = history["entries"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|entry| entry["at_ms"].as_i64().unwrap() / 100_000_000_000);
     let mut clocks: Vec<i64> = clocks.collect();
     clocks.dedup();
     assert_eq!(clocks, [18, 40, 1], "{history:#}");
@@ -373,7 +377,7 @@ fn a_state_folder_that_is_full_or_broken() {
     let mut script = Script::new(
         FileSystem::Ext4,
         &[],
-        &format!("mkdir -p {state} && mount -t tmpfs -o size=256k tmpfs {state}"),
+        &format!("mkdir -p {state} && mount -t tmpfs -o size=256k,mode=700 tmpfs {state}"),
     );
     script.daemon("pressure-max = 101");
     script.sleep_s(PATIENCE_S);
@@ -416,7 +420,7 @@ fn a_state_folder_that_is_full_or_broken() {
         is_cared_for(&done, when);
     }
     // What is written down stays, and what has no room there waits in memory; it is lost with a kill.
-    let entries = |name: &str| done.json(name).as_array().unwrap().clone();
+    let entries = |name: &str| done.json(name)["entries"].as_array().unwrap().clone();
     assert_eq!(entries("full")[..entries("at first").len()], entries("at first"));
     assert!(entries("full").len() > entries("at first").len());
     assert_eq!(entries("begun full")[..entries("at first").len()], entries("at first"));

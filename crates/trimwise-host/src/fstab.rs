@@ -1,9 +1,11 @@
 //! What fstab(5) says of mounts.
 
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt as _;
 use std::path::PathBuf;
 
 use crate::host_root::HostRoot;
-use crate::mount::Mount;
+use crate::mount::{Mount, nearest, unescaped};
 
 /// A line of fstab.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,8 +28,12 @@ pub fn entries(root: &HostRoot, mounts: &[Mount], wanted: impl Fn(&Entry) -> boo
     let mut found = parse(&root.text("/etc/fstab").unwrap_or_default());
     found.retain(wanted);
     for entry in &mut found {
-        // Not looked at without need: it may lie on a server that does not answer.
-        if !mounts.iter().any(|mount| mount.mount_point == entry.point)
+        // Not looked at without need, nor where a server or a process may not answer.
+        let is_local = nearest(mounts, &entry.point).map(|index| &mounts[index]).is_none_or(|mount| {
+            !mount.is_served() && (mount.numbers.0 != 0 || mount.device.starts_with("/dev/"))
+        });
+        if is_local
+            && !mounts.iter().any(|mount| mount.mount_point == entry.point)
             && let Some(to) = root.resolved(&entry.point)
         {
             entry.point = to;
@@ -37,12 +43,12 @@ pub fn entries(root: &HostRoot, mounts: &[Mount], wanted: impl Fn(&Entry) -> boo
 }
 
 /// Mount points and options; other lines are passed over.
-pub fn parse(text: &str) -> Vec<Entry> {
+fn parse(text: &str) -> Vec<Entry> {
     let lines = text.lines().map(str::trim).filter(|line| !line.starts_with('#'));
     lines
         .filter_map(|line| {
             let mut fields = line.split_ascii_whitespace();
-            let point = fields.nth(1)?.replace("\\040", " ").replace("\\011", "\t").replace("\\134", "\\");
+            let point = OsString::from_vec(unescaped(fields.nth(1)?.as_bytes()));
             let options = fields.nth(1).unwrap_or("defaults");
             Some(Entry { point: point.into(), options: options.split(',').map(str::to_owned).collect() })
         })

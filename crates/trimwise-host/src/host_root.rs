@@ -42,8 +42,8 @@ impl HostRoot {
         let mut bytes = Vec::new();
         let mut file = match self.open_inside(path.as_ref(), OFlags::RDONLY) {
             Ok(file) => File::from(file),
-            // Linux 5.6 has it.
-            Err(Errno::NOSYS) => File::open(self.path(path)).ok()?,
+            // Linux 5.6 has it; filters of system calls that are older refuse it.
+            Err(Errno::NOSYS | Errno::PERM) => File::open(self.path(path)).ok()?,
             Err(_) => return None,
         };
         file.read_to_end(&mut bytes).ok()?;
@@ -60,7 +60,12 @@ impl HostRoot {
 
     fn open_inside(&self, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
         let root = open(&self.0, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
-        openat2(root, path, flags | OFlags::CLOEXEC, Mode::empty(), ResolveFlags::IN_ROOT)
+        let once = || openat2(&root, path, flags | OFlags::CLOEXEC, Mode::empty(), ResolveFlags::IN_ROOT);
+        // The kernel says so where something is mounted or renamed meanwhile.
+        (0..10)
+            .map(|_| once())
+            .find(|opened| !matches!(opened, Err(Errno::AGAIN)))
+            .unwrap_or(Err(Errno::AGAIN))
     }
 
     /// Whether there is such a file, folder, or link (which may lead anywhere).

@@ -40,6 +40,11 @@ impl Mount {
         self.options.iter().find(is_discard).map_or("nodiscard", String::as_str)
     }
 
+    /// Whether a process serves it (FUSE): whoever asks waits for that, and may wait for ever.
+    pub fn is_served(&self) -> bool {
+        ["fuse", "fuseblk"].contains(&self.fs_type.as_str()) || self.fs_type.starts_with("fuse.")
+    }
+
     /// Whether the file system is read-only. A mount may be so that is not: as a hardened service sees every one; FITRIM
     /// works through it all the same. Options of the file system stand behind those of the mount.
     pub fn is_read_only(&self) -> bool {
@@ -158,7 +163,7 @@ fn text_of(field: &[u8]) -> String {
 }
 
 /// The field with `\040` and its like put back: blank, tab, newline and backslash are escaped in octal.
-fn unescaped(field: &[u8]) -> Vec<u8> {
+pub(crate) fn unescaped(field: &[u8]) -> Vec<u8> {
     let octal = |digits: &[u8]| {
         digits.iter().try_fold(0u8, |value, &digit| match digit {
             b'0'..=b'7' => value.checked_mul(8)?.checked_add(digit - b'0'),

@@ -9,6 +9,7 @@ use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 
 use daemon::{Daemon, table};
 use loops::{Loop, can_run};
@@ -177,7 +178,8 @@ fn another_pace_keeps_what_is_counted() {
     daemon.configure(&table(&disk.point, "slice-ms = 7\nuntrimmed-max = 5"));
     daemon.ask(&Request::Reload);
     let after = daemon.status(&disk.point);
-    assert_eq!(after["totals"]["trimmed_bytes"], before["totals"]["trimmed_bytes"]);
+    let trimmed = |status: &serde_json::Value| status["totals"]["trimmed_bytes"].as_u64();
+    assert!(trimmed(&after) >= trimmed(&before) && trimmed(&before) > Some(0), "{after:#}");
     let explained = daemon.ask(&Request::Explain { mount: disk.point.clone() }).to_string();
     assert!(explained.contains("A slice is to take 7 ms at most"), "{explained}");
     daemon.end();
@@ -189,6 +191,10 @@ fn the_doctor_asks_the_daemon_what_it_trims() {
         return;
     }
     let (disk, other) = (Loop::ext4(64 * MIB), Loop::ext4(64 * MIB));
+    if !examine(&HostRoot::default(), Path::new("/nonexistent"), None).unwrap().trimmers.is_empty() {
+        eprintln!("SKIPPED: something else trims this host at intervals, which the doctor tells of");
+        return;
+    }
     let mut daemon = started(&table(&disk.point, ""));
     daemon.wait_until(&disk.point, "managed", |status| !status.is_null());
     let said_of = |daemon: &Daemon, disk: &Loop| {
@@ -225,8 +231,9 @@ fn nobody_who_listens_to_its_log_is_no_reason_to_end() {
     }
     assert!(answers());
     daemon.ask(&Request::Reload);
-    assert!(answers() && child.try_wait().unwrap().is_none());
+    let still = answers() && child.try_wait().unwrap().is_none();
     loops::sh("kill", &[&child.id().to_string()]);
+    assert!(still);
     assert!(child.wait().unwrap().success());
     assert!(!daemon.run().join("control.sock").exists(), "it ended in order");
     daemon.start();

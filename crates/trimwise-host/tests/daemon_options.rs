@@ -98,11 +98,8 @@ fn regression_what_is_unmounted_lazily_is_put_back_when_it_is_seen_again() {
     // It is the same mounting once more, as the kernel has it, with the option as it was left.
     disk.mount();
     assert!(options(&disk.point).contains(",discard"));
-    let mut daemon = {
-        daemon.configure("");
-        daemon.start();
-        daemon
-    };
+    daemon.configure("");
+    daemon.start();
     wait_until("put back", || !options(&disk.point).contains(",discard"));
     drop(held);
     daemon.end();

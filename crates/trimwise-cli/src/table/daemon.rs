@@ -57,16 +57,18 @@ fn row(one: &Value) -> Vec<String> {
     let percent = number(&status["used_bytes"]).saturating_mul(100) / number(&status["total_bytes"]).max(1);
     let size = |value: &Value| Bytes(number(value)).to_string();
     // An estimate is marked as one.
-    let waiting = size(&status["waiting_bytes"]);
-    let waiting = if status["mapped"] == true { waiting } else { format!("~{waiting}") };
+    let estimated = |value: &Value| {
+        let mark = if status["mapped"] == true { "" } else { "~" };
+        format!("{mark}{}", size(value))
+    };
     let last = status["last"]["ago_ns"].as_u64().map_or(NONE.to_owned(), |ns| ago(ns / 1_000_000_000));
     vec![
         word(&one["mount_point"]),
         word(&status["policy"]),
         format!("{percent} %"),
         word(&status["trend"]),
-        waiting,
-        size(&status["left_bytes"]),
+        estimated(&status["waiting_bytes"]),
+        estimated(&status["left_bytes"]),
         size(&status["totals"]["trimmed_bytes"]),
         number(&status["totals"]["slices"]).to_string(),
         last,

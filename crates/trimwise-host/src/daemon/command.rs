@@ -11,7 +11,7 @@ use super::{Places, helper};
 use crate::host_root::HostRoot;
 
 /// `--config=FILE` is `--config FILE`.
-fn parted(argument: OsString) -> Vec<OsString> {
+fn split_at_equals(argument: OsString) -> Vec<OsString> {
     let bytes = argument.as_bytes();
     match bytes.iter().position(|&byte| byte == b'=').filter(|_| bytes.starts_with(b"--")) {
         Some(at) => [&bytes[..at], &bytes[at + 1..]].map(|part| OsStr::from_bytes(part).to_owned()).into(),
@@ -34,6 +34,7 @@ Options:
   --once             trim all that is untrimmed on each managed file system, in slices, and end
   --foreground       stay in the foreground, which it always does: service managers want it so
   --help, --version
+A value may also stand behind an equals sign: --config=FILE.
 
 SIGHUP reads the configuration again; a broken one changes nothing. SIGTERM ends it, and puts mount
 options back.
@@ -44,7 +45,7 @@ Exit codes: 0 done, 1 it could not go on, 2 wrong arguments or configuration.
 ///
 /// The program must lead here again if it is started with the single argument [`helper::COMMAND`].
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let mut arguments = arguments.into_iter().flat_map(parted).peekable();
+    let mut arguments = arguments.into_iter().flat_map(split_at_equals).peekable();
     if arguments.peek().is_some_and(|first| first == helper::COMMAND) {
         return match helper::main() {
             Ok(()) => ExitCode::SUCCESS,

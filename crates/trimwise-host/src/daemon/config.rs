@@ -54,7 +54,7 @@ pub struct Treatment {
 }
 
 impl Treatment {
-    /// Whether what follows the other one cannot simply go on with this one.
+    /// Whether a file system that was treated as `other` says must begin anew under this.
     pub fn is_another(&self, other: &Self) -> bool {
         let of = |one: &Self| (one.policy, one.min_extent, one.settings.may_toggle);
         of(self) != of(other)
@@ -210,7 +210,11 @@ fn files(file: &Path) -> io::Result<Vec<PathBuf>> {
 /// The text of a file; `None` if there is none. What is no file, such as a pipe, could keep the daemon waiting for ever.
 fn text_of(file: &Path) -> Result<Option<String>, String> {
     match fs::metadata(file) {
-        Ok(found) if !found.is_file() => Err("is no file".to_owned()),
+        // The usual way to mask a drop-in.
+        Ok(_) if file.canonicalize().is_ok_and(|to| to == Path::new("/dev/null")) => Ok(Some(String::new())),
+        Ok(found) if !found.is_file() => {
+            Err("is no regular file; expected one with settings, or none".to_owned())
+        }
         _ => read_at_most(file, FILE_MAX),
     }
 }
@@ -283,13 +287,18 @@ mod tests {
         let config = Config::load(&file).unwrap();
         assert_eq!(config.default.settings.slice_target, SimDuration::from_millis(20));
         assert_eq!(config.default.policy, PolicySpec::OFF);
+        std::os::unix::fs::symlink("/dev/null", folder.path().join("trimwise.toml.d/35.toml")).unwrap();
+        assert_eq!(Config::load(&file).unwrap(), config);
         // What cannot be read is not passed over, and nothing waits for a pipe.
         let drop_in = |name: &str| folder.path().join("trimwise.toml.d").join(name);
         std::os::unix::fs::symlink("/no/such/file", drop_in("40.toml")).unwrap();
         let pipe = std::ffi::CString::new(drop_in("50.toml").to_str().unwrap()).unwrap();
         rustix::fs::mknodat(rustix::fs::CWD, pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
         let said = Config::load(&file).unwrap_err().to_string();
-        assert!(said.contains("40.toml: No such file") && said.contains("50.toml: is no file"), "{said}");
+        assert!(
+            said.contains("40.toml: No such file") && said.contains("50.toml: is no regular file"),
+            "{said}"
+        );
         fs::remove_dir_all(folder.path().join("trimwise.toml.d")).unwrap();
         fs::write(folder.path().join("trimwise.toml.d"), "").unwrap();
         let said = Config::load(&file).unwrap_err().to_string();

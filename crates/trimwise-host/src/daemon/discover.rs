@@ -46,11 +46,6 @@ pub struct Found {
     pub mounts: Vec<Mount>,
 }
 
-/// A process serves it: whoever asks waits for that, and may wait for ever. Not for a daemon; `fstrim` can be called.
-fn is_served(fs_type: &str) -> bool {
-    ["fuse", "fuseblk"].contains(&fs_type) || fs_type.starts_with("fuse.")
-}
-
 /// File systems on a block device that have no FITRIM.
 const NEVER: [&str; 6] = ["squashfs", "iso9660", "udf", "erofs", "cramfs", "romfs"];
 
@@ -102,33 +97,24 @@ fn choose(
         let Mount { mount_point, fs_type, .. } = mount.clone();
         found.skipped.push(Skipped { mount_point, fs_type, why });
     };
-    // The one with a table of its own, if any; else the first that can be written.
-    let usable = |mount: &&&Mount| !mount.is_read_only() && !is_covered(mount, mounts);
+    // The one with a table of its own, if any; else the first that can be used.
+    let why_not = |mount: &&&Mount| why_unusable(mount, config, mounts);
+    let usable = |mount: &&&Mount| why_not(mount).is_none();
     let listed = of_one.iter().filter(usable).find(|mount| config.mounts.contains_key(&mount.mount_point));
     let Some(&&mount) = listed.or_else(|| of_one.iter().find(usable)).as_ref() else {
-        let why = if of_one.iter().any(|mount| mount.is_read_only()) {
-            "mounted read-only"
-        } else {
-            "another mount covers it"
-        };
-        return skip(of_one[0], why.to_owned());
+        return skip(
+            of_one[0],
+            of_one.iter().find_map(|mount| why_not(&mount)).unwrap_or_default().to_owned(),
+        );
     };
-    if mount.mount_point.to_str().is_none() {
-        return skip(mount, "its mount point is no UTF-8, so that nobody can ask for it by name".to_owned());
-    }
     if NEVER.contains(&mount.fs_type.as_str()) {
         return skip(mount, format!("{} is never written, so it has nothing to trim", mount.fs_type));
     }
-    if is_served(&mount.fs_type) {
+    if mount.is_served() {
         return skip(mount, "a process serves it (FUSE), for which the daemon must not wait".to_owned());
     }
     if config.treatment(&mount.mount_point).is_none() {
         return skip(mount, "the configuration manages listed file systems only (`manage`)".to_owned());
-    }
-    if is_on_demand(mount, mounts) && !config.mounts.contains_key(&mount.mount_point) {
-        let why = "it is mounted on demand (automount), and a look each second would keep it mounted; with a table of its \
-                   own in the configuration it is managed";
-        return skip(mount, why.to_owned());
     }
     if of_one.iter().any(|mount| spared.iter().any(|entry| entry.point == mount.mount_point)) {
         return skip(mount, "X-fstrim.notrim in fstab".to_owned());
@@ -149,6 +135,24 @@ fn choose(
     }
     let path = places.host.path(&mount.mount_point);
     found.candidates.push(Candidate { mount: mount.clone(), path, devices });
+}
+
+/// Why a file system cannot be managed by this mount of it; `None` if it can.
+fn why_unusable(mount: &Mount, config: &Config, mounts: &[Mount]) -> Option<&'static str> {
+    if mount.is_read_only() {
+        Some("mounted read-only")
+    } else if is_covered(mount, mounts) {
+        Some("another mount covers it")
+    } else if mount.mount_point.to_str().is_none() {
+        Some("its mount point is no UTF-8, so that nobody can ask for it by name")
+    } else if is_on_demand(mount, mounts) && !config.mounts.contains_key(&mount.mount_point) {
+        Some(
+            "it is mounted on demand (automount), and a look each second would keep it mounted; with a table of its own \
+             in the configuration it is managed",
+        )
+    } else {
+        None
+    }
 }
 
 /// Whether its path leads to another mount. That is not told by the order of the list: what an initramfs mounts comes

@@ -56,6 +56,11 @@ impl Paused {
         if paused { self.points.insert(point.to_owned()) } else { self.points.remove(point) }
     }
 
+    /// Nothing is paused any more.
+    pub fn clear(&mut self) {
+        self.points.clear();
+    }
+
     /// Writes it down for the next daemon.
     ///
     /// # Errors

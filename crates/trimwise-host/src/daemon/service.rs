@@ -226,10 +226,14 @@ impl Service {
             + SimDuration::from_nanos(u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }
 
+    fn helpers_at_work(&self) -> usize {
+        self.managed.values().filter(|one| one.has_helper()).count() + self.restoring.len()
+    }
+
     /// Calls `act` with every managed file system and what it needs.
     fn each(&mut self, mut act: impl FnMut(&mut Managed, &mut Means<'_>)) {
         let now = self.now();
-        let at_work = self.managed.values().filter(|one| one.has_helper()).count();
+        let at_work = self.helpers_at_work();
         let mut means = Means {
             program: &self.options.program,
             dry_run: self.options.dry_run,
@@ -400,10 +404,14 @@ impl Service {
         }
         for gone in before.into_values() {
             let point = gone.candidate.mount.mount_point.clone();
-            self.let_go(gone, &found.mounts);
             let skipped =
                 found.skipped.iter().find(|one| one.mount_point == point && !one.fs_type.is_empty());
-            let why = skipped.map_or("it was unmounted", |one| one.why.as_str());
+            let why = if is_mounted(&gone.candidate.mount, &found.mounts) {
+                skipped.map_or("its mount is passed over", |one| one.why.as_str())
+            } else {
+                "it was unmounted"
+            };
+            self.let_go(gone, &found.mounts);
             self.history.add(&point, "gone", format!("It is not managed any more: {why}."), 0);
         }
         self.restore_unmanaged(&found.mounts);

@@ -288,7 +288,7 @@ fn of_options(
             if why_not.is_empty() {
                 "enable trimwised.service, or `systemctl enable --now fstrim.timer`"
             } else {
-                "letting one of them come to it"
+                "naming it in /etc/fstab for fstrim.timer, or letting trimwised manage it (`trimwise status` says why not)"
             },
         )),
         (true, Some(trimmer)) if *trimmer != TRIMWISED && !async_btrfs => findings.push(Finding::wrong(

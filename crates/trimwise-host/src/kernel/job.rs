@@ -469,10 +469,24 @@ impl RunFolder {
 
     fn new() -> io::Result<Self> {
         Self::sweep(&std::env::temp_dir());
-        let folder = tempfile::Builder::new().prefix(Self::PREFIX).tempdir()?;
-        let lock = fs::File::create(folder.path().join(Self::LOCK))?;
+        loop {
+            let folder = tempfile::Builder::new().prefix(Self::PREFIX).tempdir()?;
+            // Before it is locked another run may take it for one that was left, and remove it.
+            match Self::locked(folder.path()) {
+                Ok(lock) => return Ok(Self { folder, _lock: lock }),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// The folder's lock, held; not found if the folder went meanwhile.
+    fn locked(folder: &std::path::Path) -> io::Result<fs::File> {
+        let path = folder.join(Self::LOCK);
+        let lock = fs::File::create(&path)?;
         lock.lock()?;
-        Ok(Self { folder, _lock: lock })
+        fs::metadata(&path)?;
+        Ok(lock)
     }
 
     fn path(&self) -> &std::path::Path {
@@ -525,6 +539,20 @@ impl Step {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn regression_no_run_takes_the_folder_of_one_that_begins_beside_it() {
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    for _ in 0..100 {
+                        let folder = RunFolder::new().unwrap();
+                        fs::write(folder.path().join(JOB_FILE), "").unwrap();
+                    }
+                });
+            }
+        });
+    }
 
     #[test]
     fn a_missing_program_is_named_with_its_package() {

@@ -1,6 +1,6 @@
 //! What is done next: one decision at a time, and its reason.
 //!
-//! In this order: a refusal, the user's pause, the wait behind a failure, the mount option, the map, and then a slice, if
+//! In this order: a refusal, the user's pause (which still lets maps be read), the wait behind a failure, the mount option, the map, and then a slice, if
 //! the governor wants one or the bound demands it, and neither pressure nor the pace is against it.
 
 use super::{

@@ -94,11 +94,17 @@ pub struct Status {
 
 /// A time as people say it, in the largest unit of which there are ten.
 fn time_words(time: SimDuration) -> String {
-    match time.as_nanos() {
-        ns @ 0..10_000_000 => format!("{} µs", ns / 1_000),
-        ns @ ..10_000_000_000 => format!("{} ms", ns / 1_000_000),
-        ns => format!("{} s", ns / 1_000_000_000),
-    }
+    const SECOND: u64 = 1_000_000_000;
+    let units = [
+        (86_400 * SECOND, "d"),
+        (3_600 * SECOND, "h"),
+        (60 * SECOND, "min"),
+        (SECOND, "s"),
+        (1_000_000, "ms"),
+    ];
+    let ns = time.as_nanos();
+    let (unit, name) = units.into_iter().find(|(unit, _)| ns >= 10 * unit).unwrap_or((1_000, "µs"));
+    format!("{} {name}", ns / unit)
 }
 
 impl LiveHost {
@@ -238,12 +244,18 @@ impl LiveHost {
 
     fn next_words(&self) -> String {
         let walk = match &self.knowledge {
-            Knowledge::Estimate(estimate) if self.waiting().0 > 0 => estimate.next_walk(self.is_forced()),
+            // Who asked for all of it does not wait for it to be due.
+            Knowledge::Estimate(estimate) if self.waiting().0 > 0 && !self.asked && !self.sweep => {
+                estimate.next_walk(self.is_forced())
+            }
             _ => None,
         };
         match &self.reason {
-            Reason::Online { .. } if walk.is_none() => "nothing; the kernel does it.".to_owned(),
-            Reason::Paused | Reason::Stuck { .. } | Reason::Refused { .. } => "nothing.".to_owned(),
+            Reason::Online { fixed } if *fixed || !self.wants_backlog || walk.is_none() => {
+                "nothing; the kernel does it.".to_owned()
+            }
+            Reason::Paused => "nothing but looks at free space.".to_owned(),
+            Reason::Stuck { .. } | Reason::Refused { .. } => "nothing.".to_owned(),
             _ if walk.is_some_and(|at| at > self.now) => format!(
                 "a walk over all of it, slice by slice, in {} at the earliest.",
                 time_words(walk.unwrap_or_default().since(self.now))

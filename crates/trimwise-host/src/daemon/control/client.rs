@@ -11,6 +11,8 @@ use super::{Request, Response, VERSION};
 
 /// It waits for so long.
 const PATIENCE: Duration = Duration::from_secs(30);
+const CLOSED: &str =
+    "the daemon closed the connection: it ends, or serves as many of this user as it does at a time";
 /// The longest response that is read: a history of many entries.
 const RESPONSE_MAX: u64 = 64 << 20;
 
@@ -96,6 +98,7 @@ impl Client {
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
                 ClientError::Silent { path: self.path.clone() }
             }
+            io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => nonsense(CLOSED.to_owned()),
             _ => nonsense(error.to_string()),
         };
         self.stream.get_mut().write_all(request.line().as_bytes()).map_err(failed)?;
@@ -103,9 +106,7 @@ impl Client {
         let read = self.stream.by_ref().take(RESPONSE_MAX).read_until(b'\n', &mut line);
         read.map_err(failed)?;
         if line.is_empty() {
-            return Err(nonsense(
-                "the daemon closed the connection; it serves only so many at a time".to_owned(),
-            ));
+            return Err(nonsense(CLOSED.to_owned()));
         }
         let response: Response =
             serde_json::from_slice(&line).map_err(|error| nonsense(error.to_string()))?;

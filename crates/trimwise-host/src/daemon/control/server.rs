@@ -21,7 +21,7 @@ const READERS_MAX: usize = 16;
 const READERS_OF_ONE_MAX: usize = 4;
 /// Who says nothing for so long is sent away.
 const IDLE_MAX: Duration = Duration::from_secs(60);
-/// Bytes of answers that nobody has taken yet: from there on, no further request is answered.
+/// Bytes of answers that nobody has taken yet: from there on, no further request of a reader is answered.
 const UNREAD_MAX: usize = 8 << 20;
 /// Requests of one connection that are answered before others are served.
 const TURN: usize = 16;
@@ -89,13 +89,13 @@ impl Server {
     /// Takes new connections, reads requests, lets `answer` answer them, and writes what can be written.
     pub fn serve(&mut self, mut answer: impl FnMut(&Request) -> Response) {
         self.accept();
-        let mut unread: usize = self.connections.iter().map(|one| one.to_write.len()).sum();
+        let mut unread = self.unread();
         for connection in &mut self.connections {
             unread -= connection.to_write.len();
             connection.send();
             connection.receive();
             for _ in 0..TURN {
-                if unread > UNREAD_MAX {
+                if unread > UNREAD_MAX && !connection.commands {
                     break;
                 }
                 let Some(line) = connection.next_line() else { break };
@@ -121,7 +121,13 @@ impl Server {
 
     /// Whether somebody's turn was over before all of his requests were answered.
     pub fn has_work(&self) -> bool {
-        self.connections.iter().any(Connection::has_work)
+        let is_full = self.unread() > UNREAD_MAX;
+        self.connections.iter().any(|one| one.has_work() && (one.commands || !is_full))
+    }
+
+    /// Bytes of answers that nobody has taken yet.
+    fn unread(&self) -> usize {
+        self.connections.iter().map(|one| one.to_write.len()).sum()
     }
 
     fn accept(&mut self) {
@@ -196,7 +202,10 @@ impl Connection {
                 }
                 Ok(n) => {
                     self.read.extend(&buffer[..n]);
-                    self.last = Instant::now();
+                    // Who only asks, and takes no answer, is idle.
+                    if self.to_write.is_empty() {
+                        self.last = Instant::now();
+                    }
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => {

@@ -12,6 +12,7 @@ use crate::daemon::discover::Skipped;
 use crate::daemon::history::Entry;
 use crate::daemon::managed::Managed;
 use crate::daemon::metrics::{self, Seen};
+use crate::mount::as_text;
 
 /// One file system in the answer to `status`.
 #[derive(Debug, Serialize)]
@@ -32,6 +33,7 @@ struct Whole<'a> {
     process: u32,
     uptime_ns: u64,
     dry_run: bool,
+    #[serde(serialize_with = "as_text")]
     config: &'a Path,
     config_problem: Option<&'a str>,
     history_problem: Option<&'a str>,
@@ -69,6 +71,7 @@ struct Asked<'a> {
 /// The answer to `reload`.
 #[derive(Debug, Serialize)]
 struct Reloaded<'a> {
+    #[serde(serialize_with = "as_text")]
     config: &'a Path,
 }
 
@@ -163,9 +166,9 @@ impl Service {
         match self.of(mount) {
             Ok(one) => {
                 let mut sentences = match (&one.live, &one.problem) {
-                    (Some(live), _) => live.explain(),
-                    (None, Some(problem)) => vec![format!("It cannot be looked at: {problem}.")],
-                    (None, None) => vec!["It was only just found.".to_owned()],
+                    (Some(live), _) if live.has_seen() => live.explain(),
+                    (_, Some(problem)) => vec![format!("It cannot be looked at: {problem}.")],
+                    (_, None) => vec!["It was only just found.".to_owned()],
                 };
                 if dry_run {
                     sentences.push("Dry run: whatever is said to be done is not.".to_owned());
@@ -183,26 +186,32 @@ impl Service {
         };
         let mut done = Vec::new();
         for point in points {
+            let was_paused = self.paused.contains(&point);
             match self.of(&point) {
                 Ok(one) => one.pause(paused),
+                // It is not mounted now, and would be paused when it is.
+                Err(_) if !paused && was_paused => {}
                 Err(why) => return Response::wrong(why),
             }
             done.push(point);
         }
-        let news: Vec<&PathBuf> = done.iter().filter(|point| self.paused.set(point, paused)).collect();
-        if !news.is_empty()
-            && !self.options.dry_run
+        let (kind, text) =
+            if paused { ("paused", "Paused by a user.") } else { ("resumed", "Resumed by a user.") };
+        for point in &done {
+            if self.paused.set(point, paused) {
+                self.history.add(point, kind, text.to_owned(), 0);
+            }
+        }
+        if mount.is_none() && !paused {
+            self.paused.clear();
+        }
+        if !self.options.dry_run
             && let Err(error) = self.paused.write()
         {
             log(&format!(
                 "{}: {error}; the next daemon will not know",
                 self.options.places.paused().display()
             ));
-        }
-        for point in news {
-            let (kind, text) =
-                if paused { ("paused", "Paused by a user.") } else { ("resumed", "Resumed by a user.") };
-            self.history.add(point, kind, text.to_owned(), 0);
         }
         Response::done(Switched { mount_points: done })
     }

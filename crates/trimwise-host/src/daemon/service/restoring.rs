@@ -42,7 +42,7 @@ impl Service {
             {
                 // One that lies below another is not reached by its path: then another time.
                 if let Some(mount) = of_it.find(|mount| !is_covered(mount, mounts)) {
-                    if self.restoring.len() < HELPERS_MAX {
+                    if self.helpers_at_work() < HELPERS_MAX {
                         self.restore(change, mount);
                     } else {
                         self.restoring_later.insert(change.numbers);
@@ -125,7 +125,7 @@ impl Service {
         while !self.restoring.is_empty() && begun.elapsed() < WAIT_MAX {
             std::thread::sleep(Duration::from_millis(5));
             self.hear_restored();
-            if self.restoring.len() < HELPERS_MAX && !self.restoring_later.is_empty() {
+            if self.helpers_at_work() < HELPERS_MAX && !self.restoring_later.is_empty() {
                 self.restore_unmanaged(&mounts);
             }
         }
