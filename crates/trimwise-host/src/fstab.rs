@@ -29,9 +29,9 @@ pub fn entries(root: &HostRoot, mounts: &[Mount], wanted: impl Fn(&Entry) -> boo
     found.retain(wanted);
     for entry in &mut found {
         // Not looked at without need, nor where a server or a process may not answer.
-        let is_local = nearest(mounts, &entry.point).map(|index| &mounts[index]).is_none_or(|mount| {
-            !mount.is_served() && (mount.numbers.0 != 0 || mount.device.starts_with("/dev/"))
-        });
+        let is_local = nearest(mounts, &entry.point)
+            .map(|index| &mounts[index])
+            .is_none_or(|mount| !mount.is_served() && mount.has_device());
         if is_local
             && !mounts.iter().any(|mount| mount.mount_point == entry.point)
             && let Some(to) = root.resolved(&entry.point)

@@ -40,6 +40,16 @@ impl Mount {
         self.options.iter().find(is_discard).map_or("nodiscard", String::as_str)
     }
 
+    /// Whether both are mounts of one file system.
+    pub fn is_same_file_system(&self, other: &Self) -> bool {
+        self.numbers == other.numbers && self.device == other.device
+    }
+
+    /// Whether it lies on a block device of this host.
+    pub fn has_device(&self) -> bool {
+        self.numbers.0 != 0 || self.device.starts_with("/dev/")
+    }
+
     /// Whether a process serves it (FUSE): whoever asks waits for that, and may wait for ever.
     pub fn is_served(&self) -> bool {
         ["fuse", "fuseblk"].contains(&self.fs_type.as_str()) || self.fs_type.starts_with("fuse.")

@@ -79,7 +79,7 @@ pub fn discover(places: &Places, config: &Config) -> std::io::Result<Found> {
 /// Mounts of one file system together, in the order of the list.
 fn by_file_system(mounts: &[Mount]) -> BTreeMap<(u32, u32), Vec<&Mount>> {
     let mut file_systems: BTreeMap<_, Vec<&Mount>> = BTreeMap::new();
-    for mount in mounts.iter().filter(|mount| mount.device.starts_with("/dev/") || mount.numbers.0 != 0) {
+    for mount in mounts.iter().filter(|mount| mount.has_device()) {
         file_systems.entry(mount.numbers).or_default().push(mount);
     }
     file_systems

@@ -135,6 +135,11 @@ impl Managed {
         self.probe_again = SimTime::ZERO;
     }
 
+    /// Its state machine, once that has figures to tell.
+    pub fn seen(&self) -> Option<&LiveHost> {
+        self.live.as_ref().filter(|live| live.has_seen())
+    }
+
     /// Which file system it is.
     pub fn kind(&self) -> Kind {
         Kind::of(&self.candidate.mount.fs_type)

@@ -16,7 +16,6 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use self::trimmers::{TRIMWISED, Trimmers};
-use crate::fstab;
 use crate::host_root::HostRoot;
 use crate::mount::{Mount, parse_mountinfo};
 pub use layer::{Disk, Kind, Layer, Transport};
@@ -144,12 +143,12 @@ pub fn examine(root: &HostRoot, run: &Path, only: Option<&Path>) -> Result<Repor
     let text = std::fs::read(&path).map_err(|source| DoctorError::Mounts { path, source })?;
     let mounts = parse_mountinfo(&text);
     let kernel = root.text("/proc/sys/kernel/osrelease").unwrap_or_default();
-    let trimmers = trimmers::trimmers(root, run);
+    let trimmers = trimmers::trimmers(root, run, &mounts);
     let mut seen: Vec<&Mount> = Vec::new();
     let mut file_systems = Vec::new();
     for mount in mounts.iter().filter(|mount| TRIMMABLE.contains(&mount.fs_type.as_str())) {
         let wanted = only.is_none_or(|only| mount.mount_point == only);
-        let again = seen.iter().any(|one| one.numbers == mount.numbers && one.device == mount.device);
+        let again = seen.iter().any(|one| one.is_same_file_system(mount));
         if !wanted || again {
             continue;
         }
@@ -200,10 +199,9 @@ fn diagnose(
     let passes =
         (!layers.is_empty()).then(|| layers.iter().any(|layer| layer.depth == 0 && layer.discard_max > 0));
     if passes != Some(false) {
-        of_options(root, mount, mounts, trimmers, kernel, &mut findings);
+        of_options(mount, mounts, trimmers, kernel, &mut findings);
     }
-    let others =
-        mounts.iter().filter(|other| other.numbers == mount.numbers && other.device == mount.device).count();
+    let others = mounts.iter().filter(|other| other.is_same_file_system(mount)).count();
     if others > 1 {
         let what = format!(
             "this file system is mounted {others} times (bind mounts); it needs one trim, not {others}"
@@ -254,7 +252,6 @@ fn devices(root: &HostRoot, mount: &Mount) -> Vec<(u32, u32)> {
 
 /// Who trims this file system: nobody, or two at once.
 fn of_options(
-    root: &HostRoot,
     mount: &Mount,
     mounts: &[Mount],
     trimmers: &Trimmers,
@@ -263,8 +260,7 @@ fn of_options(
 ) {
     let discard = mount.discard();
     let is_online = discard != "nodiscard";
-    let listed = fstab::entries(root, mounts, |_| true);
-    let entry = listed.iter().find(|entry| entry.point == mount.mount_point);
+    let entry = trimmers.fstab.iter().find(|entry| entry.point == mount.mount_point);
     let fstab_has = |option: &str| entry.is_some_and(|entry| entry.has(option));
     let spared = fstab_has("X-fstrim.notrim");
     if spared {
@@ -274,7 +270,7 @@ fn of_options(
         findings.push(Finding::note("ro", "it is mounted read-only: there is nothing to trim"));
         return;
     }
-    let (mut at_intervals, why_not) = trimmers.of(mount, mounts, &listed);
+    let (mut at_intervals, why_not) = trimmers.of(mount, mounts);
     at_intervals.retain(|_| !spared);
     let async_btrfs = mount.fs_type == "btrfs" && discard == "discard=async";
     match (is_online, at_intervals.first()) {

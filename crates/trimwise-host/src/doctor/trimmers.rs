@@ -16,6 +16,8 @@ pub const TRIMWISED: &str = "trimwised";
 pub struct Trimmers {
     /// Their names.
     pub names: Vec<String>,
+    /// What fstab says, by which one of them goes.
+    pub fstab: Vec<fstab::Entry>,
     /// What a daemon says of itself; `None` if none does, or not to this user.
     status: Option<Value>,
     /// Whether its unit is to run it, and it is not there.
@@ -23,7 +25,7 @@ pub struct Trimmers {
 }
 
 /// Looks for them; `run` is the folder of the daemon's sockets on the host.
-pub fn trimmers(root: &HostRoot, run: &Path) -> Trimmers {
+pub fn trimmers(root: &HostRoot, run: &Path, mounts: &[Mount]) -> Trimmers {
     let is_wanted = |unit: &str, target: &str| {
         let folders = ["/etc/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system"];
         let is_masked =
@@ -49,24 +51,27 @@ pub fn trimmers(root: &HostRoot, run: &Path) -> Trimmers {
             names.push(file);
         }
     }
-    Trimmers { names, status: asked.ok(), is_daemon_missing: is_enabled && !is_there && root.is_own() }
+    Trimmers {
+        names,
+        fstab: fstab::entries(root, mounts, |_| true),
+        status: asked.ok(),
+        is_daemon_missing: is_enabled && !is_there && root.is_own(),
+    }
 }
 
 impl Trimmers {
     /// Those that come to this file system, and why the others do not.
-    pub fn of(&self, mount: &Mount, mounts: &[Mount], listed: &[fstab::Entry]) -> (Vec<&str>, Vec<String>) {
-        let same: Vec<&Mount> = mounts
-            .iter()
-            .filter(|other| other.numbers == mount.numbers && other.device == mount.device)
-            .collect();
+    pub fn of(&self, mount: &Mount, mounts: &[Mount]) -> (Vec<&str>, Vec<String>) {
+        let same: Vec<&Mount> = mounts.iter().filter(|other| other.is_same_file_system(mount)).collect();
         let (mut coming, mut others) = (Vec::new(), Vec::new());
         for name in &self.names {
             let why_not = match name.as_str() {
                 // `fstrim --listed-in /etc/fstab:/proc/self/mountinfo` goes by the first of these files that is not empty
                 // (util-linux 2.33), and takes each file system once, wherever else it is mounted.
                 FSTRIM_TIMER => {
-                    let is_listed = |one: &&Mount| listed.iter().any(|entry| entry.point == one.mount_point);
-                    (!listed.is_empty() && !same.iter().any(is_listed))
+                    let is_listed =
+                        |one: &&Mount| self.fstab.iter().any(|entry| entry.point == one.mount_point);
+                    (!self.fstab.is_empty() && !same.iter().any(is_listed))
                         .then(|| "it goes by /etc/fstab, which does not name it".to_owned())
                 }
                 TRIMWISED => self.status.as_ref().and_then(|status| why_not_by_daemon(status, &same)),

@@ -134,7 +134,7 @@ impl Service {
             mount_point: &one.candidate.mount.mount_point,
             fs_type: &one.candidate.mount.fs_type,
             devices: one.candidate.devices.iter().map(|device| device.name.as_str()).collect(),
-            status: one.live.as_ref().filter(|live| live.has_seen()).map(LiveHost::status),
+            status: one.seen().map(LiveHost::status),
             problem: one.problem.as_deref(),
         });
         Whole {
@@ -165,10 +165,10 @@ impl Service {
         let dry_run = self.options.dry_run;
         match self.of(mount) {
             Ok(one) => {
-                let mut sentences = match (&one.live, &one.problem) {
-                    (Some(live), _) if live.has_seen() => live.explain(),
-                    (_, Some(problem)) => vec![format!("It cannot be looked at: {problem}.")],
-                    (_, None) => vec!["It was only just found.".to_owned()],
+                let mut sentences = match (one.seen(), &one.problem) {
+                    (Some(live), _) => live.explain(),
+                    (None, Some(problem)) => vec![format!("It cannot be looked at: {problem}.")],
+                    (None, None) => vec!["It was only just found.".to_owned()],
                 };
                 if dry_run {
                     sentences.push("Dry run: whatever is said to be done is not.".to_owned());
@@ -223,7 +223,7 @@ impl Service {
         };
         let seen = self.managed.values().map(|one| Seen {
             mount: &one.candidate.mount.mount_point,
-            status: one.live.as_ref().filter(|live| live.has_seen()).map(LiveHost::status),
+            status: one.seen().map(LiveHost::status),
             has_problem: one.problem.is_some(),
         });
         metrics::render(whole, seen)
