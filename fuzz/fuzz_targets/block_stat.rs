@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use trimwise_host::block_device::parse_stat;
+use trimwise_linux::block_device::parse_stat;
 
 fuzz_target!(|text: &str| {
     if let Some(stat) = parse_stat(text) {

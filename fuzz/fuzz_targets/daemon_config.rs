@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 
 use libfuzzer_sys::fuzz_target;
-use trimwise_host::daemon::config::Config;
+use trimwise_linux::daemon::config::Config;
 
 fuzz_target!(|text: &str| {
     let file = PathBuf::from("/etc/trimwise.toml");

@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use trimwise_host::daemon::known::{Present, parse};
+use trimwised::known::{Present, parse};
 
 fuzz_target!(|text: &str| {
     match parse(text, "boot") {

@@ -3,8 +3,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use trimwise_host::daemon::control::Request;
-use trimwise_host::daemon::helper::parse_answer;
+use trimwise_linux::daemon::control::Request;
+use trimwised::helper::parse_answer;
 
 fuzz_target!(|bytes: &[u8]| {
     match Request::parse(bytes) {

@@ -5,7 +5,7 @@
 use libfuzzer_sys::fuzz_target;
 use trimwise::content::{Stored, recognise};
 use trimwise::units::Lpn;
-use trimwise_host::consent::signature;
+use trimwise_linux::consent::signature;
 
 fuzz_target!(|head: &[u8]| {
     let known = signature(head).is_some();

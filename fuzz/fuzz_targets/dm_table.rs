@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use trimwise_host::layers::{parse_table, through};
+use trimwise_linux::layers::{parse_table, through};
 
 fuzz_target!(|text: &str| {
     if let Ok(pieces) = parse_table(text) {

@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use trimwise_host::layout::parse_ext4_superblock;
+use trimwise_linux::layout::parse_ext4_superblock;
 
 fuzz_target!(|bytes: &[u8]| {
     if let Some(layout) = parse_ext4_superblock(bytes) {

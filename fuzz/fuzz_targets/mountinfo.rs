@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use trimwise_host::mount::parse_mountinfo;
+use trimwise_linux::mount::parse_mountinfo;
 
 fuzz_target!(|text: &[u8]| {
     let mounts = parse_mountinfo(text);

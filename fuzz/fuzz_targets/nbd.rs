@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use trimwise_host::emulated::nbd::protocol::{
+use trimwise_device::nbd::protocol::{
     Command, DATA_BYTES_MAX, OPTION_BYTES_MAX, OPTION_HEAD_BYTES, OptionAnswer, OptionHead, REQUEST_BYTES, Request,
     Wanted, option_answer,
 };

@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use trimwise_host::raw_device::{dlfeat_promises_zeros, identify_promises_zeros, lbprz_promises_zeros};
+use trimwise_linux::raw_device::{dlfeat_promises_zeros, identify_promises_zeros, lbprz_promises_zeros};
 
 fuzz_target!(|answer: &[u8]| {
     assert_eq!(identify_promises_zeros(answer).is_some(), answer.len() >= 512);

@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use trimwise_host::daemon::frees::format::{PageFormat, Tracepoint};
+use trimwised::frees::format::{PageFormat, Tracepoint};
 
 const PAGE: &str = "\tfield: local_t commit;\toffset:8;\tsize:8;\tsigned:1;\n\
     \tfield: char data;\toffset:16;\tsize:4080;\tsigned:0;\n";

@@ -13,8 +13,8 @@ use trimwise::experiment::summary::{Summary, SummaryRow};
 use trimwise::experiment::verdict;
 use trimwise::fs::host::DiscardGeneration;
 use trimwise::units::Bytes;
-use trimwise_host::kernel::cell::KernelTarget;
-use trimwise_host::kernel::images::KernelImage;
+use trimwise_uml::cell::KernelTarget;
+use trimwise_uml::images::KernelImage;
 
 use crate::arguments::CompareArguments;
 use crate::command_line::CommandText;

@@ -7,9 +7,9 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::Value;
 use trimwise::units::Bytes;
-use trimwise_host::daemon::config::{Config, group_number};
-use trimwise_host::daemon::control::{Client, ClientError, Request};
-use trimwise_host::host_root::HostRoot;
+use trimwise_linux::daemon::config::{Config, group_number};
+use trimwise_linux::daemon::control::{Client, ClientError, Request};
+use trimwise_linux::host_root::HostRoot;
 
 use crate::arguments::{
     ConfigCheckArguments, ConfigCommand, ExplainArguments, HistoryArguments, JsonArguments, PauseArguments,
@@ -153,7 +153,7 @@ pub fn config(command: &ConfigCommand) -> Result<String, Failure> {
     let destinations = Destinations::check_json(json)?;
     let result = Config::load(file);
     let errors = result.as_ref().err().map_or(&[][..], |errors| &errors.0);
-    let told = |error: &trimwise_host::daemon::config::ConfigError| CheckedError {
+    let told = |error: &trimwise_linux::daemon::config::ConfigError| CheckedError {
         file: error.file.clone(),
         line: error.line,
         key: error.key.clone(),

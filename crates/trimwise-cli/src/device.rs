@@ -13,11 +13,11 @@ use std::time::Duration;
 use serde::Serialize;
 use trimwise::ssd::SsdConfig;
 use trimwise::units::Bytes;
-use trimwise_host::emulated::EmulatedDrive;
-use trimwise_host::emulated::nbd::Address;
-use trimwise_host::emulated::registry::{Front, Record, Registry, RegistryError, State, Status};
-use trimwise_host::emulated::server::{self, Description, ServeError, Stops};
-use trimwise_host::sparse_store::SparseStore;
+use trimwise_device::EmulatedDrive;
+use trimwise_device::nbd::Address;
+use trimwise_device::registry::{Front, Record, Registry, RegistryError, State, Status};
+use trimwise_device::server::{self, Description, ServeError, Stops};
+use trimwise_linux::sparse_store::SparseStore;
 
 use crate::arguments::{
     AttachArguments, DetachArguments, DeviceArguments, DeviceCommand, DriveArguments, ListArguments,
@@ -176,7 +176,7 @@ fn announce(record: &Record, announced: bool) {
     drop(serde_json::to_writer(&mut out, record));
     drop(writeln!(out).and_then(|()| out.flush()));
     drop(out);
-    trimwise_host::emulated::server::leave_terminal();
+    trimwise_device::server::leave_terminal();
 }
 
 fn attach_here(registry: &Registry, arguments: &AttachArguments) -> Result<String, Failure> {

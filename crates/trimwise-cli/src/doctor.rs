@@ -1,8 +1,8 @@
 //! `trimwise doctor`: is TRIM on here, and does it arrive?
 
 use serde::Serialize;
-use trimwise_host::doctor::{self, DoctorError, Report};
-use trimwise_host::host_root::HostRoot;
+use trimwise_linux::doctor::{self, DoctorError, Report};
+use trimwise_linux::host_root::HostRoot;
 
 use crate::arguments::DoctorArguments;
 use crate::daemon::normal;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use serde::Serialize;
-use trimwise_host::kernel::images::{Built, CATALOGUE, Cache, KernelError, KernelImage, Order, Step};
+use trimwise_uml::images::{Built, CATALOGUE, Cache, KernelError, KernelImage, Order, Step};
 
 use crate::arguments::{
     JsonArguments, KernelBuildArguments, KernelCommand, KernelListArguments, KernelRemoveArguments,

@@ -32,8 +32,6 @@ mod verify;
 use std::process::ExitCode;
 
 use clap::Parser;
-use trimwise_host::daemon::helper;
-use trimwise_host::kernel::job::DAEMON_COMMAND;
 
 use crate::arguments::{Command, CommandLine};
 use crate::failure::Failure;
@@ -41,13 +39,6 @@ use crate::interrupt::OnInterrupt;
 use crate::runner::Linked;
 
 fn main() -> ExitCode {
-    // In a guest this program is the daemon too, and the daemon's helper is whatever program the daemon is.
-    let mut words = std::env::args_os().skip(1).peekable();
-    if words.next_if(|first| first == DAEMON_COMMAND).is_some()
-        || words.peek().is_some_and(|first| first == helper::COMMAND)
-    {
-        return trimwise_host::daemon::command::main(words);
-    }
     let command_line = CommandLine::parse(); // ends with exit code 2 by itself where words make no sense
     match run(command_line.command).and_then(|text| output::print(&text)) {
         Ok(()) => ExitCode::SUCCESS,
@@ -89,7 +80,7 @@ fn run(command: Command) -> Result<String, Failure> {
         Command::Device(arguments) => device::run(&arguments),
         Command::Devices(arguments) => devices::run(&arguments),
         Command::GuestInit => {
-            trimwise_host::kernel::guest::run_as_init().map(|()| String::new()).map_err(Failure::usage)
+            trimwise_uml::guest::run_as_init().map(|()| String::new()).map_err(Failure::usage)
         }
     }
 }

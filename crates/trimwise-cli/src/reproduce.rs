@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 
 use serde::Serialize;
 use trimwise::experiment::result::ExperimentResult;
-use trimwise_host::kernel::cell::KernelTarget;
+use trimwise_uml::cell::KernelTarget;
 
 use crate::arguments::ReproduceArguments;
 use crate::command_line::CommandText;

@@ -13,8 +13,8 @@ use trimwise::crash::CrashReport;
 use trimwise::experiment::result::{Cell, ExperimentResult};
 use trimwise::fs::host::DiscardGeneration;
 use trimwise::units::Bytes;
-use trimwise_host::kernel::cell::{KernelPolicy, KernelTarget};
-use trimwise_host::kernel::images::KernelImage;
+use trimwise_uml::cell::{KernelPolicy, KernelTarget};
+use trimwise_uml::images::KernelImage;
 
 use crate::failure::Failure;
 

@@ -7,10 +7,10 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use trimwise::units::Bytes;
-use trimwise_host::block_device::BlockDeviceError;
-use trimwise_host::layout::Kind;
-use trimwise_host::mount::MountError;
-use trimwise_host::trim::{self, Ended, Outcome, Plan, Target, TrimError};
+use trimwise_linux::block_device::BlockDeviceError;
+use trimwise_linux::layout::Kind;
+use trimwise_linux::mount::MountError;
+use trimwise_linux::trim::{self, Ended, Outcome, Plan, Target, TrimError};
 
 use crate::arguments::TrimArguments;
 use crate::command_line::CommandText;

@@ -103,7 +103,7 @@ pub enum ConfigCommand {
 #[derive(Debug, Args)]
 pub struct ConfigCheckArguments {
     /// The configuration; its drop-ins are in FILE.d
-    #[arg(value_name = "FILE", default_value = trimwise_host::daemon::config::DEFAULT_FILE)]
+    #[arg(value_name = "FILE", default_value = trimwise_linux::daemon::config::DEFAULT_FILE)]
     pub file: PathBuf,
 
     #[command(flatten)]

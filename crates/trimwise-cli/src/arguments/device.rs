@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use trimwise::units::Bytes;
-use trimwise_host::emulated::TimeScale;
-use trimwise_host::emulated::nbd::Address;
-use trimwise_host::emulated::registry::PLACE;
+use trimwise_device::TimeScale;
+use trimwise_device::nbd::Address;
+use trimwise_device::registry::PLACE;
 
 use super::{JsonArguments, some_bytes, whole};
 use crate::defaults;

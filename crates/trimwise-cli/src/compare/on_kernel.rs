@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use trimwise::units::Bytes;
-use trimwise_host::kernel::cell::{KernelPolicy, KernelTarget};
+use trimwise_uml::cell::{KernelPolicy, KernelTarget};
 
 use super::{Comparison, Host, NO_FILL, RealKernel, finish, named, workload};
 use crate::arguments::CompareArguments;

@@ -12,9 +12,9 @@ use trimwise::block::PortCounts;
 use trimwise::experiment::gauge::{Stale, device_figures};
 use trimwise::experiment::result::DeviceFigures;
 use trimwise::units::Bytes;
-use trimwise_host::kernel::cell::{KernelTarget, new_disk};
-use trimwise_host::kernel::disk::{Mark, TraceEntry};
-use trimwise_host::kernel::job::{Job, Outcome, ProgramEnd, Step};
+use trimwise_uml::cell::{KernelTarget, new_disk};
+use trimwise_uml::disk::{Mark, TraceEntry};
+use trimwise_uml::job::{Job, Outcome, ProgramEnd, Step};
 
 use crate::arguments::{JsonArguments, KernelRunArguments};
 use crate::compare::RealKernel;

@@ -9,7 +9,7 @@ use trimwise::block::{BlockQueue, ModelDevice, QueueConfig};
 use trimwise::engine::Sim;
 use trimwise::profile::Profile;
 use trimwise::ssd::Drive;
-use trimwise_host::block_on;
+use trimwise_linux::block_on;
 
 use super::{BenchProgress, RealTarget};
 use crate::failure::Failure;

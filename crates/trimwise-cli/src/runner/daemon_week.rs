@@ -9,9 +9,9 @@ use trimwise::experiment::daemon_week::{
 };
 use trimwise::units::Bytes;
 use trimwise::workload::week::Week;
-use trimwise_host::kernel::cell::KernelTarget;
-use trimwise_host::kernel::images::KernelImage;
-use trimwise_host::kernel::job::{DAEMON_FOLDER, FileSystem, Job, Outcome, ProgramEnd, Step};
+use trimwise_uml::cell::KernelTarget;
+use trimwise_uml::images::KernelImage;
+use trimwise_uml::job::{DAEMON_FOLDER, FileSystem, Job, Outcome, ProgramEnd, Step};
 
 use super::guests;
 use crate::failure::Failure;
@@ -58,6 +58,9 @@ pub fn choice(only: &[String], target: Option<&KernelTarget>) -> Result<(KernelI
         let file_system = file_system(of_one[0])?;
         let target = KernelTarget { version: version.to_owned(), file_system, options: String::new() };
         image = Some(guests::image(&target)?);
+    }
+    if cases.iter().any(|case| case.trimming == Trimming::Daemon) {
+        guests::trimwised()?;
     }
     image.map(|image| (image, cases)).ok_or_else(|| Failure::usage("nothing to run"))
 }
@@ -120,7 +123,10 @@ pub fn run(
 ) -> Result<Run, Failure> {
     let mut disks = [guests::small_drive(DEVICE, CAPACITY, seed)?];
     let (steps, at) = steps(case, week)?;
-    let guest = guests::guest(image, MEMORY, stop)?;
+    let mut guest = guests::guest(image, MEMORY, stop)?;
+    if case.trimming == Trimming::Daemon {
+        guest.daemon = Some(guests::trimwised()?);
+    }
     let report = guest.run(&Job { steps }, &mut disks).map_err(guests::job_failure)?;
     let [disk] = disks;
     let (port, _, trace, marks) = disk.into_parts();

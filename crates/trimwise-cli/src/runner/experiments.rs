@@ -14,7 +14,7 @@ use trimwise::policy::PolicySpec;
 use trimwise::profile::Profile;
 use trimwise::units::Bytes;
 use trimwise::workload::week::Week;
-use trimwise_host::kernel::cell::{KernelCell, KernelPolicy, KernelTarget, KernelWorkload};
+use trimwise_uml::cell::{KernelCell, KernelPolicy, KernelTarget, KernelWorkload};
 
 use super::linked::memory_of_run;
 use super::{Report, guests};

@@ -1,5 +1,6 @@
 //! Guests: finding the kernel and the programs that an argument needs, and what a run that failed tells the user.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -7,11 +8,11 @@ use trimwise::experiment::kernels::observe::Discarded;
 use trimwise::fs::layout::FormatOptions;
 use trimwise::profile::Profile;
 use trimwise::units::Bytes;
-use trimwise_host::kernel::cell::{KernelCellError, KernelTarget, MEMORY_MIN, new_disk};
-use trimwise_host::kernel::disk::{Disk, TraceEntry, Traced};
-use trimwise_host::kernel::images::{self, KernelImage};
-use trimwise_host::kernel::job::{FileSystem, Guest, JobError, Outcome};
-use trimwise_host::kernel::machine::{Limits, MachineError};
+use trimwise_uml::cell::{KernelCellError, KernelTarget, MEMORY_MIN, new_disk};
+use trimwise_uml::disk::{Disk, TraceEntry, Traced};
+use trimwise_uml::images::{self, KernelImage};
+use trimwise_uml::job::{FileSystem, Guest, JobError, Outcome};
+use trimwise_uml::machine::{Limits, MachineError};
 
 use super::room::Room;
 use crate::failure::Failure;
@@ -65,11 +66,25 @@ pub fn guest(image: &KernelImage, memory: Bytes, stop: &Arc<AtomicBool>) -> Resu
     Ok(Guest {
         linux: image.linux.clone(),
         preload: Some(image.preload.clone()),
+        daemon: None,
         init,
         memory,
         limits: Limits::default(),
         interrupted: Arc::clone(stop),
     })
+}
+
+/// `trimwised`, which guests run as their daemon: the program next to this one.
+pub fn trimwised() -> Result<PathBuf, Failure> {
+    let this = std::env::current_exe().map_err(|e| Failure::run(format!("cannot find this program: {e}")))?;
+    let daemon = this.with_file_name("trimwised");
+    if daemon.is_file() {
+        return Ok(daemon);
+    }
+    Err(Failure::usage(format!(
+        "{}: not found, and the guest runs it; expected trimwised next to trimwise (cargo build --release makes both)",
+        daemon.display()
+    )))
 }
 
 /// A new drive of a built-in profile, made this small, that keeps a trace of what it is asked for.

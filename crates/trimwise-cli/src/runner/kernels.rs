@@ -13,9 +13,9 @@ use trimwise::experiment::kernels::{
     SMALL_BYTES, UnmountRun, WINDOW_NS,
 };
 use trimwise::units::Bytes;
-use trimwise_host::kernel::disk::TraceEntry;
-use trimwise_host::kernel::images::{self, KernelImage};
-use trimwise_host::kernel::job::{FileSystem, Job, Outcome, Step, StepReport};
+use trimwise_uml::disk::TraceEntry;
+use trimwise_uml::images::{self, KernelImage};
+use trimwise_uml::job::{FileSystem, Job, Outcome, Step, StepReport};
 
 use super::guests::{self, unexpected};
 use crate::failure::Failure;

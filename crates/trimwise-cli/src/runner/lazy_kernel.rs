@@ -9,9 +9,9 @@ use trimwise::profile::Profile;
 use trimwise::units::{Bytes, SimDuration};
 use trimwise::workload::fragmenting::Fragmenting;
 use trimwise::workload::timed::Timed;
-use trimwise_host::kernel::cell::{KernelCell, KernelPolicy, KernelTarget, KernelWorkload};
-use trimwise_host::kernel::images::KernelImage;
-use trimwise_host::kernel::job::FileSystem;
+use trimwise_uml::cell::{KernelCell, KernelPolicy, KernelTarget, KernelWorkload};
+use trimwise_uml::images::KernelImage;
+use trimwise_uml::job::FileSystem;
 
 use super::guests;
 use crate::failure::Failure;

@@ -18,9 +18,9 @@ use trimwise::workload::postmark::{
     self, LocationError, Phase, PlannedRun, PostmarkConfig, Progress, footprint,
 };
 use trimwise::workload::timed::{Timed, Timing};
-use trimwise_host::kernel::cell::{KernelCell, KernelPolicy, KernelTarget, KernelWorkload};
-use trimwise_host::kernel::images::KernelImage;
-use trimwise_host::{DirectoryError, RealDirectory, block_on, mount_of};
+use trimwise_linux::{DirectoryError, RealDirectory, block_on, mount_of};
+use trimwise_uml::cell::{KernelCell, KernelPolicy, KernelTarget, KernelWorkload};
+use trimwise_uml::images::KernelImage;
 
 use super::bench;
 use super::devices;

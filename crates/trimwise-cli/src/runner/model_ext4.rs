@@ -8,11 +8,11 @@ use trimwise::experiment::model_ext4::{
     self, Case, GUEST_MEMORY, GuestFacts, KERNEL, Pair, SETTLE, Side, cases,
 };
 use trimwise::units::{Bytes, Lpn, UNIT_BYTES, UnitRange};
-use trimwise_host::kernel::cell::KernelTarget;
-use trimwise_host::kernel::disk::{TraceEntry, Traced};
-use trimwise_host::kernel::images::KernelImage;
-use trimwise_host::kernel::job::{FileSystem, Job, Outcome, Step, StepReport};
-use trimwise_host::sparse_store::SparseStore;
+use trimwise_linux::sparse_store::SparseStore;
+use trimwise_uml::cell::KernelTarget;
+use trimwise_uml::disk::{TraceEntry, Traced};
+use trimwise_uml::images::KernelImage;
+use trimwise_uml::job::{FileSystem, Job, Outcome, Step, StepReport};
 
 use super::guests::{self, unexpected};
 use crate::failure::Failure;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use trimwise::units::Bytes;
-use trimwise_host::consent;
-use trimwise_host::raw_device::{Access, Options, RawDevice, RawDeviceError, Target};
+use trimwise_linux::consent;
+use trimwise_linux::raw_device::{Access, Options, RawDevice, RawDeviceError, Target};
 
 use crate::failure::Failure;
 

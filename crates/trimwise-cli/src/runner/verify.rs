@@ -8,8 +8,8 @@ use trimwise::bench::{Hooks, Settings};
 use trimwise::block::{BlockQueue, ModelDevice, QueueConfig};
 use trimwise::engine::Sim;
 use trimwise::ssd::{Drive, Faults, SsdConfig};
-use trimwise_host::block_on;
-use trimwise_host::raw_device::Target;
+use trimwise_linux::block_on;
+use trimwise_linux::raw_device::Target;
 
 use super::RealTarget;
 use crate::failure::Failure;

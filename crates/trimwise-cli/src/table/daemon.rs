@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::Value;
 use trimwise::units::Bytes;
-use trimwise_host::daemon::config::{Config, Manage};
+use trimwise_linux::daemon::config::{Config, Manage};
 
 use super::{bold, folded, laid_out, plain};
 use crate::figures::NONE;

@@ -1,7 +1,7 @@
 //! The text of `doctor`: each file system with the way down to its disks, and what was found.
 
 use trimwise::units::Bytes;
-use trimwise_host::doctor::{Diagnosis, Finding, Report};
+use trimwise_linux::doctor::{Diagnosis, Finding, Report};
 
 use super::{bold, folded, plain};
 

@@ -146,9 +146,9 @@ fn capitalised(text: &str) -> String {
 mod tests {
     use trimwise::bench::verify::{Evidence, Fault, Judgement, Speed, Speeds, Torture, Verification};
     use trimwise::bench::{Did, Settings};
-    use trimwise_host::block_device::DiscardCounts;
-    use trimwise_host::mounted_verify::{Block, Disk, Found, Report};
-    use trimwise_host::raw_device::Promise;
+    use trimwise_linux::block_device::DiscardCounts;
+    use trimwise_linux::mounted_verify::{Block, Disk, Found, Report};
+    use trimwise_linux::raw_device::Promise;
 
     use super::*;
     use crate::arguments::{Command, CommandLine, VerifyArguments};

@@ -2,10 +2,10 @@
 
 use serde::Serialize;
 use trimwise::units::Bytes;
-use trimwise_host::block_device::{BlockDevice, DiscardCounts};
-use trimwise_host::free_space::Estimate;
-use trimwise_host::layout::Kind;
-use trimwise_host::trim::{self, Ended, Outcome, Span, Target, TrimmedGroups};
+use trimwise_linux::block_device::{BlockDevice, DiscardCounts};
+use trimwise_linux::free_space::Estimate;
+use trimwise_linux::layout::Kind;
+use trimwise_linux::trim::{self, Ended, Outcome, Span, Target, TrimmedGroups};
 
 /// A trim, as `--json` writes it; the order of the keys is part of the format.
 #[derive(Clone, Debug, Serialize)]

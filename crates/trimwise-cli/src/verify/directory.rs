@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Serialize;
 use trimwise::units::Bytes;
-use trimwise_host::block_device::BlockDeviceError;
-use trimwise_host::mount::MountError;
-use trimwise_host::mounted_verify::{self, Counts, FILE_BYTES, Report, Verdict, VerifyError};
+use trimwise_linux::block_device::BlockDeviceError;
+use trimwise_linux::mount::MountError;
+use trimwise_linux::mounted_verify::{self, Counts, FILE_BYTES, Report, Verdict, VerifyError};
 
 use super::refuse;
 use crate::arguments::VerifyArguments;

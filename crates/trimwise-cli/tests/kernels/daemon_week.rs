@@ -1,0 +1,49 @@
+//! `trimwise reproduce daemon-day`: `trimwised` inside a guest, on XFS, the same bytes twice; all of it, and the week, with
+//! `KERNELS=full`. And what is refused before anything boots.
+
+use std::process::Stdio;
+
+use crate::reproduction::{error, image, is_full, is_met, refused, reproduce};
+use serde_json::Value;
+
+/// The claims of the daemon that hold and are to hold; those that do not, the experiment's README explains.
+const KEPT: [&str; 3] = ["daemon-p99-xfs", "daemon-bound-xfs", "daemon-discarded-xfs"];
+
+#[test]
+fn a_day_under_the_daemon_is_the_same_each_time_and_keeps_what_is_promised() {
+    if image("6.1").is_none() {
+        return;
+    }
+    let arguments = match is_full() {
+        true => "daemon-week --only xfs --json -",
+        false => "daemon-day --only xfs:daemon --json -",
+    };
+    // Beside each other: a guest has one processor.
+    let runs = [(), ()].map(|()| {
+        let mut command = reproduce(&format!("{arguments} --jobs 1"));
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    });
+    let [first, second] = runs.map(|run| run.wait_with_output().unwrap());
+    assert!(first.status.success() && second.status.success(), "{} {}", error(&first), error(&second));
+    assert_eq!(first.stdout, second.stdout, "two runs of the same seed differ");
+    let result: Value = serde_json::from_slice(&first.stdout).unwrap();
+    for id in KEPT {
+        assert!(is_met(&result, id), "{id}: {:#}", result["claims"]);
+    }
+    let runs = result["rows"]["runs"].as_array().unwrap();
+    let daemon = runs.iter().find(|run| run["trimming"] == "daemon").unwrap();
+    let untrimmed = daemon["untrimmed_bytes"].as_array().unwrap();
+    assert!(untrimmed[0].as_u64() > Some(2 << 30), "a drive that was full: {}", untrimmed[0]);
+    assert_eq!(untrimmed.last().and_then(Value::as_u64), Some(0));
+    assert!(daemon["discards"]["commands"].as_u64() > Some(100), "{:#}", daemon["discards"]);
+}
+
+#[test]
+fn what_there_is_not_is_refused_with_what_there_is() {
+    refused("daemon-week --only zfs", &["--only zfs", "ext4, xfs, btrfs", "fstrim-weekly"]);
+    refused("daemon-day --only xfs:discard-async", &["--only xfs:discard-async"]);
+    refused("daemon-week", &["trimwise kernel build --version 6.1"]);
+    refused("daemon-day --target kernel:5.10:ext4", &["trimwise kernel build --version 5.10"]);
+    refused("daemon-day --target kernel:6.1:xfs:noatime", &["expected none, as in kernel:6.1:xfs"]);
+    refused("daemon-week --target kernel:6.1:xfs --only ext4", &["--only ext4", "FS one of xfs"]);
+}

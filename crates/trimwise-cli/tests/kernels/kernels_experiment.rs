@@ -1,0 +1,44 @@
+//! `trimwise reproduce kernels` on real kernels: ext4 of 6.1, or with `KERNELS=full` every kernel that is built and every
+//! file system; and what is refused before anything boots.
+
+use crate::reproduction::{error, image, is_full, is_met, refused, reproduce};
+use serde_json::Value;
+
+#[test]
+fn real_kernels_discard_as_the_source_says_and_the_same_each_time() {
+    if image("6.1").is_none() {
+        return;
+    }
+    let arguments = if is_full() { "kernels --json -" } else { "kernels --only 6.1:ext4 --json -" };
+    let [first, second] = [(); 2].map(|()| reproduce(arguments).output().unwrap());
+    assert!(first.status.success() && second.status.success(), "{}{}", error(&first), error(&second));
+    assert!(first.stdout == second.stdout, "two runs differ");
+
+    let result: Value = serde_json::from_slice(&first.stdout).unwrap();
+    for id in ["kernels-gaps-free-6.1", "kernels-when-6.1", "kernels-fitrim-ext4"] {
+        assert!(is_met(&result, id), "{id}: {:#}", result["claims"]);
+    }
+    let runs = result["rows"]["deletions"].as_array().unwrap();
+    let of = |options: &str| {
+        let is_it = |run: &&Value| {
+            run["kernel"] == "6.1" && run["file_system"] == "ext4" && run["options"] == options
+        };
+        &runs.iter().find(is_it).unwrap()["deletions"]
+    };
+    for (i, extents) in [1..=64, 1000..=1024, 1000..=1024].into_iter().enumerate() {
+        let (with, without) = (&of("discard")[i], &of("nodiscard")[i]);
+        assert_eq!(without["discards"]["commands"], 0);
+        assert_eq!(with["covered_bytes"], with["freed_bytes"], "all that was freed is discarded");
+        let pieces = with["extents"].as_u64().unwrap();
+        assert!(extents.contains(&pieces), "{}: {pieces} pieces", with["layout"]);
+    }
+}
+
+#[test]
+fn what_there_is_not_is_refused_with_what_there_is() {
+    refused("kernels --only 4.4", &["--only 4.4", "5.10, 6.1, 6.12", "ext4, xfs, btrfs, f2fs"]);
+    refused("kernels --only 6.1:zfs", &["--only 6.1:zfs", "ext4, xfs, btrfs, f2fs"]);
+    refused("kernels --only 6.1", &["trimwise kernel build --version 6.1"]);
+    refused("kernels", &["--version 5.10", "--version 6.1", "--version 6.12"]);
+    refused("settling --only 6.1", &["--only", "settling"]);
+}

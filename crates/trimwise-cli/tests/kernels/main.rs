@@ -1,0 +1,13 @@
+//! Real kernels in virtual time: needs a kernel from `trimwise kernel build`, and the programs that make file systems.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod daemon_guests;
+mod daemon_week;
+mod guest_daemon;
+mod guest_faults;
+mod guests;
+mod kernel;
+mod kernels_experiment;
+mod model_ext4;
+mod reproduction;

@@ -1,0 +1,56 @@
+//! `trimwise reproduce model-ext4`, one shape of it, and `lazy-3-kernel`, one append size (with the feature
+//! `kernel-5-10-tests`, since it needs another kernel); all of both
+//! with `KERNELS=full`. And what is refused before anything boots.
+
+use crate::reproduction::{error, image, is_full, is_met, refused, reproduce};
+use serde_json::Value;
+
+/// The result of an experiment, whole or its sample; `None` where its kernel is not built.
+fn result(version: &str, experiment: &str, sample: &str) -> Option<Value> {
+    image(version)?;
+    let only = if is_full() { String::new() } else { format!("--only {sample}") };
+    let output = reproduce(&format!("{experiment} {only} --json -")).output().unwrap();
+    assert!(output.status.success(), "{}", error(&output));
+    Some(serde_json::from_slice(&output.stdout).unwrap())
+}
+
+#[test]
+fn the_modelled_ext4_asks_its_drive_for_what_the_real_one_does() {
+    let Some(result) = result("6.1", "model-ext4", "mixed") else { return };
+    for id in KEPT {
+        assert!(is_met(&result, id), "{id}: {:#}", result["claims"]);
+    }
+    for pair in result["rows"].as_array().unwrap() {
+        let discards = pair["policy"] == "commit";
+        for side in ["kernel", "model"] {
+            let figure = |name: &str| pair[side][name].as_u64().unwrap();
+            assert_eq!(figure("discards") > 0, discards, "{side}: {pair:#}");
+            for name in
+                ["data_blocks", "journal_blocks", "metadata_blocks", "commits", "flushes", "duration_ns"]
+            {
+                assert!(figure(name) > 0, "{side}, {name}: {pair:#}");
+            }
+            // Whoever commits flushes twice, and logs a descriptor, a block and a commit block at least.
+            assert!(figure("flushes") >= 2 * figure("commits"), "{side}: {pair:#}");
+            assert!(figure("journal_blocks") >= 3 * figure("commits"), "{side}: {pair:#}");
+        }
+    }
+}
+
+/// The claims that hold and are to hold; those that do not, the experiment's README explains.
+const KEPT: [&str; 4] = ["model-data", "model-journal", "model-metadata", "model-duration"];
+
+#[test]
+#[cfg(feature = "kernel-5-10-tests")]
+fn fsync_behind_a_removal_takes_as_long_in_the_model_as_on_the_real_ext4() {
+    let Some(result) = result("5.10", "lazy-3-kernel", "1024") else { return };
+    assert!(is_met(&result, "lazy-kernel-model"), "{:#}", result["claims"]);
+}
+
+#[test]
+fn what_there_is_not_is_refused_with_what_there_is() {
+    refused("model-ext4 --only tiny", &["--only tiny", "small, large, mixed"]);
+    refused("model-ext4", &["trimwise kernel build --version 6.1"]);
+    refused("lazy-3-kernel --only 48", &["--only 48", "64, 128"]);
+    refused("lazy-3-kernel", &["trimwise kernel build --version 5.10"]);
+}

@@ -1,0 +1,46 @@
+//! What tests on real kernels share.
+
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use trimwise_testing::skipped;
+use trimwise_uml::images::{self, KernelImage};
+
+/// The command.
+pub fn reproduce(arguments: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_trimwise"));
+    command.arg("reproduce").args(arguments.split_whitespace());
+    command
+}
+
+/// A kernel of this version, or `None` where none is built, which skips the test.
+pub fn image(version: &str) -> Option<KernelImage> {
+    images::find(version).map_err(|error| skipped(&error.to_string())).ok()
+}
+
+/// What it wrote to standard error.
+pub fn error(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Whether the claim of a result is met.
+pub fn is_met(result: &Value, id: &str) -> bool {
+    let claims = result["claims"].as_array().unwrap();
+    let claim = claims.iter().find(|claim| claim["id"] == id);
+    claim.unwrap_or_else(|| panic!("no claim {id}"))["met"].as_bool().unwrap()
+}
+
+/// Whether all is run, and not only a sample.
+pub fn is_full() -> bool {
+    std::env::var("KERNELS").is_ok_and(|value| value == "full")
+}
+
+/// Where no kernel is built, the command is refused with all of these words.
+pub fn refused(arguments: &str, words: &[&str]) {
+    let empty = tempfile::tempdir().unwrap();
+    let output = reproduce(arguments).env("TRIMWISE_KERNELS", empty.path()).output().unwrap();
+    let message = error(&output);
+    assert_eq!(output.status.code(), Some(2), "{arguments}: {message}");
+    assert!(words.iter().all(|word| message.contains(word)), "{arguments}: {message}");
+    assert!(output.stdout.is_empty());
+}

@@ -1,0 +1,85 @@
+//! The commands that talk to the daemon where there is none, `config check` and `doctor`.
+
+use std::fs;
+
+use crate::common::{refused, said, text, trimwise};
+
+#[test]
+fn without_a_daemon_it_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = folder.path().to_str().unwrap();
+    for arguments in [&["status"][..], &["explain", "/"], &["history", "/"], &["pause"], &["resume", "/"]] {
+        let output = trimwise(&[arguments, &["--run", run]].concat());
+        refused(2, &output, &["control.sock: no trimwised answers there", "systemctl start trimwised"]);
+    }
+    refused(2, &trimwise(&["trim", "/", "--now", "--run", run]), &["no trimwised answers"]);
+    refused(2, &trimwise(&["trim", "/", "--now", "--dry-run"]), &["cannot be used with"]);
+}
+
+#[test]
+fn a_configuration_is_checked_and_all_that_is_wrong_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("trimwise.toml");
+    let path = file.to_str().unwrap();
+    refused(2, &trimwise(&["config", "check", path]), &["trimwise.toml: No such file"]);
+    fs::write(&file, "").unwrap();
+    said(
+        &trimwise(&["config", "check", path]),
+        &["sound. Manages all file systems that can be trimmed, with judicious"],
+    );
+    fs::write(&file, "group = \"nobody-is-in-this\"\n").unwrap();
+    said(&trimwise(&["config", "check", path]), &["sound.", "there is no such group on this host"]);
+    fs::write(&file, "policy = \"ideal\"\n[mount.\"/home\"]\nslice = 3\n").unwrap();
+    fs::create_dir(folder.path().join("trimwise.toml.d")).unwrap();
+    fs::write(folder.path().join("trimwise.toml.d/a.toml"), "group = 7\n").unwrap();
+    let output = trimwise(&["config", "check", path]);
+    refused(
+        2,
+        &output,
+        &[
+            "error: 3 things are wrong:\n",
+            "trimwise.toml:1: policy:",
+            "trimwise.toml:3: mount.\"/home\".slice:",
+            "a.toml:1: group: 7",
+        ],
+    );
+    let json = trimwise(&["config", "check", path, "--json", "-"]);
+    let data: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!((data["errors"].as_array().unwrap().len(), &data["errors"][0]["line"]), (3, &1.into()));
+}
+
+#[test]
+fn the_doctor_says_what_is_wrong_with_exit_code_1() {
+    let host = tempfile::tempdir().unwrap();
+    let file = |path: &str, text: &str| {
+        let path = host.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    };
+    file("proc/1/mountinfo", "22 1 8:16 / /media rw - ext4 /dev/sdb rw\n");
+    file("sys/devices/usb1/host1/block/sdb/dev", "8:16");
+    file("sys/devices/usb1/host1/block/sdb/queue/discard_max_bytes", "0");
+    fs::create_dir_all(host.path().join("sys/dev/block")).unwrap();
+    std::os::unix::fs::symlink("../../devices/usb1/host1/block/sdb", host.path().join("sys/dev/block/8:16"))
+        .unwrap();
+    let root = host.path().to_str().unwrap();
+    let output = trimwise(&["doctor", "--host-root", root]);
+    refused(1, &output, &["error: 1 thing is wrong"]);
+    let shown = text(&output.stdout);
+    for words in
+        ["/media: ext4 on /dev/sdb, nodiscard: TRIM does not pass", "the USB adapter of sdb", "mended by: "]
+    {
+        assert!(shown.contains(words), "'{words}' is not in: {shown}");
+    }
+    let json = trimwise(&["doctor", "/media", "--host-root", root, "--json", "-"]);
+    let data: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!(
+        (json.status.code(), &data["wrong"], &data["file_systems"][0]["passes"]),
+        (Some(1), &1.into(), &false.into())
+    );
+    refused(
+        2,
+        &trimwise(&["doctor", "/srv", "--host-root", root]),
+        &["/srv: no file system", "such as /media"],
+    );
+}

@@ -1,0 +1,33 @@
+//! What `trimwise device` refuses.
+
+use crate::device_place::Place;
+
+#[test]
+fn wrong_words_are_refused_before_anything_is_made() {
+    let place = Place::new();
+    for (words, expected) in [
+        (&["attach", "--profile", "nosuch"][..], "--profile nosuch: neither a built-in name"),
+        (&["attach", "--profile", "sata-small", "--size", "1TiB"], "has only 8 GiB; expected at most that"),
+        (&["attach", "--profile", "sata-small", "--size", "4KiB"], "no such drive"),
+        (&["attach", "--profile", "sata-small", "--name", "a/b"], "is no name of a device; expected"),
+        (&["serve", "--profile", "sata-small", "--nbd", "unix:/proc/x"], "unix:/proc/x: "),
+        (&["detach", "nosuch"], "no emulated device here has this name or node"),
+    ] {
+        let said = place.refused(2, words);
+        assert!(said.contains(expected), "{words:?}: {said}");
+    }
+    for words in [
+        &["attach", "--time-scale", "0"][..],
+        &["attach", "--size", "0"],
+        &["serve", "--nbd", "/tmp/x"],
+        &["serve"],
+        &["detach"],
+        &["detach", "x", "--all"],
+    ] {
+        assert_eq!(place.device(words).status.code(), Some(2), "{words:?}");
+    }
+    let long = format!("unix:{}", place.path(&"x".repeat(100)).display());
+    let said = place.refused(2, &["serve", "--profile", "sata-small", "--size", "64MiB", "--nbd", &long]);
+    assert!(said.contains("too long for the path of a socket; expected at most 107"), "{said}");
+    place.is_clean();
+}

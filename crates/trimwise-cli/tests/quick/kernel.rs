@@ -1,0 +1,293 @@
+//! `trimwise kernel` with a compiler and a `make` that only pretend, so that each way in which a build can end is met
+//! within seconds.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// A machine on which nothing is real but the shell: programs, a home, a kernel's source of version 6.6.30, a cache.
+struct Machine(TempDir);
+
+/// Copies its configuration, "compiles", and does what `$HOME/compile` says.
+const MAKE: &str = r#"#!/bin/sh
+for word; do case $word in O=*) out=${word#O=};; esac; done
+case "$*" in
+*allnoconfig*) cp "$KCONFIG_ALLCONFIG" "$out/.config"; . "$HOME/configure";;
+*) echo "make" >>"$HOME/calls"; echo "  CC      init/main.o"; . "$HOME/compile"; echo kernel >"$out/linux";;
+esac
+"#;
+
+const GCC: &str = r#"#!/bin/sh
+[ "$1" = --version ] && echo "gcc (Pretended) 12" && exit
+while [ "$1" != -o ]; do shift; done
+echo library >"$2"
+"#;
+
+impl Machine {
+    fn new() -> Self {
+        let machine = Self(tempfile::tempdir().unwrap());
+        for folder in ["bin", "home", "linux-6.6.30"] {
+            fs::create_dir(machine.path(folder)).unwrap();
+        }
+        for (name, text) in [
+            ("make", MAKE),
+            ("gcc", GCC),
+            ("flex", "#!/bin/sh\n"),
+            ("bison", "#!/bin/sh\n"),
+            ("bc", "#!/bin/sh\n"),
+        ] {
+            let path = machine.path("bin").join(name);
+            fs::write(&path, text).unwrap();
+            fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        // Where the machine has no xz, one that is not called.
+        fs::copy(machine.path("bin/bc"), machine.path("bin/xz")).unwrap();
+        fs::write(machine.path("linux-6.6.30/Makefile"), "VERSION = 6\nPATCHLEVEL = 6\nSUBLEVEL = 30\n")
+            .unwrap();
+        machine.write("configure", "");
+        machine.write("compile", "");
+        machine
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        fs::write(self.path("home").join(name), text).unwrap();
+    }
+
+    fn command(&self, line: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_trimwise"));
+        command
+            .args(line.split_whitespace())
+            .current_dir(self.0.path())
+            .env("PATH", format!("{}:/usr/bin:/bin", self.path("bin").display()))
+            .env("HOME", self.path("home"))
+            .env("TRIMWISE_KERNELS", self.path("cache"))
+            .env("NO_COLOR", "1")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command
+    }
+
+    fn run(&self, line: &str) -> Output {
+        self.command(line).output().unwrap()
+    }
+
+    /// Runs, expects this exit code, and answers standard error.
+    #[track_caller]
+    fn fails(&self, line: &str, code: i32) -> String {
+        let output = self.run(line);
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{line}: {message}");
+        message
+    }
+
+    /// Runs, and answers the JSON that it prints.
+    #[track_caller]
+    fn json(&self, line: &str) -> Value {
+        let output = self.run(&format!("{line} --json -"));
+        assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    /// How often a kernel was compiled.
+    fn calls(&self) -> usize {
+        fs::read_to_string(self.path("home/calls")).map_or(0, |text| text.lines().count())
+    }
+
+    /// What lies in the cache, hidden or not.
+    fn cached(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.path("cache")).into_iter().flatten();
+        let mut names: Vec<_> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    /// Starts a build that goes on until it is stopped; answers it and a process that its `make` has started.
+    fn endless(&self) -> (Child, u32) {
+        self.write(
+            "compile",
+            "sleep 1000 & echo $! >\"$HOME/sleeper.new\"; mv \"$HOME/sleeper.new\" \"$HOME/sleeper\"; \
+                               while :; do echo '  CC      a.o'; sleep 0.1; done",
+        );
+        let child = self.command(BUILD).spawn().unwrap();
+        until(|| self.path("home/sleeper").exists());
+        let sleeper = fs::read_to_string(self.path("home/sleeper")).unwrap();
+        (child, sleeper.trim().parse().unwrap())
+    }
+}
+
+const BUILD: &str = "kernel build --version 6.6 --source linux-6.6.30";
+
+#[track_caller]
+fn until(holds: impl Fn() -> bool) {
+    let since = Instant::now();
+    while !holds() {
+        assert!(since.elapsed() < Duration::from_secs(60), "it did not come to pass");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn signal(process: u32, name: &str) {
+    assert!(
+        Command::new("kill").args([&format!("-{name}"), &process.to_string()]).status().unwrap().success()
+    );
+}
+
+/// Whether there is such a process, and it has not ended.
+fn is_alive(process: u32) -> bool {
+    fs::read_to_string(format!("/proc/{process}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
+}
+
+#[test]
+fn a_kernel_is_built_once_and_found_from_then_on() {
+    let machine = Machine::new();
+    let first = machine.json(BUILD);
+    let kernel = &first["kernels"][0];
+    assert_eq!((kernel["state"].as_str(), kernel["release"].as_str()), (Some("new"), Some("6.6.30")));
+    assert_eq!(kernel["compiler"], "gcc (Pretended) 12");
+    let linux = Path::new(kernel["linux"].as_str().unwrap());
+    assert_eq!(fs::read_to_string(linux).unwrap(), "kernel\n");
+    for file in ["config", "image.json", "preload.so", "build.log"] {
+        assert!(linux.with_file_name(file).exists(), "{file}");
+    }
+    assert_eq!(machine.cached().len(), 1, "{:?}", machine.cached());
+
+    assert_eq!(machine.json(BUILD)["kernels"][0]["state"], "built");
+    assert_eq!(machine.calls(), 1);
+    let list = machine.json("kernel list");
+    let states: Vec<_> =
+        list["kernels"].as_array().unwrap().iter().map(|k| (&k["version"], &k["state"])).collect();
+    assert_eq!(format!("{states:?}").matches("\"not_built\"").count(), 3, "{states:?}");
+    assert!(states.iter().any(|(version, state)| *version == "6.6" && *state == "built"), "{states:?}");
+
+    // Again where it is asked for, and from another source.
+    assert_eq!(machine.json(&format!("{BUILD} --force"))["kernels"][0]["state"], "new");
+    fs::rename(machine.path("linux-6.6.30"), machine.path("other")).unwrap();
+    let other = machine.json("kernel build --version 6.6 --source other");
+    assert!(other["kernels"][0]["source"].as_str().unwrap().ends_with("/other"), "{other}");
+    assert_eq!((machine.calls(), machine.cached().len()), (3, 1));
+
+    assert!(machine.run("kernel remove 6.6").status.success());
+    assert_eq!(machine.cached(), [""; 0]);
+    machine.fails("kernel remove 6.6", 2);
+}
+
+#[test]
+fn the_tables_fit_a_hundred_columns() {
+    let machine = Machine::new();
+    machine.json(BUILD);
+    for line in ["kernel list", BUILD] {
+        let text = String::from_utf8(machine.run(line).stdout).unwrap();
+        assert!(text.contains("6.6.30") && text.lines().all(|l| l.chars().count() <= 100), "{text}");
+    }
+}
+
+#[test]
+fn a_build_that_fails_leaves_its_log_and_what_was_there() {
+    let machine = Machine::new();
+    machine.write("compile", "echo 'main.c:1: error: no'; exit 3");
+    let message = machine.fails(BUILD, 1);
+    let cached = machine.cached();
+    assert!(cached.len() == 1 && cached[0].ends_with(".log"), "{cached:?}");
+    assert!(message.contains("main.c:1: error: no") && message.contains(&cached[0]), "{message}");
+    assert!(fs::read_to_string(machine.path("cache").join(&cached[0])).unwrap().contains("error: no"));
+
+    // The log's place is taken by the next build, whose image stays when one more fails.
+    machine.write("compile", "");
+    machine.json(BUILD);
+    machine.write("compile", "exit 3");
+    machine.fails(&format!("{BUILD} --force"), 1);
+    assert_eq!(machine.json(BUILD)["kernels"][0]["state"], "built");
+}
+
+#[test]
+fn an_option_that_the_kernel_does_not_take_is_named() {
+    let machine = Machine::new();
+    machine.write("configure", "sed -i /CONFIG_F2FS_FS/d \"$out/.config\"");
+    let message = machine.fails(BUILD, 1);
+    assert!(message.contains("CONFIG_F2FS_FS=y did not become so"), "{message}");
+    assert_eq!(machine.calls(), 0);
+}
+
+#[test]
+fn two_builds_at_once_are_one() {
+    let machine = Machine::new();
+    machine.write("compile", "sleep 1");
+    let builds = [(); 3].map(|()| machine.command(&format!("{BUILD} --json -")).spawn().unwrap());
+    let mut states: Vec<String> = builds
+        .map(|build| build.wait_with_output().unwrap())
+        .iter()
+        .map(|output| {
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+            report["kernels"][0]["state"].to_string()
+        })
+        .collect();
+    states.sort();
+    assert_eq!(states, ["\"built\"", "\"built\"", "\"new\""]);
+    assert_eq!((machine.calls(), machine.cached().len()), (1, 1), "{:?}", machine.cached());
+}
+
+#[test]
+fn an_interrupted_build_ends_all_that_it_has_started() {
+    let machine = Machine::new();
+    let (build, sleeper) = machine.endless();
+    signal(build.id(), "INT");
+    let output = build.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", String::from_utf8_lossy(&output.stderr));
+    until(|| !is_alive(sleeper));
+    assert!(machine.cached().iter().all(|name| name.ends_with(".log")), "{:?}", machine.cached());
+}
+
+#[test]
+fn what_a_killed_build_leaves_goes_with_the_next_one() {
+    let machine = Machine::new();
+    let (mut build, sleeper) = machine.endless();
+    signal(build.id(), "KILL");
+    assert_eq!(build.wait().unwrap().signal(), Some(9));
+    assert!(machine.cached().iter().any(|name| name.starts_with(".building-")), "{:?}", machine.cached());
+    if is_alive(sleeper) {
+        signal(sleeper, "KILL"); // `make` ends when nobody hears it; a program that says nothing does not
+    }
+    machine.write("compile", "");
+    machine.json(BUILD);
+    assert_eq!(machine.cached().len(), 1, "{:?}", machine.cached());
+}
+
+#[test]
+fn what_cannot_be_built_is_refused_with_what_can() {
+    let machine = Machine::new();
+    let expect = |line: &str, code, words: &[&str]| {
+        let message = machine.fails(line, code);
+        assert!(words.iter().all(|word| message.contains(word)), "{line}: {message}");
+        assert_eq!(machine.calls(), 0);
+        assert!(machine.cached().iter().all(|name| name.ends_with(".log")), "{:?}", machine.cached());
+    };
+    expect("kernel build --version 4.4", 2, &["4.4", "5.10, 6.1, 6.12", "--source"]);
+    expect("kernel build --version 6.1 4.4", 2, &["4.4"]);
+    expect("kernel build --version ../x", 2, &["'../x'"]);
+    expect("kernel build --version 6.6 6.1 --source linux-6.6.30", 2, &["expected one"]);
+    expect("kernel build --source linux-6.6.30", 2, &["--version"]);
+    expect("kernel build --version 6.6 --jobs 0", 2, &["from 1 to 1024"]);
+    expect("kernel build --version 6.60 --source linux-6.6.30", 2, &["source of 6.6.30, not of 6.60"]);
+    expect("kernel build --version 6.6 --source nowhere", 2, &["--source nowhere"]);
+    expect("kernel build --version 6.6 --source home", 2, &["expected a kernel's source"]);
+    expect("kernel build --version 6.6 --source home/compile", 1, &["unpacking the source failed"]);
+    fs::write(machine.path("linux-6.6.30/.config"), "").unwrap();
+    expect(BUILD, 2, &[".config", "clean tree"]);
+    fs::remove_file(machine.path("bin/flex")).unwrap();
+    let output = machine.command(BUILD).env("PATH", machine.path("bin")).output().unwrap();
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(1) && message.contains("flex, tar"), "{message}");
+}

@@ -1,0 +1,15 @@
+//! The command as a user meets it: quick, needs nothing.
+
+#[path = "../common/mod.rs"]
+mod common;
+#[path = "../common/device_place.rs"]
+mod device_place;
+#[path = "../common/trim_command.rs"]
+mod trim_command;
+
+mod command_line;
+mod daemon;
+mod device;
+mod kernel;
+mod runs;
+mod trim;

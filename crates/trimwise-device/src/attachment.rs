@@ -1,0 +1,98 @@
+//! A loop device over a mounted drive: a block device of this host.
+//!
+//! The loop driver opens the drive's file with direct I/O, so that a request to the device is one to the drive. When the
+//! device is taken from the file, by us or by `losetup -d`, the file is closed, and that is how the server learns of it.
+//!
+//! The server must never be the last who has the device open: what is dirty in its page cache is written at that moment,
+//! and a server that was killed cannot serve its own write. So the device is held open here only for one call at a time.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+use trimwise::units::{SECTOR_BYTES, UNIT_BYTES};
+
+use trimwise_linux::ioctl::{self, loop_device};
+use trimwise_linux::mount::parse_mountinfo;
+
+/// Lays a loop device over `file` and answers its node. It offers discards if `takes_trim`.
+///
+/// # Errors
+/// What the kernel says: needs root and `/dev/loop-control`.
+pub fn attach(file: &Path, takes_trim: bool) -> io::Result<PathBuf> {
+    let of = |what: &str| {
+        let what = what.to_owned();
+        move |error: io::Error| io::Error::new(error.kind(), format!("{what}: {error}"))
+    };
+    let control =
+        File::options().read(true).write(true).open("/dev/loop-control").map_err(of("/dev/loop-control"))?;
+    let drive = File::options()
+        .read(true)
+        .write(true)
+        .custom_flags(OFlags::DIRECT.bits().cast_signed())
+        .open(file)
+        .map_err(of(&file.display().to_string()))?;
+    // Whoever asks at the same time is told the same number; one of us is faster.
+    for _ in 0..64 {
+        let number = loop_device::free_number(control.as_fd()).map_err(io::Error::from)?;
+        let node = PathBuf::from(format!("/dev/loop{number}"));
+        let device = match File::options().read(true).write(true).open(&node) {
+            Ok(device) => device,
+            Err(error) => return Err(of(&node.display().to_string())(error)),
+        };
+        match loop_device::configure(device.as_fd(), drive.as_fd(), SECTOR_BYTES as u32) {
+            Ok(()) => {
+                if !takes_trim {
+                    // The driver offers discards until the first is refused, and forgets them then.
+                    let _ = ioctl::discard(device.as_fd(), 0, UNIT_BYTES);
+                }
+                return Ok(node);
+            }
+            Err(Errno::BUSY) => {}
+            Err(error) => return Err(of(&node.display().to_string())(error.into())),
+        }
+    }
+    Err(io::Error::new(io::ErrorKind::ResourceBusy, "no free loop device stays free"))
+}
+
+/// Whether a loop device lies over `file`.
+pub fn is_over(device: &Path, file: &Path) -> bool {
+    let name = device.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let path = format!("/sys/block/{name}/loop/backing_file");
+    std::fs::read_to_string(path).is_ok_and(|shown| {
+        let shown = Path::new(shown.trim_end());
+        // A file below a mount that was taken from its place is shown by what is left of its path.
+        shown == file || file.file_name().is_some_and(|name| shown == Path::new("/").join(name))
+    })
+}
+
+/// Takes the file away from a loop device that lies over it: at once, or when the last who has it open closes it.
+///
+/// # Errors
+/// What the kernel says.
+pub fn detach(device: &Path, file: &Path) -> io::Result<()> {
+    if !is_over(device, file) {
+        return Ok(());
+    }
+    let opened = File::open(device)?;
+    match loop_device::clear(opened.as_fd()) {
+        Ok(()) | Err(Errno::NXIO) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Who holds the device for itself: where it is mounted, or in other words. `None`: nobody.
+pub fn user(device: &Path) -> Option<String> {
+    let name = device.display().to_string();
+    let mounts = parse_mountinfo(&std::fs::read("/proc/self/mountinfo").unwrap_or_default());
+    if let Some(mount) = mounts.iter().find(|mount| mount.device == name) {
+        return Some(format!("mounted at {}", mount.mount_point.display()));
+    }
+    let exclusive = File::options().read(true).custom_flags(OFlags::EXCL.bits().cast_signed()).open(device);
+    let busy = |error: io::Error| error.kind() == io::ErrorKind::ResourceBusy;
+    exclusive.is_err_and(busy).then(|| "in use by another program or a device on it".to_owned())
+}

@@ -1,0 +1,153 @@
+//! The drive as a network block device, for QEMU, nbd-client and other users of NBD.
+//!
+//! One export, named after the device; the default export is the same. Several connections may use it at once. Requests
+//! are worked on as they arrive, and each is answered when the model says that it completed, so that answers overtake
+//! each other as they do on a drive. A connection has two threads: one reads requests and moves bytes, the other gives the
+//! answers that had to wait.
+
+mod connection;
+pub mod protocol;
+mod socket;
+
+use std::fs;
+use std::io;
+use std::net::TcpListener;
+use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::EmulatedDrive;
+use crate::registry::check_socket_path;
+use connection::serve;
+use protocol::export_flags;
+pub use socket::{Address, AddressError};
+use socket::{Listener, Stream, free};
+
+/// A server. Dropping it ends all connections.
+#[derive(Debug)]
+pub struct Server {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+    sockets: Vec<PathBuf>,
+    addresses: Vec<Address>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    drive: Arc<EmulatedDrive>,
+    export: String,
+    ended: AtomicBool,
+    connections: Mutex<Vec<(Arc<Stream>, JoinHandle<()>)>>,
+}
+
+/// How often a listener looks whether it shall end.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+impl Server {
+    /// Listens at all addresses.
+    ///
+    /// # Errors
+    /// A path that is too long or taken; what the kernel says.
+    pub fn new(drive: Arc<EmulatedDrive>, export: &str, addresses: &[Address]) -> io::Result<Self> {
+        let connections = Mutex::default();
+        let shared =
+            Arc::new(Shared { drive, export: export.to_owned(), ended: AtomicBool::new(false), connections });
+        let mut server = Self { shared, threads: Vec::new(), sockets: Vec::new(), addresses: Vec::new() };
+        for address in addresses {
+            // What was made before an error is taken away by `drop`.
+            let listener =
+                server.listen(address).map_err(|e| io::Error::new(e.kind(), format!("{address}: {e}")))?;
+            let shared = Arc::clone(&server.shared);
+            let accept = move || shared.accept(&listener);
+            server.threads.push(std::thread::Builder::new().name("trimwise-nbd".to_owned()).spawn(accept)?);
+        }
+        Ok(server)
+    }
+
+    /// Where it listens: port 0 has become one that was free.
+    pub fn addresses(&self) -> &[Address] {
+        &self.addresses
+    }
+
+    fn listen(&mut self, address: &Address) -> io::Result<Listener> {
+        let listener = match address {
+            Address::Unix(path) => {
+                check_socket_path(path).map_err(|e| io::Error::new(io::ErrorKind::InvalidInput, e))?;
+                free(path)?;
+                let listener = UnixListener::bind(path)?;
+                self.sockets.push(path.clone());
+                self.addresses.push(address.clone());
+                listener.set_nonblocking(true)?;
+                Listener::Unix(listener)
+            }
+            Address::Tcp(at) => {
+                let listener = TcpListener::bind(at)?;
+                self.addresses.push(Address::Tcp(listener.local_addr()?));
+                listener.set_nonblocking(true)?;
+                Listener::Tcp(listener)
+            }
+        };
+        Ok(listener)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.shared.ended.store(true, Ordering::SeqCst);
+        for thread in self.threads.drain(..) {
+            drop(thread.join());
+        }
+        let connections =
+            std::mem::take(&mut *self.shared.connections.lock().unwrap_or_else(PoisonError::into_inner));
+        for (stream, thread) in connections {
+            stream.shut_down();
+            drop(thread.join());
+        }
+        for path in self.sockets.drain(..) {
+            drop(fs::remove_file(path));
+        }
+    }
+}
+
+impl Shared {
+    fn accept(self: &Arc<Self>, listener: &Listener) {
+        let wait = Timespec { tv_sec: 0, tv_nsec: LOOK_EVERY.as_nanos() as i64 };
+        while !self.ended.load(Ordering::SeqCst) {
+            let mut listening = [PollFd::new(listener, PollFlags::IN)];
+            if !matches!(poll(&mut listening, Some(&wait)), Ok(1..)) {
+                continue;
+            }
+            // Whoever went away meanwhile is no error of ours.
+            let Ok(stream) = listener.accept() else { continue };
+            let stream = Arc::new(stream);
+            let (shared, theirs) = (Arc::clone(self), Arc::clone(&stream));
+            let serve = move || {
+                // What a client does wrong ends its connection, and nothing else.
+                drop(serve(&shared, &theirs));
+                theirs.shut_down();
+            };
+            let thread = std::thread::Builder::new().name("trimwise-nbd-io".to_owned()).spawn(serve);
+            let mut connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
+            connections.retain(|(_, thread)| !thread.is_finished());
+            if let Ok(thread) = thread {
+                connections.push((stream, thread));
+            }
+        }
+    }
+
+    /// What the export can do.
+    fn flags(&self) -> u16 {
+        use export_flags::{CAN_MULTI_CONN, HAS_FLAGS, SEND_FLUSH, SEND_FUA, SEND_TRIM, SEND_WRITE_ZEROES};
+        let trim = if self.drive.limits().discard_max_sectors > 0 { SEND_TRIM } else { 0 };
+        HAS_FLAGS | SEND_FLUSH | SEND_FUA | SEND_WRITE_ZEROES | CAN_MULTI_CONN | trim
+    }
+
+    fn knows(&self, export: &[u8]) -> bool {
+        export.is_empty() || export == self.export.as_bytes()
+    }
+}

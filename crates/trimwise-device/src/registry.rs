@@ -1,0 +1,371 @@
+//! Which emulated devices there are on this host.
+//!
+//! Each has a folder, `/run/trimwise/devices/NAME` unless another place is asked for:
+//!
+//! | entry | what it is |
+//! |---|---|
+//! | `record.json` | what the device is: a [`Record`] |
+//! | `lock` | locked by the server as long as it lives, so that a number of a process that is used again misleads nobody |
+//! | `control` | a socket on which the server answers `status`, and `stop` once it has ended |
+//! | `mounted` | where the drive's file is mounted, if a loop device lies over it |
+//!
+//! A server that ends takes its folder away. One that was killed cannot; its device answers with I/O errors from that
+//! moment on, and whoever comes next, to make a device or to list them, takes away what it left: loop device, mount and
+//! folder. Only a loop device that somebody still has mounted stays until it is unmounted.
+
+mod error;
+mod registered;
+
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{FlockOperation, flock};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use serde::{Deserialize, Serialize};
+use trimwise::block::PortCounts;
+
+use crate::{EmulatedDrive, attachment};
+pub use error::RegistryError;
+pub use registered::Registered;
+
+/// Where devices are registered unless another place is asked for.
+pub const PLACE: &str = "/run/trimwise/devices";
+/// Longest name: the path of its socket must fit into 108 bytes.
+pub const NAME_BYTES_MAX: usize = 48;
+/// How long a server that lives may take to answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What a device is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    /// Its name here.
+    pub name: String,
+    /// The profile that it was made from.
+    pub profile: String,
+    /// Its size.
+    pub size_bytes: u64,
+    /// Seed of what the drive draws at random.
+    pub seed: u64,
+    /// How much longer than modelled everything takes.
+    pub time_scale: f64,
+    /// The file that holds its data; `None`: memory.
+    pub backing: Option<PathBuf>,
+    /// The process that serves it.
+    pub server_pid: u32,
+    /// How it is reached.
+    pub front: Front,
+}
+
+/// How a device is reached.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Front {
+    /// A block device of this host.
+    Loop {
+        /// Its node; `None` while it is being made.
+        device: Option<PathBuf>,
+    },
+    /// Network block devices at these addresses: `unix:PATH` or `tcp:ADDRESS:PORT`.
+    Nbd {
+        /// All that are served.
+        addresses: Vec<String>,
+    },
+}
+
+/// What a server answers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    /// What was asked of the drive so far.
+    pub counts: PortCounts,
+    /// Bytes that its data take in memory or in the backing file.
+    pub stored_bytes: u64,
+}
+
+impl Status {
+    /// That of a drive now.
+    pub fn of(drive: &EmulatedDrive) -> Self {
+        Self { counts: drive.counts(), stored_bytes: drive.stored().0 }
+    }
+}
+
+/// How it is with a device.
+#[derive(Clone, Debug, PartialEq)]
+pub enum State {
+    /// It is served.
+    Serving(Status),
+    /// Its server lives and does not answer.
+    Silent,
+    /// Its server has died, and this keeps what it left from being taken away.
+    Dead {
+        /// What somebody else has to do first.
+        in_use: String,
+    },
+}
+
+/// The longest path of a socket: `sun_path` has 108 bytes, of which the last is zero.
+pub const SOCKET_PATH_BYTES_MAX: usize = 107;
+
+/// Whether a socket can have this path.
+///
+/// # Errors
+/// [`RegistryError::LongPath`].
+pub fn check_socket_path(path: &Path) -> Result<(), RegistryError> {
+    let bytes = path.as_os_str().len();
+    if bytes > SOCKET_PATH_BYTES_MAX {
+        return Err(RegistryError::LongPath { path: path.to_owned(), bytes });
+    }
+    Ok(())
+}
+
+fn io_at<T>(path: &Path, result: io::Result<T>) -> Result<T, RegistryError> {
+    result.map_err(|source| RegistryError::Io { path: path.to_owned(), source })
+}
+
+/// The folder of all devices.
+#[derive(Clone, Debug)]
+pub struct Registry {
+    place: PathBuf,
+}
+
+impl Registry {
+    /// That at `place`, which is made when the first device is.
+    pub fn at(place: impl Into<PathBuf>) -> Self {
+        Self { place: place.into() }
+    }
+
+    /// Takes a name for a device; `None`: `like`, or with a number behind it if that is taken. What dead servers left is
+    /// taken away first.
+    ///
+    /// # Errors
+    /// [`RegistryError`].
+    pub fn register(&self, name: Option<&str>, like: &str) -> Result<Registered, RegistryError> {
+        for name in name.iter().copied().chain([like]) {
+            check_name(name)?;
+        }
+        let mut builder = fs::DirBuilder::new();
+        builder.recursive(true).mode(0o755);
+        io_at(&self.place, builder.create(&self.place))?;
+        let guard = self.guard()?;
+        self.clean(&guard)?;
+        let candidates = match name {
+            Some(name) => vec![name.to_owned()],
+            None => {
+                std::iter::once(like.to_owned()).chain((2..1000).map(|n| format!("{like}-{n}"))).collect()
+            }
+        };
+        for candidate in &candidates {
+            let folder = self.place.join(candidate);
+            check_socket_path(&folder.join("control"))?;
+            match fs::DirBuilder::new().mode(0o700).create(&folder) {
+                Ok(()) => return Registered::new(candidate.clone(), folder),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(source) => return Err(RegistryError::Io { path: folder, source }),
+            }
+        }
+        Err(RegistryError::Taken { name: candidates.into_iter().next().unwrap_or_default() })
+    }
+
+    /// All devices and how it is with them, by name. What dead servers left is taken away first.
+    ///
+    /// # Errors
+    /// [`RegistryError`].
+    pub fn list(&self) -> Result<Vec<(Record, State)>, RegistryError> {
+        if !self.place.exists() {
+            return Ok(Vec::new());
+        }
+        let guard = self.guard()?;
+        let dead = self.clean(&guard)?;
+        let mut devices = Vec::new();
+        for record in self.records()? {
+            let state = match dead.iter().find(|(name, _)| *name == record.name) {
+                Some((_, in_use)) => State::Dead { in_use: in_use.clone() },
+                None => match self.ask(&record.name, "status") {
+                    Ok(status) => State::Serving(status),
+                    Err(_) => State::Silent,
+                },
+            };
+            devices.push((record, state));
+        }
+        Ok(devices)
+    }
+
+    /// Ends the device of this name or node, and answers what was asked of it until then. `None`: its server had died, and
+    /// what it left is gone now.
+    ///
+    /// # Errors
+    /// [`RegistryError`]; if somebody uses it, nothing was done.
+    pub fn detach(&self, given: &str) -> Result<(Record, Option<Status>), RegistryError> {
+        let records = if self.place.exists() { self.records()? } else { Vec::new() };
+        let node = |record: &Record| match &record.front {
+            Front::Loop { device: Some(device) } => device.display().to_string(),
+            Front::Loop { device: None } => String::new(),
+            Front::Nbd { addresses } => addresses.first().cloned().unwrap_or_default(),
+        };
+        let found = records.iter().find(|record| record.name == given || node(record) == given);
+        let Some(record) = found.cloned() else {
+            let there = records.into_iter().map(|record| record.name).collect();
+            return Err(RegistryError::Unknown { given: given.to_owned(), there });
+        };
+        let folder = self.place.join(&record.name);
+        let in_use = || match &record.front {
+            Front::Loop { device: Some(device) } if attachment::is_over(device, &file_in(&folder)) => {
+                attachment::user(device).map(|how| RegistryError::InUse { device: node(&record), how })
+            }
+            _ => None,
+        };
+        if let Some(error) = in_use() {
+            return Err(error);
+        }
+        if !is_served(&folder) {
+            let guard = self.guard()?;
+            self.clean(&guard)?;
+            return match in_use() {
+                Some(error) => Err(error),
+                None => Ok((record, None)),
+            };
+        }
+        let server = process(record.server_pid);
+        let status = self.ask(&record.name, "stop").ok();
+        let lingers = |why: &str| RegistryError::Lingers {
+            name: record.name.clone(),
+            pid: record.server_pid,
+            why: why.to_owned(),
+        };
+        let begin = Instant::now();
+        while is_served(&folder) {
+            if begin.elapsed() > PATIENCE {
+                let why = "some program still has the device open; it ends when that closes it";
+                return Err(lingers(why));
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        // Until then it has its backing file open, and whoever unmounts what that lies on would find it in use.
+        if let Some(server) = server {
+            let rest = Timespec::try_from(PATIENCE.saturating_sub(begin.elapsed())).ok();
+            // Nothing remains of the device, whatever keeps the process.
+            let _ = poll(&mut [PollFd::new(&server, PollFlags::IN)], rest.as_ref());
+        }
+        // A server that is stopped, killed meanwhile, or older than its folder.
+        let guard = self.guard()?;
+        self.clean(&guard)?;
+        Ok((record, status))
+    }
+
+    /// Only one at a time makes folders or takes them away.
+    fn guard(&self) -> Result<Guard, RegistryError> {
+        let path = self.place.join(".lock");
+        let file = io_at(&path, File::options().write(true).create(true).truncate(false).open(&path))?;
+        io_at(&path, flock(&file, FlockOperation::LockExclusive).map_err(io::Error::from))?;
+        Ok(Guard(file))
+    }
+
+    /// Takes away what dead servers left, and answers what cannot be taken away yet, and why.
+    fn clean(&self, _: &Guard) -> Result<Vec<(String, String)>, RegistryError> {
+        let mut dead = Vec::new();
+        for name in self.names()? {
+            let folder = self.place.join(&name);
+            if is_served(&folder) {
+                continue;
+            }
+            let device = match read_record(&folder) {
+                Ok(Record { front: Front::Loop { device: Some(device) }, .. }) => Some(device),
+                _ => None,
+            };
+            let file = file_in(&folder);
+            if let Some(device) = device.filter(|device| attachment::is_over(device, &file)) {
+                if let Some(user) = attachment::user(&device) {
+                    dead.push((name, user));
+                    continue;
+                }
+                io_at(&device, attachment::detach(&device, &file))?;
+            }
+            io_at(&folder, remove(&folder))?;
+        }
+        Ok(dead)
+    }
+
+    fn names(&self) -> Result<Vec<String>, RegistryError> {
+        let mut names = Vec::new();
+        for entry in io_at(&self.place, fs::read_dir(&self.place))? {
+            let entry = io_at(&self.place, entry)?;
+            if let Some(name) = entry.file_name().to_str().filter(|name| check_name(name).is_ok()) {
+                names.push(name.to_owned());
+            }
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    fn records(&self) -> Result<Vec<Record>, RegistryError> {
+        Ok(self.names()?.iter().filter_map(|name| read_record(&self.place.join(name)).ok()).collect())
+    }
+
+    /// Asks the server of a device.
+    fn ask(&self, name: &str, word: &str) -> io::Result<Status> {
+        let mut stream = UnixStream::connect(self.place.join(name).join("control"))?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        writeln!(stream, "{word}")?;
+        let mut answer = String::new();
+        stream.take(1 << 16).read_to_string(&mut answer)?;
+        serde_json::from_str(&answer).map_err(io::Error::from)
+    }
+}
+
+/// A process other than this one, to be waited for.
+fn process(pid: u32) -> Option<OwnedFd> {
+    let other = (pid != std::process::id()).then_some(pid)?;
+    pidfd_open(Pid::from_raw(other.try_into().ok()?)?, PidfdFlags::empty()).ok()
+}
+
+struct Guard(#[expect(dead_code, reason = "held for its lock")] File);
+
+fn check_name(name: &str) -> Result<(), RegistryError> {
+    let begins = name.starts_with(|c: char| c.is_ascii_alphanumeric());
+    let plain = name.chars().all(|c| c.is_ascii_alphanumeric() || ".-_@+".contains(c));
+    if !begins || !plain || name.len() > NAME_BYTES_MAX {
+        return Err(RegistryError::Name { name: name.to_owned() });
+    }
+    Ok(())
+}
+
+fn read_record(folder: &Path) -> io::Result<Record> {
+    Ok(serde_json::from_str(&fs::read_to_string(folder.join("record.json"))?)?)
+}
+
+/// Where the drive's file is mounted.
+fn mounted_in(folder: &Path) -> PathBuf {
+    folder.join("mounted")
+}
+
+fn file_in(folder: &Path) -> PathBuf {
+    mounted_in(folder).join(super::fuse::FILE)
+}
+
+/// Whether a server lives: its lock is held.
+fn is_served(folder: &Path) -> bool {
+    let Ok(file) = File::open(folder.join("lock")) else { return false };
+    flock(&file, FlockOperation::NonBlockingLockExclusive).is_err()
+}
+
+/// Takes a folder away, with the mount in it. Nothing below a mount is touched.
+fn remove(folder: &Path) -> io::Result<()> {
+    let mounted = mounted_in(folder);
+    // Not mounted, most often; and what was not unmounted keeps the folder from being removed.
+    let _ = rustix::mount::unmount(&mounted, rustix::mount::UnmountFlags::DETACH);
+    let gone = |result: io::Result<()>| match result {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    };
+    gone(fs::remove_dir(&mounted))?;
+    for name in ["control", "record.json", "record.json.new", "lock"] {
+        gone(fs::remove_file(folder.join(name)))?;
+    }
+    gone(fs::remove_dir(folder))
+}

@@ -1,0 +1,129 @@
+//! A device as its own server holds it.
+
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use rustix::fs::{FlockOperation, flock};
+
+use super::{Record, RegistryError, Status, io_at, mounted_in, remove};
+use crate::EmulatedDrive;
+
+/// A name that this process holds. Dropping it takes the folder away.
+#[derive(Debug)]
+pub struct Registered {
+    name: String,
+    folder: PathBuf,
+    lock: File,
+    waiting: Arc<Mutex<Vec<UnixStream>>>,
+    /// The folder is gone, and another device may have the name.
+    ended: bool,
+}
+
+impl Registered {
+    pub(super) fn new(name: String, folder: PathBuf) -> Result<Self, RegistryError> {
+        let path = folder.join("lock");
+        let made = File::options().write(true).create_new(true).open(&path).and_then(|lock| {
+            flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
+            fs::create_dir(mounted_in(&folder))?;
+            Ok(lock)
+        });
+        let lock = match made {
+            Ok(lock) => lock,
+            Err(source) => {
+                drop(remove(&folder));
+                return Err(RegistryError::Io { path, source });
+            }
+        };
+        Ok(Self { name, folder, lock, waiting: Arc::default(), ended: false })
+    }
+
+    /// The name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Where a drive's file can be mounted.
+    pub fn mount_point(&self) -> PathBuf {
+        mounted_in(&self.folder)
+    }
+
+    /// Says what the device is.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn record(&self, record: &Record) -> Result<(), RegistryError> {
+        let (path, new) = (self.folder.join("record.json"), self.folder.join("record.json.new"));
+        let text = serde_json::to_string_pretty(record).map_err(io::Error::from);
+        io_at(&new, text.and_then(|text| fs::write(&new, text)))?;
+        io_at(&path, fs::rename(&new, &path))
+    }
+
+    /// Answers whoever asks, from now on. `on_stop` is called when somebody wants the device to end.
+    ///
+    /// # Errors
+    /// If there can be no socket or no thread.
+    pub fn answer(
+        &self,
+        drive: Arc<EmulatedDrive>,
+        on_stop: impl Fn() + Send + 'static,
+    ) -> Result<(), RegistryError> {
+        let path = self.folder.join("control");
+        let listener = io_at(&path, UnixListener::bind(&path))?;
+        let waiting = Arc::clone(&self.waiting);
+        let serve = move || {
+            for stream in listener.incoming() {
+                // Whoever connects and says nothing keeps the others waiting for no longer than this.
+                let Ok(mut stream) = stream else { continue };
+                drop(stream.set_read_timeout(Some(Duration::from_secs(1))));
+                drop(stream.set_write_timeout(Some(Duration::from_secs(1))));
+                let mut word = String::new();
+                drop(BufReader::new((&stream).take(16)).read_line(&mut word));
+                match word.trim_end() {
+                    "status" => tell(&mut stream, &Status::of(&drive)),
+                    "stop" => {
+                        waiting.lock().unwrap_or_else(PoisonError::into_inner).push(stream);
+                        on_stop();
+                    }
+                    _ => {}
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("trimwise-control".to_owned()).spawn(serve);
+        io_at(&path, thread.map(drop))
+    }
+
+    /// Tells those who wait for the end what was asked of the drive, and takes the folder away.
+    ///
+    /// # Errors
+    /// If something in it cannot be removed.
+    pub fn end(mut self, status: &Status) -> Result<(), RegistryError> {
+        let removed = io_at(&self.folder, remove(&self.folder));
+        self.ended = removed.is_ok();
+        for mut stream in std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner)) {
+            tell(&mut stream, status);
+        }
+        removed
+    }
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        if !self.ended {
+            drop(remove(&self.folder));
+        }
+        // Behind it: nobody finds a folder without a server.
+        let _ = flock(self.lock.as_fd(), FlockOperation::Unlock);
+    }
+}
+
+/// Whoever does not listen any more misses it.
+fn tell(stream: &mut UnixStream, status: &Status) {
+    if let Ok(text) = serde_json::to_string(status) {
+        drop(stream.write_all(text.as_bytes()));
+    }
+}

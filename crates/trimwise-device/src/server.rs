@@ -1,0 +1,211 @@
+//! Serves an emulated drive until it is told to end, and takes everything away again.
+//!
+//! An end is asked for by a signal, by `detach` or, of a loop device, by whoever takes the device from its file. The first
+//! time it is gentle: a loop device that is mounted is served until it is unmounted. The second time the device ends at
+//! once, and who still uses it gets I/O errors.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
+
+use thiserror::Error;
+
+use crate::attachment;
+use crate::fuse::{FuseEvent, Mounted};
+use crate::nbd::{Address, Server};
+use crate::registry::{Front, Record, Registered, Registry, RegistryError, Status};
+use crate::{EmulatedDrive, TimeScale};
+
+/// What is served, beside the drive.
+#[derive(Clone, Debug)]
+pub struct Description {
+    /// Its name; `None`: that of the profile, or with a number behind it.
+    pub name: Option<String>,
+    /// The profile that it was made from.
+    pub profile: String,
+    /// Seed of what the drive draws at random.
+    pub seed: u64,
+    /// How much longer than modelled everything takes.
+    pub scale: TimeScale,
+    /// The file that holds its data.
+    pub backing: Option<PathBuf>,
+}
+
+/// Why a device cannot be served, or is not served any more.
+#[derive(Debug, Error)]
+pub enum ServeError {
+    /// Of its name or folder.
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
+    /// No such file system or loop device can be made.
+    #[error("no block device can be made (needs root, /dev/fuse and loop devices): {0}")]
+    Attach(io::Error),
+    /// Nothing can be served there.
+    #[error("{0}")]
+    Listen(io::Error),
+    /// Somebody cut the connection to the kernel.
+    #[error("the connection of {device} to the kernel was cut; who uses it gets I/O errors")]
+    Cut {
+        /// The device's node.
+        device: String,
+    },
+}
+
+/// How often somebody asked for the end: more than once means at once.
+pub type Stops = Arc<AtomicU32>;
+
+/// How often it is looked whether the end was asked for.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+impl Description {
+    fn record(&self, name: &str, drive: &EmulatedDrive, front: Front) -> Record {
+        Record {
+            name: name.to_owned(),
+            profile: self.profile.clone(),
+            size_bytes: drive.size().0,
+            seed: self.seed,
+            time_scale: self.scale.factor(),
+            backing: self.backing.clone(),
+            server_pid: std::process::id(),
+            front,
+        }
+    }
+
+    fn register(
+        &self,
+        registry: &Registry,
+        drive: &Arc<EmulatedDrive>,
+        stops: &Stops,
+    ) -> Result<Registered, ServeError> {
+        // A variant's sign is part of the name, a path is not.
+        let like = Path::new(&self.profile).file_stem().map_or("drive".into(), |stem| stem.to_string_lossy());
+        let registered = registry.register(self.name.as_deref(), &like)?;
+        let stops = Arc::clone(stops);
+        registered.answer(Arc::clone(drive), move || {
+            // `detach` is gentle however often it is asked for.
+            stops.fetch_max(1, Ordering::SeqCst);
+        })?;
+        Ok(registered)
+    }
+}
+
+/// Goes on in the background: without the terminal, and without keeping a directory busy.
+pub fn leave_terminal() {
+    // Each of these can only fail where there is nothing to leave.
+    let _ = rustix::process::setsid();
+    drop(std::env::set_current_dir("/"));
+    if let Ok(null) = std::fs::File::options().read(true).write(true).open("/dev/null") {
+        let _ = rustix::stdio::dup2_stdout(&null);
+        let _ = rustix::stdio::dup2_stderr(&null);
+    }
+}
+
+/// Serves a drive as a block device of this host by `threads` threads. `ready` is called when it can be used, `notice`
+/// with what is worth to be said meanwhile. Answers what was asked of it.
+///
+/// # Errors
+/// [`ServeError`]; nothing is left behind then.
+pub fn attach(
+    registry: &Registry,
+    description: &Description,
+    drive: &Arc<EmulatedDrive>,
+    threads: usize,
+    stops: &Stops,
+    ready: impl FnOnce(&Record),
+    notice: impl Fn(&str),
+) -> Result<(Record, Status), ServeError> {
+    // Memory that is needed to write memory back must not wait for that. Without the privilege it is as before.
+    let _ = rustix::process::configure_io_flusher_behavior(true);
+    let registered = description.register(registry, drive, stops)?;
+    let (sender, events) = mpsc::channel();
+    let mut record = description.record(registered.name(), drive, Front::Loop { device: None });
+    registered.record(&record)?;
+    let mounted = Mounted::new(Arc::clone(drive), &registered.mount_point(), threads, &sender)
+        .map_err(ServeError::Attach)?;
+    drop(sender);
+    let file = mounted.file();
+    let takes_trim = drive.limits().discard_max_sectors > 0;
+    let device = attachment::attach(&file, takes_trim).map_err(ServeError::Attach)?;
+    record.front = Front::Loop { device: Some(device.clone()) };
+    let recorded = registered.record(&record);
+    let mut was_cut = false;
+    if recorded.is_ok() {
+        ready(&record);
+        let mut stopping = false;
+        loop {
+            match events.recv_timeout(LOOK_EVERY) {
+                Ok(FuseEvent::Ended) | Err(RecvTimeoutError::Disconnected) => {
+                    was_cut = true;
+                    break;
+                }
+                Ok(FuseEvent::Released) | Err(RecvTimeoutError::Timeout) => {}
+            }
+            if !attachment::is_over(&device, &file) {
+                break;
+            }
+            match stops.load(Ordering::SeqCst) {
+                0 => {}
+                1 if stopping => {}
+                1 => {
+                    stopping = true;
+                    if let Err(error) = attachment::detach(&device, &file) {
+                        notice(&format!("{} does not end: {error}", device.display()));
+                    }
+                    if attachment::is_over(&device, &file) {
+                        notice(&format!(
+                            "{} is still in use: it ends when it is unmounted and closed, or at once with another Ctrl-C",
+                            device.display()
+                        ));
+                    }
+                }
+                _ => {
+                    mounted.abort();
+                    break;
+                }
+            }
+        }
+    }
+    // If somebody still has it open, it goes when he closes it.
+    let detached = attachment::detach(&device, &file);
+    drop(mounted);
+    let status = Status::of(drive);
+    drive.release();
+    registered.end(&status)?;
+    recorded?;
+    detached.map_err(ServeError::Attach)?;
+    if was_cut {
+        return Err(ServeError::Cut { device: device.display().to_string() });
+    }
+    Ok((record, status))
+}
+
+/// Serves a drive over NBD at all these addresses; see [`attach`].
+///
+/// # Errors
+/// [`ServeError`]; nothing is left behind then.
+pub fn serve(
+    registry: &Registry,
+    description: &Description,
+    drive: &Arc<EmulatedDrive>,
+    addresses: &[Address],
+    stops: &Stops,
+    ready: impl FnOnce(&Record),
+) -> Result<(Record, Status), ServeError> {
+    let registered = description.register(registry, drive, stops)?;
+    let server = Server::new(Arc::clone(drive), registered.name(), addresses).map_err(ServeError::Listen)?;
+    let addresses = server.addresses().iter().map(Address::to_string).collect();
+    let record = description.record(registered.name(), drive, Front::Nbd { addresses });
+    registered.record(&record)?;
+    ready(&record);
+    while stops.load(Ordering::SeqCst) == 0 {
+        std::thread::sleep(LOOK_EVERY);
+    }
+    drop(server);
+    let status = Status::of(drive);
+    drive.release();
+    registered.end(&status)?;
+    Ok((record, status))
+}

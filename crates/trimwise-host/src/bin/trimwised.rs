@@ -1,7 +1,0 @@
-//! `trimwised`: TRIM policies on the mounted file systems of this host. See docs/guide.md.
-
-use std::process::ExitCode;
-
-fn main() -> ExitCode {
-    trimwise_host::daemon::command::main(std::env::args_os().skip(1))
-}

@@ -1,0 +1,338 @@
+//! The configuration: `/etc/trimwise.toml`, and drop-ins beside it in `trimwise.toml.d`, in the order of their names.
+//!
+//! What is wrong is told all at once, each with its file, line and key, and with what is accepted.
+
+mod read;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs;
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use trimwise::live::Settings;
+use trimwise::policy::PolicySpec;
+use trimwise::units::{Bytes, SimDuration};
+
+use crate::files::{read_at_most, with_ending};
+use crate::host_root::HostRoot;
+
+/// Where it is if nobody says otherwise.
+pub const DEFAULT_FILE: &str = "/etc/trimwise.toml";
+
+/// More is no configuration.
+const FILE_MAX: u64 = 1 << 20;
+
+/// Which file systems are managed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Manage {
+    /// All that can be trimmed.
+    All,
+    /// Those that have a table of their own.
+    Listed,
+}
+
+/// Who may read the status, beside root and the group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StatusFor {
+    /// Nobody.
+    Group,
+    /// Everybody.
+    All,
+}
+
+/// How one file system is treated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Treatment {
+    /// The policy.
+    pub policy: PolicySpec,
+    /// What its governor's host keeps to.
+    pub settings: Settings,
+    /// Shorter free extents are left.
+    pub min_extent: Bytes,
+}
+
+impl Treatment {
+    /// Whether a file system that was treated as `other` says must begin anew under this.
+    pub fn is_another(&self, other: &Self) -> bool {
+        let of = |one: &Self| (one.policy, one.min_extent, one.settings.may_toggle);
+        of(self) != of(other)
+    }
+}
+
+/// The whole configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Which file systems are managed.
+    pub manage: Manage,
+    /// For those that have no table of their own.
+    pub default: Treatment,
+    /// By mount point.
+    pub mounts: BTreeMap<PathBuf, Treatment>,
+    /// The group that may command.
+    pub group: Option<String>,
+    /// Who may read the status.
+    pub status: StatusFor,
+    /// The most that the history takes on its disk.
+    pub history_max: Bytes,
+    /// Whether frees are seen as they happen, where tracefs is.
+    pub tracepoints: bool,
+    /// Where metrics are served over HTTP, on loopback only.
+    pub metrics_listen: Option<SocketAddr>,
+    /// Where metrics are written for node_exporter's textfile collector.
+    pub metrics_file: Option<PathBuf>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        let treatment = Treatment {
+            policy: PolicySpec::JUDICIOUS,
+            settings: Settings::default(),
+            // What most drives map at least, and large enough that commands are few.
+            min_extent: Bytes::kib(64),
+        };
+        Self {
+            manage: Manage::All,
+            default: treatment,
+            mounts: BTreeMap::new(),
+            group: None,
+            status: StatusFor::Group,
+            history_max: Bytes::mib(16),
+            tracepoints: true,
+            metrics_listen: None,
+            metrics_file: None,
+        }
+    }
+}
+
+/// Something that is wrong in a configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigError {
+    /// The file.
+    pub file: PathBuf,
+    /// The line, from 1; 0 if the file cannot be read.
+    pub line: usize,
+    /// The key, with its table; empty if it is about the file.
+    pub key: String,
+    /// What is wrong, and what is accepted.
+    pub message: String,
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.file.display())?;
+        if self.line > 0 {
+            write!(f, ":{}", self.line)?;
+        }
+        if !self.key.is_empty() {
+            write!(f, ": {}", self.key)?;
+        }
+        write!(f, ": {}", self.message)
+    }
+}
+
+/// All that is wrong in a configuration; at least one thing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigErrors(pub Vec<ConfigError>);
+
+impl fmt::Display for ConfigErrors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lines: Vec<String> = self.0.iter().map(ToString::to_string).collect();
+        f.write_str(&lines.join("\n"))
+    }
+}
+
+impl std::error::Error for ConfigErrors {}
+
+impl Config {
+    /// Reads a configuration and its drop-ins. The default file may be missing, and then says nothing.
+    ///
+    /// # Errors
+    /// All that is wrong in any of the files; another file that is not there, which somebody named by mistake.
+    pub fn load(file: &Path) -> Result<Self, ConfigErrors> {
+        let mut texts = Vec::new();
+        let mut errors = Vec::new();
+        let mut refuse = |file: PathBuf, message: String| {
+            errors.push(ConfigError { file, line: 0, key: String::new(), message });
+        };
+        let files = files(file).unwrap_or_else(|error| {
+            refuse(with_ending(file, ".d"), error.to_string());
+            vec![file.to_owned()]
+        });
+        for one in files {
+            match text_of(&one) {
+                Ok(Some(text)) => texts.push((one, text)),
+                Ok(None) if one == file && file == Path::new(DEFAULT_FILE) => {}
+                Ok(None) => refuse(one, "No such file or directory".to_owned()),
+                Err(message) => refuse(one, message),
+            }
+        }
+        match Self::parse(&texts) {
+            Ok(config) if errors.is_empty() => Ok(config),
+            Ok(_) => Err(ConfigErrors(errors)),
+            Err(ConfigErrors(more)) => {
+                errors.extend(more);
+                Err(ConfigErrors(errors))
+            }
+        }
+    }
+
+    /// Reads the texts of files, of which later ones override earlier ones.
+    ///
+    /// # Errors
+    /// All that is wrong in any of them.
+    pub fn parse(texts: &[(PathBuf, String)]) -> Result<Self, ConfigErrors> {
+        read::parse(texts)
+    }
+
+    /// How a file system is treated; `None` if it is not managed.
+    pub fn treatment(&self, mount_point: &Path) -> Option<Treatment> {
+        let own = self.mounts.get(mount_point).copied();
+        own.or_else(|| (self.manage == Manage::All).then_some(self.default))
+    }
+}
+
+/// The file and its drop-ins.
+fn files(file: &Path) -> io::Result<Vec<PathBuf>> {
+    let entries = match fs::read_dir(with_ending(file, ".d")) {
+        Ok(entries) => entries.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        Err(error) => return Err(error),
+    };
+    let mut drop_ins: Vec<_> =
+        entries.into_iter().filter(|path| path.extension().is_some_and(|end| end == "toml")).collect();
+    drop_ins.sort();
+    drop_ins.insert(0, file.to_owned());
+    Ok(drop_ins)
+}
+
+/// The text of a file; `None` if there is none. What is no file, such as a pipe, could keep the daemon waiting for ever.
+fn text_of(file: &Path) -> Result<Option<String>, String> {
+    match fs::metadata(file) {
+        // The usual way to mask a drop-in.
+        Ok(_) if file.canonicalize().is_ok_and(|to| to == Path::new("/dev/null")) => Ok(Some(String::new())),
+        Ok(found) if !found.is_file() => {
+            Err("is no regular file; expected one with settings, or none".to_owned())
+        }
+        _ => read_at_most(file, FILE_MAX),
+    }
+}
+
+/// The number of a group in the host's /etc/group.
+pub fn group_number(host: &HostRoot, name: &str) -> Option<u32> {
+    let text = host.text("/etc/group")?;
+    let mut lines = text.lines().map(|line| line.split(':'));
+    lines.find_map(|mut fields| (fields.next()? == name).then(|| fields.nth(1)?.parse().ok())?)
+}
+
+fn seconds(n: u64) -> SimDuration {
+    SimDuration::from_secs(n)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Config, ConfigErrors> {
+        Config::parse(&[(PathBuf::from("/etc/trimwise.toml"), text.to_owned())])
+    }
+
+    #[test]
+    fn an_empty_file_is_the_default() {
+        assert_eq!(parse("").unwrap(), Config::default());
+        let missing = Config::load(Path::new("/no/such/trimwise.toml")).unwrap_err().to_string();
+        assert!(
+            missing.starts_with("/no/such/trimwise.toml") && missing.contains("No such file"),
+            "{missing}"
+        );
+    }
+
+    #[test]
+    fn the_file_that_is_shipped_says_the_defaults() {
+        let text = include_str!("../../../../packaging/trimwise.toml");
+        assert_eq!(parse(text).unwrap(), Config::default());
+        for key in read::KEYS {
+            assert!(text.contains(&format!("{key} = ")), "{key} is not in packaging/trimwise.toml");
+        }
+    }
+
+    #[test]
+    fn a_mount_has_what_it_says_and_the_rest_from_above() {
+        let text = "policy = \"off\"\nslice-ms = 50\n[mount.\"/home\"]\npolicy = \"set:40:90\"\nmin-extent = \"1MiB\"\n";
+        let config = parse(text).unwrap();
+        let home = config.treatment(Path::new("/home")).unwrap();
+        assert_eq!(home.policy.to_string(), "set:40:90");
+        assert_eq!(
+            (home.min_extent, home.settings.slice_target),
+            (Bytes::mib(1), SimDuration::from_millis(50))
+        );
+        let other = config.treatment(Path::new("/srv")).unwrap();
+        assert_eq!((other.policy, other.min_extent), (PolicySpec::OFF, Bytes::kib(64)));
+        let listed = parse("manage = \"listed\"\n[mount.\"/home\"]\n").unwrap();
+        assert!(
+            listed.treatment(Path::new("/srv")).is_none() && listed.treatment(Path::new("/home")).is_some()
+        );
+    }
+
+    #[test]
+    fn drop_ins_override_in_the_order_of_their_names() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("trimwise.toml");
+        fs::create_dir(folder.path().join("trimwise.toml.d")).unwrap();
+        fs::write(&file, "slice-ms = 10\npolicy = \"off\"\n").unwrap();
+        fs::write(folder.path().join("trimwise.toml.d/20.toml"), "slice-ms = 20\n").unwrap();
+        fs::write(folder.path().join("trimwise.toml.d/10.toml"), "slice-ms = 15\n").unwrap();
+        fs::write(folder.path().join("trimwise.toml.d/30.toml~"), "nonsense").unwrap();
+        let config = Config::load(&file).unwrap();
+        assert_eq!(config.default.settings.slice_target, SimDuration::from_millis(20));
+        assert_eq!(config.default.policy, PolicySpec::OFF);
+        std::os::unix::fs::symlink("/dev/null", folder.path().join("trimwise.toml.d/35.toml")).unwrap();
+        assert_eq!(Config::load(&file).unwrap(), config);
+        // What cannot be read is not passed over, and nothing waits for a pipe.
+        let drop_in = |name: &str| folder.path().join("trimwise.toml.d").join(name);
+        std::os::unix::fs::symlink("/no/such/file", drop_in("40.toml")).unwrap();
+        let pipe = std::ffi::CString::new(drop_in("50.toml").to_str().unwrap()).unwrap();
+        rustix::fs::mknodat(rustix::fs::CWD, pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+        let said = Config::load(&file).unwrap_err().to_string();
+        assert!(
+            said.contains("40.toml: No such file") && said.contains("50.toml: is no regular file"),
+            "{said}"
+        );
+        fs::remove_dir_all(folder.path().join("trimwise.toml.d")).unwrap();
+        fs::write(folder.path().join("trimwise.toml.d"), "").unwrap();
+        let said = Config::load(&file).unwrap_err().to_string();
+        assert!(said.contains("trimwise.toml.d: Not a directory"), "{said}");
+    }
+
+    #[test]
+    fn all_that_is_wrong_is_told_at_once_with_file_line_and_key() {
+        let text = "policy = \"never\"\nslice-ms = 0\ncolour = 3\nstatus = \"some\"\n\
+            metrics-listen = \"0.0.0.0:80\"\nmin-extent = 12\n[mount.\"home\"]\n[mount.\"/srv\"]\npolicy = \"ideal\"\n\
+            manage = \"all\"\n[mount.\"srv/\"]\npressure-max = 0\n";
+        let said = parse(text).unwrap_err().to_string();
+        let lines: Vec<&str> = said.lines().collect();
+        let expected = [
+            (1, "policy: policy 'never'"),
+            (2, "slice-ms: 0 is not accepted; expected a whole number from 1 to 10000"),
+            (3, "colour: there is no such key; expected one of"),
+            (4, "status: 'some' is not accepted; expected \"group\" or \"all\""),
+            (5, "metrics-listen: '0.0.0.0:80' is not accepted; expected a loopback address"),
+            (6, "min-extent: 12 is not accepted; expected a size as text"),
+            (7, "mount.\"home\": expected an absolute path"),
+            (9, "mount.\"/srv\".policy: 'ideal' cannot be followed on a live host"),
+            (10, "mount.\"/srv\".manage: there is no such key"),
+            (11, "mount.\"srv/\": expected an absolute path"),
+            (12, "mount.\"srv/\".pressure-max: 0 is not accepted"),
+        ];
+        assert_eq!(lines.len(), expected.len(), "{said}");
+        for ((line, words), found) in expected.iter().zip(lines) {
+            let start = format!("/etc/trimwise.toml:{line}: {words}");
+            assert!(found.starts_with(&start), "{start} is not where it should be in:\n{said}");
+        }
+        let odd = parse("[mount.\"a\\nb\"]\n").unwrap_err().to_string();
+        assert_eq!(odd.lines().count(), 1, "{odd}");
+        let syntax = parse("policy = \n").unwrap_err().to_string();
+        assert!(syntax.starts_with("/etc/trimwise.toml:1: ") && syntax.lines().count() == 1, "{syntax}");
+    }
+}

@@ -1,0 +1,193 @@
+//! What may be asked of a running daemon: one line of JSON a request, one a response, versioned.
+//!
+//! There are two sockets. `control.sock` is open to root and one group, by its file mode, and the credentials of
+//! whoever connects are looked at once more. `status.sock` is there only if the configuration wants everybody to read
+//! the status, and takes nothing else.
+
+mod client;
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::{RawValue, to_raw_value};
+
+pub use client::{Client, ClientError};
+
+/// The version of the protocol.
+pub const VERSION: u32 = 1;
+/// The longest request, in bytes.
+pub const REQUEST_MAX: usize = 16 << 10;
+
+/// What is asked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "command", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Request {
+    /// All file systems.
+    Status,
+    /// One, in sentences.
+    Explain {
+        /// Its mount point.
+        mount: PathBuf,
+    },
+    /// What happened on one.
+    History {
+        /// Its mount point.
+        mount: PathBuf,
+        /// At most so many entries, the last ones.
+        #[serde(default = "some_entries")]
+        limit: u32,
+    },
+    /// No slice any more.
+    Pause {
+        /// Its mount point; all if there is none.
+        mount: Option<PathBuf>,
+    },
+    /// As before the pause.
+    Resume {
+        /// Its mount point; all if there is none.
+        mount: Option<PathBuf>,
+    },
+    /// Trim all that is untrimmed, now.
+    Trim {
+        /// Its mount point.
+        mount: PathBuf,
+    },
+    /// Read the configuration again.
+    Reload,
+}
+
+fn some_entries() -> u32 {
+    50
+}
+
+/// The line that a request is.
+#[derive(Debug, Serialize, Deserialize)]
+struct Envelope {
+    version: u32,
+    #[serde(flatten)]
+    request: serde_json::Value,
+}
+
+impl Request {
+    /// Reads a line.
+    ///
+    /// # Errors
+    /// What is wrong with it, in words.
+    pub fn parse(line: &[u8]) -> Result<Self, String> {
+        if line.len() > REQUEST_MAX {
+            return Err(format!("a request of {} bytes; expected at most {REQUEST_MAX}", line.len()));
+        }
+        let envelope: Envelope = serde_json::from_slice(line).map_err(|error| {
+            format!("no request: {error}; expected {{\"version\":{VERSION},\"command\":...}}")
+        })?;
+        if envelope.version != VERSION {
+            return Err(format!("version {}; expected {VERSION}", envelope.version));
+        }
+        let request: Self =
+            serde_json::from_value(envelope.request).map_err(|error| format!("no request: {error}"))?;
+        let (Self::Explain { mount } | Self::History { mount, .. } | Self::Trim { mount }) = &request else {
+            return Ok(request);
+        };
+        if !mount.is_absolute() {
+            return Err(format!("mount '{}'; expected an absolute path", mount.display()));
+        }
+        Ok(request)
+    }
+
+    /// The line of a request, with its end.
+    pub fn line(&self) -> String {
+        let request = serde_json::to_value(self).unwrap_or_default();
+        let mut line = serde_json::to_string(&Envelope { version: VERSION, request }).unwrap_or_default();
+        line.push('\n');
+        line
+    }
+
+    /// Whether it changes nothing.
+    pub fn is_reading(&self) -> bool {
+        matches!(self, Self::Status | Self::Explain { .. } | Self::History { .. })
+    }
+}
+
+/// What is answered.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Response {
+    /// The version of the protocol.
+    pub version: u32,
+    /// Why it was refused; `None` if it was done.
+    pub error: Option<String>,
+    /// Whether the request itself is wrong, such as a mount that is not managed; else it may be done another time.
+    #[serde(default)]
+    pub bad_request: bool,
+    /// What was asked for, as text: a tree of it would take ten times as much memory.
+    pub data: Box<RawValue>,
+}
+
+impl Response {
+    /// Done.
+    pub fn done(data: impl Serialize) -> Self {
+        match to_raw_value(&data) {
+            Ok(data) => Self { version: VERSION, error: None, bad_request: false, data },
+            Err(error) => Self::refused(error.to_string()),
+        }
+    }
+
+    /// Not done.
+    pub fn refused(why: impl Into<String>) -> Self {
+        let error = Some(why.into());
+        Self { version: VERSION, error, bad_request: false, data: RawValue::NULL.to_owned() }
+    }
+
+    /// Not done, and never will be.
+    pub fn wrong(why: impl Into<String>) -> Self {
+        Self { bad_request: true, ..Self::refused(why) }
+    }
+
+    /// The line of a response, with its end.
+    pub fn line(&self) -> String {
+        let mut line = serde_json::to_string(self).unwrap_or_default();
+        line.push('\n');
+        line
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_written_as_it_is_read() {
+        let mount = PathBuf::from("/home");
+        for request in [
+            Request::Status,
+            Request::Explain { mount: mount.clone() },
+            Request::History { mount: mount.clone(), limit: 7 },
+            Request::Pause { mount: None },
+            Request::Resume { mount: Some(mount.clone()) },
+            Request::Trim { mount },
+            Request::Reload,
+        ] {
+            assert_eq!(Request::parse(request.line().trim_end().as_bytes()), Ok(request));
+        }
+        assert_eq!(
+            Request::parse(br#"{"version":1,"command":"history","mount":"/x"}"#),
+            Ok(Request::History { mount: "/x".into(), limit: 50 })
+        );
+    }
+
+    #[test]
+    fn what_is_no_request_is_refused_in_words() {
+        for (line, words) in [
+            ("", "no request"),
+            ("{}", "expected {\"version\":1"),
+            (r#"{"version":2,"command":"status"}"#, "version 2; expected 1"),
+            (r#"{"version":1,"command":"destroy"}"#, "unknown variant `destroy`"),
+            (r#"{"version":1,"command":"trim"}"#, "missing field `mount`"),
+            (r#"{"version":1,"command":"trim","mount":"home"}"#, "expected an absolute path"),
+            (r#"{"version":1,"command":"trim","mount":"/","force":true}"#, "unknown field `force`"),
+        ] {
+            let said = Request::parse(line.as_bytes()).unwrap_err();
+            assert!(said.contains(words), "{line}: {said}");
+        }
+        assert!(Request::parse(&vec![b' '; REQUEST_MAX + 1]).unwrap_err().contains("at most"));
+    }
+}

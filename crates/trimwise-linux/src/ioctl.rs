@@ -1,0 +1,303 @@
+//! The ioctl calls of trimwise: FITRIM, FS_IOC_GETFSMAP, FS_IOC_FIEMAP, XFS_IOC_FSGEOMETRY_V1, BLKDISCARD and
+//! NVME_IOCTL_ADMIN_CMD; and below it the ring of io_uring (`ring`), what a child does before it
+//! starts (`child`), loop devices (`loop_device`), and where a btrfs has its chunks (`btrfs`).
+//!
+//! The one place with unsafe code: rustix cannot know which structure an ioctl number wants, nor io_uring how long a
+//! buffer lives. Numbers and structures are those of Linux's include/uapi/linux/fs.h, fsmap.h, fiemap.h and
+//! nvme_ioctl.h, and of fs/xfs/libxfs/xfs_fs.h.
+#![allow(unsafe_code)]
+
+pub mod btrfs;
+pub mod child;
+pub mod loop_device;
+pub(crate) mod ring;
+
+use std::ffi::c_void;
+use std::os::fd::BorrowedFd;
+
+use rustix::io::Errno;
+use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, Updater, ioctl, opcode};
+
+/// `struct fstrim_range`, in bytes. The kernel answers in `len`; what it counts differs by file system.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct FstrimRange {
+    /// Where the range begins.
+    pub start: u64,
+    /// How long it is.
+    pub len: u64,
+    /// Shorter free extents are left.
+    pub minlen: u64,
+}
+
+/// FITRIM over a range of the file system that `file` lies on.
+pub fn fitrim(file: BorrowedFd<'_>, range: &mut FstrimRange) -> Result<(), Errno> {
+    const FITRIM: Opcode = opcode::read_write::<FstrimRange>(b'X', 121);
+    // SAFETY: FITRIM reads and writes one `struct fstrim_range`, which `FstrimRange` is, and keeps no pointer to it.
+    unsafe { ioctl(file, Updater::<FITRIM, _>::new(range)) }
+}
+
+/// `struct fsmap`: an extent of a file system and who owns it, in bytes.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Fsmap {
+    /// The device, as the file system numbers its own.
+    pub device: u32,
+    /// `FMR_OF_*`.
+    pub flags: u32,
+    /// Where the extent begins on the device.
+    pub physical: u64,
+    /// The inode, or a code with [`Self::SPECIAL_OWNER`].
+    pub owner: u64,
+    /// Where it begins in its owner.
+    pub offset: u64,
+    /// How long it is.
+    pub length: u64,
+    reserved: [u64; 3],
+}
+
+impl Fsmap {
+    /// FMR_OF_SPECIAL_OWNER: `owner` is a code, not an inode.
+    pub const SPECIAL_OWNER: u32 = 0x10;
+    /// FMR_OF_LAST: no record follows.
+    pub const LAST: u32 = 0x20;
+    /// FMR_OWN_FREE: nobody owns it.
+    pub const FREE: u64 = 1;
+    /// A key above every record.
+    const HIGHEST: Self = Self {
+        device: u32::MAX,
+        flags: u32::MAX,
+        physical: u64::MAX,
+        owner: u64::MAX,
+        offset: u64::MAX,
+        length: 0,
+        reserved: [0; 3],
+    };
+}
+
+/// Records that one call of GETFSMAP may answer: 64 KiB of them.
+const RECORDS: usize = 1024;
+
+/// `struct fsmap_head`, of which the size goes into the ioctl number.
+#[repr(C)]
+struct FsmapHead {
+    iflags: u32,
+    oflags: u32,
+    count: u32,
+    entries: u32,
+    reserved: [u64; 6],
+    keys: [Fsmap; 2],
+}
+
+/// The head with the room for records that `count` promises behind it.
+#[repr(C)]
+pub struct FsmapQuery {
+    head: FsmapHead,
+    records: [Fsmap; RECORDS],
+}
+
+impl FsmapQuery {
+    /// A query from the first record on.
+    pub fn new() -> Box<Self> {
+        Self::from(0, 0)
+    }
+
+    /// A query from the first record that begins at an address of a device, or behind it. Without the device's number the
+    /// kernel takes its address for 0.
+    pub fn from(device: u32, physical: u64) -> Box<Self> {
+        let keys = [Fsmap { device, physical, ..Fsmap::default() }, Fsmap::HIGHEST];
+        let head =
+            FsmapHead { iflags: 0, oflags: 0, count: RECORDS as u32, entries: 0, reserved: [0; 6], keys };
+        Box::new(Self { head, records: [Fsmap::default(); RECORDS] })
+    }
+
+    /// The next records in order of device and address; none behind the last one.
+    pub fn next(&mut self, file: BorrowedFd<'_>) -> Result<&[Fsmap], Errno> {
+        const GETFSMAP: Opcode = opcode::read_write::<FsmapHead>(b'X', 59);
+        // SAFETY: GETFSMAP reads a `struct fsmap_head` and writes at most `count` records behind it. `FsmapQuery` is
+        // that head, followed without padding (both are multiples of 8 bytes) by room for exactly `count` records;
+        // any bits make a valid `Fsmap`.
+        unsafe { ioctl(file, Updater::<GETFSMAP, _>::new(self))? };
+        let records = &self.records[..(self.head.entries as usize).min(RECORDS)];
+        if let Some(last) = records.last() {
+            self.head.keys[0] = *last;
+        }
+        Ok(records)
+    }
+}
+
+/// `struct xfs_fsop_geom_v1`. Only its first fields are of use here.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct XfsGeometry {
+    /// Bytes of a file-system block.
+    pub block_bytes: u32,
+    rt_extent_blocks: u32,
+    /// Blocks of an allocation group.
+    pub group_blocks: u32,
+    /// Allocation groups.
+    pub groups: u32,
+    log_blocks: u32,
+    sector_bytes: u32,
+    inode_bytes: u32,
+    inode_percent: u32,
+    /// Blocks of the data section.
+    pub data_blocks: u64,
+    /// Blocks of the realtime section.
+    pub realtime_blocks: u64,
+    rest: [u64; 8],
+}
+
+/// How an XFS is laid out.
+pub fn xfs_geometry(file: BorrowedFd<'_>) -> Result<XfsGeometry, Errno> {
+    const FSGEOMETRY_V1: Opcode = opcode::read::<XfsGeometry>(b'X', 100);
+    let mut geometry = XfsGeometry::default();
+    // SAFETY: the ioctl writes one `struct xfs_fsop_geom_v1`, 112 bytes, which `XfsGeometry` has (the ioctl number says
+    // its size, and the kernel knows no other); any bits make a valid one.
+    unsafe { ioctl(file, Updater::<FSGEOMETRY_V1, _>::new(&mut geometry))? };
+    Ok(geometry)
+}
+
+/// BLKDISCARD: bytes of a block device that nobody needs. Returns when the device has done it.
+pub fn discard(device: BorrowedFd<'_>, offset: u64, bytes: u64) -> Result<(), Errno> {
+    const BLKDISCARD: Opcode = opcode::none(0x12, 119);
+    let mut range = [offset, bytes];
+    // SAFETY: BLKDISCARD reads two 64-bit numbers, start and length, and keeps no pointer to them.
+    unsafe { ioctl(device, Updater::<BLKDISCARD, _>::new(&mut range)) }
+}
+
+/// `struct fiemap_extent`: where bytes of a file lie.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FiemapExtent {
+    /// Where the extent begins in the file, in bytes.
+    pub logical: u64,
+    /// Where it begins on the device, in bytes.
+    pub physical: u64,
+    /// How long it is, in bytes.
+    pub length: u64,
+    reserved64: [u64; 2],
+    /// `FIEMAP_EXTENT_*`.
+    pub flags: u32,
+    reserved32: [u32; 3],
+}
+
+/// Extents that one call of FIEMAP may answer.
+const EXTENTS: usize = 512;
+
+/// `struct fiemap` without its extents, of which the size goes into the ioctl number.
+#[repr(C)]
+struct FiemapHead {
+    start: u64,
+    length: u64,
+    flags: u32,
+    mapped: u32,
+    count: u32,
+    reserved: u32,
+}
+
+/// The head with the room for extents that `count` promises behind it.
+#[repr(C)]
+struct FiemapQuery {
+    head: FiemapHead,
+    extents: [FiemapExtent; EXTENTS],
+}
+
+/// The extents of a file from byte `start` on, as many as one call answers. What is dirty is written first.
+pub fn fiemap(file: BorrowedFd<'_>, start: u64) -> Result<Vec<FiemapExtent>, Errno> {
+    const FIEMAP: Opcode = opcode::read_write::<FiemapHead>(b'f', 11);
+    const FIEMAP_FLAG_SYNC: u32 = 1;
+    let head = FiemapHead {
+        start,
+        length: u64::MAX - start,
+        flags: FIEMAP_FLAG_SYNC,
+        mapped: 0,
+        count: EXTENTS as u32,
+        reserved: 0,
+    };
+    let mut query = Box::new(FiemapQuery { head, extents: [FiemapExtent::default(); EXTENTS] });
+    // SAFETY: FIEMAP reads a `struct fiemap` and writes at most `count` extents behind it. `FiemapQuery` is that
+    // head, followed without padding (both are multiples of 8 bytes) by room for exactly `count` extents; any bits
+    // make a valid `FiemapExtent`.
+    unsafe { ioctl(file, Updater::<FIEMAP, _>::new(&mut *query))? };
+    Ok(query.extents[..(query.head.mapped as usize).min(EXTENTS)].to_vec())
+}
+
+/// `struct nvme_admin_cmd`.
+#[repr(C)]
+#[derive(Default)]
+struct NvmeAdminCommand {
+    opcode: u8,
+    flags: u8,
+    reserved: u16,
+    namespace: u32,
+    cdw2_3: [u32; 2],
+    metadata: u64,
+    data: u64,
+    metadata_bytes: u32,
+    data_bytes: u32,
+    cdw10_15: [u32; 6],
+    timeout_ms: u32,
+    result: u32,
+}
+
+/// Bytes of an answer to NVMe's Identify.
+pub const NVME_IDENTIFY_BYTES: usize = 4096;
+
+/// Identify Namespace (CNS 0) of an NVMe namespace's block device.
+pub fn nvme_identify_namespace(device: BorrowedFd<'_>) -> Result<Box<[u8; NVME_IDENTIFY_BYTES]>, Errno> {
+    const NVME_IOCTL_ID: Opcode = opcode::none(b'N', 0x40);
+    const NVME_IOCTL_ADMIN_CMD: Opcode = opcode::read_write::<NvmeAdminCommand>(b'N', 0x41);
+    const IDENTIFY: u8 = 6;
+    // SAFETY: NVME_IOCTL_ID takes no argument and answers the namespace's number as its return value.
+    let namespace = unsafe { ioctl(device, Number::<NVME_IOCTL_ID>)? };
+    let mut data = Box::new([0; NVME_IDENTIFY_BYTES]);
+    let mut command = NvmeAdminCommand {
+        opcode: IDENTIFY,
+        namespace,
+        data: data.as_mut_ptr().expose_provenance() as u64,
+        data_bytes: NVME_IDENTIFY_BYTES as u32,
+        ..NvmeAdminCommand::default()
+    };
+    // SAFETY: the ioctl reads and writes one `struct nvme_admin_cmd`, and during the call the `data_bytes` bytes at
+    // `data`, which `data` owns and which outlive the call. Identify writes no memory of the host but that.
+    unsafe { ioctl(device, Updater::<NVME_IOCTL_ADMIN_CMD, _>::new(&mut command))? };
+    Ok(data)
+}
+
+/// An ioctl without an argument that answers a number.
+struct Number<const OPCODE: Opcode>;
+
+// SAFETY: there is no argument, and what is returned is the number itself.
+unsafe impl<const OPCODE: Opcode> Ioctl for Number<OPCODE> {
+    type Output = u32;
+    const IS_MUTATING: bool = false;
+    fn opcode(&self) -> Opcode {
+        OPCODE
+    }
+    fn as_ptr(&mut self) -> *mut c_void {
+        std::ptr::null_mut()
+    }
+    unsafe fn output_from_ptr(output: IoctlOutput, _: *mut c_void) -> rustix::io::Result<u32> {
+        Ok(output.cast_unsigned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The sizes are part of the kernel's interface: they stand in the ioctl numbers.
+    #[test]
+    fn structures_have_the_kernel_s_sizes() {
+        assert_eq!(size_of::<FstrimRange>(), 24);
+        assert_eq!(size_of::<Fsmap>(), 64);
+        assert_eq!(size_of::<FsmapHead>(), 192);
+        assert_eq!(size_of::<FsmapQuery>(), 192 + 64 * RECORDS);
+        assert_eq!(size_of::<XfsGeometry>(), 112);
+        assert_eq!(size_of::<FiemapHead>(), 32);
+        assert_eq!(size_of::<FiemapExtent>(), 56);
+        assert_eq!(size_of::<FiemapQuery>(), 32 + 56 * EXTENTS);
+        assert_eq!(size_of::<NvmeAdminCommand>(), 72);
+    }
+}

@@ -1,0 +1,43 @@
+//! Linux mechanisms without policy: what trimwise needs of a running host.
+//!
+//! - [`directory`]: a real directory as the file system of a workload;
+//! - [`mount`]: which mount holds a path, and with which options;
+//! - [`trim`]: a manual trim of a mounted file system (FITRIM), in slices that can be stopped between;
+//! - [`free_space`]: what such a trim would send, from the file system's own map of its free space (GETFSMAP);
+//! - [`layout`]: the groups that a file system is divided into;
+//! - [`block_device`]: the device below a mount, its discard limits, and the discards that the kernel counted on it;
+//! - [`raw_device`]: a real file or block device behind the library's block trait;
+//! - [`doctor`]: is TRIM on here, and does it arrive; for this and for the daemon, [`host_root`]: where the host is;
+//! - [`consent`]: whether such a target may be overwritten;
+//! - [`mounted_verify`]: whether TRIM reaches the disk below a mounted file system; for this, [`fiemap`]: where a file's
+//!   bytes lie on its device, and [`layers`]: where that device's bytes lie on the disks below;
+//! - [`daemon`]: the configuration of `trimwised`, and the protocol by which it is asked;
+//! - [`ioctl`]: system calls that no library wraps; [`files`]: small files that must never be half written;
+//! - [`sparse_store`]: the bytes of an emulated drive;
+//! - [`block_on`]: runs a workload whose every call blocks.
+
+pub mod block_device;
+pub mod consent;
+pub mod daemon;
+pub mod directory;
+mod directory_check;
+pub mod doctor;
+pub mod fiemap;
+pub mod files;
+pub mod free_space;
+pub mod fstab;
+pub mod host_root;
+pub mod ioctl;
+pub mod layers;
+pub mod layout;
+pub mod mount;
+pub mod mounted_verify;
+pub mod raw_device;
+mod ready;
+pub mod sparse_store;
+pub mod trim;
+
+pub use directory::RealDirectory;
+pub use directory_check::DirectoryError;
+pub use mount::{Mount, MountError, mount_of};
+pub use ready::{NotReady, block_on};

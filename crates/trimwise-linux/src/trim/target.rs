@@ -1,0 +1,370 @@
+//! What is trimmed: a mounted file system, its devices and its groups; and FITRIM on one slice of it.
+
+use std::fs::{File, OpenOptions};
+use std::os::fd::AsFd as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{AtFlags, StatxFlags, statx};
+use rustix::io::Errno;
+use trimwise::units::Bytes;
+pub use trimwise::units::Span;
+
+use super::TrimError;
+use super::settling::Settling;
+use crate::block_device::{BlockDevice, DiscardCounts, devices_of, number_in};
+use crate::free_space::{self, Estimate, Listed};
+use crate::ioctl::{FstrimRange, btrfs, fitrim};
+use crate::layout::{Kind, Layout};
+use crate::mount::{Mount, mount_of};
+
+/// Whether a trim goes over what was trimmed before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TrimmedGroups {
+    /// It does, as XFS and btrfs (inside block groups) always do.
+    Again,
+    /// It does, since extents are asked for that are shorter than the last time (ext4).
+    AgainSince {
+        /// The least extent of the last time, in clusters.
+        last: u64,
+    },
+    /// It does not: ext4 skips groups that it remembers as trimmed.
+    Skipped,
+    /// Nobody knows: ext4 before Linux 5.17 does not tell.
+    Unknown,
+}
+
+/// A mounted file system that can be trimmed.
+#[derive(Debug)]
+pub struct Target {
+    /// The mount.
+    pub mount: Mount,
+    /// Which file system it is.
+    pub kind: Kind,
+    /// Its devices, at least one.
+    pub devices: Vec<BlockDevice>,
+    /// Its groups, if it has any that are known.
+    pub layout: Option<Layout>,
+    /// The device number that its files show, by which it is known again.
+    identity: (u32, u32),
+}
+
+impl Target {
+    /// Looks at what is mounted on `path`.
+    ///
+    /// # Errors
+    /// If that is no mount point, or its device takes no discards.
+    pub fn of(path: &Path) -> Result<Self, TrimError> {
+        let mount = mount_of(path)?;
+        let shown = path.display().to_string();
+        if path.canonicalize().ok().as_ref() != Some(&mount.mount_point) {
+            let mount_point = mount.mount_point.display().to_string();
+            return Err(TrimError::NotAMountPoint { path: shown, fs_type: mount.fs_type, mount_point });
+        }
+        let devices = devices_of(&mount)?;
+        takes_discards(&shown, &devices)?;
+        let file = open(&mount.mount_point)?;
+        let identity = identity(&file, &mount.mount_point)?;
+        let kind = Kind::of(&mount.fs_type);
+        let layout = Layout::of(kind, file.as_fd(), &devices[0]);
+        Ok(Self { mount, kind, devices, layout, identity })
+    }
+
+    /// Whether slices did what FITRIM says they did: ext4 and XFS answer as if all was well when discards fail.
+    ///
+    /// `answered` is what FITRIM said, `counted` what the device was sent meanwhile.
+    ///
+    /// # Errors
+    /// If the device takes no discards any more, which the kernel notes once one was refused, or if some failed. ext4 counts
+    /// those that worked (`ext4_try_to_trim_range`), and the device all of them; XFS does not look (`xfs_discard_endio`).
+    pub fn check_slices(&self, answered: Bytes, counted: Option<Bytes>) -> Result<(), TrimError> {
+        takes_discards(&self.shown(), &devices_of(&self.mount)?)?;
+        let sent = counted.filter(|_| self.kind == Kind::Ext4 && self.mount.discard() == "nodiscard");
+        match sent.filter(|&sent| sent > answered) {
+            Some(sent) => Err(TrimError::Failed { path: self.shown(), sent, answered }),
+            None => Ok(()),
+        }
+    }
+
+    /// The whole file system, or the part of it that begins at `start` and has `length` bytes, in whole blocks. Btrfs
+    /// has no end: its addresses are logical.
+    ///
+    /// # Errors
+    /// If it begins behind the end.
+    pub fn span(&self, start: Bytes, length: Option<Bytes>) -> Result<Span, TrimError> {
+        let end = match (self.kind, &self.layout) {
+            (Kind::Btrfs, _) => u64::MAX,
+            (_, Some(layout)) => layout.end.0,
+            (_, None) => self.devices[0].size.0,
+        };
+        if start.0 >= end {
+            return Err(TrimError::BeyondTheEnd { path: self.shown(), end: Bytes(end) });
+        }
+        let asked = length.map_or(u64::MAX, |length| start.0.saturating_add(length.0));
+        let block = self.layout.map_or(1, |layout| layout.block.0.max(1));
+        let asked = asked.checked_next_multiple_of(block).unwrap_or(u64::MAX);
+        Ok(Span { start: start.0 / block * block, end: asked.min(end) })
+    }
+
+    /// The shortest extent that is sent if `asked` is what FITRIM is given.
+    ///
+    /// # Errors
+    /// If no extent can be so long.
+    pub fn least_extent(&self, asked: Bytes) -> Result<Bytes, TrimError> {
+        match &self.layout {
+            Some(layout) if asked > layout.group => {
+                Err(TrimError::LeastExtent { path: self.shown(), group: layout.group })
+            }
+            layout => Ok(free_space::least_extent(self.kind, layout.as_ref(), &self.devices, asked)),
+        }
+    }
+
+    /// What a trim of `span` is expected to send.
+    ///
+    /// # Errors
+    /// If the file system is gone or does not answer.
+    pub fn estimate(&self, span: Span, min_extent: Bytes) -> Result<Estimate, TrimError> {
+        let file = self.open()?;
+        let least = self.least_extent(min_extent)?;
+        free_space::estimate(self.kind, self.layout.as_ref(), &file, &self.devices, span, least)
+            .map_err(|errno| self.call("GETFSMAP", errno))
+    }
+
+    /// Cuts `span` at group boundaries into slices of `groups` groups each, as far as there are groups; in one where there
+    /// are none.
+    pub fn slices(&self, span: Span, groups: u64) -> Vec<Span> {
+        let Some(layout) = &self.layout else { return vec![span] };
+        let step = groups.max(1).saturating_mul(layout.group.0);
+        let mut slices = Vec::new();
+        let mut at = span.start;
+        let last = span.end.min(layout.end.0);
+        while at < last {
+            // Slices are counted from the group that holds the start, so that each but the first begins with a group.
+            let first = layout.group_end(at);
+            let end = first.saturating_add(step - layout.group.0).min(last).max(at + 1);
+            slices.push(Span { start: at, end });
+            at = end;
+        }
+        slices
+    }
+
+    /// The first `most` free extents of at least `least` from an address on.
+    pub fn free_spans(&self, least: Bytes, from: u64, most: usize) -> Result<Listed, TrimError> {
+        let file = self.open()?;
+        let listed = match (&self.layout, self.devices.as_slice()) {
+            (Some(layout), [device]) => free_space::list(self.kind, layout, &file, device, least, from, most),
+            _ => Err(Errno::OPNOTSUPP),
+        };
+        listed.map_err(|errno| self.call("GETFSMAP", errno))
+    }
+
+    /// The ranges of addresses that FITRIM can be asked for, no more than `most` of them.
+    pub fn ranges(&self, most: usize) -> Result<Listed, TrimError> {
+        let file = self.open()?;
+        let mut ranges = if self.kind == Kind::Btrfs {
+            btrfs::chunks(file.as_fd()).map_err(|errno| self.call("BTRFS_IOC_TREE_SEARCH", errno))?
+        } else {
+            vec![self.span(Bytes(0), None)?]
+        };
+        let end = ranges.last().map_or(0, |last| last.end);
+        // What lies between them is no reason to leave any out.
+        ranges.truncate(most.max(1));
+        if let Some(last) = ranges.last_mut() {
+            last.end = end;
+        }
+        Ok(Listed { free: ranges, from: 0, upto: end })
+    }
+
+    /// What the kernel counted on all devices; `None` if it does not count discards.
+    pub fn counts(&self) -> Result<Option<DiscardCounts>, TrimError> {
+        let mut sum = Some(DiscardCounts::default());
+        for device in &self.devices {
+            let found = device.stat()?.discards;
+            sum = sum.zip(found).map(|(sum, found)| sum.plus(found));
+        }
+        Ok(sum)
+    }
+
+    /// Waits until the discards that XFS left on their way are done; answers how long it took until the last of them was
+    /// counted, which on a device that others use is less than the wait. With `enough` counted on it, no more are expected.
+    pub fn settle(&self, enough: Option<Bytes>) -> Result<Duration, TrimError> {
+        const LOOK_EVERY: Duration = Duration::from_millis(5);
+        if self.kind != Kind::Xfs {
+            return Ok(Duration::ZERO); // these wait for their discards
+        }
+        let begun = Instant::now();
+        let counted = || Ok::<_, TrimError>(self.counts()?.unwrap_or_default().bytes);
+        let mut settling = Settling::new(counted()?, enough);
+        loop {
+            std::thread::sleep(LOOK_EVERY);
+            let mut in_flight = 0;
+            for device in &self.devices {
+                in_flight += device.stat()?.in_flight;
+            }
+            if settling.see(begun.elapsed(), counted()?, in_flight) {
+                return Ok(settling.risen_at());
+            }
+        }
+    }
+
+    /// Its mount point, if it is still the same file system.
+    pub fn open(&self) -> Result<File, TrimError> {
+        let file = open(&self.mount.mount_point)?;
+        if identity(&file, &self.mount.mount_point)? != self.identity {
+            return Err(TrimError::Gone { path: self.shown() });
+        }
+        Ok(file)
+    }
+
+    /// The file in which ext4 says which least extent it was last trimmed with, in clusters.
+    fn last_least_path(&self) -> PathBuf {
+        Path::new("/sys/fs/ext4").join(&self.devices[0].name).join("last_trim_minblks")
+    }
+
+    /// What ext4 will do with the groups that it has trimmed, if it is asked for extents of `least` and longer.
+    pub fn trimmed_groups(&self, least: Bytes) -> TrimmedGroups {
+        let (Kind::Ext4, Some(layout)) = (self.kind, &self.layout) else { return TrimmedGroups::Again };
+        match number_in(&self.last_least_path()) {
+            Ok(last) if least.0 / layout.cluster.0.max(1) < last => TrimmedGroups::AgainSince { last },
+            Ok(_) => TrimmedGroups::Skipped,
+            Err(_) => TrimmedGroups::Unknown,
+        }
+    }
+
+    /// Puts back what [`TrimmedGroups::AgainSince`] was told, so that the next slice goes over trimmed groups again too.
+    pub(super) fn restore_last_least(&self, last: u64) {
+        // As root, and nobody else may trim, this fails only if the file system is gone, as the slice will say.
+        drop(std::fs::write(self.last_least_path(), last.to_string()));
+    }
+
+    /// FITRIM over a slice; answers the sum of its answers.
+    pub fn trim_slice(&self, slice: Span, min_extent: Bytes) -> Result<Bytes, TrimError> {
+        let file = self.open()?;
+        // See the head of `trim.rs`.
+        let calls = if self.kind == Kind::Xfs { self.slices(slice, 1) } else { vec![slice] };
+        let mut answered = Bytes(0);
+        for call in calls {
+            let mut range = FstrimRange { start: call.start, len: call.bytes().0, minlen: min_extent.0 };
+            match fitrim(file.as_fd(), &mut range) {
+                Ok(()) => answered.0 = answered.0.saturating_add(range.len),
+                // Where nobody knows where such a file system ends (vfat and f2fs before their device does), FITRIM says
+                // so that a range begins behind it.
+                Err(Errno::INVAL) if self.kind == Kind::Other && call.start > 0 => {}
+                Err(errno) => {
+                    // Rather than that it has no FITRIM, if it is the device.
+                    takes_discards(&self.shown(), &devices_of(&self.mount)?)?;
+                    return Err(self.call("FITRIM", errno));
+                }
+            }
+        }
+        Ok(answered)
+    }
+
+    fn call(&self, call: &'static str, errno: Errno) -> TrimError {
+        let path = self.shown();
+        match errno {
+            Errno::PERM | Errno::ACCESS => TrimError::NotPermitted { path },
+            Errno::NOTTY | Errno::OPNOTSUPP => {
+                TrimError::NoFitrim { path, fs_type: self.mount.fs_type.clone() }
+            }
+            _ => TrimError::Call { path, call, source: errno.into() },
+        }
+    }
+
+    fn shown(&self) -> String {
+        self.mount.mount_point.display().to_string()
+    }
+}
+
+fn takes_discards(path: &str, devices: &[BlockDevice]) -> Result<(), TrimError> {
+    match devices.first() {
+        Some(device) if devices.iter().all(|device| device.limits.max.0 == 0) => {
+            let file = format!("{} (queue/discard_max_bytes)", device.sysfs_link().display());
+            Err(TrimError::NoDiscard { path: path.to_owned(), device: device.name.clone(), file })
+        }
+        _ => Ok(()),
+    }
+}
+
+fn open(mount_point: &Path) -> Result<File, TrimError> {
+    OpenOptions::new()
+        .read(true)
+        .open(mount_point)
+        .map_err(|source| TrimError::Open { path: mount_point.display().to_string(), source })
+}
+
+fn identity(file: &File, mount_point: &Path) -> Result<(u32, u32), TrimError> {
+    statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS)
+        .map(|found| (found.stx_dev_major, found.stx_dev_minor))
+        .map_err(|errno| TrimError::Open { path: mount_point.display().to_string(), source: errno.into() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn target(layout: Option<Layout>) -> Target {
+        Target {
+            mount: mount_of(Path::new("/proc")).unwrap(),
+            kind: Kind::Ext4,
+            devices: Vec::new(),
+            layout,
+            identity: (0, 0),
+        }
+    }
+
+    fn groups_of(group: u64, first_group: u64, end: u64) -> Option<Layout> {
+        Some(Layout {
+            block: Bytes(1),
+            cluster: Bytes(1),
+            group: Bytes(group),
+            first_group: Bytes(first_group),
+            end: Bytes(end),
+            assumed: false,
+            realtime: Bytes(0),
+        })
+    }
+
+    fn slices(layout: Option<Layout>, start: u64, end: u64, groups: u64) -> Vec<(u64, u64)> {
+        let slices = target(layout).slices(Span { start, end }, groups);
+        slices.iter().map(|slice| (slice.start, slice.end)).collect()
+    }
+
+    #[test]
+    fn slices_are_whole_groups_but_at_the_ends() {
+        let layout = groups_of(100, 0, 950);
+        assert_eq!(slices(layout, 0, 950, 4), [(0, 400), (400, 800), (800, 950)]);
+        assert_eq!(slices(layout, 150, 420, 1), [(150, 200), (200, 300), (300, 400), (400, 420)]);
+        assert_eq!(slices(layout, 150, 420, 2), [(150, 300), (300, 420)]);
+        assert_eq!(slices(layout, 0, 950, u64::MAX), [(0, 950)]);
+        assert_eq!(slices(layout, 7, 7, 1), []);
+    }
+
+    #[test]
+    fn regression_behind_the_end_there_is_no_slice() {
+        let layout = groups_of(100, 0, 950);
+        assert_eq!(slices(layout, 800, 1000, 1), [(800, 900), (900, 950)]);
+        assert_eq!(slices(layout, 0, u64::MAX, 5), [(0, 500), (500, 950)]);
+        assert_eq!(slices(layout, 950, 1000, 1), []);
+    }
+
+    #[test]
+    fn a_boot_block_belongs_to_the_first_group() {
+        assert_eq!(slices(groups_of(100, 1, 201), 0, 201, 1), [(0, 101), (101, 201)]);
+    }
+
+    #[test]
+    fn where_there_are_no_groups_there_is_one_slice() {
+        assert_eq!(slices(None, 5, u64::MAX, 1), [(5, u64::MAX)]);
+    }
+
+    #[test]
+    fn what_cannot_be_trimmed_is_named() {
+        let message = |path: &str| Target::of(Path::new(path)).unwrap_err().to_string();
+        let proc = message("/proc");
+        assert!(proc.starts_with("/proc: proc lies on no block device"), "{proc}");
+        let below = message("/proc/self");
+        assert!(below.starts_with("/proc/self: not a mount point") && below.contains("on /proc:"), "{below}");
+        assert!(message("/no/such/place").starts_with("/no/such/place: "));
+    }
+}

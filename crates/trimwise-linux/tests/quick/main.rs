@@ -1,0 +1,6 @@
+//! Directories and the doctor, on folders that the tests make: quick, needs nothing.
+
+mod append_benchmark;
+mod doctor;
+mod raw_file;
+mod real_directory;

@@ -1,0 +1,130 @@
+//! A file behind the block trait: what is written is stored, TRIM leaves zeros, completions come once
+//! each, and errors name what failed.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use trimwise::block::{BlockDevice, BlockError, Operation};
+use trimwise::content::{Content, ContentClass, Stored};
+use trimwise::units::{Bytes, Lpn, SimDuration};
+use trimwise_linux::raw_device::{Access, Options, RawDevice, RawDeviceError, Target};
+use trimwise_linux::{block_on, consent};
+use trimwise_testing::conformance::{keeps_what_it_is_told, opened, units};
+use trimwise_testing::scratch;
+
+fn file(path: &Path, mib: u64) -> RawDevice {
+    opened(&Target::File(path.to_owned()), &Options { file_bytes: Bytes::mib(mib), ..Options::default() })
+}
+
+#[test]
+fn a_file_keeps_what_it_is_told_and_is_removed_at_the_end() {
+    let directory = scratch();
+    let path = directory.path().join("raw");
+    let device = file(&path, 64);
+    assert_eq!((device.facts().size_units, device.facts().is_model), (64 * 256, false));
+    assert!(device.facts().trim.unwrap().promises_zeros);
+    keeps_what_it_is_told(&device);
+    let erase = block_on(device.erase()).unwrap().unwrap_err();
+    assert!(matches!(&erase, BlockError::Unsupported(why) if why.contains("a file has no erase")), "{erase}");
+    assert!(path.exists());
+    drop(device);
+    assert!(!path.exists());
+}
+
+#[test]
+fn a_file_that_is_to_stay_stays_and_needs_a_word_the_next_time() {
+    let directory = scratch();
+    let path = directory.path().join("raw");
+    let options = Options { file_bytes: Bytes::mib(1), keep_file: true, ..Options::default() };
+    let content = Content::new(ContentClass::Incompressible, 1);
+    let device = opened(&Target::File(path.clone()), &options);
+    block_on(device.perform(Operation::write(units(0, 1), content))).unwrap().unwrap();
+    drop(device);
+    let target = Target::File(path.clone());
+    let refused = consent::check(&target, None).unwrap_err().to_string();
+    let shown = path.display();
+    assert_eq!(
+        refused,
+        format!(
+            "{shown}: holds 1 MiB of data, all of which would be lost; if that is meant, repeat its path: \
+            --destroy {shown}"
+        )
+    );
+    // Reading needs none.
+    let device = RawDevice::open(Access::Read(target.clone()), &options).unwrap();
+    assert_eq!(block_on(device.stored(Lpn(0))).unwrap(), Ok(Stored::Content(content)));
+    for operation in [Operation::write(units(0, 1), content), Operation::Trim(vec![units(0, 1)])] {
+        let refused = device.submit(operation, 0).unwrap_err();
+        assert!(
+            matches!(&refused, BlockError::Unsupported(why) if why.ends_with("for reading only")),
+            "{refused}"
+        );
+    }
+    drop(device);
+    let word = path.to_str();
+    drop(RawDevice::open(Access::Write(consent::check(&target, word).unwrap()), &options).unwrap());
+    assert!(path.exists(), "it was there before");
+}
+
+#[test]
+fn a_file_that_changed_since_the_consent_is_not_touched() {
+    let directory = scratch();
+    let path = directory.path().join("raw");
+    let consent = consent::check(&Target::File(path.clone()), None).unwrap();
+    std::fs::write(&path, "somebody's").unwrap();
+    let error = RawDevice::open(Access::Write(consent), &Options::default()).unwrap_err();
+    assert!(matches!(error, RawDeviceError::Changed { .. }), "{error}");
+    assert_eq!(std::fs::read(&path).unwrap(), b"somebody's");
+}
+
+#[test]
+fn a_file_for_which_there_is_no_room_is_refused_and_leaves_nothing() {
+    let directory = scratch();
+    let path = directory.path().join("raw");
+    let consent = consent::check(&Target::File(path.clone()), None).unwrap();
+    let options = Options { file_bytes: Bytes::gib(1 << 20), ..Options::default() };
+    let error = RawDevice::open(Access::Write(consent), &options).unwrap_err().to_string();
+    assert!(error.contains("no room for a file of 1024 TiB: "), "{error}");
+    assert!(!path.exists());
+}
+
+#[test]
+fn where_direct_io_is_refused_a_note_says_so() {
+    let memory = Path::new("/proc/self/status");
+    let target = Target::File(memory.to_owned());
+    // Nothing of procfs is of any size; what matters is that this ends with words.
+    let error = RawDevice::open(Access::Read(target), &Options::default()).unwrap_err().to_string();
+    assert_eq!(error, "/proc/self/status: has only 0 bytes; expected at least one unit of 4096 bytes");
+}
+
+#[test]
+fn an_interrupted_device_does_nothing_more() {
+    let directory = scratch();
+    let interrupted = Arc::new(AtomicBool::new(false));
+    let path = directory.path().join("raw");
+    let options =
+        Options { file_bytes: Bytes::mib(4), interrupted: Arc::clone(&interrupted), ..Options::default() };
+    let device = opened(&Target::File(path.clone()), &options);
+    device.submit(Operation::write(units(0, 100), Content::default()), 0).unwrap();
+    interrupted.store(true, Ordering::Relaxed);
+    assert_eq!(block_on(device.completion()).unwrap().unwrap_err(), BlockError::Interrupted);
+    assert_eq!(device.submit(Operation::Flush, 1), Err(BlockError::Interrupted));
+    assert_eq!(block_on(device.stored(Lpn(0))).unwrap(), Err(BlockError::Interrupted));
+    block_on(device.sleep(SimDuration::from_secs(1000))).unwrap();
+    // What was on its way is waited for; then the file goes.
+    drop(device);
+    assert!(!path.exists());
+}
+
+#[test]
+fn more_memory_than_buffers_may_take_is_refused() {
+    let directory = scratch();
+    let path = directory.path().join("raw");
+    std::fs::File::create(&path).unwrap().set_len(4 << 30).unwrap();
+    let target = Target::File(path.clone());
+    let consent = consent::check(&target, path.to_str()).unwrap();
+    let device = RawDevice::open(Access::Write(consent), &Options::default()).unwrap();
+    let error = device.submit(Operation::read(units(0, 1 << 20)), 0).unwrap_err().to_string();
+    assert!(error.contains("4 GiB would be on their way at once; expected at most 2 GiB"), "{error}");
+}

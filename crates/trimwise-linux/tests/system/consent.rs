@@ -1,0 +1,165 @@
+//! What may be overwritten and what not, on loop devices that the tests make. As root; otherwise they say that they skip.
+
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+
+use trimwise_linux::consent::{ConsentError, check};
+use trimwise_linux::raw_device::Target;
+use trimwise_testing::loops::{Loop, can_run, sh};
+
+fn device(path: &Path) -> Target {
+    Target::Device(path.to_owned())
+}
+
+#[track_caller]
+fn refused(target: &Target, word: Option<&str>) -> String {
+    check(target, word).unwrap_err().to_string()
+}
+
+#[test]
+fn a_mounted_device_is_refused_whatever_is_said() {
+    if !can_run(&["mkfs.ext4"]) {
+        return;
+    }
+    let mut disk = Loop::ext4(32 << 20);
+    let node = disk.node();
+    let shown = node.display();
+    for word in [None, node.to_str()] {
+        let point = disk.point.display();
+        let expected = format!("{shown}: is mounted on {point}: it is never written to while it is in use");
+        assert_eq!(refused(&device(&node), word), expected);
+    }
+    disk.unmount();
+    let expected = format!(
+        "{shown}: holds an ext2, ext3 or ext4 file system, all of which would be lost; if that is meant, repeat its \
+         path: --destroy {shown}"
+    );
+    assert_eq!(refused(&device(&node), None), expected);
+    let other = refused(&device(&node), Some("/dev/sdx"));
+    assert!(other.contains("lost; '/dev/sdx' is neither its path nor its serial number; if that"), "{other}");
+    check(&device(&node), node.to_str()).unwrap();
+}
+
+#[test]
+fn a_disk_whose_partition_is_mounted_is_refused_and_so_is_the_partition() {
+    if !can_run(&["mkfs.ext4", "addpart", "delpart"]) {
+        return;
+    }
+    let mut disk = Loop::partition(32 << 20, 2048, &["mkfs.ext4", "-q", "-F"]);
+    let (whole, part) = (disk.disk_node(), disk.node());
+    let point = disk.point.display().to_string();
+    assert_eq!(
+        refused(&device(&whole), whole.to_str()),
+        format!(
+            "{}: {} is mounted on {point}: it is never written to while it is in use",
+            whole.display(),
+            part.display()
+        )
+    );
+    assert!(refused(&device(&part), part.to_str()).contains(&format!(": is mounted on {point}: ")));
+    disk.unmount();
+    // The file system does not begin where the disk does: data are seen all the same.
+    let held = refused(&device(&whole), None);
+    assert!(held.contains("holds data of an unknown kind (first seen at byte "), "{held}");
+    check(&device(&whole), whole.to_str()).unwrap();
+    check(&device(&part), part.to_str()).unwrap();
+}
+
+#[test]
+fn swap_space_is_refused_as_a_device_and_as_a_file() {
+    if !can_run(&["mkswap", "swapon", "swapoff"]) {
+        return;
+    }
+    let disk = Loop::blank(16 << 20);
+    let node = disk.node();
+    sh("mkswap", &[node.to_str().unwrap()]);
+    assert!(refused(&device(&node), None).contains("holds swap space"));
+    sh("swapon", &[node.to_str().unwrap()]);
+    let said = check(&device(&node), node.to_str());
+    sh("swapoff", &[node.to_str().unwrap()]);
+    let said = said.unwrap_err().to_string();
+    assert!(said.contains(": is swap space: it is never written to"), "{said}");
+}
+
+#[test]
+fn an_empty_device_needs_no_word_and_one_with_a_byte_somewhere_does() {
+    if !can_run(&[]) {
+        return;
+    }
+    let disk = Loop::blank(64 << 20);
+    check(&device(&disk.node()), None).unwrap();
+    let file = std::fs::File::options().write(true).open(disk.node()).unwrap();
+    file.write_all_at(&[1], (64 << 20) - 700).unwrap();
+    file.sync_all().unwrap();
+    drop(file);
+    let held = refused(&device(&disk.node()), None);
+    assert!(held.contains("holds data of an unknown kind (first seen at byte 67104768)"), "{held}");
+}
+
+#[test]
+fn the_file_below_a_loop_device_is_in_use() {
+    if !can_run(&[]) {
+        return;
+    }
+    let disk = Loop::blank(16 << 20);
+    let image = Target::File(disk.image.clone());
+    let said = refused(&image, disk.image.to_str());
+    assert!(said.contains(&format!(": is what {} lies on: it is never", disk.node().display())), "{said}");
+}
+
+#[test]
+fn a_read_only_device_is_refused() {
+    if !can_run(&["blockdev"]) {
+        return;
+    }
+    let disk = Loop::blank(16 << 20);
+    let node = disk.node();
+    sh("blockdev", &["--setro", node.to_str().unwrap()]);
+    let said = check(&device(&node), None);
+    sh("blockdev", &["--setrw", node.to_str().unwrap()]);
+    assert!(matches!(said, Err(ConsentError::ReadOnly { .. })), "{said:?}");
+}
+
+#[test]
+fn a_btrfs_of_two_devices_is_in_use_on_both() {
+    if !can_run(&["mkfs.btrfs"]) {
+        return;
+    }
+    let second = Loop::blank(256 << 20);
+    let mut first = Loop::blank(256 << 20);
+    let (a, b) = (first.node(), second.node());
+    sh("mkfs.btrfs", &["-q", "-f", a.to_str().unwrap(), b.to_str().unwrap()]);
+    first.mount();
+    assert!(refused(&device(&a), a.to_str()).contains("never written to while it is in use"));
+    let said = refused(&device(&b), b.to_str());
+    assert!(said.contains("belongs to the mounted btrfs "), "{said}");
+    first.unmount();
+    assert!(refused(&device(&b), None).contains("holds a btrfs file system"));
+}
+
+#[test]
+fn what_is_no_file_and_what_is_no_device_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("file");
+    let file = Target::File(path.clone());
+    check(&file, None).unwrap();
+    std::os::unix::fs::symlink("/nowhere/at/all", &path).unwrap();
+    assert!(refused(&file, None).contains("is a symbolic link that leads nowhere; expected a file"));
+    std::fs::remove_file(&path).unwrap();
+    std::fs::write(&path, "").unwrap();
+    check(&file, None).unwrap();
+    let shown = path.display();
+    let expected =
+        format!("{shown}: is a regular file; expected a block device; write file:{shown} for the file");
+    assert_eq!(refused(&device(&path), None), expected);
+    assert!(refused(&Target::File(directory.path().to_owned()), None).contains("is no regular file"));
+    assert!(
+        refused(&device(Path::new("/dev/null")), None)
+            .contains("is no block device; expected a block device")
+    );
+    assert!(refused(&device(Path::new("/dev/nosuch")), None).starts_with("/dev/nosuch: No such file"));
+    // Also under another name, the same file.
+    std::fs::write(&path, "x").unwrap();
+    let word = directory.path().join("./file");
+    assert!(check(&Target::File(word), path.canonicalize().unwrap().to_str()).is_ok());
+}

@@ -1,0 +1,10 @@
+//! Real devices, file systems on them, and the programs that others wrote: needs root, loop devices and packages.
+
+mod append_benchmark;
+mod consent;
+mod mounted_verify;
+mod postmark;
+mod postmark_side_by_side;
+mod postmark_system_calls;
+mod raw_device;
+mod trim_loop_devices;

@@ -1,0 +1,176 @@
+//! Whether TRIM reaches the disk below real file systems on loop devices, which promise zeros. As root; otherwise the
+//! tests say that they skip.
+
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+use trimwise::units::Bytes;
+use trimwise_linux::mounted_verify::{Counts, Report, Verdict, VerifyError, run};
+use trimwise_testing::loops::{Loop, can_run, sh};
+
+const MIB: u64 = 1 << 20;
+const BYTES: Bytes = Bytes::mib(8);
+const UNITS: u64 = 8 * 256;
+
+fn verified(path: &Path) -> Result<Report, VerifyError> {
+    let found = run(path, BYTES, &AtomicBool::new(false));
+    assert!(!path.join("trimwise-verify.tmp").exists());
+    found
+}
+
+#[track_caller]
+fn arrives(disk: &Loop) -> Report {
+    let report = verified(&disk.point).unwrap();
+    assert_eq!(report.verdict(), Verdict::Arrives, "{report:?}");
+    let counts = report.after_trim();
+    assert_eq!(counts.old_data + counts.zeros + counts.other, UNITS);
+    assert!(counts.zeros > UNITS * 9 / 10, "{counts:?}");
+    assert!(report.counted().unwrap().bytes >= Bytes::from_units(counts.zeros), "{report:?}");
+    report
+}
+
+#[test]
+fn it_reaches_the_disk_below_ext4_and_nothing_else_is_touched() {
+    if !can_run(&["mkfs.ext4"]) {
+        return;
+    }
+    let disk = Loop::ext4(100 * MIB);
+    disk.fill(["kept".to_string()], 1 << 20);
+    let kept = std::fs::read(disk.point.join("kept")).unwrap();
+    let report = arrives(&disk);
+    assert_eq!(
+        report.after_delete(),
+        Counts { old_data: UNITS, ..Counts::default() },
+        "nothing before FITRIM"
+    );
+    assert_eq!((report.fs_type.as_str(), report.disks.len(), report.trims), ("ext4", 1, 1));
+    assert!(std::fs::read(disk.point.join("kept")).unwrap() == kept);
+    // Below any directory too, and as often as one likes.
+    std::fs::create_dir(disk.point.join("below")).unwrap();
+    assert_eq!(verified(&disk.point.join("below")).unwrap().verdict(), Verdict::Arrives);
+}
+
+#[test]
+fn it_reaches_the_disk_below_xfs() {
+    if !can_run(&["mkfs.xfs"]) {
+        return;
+    }
+    arrives(&Loop::xfs(400 * MIB));
+}
+
+#[test]
+fn small_blocks_and_no_journal_are_no_hindrance() {
+    if !can_run(&["mkfs.ext4"]) {
+        return;
+    }
+    arrives(&Loop::new(100 * MIB, &["mkfs.ext4", "-q", "-F", "-b", "1024"]));
+    arrives(&Loop::new(100 * MIB, &["mkfs.ext4", "-q", "-F", "-O", "^has_journal"]));
+}
+
+#[test]
+fn blocks_of_a_partition_are_read_from_the_whole_disk() {
+    if !can_run(&["mkfs.ext4", "addpart", "delpart"]) {
+        return;
+    }
+    // 1,000 sectors: also off the granularity of 4 KiB... which a file system's blocks need not share.
+    for start_sectors in [2048, 1000, 1003] {
+        let disk = Loop::partition(100 * MIB, start_sectors, &["mkfs.ext4", "-q", "-F", "-b", "4096"]);
+        let report = verified(&disk.point).unwrap();
+        assert_eq!(report.disks[0].name, disk.disk_node().file_name().unwrap().to_str().unwrap());
+        let offsets = report.blocks.iter().map(|block| (block.offset / 512) % 8);
+        assert!(offsets.into_iter().all(|offset| offset == u64::from(start_sectors) % 8));
+        assert_eq!(
+            report.verdict(),
+            Verdict::Arrives,
+            "from sector {start_sectors}: {:?}",
+            report.after_trim()
+        );
+    }
+}
+
+#[test]
+fn what_the_mount_discards_by_itself_is_seen_before_fitrim() {
+    if !can_run(&["mkfs.ext4"]) {
+        return;
+    }
+    let disk = Loop::ext4(100 * MIB);
+    sh("mount", &["-o", "remount,discard", disk.point.to_str().unwrap()]);
+    assert_eq!(verified(&disk.point).unwrap().verdict(), Verdict::Arrives);
+}
+
+#[test]
+fn where_nothing_can_be_found_out_it_is_said_why_and_nothing_is_left() {
+    if !can_run(&["mkfs.btrfs", "mkfs.ext4"]) {
+        return;
+    }
+    let btrfs = Loop::new(256 * MIB, &["mkfs.btrfs", "-q"]);
+    let said = verified(&btrfs.point).unwrap_err().to_string();
+    assert!(said.contains(": btrfs tells only logical addresses of a file's blocks (FIEMAP)"), "{said}");
+    assert_eq!(std::fs::read_dir(&btrfs.point).unwrap().count(), 0);
+
+    let none = Loop::without_discards();
+    let said = verified(&none.point).unwrap_err().to_string();
+    assert!(said.contains("takes no discards"), "{said}");
+
+    let small = Loop::ext4(16 * MIB);
+    let said = verified(&small.point).unwrap_err().to_string();
+    assert!(said.contains("the test writes 8 MiB and leaves as much free, and only "), "{said}");
+
+    let memory = verified(Path::new("/dev/shm")).unwrap_err().to_string();
+    assert!(memory.contains("tmpfs lies on no block device, so there is nothing to trim"), "{memory}");
+    assert!(verified(Path::new("/no/such/place")).unwrap_err().to_string().starts_with("/no/such/place: "));
+}
+
+#[test]
+fn data_that_go_through_the_journal_are_not_judged() {
+    if !can_run(&["mkfs.ext4"]) {
+        return;
+    }
+    let mut disk = Loop::ext4(200 * MIB);
+    disk.unmount();
+    sh("mount", &["-o", "data=journal", disk.node().to_str().unwrap(), disk.point.to_str().unwrap()]);
+    // Whether they are in their places already is up to the journal.
+    match verified(&disk.point) {
+        Ok(report) => assert_eq!(report.verdict(), Verdict::Arrives),
+        Err(error) => assert!(matches!(error, VerifyError::NotThere { .. }), "{error}"),
+    }
+    sh("umount", &[disk.point.to_str().unwrap()]);
+}
+
+#[test]
+fn an_interrupted_test_takes_its_file_away() {
+    if !can_run(&["mkfs.ext4"]) {
+        return;
+    }
+    let disk = Loop::ext4(100 * MIB);
+    let said = run(&disk.point, BYTES, &AtomicBool::new(true)).unwrap_err();
+    assert!(matches!(said, VerifyError::Interrupted), "{said}");
+    assert!(!disk.point.join("trimwise-verify.tmp").exists());
+    std::fs::write(disk.point.join("trimwise-verify.tmp"), "mine").unwrap();
+    let said = run(&disk.point, BYTES, &AtomicBool::new(false)).unwrap_err();
+    assert!(matches!(said, VerifyError::Occupied { .. }), "{said}");
+    assert_eq!(std::fs::read(disk.point.join("trimwise-verify.tmp")).unwrap(), b"mine");
+}
+
+/// A linear mapping that begins inside its disk, made with dmsetup. Not every kernel has a device mapper, and those
+/// that CI runs on do not: asked for by name.
+#[cfg(feature = "device-mapper-tests")]
+#[test]
+fn linear_mappings_are_followed_to_the_disk() {
+    if !can_run(&["mkfs.ext4", "dmsetup"]) {
+        return;
+    }
+    let disk = Loop::blank(100 * MIB);
+    let name = format!("trimwise-test-{}", std::process::id());
+    let table = format!("0 {} linear {} 4096", (90 * MIB) / 512, disk.node().display());
+    sh("dmsetup", &["create", &name, "--table", &table]);
+    let node = format!("/dev/mapper/{name}");
+    sh("mkfs.ext4", &["-q", "-F", &node]);
+    sh("mount", &[&node, disk.point.to_str().unwrap()]);
+    let report = verified(&disk.point);
+    sh("umount", &[disk.point.to_str().unwrap()]);
+    sh("dmsetup", &["remove", "--retry", &name]);
+    let report = report.unwrap();
+    assert_eq!(report.verdict(), Verdict::Arrives);
+    assert_eq!(report.disks[0].name, disk.node().file_name().unwrap().to_str().unwrap());
+}

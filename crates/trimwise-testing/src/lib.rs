@@ -1,0 +1,82 @@
+//! What the tests of several crates share: how a test skips, loop devices, a daemon of one's own, and what must hold of
+//! every device.
+
+pub mod conformance;
+pub mod daemon;
+pub mod loops;
+
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use trimwise_linux::RealDirectory;
+
+/// Says that the running test cannot do its work here; it returns then.
+///
+/// libtest counts a test that returns as passed. So a skip is recorded in the file that `TRIMWISE_SKIPS` names, which
+/// `scripts/test-tier` subtracts; without that variable nobody would notice, and a skip is a failure.
+///
+/// # Panics
+/// If `TRIMWISE_SKIPS` is not set.
+#[track_caller]
+pub fn skipped(why: &str) {
+    let thread = std::thread::current();
+    let test = thread.name().unwrap_or("?");
+    let Some(file) = std::env::var_os("TRIMWISE_SKIPS") else {
+        panic!("cannot run here: {why}. `just TIER` skips and counts the tests of a tier that cannot run");
+    };
+    let line = format!("{test}: {why}\n");
+    OpenOptions::new().append(true).create(true).open(file).unwrap().write_all(line.as_bytes()).unwrap();
+}
+
+/// The folder of the build, in whose `tmp` tests may make large files: holes can be punched there.
+pub fn scratch() -> tempfile::TempDir {
+    // Tests lie in target/PROFILE/deps.
+    let test = std::env::current_exe().unwrap();
+    let folder = test.ancestors().nth(3).unwrap().join("tmp");
+    std::fs::create_dir_all(&folder).unwrap();
+    tempfile::Builder::new().prefix("test-").tempdir_in(folder).unwrap()
+}
+
+/// Where a program is, or `None` if it is not installed, which skips the test.
+pub fn program(name: &str) -> Option<PathBuf> {
+    let paths = std::env::var_os("PATH").unwrap_or_default();
+    let sbin = ["/usr/sbin", "/sbin"].map(PathBuf::from);
+    let found =
+        std::env::split_paths(&paths).chain(sbin).map(|path| path.join(name)).find(|path| path.is_file());
+    if found.is_none() {
+        skipped(&format!("`{name}` is not installed"));
+    }
+    found
+}
+
+/// `trimwised`, as it was built with the tests of the workspace, or `None`, which skips the test.
+pub fn trimwised() -> Option<PathBuf> {
+    let test = std::env::current_exe().unwrap();
+    let program = test.ancestors().nth(2).unwrap().join("trimwised");
+    let found = program.is_file().then_some(program);
+    if found.is_none() {
+        skipped("trimwised is not built; `cargo test --workspace` builds it");
+    }
+    found
+}
+
+/// A directory as the file system of a workload.
+pub fn open(directory: &tempfile::TempDir) -> RealDirectory {
+    RealDirectory::open(directory.path(), Arc::new(AtomicBool::new(false))).unwrap()
+}
+
+/// An empty directory in memory if there is one, with the locations that PostMark wants to find.
+pub fn directory(with_locations: bool) -> tempfile::TempDir {
+    let shm = Path::new("/dev/shm");
+    let parent = if shm.is_dir() { shm.to_owned() } else { std::env::temp_dir() };
+    let directory = tempfile::Builder::new().prefix("trimwise-test-").tempdir_in(parent).unwrap();
+    if with_locations {
+        for location in ["a", "b/c", "d"] {
+            std::fs::create_dir_all(directory.path().join(location)).unwrap();
+        }
+    }
+    directory
+}

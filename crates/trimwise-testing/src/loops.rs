@@ -1,0 +1,272 @@
+//! File systems on loop devices over sparse files, for tests that run as root.
+//!
+//! Each test makes its own image and its own device, touches no other, and takes both away again, also when it fails.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::{program, scratch, skipped};
+
+/// A file system on a loop device of its own, perhaps mounted.
+pub struct Loop {
+    pub image: PathBuf,
+    /// `loop3` or `loop3p1`.
+    pub device: String,
+    /// Where it is mounted.
+    pub point: PathBuf,
+    disk: String,
+    mounted: bool,
+    // In this order: what lies in the other goes first.
+    _memory: Option<Memory>,
+    _directory: tempfile::TempDir,
+}
+
+/// A ramfs, in whose files no holes can be punched.
+struct Memory(PathBuf);
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(&self.0).status();
+    }
+}
+
+/// A directory for images: holes can be punched there, and it goes when the test ends.
+fn directory() -> tempfile::TempDir {
+    let directory = scratch();
+    // For a test that looks at the mount as another user.
+    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    directory
+}
+
+/// Whether loop devices can be made and the programs are there; if not, the test is skipped.
+pub fn can_run(programs: &[&str]) -> bool {
+    if ["losetup", "mount", "umount"].iter().chain(programs).any(|name| program(name).is_none()) {
+        return false;
+    }
+    let why = if fs::metadata("/proc/self").is_ok_and(|found| found.uid() != 0) {
+        "only root may mount"
+    } else if fs::OpenOptions::new().write(true).open("/dev/loop-control").is_err() {
+        "there are no loop devices"
+    } else {
+        return true;
+    };
+    skipped(why);
+    false
+}
+
+/// Runs a program that must succeed, and answers what it printed.
+pub fn sh(program: &str, arguments: &[&str]) -> String {
+    let output = Command::new(program).args(arguments).stdin(Stdio::null()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{program} {arguments:?}: {}: {said}", output.status);
+    String::from_utf8(output.stdout).unwrap()
+}
+
+impl Loop {
+    /// A new file system, mounted. `mkfs` is a program and its arguments; the image comes behind them.
+    pub fn new(bytes: u64, mkfs: &[&str]) -> Self {
+        let mut made = Self::attached(directory(), |image| {
+            fs::File::create(image).unwrap().set_len(bytes).unwrap();
+            let image = image.to_str().unwrap();
+            sh(mkfs[0], &[&mkfs[1..], &[image]].concat());
+        });
+        made.mount();
+        made
+    }
+
+    pub fn ext4(bytes: u64) -> Self {
+        // No background initialisation of inode tables, which would write while a test counts.
+        Self::new(bytes, &["mkfs.ext4", "-q", "-F", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0"])
+    }
+
+    pub fn xfs(bytes: u64) -> Self {
+        Self::new(bytes, &["mkfs.xfs", "-q", "-f", "-K"])
+    }
+
+    /// A device of zeros, with nothing on it.
+    pub fn blank(bytes: u64) -> Self {
+        Self::attached(directory(), |image| fs::File::create(image).unwrap().set_len(bytes).unwrap())
+    }
+
+    /// Its node in `/dev`.
+    pub fn node(&self) -> PathBuf {
+        Path::new("/dev").join(&self.device)
+    }
+
+    /// The node of the disk that it is a partition of; its own if it is none.
+    pub fn disk_node(&self) -> PathBuf {
+        Path::new("/dev").join(&self.disk)
+    }
+
+    /// The same bytes once more, on another device; not mounted yet.
+    pub fn copy(&self) -> Self {
+        Self::attached(directory(), |image| {
+            sh("cp", &["--sparse=always", self.image.to_str().unwrap(), image.to_str().unwrap()]);
+        })
+    }
+
+    /// A disk with one partition that begins at `start_sectors`, with a file system in it, mounted.
+    pub fn partition(bytes: u64, start_sectors: u32, mkfs: &[&str]) -> Self {
+        let mut made = Self::attached(directory(), |image| {
+            fs::File::create(image).unwrap().set_len(bytes).unwrap();
+        });
+        // Told to the kernel directly: not every one reads partition tables.
+        let (start, length) =
+            (start_sectors.to_string(), (bytes / 512 - u64::from(start_sectors)).to_string());
+        sh("addpart", &[&format!("/dev/{}", made.disk), "1", &start, &length]);
+        made.device = format!("{}p1", made.disk);
+        let node = format!("/dev/{}", made.device);
+        sh(mkfs[0], &[&mkfs[1..], &[node.as_str()]].concat());
+        made.mount();
+        made
+    }
+
+    /// An ext4 on a device that takes no discards.
+    pub fn without_discards() -> Self {
+        let directory = directory();
+        let path = directory.path().join("memory");
+        fs::create_dir(&path).unwrap();
+        sh("mount", &["-t", "ramfs", "ramfs", path.to_str().unwrap()]);
+        let memory = Memory(path);
+        let mut made = Self::attached_at(directory, Some(memory), |image| {
+            fs::File::create(image).unwrap().set_len(32 << 20).unwrap();
+            sh("mkfs.ext4", &["-q", "-F", image.to_str().unwrap()]);
+        });
+        made.mount();
+        made
+    }
+
+    fn attached(directory: tempfile::TempDir, make: impl FnOnce(&Path)) -> Self {
+        Self::attached_at(directory, None, make)
+    }
+
+    fn attached_at(directory: tempfile::TempDir, memory: Option<Memory>, make: impl FnOnce(&Path)) -> Self {
+        let of_image = memory.as_ref().map_or(directory.path(), |memory| &memory.0);
+        let (image, point) = (of_image.join("image"), directory.path().join("mounted"));
+        fs::create_dir(&point).unwrap();
+        make(&image);
+        let disk = attach(&image);
+        let made = Self {
+            image,
+            device: disk.clone(),
+            point,
+            disk,
+            mounted: false,
+            _memory: memory,
+            _directory: directory,
+        };
+        // Whoever had this device before may have left a limit on it.
+        let _ = fs::write(made.limit_path(), UNLIMITED.to_string());
+        made
+    }
+
+    pub fn mount(&mut self) {
+        let node = format!("/dev/{}", self.device);
+        sh("mount", &[&node, self.point.to_str().unwrap()]);
+        self.mounted = true;
+    }
+
+    pub fn unmount(&mut self) {
+        sh("umount", &[self.point.to_str().unwrap()]);
+        self.mounted = false;
+    }
+
+    /// Notes that somebody else unmounted it.
+    pub fn was_unmounted(&mut self) {
+        self.mounted = false;
+    }
+
+    /// A fresh mount: nothing is remembered as trimmed.
+    pub fn remount(&mut self) {
+        self.unmount();
+        self.mount();
+    }
+
+    /// The largest discard, in bytes. Never 0: the kernel forgets the granularity with it, and takes no other limit
+    /// from then on, also from who has the device next.
+    pub fn limit_discards(&self, bytes: u64) {
+        assert!(bytes > 0);
+        fs::write(self.limit_path(), bytes.to_string()).unwrap();
+    }
+
+    fn limit_path(&self) -> String {
+        format!("/sys/block/{}/queue/discard_max_bytes", self.disk)
+    }
+
+    /// Discards that the kernel counted on the device: commands and bytes. Read here by other means than the product's.
+    pub fn discards(&self) -> (u64, u64) {
+        let text = fs::read_to_string(format!("/sys/class/block/{}/stat", self.device)).unwrap();
+        let fields: Vec<u64> = text.split_whitespace().map(|field| field.parse().unwrap()).collect();
+        (fields[11], fields[13] * 512)
+    }
+
+    /// Bytes that the image takes.
+    pub fn allocated(&self) -> u64 {
+        sh("sync", &["-f", self.image.to_str().unwrap()]);
+        fs::metadata(&self.image).unwrap().blocks() * 512
+    }
+
+    /// Files of these sizes with data in them, on the disk.
+    pub fn fill(&self, names: impl IntoIterator<Item = String>, bytes: usize) {
+        let data: Vec<u8> = (0..bytes).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8 | 1).collect();
+        for name in names {
+            fs::write(self.point.join(name), &data).unwrap();
+        }
+        self.sync();
+    }
+
+    pub fn sync(&self) {
+        sh("sync", &["-f", self.point.to_str().unwrap()]);
+    }
+
+    /// Free extents of many lengths: every other of `files` files of 60 KiB is removed, and one large file.
+    pub fn fragment(&self, files: usize) {
+        self.fill(["large".to_string()], 64 << 20);
+        self.fill((0..files).map(|i| format!("small{i}")), 60 << 10);
+        for i in (0..files).step_by(2) {
+            fs::remove_file(self.point.join(format!("small{i}"))).unwrap();
+        }
+        fs::remove_file(self.point.join("large")).unwrap();
+        self.sync();
+    }
+}
+
+/// The most that the file takes: 32 bits, in multiples of the granularity.
+const UNLIMITED: u64 = (1 << 32) - 4096;
+
+fn attach(image: &Path) -> String {
+    let node = sh("losetup", &["-f", "--show", image.to_str().unwrap()]);
+    node.trim().strip_prefix("/dev/").unwrap().to_string()
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        // No assertion here: a failed test is already on its way up.
+        let run = |program: &str, arguments: &[&str]| {
+            let mut command = Command::new(program);
+            let status = command.args(arguments).stdin(Stdio::null()).stderr(Stdio::null()).status();
+            status.is_ok_and(|status| status.success())
+        };
+        if self.mounted {
+            // A helper that was killed may hold it for a moment longer.
+            let point = self.point.to_str().unwrap_or_default();
+            let gone = (0..50).any(|_| {
+                run("umount", &[point]) || {
+                    std::thread::sleep(std::time::Duration::from_millis(100));
+                    false
+                }
+            });
+            if !gone {
+                eprintln!("{point} could not be unmounted: it goes when nobody uses it any more");
+                run("umount", &["--lazy", point]);
+            }
+        }
+        let _ = fs::write(self.limit_path(), UNLIMITED.to_string());
+        if self.device != self.disk {
+            run("delpart", &[&format!("/dev/{}", self.disk), "1"]);
+        }
+        run("losetup", &["-d", &format!("/dev/{}", self.disk)]);
+    }
+}

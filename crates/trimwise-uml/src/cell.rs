@@ -1,0 +1,367 @@
+//! One run of a comparison on a real kernel: device, policy, workload, repetition, as the model has it.
+//!
+//! The kernel brings its own file system and its own discard; the policies are those that it has ([`KernelPolicy`]), set by
+//! mount options. Everything else is as in a cell of the model: a new file system on a new drive, aged if asked for, the
+//! same rest before the workload, the workload's own code, and figures of the same drive.
+//!
+//! What differs, and why:
+//!
+//! - The guest's processor takes no time. What is measured is what the drive and the kernel's own waiting cost.
+//! - Stale space is known at the end only, and only where the file system says what is free (ext4, XFS).
+//! - There is no ledger: what the kernel drops or keeps pending it does not tell.
+//! - After a workload that times one operation, what it left is removed before the drive's figures are taken.
+
+use std::fmt;
+use std::str::FromStr;
+
+use thiserror::Error;
+use trimwise::block::Port;
+use trimwise::experiment::cell::{SETTLING, commit_phase};
+use trimwise::experiment::gauge::{Stale, device_figures};
+use trimwise::experiment::result::Cell;
+use trimwise::policy::{BatchConfig, PolicySpec};
+use trimwise::profile::Profile;
+use trimwise::ssd::{ConfigError, Ssd};
+use trimwise::units::{Bytes, Lpn, UNIT_BYTES};
+
+use crate::disk::{Disk, Mark};
+use crate::job::{FileSystem, Guest, Job, JobError, Outcome, Step};
+use trimwise_linux::sparse_store::SparseStore;
+
+/// The least memory in which the four file systems run a workload.
+pub const MEMORY_MIN: Bytes = Bytes::mib(64);
+
+/// A kernel, a file system and what it is mounted with: `6.1:ext4`, `5.10:btrfs:compress=zstd,noatime`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KernelTarget {
+    /// The kernel, as `trimwise kernel list` names it.
+    pub version: String,
+    /// The file system.
+    pub file_system: FileSystem,
+    /// Options as of mount(8), with commas; those of discard come with the policy.
+    pub options: String,
+}
+
+impl KernelTarget {
+    /// Refuses options that a policy sets.
+    ///
+    /// # Errors
+    /// Which one, and what sets it.
+    pub fn check_for_policies(&self) -> Result<(), String> {
+        let is_discard = |option: &&str| {
+            option.split('=').next().is_some_and(|name| matches!(name, "discard" | "nodiscard"))
+        };
+        match self.options.split(',').find(is_discard) {
+            None => Ok(()),
+            Some(option) => Err(format!(
+                "mount option '{option}' is what --policy sets; expected it there: {}",
+                KernelPolicy::forms(self.file_system)
+            )),
+        }
+    }
+}
+
+impl FromStr for KernelTarget {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut parts = text.splitn(3, ':');
+        let (version, file_system) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+        if version.is_empty() || file_system.is_empty() {
+            let names = FileSystem::ALL.map(FileSystem::name).join(", ");
+            return Err(format!(
+                "'{text}' is no kernel with a file system; expected VERSION:FS[:MOUNT_OPTIONS] as in 6.1:ext4, where FS is \
+                 one of {names}"
+            ));
+        }
+        Ok(Self {
+            version: version.to_owned(),
+            file_system: file_system.parse()?,
+            options: parts.next().unwrap_or_default().to_owned(),
+        })
+    }
+}
+
+impl fmt::Display for KernelTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.version, self.file_system.name())?;
+        if self.options.is_empty() { Ok(()) } else { write!(f, ":{}", self.options) }
+    }
+}
+
+/// What a kernel can do with TRIM.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KernelPolicy {
+    /// Never: `nodiscard`.
+    Off,
+    /// As the file system does it when it is mounted with `discard`: ext4 and XFS with or after each commit, btrfs in the
+    /// commit (`discard=sync`), f2fs from a thread of its own.
+    Commit,
+    /// `discard=async`, which only btrfs has.
+    Async,
+    /// `nodiscard`, and FITRIM over the whole file system at intervals.
+    Batch(BatchConfig),
+}
+
+impl KernelPolicy {
+    /// Those that are the file system's own.
+    pub fn all_of(file_system: FileSystem) -> Vec<Self> {
+        match file_system {
+            FileSystem::Btrfs => vec![Self::Off, Self::Commit, Self::Async],
+            FileSystem::Ext4 | FileSystem::Xfs | FileSystem::F2fs => vec![Self::Off, Self::Commit],
+        }
+    }
+
+    /// What `--policy` may be, with what it mounts with.
+    pub fn forms(file_system: FileSystem) -> String {
+        let own = Self::all_of(file_system);
+        let own =
+            own.iter().map(|policy| format!("{policy} (mount option {})", policy.mount_option(file_system)));
+        own.collect::<Vec<_>>().join(", ") + ", batch:EVERY[:SMALLEST] (nodiscard, and FITRIM at intervals)"
+    }
+
+    /// Reads the policy of a file system.
+    ///
+    /// # Errors
+    /// What there is for this one.
+    pub fn parse(text: &str, file_system: FileSystem) -> Result<Self, String> {
+        let own = Self::all_of(file_system).into_iter().find(|policy| policy.to_string() == text);
+        if let Some(policy) = own {
+            return Ok(policy);
+        }
+        if text.starts_with("batch") {
+            let spec: PolicySpec = text.parse().map_err(|e: trimwise::policy::PolicyError| e.to_string())?;
+            if let Some(batch) = spec.batch() {
+                return Ok(Self::Batch(batch));
+            }
+        }
+        Err(format!(
+            "'{text}' is nothing that {} of a real kernel does; expected {}",
+            file_system.name(),
+            Self::forms(file_system)
+        ))
+    }
+
+    /// The option of mount(8) that it is.
+    pub fn mount_option(self, file_system: FileSystem) -> &'static str {
+        match (self, file_system) {
+            (Self::Off | Self::Batch(_), _) => "nodiscard",
+            (Self::Commit, FileSystem::Btrfs) => "discard=sync",
+            (Self::Commit, _) => "discard",
+            (Self::Async, _) => "discard=async",
+        }
+    }
+}
+
+impl fmt::Display for KernelPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Off => f.pad("off"),
+            Self::Commit => f.pad("commit"),
+            Self::Async => f.pad("async"),
+            Self::Batch(config) => PolicySpec::from(*config).fmt(f),
+        }
+    }
+}
+
+/// What runs in the guest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KernelWorkload {
+    /// PostMark, by the text of its configuration.
+    Postmark(String),
+    /// A benchmark that times one operation, as it is written.
+    Timed(String),
+}
+
+/// Everything that a run depends on, beside the kernel.
+#[derive(Clone, Debug)]
+pub struct KernelCell<'a> {
+    /// The device.
+    pub device: &'a Profile,
+    /// The file system, and what it is mounted with beside what the policy says.
+    pub target: &'a KernelTarget,
+    /// The policy.
+    pub policy: KernelPolicy,
+    /// The workload.
+    pub workload: &'a KernelWorkload,
+    /// If given, the file system is aged before, under the policy, until so much is in use.
+    pub utilization_percent: Option<u8>,
+    /// The repetition: it decides at which phase of the commit timer the workload begins, and the seed of ageing.
+    pub rep: u32,
+    /// The seed of the whole.
+    pub seed: u64,
+}
+
+/// Why there is no result.
+#[derive(Debug, Error)]
+pub enum KernelCellError {
+    /// The device's numbers contradict each other.
+    #[error(transparent)]
+    Device(#[from] ConfigError),
+    /// No room for the drive's bytes.
+    #[error("cannot make the drive's memory: {0}")]
+    Store(std::io::Error),
+    /// The guest.
+    #[error(transparent)]
+    Job(#[from] JobError),
+    /// A defect: the drive has lost count.
+    #[error("the audit of the drive after the run failed: {0}")]
+    Audit(String),
+    /// A defect: the guest did not say what it was asked.
+    #[error("the guest did not answer {0}")]
+    NoAnswer(&'static str),
+    /// The drive refused a request of the kernel.
+    #[error("a block request failed: {0}")]
+    Request(String),
+}
+
+/// A new drive of this profile.
+///
+/// # Errors
+/// [`KernelCellError::Device`], [`KernelCellError::Store`].
+pub fn new_disk(device: &Profile, seed: u64, is_traced: bool) -> Result<Disk, KernelCellError> {
+    let drive = trimwise::ssd::Drive::new(&device.config, device.faults, seed)?;
+    let port = Port::new(drive);
+    let store = SparseStore::in_memory(port.size()).map_err(KernelCellError::Store)?;
+    Ok(Disk::new(port, store, "trimwise", is_traced))
+}
+
+impl KernelCell<'_> {
+    /// The options that the file system is mounted with.
+    pub fn mount_options(&self) -> String {
+        let of_policy = self.policy.mount_option(self.target.file_system);
+        match self.target.options.as_str() {
+            "" => of_policy.to_owned(),
+            others => format!("{others},{of_policy}"),
+        }
+    }
+
+    fn draw_seed(&self) -> u64 {
+        self.seed ^ (u64::from(self.rep) << 32)
+    }
+
+    /// The steps, and which of them is the workload.
+    fn steps(&self) -> (Vec<Step>, usize) {
+        let file_system = self.target.file_system;
+        let mut steps = vec![
+            Step::Mkfs { file_system, options: Vec::new() },
+            Step::Mount { file_system, options: self.mount_options() },
+        ];
+        if let KernelPolicy::Batch(config) = self.policy {
+            let minlen_bytes = if config.units_min <= 1 { 0 } else { config.units_min * UNIT_BYTES };
+            let every_ns = config.every.as_nanos();
+            steps.push(Step::TrimEvery { first_ns: every_ns, every_ns, minlen_bytes });
+        }
+        if let Some(percent) = self.utilization_percent {
+            steps.push(Step::Age { utilization_percent: percent.into(), seed: self.draw_seed() });
+            steps.push(Step::Sleep { ns: SETTLING.as_nanos() });
+        }
+        steps.push(Step::Sleep { ns: commit_phase(self.rep).as_nanos() });
+        let workload = steps.len();
+        steps.push(match self.workload {
+            KernelWorkload::Postmark(config) => Step::Postmark { config: config.clone(), rep: self.rep },
+            KernelWorkload::Timed(spec) => {
+                Step::Timed { spec: spec.clone(), rep: self.rep, seed: self.draw_seed() }
+            }
+        });
+        // The guest ends behind it as it is, mounted: so the drive's map is that of this very instant.
+        if matches!(file_system, FileSystem::Ext4 | FileSystem::Xfs) {
+            steps.push(Step::FreeSpace);
+        }
+        (steps, workload)
+    }
+
+    /// Runs it on a new drive.
+    ///
+    /// # Errors
+    /// [`KernelCellError`].
+    pub fn run(&self, guest: &Guest) -> Result<Cell, KernelCellError> {
+        let mut disks = [new_disk(self.device, self.seed, false)?];
+        let (steps, workload) = self.steps();
+        let report = guest.run(&Job { steps }, &mut disks)?;
+        let [disk] = disks;
+        if let Some(failure) = disk.failure() {
+            return Err(KernelCellError::Request(failure.to_owned()));
+        }
+        let (port, _, _, marks) = disk.into_parts();
+        let ssd = port.drive().ssd();
+        ssd.audit().map_err(|e| KernelCellError::Audit(e.to_string()))?;
+
+        let mut outcomes = report.steps.into_iter().map(|step| step.outcome).skip(workload);
+        let Some(Outcome::Cell(cell, postmark_report)) = outcomes.next() else {
+            return Err(KernelCellError::NoAnswer("what the workload did"));
+        };
+        let end = match outcomes.next() {
+            Some(Outcome::Free(extents)) => Some(stale_units(ssd, &extents)),
+            _ => None,
+        };
+        let [before, after] = marks.get(workload..workload + 2).unwrap_or_default() else {
+            return Err(KernelCellError::NoAnswer("when the workload ran"));
+        };
+        let stale = Stale { end, ..Stale::default() };
+        Ok(Cell {
+            device: self.device.name.clone(),
+            policy: self.policy.to_string(),
+            target: format!("kernel:{}", self.target),
+            device_stats: Some(device_figures(&between(before, after), ssd.wear(), stale, Vec::new())),
+            postmark_report,
+            ..*cell
+        })
+    }
+}
+
+fn between(before: &Mark, after: &Mark) -> trimwise::ssd::SsdStats {
+    after.stats.since(&before.stats)
+}
+
+/// Units that lie whole in a free extent and hold data in the drive.
+fn stale_units(ssd: &Ssd, free: &[(u64, u64)]) -> u64 {
+    let units =
+        free.iter().flat_map(|&(offset, length)| offset.div_ceil(UNIT_BYTES)..(offset + length) / UNIT_BYTES);
+    units.filter(|&unit| ssd.is_mapped(Lpn(unit))).count() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_is_written_as_it_is_read() {
+        for text in ["6.1:ext4", "5.10:btrfs:compress=zstd:3,noatime", "6.12:xfs", "6.6.30:f2fs"] {
+            assert_eq!(text.parse::<KernelTarget>().unwrap().to_string(), text);
+        }
+        let options = "6.1:btrfs:compress=zstd:3".parse::<KernelTarget>().unwrap().options;
+        assert_eq!(options, "compress=zstd:3", "only the first two colons part");
+        for (text, expected) in
+            [("6.1", "VERSION:FS"), (":ext4", "VERSION:FS"), ("6.1:ntfs", "ext4, xfs, btrfs, f2fs")]
+        {
+            let error = text.parse::<KernelTarget>().unwrap_err();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+
+    #[test]
+    fn each_file_system_has_its_own_policies() {
+        let parse = |text: &str, fs| KernelPolicy::parse(text, fs).map(|policy| policy.mount_option(fs));
+        assert_eq!(parse("off", FileSystem::Ext4), Ok("nodiscard"));
+        assert_eq!(parse("commit", FileSystem::F2fs), Ok("discard"));
+        assert_eq!(parse("commit", FileSystem::Btrfs), Ok("discard=sync"));
+        assert_eq!(parse("async", FileSystem::Btrfs), Ok("discard=async"));
+        assert_eq!(parse("batch:10s:64KiB", FileSystem::Xfs), Ok("nodiscard"));
+        for text in ["async", "lazy", "set:40:90", "set:40:90+batch:10s", "batch"] {
+            let error = parse(text, FileSystem::Ext4).unwrap_err();
+            assert!(error.contains("expected"), "{error}");
+        }
+        let batch = KernelPolicy::parse("batch:90s:64KiB", FileSystem::Ext4).unwrap();
+        assert_eq!(batch.to_string(), "batch:90s:64KiB");
+    }
+
+    #[test]
+    fn discard_is_the_policy_s_affair() {
+        let check = |text: &str| text.parse::<KernelTarget>().unwrap().check_for_policies();
+        for text in ["6.1:ext4:noatime,discard", "6.1:btrfs:discard=async", "6.1:f2fs:nodiscard"] {
+            assert!(check(text).unwrap_err().contains("--policy"), "{text}");
+        }
+        assert_eq!(check("6.1:f2fs:discard_unit=block"), Ok(()));
+    }
+}

@@ -1,0 +1,433 @@
+//! A disk of the guest: virtio-blk requests on the modelled drive.
+//!
+//! A request is carried out when it arrives, and completes when the drive says: the drive's front answers at once with
+//! that instant ([`Port`]), and the request waits for it in a heap. Bytes are copied at arrival too. No request can tell,
+//! since Linux never has two in flight of which one writes what the other touches.
+//!
+//! Requests: virtio 1.2, 5.2 "Block Device".
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::io::{self, Read, Write};
+use std::ops::Range;
+
+use serde::{Deserialize, Serialize};
+use trimwise::block::{Port, PortCounts, PortRequest};
+use trimwise::content::{Content, ContentClass, classify_write};
+use trimwise::ssd::SsdStats;
+use trimwise::units::{Bytes, Lba, SECTOR_BYTES, SectorRange, SimDuration, SimTime};
+use virtio_queue::{DescriptorChain, QueueT, Reader, Writer};
+use vm_memory::GuestMemoryMmap;
+
+use crate::vhost::FrontEnd;
+use trimwise_linux::sparse_store::SparseStore;
+
+/// Features, by their bits.
+mod feature {
+    pub const SEG_MAX: u64 = 1 << 2;
+    pub const BLK_SIZE: u64 = 1 << 6;
+    pub const FLUSH: u64 = 1 << 9;
+    pub const TOPOLOGY: u64 = 1 << 10;
+    pub const MQ: u64 = 1 << 12;
+    pub const DISCARD: u64 = 1 << 13;
+    pub const WRITE_ZEROES: u64 = 1 << 14;
+}
+
+/// Kinds of requests.
+mod kind {
+    pub const READ: u32 = 0;
+    pub const WRITE: u32 = 1;
+    pub const FLUSH: u32 = 4;
+    pub const GET_ID: u32 = 8;
+    pub const DISCARD: u32 = 11;
+    pub const WRITE_ZEROES: u32 = 13;
+}
+
+const STATUS_OK: u8 = 0;
+const STATUS_IO_ERROR: u8 = 1;
+const STATUS_UNSUPPORTED: u8 = 2;
+
+/// Data segments of a request; Linux merges up to it.
+const SEGMENTS_MAX: u32 = 126;
+/// Longest write of zeros: 2 GiB less a unit.
+const WRITE_ZEROES_SECTORS_MAX: u32 = (1 << 22) - 8;
+/// UNMAP flag of a write of zeros.
+const FLAG_UNMAP: u32 = 1;
+
+/// What kind of command a traced one is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Traced {
+    /// A read.
+    Read,
+    /// A write.
+    Write,
+    /// A discard; one entry for each of its ranges.
+    Discard,
+    /// A write of zeros.
+    WriteZeroes,
+    /// A flush.
+    Flush,
+}
+
+impl Traced {
+    /// Its name, as JSON has it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Discard => "discard",
+            Self::WriteZeroes => "write_zeroes",
+            Self::Flush => "flush",
+        }
+    }
+}
+
+/// A command as blktrace would show it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TraceEntry {
+    /// When the drive got it.
+    pub at_ns: u64,
+    /// When it completes.
+    pub done_ns: u64,
+    /// What it is.
+    pub kind: Traced,
+    /// Where.
+    pub offset_bytes: u64,
+    /// How long.
+    pub length_bytes: u64,
+}
+
+/// What a disk had been asked for, and what its flash had done, when the guest said "now".
+///
+/// The guest says it by asking for the disk's serial number (`/sys/block/vda/serial`), which costs no time.
+#[derive(Clone, Debug)]
+pub struct Mark {
+    /// When.
+    pub at: SimTime,
+    /// What the kernel had asked for.
+    pub counts: PortCounts,
+    /// What the drive had done.
+    pub stats: SsdStats,
+    /// How many units hold data in the drive.
+    pub mapped_units: u64,
+    /// How many entries the trace had.
+    pub traced: usize,
+}
+
+/// What goes wrong with a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Discards end in errors.
+    DiscardsFail,
+    /// Discards are refused: from now on it knows none.
+    DiscardsRefused,
+    /// It was pulled out: every request ends in an error.
+    Gone,
+}
+
+impl Fault {
+    /// A failed request takes so long. At no time at all, a kernel that tries again would never come to the next instant.
+    const TAKES: SimDuration = SimDuration::from_millis(1);
+
+    /// What a request of this kind is answered, if not as by a sound disk.
+    fn answer(self, code: u32) -> Option<u8> {
+        match (self, code) {
+            (Self::DiscardsFail, kind::DISCARD) => Some(STATUS_IO_ERROR),
+            (Self::DiscardsRefused, kind::DISCARD) => Some(STATUS_UNSUPPORTED),
+            // Marks are no requests of the disk under test.
+            (Self::Gone, code) => (code != kind::GET_ID).then_some(STATUS_IO_ERROR),
+            _ => None,
+        }
+    }
+}
+
+/// A request on its way: when it completes, its number, its queue, and for the ring its head and how much was written.
+type Pending = (SimTime, u64, usize, u16, u32);
+
+/// A disk of the guest.
+pub struct Disk {
+    port: Port,
+    store: SparseStore,
+    serial: [u8; 20],
+    /// What waits for its instant.
+    pending: BinaryHeap<Reverse<Pending>>,
+    sequence: u64,
+    requests: u64,
+    /// Whether it matters to the drive what is written.
+    looks_at_content: bool,
+    trace: Option<Vec<TraceEntry>>,
+    marks: Vec<Mark>,
+    /// What goes wrong, and while the disk has how many marks.
+    faults: Vec<(Range<usize>, Fault)>,
+    /// Why requests failed on this host, the first time.
+    failure: Option<String>,
+}
+
+impl Disk {
+    /// A disk of a drive, with its bytes.
+    pub fn new(port: Port, store: SparseStore, name: &str, is_traced: bool) -> Self {
+        let mut serial = [0; 20];
+        let length = name.len().min(serial.len());
+        serial[..length].copy_from_slice(&name.as_bytes()[..length]);
+        Self {
+            looks_at_content: port.drive().ssd().config().looks_at_content(),
+            port,
+            store,
+            serial,
+            pending: BinaryHeap::new(),
+            sequence: 0,
+            requests: 0,
+            trace: is_traced.then(Vec::new),
+            marks: Vec::new(),
+            faults: Vec::new(),
+            failure: None,
+        }
+    }
+
+    /// The same with faults, each while the disk has so many marks: `2..4` is during the second and third step of a job,
+    /// since the first mark stands before the first step.
+    #[must_use]
+    pub fn with_faults(self, faults: Vec<(Range<usize>, Fault)>) -> Self {
+        Self { faults, ..self }
+    }
+
+    /// Queues that it has.
+    pub const QUEUES: usize = 1;
+
+    /// Its features.
+    pub fn features(&self) -> u64 {
+        let limits = self.port.limits();
+        let mut features = feature::SEG_MAX | feature::BLK_SIZE | feature::TOPOLOGY | feature::WRITE_ZEROES;
+        if limits.volatile_cache {
+            features |= feature::FLUSH;
+        }
+        if limits.discard_max_sectors > 0 {
+            features |= feature::DISCARD;
+        }
+        if Self::QUEUES > 1 {
+            features |= feature::MQ;
+        }
+        features
+    }
+
+    /// Its configuration space: `struct virtio_blk_config`.
+    pub fn config(&self) -> Vec<u8> {
+        let limits = self.port.limits();
+        let mut config = Vec::with_capacity(60);
+        config.extend((self.port.size().0 / SECTOR_BYTES).to_le_bytes());
+        config.extend(0_u32.to_le_bytes()); // size_max
+        config.extend(SEGMENTS_MAX.to_le_bytes());
+        config.extend([0; 4]); // geometry
+        config.extend(512_u32.to_le_bytes()); // blk_size
+        config.extend([3, 0]); // physical_block_exp: 4 KiB; alignment_offset
+        config.extend(8_u16.to_le_bytes()); // min_io_size, in blocks
+        config.extend(0_u32.to_le_bytes()); // opt_io_size
+        config.extend([u8::from(limits.volatile_cache), 0]); // writeback, unused
+        config.extend((Self::QUEUES as u16).to_le_bytes());
+        config.extend(limits.discard_max_sectors.to_le_bytes());
+        config.extend(limits.discard_max_ranges.to_le_bytes());
+        config.extend(limits.discard_granularity_sectors.to_le_bytes());
+        config.extend(WRITE_ZEROES_SECTORS_MAX.to_le_bytes());
+        config.extend(1_u32.to_le_bytes()); // max_write_zeroes_seg
+        config.extend([1, 0, 0, 0]); // write_zeroes_may_unmap, unused
+        config
+    }
+
+    /// When the next request completes.
+    pub fn next_completion(&self) -> Option<SimTime> {
+        self.pending.peek().map(|Reverse((at, ..))| *at)
+    }
+
+    /// Requests so far.
+    pub fn requests(&self) -> u64 {
+        self.requests
+    }
+
+    /// Why the first request that failed did.
+    pub fn failure(&self) -> Option<&str> {
+        self.failure.as_deref()
+    }
+
+    /// What is left of a disk after a run: its drive, its bytes, what was traced and marked.
+    pub fn into_parts(self) -> (Port, SparseStore, Vec<TraceEntry>, Vec<Mark>) {
+        (self.port, self.store, self.trace.unwrap_or_default(), self.marks)
+    }
+
+    /// Takes all new requests of a queue.
+    pub fn take_requests(&mut self, front: &mut FrontEnd, index: usize, now: SimTime) -> io::Result<()> {
+        let (memory, queue) = front.queue(index)?;
+        while let Some(chain) = queue.pop_descriptor_chain(memory) {
+            self.requests += 1;
+            let head = chain.head_index();
+            let (done, written) = self.take(chain, memory, now)?;
+            self.sequence += 1;
+            self.pending.push(Reverse((done, self.sequence, index, head, written)));
+        }
+        Ok(())
+    }
+
+    /// Hands the kernel all requests that complete by `now`; answers whose interrupts are due.
+    pub fn complete(&mut self, front: &mut FrontEnd, now: SimTime) -> io::Result<Vec<usize>> {
+        let mut queues = Vec::new();
+        while let Some(&Reverse((at, _, index, head, written))) = self.pending.peek()
+            && at <= now
+        {
+            self.pending.pop();
+            let (memory, queue) = front.queue(index)?;
+            queue.add_used(memory, head, written).map_err(io::Error::other)?;
+            if !queues.contains(&index) {
+                queues.push(index);
+            }
+        }
+        Ok(queues)
+    }
+
+    /// Carries a request out; answers when it completes and how many bytes were written to the guest.
+    fn take(
+        &mut self,
+        chain: DescriptorChain<&GuestMemoryMmap>,
+        memory: &GuestMemoryMmap,
+        now: SimTime,
+    ) -> io::Result<(SimTime, u32)> {
+        let mut from_guest = chain.clone().reader(memory).map_err(io::Error::other)?;
+        let mut to_guest = chain.writer(memory).map_err(io::Error::other)?;
+        let data_bytes = to_guest.available_bytes().saturating_sub(1);
+        let mut status = to_guest.split_at(data_bytes).map_err(io::Error::other)?;
+        let mut head = [0; 16];
+        from_guest.read_exact(&mut head)?;
+        let [k0, k1, k2, k3, _, _, _, _, sector @ ..] = head;
+        let (code, sector) = (u32::from_le_bytes([k0, k1, k2, k3]), u64::from_le_bytes(sector));
+        let marks = self.marks.len();
+        let faults = self.faults.iter().filter(|(during, _)| during.contains(&marks));
+        let fault = faults.filter_map(|(_, fault)| fault.answer(code)).next();
+        let (done, answer) = match fault {
+            Some(answer) => (now + Fault::TAKES, answer),
+            None => match self.carry_out(code, sector, &mut from_guest, &mut to_guest, data_bytes, now) {
+                Ok(done) => (done, STATUS_OK),
+                Err(error) if error.kind() == io::ErrorKind::Unsupported => (now, STATUS_UNSUPPORTED),
+                Err(error) => {
+                    self.failure.get_or_insert_with(|| error.to_string());
+                    (now, STATUS_IO_ERROR)
+                }
+            },
+        };
+        status.write_all(&[answer])?;
+        Ok((done, data_bytes as u32 + 1))
+    }
+
+    fn carry_out(
+        &mut self,
+        code: u32,
+        sector: u64,
+        from_guest: &mut Reader<'_>,
+        to_guest: &mut Writer<'_>,
+        data_bytes: usize,
+        now: SimTime,
+    ) -> io::Result<SimTime> {
+        let run = |bytes: usize| SectorRange::new(Lba(sector), bytes as u64 / SECTOR_BYTES);
+        match code {
+            kind::READ => {
+                let range = run(data_bytes);
+                let done = self.submit(now, &PortRequest::Read(range))?;
+                let mut bytes = vec![0; data_bytes];
+                self.store.read(sector * SECTOR_BYTES, &mut bytes)?;
+                to_guest.write_all(&bytes)?;
+                self.trace(now, done, Traced::Read, range);
+                Ok(done)
+            }
+            kind::WRITE => {
+                let mut bytes = vec![0; from_guest.available_bytes()];
+                from_guest.read_exact(&mut bytes)?;
+                let range = run(bytes.len());
+                let class =
+                    if self.looks_at_content { classify_write(&bytes) } else { ContentClass::default() };
+                let done = self.submit(now, &PortRequest::Write(range, Content::new(class, 0)))?;
+                self.keep(sector * SECTOR_BYTES, &bytes)?;
+                self.trace(now, done, Traced::Write, range);
+                Ok(done)
+            }
+            kind::FLUSH => {
+                let done = self.submit(now, &PortRequest::Flush)?;
+                self.trace(now, done, Traced::Flush, SectorRange::new(Lba(0), 0));
+                Ok(done)
+            }
+            kind::GET_ID => {
+                to_guest.write_all(&self.serial[..data_bytes.min(self.serial.len())])?;
+                let traced = self.trace.as_ref().map_or(0, Vec::len);
+                // What the drive collected while it rested is not the next step's.
+                self.port.catch_up(now);
+                let (counts, ssd) = (self.port.counts(), self.port.drive().ssd());
+                let (stats, mapped_units) = (*ssd.stats(), ssd.mapped_units());
+                self.marks.push(Mark { at: now, counts, stats, mapped_units, traced });
+                Ok(now)
+            }
+            kind::DISCARD => {
+                let ranges: Vec<SectorRange> =
+                    segments(from_guest)?.into_iter().map(|(range, _)| range).collect();
+                let done = self.submit(now, &PortRequest::Discard(ranges.clone()))?;
+                ranges.iter().for_each(|&range| self.trace(now, done, Traced::Discard, range));
+                Ok(done)
+            }
+            kind::WRITE_ZEROES => {
+                let mut done = now;
+                for (sectors, flags) in segments(from_guest)? {
+                    let may_unmap = flags & FLAG_UNMAP != 0;
+                    done = done.max(self.submit(now, &PortRequest::WriteZeroes { sectors, may_unmap })?);
+                    self.store.punch(sectors.first.0 * SECTOR_BYTES, sectors.bytes())?;
+                    self.trace(now, done, Traced::WriteZeroes, sectors);
+                }
+                Ok(done)
+            }
+            _ => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+
+    /// Keeps what was written. Long runs of zeros take no memory, so that a drive may be filled with them.
+    fn keep(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        const LONG: usize = 64 << 10;
+        if bytes.len() >= LONG && bytes.iter().all(|&byte| byte == 0) {
+            return self.store.punch(offset, Bytes(bytes.len() as u64));
+        }
+        self.store.write(offset, bytes)
+    }
+
+    /// Asks the drive, and lets go the bytes that it destroys.
+    fn submit(&mut self, now: SimTime, request: &PortRequest) -> io::Result<SimTime> {
+        let done = self.port.submit(now, request).map_err(io::Error::other)?;
+        for units in self.port.take_destroyed() {
+            self.store.punch_units(units)?;
+        }
+        Ok(done)
+    }
+
+    fn trace(&mut self, now: SimTime, done: SimTime, kind: Traced, range: SectorRange) {
+        if let Some(trace) = &mut self.trace {
+            trace.push(TraceEntry {
+                at_ns: now.0,
+                done_ns: done.0,
+                kind,
+                offset_bytes: range.first.0 * SECTOR_BYTES,
+                length_bytes: range.bytes().0,
+            });
+        }
+    }
+}
+
+/// The ranges of a discard or a write of zeros (`struct virtio_blk_discard_write_zeroes`), with their flags.
+fn segments(from_guest: &mut Reader<'_>) -> io::Result<Vec<(SectorRange, u32)>> {
+    let mut bytes = vec![0; from_guest.available_bytes()];
+    from_guest.read_exact(&mut bytes)?;
+    let (segments, rest) = bytes.as_chunks::<16>();
+    if !rest.is_empty() {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "a discard with half a range"));
+    }
+    Ok(segments
+        .iter()
+        .map(|&[a, b, c, d, e, f, g, h, i, j, k, l, flags @ ..]| {
+            let first = u64::from_le_bytes([a, b, c, d, e, f, g, h]);
+            let sectors = u32::from_le_bytes([i, j, k, l]);
+            (SectorRange::new(Lba(first), sectors.into()), u32::from_le_bytes(flags))
+        })
+        .collect())
+}

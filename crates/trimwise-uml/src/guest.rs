@@ -1,0 +1,510 @@
+//! The guest's side: this program as the init of a kernel in virtual time.
+//!
+//! Root is the host's file system, read-only, so that the programs and libraries that a job needs are those of the host.
+//! What must be written lies in a tmpfs over `/tmp`: the mount point of the file system under test, and the run's folder,
+//! mounted from the host for the job and the reports. Time is the calendar's; `sleep` costs none of anybody's.
+//!
+//! Whatever happens, the guest powers off at the end: an init that returned would make the kernel panic.
+
+mod daemon;
+mod week;
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::os::fd::AsFd;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FallocateFlags, Mode, OFlags};
+use rustix::io::Errno;
+use rustix::mount::{MountFlags, UnmountFlags, mount, mount_remount, unmount};
+use rustix::system::{RebootCommand, reboot};
+use trimwise::experiment::result::{Cell, CellId};
+use trimwise::units::SimTime;
+use trimwise::workload::ageing;
+use trimwise::workload::postmark::{self, PostmarkConfig};
+use trimwise::workload::timed::Timed;
+
+use crate::job::{
+    FOLDER, FileExtent, FileSystem, JOB_FILE, Job, MOUNT_POINT, MetadataExtent, Outcome, ProgramEnd,
+    REPORT_FILE, Step, StepReport,
+};
+use daemon::Daemon;
+use trimwise_linux::block_on;
+use trimwise_linux::directory::RealDirectory;
+use trimwise_linux::ioctl::{Fsmap, FsmapQuery, FstrimRange, fitrim};
+
+/// The first disk.
+const DISK: &str = "/dev/vda";
+/// Every file system has this identifier; a drawn one would change what hashes it.
+const IDENTIFIER: &str = "74726d77-6973-6520-6f6e-6520666f7220";
+/// How long an unmount waits for those who have a file open: the longest slices of a daemon take less.
+const UNMOUNT_PATIENCE: Duration = Duration::from_secs(30);
+/// What is written at once to fill a file: 1 MiB.
+const FILLED_AT_ONCE: u64 = 1 << 20;
+
+/// What a step failed of, in words.
+type Failed = String;
+
+/// Does the job in the run's folder and powers the guest off. Call it as process 1 of a guest only.
+///
+/// # Errors
+/// If this is no guest's init: then nothing was done.
+pub fn run_as_init() -> io::Result<()> {
+    if std::process::id() != 1 {
+        return Err(io::Error::other("this command is for the init of a guest that trimwise itself boots"));
+    }
+    if let Err(what) = prepare().and_then(|()| carry_out()) {
+        println!("trimwise: {what}");
+    }
+    let _ = io::stdout().flush();
+    Ok(reboot(RebootCommand::PowerOff)?)
+}
+
+/// Mounts what every job needs.
+fn prepare() -> Result<(), Failed> {
+    let attach = |source: &str, target: &str, kind: &str, data: &str| {
+        let data = std::ffi::CString::new(data).map_err(|e| e.to_string())?;
+        mount(source, target, kind, MountFlags::empty(), Some(data.as_c_str()))
+            .map_err(|errno| format!("cannot mount {kind} on {target}: {errno}"))
+    };
+    attach("proc", "/proc", "proc", "")?;
+    attach("sysfs", "/sys", "sysfs", "")?;
+    attach("tmpfs", "/tmp", "tmpfs", "")?;
+    for directory in [MOUNT_POINT, FOLDER] {
+        fs::create_dir(directory).map_err(|e| format!("{directory}: {e}"))?;
+    }
+    // The host resolves the path, for the kernel's own process there.
+    attach("run", FOLDER, "hostfs", "/proc/self/cwd")
+}
+
+fn carry_out() -> Result<(), Failed> {
+    let folder = Path::new(FOLDER);
+    let text = fs::read(folder.join(JOB_FILE)).map_err(|e| format!("no job: {e}"))?;
+    let job: Job = serde_json::from_slice(&text).map_err(|e| format!("the job makes no sense: {e}"))?;
+    let boot = Instant::now();
+    let now = || boot.elapsed().as_nanos() as u64;
+    let mut reports = Vec::new();
+    let mut beside = Beside::default();
+    mark()?;
+    for step in &job.steps {
+        let begin_ns = now();
+        let outcome = perform(step, &mut beside).unwrap_or_else(Outcome::Failed);
+        let end_ns = now();
+        let failed = matches!(outcome, Outcome::Failed(_));
+        reports.push(StepReport { begin_ns, end_ns, outcome });
+        mark()?;
+        if failed {
+            break;
+        }
+    }
+    let text = serde_json::to_vec(&reports).map_err(|e| e.to_string())?;
+    fs::write(folder.join(REPORT_FILE), text).map_err(|e| format!("cannot leave the report: {e}"))?;
+    // A kernel that halts over a mounted file system goes on writing to a disk that is gone, and may do so for ever.
+    beside.stop()?;
+    match detach() {
+        Ok(()) | Err(Errno::INVAL) => Ok(()), // INVAL: nothing is mounted
+        Err(errno) => Err(format!("cannot unmount at the end: {errno}")),
+    }
+}
+
+/// Tells the host that a step is over: a question for the disk's serial number reaches it at this very instant.
+fn mark() -> Result<(), Failed> {
+    fs::read("/sys/block/vda/serial").map(drop).map_err(|e| format!("cannot mark the disk: {e}"))
+}
+
+/// What goes on beside the steps.
+#[derive(Default)]
+struct Beside {
+    trims: Option<Trims>,
+    daemon: Option<Daemon>,
+}
+
+impl Beside {
+    fn stop(&mut self) -> Result<(), Failed> {
+        self.daemon.take().map_or(Ok(()), |daemon| daemon.stop().map(drop))?;
+        self.trims.take().map_or(Ok(()), Trims::stop)
+    }
+}
+
+fn perform(step: &Step, beside: &mut Beside) -> Result<Outcome, Failed> {
+    let done = |()| Outcome::Done;
+    match step {
+        Step::Mkfs { file_system, options } => make(*file_system, options).map(Outcome::Text),
+        Step::Mount { file_system, options } => attach(*file_system, options).map(done),
+        Step::Remount { options } => {
+            let (flags, data) = mount_options(options)?;
+            mount_remount(MOUNT_POINT, flags, data.as_c_str()).map_err(|e| e.to_string()).map(done)
+        }
+        Step::Unmount => {
+            beside.trims.take().map_or(Ok(()), Trims::stop)?;
+            detach().map_err(|e| e.to_string()).map(done)
+        }
+        Step::Age { utilization_percent, seed } => {
+            let root = root()?;
+            let run = ageing::age(&root, *utilization_percent, *seed);
+            block_on(run).map_err(|e| format!("{e:?}"))?.map_err(|e| e.to_string())?;
+            Ok(Outcome::Done)
+        }
+        Step::Postmark { config, rep } => run_postmark(config, *rep),
+        Step::Timed { spec, rep, seed } => run_timed(spec, *rep, *seed),
+        Step::Scatter { file, extents, extent_bytes, keeps_gaps } => {
+            scatter(file, *extents, *extent_bytes, *keeps_gaps).map_err(|e| e.to_string()).map(done)
+        }
+        Step::Remove { file } => remove(file).map_err(|e| e.to_string()),
+        Step::Extents { file } => extents(file).map(Outcome::Extents),
+        Step::Append { file, bytes } => append(file, *bytes).map_err(|e| e.to_string()).map(done),
+        Step::Fitrim { minlen_bytes } => Ok(Outcome::Trimmed { answer_bytes: trim_all(*minlen_bytes)? }),
+        Step::TrimEvery { first_ns, every_ns, minlen_bytes } => {
+            let [first, every] = [*first_ns, *every_ns].map(Duration::from_nanos);
+            beside.trims = Some(Trims::start(first, every, *minlen_bytes)?);
+            Ok(Outcome::Done)
+        }
+        Step::PrepareWeek { week } => week::prepare(week).map_err(|e| e.to_string()).map(done),
+        Step::Week { week } => week::run(week).map(Outcome::Week),
+        Step::Daemon { config } => {
+            if beside.daemon.is_some() {
+                return Err("a daemon is running already".to_owned());
+            }
+            beside.daemon = Some(Daemon::start(config)?);
+            Ok(Outcome::Done)
+        }
+        Step::StopDaemon | Step::KillDaemon => {
+            let daemon = beside.daemon.take().ok_or("no daemon is running")?;
+            let end = if *step == Step::StopDaemon { Daemon::stop } else { Daemon::kill };
+            end(daemon).map(Outcome::Text)
+        }
+        Step::Sync => {
+            let root = open_root().map_err(|e| e.to_string())?;
+            rustix::fs::syncfs(&root).map_err(|e| e.to_string()).map(done)
+        }
+        Step::Sleep { ns } => {
+            std::thread::sleep(Duration::from_nanos(*ns));
+            Ok(Outcome::Done)
+        }
+        Step::Read { path } => read_pattern(Path::new(path)).map(Outcome::Text),
+        Step::Metadata => metadata().map(Outcome::Metadata),
+        Step::FreeSpace => free_space().map(Outcome::Free),
+        Step::Program { command, input } => {
+            let ended = output_of(Path::new(MOUNT_POINT), command, input)?;
+            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+            Ok(Outcome::Program(ProgramEnd {
+                code: ended.status.code(),
+                signal: ended.status.signal(),
+                output: text(&ended.stdout),
+                errors: text(&ended.stderr),
+            }))
+        }
+    }
+}
+
+/// FITRIM over everything; answers what it answers.
+fn trim_all(minlen_bytes: u64) -> Result<u64, Failed> {
+    let root = open_root().map_err(|e| e.to_string())?;
+    let mut range = FstrimRange { start: 0, len: u64::MAX, minlen: minlen_bytes };
+    fitrim(root.as_fd(), &mut range).map_err(|e| e.to_string())?;
+    Ok(range.len)
+}
+
+/// FITRIM at intervals, in a thread of its own.
+struct Trims {
+    stop: mpsc::Sender<()>,
+    thread: std::thread::JoinHandle<Result<(), Failed>>,
+}
+
+impl Trims {
+    fn start(first: Duration, every: Duration, minlen_bytes: u64) -> Result<Self, Failed> {
+        let (stop, stopped) = mpsc::channel();
+        let run = move || {
+            let mut next = Instant::now() + first;
+            while let Err(mpsc::RecvTimeoutError::Timeout) = stopped.recv_timeout(next - Instant::now()) {
+                let begin = Instant::now();
+                trim_all(minlen_bytes)?;
+                // One that takes longer than the interval is followed by the next at once, as by a timer.
+                next = (begin + every).max(Instant::now());
+            }
+            Ok(())
+        };
+        let thread = std::thread::Builder::new().spawn(run).map_err(|e| e.to_string())?;
+        Ok(Self { stop, thread })
+    }
+
+    fn stop(self) -> Result<(), Failed> {
+        // If nobody listens, the thread has ended, and says why.
+        let _ = self.stop.send(());
+        self.thread.join().unwrap_or_else(|_| Err("the thread of FITRIM has died".to_owned()))
+    }
+}
+
+/// Makes a file system that is the same each time.
+fn make(file_system: FileSystem, options: &[String]) -> Result<String, Failed> {
+    let seeded = format!("hash_seed={IDENTIFIER},lazy_itable_init=0,lazy_journal_init=0,nodiscard");
+    let fixed: Vec<String> = match file_system {
+        FileSystem::Ext4 => ["-q", "-F", "-U", IDENTIFIER, "-E", &seeded].map(str::to_owned).into(),
+        FileSystem::Xfs => ["-q", "-f", "-K", "-m", &format!("uuid={IDENTIFIER}")].map(str::to_owned).into(),
+        FileSystem::Btrfs => ["-q", "-f", "-K", "-U", IDENTIFIER].map(str::to_owned).into(),
+        FileSystem::F2fs => ["-q", "-f", "-t", "0"].map(str::to_owned).into(),
+    };
+    let mut command = vec![file_system.mkfs().0.to_owned()];
+    command.extend(fixed);
+    command.extend(options.iter().cloned());
+    command.push(DISK.to_owned());
+    run_tool(&command)
+}
+
+fn attach(file_system: FileSystem, options: &str) -> Result<(), Failed> {
+    let (flags, data) = mount_options(options)?;
+    mount(DISK, MOUNT_POINT, file_system.name(), flags, Some(data.as_c_str()))
+        .map_err(|errno| format!("{errno}; the kernel says why in its last lines, below"))
+}
+
+/// Unmounts it, as soon as nobody has it open.
+fn detach() -> rustix::io::Result<()> {
+    let begin = Instant::now();
+    loop {
+        match unmount(MOUNT_POINT, UnmountFlags::empty()) {
+            Err(Errno::BUSY) if begin.elapsed() < UNMOUNT_PATIENCE => {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            ended => return ended,
+        }
+    }
+}
+
+/// Options as mount(8) takes them: those that are flags of the call, and the file system's own.
+fn mount_options(options: &str) -> Result<(MountFlags, std::ffi::CString), Failed> {
+    let mut flags = MountFlags::empty();
+    let mut own = Vec::new();
+    for option in options.split(',').filter(|option| !option.is_empty()) {
+        match option {
+            "noatime" => flags |= MountFlags::NOATIME,
+            "nodiratime" => flags |= MountFlags::NODIRATIME,
+            "relatime" => flags |= MountFlags::RELATIME,
+            "strictatime" => flags |= MountFlags::STRICTATIME,
+            "lazytime" => flags |= MountFlags::LAZYTIME,
+            "sync" => flags |= MountFlags::SYNCHRONOUS,
+            "ro" => flags |= MountFlags::RDONLY,
+            "defaults" | "rw" => {}
+            other => own.push(other),
+        }
+    }
+    let data = std::ffi::CString::new(own.join(",")).map_err(|e| e.to_string())?;
+    Ok((flags, data))
+}
+
+fn root() -> Result<RealDirectory, Failed> {
+    RealDirectory::open(Path::new(MOUNT_POINT), Arc::new(AtomicBool::new(false))).map_err(|e| e.to_string())
+}
+
+fn open_root() -> io::Result<fs::File> {
+    fs::File::open(MOUNT_POINT)
+}
+
+fn cell_id(rep: u32) -> CellId {
+    // The host says what device, policy and kernel these are.
+    CellId { device: String::new(), policy: String::new(), target: String::new(), rep }
+}
+
+fn run_postmark(text: &str, rep: u32) -> Result<Outcome, Failed> {
+    let parsed = PostmarkConfig::parse(text, "job").map_err(|e| e.to_string())?;
+    let run = parsed.runs.first().ok_or("the configuration runs nothing")?;
+    let root = root()?;
+    let config = root.plan(&run.config).map_err(|e| e.to_string())?;
+    let outcome = block_on(postmark::run(&root, &config, &mut |_| ()))
+        .map_err(|e| format!("{e:?}"))?
+        .map_err(|e| e.to_string())?;
+    let mut cell = Cell::of_postmark(cell_id(rep), &outcome, run.config.report);
+    let report = std::mem::take(&mut cell.postmark_report);
+    Ok(Outcome::Cell(Box::new(cell), report))
+}
+
+fn run_timed(spec: &str, rep: u32, seed: u64) -> Result<Outcome, Failed> {
+    let timed: Timed = spec.parse().map_err(|e: trimwise::workload::timed::TimedError| e.to_string())?;
+    let root = root()?;
+    let run = async {
+        let begin = trimwise::workload::files::Files::now(&root);
+        let mut prepared = timed.prepare(&root, seed).await?;
+        let timing = prepared.measure(&root).await?;
+        let end: SimTime = trimwise::workload::files::Files::now(&root);
+        prepared.remove(&root).await?;
+        Ok::<_, trimwise::workload::files::FileError>((timing, end.since(begin)))
+    };
+    let (timing, duration) = block_on(run).map_err(|e| format!("{e:?}"))?.map_err(|e| e.to_string())?;
+    Ok(Outcome::Cell(Box::new(Cell::of_timed(cell_id(rep), duration, timed, timing)), String::new()))
+}
+
+/// Runs a program and answers what it said; what it complained of, too, if it failed.
+fn run_tool(command: &[String]) -> Result<String, Failed> {
+    let output = output_of(Path::new("/"), command, "")?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    if output.status.success() {
+        return Ok(text);
+    }
+    let program = command.first().map_or("", String::as_str);
+    Err(format!("{program}: {}: {}{}", output.status, text, String::from_utf8_lossy(&output.stderr)))
+}
+
+/// Runs a program to its end.
+fn output_of(directory: &Path, command: &[String], input: &str) -> Result<Output, Failed> {
+    let (program, arguments) = command.split_first().ok_or("no program to run")?;
+    let mut child = Command::new(program)
+        .args(arguments)
+        .current_dir(directory)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|e| format!("{program}: {e}"))?;
+    if let Some(mut stdin) = child.stdin.take() {
+        // Whoever closes it without reading wants none of it.
+        let _ = stdin.write_all(input.as_bytes());
+    }
+    child.wait_with_output().map_err(|e| format!("{program}: {e}"))
+}
+
+fn in_mount(file: &str) -> PathBuf {
+    Path::new(MOUNT_POINT).join(file.trim_start_matches('/'))
+}
+
+/// A file every other piece of which is a hole: written whole, so that its pieces lie behind each other, and then punched.
+/// Or two files that are written in turn.
+fn scatter(file: &str, extents: u64, extent_bytes: u64, keeps_gaps: bool) -> io::Result<()> {
+    let piece = vec![0x5a; extent_bytes as usize];
+    let mut scattered = fs::File::create(in_mount(file))?;
+    if keeps_gaps {
+        let mut gaps = fs::File::create(in_mount(&format!("{file}.gaps")))?;
+        // What is allocated ahead for a growing file (ext4 and XFS: megabytes) would keep the pieces of each together. An
+        // allocation by fallocate is as long as it says. F2FS allocates when data are written, in the order of the syncs.
+        for i in 0..extents {
+            for file in [&scattered, &gaps] {
+                rustix::fs::fallocate(file, FallocateFlags::empty(), i * extent_bytes, extent_bytes)?;
+            }
+        }
+        for _ in 0..extents {
+            scattered.write_all(&piece)?;
+            scattered.sync_data()?;
+            gaps.write_all(&piece)?;
+            gaps.sync_data()?;
+        }
+        gaps.sync_all()?;
+        return scattered.sync_all();
+    }
+    rustix::fs::fallocate(&scattered, FallocateFlags::empty(), 0, 2 * extents * extent_bytes)?;
+    for _ in 0..2 * extents {
+        scattered.write_all(&piece)?;
+    }
+    scattered.sync_all()?;
+    for i in 0..extents {
+        let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        rustix::fs::fallocate(&scattered, hole, (2 * i + 1) * extent_bytes, extent_bytes)?;
+    }
+    scattered.sync_all()
+}
+
+fn remove(file: &str) -> io::Result<Outcome> {
+    let root = open_root()?;
+    let begin = Instant::now();
+    fs::remove_file(in_mount(file))?;
+    let unlink_ns = begin.elapsed().as_nanos() as u64;
+    root.sync_all()?;
+    Ok(Outcome::Removed { unlink_ns, fsync_ns: begin.elapsed().as_nanos() as u64 - unlink_ns })
+}
+
+fn extents(file: &str) -> Result<Vec<FileExtent>, Failed> {
+    let file = fs::File::open(in_mount(file)).map_err(|e| e.to_string())?;
+    let mut found: Vec<FileExtent> = Vec::new();
+    for extent in trimwise_linux::fiemap::extents(&file).map_err(|e| e.to_string())? {
+        match found.last_mut() {
+            Some(last) if last.offset_bytes + last.length_bytes == extent.physical => {
+                last.length_bytes += extent.bytes;
+            }
+            _ => found.push(FileExtent { offset_bytes: extent.physical, length_bytes: extent.bytes }),
+        }
+    }
+    Ok(found)
+}
+
+fn append(file: &str, bytes: u64) -> io::Result<()> {
+    let flags = OFlags::CREATE | OFlags::APPEND | OFlags::WRONLY | OFlags::CLOEXEC;
+    let mut file = fs::File::from(rustix::fs::open(in_mount(file), flags, Mode::from_raw_mode(0o644))?);
+    fill(&mut file, bytes, 0x5a)?;
+    file.sync_all()
+}
+
+/// Writes so many bytes of one value, in pieces: the guest has less memory than a file may have bytes.
+fn fill(file: &mut fs::File, bytes: u64, value: u8) -> io::Result<()> {
+    let piece = vec![value; bytes.min(FILLED_AT_ONCE) as usize];
+    let mut left = bytes;
+    while left > 0 {
+        let length = left.min(FILLED_AT_ONCE);
+        file.write_all(&piece[..length as usize])?;
+        left -= length;
+    }
+    Ok(())
+}
+
+/// The text of the files that a path with stars names, one after the other.
+fn read_pattern(path: &Path) -> Result<String, Failed> {
+    let mut found = vec![PathBuf::from("/")];
+    for part in path.components().skip(1) {
+        let mut next = Vec::new();
+        for directory in found {
+            if part.as_os_str() != "*" {
+                next.push(directory.join(part));
+                continue;
+            }
+            let entries = fs::read_dir(&directory).map_err(|e| format!("{}: {e}", directory.display()))?;
+            let mut entries: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+            entries.sort();
+            next.extend(entries);
+        }
+        found = next;
+    }
+    let mut text = String::new();
+    for path in found {
+        text += &fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+    }
+    Ok(text)
+}
+
+/// What GETFSMAP says of metadata.
+fn metadata() -> Result<Vec<MetadataExtent>, Failed> {
+    /// FMR_OWN_UNKNOWN: somebody's, most often a file's.
+    const UNKNOWN: u64 = 2;
+    /// EXT4_FMR_OWN_LOG and XFS_FMR_OWN_LOG.
+    const LOG: u64 = ((b'X' as u64) << 32) | 2;
+    let is_metadata = |record: &Fsmap| {
+        record.flags & Fsmap::SPECIAL_OWNER != 0 && ![Fsmap::FREE, UNKNOWN].contains(&record.owner)
+    };
+    let extent = |record: &Fsmap| MetadataExtent {
+        offset_bytes: record.physical,
+        length_bytes: record.length,
+        is_journal: record.owner == LOG,
+    };
+    fsmap(|record| is_metadata(record).then(|| extent(record)))
+}
+
+/// What GETFSMAP says is free.
+fn free_space() -> Result<Vec<(u64, u64)>, Failed> {
+    let is_free = |record: &Fsmap| record.flags & Fsmap::SPECIAL_OWNER != 0 && record.owner == Fsmap::FREE;
+    fsmap(|record| is_free(record).then_some((record.physical, record.length)))
+}
+
+/// What `take` makes of each record of GETFSMAP.
+fn fsmap<T>(take: impl Fn(&Fsmap) -> Option<T>) -> Result<Vec<T>, Failed> {
+    let root = open_root().map_err(|e| e.to_string())?;
+    let mut query = FsmapQuery::new();
+    let mut taken = Vec::new();
+    loop {
+        let records = query.next(root.as_fd()).map_err(|e| e.to_string())?;
+        taken.extend(records.iter().filter_map(&take));
+        if records.last().is_none_or(|last| last.flags & Fsmap::LAST != 0) {
+            return Ok(taken);
+        }
+    }
+}

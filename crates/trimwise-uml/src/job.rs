@@ -1,0 +1,574 @@
+//! What a guest does: steps as data, and what came of each.
+//!
+//! The host writes a [`Job`] into the run's folder, which the guest mounts; the guest, whose init is this very program,
+//! carries the steps out one by one ([`super::guest`]) and leaves a [`StepReport`] for each. Before the first step and
+//! behind each one it marks the disk, so that the host knows what the drive was asked for and did in between.
+
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+use trimwise::experiment::result::Cell;
+use trimwise::units::{Bytes, SimDuration};
+use trimwise::workload::week::{Week, WeekDone};
+
+use crate::disk::Disk;
+use crate::machine::{Ended, Limits, Machine, MachineError, SEARCH_PATH};
+
+/// File of the job in the run's folder.
+pub(super) const JOB_FILE: &str = "job.json";
+/// File of the reports there.
+pub(super) const REPORT_FILE: &str = "report.json";
+/// The hidden command by which the program is the guest's init.
+pub const INIT_COMMAND: &str = "guest-init";
+/// Where a guest mounts the run's folder.
+pub(super) const FOLDER: &str = "/tmp/run";
+/// `trimwised` in a guest, if [`Guest::daemon`] names one: a link in the run's folder.
+pub const DAEMON: &str = "/tmp/run/trimwised";
+/// Where a guest mounts the file system under test.
+pub const MOUNT_POINT: &str = "/tmp/fs";
+/// The daemon's files in a guest, all in its memory: `config.toml`, and the folders `state` and `run`.
+pub const DAEMON_FOLDER: &str = "/tmp/trimwise";
+
+/// A file system that a guest can make.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FileSystem {
+    /// ext4.
+    Ext4,
+    /// XFS.
+    Xfs,
+    /// Btrfs.
+    Btrfs,
+    /// F2FS.
+    F2fs,
+}
+
+impl FileSystem {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Ext4, Self::Xfs, Self::Btrfs, Self::F2fs];
+
+    /// Its name, as mount(8) knows it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ext4 => "ext4",
+            Self::Xfs => "xfs",
+            Self::Btrfs => "btrfs",
+            Self::F2fs => "f2fs",
+        }
+    }
+
+    /// The program that makes it, and the Debian package that this is in.
+    pub const fn mkfs(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Ext4 => ("mkfs.ext4", "e2fsprogs"),
+            Self::Xfs => ("mkfs.xfs", "xfsprogs"),
+            Self::Btrfs => ("mkfs.btrfs", "btrfs-progs"),
+            Self::F2fs => ("mkfs.f2fs", "f2fs-tools"),
+        }
+    }
+
+    /// Looks whether a guest will find the program that makes it.
+    ///
+    /// # Errors
+    /// Which program is missing, and the package that it is in.
+    pub fn check_mkfs(self) -> Result<(), String> {
+        self.check_mkfs_in(SEARCH_PATH)
+    }
+
+    fn check_mkfs_in(self, folders: &str) -> Result<(), String> {
+        let (program, package) = self.mkfs();
+        let is_there = |folder| std::path::Path::new(folder).join(program).is_file();
+        if folders.split(':').any(is_there) {
+            return Ok(());
+        }
+        Err(format!(
+            "{program} is not in {folders}, and a guest makes {} with it; to install it: apt-get install {package}",
+            self.name()
+        ))
+    }
+
+    /// The smallest device that its mkfs of today takes.
+    pub const fn least(self) -> Bytes {
+        match self {
+            Self::Ext4 => Bytes::mib(16),
+            Self::Xfs => Bytes::mib(300),
+            Self::Btrfs => Bytes::mib(128),
+            Self::F2fs => Bytes::mib(128),
+        }
+    }
+}
+
+impl std::str::FromStr for FileSystem {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let names = Self::ALL.map(Self::name).join(", ");
+        let found = Self::ALL.into_iter().find(|fs| fs.name() == text);
+        found.ok_or_else(|| {
+            format!("'{text}' is no file system that a guest can make; expected one of {names}")
+        })
+    }
+}
+
+/// One thing that a guest does. Paths are relative to the root of the mounted file system.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "step")]
+pub enum Step {
+    /// Makes a file system on the first disk, with fixed identifiers and without TRIM.
+    Mkfs {
+        /// Which.
+        file_system: FileSystem,
+        /// Further arguments for mkfs.
+        options: Vec<String>,
+    },
+    /// Mounts it.
+    Mount {
+        /// Which.
+        file_system: FileSystem,
+        /// As of mount(8), with commas.
+        options: String,
+    },
+    /// Mounts it again with other options, where it is.
+    Remount {
+        /// As of mount(8), with commas.
+        options: String,
+    },
+    /// Unmounts it. Whoever has it open for a moment is waited for.
+    Unmount,
+    /// Fills the file system with files and removes some, until so much is in use.
+    Age {
+        /// Percent in use at the end.
+        utilization_percent: u64,
+        /// What is drawn.
+        seed: u64,
+    },
+    /// Runs PostMark.
+    Postmark {
+        /// Its configuration, as PostMark reads it.
+        config: String,
+        /// The number of the run.
+        rep: u32,
+    },
+    /// Runs a benchmark that times one operation (`append`, `fullwrite:1MiB`).
+    Timed {
+        /// As it is written on the command line.
+        spec: String,
+        /// The number of the run.
+        rep: u32,
+        /// What is drawn.
+        seed: u64,
+    },
+    /// Makes a file of scattered extents.
+    Scatter {
+        /// Its name.
+        file: String,
+        /// Extents.
+        extents: u64,
+        /// Bytes of each; as long are the gaps between.
+        extent_bytes: u64,
+        /// Whether another file (`NAME.gaps`) keeps the gaps; if not they are free.
+        keeps_gaps: bool,
+    },
+    /// Removes a file, and waits until that is durable: an fsync of the root directory.
+    Remove {
+        /// Its name.
+        file: String,
+    },
+    /// Asks the file system where a file lies (FIEMAP).
+    Extents {
+        /// Its name.
+        file: String,
+    },
+    /// Appends to a file and waits until that is durable.
+    Append {
+        /// Its name.
+        file: String,
+        /// Bytes.
+        bytes: u64,
+    },
+    /// FITRIM over the whole file system.
+    Fitrim {
+        /// Extents below this are left out.
+        minlen_bytes: u64,
+    },
+    /// syncfs(2).
+    Sync,
+    /// Lets time pass.
+    Sleep {
+        /// How much.
+        ns: u64,
+    },
+    /// Reads files of `/proc` and `/sys`; `*` stands for one part of a path.
+    Read {
+        /// Its path.
+        path: String,
+    },
+    /// Asks the file system where its metadata lie (FS_IOC_GETFSMAP).
+    Metadata,
+    /// Asks it which space is free (the same call); only ext4 and XFS answer that.
+    FreeSpace,
+    /// From now on, FITRIM over the whole file system at intervals, beside the steps that follow, until it is unmounted.
+    TrimEvery {
+        /// When the first comes, from now on.
+        first_ns: u64,
+        /// From the beginning of one to the beginning of the next.
+        every_ns: u64,
+        /// Extents below this are left out.
+        minlen_bytes: u64,
+    },
+    /// Makes what a week finds when it begins.
+    PrepareWeek {
+        /// Which.
+        week: Week,
+    },
+    /// Days of work. Beside the marks of every step, the disk is marked when it begins and at each of its looks.
+    Week {
+        /// Which.
+        week: Week,
+    },
+    /// From now on, `trimwised` beside the steps that follow, until [`Step::StopDaemon`] or the end.
+    Daemon {
+        /// Its configuration: the text of trimwise.toml.
+        config: String,
+    },
+    /// Ends it with SIGTERM, and answers what it has said.
+    StopDaemon,
+    /// Ends it with SIGKILL, and answers what it has said.
+    KillDaemon,
+    /// Runs a program of the host's file system, in the root of the mounted one. One that fails is no failure of the
+    /// step.
+    Program {
+        /// The program and its arguments.
+        command: Vec<String>,
+        /// What it reads.
+        input: String,
+    },
+}
+
+/// An extent of metadata, and what it is for, in the words of GETFSMAP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MetadataExtent {
+    /// Where it begins on the device.
+    pub offset_bytes: u64,
+    /// How long it is.
+    pub length_bytes: u64,
+    /// Whether it is the journal.
+    pub is_journal: bool,
+}
+
+/// A piece of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileExtent {
+    /// Where it begins on the device.
+    pub offset_bytes: u64,
+    /// How long it is.
+    pub length_bytes: u64,
+}
+
+/// What came of a step, beside time.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// It was done.
+    Done,
+    /// A workload's figures, and PostMark's own report if it was that.
+    Cell(Box<Cell>, String),
+    /// What a program or a file said.
+    Text(String),
+    /// What FITRIM answered; what that means is each file system's own.
+    Trimmed {
+        /// The number.
+        answer_bytes: u64,
+    },
+    /// Where the metadata lie.
+    Metadata(Vec<MetadataExtent>),
+    /// Which space is free: where each extent begins on the device and how long it is, in bytes.
+    Free(Vec<(u64, u64)>),
+    /// How a program ended, and what it said.
+    Program(ProgramEnd),
+    /// Where a file lies, pieces that follow each other as one. On btrfs these are addresses of its own.
+    Extents(Vec<FileExtent>),
+    /// What was done of a week.
+    Week(WeekDone),
+    /// A file was removed.
+    Removed {
+        /// How long the unlink took.
+        unlink_ns: u64,
+        /// And the fsync of the directory after it.
+        fsync_ns: u64,
+    },
+    /// It failed, and no further step was tried.
+    Failed(String),
+}
+
+/// How a program of [`Step::Program`] ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProgramEnd {
+    /// Its exit code; `None` if a signal ended it.
+    pub code: Option<i32>,
+    /// That signal.
+    pub signal: Option<i32>,
+    /// Its standard output.
+    pub output: String,
+    /// Its standard error.
+    pub errors: String,
+}
+
+/// A step's end.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct StepReport {
+    /// When it began, since the guest booted.
+    pub begin_ns: u64,
+    /// When it ended.
+    pub end_ns: u64,
+    /// What came of it.
+    pub outcome: Outcome,
+}
+
+impl StepReport {
+    /// How long it took.
+    pub fn duration(&self) -> SimDuration {
+        SimDuration(self.end_ns - self.begin_ns)
+    }
+}
+
+/// What a guest is to do.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Job {
+    /// One after the other; the first that fails is the last.
+    pub steps: Vec<Step>,
+}
+
+/// How a job is run.
+#[derive(Clone, Debug)]
+pub struct Guest {
+    /// The kernel.
+    pub linux: PathBuf,
+    /// See [`Machine::preload`].
+    pub preload: Option<PathBuf>,
+    /// The program that is the guest's init: this one, with the command [`INIT_COMMAND`].
+    pub init: PathBuf,
+    /// The program `trimwised`, for jobs with a [`Step::Daemon`].
+    pub daemon: Option<PathBuf>,
+    /// The guest's memory.
+    pub memory: Bytes,
+    /// How long it may take.
+    pub limits: Limits,
+    /// Set when the user has had enough.
+    pub interrupted: Arc<AtomicBool>,
+}
+
+/// What came of a job.
+#[derive(Debug)]
+pub struct JobReport {
+    /// One for each step.
+    pub steps: Vec<StepReport>,
+    /// The run of the kernel.
+    pub ended: Ended,
+}
+
+/// Why a job has no result.
+#[derive(Debug, Error)]
+pub enum JobError {
+    /// The run's folder.
+    #[error("{what}: {source}")]
+    Folder {
+        /// What was tried.
+        what: String,
+        /// What the host answered.
+        source: io::Error,
+    },
+    /// The kernel.
+    #[error(transparent)]
+    Machine(#[from] MachineError),
+    /// A request of the guest could not be carried out here.
+    #[error("a disk of the guest failed on this host: {what}")]
+    Disk {
+        /// Why.
+        what: String,
+    },
+    /// A step failed in the guest.
+    #[error("in the guest, {step}: {what}")]
+    Step {
+        /// Which.
+        step: String,
+        /// What the guest said.
+        what: String,
+    },
+    /// The guest left no report: its init failed.
+    #[error("the guest left no report ({what}); its last lines:\n{console}")]
+    NoReport {
+        /// What is wrong with it.
+        what: String,
+        /// The guest's last lines.
+        console: String,
+    },
+}
+
+impl Guest {
+    /// Boots a guest with these disks, lets it do a job, and answers what came of it. Everything that the run needed on
+    /// the host is gone then.
+    ///
+    /// # Errors
+    /// [`JobError`]; a failed step is one too.
+    pub fn run(&self, job: &Job, disks: &mut [Disk]) -> Result<JobReport, JobError> {
+        let folder_error = |what: &str| {
+            let what = what.to_owned();
+            move |source| JobError::Folder { what, source }
+        };
+        let folder = RunFolder::new().map_err(folder_error("cannot make a temporary folder"))?;
+        let place = folder.path();
+        let text = serde_json::to_vec(job).map_err(|e| folder_error("cannot write the job")(e.into()))?;
+        fs::write(place.join(JOB_FILE), text).map_err(folder_error("cannot write the job"))?;
+        let link = |program: &PathBuf, name| {
+            std::os::unix::fs::symlink(program, place.join(name))
+                .map_err(folder_error("cannot link a program"))
+        };
+        link(&self.init, "init")?;
+        self.daemon.as_ref().map_or(Ok(()), |daemon| link(daemon, "trimwised"))?;
+        let machine = Machine {
+            linux: self.linux.clone(),
+            preload: self.preload.clone(),
+            memory: self.memory,
+            folder: place.to_owned(),
+            arguments: vec![INIT_COMMAND.to_owned()],
+            limits: self.limits,
+            interrupted: Arc::clone(&self.interrupted),
+        };
+        let outcome = machine.run(disks);
+        // What the guest makes of a failed request is its affair: an error somewhere, or silence.
+        if let Some(what) = disks.iter().find_map(|disk| disk.failure()) {
+            return Err(JobError::Disk { what: what.to_owned() });
+        }
+        let ended = outcome?;
+        let no_report = |what: String| JobError::NoReport {
+            what,
+            console: super::machine::last_lines(&place.join("console")),
+        };
+        let bytes = fs::read(place.join(REPORT_FILE)).map_err(|e| no_report(e.to_string()))?;
+        let steps: Vec<StepReport> = serde_json::from_slice(&bytes).map_err(|e| no_report(e.to_string()))?;
+        if let (Some(StepReport { outcome: Outcome::Failed(what), .. }), Some(step)) =
+            (steps.last(), steps.len().checked_sub(1).and_then(|last| job.steps.get(last)))
+        {
+            return Err(JobError::Step { step: step.name(), what: what.clone() });
+        }
+        if steps.len() != job.steps.len() {
+            return Err(no_report(format!("{} of {} steps were reported", steps.len(), job.steps.len())));
+        }
+        Ok(JobReport { steps, ended })
+    }
+}
+
+/// A run's folder. It is removed with this value; if the process is killed before, by the next run.
+struct RunFolder {
+    folder: tempfile::TempDir,
+    /// Locked as long as the run lasts, however it ends.
+    _lock: fs::File,
+}
+
+impl RunFolder {
+    const PREFIX: &str = "trimwise-guest-";
+    const LOCK: &str = "lock";
+
+    fn new() -> io::Result<Self> {
+        Self::sweep(&std::env::temp_dir());
+        loop {
+            let folder = tempfile::Builder::new().prefix(Self::PREFIX).tempdir()?;
+            // Before it is locked another run may take it for one that was left, and remove it.
+            match Self::locked(folder.path()) {
+                Ok(lock) => return Ok(Self { folder, _lock: lock }),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// The folder's lock, held; not found if the folder went meanwhile.
+    fn locked(folder: &std::path::Path) -> io::Result<fs::File> {
+        let path = folder.join(Self::LOCK);
+        let lock = fs::File::create(&path)?;
+        lock.lock()?;
+        fs::metadata(&path)?;
+        Ok(lock)
+    }
+
+    fn path(&self) -> &std::path::Path {
+        self.folder.path()
+    }
+
+    /// Removes the folders of runs whose process is gone. What cannot be read or removed is somebody else's.
+    fn sweep(parent: &std::path::Path) {
+        for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
+            let is_ours = entry.file_name().to_string_lossy().starts_with(Self::PREFIX);
+            let lock = is_ours.then(|| fs::File::open(entry.path().join(Self::LOCK)).ok()).flatten();
+            if lock.is_some_and(|lock| lock.try_lock().is_ok()) {
+                let _ = fs::remove_dir_all(entry.path());
+            }
+        }
+    }
+}
+
+impl Step {
+    /// A few words for errors.
+    fn name(&self) -> String {
+        match self {
+            Self::Mkfs { file_system, .. } => file_system.mkfs().0.to_owned(),
+            Self::Mount { file_system, options } => {
+                format!("mount of {} with '{options}'", file_system.name())
+            }
+            Self::Remount { options } => format!("remount with '{options}'"),
+            Self::Unmount => "unmount".to_owned(),
+            Self::Age { utilization_percent, .. } => format!("ageing to {utilization_percent} %"),
+            Self::Postmark { .. } => "PostMark".to_owned(),
+            Self::Timed { spec, .. } => format!("workload {spec}"),
+            Self::Scatter { file, .. } => format!("making {file}"),
+            Self::Remove { file } => format!("removing {file}"),
+            Self::Extents { file } => format!("FIEMAP of {file}"),
+            Self::Append { file, .. } => format!("appending to {file}"),
+            Self::Fitrim { .. } => "FITRIM".to_owned(),
+            Self::Sync => "sync".to_owned(),
+            Self::Sleep { .. } => "sleep".to_owned(),
+            Self::Read { path } => format!("reading {path}"),
+            Self::Metadata | Self::FreeSpace => "GETFSMAP".to_owned(),
+            Self::TrimEvery { .. } => "FITRIM at intervals".to_owned(),
+            Self::PrepareWeek { .. } => "making what a week begins with".to_owned(),
+            Self::Week { .. } => "a week".to_owned(),
+            Self::Daemon { .. } | Self::StopDaemon | Self::KillDaemon => "trimwised".to_owned(),
+            Self::Program { command, .. } => command.first().cloned().unwrap_or_default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn regression_no_run_takes_the_folder_of_one_that_begins_beside_it() {
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    for _ in 0..100 {
+                        let folder = RunFolder::new().unwrap();
+                        fs::write(folder.path().join(JOB_FILE), "").unwrap();
+                    }
+                });
+            }
+        });
+    }
+
+    #[test]
+    fn a_missing_program_is_named_with_its_package() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().display().to_string();
+        let error = FileSystem::F2fs.check_mkfs_in(&path).unwrap_err();
+        assert!(error.contains("mkfs.f2fs") && error.ends_with("apt-get install f2fs-tools"), "{error}");
+        fs::write(folder.path().join("mkfs.f2fs"), "").unwrap();
+        assert_eq!(FileSystem::F2fs.check_mkfs_in(&path), Ok(()));
+    }
+}

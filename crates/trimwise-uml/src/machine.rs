@@ -1,0 +1,558 @@
+//! Boots a kernel in virtual time, carries time on until it powers off, and ends it in every case.
+//!
+//! The order of events is this. While the kernel runs, it may send messages, which are served one by one. When it waits,
+//! the earlier of two things happens: the disk's next completion, or the instant at which the kernel wants to run again; at
+//! the same instant the completion comes first. Nothing else lets time go on.
+//!
+//! Kernel and calendar talk in turns, never both at once. They are kept on one processor, where a turn is a switch
+//! between two threads; on two, each turn wakes a sleeping processor, which on a virtual machine takes ten times as long.
+//!
+//! # What ends a run
+//!
+//! The kernel powers off (its init has ended), or one of these, each an error with the guest's last lines: it panics or
+//! is killed (the connection breaks), it says nothing for [`Limits::silence`], it sleeps for ever, or [`Limits::wall`]
+//! or [`Limits::virtual_time`] is over. In each case the kernel's process group is killed before the answer is given;
+//! and if this process is killed, the kernel's is too.
+
+use std::fs::File;
+use std::io::{self, ErrorKind};
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, test_kill_process_group};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use thiserror::Error;
+use trimwise::units::{Bytes, SimDuration, SimTime};
+
+use crate::calendar::Calendar;
+use crate::disk::Disk;
+use crate::vhost::{Event, FrontEnd};
+use trimwise_linux::ioctl::child::{die_with_parent, without_randomized_addresses};
+
+/// How far a kernel may run without a word, in its own time. A guest that only sleeps would never be heard of again.
+const FREE_SPAN_MAX: SimDuration = SimDuration::from_secs(60);
+
+/// Turns of a run after which its limits are looked at; a turn takes some 50 us.
+const TURNS_BETWEEN_CHECKS: u64 = 4096;
+
+/// Where a guest looks for programs: folders of the host, whose files it sees.
+pub(super) const SEARCH_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// Lines of the guest's console that an error shows.
+const LAST_LINES: usize = 16;
+
+/// How long a run may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Without any message from the kernel: it computes, or hangs. Default: two minutes.
+    pub silence: Duration,
+    /// In all, real time. Default: one hour.
+    pub wall: Duration,
+    /// In all, virtual time. Default: 30 days.
+    pub virtual_time: SimTime,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            silence: Duration::from_secs(120),
+            wall: Duration::from_secs(3600),
+            virtual_time: SimTime(30 * 86_400 * 1_000_000_000),
+        }
+    }
+}
+
+/// What is booted.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    /// The kernel: a User-Mode Linux program.
+    pub linux: PathBuf,
+    /// A library that is loaded into its process and makes the host's randomness constant.
+    pub preload: Option<PathBuf>,
+    /// The guest's memory.
+    pub memory: Bytes,
+    /// A folder of its own: sockets, console, and what guest and host exchange. The guest's init is the program `init`
+    /// in it, and finds the folder at the host path `/proc/self/cwd`: the kernel's command line is the same for any folder.
+    pub folder: PathBuf,
+    /// What is handed to init.
+    pub arguments: Vec<String>,
+    /// How long it may take.
+    pub limits: Limits,
+    /// Set when the user has had enough.
+    pub interrupted: Arc<AtomicBool>,
+}
+
+/// A run that ended with the guest powering off.
+#[derive(Debug)]
+pub struct Ended {
+    /// How long the guest ran, in its own time.
+    pub virtual_time: SimTime,
+    /// Messages between kernel, calendar and disks.
+    pub messages: u64,
+    /// Block requests.
+    pub requests: u64,
+    /// Whether the calendar lay in shared memory.
+    pub shared_calendar: bool,
+}
+
+/// Why a run gave no result.
+#[derive(Debug, Error)]
+pub enum MachineError {
+    /// Something on the host.
+    #[error("{what}: {source}")]
+    Host {
+        /// What was tried.
+        what: String,
+        /// What the host answered.
+        source: io::Error,
+    },
+    /// The kernel broke off: a panic, a signal, or it could not start.
+    #[error("the kernel broke off{how}; its last lines:\n{console}")]
+    BrokeOff {
+        /// How its process ended, if it did.
+        how: String,
+        /// Its last lines.
+        console: String,
+    },
+    /// The kernel said nothing for too long.
+    #[error("the kernel said nothing for {} s and was ended; its last lines:\n{console}", .silence.as_secs())]
+    Silent {
+        /// How long.
+        silence: Duration,
+        /// Its last lines.
+        console: String,
+    },
+    /// Nothing in the guest will ever happen again.
+    #[error("the guest sleeps for ever, since {} ns; its last lines:\n{console}", .at.0)]
+    SleepsForEver {
+        /// Since when.
+        at: SimTime,
+        /// Its last lines.
+        console: String,
+    },
+    /// A limit of the run.
+    #[error("the run was ended after {limit}; the guest's last lines:\n{console}")]
+    TookTooLong {
+        /// Which limit.
+        limit: String,
+        /// Its last lines.
+        console: String,
+    },
+    /// The user wants no more of it.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+fn host(what: impl Into<String>) -> impl FnOnce(io::Error) -> MachineError {
+    let what = what.into();
+    move |source| MachineError::Host { what, source }
+}
+
+impl Machine {
+    /// Boots the kernel with these disks (`/dev/vda`, `/dev/vdb`, ...) and runs it until it powers off.
+    ///
+    /// # Errors
+    /// See the head of this module.
+    pub fn run(&self, disks: &mut [Disk]) -> Result<Ended, MachineError> {
+        let place =
+            Place::open(&self.folder).map_err(host(format!("cannot use {}", self.folder.display())))?;
+        let bind = |name: &str| place.bind(name).map_err(host(format!("cannot make the socket {name}")));
+        let calendar = bind("time")?;
+        let listeners: Vec<UnixListener> =
+            (0..disks.len()).map(|i| bind(&format!("disk{i}"))).collect::<Result<_, _>>()?;
+        let console = self.folder.join("console");
+        let output = File::create(&console).map_err(host(format!("cannot write {}", console.display())))?;
+        let _turn = Turn::take();
+        let guest = Guest::start(self, disks.len(), output)?;
+        let mut run = Run {
+            machine: self,
+            begin: Instant::now(),
+            guest,
+            listeners,
+            calendar_listener: calendar,
+            calendar: None,
+            fronts: disks.iter().map(|_| None).collect(),
+            disks,
+        };
+        let outcome = run.finish();
+        run.guest.end();
+        let console = || last_lines(&console);
+        match outcome {
+            Ok(ended) => Ok(ended),
+            Err(Stop::Io(error)) if is_a_broken_connection(&error) => {
+                Err(MachineError::BrokeOff { how: run.guest.how_it_ended(), console: console() })
+            }
+            Err(Stop::Io(source)) => {
+                Err(MachineError::Host { what: "talking to the kernel".to_owned(), source })
+            }
+            Err(Stop::Silent) => {
+                Err(MachineError::Silent { silence: self.limits.silence, console: console() })
+            }
+            Err(Stop::SleepsForEver(at)) => Err(MachineError::SleepsForEver { at, console: console() }),
+            Err(Stop::TooLong(limit)) => Err(MachineError::TookTooLong { limit, console: console() }),
+            Err(Stop::Interrupted) => Err(MachineError::Interrupted),
+        }
+    }
+
+    fn command(&self, disks: usize) -> Command {
+        let mut command = Command::new(&self.linux);
+        command.current_dir(&self.folder);
+        // The host's environment would reach nobody but the kernel's own process; it needs none of it.
+        command.env_clear().env("HOME", ".").env("TMPDIR", memory_folder());
+        if let Some(preload) = &self.preload {
+            command.env("LD_PRELOAD", preload);
+        }
+        command.arg(format!("mem={}M", self.memory.0 >> 20));
+        command.args([
+            "rootfstype=hostfs",
+            "rootflags=/",
+            "ro",
+            "norandmaps",
+            "random.trust_cpu=off",
+            "panic=-1",
+        ]);
+        command.args(["con=null", "con0=null,fd:1", "time-travel=ext:time", "init=/proc/self/cwd/init"]);
+        command.args((0..disks).map(|i| format!("virtio_uml.device=disk{i}:2")));
+        // What init finds in its environment; its children inherit it.
+        command.arg(format!("PATH={SEARCH_PATH}")).arg("LC_ALL=C");
+        // Not behind `--`: the kernel adds arguments of its own at the end. Words that it does not know go to init.
+        command.args(&self.arguments);
+        command
+    }
+}
+
+/// Where the kernel keeps the guest's memory, a file that it maps.
+fn memory_folder() -> PathBuf {
+    let shm = PathBuf::from("/dev/shm");
+    if shm.is_dir() { shm } else { std::env::temp_dir() }
+}
+
+/// The run's folder, by a short path: a socket's name has 107 bytes at most, a folder's may have more.
+struct Place {
+    folder: File,
+}
+
+impl Place {
+    fn open(folder: &Path) -> io::Result<Self> {
+        Ok(Self { folder: File::open(folder)? })
+    }
+
+    fn bind(&self, name: &str) -> io::Result<UnixListener> {
+        UnixListener::bind(format!("/proc/self/fd/{}/{name}", self.folder.as_raw_fd()))
+    }
+}
+
+/// The processor that one run keeps to; runs beside each other have different ones.
+struct Turn {
+    cpu: usize,
+    before: Option<CpuSet>,
+}
+
+static TAKEN: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+
+impl Turn {
+    /// Binds this thread, and what it starts, to the processor that the fewest runs have.
+    fn take() -> Self {
+        let before = sched_getaffinity(None).ok();
+        let mut taken = TAKEN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let allowed = (0..CpuSet::MAX_CPU).filter(|&cpu| before.is_some_and(|set| set.is_set(cpu)));
+        // Its number decides between processors that are equal: any will do.
+        let cpu = allowed.min_by_key(|cpu| taken.iter().filter(|other| *other == cpu).count()).unwrap_or(0);
+        taken.push(cpu);
+        let mut one = CpuSet::new();
+        one.set(cpu);
+        // A host that forbids it is slower, nothing else.
+        let _ = sched_setaffinity(None, &one);
+        Self { cpu, before }
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let mut taken = TAKEN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some(index) = taken.iter().position(|cpu| *cpu == self.cpu) {
+            taken.swap_remove(index);
+        }
+        if let Some(before) = &self.before {
+            let _ = sched_setaffinity(None, before);
+        }
+    }
+}
+
+/// The kernel's process, and those that it starts.
+struct Guest {
+    child: Child,
+    exit: rustix::fd::OwnedFd,
+}
+
+impl Guest {
+    fn start(machine: &Machine, disks: usize, output: File) -> Result<Self, MachineError> {
+        let failed = || format!("cannot start the kernel {}", machine.linux.display());
+        let error_output = output.try_clone().map_err(host(failed()))?;
+        let mut command = machine.command(disks);
+        command.stdin(Stdio::null()).stdout(output).stderr(error_output).process_group(0);
+        die_with_parent(&mut command);
+        // With the addresses that the host draws, one run in eight merged other requests than the rest.
+        without_randomized_addresses(&mut command);
+        let mut child = command.spawn().map_err(host(failed()))?;
+        let pid = Pid::from_child(&child);
+        match pidfd_open(pid, PidfdFlags::empty()) {
+            Ok(exit) => Ok(Self { child, exit }),
+            Err(error) => {
+                let _ = child.kill();
+                let _ = child.wait();
+                Err(host(failed())(error.into()))
+            }
+        }
+    }
+
+    /// Ends the kernel, however it is, and all that it has started.
+    fn end(&mut self) {
+        if self.child.try_wait().ok().flatten().is_none() {
+            // After a power-off it needs a moment to end by itself.
+            let patience = Timespec { tv_sec: 2, tv_nsec: 0 };
+            let _ = poll(&mut [PollFd::new(&self.exit, PollFlags::IN)], Some(&patience));
+        }
+        // The group is led by the child, whose number is not used again before it was waited for.
+        let group = Pid::from_child(&self.child);
+        let _ = kill_process_group(group, Signal::KILL);
+        let _ = self.child.wait();
+        // The others die by themselves, each in its time; the next run may need what they hold.
+        let begin = Instant::now();
+        while test_kill_process_group(group).is_ok() && begin.elapsed() < Duration::from_secs(5) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn how_it_ended(&mut self) -> String {
+        match self.child.try_wait() {
+            Ok(Some(status)) => format!(" ({status})"),
+            _ => String::new(),
+        }
+    }
+}
+
+/// Why a run ends early.
+enum Stop {
+    Io(io::Error),
+    Silent,
+    SleepsForEver(SimTime),
+    TooLong(String),
+    Interrupted,
+}
+
+impl From<io::Error> for Stop {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+fn is_a_broken_connection(error: &io::Error) -> bool {
+    use ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+    matches!(error.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)
+}
+
+/// A run on its way.
+struct Run<'a> {
+    machine: &'a Machine,
+    begin: Instant,
+    guest: Guest,
+    calendar_listener: UnixListener,
+    listeners: Vec<UnixListener>,
+    calendar: Option<Calendar>,
+    fronts: Vec<Option<FrontEnd>>,
+    disks: &'a mut [Disk],
+}
+
+impl Run<'_> {
+    fn finish(&mut self) -> Result<Ended, Stop> {
+        self.calendar = Some(Calendar::new(self.accept_calendar()?)?);
+        match self.carry_on() {
+            // A kernel that powers off says so by closing its connections; so does one that breaks off.
+            Err(Stop::Io(error)) if is_a_broken_connection(&error) && self.has_powered_off() => {}
+            Err(stop) => return Err(stop),
+            Ok(never) => match never {},
+        }
+        let calendar = self.calendar.as_ref().ok_or(Stop::Silent)?;
+        let fronts = self.fronts.iter().flatten().map(FrontEnd::messages).sum::<u64>();
+        Ok(Ended {
+            virtual_time: calendar.now()?,
+            messages: calendar.messages() + fronts,
+            requests: self.disks.iter().map(Disk::requests).sum(),
+            shared_calendar: calendar.shares_memory(),
+        })
+    }
+
+    /// Whether the kernel's process ends by itself, with success.
+    fn has_powered_off(&mut self) -> bool {
+        let patience = Timespec { tv_sec: 5, tv_nsec: 0 };
+        let _ = poll(&mut [PollFd::new(&self.guest.exit, PollFlags::IN)], Some(&patience));
+        matches!(self.guest.child.try_wait(), Ok(Some(status)) if status.success())
+    }
+
+    fn accept_calendar(&mut self) -> Result<UnixStream, Stop> {
+        let waiting = [&self.calendar_listener.as_fd(), &self.guest.exit.as_fd()]
+            .map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN));
+        let ready = self.poll(waiting)?;
+        if !ready[0] {
+            return Err(io::Error::from(ErrorKind::UnexpectedEof).into());
+        }
+        Ok(self.calendar_listener.accept()?.0)
+    }
+
+    /// Events one after the other; ends with the kernel's connection.
+    fn carry_on(&mut self) -> Result<std::convert::Infallible, Stop> {
+        for turn in 0_u64.. {
+            if turn % TURNS_BETWEEN_CHECKS == 0 {
+                self.check_limits()?;
+            }
+            while !self.calendar()?.is_waiting() {
+                self.serve(None)?;
+            }
+            let request = self.calendar()?.request()?;
+            let completion = self.next_completion();
+            let at = completion.min(request);
+            if at >= Calendar::NEVER {
+                return Err(Stop::SleepsForEver(self.calendar()?.now()?));
+            }
+            if at > self.machine.limits.virtual_time {
+                let seconds = self.machine.limits.virtual_time.0 / 1_000_000_000;
+                return Err(Stop::TooLong(format!("{seconds} s of virtual time")));
+            }
+            self.calendar()?.advance(at)?;
+            if completion <= request {
+                self.complete()?;
+            } else {
+                let next = self.next_completion().min(at + FREE_SPAN_MAX);
+                self.calendar()?.run(next)?;
+            }
+        }
+        unreachable!("a counter of 64 bits does not end")
+    }
+
+    fn check_limits(&self) -> Result<(), Stop> {
+        let limits = &self.machine.limits;
+        if self.machine.interrupted.load(Ordering::Relaxed) {
+            return Err(Stop::Interrupted);
+        }
+        if self.begin.elapsed() >= limits.wall {
+            return Err(Stop::TooLong(format!("{} s", limits.wall.as_secs())));
+        }
+        Ok(())
+    }
+
+    fn calendar(&mut self) -> Result<&mut Calendar, Stop> {
+        self.calendar.as_mut().ok_or(Stop::Silent)
+    }
+
+    fn next_completion(&self) -> SimTime {
+        self.disks.iter().filter_map(Disk::next_completion).min().unwrap_or(Calendar::NEVER)
+    }
+
+    /// Hands the waiting kernel what completes now, disk by disk.
+    fn complete(&mut self) -> Result<(), Stop> {
+        let now = self.calendar()?.now()?;
+        for index in 0..self.disks.len() {
+            let Some(front) = &mut self.fronts[index] else { continue };
+            for queue in self.disks[index].complete(front, now)? {
+                if let Some(front) = &mut self.fronts[index] {
+                    front.call(queue)?;
+                }
+                while !self.serve(Some(index))? {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for one message and serves it. Answers whether it was the answer to an interrupt of the disk `called`.
+    fn serve(&mut self, called: Option<usize>) -> Result<bool, Stop> {
+        // Which descriptors are waited for: the calendar, then each disk's connection or listener, then the called
+        // disk's channel for interrupts.
+        let calendar = self.calendar.as_ref().ok_or(Stop::Silent)?;
+        let mut waiting = Vec::with_capacity(self.disks.len() + 2);
+        waiting.push(calendar.as_fd());
+        for (front, listener) in self.fronts.iter().zip(&self.listeners) {
+            waiting.push(front.as_ref().map_or(listener.as_fd(), AsFd::as_fd));
+        }
+        waiting.extend(called.and_then(|index| self.fronts[index].as_ref()).and_then(FrontEnd::backend));
+        let ready = self.poll(waiting.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)))?;
+        if ready[0] {
+            self.calendar()?.take_message()?;
+            return Ok(false);
+        }
+        for index in 0..self.disks.len() {
+            if ready[1 + index] {
+                self.serve_disk(index)?;
+                return Ok(false);
+            }
+        }
+        if let (Some(index), Some(true)) = (called, ready.last())
+            && let Some(front) = &mut self.fronts[index]
+        {
+            front.take_call_answer()?;
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    fn serve_disk(&mut self, index: usize) -> Result<(), Stop> {
+        let disk = &mut self.disks[index];
+        let Some(front) = &mut self.fronts[index] else {
+            let (socket, _) = self.listeners[index].accept()?;
+            self.fronts[index] = Some(FrontEnd::new(socket, disk.features(), disk.config(), Disk::QUEUES)?);
+            return Ok(());
+        };
+        if let Event::Kick(queue) = front.take_message()? {
+            let calendar = self.calendar.as_mut().ok_or(Stop::Silent)?;
+            disk.take_requests(front, queue, calendar.now()?)?;
+            let next = self.next_completion();
+            self.calendar()?.limit(next)?;
+            if let Some(front) = &mut self.fronts[index] {
+                front.acknowledge()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until one of these has something to read, and answers which.
+    fn poll<'f>(&self, waiting: impl IntoIterator<Item = PollFd<'f>>) -> Result<Vec<bool>, Stop> {
+        let mut waiting: Vec<PollFd<'_>> = waiting.into_iter().collect();
+        let begin = Instant::now();
+        loop {
+            // In short steps, so that a raised flag is seen.
+            let step = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
+            match poll(&mut waiting, Some(&step)) {
+                Ok(0) | Err(rustix::io::Errno::INTR) => {}
+                Ok(_) => return Ok(waiting.iter().map(|fd| !fd.revents().is_empty()).collect()),
+                Err(errno) => return Err(io::Error::from(errno).into()),
+            }
+            self.check_limits()?;
+            if begin.elapsed() >= self.machine.limits.silence {
+                return Err(Stop::Silent);
+            }
+        }
+    }
+}
+
+/// The console's last lines that say something: without the dump of stack and registers behind a panic.
+pub(super) fn last_lines(console: &Path) -> String {
+    let text = std::fs::read(console).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let is_hex = |word: &str| word.len() >= 8 && word.chars().all(|c| c.is_ascii_hexdigit());
+    let says_something = |line: &&str| {
+        let line = line.trim();
+        let is_dump = line.starts_with("[<") || line == "Stack:" || line == "Call Trace:";
+        !line.is_empty() && !is_dump && !line.split_whitespace().all(is_hex)
+    };
+    let lines: Vec<&str> = text.lines().map(str::trim_end).filter(says_something).collect();
+    let last = &lines[lines.len().saturating_sub(LAST_LINES)..];
+    if last.is_empty() { "(none)".to_owned() } else { last.join("\n") }
+}

@@ -1,0 +1,8 @@
+//! The published experiments and grids: samples of them, or all by an environment variable (`just full`).
+
+mod capacity;
+mod lazy_paper;
+mod postmark_vendors;
+mod sandforce;
+mod set;
+mod write_amplification;

@@ -1,0 +1,527 @@
+//! Decisions of `LiveHost` on a made-up host.
+
+use proptest::prelude::*;
+
+use crate::live_host::{EXT4, FakeHost, PIECE, PIECES, XFS, facts, host, step};
+use trimwise::live::{
+    Cut, Facts, Failed, FreeSpace, Reason, SPANS_MAX, Sample, Settings, WHOLE, keep_longest,
+};
+use trimwise::units::{Bytes, SimDuration, Span};
+
+#[test]
+fn judicious_trims_the_backlog_slice_by_slice_and_then_nothing_more() {
+    for cut in [XFS, EXT4] {
+        let mut host = host("judicious", cut);
+        host.told.fill(false);
+        host.allocate(1000, 500);
+        host.pass(3);
+        assert!(host.untrimmed() > 0, "the backlog is not dumped on the device at the start");
+        host.pass(600);
+        assert_eq!((host.untrimmed(), host.sent_twice), (0, 0), "{:?}", host.live.explain());
+        let sent = host.sent;
+        host.pass(600);
+        assert_eq!(host.sent, sent);
+        assert!(host.slices.iter().all(|(_, slice)| slice.bytes <= Bytes::gib(1)), "{:?}", host.slices);
+    }
+}
+
+#[test]
+fn what_is_freed_is_trimmed_once_and_what_is_used_again_never() {
+    for cut in [XFS, EXT4] {
+        let mut host = host("judicious", cut);
+        host.allocate(0, 2000);
+        host.pass(300);
+        let backlog = host.sent;
+        host.free(100, 300);
+        host.allocate(100, 100);
+        host.pass(900);
+        assert_eq!((host.untrimmed(), host.sent - backlog), (0, 200));
+        assert_eq!(host.live.totals().freed_bytes, 200 * PIECE);
+    }
+}
+
+#[test]
+fn off_sends_nothing_and_reads_no_map() {
+    let mut host = host("off", XFS);
+    host.allocate(0, 2000);
+    host.pass(10);
+    host.free(0, 2000);
+    host.pass(3000);
+    assert_eq!((host.sent, host.live.totals().looks), (0, 0));
+    assert!(host.live.explain().join(" ").contains("policy is off"), "{:?}", host.live.explain());
+}
+
+#[test]
+fn off_turns_online_discard_off_if_it_may() {
+    let online = Sample { online: true, total: facts(EXT4).total, ..Sample::default() };
+    let with = Facts { toggles: true, ..facts(EXT4) };
+    let mut host = FakeHost::new("off", with, Settings::default());
+    host.sample = online;
+    host.pass(10);
+    assert_eq!(host.toggled, [false]);
+    let mut fixed = FakeHost::new("off", with, Settings { may_toggle: false, ..Settings::default() });
+    fixed.sample = online;
+    fixed.pass(10);
+    assert!(fixed.toggled.is_empty());
+    assert_eq!(fixed.live.reason(), &Reason::Online { fixed: true });
+}
+
+#[test]
+fn set_turns_online_discard_on_above_the_high_watermark_and_off_below_the_low_one() {
+    let mut host = FakeHost::new("set:40:90", Facts { toggles: true, ..facts(EXT4) }, Settings::default());
+    host.allocate(0, PIECES * 95 / 100);
+    host.pass(30);
+    assert_eq!(host.toggled, [true]);
+    assert!(host.live.explain().join(" ").contains("above the high watermark"), "{:?}", host.live.explain());
+    host.free(0, PIECES * 80 / 100);
+    host.pass(30);
+    assert_eq!(host.toggled, [true, false]);
+    assert_eq!(host.sent, 0, "the kernel told the device, and what was free before is left, as published");
+    assert!(host.live.explain().join(" ").contains("below the low watermark"), "{:?}", host.live.explain());
+}
+
+#[test]
+fn set_without_a_toggle_trims_what_was_freed_while_it_was_open() {
+    let mut host = host("set:40:90", XFS);
+    host.allocate(0, PIECES * 98 / 100);
+    host.pass(30);
+    let backlog = host.sent;
+    host.free(0, 200);
+    host.pass(300);
+    assert_eq!((backlog, host.sent), (0, 200), "{:?}", host.live.explain());
+    // Far below the low watermark: dropped.
+    host.free(0, PIECES);
+    host.pass(30);
+    assert!(host.live.left().0 > 0 && host.live.waiting().0 == 0, "{:?}", host.live.explain());
+}
+
+#[test]
+fn batch_sweeps_at_its_intervals() {
+    let mut host = host("batch:10m", EXT4);
+    host.told.fill(false);
+    host.allocate(0, 1000);
+    host.pass(590);
+    assert_eq!(host.sent, 0);
+    host.pass(300);
+    assert_eq!((host.untrimmed(), host.sent_twice), (0, 0), "{:?}", host.live.explain());
+    let sent = host.sent;
+    host.free(0, 100);
+    host.pass(200);
+    assert_eq!(host.sent, sent);
+    host.pass(700);
+    assert_eq!(host.sent, sent + 100);
+}
+
+#[test]
+fn lazy_trims_what_is_freed_and_not_what_was_free_before() {
+    let mut host = host("lazy+reuse", XFS);
+    host.told.fill(false);
+    host.allocate(0, 2000);
+    host.pass(60);
+    assert_eq!(host.sent, 0);
+    host.free(0, 500);
+    host.pass(300);
+    assert_eq!(host.sent, 500);
+}
+
+#[test]
+fn without_maps_a_trim_is_rare_and_the_estimate_is_from_utilization() {
+    let mut host = FakeHost::new("judicious", Facts { maps: false, ..facts(XFS) }, Settings::default());
+    host.told.fill(false);
+    host.allocate(0, 1000);
+    host.pass(1800);
+    assert_eq!(host.sent, 0, "not at the start");
+    host.pass(3600);
+    assert_eq!((host.untrimmed(), host.sent_twice), (0, 0));
+    let slices = host.slices.len();
+    host.free(0, 300);
+    host.pass(10);
+    assert_eq!(host.live.waiting(), Bytes(300 * PIECE));
+    host.pass(86_400);
+    assert_eq!(host.slices.len(), slices, "{:?}", host.live.explain());
+}
+
+#[test]
+fn btrfs_gets_its_own_online_discard() {
+    let btrfs = Facts { maps: false, toggles: true, online_is_good: true, ..facts(XFS) };
+    let mut host = FakeHost::new("judicious", btrfs, Settings::default());
+    host.pass(10);
+    assert_eq!(host.toggled, [true]);
+    assert_eq!(host.live.reason(), &Reason::Online { fixed: false });
+    let mut refused = FakeHost::new("judicious", btrfs, Settings::default());
+    refused.toggles_work = false;
+    refused.allocate(0, 100);
+    refused.told.fill(false);
+    refused.pass(2 * 3600);
+    assert_eq!(refused.untrimmed(), 0, "then by FITRIM: {:?}", refused.live.explain());
+}
+
+/// Btrfs and ext4: what cannot be remounted now is trimmed in slices meanwhile, and the remount is tried again.
+#[test]
+fn a_remount_that_fails_keeps_nothing_else_from_going_on() {
+    for maps in [false, true] {
+        let facts = Facts { maps, toggles: true, online_is_good: true, ..facts(XFS) };
+        let mut host = FakeHost::new("judicious", facts, Settings::default());
+        host.toggle_failure = Some(Failed::Again("remounting: Device or resource busy".into()));
+        host.told.fill(false);
+        host.allocate(0, 1000);
+        host.pass(2 * 3600);
+        assert_eq!(host.untrimmed(), 0, "{maps}: {:?}", host.live.explain());
+        assert!((4..=10).contains(&host.toggles_tried), "{maps}: ever later: {}", host.toggles_tried);
+        let explained = host.live.explain().join(" ");
+        assert!(explained.contains("resource busy; it is tried again in"), "{explained}");
+        host.toggle_failure = None;
+        host.pass(3600);
+        assert_eq!(
+            (host.toggled.as_slice(), host.live.reason()),
+            (&[true][..], &Reason::Online { fixed: false })
+        );
+        assert!(!host.live.explain().join(" ").contains("busy"), "{:?}", host.live.explain());
+    }
+}
+
+#[test]
+fn a_remount_that_never_works_is_told_and_not_tried_again() {
+    let facts = Facts { maps: false, toggles: true, online_is_good: true, ..facts(XFS) };
+    let mut host = FakeHost::new("judicious", facts, Settings::default());
+    host.toggle_failure = Some(Failed::Never("remounting: Invalid argument".into()));
+    host.pass(2 * 3600);
+    let explained = host.live.explain().join(" ");
+    assert!(explained.contains("cannot be changed: remounting: Invalid argument."), "{explained}");
+    assert_eq!(host.toggles_tried, 1);
+}
+
+/// What was given up is still under way: nothing is begun, whoever asks, and all of it goes on when it has ended.
+#[test]
+fn nothing_is_begun_beside_what_is_stuck() {
+    let mut host = host("judicious", XFS);
+    host.told.fill(false);
+    host.pass(5);
+    host.live.stick(Some("The helper did not end in 120 s, and was given up".into()));
+    host.pass(5); // what is under way ends
+    let (slices, looks) = (host.slices.len(), host.looked_from.len());
+    host.live.trim_now();
+    host.pass(3600);
+    assert_eq!((host.slices.len(), host.looked_from.len()), (slices, looks));
+    assert!(matches!(host.live.reason(), Reason::Stuck { .. }), "{:?}", host.live.explain());
+    host.live.stick(None);
+    host.pass(600);
+    assert_eq!(host.untrimmed(), 0, "{:?}", host.live.explain());
+}
+
+#[test]
+fn the_bound_holds_also_on_a_busy_device_under_pressure() {
+    for pressure_permille in [0, 900] {
+        let mut host = host("judicious", XFS);
+        host.allocate(0, 1500);
+        host.pass(300);
+        (host.load, host.sample.pressure_permille) = (5000, pressure_permille);
+        host.free(0, 1000);
+        host.pass(900);
+        let bound = host.live.bound().0 / PIECE;
+        assert!((1..=bound).contains(&host.untrimmed()), "{pressure_permille}: {} {bound}", host.untrimmed());
+        host.pass(900);
+        assert!(host.untrimmed() > 0, "below the bound there is no hurry while others use the device");
+        (host.load, host.sample.pressure_permille) = (0, 0);
+        host.pass(300);
+        assert_eq!(host.untrimmed(), 0);
+    }
+}
+
+#[test]
+fn a_pause_stops_everything_and_now_overrides_the_policy() {
+    let mut host = host("off", EXT4);
+    host.told.fill(false);
+    host.pass(10);
+    host.live.trim_now();
+    host.live.pause(true);
+    host.pass(100);
+    assert_eq!((host.sent, host.live.reason()), (0, &Reason::Paused));
+    host.live.pause(false);
+    host.live.trim_now();
+    host.pass(200);
+    assert_eq!((host.untrimmed(), host.sent), (0, PIECES as u64));
+    host.told.fill(false);
+    host.pass(200);
+    assert_eq!(host.sent, PIECES as u64, "it is over with what waited");
+}
+
+#[test]
+fn what_is_freed_during_a_pause_is_told_and_sent_behind_it() {
+    let mut host = host("judicious", EXT4);
+    host.allocate(0, 1000);
+    host.pass(300);
+    let sent = host.sent;
+    host.live.pause(true);
+    host.free(0, 600);
+    host.pass(900);
+    assert_eq!((host.sent, host.live.waiting()), (sent, Bytes(600 * PIECE)));
+    assert_eq!(host.live.reason(), &Reason::Paused);
+    host.live.pause(false);
+    host.pass(900);
+    assert_eq!((host.sent, host.untrimmed()), (sent + 600, 0));
+}
+
+#[test]
+fn other_settings_hold_at_once_and_nothing_is_forgotten() {
+    let mut host = host("judicious", EXT4);
+    host.allocate(0, 1000);
+    host.pass(300);
+    let (before, sent, bound) = (host.live.totals(), host.sent, host.live.bound());
+    assert!(before.slices > 0, "{before:?}");
+    let settings = Settings {
+        untrimmed_max_permille: 50,
+        slice_target: SimDuration::from_millis(7),
+        ..Settings::default()
+    };
+    host.live.set(settings);
+    assert_eq!((host.live.totals(), host.live.bound()), (before, Bytes(bound.0 / 2)));
+    host.free(0, 600);
+    host.pass(900);
+    assert_eq!((host.sent, host.untrimmed()), (sent + 600, 0));
+    assert!(host.live.explain().join(" ").contains("A slice is to take 7 ms"), "{:?}", host.live.explain());
+}
+
+#[test]
+fn failures_are_tried_again_ever_later_and_a_refusal_never() {
+    let mut host = host("judicious", XFS);
+    host.told.fill(false);
+    host.failure = Some(Failed::Again("FITRIM: Input/output error".into()));
+    host.pass(3600);
+    assert!((4..=8).contains(&host.slices.len()), "{}", host.slices.len());
+    assert!(host.live.explain().join(" ").contains("Input/output error; it is tried again in"));
+    host.failure = None;
+    host.pass(2 * 3600);
+    assert_eq!(host.untrimmed(), 0);
+
+    let mut never = host_that_refuses();
+    never.pass(7200);
+    assert_eq!((never.slices.len(), never.sent), (1, 0));
+    assert!(matches!(never.live.reason(), Reason::Refused { .. }));
+}
+
+/// Utilization falls at once; the map follows with the commit, and a map that was read between says nothing of it.
+#[test]
+fn regression_what_is_freed_is_found_though_the_map_lags_behind() {
+    for (cut, commit_s) in [(EXT4, 5), (XFS, 30)] {
+        let mut host = host("judicious", cut);
+        host.map_lags = SimDuration::from_secs(commit_s);
+        host.allocate(0, 3000);
+        host.pass(1000);
+        let before = host.sent;
+        host.free(0, 1000);
+        host.pass(150);
+        assert_eq!((host.untrimmed(), host.sent - before), (0, 1000), "{:?}", host.live.explain());
+    }
+}
+
+/// XFS of some kernels sends whole extents. What is freed beside large ones that were sent waits until it is worth it.
+#[test]
+fn a_kernel_that_sends_whole_extents_is_noticed_and_sent_twice_as_much_at_most() {
+    let mut host = host("judicious", XFS);
+    host.sends_whole = true;
+    host.told.fill(false);
+    host.allocate(0, 2000);
+    host.pass(900);
+    assert_eq!(host.untrimmed(), 0, "{:?}", host.live.explain());
+    let backlog = host.sent;
+    assert!(backlog <= 2 * 2096, "{backlog}");
+    for _ in 0..20 {
+        host.free(1900, 100); // beside the large one
+        host.pass(900);
+        assert!(host.untrimmed() <= 100 && host.live.waiting() == Bytes(100 * PIECE));
+        host.allocate(1900, 100);
+        host.pass(100);
+    }
+    assert_eq!(host.sent, backlog, "{:?}", host.live.explain());
+    host.free(0, 1000); // by itself
+    host.pass(900);
+    assert_eq!((host.untrimmed(), host.sent - backlog), (0, 1000), "{:?}", host.live.explain());
+    host.free(1000, 950);
+    host.pass(900);
+    assert!(host.live.waiting() <= host.live.bound(), "the bound goes before: {:?}", host.live.explain());
+}
+
+/// What comes and goes between two maps is at the same places in both: only utilization shows it.
+#[test]
+fn what_came_and_went_between_two_maps_is_found_when_it_is_as_much_as_what_is_sent_again() {
+    let mut host = host("judicious", XFS);
+    host.allocate(0, 3800);
+    host.pass(300);
+    let before = host.sent_twice;
+    for _ in 0..3 {
+        host.allocate(3800, 100);
+        host.pass(1);
+        host.free(3800, 100);
+        host.pass(120);
+    }
+    assert_eq!(host.untrimmed(), 0, "{:?}", host.live.explain());
+    assert!(host.sent_twice - before <= host.freed, "{} {}", host.sent_twice - before, host.freed);
+}
+
+fn host_that_refuses() -> FakeHost {
+    let mut host = host("judicious", XFS);
+    host.told.fill(false);
+    host.failure = Some(Failed::Never("Operation not supported".into()));
+    host
+}
+
+#[test]
+fn the_longest_extents_are_kept_in_their_order() {
+    let span = |(start, end)| Span { start, end };
+    let mut spans = [(0, 5), (10, 11), (20, 29), (30, 33)].map(span).to_vec();
+    assert!(keep_longest(&mut spans, 2));
+    assert_eq!(spans, [(0, 5), (20, 29)].map(span));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Whatever happens: one thing at a time, no slice under pressure (both asserted by the host), nothing sent twice, and
+    /// in the end nothing untrimmed but what came and went between two maps.
+    #[test]
+    fn any_history_ends_well(
+        steps in prop::collection::vec(step(), 1..40),
+        policy in prop::sample::select(vec!["judicious", "lazy+reuse", "set:40:90", "batch:5m", "off"]),
+        groups in any::<bool>(),
+    ) {
+        let mut host = host(policy, if groups { EXT4 } else { XFS });
+        host.told.fill(false);
+        for step in steps {
+            host.take_step(step);
+            prop_assert!(host.live.explain().iter().all(|sentence| sentence.ends_with('.')));
+        }
+        // What is freed behind the last map may be sent beside what waited there.
+        prop_assert!(host.sent_twice <= host.freed, "{} of {}", host.sent_twice, host.sent);
+        host.live.pause(false);
+        (host.load, host.sample.pressure_permille) = (0, 0);
+        host.live.trim_now();
+        host.pass(600);
+        prop_assert_eq!(host.live.waiting(), Bytes(0));
+        prop_assert_eq!(host.live.left(), Bytes(0));
+    }
+
+    /// Against one flag a piece: what waits is what is free and was never in a slice since it was last in use.
+    #[test]
+    fn free_space_is_kept_as_a_flat_map_would(
+        maps in prop::collection::vec(prop::collection::vec(any::<bool>(), 64), 1..6),
+        bytes_max in 1u64..40, extents_max in 1u64..10, groups in any::<bool>(),
+    ) {
+        let cut = if groups { Cut::Groups { first: 0, bytes: 8 } } else { Cut::Anywhere { align: 1 } };
+        let mut space = FreeSpace::new(SPANS_MAX);
+        let mut trimmed = [false; 64];
+        for map in maps {
+            learn(&mut space, &mut trimmed, &map);
+            let expected = untrimmed(&trimmed, &map);
+            prop_assert_eq!(space.waiting(), Bytes(expected));
+            if let Some((slice, covered)) = space.next_slice(cut, Bytes(bytes_max), extents_max, false) {
+                prop_assert!(slice.extents <= extents_max && slice.extents >= 1);
+                let most = bytes_max.max(if groups { 8 } else { 1 });
+                prop_assert!(slice.bytes.0 <= most);
+                let mut in_ranges = 0;
+                for range in &slice.ranges {
+                    for at in range.start..range.end.min(64) {
+                        let at = at as usize;
+                        prop_assert!(!(map[at] && trimmed[at]), "sent twice: {:?} {:?}", slice, trimmed);
+                        in_ranges += u64::from(map[at]);
+                        trimmed[at] |= map[at];
+                    }
+                }
+                prop_assert_eq!(in_ranges, slice.bytes.0);
+                space.done(&covered);
+            } else {
+                prop_assert_eq!(expected, 0);
+            }
+        }
+    }
+
+    /// Whole extents: each slice is of such, in none less than half was waiting, and with `any` nothing is left over.
+    #[test]
+    fn whole_extents_are_sent_if_half_of_them_waits(
+        maps in prop::collection::vec(prop::collection::vec(any::<bool>(), 64), 1..6),
+        bytes_max in 1u64..40, extents_max in 1u64..10, any in any::<bool>(),
+    ) {
+        let mut space = FreeSpace::new(SPANS_MAX);
+        let mut trimmed = [false; 64];
+        for map in maps {
+            let free = learn(&mut space, &mut trimmed, &map);
+            while let Some((slice, covered)) =
+                space.next_slice(Cut::Nowhere, Bytes(bytes_max), extents_max, any)
+            {
+                prop_assert!(slice.extents <= extents_max && slice.ranges.len() as u64 == slice.extents);
+                prop_assert!(slice.ranges.iter().all(|range| free.contains(range)), "{:?}", slice);
+                let (mut waited, mut sent) = (0, 0);
+                for at in slice.ranges.iter().flat_map(|range| range.start as usize..range.end as usize) {
+                    sent += 1;
+                    waited += u64::from(!std::mem::replace(&mut trimmed[at], true));
+                }
+                prop_assert_eq!(waited, slice.bytes.0);
+                prop_assert!(any || 2 * waited >= sent, "{:?}", slice);
+                prop_assert!(slice.extents == 1 || sent <= bytes_max);
+                space.done(&covered);
+            }
+            let left = untrimmed(&trimmed, &map);
+            prop_assert_eq!(space.waiting(), Bytes(left));
+            prop_assert!(!any || left == 0);
+        }
+    }
+}
+
+/// A map comes, for both: what is in use is not trimmed any more. Answers its extents.
+fn learn(space: &mut FreeSpace, trimmed: &mut [bool], map: &[bool]) -> Vec<Span> {
+    let free = spans(map);
+    space.learn(WHOLE, &free, false);
+    trimmed.iter_mut().zip(map).for_each(|(trimmed, free)| *trimmed &= free);
+    free
+}
+
+/// Pieces that are free and not trimmed.
+fn untrimmed(trimmed: &[bool], map: &[bool]) -> u64 {
+    map.iter().zip(trimmed).filter(|&(free, trimmed)| *free && !trimmed).count() as u64
+}
+
+fn spans(map: &[bool]) -> Vec<Span> {
+    let mut spans: Vec<Span> = Vec::new();
+    for at in (0..map.len() as u64).filter(|&at| map[at as usize]) {
+        match spans.last_mut() {
+            Some(last) if last.end == at => last.end += 1,
+            _ => spans.push(Span { start: at, end: at + 1 }),
+        }
+    }
+    spans
+}
+
+#[test]
+fn fitrim_is_called_several_times_at_once_where_the_device_gains_and_somebody_waits() {
+    for at_once in [1, 4] {
+        let mut host = host("judicious", XFS);
+        (host.at_once, host.load) = (at_once, 10);
+        (0..PIECES).step_by(2).for_each(|at| host.allocate(at, 1));
+        host.pass(600);
+        assert!(host.slices.iter().all(|(_, slice)| slice.lanes == 1), "nobody waits");
+        let before = host.slices.len();
+        host.live.trim_now();
+        host.pass(600);
+        assert_eq!(host.untrimmed(), 0, "{:?}", host.live.explain());
+        let lanes: Vec<u32> = host.slices[before..].iter().map(|(_, slice)| slice.lanes).collect();
+        if at_once == 1 {
+            assert_eq!(lanes.iter().filter(|&&lanes| lanes > 1).count(), 4, "a trial: {lanes:?}");
+        } else {
+            assert_eq!(lanes.last(), Some(&4), "{lanes:?}");
+        }
+    }
+}
+
+/// Small slices of a slow device send a few MiB too much each, which is many times what they were asked for.
+#[test]
+fn a_kernel_that_sends_whole_extents_is_noticed_by_small_slices_too() {
+    let settings = Settings { slice_target: SimDuration::from_millis(1), ..Settings::default() };
+    let mut host = FakeHost::new("judicious", facts(XFS), settings);
+    host.sends_whole = true;
+    host.told.fill(false);
+    (0..PIECES).step_by(11).for_each(|at| host.allocate(at, 1));
+    host.pass(20_000);
+    assert_eq!(host.untrimmed(), 0, "{:?}", host.live.explain());
+    let free = (PIECES - PIECES.div_ceil(11)) as u64;
+    assert!(host.sent <= 2 * free, "{} of {free}", host.sent);
+}

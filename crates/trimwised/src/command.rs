@@ -1,0 +1,106 @@
+//! `trimwised` as a command: its arguments, and the helper that it is once more.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use crate::service::{Options, PATIENCE, ServiceError, log, run};
+use crate::{Places, helper};
+use trimwise_linux::host_root::HostRoot;
+
+/// `--config=FILE` is `--config FILE`.
+fn split_at_equals(argument: OsString) -> Vec<OsString> {
+    let bytes = argument.as_bytes();
+    match bytes.iter().position(|&byte| byte == b'=').filter(|_| bytes.starts_with(b"--")) {
+        Some(at) => [&bytes[..at], &bytes[at + 1..]].map(|part| OsStr::from_bytes(part).to_owned()).into(),
+        None => vec![argument],
+    }
+}
+
+const HELP: &str = "\
+trimwised: decides when and what to trim on each mounted file system, in place of fstrim.timer and
+`discard`
+
+Usage: trimwised [OPTIONS]
+
+Options:
+  --config FILE      the configuration; its drop-ins are in FILE.d [default: /etc/trimwise.toml]
+  --state DIR        what outlives the daemon [default: /var/lib/trimwise]
+  --run DIR          its sockets [default: /run/trimwise]
+  --host-root DIR    where the host's / is, in a container that has it there [default: /]
+  --dry-run          look and decide, but change nothing; `trimwise history` has what would be done
+  --once             trim all that is untrimmed on each managed file system, in slices, and end
+  --foreground       stay in the foreground, which it always does: service managers want it so
+  --help, --version
+A value may also stand behind an equals sign: --config=FILE.
+
+SIGHUP reads the configuration again; a broken one changes nothing. SIGTERM ends it, and puts mount
+options back.
+Exit codes: 0 done, 1 it could not go on, 2 wrong arguments or configuration.
+";
+
+/// Runs the daemon, or its helper, with the arguments behind the program's name.
+///
+/// The program must lead here again if it is started with the single argument [`helper::COMMAND`].
+pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let mut arguments = arguments.into_iter().flat_map(split_at_equals).peekable();
+    if arguments.peek().is_some_and(|first| first == helper::COMMAND) {
+        return match helper::main() {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(_) => ExitCode::FAILURE,
+        };
+    }
+    let mut places = Places::default();
+    let (mut dry_run, mut once, mut patience) = (false, false, PATIENCE);
+    while let Some(argument) = arguments.next() {
+        let name = argument.to_string_lossy().into_owned();
+        let mut path = || arguments.next().map(PathBuf::from).ok_or_else(|| format!("{name} needs a path"));
+        let taken = match name.as_str() {
+            "--config" => path().map(|path| places.config = path),
+            "--state" => path().map(|path| places.state = path),
+            "--run" => path().map(|path| places.run = path),
+            "--host-root" => path().map(|path| places.host = HostRoot::new(path)),
+            "--dry-run" => {
+                dry_run = true;
+                Ok(())
+            }
+            "--once" => {
+                once = true;
+                Ok(())
+            }
+            "--foreground" => Ok(()),
+            // For tests: nobody else can wait for less.
+            "--helper-patience-s" => {
+                let seconds = arguments.next().and_then(|text| text.to_str()?.parse().ok());
+                seconds
+                    .map(|seconds| patience = Duration::from_secs(seconds))
+                    .ok_or_else(|| format!("{name} needs seconds"))
+            }
+            "--help" | "-h" => {
+                print!("{HELP}");
+                return ExitCode::SUCCESS;
+            }
+            "--version" | "-V" => {
+                println!("trimwised {}", trimwise::VERSION);
+                return ExitCode::SUCCESS;
+            }
+            _ => Err(format!("'{name}' is no argument; `trimwised --help` lists them")),
+        };
+        if let Err(message) = taken {
+            eprintln!("error: {message}");
+            return ExitCode::from(2);
+        }
+    }
+    // Not by its name: the program may be replaced while it runs.
+    let options = Options { places, dry_run, once, program: "/proc/self/exe".into(), patience };
+    match run(options) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            log(&format!("error: {error}"));
+            let usage = matches!(error, ServiceError::Config(_));
+            ExitCode::from(if usage { 2 } else { 1 })
+        }
+    }
+}

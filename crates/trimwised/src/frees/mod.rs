@@ -1,0 +1,267 @@
+//! Frees as they happen, through the kernel's tracepoints.
+//!
+//! A [`Watcher`] has a trace instance of its own (Documentation/trace/ftrace.rst, "Instances"): its buffers and its choice of
+//! events are nobody else's. In it the tracepoints of ext4 and XFS that tell of frees are on, filtered to the file systems
+//! that are managed. Records are read as the kernel wrote them, a page at a time, each second and whenever a buffer is half
+//! full; the kernel overwrites the oldest, and says how many, if nobody reads in time.
+//!
+//! Without tracefs, or without the right to it, there is no watcher, and maps alone say what was freed.
+
+pub mod format;
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::os::fd::{AsFd as _, BorrowedFd};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::fs::OFlags;
+
+use self::format::{EventFormat, Freed, PageFormat, Tracepoint, filter};
+use trimwise_linux::layout::Kind;
+
+/// Where tracefs is mounted.
+pub const TRACING: &str = "/sys/kernel/tracing";
+/// Kernel memory for records, of all processors together, and the most and least of one: a record of ext4 has 52 bytes, so
+/// 256 KiB hold 5,000 frees, which is what the removal of a badly fragmented file makes in 30 ms.
+const BUFFERS_KIB: usize = 8 << 10;
+const BUFFER_KIB_MAX: usize = 256;
+const BUFFER_KIB_MIN: usize = 64;
+/// Kernels before 6.2 wake a reader for each record, not for a half full buffer: so behind a record they are waited for again
+/// only after a rest.
+const REST: Duration = Duration::from_millis(10);
+
+/// What was heard since the last time.
+#[derive(Debug, Default)]
+pub struct Heard {
+    /// By device.
+    pub freed: BTreeMap<(u32, u32), Vec<Freed>>,
+    /// Records that were lost, of whichever device.
+    pub lost: u64,
+}
+
+/// A trace instance that tells of frees. It goes when this is dropped.
+pub struct Watcher {
+    instance: PathBuf,
+    page: PageFormat,
+    events: BTreeMap<Tracepoint, EventFormat>,
+    /// Raw buffers, one for each processor.
+    pipes: Vec<File>,
+    buffer: Vec<u8>,
+    /// Pages of one processor's buffer: no more are read at a time, so that a flood of frees has an end.
+    pages: usize,
+    watched: BTreeMap<(u32, u32), Kind>,
+    /// When there was something to read last.
+    heard_at: Option<Instant>,
+}
+
+/// What went wrong with which file, as a sentence without a full stop.
+fn cannot(path: &Path) -> impl FnOnce(io::Error) -> String {
+    let path = path.display().to_string();
+    move |error| format!("{path}: {error}")
+}
+
+fn write(path: &Path, text: &str) -> Result<(), String> {
+    fs::write(path, text).map_err(cannot(path))
+}
+
+fn read(path: &Path) -> Result<String, String> {
+    fs::read_to_string(path).map_err(cannot(path))
+}
+
+/// `events/header_page` is told in one call of read(2), whatever of it that call takes (`show_header` in
+/// kernel/trace/trace_events.c).
+fn read_at_once(path: &Path) -> Result<String, String> {
+    let mut buffer = [0; 4096];
+    let n = File::open(path).and_then(|mut file| file.read(&mut buffer)).map_err(cannot(path))?;
+    Ok(String::from_utf8_lossy(&buffer[..n]).into_owned())
+}
+
+impl Watcher {
+    /// Makes an instance below `tracing`. `state` is the daemon's state folder, which only one daemon has: the instance is
+    /// named after it, so that one that a killed daemon left is found again.
+    ///
+    /// # Errors
+    /// Why there can be none, in words.
+    pub fn open(tracing: &Path, state: &Path) -> Result<Self, String> {
+        let page = tracing.join("events/header_page");
+        if !page.exists() {
+            return Err(format!("{}: tracefs is not mounted there, or not to be read", tracing.display()));
+        }
+        let page = PageFormat::parse(&read_at_once(&page)?).ok_or("events/header_page: not understood")?;
+        let found = fs::metadata(state).map_err(cannot(state))?;
+        let name = format!("trimwised-{:x}-{:x}", found.dev(), found.ino());
+        let instance = tracing.join("instances").join(name);
+        // What a killed daemon left is taken away with all that is in it; if it cannot be, it is used as it is.
+        drop(fs::remove_dir(&instance));
+        match fs::create_dir(&instance) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(cannot(&instance)(error));
+            }
+            _ => {}
+        }
+        let mut made = Self {
+            instance,
+            page,
+            events: BTreeMap::new(),
+            pipes: Vec::new(),
+            buffer: vec![0; page.size],
+            pages: 0,
+            watched: BTreeMap::new(),
+            heard_at: None,
+        };
+        made.prepare()?; // if that fails, the instance goes with it
+        Ok(made)
+    }
+
+    fn prepare(&mut self) -> Result<(), String> {
+        let cpus: Vec<PathBuf> = fs::read_dir(self.instance.join("per_cpu"))
+            .map_err(cannot(&self.instance))?
+            .flatten()
+            .map(|entry| entry.path().join("trace_pipe_raw"))
+            .collect();
+        let size = (BUFFERS_KIB / cpus.len().max(1)).clamp(BUFFER_KIB_MIN, BUFFER_KIB_MAX);
+        self.pages = (size << 10).div_ceil(self.page.size);
+        write(&self.instance.join("buffer_size_kb"), &size.to_string())?;
+        for point in [Tracepoint::Ext4, Tracepoint::Xfs] {
+            write_if_there(&self.event(point).join("enable"), "0")?;
+            self.find(point);
+        }
+        if self.events.is_empty() {
+            return Err("this kernel has no tracepoint that tells of frees on ext4 or XFS".to_owned());
+        }
+        for cpu in cpus {
+            let mut options = File::options();
+            options.read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed());
+            self.pipes.push(options.open(&cpu).map_err(cannot(&cpu))?);
+        }
+        write(&self.instance.join("trace"), "")?; // what was there before
+        write(&self.instance.join("tracing_on"), "1")
+    }
+
+    /// Looks for a tracepoint: a file system whose module is not loaded has none yet.
+    fn find(&mut self, point: Tracepoint) {
+        if let Ok(text) = fs::read_to_string(self.event(point).join("format"))
+            && let Some(format) = point.parse(&text)
+        {
+            self.events.insert(point, format);
+        }
+    }
+
+    fn event(&self, point: Tracepoint) -> PathBuf {
+        self.instance.join("events").join(point.path())
+    }
+
+    /// Watches these file systems, and no others.
+    ///
+    /// # Errors
+    /// Why that cannot be, in words; then it is not known which are watched.
+    pub fn watch(&mut self, mut wanted: BTreeMap<(u32, u32), Kind>) -> Result<(), String> {
+        for &kind in wanted.values() {
+            match tracepoint(kind) {
+                Some(point) if !self.events.contains_key(&point) => self.find(point),
+                _ => {}
+            }
+        }
+        wanted.retain(|_, kind| tracepoint(*kind).is_some_and(|point| self.events.contains_key(&point)));
+        if wanted == self.watched {
+            return Ok(());
+        }
+        for &point in self.events.keys() {
+            let of_this = |all: &BTreeMap<(u32, u32), Kind>| -> Vec<(u32, u32)> {
+                all.iter()
+                    .filter(|(_, kind)| tracepoint(**kind) == Some(point))
+                    .map(|(&device, _)| device)
+                    .collect()
+            };
+            let (before, devices) = (of_this(&self.watched), of_this(&wanted));
+            let event = self.event(point);
+            if before != devices && !devices.is_empty() {
+                write(&event.join("filter"), &filter(devices.iter().copied()))?;
+            }
+            if before.is_empty() != devices.is_empty() {
+                write(&event.join("enable"), if devices.is_empty() { "0" } else { "1" })?;
+            }
+        }
+        self.watched = wanted;
+        Ok(())
+    }
+
+    /// Whether each free on a file system is told.
+    pub fn is_watched(&self, device: (u32, u32)) -> bool {
+        self.watched.contains_key(&device)
+    }
+
+    /// Whether the instance is as it was set up: an administrator may have turned it off.
+    ///
+    /// # Errors
+    /// What is not so, in words.
+    pub fn check(&self) -> Result<(), String> {
+        let mut files = vec![self.instance.join("tracing_on")];
+        let used = |point: &&Tracepoint| self.watched.values().any(|&kind| tracepoint(kind) == Some(**point));
+        files.extend(self.events.keys().filter(used).map(|&point| self.event(point).join("enable")));
+        match files.iter().find(|file| !read(file).is_ok_and(|text| text.trim() == "1")) {
+            Some(file) => Err(format!("{}: was turned off", file.display())),
+            None => Ok(()),
+        }
+    }
+
+    /// What to wait for, beside the next second.
+    pub fn waits(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let rests = self.rest_left() < Duration::MAX;
+        self.pipes.iter().filter(move |_| !rests).map(|pipe| pipe.as_fd())
+    }
+
+    /// How long nothing is waited for yet; [`Duration::MAX`] if it is.
+    pub fn rest_left(&self) -> Duration {
+        let left = self.heard_at.and_then(|at| REST.checked_sub(at.elapsed()));
+        left.filter(|left| !left.is_zero()).unwrap_or(Duration::MAX)
+    }
+
+    /// What was freed since the last time.
+    pub fn hear(&mut self) -> Heard {
+        let mut heard = Heard::default();
+        let mut any = false;
+        for pipe in &mut self.pipes {
+            for _ in 0..self.pages {
+                // Nothing more, or a processor that was taken away.
+                let Ok(n @ 1..) = pipe.read(&mut self.buffer) else { break };
+                any = true;
+                heard.lost += self.page.records(&self.buffer[..n], |record| {
+                    if let Some(freed) = self.events.values().find_map(|event| event.read(record)) {
+                        heard.freed.entry(freed.device).or_default().push(freed);
+                    }
+                });
+            }
+        }
+        if any {
+            self.heard_at = Some(Instant::now());
+        }
+        heard
+    }
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        self.pipes.clear(); // an instance in which something is open cannot be removed
+        if fs::remove_dir(&self.instance).is_err() {
+            // Somebody looks into it: at least nothing is recorded any more, and the next daemon takes it over.
+            self.events.keys().for_each(|&point| drop(write(&self.event(point).join("enable"), "0")));
+        }
+    }
+}
+
+/// Which tracepoint tells of frees on a file system.
+pub fn tracepoint(kind: Kind) -> Option<Tracepoint> {
+    match kind {
+        Kind::Ext4 => Some(Tracepoint::Ext4),
+        Kind::Xfs => Some(Tracepoint::Xfs),
+        Kind::Btrfs | Kind::Other => None,
+    }
+}
+
+fn write_if_there(path: &Path, text: &str) -> Result<(), String> {
+    if path.exists() { write(path, text) } else { Ok(()) }
+}

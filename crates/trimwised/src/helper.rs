@@ -1,0 +1,316 @@
+//! The helper: one task on one mount, in a process of its own.
+//!
+//! It reads one line of JSON from its standard input, does what it says, writes its answer to standard output, and ends.
+//! A map is answered with a line `START END` for each free extent, and then, as everything, with one line of JSON. It is
+//! killed with the daemon; a discard that is on its way then still ends.
+
+use std::io::{self, BufRead as _, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+use trimwise::live::{Failed, SPANS_MAX};
+use trimwise::units::{Bytes, Span};
+
+use crate::remount;
+use trimwise_linux::block_device::{BlockDeviceError, DiscardCounts};
+use trimwise_linux::free_space::Listed;
+use trimwise_linux::ioctl::child::die_with_parent;
+use trimwise_linux::layout::Kind;
+use trimwise_linux::trim::{Target, TrimError};
+
+/// The argument by which the daemon's program is its helper.
+pub const COMMAND: &str = "helper";
+
+/// What a helper is to do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "kebab-case")]
+pub enum Task {
+    /// Say how the file system is laid out.
+    Probe,
+    /// List free extents.
+    Look {
+        /// Shorter ones are left out, in bytes.
+        min_extent: u64,
+        /// From this address on.
+        from: u64,
+        /// The first so many.
+        most: usize,
+    },
+    /// List the ranges of addresses that FITRIM can be asked for, where there is no list of free extents.
+    Walk,
+    /// FITRIM over ranges.
+    Trim {
+        /// Start and end of each, in bytes.
+        ranges: Vec<(u64, u64)>,
+        /// FITRIM's least extent, in bytes.
+        min_extent: u64,
+        /// Calls at once.
+        lanes: u32,
+        /// What is expected to be sent, in bytes; 0 if that is not known.
+        expected: u64,
+    },
+    /// Turn online discard on or off.
+    Toggle {
+        /// The option to set: `discard`, `nodiscard`, `discard=async`.
+        option: String,
+    },
+}
+
+/// A task with the mount that it is for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Request {
+    /// Where it is mounted, as this process reaches it.
+    pub path: PathBuf,
+    /// Major and minor number that mountinfo shows for it: if another file system is there by now, nothing is done.
+    pub numbers: (u32, u32),
+    /// What to do.
+    pub task: Task,
+}
+
+/// How a file system is laid out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Probed {
+    /// Bytes of a block.
+    pub block: u64,
+    /// Bytes of a group; 0 if there are none.
+    pub group: u64,
+    /// Where the first group begins.
+    pub first_group: u64,
+    /// Bytes of the file system.
+    pub total: u64,
+    /// Whether it lists its free space.
+    pub maps: bool,
+}
+
+/// What a helper answers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "is", rename_all = "kebab-case")]
+pub enum Answer {
+    /// Of [`Task::Probe`].
+    Probed(Probed),
+    /// Of [`Task::Look`] and [`Task::Walk`], behind the extents or ranges.
+    Looked {
+        /// How many there were.
+        extents: u64,
+        /// Where the list begins: where it was asked for, or a little behind.
+        from: u64,
+        /// Where it ends: the file system's end if all that follows is listed.
+        upto: u64,
+    },
+    /// Of [`Task::Trim`].
+    Trimmed {
+        /// How long FITRIM took, and on XFS the discards behind it, up to the last one that was counted.
+        took_ns: u64,
+        /// The sum of FITRIM's answers.
+        answered: u64,
+        /// What the device counted meanwhile, whoever sent it.
+        counted: Option<u64>,
+    },
+    /// Of [`Task::Toggle`].
+    Toggled,
+    /// It did not work, but may another time.
+    Again {
+        /// Why.
+        message: String,
+    },
+    /// It never will work on this mount.
+    Never {
+        /// Why.
+        message: String,
+    },
+    /// The mount is gone, or another one is there.
+    Gone,
+}
+
+impl Answer {
+    /// The failure in it, if it is one.
+    pub fn failed(&self) -> Option<Failed> {
+        match self {
+            Self::Again { message } => Some(Failed::Again(message.clone())),
+            Self::Never { message } => Some(Failed::Never(message.clone())),
+            Self::Gone => Some(Failed::Again("the file system was unmounted".to_owned())),
+            _ => None,
+        }
+    }
+}
+
+/// Starts a helper and gives it its task. Its answer comes from its standard output.
+///
+/// # Errors
+/// If no process can be started.
+pub fn start(program: &Path, request: &Request) -> io::Result<Child> {
+    let mut command = Command::new(program);
+    command.arg(COMMAND).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).current_dir("/");
+    die_with_parent(&mut command);
+    let mut child = command.spawn()?;
+    let line = serde_json::to_string(request).map_err(io::Error::other)?;
+    // 64 KiB fit into a pipe that nobody reads yet; a task of 1,024 ranges has at most 44 KiB.
+    let written = child.stdin.take().map_or(Ok(()), |mut pipe| writeln!(pipe, "{line}"));
+    if let Err(error) = written {
+        drop(child.kill());
+        drop(child.wait());
+        return Err(error);
+    }
+    Ok(child)
+}
+
+/// Reads what a helper wrote: free extents, and its answer. `None` if it ended before its answer.
+pub fn parse_answer(output: &[u8]) -> Option<(Vec<Span>, Answer)> {
+    let text = std::str::from_utf8(output).ok()?.strip_suffix('\n')?;
+    let (extents, last) = text.rsplit_once('\n').unwrap_or(("", text));
+    let answer = serde_json::from_str(last).ok()?;
+    let mut spans: Vec<Span> = Vec::new();
+    for line in extents.lines() {
+        let (start, end) = line.split_once(' ')?;
+        let span = Span { start: start.parse().ok()?, end: end.parse().ok()? };
+        if span.start >= span.end || spans.last().is_some_and(|last| span.start < last.end) {
+            return None;
+        }
+        spans.push(span);
+    }
+    Some((spans, answer))
+}
+
+/// The helper itself.
+///
+/// # Errors
+/// If it is given no task, or nobody takes its answer.
+pub fn main() -> io::Result<()> {
+    let mut line = String::new();
+    io::stdin().lock().read_line(&mut line)?;
+    let request: Request = serde_json::from_str(&line).map_err(io::Error::other)?;
+    let mut out = BufWriter::new(io::stdout().lock());
+    let answer = perform(&request, &mut out).unwrap_or_else(|error| refused(&error));
+    writeln!(out, "{}", serde_json::to_string(&answer).map_err(io::Error::other)?)?;
+    out.flush()
+}
+
+fn perform(request: &Request, out: &mut impl Write) -> Result<Answer, TrimError> {
+    let target = Target::of(&request.path)?;
+    if target.mount.numbers != request.numbers {
+        return Ok(Answer::Gone);
+    }
+    match &request.task {
+        Task::Probe => Ok(Answer::Probed(probe(&target))),
+        Task::Look { min_extent, from, most } => {
+            Ok(answer_with(out, &target.free_spans(Bytes(*min_extent), *from, *most)?))
+        }
+        Task::Walk => Ok(answer_with(out, &target.ranges(SPANS_MAX)?)),
+        Task::Trim { ranges, min_extent, lanes, expected } => {
+            let begun = Instant::now();
+            let before = target.counts()?;
+            let least = target.least_extent(Bytes(*min_extent))?;
+            let answered = trim(&target, ranges, least, *lanes)?;
+            let of_fitrim = begun.elapsed();
+            let enough = before.filter(|_| *expected > 0).map(|before| Bytes(before.bytes.0 + expected));
+            let took = of_fitrim + target.settle(enough)?;
+            let after = target.counts()?;
+            let counted =
+                after.zip(before).map(|(after, before): (DiscardCounts, _)| after.since(before).bytes);
+            target.check_slices(Bytes(answered), counted)?;
+            let took_ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+            Ok(Answer::Trimmed { took_ns, answered, counted: counted.map(|bytes| bytes.0) })
+        }
+        Task::Toggle { option } => Ok(match remount::set(target.open()?, target.kind, option) {
+            Ok(()) => Answer::Toggled,
+            Err(error) => {
+                let message = format!("remounting with {option}: {error}");
+                if remount::is_for_good(&error) {
+                    Answer::Never { message }
+                } else {
+                    Answer::Again { message }
+                }
+            }
+        }),
+    }
+}
+
+/// Trims ranges, in several groups at once; answers what all of FITRIM's answers are together. Calls in one group would
+/// wait for each other: both ext4 and XFS lock it.
+fn trim(target: &Target, ranges: &[(u64, u64)], least: Bytes, lanes: u32) -> Result<u64, TrimError> {
+    let spans = ranges.iter().map(|&(start, end)| Span { start, end });
+    let calls: Vec<Span> =
+        spans.flat_map(|span| if lanes > 1 { target.slices(span, 1) } else { vec![span] }).collect();
+    let next = AtomicUsize::new(0);
+    let in_turn = || -> Result<u64, TrimError> {
+        let mut answered = 0u64;
+        while let Some(&call) = calls.get(next.fetch_add(1, Ordering::Relaxed)) {
+            answered = answered.saturating_add(target.trim_slice(call, least)?.0);
+        }
+        Ok(answered)
+    };
+    std::thread::scope(|scope| {
+        let beside: Vec<_> = (1..lanes).map(|_| scope.spawn(in_turn)).collect();
+        let mut sum = in_turn()?;
+        for one in beside {
+            let answered = one.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+            sum = sum.saturating_add(answered);
+        }
+        Ok(sum)
+    })
+}
+
+fn answer_with(out: &mut impl Write, listed: &Listed) -> Answer {
+    for span in &listed.free {
+        // Nobody who takes it: the answer's own writing will say so.
+        drop(writeln!(out, "{} {}", span.start, span.end));
+    }
+    Answer::Looked { extents: listed.free.len() as u64, from: listed.from, upto: listed.upto }
+}
+
+fn probe(target: &Target) -> Probed {
+    let layout = target.layout.as_ref();
+    Probed {
+        block: layout.map_or(4096, |layout| layout.block.0),
+        group: layout.map_or(0, |layout| layout.group.0),
+        first_group: layout.map_or(0, |layout| layout.first_group.0),
+        total: layout
+            .map_or_else(|| target.devices.iter().map(|device| device.size.0).sum(), |layout| layout.end.0),
+        maps: matches!(target.kind, Kind::Ext4 | Kind::Xfs)
+            && layout.is_some()
+            && target.free_spans(Bytes(0), 0, 0).is_ok(),
+    }
+}
+
+fn refused(error: &TrimError) -> Answer {
+    let message = error.to_string();
+    match error {
+        TrimError::Gone { .. } | TrimError::Mount(_) | TrimError::NotAMountPoint { .. } => Answer::Gone,
+        TrimError::NoDiscard { .. } | TrimError::NoFitrim { .. } | TrimError::NotPermitted { .. } => {
+            Answer::Never { message }
+        }
+        TrimError::Open { source, .. } if source.raw_os_error() == Some(Errno::NOENT.raw_os_error()) => {
+            Answer::Gone
+        }
+        TrimError::Device(BlockDeviceError::None { .. }) => Answer::Never { message },
+        _ => Answer::Again { message },
+    }
+}
+
+/// The task's spans as numbers.
+pub fn numbers(spans: &[Span]) -> Vec<(u64, u64)> {
+    spans.iter().map(|span| (span.start, span.end)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_has_its_extents_before_it() {
+        let looked = b"0 4096\n8192 16384\n{\"is\":\"looked\",\"extents\":2,\"from\":0,\"upto\":99999}\n";
+        let (spans, answer) = parse_answer(looked).unwrap();
+        assert_eq!(numbers(&spans), [(0, 4096), (8192, 16_384)]);
+        assert_eq!(answer, Answer::Looked { extents: 2, from: 0, upto: 99_999 });
+        assert_eq!(parse_answer(b"{\"is\":\"gone\"}\n"), Some((Vec::new(), Answer::Gone)));
+        for half in
+            [&b""[..], b"0 40", b"0 4096\n", b"5 4\n{\"is\":\"gone\"}\n", b"0 9\n3 12\n{\"is\":\"gone\"}\n"]
+        {
+            assert_eq!(parse_answer(half), None, "{}", String::from_utf8_lossy(half));
+        }
+    }
+}

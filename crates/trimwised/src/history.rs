@@ -1,0 +1,336 @@
+//! What happened: an embedded database with a size bound.
+//!
+//! Entries are kept in memory and written together, once a minute and at the end, so that an idle host is not woken, and
+//! a full disk costs nothing but memory, which is bounded too. A database that cannot be read is moved aside, never
+//! repaired: it is a diary.
+
+use std::collections::VecDeque;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rusqlite::{Connection, ErrorCode, OpenFlags, params};
+use serde::{Deserialize, Serialize};
+use trimwise::units::Bytes;
+
+use trimwise_linux::files::with_ending;
+
+/// Entries that wait in memory; the oldest go first.
+const WAITING_MAX: usize = 2_000;
+const PAGE_BYTES: u64 = 4096;
+/// Bytes of text in one answer; what is older is left out. Nobody reads more, and it is held in memory.
+const ANSWER_MAX: usize = 2 << 20;
+
+/// Something that happened on a file system.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// When, in milliseconds since 1970, by the host's clock.
+    pub at_ms: i64,
+    /// On which: its mount point.
+    pub mount: String,
+    /// `found`, `gone`, `reason`, `trimmed`, `online`, `paused`...
+    pub kind: String,
+    /// A sentence.
+    pub text: String,
+    /// Bytes trimmed, where that is what happened.
+    pub bytes: u64,
+}
+
+/// The history of a daemon.
+#[derive(Debug)]
+pub struct History {
+    path: PathBuf,
+    max: Bytes,
+    waiting: VecDeque<Entry>,
+    /// Why the last attempt to write failed.
+    problem: Option<String>,
+}
+
+impl History {
+    /// A history in this file; nothing is opened yet.
+    pub fn new(path: PathBuf, max: Bytes) -> Self {
+        Self { path, max, waiting: VecDeque::new(), problem: None }
+    }
+
+    /// Another bound, from the next write on.
+    pub fn set_max(&mut self, max: Bytes) {
+        self.max = max;
+    }
+
+    /// Notes something.
+    pub fn add(&mut self, mount: &Path, kind: &str, text: String, bytes: u64) {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let at_ms = i64::try_from(since.as_millis()).unwrap_or(i64::MAX);
+        if self.waiting.len() >= WAITING_MAX {
+            self.waiting.pop_front();
+        }
+        self.waiting.push_back(Entry {
+            at_ms,
+            mount: mount.display().to_string(),
+            kind: kind.to_owned(),
+            text,
+            bytes,
+        });
+    }
+
+    /// Why nothing can be written now, if that is so.
+    pub fn problem(&self) -> Option<&str> {
+        self.problem.as_deref()
+    }
+
+    /// Writes what waits. What cannot be written waits on.
+    pub fn flush(&mut self) {
+        if self.waiting.is_empty() {
+            return;
+        }
+        self.problem = match self.write() {
+            Ok(()) => {
+                self.waiting.clear();
+                self.waiting.shrink_to(64);
+                None
+            }
+            Err(error) => Some(format!(
+                "{}: {error}; {} entries wait in memory",
+                self.path.display(),
+                self.waiting.len()
+            )),
+        };
+    }
+
+    fn write(&self) -> rusqlite::Result<()> {
+        /// Quarters that go at most: as good as all of it.
+        const QUARTERS_MAX: u32 = 16;
+        let mut connection = self.open()?;
+        let mut quarters = 0;
+        loop {
+            match self.insert(&mut connection) {
+                // The bound: the oldest quarter goes, until the new ones fit.
+                Err(error)
+                    if error.sqlite_error_code() == Some(ErrorCode::DiskFull) && quarters < QUARTERS_MAX =>
+                {
+                    quarters += 1;
+                    let oldest = "DELETE FROM entries WHERE id IN (SELECT id FROM entries ORDER BY id LIMIT \
+                                  (SELECT COUNT(*) / 4 + 1 FROM entries))";
+                    connection.execute(oldest, [])?;
+                }
+                done => return done,
+            }
+        }
+    }
+
+    fn insert(&self, connection: &mut Connection) -> rusqlite::Result<()> {
+        let transaction = connection.transaction()?;
+        {
+            let mut statement = transaction.prepare(
+                "INSERT INTO entries (at_ms, mount, kind, text, bytes) VALUES (?1, ?2, ?3, ?4, ?5)",
+            )?;
+            for entry in &self.waiting {
+                let bytes = i64::try_from(entry.bytes).unwrap_or(i64::MAX);
+                statement.execute(params![entry.at_ms, entry.mount, entry.kind, entry.text, bytes])?;
+            }
+        }
+        transaction.commit()
+    }
+
+    /// Opens the database for one piece of work: it takes no memory in between.
+    fn open(&self) -> rusqlite::Result<Connection> {
+        self.open_once().or_else(|error| match error.sqlite_error_code() {
+            Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => {
+                self.move_aside();
+                self.open_once()
+            }
+            _ => Err(error),
+        })
+    }
+
+    fn open_once(&self) -> rusqlite::Result<Connection> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+            | OpenFlags::SQLITE_OPEN_CREATE
+            | OpenFlags::SQLITE_OPEN_NO_MUTEX
+            | OpenFlags::SQLITE_OPEN_NOFOLLOW;
+        let connection = Connection::open_with_flags(&self.path, flags)?;
+        let pages = (self.max.0 / PAGE_BYTES).max(16);
+        connection.execute_batch(&format!("PRAGMA cache_size = 32; PRAGMA max_page_count = {pages};"))?;
+        let held: u64 = connection.query_row("PRAGMA page_count", [], |row| row.get(0))?;
+        if held > pages {
+            self.shrink(&connection, held, pages)?;
+        }
+        connection.execute_batch(
+            "CREATE TABLE IF NOT EXISTS entries (id INTEGER PRIMARY KEY, at_ms INTEGER NOT NULL, mount TEXT NOT NULL, \
+             kind TEXT NOT NULL, text TEXT NOT NULL, bytes INTEGER NOT NULL);
+             CREATE INDEX IF NOT EXISTS by_mount ON entries (mount, id);",
+        )?;
+        Ok(connection)
+    }
+
+    /// The bound was larger before: the oldest entries go, and then the room that they took.
+    fn shrink(&self, connection: &Connection, held: u64, pages: u64) -> rusqlite::Result<()> {
+        // An eighth less than fits, since pages are not full.
+        let kept = format!(
+            "DELETE FROM entries WHERE id NOT IN (SELECT id FROM entries ORDER BY id DESC LIMIT \
+             (SELECT COUNT(*) * {} / {held} FROM entries))",
+            pages - pages / 8
+        );
+        connection.execute(&kept, [])?;
+        connection.execute_batch(&format!("VACUUM; PRAGMA max_page_count = {pages};"))
+    }
+
+    fn move_aside(&self) {
+        drop(fs::rename(&self.path, with_ending(&self.path, ".corrupt")));
+        drop(fs::remove_file(with_ending(&self.path, "-journal")));
+    }
+
+    /// The last entries of a mount, the oldest of them first: `limit` of them at most, and together no more than 2 MiB.
+    ///
+    /// # Errors
+    /// If the database cannot be read.
+    pub fn last(&mut self, mount: &Path, limit: u32) -> Result<Vec<Entry>, String> {
+        self.flush();
+        let mount = mount.display().to_string();
+        let waiting = self.waiting.iter().filter(|entry| entry.mount == mount).cloned();
+        let read = || -> rusqlite::Result<Vec<Entry>> {
+            let connection = self.open()?;
+            let mut statement = connection.prepare(
+                "SELECT at_ms, mount, kind, text, bytes FROM entries WHERE mount = ?1 ORDER BY id DESC LIMIT ?2",
+            )?;
+            let rows = statement.query_map(params![mount, limit], |row| {
+                let bytes: i64 = row.get(4)?;
+                Ok(Entry {
+                    at_ms: row.get(0)?,
+                    mount: row.get(1)?,
+                    kind: row.get(2)?,
+                    text: row.get(3)?,
+                    bytes: bytes.unsigned_abs(),
+                })
+            })?;
+            let (mut entries, mut bytes) = (Vec::new(), 0);
+            for row in rows {
+                let entry = row?;
+                bytes += entry.text.len() + entry.mount.len() + entry.kind.len() + 64;
+                if bytes > ANSWER_MAX {
+                    break;
+                }
+                entries.push(entry);
+            }
+            entries.reverse();
+            Ok(entries)
+        };
+        let mut entries = match read() {
+            Ok(entries) => entries,
+            Err(_) if !self.waiting.is_empty() => Vec::new(),
+            Err(error) => return Err(format!("{}: {error}", self.path.display())),
+        };
+        entries.extend(waiting);
+        let first = entries.len().saturating_sub(limit as usize);
+        Ok(entries.split_off(first))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn history(folder: &Path, max: Bytes) -> History {
+        History::new(folder.join("history.db"), max)
+    }
+
+    fn fill(history: &mut History, from: u64, n: u64) {
+        for i in from..from + n {
+            history.add(Path::new("/home"), "reason", format!("entry {i} {}", "x".repeat(200)), i);
+        }
+    }
+
+    #[test]
+    fn entries_of_a_mount_come_back_in_their_order() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut one = history(folder.path(), Bytes::mib(1));
+        fill(&mut one, 0, 3);
+        one.add(Path::new("/srv"), "trimmed", "other".into(), 5);
+        one.flush();
+        fill(&mut one, 3, 2);
+        let mut again = history(folder.path(), Bytes::mib(1));
+        assert_eq!(again.last(Path::new("/home"), 10).unwrap().len(), 3);
+        let bytes: Vec<u64> =
+            one.last(Path::new("/home"), 4).unwrap().iter().map(|entry| entry.bytes).collect();
+        assert_eq!(bytes, [1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn the_oldest_go_when_the_bound_is_reached() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut one = history(folder.path(), Bytes::kib(512));
+        for round in 0..20 {
+            fill(&mut one, round * 500, 500);
+            one.flush();
+            assert_eq!(one.problem(), None);
+        }
+        let size = fs::metadata(folder.path().join("history.db")).unwrap().len();
+        assert!(size <= 512 << 10, "{size}");
+        let last = one.last(Path::new("/home"), 1_000_000).unwrap();
+        assert_eq!(last.last().unwrap().bytes, 9_999);
+        assert!(last.len() >= 500, "{}", last.len());
+    }
+
+    #[test]
+    fn a_smaller_bound_takes_the_oldest_away() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut one = history(folder.path(), Bytes::mib(2));
+        for round in 0..4 {
+            fill(&mut one, round * 1500, 1500);
+            one.flush();
+        }
+        let size = || fs::metadata(folder.path().join("history.db")).unwrap().len();
+        assert!(size() > 1 << 20, "{}", size());
+        one.set_max(Bytes::kib(512));
+        let last = one.last(Path::new("/home"), 100_000).unwrap();
+        assert!(size() <= 512 << 10, "{}", size());
+        assert_eq!(last.last().unwrap().bytes, 5_999);
+        assert!(last.len() >= 1_000, "{}", last.len());
+    }
+
+    #[test]
+    fn an_answer_has_a_bound() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut one = history(folder.path(), Bytes::mib(16));
+        for round in 0..10 {
+            fill(&mut one, round * 2000, 2000);
+            one.flush();
+        }
+        let last = one.last(Path::new("/home"), u32::MAX).unwrap();
+        assert!((5_000..10_000).contains(&last.len()), "{}", last.len());
+        assert_eq!(last.last().unwrap().bytes, 19_999);
+    }
+
+    #[test]
+    fn a_corrupt_database_is_moved_aside() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("history.db");
+        fs::write(&path, vec![0x5a; 8192]).unwrap();
+        let mut one = history(folder.path(), Bytes::mib(1));
+        fill(&mut one, 0, 1);
+        one.flush();
+        assert_eq!(one.problem(), None);
+        assert_eq!(one.last(Path::new("/home"), 9).unwrap().len(), 1);
+        assert_eq!(fs::read(folder.path().join("history.db.corrupt")).unwrap(), vec![0x5a; 8192]);
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_kept_in_memory_and_said() {
+        let folder = tempfile::tempdir().unwrap();
+        // No file can be made in a folder that is not there.
+        let mut one = history(&folder.path().join("none"), Bytes::mib(1));
+        fill(&mut one, 0, 5_000);
+        one.flush();
+        assert!(one.problem().unwrap().contains("2000 entries wait in memory"), "{:?}", one.problem());
+        assert_eq!(one.last(Path::new("/home"), 3).unwrap().last().unwrap().bytes, 4_999);
+        fs::create_dir(folder.path().join("none")).unwrap();
+        one.flush();
+        assert_eq!(one.problem(), None);
+        // A link is not followed.
+        std::os::unix::fs::symlink("/nonexistent/x", folder.path().join("history.db")).unwrap();
+        let mut linked = history(folder.path(), Bytes::mib(1));
+        fill(&mut linked, 0, 1);
+        linked.flush();
+        assert!(linked.problem().is_some());
+    }
+}

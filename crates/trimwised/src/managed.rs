@@ -1,0 +1,399 @@
+//! One managed file system: its state machine, and the helper that does what it decided.
+
+mod job;
+mod keeping;
+
+use std::collections::BTreeSet;
+use std::os::fd::BorrowedFd;
+use std::path::Path;
+use std::process::Child;
+use std::time::Duration;
+
+use trimwise::live::{Cut, Facts, Failed, Known, LiveHost, Order, Reason, SPANS_MAX, Window};
+use trimwise::units::{Bytes, SimDuration, SimTime};
+
+pub(crate) use self::job::{Doing, Job, Left};
+use crate::discover::Candidate;
+use crate::frees::format::Freed;
+use crate::helper::{self, Answer, Probed, Request, Task};
+use crate::history::History;
+use crate::journal::Journal;
+use crate::known::Store;
+use crate::remount;
+use crate::sense::Senses;
+use trimwise_linux::daemon::config::Treatment;
+use trimwise_linux::host_root::HostRoot;
+use trimwise_linux::layout::Kind;
+
+/// Slices of XFS are cut at multiples of this.
+const XFS_ALIGN: u64 = 1 << 20;
+
+/// What carrying out needs of the daemon.
+pub struct Means<'a> {
+    /// This program.
+    pub program: &'a Path,
+    /// Nothing is changed.
+    pub dry_run: bool,
+    /// A helper that takes longer is given up.
+    pub patience: Duration,
+    /// The present.
+    pub now: SimTime,
+    /// Helpers that may be started yet.
+    pub room: usize,
+    /// Changed mount options.
+    pub journal: &'a mut Journal,
+    /// What the last daemon knew.
+    pub known: &'a mut Store,
+    /// What happened.
+    pub history: &'a mut History,
+}
+
+/// A managed file system.
+pub struct Managed {
+    /// Its mount and devices.
+    pub candidate: Candidate,
+    /// How it is treated.
+    pub treatment: Treatment,
+    /// Its state machine, once it is known how it is laid out.
+    pub live: Option<LiveHost>,
+    /// The disks that it lies on.
+    pub disks: BTreeSet<String>,
+    /// How it is laid out, once that is known.
+    probed: Option<Probed>,
+    senses: Senses,
+    /// What statvfs said first: another size means that it was resized.
+    size: Option<Bytes>,
+    job: Option<Job>,
+    /// A helper that was given up, and has not ended yet.
+    stuck: Option<Child>,
+    /// Decided, and waiting for its disk.
+    held: Option<Order>,
+    /// Why it cannot be looked at.
+    pub problem: Option<String>,
+    /// What was known under another treatment, or before it was resized.
+    carried: Option<Known>,
+    /// By a user, whatever else becomes of it.
+    paused: bool,
+    probe_again: SimTime,
+    told: Option<&'static str>,
+    /// Slices and bytes since the last entry of the history.
+    untold: (u64, u64),
+}
+
+impl Managed {
+    /// A file system that was just found.
+    pub fn new(candidate: Candidate, treatment: Treatment, paused: bool) -> Self {
+        let disks = trimwise_linux::doctor::disks(
+            &HostRoot::default(),
+            candidate.devices.iter().map(|device| device.numbers),
+        );
+        Self {
+            candidate,
+            treatment,
+            live: None,
+            disks,
+            probed: None,
+            senses: Senses::default(),
+            size: None,
+            job: None,
+            stuck: None,
+            held: None,
+            problem: None,
+            carried: None,
+            paused,
+            probe_again: SimTime::ZERO,
+            told: None,
+            untold: (0, 0),
+        }
+    }
+
+    /// Another treatment: under another policy it begins anew, but for what is known of its layout.
+    pub fn treat(&mut self, treatment: Treatment) {
+        let before = std::mem::replace(&mut self.treatment, treatment);
+        if before.is_another(&treatment) {
+            self.begin_anew();
+        } else if let Some(live) = &mut self.live {
+            live.set(treatment.settings);
+        }
+    }
+
+    /// A user pauses or resumes it. A slice that waits for its disk is not begun any more.
+    pub fn pause(&mut self, paused: bool) {
+        self.paused = paused;
+        let Some(live) = &mut self.live else { return };
+        live.pause(paused);
+        if paused && matches!(self.held, Some(Order::Trim(_))) {
+            self.held = None;
+            live.call_off();
+        }
+    }
+
+    fn begin_anew(&mut self) {
+        // Twice before it was looked at, it still has what it carried.
+        self.carried = self.live.as_ref().and_then(LiveHost::known).or(self.carried.take());
+        self.live = None;
+        self.size = None;
+        self.held = None;
+        self.probe_again = SimTime::ZERO;
+    }
+
+    /// Its state machine, once that has figures to tell.
+    pub fn seen(&self) -> Option<&LiveHost> {
+        self.live.as_ref().filter(|live| live.has_seen())
+    }
+
+    /// Which file system it is.
+    pub fn kind(&self) -> Kind {
+        Kind::of(&self.candidate.mount.fs_type)
+    }
+
+    /// Whether what is known of it comes from maps.
+    pub fn has_maps(&self) -> bool {
+        self.probed.is_some_and(|probed| probed.maps)
+    }
+
+    /// This was freed on it.
+    pub fn freed(&mut self, freed: &[Freed]) {
+        if let (Some(live), Some(probed)) = (&mut self.live, &self.probed) {
+            // XFS's own limit is the last group's; nothing is freed behind the end of the file system.
+            let spans = freed.iter().map(|freed| freed.span(probed.block, probed.group, probed.total));
+            live.freed(spans.collect());
+        }
+    }
+
+    /// What to wait for.
+    pub fn waits(&self) -> Option<BorrowedFd<'_>> {
+        self.job.as_ref().map(Job::waits)
+    }
+
+    /// Whether a helper is at work. One that was given up does not keep others from their work.
+    pub fn has_helper(&self) -> bool {
+        self.job.is_some()
+    }
+
+    /// Whether a helper may be started: one at a time, and none beside one that hangs.
+    fn may_begin(&self, means: &Means<'_>) -> bool {
+        self.job.is_none() && self.stuck.is_none() && means.room > 0
+    }
+
+    /// A second has passed.
+    pub fn second(&mut self, pressure_permille: u64, means: &mut Means<'_>) {
+        self.see_stuck(means);
+        if self.live.is_none() {
+            if self.may_begin(means) && means.now >= self.probe_again {
+                self.begin(Doing::Probing, Task::Probe, means);
+            }
+            return;
+        }
+        let Candidate { mount, path, devices } = &self.candidate;
+        let Ok(sample) = self.senses.sample(path, mount, devices, pressure_permille) else {
+            return; // it is going; the list of mounts will say so
+        };
+        if self.size.is_some_and(|size| size != sample.total) && self.job.is_none() {
+            self.begin_anew();
+            return;
+        }
+        self.size = Some(sample.total);
+        self.feed(means, |live, now, orders| live.sample(now, sample, orders));
+        self.tell(means);
+    }
+
+    /// Lets the state machine see something, and keeps what it decides.
+    fn feed(&mut self, means: &mut Means<'_>, see: impl FnOnce(&mut LiveHost, SimTime, &mut Vec<Order>)) {
+        let Some(live) = &mut self.live else { return };
+        let mut orders = Vec::new();
+        see(live, means.now, &mut orders);
+        debug_assert!(orders.len() <= 1 && (orders.is_empty() || self.held.is_none()));
+        if let Some(order) = orders.pop() {
+            self.held = Some(order);
+        }
+    }
+
+    /// Time has passed: what rested may go on.
+    pub fn tick(&mut self, means: &mut Means<'_>) {
+        if self.live.as_ref().and_then(LiveHost::next_at).is_some_and(|at| at <= means.now) {
+            self.feed(means, LiveHost::tick);
+        }
+    }
+
+    /// Starts what was decided. A slice waits while another one is under way on one of its disks.
+    pub fn start_held(&mut self, disks_busy: &BTreeSet<String>, means: &mut Means<'_>) {
+        let is_trim = matches!(self.held, Some(Order::Trim(_)));
+        if !self.may_begin(means) || (is_trim && !self.disks.is_disjoint(disks_busy)) {
+            return;
+        }
+        let Some(order) = self.held.take() else { return };
+        let min_extent = self.treatment.min_extent.0;
+        match order {
+            Order::Look { from } => {
+                let task = if self.has_maps() {
+                    Task::Look { min_extent, from, most: SPANS_MAX }
+                } else {
+                    Task::Walk
+                };
+                if let Some(live) = &mut self.live {
+                    live.look_begins(means.now);
+                }
+                self.begin(Doing::Looking, task, means);
+            }
+            Order::Trim(slice) if means.dry_run => {
+                let bytes = slice.bytes.0;
+                let point = &self.candidate.mount.mount_point;
+                means.history.add(
+                    point,
+                    "would-trim",
+                    format!("A slice of {} (dry run).", slice.bytes),
+                    bytes,
+                );
+                self.feed(means, |live, now, orders| live.trimmed(now, SimDuration::ZERO, Ok(None), orders));
+            }
+            Order::Trim(slice) => {
+                let ranges = helper::numbers(&slice.ranges);
+                // Where there is no map, nobody knows.
+                let expected = if self.has_maps() { slice.bytes.0 } else { 0 };
+                let task = Task::Trim { ranges, min_extent, lanes: slice.lanes, expected };
+                self.begin(Doing::Trimming, task, means);
+            }
+            Order::Toggle { on } => self.toggle(on, means),
+        }
+    }
+
+    fn toggle(&mut self, on: bool, means: &mut Means<'_>) {
+        let mount = &self.candidate.mount;
+        if means.dry_run {
+            let no = Failed::Never("dry run".to_owned());
+            return self.feed(means, |live, now, orders| live.toggled(now, Err(no), orders));
+        }
+        if let Err(error) = means.journal.note(mount) {
+            let failed = Failed::Again(format!("the journal of mount options cannot be written: {error}"));
+            return self.feed(means, |live, now, orders| live.toggled(now, Err(failed), orders));
+        }
+        let option = if on { remount::on(self.kind()) } else { "nodiscard" };
+        self.begin(Doing::Toggling { on }, Task::Toggle { option: option.to_owned() }, means);
+    }
+
+    fn begin(&mut self, doing: Doing, task: Task, means: &mut Means<'_>) {
+        means.room = means.room.saturating_sub(1);
+        let request =
+            Request { path: self.candidate.path.clone(), numbers: self.candidate.mount.numbers, task };
+        match Job::begin(means.program, doing, &request) {
+            Ok(job) => self.job = Some(job),
+            Err(error) => {
+                let message = format!("the helper cannot be started: {error}");
+                self.done(doing, Vec::new(), &Answer::Again { message }, means);
+            }
+        }
+    }
+
+    fn done(
+        &mut self,
+        doing: Doing,
+        spans: Vec<trimwise::units::Span>,
+        answer: &Answer,
+        means: &mut Means<'_>,
+    ) {
+        match (doing, answer) {
+            (Doing::Probing, Answer::Probed(probed)) => self.host(probed, means),
+            (Doing::Probing, other) => {
+                let failed = other.failed();
+                let never = matches!(failed, Some(Failed::Never(_)));
+                self.problem = failed.map(|failed| failed.to_string());
+                self.probe_again = means.now + SimDuration::from_secs(if never { 3_600 } else { 10 });
+            }
+            (Doing::Looking, answer) => {
+                let result = match *answer {
+                    Answer::Looked { from, upto, .. } => Ok(Window { from, upto, free: &spans }),
+                    _ => Err(answer.failed().unwrap_or(Failed::Interrupted)),
+                };
+                self.feed(means, |live, now, orders| live.looked(now, result, orders));
+            }
+            (Doing::Trimming, Answer::Trimmed { took_ns, counted, .. }) => {
+                let (took, counted) = (SimDuration::from_nanos(*took_ns), counted.map(Bytes));
+                self.untold.0 += 1;
+                self.told.take_if(|told| *told == "failed"); // another time it is news again
+                let before = self.live.as_ref().map_or(0, |live| live.totals().trimmed_bytes);
+                self.feed(means, |live, now, orders| live.trimmed(now, took, Ok(counted), orders));
+                self.untold.1 += self.live.as_ref().map_or(0, |live| live.totals().trimmed_bytes) - before;
+            }
+            (Doing::Trimming, answer) => {
+                let failed = answer.failed().unwrap_or(Failed::Interrupted);
+                self.feed(means, |live, now, orders| {
+                    live.trimmed(now, SimDuration::ZERO, Err(failed), orders)
+                });
+                self.tell(means); // by the next second it may be at something else
+            }
+            (Doing::Toggling { on }, answer) => {
+                let result = answer.failed().map_or(Ok(on), Err);
+                if result.is_ok() {
+                    let option = if on { remount::on(self.kind()) } else { "nodiscard" };
+                    self.candidate
+                        .mount
+                        .options
+                        .retain(|one| one != "discard" && !one.starts_with("discard="));
+                    self.candidate.mount.options.extend(on.then(|| option.to_owned()));
+                    let text = format!("Remounted with {option}.");
+                    means.history.add(&self.candidate.mount.mount_point, "online", text, 0);
+                }
+                self.feed(means, |live, now, orders| live.toggled(now, result, orders));
+            }
+        }
+    }
+
+    fn host(&mut self, probed: &Probed, means: &mut Means<'_>) {
+        self.probed = Some(*probed);
+        self.problem = None;
+        let kind = self.kind();
+        let cut = match kind {
+            // A slice that begins in a chunk would leave out the rest of it.
+            Kind::Btrfs => Cut::Nowhere,
+            Kind::Ext4 => Cut::Groups { first: probed.first_group, bytes: probed.group },
+            _ => Cut::Anywhere { align: XFS_ALIGN.max(probed.block) },
+        };
+        let facts = Facts {
+            total: Bytes(probed.total),
+            cut,
+            maps: probed.maps,
+            spans_max: SPANS_MAX,
+            toggles: matches!(kind, Kind::Ext4 | Kind::Btrfs),
+            online_is_good: kind == Kind::Btrfs,
+        };
+        let mut live = LiveHost::new(self.treatment.policy, facts, self.treatment.settings, means.now);
+        if let Some(known) = self.known_before(probed.total, means) {
+            live.remember(known);
+        }
+        if self.paused {
+            live.pause(true);
+        }
+        self.live = Some(live);
+        let text = format!("Managed with the policy {}.", self.treatment.policy);
+        means.history.add(&self.candidate.mount.mount_point, "found", text, 0);
+    }
+
+    /// Writes into the history what has changed.
+    fn tell(&mut self, means: &mut Means<'_>) {
+        let Some(live) = &self.live else { return };
+        let point = &self.candidate.mount.mount_point;
+        let (code, text) = match live.reason() {
+            Reason::Online { .. } => ("online", live.reason().to_string()),
+            Reason::OverBound { .. } => ("over-bound", live.reason().to_string()),
+            Reason::Pressure { .. } => ("pressure", live.reason().to_string()),
+            Reason::Failed { .. } => ("failed", live.reason().to_string()),
+            Reason::Refused { .. } => ("refused", live.reason().to_string()),
+            Reason::Policy { .. } => ("policy", live.reason().to_string()),
+            _ => return,
+        };
+        if self.told != Some(code) {
+            self.told = Some(code);
+            means.history.add(point, code, text, 0);
+        }
+        self.tell_trimmed(means.history);
+    }
+
+    /// What slices did since the last time.
+    pub fn tell_trimmed(&mut self, history: &mut History) {
+        if let (slices @ 1.., bytes) = std::mem::take(&mut self.untold) {
+            let text = format!("Slices: {slices}, together {}.", Bytes(bytes));
+            history.add(&self.candidate.mount.mount_point, "trimmed", text, bytes);
+        }
+    }
+}

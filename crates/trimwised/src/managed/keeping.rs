@@ -1,0 +1,43 @@
+//! What is known to be trimmed on a managed file system: from before, and for the next daemon.
+
+use trimwise::live::Known;
+use trimwise::units::Bytes;
+
+use super::{Managed, Means};
+use crate::known::{Kept, Present};
+
+impl Managed {
+    /// What is known of it from before: under another treatment or size, or by the last daemon.
+    pub(super) fn known_before(&mut self, total: u64, means: &mut Means<'_>) -> Option<Known> {
+        if let Some(known) = self.carried.take() {
+            return Some(known);
+        }
+        let kept = means.known.take(self.candidate.mount.numbers)?;
+        let point = &self.candidate.mount.mount_point;
+        let present =
+            self.present(total).ok_or_else(|| "the kernel does not tell which mount it is".to_owned());
+        match present.and_then(|present| kept.believed(present)) {
+            Ok(known) => {
+                let bytes = known.trimmed.iter().map(|span| span.bytes().0).sum();
+                let text = format!("{} are known to be trimmed already.", Bytes(bytes));
+                means.history.add(point, "remembered", text, bytes);
+                Some(known)
+            }
+            Err(why) => {
+                let text = format!("What the last daemon knew of it is not believed: {why}.");
+                means.history.add(point, "forgotten", text, 0);
+                None
+            }
+        }
+    }
+
+    fn present(&self, total: u64) -> Option<Present> {
+        Present::of(self.kind(), self.candidate.devices.first()?, total)
+    }
+
+    /// What is known of it now, for the next daemon.
+    pub fn kept(&self) -> Option<Kept> {
+        let known = self.live.as_ref()?.known()?;
+        Some(Kept::new(self.candidate.mount.numbers, self.present(self.probed?.total)?, known))
+    }
+}

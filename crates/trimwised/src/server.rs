@@ -1,0 +1,276 @@
+//! The daemon's side of its sockets: connections, none of which can make it wait.
+
+use std::fs;
+use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::os::fd::{AsFd as _, BorrowedFd};
+use std::os::unix::fs::{PermissionsExt as _, chown};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::net::sockopt::socket_peercred;
+
+use trimwise_linux::daemon::control::{REQUEST_MAX, Request, Response};
+use trimwise_linux::files::with_ending;
+
+/// Connections at a time; further ones wait in the kernel's queue.
+const CONNECTIONS_MAX: usize = 32;
+/// Of them, those that only read the status: whoever they are, root gets through.
+const READERS_MAX: usize = 16;
+/// And of those no more for one user, or he would keep all others out.
+const READERS_OF_ONE_MAX: usize = 4;
+/// Who says nothing for so long is sent away.
+const IDLE_MAX: Duration = Duration::from_secs(60);
+/// Bytes of answers that nobody has taken yet: from there on, no further request of a reader is answered.
+const UNREAD_MAX: usize = 8 << 20;
+/// Requests of one connection that are answered before others are served.
+const TURN: usize = 16;
+
+struct Connection {
+    stream: UnixStream,
+    /// Who it is, as a number; `None` if the kernel does not tell.
+    user: Option<u32>,
+    /// Whether it may command.
+    commands: bool,
+    read: Vec<u8>,
+    to_write: Vec<u8>,
+    last: Instant,
+    ended: bool,
+}
+
+/// What a connection waits for, for poll(2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    /// For room to write, else for something to read.
+    pub to_write: bool,
+}
+
+/// The sockets and whoever is connected.
+pub struct Server {
+    control: UnixListener,
+    status: Option<UnixListener>,
+    group: Option<u32>,
+    connections: Vec<Connection>,
+}
+
+impl Server {
+    /// Opens the sockets, in place of what was there: another server's, or what a killed daemon left.
+    ///
+    /// # Errors
+    /// If they cannot be made; then what was there is as it was.
+    pub fn open(control: &Path, status: Option<&Path>, group: Option<u32>) -> io::Result<Self> {
+        let control = Bound::beside(control, 0o600)?;
+        if let Some(group) = group {
+            chown(&control.beside, None, Some(group))?;
+            fs::set_permissions(&control.beside, fs::Permissions::from_mode(0o660))?;
+        }
+        let status = status.map(|path| Bound::beside(path, 0o666)).transpose()?;
+        Ok(Self {
+            status: status.map(Bound::in_place).transpose()?,
+            control: control.in_place()?,
+            group,
+            connections: Vec::new(),
+        })
+    }
+
+    /// What to wait for.
+    pub fn waits(&self) -> impl Iterator<Item = (BorrowedFd<'_>, Waiting)> {
+        let reading = Waiting { to_write: false };
+        let has_room = self.connections.len() < CONNECTIONS_MAX;
+        let status = self.status.as_ref().filter(|_| self.has_room_for_readers());
+        let listeners = [Some(&self.control), status].into_iter().flatten().filter(move |_| has_room);
+        let connections = self
+            .connections
+            .iter()
+            .map(|one| (one.stream.as_fd(), Waiting { to_write: !one.to_write.is_empty() }));
+        listeners.map(move |listener| (listener.as_fd(), reading)).chain(connections)
+    }
+
+    /// Takes new connections, reads requests, lets `answer` answer them, and writes what can be written.
+    pub fn serve(&mut self, mut answer: impl FnMut(&Request) -> Response) {
+        self.accept();
+        let mut unread = self.unread();
+        for connection in &mut self.connections {
+            unread -= connection.to_write.len();
+            connection.send();
+            connection.receive();
+            for _ in 0..TURN {
+                if unread > UNREAD_MAX && !connection.commands {
+                    break;
+                }
+                let Some(line) = connection.next_line() else { break };
+                let response = match Request::parse(&line) {
+                    Ok(request) if connection.commands || request.is_reading() => answer(&request),
+                    Ok(_) => Response::refused("only root and the group of the configuration may command"),
+                    Err(why) => Response::wrong(why),
+                };
+                connection.say(&response);
+            }
+            if connection.read.len() > REQUEST_MAX && !connection.read.contains(&b'\n') {
+                connection.say(&Response::wrong(format!("a request of more than {REQUEST_MAX} bytes")));
+                connection.read.clear();
+                connection.ended = true;
+            }
+            unread += connection.to_write.len();
+        }
+        self.connections.retain(|one| {
+            let done = one.ended && one.to_write.is_empty() && !one.has_work();
+            !(done || one.last.elapsed() > IDLE_MAX)
+        });
+    }
+
+    /// Whether somebody's turn was over before all of his requests were answered.
+    pub fn has_work(&self) -> bool {
+        let is_full = self.unread() > UNREAD_MAX;
+        self.connections.iter().any(|one| one.has_work() && (one.commands || !is_full))
+    }
+
+    /// Bytes of answers that nobody has taken yet.
+    fn unread(&self) -> usize {
+        self.connections.iter().map(|one| one.to_write.len()).sum()
+    }
+
+    fn accept(&mut self) {
+        while self.connections.len() < CONNECTIONS_MAX {
+            let from_control = self.control.accept().map(|(stream, _)| (stream, true));
+            let next = from_control.or_else(|error| match &self.status {
+                Some(status) if self.has_room_for_readers() => {
+                    status.accept().map(|(stream, _)| (stream, false))
+                }
+                _ => Err(error),
+            });
+            let Ok((stream, by_control)) = next else { return };
+            let commands = by_control && self.may_command(&stream);
+            let user = socket_peercred(&stream).ok().map(|peer| peer.uid.as_raw());
+            let is_one_too_many = !commands
+                && self.connections.iter().filter(|one| !one.commands && one.user == user).count()
+                    >= READERS_OF_ONE_MAX;
+            if (by_control && !commands) || is_one_too_many || stream.set_nonblocking(true).is_err() {
+                continue; // closed
+            }
+            self.connections.push(Connection {
+                stream,
+                user,
+                commands,
+                read: Vec::new(),
+                to_write: Vec::new(),
+                last: Instant::now(),
+                ended: false,
+            });
+        }
+    }
+
+    fn has_room_for_readers(&self) -> bool {
+        self.connections.iter().filter(|one| !one.commands).count() < READERS_MAX
+    }
+
+    /// Root by its credentials; others got past the socket's mode, so that they are in the group, if there is one.
+    fn may_command(&self, stream: &UnixStream) -> bool {
+        let root = socket_peercred(stream).is_ok_and(|peer| peer.uid.is_root());
+        root || self.group.is_some()
+    }
+}
+
+impl Connection {
+    /// The next request, without its end. Not before the answer to the last one was taken: so only one waits.
+    fn next_line(&mut self) -> Option<Vec<u8>> {
+        if !self.has_work() {
+            return None;
+        }
+        let end = self.read.iter().position(|&byte| byte == b'\n')?;
+        let mut line: Vec<u8> = self.read.drain(..=end).collect();
+        line.pop();
+        Some(line)
+    }
+
+    fn has_work(&self) -> bool {
+        self.to_write.is_empty() && self.read.contains(&b'\n')
+    }
+
+    fn say(&mut self, response: &Response) {
+        self.to_write.extend(response.line().as_bytes());
+        self.send();
+    }
+
+    fn receive(&mut self) {
+        let mut buffer = [0; 4096];
+        while !self.ended && self.read.len() <= REQUEST_MAX {
+            match self.stream.read(&mut buffer) {
+                Ok(0) => {
+                    self.ended = true;
+                    return;
+                }
+                Ok(n) => {
+                    self.read.extend(&buffer[..n]);
+                    // Who only asks, and takes no answer, is idle.
+                    if self.to_write.is_empty() {
+                        self.last = Instant::now();
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => {
+                    self.ended |= error.kind() != ErrorKind::WouldBlock;
+                    return;
+                }
+            }
+        }
+    }
+
+    fn send(&mut self) {
+        while !self.to_write.is_empty() {
+            match self.stream.write(&self.to_write) {
+                Ok(0) => break,
+                Ok(n) => {
+                    self.to_write.drain(..n);
+                    self.last = Instant::now();
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(_) => break,
+            }
+        }
+        if !self.to_write.is_empty() {
+            // Nobody is there any more: neither answers nor requests are of use.
+            self.ended = true;
+            self.to_write.clear();
+            self.read.clear();
+        }
+    }
+}
+
+/// A socket under another name, so that the one in its place is used until all is well.
+struct Bound {
+    listener: UnixListener,
+    beside: PathBuf,
+    place: PathBuf,
+}
+
+impl Bound {
+    fn beside(place: &Path, mode: u32) -> io::Result<Self> {
+        let beside = with_ending(place, ".new");
+        match fs::remove_file(&beside) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        // Nobody may connect before the mode is right.
+        let old = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o177));
+        let listener = UnixListener::bind(&beside);
+        rustix::process::umask(old);
+        let bound = Self { listener: listener?, beside, place: place.to_owned() };
+        fs::set_permissions(&bound.beside, fs::Permissions::from_mode(mode))?;
+        bound.listener.set_nonblocking(true)?;
+        Ok(bound)
+    }
+
+    fn in_place(self) -> io::Result<UnixListener> {
+        fs::rename(&self.beside, &self.place)?;
+        self.listener.try_clone()
+    }
+}
+
+impl Drop for Bound {
+    /// If it is in its place, nothing is beside it any more.
+    fn drop(&mut self) {
+        drop(fs::remove_file(&self.beside));
+    }
+}

@@ -1,0 +1,141 @@
+//! Mount options that are put back as they were: by helpers, for which the loop does not wait.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use super::{HELPERS_MAX, Service, log};
+use crate::discover::{self, is_covered};
+use crate::helper::{Answer, Request, Task};
+use crate::journal::{Change, is_of, may_be_there};
+use crate::managed::{Doing, Job};
+use trimwise_linux::mount::{Mount, parse_mountinfo};
+
+/// At the beginning and at the end nothing waits longer than this, so that a service manager does not lose patience either.
+/// What was not put back by then is by the next daemon.
+const WAIT_MAX: Duration = Duration::from_secs(15);
+
+/// A mount option that is being put back.
+pub struct Restoring {
+    change: Change,
+    /// Through which mount.
+    point: PathBuf,
+    job: Job,
+}
+
+impl Service {
+    /// Begins to put back the options of all file systems that are mounted, and not managed.
+    pub(super) fn restore_unmanaged(&mut self, mounts: &[Mount]) {
+        if self.options.dry_run {
+            return;
+        }
+        self.restoring_later.clear();
+        for change in self.journal.changes().to_vec() {
+            let mut of_it = mounts.iter().filter(|mount| is_of(&change, mount)).peekable();
+            if of_it.peek().is_none() {
+                // What may be there is put back when it is seen again, if need be by the next daemon.
+                if !may_be_there(&change) {
+                    self.journal.restored(&change);
+                }
+            } else if !self.managed.contains_key(&change.numbers)
+                && !self.is_restoring(change.numbers)
+                && !self.unrestorable.contains(&change)
+            {
+                // One that lies below another is not reached by its path: then another time.
+                if let Some(mount) = of_it.find(|mount| !is_covered(mount, mounts)) {
+                    if self.helpers_at_work() < HELPERS_MAX {
+                        self.restore(change, mount);
+                    } else {
+                        self.restoring_later.insert(change.numbers);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether an option of this file system is being put back; until that is done it is not managed.
+    pub(super) fn is_restoring(&self, numbers: (u32, u32)) -> bool {
+        self.restoring_later.contains(&numbers)
+            || self.restoring.iter().any(|one| one.change.numbers == numbers)
+    }
+
+    fn restore(&mut self, change: Change, mount: &Mount) {
+        let request = Request {
+            path: self.options.places.host.path(&mount.mount_point),
+            numbers: change.numbers,
+            task: Task::Toggle { option: change.was.clone() },
+        };
+        let point = mount.mount_point.clone();
+        let doing = Doing::Toggling { on: change.was != "nodiscard" };
+        match Job::begin(&self.options.program, doing, &request) {
+            Ok(job) => self.restoring.push(Restoring { change, point, job }),
+            Err(error) => {
+                log(&format!("{}: the helper cannot be started: {error}", point.display()));
+                self.unrestorable.push(change); // at the end it is tried once more
+            }
+        }
+    }
+
+    /// Takes the answers of helpers that have ended.
+    pub(super) fn hear_restored(&mut self) {
+        let before = std::mem::take(&mut self.restoring);
+        let (begun, mut going_on) = (before.len(), Vec::new());
+        for mut one in before {
+            let answer = if one.job.hear() {
+                one.job.answer().1
+            } else if let Some(message) = one.job.give_up_behind(self.options.patience) {
+                one.job.leave(&mut self.left);
+                Answer::Again { message }
+            } else {
+                going_on.push(one);
+                continue;
+            };
+            match answer {
+                Answer::Toggled => {
+                    let text = format!("Remounted with {}, as it was.", one.change.was);
+                    self.history.add(&one.point, "online", text, 0);
+                    self.journal.restored(&one.change);
+                }
+                other => {
+                    let why =
+                        other.failed().map_or_else(|| format!("{other:?}"), |failed| failed.to_string());
+                    let text = format!("{} could not be put back: {why}", one.change.was);
+                    log(&format!("{}: {text}", one.point.display()));
+                    self.history.add(&one.point, "failed", format!("{text}."), 0);
+                    self.unrestorable.push(one.change); // at the end it is tried once more
+                }
+            }
+        }
+        if going_on.len() < begun {
+            self.next_discover = Instant::now(); // it may be managed again, or the next one be put back
+        }
+        self.restoring = going_on;
+    }
+
+    /// Puts back what is not managed, and waits for it, but not for ever.
+    pub(super) fn restore_and_wait(&mut self) {
+        self.unrestorable.clear();
+        // If it cannot be read, nothing is known of any mount, and all of it is left to the next daemon.
+        let text = match std::fs::read(discover::mountinfo(&self.options.places)) {
+            Ok(text) => text,
+            Err(error) => return log(&format!("mountinfo: {error}")),
+        };
+        let mounts = parse_mountinfo(&text);
+        self.restore_unmanaged(&mounts);
+        let begun = Instant::now();
+        while !self.restoring.is_empty() && begun.elapsed() < WAIT_MAX {
+            std::thread::sleep(Duration::from_millis(5));
+            self.hear_restored();
+            if self.helpers_at_work() < HELPERS_MAX && !self.restoring_later.is_empty() {
+                self.restore_unmanaged(&mounts);
+            }
+        }
+        for one in &self.restoring {
+            log(&format!(
+                "{}: {} could not be put back in {} s; the next daemon tries again",
+                one.point.display(),
+                one.change.was,
+                WAIT_MAX.as_secs()
+            ));
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! What the loop waits for.
+
+use std::io::{self, Read as _};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use trimwise::live::LiveHost;
+
+use super::Service;
+use crate::frees::Watcher;
+
+/// What has happened, beside what managed file systems and clients have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Events {
+    /// SIGTERM or SIGINT.
+    pub end: bool,
+    /// SIGHUP.
+    pub hang_up: bool,
+    /// Something was mounted or unmounted.
+    pub mounts: bool,
+}
+
+impl Service {
+    /// Waits until there is something to do.
+    pub(super) fn wait(&mut self) -> io::Result<Events> {
+        let timeout = self.timeout();
+        let timeout = Timespec {
+            tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(1),
+            tv_nsec: i64::from(timeout.subsec_nanos()),
+        };
+        let mounts = {
+            let mut waits = vec![
+                // The kernel says by an exceptional condition that the list has changed (proc_pid_mounts(5)).
+                PollFd::new(&self.mountinfo, PollFlags::PRI),
+                PollFd::new(&self.end, PollFlags::IN),
+                PollFd::new(&self.hang_up, PollFlags::IN),
+            ];
+            waits.extend(
+                self.managed
+                    .values()
+                    .filter_map(|one| one.waits())
+                    .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)),
+            );
+            let watcher = self.watching.watcher.iter().flat_map(Watcher::waits);
+            waits.extend(watcher.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
+            let server = self.server.iter().flat_map(super::Server::waits);
+            waits.extend(server.map(|(fd, waiting)| {
+                let flags = if waiting.to_write { PollFlags::OUT } else { PollFlags::IN };
+                PollFd::from_borrowed_fd(fd, flags)
+            }));
+            let metrics = self.metrics.iter().flat_map(super::Listener::waits);
+            waits.extend(metrics.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
+            match poll(&mut waits, Some(&timeout)) {
+                Ok(_) | Err(Errno::INTR) => waits[0].revents().contains(PollFlags::PRI),
+                Err(error) => return Err(error.into()),
+            }
+        };
+        Ok(Events { end: drained(&mut self.end), hang_up: drained(&mut self.hang_up), mounts })
+    }
+
+    /// Until the next second, or until a rest ends.
+    fn timeout(&self) -> Duration {
+        if self.server.as_ref().is_some_and(super::Server::has_work) {
+            return Duration::ZERO;
+        }
+        let left = self.next_second.saturating_duration_since(Instant::now());
+        let left = self.watching.watcher.as_ref().map_or(left, |watcher| left.min(watcher.rest_left()));
+        let now = self.now();
+        let rests = self.managed.values().filter_map(|one| one.live.as_ref().and_then(LiveHost::next_at));
+        rests.fold(left, |least, at| least.min(Duration::from_nanos(at.since(now).as_nanos())))
+    }
+}
+
+/// Whether a signal wrote something.
+fn drained(pipe: &mut UnixStream) -> bool {
+    let mut buffer = [0; 64];
+    let mut any = false;
+    while matches!(pipe.read(&mut buffer), Ok(1..)) {
+        any = true;
+    }
+    any
+}

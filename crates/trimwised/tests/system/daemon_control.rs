@@ -1,0 +1,290 @@
+//! Talking to the daemon: it stays within reach whatever is asked of it.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+use crate::TRIMWISED;
+use trimwise_linux::daemon::control::{Client, Request};
+use trimwise_linux::doctor::examine;
+use trimwise_linux::host_root::HostRoot;
+use trimwise_testing::daemon::{Daemon, table};
+use trimwise_testing::loops::{Loop, can_run};
+
+const MIB: u64 = 1 << 20;
+
+fn started(config: &str) -> Daemon {
+    Daemon::started(TRIMWISED, config)
+}
+
+fn reload(daemon: &Daemon) -> String {
+    Client::connect(&daemon.run()).unwrap().ask(&Request::Reload).unwrap_err().to_string()
+}
+
+#[test]
+fn a_configuration_whose_sockets_cannot_be_had_changes_nothing() {
+    if !can_run(&[]) {
+        return;
+    }
+    let mut daemon = started("status = \"group\"\n");
+    // The new socket comes into its place from here.
+    let beside = daemon.run().join("control.sock.new");
+    fs::create_dir_all(beside.join("in the way")).unwrap();
+    daemon.configure("status = \"all\"\n");
+    let why = reload(&daemon);
+    assert!(why.contains("control.sock"), "{why}");
+    assert!(!daemon.run().join("status.sock").exists());
+    fs::remove_dir_all(&beside).unwrap();
+
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    daemon.configure(&format!("status = \"all\"\nmetrics-listen = \"{address}\"\n"));
+    let why = reload(&daemon);
+    assert!(why.contains("metrics-listen"), "{why}");
+    assert!(!daemon.run().join("status.sock").exists(), "nothing of it is in effect");
+    assert!(daemon.ask(&Request::Status)["config_problem"].to_string().contains("metrics-listen"));
+
+    drop(taken);
+    // A process that another test starts may have the socket until it is another program.
+    let is_read = || Client::connect(&daemon.run()).unwrap().ask(&Request::Reload).is_ok();
+    assert!((0..100).any(|_| is_read() || {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        false
+    }));
+    assert!(daemon.run().join("status.sock").exists() && !beside.exists());
+    assert!(daemon.ask(&Request::Status)["config_problem"].is_null());
+    daemon.configure("status = \"group\"\n");
+    daemon.ask(&Request::Reload);
+    assert!(!daemon.run().join("status.sock").exists());
+    daemon.ask(&Request::Status);
+    daemon.end();
+}
+
+#[test]
+fn a_thousand_requests_at_once_are_answered_in_turn_and_others_beside_them() {
+    if !can_run(&[]) {
+        return;
+    }
+    const REQUESTS: usize = 1_000;
+    let mut daemon = started("");
+    let mut many = UnixStream::connect(daemon.run().join("control.sock")).unwrap();
+    let lines = Request::Status.line().repeat(REQUESTS);
+    let mut answers = BufReader::new(many.try_clone().unwrap());
+    let writer = std::thread::spawn(move || many.write_all(lines.as_bytes()).map(|()| many));
+    daemon.ask(&Request::Status); // nobody reads the others yet
+    let mut line = String::new();
+    for i in 0..REQUESTS {
+        line.clear();
+        answers.read_line(&mut line).unwrap();
+        assert!(line.contains("file_systems"), "{i}: {line}");
+    }
+    drop(writer.join().unwrap().unwrap());
+    daemon.end();
+}
+
+/// The samples of a text that Prometheus reads, and a check that each is of a family with help and type.
+fn samples(text: &str) -> Vec<(String, f64)> {
+    let mut family = "";
+    let mut samples = Vec::new();
+    for line in text.lines() {
+        if let Some(words) = line.strip_prefix("# HELP ") {
+            family = words.split(' ').next().unwrap();
+        } else if let Some(words) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = words.split_once(' ').unwrap();
+            assert!(name == family && ["counter", "gauge"].contains(&kind), "{line}");
+            assert_eq!(kind == "counter", name.ends_with("_total"), "{line}");
+        } else {
+            let (name, value) = line.rsplit_once(' ').unwrap();
+            assert_eq!(name.split('{').next().unwrap(), family, "{line}");
+            samples.push((name.to_owned(), value.parse().unwrap()));
+        }
+    }
+    samples
+}
+
+#[test]
+fn metrics_are_served_on_loopback_and_written_to_a_file() {
+    if !can_run(&["mkfs.ext4"]) {
+        return;
+    }
+    let disk = Loop::ext4(64 * MIB);
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap(); // free again
+    let mut daemon = Daemon::prepared(TRIMWISED, "");
+    let file = daemon.run().with_file_name("trimwise.prom");
+    let metrics = format!("metrics-listen = \"{address}\"\nmetrics-file = \"{}\"\n", file.display());
+    daemon.configure(&(metrics.clone() + &table(&disk.point, "")));
+    daemon.start();
+    daemon.wait_until_trimmed(&disk.point);
+    let get = |path: &str| {
+        let mut stream = TcpStream::connect(address).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        (head.lines().next().unwrap().to_owned(), body.to_owned())
+    };
+    let of = |samples: &[(String, f64)], name: &str| {
+        let found = samples.iter().find(|(found, _)| found == name);
+        found.unwrap_or_else(|| panic!("{name} is not among {samples:?}")).1
+    };
+    let label = format!("{{mountpoint=\"{}\"}}", disk.point.display());
+    let (status, served) = get("/metrics");
+    assert_eq!(status, "HTTP/1.1 200 OK");
+    let served = samples(&served);
+    assert!(of(&served, &format!("trimwise_trimmed_bytes_total{label}")) > 30e6);
+    assert_eq!(
+        of(&served, &format!("trimwise_size_bytes{label}")),
+        daemon.status(&disk.point)["total_bytes"].as_f64().unwrap()
+    );
+    for name in ["trimwise_config_broken", "trimwise_history_broken", &format!("trimwise_trouble{label}")] {
+        assert_eq!(of(&served, name), 0.0, "{name}");
+    }
+    assert!(get("/").0.contains("404"));
+
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(300);
+    let written = loop {
+        match std::fs::read_to_string(&file) {
+            Ok(text) => break samples(&text),
+            Err(error) => assert!(std::time::Instant::now() < deadline, "{error}: {}", daemon.log()),
+        }
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    };
+    let names = |samples: &[(String, f64)]| samples.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
+    let is_lasting = |name: &String| !name.contains("request_seconds"); // only if there was any
+    let lasting =
+        |samples: &[(String, f64)]| names(samples).into_iter().filter(is_lasting).collect::<Vec<_>>();
+    assert_eq!(lasting(&written), lasting(&served));
+
+    daemon.configure(&format!("{metrics}policy = \"nonsense\"\n"));
+    reload(&daemon);
+    assert_eq!(of(&samples(&get("/metrics").1), "trimwise_config_broken"), 1.0);
+    daemon.end();
+}
+
+#[test]
+fn another_pace_keeps_what_is_counted() {
+    if !can_run(&["mkfs.ext4"]) {
+        return;
+    }
+    let disk = Loop::ext4(64 * MIB);
+    let mut daemon = started(&table(&disk.point, ""));
+    let before = daemon.wait_until_trimmed(&disk.point);
+    daemon.configure(&table(&disk.point, "slice-ms = 7\nuntrimmed-max = 5"));
+    daemon.ask(&Request::Reload);
+    let after = daemon.status(&disk.point);
+    let trimmed = |status: &serde_json::Value| status["totals"]["trimmed_bytes"].as_u64();
+    assert!(trimmed(&after) >= trimmed(&before) && trimmed(&before) > Some(0), "{after:#}");
+    let explained = daemon.ask(&Request::Explain { mount: disk.point.clone() }).to_string();
+    assert!(explained.contains("A slice is to take 7 ms at most"), "{explained}");
+    daemon.end();
+}
+
+#[test]
+fn the_doctor_asks_the_daemon_what_it_trims() {
+    if !can_run(&["mkfs.ext4"]) {
+        return;
+    }
+    let (disk, other) = (Loop::ext4(64 * MIB), Loop::ext4(64 * MIB));
+    if !examine(&HostRoot::default(), Path::new("/nonexistent"), None).unwrap().trimmers.is_empty() {
+        eprintln!("SKIPPED: something else trims this host at intervals, which the doctor tells of");
+        return;
+    }
+    let mut daemon = started(&table(&disk.point, ""));
+    daemon.wait_until(&disk.point, "managed", |status| !status.is_null());
+    let said_of = |daemon: &Daemon, disk: &Loop| {
+        let report = examine(&HostRoot::default(), &daemon.run(), Some(&disk.point)).unwrap();
+        let findings = report.file_systems[0].findings.iter();
+        findings.filter(|one| one.wrong).map(|one| one.what.clone()).collect::<String>()
+    };
+    assert_eq!(said_of(&daemon, &disk), "");
+    let unlisted = "trimwised: the configuration manages listed file systems only";
+    assert!(said_of(&daemon, &other).contains(unlisted), "{}", said_of(&daemon, &other));
+    daemon.ask(&Request::Pause { mount: None });
+    assert!(said_of(&daemon, &disk).contains("trimwised: it is paused there"));
+    daemon.kill();
+    assert!(daemon.run().join("control.sock").exists());
+    assert!(said_of(&daemon, &disk).contains("neither fstrim.timer nor trimwised is there"));
+}
+
+#[test]
+fn nobody_who_listens_to_its_log_is_no_reason_to_end() {
+    if !can_run(&[]) {
+        return;
+    }
+    let mut daemon = Daemon::prepared(TRIMWISED, "");
+    let (theirs, ours) = std::io::pipe().unwrap();
+    let mut child = daemon.command(&[]).stderr(ours).spawn().unwrap();
+    drop(theirs);
+    let answers =
+        || Client::connect(&daemon.run()).and_then(|mut client| client.ask(&Request::Status)).is_ok();
+    for _ in 0..3_000 {
+        if answers() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    assert!(answers());
+    daemon.ask(&Request::Reload);
+    let still = answers() && child.try_wait().unwrap().is_none();
+    loops::sh("kill", &[&child.id().to_string()]);
+    assert!(still);
+    assert!(child.wait().unwrap().success());
+    assert!(!daemon.run().join("control.sock").exists(), "it ended in order");
+    daemon.start();
+    daemon.end();
+}
+
+#[test]
+fn a_pause_outlives_the_daemon() {
+    if !can_run(&["mkfs.ext4"]) {
+        return;
+    }
+    let disk = Loop::ext4(64 * MIB);
+    let mut daemon = Daemon::prepared(TRIMWISED, &table(&disk.point, ""));
+    let before = disk.discards().1;
+    daemon.start();
+    daemon.ask(&Request::Pause { mount: None });
+    for kill in [true, false] {
+        if kill {
+            daemon.kill();
+        } else {
+            daemon.end();
+        }
+        daemon.start();
+        daemon.wait_until(&disk.point, "paused", |status| status["paused"] == true);
+    }
+    daemon.ask(&Request::Resume { mount: None });
+    daemon.end();
+    daemon.start();
+    daemon.wait_until_trimmed(&disk.point);
+    assert!(disk.discards().1 > before);
+    daemon.end();
+}
+
+#[test]
+fn a_pause_outlives_another_configuration() {
+    if !can_run(&["mkfs.ext4"]) {
+        return;
+    }
+    let disk = Loop::ext4(64 * MIB);
+    let mut daemon = started(&table(&disk.point, ""));
+    daemon.wait_until(&disk.point, "managed", |status| status["policy"] == "judicious");
+    daemon.ask(&Request::Pause { mount: Some(disk.point.clone()) });
+    daemon.configure(&table(&disk.point, "policy = \"off\""));
+    daemon.ask(&Request::Reload);
+    let is_paused = |status: &serde_json::Value| status["reason"]["code"] == "paused";
+    daemon.wait_until(&disk.point, "paused anew", |status| status["policy"] == "off" && is_paused(status));
+    daemon.ask(&Request::Resume { mount: None });
+    daemon.wait_until(&disk.point, "resumed", |status| !status.is_null() && !is_paused(status));
+    // The next pause is news again.
+    let told = || {
+        let history = daemon.ask(&Request::History { mount: disk.point.clone(), limit: 100 });
+        history["entries"].as_array().unwrap().iter().filter(|event| event["kind"] == "paused").count()
+    };
+    let before = told();
+    daemon.ask(&Request::Pause { mount: None });
+    daemon.wait_until(&disk.point, "told", |_| told() == before + 1);
+    daemon.end();
+}

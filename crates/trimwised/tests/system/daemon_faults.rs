@@ -1,0 +1,333 @@
+//! The daemon on drives that fail under mounted file systems: discards that end in errors, or are refused after they
+//! worked, and drives that are pulled out. Beside each is a sound one, which must be trimmed all the same.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::Ordering;
+
+use crate::TRIMWISED;
+use crate::faulty::Faulty;
+use rustix::io::Errno;
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+};
+use trimwise_linux::daemon::control::Request;
+use trimwise_testing::daemon::{Daemon, table};
+use trimwise_testing::loops::{Loop, can_run, sh};
+
+const MIB: u64 = 1 << 20;
+/// So much freed is worth a map at once.
+const FREED: u64 = 80 * MIB;
+
+/// A file system on a drive that may fail.
+struct Drive {
+    faulty: Option<Faulty>,
+    device: String,
+    point: PathBuf,
+    folder: tempfile::TempDir,
+}
+
+impl Drive {
+    fn new(fs_type: &str) -> Self {
+        let folder =
+            tempfile::Builder::new().prefix("faulty-").tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let (image, point) = (at("image"), at("mounted"));
+        ["served", "mounted"].iter().for_each(|name| fs::create_dir(at(name)).unwrap());
+        fs::File::create(&image).unwrap().set_len(400 * MIB).unwrap();
+        let image = image.to_str().unwrap();
+        match fs_type {
+            "ext4" => sh("mkfs.ext4", &["-q", "-F", "-E", "nodiscard,lazy_itable_init=0", image]),
+            _ => sh("mkfs.xfs", &["-q", "-f", "-K", image]),
+        };
+        let mut drive = Self { faulty: None, device: String::new(), point, folder };
+        drive.plug_in();
+        drive
+    }
+
+    /// As it was when it was pulled out.
+    fn plug_in(&mut self) {
+        let at = |name: &str| self.folder.path().join(name);
+        let store = fs::File::options().read(true).write(true).open(at("image")).unwrap();
+        let faulty = Faulty::new(store, &at("served"));
+        self.device = sh("losetup", &["-f", "--show", faulty.file().to_str().unwrap()]).trim().to_owned();
+        self.faulty = Some(faulty);
+        sh("mount", &[&self.device, self.point.to_str().unwrap()]);
+    }
+
+    /// What is left of a drive that was pulled out.
+    fn clear_away(&mut self) {
+        let quietly = |program: &str, arguments: &[&str]| {
+            let mut command = Command::new(program);
+            let status = command.args(arguments).stdin(Stdio::null()).stderr(Stdio::null()).status();
+            status.is_ok_and(|status| status.success())
+        };
+        let point = self.point.to_str().unwrap_or_default();
+        // A helper may have it open for a moment.
+        let gone = (0..100).any(|_| {
+            quietly("umount", &[point]) || {
+                std::thread::sleep(std::time::Duration::from_millis(100));
+                !quietly("mountpoint", &["-q", point])
+            }
+        });
+        if !gone {
+            eprintln!("{point} could not be unmounted");
+            quietly("umount", &["--lazy", point]);
+        }
+        quietly("losetup", &["-d", &self.device]);
+        self.faulty = None;
+    }
+
+    fn discards_fail_with(&self, errno: Option<Errno>) {
+        let number = errno.map_or(0, |errno| errno.raw_os_error());
+        self.faulty.as_ref().unwrap().faults.discard.store(number, Ordering::Relaxed);
+    }
+
+    fn fill(&self, name: &str) {
+        let data: Vec<u8> =
+            (0..FREED as u32).map(|i: u32| (i.wrapping_mul(2_654_435_761) >> 13) as u8 | 1).collect();
+        fs::write(self.point.join(name), data).unwrap();
+        sh("sync", &["-f", self.point.to_str().unwrap()]);
+    }
+
+    fn remove(&self, name: &str) {
+        fs::remove_file(self.point.join(name)).unwrap();
+        sh("sync", &["-f", self.point.to_str().unwrap()]);
+    }
+}
+
+impl Drop for Drive {
+    fn drop(&mut self) {
+        self.discards_fail_with(None);
+        self.clear_away();
+    }
+}
+
+fn can_serve(programs: &[&str]) -> bool {
+    let fuse = Path::new("/dev/fuse").exists();
+    if !fuse {
+        let message = "SKIPPED: there is no /dev/fuse, so no drive fails on demand\n";
+        let _ = std::io::Write::write_all(&mut std::io::stderr(), message.as_bytes());
+    }
+    can_run(programs) && fuse
+}
+
+/// A daemon that manages a drive that will fail and one that will not, and has trimmed both.
+fn settled(drive: &Drive, sound: &Loop) -> Daemon {
+    settled_with(&[], drive, sound)
+}
+
+fn settled_with(arguments: &[&'static str], drive: &Drive, sound: &Loop) -> Daemon {
+    drive.fill("kept");
+    drive.fill("gone");
+    sound.fill(["gone".to_owned()], FREED as usize);
+    let config = format!("{}[mount.\"{}\"]\n", table(&drive.point, ""), sound.point.display());
+    let mut daemon = Daemon::prepared(TRIMWISED, &config);
+    daemon.arguments = arguments.to_vec();
+    daemon.start();
+    daemon.wait_until_trimmed(&drive.point);
+    daemon.wait_until_trimmed(&sound.point);
+    daemon
+}
+
+/// The sound one is trimmed, whatever the other does.
+fn sound_is_trimmed(daemon: &Daemon, sound: &Loop) {
+    let before = sound.discards().1;
+    fs::remove_file(sound.point.join("gone")).unwrap();
+    sound.sync();
+    daemon.wait_until(&sound.point, "trimmed beside a broken one", |status| {
+        sound.discards().1 - before >= FREED * 9 / 10 && status["waiting_bytes"] == 0
+    });
+}
+
+/// Helpers of the daemon that have not ended.
+fn helpers(daemon: &Daemon) -> String {
+    let task = format!("/proc/{0}/task/{0}/children", daemon.process());
+    fs::read_to_string(task).unwrap_or_default()
+}
+
+/// It ends as it should, and leaves no process behind.
+fn end(mut daemon: Daemon) {
+    for _ in 0..100 {
+        if helpers(&daemon).trim().is_empty() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    assert_eq!(helpers(&daemon).trim(), "", "a helper is stuck");
+    daemon.end();
+}
+
+#[test]
+fn discards_that_fail_are_told_and_tried_again() {
+    if !can_serve(&["mkfs.ext4"]) {
+        return;
+    }
+    let (drive, sound) = (Drive::new("ext4"), Loop::ext4(256 * MIB));
+    let daemon = settled(&drive, &sound);
+    drive.discards_fail_with(Some(Errno::IO));
+    drive.remove("gone");
+    let status = daemon.wait_until(&drive.point, "failed", |status| status["reason"]["code"] == "failed");
+    assert!(status["why"].as_str().unwrap().contains("discards failed"), "{status:#}");
+    assert!(status["waiting_bytes"].as_u64() >= Some(FREED * 9 / 10), "it still waits: {status:#}");
+    let mount = drive.point.clone();
+    let explained = daemon.ask(&Request::Explain { mount: mount.clone() }).to_string();
+    assert!(explained.contains("discards failed") && explained.contains("tried again"), "{explained}");
+    sound_is_trimmed(&daemon, &sound);
+    // A user need not wait for the next attempt.
+    drive.discards_fail_with(None);
+    daemon.ask(&Request::Trim { mount: mount.clone() });
+    daemon.wait_until_trimmed(&mount);
+    end(daemon);
+}
+
+/// A discard that is not answered cannot be ended, not even by SIGKILL.
+#[test]
+fn a_helper_that_does_not_end_is_given_up_once_and_all_goes_on_when_it_ends() {
+    if !can_serve(&["mkfs.ext4"]) {
+        return;
+    }
+    let (drive, sound) = (Drive::new("ext4"), Loop::ext4(256 * MIB));
+    let daemon = settled_with(&["--helper-patience-s", "2"], &drive, &sound);
+    let holds = |holds| drive.faulty.as_ref().unwrap().faults.holds.store(holds, Ordering::Relaxed);
+    holds(true);
+    drive.remove("gone");
+    let is_stuck = |status: &serde_json::Value| status["reason"]["code"] == "stuck";
+    let status = daemon.wait_until(&drive.point, "stuck", is_stuck);
+    assert!(status["why"].as_str().unwrap().contains("did not end in 2 s"), "{status:#}");
+    assert!(status["waiting_bytes"].as_u64() >= Some(FREED * 9 / 10), "{status:#}");
+    // Nothing else is begun on it, whoever asks.
+    let mount = drive.point.clone();
+    daemon.ask(&Request::Trim { mount: mount.clone() });
+    let of_it = || helpers(&daemon).split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    let stuck = of_it();
+    sound_is_trimmed(&daemon, &sound);
+    let slices = status["totals"]["slices"].clone();
+    daemon.wait_until(&drive.point, "still stuck", is_stuck);
+    assert!(stuck.len() == 1 && of_it().contains(&stuck[0]), "{stuck:?} {:?}", of_it());
+    let others = of_it().into_iter().filter(|one| one != &stuck[0]).count();
+    assert!(others <= 1, "no more than the sound one's: {:?}", of_it());
+    let history = daemon.ask(&Request::History { mount: mount.clone(), limit: 100 }).to_string();
+    assert_eq!(history.matches("\"stuck\"").count(), 1, "{history}");
+
+    holds(false);
+    let status = daemon.wait_until(&mount, "trimmed", |status| {
+        status["waiting_bytes"] == 0 && status["totals"]["slices"] != slices
+    });
+    assert!(!is_stuck(&status), "{status:#}");
+    let history = daemon.ask(&Request::History { mount, limit: 100 }).to_string();
+    assert!(history.contains("released"), "{history}");
+    end(daemon);
+}
+
+#[test]
+fn discards_that_are_refused_after_they_worked_end_in_words() {
+    if !can_serve(&["mkfs.ext4", "mkfs.xfs"]) {
+        return;
+    }
+    for fs_type in ["ext4", "xfs"] {
+        let (drive, sound) = (Drive::new(fs_type), Loop::ext4(256 * MIB));
+        let daemon = settled(&drive, &sound);
+        drive.discards_fail_with(Some(Errno::OPNOTSUPP));
+        drive.remove("gone");
+        let status = daemon.wait_until(&drive.point, "refused", |status| {
+            status["reason"]["code"] == "refused" || status.is_null()
+        });
+        let said = format!("{status} {}", daemon.ask(&Request::Status)["skipped"]);
+        assert!(said.contains("takes no discards"), "{fs_type}: {said}");
+        sound_is_trimmed(&daemon, &sound);
+        end(daemon);
+    }
+}
+
+#[test]
+fn a_drive_that_is_pulled_out_and_plugged_in_again_is_trimmed_again() {
+    if !can_serve(&["mkfs.ext4", "mkfs.xfs"]) {
+        return;
+    }
+    for fs_type in ["ext4", "xfs"] {
+        let (mut drive, sound) = (Drive::new(fs_type), Loop::ext4(256 * MIB));
+        let daemon = settled(&drive, &sound);
+        let slices = daemon.status(&drive.point)["totals"]["slices"].as_u64();
+        drive.faulty.as_ref().unwrap().pull_out();
+        // Whoever works there gets errors, or not yet: it is in memory.
+        let _ = fs::remove_file(drive.point.join("gone"));
+        let _ = Command::new("sync")
+            .args(["-f".as_ref(), drive.point.as_os_str()])
+            .stderr(Stdio::null())
+            .status();
+        let mount = drive.point.clone();
+        let _ = trimwise_linux::daemon::control::Client::connect(&daemon.run())
+            .and_then(|mut client| client.ask(&Request::Trim { mount }));
+        let status = daemon.wait_until(&drive.point, "failed, or passed over", |status| {
+            status.is_null() || status["reason"]["code"] == "failed" || status["reason"]["code"] == "refused"
+        });
+        let said = format!("{status} {}", daemon.ask(&Request::Status)["skipped"]);
+        let words = ["Input/output error", "read-only", "discards failed"];
+        assert!(words.iter().any(|words| said.contains(words)), "{fs_type}: {said}");
+        sound_is_trimmed(&daemon, &sound);
+
+        drive.clear_away();
+        daemon.wait_until(&drive.point, "gone", serde_json::Value::is_null);
+        drive.plug_in();
+        let status = daemon.wait_until_trimmed(&drive.point);
+        assert!(slices > Some(0) && status["totals"]["slices"].as_u64() > Some(0), "{fs_type}: {status:#}");
+        end(daemon);
+    }
+}
+
+/// Every FITRIM of what this thread starts from now on is interrupted before it begins.
+fn interrupt_fitrim() {
+    let fitrim = u64::from(rustix::ioctl::opcode::read_write::<[u64; 3]>(b'X', 121));
+    let is_fitrim = SeccompCondition::new(1, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, fitrim).unwrap();
+    let rule = SeccompRule::new(vec![is_fitrim]).unwrap();
+    let filter = SeccompFilter::new(
+        [(libc::SYS_ioctl, vec![rule])].into(),
+        SeccompAction::Allow,
+        SeccompAction::Errno(Errno::INTR.raw_os_error().cast_unsigned()),
+        std::env::consts::ARCH.try_into().unwrap(),
+    );
+    let program: BpfProgram = filter.unwrap().try_into().unwrap();
+    seccompiler::apply_filter(&program).unwrap();
+}
+
+#[test]
+fn a_fitrim_that_is_interrupted_is_told_once_and_tried_again() {
+    if !can_run(&["mkfs.ext4", "mkfs.xfs"]) {
+        return;
+    }
+    for fs in [Loop::ext4(256 * MIB), Loop::xfs(400 * MIB)] {
+        let before = fs.discards().1;
+        fs.fill(["gone".to_owned(), "kept".to_owned()], FREED as usize);
+        fs::remove_file(fs.point.join("gone")).unwrap();
+        fs.sync();
+        let config = table(&fs.point, "");
+        let mut daemon = Daemon::prepared(TRIMWISED, &config);
+        // The filter is the thread's, and of all that it starts; it cannot be taken off again.
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                interrupt_fitrim();
+                daemon.start();
+            });
+        });
+        let failed = |status: &serde_json::Value| status["reason"]["code"] == "failed";
+        let status = daemon.wait_until(&fs.point, "failed", failed);
+        assert!(status["why"].as_str().unwrap().contains("Interrupted system call"), "{status:#}");
+        assert!(status["waiting_bytes"].as_u64() >= Some(FREED * 9 / 10), "it still waits: {status:#}");
+        assert_eq!(fs.discards().1, before);
+        let mount = fs.point.clone();
+        daemon.ask(&Request::Trim { mount: mount.clone() });
+        daemon.wait_until(&mount, "failed again", failed);
+        let history = daemon.ask(&Request::History { mount: mount.clone(), limit: 1000 });
+        let told =
+            history["entries"].as_array().unwrap().iter().filter(|event| event["kind"] == "failed").count();
+        assert_eq!(told, 1, "once for all attempts: {history:#}");
+        daemon.end();
+
+        daemon.start();
+        daemon.wait_until_trimmed(&mount);
+        assert!(fs.discards().1 - before >= FREED * 9 / 10);
+        end(daemon);
+    }
+}

@@ -1,0 +1,156 @@
+//! Frees that the daemon sees through the kernel's tracepoints, on real file systems, beside a daemon that does not.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::TRIMWISED;
+use trimwise_linux::daemon::control::Request;
+use trimwise_testing::daemon::{Daemon, table};
+use trimwise_testing::loops::{Loop, can_run};
+use trimwised::frees::TRACING;
+
+const MIB: u64 = 1 << 20;
+
+/// Whether there is tracefs, which is mounted if it may be; if not, says that the test is skipped.
+fn can_trace() -> bool {
+    let there = || Path::new(TRACING).join("events/ext4").is_dir();
+    let mount =
+        || Command::new("mount").args(["-t", "tracefs", "nodev", TRACING]).stderr(Stdio::null()).status();
+    let found = there() || (mount().is_ok_and(|status| status.success()) && there());
+    if !found {
+        let message = format!("SKIPPED: no tracefs at {TRACING}, so no free is seen as it happens\n");
+        let _ = std::io::Write::write_all(&mut std::io::stderr(), message.as_bytes());
+    }
+    found
+}
+
+fn config(point: &Path, tracepoints: bool) -> String {
+    table(point, "").replace("tracepoints = false", &format!("tracepoints = {tracepoints}"))
+}
+
+/// The trace instance of a daemon that has begun.
+fn instance(daemon: &Daemon) -> PathBuf {
+    let state = fs::metadata(daemon.state("")).unwrap();
+    Path::new(TRACING).join("instances").join(format!("trimwised-{:x}-{:x}", state.dev(), state.ino()))
+}
+
+#[test]
+fn what_comes_and_goes_between_two_maps_is_trimmed_if_frees_are_seen_and_only_then() {
+    if !can_run(&["mkfs.ext4", "mkfs.xfs"]) || !can_trace() {
+        return;
+    }
+    for (fs_type, seen) in [("ext4", true), ("ext4", false), ("xfs", true), ("xfs", false)] {
+        let disk = if fs_type == "ext4" { Loop::ext4(512 * MIB) } else { Loop::xfs(512 * MIB) };
+        disk.fill(["kept".to_owned()], 32 << 20);
+        let mut daemon = Daemon::started(TRIMWISED, &config(&disk.point, seen));
+        daemon.wait_until_trimmed(&disk.point);
+        daemon.wait_until(&disk.point, "seen", |status| status["frees_seen"] == seen);
+        // Paused it reads no map: it can see the file neither come nor go.
+        let mount = Some(disk.point.clone());
+        daemon.ask(&Request::Pause { mount: mount.clone() });
+        daemon.wait_until(&disk.point, "paused", |status| status["reason"]["code"] == "paused");
+        let (sent, before) = (disk.discards().1, daemon.status(&disk.point));
+        disk.fill(["gone".to_owned()], 96 << 20);
+        daemon.wait_until(&disk.point, "fuller", |status| {
+            status["used_bytes"].as_u64() > before["used_bytes"].as_u64().map(|used| used + 80 * MIB)
+        });
+        fs::remove_file(disk.point.join("gone")).unwrap();
+        disk.sync();
+        daemon.wait_until(&disk.point, "emptier", |status| {
+            let used = before["used_bytes"].as_u64().unwrap() + 16 * MIB;
+            let told = status["totals"]["told_freed_bytes"].as_u64() >= Some(96 * MIB);
+            status["used_bytes"].as_u64() < Some(used) && told == seen
+        });
+        daemon.ask(&Request::Resume { mount });
+        let status = daemon.wait_until(&disk.point, "looked at", |status| {
+            let trimmed = !seen || disk.discards().1 - sent >= 96 * MIB;
+            let looked = status["totals"]["looks"].as_u64() > before["totals"]["looks"].as_u64();
+            trimmed && looked && status["waiting_bytes"] == 0 && status["reason"]["code"] == "policy"
+        });
+        let sent = disk.discards().1 - sent;
+        let all = if seen { 96 * MIB..=300 * MIB } else { 0..=0 };
+        assert!(all.contains(&sent), "{fs_type}, seen: {seen}: {sent} bytes sent: {status:#}");
+        daemon.end();
+        assert!(!instance(&daemon).exists());
+    }
+}
+
+#[test]
+fn frees_that_are_lost_are_told_and_a_map_stands_in_for_them() {
+    if !can_run(&["mkfs.ext4"]) || !can_trace() {
+        return;
+    }
+    let disk = Loop::ext4(512 * MIB);
+    let (folder, files) = (disk.point.join("many"), 24_000);
+    let mut daemon = Daemon::started(TRIMWISED, &config(&disk.point, true));
+    daemon.wait_until(&disk.point, "seen", |status| status["frees_seen"] == true);
+    fs::create_dir(&folder).unwrap();
+    (0..files).for_each(|i| fs::write(folder.join(i.to_string()), b"some bytes").unwrap());
+    disk.sync();
+    daemon.wait_until_trimmed(&disk.point);
+    // Longer than the buffers last.
+    daemon.signal("STOP");
+    fs::remove_dir_all(&folder).unwrap();
+    disk.sync();
+    daemon.signal("CONT");
+    let status =
+        daemon.wait_until(&disk.point, "lost", |status| status["totals"]["frees_lost"].as_u64() > Some(0));
+    daemon.wait_until(&disk.point, "looked at", |now| {
+        now["totals"]["looks"].as_u64() > status["totals"]["looks"].as_u64() && now["waiting_bytes"] == 0
+    });
+    let explained = daemon.ask(&Request::Explain { mount: disk.point.clone() }).to_string();
+    assert!(explained.contains("that were lost"), "{explained}");
+    daemon.end();
+}
+
+#[test]
+fn an_instance_goes_with_its_daemon_and_that_of_a_killed_one_is_taken_over() {
+    if !can_run(&["mkfs.xfs"]) || !can_trace() {
+        return;
+    }
+    let disk = Loop::xfs(320 * MIB);
+    let mut daemon = Daemon::started(TRIMWISED, &config(&disk.point, true));
+    let seen = |daemon: &Daemon| {
+        daemon.wait_until(&disk.point, "seen", |status| status["frees_seen"] == true);
+        let problem = daemon.ask(&Request::Status)["tracepoints_problem"].clone();
+        assert!(problem.is_null(), "{problem}");
+    };
+    seen(&daemon);
+    let instance = instance(&daemon);
+    let filter = fs::read_to_string(instance.join("events/xfs/xfs_free_extent/filter")).unwrap();
+    assert!(filter.starts_with("dev == "), "{filter}");
+    let enabled =
+        |event: &str| fs::read_to_string(instance.join("events").join(event).join("enable")).unwrap();
+    assert_eq!((enabled("xfs/xfs_free_extent").trim(), enabled("ext4/ext4_free_blocks").trim()), ("1", "0"));
+    daemon.kill();
+    assert!(instance.is_dir());
+    daemon.start();
+    seen(&daemon);
+    // Somebody turns it off: it is found out, and made anew.
+    fs::write(instance.join("tracing_on"), "0").unwrap();
+    daemon.ask(&Request::Reload);
+    seen(&daemon);
+    assert_eq!(fs::read_to_string(instance.join("tracing_on")).unwrap().trim(), "1");
+    daemon.configure(&config(&disk.point, false));
+    daemon.ask(&Request::Reload);
+    daemon.wait_until(&disk.point, "not seen any more", |status| status["frees_seen"] == false);
+    assert!(!instance.exists());
+    daemon.end();
+}
+
+#[test]
+fn without_tracefs_it_says_why_and_works_all_the_same() {
+    if !can_run(&["mkfs.ext4", "unshare"]) || !can_trace() {
+        return;
+    }
+    let disk = Loop::ext4(64 * MIB);
+    let mut daemon = Daemon::prepared(TRIMWISED, &config(&disk.point, true));
+    daemon.start_in(&["unshare", "-m", "sh", "-c", "umount -l /sys/kernel/tracing && exec \"$@\"", "sh"]);
+    daemon.wait_until_trimmed(&disk.point);
+    assert_eq!(daemon.status(&disk.point)["frees_seen"], false);
+    let problem = daemon.ask(&Request::Status)["tracepoints_problem"].to_string();
+    assert!(problem.contains("tracefs is not mounted there"), "{problem}");
+    daemon.end();
+}

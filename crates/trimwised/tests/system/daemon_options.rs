@@ -1,0 +1,145 @@
+//! Mount options that the daemon changed, and how it puts them back: on the mounting that it changed, and on no other.
+
+use std::fs;
+use std::path::Path;
+
+use crate::TRIMWISED;
+use trimwise_linux::daemon::control::Request;
+use trimwise_testing::daemon::{Daemon, options, table};
+use trimwise_testing::loops::{Loop, can_run, sh};
+
+const MIB: u64 = 1 << 20;
+const SET: &str = "policy = \"set:40:80\"";
+
+/// An ext4 so full that `set:40:80` wants online discard, and a daemon that turned it on.
+fn turned_on() -> (Loop, Daemon) {
+    let disk = Loop::ext4(128 * MIB);
+    disk.fill((0..5).map(|i| format!("file{i}")), 20 << 20);
+    assert!(!options(&disk.point).contains(",discard"));
+    let daemon = Daemon::started(TRIMWISED, &table(&disk.point, SET));
+    daemon.wait_until(&disk.point, "online", |status| status["reason"]["code"] == "online");
+    assert!(options(&disk.point).contains(",discard"));
+    (disk, daemon)
+}
+
+/// The line of a file system, whatever is mounted on it.
+fn line_of(disk: &Loop) -> String {
+    let node = disk.node();
+    let text = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    text.lines().find(|line| line.contains(&format!(" {} ", node.display()))).unwrap().to_owned()
+}
+
+#[track_caller]
+fn wait_until(what: &str, holds: impl Fn() -> bool) {
+    for _ in 0..900 {
+        if holds() {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    panic!("never {what}");
+}
+
+#[test]
+fn a_mount_on_top_is_left_alone_and_the_one_below_is_put_back_when_it_is_reached_again() {
+    if !can_run(&["mkfs.ext4"]) {
+        return;
+    }
+    let (disk, mut daemon) = turned_on();
+    daemon.kill();
+    let top = Loop::ext4(64 * MIB);
+    sh("mount", &["-o", "remount,discard", top.point.to_str().unwrap()]);
+    sh("mount", &[top.node().to_str().unwrap(), disk.point.to_str().unwrap()]);
+    daemon.configure("");
+    daemon.start();
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    assert!(line_of(&top).contains(",discard"), "{}", line_of(&top));
+    assert!(line_of(&disk).contains(",discard"), "{}", line_of(&disk));
+    sh("umount", &[disk.point.to_str().unwrap()]);
+    wait_until("put back", || !line_of(&disk).contains(",discard"));
+    assert!(line_of(&top).contains(",discard"));
+    daemon.end();
+}
+
+#[test]
+fn who_mounts_it_again_finds_what_he_asked_for() {
+    if !can_run(&["mkfs.ext4"]) {
+        return;
+    }
+    let (disk, mut daemon) = turned_on();
+    daemon.kill();
+    let point = disk.point.to_str().unwrap();
+    sh("umount", &[point]);
+    sh("mount", &["-o", "discard", disk.node().to_str().unwrap(), point]);
+    daemon.configure("");
+    daemon.start();
+    daemon.end();
+    assert!(options(&disk.point).contains(",discard"), "{}", options(&disk.point));
+    assert!(!fs::read_to_string(daemon.state("mount-options.json")).unwrap().contains("nodiscard"));
+}
+
+#[test]
+fn regression_what_is_unmounted_lazily_is_put_back_when_it_is_seen_again() {
+    if !can_run(&["mkfs.ext4"]) {
+        return;
+    }
+    let (mut disk, mut daemon) = turned_on();
+    let held = fs::File::open(disk.point.join("file0")).unwrap();
+    sh("umount", &["--lazy", disk.point.to_str().unwrap()]);
+    disk.was_unmounted();
+    daemon.wait_until(&disk.point, "gone", serde_json::Value::is_null);
+    daemon.end();
+    let journal = || fs::read_to_string(daemon.state("mount-options.json")).unwrap();
+    assert!(journal().contains("nodiscard"), "{}", journal());
+    // It is the same mounting once more, as the kernel has it, with the option as it was left.
+    disk.mount();
+    assert!(options(&disk.point).contains(",discard"));
+    daemon.configure("");
+    daemon.start();
+    wait_until("put back", || !options(&disk.point).contains(",discard"));
+    drop(held);
+    daemon.end();
+    assert!(!fs::read_to_string(daemon.state("mount-options.json")).unwrap().contains("nodiscard"));
+}
+
+#[test]
+fn another_policy_begins_with_the_option_as_it_was() {
+    if !can_run(&["mkfs.ext4"]) {
+        return;
+    }
+    let (disk, mut daemon) = turned_on();
+    daemon.configure(&table(&disk.point, "policy = \"off\""));
+    daemon.ask(&Request::Reload);
+    wait_until("put back", || !options(&disk.point).contains(",discard"));
+    daemon.wait_until(&disk.point, "managed anew", |status| status["policy"] == "off");
+    assert!(!options(&disk.point).contains(",discard"));
+    daemon.end();
+}
+
+#[test]
+fn a_journal_that_cannot_be_read_is_kept_and_told_of_and_a_dry_run_puts_nothing_back() {
+    if !can_run(&["mkfs.ext4"]) {
+        return;
+    }
+    let (disk, mut daemon) = turned_on();
+    daemon.kill();
+    let journal = daemon.state("mount-options.json");
+    let text = fs::read_to_string(&journal).unwrap();
+    let mut dry = daemon.command(&["--dry-run"]).stderr(std::process::Stdio::null()).spawn().unwrap();
+    wait_until("answering", || {
+        trimwise_linux::daemon::control::Client::connect(&daemon.run())
+            .and_then(|mut client| client.ask(&Request::Status))
+            .is_ok()
+    });
+    sh("kill", &[&dry.id().to_string()]);
+    assert!(dry.wait().unwrap().success());
+    assert!(options(&disk.point).contains(",discard"));
+    assert_eq!(fs::read_to_string(&journal).unwrap(), text);
+
+    fs::write(&journal, &text[..text.len() / 2]).unwrap();
+    daemon.start();
+    assert!(daemon.log().contains("stay as they are"), "{}", daemon.log());
+    let aside = Path::new(&journal).with_file_name("mount-options.json.corrupt");
+    assert_eq!(fs::read_to_string(aside).unwrap(), text[..text.len() / 2]);
+    daemon.end();
+}
