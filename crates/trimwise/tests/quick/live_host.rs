@@ -36,6 +36,8 @@ pub struct FakeHost {
     pub toggles_tried: u64,
     pub under_way: Option<(Order, SimTime)>,
     pub sample: Sample,
+    /// The pressure of the last sample: `LiveHost` hears of none in between.
+    pub pressure_heard: u64,
     /// Requests that others make each second.
     /// Discards that the device does in the time of one.
     pub at_once: u32,
@@ -74,6 +76,7 @@ impl FakeHost {
             toggles_tried: 0,
             under_way: None,
             sample: Sample { total: facts.total, ..Sample::default() },
+            pressure_heard: 0,
             load: 0,
             at_once: 1,
             freed: 0,
@@ -152,7 +155,7 @@ impl FakeHost {
                     SimDuration::from_millis(2)
                 }
                 Order::Trim(slice) => {
-                    let pressed = self.sample.pressure_permille >= 200;
+                    let pressed = self.pressure_heard >= 200;
                     assert!(
                         !pressed || self.live.waiting() > self.live.bound() || self.live.is_asked(),
                         "a slice under pressure"
@@ -250,10 +253,19 @@ impl FakeHost {
             self.sample.used = Bytes(self.used.iter().filter(|&&used| used).count() as u64 * PIECE);
             self.sample.requests_done += self.load;
             self.sample.requests_time += SimDuration::from_micros(300) * self.load;
+            self.pressure_heard = self.sample.pressure_permille;
             let mut orders = Vec::new();
             self.live.sample(self.now, self.sample, &mut orders);
             self.take(orders);
         }
+    }
+
+    /// Lets seconds pass, so many at most, until what the user asked for is over. Answers whether it is.
+    pub fn pass_while_asked(&mut self, seconds_max: u64) -> bool {
+        (0..seconds_max).any(|_| {
+            self.pass(1);
+            !self.live.is_asked()
+        })
     }
 }
 
