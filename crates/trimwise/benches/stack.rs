@@ -38,7 +38,7 @@ fn postmark(c: &mut Criterion) {
     let mut group = c.benchmark_group("stack");
     group.sample_size(10);
     group.bench_function("postmark_50000", |b| {
-        b.iter(|| black_box(run_cell(&spec, |_| ()).expect("the workload fits").duration_ns));
+        b.iter(|| black_box(run_cell(&spec, Box::new(|_| ())).expect("the workload fits").duration_ns));
     });
     group.finish();
 }

@@ -33,7 +33,7 @@ fn main() {
     }
     let start = Instant::now();
     if arguments[0] == "beside" {
-        let run = run_beside(&setting, 1, || ()).expect("runs");
+        let run = run_beside(&setting, 1, &|| ()).expect("runs");
         for (name, figures) in [
             ("clean", &run.clean),
             ("full", &run.full),
@@ -45,7 +45,7 @@ fn main() {
         return;
     }
     if arguments[0] == "files" {
-        let run = run_files(&setting.files, 1, || ()).expect("runs");
+        let run = run_files(&setting.files, 1, &|| ()).expect("runs");
         for (name, figures) in
             [("clean", &run.clean), ("raw tortured", &run.raw_tortured), ("raw trimmed", &run.raw_trimmed)]
         {
@@ -62,7 +62,7 @@ fn main() {
     }
     let class = arguments[0].parse().expect("a class of data");
     let run =
-        run_class(&setting, class, 1, || println!("{:.1} s", start.elapsed().as_secs_f64())).expect("runs");
+        run_class(&setting, class, 1, &|| println!("{:.1} s", start.elapsed().as_secs_f64())).expect("runs");
     println!("torture: {} units, WA {:.3}", run.torture_units, run.torture_write_amplification);
     show("clean", &run.clean);
     show("tortured", &run.tortured);

@@ -17,7 +17,7 @@ const ROUNDS: u32 = 7;
 
 fn measure(profile: &Profile, device: &'static str, discard: bool) -> Result<Means, CellError> {
     let column = Column { device, buffering: true, discard };
-    Ok(Means::of(&run_in_turn(&spec(column, profile, 1), REPS, || ())?))
+    Ok(Means::of(&run_in_turn(&spec(column, profile, 1), REPS, &|| ())?))
 }
 
 fn scale(value: u64, factor: f64) -> u64 {

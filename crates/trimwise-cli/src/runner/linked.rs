@@ -173,7 +173,7 @@ impl Models for Linked {
             rep: run.rep,
             seed: run.seed,
         };
-        run_cell(&spec, move |progress| report_phase(&report, progress)).map_err(|e| {
+        run_cell(&spec, Box::new(move |progress| report_phase(&report, progress))).map_err(|e| {
             let no_space = match &e {
                 CellError::Device(_) | CellError::Format(_) | CellError::Location(_) => {
                     return Failure::usage(format!("{}: {e}", spec.device));

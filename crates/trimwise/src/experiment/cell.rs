@@ -144,14 +144,17 @@ pub enum CellError {
 
 /// Runs one cell on a new device: format, mount, age if asked for, the workload, unmount, audit.
 ///
+/// Its callback is `dyn`, as in the experiments: a generic function would be compiled, and the models with it, in each
+/// crate that calls it.
+///
 /// # Errors
 ///
 /// [`CellError`].
-pub fn run_cell(spec: &CellSpec, progress: impl FnMut(Progress) + 'static) -> Result<Cell, CellError> {
+pub fn run_cell(spec: &CellSpec, mut progress: Box<dyn FnMut(Progress)>) -> Result<Cell, CellError> {
     let sim = Sim::new();
     let queue = BlockQueue::new(&sim, Drive::new(&spec.ssd, spec.faults, spec.seed)?, spec.host.queue);
     let spec = spec.clone();
-    sim.run(async move { run_on(&queue, &spec, progress).await })?
+    sim.run(async move { run_on(&queue, &spec, &mut *progress).await })?
 }
 
 /// Runs several repetitions one after the other on the same device, each with a new file system, as a
@@ -160,13 +163,13 @@ pub fn run_cell(spec: &CellSpec, progress: impl FnMut(Progress) + 'static) -> Re
 /// # Errors
 ///
 /// [`CellError`].
-pub fn run_in_turn(spec: &CellSpec, reps: u32, mut after_each: impl FnMut()) -> Result<Vec<Cell>, CellError> {
+pub fn run_in_turn(spec: &CellSpec, reps: u32, after_each: &dyn Fn()) -> Result<Vec<Cell>, CellError> {
     let sim = Sim::new();
     let queue = BlockQueue::new(&sim, Drive::new(&spec.ssd, spec.faults, spec.seed)?, spec.host.queue);
     let mut runs = Vec::new();
     for rep in 0..reps {
         let (queue, spec) = (queue.clone(), CellSpec { rep, ..spec.clone() });
-        runs.push(sim.run(async move { run_on(&queue, &spec, |_| ()).await })??);
+        runs.push(sim.run(async move { run_on(&queue, &spec, &mut |_| ()).await })??);
         after_each();
     }
     Ok(runs)
@@ -175,7 +178,7 @@ pub fn run_in_turn(spec: &CellSpec, reps: u32, mut after_each: impl FnMut()) -> 
 async fn run_on(
     queue: &BlockQueue,
     spec: &CellSpec,
-    mut progress: impl FnMut(Progress),
+    progress: &mut dyn FnMut(Progress),
 ) -> Result<Cell, CellError> {
     let sim = queue.sim();
     let workload = match &spec.workload {
@@ -196,7 +199,7 @@ async fn run_on(
     sim.sleep(commit_phase(spec.rep)).await;
 
     let cell = match &workload {
-        Workload::Postmark(config) => run_postmark(&fs, spec, config, &mut progress).await?,
+        Workload::Postmark(config) => run_postmark(&fs, spec, config, progress).await?,
         Workload::Timed(timed) => run_timed(&fs, spec, *timed).await?,
     };
     audited(fs, &spec.device, spec.policy).await?;
@@ -225,7 +228,7 @@ async fn run_postmark(
     fs: &Ext4,
     spec: &CellSpec,
     config: &PostmarkConfig,
-    progress: &mut impl FnMut(Progress),
+    progress: &mut dyn FnMut(Progress),
 ) -> Result<Cell, CellError> {
     let gauge = Gauge::start(fs);
     let result = postmark::run(fs, config, progress).await;

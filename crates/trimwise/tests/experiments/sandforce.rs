@@ -20,7 +20,7 @@ fn torture_trim_and_firmware() {
     if !std::env::var("SANDFORCE").is_ok_and(|v| v == "full") {
         setting = setting.shrunk(Bytes(4_000_000_000)).unwrap();
     }
-    let none = || ();
+    let none = &|| ();
     let measured = Measured {
         classes: CLASSES.map(|class| run_class(&setting, class, SEED, none).unwrap()).to_vec(),
         beside: run_beside(&setting, SEED, none).unwrap(),

@@ -49,12 +49,14 @@ fn the_published_curve_has_its_shape() {
     let policies = policies(&one_a::POLICIES[..2]);
     let utilizations =
         if is_full() { one_a::UTILIZATIONS.to_vec() } else { vec![20, 30, 40, 50, 80, 90, 100] };
-    let mut done = 0;
+    let done = std::cell::Cell::new(0);
     let runs: Vec<_> = utilizations
         .iter()
-        .map(|&u| vec![one_a::run(&setting, &aged, &policies, u, 0, SEED, || done += 1).unwrap()])
+        .map(|&u| {
+            vec![one_a::run(&setting, &aged, &policies, u, 0, SEED, &|| done.set(done.get() + 1)).unwrap()]
+        })
         .collect();
-    assert_eq!(done, utilizations.len() * policies.len());
+    assert_eq!(done.get(), utilizations.len() * policies.len());
     for (of, &asked) in runs.iter().zip(&utilizations) {
         let (off, commit) = (&of[0][0], &of[0][1]);
         // Both begin on the same drive; metadata that was never written and the size of a file are the difference.

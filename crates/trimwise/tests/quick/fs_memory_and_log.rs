@@ -167,7 +167,7 @@ fn the_same_seed_gives_the_same_run() {
         rep: 1,
         seed: u64::from(seed),
     };
-    let run = |seed| format!("{:?}", run_cell(&spec(seed), |_| ()).unwrap());
+    let run = |seed| format!("{:?}", run_cell(&spec(seed), Box::new(|_| ())).unwrap());
     assert_eq!(run(1), run(1));
     assert_ne!(run(1), run(2));
 }

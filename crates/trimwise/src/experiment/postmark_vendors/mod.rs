@@ -243,12 +243,7 @@ fn published() -> impl Iterator<Item = PublishedRow> {
 /// # Errors
 ///
 /// [`CellError`].
-pub fn run_column(
-    column: Column,
-    reps: u32,
-    seed: u64,
-    after_each: impl FnMut(),
-) -> Result<Means, CellError> {
+pub fn run_column(column: Column, reps: u32, seed: u64, after_each: &dyn Fn()) -> Result<Means, CellError> {
     let profile = Profile::embedded(column.device).expect("the six drives are built in");
     Ok(Means::of(&run_in_turn(&spec(column, &profile, seed), reps, after_each)?))
 }

@@ -104,11 +104,7 @@ pub struct Level {
 /// # Errors
 ///
 /// [`CellError`].
-pub fn run_files(
-    setting: &FilesSetting,
-    seed: u64,
-    mut after_each: impl FnMut(),
-) -> Result<FilesRun, CellError> {
+pub fn run_files(setting: &FilesSetting, seed: u64, after_each: &dyn Fn()) -> Result<FilesRun, CellError> {
     let measure = |image: &Image| figures_of(image, setting.written, CLASS, seed, false);
     let new = Image::new(&setting.ssd, seed)?.under(setting.faults)?;
     let clean = measure(&new)?;

@@ -270,7 +270,7 @@ pub fn run_class(
     setting: &Setting,
     class: ContentClass,
     seed: u64,
-    mut after_each: impl FnMut(),
+    after_each: &dyn Fn(),
 ) -> Result<ClassRun, CellError> {
     let new = Image::new(&setting.ssd, seed)?;
     let clean = figures_of(&new, setting.written, class, seed, true)?;
@@ -333,11 +333,7 @@ pub struct BesideRun {
 /// # Errors
 ///
 /// [`CellError`].
-pub fn run_beside(
-    setting: &Setting,
-    seed: u64,
-    mut after_each: impl FnMut(),
-) -> Result<BesideRun, CellError> {
+pub fn run_beside(setting: &Setting, seed: u64, after_each: &dyn Fn()) -> Result<BesideRun, CellError> {
     let class = THEIR_OWN;
     let figures = |image: &Image| figures_of(image, setting.written, class, seed, false);
     let new = Image::new(&setting.beside, seed)?;

@@ -37,7 +37,7 @@ pub fn run(
     utilization_percent: u64,
     rep: u32,
     seed: u64,
-    mut after_each: impl FnMut(),
+    after_each: &dyn Fn(),
 ) -> Result<Vec<Run>, CellError> {
     let host = setting.host;
     let sim = Sim::new();
