@@ -12,22 +12,30 @@ compare *ARGUMENTS:
 reproduce *ARGUMENTS='--all':
     cargo run --release -- reproduce {{ARGUMENTS}}
 
-# run all tests
-test:
-    cargo test --workspace
+# the quick tests: three minutes from nothing, no root, no packages
+test *ARGUMENTS:
+    scripts/test-tier quick {{ARGUMENTS}}
 
-# the experiments and grids that `just test` only samples, whole
+# tests on real devices and file systems: root, loop devices, FUSE, tracefs and the packages that .ci/run installs
+system *ARGUMENTS:
+    scripts/test-tier system {{ARGUMENTS}}
+
+# samples of the published experiments: processor time only
+experiments *ARGUMENTS:
+    scripts/test-tier experiments {{ARGUMENTS}}
+
+# real kernels in virtual time: `trimwise kernel build --version 6.1` first, and the programs that make file systems
+kernels *ARGUMENTS:
+    scripts/test-tier kernels {{ARGUMENTS}}
+
+# the experiments and grids that the tiers only sample, whole; hours
 full:
     # needs root and a kernel with a device mapper
-    -cargo test --release -p trimwise-host --features device-mapper-tests --test mounted_verify linear
+    -scripts/test-tier system -p trimwise-linux --features device-mapper-tests -- linear
     # needs root: the daemon killed at 200 points, and 1,000 mounts
-    -KILLS=200 MOUNTS=1000 cargo test --release -p trimwise-host --test daemon
-    SET=full cargo test --release -p trimwise --test set
-    CAPACITY=full cargo test --release -p trimwise --test capacity
-    SANDFORCE=full cargo test --release -p trimwise --test sandforce
-    KERNELS=full cargo test --release -p trimwise-cli --test kernels_experiment --test model_ext4 --test daemon_week \
-        --features kernel-5-10-tests
-    WRITE_AMPLIFICATION=full cargo test --release -p trimwise --test write_amplification the_grid -- --nocapture
+    -KILLS=200 MOUNTS=1000 scripts/test-tier system -p trimwised -- daemon::
+    SET=full CAPACITY=full SANDFORCE=full WRITE_AMPLIFICATION=full scripts/test-tier experiments --release -- --nocapture
+    KERNELS=full scripts/test-tier kernels --features kernel-5-10-tests -- experiment model_ext4 daemon_week
 
 # what CI runs
 ci:
@@ -36,11 +44,15 @@ ci:
 # format and lint
 tidy:
     cargo fmt
-    cargo clippy --workspace --all-targets -- -D warnings
+    cargo clippy --workspace --all-targets --all-features -- -D warnings
 
 # measure the models' own speed
 bench *ARGUMENTS:
-    cargo bench -p trimwise -- {{ARGUMENTS}}
+    cargo bench --manifest-path benches/Cargo.toml -- {{ARGUMENTS}}
+
+# stripped binaries for packages, with link-time optimisation, in target/dist
+dist:
+    cargo build --profile dist -p trimwise-cli -p trimwised
 
 # `trimwise bench` and fio side by side on a file in a directory; the machine must be idle
 against-fio *DIRECTORY:

@@ -8,7 +8,7 @@
 # Without a directory (and as root) an ext4 on a loop device is made for it, and taken away again. The file has SIZE_MIB
 # (1024) and is written once before the first run. REPETITIONS (7) of each, ours and fio's alternating; SECONDS_EACH (5) of
 # random writes; QD (1) for the sequential ones, which only the example can set. OURS=example measures the bare loop of
-# crates/trimwise-host/examples/raw_write.rs instead of `trimwise bench`.
+# benches/examples/raw_write.rs instead of `trimwise bench`.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -44,7 +44,7 @@ fi
 file=$(mktemp -p "$directory" bench-against-fio.XXXXXX)
 
 if [ "$ours" = example ]; then
-    cargo build --release --quiet -p trimwise-host --example raw_write
+    cargo build --release --quiet --manifest-path benches/Cargo.toml --example raw_write
 else
     cargo build --release --quiet -p trimwise-cli
 fi
@@ -62,8 +62,8 @@ print(round(json.load(open(sys.argv[1]))["tests"][0]["measured"][0]["throughput_
 }
 our_rate() {
     case $ours-$1 in
-        example-seq) target/release/examples/raw_write "file:$file" seq "$depth" "$size_mib" ;;
-        example-rand) target/release/examples/raw_write "file:$file" rand 32 "$seconds" ;;
+        example-seq) benches/target/release/examples/raw_write "file:$file" seq "$depth" "$size_mib" ;;
+        example-rand) benches/target/release/examples/raw_write "file:$file" rand 32 "$seconds" ;;
         *-seq) cli_rate "seqwrite:${size_mib}MiB" ;;
         *-rand) cli_rate "randwrite:32:${seconds}" ;;
     esac

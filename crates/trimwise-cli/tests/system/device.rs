@@ -2,13 +2,25 @@
 //! and nothing left behind.
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::path::Path;
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::device_place::{Place, can_run, run, sh, waits};
+use trimwise_testing::loops;
+use trimwise_testing::skipped;
+
+use crate::device_place::{Place, run, sh, waits};
+
+/// Whether drives can be attached and the programs are there; if not, the test is skipped.
+fn can_run(programs: &[&str]) -> bool {
+    let has_fuse = fs::OpenOptions::new().read(true).write(true).open("/dev/fuse").is_ok();
+    if !has_fuse {
+        skipped("there is no FUSE");
+    }
+    has_fuse && loops::can_run(programs)
+}
 
 #[test]
 fn a_drive_is_attached_listed_and_detached() {

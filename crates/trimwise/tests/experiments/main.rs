@@ -5,4 +5,5 @@ mod lazy_paper;
 mod postmark_vendors;
 mod sandforce;
 mod set;
+mod verify;
 mod write_amplification;

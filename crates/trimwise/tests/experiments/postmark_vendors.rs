@@ -10,7 +10,7 @@ fn column(device: &'static str, discard: bool) -> Column {
 
 fn run(device: &'static str, discard: bool) -> (Means, Means) {
     let column = column(device, discard);
-    (run_column(column, 1, 1, || ()).unwrap(), Means::published(column))
+    (run_column(column, 1, 1, &|| ()).unwrap(), Means::published(column))
 }
 
 #[track_caller]

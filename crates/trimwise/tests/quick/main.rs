@@ -14,4 +14,3 @@ mod ssd_classes;
 mod ssd_options;
 mod ssd_profile;
 mod ssd_reference;
-mod verify;

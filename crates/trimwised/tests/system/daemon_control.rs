@@ -11,7 +11,8 @@ use trimwise_linux::daemon::control::{Client, Request};
 use trimwise_linux::doctor::examine;
 use trimwise_linux::host_root::HostRoot;
 use trimwise_testing::daemon::{Daemon, table};
-use trimwise_testing::loops::{Loop, can_run};
+use trimwise_testing::loops::{Loop, can_run, sh};
+use trimwise_testing::skipped;
 
 const MIB: u64 = 1 << 20;
 
@@ -188,8 +189,7 @@ fn the_doctor_asks_the_daemon_what_it_trims() {
     }
     let (disk, other) = (Loop::ext4(64 * MIB), Loop::ext4(64 * MIB));
     if !examine(&HostRoot::default(), Path::new("/nonexistent"), None).unwrap().trimmers.is_empty() {
-        eprintln!("SKIPPED: something else trims this host at intervals, which the doctor tells of");
-        return;
+        return skipped("something else trims this host at intervals, which the doctor tells of");
     }
     let mut daemon = started(&table(&disk.point, ""));
     daemon.wait_until(&disk.point, "managed", |status| !status.is_null());
@@ -228,7 +228,7 @@ fn nobody_who_listens_to_its_log_is_no_reason_to_end() {
     assert!(answers());
     daemon.ask(&Request::Reload);
     let still = answers() && child.try_wait().unwrap().is_none();
-    loops::sh("kill", &[&child.id().to_string()]);
+    sh("kill", &[&child.id().to_string()]);
     assert!(still);
     assert!(child.wait().unwrap().success());
     assert!(!daemon.run().join("control.sock").exists(), "it ended in order");

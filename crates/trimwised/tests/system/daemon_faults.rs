@@ -15,6 +15,7 @@ use seccompiler::{
 use trimwise_linux::daemon::control::Request;
 use trimwise_testing::daemon::{Daemon, table};
 use trimwise_testing::loops::{Loop, can_run, sh};
+use trimwise_testing::skipped;
 
 const MIB: u64 = 1 << 20;
 /// So much freed is worth a map at once.
@@ -107,8 +108,7 @@ impl Drop for Drive {
 fn can_serve(programs: &[&str]) -> bool {
     let fuse = Path::new("/dev/fuse").exists();
     if !fuse {
-        let message = "SKIPPED: there is no /dev/fuse, so no drive fails on demand\n";
-        let _ = std::io::Write::write_all(&mut std::io::stderr(), message.as_bytes());
+        skipped("there is no /dev/fuse, so no drive fails on demand");
     }
     can_run(programs) && fuse
 }

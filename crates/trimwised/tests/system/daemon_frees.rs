@@ -9,6 +9,7 @@ use crate::TRIMWISED;
 use trimwise_linux::daemon::control::Request;
 use trimwise_testing::daemon::{Daemon, table};
 use trimwise_testing::loops::{Loop, can_run};
+use trimwise_testing::skipped;
 use trimwised::frees::TRACING;
 
 const MIB: u64 = 1 << 20;
@@ -20,8 +21,7 @@ fn can_trace() -> bool {
         || Command::new("mount").args(["-t", "tracefs", "nodev", TRACING]).stderr(Stdio::null()).status();
     let found = there() || (mount().is_ok_and(|status| status.success()) && there());
     if !found {
-        let message = format!("SKIPPED: no tracefs at {TRACING}, so no free is seen as it happens\n");
-        let _ = std::io::Write::write_all(&mut std::io::stderr(), message.as_bytes());
+        skipped(&format!("no tracefs at {TRACING}, so no free is seen as it happens"));
     }
     found
 }

@@ -8,7 +8,7 @@ use crate::TRIMWISED;
 use trimwise::units::Span;
 use trimwise_linux::daemon::control::Request as Asked;
 use trimwise_testing::daemon::{Daemon, table};
-use trimwise_testing::loops::{Loop, can_run};
+use trimwise_testing::loops::{Loop, can_run, sh};
 use trimwised::helper::{self, Answer, Request, Task};
 
 const MIB: u64 = 1 << 20;
@@ -83,11 +83,11 @@ fn btrfs() -> Option<Loop> {
     (0..22).step_by(2).for_each(|i| fs::remove_file(disk.point.join(format!("file{i}"))).unwrap());
     disk.sync();
     // Online discard is btrfs's own default on some devices.
-    loops::sh("mount", &["-o", "remount,nodiscard", disk.point.to_str().unwrap()]);
+    sh("mount", &["-o", "remount,nodiscard", disk.point.to_str().unwrap()]);
     let sent = disk.discards();
     disk.unmount();
     disk.mount();
-    loops::sh("mount", &["-o", "remount,nodiscard", disk.point.to_str().unwrap()]);
+    sh("mount", &["-o", "remount,nodiscard", disk.point.to_str().unwrap()]);
     assert_eq!(disk.discards(), sent);
     Some(disk)
 }

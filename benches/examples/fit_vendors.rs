@@ -1,6 +1,6 @@
 //! Fits the three numbers of each drive of the experiment `postmark-vendors`.
 //!
-//!     cargo run --release -p trimwise --example fit_vendors [VENDOR...]
+//!     cargo run --release --manifest-path benches/Cargo.toml --example fit_vendors [VENDOR...]
 //!
 //! The write path is fitted on Creation_alone/s and the read path on Transactions/s, both without discard;
 //! then the time of a TRIM command on Transactions/s with discard. All three on the buffered columns, and on

@@ -1,6 +1,6 @@
 //! What one class of data does to the drive of the experiment `sandforce`, for fitting its profile.
 //!
-//!     cargo run --release -p trimwise --example fit_sandforce -- CLASS [GB [FRAGMENT_NS [LATENCY_NS [STALE_PERCENT]]]]
+//!     cargo run --release --manifest-path benches/Cargo.toml --example fit_sandforce -- CLASS [GB [FRAGMENT_NS [LATENCY_NS [STALE_PERCENT]]]]
 
 use std::time::Instant;
 

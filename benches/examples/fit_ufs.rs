@@ -1,6 +1,6 @@
 //! Fits the two numbers of TRIM of the Lazy TRIM paper's storage, the profile `ufs21-64gb`.
 //!
-//!     cargo run --release -p trimwise --example fit_ufs
+//!     cargo run --release --manifest-path benches/Cargo.toml --example fit_ufs
 //!
 //! `trim.cost_per_command_ns`, which occupies the device, on the 840 ms for which a write waits under lazy TRIM (table II);
 //! `trim.latency_per_command_ns`, in which commands overlap, on the 0.40 of traditional's time in which all TRIMs are

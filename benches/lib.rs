@@ -1,0 +1,2 @@
+//! Benchmarks of the models: `benches/device.rs` the device alone, `benches/policy.rs` the pending set with a million
+//! extents, `benches/stack.rs` a whole run, from mkfs to unmount. `just bench` runs them.
