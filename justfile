@@ -45,6 +45,7 @@ ci:
 tidy:
     cargo fmt
     cargo clippy --workspace --all-targets --all-features -- -D warnings
+    cargo clippy --workspace --test '*' --all-features -- -D warnings
 
 # measure the models' own speed
 bench *ARGUMENTS:

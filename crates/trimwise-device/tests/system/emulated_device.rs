@@ -1,7 +1,6 @@
 //! An emulated drive as a block device and over NBD, served by this process: it is a device as any other, and real clients
 //! of NBD find what they expect.
 
-use std::path::Path;
 use std::process::Command;
 
 use trimwise_linux::consent;

@@ -3,16 +3,13 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use trimwise::units::Bytes;
-use trimwise::workload::files::FileError;
 use trimwise::workload::fragmenting::{self, FILE, Fragmenting};
 use trimwise::workload::full_write;
 use trimwise::workload::timed::{Timed, Timing};
 use trimwise_linux::{DirectoryError, RealDirectory, block_on};
 use trimwise_testing::loops::{Loop, can_run, sh};
-use trimwise_testing::open;
 
 const MIB: u64 = 1 << 20;
 const SMALL: Fragmenting = Fragmenting { file: Bytes::mib(16), append: Bytes::kib(64), hole: Bytes::kib(4) };

@@ -1,17 +1,12 @@
 //! A loop device behind the block trait: what is written is stored, TRIM leaves zeros, completions come once
 //! each, and errors name what failed.
 
-use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-
-use trimwise::block::{BlockDevice, BlockError, Operation};
-use trimwise::content::{Content, ContentClass, Stored};
-use trimwise::units::{Bytes, Lpn, SimDuration, UnitRange};
-use trimwise_linux::raw_device::{Access, Options, RawDevice, RawDeviceError, Target};
+use trimwise::block::{BlockDevice, Operation};
+use trimwise::content::Content;
+use trimwise_linux::raw_device::{Access, Options, RawDevice, Target};
 use trimwise_linux::{block_on, consent};
 use trimwise_testing::conformance::{keeps_what_it_is_told, opened, units};
-use trimwise_testing::loops::{Loop, can_run};
+use trimwise_testing::loops::{Loop, can_run, sh};
 
 fn on_a_device(trim_by_thread: bool) {
     if !can_run(&[]) {
@@ -99,7 +94,7 @@ fn a_device_that_ends_early_is_a_clear_error() {
     let device = opened(&Target::Device(disk.node()), &Options::default());
     // The file below is cut: reads behind its end fail, as from a disk that vanishes half way.
     std::fs::File::options().write(true).open(&disk.image).unwrap().set_len(1 << 20).unwrap();
-    loops::sh("losetup", &["-c", disk.node().to_str().unwrap()]);
+    sh("losetup", &["-c", disk.node().to_str().unwrap()]);
     let error = block_on(device.perform(Operation::read(units(8192, 16)))).unwrap().unwrap_err().to_string();
     let shown = disk.node();
     assert!(
