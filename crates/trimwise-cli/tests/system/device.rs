@@ -181,7 +181,11 @@ fn a_server_that_is_killed_leaves_nothing_that_stays() {
 
     // And where nobody has it: the next one takes the name.
     place.attach(&["--profile", "sata-small", "--size", "64MiB"]);
-    sh("kill", &["-9", &place.pid().to_string()]);
+    let pid = place.pid();
+    sh("kill", &["-9", &pid.to_string()]);
+    let is_over =
+        || fs::read_to_string(format!("/proc/{pid}/stat")).map_or(true, |stat| stat.contains(") Z "));
+    waits("the server ends", is_over);
     let node = place.attach(&["--profile", "sata-small", "--size", "64MiB"]);
     assert_eq!(place.list()[0]["name"], "sata-small");
     place.ok(&["detach", &node]);
