@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use serde::Serialize;
+use trimwise::units::Bytes;
 use trimwise_uml::images::{Built, CATALOGUE, Cache, KernelError, KernelImage, Order, Step};
 
 use crate::arguments::{
@@ -121,29 +122,45 @@ fn build(
 
     let stop = on_signal(OnInterrupt::Stop)?;
     let progress = Progress::of(orders.len(), "kernels");
-    let mut kernels = Vec::new();
+    let (mut kernels, mut told) = (Vec::new(), Vec::new());
     for (index, order) in orders.iter().enumerate() {
         let built = cache.build(order, &stop, &mut |step| {
-            let (done, what) = told(step);
+            let (done, what) = at(step);
             progress.update(index, done, STEPS);
             progress.say(format!("{}: {what}", order.version));
         });
         progress.done(index);
         kernels.push(match built {
-            Ok(Built::New(image)) => Kernel::of(&image, State::New),
+            Ok(Built::New { image, freed_bytes }) => {
+                told.extend(removed(&image.version, freed_bytes));
+                Kernel::of(&image, State::New)
+            }
             Ok(Built::Found(image)) => Kernel::of(&image, State::Built),
             Err(error) => {
                 progress.finish();
+                told.iter().for_each(|line| eprintln!("{line}"));
                 return Err(failure(error));
             }
         });
     }
     progress.finish();
+    told.iter().for_each(|line| eprintln!("{line}"));
     show(cache, kernels, &destinations)
 }
 
+/// What became of the images that the new one makes useless, if there were any.
+fn removed(version: &str, freed_bytes: Result<u64, String>) -> Option<String> {
+    match freed_bytes {
+        Ok(0) => None,
+        Ok(bytes) => Some(format!("note: removed outdated images of {version}: {} freed", Bytes(bytes))),
+        Err(error) => Some(format!(
+            "note: outdated images of {version} are still there: {error}; `trimwise kernel list` names them"
+        )),
+    }
+}
+
 /// How far a build is, and what it does.
-fn told(step: Step) -> (u64, String) {
+fn at(step: Step) -> (u64, String) {
     match step {
         Step::Wait => (0, "another build of it goes on".to_owned()),
         Step::Download => (0, "download".to_owned()),

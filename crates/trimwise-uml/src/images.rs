@@ -29,6 +29,7 @@ mod tools;
 use std::fmt::Write as _;
 use std::fs;
 use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -47,6 +48,9 @@ const PRELOAD_SOURCE: &str = include_str!("preload.c");
 
 /// Targets, variables and their order, as `build` gives them to `make`; part of the hash.
 const RECIPE: &str = "make ARCH=um allnoconfig linux; KBUILD_BUILD_TIMESTAMP, USER, HOST fixed; 1";
+
+/// How much of the hash names an image.
+const RECIPE_BYTES: usize = 6;
 
 /// Says where images are kept.
 const CACHE_VARIABLE: &str = "TRIMWISE_KERNELS";
@@ -170,17 +174,7 @@ impl Cache {
     pub fn remove(&self, version: &str) -> Result<usize, KernelError> {
         check(version)?;
         let images: Vec<_> = self.list()?.into_iter().filter(|image| image.version == version).collect();
-        for image in &images {
-            // Out of sight in one step: nobody finds half an image.
-            let hidden = image.directory.with_file_name(format!(
-                "{}{version}-{}.removed",
-                build::WORK_PREFIX,
-                image.recipe
-            ));
-            fs::rename(&image.directory, &hidden)
-                .and_then(|()| fs::remove_dir_all(&hidden))
-                .map_err(KernelError::io("remove", &image.directory))?;
-        }
+        images.iter().try_for_each(|image| self.remove_image(image))?;
         let log_removed = fs::remove_file(self.log(version)).is_ok();
         if images.is_empty() && !log_removed {
             return Err(KernelError::NotBuilt {
@@ -191,6 +185,53 @@ impl Cache {
             });
         }
         Ok(images.len())
+    }
+
+    /// Removes the images of this version that another recipe made; answers how many bytes that frees.
+    ///
+    /// Only folders that are called as an image of this version and hold its description count. A guest that runs from
+    /// one runs on: its program keeps its blocks until it ends.
+    fn remove_outdated(&self, version: &str) -> Result<u64, KernelError> {
+        let mut freed = 0;
+        for name in self.names(version)? {
+            // One that is damaged is no reason not to remove the others; `kernel remove` tells of it.
+            let Ok(Some(image)) = self.read(&self.directory.join(&name)) else { continue };
+            let is_ours = image.version == version
+                && is_recipe(&image.recipe)
+                && name == format!("{version}-{}", image.recipe);
+            if !is_ours || image.is_current() {
+                continue;
+            }
+            let bytes = image.allocated_bytes()?;
+            self.remove_image(&image)?;
+            freed += bytes;
+        }
+        Ok(freed)
+    }
+
+    /// Names of the folders that may be images of this version.
+    fn names(&self, version: &str) -> Result<Vec<String>, KernelError> {
+        let entries = fs::read_dir(&self.directory).map_err(KernelError::io("read", &self.directory))?;
+        let mut names = Vec::new();
+        for entry in entries {
+            let entry = entry.map_err(KernelError::io("read", &self.directory))?;
+            // A link leads to what is not the cache's.
+            let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if is_folder && name.strip_prefix(version).is_some_and(|rest| rest.starts_with('-')) {
+                names.push(name);
+            }
+        }
+        Ok(names)
+    }
+
+    fn remove_image(&self, image: &KernelImage) -> Result<(), KernelError> {
+        // Out of sight in one step: nobody finds half an image.
+        let name = image.directory.file_name().unwrap_or_default().to_string_lossy();
+        let hidden = self.directory.join(format!("{}{name}.removed", build::WORK_PREFIX));
+        fs::rename(&image.directory, &hidden)
+            .and_then(|()| fs::remove_dir_all(&hidden))
+            .map_err(KernelError::io("remove", &image.directory))
     }
 
     /// The log of a build that goes on or has failed; that of a finished image is in it.
@@ -233,6 +274,16 @@ impl KernelImage {
     pub fn is_current(&self) -> bool {
         self.recipe == recipe()
     }
+
+    /// The disk space of the files in its folder.
+    fn allocated_bytes(&self) -> Result<u64, KernelError> {
+        let failed = || KernelError::io("read", &self.directory);
+        let mut bytes = 0;
+        for entry in fs::read_dir(&self.directory).map_err(failed())? {
+            bytes += entry.and_then(|entry| entry.metadata()).map_err(failed())?.blocks() * 512;
+        }
+        Ok(bytes)
+    }
 }
 
 /// Hash of everything that an image is made by, apart from the kernel's source and the compiler.
@@ -245,10 +296,15 @@ fn recipe() -> String {
         hash.update((part.len() as u64).to_le_bytes());
         hash.update(part);
     }
-    hash.finalize().iter().take(6).fold(String::new(), |mut text, byte| {
+    hash.finalize().iter().take(RECIPE_BYTES).fold(String::new(), |mut text, byte| {
         let _ = write!(text, "{byte:02x}"); // writing to a String cannot fail
         text
     })
+}
+
+/// Whether this can be what [`recipe`] answers.
+fn is_recipe(text: &str) -> bool {
+    text.len() == 2 * RECIPE_BYTES && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
 }
 
 /// The name of an image's folder.

@@ -184,6 +184,50 @@ fn a_kernel_is_built_once_and_found_from_then_on() {
 }
 
 #[test]
+fn a_new_image_takes_the_place_of_those_that_another_recipe_made() {
+    let machine = Machine::new();
+    let image = |folder: &str, version: &str, recipe: &str| {
+        let folder = machine.path("cache").join(folder);
+        fs::create_dir_all(&folder).unwrap();
+        let text = serde_json::json!({
+            "version": version, "release": "6.6.1", "source": "a tree", "compiler": "gcc", "recipe": recipe,
+        });
+        fs::write(folder.join("image.json"), text.to_string()).unwrap();
+        fs::write(folder.join("linux"), vec![1; 1 << 20]).unwrap();
+        fs::write(folder.join("preload.so"), "library").unwrap();
+    };
+    image("6.6-0123456789ab", "6.6", "0123456789ab");
+    image("6.6-ba9876543210", "6.6", "ba9876543210");
+    // Another version; a name or a description that is not ours; a link to what somebody keeps elsewhere.
+    image("6.60-0123456789ab", "6.60", "0123456789ab");
+    image("6.6-mine", "6.6", "mine");
+    image("6.6-aaaaaaaaaaab", "6.6", "0123456789ab");
+    image("../elsewhere", "6.6", "aaaaaaaaaaaa");
+    std::os::unix::fs::symlink("../elsewhere", machine.path("cache/6.6-aaaaaaaaaaaa")).unwrap();
+    fs::create_dir(machine.path("cache/6.6-notes")).unwrap();
+    let before = machine.cached();
+
+    machine.write("compile", "exit 3");
+    machine.fails(BUILD, 1);
+    assert!(before.iter().all(|name| machine.cached().contains(name)), "a build that fails removes nothing");
+
+    machine.write("compile", "");
+    let output = machine.run(BUILD);
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{message}");
+    assert!(message.contains("removed outdated images of 6.6: 2.0 MiB freed"), "{message}");
+    let left = machine.cached();
+    let gone: Vec<_> = before.iter().filter(|name| !left.contains(name)).collect();
+    assert_eq!(gone, ["6.6-0123456789ab", "6.6-ba9876543210"]);
+    assert_eq!(left.len(), before.len() - 1, "{left:?}");
+    assert!(machine.path("elsewhere/linux").exists());
+
+    // Once they are gone there is nothing to tell.
+    let again = machine.run(&format!("{BUILD} --force"));
+    assert_eq!(String::from_utf8(again.stderr).unwrap(), "");
+}
+
+#[test]
 fn the_tables_fit_a_hundred_columns() {
     let machine = Machine::new();
     machine.json(BUILD);

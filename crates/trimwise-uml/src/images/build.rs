@@ -69,7 +69,12 @@ pub enum Built {
     /// It was in the cache.
     Found(KernelImage),
     /// It was built.
-    New(KernelImage),
+    New {
+        /// The new image.
+        image: KernelImage,
+        /// What removing the version's images of other recipes has freed; an error if they could not be removed.
+        freed_bytes: Result<u64, String>,
+    },
 }
 
 impl Order {
@@ -161,7 +166,10 @@ impl Cache {
         }
         // Only now: as long as it lies outside it is the lock.
         fs::rename(log_path, place.join("build.log")).map_err(KernelError::io("move", log_path))?;
-        self.find(&order.version).map(Built::New)
+        let image = self.find(&order.version)?;
+        // The image is there: what cannot be removed is no failure of its build.
+        let freed_bytes = self.remove_outdated(&order.version).map_err(|error| error.to_string());
+        Ok(Built::New { image, freed_bytes })
     }
 
     /// Removes what builds have left that were killed: those of the image whose lock is ours, and those that nobody locks.
