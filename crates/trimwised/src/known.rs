@@ -7,7 +7,7 @@
 //! gets one, has ids of its own, and they are given out again.
 //!
 //! What was allocated and freed while no daemon watched is not seen. It is no more than what was written to the device
-//! meanwhile, which the kernel counts: of more than [`UNSEEN_MAX_PERCENT`] of the file system nothing is believed, and what is
+//! meanwhile, which the kernel counts: of more than `UNSEEN_MAX_PERCENT` of the file system nothing is believed, and what is
 //! believed is forgotten on the day on which it would have been without the restart.
 
 use std::collections::{BTreeMap, BTreeSet};

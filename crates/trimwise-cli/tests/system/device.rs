@@ -168,7 +168,7 @@ fn a_server_that_is_killed_leaves_nothing_that_stays() {
     let failed =
         run("dd", &["if=/dev/zero", &format!("of={point}/other"), "bs=64k", "count=4", "conv=fsync"]);
     assert!(!failed.status.success(), "an error, not a wait");
-    assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", begin.elapsed());
+    assert!(begin.elapsed() < Duration::from_secs(100), "{:?}", begin.elapsed());
 
     let list = place.list();
     assert_eq!((&list[0]["state"], &list[0]["status"]), (&Value::from("dead"), &Value::Null));

@@ -12,7 +12,7 @@
 //! pressure, with long rests.
 //!
 //! Not every file system has a map ([`Facts::maps`]). Then what is untrimmed is estimated from falling utilization, and a
-//! trim is a walk over everything, which is why it is rare there ([`WHOLE_EVERY`]).
+//! trim is a walk over everything, which is why it is rare there (`WHOLE_EVERY`).
 
 mod decide;
 mod estimate;

@@ -111,7 +111,9 @@ fn metrics_are_served_on_loopback_and_written_to_a_file() {
         return;
     }
     let disk = Loop::ext4(64 * MIB);
-    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap(); // free again
+    // A loopback address of this process's own, and a port that is never handed out: nobody else has it.
+    let [_, a, b, c] = std::process::id().to_be_bytes();
+    let address = format!("127.{}.{b}.{c}:9108", a | 0x80);
     let mut daemon = Daemon::prepared(TRIMWISED, "");
     let file = daemon.run().with_file_name("trimwise.prom");
     let metrics = format!("metrics-listen = \"{address}\"\nmetrics-file = \"{}\"\n", file.display());
@@ -119,7 +121,7 @@ fn metrics_are_served_on_loopback_and_written_to_a_file() {
     daemon.start();
     daemon.wait_until_trimmed(&disk.point);
     let get = |path: &str| {
-        let mut stream = TcpStream::connect(address).unwrap();
+        let mut stream = TcpStream::connect(&address).unwrap();
         write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n").unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
