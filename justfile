@@ -10,6 +10,7 @@ compare *ARGUMENTS:
 
 # make the published experiments again
 reproduce *ARGUMENTS='--all':
+    cargo build --release
     cargo run --release -- reproduce {{ARGUMENTS}}
 
 # the quick tests: three minutes from nothing, no root, no packages
@@ -31,11 +32,12 @@ kernels *ARGUMENTS:
 # the experiments and grids that the tiers only sample, whole; hours
 full:
     # needs root and a kernel with a device mapper
-    -scripts/test-tier system -p trimwise-linux --features device-mapper-tests -- linear
+    -scripts/test-tier system --release -p trimwise-linux --features device-mapper-tests -- linear
     # needs root: the daemon killed at 200 points, and 1,000 mounts
-    -KILLS=200 MOUNTS=1000 scripts/test-tier system -p trimwised -- daemon::
+    -KILLS=200 MOUNTS=1000 scripts/test-tier system --release -p trimwised -- daemon::
     SET=full CAPACITY=full SANDFORCE=full WRITE_AMPLIFICATION=full scripts/test-tier experiments --release -- --nocapture
-    KERNELS=full scripts/test-tier kernels --features kernel-5-10-tests -- experiment model_ext4 daemon_week
+    # needs `trimwise kernel build --version 6.1`, 5.10 and 6.12
+    KERNELS=full scripts/test-tier kernels --release -p trimwise-cli --features kernel-5-10-tests -- experiment model_ext4 daemon_week
 
 # what CI runs
 ci:

@@ -1,6 +1,6 @@
 //! How fast the device model is: host units a second of wall time, one core, all timing on.
 //!
-//!     cargo bench -p trimwise --bench device
+//!     cargo bench --manifest-path benches/Cargo.toml --bench device
 //!
 //! `device/random_write_64gib` writes single units at uniform random places of a 64 GiB drive with 28 %
 //! over-provisioning, 32 commands outstanding, in steady state: filled once in order and then overwritten at

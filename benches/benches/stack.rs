@@ -1,6 +1,6 @@
 //! How fast the whole stack is: one run of PostMark, from mkfs to unmount, wall time on one core.
 //!
-//!     cargo bench -p trimwise --bench stack
+//!     cargo bench --manifest-path benches/Cargo.toml --bench stack
 //!
 //! `stack/postmark_50000` makes 50,000 files of 1,000 to 200,000 bytes, does 50,000 transactions in blocks of 4 KiB
 //! and deletes them: 2.8 million system calls, 8.6 GB written, on a SATA drive of 256 GB that is told of what is

@@ -13,7 +13,7 @@ use std::sync::atomic::AtomicBool;
 
 use trimwise_linux::RealDirectory;
 
-/// Says that the running test cannot do its work here; it returns then.
+/// Records that the running test cannot run here. The caller must then return.
 ///
 /// libtest counts a test that returns as passed. So a skip is recorded in the file that `TRIMWISE_SKIPS` names, which
 /// `scripts/test-tier` subtracts; without that variable nobody would notice, and a skip is a failure.
@@ -25,7 +25,7 @@ pub fn skipped(why: &str) {
     let thread = std::thread::current();
     let test = thread.name().unwrap_or("?");
     let Some(file) = std::env::var_os("TRIMWISE_SKIPS") else {
-        panic!("cannot run here: {why}. `just TIER` skips and counts the tests of a tier that cannot run");
+        panic!("cannot run here: {why}. `just TIER` counts such tests as skipped");
     };
     let line = format!("{test}: {why}\n");
     OpenOptions::new().append(true).create(true).open(file).unwrap().write_all(line.as_bytes()).unwrap();
@@ -52,13 +52,13 @@ pub fn program(name: &str) -> Option<PathBuf> {
     found
 }
 
-/// `trimwised`, as it was built with the tests of the workspace, or `None`, which skips the test.
+/// `trimwised`, built next to the tests, or `None`, which skips the test.
 pub fn trimwised() -> Option<PathBuf> {
     let test = std::env::current_exe().unwrap();
     let program = test.ancestors().nth(2).unwrap().join("trimwised");
     let found = program.is_file().then_some(program);
     if found.is_none() {
-        skipped("trimwised is not built; `cargo test --workspace` builds it");
+        skipped("trimwised is not built: `cargo build --profile test --bins`, or `just system`");
     }
     found
 }

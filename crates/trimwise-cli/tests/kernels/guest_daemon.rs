@@ -33,6 +33,7 @@ pub fn kernel(file_system: FileSystem) -> Option<KernelImage> {
         skipped(&why);
         None
     })?;
+    trimwised()?;
     image("6.1")
 }
 

@@ -1,4 +1,4 @@
-//! A kernel that is real.
+//! A real kernel.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -27,7 +27,7 @@ int main(void) { unsigned char b[4]; getrandom(b, 4, 0); printf("%02x%02x%02x%02
     fs::write(dir.path().join("draw.c"), code).unwrap();
     let gcc = Command::new("gcc").args(["-o", "draw", "draw.c"]).current_dir(dir.path()).status();
     if !gcc.is_ok_and(|status| status.success()) {
-        return skipped("gcc is missing, so nobody draws a random number");
+        return skipped("`gcc` is not installed");
     }
     let drawn = Command::new(dir.path().join("draw")).env("LD_PRELOAD", &image.preload).output().unwrap();
     assert_eq!(String::from_utf8(drawn.stdout).unwrap(), "42424242");

@@ -1,7 +1,7 @@
 //! The experiment `capacity`, sampled: one of the source's sequential writes, and random overwrites of a drive that is
 //! half full and full, with both mappings.
 //!
-//! All of it: `CAPACITY=full cargo test --release -p trimwise --test capacity`, or `trimwise reproduce capacity`.
+//! All of it: `CAPACITY=full cargo test --release -p trimwise --test experiments capacity::`, or `trimwise reproduce capacity`.
 
 use std::thread;
 

@@ -1,7 +1,7 @@
 //! The experiment `sandforce`, sampled: the same code on drives of a sixtieth of the size, tortured for as much
 //! less time.
 //!
-//! All of it: `SANDFORCE=full cargo test --release -p trimwise --test sandforce`, or `trimwise reproduce sandforce`.
+//! All of it: `SANDFORCE=full cargo test --release -p trimwise --test experiments sandforce::`, or `trimwise reproduce sandforce`.
 
 use trimwise::experiment::sandforce::files::run_files;
 use trimwise::experiment::sandforce::{

@@ -1,7 +1,7 @@
 //! The experiments `set-1a` and `set-1b`, sampled: the same code on a sixteenth of the drive with a sixteenth of the
 //! files, and fewer points.
 //!
-//! All of it: `SET=full cargo test --release -p trimwise --test set`, or `trimwise reproduce set-1a`.
+//! All of it: `SET=full cargo test --release -p trimwise --test experiments set::`, or `trimwise reproduce set-1a`.
 
 use trimwise::experiment::result::{Claim, ExperimentResult};
 use trimwise::experiment::set::{self, Setting, one_a, one_b};

@@ -10,9 +10,9 @@
 //! device measured ([`SsdStats::usable_units`]): slots that hold written data when a victim is chosen. Free
 //! pool and unwritten slots of open blocks are not in it; neither is anything fitted.
 //!
-//! A sample of the grid runs with every `cargo test`. The full grid (96 points, some minutes):
+//! A sample of the grid runs in the tier `experiments`. The full grid (96 points, some minutes):
 //!
-//!     WRITE_AMPLIFICATION=full cargo test --release -p trimwise --test write_amplification the_grid -- --nocapture
+//!     WRITE_AMPLIFICATION=full cargo test --release -p trimwise --test experiments the_grid -- --nocapture
 
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;

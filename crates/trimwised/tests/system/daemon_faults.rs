@@ -108,7 +108,7 @@ impl Drop for Drive {
 fn can_serve(programs: &[&str]) -> bool {
     let fuse = Path::new("/dev/fuse").exists();
     if !fuse {
-        skipped("there is no /dev/fuse, so no drive fails on demand");
+        skipped("there is no /dev/fuse, so no failing drive can be emulated");
     }
     can_run(programs) && fuse
 }

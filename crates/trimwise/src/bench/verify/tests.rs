@@ -1,4 +1,4 @@
-//! A sound and a faulty drive of each kind; the whole table of profiles and faults is in `tests/verify.rs`.
+//! A sound and a faulty drive of each kind; the whole table of profiles and faults is in `tests/experiments/verify.rs`.
 
 use super::*;
 use crate::block::{BlockQueue, ModelDevice, QueueConfig};
