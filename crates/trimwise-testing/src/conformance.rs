@@ -7,13 +7,15 @@ use trimwise_linux::block_on;
 use trimwise_linux::consent;
 use trimwise_linux::raw_device::{Access, Options, RawDevice, Target};
 
+use crate::in_time;
+
 pub fn units(start: u64, count: u64) -> UnitRange {
     UnitRange::new(Lpn(start), count)
 }
 
 /// A device that may be overwritten.
 pub fn opened(target: &Target, options: &Options) -> RawDevice {
-    RawDevice::open(Access::Write(consent::check(target, None).unwrap()), options).unwrap()
+    in_time(|| RawDevice::open(Access::Write(in_time(|| consent::check(target, None))), options))
 }
 
 /// The same on every kind of target: writes of all classes and lengths at a queue depth, TRIM, reads of parts.

@@ -80,3 +80,21 @@ pub fn directory(with_locations: bool) -> tempfile::TempDir {
     }
     directory
 }
+
+/// What a try gives once it succeeds.
+///
+/// A device may be busy for a moment longer: a child that another test's thread starts holds all files of this process
+/// until it becomes another program.
+///
+/// # Panics
+/// With the last error, if five minutes do not help.
+#[track_caller]
+pub fn in_time<T, E: std::fmt::Display>(attempt: impl Fn() -> Result<T, E>) -> T {
+    for _ in 0..6_000 {
+        if let Ok(done) = attempt() {
+            return done;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    attempt().unwrap_or_else(|error| panic!("{error}"))
+}

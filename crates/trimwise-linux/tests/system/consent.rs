@@ -5,6 +5,7 @@ use std::path::Path;
 
 use trimwise_linux::consent::{ConsentError, check};
 use trimwise_linux::raw_device::Target;
+use trimwise_testing::in_time;
 use trimwise_testing::loops::{Loop, can_run, sh};
 
 fn device(path: &Path) -> Target {
@@ -37,7 +38,7 @@ fn a_mounted_device_is_refused_whatever_is_said() {
     assert_eq!(refused(&device(&node), None), expected);
     let other = refused(&device(&node), Some("/dev/sdx"));
     assert!(other.contains("lost; '/dev/sdx' is neither its path nor its serial number; if that"), "{other}");
-    check(&device(&node), node.to_str()).unwrap();
+    in_time(|| check(&device(&node), node.to_str()));
 }
 
 #[test]
@@ -61,8 +62,8 @@ fn a_disk_whose_partition_is_mounted_is_refused_and_so_is_the_partition() {
     // The file system does not begin where the disk does: data are seen all the same.
     let held = refused(&device(&whole), None);
     assert!(held.contains("holds data of an unknown kind (first seen at byte "), "{held}");
-    check(&device(&whole), whole.to_str()).unwrap();
-    check(&device(&part), part.to_str()).unwrap();
+    in_time(|| check(&device(&whole), whole.to_str()));
+    in_time(|| check(&device(&part), part.to_str()));
 }
 
 #[test]
@@ -87,7 +88,7 @@ fn an_empty_device_needs_no_word_and_one_with_a_byte_somewhere_does() {
         return;
     }
     let disk = Loop::blank(64 << 20);
-    check(&device(&disk.node()), None).unwrap();
+    in_time(|| check(&device(&disk.node()), None));
     let file = std::fs::File::options().write(true).open(disk.node()).unwrap();
     file.write_all_at(&[1], (64 << 20) - 700).unwrap();
     file.sync_all().unwrap();
@@ -142,12 +143,12 @@ fn what_is_no_file_and_what_is_no_device_is_named() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("file");
     let file = Target::File(path.clone());
-    check(&file, None).unwrap();
+    in_time(|| check(&file, None));
     std::os::unix::fs::symlink("/nowhere/at/all", &path).unwrap();
     assert!(refused(&file, None).contains("is a symbolic link that leads nowhere; expected a file"));
     std::fs::remove_file(&path).unwrap();
     std::fs::write(&path, "").unwrap();
-    check(&file, None).unwrap();
+    in_time(|| check(&file, None));
     let shown = path.display();
     let expected =
         format!("{shown}: is a regular file; expected a block device; write file:{shown} for the file");
