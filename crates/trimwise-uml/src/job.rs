@@ -506,7 +506,8 @@ impl RunFolder {
         for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
             let is_ours = entry.file_name().to_string_lossy().starts_with(Self::PREFIX);
             let lock = is_ours.then(|| fs::File::open(entry.path().join(Self::LOCK)).ok()).flatten();
-            if lock.is_some_and(|lock| lock.try_lock().is_ok()) {
+            // Held until the folder is gone: a run that is about to lock it then finds it gone, and takes another.
+            if let Some(_held) = lock.filter(|lock| lock.try_lock().is_ok()) {
                 let _ = fs::remove_dir_all(entry.path());
             }
         }
