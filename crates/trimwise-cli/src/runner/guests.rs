@@ -61,23 +61,26 @@ pub fn memory_of_guest(memory: Bytes, device: &Profile, utilization: Option<u8>)
 
 /// A guest of this kernel, whose init is this program.
 pub fn guest(image: &KernelImage, memory: Bytes, stop: &Arc<AtomicBool>) -> Result<Guest, Failure> {
-    let init = std::env::current_exe()
-        .map_err(|e| Failure::run(format!("cannot find this program, which is the guest's init: {e}")))?;
     Ok(Guest {
         linux: image.linux.clone(),
         preload: Some(image.preload.clone()),
         daemon: None,
-        init,
+        init: this_program()?,
         memory,
         limits: Limits::default(),
         interrupted: Arc::clone(stop),
     })
 }
 
+/// This program, which is also the init of its guests.
+fn this_program() -> Result<PathBuf, Failure> {
+    std::env::current_exe()
+        .map_err(|e| Failure::run(format!("cannot find this program, which guests need: {e}")))
+}
+
 /// `trimwised`, which guests run as their daemon: the program next to this one.
 pub fn trimwised() -> Result<PathBuf, Failure> {
-    let this = std::env::current_exe().map_err(|e| Failure::run(format!("cannot find this program: {e}")))?;
-    let daemon = this.with_file_name("trimwised");
+    let daemon = this_program()?.with_file_name("trimwised");
     if daemon.is_file() {
         return Ok(daemon);
     }

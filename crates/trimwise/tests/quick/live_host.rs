@@ -260,7 +260,7 @@ impl FakeHost {
         }
     }
 
-    /// Lets seconds pass, so many at most, until what the user asked for is over. Answers whether it is.
+    /// Lets at most `seconds_max` pass, until the trim that the user asked for is over. Returns whether it is.
     pub fn pass_while_asked(&mut self, seconds_max: u64) -> bool {
         (0..seconds_max).any(|_| {
             self.pass(1);
