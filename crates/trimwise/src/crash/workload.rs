@@ -156,7 +156,7 @@ pub fn run(policy: PolicySpec, seed: u64, sabotage: Option<Sabotage>) -> Result<
     let ssd = Ssd::new(&machine.drive(), seed).map_err(|e| CrashError::Machine(e.to_string()))?;
     let queue = BlockQueue::new(&sim, ssd, host.queue);
     let result = sim.run(async move {
-        let options = FormatOptions { journal: Some(LOG), discard: true };
+        let options = FormatOptions { journal: Some(LOG), ..FormatOptions::default() };
         let volume = Volume::format(&queue, options).await.map_err(|e| CrashError::Machine(e.to_string()))?;
         let layout = volume.layout().clone();
         let witness = Witness::new(&volume);

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use super::mballoc::Mballoc;
 use crate::units::{Lpn, UnitRange};
 
 /// Blocks of 4 KiB in a block group: one bitmap block's worth, 128 MiB.
@@ -24,8 +25,8 @@ pub struct Allocator {
     stream_goal: u64,
     /// Free units and free extents of each group.
     counts: Vec<GroupCount>,
-    /// What is left of the chunk from which small files get their blocks.
-    chunk: Option<UnitRange>,
+    /// What is set aside for files, where mballoc is modelled.
+    mballoc: Mballoc,
     /// Groups that FITRIM trimmed and in which nothing was freed since (ext4 keeps this in memory only).
     trimmed_groups: Vec<bool>,
 }
@@ -53,9 +54,9 @@ impl Allocator {
         }
     }
 
-    /// Free units.
+    /// Free units, those that are set aside for files with them.
     pub fn free_units(&self) -> u64 {
-        self.free_units
+        self.free_units + self.mballoc.preallocated_units()
     }
 
     /// Number of block groups.
@@ -98,27 +99,17 @@ impl Allocator {
         Some(range)
     }
 
-    /// Allocates one unit for a directory: the first that is free from the beginning of the file system on. The stream of
-    /// files goes on where it was (`ext4_inode_to_goal_block`: directories begin in the first group of their flex group,
-    /// files in the second).
-    pub fn allocate_for_directory(&mut self) -> Option<UnitRange> {
-        let (&start, _) = self.free.first_key_value()?;
-        Some(self.take(start, 1))
-    }
-
     /// What is free in a group.
     pub(super) fn count(&self, group: u64) -> GroupCount {
         self.counts[group as usize]
     }
 
-    /// What is left of the chunk for small files, if it is free.
-    pub(super) fn chunk(&self) -> Option<UnitRange> {
-        self.chunk
+    pub(super) fn mballoc(&self) -> &Mballoc {
+        &self.mballoc
     }
 
-    /// Small files get their blocks there from now on.
-    pub(super) fn set_chunk(&mut self, chunk: Option<UnitRange>) {
-        self.chunk = chunk.filter(|chunk| chunk.units > 0);
+    pub(super) fn mballoc_mut(&mut self) -> &mut Mballoc {
+        &mut self.mballoc
     }
 
     /// Takes these blocks, which lie in one free extent.
@@ -228,6 +219,7 @@ impl Allocator {
     fn take(&mut self, start: u64, units: u64) -> UnitRange {
         let (&extent, &len) = self.free.range(..=start).next_back().expect("the caller found it free");
         debug_assert!(start >= extent && start + units <= extent + len);
+        self.mballoc.changed(group_of(extent));
         let count = &mut self.counts[group_of(extent) as usize];
         count.units -= units;
         count.extents =
@@ -247,6 +239,7 @@ impl Allocator {
 
     fn release_in_group(&mut self, start: u64, end: u64) {
         self.free_units += end - start;
+        self.mballoc.changed(group_of(start));
         let count = &mut self.counts[group_of(start) as usize];
         count.units += end - start;
         count.extents += 1;

@@ -216,11 +216,7 @@ impl Ext4 {
         if start.0.is_multiple_of(GROUP_UNITS) {
             return None;
         }
-        let mut behind = UnitRange::new(start, state.disk.allocator.free_at(start.0));
-        // What is set aside for small files counts as used.
-        if let Some(chunk) = state.disk.allocator.chunk().filter(|chunk| chunk.start >= start) {
-            behind.units = behind.units.min(chunk.start.0 - start.0);
-        }
+        let behind = UnitRange::new(start, state.disk.allocator.free_at(start.0));
         if behind.units == 0 {
             return None;
         }

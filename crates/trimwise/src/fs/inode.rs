@@ -1,6 +1,7 @@
 //! Inodes: a file's size, its extents and what of it is in memory.
 
 use super::cache::ChunkTable;
+use super::mballoc::FileShape;
 use crate::units::{Lpn, SimTime, UNIT_BYTES, UnitRange};
 
 /// A run of a file's pages in a run of blocks.
@@ -27,6 +28,8 @@ pub struct Inode {
     pub chunks: ChunkTable,
     /// Dirty pages.
     pub dirty_pages: u64,
+    /// Who has it open for writing.
+    pub writers: u32,
     /// Pages being written.
     pub writeback_pages: u64,
     /// Requests under way that read pages of this file.
@@ -47,6 +50,33 @@ impl Inode {
     /// The first page behind the last one that has a block.
     pub fn mapped_end(&self) -> u64 {
         self.extents.last().map_or(0, |e| e.page + e.blocks.units)
+    }
+
+    /// As mballoc sees it, for blocks of the pages from `page` on, which have none.
+    pub(super) fn shape(&self, inode: u32, page: u64) -> FileShape {
+        let index = self.extents.partition_point(|e| e.page <= page);
+        let left = index.checked_sub(1).map(|i| &self.extents[i]);
+        let right = self.extents.get(index);
+        FileShape {
+            inode,
+            page,
+            size_pages: self.size_bytes.div_ceil(UNIT_BYTES),
+            is_open: self.writers > 0,
+            left: left.map(|e| (e.page + e.blocks.units, e.blocks.end().0)),
+            right: right.map(|e| (e.page, e.blocks.start.0)),
+        }
+    }
+
+    /// Where ext4 looks for a block of a page: as far from its neighbour on the disk as it is in the file
+    /// (`ext4_ext_find_goal`); `None` if it has none yet.
+    pub(super) fn near(&self, page: u64) -> Option<Lpn> {
+        let index = self.extents.partition_point(|e| e.page <= page);
+        let neighbour = self.extents.get(index.saturating_sub(1))?;
+        Some(if page > neighbour.page {
+            neighbour.blocks.start.offset(page - neighbour.page)
+        } else {
+            Lpn(neighbour.blocks.start.0.saturating_sub(neighbour.page - page))
+        })
     }
 
     /// The block behind the file's last, where growth would be contiguous.

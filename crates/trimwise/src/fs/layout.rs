@@ -32,11 +32,28 @@ pub struct FormatOptions {
     pub journal: Option<Bytes>,
     /// Whether mkfs discards the whole device first (mke2fs does by default since 1.41.10).
     pub discard: bool,
+    /// Whose rules the rest follows.
+    pub tool: Mke2fs,
+}
+
+/// Generations of mke2fs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mke2fs {
+    /// 1.41: journals of 128 MiB at most; inode tables stay unwritten until they are used.
+    Old,
+    /// 1.43 and later: journals of up to 1 GiB. Inode tables are zeroed, by itself or by the kernel soon after the first
+    /// mount (`lazy_itable_init`).
+    Today,
+}
+
+impl FormatOptions {
+    /// What mke2fs does today when it is told nothing.
+    pub const TODAY: Self = Self { journal: None, discard: true, tool: Mke2fs::Today };
 }
 
 impl Default for FormatOptions {
     fn default() -> Self {
-        Self { journal: None, discard: true }
+        Self { journal: None, discard: true, tool: Mke2fs::Old }
     }
 }
 
@@ -70,7 +87,7 @@ impl Layout {
     /// [`FormatError`] if metadata and journal do not fit.
     pub fn plan(total_units: u64, options: FormatOptions) -> Result<Self, FormatError> {
         let journal_units =
-            options.journal.map_or_else(|| default_journal_units(total_units), Bytes::units_floor);
+            options.journal.map_or_else(|| options.tool.journal_units(total_units), Bytes::units_floor);
         let least = journal_units.max(JOURNAL_UNITS_MIN) * 4 + FLEX_GROUPS * (TABLE_BLOCKS + 2) + 64;
         let error = FormatError {
             device: Bytes::from_units(total_units),
@@ -151,6 +168,11 @@ impl Layout {
         Lpn(group * GROUP_UNITS)
     }
 
+    /// Where a directory begins to look: the first group of its inode's flex group.
+    pub fn directory_goal(&self, inode: u32) -> Lpn {
+        Lpn(self.inode_group(inode) / FLEX_GROUPS * FLEX_GROUPS * GROUP_UNITS)
+    }
+
     /// The inodes that a block of the inode table holds; `None` if it is none.
     pub fn inodes_in(&self, block: Lpn) -> Option<std::ops::Range<u32>> {
         (0..self.total_units.div_ceil(GROUP_UNITS)).find_map(|group| {
@@ -184,6 +206,17 @@ impl Layout {
         allocator
     }
 
+    /// The inode tables, zeroed by mke2fs or soon after the first mount.
+    pub fn inode_tables(&self) -> Vec<UnitRange> {
+        let groups = self.total_units.div_ceil(GROUP_UNITS);
+        let flexes = (0..groups).step_by(FLEX_GROUPS as usize);
+        let range = |flex: u64| {
+            let start = self.flex_start(flex) + 2 * FLEX_GROUPS;
+            UnitRange::new(Lpn(start), self.metadata_end(flex) - start)
+        };
+        flexes.map(range).collect()
+    }
+
     /// The small metadata blocks that mkfs writes: superblock, descriptors, bitmaps.
     pub fn initial_blocks(&self) -> Vec<UnitRange> {
         let groups = self.total_units.div_ceil(GROUP_UNITS);
@@ -210,14 +243,24 @@ impl Layout {
     }
 }
 
-/// mke2fs's rule for the size of the journal (e2fsprogs, `ext2fs_default_journal_size`, as of 1.41).
-fn default_journal_units(total_units: u64) -> u64 {
-    match total_units {
-        0..32_768 => 1_024,
-        32_768..262_144 => 4_096,
-        262_144..524_288 => 8_192,
-        524_288..1_048_576 => 16_384,
-        _ => 32_768,
+impl Mke2fs {
+    /// The journal of a file system of so many blocks (e2fsprogs, `ext2fs_default_journal_size`).
+    fn journal_units(self, total_units: u64) -> u64 {
+        let units = match total_units {
+            0..32_768 => 1_024,
+            32_768..262_144 => 4_096,
+            262_144..524_288 => 8_192,
+            524_288..1_048_576 => 16_384,
+            1_048_576..4_194_304 if self == Self::Today => 16_384,
+            1_048_576..8_388_608 => 32_768,
+            8_388_608..16_777_216 => 65_536,
+            16_777_216..33_554_432 => 131_072,
+            _ => 262_144,
+        };
+        match self {
+            Self::Old => units.min(32_768),
+            Self::Today => units,
+        }
     }
 }
 
@@ -263,7 +306,7 @@ mod tests {
     #[test]
     fn regression_a_journal_that_runs_into_metadata_is_refused() {
         let plan =
-            |journal| Layout::plan(40 * GROUP_UNITS, FormatOptions { journal: Some(journal), discard: true });
+            |journal| Layout::plan(40 * GROUP_UNITS, FormatOptions { journal: Some(journal), ..FormatOptions::default() });
         plan(Bytes::gib(1)).unwrap().allocator();
         assert!(plan(Bytes(Bytes::gib(1).0 + UNIT_BYTES)).is_err());
     }

@@ -34,7 +34,7 @@ mod journal;
 pub mod layout;
 mod names;
 mod operations;
-mod placement;
+mod mballoc;
 mod read;
 pub(crate) mod sabotage;
 pub mod stale;
@@ -60,7 +60,7 @@ use cache::PageCache;
 use host::HostConfig;
 use inode::Inode;
 use journal::Journal;
-use layout::{FormatError, FormatOptions, Layout};
+use layout::{FormatError, FormatOptions, Layout, Mke2fs};
 use stale::StaleTracker;
 use throttle::Throttle;
 use turns::Turns;
@@ -226,6 +226,11 @@ impl Volume {
         let was_empty = queue.with_ssd(|ssd| ssd.mapped_units() == 0);
         for range in layout.initial_blocks() {
             queue.write(range).await;
+        }
+        if options.tool == Mke2fs::Today {
+            for range in layout.inode_tables() {
+                queue.write(range).await;
+            }
         }
         queue.write(layout.journal).await; // mke2fs zeroes the journal
         queue.flush().await;
@@ -394,6 +399,7 @@ impl Ext4 {
         };
         let is_trimmed = state.pending.untrimmed_units() == 0;
         let mut disk = std::mem::replace(&mut state.disk, placeholder);
+        disk.allocator.discard_preallocations();
         disk.allocator.forget_trimmed();
         disk.is_trimmed = is_trimmed;
         for inode in &mut disk.inodes {
@@ -439,6 +445,12 @@ impl Ext4 {
         }
         let inode = disk.names.get(path)?.inode;
         Some(disk.inodes[inode as usize].extents.iter().map(|e| e.blocks).collect())
+    }
+
+    /// Free extents, each with its first block and its length.
+    pub fn free_extents(&self) -> Vec<(u64, u64)> {
+        let allocator = &self.0.state.borrow().disk.allocator;
+        allocator.free_from(0, u64::MAX).map(|extent| (extent.start.0, extent.units)).collect()
     }
 
     /// Transactions that were committed since the mount.

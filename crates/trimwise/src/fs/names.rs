@@ -81,7 +81,11 @@ impl Ext4 {
             let block = match self.0.host.placement {
                 _ if room == 0 => None,
                 Placement::Stream => disk.allocator.allocate(None, 1),
-                Placement::Groups => disk.allocator.allocate_for_directory(),
+                Placement::Groups => {
+                    let last = directory.blocks.last().map(|&block| Lpn(block + 1));
+                    let goal = last.or_else(|| parent_inode.map(|inode| disk.layout.directory_goal(inode)));
+                    disk.allocator.allocate_for_directory(goal.unwrap_or_default())
+                }
             };
             let Some(block) = block else { return Ok(None) };
             state.pending.withdraw(block);
@@ -225,6 +229,7 @@ impl Ext4 {
         }
         let entry = &mut state.disk.inodes[inode as usize];
         state.cache.forget(&mut entry.chunks);
+        state.disk.allocator.discard_windows(inode);
         entry.dirty_pages = 0;
         if let Some(key) = entry.dirty_key.take() {
             state.dirty.remove(&key);

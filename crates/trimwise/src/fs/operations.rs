@@ -25,6 +25,7 @@ pub struct OpenFile {
     pub(super) generation: u32,
     pub(super) position_bytes: u64,
     pub(super) append: bool,
+    writes: bool,
     pub(super) read_ahead: ReadAhead,
     path: Box<str>,
 }
@@ -214,7 +215,8 @@ impl Files for Ext4 {
             let disk = &self.0.state.borrow().disk;
             Bytes::from_units(disk.layout.total_units() - disk.fixed_units)
         };
-        Ok(FileSystemSpace { total, free: self.bytes_free() })
+        let free = self.bytes_free();
+        Ok(FileSystemSpace { total, free, used: Bytes(total.0 - free.0) })
     }
 
     async fn mkdir(&self, path: &str) -> Result<(), FileError> {
@@ -284,9 +286,12 @@ impl Files for Ext4 {
                 (None, OpenMode::Read | OpenMode::Append) => return Err(Self::not_found(path)),
             }
         };
+        let writes = mode != OpenMode::Read;
+        self.0.state.borrow_mut().disk.inodes[inode as usize].writers += u32::from(writes);
         Ok(OpenFile {
             inode,
             generation,
+            writes,
             position_bytes: 0,
             append: mode == OpenMode::Append,
             read_ahead: ReadAhead::default(),
@@ -331,8 +336,16 @@ impl Files for Ext4 {
         Ok(())
     }
 
-    async fn close(&self, _file: OpenFile) -> Result<(), FileError> {
+    async fn close(&self, file: OpenFile) -> Result<(), FileError> {
         self.0.sim.charge(self.0.host.cpu.syscall).await;
+        let state = &mut *self.0.state.borrow_mut();
+        let entry = &mut state.disk.inodes[file.inode as usize];
+        if file.writes && entry.generation == file.generation {
+            entry.writers -= 1;
+            if entry.writers == 0 && entry.reserved_pages == 0 {
+                state.disk.allocator.discard_windows(file.inode);
+            }
+        }
         Ok(())
     }
 

@@ -14,10 +14,13 @@ use super::inode::Inode;
 use super::journal::Handle;
 use super::{Ext4, Inner, State};
 use crate::policy::Availability;
-use crate::units::{Lpn, SimTime, UNIT_BYTES, UnitRange};
+use crate::units::{Lpn, SimTime, UnitRange};
 
 /// Pages of one file that are written before the next file has its turn (`MAX_WRITEBACK_PAGES`).
 const PAGES_A_TURN: u64 = 1_024;
+
+/// Pages that are given blocks at once (`MAX_WRITEPAGES_EXTENT_LEN`).
+const PAGES_AN_EXTENT: u64 = 2_048;
 
 /// Metadata blocks that an allocation may change: bitmap, descriptor, inode, extent block.
 const ALLOCATION_CREDITS: u64 = 30;
@@ -202,7 +205,11 @@ impl Ext4 {
     pub(super) async fn write_pages(&self, inode: u32, pages_max: u64) -> u64 {
         let mut written = 0;
         while written < pages_max {
-            let Some((page, pages)) = self.next_dirty_run(inode, pages_max - written) else { break };
+            let most = match self.0.host.placement {
+                Placement::Stream => u64::MAX,
+                Placement::Groups => PAGES_AN_EXTENT,
+            };
+            let Some((page, pages)) = self.next_dirty_run(inode, most.min(pages_max - written)) else { break };
             let mapped = {
                 let state = &mut *self.0.state.borrow_mut();
                 let mapped = state.disk.inodes[inode as usize].map(page, pages);
@@ -287,9 +294,9 @@ impl Ext4 {
                 let blocks = match self.0.host.placement {
                     Placement::Stream => self.find_blocks(state, wish, pages),
                     Placement::Groups => {
-                        let size_pages = entry.size_bytes.div_ceil(UNIT_BYTES);
-                        let goal = entry.goal().unwrap_or_else(|| state.disk.layout.file_goal(inode));
-                        state.disk.allocator.allocate_in_groups(goal, pages, size_pages)
+                        let goal = entry.near(page).unwrap_or_else(|| state.disk.layout.file_goal(inode));
+                        let shape = entry.shape(inode, page);
+                        state.disk.allocator.allocate_for_file(goal, pages, shape)
                     }
                 };
                 if let Some(blocks) = blocks {
@@ -297,6 +304,9 @@ impl Ext4 {
                     entry.add_extent(page, blocks);
                     entry.reserved_pages -= blocks.units;
                     state.reserved_pages -= blocks.units;
+                    if entry.reserved_pages == 0 && entry.writers == 0 {
+                        state.disk.allocator.discard_windows(inode);
+                    }
                     state.pending.withdraw(blocks);
                     state.disk.stale.allocated(now, blocks);
                     entry.transaction = handle.tid;

@@ -62,7 +62,7 @@ pub fn host(discard: DiscardGeneration) -> HostConfig {
 }
 
 pub fn format() -> FormatOptions {
-    FormatOptions { journal: Some(Bytes::from_units(JOURNAL_UNITS)), discard: true }
+    FormatOptions { journal: Some(Bytes::from_units(JOURNAL_UNITS)), ..FormatOptions::default() }
 }
 
 /// Runs `test` on a file system on a new drive.

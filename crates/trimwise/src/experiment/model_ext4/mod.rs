@@ -194,7 +194,11 @@ pub fn run_model(case: Case, guest: GuestFacts, seed: u64) -> Result<Side, CellE
     let parsed = PostmarkConfig::parse(case.shape.config, case.shape.name);
     let config = parsed.expect("it is written here").runs[0].config.for_model()?;
     sim.run(async move {
-        let format = FormatOptions { journal: Some(Bytes::from_units(guest.journal_blocks)), discard: false };
+        let format = FormatOptions {
+        journal: Some(Bytes::from_units(guest.journal_blocks)),
+        discard: false,
+        ..FormatOptions::TODAY
+    };
         let volume = Volume::format(&queue, format).await?;
         let fs = volume.mount(host, case.policy().governor()).await;
         let sim = queue.sim();

@@ -55,7 +55,7 @@ fn host(generation: DiscardGeneration) -> HostConfig {
 }
 
 fn format(journal_mib: u64) -> FormatOptions {
-    FormatOptions { journal: Some(Bytes::mib(journal_mib)), discard: true }
+    FormatOptions { journal: Some(Bytes::mib(journal_mib)), ..FormatOptions::default() }
 }
 
 /// A block layer in which everybody has to wait for room, and every request is small.

@@ -1,0 +1,615 @@
+//! Where a file gets its blocks: mballoc, as Linux has it since 6.8 or so (`fs/ext4/mballoc.c`).
+//!
+//! An allocation goes through three stations:
+//!
+//! 1. What is *preallocated*. A file that is open while it is written back has windows of its own (inode preallocation);
+//!    files of up to 64 KiB share chunks of 2 MiB (locality groups).
+//! 2. *Normalization*: an open file asks for its whole window (16 KiB to 8 MiB, by its size), a small one for a new chunk, a
+//!    larger file that is closed for exactly what is dirty.
+//! 3. The *search*, by one criterion after the other, each less choosy than the one before. In a group it looks at free
+//!    extents from the first on, as the buddies cut them, and takes one that fits exactly, or of about ten the least that
+//!    is long enough. Groups are tried from the goal's on: four in a row, then those whose free extents are on average
+//!    just long enough, by size class.
+//!
+//! What the search finds beyond what was asked for is preallocated. It counts as free (`statfs`), but nobody else gets it.
+//!
+//! Buddies are not kept: those of Linux are always merged as far as they go, so that the one that a block lies in follows
+//! from the free extent around it.
+//!
+//! Not modelled: bigalloc, stripes, contention (one processor, so one locality group), and groups whose bitmap is still
+//! unread (`prefetch_block_bitmaps` reads all behind the mount).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::alloc::{Allocator, GROUP_UNITS, group_of};
+use crate::units::{Lpn, UnitRange};
+
+/// Largest file that shares a chunk, in pages (`s_mb_stream_request`: 64 KiB).
+const SMALL_PAGES: u64 = 16;
+/// A chunk (`s_mb_group_prealloc`: 512 blocks).
+const CHUNK_UNITS: u64 = 512;
+/// After more free extents than these one that suffices is taken (`s_mb_min_to_scan`).
+const SCANNED_MIN: usize = 10;
+/// And after more than these the longest, whether it suffices or not (`s_mb_max_to_scan`).
+const SCANNED_MAX: usize = 200;
+/// Sizes of buddies: 4 KiB to 32 MiB (`MB_NUM_ORDERS`).
+const ORDERS: usize = 14;
+/// By how much a window may be cut before the search gets slow (`s_mb_best_avail_max_trim_order`).
+const TRIM_ORDERS: u32 = 3;
+/// Lists of chunks by what is left of them (`PREALLOC_TB_SIZE`).
+const CHUNK_LISTS: usize = 10;
+/// A list of chunks with more than these is cut down to [`CHUNKS_KEPT`] (`ext4_mb_add_n_trim`).
+const CHUNKS_MAX: usize = 8;
+const CHUNKS_KEPT: usize = 5;
+/// The first group of so many holds the metadata of all; whole buddies for data are not taken there.
+const FLEX_GROUPS: u64 = 16;
+
+/// A file as an allocation sees it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FileShape {
+    pub(super) inode: u32,
+    /// First page that wants a block.
+    pub(super) page: u64,
+    /// Length of the file.
+    pub(super) size_pages: u64,
+    /// Whether somebody has it open for writing.
+    pub(super) is_open: bool,
+    /// Page and block behind the last of what is mapped in front of it.
+    pub(super) left: Option<(u64, u64)>,
+    /// First page and block of what is mapped behind it.
+    pub(super) right: Option<(u64, u64)>,
+}
+
+/// What is preallocated, and what the search keeps of the groups.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Mballoc {
+    /// Windows of files, by inode and first page.
+    windows: BTreeMap<(u32, u64), Window>,
+    /// What is left of chunks for small files, by the order of its length, the shortest first.
+    chunks: [Vec<UnitRange>; CHUNK_LISTS],
+    preallocated_units: u64,
+    /// Where the last window was found (`s_mb_last_group`).
+    last_window: u64,
+    /// Groups in a row before the lists below are used (`mb_max_linear_groups`: 4 for a disk that rotates, 0 for others).
+    pub(super) linear_groups: u64,
+    /// Groups by the order of the average length of their free extents (`s_mb_avg_fragment_size`).
+    by_average: [BTreeSet<u64>; ORDERS],
+    /// The order of each group there.
+    averages: Vec<Option<u8>>,
+    /// Groups by the order of their largest buddy (`s_mb_largest_free_orders`).
+    by_largest: [BTreeSet<u64>; ORDERS],
+    /// The order of each group there.
+    largest: Vec<Option<u8>>,
+    /// Groups that changed since the two were brought up to date.
+    changed: BTreeSet<u64>,
+}
+
+#[derive(Clone, Debug)]
+struct Window {
+    /// All of it.
+    blocks: UnitRange,
+    /// What the file does not have yet, in order.
+    unused: Vec<UnitRange>,
+}
+
+/// How choosy a search is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Criterion {
+    /// A whole buddy of exactly that size.
+    Buddy,
+    /// A group whose extents are long enough on average.
+    Average,
+    /// The same, for less of a window.
+    AverageOfLess,
+    /// Any group with enough free blocks.
+    Enough,
+    Any,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Status {
+    Continue,
+    /// The best is good enough.
+    Found,
+    /// Enough was looked at.
+    Break,
+}
+
+/// One search.
+struct Search {
+    goal_group: u64,
+    goal_units: u64,
+    /// The same before it was cut.
+    window_units: u64,
+    least_units: u64,
+    is_data: bool,
+    best: Option<UnitRange>,
+    scanned: usize,
+    status: Status,
+}
+
+/// The order of a length: 0 for 1, 1 for 2 and 3, 2 for 4 to 7.
+fn order_of(units: u64) -> usize {
+    units.max(1).ilog2() as usize
+}
+
+/// The list for an average (or wanted) length (`mb_avg_fragment_size_order`).
+fn average_order(units: u64) -> usize {
+    order_of(units).saturating_sub(1).min(ORDERS - 1)
+}
+
+/// The end of the buddy that a block of a free extent lies in.
+fn buddy_end(extent: UnitRange, block: u64) -> u64 {
+    let mut order = 0;
+    for larger in 1..ORDERS {
+        let start = block >> larger << larger;
+        if start < extent.start.0 || start + (1 << larger) > extent.end().0 {
+            break;
+        }
+        order = larger;
+    }
+    ((block >> order) + 1) << order
+}
+
+/// What of a free extent is looked at from a block on: buddies until there are enough (`mb_find_extent`).
+fn buddies_from(extent: UnitRange, block: u64, wanted: u64) -> UnitRange {
+    let mut end = buddy_end(extent, block);
+    while end - block < wanted && end < extent.end().0 {
+        end = buddy_end(extent, end);
+    }
+    UnitRange::new(Lpn(block), end - block)
+}
+
+impl Search {
+    fn is_good(&self, allocator: &Allocator, criterion: Criterion, group: u64) -> bool {
+        let count = allocator.count(group);
+        if count.units == 0 {
+            return false;
+        }
+        match criterion {
+            Criterion::Buddy => {
+                let has_metadata = self.is_data && group.is_multiple_of(FLEX_GROUPS);
+                let largest = allocator.mballoc().largest[group as usize];
+                !has_metadata
+                    && count.units >= self.goal_units
+                    && largest.is_some_and(|largest| usize::from(largest) >= order_of(self.goal_units))
+            }
+            Criterion::Average | Criterion::AverageOfLess => {
+                count.units / count.extents >= self.goal_units
+            }
+            Criterion::Enough => count.units >= self.goal_units,
+            Criterion::Any => true,
+        }
+    }
+
+    fn scan(&mut self, allocator: &Allocator, criterion: Criterion, group: u64) {
+        if !self.is_good(allocator, criterion, group) {
+            return;
+        }
+        if criterion == Criterion::Buddy {
+            return self.take_buddy(allocator, group);
+        }
+        let passes_over_short = matches!(criterion, Criterion::Average | Criterion::AverageOfLess);
+        for extent in allocator.free_in_group(group) {
+            let mut at = extent.start.0;
+            while at < extent.end().0 && !(passes_over_short && extent.end().0 - at < self.goal_units) {
+                let seen = buddies_from(extent, at, self.goal_units);
+                self.measure(seen);
+                if self.status != Status::Continue {
+                    return;
+                }
+                at = seen.end().0;
+            }
+        }
+        self.check(true);
+    }
+
+    /// The first of the smallest buddies that suffice (`ext4_mb_simple_scan_group`).
+    fn take_buddy(&mut self, allocator: &Allocator, group: u64) {
+        let order = order_of(self.goal_units);
+        let mut best: Option<(usize, u64)> = None;
+        for extent in allocator.free_in_group(group) {
+            let mut at = extent.start.0;
+            while at < extent.end().0 {
+                let end = buddy_end(extent, at);
+                let found = order_of(end - at);
+                if found >= order && best.is_none_or(|(held, _)| found < held) {
+                    best = Some((found, at));
+                }
+                at = end;
+            }
+            if best.is_some_and(|(held, _)| held == order) {
+                break;
+            }
+        }
+        if let Some((_, at)) = best {
+            self.best = Some(UnitRange::new(Lpn(at), self.goal_units));
+            self.status = Status::Found;
+        }
+    }
+
+    /// `ext4_mb_measure_extent`.
+    fn measure(&mut self, seen: UnitRange) {
+        self.scanned += 1;
+        if seen.units == self.goal_units {
+            self.best = Some(seen);
+            self.status = Status::Found;
+            return;
+        }
+        match self.best {
+            None => {
+                self.best = Some(seen);
+                return;
+            }
+            Some(best) if best.units < self.goal_units => {
+                if seen.units > best.units {
+                    self.best = Some(seen);
+                }
+            }
+            Some(best) => {
+                if seen.units > self.goal_units && seen.units < best.units {
+                    self.best = Some(seen);
+                }
+            }
+        }
+        self.check(false);
+    }
+
+    /// `ext4_mb_check_limits`.
+    fn check(&mut self, is_group_done: bool) {
+        if self.status == Status::Found {
+            return;
+        }
+        if self.scanned > SCANNED_MAX {
+            self.status = Status::Break;
+        } else if self.best.is_some_and(|best| best.units >= self.goal_units)
+            && (is_group_done || self.scanned > SCANNED_MIN)
+        {
+            self.status = Status::Found;
+        }
+    }
+
+    /// `ext4_mb_regular_allocator`, without the goal itself.
+    fn run(&mut self, allocator: &Allocator) -> Option<UnitRange> {
+        if self.goal_units >= 2 && self.goal_units.is_power_of_two() {
+            self.through_lists(allocator, Criterion::Buddy);
+        }
+        self.through_lists(allocator, Criterion::Average);
+        if self.is_data {
+            self.through_lists(allocator, Criterion::AverageOfLess);
+        }
+        for criterion in [Criterion::Enough, Criterion::Any] {
+            let groups = allocator.groups() as u64;
+            for i in 0..groups {
+                if self.status == Status::Continue {
+                    self.scan(allocator, criterion, (self.goal_group + i) % groups);
+                }
+            }
+        }
+        self.best
+    }
+
+    /// Some groups in a row, then those of the lists that suit, from there to the end and around.
+    fn through_lists(&mut self, allocator: &Allocator, criterion: Criterion) {
+        let (groups, lists) = (allocator.groups() as u64, allocator.mballoc());
+        for i in 0..lists.linear_groups {
+            if self.status == Status::Continue {
+                self.scan(allocator, criterion, (self.goal_group + i) % groups);
+            }
+        }
+        let first = (self.goal_group + lists.linear_groups) % groups;
+        for range in [first..groups, 0..first] {
+            match criterion {
+                Criterion::Buddy => {
+                    for list in &lists.by_largest[order_of(self.goal_units).min(ORDERS)..] {
+                        self.through_list(allocator, criterion, list, &range);
+                    }
+                }
+                Criterion::Average => {
+                    for list in &lists.by_average[average_order(self.goal_units)..] {
+                        self.through_list(allocator, criterion, list, &range);
+                    }
+                }
+                _ => {
+                    let most = self.window_units.max(1).ilog2();
+                    let mut least = most.saturating_sub(TRIM_ORDERS);
+                    if 1 << least < self.least_units {
+                        least = self.least_units.ilog2() + 1;
+                    }
+                    for order in (least..=most).rev() {
+                        if self.status != Status::Continue {
+                            return;
+                        }
+                        self.goal_units = 1 << order;
+                        let list = &lists.by_average[average_order(self.goal_units)];
+                        self.through_list(allocator, criterion, list, &range);
+                    }
+                }
+            }
+        }
+        if self.status == Status::Continue {
+            self.goal_units = self.window_units;
+        }
+    }
+
+    fn through_list(
+        &mut self,
+        allocator: &Allocator,
+        criterion: Criterion,
+        list: &BTreeSet<u64>,
+        groups: &std::ops::Range<u64>,
+    ) {
+        for &group in list.range(groups.clone()) {
+            if self.status != Status::Continue {
+                return;
+            }
+            self.scan(allocator, criterion, group);
+        }
+    }
+}
+
+impl Mballoc {
+    pub(super) fn preallocated_units(&self) -> u64 {
+        self.preallocated_units
+    }
+
+    /// What is free in a group has changed.
+    pub(super) fn changed(&mut self, group: u64) {
+        self.changed.insert(group);
+    }
+}
+
+/// Moves a group from one list to another.
+fn relist(lists: &mut [BTreeSet<u64>; ORDERS], held: &mut Option<u8>, group: u64, order: Option<usize>) {
+    let order = order.map(|order| order as u8);
+    if *held == order {
+        return;
+    }
+    if let Some(old) = std::mem::replace(held, order) {
+        lists[usize::from(old)].remove(&group);
+    }
+    if let Some(new) = order {
+        lists[usize::from(new)].insert(group);
+    }
+}
+
+impl Allocator {
+    fn bring_up_to_date(&mut self) {
+        let groups = self.groups();
+        for group in std::mem::take(&mut self.mballoc_mut().changed) {
+            let count = self.count(group);
+            let average = (count.extents > 0).then(|| average_order(count.units / count.extents));
+            let largest_of = |extent: UnitRange| {
+                let mut at = extent.start.0;
+                let mut largest = 0;
+                while at < extent.end().0 {
+                    let end = buddy_end(extent, at);
+                    largest = largest.max(order_of(end - at));
+                    at = end;
+                }
+                largest
+            };
+            let largest = self.free_in_group(group).map(largest_of).max();
+            let lists = self.mballoc_mut();
+            lists.averages.resize(groups, None);
+            lists.largest.resize(groups, None);
+            relist(&mut lists.by_average, &mut lists.averages[group as usize], group, average);
+            relist(&mut lists.by_largest, &mut lists.largest[group as usize], group, largest);
+        }
+    }
+
+    /// Allocates up to `want` units in one extent for a file; `None` only if nothing is free.
+    pub(super) fn allocate_for_file(&mut self, goal: Lpn, want: u64, file: FileShape) -> Option<UnitRange> {
+        if want == 0 || self.free_units() == 0 {
+            return None;
+        }
+        let want = want.min(GROUP_UNITS - 1);
+        self.use_window(file, want)
+            .or_else(|| self.allocate_normalized(goal, want, file))
+            .or_else(|| {
+                // All that is free is preallocated (`ext4_mb_discard_preallocations`).
+                self.discard_preallocations();
+                self.allocate_normalized(goal, want, file)
+            })
+    }
+
+    fn allocate_normalized(&mut self, goal: Lpn, want: u64, file: FileShape) -> Option<UnitRange> {
+        let end = file.page + want;
+        let size = end.max(file.size_pages);
+        if size <= SMALL_PAGES {
+            return self.allocate_in_chunk(goal, want);
+        }
+        // Nothing is set aside for a file that is closed and written to its end.
+        if end == file.size_pages && !file.is_open {
+            return self.find_in_groups(group_of(goal.0), want, want, true);
+        }
+        self.allocate_window(want, size, file)
+    }
+
+    /// The next unit of a directory, near `goal`.
+    pub(super) fn allocate_for_directory(&mut self, goal: Lpn) -> Option<UnitRange> {
+        if self.free_units() == 0 {
+            return None;
+        }
+        self.find_in_groups(group_of(goal.0), 1, 1, false).or_else(|| {
+            self.discard_preallocations();
+            self.find_in_groups(group_of(goal.0), 1, 1, false)
+        })
+    }
+
+    /// Finds and takes up to `goal_units`, for a request that needs `least_units` of them.
+    fn find_in_groups(
+        &mut self,
+        goal_group: u64,
+        goal_units: u64,
+        least_units: u64,
+        is_data: bool,
+    ) -> Option<UnitRange> {
+        self.bring_up_to_date();
+        let mut search = Search {
+            goal_group: goal_group % self.groups() as u64,
+            goal_units,
+            window_units: goal_units,
+            least_units,
+            is_data,
+            best: None,
+            scanned: 0,
+            status: Status::Continue,
+        };
+        let best = search.run(self)?;
+        Some(self.take_free(best.start.0, best.units.min(search.goal_units)))
+    }
+
+    /// What a file has set aside for these pages (`ext4_mb_use_inode_pa`).
+    fn use_window(&mut self, file: FileShape, want: u64) -> Option<UnitRange> {
+        let windows = &mut self.mballoc_mut().windows;
+        let (&key, window) = windows.range_mut((file.inode, 0)..=(file.inode, file.page)).next_back()?;
+        let start = window.blocks.start.offset(file.page - key.1);
+        let index = window.unused.iter().position(|part| part.start <= start && start < part.end())?;
+        let part = window.unused.remove(index);
+        let used = UnitRange::new(start, want.min(part.end().0 - start.0));
+        let before = UnitRange::new(part.start, used.start.0 - part.start.0);
+        let after = UnitRange::new(used.end(), part.end().0 - used.end().0);
+        let rest = [before, after].into_iter().filter(|rest| rest.units > 0);
+        window.unused.splice(index..index, rest);
+        if window.unused.is_empty() {
+            windows.remove(&key);
+        }
+        self.mballoc_mut().preallocated_units -= used.units;
+        Some(used)
+    }
+
+    /// `ext4_mb_normalize_request`, and what comes of it.
+    fn allocate_window(&mut self, want: u64, size_pages: u64, file: FileShape) -> Option<UnitRange> {
+        const MIB: u64 = 256;
+        let (mut start, length) = match size_pages {
+            ..=MIB => (0, size_pages.next_power_of_two()),
+            ..=1_024 => (file.page / (2 * MIB) * (2 * MIB), 2 * MIB),
+            ..=2_048 => (file.page / (4 * MIB) * (4 * MIB), 4 * MIB),
+            _ if want <= 2_048 => (file.page / (8 * MIB) * (8 * MIB), 8 * MIB),
+            _ => (file.page, want),
+        };
+        let mut end = start + length;
+        if let Some((page, _)) = file.left {
+            start = start.max(page);
+        }
+        if let Some((page, _)) = file.right {
+            end = end.min(page);
+        }
+        let windows = &self.mballoc().windows;
+        if let Some((&(_, page), window)) =
+            windows.range((file.inode, 0)..=(file.inode, file.page)).next_back()
+        {
+            start = start.max((page + window.blocks.units).min(file.page));
+        }
+        if let Some((&(_, page), _)) =
+            windows.range((file.inode, file.page + 1)..=(file.inode, u64::MAX)).next()
+        {
+            end = end.min(page);
+        }
+        let units = end.saturating_sub(start).clamp(1, GROUP_UNITS);
+        // Beside what the file has, if it is free there.
+        let behind = file.left.filter(|&(page, _)| page == start).map(|(_, block)| block);
+        let before = file.right.filter(|&(page, _)| page == end).and_then(|(_, block)| block.checked_sub(units));
+        let beside = behind.or(before).filter(|&block| self.free_at(block) >= units);
+        let want = want.min(end - file.page);
+        let found = match beside {
+            Some(block) => self.take_free(block, units),
+            None => {
+                let last = self.mballoc().last_window;
+                self.find_in_groups(last, units, want.min(units), true)?
+            }
+        };
+        self.mballoc_mut().last_window = group_of(found.start.0);
+        if found.units <= want {
+            return Some(found);
+        }
+        // Less than the window was found: it lies at its end if the request does, or else at its beginning
+        // (`ext4_mb_new_inode_pa`).
+        let page = if found.units == units || found.units + file.page >= end {
+            end - found.units
+        } else if file.page + want <= start + found.units {
+            start
+        } else {
+            file.page
+        };
+        let page = page.min(file.page);
+        self.mballoc_mut().preallocated_units += found.units;
+        let window = Window { blocks: found, unused: vec![found] };
+        self.mballoc_mut().windows.insert((file.inode, page), window);
+        self.use_window(file, want)
+    }
+
+    fn allocate_in_chunk(&mut self, goal: Lpn, want: u64) -> Option<UnitRange> {
+        let lists = &self.mballoc().chunks;
+        let mut nearest: Option<(usize, usize, u64)> = None;
+        for (list, chunks) in lists.iter().enumerate().skip(order_of(want).min(CHUNK_LISTS - 1)) {
+            for (index, chunk) in chunks.iter().enumerate().filter(|(_, chunk)| chunk.units >= want) {
+                let distance = chunk.start.0.abs_diff(goal.0);
+                if nearest.is_none_or(|(_, _, held)| distance < held) {
+                    nearest = Some((list, index, distance));
+                }
+            }
+        }
+        let (chunk, is_new) = match nearest {
+            Some((list, index, _)) => (self.mballoc_mut().chunks[list].remove(index), false),
+            None => (self.find_in_groups(group_of(goal.0), CHUNK_UNITS, want, true)?, true),
+        };
+        let used = UnitRange::new(chunk.start, want.min(chunk.units));
+        let rest = UnitRange::new(used.end(), chunk.units - used.units);
+        let lists = self.mballoc_mut();
+        if is_new {
+            lists.preallocated_units += rest.units;
+        } else {
+            lists.preallocated_units -= used.units;
+        }
+        if rest.units > 0 {
+            self.keep_chunk(rest);
+        }
+        Some(used)
+    }
+
+    /// `ext4_mb_add_n_trim`.
+    fn keep_chunk(&mut self, chunk: UnitRange) {
+        let list = &mut self.mballoc_mut().chunks[order_of(chunk.units).min(CHUNK_LISTS - 1)];
+        let place = list.iter().position(|held| chunk.units < held.units).unwrap_or(list.len());
+        list.insert(place, chunk);
+        if list.len() <= CHUNKS_MAX {
+            return;
+        }
+        let excess = list.len() - CHUNKS_KEPT;
+        let mut dropped = Vec::with_capacity(excess);
+        while dropped.len() < excess {
+            // Not the one that was just used.
+            let index = usize::from(list[0] == chunk);
+            dropped.push(list.remove(index));
+        }
+        self.give_back(&dropped);
+    }
+
+    fn give_back(&mut self, preallocated: &[UnitRange]) {
+        for &range in preallocated {
+            self.mballoc_mut().preallocated_units -= range.units;
+            self.return_trimmed(range);
+        }
+    }
+
+    /// What a file has set aside is free for others (`ext4_discard_preallocations`).
+    pub(super) fn discard_windows(&mut self, inode: u32) {
+        let windows = &mut self.mballoc_mut().windows;
+        while let Some((&key, _)) = windows.range((inode, 0)..=(inode, u64::MAX)).next() {
+            let window = windows.remove(&key).expect("it was just found");
+            self.give_back(&window.unused);
+            return self.discard_windows(inode);
+        }
+    }
+
+    /// All that is set aside is free for others.
+    pub(super) fn discard_preallocations(&mut self) {
+        let lists = self.mballoc_mut();
+        let windows = std::mem::take(&mut lists.windows).into_values().flat_map(|window| window.unused);
+        let chunks = std::mem::take(&mut lists.chunks).into_iter().flatten();
+        let all: Vec<UnitRange> = windows.chain(chunks).collect();
+        self.give_back(&all);
+    }
+}
