@@ -135,14 +135,14 @@ pub struct CompareArguments {
     #[arg(long, value_name = "PCT", value_parser = whole::<u8>(0, 100), allow_negative_numbers = true)]
     pub utilization: Option<u8>,
 
-    /// Linux version of the modelled host: discard works differently up to 4.12, up to 5.14, and since
-    /// [default: 6.1]
+    /// Linux version of the modelled host, 2.6 or later: it decides how discard works, how writers are
+    /// paced and how write-back is held back [default: 6.12]
     #[arg(long, value_name = "VERSION")]
     pub linux: Option<String>,
 
-    /// Memory of the modelled host that its page cache may fill, in MiB [default: 8192]; of a kernel's guest
-    /// all its memory [default: 1024]
-    #[arg(long, value_name = "MIB", value_parser = whole::<u64>(16, 1_048_576), allow_negative_numbers = true)]
+    /// Memory of the machine, in MiB, of which the kernel needs its part [default: 8192, of a kernel's guest
+    /// 1024]
+    #[arg(long, value_name = "MIB", value_parser = whole::<u64>(64, 1_048_576), allow_negative_numbers = true)]
     pub memory: Option<u64>,
 
     /// Print PostMark's own report of each run too, verbose or terse as the workload says

@@ -11,7 +11,7 @@ use trimwise::experiment::ledger::compare_with_off;
 use trimwise::experiment::result::{Cell, Verdict};
 use trimwise::experiment::summary::{Summary, SummaryRow};
 use trimwise::experiment::verdict;
-use trimwise::fs::host::DiscardGeneration;
+use trimwise::fs::host::LinuxVersion;
 use trimwise::units::Bytes;
 use trimwise_uml::cell::KernelTarget;
 use trimwise_uml::images::KernelImage;
@@ -195,7 +195,7 @@ fn in_model<M: Models>(
     let linux = arguments.linux.as_deref().unwrap_or(defaults::LINUX);
     let memory_mib = arguments.memory.unwrap_or(defaults::MEMORY_MIB);
     let seed = arguments.seed.unwrap_or(defaults::SEED);
-    let generation: DiscardGeneration = linux.parse().map_err(|e| Failure::usage(format!("--linux {e}")))?;
+    let version: LinuxVersion = linux.parse().map_err(|e| Failure::usage(format!("--linux: {e}")))?;
     on_signal()?;
 
     let reps = arguments.reps as usize;
@@ -210,7 +210,7 @@ fn in_model<M: Models>(
             workload: &workload,
             utilization_percent,
             memory: Bytes::mib(memory_mib),
-            linux: generation,
+            linux: version,
             rep: (index % reps) as u32,
             seed,
         };
@@ -235,7 +235,7 @@ fn in_model<M: Models>(
     command.option("--seed", seed);
     let host = Host {
         utilization_percent: Some(utilization_percent),
-        linux: Some(Linux { version: linux.to_string(), stands_for: generation.kernels() }),
+        linux: Some(Linux { version: linux.to_string(), stands_for: version.discard().kernels() }),
         memory: Some(Bytes::mib(memory_mib)),
         kernel: None,
         mount: None,

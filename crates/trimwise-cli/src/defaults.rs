@@ -22,10 +22,10 @@ pub const SEED: u64 = 1;
 /// How full the device is before the run, in percent: a disk in use, not a new one.
 pub const UTILIZATION_PERCENT: u8 = 80;
 
-/// The modelled host's Linux: a long-term release in wide use.
-pub const LINUX: &str = "6.1";
+/// The modelled host's Linux: the long-term release of today's distributions.
+pub const LINUX: &str = "6.12";
 
-/// The modelled host's memory for its page cache: a laptop's, with programs running.
+/// The modelled host's memory: a laptop's.
 pub const MEMORY_MIB: u64 = 8192;
 
 /// A guest's memory: enough for the default workload's files, and few enough to have several guests beside each other.

@@ -11,7 +11,7 @@ use serde::Serialize;
 use trimwise::bench::{Results, Settings, Test};
 use trimwise::crash::CrashReport;
 use trimwise::experiment::result::{Cell, ExperimentResult};
-use trimwise::fs::host::DiscardGeneration;
+use trimwise::fs::host::LinuxVersion;
 use trimwise::units::Bytes;
 use trimwise_uml::cell::{KernelPolicy, KernelTarget};
 use trimwise_uml::images::KernelImage;
@@ -35,10 +35,10 @@ pub struct ModelRun<'a, M: Models + ?Sized> {
     pub workload: &'a M::Workload,
     /// How full the device is before the run, in percent.
     pub utilization_percent: u8,
-    /// Memory of the modelled host that its page cache may fill.
+    /// All memory of the modelled host.
     pub memory: Bytes,
-    /// How the modelled host's Linux carries out discard.
-    pub linux: DiscardGeneration,
+    /// The modelled host's Linux.
+    pub linux: LinuxVersion,
     /// Repetition, from 0.
     pub rep: u32,
     /// The seed of the whole comparison.

@@ -129,8 +129,7 @@ impl RealDirectory {
     fn space(&self) -> io::Result<FileSystemSpace> {
         let space = fs::fstatvfs(&self.root)?;
         let bytes = |blocks: u64| Bytes(blocks.saturating_mul(space.f_frsize));
-        let used = bytes(space.f_blocks.saturating_sub(space.f_bfree));
-        Ok(FileSystemSpace { total: bytes(space.f_blocks), free: bytes(space.f_bavail), used })
+        Ok(FileSystemSpace { total: bytes(space.f_blocks), free: bytes(space.f_bavail) })
     }
 
     fn check_interrupt(&self) -> Result<(), FileError> {

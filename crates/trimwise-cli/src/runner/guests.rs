@@ -48,7 +48,7 @@ pub fn check_memory(memory: Bytes) -> Result<(), Failure> {
 /// The room that ext4 has on a device; of the others nothing is known before.
 pub fn room(device: &Profile, file_system: FileSystem, utilization: Option<u8>) -> Option<Room> {
     let is_ext4 = file_system == FileSystem::Ext4;
-    is_ext4.then(|| Room::of(device, FormatOptions::default(), utilization.unwrap_or(0)).ok()).flatten()
+    is_ext4.then(|| Room::of(device, FormatOptions::TODAY, utilization.unwrap_or(0)).ok()).flatten()
 }
 
 /// About how much memory of this computer one guest takes, beside the model of its drive: its own memory, and what it

@@ -16,9 +16,6 @@ use trimwise_uml::job::FileSystem;
 use super::guests;
 use crate::failure::Failure;
 
-/// The guest's memory: the largest append is 64 MiB, and ext4 and its journal beside it.
-const MEMORY: Bytes = Bytes::mib(512);
-
 /// What one run takes of this computer: guest, the drive's model, and the file's bytes.
 pub const MEMORY_OF_RUN: Bytes = Bytes::mib(2_500);
 
@@ -63,7 +60,7 @@ pub fn run(
         rep: 0,
         seed,
     };
-    let cell = cell.run(&guests::guest(image, MEMORY, stop)?).map_err(guests::failure)?;
+    let cell = cell.run(&guests::guest(image, lazy::GUEST_MEMORY, stop)?).map_err(guests::failure)?;
     let WorkloadFigures::Append(figures) = cell.workload else {
         return Err(Failure::run("the guest ran another workload"));
     };

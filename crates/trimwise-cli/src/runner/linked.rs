@@ -144,7 +144,7 @@ impl Models for Linked {
         workload: &Workload,
         utilization_percent: u8,
     ) -> Result<(), Failure> {
-        let room = Room::of(device, FormatOptions::default(), utilization_percent)?;
+        let room = Room::of(device, FormatOptions::TODAY, utilization_percent)?;
         let checked = match &workload.kind {
             Kind::Postmark(run) => room.check(&run.config),
             Kind::Timed(timed) => room.check_timed(*timed),
@@ -167,8 +167,8 @@ impl Models for Linked {
                 Kind::Postmark(run) => run.config.clone().into(),
                 Kind::Timed(timed) => (*timed).into(),
             },
-            host: HostConfig { memory: run.memory, discard: run.linux, ..HostConfig::modern() },
-            format: FormatOptions::default(),
+            host: HostConfig::of(run.linux, run.memory),
+            format: FormatOptions::TODAY,
             utilization_percent: Some(run.utilization_percent.into()),
             rep: run.rep,
             seed: run.seed,

@@ -3,7 +3,16 @@
 use crate::block::{QueueConfig, WriteThrottleConfig};
 use crate::units::{Bytes, SimDuration};
 
-pub use crate::policy::{DiscardGeneration, LinuxVersionError};
+pub use crate::policy::{DiscardGeneration, LinuxVersion, LinuxVersionError};
+
+/// Of a machine's memory, what its kernel needs for its code, its tables and the reserve that it keeps free. Measured:
+/// 29 to 32 MiB beside [`page_structures`], of 256 MiB to 2 GiB (`nr_dirty_threshold` of 6.12 behind the mount).
+const KERNEL: Bytes = Bytes::mib(30);
+
+/// What describes the pages of so much memory: 64 bytes for each of 4 KiB (`struct page`).
+fn page_structures(memory: Bytes) -> u64 {
+    memory.0 / 64
+}
 
 /// Processor time of the file system's code paths.
 ///
@@ -27,6 +36,20 @@ pub struct CpuCosts {
     pub unlink: SimDuration,
     /// Dropping one page of a removed file.
     pub page_truncate: SimDuration,
+}
+
+impl CpuCosts {
+    /// A processor that takes no time.
+    pub const ZERO: Self = Self {
+        syscall: SimDuration::ZERO,
+        page_write: SimDuration::ZERO,
+        page_read: SimDuration::ZERO,
+        copy_page: SimDuration::ZERO,
+        open: SimDuration::ZERO,
+        create: SimDuration::ZERO,
+        unlink: SimDuration::ZERO,
+        page_truncate: SimDuration::ZERO,
+    };
 }
 
 /// How a kernel holds writers and empties its page cache.
@@ -58,24 +81,28 @@ pub struct Slabs {
 impl Slabs {
     /// Nothing: memory is what pages may fill.
     pub const NONE: Self = Self { inode_bytes: 0, page_bytes: 0, programs_bytes: 0 };
+
+    /// Of Linux 6, with nothing running but the workload. /proc/slabinfo of 6.1 after 4,000 files of three pages, with the
+    /// shares of a slab: ext4_inode_cache 1,024, dentry 195, two of ext4_extent_status 80, radix_tree_node 585;
+    /// buffer_head 105. /proc/meminfo of 6.12 behind the mount: 9 MiB cached.
+    pub const LINUX_6: Self = Self { inode_bytes: 1_884, page_bytes: 105, programs_bytes: 9 << 20 };
 }
 
 /// Where a file that is written back gets its blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
-    /// All at one goal that moves on.
+    /// All at one goal that moves on: the host of the experiments of 2010 to 2017, whose fits hold on it.
     Stream,
-    /// As mballoc has it for closed files (`ext4_mb_group_or_file`): small ones side by side in chunks of 2 MiB (locality
-    /// groups), larger ones in the block group of their inode or of their last block, where they fit best.
+    /// As mballoc has it.
     Groups,
 }
 
 /// One host's configuration. Every number has its reason beside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostConfig {
-    /// Memory that the page cache may fill.
+    /// Memory that the page cache may fill, and that dirty limits are shares of.
     pub memory: Bytes,
-    /// What the kernel keeps of that memory for itself.
+    /// What other things take of that memory.
     pub slabs: Slabs,
     /// Share of the memory that may be dirty before write-back starts (`dirty_background_ratio`, default 10).
     pub dirty_background_percent: u64,
@@ -119,44 +146,41 @@ impl HostConfig {
         }
     }
 
-    /// What a kernel in virtual time has (`trimwise kernel`): a processor that takes no time, User-Mode Linux, and a disk
-    /// behind virtio.
-    pub fn in_guest() -> Self {
-        let zero = SimDuration::ZERO;
+    /// A machine with so much memory, which runs this Linux.
+    pub fn of(linux: LinuxVersion, machine: Bytes) -> Self {
         let modern = Self::modern();
+        let kernel = KERNEL.0 + page_structures(machine);
         Self {
-            memory: Bytes::mib(256),
+            memory: Bytes(machine.0.saturating_sub(kernel)),
+            slabs: Slabs::LINUX_6,
             placement: Placement::Groups,
-            // /proc/slabinfo of 6.1 after 4,000 files of three pages, with the shares of a slab: ext4_inode_cache 1,024,
-            // dentry 195, two of ext4_extent_status 80, radix_tree_node 585; buffer_head 105.
-            slabs: Slabs { inode_bytes: 1_884, page_bytes: 105, programs_bytes: 0 },
-            // arch/um/Kconfig: HZ is 100.
-            writeback: Writeback::Paced { hz: 100 },
-            cpu: CpuCosts {
-                syscall: zero,
-                page_write: zero,
-                page_read: zero,
-                copy_page: zero,
-                open: zero,
-                create: zero,
-                unlink: zero,
-                page_truncate: zero,
-            },
+            // Debian's CONFIG_HZ.
+            writeback: if linux.paces_writers() { Writeback::Paced { hz: 250 } } else { Writeback::AtTheLimit },
             queue: QueueConfig {
-                // 126 segments of a page each: what the guest's disk takes in a request (virtio_blk, seg_max).
-                max_request: Bytes::kib(504),
-                // virtio_uml's ring has 256 places; virtio_blk does not say that its disks do not rotate.
-                write_throttle: Some(WriteThrottleConfig {
-                    read_latency_max: SimDuration::from_millis(75),
+                // What does not rotate is to answer a read within 2 ms; 256 requests are a queue's default (nr_requests).
+                write_throttle: linux.throttles_writeback().then_some(WriteThrottleConfig {
+                    read_latency_max: SimDuration::from_millis(2),
                     queue_depth: 256,
                 }),
                 ..modern.queue
             },
+            discard: linux.discard(),
             ..modern
         }
     }
 
-    /// A desktop of today: 8 GiB, Linux 6.
+    /// The same as a guest in virtual time (`trimwise kernel`): its processor takes no time, and User-Mode Linux has 100
+    /// ticks a second (arch/um/Kconfig).
+    pub fn in_guest(linux: LinuxVersion, machine: Bytes) -> Self {
+        let of_linux = Self::of(linux, machine);
+        let writeback = match of_linux.writeback {
+            Writeback::AtTheLimit => Writeback::AtTheLimit,
+            Writeback::Paced { .. } => Writeback::Paced { hz: 100 },
+        };
+        Self { writeback, cpu: CpuCosts::ZERO, ..of_linux }
+    }
+
+    /// The host of the experiments of 2010 to 2017: 8 GiB, and the page cache and the allocator that their fits hold on.
     pub fn modern() -> Self {
         Self {
             memory: Bytes::gib(8),
@@ -166,8 +190,6 @@ impl HostConfig {
             dirty_expire: SimDuration::from_secs(30),
             writeback_interval: SimDuration::from_secs(5),
             placement: Placement::Stream,
-            // Newer kernels pace writers and hold write-back back before it is queued. Pacing alone is worse than neither
-            // (docs/model.md), and both together are not fitted to the published experiments.
             writeback: Writeback::AtTheLimit,
             read_ahead: Bytes::kib(128),
             cpu: CpuCosts {

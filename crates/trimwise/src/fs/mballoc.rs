@@ -8,15 +8,15 @@
 //!    larger file that is closed for exactly what is dirty.
 //! 3. The *search*, by one criterion after the other, each less choosy than the one before. In a group it looks at free
 //!    extents from the first on, as the buddies cut them, and takes one that fits exactly, or of about ten the least that
-//!    is long enough. Groups are tried from the goal's on: four in a row, then those whose free extents are on average
-//!    just long enough, by size class.
+//!    is long enough. Of the groups, those come first whose free extents are on average just long enough, by size class,
+//!    from the goal's on.
 //!
 //! What the search finds beyond what was asked for is preallocated. It counts as free (`statfs`), but nobody else gets it.
 //!
 //! Buddies are not kept: those of Linux are always merged as far as they go, so that the one that a block lies in follows
 //! from the free extent around it.
 //!
-//! Not modelled: bigalloc, stripes, contention (one processor, so one locality group), and groups whose bitmap is still
+//! Not modelled: bigalloc, stripes, disks that rotate, contention (one processor, so one locality group), and groups whose bitmap is still
 //! unread (`prefetch_block_bitmaps` reads all behind the mount).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -70,8 +70,6 @@ pub(super) struct Mballoc {
     preallocated_units: u64,
     /// Where the last window was found (`s_mb_last_group`).
     last_window: u64,
-    /// Groups in a row before the lists below are used (`mb_max_linear_groups`: 4 for a disk that rotates, 0 for others).
-    pub(super) linear_groups: u64,
     /// Groups by the order of the average length of their free extents (`s_mb_avg_fragment_size`).
     by_average: [BTreeSet<u64>; ORDERS],
     /// The order of each group there.
@@ -289,15 +287,10 @@ impl Search {
         self.best
     }
 
-    /// Some groups in a row, then those of the lists that suit, from there to the end and around.
+    /// The groups of the lists that suit, from the goal's to the end and around.
     fn through_lists(&mut self, allocator: &Allocator, criterion: Criterion) {
         let (groups, lists) = (allocator.groups() as u64, allocator.mballoc());
-        for i in 0..lists.linear_groups {
-            if self.status == Status::Continue {
-                self.scan(allocator, criterion, (self.goal_group + i) % groups);
-            }
-        }
-        let first = (self.goal_group + lists.linear_groups) % groups;
+        let first = self.goal_group;
         for range in [first..groups, 0..first] {
             match criterion {
                 Criterion::Buddy => {

@@ -215,8 +215,7 @@ impl Files for Ext4 {
             let disk = &self.0.state.borrow().disk;
             Bytes::from_units(disk.layout.total_units() - disk.fixed_units)
         };
-        let free = self.bytes_free();
-        Ok(FileSystemSpace { total, free, used: Bytes(total.0 - free.0) })
+        Ok(FileSystemSpace { total, free: self.bytes_free() })
     }
 
     async fn mkdir(&self, path: &str) -> Result<(), FileError> {

@@ -29,16 +29,6 @@ impl DiscardGeneration {
         }
     }
 
-    /// The generation of a Linux version.
-    pub fn of_linux(major: u32, minor: u32) -> Self {
-        match (major, minor) {
-            (0..=3, _) | (4, 0..=12) => Self::CommitSerial,
-            (4, _) | (5, 0..=14) => Self::CommitBatched,
-            (5, _) | (6, 0) => Self::Worker,
-            _ => Self::WorkerRunningOn,
-        }
-    }
-
     /// The kernels meant, for reports.
     pub fn kernels(self) -> &'static str {
         match self {
@@ -50,24 +40,62 @@ impl DiscardGeneration {
     }
 }
 
-/// A Linux version that does not parse.
+/// A version of Linux, by which the modelled host chooses its mechanisms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LinuxVersion {
+    major: u32,
+    minor: u32,
+}
+
+/// The last minor version of each major one; of the newest nobody knows.
+const LAST_MINORS: [(u32, u32); 6] = [(2, 6), (3, 19), (4, 20), (5, 19), (6, 19), (7, u32::MAX)];
+
+/// What is no version of Linux.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[error("'{given}' is not accepted; expected a Linux version such as 2.6, 4.12 or 6.1")]
+#[error(
+    "'{given}' is no version of Linux that is known; expected 2.6, 3.0 to 3.19, 4.0 to 4.20, 5.0 to 5.19, 6.0 to 6.19 or \
+     7.0 and later"
+)]
 pub struct LinuxVersionError {
     /// What was written.
     pub given: String,
 }
 
-impl FromStr for DiscardGeneration {
+impl LinuxVersion {
+    /// How it carries out `discard`.
+    pub fn discard(self) -> DiscardGeneration {
+        match (self.major, self.minor) {
+            (0..=3, _) | (4, 0..=12) => DiscardGeneration::CommitSerial,
+            (4, _) | (5, 0..=14) => DiscardGeneration::CommitBatched,
+            (5, _) | (6, 0) => DiscardGeneration::Worker,
+            _ => DiscardGeneration::WorkerRunningOn,
+        }
+    }
+
+    /// Whether it paces writers and writes files in batches: since 3.2 (143dfe8611a6).
+    pub fn paces_writers(self) -> bool {
+        (self.major, self.minor) >= (3, 2)
+    }
+
+    /// Whether its block layer holds write-back back for the sake of reads: since 4.10 (e34cbd307477).
+    pub fn throttles_writeback(self) -> bool {
+        (self.major, self.minor) >= (4, 10)
+    }
+}
+
+impl FromStr for LinuxVersion {
     type Err = LinuxVersionError;
 
-    /// Reads a Linux version: `4.12`, or `6.1.5` as `uname -r` has it.
+    /// Reads a Linux version: `4.12`, or `6.1.5-1-amd64` as `uname -r` has it.
     fn from_str(text: &str) -> Result<Self, LinuxVersionError> {
         let error = || LinuxVersionError { given: text.to_owned() };
         let (major, rest) = text.split_once('.').ok_or_else(error)?;
         let minor = rest.split(['.', '-']).next().unwrap_or(rest);
         let number = |digits: &str| digits.parse::<u32>().map_err(|_| error());
-        Ok(Self::of_linux(number(major)?, number(minor)?))
+        let (major, minor) = (number(major)?, number(minor)?);
+        let is_known = LAST_MINORS.iter().any(|&(known, last)| known == major && minor <= last);
+        let is_2_6 = major != 2 || minor == 6;
+        if is_known && is_2_6 { Ok(Self { major, minor }) } else { Err(error()) }
     }
 }
 
@@ -86,10 +114,19 @@ mod tests {
             ("6.0", DiscardGeneration::Worker),
             ("6.1-amd64", DiscardGeneration::WorkerRunningOn),
         ] {
-            assert_eq!(version.parse(), Ok(generation), "{version}");
+            assert_eq!(version.parse().map(LinuxVersion::discard), Ok(generation), "{version}");
         }
-        for bad in ["", "6", "six.one", "6.", ".5"] {
-            assert!(bad.parse::<DiscardGeneration>().is_err(), "{bad}");
+        for bad in ["", "6", "six.one", "6.", ".5", "1.0", "2.4", "3.20", "5.99"] {
+            let error = bad.parse::<LinuxVersion>().unwrap_err().to_string();
+            assert!(error.contains(bad) && error.contains("4.0 to 4.20"), "{error}");
         }
+    }
+
+    #[test]
+    fn mechanisms_come_with_the_version_that_brought_them() {
+        let of = |version: &str| version.parse::<LinuxVersion>().unwrap();
+        assert!(!of("3.1").paces_writers() && of("3.2").paces_writers() && of("7.3").paces_writers());
+        assert!(!of("4.9").throttles_writeback() && of("4.10").throttles_writeback());
+        assert!(!of("3.19").throttles_writeback());
     }
 }

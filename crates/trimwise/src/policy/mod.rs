@@ -36,7 +36,7 @@ pub use batch::BatchConfig;
 pub use governor::{
     Acknowledged, Decision, Explanation, Governor, HostTraits, Needs, PolicyEvent, Shape, View,
 };
-pub use kernel::{DiscardGeneration, LinuxVersionError};
+pub use kernel::{DiscardGeneration, LinuxVersion, LinuxVersionError};
 pub use pending::{Ledger, PendingSet, TrimToken};
 pub use spec::{PolicyError, PolicySpec, TERMS};
 

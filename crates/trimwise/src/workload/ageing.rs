@@ -153,7 +153,10 @@ impl Population {
 /// Bytes in use, and those that `percent` of the file system are.
 async fn used_and_wanted<F: Files>(fs: &F, percent: u64) -> Result<(Bytes, Bytes), FileError> {
     let space = fs.statfs().await?;
-    Ok((space.used, Bytes(space.total.0 / 100 * percent.min(100))))
+    Ok((
+        Bytes(space.total.0 - space.free.0.min(space.total.0)),
+        Bytes(space.total.0 / 100 * percent.min(100)),
+    ))
 }
 
 async fn write_file<F: Files>(fs: &F, path: &str, bytes: u64) -> Result<(), FileError> {

@@ -62,8 +62,6 @@ pub struct FileSystemSpace {
     pub total: Bytes,
     /// Bytes that an allocation could use now or after the running commit.
     pub free: Bytes,
-    /// Bytes of files and directories. What is kept for root is neither used nor, for others, free.
-    pub used: Bytes,
 }
 
 /// A file system as a workload sees it.

@@ -9,7 +9,7 @@ use super::{DEVICE, device, milliseconds, ms_text, run_size_on, sizes, unmeasure
 use crate::experiment::cell::CellError;
 use crate::experiment::plot::{Axis, Plot, PlotKind, Point, Series};
 use crate::experiment::result::{Claim, ExperimentResult, ExperimentRows, Figure, open_claims};
-use crate::fs::host::{DiscardGeneration, HostConfig, Placement};
+use crate::fs::host::HostConfig;
 use crate::policy::PolicySpec;
 use crate::units::{Bytes, SimDuration};
 
@@ -21,6 +21,9 @@ pub const QUESTION_3_KERNEL: &str = "How long does fsync take after the removal 
 
 /// The kernel: the last series that discards inside the commit.
 pub const KERNEL: &str = "5.10";
+
+/// The guest's memory: the largest append is 64 MiB, and ext4 and its journal beside it.
+pub const GUEST_MEMORY: Bytes = Bytes::mib(512);
 
 /// One run on both sides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,12 +64,7 @@ impl KernelRun {
     /// # Errors
     /// [`CellError`].
     pub fn beside(case: KernelCase, kernel: SimDuration, seed: u64) -> Result<Self, CellError> {
-        let host = HostConfig {
-            discard: DiscardGeneration::CommitBatched,
-            // The file is open while it is written back: its holes leave gaps.
-            placement: Placement::Stream,
-            ..HostConfig::in_guest()
-        };
+        let host = HostConfig::in_guest(KERNEL.parse().expect("it is a version"), GUEST_MEMORY);
         let model = run_size_on(host, &device(), case.policy(), case.append, 0, seed)?;
         Ok(Self { case, kernel, model: model.fsync })
     }

@@ -136,7 +136,8 @@ pub struct GuestFacts {
 impl GuestFacts {
     /// The model's host: dirty limits are shares of the memory that pages may fill, so that follows from them.
     fn host(&self) -> HostConfig {
-        let guest = HostConfig::in_guest();
+        let linux = KERNEL.parse().expect("it is a version");
+        let guest = HostConfig::in_guest(linux, GUEST_MEMORY);
         HostConfig {
             memory: Bytes::from_units(self.dirty_pages * 100 / guest.dirty_percent),
             slabs: Slabs { programs_bytes: self.cached_pages * UNIT_BYTES, ..guest.slabs },

@@ -88,7 +88,7 @@ impl Files for Counting {
         SimTime(self.now_us.get() * 1000)
     }
     async fn statfs(&self) -> Result<FileSystemSpace, FileError> {
-        Ok(FileSystemSpace { total: Bytes::gib(1), free: Bytes::gib(1), used: Bytes(0) })
+        Ok(FileSystemSpace { total: Bytes::gib(1), free: Bytes::gib(1) })
     }
     async fn mkdir(&self, path: &str) -> Result<(), FileError> {
         self.call()?;
