@@ -116,6 +116,9 @@ pub struct HostConfig {
     pub writeback: Writeback,
     /// Where files get their blocks.
     pub placement: Placement,
+    /// Blocks that no file gets, so that write-back does not fail for want of metadata: a fiftieth of all, but not more than
+    /// these (`ext4_calculate_resv_clusters`).
+    pub kept_units_max: u64,
     /// Largest read-ahead (`read_ahead_kb`, default 128 KiB).
     pub read_ahead: Bytes,
     /// Processor time.
@@ -154,6 +157,7 @@ impl HostConfig {
             memory: Bytes(machine.0.saturating_sub(kernel)),
             slabs: Slabs::LINUX_6,
             placement: Placement::Groups,
+            kept_units_max: if linux.keeps_blocks() { 4_096 } else { 0 },
             // Debian's CONFIG_HZ.
             writeback: if linux.paces_writers() { Writeback::Paced { hz: 250 } } else { Writeback::AtTheLimit },
             queue: QueueConfig {
@@ -190,6 +194,7 @@ impl HostConfig {
             dirty_expire: SimDuration::from_secs(30),
             writeback_interval: SimDuration::from_secs(5),
             placement: Placement::Stream,
+            kept_units_max: 0,
             writeback: Writeback::AtTheLimit,
             read_ahead: Bytes::kib(128),
             cpu: CpuCosts {

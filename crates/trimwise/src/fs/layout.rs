@@ -16,8 +16,6 @@ const INODES_PER_GROUP: u64 = 8_192;
 const INODES_PER_BLOCK: u64 = 16;
 /// Inode-table blocks of a group.
 const TABLE_BLOCKS: u64 = INODES_PER_GROUP / INODES_PER_BLOCK;
-/// Group descriptors in a block: 32 bytes each.
-const DESCRIPTORS_PER_BLOCK: u64 = 128;
 /// Blocks of the smallest journal that the model runs with (jbd2 itself wants 1,024).
 const JOURNAL_UNITS_MIN: u64 = 256;
 /// The first inode that mke2fs leaves to files.
@@ -41,7 +39,7 @@ pub struct FormatOptions {
 pub enum Mke2fs {
     /// 1.41: journals of 128 MiB at most; inode tables stay unwritten until they are used.
     Old,
-    /// 1.43 and later: journals of up to 1 GiB. Inode tables are zeroed, by itself or by the kernel soon after the first
+    /// 1.43 and later: journals of up to 1 GiB, and room for descriptors to grow into. Inode tables are zeroed, by itself or by the kernel soon after the first
     /// mount (`lazy_itable_init`).
     Today,
 }
@@ -75,6 +73,7 @@ pub struct FormatError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     total_units: u64,
+    tool: Mke2fs,
     /// The journal's blocks.
     pub journal: UnitRange,
 }
@@ -103,7 +102,7 @@ impl Layout {
         let is_too_small = rest > 0 && heads_a_flex && rest < 2 * FLEX_GROUPS + TABLE_BLOCKS + 50;
         let (total_units, groups) =
             if is_too_small { (total_units - rest, groups - 1) } else { (total_units, groups) };
-        let mut layout = Self { total_units, journal: UnitRange::new(Lpn(0), journal_units) };
+        let mut layout = Self { total_units, tool: options.tool, journal: UnitRange::new(Lpn(0), journal_units) };
         // mke2fs puts the journal into the middle, behind that group's own metadata.
         let middle = groups / 2 / FLEX_GROUPS * FLEX_GROUPS + FLEX_GROUPS.min(groups) / 2;
         let start = (middle.min(groups - 1) * GROUP_UNITS).max(layout.metadata_end(0));
@@ -136,7 +135,7 @@ impl Layout {
 
     /// The block that holds a group's descriptor.
     pub fn descriptor(&self, group: u64) -> Lpn {
-        Lpn(1 + group / DESCRIPTORS_PER_BLOCK)
+        Lpn(1 + group / self.tool.descriptors_per_block())
     }
 
     /// A group's block bitmap.
@@ -192,7 +191,29 @@ impl Layout {
             let start = flex * GROUP_UNITS;
             UnitRange::new(Lpn(start), self.metadata_end(flex).min(self.total_units) - start)
         };
-        flexes.map(range).collect()
+        flexes.map(range).chain(self.backups()).collect()
+    }
+
+    /// Copies of the superblock and the descriptors, with the room beside them in which these may grow: in groups whose
+    /// number is a power of 3, 5 or 7 (`sparse_super`), that of group 0 left out.
+    fn backups(&self) -> impl Iterator<Item = UnitRange> + '_ {
+        let powers = |base: u64| std::iter::successors(Some(base), move |power| Some(power * base));
+        let groups = self.total_units.div_ceil(GROUP_UNITS);
+        let of_base = move |base| powers(base).take_while(move |&group| group < groups);
+        let all = (groups > 1).then_some(1).into_iter().chain([3, 5, 7].into_iter().flat_map(of_base));
+        let units = match self.tool {
+            Mke2fs::Old => 0,
+            Mke2fs::Today => self.head_units(),
+        };
+        let range = move |group| UnitRange::new(Lpn(group * GROUP_UNITS), units);
+        all.map(range).filter(|range| range.units > 0 && range.end().0 <= self.total_units)
+    }
+
+    /// Superblock, descriptors, and the room in which these may grow.
+    fn head_units(&self) -> u64 {
+        let groups = self.total_units.div_ceil(GROUP_UNITS);
+        let descriptors = groups.div_ceil(self.tool.descriptors_per_block());
+        1 + descriptors + self.tool.growth_units(self.total_units, descriptors)
     }
 
     /// An allocator in which everything but metadata and journal is free.
@@ -220,7 +241,7 @@ impl Layout {
     /// The small metadata blocks that mkfs writes: superblock, descriptors, bitmaps.
     pub fn initial_blocks(&self) -> Vec<UnitRange> {
         let groups = self.total_units.div_ceil(GROUP_UNITS);
-        let mut ranges = vec![UnitRange::new(Lpn(0), 1 + groups.div_ceil(DESCRIPTORS_PER_BLOCK))];
+        let mut ranges = vec![UnitRange::new(Lpn(0), 1 + groups.div_ceil(self.tool.descriptors_per_block()))];
         for flex in (0..groups).step_by(FLEX_GROUPS as usize) {
             ranges.push(UnitRange::new(Lpn(self.flex_start(flex)), 2 * FLEX_GROUPS));
         }
@@ -230,7 +251,7 @@ impl Layout {
     fn flex_start(&self, group: u64) -> u64 {
         let first = group / FLEX_GROUPS * FLEX_GROUPS;
         if first == 0 {
-            1 + self.total_units.div_ceil(GROUP_UNITS).div_ceil(DESCRIPTORS_PER_BLOCK)
+            self.head_units()
         } else {
             first * GROUP_UNITS
         }
@@ -244,6 +265,24 @@ impl Layout {
 }
 
 impl Mke2fs {
+    /// Of 32 bytes each; since 1.43 (`64bit`) of 64.
+    fn descriptors_per_block(self) -> u64 {
+        match self {
+            Self::Old => 128,
+            Self::Today => 64,
+        }
+    }
+
+    /// Blocks kept for further descriptors, until the file system is a thousand times as large
+    /// (`resize_inode`; e2fsprogs, `calc_reserved_gdt_blocks`).
+    fn growth_units(self, total_units: u64, descriptor_units: u64) -> u64 {
+        if self == Self::Old {
+            return 0;
+        }
+        let groups = (total_units * 1_024).min(u64::from(u32::MAX)).div_ceil(GROUP_UNITS);
+        (groups.div_ceil(self.descriptors_per_block()) - descriptor_units).min(1_024)
+    }
+
     /// The journal of a file system of so many blocks (e2fsprogs, `ext2fs_default_journal_size`).
     fn journal_units(self, total_units: u64) -> u64 {
         let units = match total_units {

@@ -68,6 +68,8 @@ pub(super) struct Mballoc {
     /// What is left of chunks for small files, by the order of its length, the shortest first.
     chunks: [Vec<UnitRange>; CHUNK_LISTS],
     preallocated_units: u64,
+    /// What the last allocation preallocated.
+    set_aside: Vec<UnitRange>,
     /// Where the last window was found (`s_mb_last_group`).
     last_window: u64,
     /// Groups by the order of the average length of their free extents (`s_mb_avg_fragment_size`).
@@ -391,8 +393,19 @@ impl Allocator {
         }
     }
 
-    /// Allocates up to `want` units in one extent for a file; `None` only if nothing is free.
-    pub(super) fn allocate_for_file(&mut self, goal: Lpn, want: u64, file: FileShape) -> Option<UnitRange> {
+    /// Allocates up to `want` units in one extent for a file; no unit only if nothing is free. What was set aside beyond
+    /// them, and so is nobody's to trim any more, is told too.
+    pub(super) fn allocate_for_file(
+        &mut self,
+        goal: Lpn,
+        want: u64,
+        file: FileShape,
+    ) -> (Option<UnitRange>, Vec<UnitRange>) {
+        let blocks = self.allocate_blocks(goal, want, file);
+        (blocks, std::mem::take(&mut self.mballoc_mut().set_aside))
+    }
+
+    fn allocate_blocks(&mut self, goal: Lpn, want: u64, file: FileShape) -> Option<UnitRange> {
         if want == 0 || self.free_units() == 0 {
             return None;
         }
@@ -528,6 +541,7 @@ impl Allocator {
         };
         let page = page.min(file.page);
         self.mballoc_mut().preallocated_units += found.units;
+        self.mballoc_mut().set_aside.push(found);
         let window = Window { blocks: found, unused: vec![found] };
         self.mballoc_mut().windows.insert((file.inode, page), window);
         self.use_window(file, want)
@@ -553,6 +567,7 @@ impl Allocator {
         let lists = self.mballoc_mut();
         if is_new {
             lists.preallocated_units += rest.units;
+            lists.set_aside.push(rest);
         } else {
             lists.preallocated_units -= used.units;
         }
@@ -604,5 +619,144 @@ impl Allocator {
         let chunks = std::mem::take(&mut lists.chunks).into_iter().flatten();
         let all: Vec<UnitRange> = windows.chain(chunks).collect();
         self.give_back(&all);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const GROUPS: u64 = 4;
+
+    fn empty() -> Allocator {
+        let mut allocator = Allocator::new(GROUPS * GROUP_UNITS);
+        allocator.release(UnitRange::new(Lpn(0), GROUPS * GROUP_UNITS));
+        allocator
+    }
+
+    fn closed(inode: u32, size_pages: u64) -> FileShape {
+        FileShape { inode, page: 0, size_pages, is_open: false, left: None, right: None }
+    }
+
+    fn file(allocator: &mut Allocator, goal: u64, shape: FileShape, want: u64) -> UnitRange {
+        allocator.allocate_for_file(Lpn(goal), want, shape).0.expect("there is room")
+    }
+
+    #[test]
+    fn buddies_are_aligned_and_as_large_as_the_free_extent_lets_them_be() {
+        let extent = UnitRange::new(Lpn(6), 30);
+        let ends: Vec<u64> = [6, 7, 8, 16, 31, 32, 35].iter().map(|&at| buddy_end(extent, at)).collect();
+        assert_eq!(ends, [8, 8, 16, 32, 32, 36, 36]);
+        assert_eq!(buddies_from(extent, 6, 5), UnitRange::new(Lpn(6), 10));
+        assert_eq!(buddies_from(extent, 6, 400), extent);
+        assert_eq!(buddy_end(UnitRange::new(Lpn(0), GROUP_UNITS), 0), 8_192);
+    }
+
+    #[test]
+    fn small_files_share_a_chunk_and_what_is_left_of_it_counts_as_free() {
+        let mut allocator = empty();
+        let goal = GROUP_UNITS;
+        let small: Vec<u64> =
+            (0..3).map(|i| file(&mut allocator, goal, closed(i, 5), 5).start.0 - goal).collect();
+        assert_eq!(small, [0, 5, 10]);
+        assert_eq!(allocator.free_units(), GROUPS * GROUP_UNITS - 15);
+        assert_eq!(allocator.free_at(goal), 0);
+        assert_eq!(allocator.free_at(goal + CHUNK_UNITS), GROUP_UNITS - CHUNK_UNITS);
+        allocator.discard_preallocations();
+        assert_eq!(allocator.free_at(goal + 15), GROUP_UNITS - 15);
+    }
+
+    #[test]
+    fn a_closed_file_takes_the_hole_that_fits_best() {
+        let mut allocator = empty();
+        let all = file(&mut allocator, GROUP_UNITS, closed(1, 1_000), 1_000);
+        for (at, units) in [(10, 90), (200, 60), (400, 80)] {
+            allocator.release(UnitRange::new(all.start.offset(at), units));
+        }
+        // The first ten free extents are looked at. 400 to 480 is three buddies: 16, 32 and 32 long; the first two are too
+        // short for 50, all three are too long.
+        assert_eq!(file(&mut allocator, GROUP_UNITS, closed(2, 60), 60).start, all.start.offset(200));
+        assert_eq!(file(&mut allocator, GROUP_UNITS, closed(3, 70), 70).start, all.start.offset(400));
+    }
+
+    #[test]
+    fn an_open_file_gets_a_window_and_grows_in_it() {
+        let mut allocator = empty();
+        let open = |page, left| FileShape { page, is_open: true, size_pages: page + 100, left, ..closed(1, 0) };
+        let first = file(&mut allocator, GROUP_UNITS, open(0, None), 100);
+        let window = allocator.mballoc().preallocated_units();
+        assert_eq!(window, 28, "128 pages for 100");
+        // Somebody else does not get what lies behind it.
+        let other = file(&mut allocator, GROUP_UNITS, closed(2, 20), 20);
+        assert_ne!(other.start, first.end());
+        let behind = Some((100, first.end().0));
+        assert_eq!(file(&mut allocator, GROUP_UNITS, open(100, behind), 10).start, first.end());
+        assert_eq!(allocator.mballoc().preallocated_units(), 18);
+        allocator.discard_windows(1);
+        assert_eq!(allocator.mballoc().preallocated_units(), 0);
+        assert_eq!(allocator.free_at(first.end().0 + 10), 18);
+    }
+
+    #[test]
+    fn groups_whose_extents_are_long_enough_on_average_come_first() {
+        let mut allocator = empty();
+        // Group 1 has holes of 8, group 2 holes of 64, the others one extent each.
+        for (group, hole) in [(1, 8), (2, 64)] {
+            allocator.take_exact(UnitRange::new(Lpn(group * GROUP_UNITS), GROUP_UNITS));
+            for at in (0..GROUP_UNITS).step_by(128) {
+                allocator.release(UnitRange::new(Lpn(group * GROUP_UNITS + at), hole));
+            }
+        }
+        let of = |allocator: &mut Allocator, units| {
+            group_of(file(allocator, GROUP_UNITS, closed(units as u32, units), units).start.0)
+        };
+        assert_eq!(of(&mut allocator, 40), 2);
+        assert_eq!(of(&mut allocator, 300), 3);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+        /// Whatever is asked: nothing is handed out twice, nothing is lost, and all can be allocated.
+        #[test]
+        fn blocks_are_conserved(
+            requests in prop::collection::vec((0u32..20, 1u64..3_000, any::<bool>(), 0..GROUPS * GROUP_UNITS), 1..80)
+        ) {
+            let mut allocator = empty();
+            let mut held: BTreeMap<u32, Vec<(u64, UnitRange)>> = BTreeMap::new();
+            let mut used = vec![false; (GROUPS * GROUP_UNITS) as usize];
+            for (inode, want, is_open, goal) in requests {
+                if goal % 5 == 0 {
+                    allocator.discard_windows(inode);
+                    for (_, range) in held.remove(&inode).unwrap_or_default() {
+                        range.iter().for_each(|unit| used[unit.0 as usize] = false);
+                        allocator.release(range);
+                    }
+                    continue;
+                }
+                let extents = held.entry(inode).or_default();
+                let page = extents.last().map_or(0, |(page, range)| page + range.units);
+                let left = extents.last().map(|(page, range)| (page + range.units, range.end().0));
+                let shape = FileShape { inode, page, size_pages: page + want, is_open, left, right: None };
+                let Some(range) = allocator.allocate_for_file(Lpn(goal), want, shape).0 else {
+                    prop_assert_eq!(allocator.free_units(), 0);
+                    continue;
+                };
+                prop_assert!(range.units >= 1 && range.units <= want);
+                for unit in range.iter() {
+                    prop_assert!(!std::mem::replace(&mut used[unit.0 as usize], true), "{} twice", unit.0);
+                }
+                extents.push((page, range));
+                let count = used.iter().filter(|used| !**used).count() as u64;
+                prop_assert_eq!(allocator.free_units(), count);
+            }
+            while let Some(unit) = allocator.allocate_for_directory(Lpn(0)) {
+                prop_assert!(!std::mem::replace(&mut used[unit.start.0 as usize], true));
+                if unit.start.0 % 64 != 0 { break; }
+            }
+            allocator.discard_preallocations();
+            let listed: u64 = (0..GROUPS).flat_map(|g| allocator.free_in_group(g)).map(|r| r.units).sum();
+            prop_assert_eq!(listed, allocator.free_units());
+        }
     }
 }

@@ -478,9 +478,15 @@ impl Ext4 {
         (total - state.disk.allocator.free_units() - state.withheld_units, total)
     }
 
+    /// Free blocks that files can have.
+    fn allocatable_units(&self, state: &State) -> u64 {
+        let kept = self.0.host.kept_units_max.min(state.disk.layout.total_units() / 50);
+        state.disk.allocator.free_units().saturating_sub(kept)
+    }
+
     fn bytes_free(&self) -> Bytes {
         let state = self.0.state.borrow();
-        let free = state.disk.allocator.free_units() + state.withheld_units;
+        let free = self.allocatable_units(&state) + state.withheld_units;
         Bytes::from_units(free.saturating_sub(state.reserved_pages))
     }
 }

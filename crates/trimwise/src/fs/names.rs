@@ -61,6 +61,7 @@ impl Ext4 {
     fn try_make_entry(&self, path: &str, is_directory: bool) -> Result<Option<(u32, Vec<Lpn>)>, FileError> {
         let now = self.0.sim.now();
         let state = &mut *self.0.state.borrow_mut();
+        let room = self.allocatable_units(state).saturating_sub(state.reserved_pages);
         let disk = &mut state.disk;
         // Somebody may have made it while this task waited for its handle.
         if disk.names.contains_key(path) {
@@ -77,7 +78,6 @@ impl Ext4 {
         // A leaf is split when it is full: on average they are three quarters full.
         let bytes = directory.bytes + entry_bytes(path);
         if bytes > directory.blocks.len() as u64 * UNIT_BYTES * 3 / 4 {
-            let room = disk.allocator.free_units().saturating_sub(state.reserved_pages);
             let block = match self.0.host.placement {
                 _ if room == 0 => None,
                 Placement::Stream => disk.allocator.allocate(None, 1),

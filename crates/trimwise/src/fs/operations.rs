@@ -50,7 +50,7 @@ impl Ext4 {
             }
             let source = {
                 let state = &*self.0.state.borrow();
-                if state.disk.allocator.free_units() >= state.reserved_pages + needed(state) {
+                if self.allocatable_units(state) >= state.reserved_pages + needed(state) {
                     return Ok(());
                 }
                 let queued = match self.0.availability {
@@ -118,7 +118,7 @@ impl Ext4 {
             .await;
         let is_full = {
             let state = &*self.0.state.borrow();
-            state.disk.allocator.free_units() < state.reserved_pages + pages
+            self.allocatable_units(state) < state.reserved_pages + pages
         };
         if is_full {
             self.wait_for_space(&file.path, |state| {

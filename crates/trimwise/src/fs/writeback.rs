@@ -291,14 +291,7 @@ impl Ext4 {
                         && (entry.map(page - 1, 1).is_ok() || is_dirty(&state.cache, entry, page - 1));
                     Wish { goal: None, place: if follows { None } else { entry.place(page) } }
                 };
-                let blocks = match self.0.host.placement {
-                    Placement::Stream => self.find_blocks(state, wish, pages),
-                    Placement::Groups => {
-                        let goal = entry.near(page).unwrap_or_else(|| state.disk.layout.file_goal(inode));
-                        let shape = entry.shape(inode, page);
-                        state.disk.allocator.allocate_for_file(goal, pages, shape)
-                    }
-                };
+                let blocks = self.find_blocks(state, inode, page, wish, pages);
                 if let Some(blocks) = blocks {
                     let entry = &mut state.disk.inodes[inode as usize];
                     entry.add_extent(page, blocks);
@@ -331,19 +324,42 @@ impl Ext4 {
 
     /// Asks the allocator for blocks; under reuse for those that wait for their TRIM first, if they would not
     /// tear the file apart more than others do.
-    fn find_blocks(&self, state: &mut State, wish: Wish, pages: u64) -> Option<UnitRange> {
-        let allocator = &mut state.disk.allocator;
+    fn find_blocks(
+        &self,
+        state: &mut State,
+        inode: u32,
+        page: u64,
+        wish: Wish,
+        pages: u64,
+    ) -> Option<UnitRange> {
+        let State { disk, pending, .. } = state;
+        let (allocator, entry) = (&mut disk.allocator, &disk.inodes[inode as usize]);
         let wished = wish.goal.or(wish.place);
         let continues = wished.is_some_and(|wished| allocator.free_at(wished.0) >= pages);
+        let goal = match self.0.host.placement {
+            Placement::Stream => wished.unwrap_or(allocator.stream_goal()),
+            Placement::Groups => entry.near(page).unwrap_or_else(|| disk.layout.file_goal(inode)),
+        };
         if self.0.availability == Availability::Reuse
             && !continues
-            && let Some(waiting) = state.pending.fit(wished.unwrap_or(allocator.stream_goal()), pages)
+            && let Some(waiting) = pending.fit(goal, pages)
         {
             allocator.take_exact(waiting);
             return Some(waiting);
         }
-        let placed = wish.place.and_then(|place| allocator.allocate_at(place, pages));
-        placed.or_else(|| allocator.allocate(wish.goal, pages))
+        match self.0.host.placement {
+            Placement::Stream => {
+                let placed = wish.place.and_then(|place| allocator.allocate_at(place, pages));
+                placed.or_else(|| allocator.allocate(wish.goal, pages))
+            }
+            Placement::Groups => {
+                let (blocks, set_aside) = allocator.allocate_for_file(goal, pages, entry.shape(inode, page));
+                for range in set_aside {
+                    pending.withdraw(range);
+                }
+                blocks
+            }
+        }
     }
 
     /// Takes pages, all dirty and none in transfer, for writing them to these blocks, which they have. They are

@@ -72,6 +72,11 @@ impl LinuxVersion {
         }
     }
 
+    /// Whether ext4 keeps some blocks from files: since 3.10 (27dd43854227).
+    pub fn keeps_blocks(self) -> bool {
+        (self.major, self.minor) >= (3, 10)
+    }
+
     /// Whether it paces writers and writes files in batches: since 3.2 (143dfe8611a6).
     pub fn paces_writers(self) -> bool {
         (self.major, self.minor) >= (3, 2)

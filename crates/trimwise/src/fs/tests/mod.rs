@@ -11,7 +11,7 @@ use std::rc::Rc;
 
 use proptest::test_runner::{Config as ProptestConfig, RngSeed};
 
-use super::host::{DiscardGeneration, HostConfig};
+use super::host::{DiscardGeneration, HostConfig, Placement, Writeback};
 use super::layout::FormatOptions;
 use super::{Ext4, Volume};
 use crate::block::{BlockQueue, Command, QueueConfig, Stage};
@@ -49,9 +49,18 @@ fn drive(mib: u64) -> SsdConfig {
     }
 }
 
-/// A host with so little memory that write-back, eviction and throttling all happen.
+/// A host with so little memory that write-back, eviction and throttling all happen. Kernels that discard behind the
+/// commit come with today's allocator and write-back, older ones with those of the experiments.
 fn host(generation: DiscardGeneration) -> HostConfig {
-    HostConfig { memory: Bytes::mib(4), discard: generation, ..HostConfig::modern() }
+    let modern = HostConfig { memory: Bytes::mib(4), discard: generation, ..HostConfig::modern() };
+    match generation {
+        DiscardGeneration::CommitSerial | DiscardGeneration::CommitBatched => modern,
+        DiscardGeneration::Worker | DiscardGeneration::WorkerRunningOn => HostConfig {
+            placement: Placement::Groups,
+            writeback: Writeback::Paced { hz: 250 },
+            ..modern
+        },
+    }
 }
 
 fn format(journal_mib: u64) -> FormatOptions {

@@ -105,7 +105,7 @@ fn regression_read_ahead_outlives_the_mount() {
 #[test]
 fn regression_write_back_waits_for_blocks_that_are_in_a_trim() {
     on_drive(|queue| async move {
-        let fs = mounted(&queue, PolicySpec::OFF, DiscardGeneration::Worker).await;
+        let fs = mounted(&queue, PolicySpec::OFF, DiscardGeneration::CommitBatched).await;
         create(&fs, "a", 1).await;
         fs.sync().await.unwrap();
         let mut free = fs.statfs().await.unwrap().free.units_floor();
