@@ -50,6 +50,9 @@ pub struct QueueConfig {
     pub background_ramp: Option<SimDuration>,
     /// Background requests that may wait (`nr_requests`, default 128); a submitter beyond that waits.
     pub background_waiting_max: usize,
+    /// Whether a request that waits for the device still grows (mq-deadline, as SATA drives have it). If not, only what is
+    /// submitted at one instant is one request (the plug).
+    pub merges_waiting: bool,
     /// After so many foreground requests in a row one background request goes first.
     pub starvation_limit: u32,
     /// Linux's block layer since 4.10, for a drive with room for all of its requests (blk-mq over virtio, NVMe): there are
@@ -65,6 +68,7 @@ impl Default for QueueConfig {
             background_depth: 4,
             background_ramp: None,
             background_waiting_max: 128,
+            merges_waiting: true,
             starvation_limit: 16,
             write_throttle: None,
         }
@@ -294,8 +298,10 @@ impl BlockQueue {
     pub fn submit_background_write(&self, range: UnitRange, on_done: impl FnOnce() + 'static) {
         let mut state = self.0.state.borrow_mut();
         let limit = self.0.config.max_request.units_floor();
+        let grows = self.0.config.merges_waiting || state.is_plugged;
         let queue = if state.throttle.is_some() { &mut state.foreground } else { &mut state.background };
-        if let Some(Request { command: Command::Write(last, _), on_done: waiting, background: true, .. }) =
+        if grows
+            && let Some(Request { command: Command::Write(last, _), on_done: waiting, background: true, .. }) =
             queue.back_mut()
             && last.end() == range.start
             && last.units + range.units <= limit

@@ -181,7 +181,9 @@ impl HostConfig {
             Writeback::AtTheLimit => Writeback::AtTheLimit,
             Writeback::Paced { .. } => Writeback::Paced { hz: 100 },
         };
-        Self { writeback, cpu: CpuCosts::ZERO, ..of_linux }
+        // virtio has no scheduler.
+        let queue = QueueConfig { merges_waiting: false, ..of_linux.queue };
+        Self { writeback, queue, cpu: CpuCosts::ZERO, ..of_linux }
     }
 
     /// The host of the experiments of 2010 to 2017: 8 GiB, and the page cache and the allocator that their fits hold on.
