@@ -318,6 +318,7 @@ fn no_block_is_trimmed_before_the_commit_that_frees_it() {
                 }
                 fs.sync().await.unwrap();
                 for name in ["a", "b"] {
+                    assert_ne!(fs.extents(name), Some(Vec::new()), "{name} has blocks to free");
                     guarded.borrow_mut().freeing(&fs, name);
                     fs.unlink(name).await.unwrap();
                     fs.trim_free(UnitRange::new(Lpn(0), u64::MAX), 1).await;
@@ -325,7 +326,6 @@ fn no_block_is_trimmed_before_the_commit_that_frees_it() {
                     pause(&fs, 6_000 * round).await;
                 }
                 fs.sync().await.unwrap();
-                assert!(!guarded.borrow().freed.is_empty(), "{policy}");
             }
         });
     }

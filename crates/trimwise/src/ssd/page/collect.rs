@@ -383,7 +383,11 @@ mod tests {
     #[test]
     #[should_panic(expected = "victims and no superblock free: Err(")]
     fn collection_that_gains_nothing_fails_and_names_what_does_not_add_up() {
-        let mut config = SsdConfig { capacity_bytes: Bytes::mib(16).0, ..SsdConfig::default() };
+        let mut config = SsdConfig {
+            capacity_bytes: Bytes::mib(16).0,
+            over_provisioning_percent: Some(50),
+            ..SsdConfig::default()
+        };
         config.geometry.pages_per_block = 8;
         let geometry = Geometry::new(&config).unwrap();
         let units = geometry.physical_units();
