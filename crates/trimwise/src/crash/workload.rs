@@ -277,8 +277,9 @@ async fn step(fs: &Ext4, machine: &Machine, rng: &mut impl Rng) -> Result<(), Fi
         90..92 | 97.. if machine.tight || kind < 92 => {
             let (at, units) = (below(rng, DRIVE.units_floor()), below(rng, DRIVE.units_floor()));
             let units_min = below(rng, 32);
-            let range = if machine.tight { (0, u64::MAX, 0) } else { (at, units, units_min) };
-            fs.trim_free(UnitRange::new(Lpn(range.0), range.1), range.2).await;
+            let (at, units, units_min) =
+                if machine.tight { (0, u64::MAX, 0) } else { (at, units, units_min) };
+            fs.trim_free(UnitRange::new(Lpn(at), units), units_min).await;
             Ok(())
         }
         92..94 => {
