@@ -6,7 +6,7 @@
 //!
 //! 1. `power` works out what the device holds: what was flushed, and any subset of the writes *and TRIMs*
 //!    since, block by block;
-//! 2. `recovery` replays the journal and builds the tree from the metadata blocks;
+//! 2. `recovery` replays the journal, cut short none to two times before, and builds the tree from the metadata blocks;
 //! 3. `check` looks whether every file whose `fsync` returned is whole, every durable removal has stayed one, no
 //!    live file has a block that was trimmed after it was written or holds something else, no block has two
 //!    owners, and none is free and owned.
@@ -166,8 +166,9 @@ fn attack(made: &workload::Run, run: u64, cuts: u64, seed: u64) -> CrashReport {
     let record = &made.record;
     // Each cut by itself, so that it is the same however many there are; the device goes along with time.
     let rng_of = |cut: u64| Xoshiro256PlusPlus::seed_from_u64(seed_of(!seed, cut));
+    let contested = contested(record);
     let mut points: Vec<(usize, u64)> =
-        (0..cuts).map(|cut| (cut_point(record, cut, &mut rng_of(cut)), cut)).collect();
+        (0..cuts).map(|cut| (cut_point(record, &contested, cut, &mut rng_of(cut)), cut)).collect();
     points.sort_unstable();
     let trims = record.ops.iter().filter(|op| op.is_trim());
     let mut report = CrashReport {
@@ -198,7 +199,13 @@ fn attack(made: &workload::Run, run: u64, cuts: u64, seed: u64) -> CrashReport {
             let survival = Survival::ALL[below(&mut rng, Survival::ALL.len() as u64) as usize];
             let not_durable = platter.cut(survival, &mut rng);
             let mut broken = Vec::new();
-            recovery::replay(&mut platter, record, &made.layout, &mut broken);
+            let recoveries_cut = below(&mut rng, 3);
+            for _ in 0..recoveries_cut {
+                // What is wrong with the log, the last recovery says.
+                let survives = || below(&mut rng, 2) == 0;
+                recovery::replay(&mut platter, record, &made.layout, survives, &mut Vec::new());
+            }
+            recovery::replay(&mut platter, record, &made.layout, || true, &mut broken);
             let found = recovery::mount(&platter, record, &made.layout, &tables, &mut broken);
             check::check(&platter, record, &found, &told, &mut broken);
             report.cuts += 1;
@@ -215,7 +222,11 @@ fn attack(made: &workload::Run, run: u64, cuts: u64, seed: u64) -> CrashReport {
                         cut,
                         events: at + 1,
                         not_durable,
-                        survived: survival.to_string(),
+                        survived: match recoveries_cut {
+                            0 => survival.to_string(),
+                            1 => format!("{survival}; a recovery was cut short"),
+                            _ => format!("{survival}; two recoveries were cut short"),
+                        },
                         machine: made.machine.to_string(),
                         broken_count: broken.len(),
                         broken: broken.into_iter().take(BROKEN_MAX).collect(),
@@ -230,9 +241,12 @@ fn attack(made: &workload::Run, run: u64, cuts: u64, seed: u64) -> CrashReport {
 }
 
 /// After how many events the power is cut: half of the cuts at any, a quarter shortly before a flush ends, when
-/// most is at stake, a quarter shortly after a TRIM was given to the device.
-fn cut_point(record: &Record, cut: u64, rng: &mut impl Rng) -> usize {
+/// most is at stake, a quarter shortly after a TRIM was given to the device, or where something is `contested`.
+fn cut_point(record: &Record, contested: &[usize], cut: u64, rng: &mut impl Rng) -> usize {
     let events = &record.events;
+    if cut % 4 == 3 && !contested.is_empty() {
+        return contested[(cut / 4) as usize % contested.len()];
+    }
     let is_near = |at: usize| match (cut % 4, events[at]) {
         (1, Event::Completed(op)) => record.ops[op].is_flush(),
         (3, Event::Dispatched(op)) => record.ops[op].is_trim(),
@@ -245,6 +259,36 @@ fn cut_point(record: &Record, cut: u64, rng: &mut impl Rng) -> usize {
         3 => (near + 1 + below(rng, 3) as usize).min(events.len()),
         _ => any + 1,
     }
+}
+
+/// Where a host that hands out a block while it is in a TRIM can be found out: behind the completion of each write
+/// over such a TRIM, and behind the flushes of the commit that may refer to the block. A host that does not has none.
+fn contested(record: &Record) -> Vec<usize> {
+    const FLUSHES: usize = 3;
+    let ends_flush = |&at: &usize| match record.events[at - 1] {
+        Event::Completed(op) => record.ops[op].is_flush(),
+        _ => false,
+    };
+    let mut trims: Vec<usize> = Vec::new();
+    let mut points = BTreeSet::new();
+    for event in &record.events {
+        match *event {
+            Event::Dispatched(op) if record.ops[op].is_trim() => trims.push(op),
+            Event::Dispatched(op) => {
+                let write = &record.ops[op];
+                trims.retain(|&trim| record.ops[trim].completed > write.dispatched);
+                let over = |&trim: &usize| record.ops[trim].touches(write);
+                if write.completed < record.events.len() && trims.iter().any(over) {
+                    let completed = write.completed + 1;
+                    let behind = completed + 1..=record.events.len();
+                    points.insert(completed);
+                    points.extend(behind.filter(ends_flush).take(FLUSHES));
+                }
+            }
+            _ => {}
+        }
+    }
+    points.into_iter().collect()
 }
 
 /// The blocks of the inode table that were ever written.

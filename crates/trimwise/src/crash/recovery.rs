@@ -30,8 +30,15 @@ struct Logged {
     end: u64,
 }
 
-/// Replays the log; what is wrong with it is added to `broken`.
-pub fn replay(platter: &mut Platter<'_>, record: &Record, layout: &Layout, broken: &mut Vec<Broken>) {
+/// Replays the log; what is wrong with it is added to `broken`. Of what it writes to its places, that which `survives`
+/// stays: all of it, or what a power failure leaves before the log is given up.
+pub fn replay(
+    platter: &mut Platter<'_>,
+    record: &Record,
+    layout: &Layout,
+    mut survives: impl FnMut() -> bool,
+    broken: &mut Vec<Broken>,
+) {
     let log = UnitRange::new(layout.journal.start.offset(1), layout.journal.units - 1);
     let Content::Tail(Tail { tid, offset }) = record.content(platter.read(layout.journal.start.0)) else {
         broken.push(Broken::NoJournal { block: layout.journal.start.0 });
@@ -47,7 +54,7 @@ pub fn replay(platter: &mut Platter<'_>, record: &Record, layout: &Layout, broke
     }
     for Logged { tid, writes, .. } in transactions {
         for (block, content) in writes {
-            if revoked.get(&block).is_none_or(|&by| by < tid) {
+            if revoked.get(&block).is_none_or(|&by| by < tid) && survives() {
                 platter.replay(block, content);
             }
         }

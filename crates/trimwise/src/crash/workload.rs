@@ -12,7 +12,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::{CrashError, below};
 use crate::block::{BlockQueue, QueueConfig};
-use crate::engine::Sim;
+use crate::engine::{Budget, Sim};
 use crate::fs::host::{DiscardGeneration, HostConfig, Writeback};
 use crate::fs::layout::{FormatOptions, Layout};
 use crate::fs::sabotage::Sabotage;
@@ -27,8 +27,10 @@ use crate::workload::files::{FileError, Files, OpenMode};
 const DRIVE: Bytes = Bytes::mib(40);
 /// The smallest log that the model runs with: a transaction of 64 blocks fills a quarter of it.
 const LOG: Bytes = Bytes::mib(1);
-/// Operations of all tasks together.
-const OPERATIONS: u64 = 240;
+/// Operations of all tasks together, in the first and the second mount.
+const OPERATIONS: [u64; 2] = [200, 60];
+/// More than a hundred times what a run takes. A host that goes on for longer will not come to an end.
+const EVENTS_MAX: Budget = Budget { at_an_instant: 1_000_000, in_all: 20_000_000 };
 /// Largest write.
 const WRITE_BYTES_MAX: u64 = 400_000;
 
@@ -41,6 +43,8 @@ pub struct Machine {
     generation: DiscardGeneration,
     memory: Bytes,
     narrow: bool,
+    /// Blocks that were freed are soon used again, while slow TRIMs are in the device with everything else.
+    tight: bool,
     ballast_percent: u64,
     tasks: u64,
     files: u64,
@@ -74,17 +78,21 @@ impl Machine {
             (LinkKind::Nvme, TrimKind::Nvme),
             (LinkKind::Ufs, TrimKind::Ufs),
         ];
-        let (link, trim) = kinds[below(rng, 4) as usize];
+        let tight = below(rng, 2) == 0;
+        let (link, trim) =
+            if tight { kinds[1 + below(rng, 3) as usize] } else { kinds[below(rng, 4) as usize] };
+        let slow = [20_000, 50_000, 100_000, 200_000];
         let generations =
             [DiscardGeneration::CommitSerial, DiscardGeneration::CommitBatched, DiscardGeneration::Worker];
         Self {
             link,
             trim,
-            trim_us: [50, 1_000, 20_000, 200_000][below(rng, 4) as usize],
+            trim_us: if tight { slow } else { [50, 1_000, 20_000, 200_000] }[below(rng, 4) as usize],
             generation: generations[below(rng, 3) as usize],
             memory: Bytes::mib([4, 16, 64][below(rng, 3) as usize]),
             narrow: below(rng, 2) == 0,
-            ballast_percent: [30, 85, 94, 97][below(rng, 4) as usize],
+            tight,
+            ballast_percent: if tight { [97, 98, 98, 99] } else { [30, 85, 94, 97] }[below(rng, 4) as usize],
             tasks: 2 + below(rng, 4),
             files: [12, 30, 100][below(rng, 3) as usize],
             directories: 2 + below(rng, 5),
@@ -152,21 +160,28 @@ pub fn run(policy: PolicySpec, seed: u64, sabotage: Option<Sabotage>) -> Result<
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
     let machine = Machine::draw(&mut rng);
     let sim = Sim::new();
+    sim.set_budget(EVENTS_MAX);
     let host = machine.host();
     let ssd = Ssd::new(&machine.drive(), seed).map_err(|e| CrashError::Machine(e.to_string()))?;
     let queue = BlockQueue::new(&sim, ssd, host.queue);
     let result = sim.run(async move {
         let options = FormatOptions { journal: Some(LOG), ..FormatOptions::default() };
-        let volume = Volume::format(&queue, options).await.map_err(|e| CrashError::Machine(e.to_string()))?;
+        let mut volume =
+            Volume::format(&queue, options).await.map_err(|e| CrashError::Machine(e.to_string()))?;
         let layout = volume.layout().clone();
         let witness = Witness::new(&volume);
-        let fs = volume.mount_witnessed(host, policy.governor(), Some(Rc::clone(&witness))).await;
-        #[cfg(test)]
-        fs.sabotage(sabotage);
-        #[cfg(not(test))]
-        let _ = sabotage;
-        prepare(&fs, &machine).await.map_err(CrashError::Workload)?;
-        tasks(&fs, machine, seed).await?;
+        for (mount, operations) in OPERATIONS.into_iter().enumerate() {
+            let fs = volume.mount_witnessed(host, policy.governor(), Some(Rc::clone(&witness))).await;
+            #[cfg(test)]
+            fs.sabotage(sabotage);
+            #[cfg(not(test))]
+            let _ = sabotage;
+            if mount == 0 {
+                prepare(&fs, &machine).await.map_err(CrashError::Workload)?;
+            }
+            tasks(&fs, machine, operations, seed ^ mount as u64).await?;
+            volume = fs.unmount().await;
+        }
         Ok(Run { machine, record: witness.end(&queue), layout })
     });
     result.map_err(|stalled| CrashError::Stalled(stalled.to_string()))?
@@ -187,7 +202,7 @@ async fn prepare(fs: &Ext4, machine: &Machine) -> Result<(), FileError> {
     fs.sync().await
 }
 
-async fn tasks(fs: &Ext4, machine: Machine, seed: u64) -> Result<(), CrashError> {
+async fn tasks(fs: &Ext4, machine: Machine, operations: u64, seed: u64) -> Result<(), CrashError> {
     let sim = fs.queue().sim().clone();
     let left = Rc::new(Cell::new(machine.tasks));
     let failed: Rc<Cell<Option<FileError>>> = Rc::default();
@@ -195,7 +210,7 @@ async fn tasks(fs: &Ext4, machine: Machine, seed: u64) -> Result<(), CrashError>
         let (fs, left, failed) = (fs.clone(), Rc::clone(&left), Rc::clone(&failed));
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed ^ (task + 1) << 32);
         sim.spawn(async move {
-            for _ in 0..OPERATIONS / machine.tasks {
+            for _ in 0..operations / machine.tasks {
                 match step(&fs, &machine, &mut rng).await {
                     // Another task was faster, or there is no room: all in order.
                     Ok(()) | Err(FileError::NoSpace { .. } | FileError::NotFound { .. }) => {}
@@ -227,7 +242,8 @@ async fn step(fs: &Ext4, machine: &Machine, rng: &mut impl Rng) -> Result<(), Fi
     let path = path_of(below(rng, machine.files), machine.directories);
     let directory = format!("d{}", 1 + below(rng, machine.directories));
     let bytes = 1 + if below(rng, 3) == 0 { below(rng, WRITE_BYTES_MAX) } else { below(rng, 30_000) };
-    match below(rng, 100) {
+    let kind = below(rng, 100);
+    match kind {
         0..20 => {
             // Created, or emptied and written anew.
             let mut file = fs.open(&path, OpenMode::Create).await?;
@@ -258,9 +274,12 @@ async fn step(fs: &Ext4, machine: &Machine, rng: &mut impl Rng) -> Result<(), Fi
         78..81 => fs.sync().await,
         81..86 => fs.mkdir(&directory).await,
         86..90 => fs.rmdir(&directory).await,
-        90..92 => {
+        90..92 | 97.. if machine.tight || kind < 92 => {
             let (at, units) = (below(rng, DRIVE.units_floor()), below(rng, DRIVE.units_floor()));
-            fs.trim_free(UnitRange::new(Lpn(at), units), below(rng, 32)).await;
+            let units_min = below(rng, 32);
+            let (at, units, units_min) =
+                if machine.tight { (0, u64::MAX, 0) } else { (at, units, units_min) };
+            fs.trim_free(UnitRange::new(Lpn(at), units), units_min).await;
             Ok(())
         }
         92..94 => {
@@ -270,7 +289,8 @@ async fn step(fs: &Ext4, machine: &Machine, rng: &mut impl Rng) -> Result<(), Fi
         }
         _ => {
             // From shorter than a commit to longer than any policy waits (btrfs: 120 s).
-            let ms = [1, 20, 200, 3_000, 40_000, 300_000][below(rng, 6) as usize];
+            let ms =
+                [1, 20, 200, 3_000, 40_000, 300_000][below(rng, if machine.tight { 5 } else { 6 }) as usize];
             fs.queue().sim().clone().sleep(SimDuration::from_millis(below(rng, ms) + 1)).await;
             Ok(())
         }

@@ -38,6 +38,7 @@ impl Event {
     /// Waits for the next notification, but not beyond `deadline`; answers whether there was one.
     pub async fn wait_until(&self, deadline: SimTime) -> bool {
         if self.sim.now() >= deadline {
+            self.sim.sleep_until(deadline).await; // returns at once, and counts
             return false;
         }
         let notified = self.enlist();

@@ -11,7 +11,8 @@
 //!   the order in which they went to sleep, so that a run replays exactly.
 //! - A task waits only for what this module offers. The executor knows the running task by itself, so it
 //!   hands futures a waker that does nothing; a future of another runtime would never be woken. If nothing
-//!   is ready and no timer is set, [`Sim::run`] answers [`Stalled`] instead of waiting for ever.
+//!   is ready and no timer is set, [`Sim::run`] answers [`Stalled`] instead of waiting for ever; and likewise if
+//!   tasks go on for ever without letting time pass ([`Budget`]).
 //!
 //! # Why our own
 //!
@@ -36,12 +37,46 @@ use thiserror::Error;
 
 use crate::units::{SimDuration, SimTime};
 
-/// Nothing is ready and nobody waits for an instant, but the main task has not ended.
+/// The main task has not ended, and will not.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
-#[error("the simulation stalled at {} ns: every task waits for another", .at.as_nanos())]
+#[error("the simulation stalled at {} ns, after {events} events: {why}", .at.as_nanos())]
 pub struct Stalled {
     /// When it happened.
     pub at: SimTime,
+    /// Events until then.
+    pub events: u64,
+    /// What is wrong.
+    pub why: Standstill,
+}
+
+/// How a simulation comes to a standstill.
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+pub enum Standstill {
+    /// Nothing is ready, and nobody waits for an instant.
+    #[error("every task waits for another")]
+    Waiting,
+    /// [`Budget::at_an_instant`] is used up.
+    #[error("tasks keep each other busy and no time passes")]
+    Timeless,
+    /// [`Budget::in_all`] is used up.
+    #[error("that is more than the whole run may take")]
+    Endless,
+}
+
+/// How many events a simulation may take: a task that runs, or looks at the clock to wait for an instant.
+#[derive(Clone, Copy, Debug)]
+pub struct Budget {
+    /// Without any time passing. The default, ten millions, takes a second or so; a host whose processor costs nothing
+    /// makes some hundred thousand.
+    pub at_an_instant: u64,
+    /// From the first to the last; no limit by default.
+    pub in_all: u64,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self { at_an_instant: 10_000_000, in_all: u64::MAX }
+    }
 }
 
 /// A task by its slot and how often that slot was used, so that a stale wake-up finds nobody.
@@ -63,6 +98,10 @@ struct Slot {
 struct Core {
     now: Cell<SimTime>,
     sequence: Cell<u64>,
+    budget: Cell<Budget>,
+    events: Cell<u64>,
+    /// The count of events when time last passed.
+    events_before_now: Cell<u64>,
     current: Cell<Option<TaskId>>,
     ready: RefCell<VecDeque<TaskId>>,
     timers: RefCell<BinaryHeap<Reverse<(SimTime, u64, TaskId)>>>,
@@ -83,6 +122,32 @@ impl Sim {
     /// The present.
     pub fn now(&self) -> SimTime {
         self.0.now.get()
+    }
+
+    /// Bounds what this simulation may take; beyond it [`Sim::run`] answers [`Stalled`].
+    pub fn set_budget(&self, budget: Budget) {
+        self.0.budget.set(budget);
+    }
+
+    /// Counts an event.
+    fn count_event(&self) {
+        self.0.events.set(self.0.events.get() + 1);
+    }
+
+    fn over_budget(&self) -> Option<Standstill> {
+        let (budget, events) = (self.0.budget.get(), self.0.events.get());
+        if events - self.0.events_before_now.get() > budget.at_an_instant {
+            Some(Standstill::Timeless)
+        } else {
+            (events > budget.in_all).then_some(Standstill::Endless)
+        }
+    }
+
+    /// Moves the clock on.
+    fn pass_to(&self, at: SimTime) {
+        if at > self.0.now.replace(at) {
+            self.0.events_before_now.set(self.0.events.get());
+        }
     }
 
     /// Starts a task; it runs for the first time after everything that is ready already.
@@ -107,7 +172,7 @@ impl Sim {
     ///
     /// # Errors
     ///
-    /// [`Stalled`] if every task waits for another.
+    /// [`Stalled`] if every task waits for another, or the [`Budget`] is used up.
     pub fn run<T: 'static>(&self, main: impl Future<Output = T> + 'static) -> Result<T, Stalled> {
         let result = Rc::new(RefCell::new(None));
         let output = Rc::clone(&result);
@@ -115,20 +180,24 @@ impl Sim {
             let value = main.await;
             *output.borrow_mut() = Some(value);
         });
+        let stalled = |why| Err(Stalled { at: self.now(), events: self.0.events.get(), why });
         let end = loop {
             while let Some(id) = self.next_ready() {
                 self.poll(id);
-                if result.borrow().is_some() {
+                if result.borrow().is_some() || self.over_budget().is_some() {
                     break;
                 }
             }
             if let Some(value) = result.borrow_mut().take() {
                 break Ok(value);
             }
+            if let Some(why) = self.over_budget() {
+                break stalled(why);
+            }
             let Some(Reverse((at, _, id))) = self.0.timers.borrow_mut().pop() else {
-                break Err(Stalled { at: self.now() });
+                break stalled(Standstill::Waiting);
             };
-            self.0.now.set(at);
+            self.pass_to(at);
             self.0.ready.borrow_mut().push_back(id);
         };
         self.drop_tasks();
@@ -171,7 +240,7 @@ impl Sim {
         if self.0.ready.borrow().is_empty() {
             let undisturbed = self.0.timers.borrow().peek().is_none_or(|Reverse((at, ..))| *at > end);
             if undisturbed {
-                self.0.now.set(end);
+                self.pass_to(end);
             }
         }
         self.sleep_until(end)
@@ -206,6 +275,7 @@ impl Sim {
         };
         // A task that was woken twice is found running or gone the second time.
         let Some(mut future) = future else { return };
+        self.count_event();
         self.0.current.set(Some(id));
         let poll = future.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         self.0.current.set(None);
@@ -257,7 +327,9 @@ impl Future for Sleep {
 
     fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
         if self.sim.now() >= self.deadline {
-            return Poll::Ready(());
+            // A task that never steps aside would not let the executor see that it goes on for ever.
+            self.sim.count_event();
+            return if self.sim.over_budget().is_some() { Poll::Pending } else { Poll::Ready(()) };
         }
         if !self.armed {
             self.armed = true;
@@ -316,7 +388,46 @@ mod tests {
     fn a_simulation_in_which_everybody_waits_is_an_error() {
         let sim = Sim::new();
         let event = Event::new(&sim);
-        assert_eq!(sim.run(async move { event.wait().await }), Err(Stalled { at: SimTime::ZERO }));
+        let stalled = sim.run(async move { event.wait().await }).unwrap_err();
+        assert_eq!((stalled.at, stalled.why), (SimTime::ZERO, Standstill::Waiting));
+    }
+
+    /// Whether the task steps aside, asks for an instant that is past, or waits for an event until one.
+    #[test]
+    fn a_simulation_in_which_no_time_passes_is_an_error() {
+        for kind in 0..3 {
+            let sim = Sim::new();
+            sim.set_budget(Budget { at_an_instant: 1_000, ..Budget::default() });
+            let (sim2, event) = (sim.clone(), Event::new(&sim));
+            let endless = async move {
+                sim2.sleep(SimDuration::from_nanos(7)).await;
+                loop {
+                    match kind {
+                        0 => sim2.yield_now().await,
+                        1 => sim2.charge(SimDuration::ZERO).await,
+                        _ => drop(event.wait_until(SimTime(3)).await),
+                    }
+                }
+            };
+            let stalled = sim.run::<()>(endless).unwrap_err();
+            assert_eq!((stalled.at, stalled.why), (SimTime(7), Standstill::Timeless), "{stalled}");
+        }
+    }
+
+    #[test]
+    fn time_that_passes_renews_the_budget_of_an_instant_and_not_that_of_the_run() {
+        let sim = Sim::new();
+        let (sim2, budget) = (sim.clone(), Budget { at_an_instant: 100, in_all: 10_000 });
+        sim.set_budget(budget);
+        let endless = async move {
+            loop {
+                sim2.charge(SimDuration::from_nanos(1)).await;
+            }
+        };
+        let stalled = sim.run::<()>(endless).unwrap_err();
+        assert_eq!((stalled.why, stalled.events), (Standstill::Endless, budget.in_all + 1));
+        let text = format!("{stalled}");
+        assert!(text.contains(&format!("at {} ns, after 10001 events", stalled.at.as_nanos())), "{text}");
     }
 
     #[test]

@@ -272,3 +272,70 @@ async fn run_timed(fs: &Ext4, spec: &CellSpec, timed: Timed) -> Result<Cell, Cel
     }
     Ok(Cell { device_stats: Some(device), ledger: Some(ledger), ..cell })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cell::{Cell as StdCell, RefCell};
+    use std::rc::Rc;
+
+    use super::*;
+    use crate::block::{Command, Stage};
+    use crate::ssd::{Ssd, TrimConfig};
+    use crate::units::{Bytes, SimTime};
+
+    /// When the first operation of the workload had ended, and when the device had acknowledged the last TRIM before.
+    fn begin(rep: u32, utilization_percent: Option<u64>) -> (SimTime, SimTime) {
+        let trim = TrimConfig { cost_per_command_ns: 1_000_000_000, ..SsdConfig::default().trim };
+        let mut ssd = SsdConfig {
+            capacity_bytes: Bytes::mib(128).0,
+            over_provisioning_percent: Some(30),
+            trim,
+            ..SsdConfig::default()
+        };
+        ssd.geometry.pages_per_block = 32;
+        let spec = CellSpec {
+            device: "small".to_owned(),
+            ssd,
+            faults: Faults::default(),
+            policy: "lazy".parse().unwrap(),
+            workload: PostmarkConfig { number: 10, transactions: 0, ..PostmarkConfig::default() }.into(),
+            // So little memory that what ageing writes reaches the device.
+            host: HostConfig { memory: Bytes::mib(16), ..HostConfig::modern() },
+            format: FormatOptions { journal: Some(Bytes::mib(4)), discard: true },
+            utilization_percent,
+            rep,
+            seed: 1,
+        };
+        let sim = Sim::new();
+        let queue = BlockQueue::new(&sim, Ssd::new(&spec.ssd, 1).unwrap(), spec.host.queue);
+        let trimmed = Rc::new(StdCell::new(SimTime::ZERO));
+        let begun = Rc::new(RefCell::new(None));
+        let (sink, first, clock) = (Rc::clone(&trimmed), Rc::clone(&begun), sim.clone());
+        queue.trace(Some(Box::new(move |at, stage, command| {
+            if matches!((stage, command), (Stage::Completed, Command::Trim(_))) {
+                sink.set(at);
+            }
+        })));
+        let mut progress = move |_| {
+            first.borrow_mut().get_or_insert((clock.now(), trimmed.get()));
+        };
+        sim.run(async move { run_on(&queue, &spec, &mut progress).await }).unwrap().unwrap();
+        begun.take().expect("the workload has begun")
+    }
+
+    #[test]
+    fn repetitions_begin_at_different_phases_of_the_commit_timer() {
+        let phases = [0, 1, 2].map(commit_phase);
+        assert_eq!(phases.map(|phase| phase.as_nanos()), [0, 3_090_169_944, 1_180_339_888]);
+        let [first, second, third] = [0, 1, 2].map(|rep| begin(rep, None).0);
+        assert_eq!([second.since(first), third.since(first)], [phases[1], phases[2]]);
+    }
+
+    /// TRIMs of a second each: some are left when ageing ends, and they must not fall into the rest that follows.
+    #[test]
+    fn a_workload_begins_when_the_device_has_rested_from_ageing() {
+        let (begun, trimmed) = begin(0, Some(50));
+        assert!(trimmed > SimTime(2_000_000_000), "only mkfs has trimmed anything");
+        assert!(begun.since(trimmed) >= SETTLING, "{begun:?}, and the last TRIM ended at {trimmed:?}");
+    }
+}

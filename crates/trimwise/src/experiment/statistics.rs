@@ -420,6 +420,25 @@ mod tests {
         close(exact, approximate, 0.001);
     }
 
+    /// R's `wilcox.test(1:4, y, exact = FALSE)`, as in SciPy's tests of `mannwhitneyu` (`test_tie_correct`).
+    #[test]
+    fn approximate_u_test_matches_r_with_and_without_ties() {
+        let x = [1.0, 2.0, 3.0, 4.0];
+        for (shifts, p) in [
+            ([-0.01; 5], 1.0),
+            ([0.0, -0.01, 0.0, -0.01, 0.0], 0.901_704_803_731_7),
+            ([0.0, 0.0, -0.01, 0.0, 0.0], 0.804_080_657_472),
+            ([0.0; 5], 0.708_624_058_443_9),
+            ([0.0, 0.0, 0.01, 0.0, 0.0], 0.619_796_388_494_1),
+            ([0.0, 0.01, 0.0, 0.01, 0.0], 0.536_878_456_307_9),
+            ([0.01; 5], 0.391_267_279_282_6),
+        ] {
+            let y: Vec<f64> = (1..=5).map(f64::from).zip(shifts).map(|(y, shift)| y + shift).collect();
+            let (ranks, ties) = doubled_ranks(&x, &y);
+            close(normal_p(4, 5, ranks[..4].iter().sum(), &ties), p, 2e-7);
+        }
+    }
+
     #[test]
     fn the_interval_of_a_ratio_leaves_out_one_where_the_test_finds_a_difference() {
         let slow = sample(&[10.0, 10.2, 10.4, 10.6]);

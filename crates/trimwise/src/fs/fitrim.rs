@@ -4,6 +4,7 @@
 //! Blocks cannot be allocated while their command runs, as `ext4_trim_extent` does it.
 
 use super::alloc::{GROUP_UNITS, group_of};
+use super::sabotage::Sabotage;
 use super::{Ext4, Inner};
 use crate::units::UnitRange;
 
@@ -40,10 +41,13 @@ impl Ext4 {
             }
             while let Some(extent) = self.hold_free(at, end.min(group_end), min_units) {
                 at = extent.end().0;
-                inner.queue.trim(&[extent]).await;
-                let state = &mut *inner.state.borrow_mut();
-                state.disk.allocator.return_trimmed(extent);
-                self.release_held(state, extent);
+                if self.is_sabotaged(Sabotage::ReuseDuringFitrim) {
+                    self.end_hold(extent);
+                    inner.queue.trim(&[extent]).await;
+                } else {
+                    inner.queue.trim(&[extent]).await;
+                    self.end_hold(extent);
+                }
                 submitted += extent.units;
             }
             at = group_end;
@@ -65,5 +69,12 @@ impl Ext4 {
         state.held_units += held.units;
         state.pending.issued_in_batch(held);
         Some(held)
+    }
+
+    /// What was held can be allocated again.
+    fn end_hold(&self, extent: UnitRange) {
+        let state = &mut *self.0.state.borrow_mut();
+        state.disk.allocator.return_trimmed(extent);
+        self.release_held(state, extent);
     }
 }

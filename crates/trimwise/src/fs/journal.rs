@@ -103,6 +103,11 @@ pub struct Tail {
     pub offset: u64,
 }
 
+impl Tail {
+    /// The first transaction ever.
+    pub const FORMATTED: Self = Self { tid: 1, offset: 0 };
+}
+
 #[derive(Debug)]
 struct Checkpoint {
     tid: u64,
@@ -143,12 +148,13 @@ pub struct Journal {
 
 impl Journal {
     /// An empty journal in `blocks`, the first of which is its superblock.
-    pub fn new(blocks: UnitRange) -> Self {
+    /// An empty journal that goes on where the last mount ended.
+    pub fn new(blocks: UnitRange, end: Tail) -> Self {
         let log = UnitRange::new(blocks.start.offset(1), blocks.units - 1);
         Self {
             superblock: blocks.start,
             log,
-            head: 0,
+            head: end.offset,
             free_blocks: log.units,
             reclaimable_blocks: 0,
             dirty_pages: 0,
@@ -160,8 +166,8 @@ impl Journal {
             running: None,
             committing: None,
             checkpoints: VecDeque::new(),
-            next_tid: 1,
-            committed: 0,
+            next_tid: end.tid,
+            committed: end.tid - 1,
             requested: 0,
         }
     }
@@ -272,7 +278,7 @@ impl Journal {
 
     /// Where the tail could be, if what is in its place now were durable (`jbd2_journal_get_log_tail`), and how
     /// many blocks of the log that would free.
-    fn possible_tail(&self) -> (Tail, u64) {
+    pub fn possible_tail(&self) -> (Tail, u64) {
         let oldest = self.checkpoints.front().map(|c| Tail { tid: c.tid, offset: c.start });
         let committing = self.committing.map(|c| Tail { tid: c.tid, offset: c.start });
         let next = Tail { tid: self.running_tid().unwrap_or(self.next_tid), offset: self.head };

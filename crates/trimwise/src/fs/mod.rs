@@ -59,7 +59,7 @@ use alloc::Allocator;
 use cache::PageCache;
 use host::HostConfig;
 use inode::Inode;
-use journal::Journal;
+use journal::{Journal, Tail};
 use layout::{FormatError, FormatOptions, Layout, Mke2fs};
 use stale::StaleTracker;
 use throttle::Throttle;
@@ -103,6 +103,8 @@ struct Disk {
     /// nothing left to tell (f2fs keeps such a mark, `CP_TRIMMED_FLAG`). If not, a mount takes all of them
     /// for untrimmed.
     is_trimmed: bool,
+    /// Where the next mount goes on in the log.
+    log: Tail,
 }
 
 /// Everything that changes while the file system is mounted.
@@ -258,6 +260,7 @@ impl Volume {
             stale,
             fixed_units,
             is_trimmed: options.discard,
+            log: Tail::FORMATTED,
         };
         Ok(Self { queue: queue.clone(), disk })
     }
@@ -279,7 +282,7 @@ impl Volume {
         self.mount_witnessed(host, governor, None).await
     }
 
-    /// Mounts it, and lets `witness` (of this volume, just formatted) note what happens.
+    /// Mounts it, and lets `witness` (of this volume when it was just formatted) note what happens.
     pub(crate) async fn mount_witnessed(
         self,
         host: HostConfig,
@@ -288,7 +291,7 @@ impl Volume {
     ) -> Ext4 {
         let sim = self.queue.sim().clone();
         let event = || Event::new(&sim);
-        let journal = Journal::new(self.disk.layout.journal);
+        let journal = Journal::new(self.disk.layout.journal, self.disk.log);
         let mut pending = PendingSet::new(governor.merges());
         if !self.disk.is_trimmed {
             for group in 0..self.disk.allocator.groups() as u64 {
@@ -396,12 +399,14 @@ impl Ext4 {
             stale: StaleTracker::new(0),
             fixed_units: 0,
             is_trimmed: false,
+            log: Tail::FORMATTED,
         };
         let is_trimmed = state.pending.untrimmed_units() == 0;
         let mut disk = std::mem::replace(&mut state.disk, placeholder);
         disk.allocator.discard_preallocations();
         disk.allocator.forget_trimmed();
         disk.is_trimmed = is_trimmed;
+        disk.log = state.journal.possible_tail().0;
         for inode in &mut disk.inodes {
             inode.chunks = Default::default();
             inode.transaction = 0;

@@ -19,6 +19,14 @@ pub(crate) enum Sabotage {
     /// The queue is looked at when the TRIM is made, but its blocks can be allocated until it is sent.
     #[cfg(test)]
     TrimAfterLaterWrite,
+    /// Blocks can be allocated while they are in a TRIM.
+    #[cfg(test)]
+    ReuseDuringTrim,
+    /// The same, in a FITRIM.
+    ReuseDuringFitrim,
+    /// Two tasks wake each other for ever.
+    #[cfg(test)]
+    Livelock,
     /// The commit block is written without waiting for what it commits.
     NoFlushBeforeCommitBlock,
     /// The commit does not wait for the data of its transaction (ordered mode).
@@ -59,25 +67,36 @@ impl Ext4 {
         }
     }
 
-    /// A queue of its own beside the policy's, a tenth of a second long.
+    /// A queue of its own beside the policy's: an extent is looked at when it has waited for so long, and sent after
+    /// so long again.
     pub(super) fn after_commit_is_durable(&self, freed: &[UnitRange]) {
         use crate::units::SimDuration;
 
-        let checks = self.is_sabotaged(Sabotage::TrimAfterLaterWrite);
-        if !checks && !self.is_sabotaged(Sabotage::ReuseWithoutWithdrawal) {
-            return;
-        }
+        let (checks, ms) = match self.0.sabotage.get() {
+            Some(Sabotage::ReuseWithoutWithdrawal) => (false, 50),
+            Some(Sabotage::TrimAfterLaterWrite) => (true, 50),
+            Some(Sabotage::ReuseDuringTrim) => (true, 0),
+            Some(Sabotage::Livelock) => {
+                let sim = self.0.sim.clone();
+                return self.start_thread(async move {
+                    loop {
+                        sim.yield_now().await;
+                    }
+                });
+            }
+            _ => return,
+        };
         let (fs, freed) = (self.clone(), freed.to_vec());
-        self.0.sim.spawn(async move {
+        self.start_thread(async move {
             let sim = fs.0.sim.clone();
-            sim.sleep(SimDuration::from_millis(50)).await;
+            sim.sleep(SimDuration::from_millis(ms)).await;
             let is_free = |range: &UnitRange| {
                 let free = fs.0.state.borrow().disk.allocator.free_in(*range);
                 free == range.units
             };
             let ranges: Vec<UnitRange> =
                 freed.into_iter().filter(|range| !checks || is_free(range)).collect();
-            sim.sleep(SimDuration::from_millis(50)).await;
+            sim.sleep(SimDuration::from_millis(ms)).await;
             if !ranges.is_empty() {
                 fs.0.queue.trim(&ranges).await;
             }

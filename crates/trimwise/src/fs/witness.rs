@@ -54,7 +54,7 @@ impl Witness {
             let content = record.add(Content::Metadata { block: block.0, image });
             record.initial.push((block.0, content));
         }
-        let tail = record.add(Content::Tail(Tail { tid: 1, offset: 0 }));
+        let tail = record.add(Content::Tail(Tail::FORMATTED));
         record.initial.push((disk.layout.journal.start.0, tail));
         let witness = Rc::new(Self(RefCell::new(record)));
         let sink = Rc::clone(&witness);

@@ -103,6 +103,18 @@ fn set_follows_a_movement_of_its_hysteresis_within_its_window() {
     assert!(set.trims_at(20_000, 495));
 }
 
+/// Slow enough that no half of the window holds a rise.
+#[test]
+fn set_looks_back_over_all_of_its_window() {
+    for policy in ["set:10:90", "set:10:90:10s:1.0"] {
+        let mut set = Hosted::new(policy);
+        for (at_ms, permille) in [(0, 500), (3_000, 503), (6_000, 506)] {
+            assert!(set.trims_at(at_ms, permille), "{policy}: no rise yet");
+        }
+        assert!(!set.trims_at(9_000, 510), "{policy}: a rise by one percent within nine seconds");
+    }
+}
+
 #[test]
 fn what_set_dropped_is_caught_up_on_only_if_asked() {
     for (policy, catches_up) in [("set:40:90", false), ("set:40:90+catchup", true)] {
@@ -124,6 +136,8 @@ fn lazy_workers_grow_and_shrink_with_the_queue() {
     assert_eq!(commands(0, 0), 0);
     assert_eq!(commands(1, 0), 1, "one extent gives one command, whoever is there to issue it");
     assert_eq!(commands(20, 0), 2);
+    assert_eq!(commands(48, 0), 3);
+    assert_eq!(commands(49, 0), 4, "one extent more than three workers are for");
     assert_eq!(commands(64, 0), 4);
     assert_eq!(commands(10_000, 0), 6);
     assert_eq!(commands(10_000, 5), 1);
@@ -190,6 +204,19 @@ fn judicious_leaves_a_busy_device_alone_until_it_is_nearly_full_of_dead_data() {
     let idle = View { pending_units: 10, pending_extents: 20, ..view(2_000) };
     assert_eq!(issues(&judicious.see(&PolicyEvent::Woken, idle)), 8);
     assert_eq!(issues(&judicious.see(&PolicyEvent::Woken, View { in_flight: 6, ..idle })), 2);
+}
+
+#[test]
+fn judicious_uses_a_busy_device_between_its_watermarks_only_while_use_falls() {
+    for (before, after, commands) in [(60_000, 55_000, 1), (55_000, 60_000, 0), (60_000, 60_000, 0)] {
+        let mut judicious = Hosted::new("judicious");
+        let mut see = |at_ms, used_units| {
+            let pending = View { pending_units: 10_000, pending_extents: 10, ..view(at_ms) };
+            let busy = View { used_units, requests: 1, quiet: SimDuration::ZERO, ..pending };
+            issues(&judicious.see(&PolicyEvent::Committed { freed_units: 1 }, busy))
+        };
+        assert_eq!((see(1_000, before), see(6_000, after)), (0, commands), "from {before} to {after}");
+    }
 }
 
 /// Ranges of each command in turn, on a device that is nearly full, where a command takes so many milliseconds.

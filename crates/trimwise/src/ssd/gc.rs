@@ -11,6 +11,17 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::config::VictimPolicy;
 use super::superblock::{Block, NONE};
+use super::translation::Translation;
+
+/// Panics if more victims were collected, one after the other, than any choice needs until a superblock is free: then
+/// the mapping has lost count of what is valid, and would go on for ever.
+pub(super) fn must_have_gained(victims: u32, mapping: &dyn Translation) {
+    // Chosen by their gain, each gives back a slot at least; taken in turn or drawn, some give nothing.
+    const TURNS: u32 = 64;
+    let geometry = &mapping.flash().geometry;
+    let victims_max = geometry.superblocks.saturating_add(geometry.superblock_units).saturating_mul(TURNS);
+    assert!(victims <= victims_max, "{victims} victims and no superblock free: {:?}", mapping.audit());
+}
 
 #[derive(Clone, Debug)]
 pub(super) struct Victims {

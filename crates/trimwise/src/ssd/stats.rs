@@ -200,3 +200,19 @@ impl Wear {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Powers of two, so that no cause can be left out or counted twice.
+    #[test]
+    fn write_amplification_counts_every_cause() {
+        let nand_units = NandUnits { host: 1, gc: 2, wear_levelling: 4, folding: 8, map: 16, padding: 32 };
+        // What was copied or folded while the host was idle is among the copies.
+        let idle = SsdStats { gc_units_idle: 2, folded_units_idle: 8, ..SsdStats::default() };
+        let stats = SsdStats { host_units_written: 4, nand_units, ..idle };
+        assert_eq!(stats.write_amplification(), 63.0 / 4.0);
+        assert_eq!(SsdStats { host_units_written: 0, ..stats }.write_amplification(), 0.0);
+    }
+}

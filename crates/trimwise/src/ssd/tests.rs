@@ -442,6 +442,33 @@ fn idle_collection_leaves_full_blocks_alone() {
     }
 }
 
+/// Until the first erase, what the FTL uses is what it was given: full superblocks, and of an open one no more than
+/// the slots that are written.
+#[test]
+fn usable_units_leave_out_what_open_superblocks_have_not_taken() {
+    let mut ssd = device(|_| ());
+    let mut now = ssd.write(SimTime::ZERO, units(0, 256));
+    while ssd.stats().gc_victims == 0 {
+        now = churn(&mut ssd, now, 256, 1);
+    }
+    let stats = ssd.stats();
+    let open = stats.host_units_written % ssd.superblock_units();
+    assert!(stats.superblock_erases == 0 && open > 0, "{stats:?}");
+    assert_eq!(stats.usable_units(), stats.host_units_written as f64);
+}
+
+/// An open superblock takes part in no choice of victims, so that only the audit would see a stale unit in it.
+#[test]
+fn units_of_an_open_superblock_become_stale_too() {
+    let mut ssd = device(|_| ());
+    ssd.write(SimTime::ZERO, units(0, 4));
+    ssd.write(LATER, units(0, 1));
+    ssd.audit().unwrap();
+    ssd.trim(LATER, &[units(1, 2)]);
+    ssd.audit().unwrap();
+    assert_eq!(ssd.mapped_units(), 2);
+}
+
 #[test]
 fn the_pace_of_collection_leaves_no_host_write_waiting() {
     let mut ssd = device(|c| {

@@ -67,24 +67,31 @@ fn background_writes_do_not_starve() {
     });
 }
 
-/// A TRIM that cannot be queued waits until the device is empty and keeps everything out; one that can does not.
+/// A TRIM or flush that cannot be queued waits until the device is empty and keeps everything out; one that can does
+/// not.
 #[test]
-fn a_trim_drains_the_queue_only_if_it_is_not_queued() {
-    for kind in [LinkKind::Sata, LinkKind::Nvme] {
-        on_queue(drive(kind, 50), QueueConfig::default(), move |queue| async move {
+fn a_trim_or_flush_drains_the_queue_only_if_it_is_not_queued() {
+    let cases = [LinkKind::Sata, LinkKind::Nvme].map(|kind| [(kind, true), (kind, false)]);
+    for (kind, is_trim) in cases.into_iter().flatten() {
+        let mut drive = drive(kind, 50);
+        drive.cache.flush_ns = 50_000_000;
+        on_queue(drive, QueueConfig::default(), move |queue| async move {
             let seen = trace(&queue);
             background(&queue, 4);
             let other = queue.clone();
-            queue.sim().spawn(async move { other.trim(&[at(9)]).await });
+            queue
+                .sim()
+                .spawn(async move { if is_trim { other.trim(&[at(9)]).await } else { other.flush().await } });
             queue.sim().yield_now().await;
             for n in 30..34 {
                 queue.submit_read(at(n), || ());
             }
             settle(&queue).await;
             let given = in_device(&seen);
-            let trim = given.iter().position(|(_, command, _)| matches!(command, Command::Trim(_))).unwrap();
-            let (began, _, inside) = &given[trim];
-            let (next, _, inside_next) = &given[trim + 1];
+            let alone =
+                given.iter().position(|(_, c, _)| matches!(c, Command::Trim(_) | Command::Flush)).unwrap();
+            let (began, _, inside) = &given[alone];
+            let (next, _, inside_next) = &given[alone + 1];
             if kind == LinkKind::Sata {
                 assert_eq!((*inside, *inside_next), (0, 0));
                 assert!(next.since(*began) >= SimDuration::from_millis(50));

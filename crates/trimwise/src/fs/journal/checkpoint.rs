@@ -108,7 +108,9 @@ impl Ext4 {
         let ids = self.0.state.borrow().journal.writable(None);
         self.write_metadata(ids).await;
         self.wait_for_metadata_io().await;
-        // The last of them moves the tail behind everything: an empty journal.
+        // The last of them moves the tail behind everything: an empty journal, which the next mount fills from its
+        // beginning (`journal_reset`).
+        self.0.state.borrow_mut().journal.head = 0;
         self.clean_tail().await;
     }
 

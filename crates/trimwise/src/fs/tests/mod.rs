@@ -107,19 +107,53 @@ fn config(cases: u32) -> ProptestConfig {
     ProptestConfig { cases, rng_seed: RngSeed::Fixed(1), failure_persistence: None, ..Default::default() }
 }
 
-/// Fails at the moment at which a TRIM is sent that hits a block of any of these paths.
-fn guard(fs: &Ext4, paths: Rc<RefCell<BTreeSet<String>>>) {
+/// What no TRIM may hit.
+#[derive(Default)]
+struct Guarded {
+    /// Blocks of these paths.
+    live: BTreeSet<String>,
+    /// Blocks that were freed, each with how many flushes the device had been given by then. Their commit takes two of
+    /// its own, one before its record and one behind it.
+    freed: Vec<(UnitRange, u64)>,
+    flushes_given: u64,
+    flushes_done: u64,
+}
+
+impl Guarded {
+    /// The blocks of `path` are about to be freed.
+    fn freeing(&mut self, fs: &Ext4, path: &str) {
+        let extents = fs.extents(path).unwrap_or_default();
+        self.freed.extend(extents.into_iter().map(|extent| (extent, self.flushes_given)));
+    }
+
+    fn see(&mut self, fs: &Ext4, stage: Stage, command: &Command) {
+        match (stage, command) {
+            (Stage::Dispatched, Command::Flush) => self.flushes_given += 1,
+            (Stage::Completed, Command::Flush) => self.flushes_done += 1,
+            (Stage::Dispatched, Command::Trim(ranges)) => {
+                let hit = |extent: UnitRange| ranges.iter().find(|&&range| overlaps(range, extent));
+                for path in &self.live {
+                    for extent in fs.extents(path).unwrap_or_default() {
+                        assert_eq!(hit(extent), None, "a TRIM of a block of {path}, {extent:?}");
+                    }
+                }
+                self.freed.retain(|&(_, given)| self.flushes_done < given + 2);
+                for &(extent, _) in &self.freed {
+                    assert_eq!(hit(extent), None, "a TRIM before {extent:?} is free for good");
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Fails at the moment at which a TRIM is sent that hits anything that is guarded.
+fn guard(fs: &Ext4, guarded: Rc<RefCell<Guarded>>) {
     // What the file system holds holds the tracer; a weak reference breaks the circle.
     let inner = Rc::downgrade(&fs.0);
     fs.queue().trace(Some(Box::new(move |_, stage, command| {
-        let (Stage::Dispatched, Command::Trim(ranges)) = (stage, command) else { return };
-        let Some(inner) = inner.upgrade() else { return };
-        let fs = Ext4(inner);
-        for path in paths.borrow().iter() {
-            for extent in fs.extents(path).unwrap_or_default() {
-                let hit = ranges.iter().find(|&&range| overlaps(range, extent));
-                assert_eq!(hit, None, "a TRIM of a block of {path}, {extent:?}");
-            }
+        if let Some(inner) = inner.upgrade() {
+            guarded.borrow_mut().see(&Ext4(inner), stage, command);
         }
     })));
 }

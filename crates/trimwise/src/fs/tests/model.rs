@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use proptest::prelude::*;
 
-use super::{config, drive, guard, host, hosts, mounted, with_queue};
+use super::{Guarded, config, drive, guard, host, hosts, mounted, with_queue};
 use crate::block::QueueConfig;
 use crate::fs::Ext4;
 use crate::policy::PolicySpec;
@@ -63,8 +63,8 @@ struct Model {
     fs: Ext4,
     files: BTreeMap<String, File>,
     directories: BTreeSet<String>,
-    /// What the guard looks at: names of files and directories.
-    live: Rc<RefCell<BTreeSet<String>>>,
+    /// What the guard looks at.
+    guarded: Rc<RefCell<Guarded>>,
     policy: usize,
     /// Free blocks that the mount took for untrimmed.
     suspected_units: u64,
@@ -90,9 +90,10 @@ impl Model {
             Op::Overwrite(f, at, len) => self.write(f, Some(at), len).await,
             Op::Read(f, at, len) => self.read(f, at, len).await,
             Op::Unlink(f) => {
+                self.guarded.borrow_mut().freeing(&self.fs, &path_of(f));
                 let result = self.fs.unlink(&path_of(f)).await;
                 assert_eq!(result.is_ok(), self.files.remove(&path_of(f)).is_some(), "{result:?}");
-                self.live.borrow_mut().remove(&path_of(f));
+                self.guarded.borrow_mut().live.remove(&path_of(f));
             }
             Op::Fsync(f) => {
                 if let Ok(mut file) = self.fs.open(&path_of(f), OpenMode::Read).await {
@@ -109,7 +110,7 @@ impl Model {
                     Err(FileError::Exists { .. }) => assert!(self.directories.contains(&path)),
                     Err(error) => self.is_full(1, &error).await,
                 }
-                self.live.borrow_mut().insert(path);
+                self.guarded.borrow_mut().live.insert(path);
             }
             Op::Rmdir(d) => {
                 let path = format!("d{d}");
@@ -118,7 +119,7 @@ impl Model {
                 assert_eq!(self.fs.rmdir(&path).await.is_ok(), expected);
                 if expected {
                     self.directories.remove(&path);
-                    self.live.borrow_mut().remove(&path);
+                    self.guarded.borrow_mut().live.remove(&path);
                 }
             }
             Op::TrimFree(at, units, min) => {
@@ -133,12 +134,13 @@ impl Model {
     async fn create(&mut self, f: u8) {
         let path = path_of(f);
         let has_parent = directory_of(f).is_none_or(|d| self.directories.contains(&d));
+        self.guarded.borrow_mut().freeing(&self.fs, &path);
         match self.fs.open(&path, OpenMode::Create).await {
             Ok(file) => {
                 assert!(has_parent);
                 self.fs.close(file).await.unwrap();
                 self.files.insert(path.clone(), File::default());
-                self.live.borrow_mut().insert(path);
+                self.guarded.borrow_mut().live.insert(path);
             }
             Err(FileError::NotFound { .. }) => assert!(!has_parent),
             Err(error) => self.is_full(1, &error).await,
@@ -188,7 +190,8 @@ impl Model {
         let volume = self.fs.clone().unmount().await;
         self.fs = volume.mount(host(generation), policy.governor()).await;
         self.suspected_units = self.fs.ledger().dropped;
-        guard(&self.fs, Rc::clone(&self.live));
+        self.guarded.borrow_mut().freed.clear();
+        guard(&self.fs, Rc::clone(&self.guarded));
     }
 
     async fn sync(&mut self) {
@@ -252,13 +255,14 @@ fn run(policy: usize, ops: Vec<Op>) {
     with_queue(&drive(DRIVE_MIB), QueueConfig::default(), |queue| async move {
         let (spec, generation) = hosts()[policy];
         let fs = mounted(&queue, spec, generation).await;
-        let live = Rc::new(RefCell::new(BTreeSet::from([String::new()])));
-        guard(&fs, Rc::clone(&live));
+        let live = BTreeSet::from([String::new()]);
+        let guarded = Rc::new(RefCell::new(Guarded { live, ..Guarded::default() }));
+        guard(&fs, Rc::clone(&guarded));
         let mut model = Model {
             fs,
             files: BTreeMap::new(),
             directories: BTreeSet::new(),
-            live,
+            guarded,
             policy,
             suspected_units: 0,
         };

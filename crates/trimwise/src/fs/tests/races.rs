@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use super::{config, drive, format, guard, host, hosts, narrow, with_queue};
+use super::{Guarded, config, drive, format, guard, host, hosts, narrow, with_queue};
 use crate::block::QueueConfig;
 use crate::engine::Event;
 use crate::fs::{Ext4, Volume};
@@ -74,8 +74,8 @@ fn run(policy: usize, seed: u64) {
         let journal_mib = if seed.is_multiple_of(3) { 1 } else { 4 };
         let volume = Volume::format(&queue, format(journal_mib)).await.unwrap();
         let fs = volume.mount(host(generation), policy.governor()).await;
-        let paths = PATHS.iter().map(|&p| p.to_owned()).chain([String::new(), "e".to_owned()]).collect();
-        guard(&fs, Rc::new(RefCell::new(paths)));
+        let live = PATHS.iter().map(|&p| p.to_owned()).chain([String::new(), "e".to_owned()]).collect();
+        guard(&fs, Rc::new(RefCell::new(Guarded { live, ..Guarded::default() })));
         let ended = Event::new(queue.sim());
         let running = Rc::new(RefCell::new((0..TASKS).collect::<BTreeSet<_>>()));
         for task in 0..TASKS {

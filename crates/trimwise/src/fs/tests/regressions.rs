@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use super::{drive, mounted, narrow, with_queue};
+use super::{Guarded, drive, guard, hosts, mounted, narrow, with_queue};
 use crate::block::{BlockQueue, Command, QueueConfig, Stage};
 use crate::fs::Ext4;
 use crate::fs::host::DiscardGeneration;
@@ -301,6 +301,33 @@ fn a_trim_follows_the_flush_of_its_commit_record() {
                 assert_eq!(seen.borrow().join(" "), expected);
             });
         }
+    }
+}
+
+/// Whatever the policy and the kernel, and with an `fstrim` that comes too early.
+#[test]
+fn no_block_is_trimmed_before_the_commit_that_frees_it() {
+    for (policy, generation) in hosts() {
+        on_drive(move |queue| async move {
+            let fs = mounted(&queue, policy, generation).await;
+            let guarded = Rc::new(RefCell::new(Guarded::default()));
+            guard(&fs, Rc::clone(&guarded));
+            for round in 0..3 {
+                for name in ["a", "b"] {
+                    create(&fs, name, 100).await;
+                }
+                fs.sync().await.unwrap();
+                for name in ["a", "b"] {
+                    assert_ne!(fs.extents(name), Some(Vec::new()), "{name} has blocks to free");
+                    guarded.borrow_mut().freeing(&fs, name);
+                    fs.unlink(name).await.unwrap();
+                    fs.trim_free(UnitRange::new(Lpn(0), u64::MAX), 1).await;
+                    // The commit's own timer, or somebody who asks.
+                    pause(&fs, 6_000 * round).await;
+                }
+                fs.sync().await.unwrap();
+            }
+        });
     }
 }
 

@@ -297,6 +297,13 @@ impl Op {
         matches!(self.kind, OpKind::Flush)
     }
 
+    /// Whether both write or trim one unit.
+    pub fn touches(&self, other: &Self) -> bool {
+        let overlap = |a: &UnitRange, b: &UnitRange| a.start < b.end() && b.start < a.end();
+        let others = other.ranges();
+        self.ranges().iter().any(|a| others.iter().any(|b| overlap(a, b)))
+    }
+
     /// The units that it writes or trims, as runs.
     pub fn ranges(&self) -> Vec<UnitRange> {
         match &self.kind {

@@ -4,6 +4,7 @@
 //! until the next erase if a later one is, since pages of a block are programmed in order. All reads of a merge are
 //! reserved when it begins: the controller reads ahead of what it programs.
 
+use super::super::gc::must_have_gained;
 use super::super::superblock::NONE;
 use super::slots::Role;
 use super::{BlockMapped, Stripe};
@@ -30,7 +31,11 @@ impl BlockMapped {
                 let Some(oldest) = self.oldest_stream_of_log() else { return };
                 self.close_stream(oldest, now);
             } else {
-                while self.merge_oldest(now) {}
+                let mut merges = 0;
+                while self.merge_oldest(now) {
+                    merges += 1;
+                    must_have_gained(merges, self);
+                }
             }
         }
     }

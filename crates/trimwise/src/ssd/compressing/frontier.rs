@@ -1,5 +1,6 @@
 //! Filling superblocks: chunk behind chunk, a stripe is programmed when it is full.
 
+use super::super::gc::must_have_gained;
 use super::super::superblock::{NONE, State};
 use super::Compressing;
 use super::store::Owner;
@@ -82,8 +83,7 @@ impl Compressing {
                 self.flash.stats.gc_stalls += 1;
                 self.collect_one(now);
                 victims += 1;
-                let end = self.store.granules_per_superblock() + self.flash.geometry.superblocks;
-                debug_assert!(victims <= end, "each victim gains a granule at least");
+                must_have_gained(victims, self);
             }
         }
     }

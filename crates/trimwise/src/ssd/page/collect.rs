@@ -368,3 +368,33 @@ impl PageMapped {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::PageMapped;
+    use crate::content::Content;
+    use crate::ssd::SsdConfig;
+    use crate::ssd::geometry::Geometry;
+    use crate::ssd::superblock::NONE;
+    use crate::ssd::translation::Translation;
+    use crate::units::Bytes;
+
+    /// A mapping that forgets a unit without making its slot invalid has nothing to gain anywhere in the end.
+    #[test]
+    #[should_panic(expected = "victims and no superblock free: Err(")]
+    fn collection_that_gains_nothing_fails_and_names_what_does_not_add_up() {
+        let mut config = SsdConfig {
+            capacity_bytes: Bytes::mib(16).0,
+            over_provisioning_percent: Some(50),
+            ..SsdConfig::default()
+        };
+        config.geometry.pages_per_block = 8;
+        let geometry = Geometry::new(&config).unwrap();
+        let units = geometry.physical_units();
+        let mut mapped = PageMapped::new(&config, geometry, 1);
+        for _ in 0..units {
+            mapped.write(0, 0, 0..1, Content::default());
+            mapped.map.l2p[0] = NONE;
+        }
+    }
+}

@@ -3,6 +3,7 @@
 //! The host fills several in turn, stripe by stripe; copies and the map have one each. A stripe is programmed when it
 //! is full, or padded; a superblock is closed with its last stripe.
 
+use super::super::gc::must_have_gained;
 use super::super::superblock::{NONE, State};
 use super::PageMapped;
 
@@ -151,6 +152,7 @@ impl PageMapped {
     /// one.
     pub(super) fn prepare(&mut self, stream: Stream, lane: usize, now: u64) {
         // In a shared frontier the collector may have opened the superblock meanwhile.
+        let mut victims = 0;
         while self.frontier(stream).superblock == NONE {
             if self.free_count > 1 {
                 self.open(stream, lane);
@@ -158,6 +160,8 @@ impl PageMapped {
             }
             self.flash.stats.gc_stalls += 1;
             self.collect_one(now);
+            victims += 1;
+            must_have_gained(victims, self);
         }
     }
 
