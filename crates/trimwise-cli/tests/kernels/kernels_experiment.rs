@@ -15,7 +15,9 @@ fn real_kernels_discard_as_the_source_says_and_the_same_each_time() {
     assert!(first.stdout == second.stdout, "two runs differ");
 
     let result: Value = serde_json::from_slice(&first.stdout).unwrap();
-    for id in ["kernels-gaps-free-6.1", "kernels-gaps-occupied-6.1", "kernels-when-6.1", "kernels-fitrim-ext4"] {
+    for id in
+        ["kernels-gaps-free-6.1", "kernels-gaps-occupied-6.1", "kernels-when-6.1", "kernels-fitrim-ext4"]
+    {
         assert!(is_met(&result, id), "{id}: {:#}", result["claims"]);
     }
     let runs = result["rows"]["deletions"].as_array().unwrap();
@@ -30,7 +32,10 @@ fn real_kernels_discard_as_the_source_says_and_the_same_each_time() {
         assert_eq!(without["discards"]["commands"], 0);
         // The appends behind the removal take some of its blocks before the worker comes to them.
         let bytes = |name: &str| with[name].as_u64().unwrap();
-        assert!(bytes("covered_bytes") >= bytes("freed_bytes") / 1000 * 999, "all that was freed is discarded: {with:#}");
+        assert!(
+            bytes("covered_bytes") >= bytes("freed_bytes") / 1000 * 999,
+            "all that was freed is discarded: {with:#}"
+        );
         let pieces = with["extents"].as_u64().unwrap();
         assert!(extents.contains(&pieces), "{}: {pieces} pieces", with["layout"]);
     }

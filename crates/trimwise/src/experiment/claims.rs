@@ -122,8 +122,9 @@ impl Document {
     fn judge(&self, figures: &Figures) -> (Vec<Claim>, String) {
         let entries = self.claim.iter().flat_map(Entry::expanded);
         let scope = Scope { figures, define: &self.define, published: &None };
-        let claims: Vec<Claim> =
-            entries.filter_map(|entry| Scope { published: &entry.published, ..scope }.judge(&entry)).collect();
+        let claims: Vec<Claim> = entries
+            .filter_map(|entry| Scope { published: &entry.published, ..scope }.judge(&entry))
+            .collect();
         let said = self.finding.iter().filter_map(|sentence| scope.text(sentence).0);
         let finding: Vec<String> = said.chain([summary(&claims)]).collect();
         (claims, finding.join(" "))
@@ -168,6 +169,7 @@ struct Scope<'a> {
 impl Scope<'_> {
     /// `None` if anything that it is about was not measured.
     fn judge(&self, entry: &Entry) -> Option<Claim> {
+        debug_assert_eq!(entry.because.is_none(), entry.role == Role::Check, "{}", entry.id);
         let (mut met, mut failed) = (true, String::new());
         for condition in &entry.holds {
             let held = known(Reader::new(*self, condition).condition(), condition)?;
@@ -203,7 +205,9 @@ impl Scope<'_> {
     /// A template of one term and nothing else is a number, or several.
     fn figure(&self, template: &str) -> Figure {
         let alone = template.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
-        let values = alone.filter(|term| !term.contains('{') && precision(term).0 == *term).map(|term| known(self.term(term), term));
+        let values = alone
+            .filter(|term| !term.contains('{') && precision(term).0 == *term)
+            .map(|term| known(self.term(term), term));
         match values.flatten().as_deref() {
             Some([one]) => Figure::Number(*one),
             Some(all) => Figure::Numbers(all.to_vec()),
@@ -247,7 +251,8 @@ fn known<T>(value: Result<T, Gap>, text: &str) -> Option<T> {
 
 /// A term, whether its sign is always shown, and its decimals: `x:+.1`.
 fn precision(term: &str) -> (&str, bool, usize) {
-    let parsed = term.rsplit_once(":.").map(|parts| (parts, false)).or(term.rsplit_once(":+.").map(|p| (p, true)));
+    let parsed =
+        term.rsplit_once(":.").map(|parts| (parts, false)).or(term.rsplit_once(":+.").map(|p| (p, true)));
     match parsed.and_then(|((term, decimals), sign)| Some((term, sign, decimals.parse().ok()?))) {
         Some(parsed) => parsed,
         None => (term, false, 2),
@@ -434,7 +439,10 @@ mod tests {
         assert_eq!(measured("{set:40:90}"), Figure::Number(0.5));
         assert_eq!(measured("{commit}"), Figure::Numbers(vec![8.0, 4.0, 2.0]));
         let text = "at most 8.00 s, +50.0 %, none (holds for 2 of 3)".to_owned();
-        assert_eq!(measured("at most {max(commit)} s, {100 * set:40:90:+.1} %, {nothing}"), Figure::Text(text));
+        assert_eq!(
+            measured("at most {max(commit)} s, {100 * set:40:90:+.1} %, {nothing}"),
+            Figure::Text(text)
+        );
     }
 
     #[test]
@@ -449,7 +457,9 @@ mod tests {
     fn what_is_wrong_is_told_from_what_is_missing() {
         let (figures, define) = (figures(), BTreeMap::new());
         let scope = Scope { figures: &figures, define: &define, published: &None };
-        for wrong in ["commit", "commit > ", "(commit > 1", "most(commit) > 1", "commit > 1 2", "min(commit > 1"] {
+        for wrong in
+            ["commit", "commit > ", "(commit > 1", "most(commit) > 1", "commit > 1 2", "min(commit > 1"]
+        {
             let found = Reader::new(scope, wrong).condition();
             assert!(matches!(found, Err(Gap::Wrong(_))), "{wrong}: {found:?}");
         }

@@ -17,9 +17,9 @@ mod tests;
 
 use serde::Serialize;
 
+use super::claims::Published;
 use super::kernels::observe::{Discarded, Discards};
 use super::plot::Plot;
-use super::claims::Published;
 use super::result::{ExperimentResult, ExperimentRows};
 use crate::units::{Bytes, SimDuration};
 use crate::workload::latency::{LatencySummary, OpLatencies, Operation};
@@ -311,8 +311,11 @@ pub fn evaluate(name: &'static str, week: &Week, runs: &[Run], reps: u32, seed: 
         })
     };
     let rows: Vec<Row> = runs.iter().filter_map(|run| Row::of(week, run, never_of(run))).collect();
-    let published =
-        Published { name, question: QUESTION, claims: include_str!("../../../../experiments/daemon-week/claims.toml") };
+    let published = Published {
+        name,
+        question: QUESTION,
+        claims: include_str!("../../../../experiments/daemon-week/claims.toml"),
+    };
     let figures = claims::figures(&rows);
     let rows = WeekRows {
         week: WeekText {

@@ -248,8 +248,11 @@ pub struct Measured {
 
 /// The figures and claims.
 pub fn evaluate(measured: &Measured, reps: u32, seed: u64) -> ExperimentResult {
-    let published =
-        Published { name: NAME, question: QUESTION, claims: include_str!("../../../../experiments/kernels/claims.toml") };
+    let published = Published {
+        name: NAME,
+        question: QUESTION,
+        claims: include_str!("../../../../experiments/kernels/claims.toml"),
+    };
     let rows = KernelRows { measured: measured.clone(), plots: plots::all(measured) };
     let rows = ExperimentRows::Kernels(Box::new(rows));
     let mut result = published.judge(&claims::figures(measured), rows, reps, seed);

@@ -89,8 +89,11 @@ pub fn evaluate(runs: &[Vec<RangeRun>], reps: u32, seed: u64) -> ExperimentResul
     }
     let mut plots = vec![settling_times(&runs)];
     plots.extend(runs.iter().flat_map(|run| run.plots.clone()));
-    let published =
-        Published { name: NAME, question: QUESTION, claims: include_str!("../../../../experiments/settling/claims.toml") };
+    let published = Published {
+        name: NAME,
+        question: QUESTION,
+        claims: include_str!("../../../../experiments/settling/claims.toml"),
+    };
     published.judge(&figures, ExperimentRows::Plots(plots), reps, seed)
 }
 

@@ -36,8 +36,12 @@ fn claims_hold() {
         threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
     });
     let result = evaluate(&Measured::new(all.into_iter().zip(runs)), 1, SEED);
-    let checks: Vec<&str> =
-        result.claims.iter().filter(|claim| claim.role == Role::Check).map(|claim| claim.id.as_str()).collect();
+    let checks: Vec<&str> = result
+        .claims
+        .iter()
+        .filter(|claim| claim.role == Role::Check)
+        .map(|claim| claim.id.as_str())
+        .collect();
     if !is_full() {
         assert_eq!(checks, ["capacity-random", "capacity-mapping"]);
     }

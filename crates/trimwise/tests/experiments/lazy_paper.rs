@@ -12,7 +12,11 @@ const SEED: u64 = 1;
 
 #[track_caller]
 fn assert_all_met(result: &ExperimentResult, claims: usize) {
-    assert!(result.claims.len() == claims && result.claims.iter().all(|claim| claim.met), "{:#?}", result.claims);
+    assert!(
+        result.claims.len() == claims && result.claims.iter().all(|claim| claim.met),
+        "{:#?}",
+        result.claims
+    );
 }
 
 #[test]

@@ -23,7 +23,9 @@ fn open(checks: &[Claim]) -> Vec<&str> {
 #[test]
 fn what_was_not_fitted_of_the_slowest_and_of_a_quick_trimmer() {
     let [(means, slowest), (_, quick)] = thread::scope(|scope| {
-        ["vendor2", "vendor5"].map(|device| scope.spawn(move || checks(device))).map(|run| run.join().unwrap())
+        ["vendor2", "vendor5"]
+            .map(|device| scope.spawn(move || checks(device)))
+            .map(|run| run.join().unwrap())
     });
     let ids: Vec<&str> = quick.iter().map(|claim| claim.id.as_str()).collect();
     assert_eq!(ids, ["postmark-vendors", "postmark-deletion", "postmark-alone", "postmark-small"]);

@@ -11,11 +11,19 @@ pub const PUBLISHED: [(u32, [f64; 4]); 2] =
 
 /// Plots and claims from what was measured.
 pub fn evaluate(measured: &Measured, reps: u32, seed: u64) -> ExperimentResult {
-    let sentences =
-        [sequential_sentence(measured), least_free_sentence(measured), full_sentence(measured), String::new()];
-    let published =
-        Published { name: NAME, question: QUESTION, claims: include_str!("../../../../../experiments/capacity/claims.toml") };
-    let mut result = published.judge(&figures(measured), ExperimentRows::Plots(plots::all(measured)), reps, seed);
+    let sentences = [
+        sequential_sentence(measured),
+        least_free_sentence(measured),
+        full_sentence(measured),
+        String::new(),
+    ];
+    let published = Published {
+        name: NAME,
+        question: QUESTION,
+        claims: include_str!("../../../../../experiments/capacity/claims.toml"),
+    };
+    let mut result =
+        published.judge(&figures(measured), ExperimentRows::Plots(plots::all(measured)), reps, seed);
     result.finding.insert_str(0, &sentences.join(" "));
     result
 }
@@ -37,7 +45,8 @@ fn figures(measured: &Measured) -> Figures {
             figures.set(format!("{name}.untrimmed.{remainder}"), all_but(measured, device, remainder));
         }
         for (pauses, idle) in [("busy", false), ("rested", true)] {
-            figures.set(format!("{name}.{pauses}"), with_pauses(measured, device, LEVELS_IDLE[1], false, idle));
+            figures
+                .set(format!("{name}.{pauses}"), with_pauses(measured, device, LEVELS_IDLE[1], false, idle));
         }
     }
     figures

@@ -9,7 +9,8 @@ pub fn figures(rows: &[Row]) -> Figures {
     let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
     figures.set("bound", [mib(bound(CAPACITY.0).0)]);
     for fs in FILE_SYSTEMS {
-        let of = |trimming| rows.iter().find(|row| row.case.file_system == fs && row.case.trimming == trimming);
+        let of =
+            |trimming| rows.iter().find(|row| row.case.file_system == fs && row.case.trimming == trimming);
         let Some(daemon) = of(Trimming::Daemon) else { continue };
         let compared = Slower::of(daemon).unwrap_or_default();
         figures.set(format!("p99.{fs}"), [worst(&compared)]);
@@ -66,5 +67,10 @@ impl Slower {
 
 /// NaN if nothing is known.
 fn worst(of_run: &[Slower]) -> f64 {
-    of_run.iter().filter(|of| of.writes >= WRITES_MIN).map(|of| of.ratio).max_by(f64::total_cmp).unwrap_or(f64::NAN)
+    of_run
+        .iter()
+        .filter(|of| of.writes >= WRITES_MIN)
+        .map(|of| of.ratio)
+        .max_by(f64::total_cmp)
+        .unwrap_or(f64::NAN)
 }

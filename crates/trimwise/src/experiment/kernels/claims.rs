@@ -26,7 +26,8 @@ pub fn figures(measured: &Measured) -> Figures {
         }
         for run in measured.remounts.iter().filter(|run| run.mount.file_system == fs) {
             for (i, step) in run.steps.iter().enumerate() {
-                figures.push(format!("remount.{fs}.{}", i + 1), [over(step.discards.bytes, step.freed_bytes)]);
+                figures
+                    .push(format!("remount.{fs}.{}", i + 1), [over(step.discards.bytes, step.freed_bytes)]);
             }
         }
     }
@@ -45,7 +46,8 @@ fn ext4(figures: &mut Figures, measured: &Measured, kernel: &str) {
                 Layout::GapsOccupied => "occupied",
                 Layout::GapsFree => "free",
             };
-            let mut set = |name: &str, value: f64| figures.set(format!("{layout}.{name}.{kernel}{suffix}"), [value]);
+            let mut set =
+                |name: &str, value: f64| figures.set(format!("{layout}.{name}.{kernel}{suffix}"), [value]);
             set("ratio", deletion.ratio());
             set("taken", deletion.gaps_taken.unwrap_or(f64::NAN));
             set("commands", deletion.discards.commands as f64);
@@ -55,7 +57,8 @@ fn ext4(figures: &mut Figures, measured: &Measured, kernel: &str) {
             set("later", ms(deletion.calls.later_fsync_mean_ns));
         }
     }
-    let unmounted = measured.unmounts.iter().find(|run| run.kernel == kernel && run.mount.file_system == "ext4");
+    let unmounted =
+        measured.unmounts.iter().find(|run| run.kernel == kernel && run.mount.file_system == "ext4");
     let covered = unmounted.and_then(|run| Some(over(run.covered_bytes?, run.freed_bytes)));
     figures.set(format!("unmount.{kernel}"), covered);
 }

@@ -232,7 +232,9 @@ pub fn covered(pieces: &[Piece], spans: &[Piece]) -> u64 {
 pub fn gaps_taken(pieces: &[Piece], others: &[Piece]) -> Option<f64> {
     let mut sorted = pieces.to_vec();
     sorted.sort_unstable();
-    let between = sorted.windows(2).map(|pair| (pair[0].0 + pair[0].1, pair[1].0.saturating_sub(pair[0].0 + pair[0].1)));
+    let between = sorted
+        .windows(2)
+        .map(|pair| (pair[0].0 + pair[0].1, pair[1].0.saturating_sub(pair[0].0 + pair[0].1)));
     let gaps: Vec<Piece> = between.filter(|gap| (1..=super::EXTENT_BYTES).contains(&gap.1)).collect();
     let mut spans = others.to_vec();
     spans.sort_unstable();

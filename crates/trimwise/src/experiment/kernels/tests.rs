@@ -226,7 +226,8 @@ fn claims_about_fsync_compare_with_the_mount_without_discard() {
             calls.later_fsync_mean_ns = if is_old { later / 2 } else { 10 * later };
         }
     }
-    let open = ["fsync", "later"].map(|what| KERNELS.map(|kernel| format!("kernels-{what}-{kernel}"))).concat();
+    let open =
+        ["fsync", "later"].map(|what| KERNELS.map(|kernel| format!("kernels-{what}-{kernel}"))).concat();
     assert_eq!(not_met(&measured), open);
 }
 

@@ -84,8 +84,12 @@ pub fn evaluate_on_kernel(runs: &[KernelRun], seed: u64) -> ExperimentResult {
     let (with, without) = (of(true, kernel), of(false, kernel));
     let (model_with, model_without) = (of(true, model), of(false, model));
     let mut figures = Figures::default();
-    let sides =
-        [("discard", &with), ("nodiscard", &without), ("model.discard", &model_with), ("model.nodiscard", &model_without)];
+    let sides = [
+        ("discard", &with),
+        ("nodiscard", &without),
+        ("model.discard", &model_with),
+        ("model.nodiscard", &model_without),
+    ];
     for (name, points) in sides {
         figures.set(name, points.iter().map(|point| point.1));
         let smallest = points.iter().find(|point| point.0 == Bytes::kib(64));
@@ -127,7 +131,12 @@ mod tests {
     }
 
     fn met(runs: &[KernelRun]) -> Vec<String> {
-        evaluate_on_kernel(runs, 1).claims.into_iter().filter(|claim| claim.met).map(|claim| claim.id).collect()
+        evaluate_on_kernel(runs, 1)
+            .claims
+            .into_iter()
+            .filter(|claim| claim.met)
+            .map(|claim| claim.id)
+            .collect()
     }
 
     #[test]

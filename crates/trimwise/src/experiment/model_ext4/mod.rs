@@ -243,7 +243,10 @@ fn note(log: &mut Vec<Entry>, command: &Command) {
 
 /// The table and the claims.
 pub fn evaluate(pairs: &[Pair], seed: u64) -> ExperimentResult {
-    let published =
-        Published { name: NAME, question: QUESTION, claims: include_str!("../../../../../experiments/model-ext4/claims.toml") };
+    let published = Published {
+        name: NAME,
+        question: QUESTION,
+        claims: include_str!("../../../../../experiments/model-ext4/claims.toml"),
+    };
     published.judge(&claims::figures(pairs), ExperimentRows::Beside(pairs.to_vec()), REPS, seed)
 }

@@ -103,7 +103,9 @@ impl Table<'_> {
         for device in DEVICES {
             for buffering in [true, false] {
                 let published = |discard| Means::published(Column { device, buffering, discard });
-                let moved = |off: &Means, on: &Means| 100.0 * (on.creation_alone_per_s() / off.creation_alone_per_s() - 1.0);
+                let moved = |off: &Means, on: &Means| {
+                    100.0 * (on.creation_alone_per_s() / off.creation_alone_per_s() - 1.0)
+                };
                 let ours = self.at(device, buffering, false).zip(self.at(device, buffering, true));
                 figures.push(format!("moved.{}", name(buffering)), ours.map(|(off, on)| moved(off, on)));
                 let theirs = moved(&published(false), &published(true));

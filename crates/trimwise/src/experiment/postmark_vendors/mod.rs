@@ -297,6 +297,9 @@ mod tests {
         }
         let result = evaluate(&columns, &means, 1);
         let met: Vec<&str> = result.claims.iter().filter(|c| c.met).map(|c| c.id.as_str()).collect();
-        assert_eq!(met, ["postmark-alone", "postmark-alone-fitted", "postmark-small", "postmark-small-fitted"]);
+        assert_eq!(
+            met,
+            ["postmark-alone", "postmark-alone-fitted", "postmark-small", "postmark-small-fitted"]
+        );
     }
 }

@@ -41,7 +41,8 @@ impl Measured {
             figures.set(format!("{name}.atto"), [atto_read(of)]);
         };
         for (class, run) in CLASSES.iter().zip(&self.classes) {
-            let trimmed = FIRMWARES.iter().zip(&run.trimmed).map(|(firmware, trimmed)| (*firmware, &trimmed.once));
+            let trimmed =
+                FIRMWARES.iter().zip(&run.trimmed).map(|(firmware, trimmed)| (*firmware, &trimmed.once));
             let states = [("clean", &run.clean), ("tortured", &run.tortured), ("erased", &run.erased)];
             for (name, of) in states.into_iter().chain(trimmed) {
                 state(format!("{class}.{name}"), of);
@@ -156,8 +157,11 @@ fn plot(title: &str, kind: PlotKind, x: Axis, series: impl IntoIterator<Item = S
 
 /// Figures and claims.
 pub fn evaluate(measured: &Measured, seed: u64) -> ExperimentResult {
-    let published =
-        Published { name: NAME, question: QUESTION, claims: include_str!("../../../../../experiments/sandforce/claims.toml") };
+    let published = Published {
+        name: NAME,
+        question: QUESTION,
+        claims: include_str!("../../../../../experiments/sandforce/claims.toml"),
+    };
     published.judge(&measured.figures(), ExperimentRows::Plots(measured.plots()), super::REPS, seed)
 }
 

@@ -165,8 +165,11 @@ pub fn evaluate(measured: &Measured, reps: u32, seed: u64) -> ExperimentResult {
             |r| r.p99_ms,
         ),
     ]);
-    let published =
-        Published { name: NAME, question: QUESTION, claims: include_str!("../../../../../experiments/set-1a/claims.toml") };
+    let published = Published {
+        name: NAME,
+        question: QUESTION,
+        claims: include_str!("../../../../../experiments/set-1a/claims.toml"),
+    };
     published.judge(&measured.figures(), ExperimentRows::Plots(plots), reps, seed)
 }
 

@@ -203,8 +203,11 @@ pub fn evaluate(measured: &Measured, reps: u32, seed: u64) -> ExperimentResult {
             |s| s.run.p99_ms,
         ),
     ];
-    let published =
-        Published { name: NAME, question: QUESTION, claims: include_str!("../../../../../experiments/set-1b/claims.toml") };
+    let published = Published {
+        name: NAME,
+        question: QUESTION,
+        claims: include_str!("../../../../../experiments/set-1b/claims.toml"),
+    };
     let mut result = published.judge(&measured.figures(), ExperimentRows::Plots(plots), reps, seed);
     result.finding.insert_str(0, &measured.finding());
     result
