@@ -73,6 +73,10 @@ impl Published {
 #[serde(deny_unknown_fields)]
 struct Document {
     source: String,
+    /// Of claims that do not say.
+    basis: Option<Basis>,
+    role: Option<Role>,
+    because: Option<String>,
     /// Sentences; one about what was not measured is left out.
     #[serde(default)]
     finding: Vec<String>,
@@ -86,8 +90,8 @@ struct Document {
 #[serde(deny_unknown_fields)]
 struct Entry {
     id: String,
-    basis: Basis,
-    role: Role,
+    basis: Option<Basis>,
+    role: Option<Role>,
     /// Why it is no check.
     because: Option<String>,
     text: String,
@@ -122,9 +126,8 @@ impl Document {
     fn judge(&self, figures: &Figures) -> (Vec<Claim>, String) {
         let entries = self.claim.iter().flat_map(Entry::expanded);
         let scope = Scope { figures, define: &self.define, published: &None };
-        let claims: Vec<Claim> = entries
-            .filter_map(|entry| Scope { published: &entry.published, ..scope }.judge(&entry))
-            .collect();
+        let judge = |entry: Entry| Scope { published: &entry.published, ..scope }.judge(&entry, self);
+        let claims: Vec<Claim> = entries.filter_map(judge).collect();
         let said = self.finding.iter().filter_map(|sentence| scope.text(sentence).0);
         let finding: Vec<String> = said.chain([summary(&claims)]).collect();
         (claims, finding.join(" "))
@@ -136,7 +139,11 @@ pub fn summary(claims: &[Claim]) -> String {
     let of_role = |(role, name): (Role, &str)| {
         let of: Vec<bool> = claims.iter().filter(|claim| claim.role == role).map(|claim| claim.met).collect();
         let met = of.iter().filter(|met| **met).count();
-        (!of.is_empty() || role == Role::Check).then(|| format!("{name} {met} of {}", of.len()))
+        match (of.len(), role) {
+            (0, Role::Check) => Some("No checks".to_owned()),
+            (0, _) => None,
+            (all, _) => Some(format!("{name} {met} of {all}")),
+        }
     };
     let roles = [(Role::Check, "Checks met"), (Role::Fitted, "fitted"), (Role::BuiltIn, "built-in")];
     let counts: Vec<String> = roles.into_iter().filter_map(of_role).collect();
@@ -168,8 +175,12 @@ struct Scope<'a> {
 
 impl Scope<'_> {
     /// `None` if anything that it is about was not measured.
-    fn judge(&self, entry: &Entry) -> Option<Claim> {
-        debug_assert_eq!(entry.because.is_none(), entry.role == Role::Check, "{}", entry.id);
+    fn judge(&self, entry: &Entry, document: &Document) -> Option<Claim> {
+        let basis = entry.basis.or(document.basis).expect("every claim has a basis");
+        let role = entry.role.or(document.role).expect("every claim has a role");
+        let because = entry.because.as_ref().or(document.because.as_ref());
+        let because = because.filter(|_| role != Role::Check).cloned();
+        debug_assert_eq!(because.is_none(), role == Role::Check, "{}", entry.id);
         let (mut met, mut failed) = (true, String::new());
         for condition in &entry.holds {
             let held = known(Reader::new(*self, condition).condition(), condition)?;
@@ -186,9 +197,9 @@ impl Scope<'_> {
         Some(Claim {
             id: entry.id.clone(),
             text: entry.text.clone(),
-            basis: entry.basis,
-            role: entry.role,
-            because: entry.because.clone(),
+            basis,
+            role,
+            because,
             met,
             published: entry.published.clone().unwrap_or(Figure::Text("no figure".to_owned())),
             measured,
