@@ -82,35 +82,24 @@ impl Table<'_> {
         let name = |buffering| if buffering { "buffered" } else { "unbuffered" };
         for (c, ours, theirs) in self.pairs() {
             let of = name(c.buffering);
+            let mount = if c.discard { "discard" } else { "nodiscard" };
+            figures.push(format!("creation.{of}.{mount}"), [ours.creation_alone_per_s()]);
             for (side, means) in [("", ours), ("published.", &theirs)] {
                 let rates = [means.transactions_per_s(), means.creation_alone_per_s()];
                 figures.push(format!("{side}rates.{of}"), rates);
                 figures.push(format!("{side}deletion"), [means.deletion_s]);
-                if c.device == "vendor2" && c.buffering {
-                    figures.push(format!("{side}deletion.vendor2"), [means.deletion_s]);
-                }
             }
+            figures
+                .push("deletion.vendor2", (c.device == "vendor2" && c.buffering).then_some(ours.deletion_s));
         }
         for (device, buffering, ours, theirs) in self.diffs() {
             let of = name(buffering);
             let size = if theirs.abs() > SMALL_DIFF_PERCENT { "large" } else { "small" };
             for (side, diff) in [("", ours), ("published.", theirs)] {
-                figures.push(format!("{side}diff.{of}"), [diff]);
                 figures.push(format!("{side}diff.{size}.{of}"), [diff]);
-                figures.set(format!("{side}{device}.{of}"), [diff]);
             }
-        }
-        for device in DEVICES {
-            for buffering in [true, false] {
-                let published = |discard| Means::published(Column { device, buffering, discard });
-                let moved = |off: &Means, on: &Means| {
-                    100.0 * (on.creation_alone_per_s() / off.creation_alone_per_s() - 1.0)
-                };
-                let ours = self.at(device, buffering, false).zip(self.at(device, buffering, true));
-                figures.push(format!("moved.{}", name(buffering)), ours.map(|(off, on)| moved(off, on)));
-                let theirs = moved(&published(false), &published(true));
-                figures.push(format!("published.moved.{}", name(buffering)), [theirs]);
-            }
+            figures.push(format!("diff.{of}"), [ours]);
+            figures.set(format!("{device}.{of}"), [ours]);
         }
         figures
     }
