@@ -190,6 +190,8 @@ mod tests {
             assert!(row.contains_key(key), "{key}");
         }
         assert_eq!(one["claims"][1]["met"], false);
+        let worth = ["basis", "role"].map(|key| one["claims"][1][key].clone());
+        assert_eq!(worth, ["measured", "check"]);
         assert_eq!(one["claims"][1]["published"], serde_json::json!([10.7, 97.6]));
         assert_eq!(json_of("--all"), serde_json::json!([one]));
     }

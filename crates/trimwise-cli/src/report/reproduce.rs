@@ -21,6 +21,7 @@ struct Page<'a> {
 struct Experiment<'a> {
     name: &'a str,
     question: Value,
+    source: &'a str,
     finding: Value,
     version: &'a str,
     seed: u64,
@@ -35,6 +36,9 @@ struct Experiment<'a> {
 struct ClaimLine<'a> {
     id: &'a str,
     text: &'a str,
+    role: &'static str,
+    because: &'a str,
+    basis: &'static str,
     met: bool,
     published: String,
     measured: String,
@@ -69,6 +73,7 @@ fn experiment(result: &ExperimentResult) -> Result<Experiment<'_>, Failure> {
     Ok(Experiment {
         name: &result.experiment,
         question: with_code(&result.question),
+        source: &result.source,
         finding: with_code(&result.finding),
         version: &result.trimwise,
         seed: result.seed,
@@ -77,8 +82,11 @@ fn experiment(result: &ExperimentResult) -> Result<Experiment<'_>, Failure> {
             .claims
             .iter()
             .map(|c| ClaimLine {
-                id: c.id,
+                id: &c.id,
                 text: &c.text,
+                role: c.role.words(),
+                because: c.because.as_deref().unwrap_or_default(),
+                basis: c.basis.words(),
                 met: c.met,
                 published: words(&c.published),
                 measured: words(&c.measured),
@@ -120,7 +128,8 @@ mod tests {
         let mut result = fabricated::experiment();
         result.question = "<script>alert(1)</script>".to_string();
         let page = html(&[result], "trimwise reproduce --all").unwrap();
-        assert!(page.contains("not met</td>"));
+        assert!(page.contains("not met</td>") && page.contains("<td class=\"text\">check</td>"));
+        assert!(page.contains("fitted: the three numbers of each drive"), "why it is no check");
         assert!(page.contains("&lt;script&gt;") && !page.contains("<script"));
         assert!(page.contains("2628.50"), "the published figure");
         assert!(!page.contains("<svg"), "a table is not drawn");

@@ -395,7 +395,7 @@ fn run_model_ext4(request: &Request) -> Result<ExperimentResult, Failure> {
 /// Every way of trimming on every file system, or on that of the target, is one boot.
 fn run_daemon_week(
     request: &Request,
-    name: &str,
+    name: &'static str,
     days: u64,
     target: Option<&KernelTarget>,
 ) -> Result<ExperimentResult, Failure> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use trimwise::experiment::kernels::observe::{
-    Calls, Deletion, Discarded, Discards, Layout, Piece, covered, union,
+    Calls, Deletion, Discarded, Discards, Layout, Piece, covered, gaps_taken, union,
 };
 use trimwise::experiment::kernels::{
     self, AFTER_FITRIM_NS, CAPACITY, Case, DEVICE, DeletionRun, EXTENT_BYTES, EXTENTS, Fitrim, KERNELS,
@@ -66,10 +66,9 @@ pub fn run(image: &KernelImage, case: Case, seed: u64, stop: &Arc<AtomicBool>) -
     }
 }
 
-/// The files that are removed, in this order, with how they lie. When the second goes the third still stands between its
-/// pieces; when the third goes nobody stands there.
-const FILES: [(&str, Layout); 3] =
-    [("plain", Layout::Plain), ("scattered", Layout::GapsOccupied), ("scattered.gaps", Layout::GapsFree)];
+/// The files that are removed, in the order of [`Layout::ALL`]. When the first goes the last still stands between its
+/// pieces; when the last goes nobody stands there.
+const FILES: [&str; 3] = ["scattered", "plain", "scattered.gaps"];
 
 fn file_system(mount: Mount) -> Result<FileSystem, Failure> {
     mount.file_system.parse().map_err(Failure::run)
@@ -88,7 +87,7 @@ fn extents(file: &str) -> Step {
 }
 
 fn scatter() -> Step {
-    let file = FILES[1].0.to_owned();
+    let file = FILES[0].to_owned();
     Step::Scatter { file, extents: EXTENTS, extent_bytes: EXTENT_BYTES, keeps_gaps: true }
 }
 
@@ -106,7 +105,8 @@ fn deletions(mount: Mount) -> Result<Vec<Step>, Failure> {
     let mut steps = fresh(mount, mount.options)?;
     steps.extend([append("plain", PLAIN_BYTES), append("small", SMALL_BYTES), scatter()]);
     steps.extend(settle());
-    for (file, _) in FILES {
+    steps.push(extents(FILES[2]));
+    for file in FILES {
         steps.extend([extents(file), remove(file)]);
         steps.extend((0..=LATER_FSYNCS).map(|_| append("other", 4096)));
         steps.push(Step::Sleep { ns: WINDOW_NS });
@@ -124,7 +124,7 @@ fn unmount(mount: Mount) -> Result<Vec<Step>, Failure> {
     let mut steps = fresh(mount, mount.options)?;
     steps.push(scatter());
     steps.extend(settle());
-    steps.extend([extents(FILES[1].0), remove(FILES[1].0), Step::Sync, Step::Unmount]);
+    steps.extend([extents(FILES[0]), remove(FILES[0]), Step::Sync, Step::Unmount]);
     let (file_system, options) = (file_system(mount)?, mount.options.to_owned());
     steps.extend([Step::Mount { file_system, options }, Step::Sleep { ns: WINDOW_NS }]);
     steps.extend([Step::Fitrim { minlen_bytes: 0 }, Step::Sleep { ns: AFTER_FITRIM_NS }, Step::Unmount]);
@@ -222,7 +222,9 @@ fn on_drive(mount: Mount) -> bool {
 
 fn deletion_run(ran: &Ran, kernel: String, mount: Mount) -> Result<DeletionRun, Failure> {
     let mut deletions = Vec::new();
-    for (asked, (_, layout)) in ran.all(|step| matches!(step, Step::Extents { .. })).into_iter().zip(FILES) {
+    let asked = ran.all(|step| matches!(step, Step::Extents { .. }));
+    let between = ran.pieces(asked[0])?;
+    for (&asked, layout) in asked[1..].iter().zip(Layout::ALL) {
         let removed = asked + 1;
         let Outcome::Removed { unlink_ns, fsync_ns } = ran.steps[removed].1.outcome else {
             return Err(unexpected(&ran.steps[removed].1.outcome));
@@ -237,7 +239,12 @@ fn deletion_run(ran: &Ran, kernel: String, mount: Mount) -> Result<DeletionRun, 
             later_fsync_max_ns: later.iter().copied().max().unwrap_or(0),
         };
         let (begin_ns, ranges) = (ran.marks[removed].0, ran.discards(removed, last + 1));
-        deletions.push(Deletion::of(layout, &ran.pieces(asked)?, on_drive(mount), calls, begin_ns, &ranges));
+        let pieces = ran.pieces(asked)?;
+        let is_between = layout == Layout::GapsOccupied;
+        deletions.push(Deletion {
+            gaps_taken: is_between.then(|| gaps_taken(&pieces, &between)).flatten(),
+            ..Deletion::of(layout, &pieces, on_drive(mount), calls, begin_ns, &ranges)
+        });
     }
     let fitrims = ran.all(|step| matches!(step, Step::Fitrim { .. }));
     let fitrim = |i: usize| ran.fitrim(fitrims[i]);

@@ -32,13 +32,11 @@ pub fn render(result: &ExperimentResult, command: &str) -> String {
     if !errors.is_empty() {
         text.push('\n');
     }
-    text += &bold("Claims of the source");
-    text.push('\n');
+    text += &format!("{}\n{}", bold("Claims"), folded(&format!("Source: {}.", result.source), 0));
     for claim in &result.claims {
         text += &claim_text(claim);
     }
-    let met = result.claims.iter().filter(|c| c.met).count();
-    text += &format!("{met} of {} claims met.\n\n", result.claims.len());
+    text.push('\n');
     text += &bold(folded(&result.finding, 0).trim_end());
     text + &format!(
         "\n\ntrimwise {}, seed {}, {}; again:\n  {command}\n",
@@ -248,12 +246,11 @@ fn tight(percent: String) -> String {
 
 fn claim_text(claim: &Claim) -> String {
     let sign = if claim.met { "met    " } else { "NOT MET" };
-    let head = folded(&format!("{}: {}", claim.id, claim.text), 11);
-    format!(
-        "  {sign}  {}\n{}",
-        head.trim(),
-        folded(&format!("published {}, here {}", words(&claim.published), words(&claim.measured)), 11)
-    )
+    let Claim { id, text, basis, role, because, published, measured, .. } = claim;
+    let head = folded(&format!("{id} ({}): {text}", role.words()), 11);
+    let figures = format!("published {} ({}), here {}", words(published), basis.words(), words(measured));
+    let why = because.iter().map(|why| folded(&format!("{}: {why}", role.words()), 11));
+    format!("  {sign}  {}\n{}{}", head.trim(), folded(&figures, 11), why.collect::<String>())
 }
 
 /// A claim's figure in words.

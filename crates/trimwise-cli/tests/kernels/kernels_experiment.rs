@@ -15,7 +15,9 @@ fn real_kernels_discard_as_the_source_says_and_the_same_each_time() {
     assert!(first.stdout == second.stdout, "two runs differ");
 
     let result: Value = serde_json::from_slice(&first.stdout).unwrap();
-    for id in ["kernels-gaps-free-6.1", "kernels-when-6.1", "kernels-fitrim-ext4"] {
+    for id in
+        ["kernels-gaps-free-6.1", "kernels-gaps-occupied-6.1", "kernels-when-6.1", "kernels-fitrim-ext4"]
+    {
         assert!(is_met(&result, id), "{id}: {:#}", result["claims"]);
     }
     let runs = result["rows"]["deletions"].as_array().unwrap();
@@ -25,10 +27,15 @@ fn real_kernels_discard_as_the_source_says_and_the_same_each_time() {
         };
         &runs.iter().find(is_it).unwrap()["deletions"]
     };
-    for (i, extents) in [1..=64, 1000..=1024, 1000..=1024].into_iter().enumerate() {
+    for (i, extents) in [1000..=1024, 1..=64, 1000..=1024].into_iter().enumerate() {
         let (with, without) = (&of("discard")[i], &of("nodiscard")[i]);
         assert_eq!(without["discards"]["commands"], 0);
-        assert_eq!(with["covered_bytes"], with["freed_bytes"], "all that was freed is discarded");
+        // The appends behind the removal take some of its blocks before the worker comes to them.
+        let bytes = |name: &str| with[name].as_u64().unwrap();
+        assert!(
+            bytes("covered_bytes") >= bytes("freed_bytes") / 1000 * 999,
+            "all that was freed is discarded: {with:#}"
+        );
         let pieces = with["extents"].as_u64().unwrap();
         assert!(extents.contains(&pieces), "{}: {pieces} pieces", with["layout"]);
     }

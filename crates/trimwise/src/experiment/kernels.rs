@@ -17,7 +17,8 @@ mod tests;
 
 use serde::Serialize;
 
-use super::result::{ExperimentResult, ExperimentRows, open_claims};
+use super::claims::Published;
+use super::result::{ExperimentResult, ExperimentRows};
 use crate::units::Bytes;
 use observe::{Deletion, Discards};
 
@@ -247,25 +248,18 @@ pub struct Measured {
 
 /// The figures and claims.
 pub fn evaluate(measured: &Measured, reps: u32, seed: u64) -> ExperimentResult {
-    let claims = claims::all(measured);
-    let mut finding = claims::finding(measured);
-    finding += &open_claims(&claims);
+    let published = Published {
+        name: NAME,
+        question: QUESTION,
+        claims: include_str!("../../../../experiments/kernels/claims.toml"),
+    };
+    let rows = KernelRows { measured: measured.clone(), plots: plots::all(measured) };
+    let rows = ExperimentRows::Kernels(Box::new(rows));
+    let mut result = published.judge(&claims::figures(measured), rows, reps, seed);
     if !measured.missing.is_empty() {
-        finding += &format!(" Not looked at: {}.", measured.missing.join("; "));
+        result.finding += &format!(" Not looked at: {}.", measured.missing.join("; "));
     }
-    ExperimentResult {
-        experiment: NAME.to_owned(),
-        question: QUESTION.to_owned(),
-        finding,
-        trimwise: crate::VERSION.to_owned(),
-        seed,
-        reps,
-        rows: ExperimentRows::Kernels(Box::new(KernelRows {
-            measured: measured.clone(),
-            plots: plots::all(measured),
-        })),
-        claims,
-    }
+    result
 }
 
 /// The rows of the experiment: tables are made of the observations, figures are drawn.

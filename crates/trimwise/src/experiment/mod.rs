@@ -3,6 +3,7 @@
 pub mod capacity;
 pub mod cell;
 mod choice;
+pub mod claims;
 pub mod daemon_week;
 mod figures;
 pub mod gauge;

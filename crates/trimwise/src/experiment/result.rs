@@ -271,7 +271,9 @@ pub struct ExperimentResult {
     pub experiment: String,
     /// What it asks.
     pub question: String,
-    /// What came out of it here, in a sentence or two.
+    /// Where its claims are from.
+    pub source: String,
+    /// What came out of it here, in a sentence or two, and how many claims of each role are met.
     pub finding: String,
     /// The version of trimwise.
     pub trimwise: String,
@@ -281,18 +283,8 @@ pub struct ExperimentResult {
     pub reps: u32,
     /// Its figures beside the published ones.
     pub rows: ExperimentRows,
-    /// What its source claims, and whether it holds here.
+    /// What its source claims, whether it holds here, and what that is worth.
     pub claims: Vec<Claim>,
-}
-
-/// The sentence behind a finding: which claims do not hold.
-pub(super) fn open_claims(claims: &[Claim]) -> String {
-    let open: Vec<&str> = claims.iter().filter(|c| !c.met).map(|c| c.id).collect();
-    if open.is_empty() {
-        "All claims hold.".to_owned()
-    } else {
-        format!("Not met: {}; why, as far as it is known, says the experiment's README.", open.join(", "))
-    }
 }
 
 /// The rows of an experiment; each experiment has its source's layout.
@@ -354,13 +346,19 @@ impl VendorRow {
     }
 }
 
-/// Whether a published claim holds in the model.
+/// Whether a published claim holds here, and what that is worth.
 #[derive(Clone, Debug, Serialize)]
 pub struct Claim {
     /// Stable name.
-    pub id: &'static str,
+    pub id: String,
     /// The claim in a sentence, with its tolerance.
     pub text: String,
+    /// How its source knows.
+    pub basis: Basis,
+    /// What it is worth here.
+    pub role: Role,
+    /// Why it is no check.
+    pub because: Option<String>,
     /// Whether it was met.
     pub met: bool,
     /// The published figure, in words or a number.
@@ -369,8 +367,54 @@ pub struct Claim {
     pub measured: Figure,
 }
 
+/// How the source of a claim knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Basis {
+    /// It measured, and says what.
+    Measured,
+    /// It drew a picture without numbers.
+    Drawn,
+    /// It believes or infers; limits that are our own are of this kind too.
+    Asserted,
+}
+
+impl Basis {
+    /// In words.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Measured => "measured",
+            Self::Drawn => "drawn",
+            Self::Asserted => "asserted",
+        }
+    }
+}
+
+/// What it is worth that a claim holds here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Role {
+    /// It could have failed: nothing was fitted to it.
+    Check,
+    /// Something was chosen with it in view, so that it says little.
+    Fitted,
+    /// It follows from how the model is made, so that it says nothing.
+    BuiltIn,
+}
+
+impl Role {
+    /// In words.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Check => "check",
+            Self::Fitted => "fitted",
+            Self::BuiltIn => "built-in",
+        }
+    }
+}
+
 /// A figure of a claim: a number, several, or a phrase.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Figure {
     /// A number.

@@ -5,8 +5,9 @@
 //! between two TRIMs matter too, in which direction is not said.
 
 use super::cell::CellError;
+use super::claims::{Figures, Published};
 use super::plot::{Axis, Plot, PlotKind, Point, Series};
-use super::result::{Claim, ExperimentResult, ExperimentRows, Figure, open_claims};
+use super::result::{ExperimentResult, ExperimentRows};
 use crate::bench::{self, Findings, Hooks, Percent, Settings, Settled, Test};
 use crate::block::{BlockQueue, ModelDevice, QueueConfig};
 use crate::engine::Sim;
@@ -35,9 +36,6 @@ pub const fn ranges() -> usize {
 
 /// How long each is looked at, seconds.
 const SECONDS: u32 = 90;
-
-/// Throughput below this share of its final level is below normal.
-const BELOW_NORMAL: f64 = 0.9;
 
 /// What came of one range.
 #[derive(Clone, Debug, PartialEq)]
@@ -79,32 +77,24 @@ pub fn run(index: usize, rep: u32, seed: u64) -> Result<RangeRun, CellError> {
 /// The figures and claims from the runs of each range; of several repetitions the first, since they are all the same.
 pub fn evaluate(runs: &[Vec<RangeRun>], reps: u32, seed: u64) -> ExperimentResult {
     let runs: Vec<&RangeRun> = runs.iter().filter_map(|reps| reps.first()).collect();
-    let claims = vec![starts_low(&runs), range_matters(&runs), writes_matter(&runs)];
-    let text = |run: Option<&&RangeRun>, written: bool| {
-        run.and_then(|run| run.of(written)).and_then(|s| s.settled_after_ns).map_or_else(
-            || "does not settle".to_owned(),
-            |ns| format!("settles after {:.1} s", ns as f64 / 1e9),
-        )
-    };
-    let finding = format!(
-        "After a TRIM of the whole drive throughput {} with nothing written before, and {} when the drive was written \
-         through before: what holds data takes longer to free. {}",
-        text(runs.last(), false),
-        text(runs.last(), true),
-        open_claims(&claims)
-    );
+    let mut figures = Figures::default();
+    let all = |written| runs.iter().map(|run| run.seconds(written)).collect::<Option<Vec<f64>>>();
+    figures.set("without", all(false).into_iter().flatten());
+    figures.set("with", all(true).into_iter().flatten());
+    if let Some(whole) = runs.last() {
+        figures.set("whole.without", whole.seconds(false));
+        figures.set("whole.with", whole.seconds(true));
+        figures.set("first", whole.of(false).map(|settled| settled.first_mb_per_s));
+        figures.set("final", whole.of(false).map(|settled| settled.final_mb_per_s));
+    }
     let mut plots = vec![settling_times(&runs)];
     plots.extend(runs.iter().flat_map(|run| run.plots.clone()));
-    ExperimentResult {
-        experiment: NAME.to_owned(),
-        question: QUESTION.to_owned(),
-        finding,
-        trimwise: crate::VERSION.to_owned(),
-        seed,
-        reps,
-        rows: ExperimentRows::Plots(plots),
-        claims,
-    }
+    let published = Published {
+        name: NAME,
+        question: QUESTION,
+        claims: include_str!("../../../../experiments/settling/claims.toml"),
+    };
+    published.judge(&figures, ExperimentRows::Plots(plots), reps, seed)
 }
 
 impl RangeRun {
@@ -113,15 +103,22 @@ impl RangeRun {
         self.settled.iter().find(|settled| (settled.written_before_bytes > 0) == written)
     }
 
+    /// Until it has settled; NaN if it does not.
     fn seconds(&self, written: bool) -> Option<f64> {
-        Some(self.of(written)?.settled_after_ns? as f64 / 1e9)
+        Some(self.of(written)?.settled_after_ns.map_or(f64::NAN, |ns| ns as f64 / 1e9))
     }
 }
 
 fn settling_times(runs: &[&RangeRun]) -> Plot {
     let series = |name: &str, written: bool| Series {
         name: name.to_owned(),
-        points: runs.iter().filter_map(|run| Some(Point::new(run.percent, run.seconds(written)?))).collect(),
+        points: runs
+            .iter()
+            .filter_map(|run| {
+                let seconds = run.seconds(written).filter(|seconds| !seconds.is_nan())?;
+                Some(Point::new(run.percent, seconds))
+            })
+            .collect(),
     };
     Plot {
         title: "Time until throughput has settled after a TRIM".to_owned(),
@@ -133,53 +130,6 @@ fn settling_times(runs: &[&RangeRun]) -> Plot {
             series("the drive written through before", true),
         ],
     }
-}
-
-/// What a claim says of runs of which some are missing.
-fn claim(id: &'static str, text: &str, published: &str, measured: Option<(bool, String)>) -> Claim {
-    let (met, measured) = measured.unwrap_or_else(|| (false, "not measured".to_owned()));
-    let published = Figure::Text(published.to_owned());
-    Claim { id, text: text.to_owned(), met, published, measured: Figure::Text(measured) }
-}
-
-fn starts_low(runs: &[&RangeRun]) -> Claim {
-    let measured = runs.last().and_then(|run| run.of(false)).map(|settled| {
-        let (first, level) = (settled.first_mb_per_s, settled.final_mb_per_s);
-        let met = first < BELOW_NORMAL * level && settled.settled_after_ns.is_some_and(|ns| ns > 0);
-        (met, format!("{first:.0} MB/s at first, {level:.0} MB/s settled"))
-    });
-    let text = "after a TRIM of the whole drive, with nothing written before, throughput starts below normal and settles";
-    claim("postmark-settling", text, "starts below normal", measured)
-}
-
-fn range_matters(runs: &[&RangeRun]) -> Claim {
-    let times: Option<Vec<f64>> = runs.iter().map(|run| run.seconds(false)).collect();
-    let measured = times.filter(|times| times.len() > 1).map(|times| {
-        let longer = times.windows(2).all(|pair| pair[1] > pair[0]);
-        let shown: Vec<String> = times.iter().map(|s| format!("{s:.1}")).collect();
-        (longer, format!("{} s", shown.join(", ")))
-    });
-    claim("postmark-settling-range", "a larger range takes longer to settle", "longer", measured)
-}
-
-fn writes_matter(runs: &[&RangeRun]) -> Claim {
-    let pairs: Option<Vec<(f64, f64)>> =
-        runs.iter().map(|run| Some((run.seconds(false)?, run.seconds(true)?))).collect();
-    let measured = pairs.filter(|pairs| !pairs.is_empty()).map(|pairs| {
-        let longer = pairs.iter().all(|(without, with)| with > without);
-        let shorter = pairs.iter().all(|(without, with)| with < without);
-        let direction = if longer {
-            "longer"
-        } else if shorter {
-            "shorter"
-        } else {
-            "neither always"
-        };
-        let shown: Vec<String> = pairs.iter().map(|(a, b)| format!("{a:.1} and {b:.1}")).collect();
-        (longer || shorter, format!("{direction}: {} s", shown.join(", ")))
-    });
-    let text = "writes between two TRIMs change how long it takes, always in the same direction";
-    claim("postmark-settling-writes", text, "they matter, in which direction is not said", measured)
 }
 
 #[cfg(test)]
@@ -202,9 +152,9 @@ mod tests {
         [50.0, 100.0].into_iter().zip(times).map(run).collect()
     }
 
-    fn met(times: [(f64, f64); 2], first_mb_per_s: f64) -> Vec<&'static str> {
+    fn met(times: [(f64, f64); 2], first_mb_per_s: f64) -> Vec<String> {
         let result = evaluate(&fabricated(times, first_mb_per_s), 1, 1);
-        result.claims.iter().filter(|c| c.met).map(|c| c.id).collect()
+        result.claims.into_iter().filter(|c| c.met).map(|c| c.id).collect()
     }
 
     #[test]

@@ -39,7 +39,7 @@ fn names(policies: &[PolicySpec]) -> Vec<String> {
 #[track_caller]
 fn assert_met(result: &ExperimentResult) {
     let open: Vec<&Claim> = result.claims.iter().filter(|c| !c.met).collect();
-    assert!(open.is_empty(), "{open:#?}");
+    assert!(result.claims.len() == 3 && open.is_empty(), "{open:#?}");
 }
 
 #[test]

@@ -1,43 +1,55 @@
-//! What the source and its readers claim, judged by what was measured.
+//! What the claims of the source and its readers are about, and what came out in words.
 
 use super::history::{History, LEVELS, LEVELS_IDLE, LEVELS_RANDOM, LEVELS_WRITE, Measured, mean};
 use super::{DEVICES, NAME, PAGE, QUESTION, STATIC, label, plots};
-use crate::experiment::result::{Claim, ExperimentResult, ExperimentRows, Figure, open_claims};
+use crate::experiment::claims::{Figures, Published};
+use crate::experiment::result::{ExperimentResult, ExperimentRows};
 
 /// The published runs, MB/s, by the fill level before them, hundredths of a percent.
 pub const PUBLISHED: [(u32, [f64; 4]); 2] =
     [(LEVELS_WRITE[0], [196.0, 195.0, 185.0, 200.0]), (LEVELS_WRITE[1], [201.0, 180.0, 187.0, 194.0])];
 
-/// What counts as a difference, where a claim says that there is one or none.
-const DIFFERENCE: f64 = 0.05;
-
 /// Plots and claims from what was measured.
 pub fn evaluate(measured: &Measured, reps: u32, seed: u64) -> ExperimentResult {
-    let claims = vec![
-        published("capacity-87", measured, PUBLISHED[0]),
-        published("capacity-63", measured, PUBLISHED[1]),
-        random(measured),
-        untrimmed(measured),
-        knee(measured),
-        mapping(measured),
-    ];
-    let finding = format!(
-        "{} {} {} {}",
+    let sentences = [
         sequential_sentence(measured),
         least_free_sentence(measured),
         full_sentence(measured),
-        open_claims(&claims)
-    );
-    ExperimentResult {
-        experiment: NAME.to_owned(),
-        question: QUESTION.to_owned(),
-        finding,
-        trimwise: crate::VERSION.to_owned(),
-        seed,
-        reps,
-        rows: ExperimentRows::Plots(plots::all(measured)),
-        claims,
+        String::new(),
+    ];
+    let published = Published {
+        name: NAME,
+        question: QUESTION,
+        claims: include_str!("../../../../../experiments/capacity/claims.toml"),
+    };
+    let mut result =
+        published.judge(&figures(measured), ExperimentRows::Plots(plots::all(measured)), reps, seed);
+    result.finding.insert_str(0, &sentences.join(" "));
+    result
+}
+
+/// What the claims are about, MB/s; `block` and `page` are the two mappings.
+fn figures(measured: &Measured) -> Figures {
+    let mut figures = Figures::default();
+    for (name, level) in ["random.lower", "random.higher"].into_iter().zip(LEVELS_RANDOM) {
+        figures.set(name, measured.at(&History::TrimmedRandom { device: STATIC, level }, 0));
     }
+    for (name, device) in [("block", STATIC), ("page", PAGE)] {
+        for (at, level) in ["87", "63"].into_iter().zip(LEVELS_WRITE) {
+            figures.set(format!("{name}.write.{at}"), trimmed_write(measured, device, level));
+        }
+        for level in [50, 80, 90, 100] {
+            figures.set(format!("{name}.trimmed.{level}"), full_to(measured, device, level, true));
+        }
+        for remainder in [50, 28, 0] {
+            figures.set(format!("{name}.untrimmed.{remainder}"), all_but(measured, device, remainder));
+        }
+        for (pauses, idle) in [("busy", false), ("rested", true)] {
+            figures
+                .set(format!("{name}.{pauses}"), with_pauses(measured, device, LEVELS_IDLE[1], false, idle));
+        }
+    }
+    figures
 }
 
 /// The mean over all runs of a trimmed write.
@@ -63,120 +75,6 @@ fn with_pauses(
     idle: bool,
 ) -> Option<f64> {
     measured.at(&History::WithPauses { device, level, trimmed, idle }, 0)
-}
-
-/// A claim; not met where something was not measured.
-fn claim(id: &'static str, text: &str, published: Figure, judged: Option<(bool, Figure)>) -> Claim {
-    let (met, measured) = judged.unwrap_or((false, Figure::Text("not measured".to_owned())));
-    Claim { id, text: text.to_owned(), met, published, measured }
-}
-
-fn published(id: &'static str, measured: &Measured, (level, runs): (u32, [f64; 4])) -> Claim {
-    const TOLERANCE: f64 = 0.05;
-    let published = mean(&runs).unwrap_or_default();
-    let text = format!(
-        "a sequential write of 4.096 GB on the trimmed drive, {} % full before: the mean of four within 5 %",
-        f64::from(level) / 100.0
-    );
-    let judged = trimmed_write(measured, STATIC, level)
-        .map(|ours| ((ours / published - 1.0).abs() <= TOLERANCE, Figure::Number(ours)));
-    claim(id, &text, Figure::Number(published), judged)
-}
-
-fn random(measured: &Measured) -> Claim {
-    let speeds = LEVELS_RANDOM.map(|level| measured.at(&History::TrimmedRandom { device: STATIC, level }, 0));
-    let judged = match speeds {
-        [Some(lower), Some(higher)] => {
-            let figure = Figure::Text(format!("{lower:.1} and {higher:.1} MB/s"));
-            Some(((higher / lower - 1.0).abs() <= DIFFERENCE, figure))
-        }
-        _ => None,
-    };
-    claim(
-        "capacity-random",
-        "on the trimmed drive random writes at 63.9 and at 83.5 % differ by less than 5 %",
-        Figure::Text("no difference (by eye)".to_owned()),
-        judged,
-    )
-}
-
-fn untrimmed(measured: &Measured) -> Claim {
-    let level = LEVELS_IDLE[1];
-    let of_device = |device: &'static str| {
-        let (half, full) = (all_but(measured, device, 50)?, all_but(measured, device, 0)?);
-        let spared = all_but(measured, device, 28)?;
-        let busy = with_pauses(measured, device, level, false, false)?;
-        let rested = with_pauses(measured, device, level, false, true)?;
-        let more = |a: f64, b: f64| a > b * (1.0 + DIFFERENCE);
-        let met = more(half, full) && more(spared, full) && more(rested, busy);
-        let text = format!(
-            "{}: {half:.1} MB/s with half of it ever written, {full:.1} with all of it, {spared:.1} with 28 % never \
-             written; in bursts {busy:.1}, with GC at idle {rested:.1}",
-            label(device)
-        );
-        Some((met, text))
-    };
-    let found: Option<Vec<_>> = DEVICES.into_iter().map(of_device).collect();
-    let judged = found.map(|found| {
-        let texts: Vec<_> = found.iter().map(|(_, text)| text.as_str()).collect();
-        (found.iter().all(|(met, _)| *met), Figure::Text(texts.join("; ")))
-    });
-    claim(
-        "capacity-untrimmed",
-        "without TRIM random writes slow down as the drive fills, and an unpartitioned remainder of 28 % and GC at \
-         idle each win back more than 5 %, with both mappings",
-        Figure::Text("falls; both win part of it back".to_owned()),
-        judged,
-    )
-}
-
-/// Of the speeds at 80, 90 and 100 %: what is lost over each tenth, as shares of the first.
-fn knee(measured: &Measured) -> Claim {
-    let judged = (|| {
-        let [at_80, at_90, at_full] = [80, 90, 100].map(|level| full_to(measured, PAGE, level, true));
-        let (at_80, at_90, at_full) = (at_80?, at_90?, at_full?);
-        let (before, behind) = ((at_80 - at_90) / at_80, (at_90 - at_full) / at_90);
-        let one_write = trimmed_write(measured, PAGE, LEVELS_WRITE[0])?;
-        let one_write_lower = trimmed_write(measured, PAGE, LEVELS_WRITE[1])?;
-        let same = (one_write / one_write_lower - 1.0).abs() <= DIFFERENCE;
-        let met = behind > before && behind > DIFFERENCE && same;
-        let statics = [90, 100].map(|level| full_to(measured, STATIC, level, true).unwrap_or_default());
-        let text = format!(
-            "page mapping {at_80:.1}, {at_90:.1} and {at_full:.1} MB/s at 80, 90 and 100 %, lost {:.0} % and {:.0} %; \
-             block mapping {:.1} and {:.1} at 90 and 100 %; the sequential write {:.0} and {:.0}",
-            before * 100.0,
-            behind * 100.0,
-            statics[0],
-            statics[1],
-            one_write_lower,
-            one_write
-        );
-        Some((met, Figure::Text(text)))
-    })();
-    claim(
-        "capacity-knee",
-        "with TRIM, a page-mapped drive loses a larger share of its random writes' speed from 90 to 100 % than from \
-         80 to 90 %, and one sequential write loses nothing from 62.9 to 87.3 %",
-        Figure::Text("drops above about 90 %".to_owned()),
-        judged,
-    )
-}
-
-fn mapping(measured: &Measured) -> Claim {
-    let gain = |device| Some(full_to(measured, device, 50, true)? / full_to(measured, device, 100, true)?);
-    let judged = gain(PAGE).zip(gain(STATIC)).map(|(page, fixed)| {
-        let text = format!(
-            "half empty {page:.2} times as fast as full with page mapping, {fixed:.2} with block mapping"
-        );
-        (page > fixed * (1.0 + DIFFERENCE), Figure::Text(text))
-    });
-    claim(
-        "capacity-mapping",
-        "with TRIM, random writes gain more from an empty half (and lose more without it) with page mapping than with \
-         block mapping",
-        Figure::Text("page mapping gains and loses more".to_owned()),
-        judged,
-    )
 }
 
 fn sequential_sentence(measured: &Measured) -> String {
@@ -247,7 +145,7 @@ mod tests {
     use super::*;
 
     /// All histories, with figures as they are claimed; `change` makes some of them different.
-    fn met(change: impl Fn(&History) -> Option<f64>) -> Vec<&'static str> {
+    fn met(change: impl Fn(&History) -> Option<f64>) -> Vec<String> {
         let claimed = |history: &History| match *history {
             History::TrimmedWrite { level: 8_730, .. } => 194.0,
             History::TrimmedWrite { .. } => 190.5,
@@ -266,7 +164,7 @@ mod tests {
             (history, figures)
         });
         let result = evaluate(&Measured::new(runs), 1, 1);
-        result.claims.iter().filter(|claim| claim.met).map(|claim| claim.id).collect()
+        result.claims.into_iter().filter(|claim| claim.met).map(|claim| claim.id).collect()
     }
 
     const ALL: [&str; 6] = [
@@ -301,7 +199,7 @@ mod tests {
             }
             _ => None,
         };
-        assert!(met(straight).contains(&"capacity-knee"), "the share that is lost still grows");
+        assert!(met(straight).contains(&"capacity-knee".to_owned()), "the share that is lost still grows");
         let flat = |history: &History| {
             matches!(history, History::Overwritten { device: PAGE, trimmed: true, .. }).then_some(50.0)
         };

@@ -39,8 +39,9 @@ pub enum Layout {
 }
 
 impl Layout {
-    /// In the order of the deletions.
-    pub const ALL: [Self; 3] = [Self::Plain, Self::GapsOccupied, Self::GapsFree];
+    /// In the order of the deletions. The file in one piece goes second: were it gone before, a discard of a piece next to it
+    /// would run into the hole that it leaves.
+    pub const ALL: [Self; 3] = [Self::GapsOccupied, Self::Plain, Self::GapsFree];
 
     /// In words.
     pub const fn name(self) -> &'static str {
@@ -102,6 +103,8 @@ pub struct Deletion {
     pub freed_bytes: u64,
     /// Its pieces, as FIEMAP told.
     pub extents: u64,
+    /// Share of the room between the pieces that another file takes, as FIEMAP told; `None` if there is no such file.
+    pub gaps_taken: Option<f64>,
     /// How long the calls took.
     #[serde(flatten)]
     pub calls: Calls,
@@ -164,6 +167,7 @@ impl Deletion {
             layout,
             freed_bytes: pieces.iter().map(|piece| piece.1).sum(),
             extents: pieces.len() as u64,
+            gaps_taken: None,
             calls,
             issued,
             discards,
@@ -221,6 +225,21 @@ pub fn covered(pieces: &[Piece], spans: &[Piece]) -> u64 {
             .sum::<u64>()
     };
     pieces.iter().map(within).sum()
+}
+
+/// Share of the room between the pieces of a file that another file's pieces take. Room for more than a piece lies between
+/// two places where the file lies, and is not counted.
+pub fn gaps_taken(pieces: &[Piece], others: &[Piece]) -> Option<f64> {
+    let mut sorted = pieces.to_vec();
+    sorted.sort_unstable();
+    let between = sorted
+        .windows(2)
+        .map(|pair| (pair[0].0 + pair[0].1, pair[1].0.saturating_sub(pair[0].0 + pair[0].1)));
+    let gaps: Vec<Piece> = between.filter(|gap| (1..=super::EXTENT_BYTES).contains(&gap.1)).collect();
+    let mut spans = others.to_vec();
+    spans.sort_unstable();
+    let all: u64 = gaps.iter().map(|gap| gap.1).sum();
+    (all > 0).then(|| covered(&gaps, &spans) as f64 / all as f64)
 }
 
 /// The first and the last point, and between them some at about equal steps.

@@ -22,7 +22,6 @@ pub use sizes::{
 pub use table2::{FSYNC, QUESTION_T2, TABLE_2, WriteRun, WriteRuns, evaluate_table_2, run_write};
 
 use super::cell::{CellError, audited, commit_phase};
-use super::result::{Claim, Figure};
 use super::watch::Watch;
 use crate::block::{BlockQueue, QueueConfig};
 use crate::engine::Sim;
@@ -115,15 +114,4 @@ impl Setup {
 
 fn milliseconds(time: SimDuration) -> f64 {
     time.as_nanos() as f64 / 1e6
-}
-
-/// Two digits behind the point where they tell something.
-fn ms_text(ms: f64) -> String {
-    if ms < 10.0 { format!("{ms:.2} ms") } else { format!("{ms:.0} ms") }
-}
-
-/// A claim about something that was not measured.
-fn unmeasured(id: &'static str, text: String) -> Claim {
-    let nothing = || Figure::Text("not measured".to_owned());
-    Claim { id, text, met: false, published: nothing(), measured: nothing() }
 }

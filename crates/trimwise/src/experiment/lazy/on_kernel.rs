@@ -5,10 +5,11 @@
 //! end (a015434480dc). Lazy TRIM is in no kernel. What it comes to at best is a commit without discards, and that every
 //! kernel has: `nodiscard`.
 
-use super::{DEVICE, device, milliseconds, ms_text, run_size_on, sizes, unmeasured};
+use super::{DEVICE, device, milliseconds, run_size_on, sizes};
 use crate::experiment::cell::CellError;
+use crate::experiment::claims::{Figures, Published};
 use crate::experiment::plot::{Axis, Plot, PlotKind, Point, Series};
-use crate::experiment::result::{Claim, ExperimentResult, ExperimentRows, Figure, open_claims};
+use crate::experiment::result::{ExperimentResult, ExperimentRows};
 use crate::fs::host::HostConfig;
 use crate::policy::PolicySpec;
 use crate::units::{Bytes, SimDuration};
@@ -79,12 +80,19 @@ pub fn evaluate_on_kernel(runs: &[KernelRun], seed: u64) -> ExperimentResult {
     let kernel = |run: &KernelRun| run.kernel;
     let model = |run: &KernelRun| run.model;
     let (with, without) = (of(true, kernel), of(false, kernel));
-    let claims = vec![
-        grows(&with),
-        lower(&with, &without),
-        beside("lazy-kernel-model", "with discard", runs.iter().filter(|run| run.case.discard)),
-        beside("lazy-kernel-model-off", "without", runs.iter().filter(|run| !run.case.discard)),
+    let (model_with, model_without) = (of(true, model), of(false, model));
+    let mut figures = Figures::default();
+    let sides = [
+        ("discard", &with),
+        ("nodiscard", &without),
+        ("model.discard", &model_with),
+        ("model.nodiscard", &model_without),
     ];
+    for (name, points) in sides {
+        figures.set(name, points.iter().map(|point| point.1));
+        let smallest = points.iter().find(|point| point.0 == Bytes::kib(64));
+        figures.set(format!("{name}.64k"), smallest.map(|point| point.1));
+    }
     let series = |name: &str, points: &[(Bytes, f64)]| Series {
         name: name.to_owned(),
         points: points.iter().map(|&(size, ms)| Point::new((size.0 >> 10) as f64, ms)).collect(),
@@ -96,86 +104,14 @@ pub fn evaluate_on_kernel(runs: &[KernelRun], seed: u64) -> ExperimentResult {
         y: Axis::log("fsync_ms", "fsync latency", "ms"),
         series: vec![
             series("real, discard", &with),
-            series("model, discard", &of(true, model)),
+            series("model, discard", &model_with),
             series("real, nodiscard", &without),
-            series("model, nodiscard", &of(false, model)),
+            series("model, nodiscard", &model_without),
         ],
     };
-    let measured = match (with.first(), without.first()) {
-        (Some(with), Some(without)) => format!(
-            "At appends of {} fsync takes {} on the real ext4 with discard and {} without. ",
-            with.0,
-            ms_text(with.1),
-            ms_text(without.1)
-        ),
-        _ => String::new(),
-    };
-    let finding = measured + &open_claims(&claims);
-    ExperimentResult {
-        experiment: FIGURE_3_KERNEL.to_owned(),
-        question: QUESTION_3_KERNEL.to_owned(),
-        finding,
-        trimwise: crate::VERSION.to_owned(),
-        seed,
-        reps: 1,
-        rows: ExperimentRows::Plots(vec![plot]),
-        claims,
-    }
-}
-
-fn grows(with: &[(Bytes, f64)]) -> Claim {
-    let id = "lazy-kernel-grows";
-    let text = "with discard the real ext4's fsync grows with the number of fragments, at every step of the append size";
-    if with.len() < 2 {
-        return unmeasured(id, text.to_owned());
-    }
-    let steps = with.windows(2).filter(|pair| pair[0].1 > pair[1].1).count();
-    Claim {
-        id,
-        text: text.to_owned(),
-        met: steps + 1 == with.len(),
-        published: Figure::Text("at every step (drawn, of traditional TRIM)".to_owned()),
-        measured: Figure::Text(format!("at {steps} of {} steps", with.len() - 1)),
-    }
-}
-
-fn lower(with: &[(Bytes, f64)], without: &[(Bytes, f64)]) -> Claim {
-    const LIMIT: f64 = 0.015;
-    let id = "lazy-kernel-64k";
-    let text =
-        "real fsync at appends of 64 KiB, without discards over with them: up to 99 % lower (at most 0.015)";
-    let smallest = |runs: &[(Bytes, f64)]| runs.iter().find(|run| run.0 == Bytes::kib(64)).copied();
-    let (Some(with), Some(without)) = (smallest(with), smallest(without)) else {
-        return unmeasured(id, text.to_owned());
-    };
-    let ratio = without.1 / with.1;
-    Claim {
-        id,
-        text: text.to_owned(),
-        met: ratio <= LIMIT,
-        published: Figure::Number(0.01),
-        measured: Figure::Number(ratio),
-    }
-}
-
-fn beside<'a>(id: &'static str, which: &str, runs: impl Iterator<Item = &'a KernelRun>) -> Claim {
-    const LIMIT_PERCENT: f64 = 15.0;
-    let text =
-        format!("the model's fsync {which} is within {LIMIT_PERCENT} % of the real one at every append size");
-    let error =
-        |run: &KernelRun| (run.model.as_nanos() as f64 / run.kernel.as_nanos().max(1) as f64 - 1.0) * 100.0;
-    let errors: Vec<f64> = runs.map(error).collect();
-    let Some(worst) = errors.iter().copied().max_by(|a, b| a.abs().total_cmp(&b.abs())) else {
-        return unmeasured(id, text);
-    };
-    let within = errors.iter().filter(|error| error.abs() <= LIMIT_PERCENT).count();
-    Claim {
-        id,
-        text,
-        met: within == errors.len(),
-        published: Figure::Text(format!("at most {LIMIT_PERCENT} % off")),
-        measured: Figure::Text(format!("at {within} of {} sizes, the worst {worst:+.1} %", errors.len())),
-    }
+    let claims = include_str!("../../../../../experiments/lazy-3-kernel/claims.toml");
+    let published = Published { name: FIGURE_3_KERNEL, question: QUESTION_3_KERNEL, claims };
+    published.judge(&figures, ExperimentRows::Plots(vec![plot]), 1, seed)
 }
 
 #[cfg(test)]
@@ -192,8 +128,13 @@ mod tests {
         kernel_cases().into_iter().map(run).collect()
     }
 
-    fn met(runs: &[KernelRun]) -> Vec<&'static str> {
-        evaluate_on_kernel(runs, 1).claims.iter().filter(|claim| claim.met).map(|claim| claim.id).collect()
+    fn met(runs: &[KernelRun]) -> Vec<String> {
+        evaluate_on_kernel(runs, 1)
+            .claims
+            .into_iter()
+            .filter(|claim| claim.met)
+            .map(|claim| claim.id)
+            .collect()
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! Figures 3 and 4: the fsync after the removal of a fragmented file, and the time until its TRIMs are issued, over the
 //! append size.
 
-use super::{Issue, POLICIES, Setup, host, label, milliseconds, ms_text, unmeasured};
+use super::{Issue, POLICIES, Setup, host, label, milliseconds};
 use crate::experiment::cell::CellError;
+use crate::experiment::claims::{Figures, Published};
 use crate::experiment::plot::{Axis, Plot, PlotKind, Point, Series};
-use crate::experiment::result::{Claim, ExperimentResult, ExperimentRows, Figure, open_claims};
+use crate::experiment::result::{ExperimentResult, ExperimentRows};
 use crate::fs::host::HostConfig;
 use crate::policy::PolicySpec;
 use crate::ssd::SsdConfig;
@@ -95,6 +96,16 @@ impl Table<'_> {
         runs.iter().filter_map(|runs| self.point(0.0, runs)).map(|point| point.y).collect()
     }
 
+    /// Both of the source's policies over the sizes.
+    fn figures(&self) -> Figures {
+        let mut figures = Figures::default();
+        for policy in ["commit", "lazy"] {
+            figures.set(policy, self.of(policy));
+            figures.set(format!("{policy}.64k"), self.of(policy).first().copied());
+        }
+        figures
+    }
+
     fn point(&self, x: f64, runs: &[SizeRun]) -> Option<Point> {
         Point::of_runs(x, &runs.iter().map(self.figure).collect::<Vec<_>>())
     }
@@ -113,6 +124,10 @@ impl Table<'_> {
     }
 }
 
+fn reps(runs: &[SizeRuns]) -> u32 {
+    runs.first().and_then(|sizes| sizes.first()).map_or(0, |reps| reps.len() as u32)
+}
+
 fn append_axis() -> Axis {
     Axis::log("append_kib", "append size", "KiB")
 }
@@ -129,36 +144,12 @@ fn commands_plot(runs: &[SizeRuns]) -> Plot {
     }
 }
 
-fn result(
-    experiment: &str,
-    question: &str,
-    finding: String,
-    runs: &[SizeRuns],
-    seed: u64,
-    plots: Vec<Plot>,
-    claims: Vec<Claim>,
-) -> ExperimentResult {
-    ExperimentResult {
-        experiment: experiment.to_owned(),
-        question: question.to_owned(),
-        finding,
-        trimwise: crate::VERSION.to_owned(),
-        seed,
-        reps: runs.first().and_then(|sizes| sizes.first()).map_or(0, |reps| reps.len() as u32),
-        rows: ExperimentRows::Plots(plots),
-        claims,
-    }
-}
-
 /// The question of figure 3.
 pub const QUESTION_3: &str = "How long does fsync take after the removal of a fragmented file?";
 
 /// Figure 3 and its claims from the runs, for each policy of [`POLICIES`] in the order of [`sizes`].
 pub fn evaluate_figure_3(runs: &[SizeRuns], seed: u64) -> ExperimentResult {
     let table = Table { runs, figure: |run| milliseconds(run.fsync) };
-    let (traditional, lazy) = (table.of("commit"), table.of("lazy"));
-    let claims =
-        vec![at_64_kib(&traditional, &lazy), at_all_sizes(&traditional, &lazy), spread(&traditional, &lazy)];
     let plot = Plot {
         title: "fsync after the removal of a 1 GiB file".to_owned(),
         kind: PlotKind::Lines,
@@ -166,69 +157,11 @@ pub fn evaluate_figure_3(runs: &[SizeRuns], seed: u64) -> ExperimentResult {
         y: Axis::log("fsync_ms", "fsync latency", "ms"),
         series: table.series(),
     };
-    let finding = match (traditional.first(), lazy.first()) {
-        (Some(traditional), Some(lazy)) => format!(
-            "At appends of 64 KiB fsync takes {} with the TRIMs inside the commit and {} under lazy. {}",
-            ms_text(*traditional),
-            ms_text(*lazy),
-            open_claims(&claims)
-        ),
-        _ => open_claims(&claims),
-    };
     let distance = plot.distance_to_ideal();
     let plots = [Some(plot), distance, Some(commands_plot(runs))].into_iter().flatten().collect();
-    result(FIGURE_3, QUESTION_3, finding, runs, seed, plots, claims)
-}
-
-fn at_64_kib(traditional: &[f64], lazy: &[f64]) -> Claim {
-    const LIMIT: f64 = 0.015;
-    let id = "lazy-fsync-64k";
-    let text =
-        "fsync at appends of 64 KiB, lazy over traditional: up to 99 % lower (at most 0.015)".to_owned();
-    let (Some(traditional), Some(lazy)) = (traditional.first(), lazy.first()) else {
-        return unmeasured(id, text);
-    };
-    let ratio = lazy / traditional;
-    Claim { id, text, met: ratio <= LIMIT, published: Figure::Number(0.01), measured: Figure::Number(ratio) }
-}
-
-fn at_all_sizes(traditional: &[f64], lazy: &[f64]) -> Claim {
-    let faster = traditional.iter().zip(lazy).filter(|(traditional, lazy)| lazy < traditional).count();
-    let all = sizes().count();
-    Claim {
-        id: "lazy-fsync-all-sizes",
-        text: "lazy's fsync is faster than traditional's at every append size".to_owned(),
-        met: faster == all,
-        published: Figure::Text("at every size (drawn)".to_owned()),
-        measured: Figure::Text(format!("at {faster} of {all} sizes")),
-    }
-}
-
-fn spread(traditional: &[f64], lazy: &[f64]) -> Claim {
-    let id = "lazy-fsync-spread";
-    let text = "traditional's fsync grows with the number of fragments; the ratio of lazy's largest to smallest over \
-                the sizes is below traditional's"
-        .to_owned();
-    let ratio = |of: &[f64]| {
-        let most = of.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let least = of.iter().copied().fold(f64::INFINITY, f64::min);
-        most / least
-    };
-    if traditional.is_empty() || lazy.is_empty() {
-        return unmeasured(id, text);
-    }
-    let grows = traditional.windows(2).all(|pair| pair[0] > pair[1]);
-    let (ours, theirs) = (ratio(lazy), ratio(traditional));
-    Claim {
-        id,
-        text,
-        met: grows && ours < theirs,
-        published: Figure::Text("lazy's gap is smaller (drawn)".to_owned()),
-        measured: Figure::Text(format!(
-            "largest over smallest: lazy {ours:.1}, traditional {theirs:.1}, which {} with the fragments",
-            if grows { "grows" } else { "does not always grow" }
-        )),
-    }
+    let claims = include_str!("../../../../../experiments/lazy-3/claims.toml");
+    let published = Published { name: FIGURE_3, question: QUESTION_3, claims };
+    published.judge(&table.figures(), ExperimentRows::Plots(plots), reps(runs), seed)
 }
 
 /// The question of figure 4.
@@ -237,9 +170,7 @@ pub const QUESTION_4: &str = "How long does it take to issue all TRIMs of a remo
 /// Figure 4 and its claim from the same runs.
 pub fn evaluate_figure_4(runs: &[SizeRuns], seed: u64) -> ExperimentResult {
     let table = Table { runs, figure: |run| milliseconds(run.issue.time) };
-    let (traditional, lazy) = (table.of("commit"), table.of("lazy"));
-    let ratios: Vec<f64> = traditional.iter().zip(&lazy).map(|(t, l)| l / t).collect();
-    let claims = vec![issue_time(&ratios)];
+    let traditional = table.of("commit");
     let plot = Plot {
         title: "Time until all TRIMs of the file are acknowledged".to_owned(),
         kind: PlotKind::Lines,
@@ -264,36 +195,10 @@ pub fn evaluate_figure_4(runs: &[SizeRuns], seed: u64) -> ExperimentResult {
             })
             .collect(),
     };
-    let finding = match (traditional.first(), lazy.first()) {
-        (Some(traditional), Some(lazy)) => format!(
-            "At appends of 64 KiB all TRIMs are issued in {} one by one and in {} by parallel workers. {}",
-            ms_text(*traditional),
-            ms_text(*lazy),
-            open_claims(&claims)
-        ),
-        _ => open_claims(&claims),
-    };
-    result(FIGURE_4, QUESTION_4, finding, runs, seed, vec![plot, share, commands_plot(runs)], claims)
-}
-
-fn issue_time(ratios: &[f64]) -> Claim {
-    const BEST: (f64, f64) = (0.34, 0.46);
-    let id = "lazy-issue-time";
-    let text = "time to issue all TRIMs, lazy with parallel workers over traditional: 0.34 to 0.46 in the best case, \
-                never more than 1"
-        .to_owned();
-    if ratios.is_empty() {
-        return unmeasured(id, text);
-    }
-    let best = ratios.iter().copied().fold(f64::INFINITY, f64::min);
-    let worst = ratios.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    Claim {
-        id,
-        text,
-        met: (BEST.0..=BEST.1).contains(&best) && worst <= 1.0,
-        published: Figure::Number(0.40),
-        measured: Figure::Text(format!("{best:.2} in the best case, {worst:.2} in the worst")),
-    }
+    let claims = include_str!("../../../../../experiments/lazy-4/claims.toml");
+    let published = Published { name: FIGURE_4, question: QUESTION_4, claims };
+    let plots = vec![plot, share, commands_plot(runs)];
+    published.judge(&table.figures(), ExperimentRows::Plots(plots), reps(runs), seed)
 }
 
 #[cfg(test)]
@@ -319,8 +224,8 @@ mod tests {
         POLICIES.iter().map(|policy| pieces().map(|pieces| run(policy, pieces)).collect()).collect()
     }
 
-    fn met(result: &ExperimentResult) -> Vec<&'static str> {
-        result.claims.iter().filter(|claim| claim.met).map(|claim| claim.id).collect()
+    fn met(result: &ExperimentResult) -> Vec<&str> {
+        result.claims.iter().filter(|claim| claim.met).map(|claim| claim.id.as_str()).collect()
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! Table II: a synchronous write that needs a block, on a full file system of which a file was just removed.
 
-use super::{Issue, POLICIES, Setup, host, label, milliseconds, ms_text, unmeasured};
+use super::{Issue, POLICIES, Setup, host, label, milliseconds};
 use crate::experiment::cell::CellError;
+use crate::experiment::claims::{Figures, Published};
 use crate::experiment::plot::{Axis, Plot, PlotKind, Point, Series};
-use crate::experiment::result::{Claim, ExperimentResult, ExperimentRows, Figure, open_claims};
+use crate::experiment::result::{ExperimentResult, ExperimentRows};
 use crate::experiment::statistics;
 use crate::policy::PolicySpec;
 use crate::ssd::SsdConfig;
@@ -102,10 +103,12 @@ fn series(name: &str, of: impl Fn(&str) -> Option<f64>) -> Series {
 pub fn evaluate_table_2(runs: &[WriteRuns], seed: u64) -> ExperimentResult {
     let write = |policy: &str, fsync| median(runs, policy, fsync, |run| run.write);
     let issue = |policy: &str, fsync| median(runs, policy, fsync, |run| run.issue.time);
-    let (traditional, lazy) = (write("commit", true), write("lazy", true));
-    let reuse = write("lazy+reuse", true);
-    let claims =
-        vec![waits_for_the_queue(traditional, lazy, issue("lazy", true)), does_not_wait(traditional, reuse)];
+    let mut figures = Figures::default();
+    for policy in ["commit", "lazy", "lazy+reuse"] {
+        figures.set(policy, write(policy, true));
+        figures.set(format!("{policy}.unsynced"), write(policy, false));
+        figures.set(format!("{policy}.drain"), issue(policy, true));
+    }
     let write_axis = Axis::linear("write_ms", "write latency", "ms");
     let queue_axis = Axis::linear("queue_ms", "time until all TRIMs are acknowledged", "ms");
     let plots = vec![
@@ -127,72 +130,10 @@ pub fn evaluate_table_2(runs: &[WriteRuns], seed: u64) -> ExperimentResult {
             ],
         ),
     ];
-    let text = |ms: Option<f64>| ms.map_or_else(|| "(not run)".to_owned(), ms_text);
-    let finding = format!(
-        "After an fsync the write takes {} with the TRIMs inside the commit, {} under lazy and {} under lazy+reuse; \
-         without that fsync {}, {} and {}. {}",
-        text(traditional),
-        text(lazy),
-        text(reuse),
-        text(write("commit", false)),
-        text(write("lazy", false)),
-        text(write("lazy+reuse", false)),
-        open_claims(&claims)
-    );
-    ExperimentResult {
-        experiment: TABLE_2.to_owned(),
-        question: QUESTION_T2.to_owned(),
-        finding,
-        trimwise: crate::VERSION.to_owned(),
-        seed,
-        reps: runs.first().map_or(0, |runs| runs[0].len() as u32),
-        rows: ExperimentRows::Plots(plots),
-        claims,
-    }
-}
-
-/// A policy's published latency over traditional's.
-fn ratio_of_published(policy: &str) -> Figure {
-    match (published_ms(policy), published_ms("commit")) {
-        (Some(ms), Some(traditional)) => Figure::Number(ms / traditional),
-        _ => Figure::Text("not published".to_owned()),
-    }
-}
-
-fn waits_for_the_queue(traditional: Option<f64>, lazy: Option<f64>, drained: Option<f64>) -> Claim {
-    const LEAST: f64 = 100.0;
-    const TOLERANCE: f64 = 0.1;
-    let id = "lazy-table2-lazy";
-    let text = "after an fsync the write waits at least 100 times as long under lazy as under traditional, and its wait \
-                equals the queue's drain time within 10 %"
-        .to_owned();
-    let (Some(traditional), Some(lazy), Some(drained)) = (traditional, lazy, drained) else {
-        return unmeasured(id, text);
-    };
-    let ratio = lazy / traditional;
-    Claim {
-        id,
-        text,
-        met: ratio >= LEAST && (lazy / drained - 1.0).abs() <= TOLERANCE,
-        published: ratio_of_published("lazy"),
-        measured: Figure::Text(format!(
-            "{ratio:.0} times; {} for a queue that drains in {}",
-            ms_text(lazy),
-            ms_text(drained)
-        )),
-    }
-}
-
-fn does_not_wait(traditional: Option<f64>, reuse: Option<f64>) -> Claim {
-    const MOST: f64 = 2.0;
-    let id = "lazy-table2-reuse";
-    let text =
-        "after an fsync the write takes at most twice traditional's time under lazy with reuse".to_owned();
-    let (Some(traditional), Some(reuse)) = (traditional, reuse) else {
-        return unmeasured(id, text);
-    };
-    let ratio = reuse / traditional;
-    Claim { id, text, met: ratio <= MOST, published: Figure::Number(1.0), measured: Figure::Number(ratio) }
+    let claims = include_str!("../../../../../experiments/lazy-table2/claims.toml");
+    let published = Published { name: TABLE_2, question: QUESTION_T2, claims };
+    let reps = runs.first().map_or(0, |runs| runs[0].len() as u32);
+    published.judge(&figures, ExperimentRows::Plots(plots), reps, seed)
 }
 
 #[cfg(test)]
@@ -209,9 +150,9 @@ mod tests {
         [2_000, lazy_us, reuse_us, 2_000, 2_000].map(run).into()
     }
 
-    fn met(lazy_us: u64, reuse_us: u64, drain_us: u64) -> Vec<&'static str> {
+    fn met(lazy_us: u64, reuse_us: u64, drain_us: u64) -> Vec<String> {
         let result = evaluate_table_2(&fabricated(lazy_us, reuse_us, drain_us), 1);
-        result.claims.iter().filter(|claim| claim.met).map(|claim| claim.id).collect()
+        result.claims.iter().filter(|claim| claim.met).map(|claim| claim.id.clone()).collect()
     }
 
     #[test]
@@ -222,13 +163,6 @@ mod tests {
         assert_eq!(met(840_000, 2_000, 1_000_000), ["lazy-table2-reuse"]);
         assert_eq!(met(150_000, 2_000, 150_000), ["lazy-table2-reuse"]);
         assert!(evaluate_table_2(&[], 1).claims.iter().all(|claim| !claim.met));
-    }
-
-    #[test]
-    fn the_published_ratios_are_those_of_the_table() {
-        assert_eq!(ratio_of_published("lazy"), Figure::Number(420.0));
-        assert_eq!(ratio_of_published("lazy+reuse"), Figure::Number(1.0));
-        assert_eq!(published_ms("judicious"), None);
     }
 
     #[test]

@@ -17,7 +17,8 @@ use std::rc::Rc;
 use serde::Serialize;
 
 use super::cell::{CellError, audited};
-use super::result::{ExperimentResult, ExperimentRows, open_claims};
+use super::claims::Published;
+use super::result::{ExperimentResult, ExperimentRows};
 use crate::block::{BlockQueue, Command, Stage};
 use crate::engine::Sim;
 use crate::fs::Volume;
@@ -247,15 +248,10 @@ fn note(log: &mut Vec<Entry>, command: &Command) {
 
 /// The table and the claims.
 pub fn evaluate(pairs: &[Pair], seed: u64) -> ExperimentResult {
-    let claims = claims::all(pairs);
-    ExperimentResult {
-        experiment: NAME.to_owned(),
-        question: QUESTION.to_owned(),
-        finding: format!("{}{}", claims::finding(pairs), open_claims(&claims)),
-        trimwise: crate::VERSION.to_owned(),
-        seed,
-        reps: REPS,
-        rows: ExperimentRows::Beside(pairs.to_vec()),
-        claims,
-    }
+    let published = Published {
+        name: NAME,
+        question: QUESTION,
+        claims: include_str!("../../../../../experiments/model-ext4/claims.toml"),
+    };
+    published.judge(&claims::figures(pairs), ExperimentRows::Beside(pairs.to_vec()), REPS, seed)
 }

@@ -12,6 +12,7 @@ mod claims;
 use claims::Table;
 
 use super::cell::{CellError, CellSpec, run_in_turn};
+use super::claims::Published;
 use super::result::{Cell, ExperimentResult, ExperimentRows, PostmarkFigures};
 use crate::block::QueueConfig;
 use crate::fs::host::{CpuCosts, DiscardGeneration, HostConfig, Writeback};
@@ -251,22 +252,15 @@ pub fn run_column(column: Column, reps: u32, seed: u64, after_each: &dyn Fn()) -
 /// Rows and claims from the means of these columns. Of the drives' order nothing is said unless all are there.
 pub fn evaluate(columns: &[Column], means: &[Means], seed: u64) -> ExperimentResult {
     let table = Table { measured: means, columns };
-    let order = (columns.len() == self::columns(&[]).len()).then(|| table.order());
-    let claims: Vec<_> = [table.rates(), table.deletion(), table.creation_unmoved()]
-        .into_iter()
-        .chain(order)
-        .chain([table.signs(), table.small_stay_small()])
-        .collect();
-    ExperimentResult {
-        experiment: NAME.to_owned(),
-        question: QUESTION.to_owned(),
-        finding: table.finding(&claims),
-        trimwise: crate::VERSION.to_owned(),
-        seed,
-        reps: means.first().map_or(0, |m| m.reps),
-        rows: ExperimentRows::Vendors(table.rows()),
-        claims,
-    }
+    let published = Published {
+        name: NAME,
+        question: QUESTION,
+        claims: include_str!("../../../../../experiments/postmark-vendors/claims.toml"),
+    };
+    let reps = means.first().map_or(0, |m| m.reps);
+    let mut result = published.judge(&table.figures(), ExperimentRows::Vendors(table.rows()), reps, seed);
+    result.finding.insert_str(0, &table.finding());
+    result
 }
 
 #[cfg(test)]
@@ -286,7 +280,7 @@ mod tests {
 
     #[test]
     fn claims_hold_of_the_published_figures_themselves() {
-        for (only, claims) in [(vec![], 6), (vec!["vendor2".to_owned()], 5)] {
+        for (only, claims) in [(vec![], 11), (vec!["vendor2".to_owned()], 7)] {
             let columns = columns(&only);
             let means: Vec<Means> = columns.iter().copied().map(Means::published).collect();
             let result = evaluate(&columns, &means, 1);
@@ -302,7 +296,10 @@ mod tests {
             pair[1] = pair[0];
         }
         let result = evaluate(&columns, &means, 1);
-        let met: Vec<&str> = result.claims.iter().filter(|c| c.met).map(|c| c.id).collect();
-        assert_eq!(met, ["postmark-alone", "postmark-small"]);
+        let met: Vec<&str> = result.claims.iter().filter(|c| c.met).map(|c| c.id.as_str()).collect();
+        assert_eq!(
+            met,
+            ["postmark-alone", "postmark-alone-fitted", "postmark-small", "postmark-small-fitted"]
+        );
     }
 }

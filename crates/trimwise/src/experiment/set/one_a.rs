@@ -3,8 +3,9 @@
 use super::{Aged, DEVICE, Run, Setting, plot, postmark_on};
 use crate::engine::Sim;
 use crate::experiment::cell::{CellError, audited};
+use crate::experiment::claims::{Figures, Published};
 use crate::experiment::plot::{Axis, PlotKind};
-use crate::experiment::result::{Claim, ExperimentResult, ExperimentRows, Figure, open_claims};
+use crate::experiment::result::{ExperimentResult, ExperimentRows};
 use crate::experiment::statistics::median;
 use crate::fs::Volume;
 use crate::fs::layout::FormatOptions;
@@ -83,11 +84,6 @@ pub struct Measured {
 const STEP_PERCENT: u64 = 10;
 /// Up to here utilization is low.
 const LOW_PERCENT: u64 = 50;
-/// A step that changes the execution time by no more than this share is hardly anything.
-const HARDLY: f64 = 0.05;
-/// What is large is at least so many times what a step at low utilization is.
-const LARGE: f64 = 5.0;
-
 impl Measured {
     fn of(&self, policy: usize, utilization: usize, figure: impl Fn(&Run) -> f64) -> Vec<f64> {
         self.runs[utilization].iter().map(|rep| figure(&rep[policy])).collect()
@@ -100,104 +96,24 @@ impl Measured {
         median(&self.of(policy, utilization, |r| r.total_s))
     }
 
-    /// By how much a step longer each step from below makes PostMark under `commit`: (end of the step, seconds).
-    fn steps(&self) -> Vec<(u64, f64)> {
-        let step = |&end: &u64| {
-            let begin = end.checked_sub(STEP_PERCENT)?;
-            Some((end, self.time_s("commit", end)? - self.time_s("commit", begin)?))
-        };
-        self.utilizations.iter().filter(|&&u| u % STEP_PERCENT == 0).filter_map(step).collect()
-    }
-
-    fn low(&self) -> Claim {
-        let slower: Vec<u64> = self
-            .utilizations
-            .iter()
-            .copied()
-            .filter(|&u| match (self.time_s("commit", u), self.time_s("off", u)) {
-                (Some(on), Some(off)) => on > off,
-                _ => false,
-            })
-            .collect();
-        let is_range =
-            |pair: &[u64]| pair[1] <= LOW_PERCENT && slower.contains(&pair[0]) && slower.contains(&pair[1]);
-        let listed: Vec<String> = slower.iter().map(u64::to_string).collect();
-        Claim {
-            id: "set-1a-low",
-            text: format!(
-                "there is a range of lower utilization (two neighbouring ones up to {LOW_PERCENT} %) in which the \
-                 run with trim on takes longer than with trim off"
-            ),
-            met: self.utilizations.windows(2).any(is_range),
-            published: Figure::Text("drawn".to_owned()),
-            measured: Figure::Text(match listed.len() {
-                0 => "on takes longer nowhere".to_owned(),
-                _ => format!("on takes longer at {} %", listed.join(", ")),
-            }),
+    /// What the claims are about: times under `commit` and `off`, and how much longer each step of utilization from below
+    /// makes PostMark under `commit`.
+    fn figures(&self) -> Figures {
+        let mut figures = Figures::default();
+        let both = |u: u64| Some((self.time_s("commit", u)?, self.time_s("off", u)?));
+        let longer = |u: u64| both(u).map(|(on, off)| on - off);
+        for &end in &self.utilizations {
+            figures.set(format!("commit.{end}"), self.time_s("commit", end));
+            figures.push("slower-at", longer(end).filter(|longer| *longer > 0.0).map(|_| end as f64));
+            figures.push("faster-at", longer(end).filter(|longer| *longer <= 0.0).map(|_| end as f64));
+            let begin = end.checked_sub(STEP_PERCENT).and_then(|begin| self.time_s("commit", begin));
+            let step = || Some(self.time_s("commit", end)? - begin?);
+            figures.push(if end == 100 { "step.top" } else { "step.rest" }, step());
+            figures.push("step.low", step().filter(|_| end <= LOW_PERCENT));
         }
-    }
-
-    fn slope(&self) -> Claim {
-        let steps = self.steps();
-        let top = steps.iter().find(|s| s.0 == 100).map(|s| s.1);
-        let next = steps.iter().filter(|s| s.0 != 100).map(|s| s.1).fold(f64::NEG_INFINITY, f64::max);
-        Claim {
-            id: "set-1a-slope",
-            text:
-                "with trim on, execution time against device utilization is steepest between 90 % and 100 %"
-                    .to_owned(),
-            met: top.is_some_and(|top| top > next),
-            published: Figure::Text("drawn".to_owned()),
-            measured: Figure::Text(format!(
-                "{:+.1} s from 90 % to 100 %, {next:+.1} s at most in any other step of {STEP_PERCENT} %",
-                top.unwrap_or(f64::NAN)
-            )),
-        }
-    }
-
-    fn gain(&self) -> Claim {
-        let steps = self.steps();
-        let top = steps.iter().find(|s| s.0 == 100).map_or(f64::NAN, |s| s.1);
-        let low = steps.iter().filter(|s| s.0 <= LOW_PERCENT).map(|s| s.1.abs()).fold(0.0, f64::max);
-        let share = low / self.time_s("commit", LOW_PERCENT).unwrap_or(f64::NAN);
-        Claim {
-            id: "set-1a-gain",
-            text: format!(
-                "what trim could gain (the difference between high and low utilization, {STEP_PERCENT} % apart) is \
-                 large at high utilization (at least {LARGE} times as much as at low, and more than {:.0} % of the \
-                 time) and hardly anything at low (up to {LOW_PERCENT} % at most {:.0} % of the time)",
-                100.0 * HARDLY,
-                100.0 * HARDLY
-            ),
-            met: share <= HARDLY
-                && top >= LARGE * low
-                && top > HARDLY * self.time_s("commit", 90).unwrap_or(f64::NAN),
-            published: Figure::Text("drawn".to_owned()),
-            measured: Figure::Text(format!(
-                "{top:.1} s from 100 % to 90 %; at most {low:.1} s, {:.1} % of the time, in a step up to \
-                 {LOW_PERCENT} %",
-                100.0 * share
-            )),
-        }
-    }
-
-    fn finding(&self, claims: &[Claim]) -> String {
-        let faster: Vec<u64> = self
-            .utilizations
-            .iter()
-            .copied()
-            .filter(|&u| self.time_s("commit", u) < self.time_s("off", u))
-            .collect();
-        let pays = match faster.first() {
-            None => "TRIM at every commit costs more than it gains at every utilization.".to_owned(),
-            Some(first) => {
-                format!(
-                    "TRIM at every commit pays from {first} % of the drive in use on, and costs more than it \
-                     gains below."
-                )
-            }
-        };
-        format!("{pays} {}", open_claims(claims))
+        let low = self.utilizations.windows(2).filter(|pair| pair[1] <= LOW_PERCENT);
+        figures.set("both-longer", low.filter_map(|pair| Some(longer(pair[0])?.min(longer(pair[1])?))));
+        figures
     }
 }
 
@@ -249,17 +165,12 @@ pub fn evaluate(measured: &Measured, reps: u32, seed: u64) -> ExperimentResult {
             |r| r.p99_ms,
         ),
     ]);
-    let claims = vec![measured.low(), measured.slope(), measured.gain()];
-    ExperimentResult {
-        experiment: NAME.to_owned(),
-        question: QUESTION.to_owned(),
-        finding: measured.finding(&claims),
-        trimwise: crate::VERSION.to_owned(),
-        seed,
-        reps,
-        rows: ExperimentRows::Plots(plots),
-        claims,
-    }
+    let published = Published {
+        name: NAME,
+        question: QUESTION,
+        claims: include_str!("../../../../../experiments/set-1a/claims.toml"),
+    };
+    published.judge(&measured.figures(), ExperimentRows::Plots(plots), reps, seed)
 }
 
 #[cfg(test)]
@@ -267,7 +178,7 @@ mod tests {
     use super::*;
 
     /// Times of `off` and `commit` at 10, 20, 50, 90 and 100 %, and what lies on straight lines between them.
-    fn met(off: [f64; 5], on: [f64; 5]) -> Vec<&'static str> {
+    fn met(off: [f64; 5], on: [f64; 5]) -> Vec<String> {
         let given = [10.0, 20.0, 50.0, 90.0, 100.0];
         let at = |times: &[f64; 5], u: f64| {
             let i = given[1..4].iter().filter(|&&g| g <= u).count().min(3);

@@ -3,8 +3,9 @@
 use super::{Aged, DEVICE, Run, Setting, plot, postmark_on};
 use crate::engine::Sim;
 use crate::experiment::cell::{CellError, audited};
+use crate::experiment::claims::{Figures, Published};
 use crate::experiment::plot::{Axis, Plot, PlotKind};
-use crate::experiment::result::{Claim, ExperimentResult, ExperimentRows, Figure, open_claims};
+use crate::experiment::result::{ExperimentResult, ExperimentRows};
 use crate::experiment::statistics::median;
 use crate::policy::PolicySpec;
 
@@ -88,65 +89,6 @@ impl Measured {
         self.total(policy, |s| s.run.total_s)
     }
 
-    /// That, and the same with the time in which files were deleted and created.
-    fn both(&self, policy: &str) -> String {
-        let all = self.total(policy, |s| s.run.total_s + s.adjusting_s);
-        match (self.postmark_s(policy), all) {
-            (Some(postmark), Some(all)) => format!("{policy} {postmark:.1} s ({all:.1} s)"),
-            _ => format!("{policy} not run"),
-        }
-    }
-
-    fn is_faster(&self, policy: &str, than: &str) -> bool {
-        matches!((self.postmark_s(policy), self.postmark_s(than)), (Some(a), Some(b)) if a < b)
-    }
-
-    fn on_beats_off(&self) -> Claim {
-        Claim {
-            id: "set-1b-on-beats-off",
-            text: "over the sequence, always on beats always off (PostMark; with the adjusting in brackets)"
-                .to_owned(),
-            met: self.is_faster("commit", "off"),
-            published: Figure::Text("drawn".to_owned()),
-            measured: Figure::Text(format!("{}, {}", self.both("commit"), self.both("off"))),
-        }
-    }
-
-    fn set_beats_on(&self) -> Claim {
-        let sets = || PUBLISHED.into_iter().filter(|p| p.starts_with("set:"));
-        let slower: Vec<&str> =
-            sets().filter(|p| !self.is_faster(p, "commit") || !self.is_faster(p, "off")).collect();
-        let measured: Vec<String> = sets().map(|p| self.both(p)).collect();
-        Claim {
-            id: "set-1b-set-beats-on",
-            text: format!(
-                "SeT beats always on, and so always off, for each of its watermarks{}",
-                if slower.is_empty() { String::new() } else { format!(" (not: {})", slower.join(", ")) }
-            ),
-            met: slower.is_empty(),
-            published: Figure::Text("drawn".to_owned()),
-            measured: Figure::Text(measured.join(", ")),
-        }
-    }
-
-    fn high_watermark(&self) -> Claim {
-        const FALLING: [&str; 5] = ["set:40:100", "set:40:90", "set:40:80", "set:40:70", "set:40:60"];
-        let times: Vec<f64> = FALLING.iter().map(|p| self.postmark_s(p).unwrap_or(f64::NAN)).collect();
-        let never_falls = times.windows(2).all(|pair| pair[0] <= pair[1]);
-        Claim {
-            id: "set-1b-high-watermark",
-            text:
-                "from SeT(40,100) to SeT(40,60) the total time does not fall, and SeT(40,60) is slower than \
-                   SeT(40,100)"
-                    .to_owned(),
-            met: never_falls && times[0] < times[4],
-            published: Figure::Text("drawn".to_owned()),
-            measured: Figure::Text(
-                times.iter().map(|t| format!("{t:.1}")).collect::<Vec<_>>().join(", ") + " s",
-            ),
-        }
-    }
-
     /// The policies that a host could use, the fastest first.
     fn ranked(&self, time: impl Fn(&Stage) -> f64) -> Vec<(&str, f64)> {
         let usable = self.policies.iter().filter(|p| *p != "ideal");
@@ -156,7 +98,7 @@ impl Measured {
         ranked
     }
 
-    fn finding(&self, claims: &[Claim]) -> String {
+    fn finding(&self) -> String {
         let (postmark, all) =
             (self.ranked(|s| s.run.total_s), self.ranked(|s| s.run.total_s + s.adjusting_s));
         let (Some(first), Some(last), Some(of_all)) = (postmark.first(), postmark.last(), all.first()) else {
@@ -170,7 +112,17 @@ impl Measured {
         if let Some(ideal) = self.postmark_s("ideal") {
             text += &format!(" PostMark under the bound `ideal` takes {ideal:.1} s.");
         }
-        format!("{text} {}", open_claims(claims))
+        text + " "
+    }
+
+    /// What the claims are about: the time of PostMark, and with the adjusting.
+    fn figures(&self) -> Figures {
+        let mut figures = Figures::default();
+        for policy in &self.policies {
+            figures.set(policy, self.postmark_s(policy));
+            figures.set(format!("{policy}.all"), self.total(policy, |s| s.run.total_s + s.adjusting_s));
+        }
+        figures
     }
 }
 
@@ -251,17 +203,14 @@ pub fn evaluate(measured: &Measured, reps: u32, seed: u64) -> ExperimentResult {
             |s| s.run.p99_ms,
         ),
     ];
-    let claims = vec![measured.on_beats_off(), measured.set_beats_on(), measured.high_watermark()];
-    ExperimentResult {
-        experiment: NAME.to_owned(),
-        question: QUESTION.to_owned(),
-        finding: measured.finding(&claims),
-        trimwise: crate::VERSION.to_owned(),
-        seed,
-        reps,
-        rows: ExperimentRows::Plots(plots),
-        claims,
-    }
+    let published = Published {
+        name: NAME,
+        question: QUESTION,
+        claims: include_str!("../../../../../experiments/set-1b/claims.toml"),
+    };
+    let mut result = published.judge(&measured.figures(), ExperimentRows::Plots(plots), reps, seed);
+    result.finding.insert_str(0, &measured.finding());
+    result
 }
 
 #[cfg(test)]
@@ -280,7 +229,7 @@ mod tests {
         }
     }
 
-    fn met(totals: [f64; 8]) -> Vec<&'static str> {
+    fn met(totals: [f64; 8]) -> Vec<String> {
         evaluate(&measured(totals), 3, 1).claims.into_iter().filter(|c| c.met).map(|c| c.id).collect()
     }
 
