@@ -216,6 +216,7 @@ mod linked;
 mod model_ext4;
 mod real;
 mod room;
+mod verdicts;
 pub mod verify;
 mod workloads;
 

@@ -142,6 +142,14 @@ impl KernelPolicy {
         ))
     }
 
+    /// FITRIM at its intervals, if that is what it is.
+    pub fn trim_every(self) -> Option<Step> {
+        let Self::Batch(config) = self else { return None };
+        let minlen_bytes = if config.units_min <= 1 { 0 } else { config.units_min * UNIT_BYTES };
+        let every_ns = config.every.as_nanos();
+        Some(Step::TrimEvery { first_ns: every_ns, every_ns, minlen_bytes })
+    }
+
     /// The option of mount(8) that it is.
     pub fn mount_option(self, file_system: FileSystem) -> &'static str {
         match (self, file_system) {
@@ -247,11 +255,7 @@ impl KernelCell<'_> {
             Step::Mkfs { file_system, options: Vec::new() },
             Step::Mount { file_system, options: self.mount_options() },
         ];
-        if let KernelPolicy::Batch(config) = self.policy {
-            let minlen_bytes = if config.units_min <= 1 { 0 } else { config.units_min * UNIT_BYTES };
-            let every_ns = config.every.as_nanos();
-            steps.push(Step::TrimEvery { first_ns: every_ns, every_ns, minlen_bytes });
-        }
+        steps.extend(self.policy.trim_every());
         if let Some(percent) = self.utilization_percent {
             steps.push(Step::Age { utilization_percent: percent.into(), seed: self.draw_seed() });
             steps.push(Step::Sleep { ns: SETTLING.as_nanos() });
@@ -315,7 +319,7 @@ fn between(before: &Mark, after: &Mark) -> trimwise::ssd::SsdStats {
 }
 
 /// Units that lie whole in a free extent and hold data in the drive.
-fn stale_units(ssd: &Ssd, free: &[(u64, u64)]) -> u64 {
+pub fn stale_units(ssd: &Ssd, free: &[(u64, u64)]) -> u64 {
     let units =
         free.iter().flat_map(|&(offset, length)| offset.div_ceil(UNIT_BYTES)..(offset + length) / UNIT_BYTES);
     units.filter(|&unit| ssd.is_mapped(Lpn(unit))).count() as u64

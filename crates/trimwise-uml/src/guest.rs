@@ -28,6 +28,7 @@ use trimwise::experiment::result::{Cell, CellId};
 use trimwise::units::SimTime;
 use trimwise::workload::ageing;
 use trimwise::workload::postmark::{self, PostmarkConfig};
+use trimwise::workload::scene::{Scene, SceneError};
 use trimwise::workload::timed::Timed;
 
 use crate::job::{
@@ -167,6 +168,13 @@ fn perform(step: &Step, beside: &mut Beside) -> Result<Outcome, Failed> {
             Ok(Outcome::Done)
         }
         Step::Postmark { config, rep } => run_postmark(config, *rep),
+        Step::Scene { name, seed } => {
+            let scene: Scene = name.parse().map_err(|e: SceneError| e.to_string())?;
+            let root = root()?;
+            let lasted =
+                block_on(scene.run(&root, *seed)).map_err(|e| format!("{e:?}"))?.map_err(|e| e.to_string())?;
+            Ok(Outcome::Lasted { duration_ns: lasted.as_nanos() })
+        }
         Step::Timed { spec, rep, seed } => run_timed(spec, *rep, *seed),
         Step::Scatter { file, extents, extent_bytes, keeps_gaps } => {
             scatter(file, *extents, *extent_bytes, *keeps_gaps).map_err(|e| e.to_string()).map(done)

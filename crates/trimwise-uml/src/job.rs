@@ -154,6 +154,13 @@ pub enum Step {
         /// The number of the run.
         rep: u32,
     },
+    /// Runs a scene.
+    Scene {
+        /// Its name.
+        name: String,
+        /// What is drawn.
+        seed: u64,
+    },
     /// Runs a benchmark that times one operation (`append`, `fullwrite:1MiB`).
     Timed {
         /// As it is written on the command line.
@@ -278,6 +285,11 @@ pub enum Outcome {
     Done,
     /// A workload's figures, and PostMark's own report if it was that.
     Cell(Box<Cell>, String),
+    /// How long a scene took.
+    Lasted {
+        /// That.
+        duration_ns: u64,
+    },
     /// What a program or a file said.
     Text(String),
     /// What FITRIM answered; what that means is each file system's own.
@@ -527,6 +539,7 @@ impl Step {
             Self::Age { utilization_percent, .. } => format!("ageing to {utilization_percent} %"),
             Self::Postmark { .. } => "PostMark".to_owned(),
             Self::Timed { spec, .. } => format!("workload {spec}"),
+            Self::Scene { name, .. } => format!("scene {name}"),
             Self::Scatter { file, .. } => format!("making {file}"),
             Self::Remove { file } => format!("removing {file}"),
             Self::Extents { file } => format!("FIEMAP of {file}"),

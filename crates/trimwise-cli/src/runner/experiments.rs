@@ -8,7 +8,7 @@ use trimwise::experiment::postmark_vendors::Column;
 use trimwise::experiment::result::ExperimentResult;
 use trimwise::experiment::set::{self, Setting, one_a, one_b};
 use trimwise::experiment::{
-    capacity, daemon_week, kernels, lazy, model_ext4, postmark_vendors, sandforce, settling,
+    capacity, daemon_week, kernels, lazy, model_ext4, postmark_vendors, sandforce, settling, verdicts,
 };
 use trimwise::policy::PolicySpec;
 use trimwise::profile::Profile;
@@ -84,6 +84,11 @@ pub const ALL: &[Experiment] = &[
         check: Some(|only, _| super::model_ext4::choice(only).map(drop)),
         boots: true,
         ..experiment(model_ext4::NAME, model_ext4::QUESTION, model_ext4::REPS, run_model_ext4)
+    },
+    Experiment {
+        check: Some(|only, _| super::verdicts::choice(only).map(drop)),
+        boots: true,
+        ..experiment(verdicts::NAME, verdicts::QUESTION, verdicts::REPS, run_verdicts)
     },
     Experiment {
         check: Some(|only, target| super::daemon_week::choice(only, target).map(drop)),
@@ -390,6 +395,17 @@ fn run_model_ext4(request: &Request) -> Result<ExperimentResult, Failure> {
         super::model_ext4::run(&image, case, request.seed, &request.stop)
     })?;
     Ok(model_ext4::evaluate(&pairs, request.seed))
+}
+
+/// Every repetition of every cell is one boot, and the model beside it.
+fn run_verdicts(request: &Request) -> Result<ExperimentResult, Failure> {
+    let (images, cases) = super::verdicts::choice(&request.only)?;
+    let Request { reps, seed, .. } = *request;
+    let memory = super::verdicts::MEMORY_OF_RUN;
+    let rows = request.spread_in(memory, cases.len(), reps.into(), |i, step| {
+        super::verdicts::run(&images, cases[i], reps, seed, &request.stop, step)
+    })?;
+    Ok(verdicts::evaluate(rows, reps, seed))
 }
 
 /// Every way of trimming on every file system, or on that of the target, is one boot.

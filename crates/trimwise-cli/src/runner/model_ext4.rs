@@ -118,11 +118,11 @@ fn run_kernel(
     Ok((facts, Side { duration_ns, commits, traffic: Traffic::of(&log, &places) }))
 }
 
-fn units(offset_bytes: u64, length_bytes: u64) -> UnitRange {
+pub(super) fn units(offset_bytes: u64, length_bytes: u64) -> UnitRange {
     UnitRange::new(Lpn(offset_bytes / UNIT_BYTES), length_bytes / UNIT_BYTES)
 }
 
-fn entry(entry: &TraceEntry) -> Entry {
+pub(super) fn entry(entry: &TraceEntry) -> Entry {
     let range = units(entry.offset_bytes, entry.length_bytes);
     match entry.kind {
         Traced::Read => Entry::Read(range),
@@ -155,7 +155,7 @@ fn commits(info: &str) -> Result<u64, Failure> {
 
 /// Where the journal lies: ext4's superblock has a copy of the extents in the journal's inode (`s_jnl_blocks`), a header
 /// of 12 bytes and up to four of 12 bytes each.
-fn journal_blocks(store: &SparseStore) -> Result<Vec<UnitRange>, Failure> {
+pub(super) fn journal_blocks(store: &SparseStore) -> Result<Vec<UnitRange>, Failure> {
     const SUPERBLOCK: u64 = 1024;
     const JOURNAL_BLOCKS: u64 = 0x10c;
     const EXTENT_MAGIC: u16 = 0xf30a;

@@ -5,6 +5,7 @@ use trimwise::experiment::result::{Claim, ExperimentResult, ExperimentRows, Figu
 
 mod beside;
 mod kernels;
+mod verdicts;
 mod weeks;
 
 use super::{WIDTH_MAX, aligned, bold, figures_table, finished, folded};
@@ -75,6 +76,7 @@ pub fn blocks(rows: &ExperimentRows) -> Vec<Block> {
         ExperimentRows::Vendors(rows) => vendors(rows),
         ExperimentRows::Kernels(rows) => kernels::blocks(&rows.measured),
         ExperimentRows::Beside(pairs) => beside::blocks(pairs),
+        ExperimentRows::Verdicts(rows) => verdicts::blocks(rows),
         ExperimentRows::Weeks(rows) => weeks::blocks(rows),
         ExperimentRows::Plots(plots) => {
             plots.iter().filter(|plot| is_tabled(plot)).flat_map(of_plot).collect()

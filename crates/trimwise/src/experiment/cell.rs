@@ -301,7 +301,7 @@ mod tests {
             workload: PostmarkConfig { number: 10, transactions: 0, ..PostmarkConfig::default() }.into(),
             // So little memory that what ageing writes reaches the device.
             host: HostConfig { memory: Bytes::mib(16), ..HostConfig::modern() },
-            format: FormatOptions { journal: Some(Bytes::mib(4)), discard: true },
+            format: FormatOptions { journal: Some(Bytes::mib(4)), ..FormatOptions::default() },
             utilization_percent,
             rep,
             seed: 1,

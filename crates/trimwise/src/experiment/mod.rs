@@ -20,4 +20,5 @@ pub mod settling;
 pub mod statistics;
 pub mod summary;
 pub mod verdict;
+pub mod verdicts;
 mod watch;

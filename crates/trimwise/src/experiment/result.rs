@@ -12,6 +12,7 @@ pub use super::figures::{
 use super::kernels::KernelRows;
 use super::ledger::CellLedger;
 use super::model_ext4::Pair;
+use super::verdicts::Row;
 use super::plot::Plot;
 use crate::units::SimDuration;
 use crate::workload::fragmenting::Removal;
@@ -299,6 +300,8 @@ pub enum ExperimentRows {
     Kernels(Box<KernelRows>),
     /// The modelled file system beside a real one.
     Beside(Vec<Pair>),
+    /// Both sides of every cell of the truth table.
+    Verdicts(Vec<Row>),
     /// Days of work under each way of trimming.
     Weeks(Box<WeekRows>),
 }
@@ -307,7 +310,7 @@ impl ExperimentRows {
     /// Its figures.
     pub fn plots(&self) -> &[Plot] {
         match self {
-            Self::Vendors(_) | Self::Beside(_) => &[],
+            Self::Vendors(_) | Self::Beside(_) | Self::Verdicts(_) => &[],
             Self::Plots(plots) => plots,
             Self::Kernels(rows) => &rows.plots,
             Self::Weeks(rows) => &rows.plots,

@@ -6,5 +6,6 @@ pub mod fragmenting;
 pub mod full_write;
 pub mod latency;
 pub mod postmark;
+pub mod scene;
 pub mod timed;
 pub mod week;

@@ -7,6 +7,7 @@
 
 use serde::Serialize;
 
+use crate::block::Command;
 use crate::units::{UNIT_BYTES, UnitRange};
 
 /// A command, as the drive gets it.
@@ -38,6 +39,24 @@ impl Places {
             ranges
         };
         Self { journal: sorted(journal), metadata: sorted(metadata.into_iter().collect()) }
+    }
+}
+
+impl Entry {
+    /// What a command of the modelled host is; a file system asks for whole blocks only.
+    pub fn of(command: &Command) -> Option<Self> {
+        match command {
+            Command::Read(range) => Some(Self::Read(*range)),
+            Command::Write(range, _) => Some(Self::Write(*range)),
+            // On SATA Linux sends one run a command, in as many ranges as it takes.
+            Command::Trim(ranges) => {
+                let start = ranges.iter().map(|range| range.start).min().unwrap_or_default();
+                let units = ranges.iter().map(|range| range.units).sum();
+                Some(Self::Discard(UnitRange::new(start, units)))
+            }
+            Command::Flush => Some(Self::Flush),
+            Command::ReadPart(_) | Command::WritePart(..) => None,
+        }
     }
 }
 

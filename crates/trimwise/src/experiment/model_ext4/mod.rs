@@ -19,7 +19,7 @@ use serde::Serialize;
 use super::cell::{CellError, audited};
 use super::claims::Published;
 use super::result::{ExperimentResult, ExperimentRows};
-use crate::block::{BlockQueue, Command, Stage};
+use crate::block::{BlockQueue, Stage};
 use crate::engine::Sim;
 use crate::fs::Volume;
 use crate::fs::host::{HostConfig, Slabs};
@@ -27,7 +27,7 @@ use crate::fs::layout::FormatOptions;
 use crate::policy::PolicySpec;
 use crate::profile::Profile;
 use crate::ssd::{Drive, SsdConfig};
-use crate::units::{Bytes, SimDuration, UNIT_BYTES, UnitRange};
+use crate::units::{Bytes, SimDuration, UNIT_BYTES};
 use crate::workload::postmark::{self, PostmarkConfig};
 use log::{Entry, Places, Traffic};
 
@@ -210,7 +210,7 @@ pub fn run_model(case: Case, guest: GuestFacts, seed: u64) -> Result<Side, CellE
         let tracer = Rc::clone(&log);
         queue.trace(Some(Box::new(move |_, stage, command| {
             if stage == Stage::Dispatched {
-                note(&mut tracer.borrow_mut(), command);
+                tracer.borrow_mut().extend(Entry::of(command));
             }
         })));
         let before = fs.commits();
@@ -228,22 +228,6 @@ pub fn run_model(case: Case, guest: GuestFacts, seed: u64) -> Result<Side, CellE
         audited(fs, DEVICE, case.policy()).await?;
         Ok(Side { duration_ns: outcome.duration().as_nanos(), commits, traffic })
     })?
-}
-
-fn note(log: &mut Vec<Entry>, command: &Command) {
-    match command {
-        Command::Read(range) => log.push(Entry::Read(*range)),
-        Command::Write(range, _) => log.push(Entry::Write(*range)),
-        // On SATA Linux sends one run a command, in as many ranges as it takes.
-        Command::Trim(ranges) => {
-            let start = ranges.iter().map(|range| range.start).min().unwrap_or_default();
-            let units = ranges.iter().map(|range| range.units).sum();
-            log.push(Entry::Discard(UnitRange::new(start, units)));
-        }
-        Command::Flush => log.push(Entry::Flush),
-        // A file system asks for whole blocks only.
-        Command::ReadPart(_) | Command::WritePart(..) => {}
-    }
 }
 
 /// The table and the claims.

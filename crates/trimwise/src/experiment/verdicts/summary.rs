@@ -1,0 +1,202 @@
+//! What the rows come to: medians, the change that a policy makes, and how often both sides agree.
+
+use super::{Row, Side};
+use crate::experiment::claims::Figures;
+
+/// A change of duration smaller than this is none.
+pub const CHANGE_MIN: f64 = 0.03;
+/// Both sides' changes are near if they are within this.
+pub const NEAR: f64 = 0.05;
+
+/// A figure that both sides have, and how far the model's may be off.
+pub struct Measure {
+    /// What claims call it.
+    pub id: &'static str,
+    /// For people.
+    pub name: &'static str,
+    /// The figure of a repetition.
+    pub of: fn(&Side) -> f64,
+    /// The limit, as a share.
+    pub limit: f64,
+}
+
+/// All of them, in the order of the tables.
+pub fn measures() -> [Measure; 7] {
+    let measure = |id, name, of, limit| Measure { id, name, of, limit };
+    [
+        measure("duration", "duration", |side| side.duration_ns as f64, 0.15),
+        measure("data", "data blocks", |side| side.traffic.data_blocks as f64, 0.02),
+        measure("journal", "journal blocks", |side| side.traffic.journal_blocks as f64, 0.15),
+        measure("wa", "WA", |side| side.write_amplification, 0.10),
+        measure("erases", "erases", |side| side.erases as f64, 0.15),
+        measure("discards", "discards", |side| side.traffic.discards as f64, 0.15),
+        measure("discarded", "discarded bytes", |side| side.traffic.discarded_bytes as f64, 0.15),
+    ]
+}
+
+impl Measure {
+    /// The median of some repetitions.
+    pub fn median(&self, sides: &[Side]) -> f64 {
+        median(sides.iter().map(self.of).collect())
+    }
+
+    /// Least and most of some repetitions.
+    pub fn range(&self, sides: &[Side]) -> (f64, f64) {
+        let values = || sides.iter().map(self.of);
+        (values().fold(f64::INFINITY, f64::min), values().fold(f64::NEG_INFINITY, f64::max))
+    }
+
+    /// By what share the model is off; nothing beside nothing is no error.
+    pub fn error(&self, row: &Row) -> f64 {
+        match (self.median(&row.kernel), self.median(&row.model)) {
+            (kernel, model) if kernel == model => 0.0,
+            (kernel, model) => model / kernel - 1.0,
+        }
+    }
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    match values.len() {
+        0 => f64::NAN,
+        n if n % 2 == 1 => values[n / 2],
+        n => f64::midpoint(values[n / 2 - 1], values[n / 2]),
+    }
+}
+
+/// By what share a policy changes the duration against `off`, on both sides.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Change<'a> {
+    /// The policy's cell.
+    pub row: &'a Row,
+    /// On the real one.
+    pub kernel: f64,
+    /// In the model.
+    pub model: f64,
+}
+
+impl Change<'_> {
+    /// Whether both sides say the same of the policy: worse, better, or neither.
+    pub fn agrees(&self) -> bool {
+        let is_beyond = |change: f64| change.abs() > CHANGE_MIN;
+        match (is_beyond(self.kernel), is_beyond(self.model)) {
+            (true, true) => self.kernel.signum() == self.model.signum(),
+            // One beyond and the other just short of it say the same if they are near.
+            (false, false) => true,
+            _ => self.is_near(),
+        }
+    }
+
+    /// Whether both changes are within five points.
+    pub fn is_near(&self) -> bool {
+        (self.kernel - self.model).abs() <= NEAR
+    }
+
+    /// Whether whoever follows the model is more than 3 % worse off on the real one.
+    pub fn misleads(&self) -> bool {
+        (self.model < -CHANGE_MIN && self.kernel > CHANGE_MIN)
+            || (self.model > CHANGE_MIN && self.kernel < -CHANGE_MIN)
+    }
+}
+
+/// The changes that the policies make, of all rows whose `off` is there too.
+pub fn changes(rows: &[Row]) -> Vec<Change<'_>> {
+    let [duration, ..] = measures();
+    let off_of = |row: &Row| {
+        rows.iter().find(|off| {
+            off.policy == "off"
+                && (off.linux, off.drive, off.workload, off.utilization_percent)
+                    == (row.linux, row.drive, row.workload, row.utilization_percent)
+        })
+    };
+    let change = |row: &Row, off: &Row, side: fn(&Row) -> &Vec<Side>| {
+        duration.median(side(row)) / duration.median(side(off)) - 1.0
+    };
+    let of_row = |row| {
+        let off = off_of(row).filter(|_| row.policy != "off")?;
+        let (kernel, model) = (change(row, off, |row| &row.kernel), change(row, off, |row| &row.model));
+        Some(Change { row, kernel, model })
+    };
+    rows.iter().filter_map(of_row).collect()
+}
+
+fn share(count: usize, of: usize) -> impl Iterator<Item = f64> {
+    (of > 0).then(|| count as f64 / of as f64).into_iter()
+}
+
+/// For the claims: which share of the cells is within a figure's limit, and of the changes, how many agree.
+pub fn figures(rows: &[Row]) -> Figures {
+    let mut figures = Figures::default();
+    for measure in measures() {
+        // Where neither side has any there is nothing to be right about.
+        let counted: Vec<&Row> = rows
+            .iter()
+            .filter(|row| measure.median(&row.kernel) > 0.0 || measure.median(&row.model) > 0.0)
+            .collect();
+        let within = counted.iter().filter(|row| measure.error(row).abs() <= measure.limit).count();
+        figures.set(format!("within.{}", measure.id), share(within, counted.len()));
+    }
+    let changes = changes(rows);
+    let agree = changes.iter().filter(|change| change.agrees()).count();
+    let near = changes.iter().filter(|change| change.is_near()).count();
+    let misleading = changes.iter().filter(|change| change.misleads()).count();
+    for (name, count) in [("agree", agree), ("near", near), ("misleading", misleading)] {
+        figures.set(name, share(count, changes.len()));
+    }
+    figures
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Traffic;
+    use super::*;
+
+    fn row(policy: &'static str, kernel: &[u64], model: &[u64]) -> Row {
+        let side = |&duration_ns: &u64| Side {
+            duration_ns,
+            traffic: Traffic { data_blocks: 100, ..Traffic::default() },
+            write_amplification: 1.0,
+            ..Side::default()
+        };
+        Row {
+            linux: "6.12",
+            drive: "sata-small",
+            utilization_percent: 80,
+            workload: "mid",
+            policy,
+            kernel: kernel.iter().map(side).collect(),
+            model: model.iter().map(side).collect(),
+        }
+    }
+
+    #[test]
+    fn changes_are_of_medians_against_off_of_the_same_cell() {
+        let rows = [row("off", &[100, 90, 300], &[200]), row("commit", &[120], &[150, 170])];
+        let changes = changes(&rows);
+        assert_eq!(changes.len(), 1);
+        assert!((changes[0].kernel - 0.2).abs() < 1e-9 && (changes[0].model + 0.2).abs() < 1e-9);
+        assert!(!changes[0].agrees() && changes[0].misleads() && !changes[0].is_near());
+    }
+
+    #[test]
+    fn a_change_within_three_percent_is_none() {
+        let says = |kernel: u64, model: u64| {
+            let rows = [row("off", &[1000], &[1000]), row("commit", &[kernel], &[model])];
+            let change = changes(&rows)[0];
+            (change.agrees(), change.is_near(), change.misleads())
+        };
+        assert_eq!(says(1020, 980), (true, true, false));
+        assert_eq!(says(1040, 1020), (true, true, false));
+        assert_eq!(says(1100, 1020), (false, false, false));
+        assert_eq!(says(1100, 1300), (true, false, false));
+        assert_eq!(says(960, 1040), (false, false, true));
+    }
+
+    #[test]
+    fn what_neither_side_has_is_not_counted() {
+        let figures = figures(&[row("off", &[100], &[110]), row("commit", &[100], &[200])]);
+        let text = format!("{figures:?}");
+        assert!(text.contains("\"within.duration\": [0.5]"), "{text}");
+        assert!(!text.contains("within.discards"), "{text}");
+    }
+}
