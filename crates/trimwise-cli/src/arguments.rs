@@ -140,8 +140,7 @@ pub struct CompareArguments {
     #[arg(long, value_name = "VERSION")]
     pub linux: Option<String>,
 
-    /// Memory of the machine, in MiB, of which the kernel needs its part [default: 8192, of a kernel's guest
-    /// 1024]
+    /// Memory of the machine, in MiB, of which the kernel needs its part [default: 1024]
     #[arg(long, value_name = "MIB", value_parser = whole::<u64>(64, 1_048_576), allow_negative_numbers = true)]
     pub memory: Option<u64>,
 

@@ -25,11 +25,9 @@ pub const UTILIZATION_PERCENT: u8 = 80;
 /// The modelled host's Linux: the long-term release of today's distributions.
 pub const LINUX: &str = "6.12";
 
-/// The modelled host's memory: a laptop's.
-pub const MEMORY_MIB: u64 = 8192;
-
-/// A guest's memory: enough for the default workload's files, and few enough to have several guests beside each other.
-pub const GUEST_MEMORY_MIB: u64 = 1024;
+/// The machine's memory, modelled or a guest's: as much smaller than a laptop's as the default device is than its drive,
+/// so that the workload does not end in memory; and little enough to have several guests beside each other.
+pub const MEMORY_MIB: u64 = 1024;
 
 /// Power cuts of a crash test for each policy: a second or two for all of them.
 pub const CUTS: u64 = 1000;

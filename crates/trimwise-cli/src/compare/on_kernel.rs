@@ -48,7 +48,7 @@ pub fn run<M: Models>(
     let devices = named(&device_arguments, "--device", |a| models.device(a))?;
     let workload = workload(models, arguments)?;
     let image = models.kernel(target)?;
-    let memory_mib = arguments.memory.unwrap_or(defaults::GUEST_MEMORY_MIB);
+    let memory_mib = arguments.memory.unwrap_or(defaults::MEMORY_MIB);
     let seed = arguments.seed.unwrap_or(defaults::SEED);
     let stop = Arc::new(AtomicBool::new(false));
     let first = KernelRun::<M> {

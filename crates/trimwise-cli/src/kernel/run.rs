@@ -77,7 +77,7 @@ pub fn run(
     }
     let command = command(&arguments.command)?;
     let device = devices::profile(arguments.device.as_deref().unwrap_or(defaults::DEVICE), "device")?;
-    let memory = Bytes::mib(arguments.memory.unwrap_or(defaults::GUEST_MEMORY_MIB));
+    let memory = Bytes::mib(arguments.memory.unwrap_or(defaults::MEMORY_MIB));
     guests::check_memory(memory)?;
     guests::check_size(&device, target.file_system)?;
     let image = guests::image(&target)?;

@@ -75,7 +75,7 @@ fn wrong_words_are_refused() {
     refused("compare --jobs 0", &["--jobs", "'0'", "from 1 to 1024"]);
     refused("compare --utilization 101", &["--utilization", "'101'", "from 0 to 100"]);
     refused("compare --utilization -5", &["--utilization", "'-5'", "from 0 to 100"]);
-    refused("compare --memory 1e9", &["--memory", "'1e9'", "from 16 to 1048576"]);
+    refused("compare --memory 1e9", &["--memory", "'1e9'", "from 64 to 1048576"]);
     refused("compare --seed=-1", &["--seed", "'-1'", "from 0 to 18446744073709551615"]);
     refused("compare --seed abc", &["--seed", "'abc'", "from 0 to 18446744073709551615"]);
     refused("verify", &["TARGET"]);

@@ -105,7 +105,10 @@ fn the_six_drives_of_2010_differ_in_three_fitted_numbers() {
     let first = drive(1);
     for v in 1..=6 {
         let profile = drive(v);
-        assert_eq!(profile.fitted().collect::<Vec<_>>(), fitted);
+        // Of the sixth, how TRIM works is an assumption that was chosen with its column in view.
+        let of_sixth = ["trim.cost_per_mapped_unit_ns", "trim.cost_per_unit_ns", "trim.slowdown_percent"];
+        let expected: Vec<&str> = fitted.into_iter().chain(of_sixth.into_iter().filter(|_| v == 6)).collect();
+        assert_eq!(profile.fitted().collect::<Vec<_>>(), expected);
         let mut config = profile.config.clone();
         config.controller = first.config.controller.clone();
         config.trim.cost_per_command_ns = first.config.trim.cost_per_command_ns;
