@@ -183,7 +183,7 @@ impl Check {
     /// What the reader should know of the check, beside its figures.
     pub fn notes(&self, recommended: &str) -> Vec<String> {
         if let Some(reason) = &self.not_run {
-            return vec![format!("Not checked on a real kernel: {reason}.")];
+            return vec![format!("Not checked on a real kernel: {reason}")];
         }
         let mut notes = vec![
             "Rows `on VERSION` are the real kernel's. What the processor costs is in the model's figures and not in the \
