@@ -407,7 +407,8 @@ fn a_check_refuses_what_is_no_check_of_the_model() {
 fn a_check_stands_below_each_of_the_model_s_figures() {
     let line = "--check kernel:6.12:ext4 --policy off commit judicious --device contrary";
     let mut text = run(&Fabricated { noisy: true }, &arguments(line), no_signal).unwrap();
-    assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+    let fits = |line: &str| line.chars().count() <= 100 || line.starts_with("  trimwise compare");
+    assert!(text.lines().all(fits), "{text}");
     text = text.replace(trimwise::VERSION, "VERSION");
     insta::assert_snapshot!(text);
 
@@ -416,7 +417,7 @@ fn a_check_stands_below_each_of_the_model_s_figures() {
     arguments.output.report = Some(dir.path().into());
     run(&Fabricated { noisy: true }, &arguments, no_signal).unwrap();
     let page = std::fs::read_to_string(dir.path().join("index.html")).unwrap();
-    for part in ["Linux 6.12.7 contradicts the model", "on 6.12.7</td>", "memory of the guest"] {
+    for part in ["Linux 6.12.7 contradicts the model", "6.12.7</td>", "memory of the guest"] {
         assert!(page.contains(part), "{part}");
     }
 }

@@ -186,7 +186,7 @@ impl Check {
             return vec![format!("Not checked on a real kernel: {reason}")];
         }
         let mut notes = vec![
-            "Rows `on VERSION` are the real kernel's. What the processor costs is in the model's figures and not in the \
+            "Rows named by a version are the real kernel's. What the processor costs is in the model's figures and not in the \
              guest's."
                 .to_owned(),
         ];

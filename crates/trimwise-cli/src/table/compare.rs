@@ -134,7 +134,7 @@ pub fn columns(
         let kernel = check.and_then(|check| check.kernel.as_ref());
         if let (Some(kernel), Some(p)) = (kernel, checked.and_then(|d| d.policy(p.policy))) {
             let mut row = row(p);
-            row[0] = format!("  on {}", kernel.release);
+            row[0] = format!("  {}", kernel.release);
             // The heading is of the model's largest; the kernel's is known at the end only.
             row.pop();
             row.push(figures::NONE.to_owned());
