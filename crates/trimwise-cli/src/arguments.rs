@@ -126,6 +126,11 @@ pub struct CompareArguments {
     #[arg(long, value_name = "model|kernel:...|dir:PATH", default_value = "model")]
     pub target: String,
 
+    /// Then run the policies that a stock kernel has (off, commit, batch) on a real one too, with the same
+    /// memory, and say first where it contradicts the model: kernel:VERSION:ext4[:MOUNT_OPTIONS]
+    #[arg(long, value_name = "kernel:VERSION:ext4")]
+    pub check: Option<String>,
+
     /// With fullwrite on a real directory: yes, write until its file system is full, then remove that
     #[arg(long)]
     pub fill: bool,
@@ -136,7 +141,7 @@ pub struct CompareArguments {
     pub utilization: Option<u8>,
 
     /// Linux version of the modelled host, 2.6 or later: it decides how discard works, how writers are
-    /// paced and how write-back is held back [default: 6.12]
+    /// paced and how write-back is held back [default: 6.12, with --check that kernel's]
     #[arg(long, value_name = "VERSION")]
     pub linux: Option<String>,
 
@@ -456,6 +461,8 @@ const COMPARE_EXAMPLES: &str = "Examples:\n  \
     two devices, for another program to read\n  \
     trimwise compare --target kernel:6.1:ext4 --reps 1\n      \
     the real ext4 of Linux 6.1 on the modelled drive; see `trimwise kernel`\n  \
+    trimwise compare --policy off commit batch:30s --check kernel:6.12:ext4\n      \
+    the model, and what the real ext4 of Linux 6.12 gives with the same policies\n  \
     trimwise compare --target dir:/mnt/test --report report/\n      \
     the workload on a real directory, as mounted\n\n\
     How to read the table, and what each figure means: docs/guide.md";

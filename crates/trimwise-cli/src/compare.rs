@@ -1,10 +1,11 @@
 //! `trimwise compare`: device x policy x repetition, in parallel, and what comes out of it.
 
+pub mod check;
 mod on_kernel;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Serialize;
 use trimwise::experiment::ledger::compare_with_off;
@@ -27,6 +28,7 @@ use crate::progress::Progress;
 use crate::report;
 use crate::runner::{ModelRun, Models, Mounted};
 use crate::table;
+use on_kernel::Runs;
 
 /// What was asked for, as the JSON and the report show it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -105,6 +107,8 @@ pub struct Comparison {
     pub summary: Vec<SummaryRow>,
     /// Which policy to use.
     pub verdict: Verdict,
+    /// What a real kernel says to that; `None` if it was not asked.
+    pub check: Option<check::Check>,
 }
 
 const NO_FILL: &str = "--fill is for --target dir:PATH: elsewhere nothing real becomes full";
@@ -123,9 +127,15 @@ pub fn run<M: Models>(
     on_signal: impl FnOnce(OnInterrupt) -> Result<Arc<AtomicBool>, Failure>,
 ) -> Result<String, Failure> {
     let target = parse_target(&arguments.target)?;
+    if arguments.check.is_some() && !matches!(target, Target::Model) {
+        return Err(Failure::usage(format!(
+            "--check does not go with --target {}: it checks the model; expected --target model",
+            arguments.target
+        )));
+    }
     let destinations = Destinations::check(&arguments.output)?;
     let comparison = match target {
-        Target::Model => in_model(models, arguments, || on_signal(OnInterrupt::Exit))?,
+        Target::Model => in_model(models, arguments, on_signal)?,
         Target::Kernel(target) => {
             on_kernel::run(models, arguments, &target, || on_signal(OnInterrupt::Stop))?
         }
@@ -169,8 +179,9 @@ fn parse_target(text: &str) -> Result<Target, Failure> {
 fn in_model<M: Models>(
     models: &M,
     arguments: &CompareArguments,
-    on_signal: impl FnOnce() -> Result<Arc<AtomicBool>, Failure>,
+    on_signal: impl FnOnce(OnInterrupt) -> Result<Arc<AtomicBool>, Failure>,
 ) -> Result<Comparison, Failure> {
+    let target = arguments.check.as_deref().map(check::parse).transpose()?;
     let mut device_arguments = arguments.devices.clone();
     if device_arguments.is_empty() {
         device_arguments.push(defaults::DEVICE.to_string());
@@ -192,11 +203,32 @@ fn in_model<M: Models>(
         }
         models.check_room(device, &workload, utilization_percent)?;
     }
-    let linux = arguments.linux.as_deref().unwrap_or(defaults::LINUX);
+    // What is checked on a kernel is a model of that kernel, with as much memory.
+    let (option, linux) = match (&arguments.linux, &target) {
+        (None, Some(target)) => ("--check", target.version.as_str()),
+        (linux, _) => ("--linux", linux.as_deref().unwrap_or(defaults::LINUX)),
+    };
+    let version: LinuxVersion = linux.parse().map_err(|e| Failure::usage(format!("{option}: {e}")))?;
     let memory_mib = arguments.memory.unwrap_or(defaults::MEMORY_MIB);
     let seed = arguments.seed.unwrap_or(defaults::SEED);
-    let version: LinuxVersion = linux.parse().map_err(|e| Failure::usage(format!("--linux: {e}")))?;
-    on_signal()?;
+    let names = policies.iter().map(|(name, _)| name);
+    let check = target.as_ref().map(|target| check::Planned::of(models, target, names)).transpose()?;
+    let runs = check.as_ref().and_then(|check| {
+        Some(Runs::<M> {
+            devices: &devices,
+            policies: &check.policies,
+            workload: &workload,
+            image: check.image.as_ref().ok()?,
+            target: check.target,
+            utilization_percent: Some(utilization_percent),
+            memory: Bytes::mib(memory_mib),
+            reps: arguments.reps,
+            seed,
+            jobs: arguments.output.jobs,
+        })
+    });
+    runs.as_ref().map_or(Ok(()), |runs| runs.check(models))?;
+    let stop = on_signal(if runs.is_some() { OnInterrupt::StopAfterRun } else { OnInterrupt::Exit })?;
 
     let reps = arguments.reps as usize;
     let count = devices.len() * policies.len() * reps;
@@ -214,6 +246,9 @@ fn in_model<M: Models>(
             rep: (index % reps) as u32,
             seed,
         };
+        if stop.load(Ordering::SeqCst) {
+            return Err(Failure::Interrupted);
+        }
         progress.begin_ageing(index);
         let cell = models.run_model(&run, progress.report(index));
         progress.done(index);
@@ -228,8 +263,11 @@ fn in_model<M: Models>(
     if arguments.linux.is_some() {
         command.option("--linux", linux);
     }
-    if arguments.memory.is_some() {
+    if arguments.memory.is_some() || check.is_some() {
         command.option("--memory", memory_mib);
+    }
+    if let Some(target) = &arguments.check {
+        command.option("--check", target);
     }
     command.option("--reps", arguments.reps);
     command.option("--seed", seed);
@@ -240,7 +278,12 @@ fn in_model<M: Models>(
         kernel: None,
         mount: None,
     };
-    finish(arguments, cells?, host, command)
+    let mut comparison = finish(arguments, cells?, host, command)?;
+    let cells = runs.map(|runs| runs.cells(models, &stop)).transpose()?;
+    if let Some(check) = check {
+        comparison.add_check(check.found(cells.unwrap_or_default()));
+    }
+    Ok(comparison)
 }
 
 /// One column, in real time, one run after the other: runs beside each other would measure each other.
@@ -373,6 +416,7 @@ fn finish(
         cells,
         summary: rows,
         verdict,
+        check: None,
     })
 }
 

@@ -37,7 +37,8 @@ fn the_json_has_the_keys_that_others_read_in_their_order() {
     let json: serde_json::Value =
         serde_json::from_str(&json_of("--policy off commit ideal --reps 2", false)).unwrap();
     let keys = |v: &serde_json::Value| v.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ");
-    assert_eq!(keys(&json), "trimwise seed settings cells summary verdict");
+    assert_eq!(keys(&json), "trimwise seed settings cells summary verdict check");
+    assert!(json["check"].is_null());
     assert_eq!(keys(&json["verdict"]), "policy speedup low high text per_device");
     let cell = &json["cells"][0];
     assert_eq!(
@@ -253,5 +254,170 @@ fn a_kernel_refuses_what_only_others_have() {
         let failure =
             run(&Fabricated { noisy: false }, &arguments(line), |_| panic!("it began")).unwrap_err();
         assert!(matches!(&failure, Failure::Usage(m) if m.contains(words)), "{failure:?}");
+    }
+}
+
+#[test]
+fn a_check_runs_what_the_kernel_has_and_names_the_rest() {
+    let text = json_of("--check kernel:6.1:ext4:noatime --policy off commit lazy batch:30s --reps 2", false);
+    let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let check = &json["check"];
+    let keys: Vec<&str> = check.as_object().unwrap().keys().map(String::as_str).collect();
+    assert_eq!(keys.join(" "), "target kernel cells summary left_out contradictions not_run");
+    assert_eq!(check["target"], "kernel:6.1:ext4:noatime");
+    assert_eq!(check["kernel"]["release"], "6.1.7");
+    let policies: Vec<&str> =
+        check["cells"].as_array().unwrap().iter().map(|cell| cell["policy"].as_str().unwrap()).collect();
+    assert_eq!(policies, ["off", "off", "commit", "commit", "batch:30s", "batch:30s"]);
+    assert_eq!(check["cells"][0]["target"], "kernel:6.1:ext4:noatime");
+    assert_eq!(check["summary"][1]["vs_baseline_percent"], 0.0);
+    assert_eq!(check["left_out"].as_array().unwrap().len(), 1);
+    assert_eq!(check["left_out"][0]["policy"], "lazy");
+    assert_eq!(check["contradictions"], serde_json::json!([]));
+    assert!(check["not_run"].is_null());
+
+    assert_eq!(json["cells"].as_array().unwrap().len(), 4 * 2, "the model's are as without");
+    let settings = &json["settings"];
+    assert_eq!(settings["host_memory_bytes"], 1u64 << 30, "as much as the guest has");
+    assert_eq!(settings["linux"]["version"], "6.1", "the kernel that it is checked on");
+    assert!(settings["kernel"].is_null());
+    assert!(
+        settings["command"]
+            .as_str()
+            .unwrap()
+            .contains("--utilization 80 --memory 1024 --check kernel:6.1:ext4:noatime --reps 2 --seed 1"),
+        "{settings}"
+    );
+    assert_eq!(
+        text,
+        json_of(
+            "--check kernel:6.1:ext4:noatime --policy off commit lazy batch:30s --reps 2 --jobs 3",
+            false
+        )
+    );
+}
+
+#[test]
+fn a_contradiction_comes_before_the_recommendation() {
+    let run = |devices: &str| -> serde_json::Value {
+        let line = format!("--check kernel:6.12:ext4 --policy off commit --reps 2 --device {devices}");
+        serde_json::from_str(&json_of(&line, false)).unwrap()
+    };
+    let one = run("contrary");
+    let found = one["check"]["contradictions"].as_array().unwrap();
+    assert_eq!(found.len(), 1, "the sign and the recommendation are one contradiction: {found:?}");
+    assert_eq!((&found[0]["policy"], &found[0]["against"]), (&"commit".into(), &"off".into()));
+    assert_eq!(found[0]["model_percent"], -50.0);
+    assert!((found[0]["kernel_percent"].as_f64().unwrap() - 20.0).abs() < 1e-9);
+    let begin = "Linux 6.12.7 contradicts the model: `commit` takes 50.0 % less than `off` in the model, 20.0 % longer on \
+                 the kernel. The model's verdict: Use `commit`";
+    for text in [&one["verdict"]["text"], &one["verdict"]["per_device"][0]["text"]] {
+        assert!(text.as_str().unwrap().starts_with(begin), "{text}");
+    }
+    assert_eq!(one["verdict"]["policy"], "commit");
+
+    let two = run("vendor1 contrary")["verdict"].clone();
+    let text = |verdict: &serde_json::Value| verdict["text"].as_str().unwrap().to_owned();
+    assert!(text(&two).starts_with("Linux 6.12.7 contradicts the model on contrary (see below)."), "{two}");
+    assert!(text(&two["per_device"][0]).starts_with("Use `commit`"), "{two}");
+    assert!(text(&two["per_device"][1]).starts_with("Linux 6.12.7 contradicts the model: "), "{two}");
+}
+
+#[test]
+fn a_recommended_policy_that_the_kernel_finds_slow_is_a_contradiction_however_little_the_model_sees() {
+    // In the model `batch:30s` and `commit` take the same time, on the kernel 4 % more and 2 % less than `off`.
+    let cells = |seconds: [f64; 3], target: &str| -> Vec<Cell> {
+        ["off", "batch:30s", "commit"]
+            .into_iter()
+            .zip(seconds)
+            .flat_map(|(policy, seconds)| (0..2).map(move |rep| (policy, rep, seconds)))
+            .map(|(policy, rep, seconds)| Cell {
+                target: target.to_owned(),
+                ..crate::runner::fabricated::cell("vendor1", policy, rep, seconds)
+            })
+            .collect()
+    };
+    let mut comparison = table::compare::tests::comparison(cells([10.0, 9.0, 9.0], "model"));
+    let recommended = comparison.verdict.policy.clone();
+    let others = if recommended == "commit" { [10.0, 9.8, 10.4] } else { [10.0, 10.4, 9.8] };
+    let check = check::Check {
+        target: "kernel:6.1:ext4".into(),
+        kernel: Some(RealKernel::of(
+            &Fabricated { noisy: false }.kernel(&"6.1:ext4".parse().unwrap()).unwrap(),
+            &"6.1:ext4".parse().unwrap(),
+        )),
+        cells: cells(others, "kernel:6.1:ext4"),
+        summary: Vec::new(),
+        left_out: Vec::new(),
+        contradictions: Vec::new(),
+        not_run: None,
+    };
+    comparison.add_check(check);
+    let found = &comparison.check.as_ref().unwrap().contradictions;
+    let policies: Vec<(&str, &str)> = found.iter().map(|c| (c.policy.as_str(), c.against.as_str())).collect();
+    let fastest = if recommended == "commit" { "batch:30s" } else { "commit" };
+    assert_eq!(policies, [(recommended.as_str(), "off"), (recommended.as_str(), fastest)]);
+    assert!(found[1].text.starts_with("the recommended "), "{found:?}");
+}
+
+#[test]
+fn without_the_kernel_the_comparison_goes_on_and_says_so() {
+    let line = "--check kernel:4.4:ext4 --policy off commit --reps 2";
+    let json: serde_json::Value = serde_json::from_str(&json_of(line, false)).unwrap();
+    let check = &json["check"];
+    assert_eq!(check["not_run"], "to build it: trimwise kernel build --version 4.4");
+    assert!(check["kernel"].is_null() && check["cells"].as_array().unwrap().is_empty());
+    assert!(json["verdict"]["text"].as_str().unwrap().starts_with("Use `commit`"));
+    let text = run(&Fabricated { noisy: false }, &arguments(line), |on| {
+        assert_eq!(on, OnInterrupt::Exit, "nothing is booted");
+        no_signal(on)
+    })
+    .unwrap();
+    assert!(text.contains("Not checked on a real kernel: to build it: trimwise kernel build"), "{text}");
+}
+
+#[test]
+fn a_check_that_is_stopped_gives_no_result() {
+    let failure = run(&Fabricated { noisy: false }, &arguments("--check kernel:6.1:ext4"), |on| {
+        assert_eq!(on, OnInterrupt::StopAfterRun);
+        Ok(Arc::new(AtomicBool::new(true)))
+    });
+    assert_eq!(failure, Err(Failure::Interrupted));
+}
+
+#[test]
+fn a_check_refuses_what_is_no_check_of_the_model() {
+    for (line, words) in [
+        ("--check kernel:6.1:xfs", "kernel:VERSION:ext4"),
+        ("--check kernel:6.1", "kernel:VERSION:ext4"),
+        ("--check 6.1:ext4", "kernel:VERSION:ext4"),
+        ("--check kernel:new:ext4", "kernel:VERSION:ext4"),
+        ("--check kernel:6.1:ext4:discard", "--policy"),
+        ("--check kernel:6.1:ext4 --target kernel:6.1:ext4", "--check does not go with --target"),
+        ("--check kernel:6.1:ext4 --target dir:/mnt/x", "--check does not go with --target"),
+        ("--check kernel:6.1:ext4 --policy lazy ideal", "a stock kernel has none of these"),
+    ] {
+        let failure =
+            run(&Fabricated { noisy: false }, &arguments(line), |_| panic!("it began")).unwrap_err();
+        assert!(matches!(&failure, Failure::Usage(m) if m.contains(words)), "{line}: {failure:?}");
+    }
+}
+
+#[test]
+fn a_check_stands_below_each_of_the_model_s_figures() {
+    let line = "--check kernel:6.12:ext4 --policy off commit judicious --device contrary";
+    let mut text = run(&Fabricated { noisy: true }, &arguments(line), no_signal).unwrap();
+    let fits = |line: &str| line.chars().count() <= 100 || line.starts_with("  trimwise compare");
+    assert!(text.lines().all(fits), "{text}");
+    text = text.replace(trimwise::VERSION, "VERSION");
+    insta::assert_snapshot!(text);
+
+    let dir = tempfile::tempdir().unwrap();
+    let mut arguments = arguments(line);
+    arguments.output.report = Some(dir.path().into());
+    run(&Fabricated { noisy: true }, &arguments, no_signal).unwrap();
+    let page = std::fs::read_to_string(dir.path().join("index.html")).unwrap();
+    for part in ["Linux 6.12.7 contradicts the model", "6.12.7</td>", "memory of the guest"] {
+        assert!(page.contains(part), "{part}");
     }
 }

@@ -25,6 +25,7 @@ use trimwise::ssd::{ConfigError, Ssd};
 use trimwise::units::{Bytes, Lpn, UNIT_BYTES};
 
 use crate::disk::{Disk, Mark};
+use crate::images;
 use crate::job::{FileSystem, Guest, Job, JobError, Outcome, Step};
 use trimwise_linux::sparse_store::SparseStore;
 
@@ -74,6 +75,7 @@ impl FromStr for KernelTarget {
                  one of {names}"
             ));
         }
+        images::check(version).map_err(|e| e.to_string())?;
         Ok(Self {
             version: version.to_owned(),
             file_system: file_system.parse()?,
@@ -336,9 +338,12 @@ mod tests {
         }
         let options = "6.1:btrfs:compress=zstd:3".parse::<KernelTarget>().unwrap().options;
         assert_eq!(options, "compress=zstd:3", "only the first two colons part");
-        for (text, expected) in
-            [("6.1", "VERSION:FS"), (":ext4", "VERSION:FS"), ("6.1:ntfs", "ext4, xfs, btrfs, f2fs")]
-        {
+        for (text, expected) in [
+            ("6.1", "VERSION:FS"),
+            (":ext4", "VERSION:FS"),
+            ("6.1:ntfs", "ext4, xfs, btrfs, f2fs"),
+            ("new:ext4", "numbers"),
+        ] {
             let error = text.parse::<KernelTarget>().unwrap_err();
             assert!(error.contains(expected), "{error}");
         }

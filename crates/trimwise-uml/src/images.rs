@@ -313,7 +313,7 @@ fn folder(version: &str) -> String {
 }
 
 /// `6.1` and `6.1.192` are versions. They become names of files, so nothing else does.
-fn check(version: &str) -> Result<(), KernelError> {
+pub(crate) fn check(version: &str) -> Result<(), KernelError> {
     let parts: Vec<&str> = version.split('.').collect();
     let number = |part: &&str| (1..=5).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_digit());
     if (2..=3).contains(&parts.len()) && parts.iter().all(number) {

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use trimwise::experiment::result::Cell;
 use trimwise::units::Bytes;
 use trimwise_uml::cell::{KernelPolicy, KernelTarget};
+use trimwise_uml::images::KernelImage;
 
 use super::{Comparison, Host, NO_FILL, RealKernel, finish, named, workload};
 use crate::arguments::CompareArguments;
@@ -50,45 +52,22 @@ pub fn run<M: Models>(
     let image = models.kernel(target)?;
     let memory_mib = arguments.memory.unwrap_or(defaults::MEMORY_MIB);
     let seed = arguments.seed.unwrap_or(defaults::SEED);
-    let stop = Arc::new(AtomicBool::new(false));
-    let first = KernelRun::<M> {
-        device: &devices[0].1,
+    let runs = Runs::<M> {
+        devices: &devices,
+        policies: &policies,
         workload: &workload,
         image: &image,
         target,
-        policy: policies[0].1,
         utilization_percent: arguments.utilization,
         memory: Bytes::mib(memory_mib),
-        rep: 0,
+        reps: arguments.reps,
         seed,
-        stop: &stop,
+        jobs: arguments.output.jobs,
     };
-    let mut memory = Bytes(0);
-    for (_, device) in &devices {
-        for &(_, policy) in &policies {
-            let run = KernelRun { device, policy, ..first };
-            models.check_kernel_run(&run)?;
-            memory = memory.max(models.kernel_memory(&run));
-        }
-    }
+    runs.check(models)?;
     let stop = on_signal()?;
+    let cells = runs.cells(models, &stop)?;
 
-    let reps = arguments.reps as usize;
-    let count = devices.len() * policies.len() * reps;
-    let jobs = arguments.output.jobs.map_or_else(|| pool::default_jobs(memory), usize::from);
-    let progress = Progress::new(count);
-    let cells = pool::run_ordered(jobs, count, |index| {
-        let cell = models.run_kernel(&KernelRun {
-            device: &devices[index / reps / policies.len()].1,
-            policy: policies[index / reps % policies.len()].1,
-            rep: (index % reps) as u32,
-            stop: &stop,
-            ..first
-        });
-        progress.done(index);
-        cell
-    });
-    progress.finish();
     let mut command = CommandText::new("compare");
     command.option("--workload", &arguments.workload);
     command.option("--target", &arguments.target);
@@ -107,5 +86,66 @@ pub fn run<M: Models>(
         kernel: Some(RealKernel::of(&image, target)),
         mount: None,
     };
-    finish(arguments, cells?, host, command)
+    finish(arguments, cells, host, command)
+}
+
+/// Each policy on each device, as often as asked for, on one kernel.
+pub struct Runs<'a, M: Models> {
+    pub devices: &'a [(String, M::Device)],
+    pub policies: &'a [(String, KernelPolicy)],
+    pub workload: &'a M::Workload,
+    pub image: &'a KernelImage,
+    pub target: &'a KernelTarget,
+    pub utilization_percent: Option<u8>,
+    pub memory: Bytes,
+    pub reps: u32,
+    pub seed: u64,
+    pub jobs: Option<u16>,
+}
+
+impl<M: Models> Runs<'_, M> {
+    /// Refuses what cannot be run, before anything is.
+    pub fn check(&self, models: &M) -> Result<(), Failure> {
+        let stop = Arc::default();
+        self.first_of_each(&stop).try_for_each(|run| models.check_kernel_run(&run))
+    }
+
+    /// Runs them, as many at a time as fit. When told to stop, each guest is ended.
+    pub fn cells(&self, models: &M, stop: &Arc<AtomicBool>) -> Result<Vec<Cell>, Failure> {
+        let memory = || self.first_of_each(stop).map(|run| models.kernel_memory(&run)).max();
+        let jobs = self.jobs.map_or_else(|| pool::default_jobs(memory().unwrap_or_default()), usize::from);
+        let progress = Progress::new(self.count());
+        let cells = pool::run_ordered(jobs, self.count(), |index| {
+            let cell = models.run_kernel(&self.run(index, stop));
+            progress.done(index);
+            cell
+        });
+        progress.finish();
+        cells
+    }
+
+    fn count(&self) -> usize {
+        self.devices.len() * self.policies.len() * self.reps as usize
+    }
+
+    fn run<'r>(&'r self, index: usize, stop: &'r Arc<AtomicBool>) -> KernelRun<'r, M> {
+        let reps = self.reps as usize;
+        KernelRun {
+            device: &self.devices[index / reps / self.policies.len()].1,
+            workload: self.workload,
+            image: self.image,
+            target: self.target,
+            policy: self.policies[index / reps % self.policies.len()].1,
+            utilization_percent: self.utilization_percent,
+            memory: self.memory,
+            rep: (index % reps) as u32,
+            seed: self.seed,
+            stop,
+        }
+    }
+
+    /// The first repetition of each policy on each device.
+    fn first_of_each<'r>(&'r self, stop: &'r Arc<AtomicBool>) -> impl Iterator<Item = KernelRun<'r, M>> {
+        (0..self.count()).step_by(self.reps as usize).map(|index| self.run(index, stop))
+    }
 }

@@ -64,9 +64,9 @@ pub fn html(comparison: &Comparison) -> Result<String, Failure> {
     let mut devices = Vec::new();
     for device in &summary.devices {
         let own = verdict.per_device.iter().find(|v| v.device == device.device);
-        let (header, rows) = table::compare::columns(device, &settings.baseline, summary.measure);
-        let chosen = |p: &PolicySummary| own.is_some_and(|v| v.policy == p.policy);
-        let rows = rows.into_iter().zip(&device.policies).map(|(cells, p)| Row { cells, chosen: chosen(p) });
+        let (header, rows) = table::compare::columns(device, comparison, summary.measure);
+        let chosen = |cells: &[String]| own.is_some_and(|v| cells.first() == Some(&v.policy));
+        let rows = rows.into_iter().map(|cells| Row { chosen: chosen(&cells), cells });
         devices.push(Device {
             name: table::compare::place(settings, device.device),
             verdict: own.filter(|_| several).map(|v| with_code(&v.text)),
@@ -93,7 +93,7 @@ pub fn html(comparison: &Comparison) -> Result<String, Failure> {
             comparison.trimwise
         ),
         verdict: with_code(&verdict.text),
-        notes: table::compare::notes(&summary),
+        notes: table::compare::notes(comparison, &summary),
         devices,
         settings: shown_settings(comparison),
         command: settings.command.clone(),
@@ -121,7 +121,11 @@ fn shown_settings(comparison: &Comparison) -> Vec<(&'static str, String)> {
             if settings.kernel.is_some() { "memory of the guest" } else { "memory of the modelled host" };
         shown.push((of, Bytes(memory).to_string()));
     }
-    if let Some(kernel) = &settings.kernel {
+    let checked = comparison.check.as_ref().and_then(|check| check.kernel.as_ref());
+    if checked.is_some() {
+        shown.push(("memory of the guest", "the same".to_owned()));
+    }
+    if let Some(kernel) = settings.kernel.as_ref().or(checked) {
         shown.push(("kernel", format!("Linux {}, built from {}", kernel.release, kernel.source)));
         shown.push(("file system", kernel.file_system.clone()));
         if !kernel.mount_options.is_empty() {

@@ -18,14 +18,14 @@ pub fn render(comparison: &Comparison) -> String {
         let how_full = settings.utilization_percent.map_or(String::new(), |u| format!(", {u} % full"));
         let what = workload(settings, summary.measure);
         let title = format!("{}: {what}{how_full}", place(settings, device.device));
-        let (header, rows) = columns(device, &settings.baseline, summary.measure);
+        let (header, rows) = columns(device, comparison, summary.measure);
         text += &format!("{}\n\n{}\n", bold(&title), laid_out(&header, &rows));
         let ledger = ledger(device);
         if !ledger.is_empty() {
             text += &format!("{}\n\n{}\n", bold("Ledger"), laid_out(&figures::LEDGER, &ledger));
         }
     }
-    for note in notes(&summary) {
+    for note in notes(comparison, &summary) {
         text += &(folded(&note, 0) + "\n");
     }
     let several = comparison.verdict.per_device.len() > 1;
@@ -50,7 +50,8 @@ pub fn render(comparison: &Comparison) -> String {
             0,
         );
     }
-    if let (Some(kernel), Some(memory)) = (&settings.kernel, settings.host_memory_bytes) {
+    let checked = comparison.check.as_ref().and_then(|check| check.kernel.as_ref());
+    if let (Some(kernel), Some(memory)) = (settings.kernel.as_ref().or(checked), settings.host_memory_bytes) {
         let aged = settings.utilization_percent.map_or("new".to_owned(), |p| format!("aged to {p} % in use"));
         let options = match kernel.mount_options.as_str() {
             "" => String::new(),
@@ -97,11 +98,16 @@ pub fn workload(settings: &Settings, measure: Measure) -> String {
 }
 
 /// Header and rows, without the columns that no row has a figure for, such as a real device's erases. The distance to
-/// the bound is there wherever it could be: in the model.
-pub fn columns(device: &DeviceSummary, baseline: &str, measure: Measure) -> (Vec<String>, Vec<Vec<String>>) {
+/// the bound is there wherever it could be: in the model. What a real kernel gave stands below the model's figures.
+pub fn columns(
+    device: &DeviceSummary,
+    comparison: &Comparison,
+    measure: Measure,
+) -> (Vec<String>, Vec<Vec<String>>) {
     const DISTANCE: &str = "vs ideal";
     let with_difference = device.policies.len() > 1;
     let in_model = device.policies.iter().flat_map(|p| &p.runs).all(|run| run.target == "model");
+    let baseline = &comparison.settings.baseline;
     let versus = format!("vs {baseline}");
     let mut header = vec!["policy", "n", measure.name()];
     if with_difference {
@@ -119,7 +125,22 @@ pub fn columns(device: &DeviceSummary, baseline: &str, measure: Measure) -> (Vec
         row.extend(figures::of_policy(p));
         row
     };
-    let rows: Vec<Vec<String>> = device.policies.iter().map(row).collect();
+    let mut rows = Vec::new();
+    let check = comparison.check.as_ref();
+    let checked = check.map(|check| check.summarised(baseline));
+    let checked = checked.iter().flat_map(|c| &c.devices).find(|d| d.device == device.device);
+    for p in &device.policies {
+        rows.push(row(p));
+        let kernel = check.and_then(|check| check.kernel.as_ref());
+        if let (Some(kernel), Some(p)) = (kernel, checked.and_then(|d| d.policy(p.policy))) {
+            let mut row = row(p);
+            row[0] = format!("  {}", kernel.release);
+            // The heading is of the model's largest; the kernel's is known at the end only.
+            row.pop();
+            row.push(figures::NONE.to_owned());
+            rows.push(row);
+        }
+    }
     let shown: Vec<bool> = header
         .iter()
         .enumerate()
@@ -135,7 +156,7 @@ pub fn ledger(device: &DeviceSummary) -> Vec<Vec<String>> {
 }
 
 /// What the reader should know before he believes the intervals; each thing once.
-pub fn notes(summary: &Summary) -> Vec<String> {
+pub fn notes(comparison: &Comparison, summary: &Summary) -> Vec<String> {
     let mut notes: Vec<String> = Vec::new();
     let policies = || summary.devices.iter().flat_map(|d| &d.policies);
     let in_model = policies().flat_map(|p| &p.runs).all(|run| run.target == "model");
@@ -173,6 +194,7 @@ pub fn notes(summary: &Summary) -> Vec<String> {
         };
         notes.extend(note.filter(|n| !notes.contains(n)));
     }
+    notes.extend(comparison.check.iter().flat_map(|check| check.notes(&comparison.verdict.policy)));
     notes
 }
 

@@ -31,6 +31,7 @@ pub fn comparison(mut cells: Vec<Cell>) -> Comparison {
         },
         summary: Summary::of(&cells).rows(),
         verdict: verdict(&cells).unwrap(),
+        check: None,
         cells,
     }
 }

@@ -303,6 +303,43 @@ fn a_failed_step_is_named_with_the_kernel_s_own_words() {
     assert_eq!(left_in(folder.path()), Vec::<PathBuf>::new());
 }
 
+/// The model of 6.1 and the kernel itself, with the same of everything; without the kernel the model alone.
+#[test]
+fn the_model_is_checked_on_the_kernel_that_it_models() {
+    let folder = folder_with_postmark();
+    // Small, since the guest ages it too.
+    let drive = include_str!("../../../../profiles/sata-small.toml").replace("= 8_589_934_592", "= 1_073_741_824");
+    fs::write(folder.path().join("drive.toml"), drive).unwrap();
+    let line = "compare --check kernel:6.1:ext4 --workload small.pmrc --device drive.toml --policy off commit lazy \
+                --utilization 20 --reps 1 --memory 128 --json -";
+    let empty = tempfile::tempdir().unwrap();
+    let output = trimwise(folder.path(), line).env("TRIMWISE_KERNELS", empty.path()).output().unwrap();
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && message.contains("trimwise kernel build --version 6.1"), "{message}");
+    let alone: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(alone["check"]["not_run"].is_string() && alone["check"]["kernel"].is_null());
+    if !is_there(FileSystem::Ext4) {
+        return;
+    }
+    let output = trimwise(folder.path(), line).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(result["cells"], alone["cells"], "a check changes nothing of the model");
+    let check = &result["check"];
+    assert!(check["kernel"]["release"].as_str().unwrap().starts_with("6.1."));
+    assert_eq!(check["left_out"][0]["policy"], "lazy");
+    let cells = check["cells"].as_array().unwrap();
+    assert_eq!(cells.len(), 2);
+    for (of_kernel, of_model) in cells.iter().zip(result["cells"].as_array().unwrap()) {
+        for key in ["device", "policy", "rep"] {
+            assert_eq!(of_kernel[key], of_model[key]);
+        }
+        assert_eq!(of_kernel["postmark"]["bytes_written"], of_model["postmark"]["bytes_written"]);
+    }
+    assert_eq!(cells[0]["device_stats"]["trim_commands"], 0);
+    assert!(cells[1]["device_stats"]["trim_commands"].as_u64().unwrap() > 0);
+}
+
 #[test]
 fn what_cannot_run_is_refused_with_what_can() {
     let folder = folder_with_postmark();

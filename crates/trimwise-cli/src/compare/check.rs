@@ -1,0 +1,284 @@
+//! `compare --check kernel:...`: what a real kernel gives next to the model's figures, and where the two contradict each
+//! other.
+//!
+//! Only the policies that a stock kernel has can be checked; the others are named. Device, workload, utilization, memory,
+//! seed and repetitions are the model's.
+
+use serde::Serialize;
+use trimwise::experiment::result::Cell;
+use trimwise::experiment::summary::{DeviceSummary, Summary, SummaryRow};
+use trimwise_uml::cell::{KernelPolicy, KernelTarget};
+use trimwise_uml::images::KernelImage;
+use trimwise_uml::job::FileSystem;
+
+use super::{Comparison, RealKernel};
+use crate::failure::Failure;
+use crate::figures;
+use crate::runner::Models;
+
+/// Up to this, a difference between two policies' durations contradicts nothing.
+const LIMIT: f64 = 0.03;
+
+/// What the check found; the order of the keys is part of the format.
+#[derive(Clone, Debug, Serialize)]
+pub struct Check {
+    /// `kernel:VERSION:ext4[:MOUNT_OPTIONS]`.
+    pub target: String,
+    /// Which kernel ran; `None` if none did.
+    pub kernel: Option<RealKernel>,
+    /// Each run on it.
+    pub cells: Vec<Cell>,
+    /// A row for each policy on each device, as the model's; against the same baseline, if that ran on the kernel.
+    pub summary: Vec<SummaryRow>,
+    /// Policies that no stock kernel has.
+    pub left_out: Vec<LeftOut>,
+    /// Where kernel and model contradict each other.
+    pub contradictions: Vec<Contradiction>,
+    /// Why nothing ran; `None` if it did.
+    pub not_run: Option<String>,
+}
+
+/// A policy that did not run on the kernel.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LeftOut {
+    /// The policy.
+    pub policy: String,
+    /// Why.
+    pub reason: String,
+}
+
+/// Two policies of which model and kernel say different things.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Contradiction {
+    /// The device.
+    pub device: String,
+    /// The policy.
+    pub policy: String,
+    /// What it is compared with.
+    pub against: String,
+    /// How much longer the policy takes than the other in the model, in percent.
+    pub model_percent: f64,
+    /// The same on the kernel.
+    pub kernel_percent: f64,
+    /// Both in words.
+    pub text: String,
+}
+
+/// Reads the target.
+pub fn parse(text: &str) -> Result<KernelTarget, Failure> {
+    let target = text.strip_prefix("kernel:").and_then(|target| target.parse::<KernelTarget>().ok());
+    let Some(target) = target.filter(|target| target.file_system == FileSystem::Ext4) else {
+        return Err(Failure::usage(format!(
+            "--check {text}: expected kernel:VERSION:ext4[:MOUNT_OPTIONS] as in kernel:6.12:ext4; the model is of ext4 \
+             only"
+        )));
+    };
+    target.check_for_policies().map_err(|e| Failure::usage(format!("--check {text}: {e}")))?;
+    Ok(target)
+}
+
+/// A check before it is run.
+pub struct Planned<'a> {
+    pub target: &'a KernelTarget,
+    pub policies: Vec<(String, KernelPolicy)>,
+    left_out: Vec<LeftOut>,
+    /// The kernel, or why there is none.
+    pub image: Result<KernelImage, String>,
+}
+
+impl<'a> Planned<'a> {
+    /// Sorts the policies and finds the kernel. One that is not there is told at once; the model runs without it.
+    pub fn of<'p, M: Models>(
+        models: &M,
+        target: &'a KernelTarget,
+        policies: impl Iterator<Item = &'p String>,
+    ) -> Result<Self, Failure> {
+        let (mut checked, mut left_out) = (Vec::new(), Vec::new());
+        for policy in policies {
+            match KernelPolicy::parse(policy, target.file_system) {
+                Ok(parsed) => checked.push((policy.clone(), parsed)),
+                Err(reason) => left_out.push(LeftOut { policy: policy.clone(), reason }),
+            }
+        }
+        if checked.is_empty() {
+            return Err(Failure::usage(format!(
+                "--check kernel:{target}: a stock kernel has none of these policies; expected at least one --policy of {}",
+                KernelPolicy::forms(target.file_system)
+            )));
+        }
+        let image = models.kernel(target).map_err(|failure| failure.to_string());
+        if let Err(reason) = &image {
+            eprintln!("note: --check kernel:{target} is left out: {}", crate::table::plain(reason));
+        }
+        Ok(Self { target, policies: checked, left_out, image })
+    }
+
+    /// The check with these runs of the kernel, if there was one.
+    pub fn found(self, cells: Vec<Cell>) -> Check {
+        let (kernel, not_run) = match self.image {
+            Ok(image) => (Some(RealKernel::of(&image, self.target)), None),
+            Err(reason) => (None, Some(reason)),
+        };
+        Check {
+            target: format!("kernel:{}", self.target),
+            kernel,
+            cells,
+            summary: Vec::new(),
+            left_out: self.left_out,
+            contradictions: Vec::new(),
+            not_run,
+        }
+    }
+}
+
+impl Comparison {
+    /// Adds a check and what its runs mean; the verdict begins with the contradictions.
+    pub fn add_check(&mut self, mut check: Check) {
+        let (model, kernel) = (Summary::of(&self.cells), check.summarised(&self.settings.baseline));
+        let (rows, mut contradictions) = (kernel.rows(), Vec::new());
+        let verdict = &mut self.verdict;
+        for own in &mut verdict.per_device {
+            let of_device = |summary: &Summary| summary.devices.iter().position(|d| d.device == own.device);
+            let (Some(m), Some(k)) = (of_device(&model), of_device(&kernel)) else { continue };
+            let pair = Pair { model: &model.devices[m], kernel: &kernel.devices[k] };
+            contradictions.extend(pair.contradictions(&model.baseline, &own.policy, &verdict.policy));
+        }
+        (check.summary, check.contradictions) = (rows, contradictions);
+        if let Some(RealKernel { release, .. }) = &check.kernel {
+            let begin = |text: &mut String, what: String| {
+                *text = format!("Linux {release} contradicts the model{what}. The model's verdict: {text}");
+            };
+            let mut devices: Vec<String> = Vec::new();
+            let several = verdict.per_device.len() > 1;
+            for own in &mut verdict.per_device {
+                let found = check.contradictions.iter().filter(|c| c.device == own.device);
+                let found: Vec<&str> = found.map(|c| c.text.as_str()).collect();
+                if found.is_empty() {
+                    continue;
+                }
+                devices.push(own.device.clone());
+                begin(&mut own.text, format!(": {}", found.join("; ")));
+                if !several {
+                    verdict.text.clone_from(&own.text);
+                }
+            }
+            if several && !devices.is_empty() {
+                begin(&mut verdict.text, format!(" on {} (see below)", devices.join(", ")));
+            }
+        }
+        self.check = Some(check);
+    }
+}
+
+impl Check {
+    /// The kernel's figures, compared with the model's baseline or with nothing.
+    pub fn summarised(&self, baseline: &str) -> Summary<'_> {
+        let mut summary = Summary::of(&self.cells);
+        if summary.baseline != baseline {
+            summary.devices.iter_mut().flat_map(|d| &mut d.policies).for_each(|p| p.versus_baseline = None);
+        }
+        summary
+    }
+
+    /// What the reader should know of the check, beside its figures.
+    pub fn notes(&self, recommended: &str) -> Vec<String> {
+        if let Some(reason) = &self.not_run {
+            return vec![format!("Not checked on a real kernel: {reason}")];
+        }
+        let mut notes = vec![
+            "Rows named by a version are the real kernel's. What the processor costs is in the model's figures and not in the \
+             guest's."
+                .to_owned(),
+        ];
+        if !self.left_out.is_empty() {
+            let names: Vec<String> = self.left_out.iter().map(|l| format!("`{}`", l.policy)).collect();
+            let is_chosen = self.left_out.iter().any(|l| l.policy == recommended);
+            let so = if is_chosen { ": the recommendation is not checked" } else { "" };
+            notes.push(format!("No stock kernel has {}{so}.", names.join(", ")));
+        }
+        if self.contradictions.is_empty() {
+            let percent = LIMIT * 100.0;
+            notes.push(format!("Kernel and model do not contradict each other by more than {percent:.0} %."));
+        }
+        notes
+    }
+}
+
+/// One device's figures.
+struct Pair<'a> {
+    model: &'a DeviceSummary<'a>,
+    kernel: &'a DeviceSummary<'a>,
+}
+
+impl Pair<'_> {
+    /// Policies that the model calls better than the baseline and the kernel worse, or the other way round; and policies
+    /// that the model recommends, here or over all devices, where the kernel is faster with another.
+    fn contradictions(&self, baseline: &str, own: &str, overall: &str) -> Vec<Contradiction> {
+        let mut found: Vec<Contradiction> = Vec::new();
+        for p in &self.kernel.policies {
+            let Some((model, kernel)) = self.changes(p.policy, baseline) else { continue };
+            if model.abs() > LIMIT && kernel.abs() > LIMIT && (model > 0.0) != (kernel > 0.0) {
+                found.push(self.contradiction("", p.policy, baseline, (model, kernel)));
+            }
+        }
+        for recommended in [own, overall] {
+            let worse = |against: &&str| {
+                // Over several devices the model may know itself that another one is better here.
+                self.changes(recommended, against)
+                    .is_some_and(|(model, kernel)| kernel > LIMIT && (recommended == own || model <= LIMIT))
+            };
+            let seconds = |policy: &&str| self.kernel.policy(policy).map(|p| p.time_s.median());
+            let others = self.kernel.policies.iter().map(|p| p.policy).filter(worse);
+            let fastest = others
+                .min_by(|a, b| seconds(a).partial_cmp(&seconds(b)).unwrap_or(std::cmp::Ordering::Equal));
+            let Some(against) = fastest else { continue };
+            let is_said = |c: &Contradiction| {
+                [(recommended, against), (against, recommended)]
+                    .contains(&(c.policy.as_str(), c.against.as_str()))
+            };
+            if let Some(changes) = self.changes(recommended, against)
+                && !found.iter().any(is_said)
+            {
+                found.push(self.contradiction("the recommended ", recommended, against, changes));
+            }
+        }
+        found
+    }
+
+    /// How much longer `policy` takes than `against`, in the model and on the kernel; `None` if one of them did not run on
+    /// both.
+    fn changes(&self, policy: &str, against: &str) -> Option<(f64, f64)> {
+        let of = |device: &DeviceSummary| {
+            let seconds = |policy| device.policy(policy).map(|p| p.time_s.median());
+            Some(seconds(policy)? / seconds(against)? - 1.0).filter(|change| change.is_finite())
+        };
+        Some((of(self.model)?, of(self.kernel)?))
+    }
+
+    fn contradiction(
+        &self,
+        what: &str,
+        policy: &str,
+        against: &str,
+        (model, kernel): (f64, f64),
+    ) -> Contradiction {
+        Contradiction {
+            device: self.model.device.to_owned(),
+            policy: policy.to_owned(),
+            against: against.to_owned(),
+            model_percent: model * 100.0,
+            kernel_percent: kernel * 100.0,
+            text: format!(
+                "{what}`{policy}` takes {} than `{against}` in the model, {} on the kernel",
+                longer(model),
+                longer(kernel)
+            ),
+        }
+    }
+}
+
+/// `16.3 % longer`.
+fn longer(change: f64) -> String {
+    let figure = figures::change(change.abs());
+    format!("{} {}", figure.trim_start_matches('+'), if change < 0.0 { "less" } else { "longer" })
+}
