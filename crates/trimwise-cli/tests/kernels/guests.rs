@@ -308,7 +308,8 @@ fn a_failed_step_is_named_with_the_kernel_s_own_words() {
 fn the_model_is_checked_on_the_kernel_that_it_models() {
     let folder = folder_with_postmark();
     // Small, since the guest ages it too.
-    let drive = include_str!("../../../../profiles/sata-small.toml").replace("= 8_589_934_592", "= 1_073_741_824");
+    let drive =
+        include_str!("../../../../profiles/sata-small.toml").replace("= 8_589_934_592", "= 1_073_741_824");
     fs::write(folder.path().join("drive.toml"), drive).unwrap();
     let line = "compare --check kernel:6.1:ext4 --workload small.pmrc --device drive.toml --policy off commit lazy \
                 --utilization 20 --reps 1 --memory 128 --json -";
