@@ -171,8 +171,9 @@ fn perform(step: &Step, beside: &mut Beside) -> Result<Outcome, Failed> {
         Step::Scene { name, seed } => {
             let scene: Scene = name.parse().map_err(|e: SceneError| e.to_string())?;
             let root = root()?;
-            let lasted =
-                block_on(scene.run(&root, *seed)).map_err(|e| format!("{e:?}"))?.map_err(|e| e.to_string())?;
+            let lasted = block_on(scene.run(&root, *seed))
+                .map_err(|e| format!("{e:?}"))?
+                .map_err(|e| e.to_string())?;
             Ok(Outcome::Lasted { duration_ns: lasted.as_nanos() })
         }
         Step::Timed { spec, rep, seed } => run_timed(spec, *rep, *seed),
@@ -268,7 +269,9 @@ impl Trims {
 fn make(file_system: FileSystem, options: &[String]) -> Result<String, Failed> {
     let seeded = format!("hash_seed={IDENTIFIER},lazy_itable_init=0,lazy_journal_init=0,nodiscard");
     let fixed: Vec<String> = match file_system {
-        FileSystem::Ext4 => ["-q", "-F", "-m", "0", "-U", IDENTIFIER, "-E", &seeded].map(str::to_owned).into(),
+        FileSystem::Ext4 => {
+            ["-q", "-F", "-m", "0", "-U", IDENTIFIER, "-E", &seeded].map(str::to_owned).into()
+        }
         FileSystem::Xfs => ["-q", "-f", "-K", "-m", &format!("uuid={IDENTIFIER}")].map(str::to_owned).into(),
         FileSystem::Btrfs => ["-q", "-f", "-K", "-U", IDENTIFIER].map(str::to_owned).into(),
         FileSystem::F2fs => ["-q", "-f", "-t", "0"].map(str::to_owned).into(),

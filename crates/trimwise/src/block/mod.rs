@@ -301,8 +301,9 @@ impl BlockQueue {
         let grows = self.0.config.merges_waiting || state.is_plugged;
         let queue = if state.throttle.is_some() { &mut state.foreground } else { &mut state.background };
         if grows
-            && let Some(Request { command: Command::Write(last, _), on_done: waiting, background: true, .. }) =
-            queue.back_mut()
+            && let Some(Request {
+                command: Command::Write(last, _), on_done: waiting, background: true, ..
+            }) = queue.back_mut()
             && last.end() == range.start
             && last.units + range.units <= limit
         {

@@ -12,8 +12,8 @@ pub use super::figures::{
 use super::kernels::KernelRows;
 use super::ledger::CellLedger;
 use super::model_ext4::Pair;
-use super::verdicts::Row;
 use super::plot::Plot;
+use super::verdicts::Row;
 use crate::units::SimDuration;
 use crate::workload::fragmenting::Removal;
 use crate::workload::full_write::FullWrite;

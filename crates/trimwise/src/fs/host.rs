@@ -159,7 +159,11 @@ impl HostConfig {
             placement: Placement::Groups,
             kept_units_max: if linux.keeps_blocks() { 4_096 } else { 0 },
             // Debian's CONFIG_HZ.
-            writeback: if linux.paces_writers() { Writeback::Paced { hz: 250 } } else { Writeback::AtTheLimit },
+            writeback: if linux.paces_writers() {
+                Writeback::Paced { hz: 250 }
+            } else {
+                Writeback::AtTheLimit
+            },
             queue: QueueConfig {
                 // What does not rotate is to answer a read within 2 ms; 256 requests are a queue's default (nr_requests).
                 write_throttle: linux.throttles_writeback().then_some(WriteThrottleConfig {

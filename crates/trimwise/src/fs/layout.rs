@@ -102,7 +102,8 @@ impl Layout {
         let is_too_small = rest > 0 && heads_a_flex && rest < 2 * FLEX_GROUPS + TABLE_BLOCKS + 50;
         let (total_units, groups) =
             if is_too_small { (total_units - rest, groups - 1) } else { (total_units, groups) };
-        let mut layout = Self { total_units, tool: options.tool, journal: UnitRange::new(Lpn(0), journal_units) };
+        let mut layout =
+            Self { total_units, tool: options.tool, journal: UnitRange::new(Lpn(0), journal_units) };
         // mke2fs puts the journal into the middle, behind that group's own metadata.
         let middle = groups / 2 / FLEX_GROUPS * FLEX_GROUPS + FLEX_GROUPS.min(groups) / 2;
         let start = (middle.min(groups - 1) * GROUP_UNITS).max(layout.metadata_end(0));
@@ -250,11 +251,7 @@ impl Layout {
 
     fn flex_start(&self, group: u64) -> u64 {
         let first = group / FLEX_GROUPS * FLEX_GROUPS;
-        if first == 0 {
-            self.head_units()
-        } else {
-            first * GROUP_UNITS
-        }
+        if first == 0 { self.head_units() } else { first * GROUP_UNITS }
     }
 
     fn metadata_end(&self, flex: u64) -> u64 {
@@ -344,8 +341,12 @@ mod tests {
 
     #[test]
     fn regression_a_journal_that_runs_into_metadata_is_refused() {
-        let plan =
-            |journal| Layout::plan(40 * GROUP_UNITS, FormatOptions { journal: Some(journal), ..FormatOptions::default() });
+        let plan = |journal| {
+            Layout::plan(
+                40 * GROUP_UNITS,
+                FormatOptions { journal: Some(journal), ..FormatOptions::default() },
+            )
+        };
         plan(Bytes::gib(1)).unwrap().allocator();
         assert!(plan(Bytes(Bytes::gib(1).0 + UNIT_BYTES)).is_err());
     }

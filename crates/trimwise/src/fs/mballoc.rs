@@ -174,9 +174,7 @@ impl Search {
                     && count.units >= self.goal_units
                     && largest.is_some_and(|largest| usize::from(largest) >= order_of(self.goal_units))
             }
-            Criterion::Average | Criterion::AverageOfLess => {
-                count.units / count.extents >= self.goal_units
-            }
+            Criterion::Average | Criterion::AverageOfLess => count.units / count.extents >= self.goal_units,
             Criterion::Enough => count.units >= self.goal_units,
             Criterion::Any => true,
         }
@@ -410,13 +408,11 @@ impl Allocator {
             return None;
         }
         let want = want.min(GROUP_UNITS - 1);
-        self.use_window(file, want)
-            .or_else(|| self.allocate_normalized(goal, want, file))
-            .or_else(|| {
-                // All that is free is preallocated (`ext4_mb_discard_preallocations`).
-                self.discard_preallocations();
-                self.allocate_normalized(goal, want, file)
-            })
+        self.use_window(file, want).or_else(|| self.allocate_normalized(goal, want, file)).or_else(|| {
+            // All that is free is preallocated (`ext4_mb_discard_preallocations`).
+            self.discard_preallocations();
+            self.allocate_normalized(goal, want, file)
+        })
     }
 
     fn allocate_normalized(&mut self, goal: Lpn, want: u64, file: FileShape) -> Option<UnitRange> {
@@ -516,7 +512,8 @@ impl Allocator {
         let units = end.saturating_sub(start).clamp(1, GROUP_UNITS);
         // Beside what the file has, if it is free there.
         let behind = file.left.filter(|&(page, _)| page == start).map(|(_, block)| block);
-        let before = file.right.filter(|&(page, _)| page == end).and_then(|(_, block)| block.checked_sub(units));
+        let before =
+            file.right.filter(|&(page, _)| page == end).and_then(|(_, block)| block.checked_sub(units));
         let beside = behind.or(before).filter(|&block| self.free_at(block) >= units);
         let want = want.min(end - file.page);
         let found = match beside {
@@ -683,7 +680,8 @@ mod tests {
     #[test]
     fn an_open_file_gets_a_window_and_grows_in_it() {
         let mut allocator = empty();
-        let open = |page, left| FileShape { page, is_open: true, size_pages: page + 100, left, ..closed(1, 0) };
+        let open =
+            |page, left| FileShape { page, is_open: true, size_pages: page + 100, left, ..closed(1, 0) };
         let first = file(&mut allocator, GROUP_UNITS, open(0, None), 100);
         let window = allocator.mballoc().preallocated_units();
         assert_eq!(window, 28, "128 pages for 100");

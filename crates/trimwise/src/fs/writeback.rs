@@ -209,7 +209,9 @@ impl Ext4 {
                 Placement::Stream => u64::MAX,
                 Placement::Groups => PAGES_AN_EXTENT,
             };
-            let Some((page, pages)) = self.next_dirty_run(inode, most.min(pages_max - written)) else { break };
+            let Some((page, pages)) = self.next_dirty_run(inode, most.min(pages_max - written)) else {
+                break;
+            };
             let mapped = {
                 let state = &mut *self.0.state.borrow_mut();
                 let mapped = state.disk.inodes[inode as usize].map(page, pages);

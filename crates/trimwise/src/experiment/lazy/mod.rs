@@ -13,7 +13,8 @@ mod table2;
 
 pub use super::watch::Issue;
 pub use on_kernel::{
-    FIGURE_3_KERNEL, GUEST_MEMORY, KERNEL, KernelCase, KernelRun, QUESTION_3_KERNEL, evaluate_on_kernel, kernel_cases,
+    FIGURE_3_KERNEL, GUEST_MEMORY, KERNEL, KernelCase, KernelRun, QUESTION_3_KERNEL, evaluate_on_kernel,
+    kernel_cases,
 };
 pub use sizes::{
     FIGURE_3, FIGURE_4, QUESTION_3, QUESTION_4, SizeRun, SizeRuns, evaluate_figure_3, evaluate_figure_4,

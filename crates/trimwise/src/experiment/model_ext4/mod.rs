@@ -197,10 +197,10 @@ pub fn run_model(case: Case, guest: GuestFacts, seed: u64) -> Result<Side, CellE
     let config = parsed.expect("it is written here").runs[0].config.for_model()?;
     sim.run(async move {
         let format = FormatOptions {
-        journal: Some(Bytes::from_units(guest.journal_blocks)),
-        discard: false,
-        ..FormatOptions::TODAY
-    };
+            journal: Some(Bytes::from_units(guest.journal_blocks)),
+            discard: false,
+            ..FormatOptions::TODAY
+        };
         let volume = Volume::format(&queue, format).await?;
         let fs = volume.mount(host, case.policy().governor()).await;
         let sim = queue.sim();
