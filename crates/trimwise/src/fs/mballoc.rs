@@ -485,9 +485,9 @@ impl Allocator {
     fn allocate_window(&mut self, want: u64, size_pages: u64, file: FileShape) -> Option<UnitRange> {
         const MIB: u64 = 256;
         let (mut start, length) = match size_pages {
-            ..=MIB => (0, size_pages.next_power_of_two()),
-            ..=1_024 => (file.page / (2 * MIB) * (2 * MIB), 2 * MIB),
-            ..=2_048 => (file.page / (4 * MIB) * (4 * MIB), 4 * MIB),
+            0..=MIB => (0, size_pages.next_power_of_two()),
+            257..=1_024 => (file.page / (2 * MIB) * (2 * MIB), 2 * MIB),
+            1_025..=2_048 => (file.page / (4 * MIB) * (4 * MIB), 4 * MIB),
             _ if want <= 2_048 => (file.page / (8 * MIB) * (8 * MIB), 8 * MIB),
             _ => (file.page, want),
         };
@@ -602,11 +602,11 @@ impl Allocator {
     /// What a file has set aside is free for others (`ext4_discard_preallocations`).
     pub(super) fn discard_windows(&mut self, inode: u32) {
         let windows = &mut self.mballoc_mut().windows;
-        while let Some((&key, _)) = windows.range((inode, 0)..=(inode, u64::MAX)).next() {
-            let window = windows.remove(&key).expect("it was just found");
-            self.give_back(&window.unused);
-            return self.discard_windows(inode);
-        }
+        let own: Vec<(u32, u64)> =
+            windows.range((inode, 0)..=(inode, u64::MAX)).map(|(&key, _)| key).collect();
+        let unused: Vec<UnitRange> =
+            own.iter().filter_map(|key| windows.remove(key)).flat_map(|window| window.unused).collect();
+        self.give_back(&unused);
     }
 
     /// All that is set aside is free for others.
