@@ -1,10 +1,10 @@
 //! Claims as data: what a source says, how it knows, what that is worth here, and whether it holds.
 //!
-//! An experiment measures and names its [`Figures`]. Its claims are in `experiments/NAME/claims.toml`, next to its README;
+//! An experiment measures and names its `Figures`. Its claims are in `experiments/NAME/claims.toml`, next to its README;
 //! `experiments/README.md` describes the file. This module is the only judge.
 //!
 //! A condition compares terms: `0.34 <= min(lazy / commit) <= 0.46`. A term is made of numbers (`5%` is 0.05), names of
-//! figures, `+ - * /` with blanks around them, brackets, and the functions of [`Reader::call`]. Figures are lists. What is
+//! figures, `+ - * /` with blanks around them, brackets, and the functions of `Reader::call`. Figures are lists. What is
 //! done to a list is done to each of its elements, and a comparison must hold for each; a single number stands next to any
 //! list. `published` is the claim's own published figure.
 
