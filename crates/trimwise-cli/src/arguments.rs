@@ -141,7 +141,7 @@ pub struct CompareArguments {
     pub utilization: Option<u8>,
 
     /// Linux version of the modelled host, 2.6 or later: it decides how discard works, how writers are
-    /// paced and how write-back is held back [default: 6.12, with --check that kernel's]
+    /// paced and how write-back is held back [default: 6.12]; with --check that kernel
     #[arg(long, value_name = "VERSION")]
     pub linux: Option<String>,
 
