@@ -11,3 +11,4 @@ mod kernel;
 mod kernels_experiment;
 mod model_ext4;
 mod reproduction;
+mod verdicts;
