@@ -37,7 +37,7 @@ full:
     -KILLS=200 MOUNTS=1000 scripts/test-tier system --release -p trimwised -- daemon::
     SET=full CAPACITY=full SANDFORCE=full WRITE_AMPLIFICATION=full scripts/test-tier experiments --release -- --nocapture
     # needs `trimwise kernel build --version 6.1`, 5.10 and 6.12
-    KERNELS=full scripts/test-tier kernels --release -p trimwise-cli --features kernel-5-10-tests -- experiment model_ext4 daemon_week
+    KERNELS=full scripts/test-tier kernels --release -p trimwise-cli --features kernel-5-10-tests -- experiment model_ext4 verdicts daemon_week
 
 # what CI runs
 ci:
