@@ -119,6 +119,9 @@ pub struct HostConfig {
     /// Blocks that no file gets, so that write-back does not fail for want of metadata: a fiftieth of all, but not more than
     /// these (`ext4_calculate_resv_clusters`).
     pub kept_units_max: u64,
+    /// Whether new blocks count as unwritten until their data are there (`dioread_nolock`). Each allocation then has room
+    /// in the journal set aside until that is noted.
+    pub converts_unwritten: bool,
     /// Largest read-ahead (`read_ahead_kb`, default 128 KiB).
     pub read_ahead: Bytes,
     /// Processor time.
@@ -157,6 +160,7 @@ impl HostConfig {
             memory: Bytes(machine.0.saturating_sub(kernel)),
             slabs: Slabs::LINUX_6,
             placement: Placement::Groups,
+            converts_unwritten: linux.converts_unwritten(),
             kept_units_max: if linux.keeps_blocks() { 4_096 } else { 0 },
             // Debian's CONFIG_HZ.
             writeback: if linux.paces_writers() {
@@ -201,6 +205,7 @@ impl HostConfig {
             writeback_interval: SimDuration::from_secs(5),
             placement: Placement::Stream,
             kept_units_max: 0,
+            converts_unwritten: false,
             writeback: Writeback::AtTheLimit,
             read_ahead: Bytes::kib(128),
             cpu: CpuCosts {

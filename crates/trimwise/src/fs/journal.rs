@@ -242,7 +242,7 @@ impl Journal {
     }
 
     /// Largest transaction: a quarter of the journal (`j_max_transaction_buffers`).
-    fn transaction_max(&self) -> u64 {
+    pub(super) fn transaction_max(&self) -> u64 {
         (self.log.units + 1) / 4
     }
 

@@ -167,6 +167,8 @@ struct Inner {
     passes_told: Cell<u32>,
     state: RefCell<State>,
     events: Events,
+    /// New blocks on their way whose data are not there yet, by allocation.
+    conversions: Cell<u64>,
     /// Set when write-back was asked to run and has not looked yet.
     flusher_called: Cell<bool>,
     /// Set at unmount: background tasks end.
@@ -335,6 +337,7 @@ impl Volume {
             trims_in_flight: Cell::new(0),
             issue_cursor: Cell::new(Lpn(0)),
             passes_told: Cell::new(0),
+            conversions: Cell::new(0),
             flusher_called: Cell::new(false),
             stopping: Cell::new(false),
             threads: Cell::new(0),

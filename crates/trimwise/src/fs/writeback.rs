@@ -65,6 +65,28 @@ struct Claim {
     blocks: UnitRange,
     /// Counts what its transaction waits for.
     ordered: Rc<Cell<u64>>,
+    /// Of new blocks: the room in the journal for noting that their data are there.
+    conversion: Option<Rc<Conversion>>,
+}
+
+/// Room in the journal, held until the data of new blocks are there (`rsv_blocks`).
+struct Conversion(Ext4);
+
+impl Conversion {
+    /// Blocks of the journal for each (`ext4_chunk_trans_blocks` and one: an extent tree as deep as may be, the bitmaps and a
+    /// descriptor of its blocks, inode and extended attributes).
+    const CREDITS: u64 = 31;
+
+    fn begin(fs: &Ext4) -> Rc<Self> {
+        fs.0.conversions.set(fs.0.conversions.get() + 1);
+        Rc::new(Self(fs.clone()))
+    }
+}
+
+impl Drop for Conversion {
+    fn drop(&mut self) {
+        self.0.0.conversions.set(self.0.0.conversions.get() - 1);
+    }
 }
 
 /// Where a file would like its next blocks.
@@ -219,7 +241,7 @@ impl Ext4 {
             };
             let claim = match mapped {
                 Ok(claim) => claim,
-                Err(unmapped) => match self.allocate(inode, page, unmapped).await {
+                Err(unmapped) => match self.allocate_in_turn(inode, page, unmapped).await {
                     Some(claim) => claim,
                     None => continue, // the file changed while this task waited: look again
                 },
@@ -265,6 +287,21 @@ impl Ext4 {
         let pages = (end - start).min(pages_max);
         entry.writeback_cursor = start + pages;
         Some((start, pages))
+    }
+
+    /// The same as [`Self::allocate`], as soon as there is room in the journal for one more conversion: all together have
+    /// half of the largest transaction (`add_transaction_credits`).
+    async fn allocate_in_turn(&self, inode: u32, page: u64, pages: u64) -> Option<Claim> {
+        if !self.0.host.converts_unwritten {
+            return self.allocate(inode, page, pages).await;
+        }
+        let most = (self.0.state.borrow().journal.transaction_max() / 2 / Conversion::CREDITS).max(1);
+        while self.0.conversions.get() >= most {
+            self.0.events.writeback_done.wait().await;
+        }
+        let mut claim = self.allocate(inode, page, pages).await?;
+        claim.conversion = Some(Conversion::begin(self));
+        Some(claim)
     }
 
     /// Gives up to `pages` pages from `page` on their blocks, as many as there are in one extent, and claims
@@ -381,12 +418,12 @@ impl Ext4 {
         }
         let ordered = state.journal.ordered_counter(now);
         ordered.set(ordered.get() + blocks.units);
-        Claim { inode, page, blocks, ordered }
+        Claim { inode, page, blocks, ordered, conversion: None }
     }
 
     /// Hands the pages of a claim on to the device, as it has room for them.
     async fn submit(&self, claim: Claim) {
-        let Claim { inode, mut page, blocks, ordered } = claim;
+        let Claim { inode, mut page, blocks, ordered, conversion } = claim;
         for piece in self.0.queue.split(blocks) {
             self.0.queue.wait_for_room().await;
             let parts = {
@@ -398,8 +435,9 @@ impl Ext4 {
                 chunks_of(entry, page, piece.units)
             };
             page += piece.units;
-            let (fs, ordered) = (self.clone(), Rc::clone(&ordered));
+            let (fs, ordered, conversion) = (self.clone(), Rc::clone(&ordered), conversion.clone());
             self.0.queue.submit_background_write(piece, move || {
+                drop(conversion);
                 {
                     let state = &mut *fs.0.state.borrow_mut();
                     for (id, bits) in parts {

@@ -77,6 +77,11 @@ impl LinuxVersion {
         (self.major, self.minor) >= (3, 10)
     }
 
+    /// Whether new blocks of ext4 count as unwritten until their data are there: since 5.6 (244adf6426ee).
+    pub fn converts_unwritten(self) -> bool {
+        (self.major, self.minor) >= (5, 6)
+    }
+
     /// Whether it paces writers and writes files in batches: since 3.2 (143dfe8611a6).
     pub fn paces_writers(self) -> bool {
         (self.major, self.minor) >= (3, 2)
