@@ -55,9 +55,12 @@ fn host(generation: DiscardGeneration) -> HostConfig {
     let modern = HostConfig { memory: Bytes::mib(4), discard: generation, ..HostConfig::modern() };
     match generation {
         DiscardGeneration::CommitSerial | DiscardGeneration::CommitBatched => modern,
-        DiscardGeneration::Worker | DiscardGeneration::WorkerRunningOn => {
-            HostConfig { placement: Placement::Groups, writeback: Writeback::Paced { hz: 250 }, ..modern }
-        }
+        DiscardGeneration::Worker | DiscardGeneration::WorkerRunningOn => HostConfig {
+            placement: Placement::Groups,
+            writeback: Writeback::Paced { hz: 250 },
+            converts_unwritten: true,
+            ..modern
+        },
     }
 }
 
