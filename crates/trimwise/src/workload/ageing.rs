@@ -159,15 +159,26 @@ async fn used_and_wanted<F: Files>(fs: &F, percent: u64) -> Result<(Bytes, Bytes
     ))
 }
 
-async fn write_file<F: Files>(fs: &F, path: &str, bytes: u64) -> Result<(), FileError> {
+/// Writes so many zeros, in system calls of `call_bytes`, at most [`WRITE_BYTES`].
+pub(super) async fn write_zeros<F: Files>(
+    fs: &F,
+    file: &mut F::File,
+    bytes: u64,
+    call_bytes: usize,
+) -> Result<(), FileError> {
     static ZEROS: [u8; WRITE_BYTES] = [0; WRITE_BYTES];
-    let mut file = fs.open(path, OpenMode::Create).await?;
     let mut left = bytes as usize;
     while left > 0 {
-        let n = left.min(WRITE_BYTES);
-        fs.write(&mut file, &ZEROS[..n]).await?;
-        left -= n;
+        let now = left.min(call_bytes);
+        fs.write(file, &ZEROS[..now]).await?;
+        left -= now;
     }
+    Ok(())
+}
+
+async fn write_file<F: Files>(fs: &F, path: &str, bytes: u64) -> Result<(), FileError> {
+    let mut file = fs.open(path, OpenMode::Create).await?;
+    write_zeros(fs, &mut file, bytes, WRITE_BYTES).await?;
     fs.close(file).await
 }
 
@@ -176,7 +187,7 @@ fn path_of(number: u64) -> String {
 }
 
 /// A number below `n`, without floating point; the bias of one in 2^32 does not matter here.
-fn below(rng: &mut Xoshiro256PlusPlus, n: u64) -> u64 {
+pub(super) fn below(rng: &mut Xoshiro256PlusPlus, n: u64) -> u64 {
     ((rng.next_u64() >> 32) * n) >> 32
 }
 

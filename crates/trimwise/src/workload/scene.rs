@@ -7,9 +7,10 @@
 use std::fmt;
 use std::str::FromStr;
 
-use rand_core::{Rng, SeedableRng};
+use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
+use super::ageing::{below, write_zeros};
 use super::files::{FileError, Files, OpenMode};
 use crate::units::SimDuration;
 
@@ -54,9 +55,8 @@ impl fmt::Display for Scene {
 struct Draw(Xoshiro256PlusPlus);
 
 impl Draw {
-    /// Without floating point; the bias of one in 2^32 does not matter here.
     fn below(&mut self, n: u64) -> u64 {
-        ((self.0.next_u64() >> 32) * n) >> 32
+        below(&mut self.0, n)
     }
 
     fn between(&mut self, least: u64, most: u64) -> u64 {
@@ -69,14 +69,8 @@ const MIB: u64 = 1 << 20;
 
 async fn write_file<F: Files>(fs: &F, path: &str, bytes: u64, is_durable: bool) -> Result<(), FileError> {
     const PIECE: usize = 64 << 10;
-    static ZEROS: [u8; PIECE] = [0; PIECE];
     let mut file = fs.open(path, OpenMode::Create).await?;
-    let mut left = bytes as usize;
-    while left > 0 {
-        let now = left.min(PIECE);
-        fs.write(&mut file, &ZEROS[..now]).await?;
-        left -= now;
-    }
+    write_zeros(fs, &mut file, bytes, PIECE).await?;
     if is_durable {
         fs.fsync(&mut file).await?;
     }

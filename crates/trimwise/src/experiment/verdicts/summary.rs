@@ -2,6 +2,7 @@
 
 use super::{Row, Side};
 use crate::experiment::claims::Figures;
+use crate::experiment::statistics::median;
 
 /// A change of duration smaller than this is none.
 pub const CHANGE_MIN: f64 = 0.03;
@@ -37,7 +38,7 @@ pub fn measures() -> [Measure; 7] {
 impl Measure {
     /// The median of some repetitions.
     pub fn median(&self, sides: &[Side]) -> f64 {
-        median(sides.iter().map(self.of).collect())
+        median(&sides.iter().map(self.of).collect::<Vec<_>>()).unwrap_or(f64::NAN)
     }
 
     /// Least and most of some repetitions.
@@ -52,15 +53,6 @@ impl Measure {
             (kernel, model) if kernel == model => 0.0,
             (kernel, model) => model / kernel - 1.0,
         }
-    }
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    match values.len() {
-        0 => f64::NAN,
-        n if n % 2 == 1 => values[n / 2],
-        n => f64::midpoint(values[n / 2 - 1], values[n / 2]),
     }
 }
 
