@@ -474,14 +474,15 @@ impl Run<'_> {
 
     /// Waits for one message and serves it. Answers whether it was the answer to an interrupt of the disk `called`.
     fn serve(&mut self, called: Option<usize>) -> Result<bool, Stop> {
-        // Which descriptors are waited for: the calendar, then each disk's connection or listener, then the called
-        // disk's channel for interrupts.
+        // Which descriptors are waited for: the calendar, each disk's connection or listener, the kernel's end, then
+        // the called disk's channel for interrupts.
         let calendar = self.calendar.as_ref().ok_or(Stop::Silent)?;
-        let mut waiting = Vec::with_capacity(self.disks.len() + 2);
+        let mut waiting = Vec::with_capacity(self.disks.len() + 3);
         waiting.push(calendar.as_fd());
         for (front, listener) in self.fronts.iter().zip(&self.listeners) {
             waiting.push(front.as_ref().map_or(listener.as_fd(), AsFd::as_fd));
         }
+        waiting.push(self.guest.exit.as_fd());
         waiting.extend(called.and_then(|index| self.fronts[index].as_ref()).and_then(FrontEnd::backend));
         let ready = self.poll(waiting.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)))?;
         if ready[0] {
@@ -494,11 +495,16 @@ impl Run<'_> {
                 return Ok(false);
             }
         }
-        if let (Some(index), Some(true)) = (called, ready.last())
+        let ended = 1 + self.disks.len();
+        if let (Some(index), Some(true)) = (called, ready.get(ended + 1))
             && let Some(front) = &mut self.fronts[index]
         {
             front.take_call_answer()?;
             return Ok(true);
+        }
+        if ready[ended] {
+            // A process that the kernel has started may outlive it, and hold its connections open.
+            return Err(io::Error::from(ErrorKind::UnexpectedEof).into());
         }
         Ok(false)
     }

@@ -101,11 +101,12 @@ fn a_killed_guest_is_missed_and_an_interrupted_one_ends() {
     let Some(kernel) = image("6.1") else { return };
     for is_killed in [true, false] {
         let folder = tempfile::tempdir().unwrap();
-        let machine = machine(&kernel, folder.path(), "#!/bin/sh\necho up\nwhile :; do sleep 1; done\n");
+        let machine = machine(&kernel, folder.path(), "#!/bin/sh\necho alive\nwhile :; do sleep 1; done\n");
         let outcome = std::thread::scope(|scope| {
             let run = scope.spawn(|| machine.run(&mut [disk()]));
             let console = folder.path().join("console");
-            while !fs::read_to_string(&console).is_ok_and(|text| text.contains("up")) && !run.is_finished() {
+            while !fs::read_to_string(&console).is_ok_and(|text| text.contains("alive")) && !run.is_finished()
+            {
                 std::thread::sleep(Duration::from_millis(10));
             }
             if is_killed {

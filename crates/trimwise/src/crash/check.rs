@@ -82,6 +82,9 @@ fn file_holds_its_own(
 ) {
     for extent in &image.extents {
         for (page, block) in (extent.page..).zip(extent.blocks.iter()) {
+            if !image.is_written(page) {
+                continue;
+            }
             let held = platter.read(block.0);
             let is_own = matches!(record.content(held), Content::Page(p)
                 if (p.inode, p.generation, p.page) == (image.inode, image.generation, page));
@@ -124,7 +127,7 @@ fn promise_is_kept(
             continue;
         }
         while extents.next_if(|e| e.page + e.blocks.units <= page).is_some() {}
-        let extent = extents.peek().filter(|e| e.page <= page);
+        let extent = extents.peek().filter(|e| e.page <= page && image.is_written(page));
         let Some(block) = extent.map(|e| e.blocks.start.0 + page - e.page) else {
             broken.push(Broken::SyncedPageMissing { path: path(), page });
             continue;

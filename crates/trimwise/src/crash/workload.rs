@@ -42,6 +42,8 @@ pub struct Machine {
     trim_us: u64,
     generation: DiscardGeneration,
     memory: Bytes,
+    /// New blocks count as unwritten until their data are there, instead of holding up the commit.
+    converts: bool,
     narrow: bool,
     /// Blocks that were freed are soon used again, while slow TRIMs are in the device with everything else.
     tight: bool,
@@ -55,12 +57,13 @@ impl fmt::Display for Machine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{:?} with {:?} TRIM of {} us, {}, memory {}, {} % of the space taken, {} tasks, {} files, \
+            "{:?} with {:?} TRIM of {} us, {}, {}, memory {}, {} % of the space taken, {} tasks, {} files, \
              {} directories",
             self.link,
             self.trim,
             self.trim_us,
             self.generation.kernels(),
+            if self.converts { "unwritten extents" } else { "ordered data" },
             self.memory,
             self.ballast_percent,
             self.tasks,
@@ -91,6 +94,7 @@ impl Machine {
             generation: generations[below(rng, 3) as usize],
             memory: Bytes::mib([4, 16, 64][below(rng, 3) as usize]),
             narrow: below(rng, 2) == 0,
+            converts: below(rng, 2) == 0,
             tight,
             ballast_percent: if tight { [97, 98, 98, 99] } else { [30, 85, 94, 97] }[below(rng, 4) as usize],
             tasks: 2 + below(rng, 4),
@@ -138,6 +142,7 @@ impl Machine {
         HostConfig {
             memory: self.memory,
             discard: self.generation,
+            converts_unwritten: self.converts,
             queue,
             writeback: Writeback::AtTheLimit,
             ..modern

@@ -122,6 +122,8 @@ pub struct HostConfig {
     /// Whether new blocks count as unwritten until their data are there (`dioread_nolock`). Each allocation then has room
     /// in the journal set aside until that is noted.
     pub converts_unwritten: bool,
+    /// Largest transactions that a journal has room for.
+    pub transactions_in_journal: u64,
     /// Largest read-ahead (`read_ahead_kb`, default 128 KiB).
     pub read_ahead: Bytes,
     /// Processor time.
@@ -161,6 +163,7 @@ impl HostConfig {
             slabs: Slabs::LINUX_6,
             placement: Placement::Groups,
             converts_unwritten: linux.converts_unwritten(),
+            transactions_in_journal: linux.transactions_in_journal(),
             kept_units_max: if linux.keeps_blocks() { 4_096 } else { 0 },
             // Debian's CONFIG_HZ.
             writeback: if linux.paces_writers() {
@@ -206,6 +209,7 @@ impl HostConfig {
             placement: Placement::Stream,
             kept_units_max: 0,
             converts_unwritten: false,
+            transactions_in_journal: 4,
             writeback: Writeback::AtTheLimit,
             read_ahead: Bytes::kib(128),
             cpu: CpuCosts {

@@ -24,6 +24,8 @@ pub struct Inode {
     pub size_bytes: u64,
     /// Extents in the order of the file's pages, merged where they continue each other.
     pub extents: Vec<FileExtent>,
+    /// Those runs of pages (the first, and how many) whose blocks do not hold their data yet, where the file system says so.
+    pub unwritten: Vec<(u64, u64)>,
     /// Pages in memory.
     pub chunks: ChunkTable,
     /// Dirty pages.

@@ -138,6 +138,7 @@ pub struct Journal {
     switching: bool,
     buffers: Vec<Buffer>,
     by_block: HashMap<u64, BufferId>,
+    transaction_max: u64,
     running: Option<Transaction>,
     committing: Option<Committing>,
     checkpoints: VecDeque<Checkpoint>,
@@ -147,13 +148,14 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// An empty journal in `blocks`, the first of which is its superblock.
-    /// An empty journal that goes on where the last mount ended.
-    pub fn new(blocks: UnitRange, end: Tail) -> Self {
+    /// An empty journal in `blocks`, the first of which is its superblock, that goes on where the last mount ended; a
+    /// transaction may have one part in `transactions` of it.
+    pub fn new(blocks: UnitRange, end: Tail, transactions: u64) -> Self {
         let log = UnitRange::new(blocks.start.offset(1), blocks.units - 1);
         Self {
             superblock: blocks.start,
             log,
+            transaction_max: blocks.units / transactions,
             head: end.offset,
             free_blocks: log.units,
             reclaimable_blocks: 0,
@@ -241,9 +243,9 @@ impl Journal {
         })
     }
 
-    /// Largest transaction: a quarter of the journal (`j_max_transaction_buffers`).
+    /// Blocks of the largest transaction (`j_max_transaction_buffers`).
     pub(super) fn transaction_max(&self) -> u64 {
-        (self.log.units + 1) / 4
+        self.transaction_max
     }
 
     /// Room that a new handle may count on (`__jbd2_log_space_left`).

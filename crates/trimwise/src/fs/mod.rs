@@ -293,7 +293,7 @@ impl Volume {
     ) -> Ext4 {
         let sim = self.queue.sim().clone();
         let event = || Event::new(&sim);
-        let journal = Journal::new(self.disk.layout.journal, self.disk.log);
+        let journal = Journal::new(self.disk.layout.journal, self.disk.log, host.transactions_in_journal);
         let mut pending = PendingSet::new(governor.merges());
         if !self.disk.is_trimmed {
             for group in 0..self.disk.allocator.groups() as u64 {

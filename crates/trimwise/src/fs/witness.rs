@@ -256,6 +256,7 @@ impl Disk {
             is_directory: directory.is_some(),
             size_bytes: slot.size_bytes,
             extents,
+            unwritten: slot.unwritten.clone(),
         })
     }
 }

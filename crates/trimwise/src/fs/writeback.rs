@@ -63,30 +63,34 @@ struct Claim {
     inode: u32,
     page: u64,
     blocks: UnitRange,
-    /// Counts what its transaction waits for.
-    ordered: Rc<Cell<u64>>,
-    /// Of new blocks: the room in the journal for noting that their data are there.
-    conversion: Option<Rc<Conversion>>,
+    waiting: Waiting,
 }
 
-/// Room in the journal, held until the data of new blocks are there (`rsv_blocks`).
-struct Conversion(Ext4);
+/// Who waits for the data of a claim.
+#[derive(Clone)]
+enum Waiting {
+    /// Nobody in the journal: the blocks are not new.
+    Nobody,
+    /// The transaction that gave the pages their blocks; it counts what is still to come (ordered mode).
+    Transaction(Rc<Cell<u64>>),
+    /// The blocks count as unwritten until all data are there.
+    Conversion(Rc<Conversion>),
+}
+
+/// New blocks that count as unwritten until their data are there (`ext4_io_end`). Room in the journal for noting that is
+/// held from their allocation on (`rsv_blocks`).
+struct Conversion {
+    inode: u32,
+    page: u64,
+    units: u64,
+    /// Units whose data are still to come.
+    left: Cell<u64>,
+}
 
 impl Conversion {
     /// Blocks of the journal for each (`ext4_chunk_trans_blocks` and one: an extent tree as deep as may be, the bitmaps and a
     /// descriptor of its blocks, inode and extended attributes).
     const CREDITS: u64 = 31;
-
-    fn begin(fs: &Ext4) -> Rc<Self> {
-        fs.0.conversions.set(fs.0.conversions.get() + 1);
-        Rc::new(Self(fs.clone()))
-    }
-}
-
-impl Drop for Conversion {
-    fn drop(&mut self) {
-        self.0.0.conversions.set(self.0.0.conversions.get() - 1);
-    }
 }
 
 /// Where a file would like its next blocks.
@@ -164,17 +168,16 @@ impl Ext4 {
     /// Writes all dirty pages of a file and waits for the device to have them.
     pub(super) async fn write_file(&self, inode: u32) {
         loop {
+            while self.write_pages(inode, u64::MAX).await > 0 {}
             let (dirty, in_transfer) = {
                 let i = &self.0.state.borrow().disk.inodes[inode as usize];
                 (i.dirty_pages, i.writeback_pages)
             };
-            if dirty > 0 && self.write_pages(inode, u64::MAX).await > 0 {
-                continue;
-            }
-            if dirty == 0 && in_transfer == 0 {
+            if in_transfer > 0 {
+                self.0.events.writeback_done.wait().await;
+            } else if dirty == 0 {
                 return;
             }
-            self.0.events.writeback_done.wait().await;
         }
     }
 
@@ -299,16 +302,14 @@ impl Ext4 {
         while self.0.conversions.get() >= most {
             self.0.events.writeback_done.wait().await;
         }
-        let mut claim = self.allocate(inode, page, pages).await?;
-        claim.conversion = Some(Conversion::begin(self));
-        Some(claim)
+        self.allocate(inode, page, pages).await
     }
 
     /// Gives up to `pages` pages from `page` on their blocks, as many as there are in one extent, and claims
     /// them; `None` if the first of them needs none any more.
     ///
-    /// From the instant at which the transaction knows the blocks, it knows that their data are to come: it
-    /// must not be committed before they are there (ordered mode).
+    /// From the instant at which the transaction knows the blocks, it knows that their data are to come: either it is
+    /// not committed before they are there (ordered mode), or it says that nothing is written there yet.
     async fn allocate(&self, inode: u32, page: u64, pages: u64) -> Option<Claim> {
         let (handle, claim, metadata) = loop {
             let handle = self.start_handle(ALLOCATION_CREDITS).await;
@@ -349,7 +350,8 @@ impl Ext4 {
                     let layout = &state.disk.layout;
                     let metadata =
                         [layout.block_bitmap(group), layout.descriptor(group), layout.inode_block(inode)];
-                    let claim = self.claim(state, inode, page, blocks);
+                    let mut claim = self.claim(state, inode, page, blocks);
+                    claim.waiting = self.await_new_data(state, inode, page, blocks.units);
                     break (handle, claim, metadata);
                 }
             }
@@ -404,7 +406,6 @@ impl Ext4 {
     /// Takes pages, all dirty and none in transfer, for writing them to these blocks, which they have. They are
     /// in transfer from now on: nobody else writes them, and nobody takes the blocks away.
     fn claim(&self, state: &mut State, inode: u32, page: u64, blocks: UnitRange) -> Claim {
-        let now = self.0.sim.now();
         let entry = &mut state.disk.inodes[inode as usize];
         for (id, bits) in chunks_of(entry, page, blocks.units) {
             state.cache.begin_writeback(id, bits);
@@ -416,40 +417,79 @@ impl Ext4 {
         {
             state.dirty.remove(&key);
         }
-        let ordered = state.journal.ordered_counter(now);
-        ordered.set(ordered.get() + blocks.units);
-        Claim { inode, page, blocks, ordered, conversion: None }
+        Claim { inode, page, blocks, waiting: Waiting::Nobody }
+    }
+
+    /// Pages have new blocks, as part of the running transaction: arranges who waits for their data.
+    fn await_new_data(&self, state: &mut State, inode: u32, page: u64, units: u64) -> Waiting {
+        if self.0.host.converts_unwritten {
+            state.disk.inodes[inode as usize].unwritten.push((page, units));
+            self.0.conversions.set(self.0.conversions.get() + 1);
+            let left = Cell::new(units);
+            return Waiting::Conversion(Rc::new(Conversion { inode, page, units, left }));
+        }
+        let ordered = state.journal.ordered_counter(self.0.sim.now());
+        ordered.set(ordered.get() + units);
+        Waiting::Transaction(ordered)
     }
 
     /// Hands the pages of a claim on to the device, as it has room for them.
     async fn submit(&self, claim: Claim) {
-        let Claim { inode, mut page, blocks, ordered, conversion } = claim;
+        let Claim { inode, mut page, blocks, waiting } = claim;
         for piece in self.0.queue.split(blocks) {
             self.0.queue.wait_for_room().await;
-            let parts = {
-                let state = &*self.0.state.borrow();
-                let entry = &state.disk.inodes[inode as usize];
-                if let Some(witness) = &self.0.witness {
-                    witness.data_submitted(inode, entry.generation, page, piece);
-                }
-                chunks_of(entry, page, piece.units)
-            };
+            if let Some(witness) = &self.0.witness {
+                let generation = self.0.state.borrow().disk.inodes[inode as usize].generation;
+                witness.data_submitted(inode, generation, page, piece);
+            }
+            let (fs, waiting, first) = (self.clone(), waiting.clone(), page);
             page += piece.units;
-            let (fs, ordered, conversion) = (self.clone(), Rc::clone(&ordered), conversion.clone());
-            self.0.queue.submit_background_write(piece, move || {
-                drop(conversion);
-                {
-                    let state = &mut *fs.0.state.borrow_mut();
-                    for (id, bits) in parts {
-                        state.cache.end_writeback(id, bits);
-                    }
-                    state.disk.inodes[inode as usize].writeback_pages -= piece.units;
-                    state.throttle.wrote(piece.units);
+            self.0.queue.submit_background_write(piece, move || match waiting {
+                Waiting::Nobody => fs.end_transfer(inode, first, piece.units),
+                Waiting::Transaction(ordered) => {
+                    ordered.set(ordered.get() - piece.units);
+                    fs.end_transfer(inode, first, piece.units);
                 }
-                ordered.set(ordered.get() - piece.units);
-                fs.0.events.writeback_done.notify_all();
+                Waiting::Conversion(conversion) => {
+                    conversion.left.set(conversion.left.get() - piece.units);
+                    if conversion.left.get() == 0 {
+                        let sim = fs.0.sim.clone();
+                        sim.spawn(async move { fs.convert(&conversion).await });
+                    }
+                }
             });
         }
+    }
+
+    /// Pages have been written.
+    fn end_transfer(&self, inode: u32, page: u64, units: u64) {
+        {
+            let state = &mut *self.0.state.borrow_mut();
+            let entry = &mut state.disk.inodes[inode as usize];
+            for (id, bits) in chunks_of(entry, page, units) {
+                state.cache.end_writeback(id, bits);
+            }
+            entry.writeback_pages -= units;
+            state.throttle.wrote(units);
+        }
+        self.0.events.writeback_done.notify_all();
+    }
+
+    /// Notes that blocks hold their data now; only then their pages leave their transfer (`ext4_end_io_end`).
+    async fn convert(&self, conversion: &Conversion) {
+        let &Conversion { inode, page, units, .. } = conversion;
+        let handle = self.start_reserved_handle();
+        let inode_block = {
+            let disk = &mut self.0.state.borrow_mut().disk;
+            let entry = &mut disk.inodes[inode as usize];
+            entry.unwritten.retain(|&unwritten| unwritten != (page, units));
+            entry.transaction = handle.tid;
+            disk.layout.inode_block(inode)
+        };
+        self.dirty_metadata(&handle, &[inode_block]).await;
+        drop(handle);
+        self.0.conversions.set(self.0.conversions.get() - 1);
+        self.end_transfer(inode, page, units);
     }
 
     /// A file's inode has been changed under this handle.

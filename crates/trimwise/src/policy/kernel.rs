@@ -82,6 +82,12 @@ impl LinuxVersion {
         (self.major, self.minor) >= (5, 6)
     }
 
+    /// Largest transactions that a journal of ext4 has room for: three instead of four since 6.11
+    /// (`jbd2_journal_get_max_txn_bufs`: 6.1 has four, 6.12 has three; where between them it changed is assumed).
+    pub fn transactions_in_journal(self) -> u64 {
+        if (self.major, self.minor) >= (6, 11) { 3 } else { 4 }
+    }
+
     /// Whether it paces writers and writes files in batches: since 3.2 (143dfe8611a6).
     pub fn paces_writers(self) -> bool {
         (self.major, self.minor) >= (3, 2)

@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
+use super::Journal;
 use crate::engine::Event;
 use crate::fs::Ext4;
 use crate::units::Lpn;
@@ -46,13 +47,7 @@ impl Ext4 {
                         Obstacle::TransactionFull(t.tid)
                     }
                     _ if journal.space_left() < journal.space_needed() => Obstacle::LogFull,
-                    _ => {
-                        let transaction = journal.running(self.0.sim.now());
-                        let handles = Rc::clone(&transaction.handles);
-                        handles.set(handles.get() + 1);
-                        let ended = self.0.events.handles_ended.clone();
-                        return Handle { tid: transaction.tid, handles, ended };
-                    }
+                    _ => return self.join_running(journal),
                 }
             };
             match obstacle {
@@ -64,6 +59,19 @@ impl Ext4 {
                 Obstacle::LogFull => self.checkpoint_oldest().await,
             }
         }
+    }
+
+    /// Starts a handle for which room was set aside: it waits for nothing, not even when the transaction is about to be
+    /// committed (`jbd2_journal_start_reserved`).
+    pub(in crate::fs) fn start_reserved_handle(&self) -> Handle {
+        self.join_running(&mut self.0.state.borrow_mut().journal)
+    }
+
+    fn join_running(&self, journal: &mut Journal) -> Handle {
+        let transaction = journal.running(self.0.sim.now());
+        let handles = Rc::clone(&transaction.handles);
+        handles.set(handles.get() + 1);
+        Handle { tid: transaction.tid, handles, ended: self.0.events.handles_ended.clone() }
     }
 
     /// Joins metadata blocks to the handle's transaction, waiting for those that are being written.

@@ -110,6 +110,12 @@ fn run(policy: usize, seed: u64) {
     });
 }
 
+/// It waited for a write that had ended while it looked for dirty pages.
+#[test]
+fn regression_fsync_waits_for_no_write_that_has_ended() {
+    run(3, 9_540_252_279_381_528_759);
+}
+
 proptest! {
     #![proptest_config(config(250))]
     #[test]

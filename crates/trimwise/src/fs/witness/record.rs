@@ -77,6 +77,15 @@ pub struct InodeImage {
     pub is_directory: bool,
     pub size_bytes: u64,
     pub extents: Vec<FileExtent>,
+    /// Runs of pages (the first, and how many) that read as zeros, whatever their blocks hold.
+    pub unwritten: Vec<(u64, u64)>,
+}
+
+impl InodeImage {
+    /// Whether a page that has a block holds what is there.
+    pub fn is_written(&self, page: u64) -> bool {
+        !self.unwritten.iter().any(|&(first, pages)| (first..first + pages).contains(&page))
+    }
 }
 
 /// What the file system has told somebody.
