@@ -128,16 +128,16 @@ impl Machine {
     }
 
     fn host(&self) -> HostConfig {
-        let modern = HostConfig::modern();
+        let plain = HostConfig::of_the_2010s();
         let queue = if self.narrow {
             QueueConfig {
                 max_request: Bytes::kib(64),
                 background_depth: 1,
                 background_waiting_max: 2,
-                ..modern.queue
+                ..plain.queue
             }
         } else {
-            modern.queue
+            plain.queue
         };
         HostConfig {
             memory: self.memory,
@@ -145,7 +145,7 @@ impl Machine {
             converts_unwritten: self.converts,
             queue,
             writeback: Writeback::AtTheLimit,
-            ..modern
+            ..plain
         }
     }
 }

@@ -300,7 +300,7 @@ mod tests {
             policy: "lazy".parse().unwrap(),
             workload: PostmarkConfig { number: 10, transactions: 0, ..PostmarkConfig::default() }.into(),
             // So little memory that what ageing writes reaches the device.
-            host: HostConfig { memory: Bytes::mib(16), ..HostConfig::modern() },
+            host: HostConfig { memory: Bytes::mib(16), ..HostConfig::of_the_2010s() },
             format: FormatOptions { journal: Some(Bytes::mib(4)), ..FormatOptions::default() },
             utilization_percent,
             rep,

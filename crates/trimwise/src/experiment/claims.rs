@@ -124,12 +124,16 @@ impl Entry {
 
 impl Document {
     fn judge(&self, figures: &Figures) -> (Vec<Claim>, String) {
-        let entries = self.claim.iter().flat_map(Entry::expanded);
+        let entries: Vec<Entry> = self.claim.iter().flat_map(Entry::expanded).collect();
         let scope = Scope { figures, define: &self.define, published: &None };
-        let judge = |entry: Entry| Scope { published: &entry.published, ..scope }.judge(&entry, self);
-        let claims: Vec<Claim> = entries.filter_map(judge).collect();
+        let judge = |entry: &Entry| Scope { published: &entry.published, ..scope }.judge(entry, self);
+        let claims: Vec<Claim> = entries.iter().filter_map(judge).collect();
+        let is_tried = |entry: &&Entry| claims.iter().any(|claim| claim.id == entry.id);
+        let untried: Vec<&str> =
+            entries.iter().filter(|entry| !is_tried(entry)).map(|entry| entry.id.as_str()).collect();
+        let untried = (!untried.is_empty()).then(|| format!("Not tried: {}.", untried.join(", ")));
         let said = self.finding.iter().filter_map(|sentence| scope.text(sentence).0);
-        let finding: Vec<String> = said.chain([summary(&claims)]).collect();
+        let finding: Vec<String> = said.chain([summary(&claims)]).chain(untried).collect();
         (claims, finding.join(" "))
     }
 }

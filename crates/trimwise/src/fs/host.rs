@@ -156,7 +156,7 @@ impl HostConfig {
 
     /// A machine with so much memory, which runs this Linux.
     pub fn of(linux: LinuxVersion, machine: Bytes) -> Self {
-        let modern = Self::modern();
+        let before = Self::of_the_2010s();
         let kernel = KERNEL.0 + page_structures(machine);
         Self {
             memory: Bytes(machine.0.saturating_sub(kernel)),
@@ -177,10 +177,10 @@ impl HostConfig {
                     read_latency_max: SimDuration::from_millis(2),
                     queue_depth: 256,
                 }),
-                ..modern.queue
+                ..before.queue
             },
             discard: linux.discard(),
-            ..modern
+            ..before
         }
     }
 
@@ -198,7 +198,7 @@ impl HostConfig {
     }
 
     /// The host of the experiments of 2010 to 2017: 8 GiB, and the page cache and the allocator that their fits hold on.
-    pub fn modern() -> Self {
+    pub fn of_the_2010s() -> Self {
         Self {
             memory: Bytes::gib(8),
             slabs: Slabs::NONE,

@@ -207,7 +207,7 @@ mod tests {
         let config = SsdConfig { capacity_bytes: Bytes::mib(512).0, ..SsdConfig::default() };
         let queue = BlockQueue::new(sim, Ssd::new(&config, 1).unwrap(), QueueConfig::default());
         let volume = Volume::format(&queue, FormatOptions::default()).await.unwrap();
-        volume.mount(HostConfig::modern(), PolicySpec::OFF.governor()).await
+        volume.mount(HostConfig::of_the_2010s(), PolicySpec::OFF.governor()).await
     }
 
     #[test]
@@ -253,7 +253,7 @@ mod tests {
             sim.clone()
                 .run(async move {
                     let volume = image.restore(&sim, QueueConfig::default()).await;
-                    let fs = volume.mount(HostConfig::modern(), PolicySpec::COMMIT.governor()).await;
+                    let fs = volume.mount(HostConfig::of_the_2010s(), PolicySpec::COMMIT.governor()).await;
                     files.delete_to(&fs, 50).await.unwrap();
                     fs.drain_discards().await;
                     fs.audit().unwrap();

@@ -57,7 +57,7 @@ pub fn host(discard: DiscardGeneration) -> HostConfig {
         discard,
         // Held at the limit, a writer waits for what can be worked out by hand.
         writeback: Writeback::AtTheLimit,
-        ..HostConfig::modern()
+        ..HostConfig::of_the_2010s()
     }
 }
 

@@ -1,6 +1,6 @@
 //! The truth table, as tables: what each policy changes on both sides, and how far the model is off, drive by drive.
 
-use trimwise::experiment::verdicts::{Row, changes, measures};
+use trimwise::experiment::verdicts::{Row, Shift, changes, measures};
 
 use super::Block;
 use crate::figures::change;
@@ -12,12 +12,21 @@ pub fn blocks(rows: &[Row]) -> Vec<Block> {
     kinds.iter().flat_map(|&(linux, drive)| of_drive(rows, linux, drive)).collect()
 }
 
+/// The medians' change, and those of the repetitions where there are some.
+fn shift(of: &Shift) -> String {
+    if of.least < of.most {
+        format!("{} ({} to {})", change(of.median), change(of.least), change(of.most))
+    } else {
+        change(of.median)
+    }
+}
+
 fn of_drive(rows: &[Row], linux: &str, drive: &str) -> [Block; 2] {
     let is_of = |row: &&Row| row.linux == linux && row.drive == drive;
     let name = |row: &Row| format!("{} {} %, {}", row.workload, row.utilization_percent, row.policy);
     let verdict = |a: bool| if a { "" } else { "contradicts" }.to_owned();
     let changed = changes(rows).into_iter().filter(|change| is_of(&change.row));
-    let changed = changed.map(|of| [name(of.row), change(of.kernel), change(of.model), verdict(of.agrees())]);
+    let changed = changed.map(|of| [name(of.row), shift(&of.kernel), shift(&of.model), verdict(of.agrees())]);
     let title = format!("Linux {linux}, {drive}");
     let off_by = rows.iter().filter(is_of).map(|row| {
         let mut cells = vec![name(row)];

@@ -80,7 +80,7 @@ pub fn host() -> HostConfig {
         queue: QueueConfig { max_request: Bytes::kib(512), ..QueueConfig::default() },
         // Linux 4.4 waits for each discard inside the commit.
         discard: DiscardGeneration::CommitSerial,
-        ..HostConfig::modern()
+        ..HostConfig::of_the_2010s()
     }
 }
 

@@ -89,7 +89,7 @@ pub fn host() -> HostConfig {
         discard: DiscardGeneration::CommitSerial,
         // And stopped writers at the limit.
         writeback: Writeback::AtTheLimit,
-        ..HostConfig::modern()
+        ..HostConfig::of_the_2010s()
     }
 }
 

@@ -60,7 +60,7 @@ impl FilesSetting {
         let share = |amount: u64| {
             (u128::from(amount) * u128::from(CAPACITY.0) / u128::from(ssd.capacity_bytes)) as u64
         };
-        let host = HostConfig::modern();
+        let host = HostConfig::of_the_2010s();
         Ok(Self {
             host: HostConfig { memory: Bytes(share(host.memory.0)), ..host },
             torture_s: share(torture_s.into()).max(1) as u32,

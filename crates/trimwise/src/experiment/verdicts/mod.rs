@@ -8,7 +8,7 @@
 
 mod summary;
 
-pub use summary::{Change, Measure, changes, measures};
+pub use summary::{Change, Measure, Shift, changes, measures};
 
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -41,12 +41,6 @@ impl Measure {
         median(&sides.iter().map(self.of).collect::<Vec<_>>()).unwrap_or(f64::NAN)
     }
 
-    /// Least and most of some repetitions.
-    pub fn range(&self, sides: &[Side]) -> (f64, f64) {
-        let values = || sides.iter().map(self.of);
-        (values().fold(f64::INFINITY, f64::min), values().fold(f64::NEG_INFINITY, f64::max))
-    }
-
     /// By what share the model is off; nothing beside nothing is no error.
     pub fn error(&self, row: &Row) -> f64 {
         match (self.median(&row.kernel), self.median(&row.model)) {
@@ -56,44 +50,71 @@ impl Measure {
     }
 }
 
-/// By what share a policy changes the duration against `off`, on both sides.
+/// By what share a policy changes the duration against `off` on one side.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Shift {
+    /// That of the medians.
+    pub median: f64,
+    /// The least of the repetitions, each against the same one of `off`.
+    pub least: f64,
+    /// The most of them.
+    pub most: f64,
+}
+
+impl Shift {
+    fn of(sides: &[Side], off: &[Side]) -> Self {
+        let [duration, ..] = measures();
+        let pairs =
+            || sides.iter().zip(off).map(|(side, off)| (duration.of)(side) / (duration.of)(off) - 1.0);
+        Self {
+            median: duration.median(sides) / duration.median(off) - 1.0,
+            least: pairs().fold(f64::INFINITY, f64::min),
+            most: pairs().fold(f64::NEG_INFINITY, f64::max),
+        }
+    }
+
+    /// -1, 0 or 1: shorter, neither, or longer. A change is one if it is beyond 3 % and no repetition contradicts it.
+    fn sign(&self) -> i8 {
+        match self.median {
+            median if median > CHANGE_MIN && self.least > 0.0 => 1,
+            median if median < -CHANGE_MIN && self.most < 0.0 => -1,
+            _ => 0,
+        }
+    }
+}
+
+/// What a policy changes, on both sides.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Change<'a> {
     /// The policy's cell.
     pub row: &'a Row,
     /// On the real one.
-    pub kernel: f64,
+    pub kernel: Shift,
     /// In the model.
-    pub model: f64,
+    pub model: Shift,
 }
 
 impl Change<'_> {
-    /// Whether both sides say the same of the policy: worse, better, or neither.
+    /// Whether both sides say the same of the policy: worse, better, or neither. One that just says it and one that just does
+    /// not are the same if they are near.
     pub fn agrees(&self) -> bool {
-        let is_beyond = |change: f64| change.abs() > CHANGE_MIN;
-        match (is_beyond(self.kernel), is_beyond(self.model)) {
-            (true, true) => self.kernel.signum() == self.model.signum(),
-            // One beyond and the other just short of it say the same if they are near.
-            (false, false) => true,
-            _ => self.is_near(),
-        }
+        let (kernel, model) = (self.kernel.sign(), self.model.sign());
+        kernel == model || (kernel * model == 0 && self.is_near())
     }
 
-    /// Whether both changes are within five points.
+    /// Whether both medians are within five points.
     pub fn is_near(&self) -> bool {
-        (self.kernel - self.model).abs() <= NEAR
+        (self.kernel.median - self.model.median).abs() <= NEAR
     }
 
     /// Whether whoever follows the model is more than 3 % worse off on the real one.
     pub fn misleads(&self) -> bool {
-        (self.model < -CHANGE_MIN && self.kernel > CHANGE_MIN)
-            || (self.model > CHANGE_MIN && self.kernel < -CHANGE_MIN)
+        self.kernel.sign() * self.model.sign() < 0
     }
 }
 
 /// The changes that the policies make, of all rows whose `off` is there too.
 pub fn changes(rows: &[Row]) -> Vec<Change<'_>> {
-    let [duration, ..] = measures();
     let off_of = |row: &Row| {
         rows.iter().find(|off| {
             off.policy == "off"
@@ -101,12 +122,9 @@ pub fn changes(rows: &[Row]) -> Vec<Change<'_>> {
                     == (row.linux, row.drive, row.workload, row.utilization_percent)
         })
     };
-    let change = |row: &Row, off: &Row, side: fn(&Row) -> &Vec<Side>| {
-        duration.median(side(row)) / duration.median(side(off)) - 1.0
-    };
     let of_row = |row| {
         let off = off_of(row).filter(|_| row.policy != "off")?;
-        let (kernel, model) = (change(row, off, |row| &row.kernel), change(row, off, |row| &row.model));
+        let (kernel, model) = (Shift::of(&row.kernel, &off.kernel), Shift::of(&row.model, &off.model));
         Some(Change { row, kernel, model })
     };
     rows.iter().filter_map(of_row).collect()
@@ -163,11 +181,22 @@ mod tests {
 
     #[test]
     fn changes_are_of_medians_against_off_of_the_same_cell() {
-        let rows = [row("off", &[100, 90, 300], &[200]), row("commit", &[120], &[150, 170])];
+        let rows = [row("off", &[100, 90, 300], &[200, 210]), row("commit", &[120, 99, 330], &[150, 178])];
         let changes = changes(&rows);
         assert_eq!(changes.len(), 1);
-        assert!((changes[0].kernel - 0.2).abs() < 1e-9 && (changes[0].model + 0.2).abs() < 1e-9);
+        let Shift { median, least, most } = changes[0].kernel;
+        assert!((median - 0.2).abs() < 1e-9 && (least - 0.1).abs() < 1e-9 && (most - 0.2).abs() < 1e-9);
+        assert!((changes[0].model.median + 0.2).abs() < 1e-9);
         assert!(!changes[0].agrees() && changes[0].misleads() && !changes[0].is_near());
+    }
+
+    #[test]
+    fn a_change_that_a_repetition_contradicts_is_none() {
+        let rows = [row("off", &[100, 100, 100], &[100]), row("commit", &[120, 120, 99], &[90])];
+        let change = changes(&rows)[0];
+        assert!(!change.misleads() && !change.agrees());
+        let rows = [row("off", &[100, 100, 100], &[100]), row("commit", &[120, 120, 99], &[100])];
+        assert!(changes(&rows)[0].agrees());
     }
 
     #[test]

@@ -52,14 +52,14 @@ fn drive(mib: u64) -> SsdConfig {
 /// A host with so little memory that write-back, eviction and throttling all happen. Kernels that discard behind the
 /// commit come with today's allocator and write-back, older ones with those of the experiments.
 fn host(generation: DiscardGeneration) -> HostConfig {
-    let modern = HostConfig { memory: Bytes::mib(4), discard: generation, ..HostConfig::modern() };
+    let older = HostConfig { memory: Bytes::mib(4), discard: generation, ..HostConfig::of_the_2010s() };
     match generation {
-        DiscardGeneration::CommitSerial | DiscardGeneration::CommitBatched => modern,
+        DiscardGeneration::CommitSerial | DiscardGeneration::CommitBatched => older,
         DiscardGeneration::Worker | DiscardGeneration::WorkerRunningOn => HostConfig {
             placement: Placement::Groups,
             writeback: Writeback::Paced { hz: 250 },
             converts_unwritten: true,
-            ..modern
+            ..older
         },
     }
 }
