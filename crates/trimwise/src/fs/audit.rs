@@ -30,7 +30,7 @@ impl Ext4 {
                 return Err(format!("{free} blocks of {range:?}, which is pending, are free"));
             }
         }
-        counts(state, self.0.availability)
+        counts(state)
     }
 }
 
@@ -67,7 +67,7 @@ fn owners(state: &State) -> Result<Vec<UnitRange>, String> {
     }
 }
 
-fn counts(state: &State, availability: Availability) -> Result<(), String> {
+fn counts(state: &State) -> Result<(), String> {
     let ledger = state.pending.ledger();
     if !ledger.balances() {
         return Err(format!("the ledger does not balance: {ledger:?}"));
@@ -83,11 +83,7 @@ fn counts(state: &State, availability: Availability) -> Result<(), String> {
             return Err(format!("{in_files} pages {what} in files, {in_all} in all"));
         }
     }
-    let queued = match availability {
-        Availability::AfterIssue => state.pending.units(),
-        Availability::AfterCommit | Availability::Reuse => 0,
-    };
-    let available = state.disk.allocator.free_units() + state.held_units + queued;
+    let available = state.disk.allocator.free_units() + state.withheld_units;
     if state.reserved_pages > available {
         return Err(format!("{} pages reserved, {available} blocks to come", state.reserved_pages));
     }

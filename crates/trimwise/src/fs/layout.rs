@@ -9,11 +9,11 @@ use super::alloc::{Allocator, GROUP_UNITS};
 use crate::units::{Bytes, Lpn, UnitRange};
 
 /// Groups whose metadata lie together (mke2fs: `flex_bg_size`).
-const FLEX_GROUPS: u64 = 16;
+pub(super) const FLEX_GROUPS: u64 = 16;
 /// Inodes of a group: one for each 16 KiB (mke2fs: `inode_ratio`).
-const INODES_PER_GROUP: u64 = 8_192;
+pub(super) const INODES_PER_GROUP: u64 = 8_192;
 /// Inodes in a block of the inode table: 4 KiB of 256 bytes each.
-const INODES_PER_BLOCK: u64 = 16;
+pub(super) const INODES_PER_BLOCK: u64 = 16;
 /// Inode-table blocks of a group.
 const TABLE_BLOCKS: u64 = INODES_PER_GROUP / INODES_PER_BLOCK;
 /// Blocks of the smallest journal that the model runs with (jbd2 itself wants 1,024).
@@ -100,23 +100,59 @@ impl Layout {
         let (groups, rest) = (total_units.div_ceil(GROUP_UNITS), total_units % GROUP_UNITS);
         let heads_a_flex = (groups - 1).is_multiple_of(FLEX_GROUPS) && groups > 1;
         let is_too_small = rest > 0 && heads_a_flex && rest < 2 * FLEX_GROUPS + TABLE_BLOCKS + 50;
-        let (total_units, groups) =
-            if is_too_small { (total_units - rest, groups - 1) } else { (total_units, groups) };
+        let total_units = if is_too_small { total_units - rest } else { total_units };
         let mut layout =
             Self { total_units, tool: options.tool, journal: UnitRange::new(Lpn(0), journal_units) };
-        // mke2fs puts the journal into the middle, behind that group's own metadata.
-        let middle = groups / 2 / FLEX_GROUPS * FLEX_GROUPS + FLEX_GROUPS.min(groups) / 2;
-        let start = (middle.min(groups - 1) * GROUP_UNITS).max(layout.metadata_end(0));
-        layout.journal.start = Lpn(start.min(total_units - journal_units));
-        // A journal larger than half a flex group would run into the next one's metadata.
-        let overlaps = |flex: u64| {
-            let (from, to) = (layout.flex_start(flex), layout.metadata_end(flex));
-            layout.journal.start.0 < to && from < layout.journal.end().0
-        };
-        if (0..groups).step_by(FLEX_GROUPS as usize).any(overlaps) {
+        layout.journal.start = layout.journal_start(journal_units);
+        let journal = layout.journal;
+        if layout.metadata().iter().any(|m| m.start < journal.end() && journal.start < m.end()) {
             return Err(error);
         }
         Ok(layout)
+    }
+
+    /// Where mke2fs puts the journal: in the middle, behind that group's own metadata.
+    fn journal_start(&self, journal_units: u64) -> Lpn {
+        let groups = self.total_units.div_ceil(GROUP_UNITS);
+        let group = match self.tool {
+            Mke2fs::Old => groups / 2 / FLEX_GROUPS * FLEX_GROUPS + FLEX_GROUPS.min(groups) / 2,
+            // The emptiest of two or three (`get_midpoint_journal_block`).
+            Mke2fs::Today => {
+                let middle = self.total_units / 2 / GROUP_UNITS;
+                let first = if middle > FLEX_GROUPS {
+                    middle / FLEX_GROUPS * FLEX_GROUPS
+                } else {
+                    middle.saturating_sub(1)
+                };
+                let last = if middle > FLEX_GROUPS { first + 1 } else { middle + 1 }.min(groups - 1);
+                let taken = |group: u64| {
+                    let (from, to) = (group * GROUP_UNITS, (group + 1) * GROUP_UNITS);
+                    let beyond = to.saturating_sub(self.total_units);
+                    let metadata = self.metadata().into_iter();
+                    let inside = |m: UnitRange| m.end().0.min(to).saturating_sub(m.start.0.max(from));
+                    beyond + metadata.map(inside).sum::<u64>()
+                };
+                (first..=last).min_by_key(|&group| taken(group)).unwrap_or(first)
+            }
+        };
+        // What it would run into it lies behind; mke2fs would cut it in two there.
+        let mut metadata = self.metadata();
+        metadata.sort_unstable_by_key(|range| range.start);
+        let first_fit = |from: u64| {
+            let overlaps = |start: u64, range: &UnitRange| {
+                range.start.0 < start + journal_units && start < range.end().0
+            };
+            metadata
+                .iter()
+                .fold(from, |start, range| if overlaps(start, range) { range.end().0 } else { start })
+        };
+        let start = first_fit(group.min(groups - 1) * GROUP_UNITS);
+        let is_inside = start + journal_units <= self.total_units;
+        Lpn(if is_inside {
+            start
+        } else {
+            first_fit(self.metadata_end(0)).min(self.total_units - journal_units)
+        })
     }
 
     /// Blocks of the file system.
@@ -339,16 +375,28 @@ mod tests {
         }
     }
 
+    /// mke2fs 1.47 on empty files of these sizes; debugfs says where.
     #[test]
-    fn regression_a_journal_that_runs_into_metadata_is_refused() {
-        let plan = |journal| {
-            Layout::plan(
-                40 * GROUP_UNITS,
-                FormatOptions { journal: Some(journal), ..FormatOptions::default() },
-            )
-        };
-        plan(Bytes::gib(1)).unwrap().allocator();
-        assert!(plan(Bytes(Bytes::gib(1).0 + UNIT_BYTES)).is_err());
+    fn the_journal_is_where_mke2fs_puts_it() {
+        for (gib, start) in [(4, 491_520), (8, 1_081_344), (20, 2_655_236)] {
+            let layout = Layout::plan(Bytes::gib(gib).units_floor(), FormatOptions::TODAY).unwrap();
+            assert_eq!(layout.journal.start.0, start, "{gib} GiB");
+        }
+    }
+
+    #[test]
+    fn journals_of_today_never_run_into_metadata() {
+        for gib in (1..300).step_by(7) {
+            Layout::plan(Bytes::gib(gib).units_floor(), FormatOptions::TODAY).unwrap().allocator();
+        }
+    }
+
+    #[test]
+    fn regression_a_journal_that_would_run_into_metadata_lies_elsewhere() {
+        for journal in [Bytes::gib(1), Bytes(Bytes::gib(1).0 + UNIT_BYTES)] {
+            let options = FormatOptions { journal: Some(journal), ..FormatOptions::default() };
+            Layout::plan(40 * GROUP_UNITS, options).unwrap().allocator(); // panics if they overlap
+        }
     }
 
     #[test]

@@ -30,6 +30,7 @@ mod discard;
 mod fitrim;
 pub mod host;
 mod inode;
+mod inode_table;
 mod journal;
 pub mod layout;
 mod mballoc;
@@ -46,7 +47,7 @@ pub(crate) mod witness;
 mod writeback;
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
 use crate::block::{BlockQueue, QueueConfig};
@@ -58,7 +59,7 @@ use crate::units::{Bytes, Lpn, SimTime, UnitRange};
 use alloc::Allocator;
 use cache::PageCache;
 use host::HostConfig;
-use inode::Inode;
+use inode_table::InodeTable;
 use journal::{Journal, Tail};
 use layout::{FormatError, FormatOptions, Layout, Mke2fs};
 use stale::StaleTracker;
@@ -84,6 +85,8 @@ struct Directory {
     blocks: Vec<u64>,
     entries: u64,
     bytes: u64,
+    /// The inode that was made last in it.
+    newest: Option<u32>,
 }
 
 /// What is on the disk, apart from timing: it survives an unmount.
@@ -91,8 +94,7 @@ struct Directory {
 struct Disk {
     layout: Layout,
     allocator: Allocator,
-    inodes: Vec<Inode>,
-    free_inodes: BTreeSet<u32>,
+    inodes: InodeTable,
     /// Path to entry; looked up, never iterated.
     names: HashMap<Box<str>, Entry>,
     directories: BTreeMap<Box<str>, Directory>,
@@ -250,13 +252,11 @@ impl Volume {
         });
         let mut directories = BTreeMap::new();
         directories.insert("".into(), Directory::default());
-        let mut inodes = Vec::new();
-        inodes.resize(layout::FIRST_INODE as usize, Inode { in_use: true, ..Inode::default() });
+        let inodes = InodeTable::new(allocator.groups() as u64);
         let disk = Disk {
             layout,
             allocator,
             inodes,
-            free_inodes: BTreeSet::new(),
             names: HashMap::new(),
             directories,
             stale,
@@ -395,8 +395,7 @@ impl Ext4 {
         let placeholder = Disk {
             layout: state.disk.layout.clone(),
             allocator: Allocator::default(),
-            inodes: Vec::new(),
-            free_inodes: BTreeSet::new(),
+            inodes: InodeTable::default(),
             names: HashMap::new(),
             directories: BTreeMap::new(),
             stale: StaleTracker::new(0),
@@ -410,7 +409,7 @@ impl Ext4 {
         disk.allocator.forget_trimmed();
         disk.is_trimmed = is_trimmed;
         disk.log = state.journal.possible_tail().0;
-        for inode in &mut disk.inodes {
+        for inode in disk.inodes.iter_mut() {
             inode.chunks = Default::default();
             inode.transaction = 0;
         }
@@ -492,9 +491,13 @@ impl Ext4 {
         state.disk.allocator.free_units().saturating_sub(kept)
     }
 
+    /// Blocks that a page may count on when it becomes dirty: also those that are free only after a commit or a TRIM
+    /// (`s_freeclusters_counter` without `s_dirtyclusters_counter`).
+    fn promisable_units(&self, state: &State) -> u64 {
+        (self.allocatable_units(state) + state.withheld_units).saturating_sub(state.reserved_pages)
+    }
+
     fn bytes_free(&self) -> Bytes {
-        let state = self.0.state.borrow();
-        let free = self.allocatable_units(&state) + state.withheld_units;
-        Bytes::from_units(free.saturating_sub(state.reserved_pages))
+        Bytes::from_units(self.promisable_units(&self.0.state.borrow()))
     }
 }

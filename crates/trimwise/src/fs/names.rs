@@ -2,7 +2,9 @@
 
 use super::host::Placement;
 use super::inode::Inode;
+use super::inode_table::Whereabouts;
 use super::journal::Handle;
+use super::layout::ROOT_INODE;
 use super::{Directory, Entry, Ext4};
 use crate::units::{Lpn, UNIT_BYTES, UnitRange};
 use crate::workload::files::FileError;
@@ -24,10 +26,14 @@ fn entry_bytes(path: &str) -> u64 {
 
 /// The leaf that a name hashes to; any well-mixed function serves, ext4 uses half-MD4.
 fn leaf_of(path: &str, leaves: usize) -> usize {
+    ((hash_of(path) * leaves as u64) >> 32) as usize
+}
+
+/// 32 bits that look drawn.
+fn hash_of(path: &str) -> u64 {
     let hash =
         path.bytes().fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3));
-    let mixed = (hash ^ (hash >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 32;
-    ((mixed * leaves as u64) >> 32) as usize
+    (hash ^ (hash >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 32
 }
 
 impl Ext4 {
@@ -48,7 +54,7 @@ impl Ext4 {
                 Some(made) => break (handle, made),
                 None => drop(handle),
             }
-            self.wait_for_space(path, |_| 1).await?;
+            self.wait_for_space(path).await?;
         };
         // Before anything can be waited for: it may be removed again at once.
         let generation = self.generation(inode);
@@ -71,7 +77,7 @@ impl Ext4 {
         let Some(directory) = disk.directories.get_mut(parent(path)) else {
             return Err(Self::not_found(path));
         };
-        if disk.free_inodes.is_empty() && disk.inodes.len() as u64 >= disk.layout.inodes() {
+        if disk.inodes.in_use() >= disk.layout.inodes() {
             return Err(FileError::NoSpace { path: path.to_owned() });
         }
         let mut metadata = Vec::with_capacity(10);
@@ -100,10 +106,15 @@ impl Ext4 {
         directory.bytes = bytes;
         directory.entries += 1;
         let block = directory.blocks[leaf_of(path, directory.blocks.len())];
-        let inode = disk.free_inodes.pop_first().unwrap_or_else(|| {
-            disk.inodes.push(Inode::default());
-            (disk.inodes.len() - 1) as u32
-        });
+        let whereabouts = Whereabouts {
+            placement: self.0.host.placement,
+            is_directory,
+            parent: parent_inode.unwrap_or(ROOT_INODE),
+            sibling: directory.newest,
+            hash: hash_of(path),
+        };
+        let inode = disk.inodes.take(whereabouts, &disk.allocator).expect("one is free");
+        directory.newest = Some(inode);
         let slot = &mut disk.inodes[inode as usize];
         if let Some(witness) = &self.0.witness {
             witness.created(inode);
@@ -251,7 +262,7 @@ impl Ext4 {
         }
     }
 
-    pub(super) async fn remove_inode(&self, handle: &Handle, inode: u32) {
+    pub(super) async fn remove_inode(&self, handle: &Handle, inode: u32, is_directory: bool) {
         let metadata = {
             let layout = &self.0.state.borrow().disk.layout;
             let group = layout.inode_group(inode);
@@ -259,7 +270,6 @@ impl Ext4 {
         };
         self.dirty_metadata(handle, &metadata).await;
         let disk = &mut self.0.state.borrow_mut().disk;
-        disk.inodes[inode as usize].in_use = false;
-        disk.free_inodes.insert(inode);
+        disk.inodes.give_back(inode, is_directory);
     }
 }

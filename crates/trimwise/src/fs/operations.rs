@@ -31,51 +31,39 @@ pub struct OpenFile {
 }
 
 impl Ext4 {
-    /// Waits until as many pages as `needed` says could get a block.
-    ///
-    /// Blocks that a commit would free are waited for by asking for that commit, a few times; blocks that wait
-    /// in a policy's queue by waiting for all of it; blocks that are in a TRIM simply come back. Otherwise the
-    /// file system is full.
-    pub(super) async fn wait_for_space(
-        &self,
-        path: &str,
-        needed: impl Fn(&State) -> u64,
-    ) -> Result<(), FileError> {
-        let mut commits = 0;
-        loop {
-            enum Source {
-                Commit(Option<u64>),
-                Queue,
-                Commands,
-            }
-            let source = {
+    /// Waits until a directory could get a block.
+    pub(super) async fn wait_for_space(&self, path: &str) -> Result<(), FileError> {
+        for _ in 0..SPACE_COMMITS_MAX {
+            let (is_there, may_come) = {
                 let state = &*self.0.state.borrow();
-                if self.allocatable_units(state) >= state.reserved_pages + needed(state) {
-                    return Ok(());
-                }
-                let queued = match self.0.availability {
-                    Availability::AfterIssue => state.pending.units(),
-                    Availability::AfterCommit | Availability::Reuse => 0,
-                };
-                if state.withheld_units > state.held_units + queued {
-                    commits += 1;
-                    Source::Commit(state.journal.newest_open_tid())
-                } else if queued > 0 {
-                    Source::Queue
-                } else if state.held_units > 0 {
-                    Source::Commands
-                } else {
-                    return Err(FileError::NoSpace { path: path.to_owned() });
-                }
+                (self.allocatable_units(state) > state.reserved_pages, self.promisable_units(state) > 0)
             };
-            if commits > SPACE_COMMITS_MAX {
-                return Err(FileError::NoSpace { path: path.to_owned() });
+            if is_there {
+                return Ok(());
             }
-            match source {
-                Source::Commit(Some(tid)) => self.commit_and_wait(tid).await,
-                Source::Queue => self.flush_pending().await,
-                Source::Commit(None) | Source::Commands => self.0.events.blocks_released.wait().await,
+            if !may_come {
+                break;
             }
+            self.wait_for_blocks().await;
+        }
+        Err(FileError::NoSpace { path: path.to_owned() })
+    }
+
+    /// Waits for blocks that are free in all but name. For those that a commit would free, by asking for it; for those in a
+    /// policy's queue, until all of it is done; those that are in a TRIM come back by themselves.
+    pub(super) async fn wait_for_blocks(&self) {
+        let (of_commit, is_queued, tid) = {
+            let state = &*self.0.state.borrow();
+            let queued = match self.0.availability {
+                Availability::AfterIssue => state.pending.units(),
+                Availability::AfterCommit | Availability::Reuse => 0,
+            };
+            (state.withheld_units > state.held_units + queued, queued > 0, state.journal.newest_open_tid())
+        };
+        match tid {
+            Some(tid) if of_commit => self.commit_and_wait(tid).await,
+            _ if is_queued => self.flush_pending().await,
+            _ => self.0.events.blocks_released.wait().await,
         }
     }
 
@@ -118,13 +106,11 @@ impl Ext4 {
             .await;
         let is_full = {
             let state = &*self.0.state.borrow();
-            self.allocatable_units(state) < state.reserved_pages + pages
+            let room = self.promisable_units(state);
+            room < pages && room < Self::pages_without_block(state, file.inode, first_page, pages)
         };
         if is_full {
-            self.wait_for_space(&file.path, |state| {
-                Self::pages_without_block(state, file.inode, first_page, pages)
-            })
-            .await?;
+            return Err(FileError::NoSpace { path: file.path.to_string() });
         }
         if self.generation(file.inode) != file.generation {
             let reason = "removed while it was open".to_owned();
@@ -256,7 +242,7 @@ impl Files for Ext4 {
             self.dirty_metadata(&handle, &metadata).await;
         }
         if let Some(entry) = entry {
-            self.remove_inode(&handle, entry.inode).await;
+            self.remove_inode(&handle, entry.inode, entry.is_directory).await;
         }
         Ok(())
     }
@@ -365,7 +351,7 @@ impl Files for Ext4 {
         // The name is one transaction's; the blocks may be the next one's (orphans wait for it in a list).
         drop(handle);
         if let Some(handle) = self.truncate(entry.inode, generation).await {
-            self.remove_inode(&handle, entry.inode).await;
+            self.remove_inode(&handle, entry.inode, entry.is_directory).await;
         }
         Ok(())
     }

@@ -82,7 +82,7 @@ impl State {
 
     /// Files and directories that there are.
     pub(super) fn inodes_in_use(&self) -> u64 {
-        (self.disk.inodes.len() - self.disk.free_inodes.len()) as u64
+        self.disk.inodes.in_use()
     }
 
     fn memory(&self) -> Memory {

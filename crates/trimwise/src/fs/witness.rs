@@ -240,7 +240,7 @@ impl Disk {
     }
 
     fn inode_image(&self, inode: u32) -> Option<InodeImage> {
-        let slot = self.inodes.get(inode as usize).filter(|slot| slot.in_use)?;
+        let slot = self.inodes.get(inode).filter(|slot| slot.in_use)?;
         let is_it = |path: &&str| self.directory_inode(path) == Some(inode);
         let directory = self.directories.keys().map(|path| &**path).find(is_it);
         let mut extents = slot.extents.clone();

@@ -356,8 +356,8 @@ impl Ext4 {
                 }
             }
             drop(handle);
-            // The block that this page has reserved is one of those that are in a TRIM.
-            self.0.events.blocks_released.wait().await;
+            // The block that this page has reserved is one of those that are still to come.
+            self.wait_for_blocks().await;
         };
         self.dirty_metadata(&handle, &metadata).await;
         Some(claim)
