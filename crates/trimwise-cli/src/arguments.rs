@@ -24,7 +24,7 @@ pub use device::{
     ServeArguments,
 };
 pub use doctor::DoctorArguments;
-pub use kernel::{
+pub use kernel::{GuestLimits, 
     KernelArguments, KernelBuildArguments, KernelCommand, KernelListArguments, KernelRemoveArguments,
     KernelRunArguments,
 };
@@ -161,6 +161,9 @@ pub struct CompareArguments {
     /// Seed of everything drawn at random in the model: same seed, same result [default: 1]
     #[arg(long, value_name = "N", value_parser = whole::<u64>(0, u64::MAX), allow_negative_numbers = true)]
     pub seed: Option<u64>,
+
+    #[command(flatten)]
+    pub limits: GuestLimits,
 
     /// Where results go and how they are made
     #[command(flatten)]

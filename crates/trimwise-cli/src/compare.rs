@@ -77,20 +77,26 @@ pub struct RealKernel {
     pub file_system: String,
     /// What it is mounted with, beside what the policy says.
     pub mount_options: String,
+    /// The SHA-256 of the program that is the guest's init and runs workloads: another one is another guest.
+    pub guest_program: String,
 }
 
 impl RealKernel {
     /// The kernel of a target.
-    pub fn of(image: &KernelImage, target: &KernelTarget) -> Self {
-        Self {
+    pub fn of(image: &KernelImage, target: &KernelTarget) -> Result<Self, Failure> {
+        Ok(Self {
             release: image.release.clone(),
             source: image.source.clone(),
             recipe: image.recipe.clone(),
             file_system: target.file_system.name().to_owned(),
             mount_options: target.options.clone(),
-        }
+            guest_program: crate::runner::guests::program_hash()?,
+        })
     }
 }
+
+/// What is refused where no guest runs.
+const GUEST_LIMITS: &str = "--max-silence and --max-wall are limits of guests";
 
 /// A comparison, as `--json` writes it; the order of the keys is part of the format.
 #[derive(Clone, Debug, Serialize)]
@@ -225,8 +231,12 @@ fn in_model<M: Models>(
             reps: arguments.reps,
             seed,
             jobs: arguments.output.jobs,
+            limits: arguments.limits.limits(),
         })
     });
+    if target.is_none() && arguments.limits.are_given() {
+        return Err(Failure::usage(format!("{GUEST_LIMITS}; expected --target kernel:... or --check")));
+    }
     runs.as_ref().map_or(Ok(()), |runs| runs.check(models))?;
     let stop = on_signal(if runs.is_some() { OnInterrupt::StopAfterRun } else { OnInterrupt::Exit })?;
 
@@ -281,7 +291,7 @@ fn in_model<M: Models>(
     let mut comparison = finish(arguments, cells?, host, command)?;
     let cells = runs.map(|runs| runs.cells(models, &stop)).transpose()?;
     if let Some(check) = check {
-        comparison.add_check(check.found(cells.unwrap_or_default()));
+        comparison.add_check(check.found(cells.unwrap_or_default())?);
     }
     Ok(comparison)
 }
@@ -299,6 +309,7 @@ fn on_directory<M: Models>(
         ("--utilization", arguments.utilization.is_some()),
         ("--linux", arguments.linux.is_some()),
         ("--memory", arguments.memory.is_some()),
+        (GUEST_LIMITS, arguments.limits.are_given()),
         ("--seed", arguments.seed.is_some()),
         ("--jobs", arguments.output.jobs.is_some_and(|j| j > 1)),
     ];

@@ -342,10 +342,13 @@ fn a_recommended_policy_that_the_kernel_finds_slow_is_a_contradiction_however_li
     let others = if recommended == "commit" { [10.0, 9.8, 10.4] } else { [10.0, 10.4, 9.8] };
     let check = check::Check {
         target: "kernel:6.1:ext4".into(),
-        kernel: Some(RealKernel::of(
-            &Fabricated { noisy: false }.kernel(&"6.1:ext4".parse().unwrap()).unwrap(),
-            &"6.1:ext4".parse().unwrap(),
-        )),
+        kernel: Some(
+            RealKernel::of(
+                &Fabricated { noisy: false }.kernel(&"6.1:ext4".parse().unwrap()).unwrap(),
+                &"6.1:ext4".parse().unwrap(),
+            )
+            .unwrap(),
+        ),
         cells: cells(others, "kernel:6.1:ext4"),
         summary: Vec::new(),
         left_out: Vec::new(),

@@ -138,9 +138,9 @@ impl Destinations {
 }
 
 /// Prints to standard output. A reader who has seen enough (`| head`) is no failure.
-pub fn print(text: &str) -> Result<(), Failure> {
+pub fn print(text: impl AsRef<[u8]>) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+    match out.write_all(text.as_ref()).and_then(|()| out.flush()) {
         Err(e) if e.kind() != ErrorKind::BrokenPipe => Err(Failure::run(format!("standard output: {e}"))),
         _ => Ok(()),
     }

@@ -15,6 +15,7 @@ use trimwise::fs::host::LinuxVersion;
 use trimwise::units::Bytes;
 use trimwise_uml::cell::{KernelPolicy, KernelTarget};
 use trimwise_uml::images::KernelImage;
+use trimwise_uml::machine::Limits;
 
 use crate::failure::Failure;
 
@@ -66,6 +67,8 @@ pub struct KernelRun<'a, M: Models + ?Sized> {
     pub rep: u32,
     /// The seed of the whole comparison.
     pub seed: u64,
+    /// How long the guest may take.
+    pub limits: Limits,
     /// Set when the user wants to stop.
     pub stop: &'a Arc<AtomicBool>,
 }

@@ -1,5 +1,5 @@
-//! The ioctl calls of trimwise: FITRIM, FS_IOC_GETFSMAP, FS_IOC_FIEMAP, XFS_IOC_FSGEOMETRY_V1, BLKDISCARD and
-//! NVME_IOCTL_ADMIN_CMD; and below it the ring of io_uring (`ring`), what a child does before it
+//! The ioctl calls of trimwise: FITRIM, FS_IOC_GETFSMAP, FS_IOC_FIEMAP, XFS_IOC_FSGEOMETRY_V1, BLKDISCARD,
+//! NVME_IOCTL_ADMIN_CMD and RNDADDTOENTCNT; and below it the ring of io_uring (`ring`), what a child does before it
 //! starts (`child`), loop devices (`loop_device`), and where a btrfs has its chunks (`btrfs`).
 //!
 //! The one place with unsafe code: rustix cannot know which structure an ioctl number wants, nor io_uring how long a
@@ -16,7 +16,7 @@ use std::ffi::c_void;
 use std::os::fd::BorrowedFd;
 
 use rustix::io::Errno;
-use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, Updater, ioctl, opcode};
+use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, Setter, Updater, ioctl, opcode};
 
 /// `struct fstrim_range`, in bytes. The kernel answers in `len`; what it counts differs by file system.
 #[repr(C)]
@@ -35,6 +35,13 @@ pub fn fitrim(file: BorrowedFd<'_>, range: &mut FstrimRange) -> Result<(), Errno
     const FITRIM: Opcode = opcode::read_write::<FstrimRange>(b'X', 121);
     // SAFETY: FITRIM reads and writes one `struct fstrim_range`, which `FstrimRange` is, and keeps no pointer to it.
     unsafe { ioctl(file, Updater::<FITRIM, _>::new(range)) }
+}
+
+/// Lets the kernel count 256 bits that it has for random, as many as it waits for; `file` is `/dev/random`. Needs root.
+pub fn credit_randomness(file: BorrowedFd<'_>) -> Result<(), Errno> {
+    const RNDADDTOENTCNT: Opcode = opcode::write::<i32>(b'R', 1);
+    // SAFETY: RNDADDTOENTCNT reads one `int` and keeps no pointer to it.
+    unsafe { ioctl(file, Setter::<RNDADDTOENTCNT, i32>::new(256)) }
 }
 
 /// `struct fsmap`: an extent of a file system and who owns it, in bytes.

@@ -51,6 +51,8 @@ const STATUS_UNSUPPORTED: u8 = 2;
 const SEGMENTS_MAX: u32 = 126;
 /// Longest write of zeros: 2 GiB less a unit.
 const WRITE_ZEROES_SECTORS_MAX: u32 = (1 << 22) - 8;
+/// A serial number's bytes.
+const SERIAL_BYTES: usize = 20;
 /// UNMAP flag of a write of zeros.
 const FLAG_UNMAP: u32 = 1;
 
@@ -100,7 +102,8 @@ pub struct TraceEntry {
 
 /// What a disk had been asked for, and what its flash had done, when the guest said "now".
 ///
-/// The guest says it by asking for the disk's serial number (`/sys/block/vda/serial`), which costs no time.
+/// The guest says it by asking for the disk's serial number (`/sys/block/vda/serial`), which costs no time. That number
+/// counts how often it was asked for: so the guest's init can tell its own marks from those of programs that ask, too.
 #[derive(Clone, Debug)]
 pub struct Mark {
     /// When.
@@ -149,7 +152,7 @@ type Pending = (SimTime, u64, usize, u16, u32);
 pub struct Disk {
     port: Port,
     store: SparseStore,
-    serial: [u8; 20],
+    name: String,
     /// What waits for its instant.
     pending: BinaryHeap<Reverse<Pending>>,
     sequence: u64,
@@ -167,14 +170,11 @@ pub struct Disk {
 impl Disk {
     /// A disk of a drive, with its bytes.
     pub fn new(port: Port, store: SparseStore, name: &str, is_traced: bool) -> Self {
-        let mut serial = [0; 20];
-        let length = name.len().min(serial.len());
-        serial[..length].copy_from_slice(&name.as_bytes()[..length]);
         Self {
             looks_at_content: port.drive().ssd().config().looks_at_content(),
             port,
             store,
-            serial,
+            name: name.to_owned(),
             pending: BinaryHeap::new(),
             sequence: 0,
             requests: 0,
@@ -247,6 +247,33 @@ impl Disk {
     /// Why the first request that failed did.
     pub fn failure(&self) -> Option<&str> {
         self.failure.as_deref()
+    }
+
+    /// Keeps only these marks, by their numbers.
+    ///
+    /// # Errors
+    /// What is wrong with the numbers; or that there were others, by whose count its faults would have been misplaced.
+    pub(super) fn keep_marks(&mut self, numbers: &[usize]) -> Result<(), String> {
+        let marks = std::mem::take(&mut self.marks);
+        let all = marks.len();
+        let rises = numbers.is_sorted_by(|a, b| a < b);
+        self.marks = numbers.iter().filter_map(|&number| marks.get(number).cloned()).collect();
+        if !rises || self.marks.len() != numbers.len() {
+            return Err(format!("it says that it marked its disk at {numbers:?}, of {all} marks"));
+        }
+        if all != numbers.len() && self.has_faults() {
+            return Err(format!(
+                "a program asked for the serial number of a disk that fails at a certain mark: {all} marks, of which the \
+                 guest made {}",
+                numbers.len()
+            ));
+        }
+        Ok(())
+    }
+
+    /// Whether something goes wrong with it on purpose.
+    pub(super) fn has_faults(&self) -> bool {
+        !self.faults.is_empty()
     }
 
     /// What is left of a disk after a run: its drive, its bytes, what was traced and marked.
@@ -353,7 +380,9 @@ impl Disk {
                 Ok(done)
             }
             kind::GET_ID => {
-                to_guest.write_all(&self.serial[..data_bytes.min(self.serial.len())])?;
+                let mut serial = format!("{}-{}", self.name, self.marks.len()).into_bytes();
+                serial.resize(data_bytes.min(SERIAL_BYTES), 0);
+                to_guest.write_all(&serial)?;
                 let traced = self.trace.as_ref().map_or(0, Vec::len);
                 // What the drive collected while it rested is not the next step's.
                 self.port.catch_up(now);

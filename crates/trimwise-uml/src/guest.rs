@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::mpsc;
+use std::sync::{Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FallocateFlags, Mode, OFlags};
@@ -33,12 +33,12 @@ use trimwise::workload::timed::Timed;
 
 use crate::job::{
     FOLDER, FileExtent, FileSystem, JOB_FILE, Job, MOUNT_POINT, MetadataExtent, Outcome, ProgramEnd,
-    REPORT_FILE, Step, StepReport,
+    REPORT_FILE, Report, Said, Step, StepReport,
 };
 use daemon::Daemon;
 use trimwise_linux::block_on;
 use trimwise_linux::directory::RealDirectory;
-use trimwise_linux::ioctl::{Fsmap, FsmapQuery, FstrimRange, fitrim};
+use trimwise_linux::ioctl::{Fsmap, FsmapQuery, FstrimRange, credit_randomness, fitrim};
 
 /// The first disk.
 const DISK: &str = "/dev/vda";
@@ -105,7 +105,7 @@ fn carry_out() -> Result<(), Failed> {
     let job: Job = serde_json::from_slice(&text).map_err(|e| format!("the job makes no sense: {e}"))?;
     let boot = Instant::now();
     let now = || boot.elapsed().as_nanos() as u64;
-    let mut reports = Vec::new();
+    let mut reports = Report::default();
     let mut beside = Beside::default();
     mark()?;
     for step in &job.steps {
@@ -113,12 +113,13 @@ fn carry_out() -> Result<(), Failed> {
         let outcome = perform(step, &mut beside).unwrap_or_else(Outcome::Failed);
         let end_ns = now();
         let failed = matches!(outcome, Outcome::Failed(_));
-        reports.push(StepReport { begin_ns, end_ns, outcome });
+        reports.steps.push(StepReport { begin_ns, end_ns, outcome });
         mark()?;
         if failed {
             break;
         }
     }
+    reports.marks = MARKS.lock().map_err(|e| e.to_string())?.clone();
     let text = serde_json::to_vec(&reports).map_err(|e| e.to_string())?;
     fs::write(folder.join(REPORT_FILE), text).map_err(|e| format!("cannot leave the report: {e}"))?;
     // A kernel that halts over a mounted file system goes on writing to a disk that is gone, and may do so for ever.
@@ -129,9 +130,18 @@ fn carry_out() -> Result<(), Failed> {
     }
 }
 
-/// Tells the host that a step is over: a question for the disk's serial number reaches it at this very instant.
+/// The numbers of the marks so far.
+static MARKS: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+
+/// Tells the host that a step is over: a question for the disk's serial number reaches it at this very instant. The answer
+/// ends with the mark's number.
 fn mark() -> Result<(), Failed> {
-    fs::read("/sys/block/vda/serial").map(drop).map_err(|e| format!("cannot mark the disk: {e}"))
+    let wrong = |e: &dyn std::fmt::Display| format!("cannot mark the disk: {e}");
+    let serial = fs::read_to_string("/sys/block/vda/serial").map_err(|e| wrong(&e))?;
+    let number = serial.rsplit('-').next().and_then(|number| number.trim().parse().ok());
+    let number = number.ok_or_else(|| wrong(&format!("its serial number is '{serial}'")))?;
+    MARKS.lock().map_err(|e| wrong(&e))?.push(number);
+    Ok(())
 }
 
 /// What goes on beside the steps.
@@ -214,14 +224,17 @@ fn perform(step: &Step, beside: &mut Beside) -> Result<Outcome, Failed> {
         Step::Read { path } => read_pattern(Path::new(path)).map(Outcome::Text),
         Step::Metadata => metadata().map(Outcome::Metadata),
         Step::FreeSpace => free_space().map(Outcome::Free),
+        Step::TrustRandomness => {
+            let source = fs::File::open("/dev/random").map_err(|e| format!("/dev/random: {e}"))?;
+            credit_randomness(source.as_fd()).map_err(|e| e.to_string()).map(done)
+        }
         Step::Program { command, input } => {
-            let ended = output_of(Path::new(MOUNT_POINT), command, input)?;
-            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+            let ended = output_of(Path::new(MOUNT_POINT), command, &input.0)?;
             Ok(Outcome::Program(ProgramEnd {
                 code: ended.status.code(),
                 signal: ended.status.signal(),
-                output: text(&ended.stdout),
-                errors: text(&ended.stderr),
+                output: Said(ended.stdout),
+                errors: Said(ended.stderr),
             }))
         }
     }
@@ -366,7 +379,7 @@ fn run_timed(spec: &str, rep: u32, seed: u64) -> Result<Outcome, Failed> {
 
 /// Runs a program and answers what it said; what it complained of, too, if it failed.
 fn run_tool(command: &[String]) -> Result<String, Failed> {
-    let output = output_of(Path::new("/"), command, "")?;
+    let output = output_of(Path::new("/"), command, &[])?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     if output.status.success() {
         return Ok(text);
@@ -376,7 +389,7 @@ fn run_tool(command: &[String]) -> Result<String, Failed> {
 }
 
 /// Runs a program to its end.
-fn output_of(directory: &Path, command: &[String], input: &str) -> Result<Output, Failed> {
+fn output_of(directory: &Path, command: &[String], input: &[u8]) -> Result<Output, Failed> {
     let (program, arguments) = command.split_first().ok_or("no program to run")?;
     let mut child = Command::new(program)
         .args(arguments)
@@ -386,11 +399,15 @@ fn output_of(directory: &Path, command: &[String], input: &str) -> Result<Output
         .stderr(Stdio::piped())
         .spawn()
         .map_err(|e| format!("{program}: {e}"))?;
-    if let Some(mut stdin) = child.stdin.take() {
-        // Whoever closes it without reading wants none of it.
-        let _ = stdin.write_all(input.as_bytes());
-    }
-    child.wait_with_output().map_err(|e| format!("{program}: {e}"))
+    let stdin = child.stdin.take().filter(|_| !input.is_empty());
+    std::thread::scope(|scope| {
+        // It may write more than a pipe holds before it has read all.
+        if let Some(mut stdin) = stdin {
+            // Whoever closes it without reading wants none of it.
+            scope.spawn(move || stdin.write_all(input));
+        }
+        child.wait_with_output().map_err(|e| format!("{program}: {e}"))
+    })
 }
 
 fn in_mount(file: &str) -> PathBuf {

@@ -296,7 +296,21 @@ fn recipe() -> String {
         hash.update((part.len() as u64).to_le_bytes());
         hash.update(part);
     }
-    hash.finalize().iter().take(RECIPE_BYTES).fold(String::new(), |mut text, byte| {
+    hex(&hash.finalize()[..RECIPE_BYTES])
+}
+
+/// The SHA-256 of a file.
+///
+/// # Errors
+/// If it cannot be read.
+pub fn file_hash(path: &Path) -> std::io::Result<String> {
+    let mut hash = Sha256::new();
+    std::io::copy(&mut fs::File::open(path)?, &mut hash)?;
+    Ok(hex(&hash.finalize()))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
         let _ = write!(text, "{byte:02x}"); // writing to a String cannot fail
         text
     })

@@ -4,20 +4,25 @@
 //! carries the steps out one by one ([`super::guest`]) and leaves a [`StepReport`] for each. Before the first step and
 //! behind each one it marks the disk, so that the host knows what the drive was asked for and did in between.
 
+use std::borrow::Cow;
 use std::fs;
-use std::io;
-use std::path::PathBuf;
+use std::io::{self, Read as _};
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use serde::{Deserialize, Serialize};
+use rustix::fs::{Mode, OFlags, openat};
+use rustix::process::geteuid;
+use serde::{Deserialize, Serialize, Serializer};
 use thiserror::Error;
 use trimwise::experiment::result::Cell;
 use trimwise::units::{Bytes, SimDuration};
 use trimwise::workload::week::{Week, WeekDone};
 
 use crate::disk::Disk;
-use crate::machine::{Ended, Limits, Machine, MachineError, SEARCH_PATH};
+use crate::machine::{CONSOLE, Ended, Limits, Machine, MachineError, SEARCH_PATH, complaints, last_lines};
 
 /// File of the job in the run's folder.
 pub(super) const JOB_FILE: &str = "job.json";
@@ -247,13 +252,16 @@ pub enum Step {
     StopDaemon,
     /// Ends it with SIGKILL, and answers what it has said.
     KillDaemon,
+    /// Lets the kernel count its random numbers as random, so that getrandom(2) does not wait until it believes so: 2.5 s on
+    /// 6.1. They are the same in every run.
+    TrustRandomness,
     /// Runs a program of the host's file system, in the root of the mounted one. One that fails is no failure of the
     /// step.
     Program {
         /// The program and its arguments.
         command: Vec<String>,
         /// What it reads.
-        input: String,
+        input: Said,
     },
 }
 
@@ -326,9 +334,47 @@ pub struct ProgramEnd {
     /// That signal.
     pub signal: Option<i32>,
     /// Its standard output.
-    pub output: String,
+    pub output: Said,
     /// Its standard error.
-    pub errors: String,
+    pub errors: Said,
+}
+
+/// What a program reads or writes: bytes, most often text. As JSON a string; an array of bytes if it is not UTF-8.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(from = "Written")]
+pub struct Said(pub Vec<u8>);
+
+impl Said {
+    /// As text; what is not UTF-8 is replaced.
+    pub fn text(&self) -> Cow<'_, str> {
+        String::from_utf8_lossy(&self.0)
+    }
+}
+
+impl Serialize for Said {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match std::str::from_utf8(&self.0) {
+            Ok(text) => serializer.serialize_str(text),
+            Err(_) => self.0.serialize(serializer),
+        }
+    }
+}
+
+/// [`Said`] as JSON has it.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Written {
+    Text(String),
+    Bytes(Vec<u8>),
+}
+
+impl From<Written> for Said {
+    fn from(written: Written) -> Self {
+        match written {
+            Written::Text(text) => Self(text.into_bytes()),
+            Written::Bytes(bytes) => Self(bytes),
+        }
+    }
 }
 
 /// A step's end.
@@ -347,6 +393,15 @@ impl StepReport {
     pub fn duration(&self) -> SimDuration {
         SimDuration(self.end_ns - self.begin_ns)
     }
+}
+
+/// What the guest's init leaves for the host.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(super) struct Report {
+    /// One for each step.
+    pub steps: Vec<StepReport>,
+    /// The numbers of its marks of the disk, in order. Others were not its own.
+    pub marks: Vec<usize>,
 }
 
 /// What a guest is to do.
@@ -382,6 +437,8 @@ pub struct JobReport {
     pub steps: Vec<StepReport>,
     /// The run of the kernel.
     pub ended: Ended,
+    /// What the kernel's log says of faults: warnings, reports of sanitizers, errors of file systems and disks.
+    pub complaints: Vec<String>,
 }
 
 /// Why a job has no result.
@@ -412,6 +469,12 @@ pub enum JobError {
         /// What the guest said.
         what: String,
     },
+    /// The kernel found a fault in itself, in its file system or in its disk.
+    #[error("the guest's kernel complains, so the result is not to be trusted:\n{}", .complaints.join("\n"))]
+    Complains {
+        /// Its words.
+        complaints: Vec<String>,
+    },
     /// The guest left no report: its init failed.
     #[error("the guest left no report ({what}); its last lines:\n{console}")]
     NoReport {
@@ -427,8 +490,20 @@ impl Guest {
     /// the host is gone then.
     ///
     /// # Errors
-    /// [`JobError`]; a failed step is one too.
+    /// [`JobError`]; a failed step is one too, and so is a kernel that complains, unless a disk is meant to fail.
     pub fn run(&self, job: &Job, disks: &mut [Disk]) -> Result<JobReport, JobError> {
+        let report = self.run_in_any_case(job, disks)?;
+        if report.complaints.is_empty() || disks.iter().any(Disk::has_faults) {
+            return Ok(report);
+        }
+        Err(JobError::Complains { complaints: report.complaints })
+    }
+
+    /// The same, but it is left to the caller what the kernel's complaints mean.
+    ///
+    /// # Errors
+    /// [`JobError`].
+    pub fn run_in_any_case(&self, job: &Job, disks: &mut [Disk]) -> Result<JobReport, JobError> {
         let folder_error = |what: &str| {
             let what = what.to_owned();
             move |source| JobError::Folder { what, source }
@@ -458,12 +533,18 @@ impl Guest {
             return Err(JobError::Disk { what: what.to_owned() });
         }
         let ended = outcome?;
-        let no_report = |what: String| JobError::NoReport {
-            what,
-            console: super::machine::last_lines(&place.join("console")),
-        };
-        let bytes = fs::read(place.join(REPORT_FILE)).map_err(|e| no_report(e.to_string()))?;
-        let steps: Vec<StepReport> = serde_json::from_slice(&bytes).map_err(|e| no_report(e.to_string()))?;
+        let console = place.join(CONSOLE);
+        let no_report = |what: String| JobError::NoReport { what, console: last_lines(&console) };
+        let mut bytes = Vec::new();
+        // What runs in the guest can write in the folder, too.
+        fs::File::open(place)
+            .and_then(|folder| open_regular(&folder, REPORT_FILE)?.read_to_end(&mut bytes))
+            .map_err(|e| no_report(e.to_string()))?;
+        let Report { steps, marks } =
+            serde_json::from_slice(&bytes).map_err(|e| no_report(e.to_string()))?;
+        if let Some(disk) = disks.first_mut() {
+            disk.keep_marks(&marks).map_err(no_report)?;
+        }
         if let (Some(StepReport { outcome: Outcome::Failed(what), .. }), Some(step)) =
             (steps.last(), steps.len().checked_sub(1).and_then(|last| job.steps.get(last)))
         {
@@ -472,11 +553,11 @@ impl Guest {
         if steps.len() != job.steps.len() {
             return Err(no_report(format!("{} of {} steps were reported", steps.len(), job.steps.len())));
         }
-        Ok(JobReport { steps, ended })
+        Ok(JobReport { steps, ended, complaints: complaints(&console) })
     }
 }
 
-/// A run's folder. It is removed with this value; if the process is killed before, by the next run.
+/// A run's folder. It is removed with this value; if the process is killed before, by the next run of the same user.
 struct RunFolder {
     folder: tempfile::TempDir,
     /// Locked as long as the run lasts, however it ends.
@@ -501,29 +582,50 @@ impl RunFolder {
     }
 
     /// The folder's lock, held; not found if the folder went meanwhile.
-    fn locked(folder: &std::path::Path) -> io::Result<fs::File> {
+    fn locked(folder: &Path) -> io::Result<fs::File> {
         let path = folder.join(Self::LOCK);
-        let lock = fs::File::create(&path)?;
+        let lock = fs::File::create_new(&path)?;
         lock.lock()?;
         fs::metadata(&path)?;
         Ok(lock)
     }
 
-    fn path(&self) -> &std::path::Path {
+    fn path(&self) -> &Path {
         self.folder.path()
     }
 
-    /// Removes the folders of runs whose process is gone. What cannot be read or removed is somebody else's.
-    fn sweep(parent: &std::path::Path) {
+    /// Removes the folders of this user's runs whose process is gone. The folder that they lie in is everybody's: what
+    /// another user has made there is never waited for.
+    fn sweep(parent: &Path) {
         for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
-            let is_ours = entry.file_name().to_string_lossy().starts_with(Self::PREFIX);
-            let lock = is_ours.then(|| fs::File::open(entry.path().join(Self::LOCK)).ok()).flatten();
+            if !entry.file_name().to_string_lossy().starts_with(Self::PREFIX) {
+                continue;
+            }
+            let lock = Self::left(&entry.path()).filter(|lock| lock.try_lock().is_ok());
             // Held until the folder is gone: a run that is about to lock it then finds it gone, and takes another.
-            if let Some(_held) = lock.filter(|lock| lock.try_lock().is_ok()) {
+            if let Some(_held) = lock {
                 let _ = fs::remove_dir_all(entry.path());
             }
         }
     }
+
+    /// The lock of a folder of this user.
+    fn left(path: &Path) -> Option<fs::File> {
+        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let folder = fs::File::from(rustix::fs::open(path, flags, Mode::empty()).ok()?);
+        let is_ours = folder.metadata().ok()?.uid() == geteuid().as_raw();
+        is_ours.then(|| open_regular(&folder, Self::LOCK).ok()).flatten()
+    }
+}
+
+/// Opens a regular file for reading. A FIFO in its place would keep whoever opens it waiting, and a link lead elsewhere.
+fn open_regular(folder: impl AsFd, name: &str) -> io::Result<fs::File> {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = fs::File::from(openat(folder, name, flags, Mode::empty())?);
+    if file.metadata()?.is_file() {
+        return Ok(file);
+    }
+    Err(io::Error::other(format!("{name}: not a regular file")))
 }
 
 impl Step {
@@ -553,6 +655,7 @@ impl Step {
             Self::PrepareWeek { .. } => "making what a week begins with".to_owned(),
             Self::Week { .. } => "a week".to_owned(),
             Self::Daemon { .. } | Self::StopDaemon | Self::KillDaemon => "trimwised".to_owned(),
+            Self::TrustRandomness => "crediting random numbers".to_owned(),
             Self::Program { command, .. } => command.first().cloned().unwrap_or_default(),
         }
     }
@@ -574,6 +677,50 @@ mod tests {
                 });
             }
         });
+    }
+
+    /// Any user could make a folder in everybody's `/tmp` that kept every run waiting in open(2).
+    #[test]
+    fn regression_a_fifo_for_a_lock_keeps_nobody_waiting() {
+        let parent = tempfile::tempdir().unwrap();
+        let folder = |name: &str| {
+            let path = parent.path().join(format!("{}{name}", RunFolder::PREFIX));
+            fs::create_dir(&path).unwrap();
+            path
+        };
+        let fifo = folder("fifo").join(RunFolder::LOCK);
+        rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, Mode::RUSR | Mode::WUSR).unwrap();
+        let secret = parent.path().join("secret");
+        fs::write(&secret, "").unwrap();
+        let linked = folder("linked").join(RunFolder::LOCK);
+        std::os::unix::fs::symlink(&secret, &linked).unwrap();
+        let left = folder("left");
+        fs::write(left.join(RunFolder::LOCK), "").unwrap();
+        // Of another user, if this one is root.
+        let others = folder("others");
+        fs::write(others.join(RunFolder::LOCK), "").unwrap();
+        let is_root = std::os::unix::fs::chown(&others, Some(65534), None).is_ok();
+
+        let (done, ended) = std::sync::mpsc::channel();
+        let path = parent.path().to_owned();
+        std::thread::spawn(move || {
+            RunFolder::sweep(&path);
+            let _ = done.send(());
+        });
+        // So long that it is no measure of time: it ends, or never does.
+        ended.recv_timeout(std::time::Duration::from_secs(60)).expect("it waits for a FIFO");
+        assert!(fifo.exists() && linked.is_symlink() && secret.exists());
+        assert!(!left.exists(), "what a killed run left goes");
+        assert_eq!(others.exists(), is_root, "what is another user's stays");
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_pass_through_json_whole() {
+        for (bytes, json) in [(&b"text\n"[..], r#""text\n""#), (&[0xff, 0, 0x61], "[255,0,97]"), (b"", r#""""#)] {
+            let said = Said(bytes.to_vec());
+            assert_eq!(serde_json::to_string(&said).unwrap(), json);
+            assert_eq!(serde_json::from_str::<Said>(json).unwrap(), said);
+        }
     }
 
     #[test]

@@ -17,12 +17,12 @@
 use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, AsRawFd};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener, UnixStream};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -35,7 +35,7 @@ use trimwise::units::{Bytes, SimDuration, SimTime};
 use crate::calendar::Calendar;
 use crate::disk::Disk;
 use crate::vhost::{Event, FrontEnd};
-use trimwise_linux::ioctl::child::{die_with_parent, without_randomized_addresses};
+use trimwise_linux::ioctl::child::{die_with_parent, with_the_host_read_only, without_randomized_addresses};
 
 /// How far a kernel may run without a word, in its own time. A guest that only sleeps would never be heard of again.
 const FREE_SPAN_MAX: SimDuration = SimDuration::from_secs(60);
@@ -45,6 +45,13 @@ const TURNS_BETWEEN_CHECKS: u64 = 4096;
 
 /// Where a guest looks for programs: folders of the host, whose files it sees.
 pub(super) const SEARCH_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// Where the kernel keeps the guest's memory, a file that it maps: a file system in memory, mounted in the run's folder for
+/// this kernel alone. `/dev/shm` may be small, or forbid to run what is mapped from it.
+const MEMORY: &str = "memory";
+
+/// What the kernel says, in the run's folder.
+pub(super) const CONSOLE: &str = "console";
 
 /// Lines of the guest's console that an error shows.
 const LAST_LINES: usize = 16;
@@ -114,6 +121,17 @@ pub enum MachineError {
         /// What the host answered.
         source: io::Error,
     },
+    /// The guest could write to this computer's files.
+    #[error(
+        "cannot keep a guest from writing to this computer's files ({what}: {source}); expected Linux 5.12 or later, and \
+         root with CAP_SYS_ADMIN or a user who may make user namespaces"
+    )]
+    Unprotected {
+        /// What is needed for it.
+        what: String,
+        /// What the host answered.
+        source: io::Error,
+    },
     /// The kernel broke off: a panic, a signal, or it could not start.
     #[error("the kernel broke off{how}; its last lines:\n{console}")]
     BrokeOff {
@@ -168,9 +186,9 @@ impl Machine {
         let calendar = bind("time")?;
         let listeners: Vec<UnixListener> =
             (0..disks.len()).map(|i| bind(&format!("disk{i}"))).collect::<Result<_, _>>()?;
-        let console = self.folder.join("console");
+        let console = self.folder.join(CONSOLE);
         let output = File::create(&console).map_err(host(format!("cannot write {}", console.display())))?;
-        let _turn = Turn::take();
+        let _turn = Turn::take("trimwise-guest-cpu");
         let guest = Guest::start(self, disks.len(), output)?;
         let mut run = Run {
             machine: self,
@@ -206,7 +224,7 @@ impl Machine {
         let mut command = Command::new(&self.linux);
         command.current_dir(&self.folder);
         // The host's environment would reach nobody but the kernel's own process; it needs none of it.
-        command.env_clear().env("HOME", ".").env("TMPDIR", memory_folder());
+        command.env_clear().env("HOME", ".").env("TMPDIR", MEMORY);
         if let Some(preload) = &self.preload {
             command.env("LD_PRELOAD", preload);
         }
@@ -229,12 +247,6 @@ impl Machine {
     }
 }
 
-/// Where the kernel keeps the guest's memory, a file that it maps.
-fn memory_folder() -> PathBuf {
-    let shm = PathBuf::from("/dev/shm");
-    if shm.is_dir() { shm } else { std::env::temp_dir() }
-}
-
 /// The run's folder, by a short path: a socket's name has 107 bytes at most, a folder's may have more.
 struct Place {
     folder: File,
@@ -250,37 +262,39 @@ impl Place {
     }
 }
 
-/// The processor that one run keeps to; runs beside each other have different ones.
+/// The processor that one run keeps to; runs beside each other have different ones, also those of other commands.
 struct Turn {
-    cpu: usize,
     before: Option<CpuSet>,
+    /// Nobody else can have a socket of this name, and the host takes it back when this process ends.
+    _taken: Option<UnixDatagram>,
 }
 
-static TAKEN: Mutex<Vec<usize>> = Mutex::new(Vec::new());
-
 impl Turn {
+    /// So many runs of one processor are told apart; further ones take any.
+    const RUNS_MAX: usize = 64;
+
     /// Binds this thread, and what it starts, to the processor that the fewest runs have.
-    fn take() -> Self {
+    fn take(name: &str) -> Self {
         let before = sched_getaffinity(None).ok();
-        let mut taken = TAKEN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let allowed = (0..CpuSet::MAX_CPU).filter(|&cpu| before.is_some_and(|set| set.is_set(cpu)));
-        // Its number decides between processors that are equal: any will do.
-        let cpu = allowed.min_by_key(|cpu| taken.iter().filter(|other| *other == cpu).count()).unwrap_or(0);
-        taken.push(cpu);
-        let mut one = CpuSet::new();
-        one.set(cpu);
-        // A host that forbids it is slower, nothing else.
-        let _ = sched_setaffinity(None, &one);
-        Self { cpu, before }
+        let allowed = || (0..CpuSet::MAX_CPU).filter(|&cpu| before.is_some_and(|set| set.is_set(cpu)));
+        let take = |(run, cpu)| {
+            let address = SocketAddr::from_abstract_name(format!("{name}-{cpu}-{run}")).ok()?;
+            Some((cpu, UnixDatagram::bind_addr(&address).ok()?))
+        };
+        let mut runs = (0..Self::RUNS_MAX).flat_map(|run| allowed().map(move |cpu| (run, cpu)));
+        let taken = runs.find_map(take);
+        if let Some((cpu, _)) = taken {
+            let mut one = CpuSet::new();
+            one.set(cpu);
+            // A host that forbids it is slower, nothing else.
+            let _ = sched_setaffinity(None, &one);
+        }
+        Self { before, _taken: taken.map(|(_, socket)| socket) }
     }
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        let mut taken = TAKEN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if let Some(index) = taken.iter().position(|cpu| *cpu == self.cpu) {
-            taken.swap_remove(index);
-        }
         if let Some(before) = &self.before {
             let _ = sched_setaffinity(None, before);
         }
@@ -297,12 +311,18 @@ impl Guest {
     fn start(machine: &Machine, disks: usize, output: File) -> Result<Self, MachineError> {
         let failed = || format!("cannot start the kernel {}", machine.linux.display());
         let error_output = output.try_clone().map_err(host(failed()))?;
+        std::fs::create_dir(machine.folder.join(MEMORY)).map_err(host(failed()))?;
         let mut command = machine.command(disks);
         command.stdin(Stdio::null()).stdout(output).stderr(error_output).process_group(0);
+        // The guest's root is the host's, and a guest could mount it writable.
+        with_the_host_read_only(&mut command, &machine.folder, MEMORY).map_err(host(failed()))?;
         die_with_parent(&mut command);
         // With the addresses that the host draws, one run in eight merged other requests than the rest.
         without_randomized_addresses(&mut command);
-        let mut child = command.spawn().map_err(host(failed()))?;
+        let mut child = command.spawn().map_err(|source| {
+            let what = std::fs::read_to_string(machine.folder.join(CONSOLE)).unwrap_or_default();
+            if what.is_empty() { host(failed())(source) } else { MachineError::Unprotected { what, source } }
+        })?;
         let pid = Pid::from_child(&child);
         match pidfd_open(pid, PidfdFlags::empty()) {
             Ok(exit) => Ok(Self { child, exit }),
@@ -546,6 +566,33 @@ impl Run<'_> {
             }
         }
     }
+}
+
+/// What a kernel says of a fault in it or below it.
+const COMPLAINTS: [&str; 15] = [
+    "WARNING: ",
+    "BUG: ",
+    "kernel BUG at",
+    "UBSAN: ",
+    "Oops",
+    "general protection fault",
+    "INFO: task ",
+    "Out of memory: ",
+    "EXT4-fs error",
+    "JBD2: Error",
+    "Aborting journal",
+    "Corruption",
+    "BTRFS error",
+    "BTRFS critical",
+    "I/O error",
+];
+
+/// The console's lines that tell of a fault, the first few.
+pub(super) fn complaints(console: &Path) -> Vec<String> {
+    let text = std::fs::read(console).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let complains = |line: &&str| COMPLAINTS.iter().any(|words| line.contains(words));
+    text.lines().map(str::trim_end).filter(complains).take(LAST_LINES).map(str::to_owned).collect()
 }
 
 /// The console's last lines that say something: without the dump of stack and registers behind a panic.

@@ -2,8 +2,10 @@
 
 use std::num::NonZero;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use trimwise_uml::machine::Limits;
 
 use super::{JsonArguments, whole};
 use crate::defaults;
@@ -112,6 +114,9 @@ pub struct KernelRunArguments {
           allow_negative_numbers = true)]
     pub seed: u64,
 
+    #[command(flatten)]
+    pub limits: GuestLimits,
+
     /// Write each block request from the program's begin on, with its instants, to a new file
     #[arg(long, value_name = "FILE.csv|FILE.json")]
     pub trace: Option<PathBuf>,
@@ -123,6 +128,36 @@ pub struct KernelRunArguments {
     /// Replace files of --json and --trace that exist
     #[arg(long)]
     pub force: bool,
+}
+
+/// How long a guest may take, in this computer's time.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct GuestLimits {
+    /// End a kernel that says nothing for so many seconds: it computes, or hangs [default: 120]
+    #[arg(long, value_name = "SECONDS", value_parser = whole::<u64>(1, 31_536_000), allow_negative_numbers = true)]
+    pub max_silence: Option<u64>,
+
+    /// End a kernel's run after so many seconds of this computer's time [default: 3600]
+    #[arg(long, value_name = "SECONDS", value_parser = whole::<u64>(1, 31_536_000), allow_negative_numbers = true)]
+    pub max_wall: Option<u64>,
+}
+
+impl GuestLimits {
+    /// Whether any is given.
+    pub const fn are_given(&self) -> bool {
+        self.max_silence.is_some() || self.max_wall.is_some()
+    }
+
+    /// With the defaults where none are given.
+    pub fn limits(&self) -> Limits {
+        let default = Limits::default();
+        let or = |given: Option<u64>, default| given.map_or(default, Duration::from_secs);
+        Limits {
+            silence: or(self.max_silence, default.silence),
+            wall: or(self.max_wall, default.wall),
+            ..default
+        }
+    }
 }
 
 /// Arguments of `kernel remove`.

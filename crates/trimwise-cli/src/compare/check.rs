@@ -114,12 +114,12 @@ impl<'a> Planned<'a> {
     }
 
     /// The check with these runs of the kernel, if there was one.
-    pub fn found(self, cells: Vec<Cell>) -> Check {
+    pub fn found(self, cells: Vec<Cell>) -> Result<Check, Failure> {
         let (kernel, not_run) = match self.image {
-            Ok(image) => (Some(RealKernel::of(&image, self.target)), None),
+            Ok(image) => (Some(RealKernel::of(&image, self.target)?), None),
             Err(reason) => (None, Some(reason)),
         };
-        Check {
+        Ok(Check {
             target: format!("kernel:{}", self.target),
             kernel,
             cells,
@@ -127,7 +127,7 @@ impl<'a> Planned<'a> {
             left_out: self.left_out,
             contradictions: Vec::new(),
             not_run,
-        }
+        })
     }
 }
 

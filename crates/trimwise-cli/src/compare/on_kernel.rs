@@ -7,6 +7,7 @@ use trimwise::experiment::result::Cell;
 use trimwise::units::Bytes;
 use trimwise_uml::cell::{KernelPolicy, KernelTarget};
 use trimwise_uml::images::KernelImage;
+use trimwise_uml::machine::Limits;
 
 use super::{Comparison, Host, NO_FILL, RealKernel, finish, named, workload};
 use crate::arguments::CompareArguments;
@@ -63,6 +64,7 @@ pub fn run<M: Models>(
         reps: arguments.reps,
         seed,
         jobs: arguments.output.jobs,
+        limits: arguments.limits.limits(),
     };
     runs.check(models)?;
     let stop = on_signal()?;
@@ -83,7 +85,7 @@ pub fn run<M: Models>(
         utilization_percent: arguments.utilization,
         linux: None,
         memory: Some(Bytes::mib(memory_mib)),
-        kernel: Some(RealKernel::of(&image, target)),
+        kernel: Some(RealKernel::of(&image, target)?),
         mount: None,
     };
     finish(arguments, cells, host, command)
@@ -101,6 +103,7 @@ pub struct Runs<'a, M: Models> {
     pub reps: u32,
     pub seed: u64,
     pub jobs: Option<u16>,
+    pub limits: Limits,
 }
 
 impl<M: Models> Runs<'_, M> {
@@ -140,6 +143,7 @@ impl<M: Models> Runs<'_, M> {
             memory: self.memory,
             rep: (index % reps) as u32,
             seed: self.seed,
+            limits: self.limits,
             stop,
         }
     }

@@ -1,7 +1,7 @@
 //! `trimwise kernel run`: a program of this computer on a real kernel, in virtual time.
 
 use std::fmt::Write as _;
-use std::io::{IsTerminal, Read};
+use std::io::{IsTerminal, Read, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -14,7 +14,7 @@ use trimwise::experiment::result::DeviceFigures;
 use trimwise::units::Bytes;
 use trimwise_uml::cell::{KernelTarget, new_disk};
 use trimwise_uml::disk::{Mark, TraceEntry};
-use trimwise_uml::job::{Job, Outcome, ProgramEnd, Step};
+use trimwise_uml::job::{Guest, Job, JobError, Outcome, ProgramEnd, Said, Step};
 
 use crate::arguments::{JsonArguments, KernelRunArguments};
 use crate::compare::RealKernel;
@@ -46,6 +46,8 @@ pub struct RunReport {
     pub command: Vec<String>,
     /// How it ended, and what it said.
     pub program: ProgramEnd,
+    /// What the kernel's log says of faults; if anything, the figures are not to be trusted.
+    pub complaints: Vec<String>,
     /// While it ran, and then the unmount, which writes what was in memory only.
     pub phases: [Phase; 2],
 }
@@ -84,18 +86,21 @@ pub fn run(
     let input = input()?;
     let stop = on_signal(OnInterrupt::Stop)?;
 
-    let guest = guests::guest(&image, memory, &stop)?;
+    let guest =
+        Guest { limits: arguments.limits.limits(), ..guests::guest(&image, memory, &stop)? };
+    let kernel = RealKernel::of(&image, &target)?;
     let file_system = target.file_system;
     let steps = vec![
         Step::Mkfs { file_system, options: Vec::new() },
         Step::Mount { file_system, options: target.options.clone() },
+        Step::TrustRandomness,
         Step::Program { command: command.clone(), input },
         Step::Unmount,
     ];
     let mut disks = [new_disk(&device, arguments.seed, trace_to.is_some()).map_err(guests::failure)?];
     let progress = Progress::new(1);
     let begin = Instant::now();
-    let report = guest.run(&Job { steps }, &mut disks);
+    let report = guest.run_in_any_case(&Job { steps }, &mut disks);
     let wall_s = begin.elapsed().as_secs_f64();
     progress.finish();
     let report = report.map_err(guests::job_failure)?;
@@ -105,7 +110,7 @@ pub fn run(
     }
     let (port, _, trace, marks) = disk.into_parts();
     let (Some(Outcome::Program(program)), [.., before, between, after]) =
-        (report.steps.into_iter().nth(2).map(|step| step.outcome), marks.as_slice())
+        (report.steps.into_iter().nth(3).map(|step| step.outcome), marks.as_slice())
     else {
         return Err(Failure::run("the guest did not answer how the program ended"));
     };
@@ -119,11 +124,12 @@ pub fn run(
     let report = RunReport {
         trimwise: trimwise::VERSION,
         seed: arguments.seed,
-        kernel: RealKernel::of(&image, &target),
+        kernel,
         device: device.name.clone(),
         memory_bytes: memory.0,
         command,
         program,
+        complaints: report.complaints,
         phases: [phase("program", before, between), phase("unmount", between, after)],
     };
     destinations.write_json(&report)?;
@@ -131,9 +137,13 @@ pub fn run(
         file.write(&destinations, &trace[before.traced..], before.at.0)?;
     }
     if !destinations.json_to_stdout() {
-        eprint!("{}", report.program.errors);
-        output::print(&report.program.output)?;
-        output::print(&table::kernel::run(&report, wall_s))?;
+        // Whoever has closed standard error wants none of it.
+        let _ = std::io::stderr().write_all(&report.program.errors.0);
+        output::print(&report.program.output.0)?;
+        output::print(table::kernel::run(&report, wall_s))?;
+    }
+    if !report.complaints.is_empty() {
+        return Err(guests::job_failure(JobError::Complains { complaints: report.complaints }));
     }
     match (report.program.code, report.program.signal) {
         (Some(0), _) => Ok(String::new()),
@@ -161,10 +171,10 @@ fn command(given: &[String]) -> Result<Vec<String>, Failure> {
 }
 
 /// What is handed to the program: standard input, unless somebody sits there.
-fn input() -> Result<String, Failure> {
+fn input() -> Result<Said, Failure> {
     let stdin = std::io::stdin();
     if stdin.is_terminal() {
-        return Ok(String::new());
+        return Ok(Said::default());
     }
     let mut bytes = Vec::new();
     let read = stdin.lock().take(INPUT_BYTES_MAX + 1).read_to_end(&mut bytes);
@@ -172,7 +182,7 @@ fn input() -> Result<String, Failure> {
     if bytes.len() as u64 > INPUT_BYTES_MAX {
         return Err(Failure::usage(format!("standard input: larger than {}", Bytes(INPUT_BYTES_MAX))));
     }
-    String::from_utf8(bytes).map_err(|_| Failure::usage("standard input: not UTF-8; expected text"))
+    Ok(Said(bytes))
 }
 
 /// Where the trace goes, and how it is written.

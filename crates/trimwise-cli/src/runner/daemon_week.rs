@@ -11,7 +11,7 @@ use trimwise::units::Bytes;
 use trimwise::workload::week::Week;
 use trimwise_uml::cell::KernelTarget;
 use trimwise_uml::images::KernelImage;
-use trimwise_uml::job::{DAEMON_FOLDER, FileSystem, Job, Outcome, ProgramEnd, Step};
+use trimwise_uml::job::{DAEMON_FOLDER, FileSystem, Job, Outcome, ProgramEnd, Said, Step};
 
 use super::guests;
 use crate::failure::Failure;
@@ -92,7 +92,7 @@ fn steps(case: Case, week: &Week) -> Result<(Vec<Step>, usize), Failure> {
     if case.trimming == Trimming::Daemon {
         let run = format!("{DAEMON_FOLDER}/run");
         let command = ["/proc/self/exe", "status", "--run", &run, "--json", "-"].map(str::to_owned).to_vec();
-        steps.push(Step::Program { command, input: String::new() });
+        steps.push(Step::Program { command, input: Said::default() });
         steps.push(Step::StopDaemon);
     }
     Ok((steps, at))
@@ -100,7 +100,7 @@ fn steps(case: Case, week: &Week) -> Result<(Vec<Step>, usize), Failure> {
 
 /// The slices that the daemon's status tells of, with one file system in it.
 fn slices(status: &ProgramEnd) -> Result<Slices, Failure> {
-    let data: Value = serde_json::from_str(&status.output).unwrap_or_default();
+    let data: Value = serde_json::from_slice(&status.output.0).unwrap_or_default();
     let totals = &data["file_systems"][0]["status"]["totals"];
     let number = |key: &str| {
         let wrong = || Failure::run(format!("the status in the guest has no {key}: {status:?}"));

@@ -1,7 +1,7 @@
 //! Guests: finding the kernel and the programs that an argument needs, and what a run that failed tells the user.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::sync::atomic::AtomicBool;
 
 use trimwise::experiment::kernels::observe::Discarded;
@@ -76,6 +76,18 @@ pub fn guest(image: &KernelImage, memory: Bytes, stop: &Arc<AtomicBool>) -> Resu
 fn this_program() -> Result<PathBuf, Failure> {
     std::env::current_exe()
         .map_err(|e| Failure::run(format!("cannot find this program, which guests need: {e}")))
+}
+
+/// The SHA-256 of this program. Another one leaves a guest another amount of memory free, and so decides when it writes
+/// back: without the debug information, too, it is another guest.
+pub fn program_hash() -> Result<String, Failure> {
+    static HASH: OnceLock<String> = OnceLock::new();
+    if let Some(hash) = HASH.get() {
+        return Ok(hash.clone());
+    }
+    let program = this_program()?;
+    let hash = images::file_hash(&program).map_err(|e| Failure::run(format!("{}: {e}", program.display())))?;
+    Ok(HASH.get_or_init(|| hash).clone())
 }
 
 /// `trimwised`, which guests run as their daemon: the program next to this one.

@@ -21,6 +21,7 @@ use trimwise::workload::timed::{Timed, Timing};
 use trimwise_linux::{DirectoryError, RealDirectory, block_on, mount_of};
 use trimwise_uml::cell::{KernelCell, KernelPolicy, KernelTarget, KernelWorkload};
 use trimwise_uml::images::KernelImage;
+use trimwise_uml::job::Guest;
 
 use super::bench;
 use super::devices;
@@ -237,7 +238,8 @@ impl Models for Linked {
             rep: run.rep,
             seed: run.seed,
         };
-        cell.run(&guests::guest(run.image, run.memory, run.stop)?).map_err(guests::failure)
+        let guest = guests::guest(run.image, run.memory, run.stop)?;
+        cell.run(&Guest { limits: run.limits, ..guest }).map_err(guests::failure)
     }
 
     fn kernel_memory(&self, run: &KernelRun<Self>) -> Bytes {

@@ -1,10 +1,17 @@
 //! What a child process does for itself between fork and exec.
 
+use std::ffi::CString;
 use std::io;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::process::CommandExt as _;
+use std::path::Path;
 use std::process::Command;
 
-use rustix::process::{Signal, set_parent_process_death_signal};
+use rustix::fs::{CWD, Mode, OFlags};
+use rustix::io::Errno;
+use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_bind, mount_change};
+use rustix::process::{Signal, chdir, getgid, getuid, set_parent_process_death_signal};
+use rustix::thread::{UnshareFlags, unshare_unsafe};
 
 /// Lets the child be killed when the thread that starts it ends, however that comes about.
 pub fn die_with_parent(command: &mut Command) {
@@ -24,4 +31,84 @@ pub fn without_randomized_addresses(command: &mut Command) {
             _ => Ok(()),
         });
     }
+}
+
+/// Lets the child write to no file of this computer but below `folder`, which must be its working directory, and gives it
+/// a file system in memory of its own on `memory`, a directory there.
+///
+/// The child has mounts of its own, all read-only but these two. That takes root, or else a user namespace in which the
+/// user stays who it is. If it cannot be had, the child does not start, and says on its standard error what failed.
+///
+/// # Errors
+/// If the folder's path is not found.
+pub fn with_the_host_read_only(command: &mut Command, folder: &Path, memory: &str) -> io::Result<()> {
+    let text = |text: String| CString::new(text).map_err(io::Error::other);
+    let folder = CString::new(folder.canonicalize()?.as_os_str().as_bytes()).map_err(io::Error::other)?;
+    let memory = text(memory.to_owned())?;
+    let (uid, gid) = (getuid().as_raw(), getgid().as_raw());
+    let maps = [
+        (c"/proc/self/uid_map", format!("{uid} {uid} 1")),
+        (c"/proc/self/setgroups", "deny".to_owned()),
+        (c"/proc/self/gid_map", format!("{gid} {gid} 1")),
+    ];
+    let isolate = move || {
+        let mounts = UnshareFlags::NEWNS;
+        // SAFETY: the child has one thread, and shares nothing with its parent that these undo.
+        match unsafe { unshare_unsafe(mounts) } {
+            Err(Errno::PERM) => {
+                // SAFETY: as above.
+                unsafe { unshare_unsafe(mounts | UnshareFlags::NEWUSER) }
+                    .map_err(|e| ("a user namespace", e))?;
+                for (path, map) in &maps {
+                    let write = || {
+                        let file = rustix::fs::open(*path, OFlags::WRONLY, Mode::empty())?;
+                        rustix::io::write(file, map.as_bytes())
+                    };
+                    write().map_err(|e| ("the users of a user namespace", e))?;
+                }
+            }
+            unshared => unshared.map_err(|e| ("a mount namespace", e))?,
+        }
+        // What is mounted elsewhere from now on would appear here, and not be read-only.
+        let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+        mount_change(c"/", private).map_err(|e| ("private mounts", e))?;
+        let own = || {
+            mount_bind(c".", c".")?;
+            chdir(folder.as_c_str())?; // into what was just mounted there
+            mount(c"tmpfs", &memory, c"tmpfs", MountFlags::NOSUID | MountFlags::NODEV, c"size=0,mode=700")
+        };
+        own().map_err(|e| ("mounts of its own", e))?;
+        set_read_only(c"/", true).map_err(|e| ("read-only mounts", e))?;
+        set_read_only(c".", false).and_then(|()| set_read_only(&memory, false)).map_err(|e| ("its folder", e))
+    };
+    // SAFETY: as above; all are system calls, whose texts were made before.
+    unsafe {
+        command.pre_exec(move || {
+            isolate().map_err(|(what, errno)| {
+                let _ = rustix::io::write(rustix::stdio::stderr(), what.as_bytes());
+                errno.into()
+            })
+        });
+    }
+    Ok(())
+}
+
+/// Makes a mount read-only with all mounts below it, or this one writable again.
+fn set_read_only(path: &std::ffi::CStr, is_read_only: bool) -> rustix::io::Result<()> {
+    /// `struct mount_attr`: what is set, what is cleared, propagation, user namespace.
+    #[repr(C)]
+    struct Attributes([u64; 4]);
+    let read_only = libc::MS_RDONLY; // MOUNT_ATTR_RDONLY has the same value
+    let (attributes, flags) = if is_read_only {
+        (Attributes([read_only, 0, 0, 0]), libc::AT_RECURSIVE)
+    } else {
+        (Attributes([0, read_only, 0, 0]), 0)
+    };
+    let size = size_of::<Attributes>();
+    use std::os::fd::AsRawFd as _;
+    // SAFETY: path and attributes live for the call, which reads `size` bytes of the latter.
+    let answer = unsafe {
+        libc::syscall(libc::SYS_mount_setattr, CWD.as_raw_fd(), path.as_ptr(), flags, &raw const attributes, size)
+    };
+    if answer == 0 { Ok(()) } else { Err(Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)) }
 }
