@@ -24,9 +24,9 @@ pub use device::{
     ServeArguments,
 };
 pub use doctor::DoctorArguments;
-pub use kernel::{GuestLimits, 
-    KernelArguments, KernelBuildArguments, KernelCommand, KernelListArguments, KernelRemoveArguments,
-    KernelRunArguments,
+pub use kernel::{
+    GuestLimits, KernelArguments, KernelBuildArguments, KernelCommand, KernelListArguments,
+    KernelRemoveArguments, KernelRunArguments,
 };
 pub use verify::VerifyArguments;
 

@@ -74,6 +74,10 @@ fn prepare() -> Result<(), Failed> {
         mount(source, target, kind, MountFlags::empty(), Some(data.as_c_str()))
             .map_err(|errno| format!("cannot mount {kind} on {target}: {errno}"))
     };
+    // Where the host maps only the user who runs this, every program of root's would be another user's, also those that
+    // change to their owner: as root already, none needs to.
+    mount_remount("/", MountFlags::BIND | MountFlags::RDONLY | MountFlags::NOSUID, "")
+        .map_err(|errno| format!("cannot mount the root without setuid: {errno}"))?;
     attach("proc", "/proc", "proc", "")?;
     attach("sysfs", "/sys", "sysfs", "")?;
     attach("tmpfs", "/tmp", "tmpfs", "")?;

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::fs;
 use std::io::{self, Read as _};
 use std::os::fd::AsFd;
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -540,8 +540,7 @@ impl Guest {
         fs::File::open(place)
             .and_then(|folder| open_regular(&folder, REPORT_FILE)?.read_to_end(&mut bytes))
             .map_err(|e| no_report(e.to_string()))?;
-        let Report { steps, marks } =
-            serde_json::from_slice(&bytes).map_err(|e| no_report(e.to_string()))?;
+        let Report { steps, marks } = serde_json::from_slice(&bytes).map_err(|e| no_report(e.to_string()))?;
         if let Some(disk) = disks.first_mut() {
             disk.keep_marks(&marks).map_err(no_report)?;
         }
@@ -570,8 +569,10 @@ impl RunFolder {
 
     fn new() -> io::Result<Self> {
         Self::sweep(&std::env::temp_dir());
+        let private = fs::Permissions::from_mode(0o700);
         loop {
-            let folder = tempfile::Builder::new().prefix(Self::PREFIX).tempdir()?;
+            let folder =
+                tempfile::Builder::new().prefix(Self::PREFIX).permissions(private.clone()).tempdir()?;
             // Before it is locked another run may take it for one that was left, and remove it.
             match Self::locked(folder.path()) {
                 Ok(lock) => return Ok(Self { folder, _lock: lock }),
@@ -716,7 +717,9 @@ mod tests {
 
     #[test]
     fn bytes_that_are_no_text_pass_through_json_whole() {
-        for (bytes, json) in [(&b"text\n"[..], r#""text\n""#), (&[0xff, 0, 0x61], "[255,0,97]"), (b"", r#""""#)] {
+        for (bytes, json) in
+            [(&b"text\n"[..], r#""text\n""#), (&[0xff, 0, 0x61], "[255,0,97]"), (b"", r#""""#)]
+        {
             let said = Said(bytes.to_vec());
             assert_eq!(serde_json::to_string(&said).unwrap(), json);
             assert_eq!(serde_json::from_str::<Said>(json).unwrap(), said);

@@ -609,3 +609,57 @@ pub(super) fn last_lines(console: &Path) -> String {
     let last = &lines[lines.len().saturating_sub(LAST_LINES)..];
     if last.is_empty() { "(none)".to_owned() } else { last.join("\n") }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs of two commands kept to one processor, while the next stood idle.
+    #[test]
+    fn regression_runs_of_two_commands_have_different_processors() {
+        const HOLD: &str = "TRIMWISE_TEST_HOLD";
+        if let Ok(name) = std::env::var(HOLD) {
+            // The other command: takes its turn, and keeps it until it is killed.
+            let _turn = Turn::take(&name);
+            println!("cpu {}", allowed()[0]);
+            std::thread::sleep(Duration::from_secs(3600));
+        }
+        if allowed().len() < 2 {
+            return; // on one processor there is nothing to choose
+        }
+        let name = format!("trimwise-test-{}", std::process::id());
+        let test = "machine::tests::regression_runs_of_two_commands_have_different_processors";
+        let mut other = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", test, "--nocapture"])
+            .env(HOLD, &name)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = io::BufRead::lines(io::BufReader::new(other.stdout.take().unwrap()));
+        let theirs = lines.find_map(|line| line.unwrap().split("cpu ").nth(1).map(str::to_owned));
+        let turn = Turn::take(&name);
+        let ours = allowed();
+        drop(turn);
+        other.kill().unwrap();
+        other.wait().unwrap();
+        assert_eq!(ours.len(), 1);
+        assert_ne!(theirs, Some(ours[0].to_string()));
+        assert!(allowed().len() > 1, "the thread has its processors back");
+    }
+
+    fn allowed() -> Vec<usize> {
+        let set = sched_getaffinity(None).unwrap();
+        (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect()
+    }
+
+    #[test]
+    fn only_faults_are_complaints() {
+        let folder = tempfile::tempdir().unwrap();
+        let console = folder.path().join(CONSOLE);
+        let log = "EXT4-fs (vda): mounted filesystem\nBTRFS info (device vda): using crc32c\nrandom: crng init done\n";
+        let faults = "[    1.0] WARNING: CPU: 0 PID: 1 at fs/x.c:1 f+0x1/0x2\nBUG: KASAN: use-after-free in f\n\
+                      EXT4-fs error (device vda): f:1: bad\n";
+        std::fs::write(&console, format!("{log}{faults}")).unwrap();
+        assert_eq!(complaints(&console), faults.lines().collect::<Vec<_>>());
+    }
+}

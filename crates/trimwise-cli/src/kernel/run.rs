@@ -86,8 +86,7 @@ pub fn run(
     let input = input()?;
     let stop = on_signal(OnInterrupt::Stop)?;
 
-    let guest =
-        Guest { limits: arguments.limits.limits(), ..guests::guest(&image, memory, &stop)? };
+    let guest = Guest { limits: arguments.limits.limits(), ..guests::guest(&image, memory, &stop)? };
     let kernel = RealKernel::of(&image, &target)?;
     let file_system = target.file_system;
     let steps = vec![

@@ -1,8 +1,8 @@
 //! Guests: finding the kernel and the programs that an argument needs, and what a run that failed tells the user.
 
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
 
 use trimwise::experiment::kernels::observe::Discarded;
 use trimwise::fs::layout::FormatOptions;
@@ -86,7 +86,8 @@ pub fn program_hash() -> Result<String, Failure> {
         return Ok(hash.clone());
     }
     let program = this_program()?;
-    let hash = images::file_hash(&program).map_err(|e| Failure::run(format!("{}: {e}", program.display())))?;
+    let hash =
+        images::file_hash(&program).map_err(|e| Failure::run(format!("{}: {e}", program.display())))?;
     Ok(HASH.get_or_init(|| hash).clone())
 }
 

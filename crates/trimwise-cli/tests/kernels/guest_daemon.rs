@@ -16,7 +16,7 @@ use trimwise_uml::cell::new_disk;
 use trimwise_uml::disk::{Fault, Mark, TraceEntry};
 use trimwise_uml::images::KernelImage;
 use trimwise_uml::job::{
-    DAEMON, DAEMON_FOLDER, FileSystem, Guest, Job, MOUNT_POINT, Outcome, ProgramEnd, Step, StepReport,
+    DAEMON, DAEMON_FOLDER, FileSystem, Guest, Job, MOUNT_POINT, Outcome, ProgramEnd, Said, Step, StepReport,
 };
 use trimwise_uml::machine::Limits;
 
@@ -85,7 +85,7 @@ impl Script {
 
     pub fn program(&mut self, name: &str, words: &[&str]) {
         let command = words.iter().map(|&word| word.to_owned()).collect();
-        self.named(name, Step::Program { command, input: String::new() });
+        self.named(name, Step::Program { command, input: Said::default() });
     }
 
     pub fn shell(&mut self, name: &str, script: &str) {
@@ -244,7 +244,7 @@ impl Done {
     pub fn output(&self, name: &str) -> &str {
         let end = self.program(name);
         assert_eq!(end.code, Some(0), "{name}: {end:?}");
-        &end.output
+        std::str::from_utf8(&end.output.0).unwrap()
     }
 
     #[track_caller]

@@ -2,7 +2,7 @@
 //! process and no folder behind.
 
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use trimwise_linux::sparse_store::SparseStore;
 use trimwise_testing::skipped;
 use trimwise_uml::disk::Disk;
 use trimwise_uml::images::KernelImage;
-use trimwise_uml::job::{FileSystem, Guest, Job, JobError, Outcome, Step};
+use trimwise_uml::job::{FileSystem, Guest, Job, JobError, Outcome, Said, Step};
 use trimwise_uml::machine::{Limits, Machine, MachineError};
 
 use crate::reproduction::image;
@@ -205,21 +205,107 @@ fn a_full_disk_of_the_host_is_named() {
     assert!(error.contains("a disk of the guest failed on this host: No space left on device"), "{error}");
 }
 
-/// Root is the host's own file system, read-only: what a guest removes is not there any more afterwards, unless it is
-/// refused.
+/// What a program of the guest does, and how it ends.
+fn program(script: &str) -> Step {
+    let command = ["sh", "-c", script].map(str::to_owned).to_vec();
+    Step::Program { command, input: Said::default() }
+}
+
+/// Root is the host's own file system: what a guest may do there as its root, it may not on the host.
 #[test]
-fn a_guest_cannot_write_to_the_host() {
+fn regression_a_guest_that_mounts_its_root_writable_cannot_write_to_the_host() {
     let Some(kernel) = image("6.1") else { return };
     // Not below /tmp, where a clone may lie: the guest has one of its own.
     let folder = tempfile::Builder::new().tempdir_in("/var/tmp").unwrap();
     let precious = folder.path().join("precious");
     fs::write(&precious, "text").unwrap();
-    let command = vec!["rm".to_owned(), "-f".to_owned(), precious.display().to_string()];
-    let steps = [Step::Program { command, input: String::new() }];
-    let report = guest(&kernel).run(&job(steps), &mut [disk()]).unwrap();
+    let before = fs::metadata(&precious).unwrap();
+    let path = precious.display();
+    let script = format!(
+        "attack() {{ echo no >> $1; rm -f $1; mv $1 $1.b; chmod 777 $1; touch $1 $1.new; mkdir $1.d; ln -s a $1.l; \
+         ln $1 $1.h; truncate -s 0 $1; }}; attack {path}; mount -o remount,rw / || exit 9; attack {path}; mkdir /tmp/h; \
+         mount -t hostfs none /tmp/h -o / || exit 9; attack /tmp/h{path}; exit 0"
+    );
+    let report = guest(&kernel).run(&job([program(&script)]), &mut [disk()]).unwrap();
     let Some(Outcome::Program(end)) = report.steps.last().map(|step| &step.outcome) else {
         panic!("{report:?}")
     };
-    assert!(end.code != Some(0) && end.errors.contains("Read-only file system"), "{end:?}");
+    assert_eq!(end.code, Some(0), "{}", end.errors.text());
+    assert!(end.errors.text().contains("Read-only file system"), "{}", end.errors.text());
     assert_eq!(fs::read_to_string(&precious).unwrap(), "text");
+    let after = fs::metadata(&precious).unwrap();
+    assert_eq!((after.mode(), after.mtime_nsec()), (before.mode(), before.mtime_nsec()));
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+/// The same for a user who is not root: not even that user's own files. It takes a user namespace.
+#[test]
+fn regression_a_guest_of_an_ordinary_user_cannot_write_to_that_user_s_files() {
+    let Some(kernel) = image("6.1") else { return };
+    let folder = tempfile::Builder::new().tempdir_in("/var/tmp").unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let cache = kernel.directory.file_name().unwrap();
+    fs::create_dir_all(at("kernels").join(cache)).unwrap();
+    for file in ["linux", "preload.so", "image.json"] {
+        fs::copy(kernel.directory.join(file), at("kernels").join(cache).join(file)).unwrap();
+    }
+    fs::copy(env!("CARGO_BIN_EXE_trimwise"), at("trimwise")).unwrap();
+    fs::create_dir(at("home")).unwrap();
+    fs::write(at("home/precious"), "text").unwrap();
+    let nobody = Some(65534);
+    for path in [folder.path().to_owned(), at("home"), at("home/precious")] {
+        if std::os::unix::fs::chown(path, nobody, nobody).is_err() {
+            return skipped("running as another user needs root");
+        }
+    }
+    let script = format!(
+        "mount -o remount,rw / || exit 9; cd {}; echo no > precious; rm precious; touch new; exit 0",
+        at("home").display()
+    );
+    let output = Command::new("setpriv")
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+        .arg(at("trimwise"))
+        .args(["kernel", "run", "6.1:ext4", "--memory", "128", "--", "sh", "-c", &script])
+        .env("TRIMWISE_KERNELS", at("kernels"))
+        .env("TMPDIR", folder.path())
+        .stdin(Stdio::null())
+        .output();
+    let Ok(output) = output else { return skipped("setpriv is missing: apt-get install util-linux") };
+    let errors = String::from_utf8_lossy(&output.stderr);
+    if errors.contains("a user namespace: ") {
+        return skipped("users may make no user namespaces here");
+    }
+    assert!(output.status.success() && errors.contains("Read-only file system"), "{errors}");
+    assert_eq!(fs::read_to_string(at("home/precious")).unwrap(), "text");
+    assert_eq!(fs::read_dir(at("home")).unwrap().count(), 1);
+}
+
+/// A warning in the log of a guest was read by nobody, and the command ended well.
+#[test]
+fn regression_a_kernel_that_complains_fails_the_job() {
+    let Some(kernel) = image("6.1") else { return };
+    let fault = "BUG: KASAN: use-after-free in f+0x1/0x2";
+    let steps = [program(&format!("echo '{fault}' > /dev/kmsg"))];
+    let error = guest(&kernel).run(&job(steps), &mut [disk()]).unwrap_err();
+    let JobError::Complains { complaints } = &error else { panic!("{error}") };
+    assert!(complaints.len() == 1 && complaints[0].ends_with(fault), "{complaints:?}");
+}
+
+/// A mark is the init's own, whoever else asks for the serial number; and faults that follow marks are not misplaced.
+#[test]
+fn regression_a_program_that_asks_for_the_serial_number_makes_no_mark() {
+    let Some(kernel) = image("6.1") else { return };
+    let ask = || job([program("cat /sys/block/vda/serial /sys/block/vda/serial"), Step::Sync]);
+    let mut disks = [disk()];
+    let report = guest(&kernel).run(&ask(), &mut disks).unwrap();
+    let [disk_after] = disks;
+    let (_, _, _, marks) = disk_after.into_parts();
+    assert_eq!(marks.len(), 1 + report.steps.len());
+    for (step, mark) in report.steps.iter().zip(&marks[1..]) {
+        let boot = marks[1].at.0 - report.steps[0].end_ns;
+        assert!(mark.at.0 >= boot + step.end_ns, "{mark:?}");
+    }
+    let mut faulty = [disk().with_faults(vec![(9..10, trimwise_uml::disk::Fault::Gone)])];
+    let error = guest(&kernel).run(&ask(), &mut faulty).unwrap_err().to_string();
+    assert!(error.contains("a program asked for the serial number"), "{error}");
 }

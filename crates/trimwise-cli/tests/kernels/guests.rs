@@ -258,6 +258,111 @@ fn a_compressing_drive_looks_at_what_the_guest_writes() {
     assert!(stored("/dev/urandom") > 0.95);
 }
 
+/// More than a pipe holds kept program and init waiting for each other until the end of virtual time; and what was no text
+/// was refused, or came out changed.
+#[test]
+fn regression_300_kb_of_any_bytes_pass_through_a_program() {
+    if !is_there(FileSystem::Ext4) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let bytes: Vec<u8> = (0..300_000_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    fs::write(folder.path().join("input"), &bytes).unwrap();
+    let input = fs::File::open(folder.path().join("input")).unwrap();
+    let mut command = trimwise(folder.path(), "kernel run 6.1:ext4 --memory 128 -- tee /dev/stderr");
+    let output = command.stdin(input).output().unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr[300_000.min(output.stderr.len())..])
+    );
+    assert!(output.stdout.starts_with(&bytes) && output.stderr.starts_with(&bytes));
+}
+
+/// A program that reads the serial number moved the marks, and the figures were those of nothing. On 6.1 the first
+/// getrandom took 2.5 s of virtual time. And the result names what decides it.
+#[test]
+fn regression_the_figures_of_a_run_are_those_of_its_program() {
+    if !is_there(FileSystem::Ext4) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = trimwise(folder.path(), "kernel run 6.1:ext4 --memory 128 --json - -- sh -c");
+    let work =
+        "head -c 5000000 /dev/zero > a; sync; head -c 8 /dev/random > /dev/null; cat /sys/block/vda/serial";
+    let output = command.arg(work).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let [of_program, of_unmount] =
+        [0, 1].map(|phase| result["phases"][phase]["requests"]["written_bytes"].as_u64().unwrap());
+    assert!(of_program >= 5_000_000 && of_unmount < 1_000_000, "{of_program}, {of_unmount}");
+    let virtual_ns = result["phases"][0]["duration_ns"].as_u64().unwrap();
+    assert!(virtual_ns < 1_000_000_000, "{virtual_ns} ns of virtual time");
+    assert_eq!(result["complaints"], serde_json::json!([]));
+    let sum = Command::new("sha256sum").arg(env!("CARGO_BIN_EXE_trimwise")).output().unwrap().stdout;
+    let sum = String::from_utf8(sum).unwrap();
+    assert_eq!(result["kernel"]["guest_program"], sum.split(' ').next().unwrap());
+}
+
+#[test]
+fn regression_an_error_in_the_kernel_s_log_fails_the_command() {
+    if !is_there(FileSystem::Ext4) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = trimwise(folder.path(), "kernel run 6.1:ext4 --memory 128 --json result.json -- sh -c");
+    let output =
+        command.arg("echo said; echo 'EXT4-fs error (device vda): bad' > /dev/kmsg").output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.code() == Some(1) && errors.contains("EXT4-fs error (device vda): bad"),
+        "{errors}"
+    );
+    assert!(output.stdout.starts_with(b"said\n"), "what was found out is shown all the same");
+    let result: Value =
+        serde_json::from_slice(&fs::read(folder.path().join("result.json")).unwrap()).unwrap();
+    assert_eq!(result["complaints"].as_array().unwrap().len(), 1);
+}
+
+/// As in a container: the guest's memory is not there.
+#[test]
+fn regression_a_small_dev_shm_that_forbids_programs_is_not_used() {
+    if !is_there(FileSystem::Ext4) {
+        return;
+    }
+    let script =
+        "mount -t tmpfs -o size=1m,noexec tmpfs /dev/shm || exit 77; exec \"$0\" kernel run 6.1:ext4 -- true";
+    let output = Command::new("unshare")
+        .args(["-m", "sh", "-c", script, env!("CARGO_BIN_EXE_trimwise")])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    if output.status.code() == Some(77) || errors.starts_with("unshare: ") {
+        return skipped("mounts of one's own need root");
+    }
+    assert!(output.status.success(), "{errors}");
+}
+
+#[test]
+fn limits_of_a_guest_can_be_set() {
+    if !is_there(FileSystem::Ext4) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let refused = |options: &str, words: &str| {
+        let mut command =
+            trimwise(folder.path(), &format!("kernel run 6.1:ext4 --memory 128 {options} -- sh -c"));
+        let output = command.arg("while :; do :; done").output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(1) && errors.contains(words), "{errors}");
+    };
+    refused("--max-silence 2", "the kernel said nothing for 2 s and was ended");
+    refused("--max-wall 2", "the run was ended after 2 s");
+    fails(folder.path(), "compare --max-wall 9", 2, &["--max-wall", "--target kernel:..."]);
+    fails(folder.path(), "kernel run 6.1:ext4 --max-silence 0 -- true", 2, &["from 1 to"]);
+}
+
 /// The guest's processes and their kernel die with the command, however it dies; its folder goes at the next run.
 #[test]
 fn a_killed_command_leaves_no_guest() {

@@ -108,7 +108,18 @@ fn set_read_only(path: &std::ffi::CStr, is_read_only: bool) -> rustix::io::Resul
     use std::os::fd::AsRawFd as _;
     // SAFETY: path and attributes live for the call, which reads `size` bytes of the latter.
     let answer = unsafe {
-        libc::syscall(libc::SYS_mount_setattr, CWD.as_raw_fd(), path.as_ptr(), flags, &raw const attributes, size)
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            CWD.as_raw_fd(),
+            path.as_ptr(),
+            flags,
+            &raw const attributes,
+            size,
+        )
     };
-    if answer == 0 { Ok(()) } else { Err(Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)) }
+    if answer == 0 {
+        Ok(())
+    } else {
+        Err(Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO))
+    }
 }
