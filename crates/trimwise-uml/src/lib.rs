@@ -2,7 +2,8 @@
 //!
 //! The kernel is a User-Mode Linux: an ordinary program, the kernel's own code compiled for the "machine" that is the
 //! Linux system-call interface. With `time-travel=ext:` it keeps no time of its own. It asks a *calendar* when it may run, and
-//! the calendar lets the clock jump to the next instant at which anything happens; its processor time is zero. Its disk
+//! the calendar lets the clock jump to the next instant at which anything happens; its processor time is zero, but for 256 ns
+//! each time that its clock is read. Its disk
 //! is a vhost-user device, whose messages are answered one by one. Calendar and disk are one thread here ([`machine`]):
 //! each event has its place in one order, so that a run repeats to the byte.
 //!

@@ -236,6 +236,8 @@ impl Machine {
             "norandmaps",
             "random.trust_cpu=off",
             "panic=-1",
+            // Nothing in the guest can keep a fault from the console.
+            "ignore_loglevel",
         ]);
         command.args(["con=null", "con0=null,fd:1", "time-travel=ext:time", "init=/proc/self/cwd/init"]);
         command.args((0..disks).map(|i| format!("virtio_uml.device=disk{i}:2")));

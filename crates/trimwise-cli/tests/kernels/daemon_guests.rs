@@ -349,7 +349,10 @@ fn a_clock_that_jumps_a_second_daemon_a_flood_of_mounts() {
         is_discarded(&done, from, to, FREED.0 * 9 / 10);
     }
     let second = done.program("second");
-    assert!(second.code == Some(1) && second.errors.text().contains("another trimwised has it"), "{second:?}");
+    assert!(
+        second.code == Some(1) && second.errors.text().contains("another trimwised has it"),
+        "{second:?}"
+    );
     let flood = done.json("flood");
     assert_eq!(flood["file_systems"].as_array().unwrap().len(), 1);
     assert_eq!(flood["skipped"].to_string().matches("the same file system as").count() as u64, MOUNTS / 2);

@@ -280,12 +280,36 @@ fn regression_a_guest_of_an_ordinary_user_cannot_write_to_that_user_s_files() {
     assert_eq!(fs::read_dir(at("home")).unwrap().count(), 1);
 }
 
+/// Where neither can be had, as in many containers, nothing is started.
+#[test]
+fn a_guest_that_could_write_to_the_host_is_not_started() {
+    if image("6.1").is_none() {
+        return;
+    }
+    let script = "echo 0 > /proc/sys/user/max_user_namespaces || exit 77; \
+                  exec setpriv --bounding-set=-sys_admin --inh-caps=-sys_admin \"$0\" kernel run 6.1:ext4 -- true";
+    let output = Command::new("unshare")
+        .args(["-r", "sh", "-c", script, env!("CARGO_BIN_EXE_trimwise")])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    if output.status.code() == Some(77) || errors.starts_with("unshare: ") || errors.contains("setpriv: ") {
+        return skipped("user namespaces cannot be made and taken away here");
+    }
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    assert!(
+        errors.contains("cannot keep a guest from writing to this computer's files (a user namespace: "),
+        "{errors}"
+    );
+}
+
 /// A warning in the log of a guest was read by nobody, and the command ended well.
 #[test]
 fn regression_a_kernel_that_complains_fails_the_job() {
     let Some(kernel) = image("6.1") else { return };
     let fault = "BUG: KASAN: use-after-free in f+0x1/0x2";
-    let steps = [program(&format!("echo '{fault}' > /dev/kmsg"))];
+    let steps = [program(&format!("dmesg -n 1; echo '{fault}' > /dev/kmsg"))];
     let error = guest(&kernel).run(&job(steps), &mut [disk()]).unwrap_err();
     let JobError::Complains { complaints } = &error else { panic!("{error}") };
     assert!(complaints.len() == 1 && complaints[0].ends_with(fault), "{complaints:?}");

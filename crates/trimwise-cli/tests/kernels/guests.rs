@@ -269,7 +269,7 @@ fn regression_300_kb_of_any_bytes_pass_through_a_program() {
     let bytes: Vec<u8> = (0..300_000_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
     fs::write(folder.path().join("input"), &bytes).unwrap();
     let input = fs::File::open(folder.path().join("input")).unwrap();
-    let mut command = trimwise(folder.path(), "kernel run 6.1:ext4 --memory 128 -- tee /dev/stderr");
+    let mut command = trimwise(folder.path(), "kernel run 6.1:ext4 --memory 128 -- tee /proc/self/fd/2");
     let output = command.stdin(input).output().unwrap();
     assert!(
         output.status.success(),
