@@ -2,7 +2,6 @@
 
 use std::ffi::CString;
 use std::io;
-use std::os::fd::AsRawFd as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
@@ -43,8 +42,9 @@ pub fn without_randomized_addresses(command: &mut Command) {
 /// # Errors
 /// If the folder's path is not found.
 pub fn with_the_host_read_only(command: &mut Command, folder: &Path, memory: &str) -> io::Result<()> {
+    let text = |text: String| CString::new(text).map_err(io::Error::other);
     let folder = CString::new(folder.canonicalize()?.as_os_str().as_bytes()).map_err(io::Error::other)?;
-    let memory = CString::new(memory).map_err(io::Error::other)?;
+    let memory = text(memory.to_owned())?;
     let (uid, gid) = (getuid().as_raw(), getgid().as_raw());
     let maps = [
         (c"/proc/self/uid_map", format!("{uid} {uid} 1")),
@@ -98,15 +98,14 @@ fn set_read_only(path: &std::ffi::CStr, is_read_only: bool) -> rustix::io::Resul
     /// `struct mount_attr`: what is set, what is cleared, propagation, user namespace.
     #[repr(C)]
     struct Attributes([u64; 4]);
-    /// MOUNT_ATTR_RDONLY.
-    const READ_ONLY: u64 = 1;
-
+    let read_only = libc::MS_RDONLY; // MOUNT_ATTR_RDONLY has the same value
     let (attributes, flags) = if is_read_only {
-        (Attributes([READ_ONLY, 0, 0, 0]), libc::AT_RECURSIVE)
+        (Attributes([read_only, 0, 0, 0]), libc::AT_RECURSIVE)
     } else {
-        (Attributes([0, READ_ONLY, 0, 0]), 0)
+        (Attributes([0, read_only, 0, 0]), 0)
     };
     let size = size_of::<Attributes>();
+    use std::os::fd::AsRawFd as _;
     // SAFETY: path and attributes live for the call, which reads `size` bytes of the latter.
     let answer = unsafe {
         libc::syscall(
