@@ -169,7 +169,7 @@ fn stops() -> Result<Stops, Failure> {
 fn announce(record: &Record, announced: bool) {
     if !announced {
         // A reader who went away does not end the device.
-        drop(output::print(&first_line(record)));
+        drop(output::print(first_line(record)));
         return;
     }
     let mut out = std::io::stdout().lock();
