@@ -42,8 +42,8 @@ pub struct Consent {
 pub(crate) enum Identity {
     /// There was no such file.
     NoFile,
-    /// Device and inode number of a file.
-    File(u64, u64),
+    /// Device and inode number of a file, and whether it was empty, so that no word was needed.
+    File { device: u64, inode: u64, is_empty: bool },
     /// Major and minor number.
     Device((u32, u32)),
 }
@@ -169,7 +169,7 @@ fn check_file(path: &Path, word: Option<&str>) -> Result<Identity, ConsentError>
         let what = format!("{} of data", Bytes(found.len()));
         return Err(ConsentError::HoldsData { path: shown(), what, said: said(word), serial: String::new() });
     }
-    Ok(Identity::File(found.dev(), found.ino()))
+    Ok(Identity::File { device: found.dev(), inode: found.ino(), is_empty: found.len() == 0 })
 }
 
 fn check_device(path: &Path, word: Option<&str>) -> Result<Identity, ConsentError> {

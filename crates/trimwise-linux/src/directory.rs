@@ -2,17 +2,19 @@
 //!
 //! Each call of [`Files`] is the system call that its name says, made at once; the futures are ready when they return
 //! ([`block_on`](crate::block_on)). The directory is opened once and every path is taken relative to it. **No path
-//! leaves it**: absolute paths and `..` are refused, and the parents of a path are looked at before they are first
-//! used, so that neither a symbolic link nor another mount is passed through.
+//! leaves it**: absolute paths and `..` are refused, and the parents of a path are opened through neither symbolic links nor
+//! other mounts. They stay open: whatever their names come to mean meanwhile, files are made in the directories that were
+//! looked at.
 //!
 //! Once the interrupt flag is set, calls that make, read or write something answer [`FileError::Interrupted`], and
 //! those that remove or close still work: this is how a workload ends and takes away what it made.
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -25,23 +27,25 @@ use trimwise::workload::fragmenting::DIRECTORY;
 use trimwise::workload::postmark::PostmarkConfig;
 use trimwise::workload::timed::Timed;
 
-use crate::directory_check::{Beneath, DirectoryError, check_run, check_writable, look_beneath, words};
+use crate::directory_check::{DirectoryError, check_run, check_writable, open_beneath, words};
 
 /// Bytes that are copied at a time where C's stdio would copy: the size of its buffer.
 const COPY_BYTES: usize = 4096;
+/// Parents that are held open: a process may have 1,024 descriptors.
+const PARENTS_MAX: usize = 256;
 
 /// A directory of this host in which a workload runs, in real time.
 #[derive(Debug)]
 pub struct RealDirectory {
-    root: OwnedFd,
+    root: Rc<OwnedFd>,
     /// Absolute, without symbolic links.
     path: PathBuf,
     /// Absolute, as the user wrote it.
     given: PathBuf,
     begin: Instant,
     interrupted: Arc<AtomicBool>,
-    /// Parents that are known to be directories below the root.
-    parents: RefCell<BTreeSet<String>>,
+    /// Parents below the root, at most [`PARENTS_MAX`].
+    parents: RefCell<BTreeMap<String, Rc<OwnedFd>>>,
     /// Memory for [`Files::charge_user_copy`]: from the one half to the other.
     copy: RefCell<[[u8; COPY_BYTES]; 2]>,
 }
@@ -69,7 +73,7 @@ impl RealDirectory {
         check_writable(root.as_fd(), path)?;
         let io = |error: std::io::Error| DirectoryError::Io { path: name(), reason: error.to_string() };
         Ok(Self {
-            root,
+            root: Rc::new(root),
             path: path.canonicalize().map_err(io)?,
             given: std::path::absolute(path).map_err(io)?,
             begin: Instant::now(),
@@ -136,22 +140,26 @@ impl RealDirectory {
         if self.is_interrupted() { Err(FileError::Interrupted) } else { Ok(()) }
     }
 
-    /// Refuses a path that could leave the directory.
-    fn check_path(&self, path: &str) -> Result<(), FileError> {
+    /// The directory that a path's last component lies in, and that component; refuses a path that could leave the root.
+    fn parent<'a>(&self, path: &'a str) -> Result<(Rc<OwnedFd>, &'a str), FileError> {
         let refuse = |reason: String| FileError::Other { path: path.to_owned(), reason };
         if path.is_empty() || path.starts_with('/') || path.split('/').any(|component| component == "..") {
             return Err(refuse("not a path below the directory under test".to_owned()));
         }
-        let Some((parent, _)) = path.rsplit_once('/') else { return Ok(()) };
-        if self.parents.borrow().contains(parent) {
-            return Ok(());
+        let Some((parent, name)) = path.rsplit_once('/') else { return Ok((Rc::clone(&self.root), path)) };
+        if let Some(known) = self.parents.borrow().get(parent) {
+            return Ok((Rc::clone(known), name));
         }
-        match look_beneath(self.root.as_fd(), &self.path, parent) {
-            Ok(Beneath::Directory) => {
-                self.parents.borrow_mut().insert(parent.to_owned());
-                Ok(())
+        match open_beneath(self.root.as_fd(), &self.path, parent) {
+            Ok(Some(there)) => {
+                let (there, mut parents) = (Rc::new(there), self.parents.borrow_mut());
+                if parents.len() >= PARENTS_MAX {
+                    parents.clear();
+                }
+                parents.insert(parent.to_owned(), Rc::clone(&there));
+                Ok((there, name))
             }
-            Ok(Beneath::Missing) => Err(FileError::NotFound { path: path.to_owned() }),
+            Ok(None) => Err(FileError::NotFound { path: path.to_owned() }),
             Err(error) => Err(refuse(error.to_string())),
         }
     }
@@ -168,9 +176,9 @@ impl RealDirectory {
 
     /// Removes a name; a run that ends needs this, so no signal keeps it from being tried again.
     fn remove(&self, path: &str, flags: AtFlags) -> Result<(), FileError> {
-        self.check_path(path)?;
+        let (parent, name) = self.parent(path)?;
         loop {
-            match fs::unlinkat(&self.root, path, flags) {
+            match fs::unlinkat(&parent, name, flags) {
                 Err(Errno::INTR) => {}
                 result => return result.map_err(|errno| file_error(path, errno)),
             }
@@ -201,8 +209,8 @@ impl Files for RealDirectory {
 
     async fn mkdir(&self, path: &str) -> Result<(), FileError> {
         self.check_interrupt()?;
-        self.check_path(path)?;
-        self.retry(path, || fs::mkdirat(&self.root, path, Mode::RWXU))
+        let (parent, name) = self.parent(path)?;
+        self.retry(path, || fs::mkdirat(&parent, name, Mode::RWXU))
     }
 
     async fn rmdir(&self, path: &str) -> Result<(), FileError> {
@@ -212,7 +220,7 @@ impl Files for RealDirectory {
 
     async fn open(&self, path: &str, mode: OpenMode) -> Result<RealFile, FileError> {
         self.check_interrupt()?;
-        self.check_path(path)?;
+        let (parent, name) = self.parent(path)?;
         let (flags, permissions) = match mode {
             OpenMode::Create => (OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC, 0o666),
             OpenMode::CreateKeep => (OFlags::RDWR | OFlags::CREATE, 0o644),
@@ -220,7 +228,7 @@ impl Files for RealDirectory {
             OpenMode::Append => (OFlags::RDWR | OFlags::APPEND, 0),
         };
         let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let open = || fs::openat(&self.root, path, flags, Mode::from_raw_mode(permissions));
+        let open = || fs::openat(&parent, name, flags, Mode::from_raw_mode(permissions));
         Ok(RealFile { descriptor: self.retry(path, open)?, path: path.to_owned() })
     }
 

@@ -3,10 +3,10 @@
 //! Everything is looked at and nothing is made, so that a refusal leaves nothing behind: the directory exists, is
 //! writable, has no name in it that the run would use, lies on one file system and has room for the run.
 
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{self, Access, AtFlags, FileType, StatVfsMountFlags};
+use rustix::fs::{self, Access, AtFlags, Mode, OFlags, ResolveFlags, StatVfsMountFlags};
 use rustix::io::Errno;
 use thiserror::Error;
 use trimwise::units::Bytes;
@@ -99,42 +99,33 @@ pub(crate) fn check_writable(directory: BorrowedFd<'_>, path: &Path) -> Result<(
     if fs::fstatvfs(directory).map_err(io)?.f_flag.contains(StatVfsMountFlags::RDONLY) {
         return Err(DirectoryError::ReadOnly { path });
     }
-    check_writable_at(directory, "", Path::new(&path))
+    check_writable_at(directory, Path::new(&path))
 }
 
-/// What a path below the root is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Beneath {
-    /// A directory, reached through directories of the same file system only.
-    Directory,
-    /// Nothing; its parent, or a parent of that, is a directory.
-    Missing,
-}
-
-/// Follows `path` from `root`, component by component, through directories of one file system only.
-pub(crate) fn look_beneath(
+/// Opens the directory `path` below `root`, through neither symbolic links nor other mounts; `None` if it is missing. What
+/// is done with the descriptor is done there, whatever becomes of the names.
+pub(crate) fn open_beneath(
     root: BorrowedFd<'_>,
     root_path: &Path,
     path: &str,
-) -> Result<Beneath, DirectoryError> {
-    let name = |end: usize| root_path.join(&path[..end]).display().to_string();
-    let io = |end: usize, errno| DirectoryError::Io { path: name(end), reason: words(errno) };
-    let device = fs::fstat(root).map_err(|errno| io(0, errno))?.st_dev;
-    let ends = path.match_indices('/').map(|(end, _)| end).chain([path.len()]);
-    for end in ends.filter(|&end| end > 0) {
-        match fs::statat(root, &path[..end], AtFlags::SYMLINK_NOFOLLOW) {
-            Err(Errno::NOENT) => return Ok(Beneath::Missing),
-            Err(errno) => return Err(io(end, errno)),
-            Ok(found) => match FileType::from_raw_mode(found.st_mode) {
-                FileType::Directory if found.st_dev == device => {}
-                FileType::Directory | FileType::Symlink => {
-                    return Err(DirectoryError::LeadsOut { path: name(end) });
-                }
-                _ => return Err(DirectoryError::NotADirectory { path: name(end) }),
-            },
-        }
+) -> Result<Option<OwnedFd>, DirectoryError> {
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let mut at: Option<OwnedFd> = None;
+    let mut shown = root_path.to_owned();
+    for component in path.split('/').filter(|component| !component.is_empty()).chain(path.is_empty().then_some(".")) {
+        shown.push(component);
+        let from = at.as_ref().map_or(root, OwnedFd::as_fd);
+        let name = || shown.display().to_string();
+        at = Some(match fs::openat2(from, component, flags, Mode::empty(), resolve) {
+            Ok(there) => there,
+            Err(Errno::NOENT) => return Ok(None),
+            Err(Errno::LOOP | Errno::XDEV) => return Err(DirectoryError::LeadsOut { path: name() }),
+            Err(Errno::NOTDIR) => return Err(DirectoryError::NotADirectory { path: name() }),
+            Err(errno) => return Err(DirectoryError::Io { path: name(), reason: words(errno) }),
+        });
     }
-    Ok(Beneath::Directory)
+    Ok(at)
 }
 
 /// Whether a run of `config`, whose locations are relative, can be made below `root` without touching anything else.
@@ -148,12 +139,10 @@ pub(crate) fn check_run(
     check_room(root, root_path, footprint_min(config), &layout)?;
     let needs = footprint(config);
     for location in layout.locations() {
-        if look_beneath(root, root_path, location)? == Beneath::Missing {
-            continue;
-        }
+        let Some(there) = open_beneath(root, root_path, location)? else { continue };
         let directory = root_path.join(location);
-        check_writable_at(root, location, &directory)?;
-        check_free_of(&directory, |name| is_postmarks(name, needs.names, layout.subdirectories()))?;
+        check_writable_at(there.as_fd(), &directory)?;
+        check_free_of(there.as_fd(), &directory, |name| is_postmarks(name, needs.names, layout.subdirectories()))?;
     }
     check_room(root, root_path, needs, &layout)
 }
@@ -182,24 +171,25 @@ fn check_room(
     Ok(())
 }
 
-fn check_writable_at(root: BorrowedFd<'_>, location: &str, directory: &Path) -> Result<(), DirectoryError> {
-    let relative = if location.is_empty() { "." } else { location };
-    fs::accessat(root, relative, Access::WRITE_OK | Access::EXEC_OK, AtFlags::empty()).map_err(|errno| {
+fn check_writable_at(there: BorrowedFd<'_>, directory: &Path) -> Result<(), DirectoryError> {
+    fs::accessat(there, ".", Access::WRITE_OK | Access::EXEC_OK, AtFlags::empty()).map_err(|errno| {
         DirectoryError::NotWritable { path: directory.display().to_string(), reason: words(errno) }
     })
 }
 
 /// Whether no name in `directory` is one of those that `is_taken` tells.
-fn check_free_of(directory: &Path, is_taken: impl Fn(&str) -> bool) -> Result<(), DirectoryError> {
-    let io = |error: std::io::Error| DirectoryError::Io {
-        path: directory.display().to_string(),
-        reason: error.to_string(),
-    };
+fn check_free_of(
+    there: BorrowedFd<'_>,
+    directory: &Path,
+    is_taken: impl Fn(&str) -> bool,
+) -> Result<(), DirectoryError> {
+    let io = |errno| DirectoryError::Io { path: directory.display().to_string(), reason: words(errno) };
     // The names in the way are sorted, so that the message is the same every time.
     let mut in_the_way: Option<String> = None;
-    for entry in std::fs::read_dir(directory).map_err(io)? {
-        let name = entry.map_err(io)?.file_name();
-        if let Some(name) = name.to_str().filter(|name| is_taken(name)) {
+    for entry in fs::Dir::read_from(there).map_err(io)? {
+        let entry = entry.map_err(io)?;
+        let name = entry.file_name();
+        if let Some(name) = name.to_str().ok().filter(|name| is_taken(name)) {
             let is_first = in_the_way.as_ref().is_none_or(|first| (name.len(), name) < (first.len(), first));
             if is_first {
                 in_the_way = Some(name.to_owned());

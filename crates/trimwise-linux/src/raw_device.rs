@@ -28,8 +28,8 @@ use std::cell::RefCell;
 use std::fmt;
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt as _;
-use std::path::PathBuf;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -168,12 +168,35 @@ impl fmt::Debug for RawDevice {
 
 /// A file that goes when it is not needed any more.
 #[derive(Debug)]
-struct Made(PathBuf);
+struct Made {
+    path: PathBuf,
+    /// Device and inode number: whatever else has its name by then stays.
+    identity: (u64, u64),
+}
+
+impl Made {
+    fn new(path: &Path, file: &File) -> io::Result<Self> {
+        let found = file.metadata()?;
+        Ok(Self { path: path.to_owned(), identity: (found.dev(), found.ino()) })
+    }
+
+    /// Lets the file stay if it is to be kept.
+    fn unless(self, keeps: bool) -> Option<Self> {
+        if !keeps {
+            return Some(self);
+        }
+        std::mem::forget(self);
+        None
+    }
+}
 
 impl Drop for Made {
     fn drop(&mut self) {
-        // If it is gone already, or its file system, there is nothing left to take away.
-        drop(std::fs::remove_file(&self.0));
+        let there = std::fs::symlink_metadata(&self.path);
+        if there.is_ok_and(|there| (there.dev(), there.ino()) == self.identity) {
+            // If it is gone already, or its file system, there is nothing left to take away.
+            drop(std::fs::remove_file(&self.path));
+        }
     }
 }
 

@@ -8,7 +8,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use rustix::fs::{AtFlags, FallocateFlags, OFlags, StatxFlags, fallocate, fstatvfs, major, minor, statx};
+use rustix::fs::{
+    AtFlags, FallocateFlags, OFlags, StatxFlags, fallocate, fcntl_getfl, fcntl_setfl, fstatvfs, major, minor, statx,
+};
 use rustix::io::Errno;
 use trimwise::block::{DeviceFacts, TrimFacts};
 use trimwise::units::{Bytes, SECTOR_BYTES, UNIT_BYTES};
@@ -103,14 +105,16 @@ fn open_direct(
     match with(flags | OFlags::DIRECT) {
         Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {
             let file = with(flags)?;
-            notes.push(format!(
-                "{}: its file system refuses direct I/O, so what is measured is the page cache",
-                path.display()
-            ));
+            notes.push(no_direct(path));
             Ok(file)
         }
         result => result,
     }
+}
+
+fn no_direct(path: &Path) -> String {
+    let path = path.display();
+    format!("{path}: its file system refuses direct I/O, so what is measured is the page cache")
 }
 
 fn open_file(path: &Path, identity: Option<&Identity>, options: &Options) -> Result<Opened, RawDeviceError> {
@@ -120,18 +124,18 @@ fn open_file(path: &Path, identity: Option<&Identity>, options: &Options) -> Res
     how.read(true).write(identity.is_some());
     let (file, made) = match identity {
         Some(Identity::NoFile) => {
-            // Made by itself first: a refused O_DIRECT would leave a file behind.
-            let new = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
-            let new = new.map_err(|error| match error.kind() {
+            // Opened once: opened again by its name, it could be another file by now.
+            let file = how.create_new(true).mode(0o600).open(path).map_err(|error| match error.kind() {
                 io::ErrorKind::AlreadyExists => changed(path),
                 _ => io(error),
             })?;
-            let made = (!options.keep_file).then(|| Made(path.to_owned()));
-            let guard = Made(path.to_owned());
-            allocate(&new, path, options.file_bytes)?;
-            let file = open_direct(path, &how, OFlags::empty(), &mut notes).map_err(&io)?;
-            std::mem::forget(guard);
-            (file, made)
+            let made = Made::new(path, &file).map_err(&io)?;
+            allocate(&file, path, options.file_bytes)?;
+            match fcntl_getfl(&file).and_then(|flags| fcntl_setfl(&file, flags | OFlags::DIRECT)) {
+                Err(Errno::INVAL) => notes.push(no_direct(path)),
+                result => result.map_err(|errno| io(errno.into()))?,
+            }
+            (file, made.unless(options.keep_file))
         }
         _ => (open_direct(path, &how, OFlags::empty(), &mut notes).map_err(&io)?, None),
     };
@@ -147,10 +151,12 @@ fn open_file(path: &Path, identity: Option<&Identity>, options: &Options) -> Res
         });
     }
     match identity {
-        Some(&Identity::File(device, inode)) if (device, inode) != (found.dev(), found.ino()) => {
+        Some(&Identity::File { device, inode, is_empty })
+            if (device, inode) != (found.dev(), found.ino()) || (is_empty && found.len() > 0) =>
+        {
             return Err(changed(path));
         }
-        Some(Identity::File(..)) if found.len() == 0 => allocate(&file, path, options.file_bytes)?,
+        Some(Identity::File { .. }) if found.len() == 0 => allocate(&file, path, options.file_bytes)?,
         _ => {}
     }
     let size = Bytes(file.metadata().map_err(&io)?.len());

@@ -78,6 +78,56 @@ fn a_file_that_changed_since_the_consent_is_not_touched() {
     assert_eq!(std::fs::read(&path).unwrap(), b"somebody's");
 }
 
+/// It was opened a second time by its name, which another user could have made a link to a third file by then.
+#[test]
+fn regression_a_link_in_the_place_of_a_new_file_overwrites_nothing() {
+    let directory = scratch();
+    let (path, victim) = (directory.path().join("raw"), directory.path().join("victim"));
+    let precious = [7; 8192];
+    std::fs::write(&victim, precious).unwrap();
+    let ends = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !ends.load(Ordering::Relaxed) {
+                if std::fs::remove_file(&path).is_ok() {
+                    drop(std::os::unix::fs::symlink(&victim, &path));
+                }
+            }
+        });
+        for _ in 0..300 {
+            let Ok(consent) = consent::check(&Target::File(path.clone()), None) else { continue };
+            let options = Options { file_bytes: Bytes::kib(8), ..Options::default() };
+            let Ok(device) = RawDevice::open(Access::Write(consent), &options) else { continue };
+            drop(block_on(device.perform(Operation::write(units(0, 2), Content::default()))));
+        }
+        ends.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(std::fs::read(&victim).unwrap(), precious);
+}
+
+#[test]
+fn an_empty_file_that_was_filled_since_the_consent_is_not_touched() {
+    let directory = scratch();
+    let path = directory.path().join("raw");
+    std::fs::write(&path, "").unwrap();
+    let consent = consent::check(&Target::File(path.clone()), None).unwrap();
+    std::fs::write(&path, vec![7; 4096]).unwrap();
+    let error = RawDevice::open(Access::Write(consent), &Options::default()).unwrap_err();
+    assert!(matches!(error, RawDeviceError::Changed { .. }), "{error}");
+    assert_eq!(std::fs::read(&path).unwrap(), vec![7; 4096]);
+}
+
+#[test]
+fn another_file_that_has_the_name_by_now_is_not_removed() {
+    let directory = scratch();
+    let path = directory.path().join("raw");
+    let device = file(&path, 1);
+    std::fs::rename(&path, directory.path().join("moved")).unwrap();
+    std::fs::write(&path, "somebody's").unwrap();
+    drop(device);
+    assert_eq!(std::fs::read(&path).unwrap(), b"somebody's");
+}
+
 #[test]
 fn a_file_for_which_there_is_no_room_is_refused_and_leaves_nothing() {
     let directory = scratch();

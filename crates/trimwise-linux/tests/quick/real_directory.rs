@@ -114,6 +114,23 @@ fn no_location_leads_out() {
     assert_eq!(std::fs::read_dir(outside.path()).unwrap().count(), 0);
 }
 
+/// A parent was looked at once and then taken by its name.
+#[test]
+fn regression_a_link_in_the_place_of_a_directory_leads_nowhere() {
+    let (work, outside) = (directory(false), directory(false));
+    let target = open(&work);
+    block_on(target.mkdir("own")).unwrap().unwrap();
+    block_on(target.open("own/first", OpenMode::Create)).unwrap().unwrap();
+    std::fs::rename(work.path().join("own"), work.path().join("moved")).unwrap();
+    symlink(outside.path(), work.path().join("own")).unwrap();
+    std::fs::write(outside.path().join("first"), "somebody's").unwrap();
+    block_on(target.open("own/second", OpenMode::Create)).unwrap().unwrap();
+    block_on(target.mkdir("own/below")).unwrap().unwrap();
+    block_on(target.unlink("own/first")).unwrap().unwrap();
+    assert_eq!(std::fs::read_dir(outside.path()).unwrap().count(), 1);
+    assert!(work.path().join("moved/second").exists() && work.path().join("moved/below").exists());
+}
+
 #[test]
 fn locations_may_be_absolute_and_written_through_a_link() {
     let work = directory(true);
