@@ -3,7 +3,8 @@
 //! One export, named after the device; the default export is the same. Several connections may use it at once. Requests
 //! are worked on as they arrive, and each is answered when the model says that it completed, so that answers overtake
 //! each other as they do on a drive. A connection has two threads: one reads requests and moves bytes, the other gives the
-//! answers that had to wait.
+//! answers that had to wait. Its buffers hold at most 64 MiB and a little, and there are at most [`CONNECTIONS_MAX`]
+//! connections; whoever comes beyond those is left at once.
 
 mod connection;
 pub mod protocol;
@@ -15,7 +16,7 @@ use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -45,7 +46,9 @@ struct Shared {
     connections: Mutex<Vec<(Arc<Stream>, JoinHandle<()>)>>,
 }
 
-/// How often a listener looks whether it shall end.
+/// Connections at a time, over all addresses; as many as clients that use several (nbd-client, QEMU) ask for at most.
+pub const CONNECTIONS_MAX: usize = 16;
+/// How often a listener looks whether it shall end, and how long it rests when no connection can be taken.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 impl Server {
@@ -102,8 +105,7 @@ impl Drop for Server {
         for thread in self.threads.drain(..) {
             drop(thread.join());
         }
-        let connections =
-            std::mem::take(&mut *self.shared.connections.lock().unwrap_or_else(PoisonError::into_inner));
+        let connections = std::mem::take(&mut *self.shared.connections());
         for (stream, thread) in connections {
             stream.shut_down();
             drop(thread.join());
@@ -118,12 +120,22 @@ impl Shared {
     fn accept(self: &Arc<Self>, listener: &Listener) {
         let wait = Timespec { tv_sec: 0, tv_nsec: LOOK_EVERY.as_nanos() as i64 };
         while !self.ended.load(Ordering::SeqCst) {
+            // Also while nobody comes: those that have ended hold descriptors.
+            self.connections().retain(|(_, thread)| !thread.is_finished());
             let mut listening = [PollFd::new(listener, PollFlags::IN)];
             if !matches!(poll(&mut listening, Some(&wait)), Ok(1..)) {
                 continue;
             }
-            // Whoever went away meanwhile is no error of ours.
-            let Ok(stream) = listener.accept() else { continue };
+            // Somebody went away meanwhile, or there are no descriptors left: then the socket stays ready.
+            let Ok(stream) = listener.accept() else {
+                std::thread::sleep(LOOK_EVERY);
+                continue;
+            };
+            let mut connections = self.connections();
+            connections.retain(|(_, thread)| !thread.is_finished());
+            if connections.len() >= CONNECTIONS_MAX {
+                continue;
+            }
             let stream = Arc::new(stream);
             let (shared, theirs) = (Arc::clone(self), Arc::clone(&stream));
             let serve = move || {
@@ -132,12 +144,14 @@ impl Shared {
                 theirs.shut_down();
             };
             let thread = std::thread::Builder::new().name("trimwise-nbd-io".to_owned()).spawn(serve);
-            let mut connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
-            connections.retain(|(_, thread)| !thread.is_finished());
             if let Ok(thread) = thread {
                 connections.push((stream, thread));
             }
         }
+    }
+
+    fn connections(&self) -> MutexGuard<'_, Vec<(Arc<Stream>, JoinHandle<()>)>> {
+        self.connections.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What the export can do.

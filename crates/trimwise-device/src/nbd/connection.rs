@@ -15,7 +15,7 @@ use super::socket::Stream;
 use crate::{Completions, EmulatedDrive, RequestError};
 
 /// Data that wait to be sent on one connection; beyond it no further request is read.
-const WAITING_BYTES_MAX: usize = 64 << 20;
+const WAITING_BYTES_MAX: usize = 32 << 20;
 
 /// One connection from its begin to its end.
 pub(super) fn serve(shared: &Shared, stream: &Arc<Stream>) -> io::Result<()> {

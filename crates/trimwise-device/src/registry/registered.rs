@@ -78,7 +78,11 @@ impl Registered {
         let serve = move || {
             for stream in listener.incoming() {
                 // Whoever connects and says nothing keeps the others waiting for no longer than this.
-                let Ok(mut stream) = stream else { continue };
+                let Ok(mut stream) = stream else {
+                    // No descriptors are left, and the socket stays ready.
+                    std::thread::sleep(Duration::from_millis(50));
+                    continue;
+                };
                 drop(stream.set_read_timeout(Some(Duration::from_secs(1))));
                 drop(stream.set_write_timeout(Some(Duration::from_secs(1))));
                 let mut word = String::new();

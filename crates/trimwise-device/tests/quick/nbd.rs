@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
-use trimwise_device::nbd::Address;
+use trimwise_device::nbd::{Address, CONNECTIONS_MAX};
 use trimwise_device::registry::Registry;
 use trimwise_device::server::{self, Description, Stops};
 
@@ -73,6 +73,30 @@ fn clients_that_speak_nonsense_are_left() {
     assert_eq!(too_long.len(), 28, "a write too long to read over");
     let counts = served.end();
     assert_eq!((counts.reads, counts.writes), (9, 0));
+}
+
+/// Each connection may hold 64 MiB, and any number was taken.
+#[test]
+fn regression_connections_beyond_the_limit_are_left_and_do_not_harm_the_others() {
+    let served = Served::nbd("zero-cost", 64);
+    let greeted = || {
+        let mut stream = UnixStream::connect(served.socket()).unwrap();
+        let is_greeted = stream.read_exact(&mut [0; 18]).is_ok();
+        is_greeted.then_some(stream)
+    };
+    let mut held: Vec<_> = (0..CONNECTIONS_MAX).map(|_| greeted().unwrap()).collect();
+    assert!(greeted().is_none() && greeted().is_none());
+    held.pop();
+    // Its thread ends at some time after that.
+    while greeted().is_none() {}
+    // The option 2 ends it, with an answer.
+    let mut first = held.swap_remove(0);
+    first.write_all(b"\0\0\0\x03IHAVEOPT\0\0\0\x02\0\0\0\0").unwrap();
+    let mut heard = Vec::new();
+    first.read_to_end(&mut heard).unwrap();
+    assert_eq!(heard[12..16], [0, 0, 0, 1]);
+    drop(held);
+    served.end();
 }
 
 #[test]
