@@ -1,6 +1,6 @@
 //! What `verify` found, as text.
 
-use trimwise::bench::verify::Verdict;
+use trimwise::bench::verify::{Judgement, Verdict};
 use trimwise::units::Bytes;
 
 use super::{bold, folded, laid_out};
@@ -32,7 +32,7 @@ pub fn render(report: &VerifyReport) -> String {
         text.push('\n');
     }
     if let Some(judgement) = &found.judgement {
-        text += &format!("{}\n", bold(folded(sentence(judgement.verdict), 0).trim_end()));
+        text += &format!("{}\n", bold(folded(&sentence(judgement), 0).trim_end()));
         let faults = judgement.faults.iter().map(|fault| format!("Fault: {}.", fault.text()));
         let reasons = judgement.reasons.iter().map(|reason| format!("{}.", capitalised(reason)));
         faults.chain(reasons).for_each(|line| text += &item(&line));
@@ -71,19 +71,21 @@ fn said(report: &VerifyReport) -> String {
     text + "."
 }
 
-const fn sentence(verdict: Verdict) -> &'static str {
-    match verdict {
+fn sentence(judgement: &Judgement) -> String {
+    let verdict = match judgement.verdict {
         Verdict::RestoresFully => {
             "Restores fully: TRIM reaches what it is told, and gives the clean speed back."
         }
         Verdict::RestoresInPart => "Restores in part: TRIM does some of its work.",
         Verdict::Ignored => "Ignored: TRIM changes nothing.",
+        // The worst is said first.
         Verdict::Harmful => {
-            "Harmful: TRIM takes data that it must not take, breaks a promise, or makes the drive slower."
+            return format!("Harmful: {}.", judgement.faults.first().map_or("TRIM does harm", |f| f.text()));
         }
         Verdict::Unsupported => "Not supported: the drive takes no TRIM.",
-        Verdict::Undetermined => "Undetermined: nothing tells whether TRIM does its work.",
-    }
+        Verdict::Undetermined => "Cannot tell: nothing shows whether TRIM does its work.",
+    };
+    verdict.to_owned()
 }
 
 /// The whole text of a mounted file system.
@@ -144,7 +146,7 @@ fn capitalised(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use trimwise::bench::verify::{Evidence, Fault, Judgement, Speed, Speeds, Torture, Verification};
+    use trimwise::bench::verify::{Evidence, Fault, Speed, Speeds, Torture, Verification};
     use trimwise::bench::{Did, Settings};
     use trimwise_linux::block_device::DiscardCounts;
     use trimwise_linux::mounted_verify::{Block, Disk, Found, Report};

@@ -11,6 +11,9 @@
 //!   trimmed, measured, trimmed again, measured. Each time it rests first, so that work in the background is over and
 //!   idle-time collection has had the same chance.
 //!
+//! Whatever is real is noisy, so there each stage is measured several times, and only what stands out from the noise is
+//! judged. Where it does not, the torture is gone through again, and in the end the answer is that nobody can tell.
+//!
 //! `verdict` judges. Zeros in trimmed units prove nothing unless the device promises them, and old data there disprove
 //! nothing unless it does; without a promise they are only counted.
 //!
@@ -32,6 +35,7 @@ use super::load::{Action, Limit, Order, Stream};
 use super::{Bench, Broken, Device, Did, Hooks, Settings, SetupError};
 use crate::block::{BlockDevice, BlockError, Operation};
 use crate::content::ContentClass;
+use crate::experiment::statistics::median;
 use crate::units::{Bytes, SimDuration, UNIT_BYTES, UnitRange};
 
 /// The smallest region that can be judged: with less, caches are a good part of it.
@@ -51,6 +55,11 @@ const WRITE_PERCENT: u64 = 4;
 /// The longest that a measurement writes.
 const WRITE_TIME: SimDuration = SimDuration::from_secs(60);
 
+/// How often each stage of a real device is measured: enough for an interval of the ratio of two.
+const SAMPLES_PER_STAGE: usize = 5;
+/// How often a real device goes through the torture, at most, until there is an answer.
+const ROUNDS_MAX: usize = 3;
+
 /// How it is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Torture {
@@ -58,11 +67,14 @@ pub struct Torture {
     pub written_percent: u64,
     /// Rest before each measurement.
     pub rest: SimDuration,
+    /// Whether TRIM leaves holes in a file: then reads of what was trimmed reach no drive, and writes there wait for the
+    /// file system to allocate blocks.
+    pub leaves_holes: bool,
 }
 
 impl Default for Torture {
     fn default() -> Self {
-        Self { written_percent: 150, rest: SimDuration::from_secs(60) }
+        Self { written_percent: 150, rest: SimDuration::from_secs(60), leaves_holes: false }
     }
 }
 
@@ -75,7 +87,25 @@ pub struct Speed {
     pub write_mb_per_s: f64,
 }
 
-/// Speed through the torture; `None` where it was not measured.
+/// All measurements of a stage, megabytes a second; one of a model, which has no noise.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Measured {
+    /// See [`Speed::read_mb_per_s`].
+    pub reads_mb_per_s: Vec<f64>,
+    /// See [`Speed::write_mb_per_s`].
+    pub writes_mb_per_s: Vec<f64>,
+}
+
+impl Measured {
+    fn median(&self) -> Option<Speed> {
+        Some(Speed {
+            read_mb_per_s: median(&self.reads_mb_per_s)?,
+            write_mb_per_s: median(&self.writes_mb_per_s)?,
+        })
+    }
+}
+
+/// Speed through the torture, the median of each stage; `None` where it was not measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Speeds {
     /// Erased, or trimmed where it cannot be erased.
@@ -176,12 +206,32 @@ impl<D: BlockDevice> Bench<'_, D> {
         evidence.takes_trim = true;
         evidence.promises_zeros = trim.promises_zeros;
         self.phase(0.0, 0.1);
+        evidence.leaves_holes = torture.leaves_holes;
         evidence.is_clean_by_erase = self.clean().await?;
         let mut reads = Samples { unmapped_ns: self.rest_and_sample(torture).await?, ..Samples::default() };
-        evidence.speeds.clean = Some(self.speed().await?);
+        self.measure(evidence, 0).await?;
         *stage = "whose data a TRIM takes";
         self.phase(0.1, 0.05);
         evidence.integrity = self.integrity(trim.granularity).await?;
+        loop {
+            self.round(torture, evidence, &mut reads, stage).await?;
+            evidence.rounds += 1;
+            // A model has no noise.
+            let is_last = self.device.facts().is_model || evidence.rounds == ROUNDS_MAX;
+            if is_last || !verdict::is_in_doubt(evidence) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Fills, tortures and trims, and measures each stage.
+    async fn round(
+        &mut self,
+        torture: &Torture,
+        evidence: &mut Evidence,
+        reads: &mut Samples,
+        stage: &mut &'static str,
+    ) -> Result<(), BlockError> {
         *stage = "fill";
         self.phase(0.15, 0.25);
         self.write_all(self.region).await?;
@@ -193,18 +243,34 @@ impl<D: BlockDevice> Bench<'_, D> {
         *stage = "tortured";
         self.phase(0.8, 0.1);
         reads.mapped_ns = self.rest_and_sample(torture).await?;
-        evidence.speeds.tortured = Some(self.speed().await?);
+        self.measure(evidence, 1).await?;
         *stage = "trimmed";
         self.phase(0.9, 0.05);
         self.trim_region().await?;
         reads.trimmed_ns = self.rest_and_sample(torture).await?;
         evidence.reached_percent = reads.reached_percent();
-        evidence.speeds.trimmed = Some(self.speed().await?);
+        self.measure(evidence, 2).await?;
         *stage = "trimmed again";
         self.phase(0.95, 0.05);
         self.trim_region().await?;
-        self.rest_and_sample(torture).await?;
-        evidence.speeds.trimmed_again = Some(self.speed().await?);
+        reads.trimmed_ns = self.rest_and_sample(torture).await?;
+        evidence.reached_again_percent = reads.reached_percent();
+        self.measure(evidence, 3).await
+    }
+
+    /// Measures a stage, as often as it takes.
+    async fn measure(&mut self, evidence: &mut Evidence, stage: usize) -> Result<(), BlockError> {
+        let times = if self.device.facts().is_model { 1 } else { SAMPLES_PER_STAGE };
+        let measured = &mut evidence.measured[stage];
+        // Reads first, since writes change what is read.
+        for _ in 0..times {
+            measured.reads_mb_per_s.push(self.read_speed().await?);
+        }
+        for _ in 0..times {
+            measured.writes_mb_per_s.push(self.write_speed(times as u64).await?);
+        }
+        let Speeds { clean, tortured, trimmed, trimmed_again } = &mut evidence.speeds;
+        *[clean, tortured, trimmed, trimmed_again][stage] = measured.median();
         Ok(())
     }
 
@@ -244,8 +310,7 @@ impl<D: BlockDevice> Bench<'_, D> {
         Ok(latencies)
     }
 
-    /// Measures: reads first, since writes change what is read.
-    async fn speed(&mut self) -> Result<Speed, BlockError> {
+    async fn read_speed(&mut self) -> Result<f64, BlockError> {
         let zone = self.region.units / ZONES;
         let length = zone.min(ZONE_MOST.units_floor());
         let (mut bytes, mut elapsed) = (0, SimDuration::ZERO);
@@ -259,11 +324,14 @@ impl<D: BlockDevice> Bench<'_, D> {
             bytes += done.bytes().0;
             elapsed += done.elapsed;
         }
-        let read_mb_per_s = super::load::per_second(bytes as f64 / 1e6, elapsed);
-        let written = Bytes(self.region.units * WRITE_PERCENT / 100 * UNIT_BYTES);
-        let limit = Limit { time: Some(WRITE_TIME), bytes: Some(written) };
-        let done = self.random_units(Action::Write, DEPTH, limit).await?;
-        Ok(Speed { read_mb_per_s, write_mb_per_s: done.mb_per_s() })
+        Ok(super::load::per_second(bytes as f64 / 1e6, elapsed))
+    }
+
+    /// One of so many measurements of a stage.
+    async fn write_speed(&mut self, of: u64) -> Result<f64, BlockError> {
+        let written = Bytes(self.region.units * WRITE_PERCENT / 100 / of * UNIT_BYTES);
+        let limit = Limit { time: Some(WRITE_TIME / of), bytes: Some(written) };
+        Ok(self.random_units(Action::Write, DEPTH, limit).await?.mb_per_s())
     }
 
     /// A class of data that is recognised when it is read back.

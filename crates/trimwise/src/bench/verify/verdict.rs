@@ -1,10 +1,12 @@
 //! The judgement, from what the device did.
 
 use std::fmt;
+use std::mem;
 
 use serde::Serialize;
 
-use super::{Integrity, Speed, Speeds};
+use super::{Integrity, Measured, Speed, Speeds};
+use crate::experiment::statistics::{Sample, compare};
 
 /// Slower than this share of its clean speed, a device has something to restore.
 const SLOWED: f64 = 0.9;
@@ -20,7 +22,7 @@ const REACHES_ALL: f64 = 95.0;
 const WORSE: f64 = 0.8;
 
 /// What the device did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Evidence {
     /// Whether the device takes TRIM at all.
     pub takes_trim: bool,
@@ -33,8 +35,16 @@ pub struct Evidence {
     /// The share of what was trimmed that is read as quickly as what never held data; `None` where the two kinds of
     /// reads cannot be told apart.
     pub reached_percent: Option<f64>,
+    /// The same after the second TRIM.
+    pub reached_again_percent: Option<f64>,
+    /// Whether TRIM leaves holes in a file.
+    pub leaves_holes: bool,
+    /// How often the device went through the torture.
+    pub rounds: usize,
     /// What TRIM gave back.
     pub speeds: Speeds,
+    /// What those are the medians of, stage by stage.
+    pub measured: [Measured; 4],
 }
 
 /// The answer.
@@ -51,7 +61,7 @@ pub enum Verdict {
     Harmful,
     /// The device takes no TRIM.
     Unsupported,
-    /// The torture did not slow the device down, and nothing else tells.
+    /// The torture did not slow the device down, or the noise hides what TRIM does, and nothing else tells.
     Undetermined,
 }
 
@@ -95,7 +105,7 @@ impl Verdict {
             Self::Ignored => "ignored",
             Self::Harmful => "harmful",
             Self::Unsupported => "not supported",
-            Self::Undetermined => "undetermined",
+            Self::Undetermined => "cannot tell",
         }
     }
 }
@@ -124,59 +134,108 @@ impl fmt::Display for Verdict {
 /// How one measure went through the torture.
 struct Course {
     what: &'static str,
-    clean: f64,
-    tortured: f64,
-    trimmed: f64,
-    again: f64,
+    clean: Sample,
+    tortured: Sample,
+    trimmed: Sample,
+    again: Sample,
 }
 
 impl Course {
-    fn of(what: &'static str, speeds: &Speeds, figure: impl Fn(&Speed) -> f64) -> Self {
-        let [clean, tortured, trimmed, again] =
-            speeds.stages().map(|(_, speed)| speed.as_ref().map_or(0.0, &figure));
-        Self { what, clean, tortured, trimmed, again }
+    /// `None` if a stage was not measured.
+    fn of(
+        what: &'static str,
+        evidence: &Evidence,
+        figure: impl Fn(&Speed) -> f64,
+        figures: impl Fn(&Measured) -> &Vec<f64>,
+    ) -> Option<Self> {
+        let stages = evidence.speeds.stages();
+        let sample = |i: usize| match figures(&evidence.measured[i]).as_slice() {
+            [] => Sample::new(vec![stages[i].1.as_ref().map(&figure)?], true),
+            // One is of a model, which has no noise.
+            values => Sample::new(values.to_vec(), values.len() == 1),
+        };
+        Some(Self { what, clean: sample(0)?, tortured: sample(1)?, trimmed: sample(2)?, again: sample(3)? })
     }
 
-    fn is_slowed(&self) -> bool {
-        self.tortured < SLOWED * self.clean
+    /// Whether one is below this share of another; `None` if the noise does not let it be told. Twice the same stage after
+    /// the same TRIM should be as fast: what those differ by, others may differ by, too.
+    fn is_below(&self, one: &Sample, share: f64, other: &Sample) -> Option<bool> {
+        let drift = match one.is_exact() && other.is_exact() {
+            true => 1.0,
+            false => {
+                let ratio = compare(&self.trimmed, &self.again).ratio;
+                ratio.max(1.0 / ratio)
+            }
+        };
+        let interval = compare(one, other).interval;
+        match (interval.low / drift, interval.high * drift) {
+            (_, high) if high < share => Some(true),
+            (low, _) if low >= share => Some(false),
+            _ => None,
+        }
     }
 
-    fn is_restored(&self) -> bool {
-        self.trimmed >= RESTORED * self.clean
+    fn is_slowed(&self) -> Option<bool> {
+        self.is_below(&self.tortured, SLOWED, &self.clean)
     }
 
-    /// What came back of what was lost.
-    fn share_back(&self) -> f64 {
-        (self.trimmed - self.tortured) / (self.clean - self.tortured)
+    fn is_restored(&self) -> Option<bool> {
+        self.is_below(&self.trimmed, RESTORED, &self.clean).map(|is_below| !is_below)
     }
 
-    fn is_worse(&self) -> bool {
-        self.trimmed < WORSE * self.tortured
+    /// Whether less came back than counts, of what was lost.
+    fn is_nothing_back(&self) -> Option<bool> {
+        let (clean, tortured) = (self.clean.median(), self.tortured.median());
+        self.is_below(&self.trimmed, 1.0 + NOTHING_BACK * (clean - tortured) / tortured, &self.tortured)
+    }
+
+    fn is_worse(&self) -> Option<bool> {
+        self.is_below(&self.trimmed, WORSE, &self.tortured)
     }
 
     fn sentence(&self) -> String {
-        let Self { what, clean, tortured, trimmed, again } = self;
+        let [clean, tortured, trimmed, again] =
+            [&self.clean, &self.tortured, &self.trimmed, &self.again].map(Sample::median);
         let second = if (again - trimmed).abs() <= 0.1 * trimmed {
             "a second TRIM changes nothing".to_owned()
         } else {
             format!("a second TRIM: {again:.0} MB/s")
         };
+        let what = self.what;
         format!("{what}: {clean:.0} MB/s clean, {tortured:.0} tortured, {trimmed:.0} after TRIM; {second}")
     }
 }
 
+/// Whether all are; `None` if that cannot be told.
+fn all(courses: &[&Course], is: impl Fn(&Course) -> Option<bool>) -> Option<bool> {
+    courses.iter().try_fold(true, |all, course| match is(course) {
+        Some(one) => Some(all && one),
+        None => None,
+    })
+}
+
+/// Whether more measurements could bring an answer.
+pub(super) fn is_in_doubt(evidence: &Evidence) -> bool {
+    judge_with_doubt(evidence).1
+}
+
 /// Judges.
 pub fn judge(evidence: &Evidence) -> Judgement {
+    judge_with_doubt(evidence).0
+}
+
+fn judge_with_doubt(evidence: &Evidence) -> (Judgement, bool) {
     if !evidence.takes_trim {
         let reasons = vec!["the device says that it takes no TRIM".to_owned()];
-        return Judgement { verdict: Verdict::Unsupported, faults: Vec::new(), reasons };
+        return (Judgement { verdict: Verdict::Unsupported, faults: Vec::new(), reasons }, false);
     }
-    let Evidence { integrity, speeds, .. } = evidence;
-    let courses = [
-        Course::of("sequential reads", speeds, |s| s.read_mb_per_s),
-        Course::of("random writes", speeds, |s| s.write_mb_per_s),
-    ];
-    let mut reasons: Vec<String> = courses.iter().map(Course::sentence).collect();
+    let Evidence { integrity, .. } = evidence;
+    let reads =
+        Course::of("sequential reads", evidence, |s| s.read_mb_per_s, |measured| &measured.reads_mb_per_s);
+    let writes =
+        Course::of("random writes", evidence, |s| s.write_mb_per_s, |measured| &measured.writes_mb_per_s);
+    let courses: Vec<&Course> = reads.iter().chain(&writes).collect();
+    let mut reasons: Vec<String> = courses.iter().map(|course| course.sentence()).collect();
     if !evidence.is_clean_by_erase {
         reasons.push("\"clean\" was made by a TRIM, since the device is not erased here".to_owned());
     }
@@ -196,13 +255,24 @@ pub fn judge(evidence: &Evidence) -> Judgement {
             "{rewritten_lost_units} of {rewritten_units} units written after their TRIM are lost"
         ));
     }
-    if courses.iter().any(Course::is_worse) {
+    // Reads of a hole reach no drive, and nothing of the drive follows from them.
+    let judged: Vec<&Course> = if evidence.leaves_holes { writes.iter().collect() } else { courses };
+    let worse: Vec<Option<bool>> = judged.iter().map(|course| course.is_worse()).collect();
+    if evidence.leaves_holes {
+        reasons.push(
+            "TRIM leaves holes in the file: reads of those reach no drive, and writes there wait for the file system to \
+             allocate blocks, of which the drive knows nothing"
+                .to_owned(),
+        );
+    } else if worse.contains(&Some(true)) {
         faults.push(Fault::Slows);
     }
-    let slowed: Vec<&Course> = courses.iter().filter(|course| course.is_slowed()).collect();
-    let (mut answer, effect) = effect_of(evidence, &slowed);
+    let slowed: Vec<&Course> =
+        judged.iter().filter(|course| course.is_slowed() == Some(true)).copied().collect();
+    let reached = if evidence.leaves_holes { Reached::Untold } else { Reached::of(evidence) };
+    let (mut answer, effect) = effect_of(&reached, &slowed);
     faults.extend(effect);
-    if let Some(percent) = evidence.reached_percent {
+    if let Some(percent) = evidence.reached_percent.filter(|_| !evidence.leaves_holes) {
         reasons
             .push(format!("{percent:.0} % of what was trimmed is read as quickly as what never held data"));
     }
@@ -229,25 +299,73 @@ pub fn judge(evidence: &Evidence) -> Judgement {
         Some(verdict) => verdict,
         None => Verdict::Undetermined,
     };
-    if slowed.is_empty() {
+    // Data that are lost are lost, whatever the noise.
+    let is_open = verdict == Verdict::Undetermined || faults.iter().all(|fault| *fault == Fault::Slows);
+    let is_noisy = judged.iter().any(|course| course.is_slowed().is_none())
+        || slowed.iter().any(|course| course.is_restored().is_none())
+        || !evidence.leaves_holes && worse.contains(&None)
+        || matches!(reached, Reached::InDoubt);
+    if slowed.is_empty() && judged.iter().all(|course| course.is_slowed() == Some(false)) {
         reasons
             .push("the torture did not slow the device down, so that TRIM had nothing to restore".to_owned());
+    } else if verdict == Verdict::Undetermined {
+        reasons.push(format!(
+            "measurements of the same state differ too much to tell, also after {} rounds",
+            evidence.rounds.max(1)
+        ));
     }
-    Judgement { verdict, faults, reasons }
+    (Judgement { verdict, faults, reasons }, is_open && is_noisy && verdict != Verdict::Harmful)
+}
+
+/// How far TRIM reaches, by the time that reads take.
+enum Reached {
+    Nothing,
+    Part,
+    All,
+    /// The two TRIMs give different answers.
+    InDoubt,
+    /// Reads with and without data cannot be told apart.
+    Untold,
+}
+
+impl Reached {
+    fn of(evidence: &Evidence) -> Self {
+        let class = |percent: f64| match percent {
+            percent if percent < REACHES_NOTHING => Self::Nothing,
+            percent if percent < REACHES_ALL => Self::Part,
+            _ => Self::All,
+        };
+        // What a model's first TRIM does is no chance.
+        let is_noisy = evidence.measured[0].reads_mb_per_s.len() > 1;
+        let second = evidence.reached_again_percent.filter(|_| is_noisy);
+        match (evidence.reached_percent.map(class), second.map(class)) {
+            (None, _) => Self::Untold,
+            (Some(first), Some(second)) if mem::discriminant(&first) != mem::discriminant(&second) => {
+                Self::InDoubt
+            }
+            (Some(first), _) => first,
+        }
+    }
 }
 
 /// What TRIM has done, by how far it reaches and by the measures that the torture slowed down, of which the worst counts.
-fn effect_of(evidence: &Evidence, slowed: &[&Course]) -> (Option<Verdict>, Option<Fault>) {
-    let reached = evidence.reached_percent;
-    let nothing_back = !slowed.is_empty() && slowed.iter().all(|course| course.share_back() < NOTHING_BACK);
+fn effect_of(reached: &Reached, slowed: &[&Course]) -> (Option<Verdict>, Option<Fault>) {
+    let is_untold = matches!(reached, Reached::Untold | Reached::InDoubt);
     match reached {
-        Some(percent) if percent < REACHES_NOTHING => (Some(Verdict::Ignored), Some(Fault::IgnoresTrim)),
-        Some(percent) if percent < REACHES_ALL => (Some(Verdict::RestoresInPart), Some(Fault::TrimsInPart)),
-        None if nothing_back => (Some(Verdict::Ignored), Some(Fault::IgnoresTrim)),
-        _ if slowed.is_empty() => (reached.map(|_| Verdict::RestoresFully), None),
-        _ if slowed.iter().all(|course| course.is_restored()) => (Some(Verdict::RestoresFully), None),
-        _ => (Some(Verdict::RestoresInPart), Some(Fault::StaysSlow)),
+        Reached::Nothing => return (Some(Verdict::Ignored), Some(Fault::IgnoresTrim)),
+        Reached::Part => return (Some(Verdict::RestoresInPart), Some(Fault::TrimsInPart)),
+        _ => {}
     }
+    if slowed.is_empty() {
+        return ((!is_untold).then_some(Verdict::RestoresFully), None);
+    }
+    if is_untold && all(slowed, Course::is_nothing_back) == Some(true) {
+        return (Some(Verdict::Ignored), Some(Fault::IgnoresTrim));
+    }
+    if slowed.iter().any(|course| course.is_restored() == Some(false)) {
+        return (Some(Verdict::RestoresInPart), Some(Fault::StaysSlow));
+    }
+    (all(slowed, Course::is_restored).map(|_| Verdict::RestoresFully), None)
 }
 
 fn zeros_sentence(evidence: &Evidence) -> String {
@@ -340,6 +458,65 @@ mod tests {
         assert_eq!(said(&old), (Verdict::RestoresInPart, vec![Fault::TrimsInPart]), "the others are zeros");
         old.speeds.trimmed = speed(400.0, 20.0);
         assert_eq!(said(&old), (Verdict::Ignored, vec![Fault::IgnoresTrim]), "one cause explains both");
+    }
+
+    /// Five measurements of each stage, with a noise of so many percent.
+    fn noisy(figures: [(f64, f64); 4], noise_percent: f64) -> Evidence {
+        let around = |mean: f64, salt: usize| {
+            let at = |i: usize| ((i * 7 + salt * 3) % 5) as f64 / 2.0 - 1.0;
+            (0..5).map(|i| mean * (1.0 + at(i) * noise_percent / 100.0)).collect::<Vec<f64>>()
+        };
+        let mut evidence = Evidence { takes_trim: true, ..Evidence::default() };
+        for (i, (read, write)) in figures.into_iter().enumerate() {
+            evidence.measured[i] =
+                Measured { reads_mb_per_s: around(read, i), writes_mb_per_s: around(write, i + 1) };
+        }
+        evidence
+    }
+
+    #[test]
+    fn what_the_noise_hides_is_not_judged() {
+        let full = [(400.0, 100.0), (400.0, 20.0), (400.0, 98.0), (400.0, 99.0)];
+        assert_eq!(said(&noisy(full, 2.0)), (Verdict::RestoresFully, vec![]));
+        assert!(!is_in_doubt(&noisy(full, 2.0)));
+        let part = [(400.0, 100.0), (400.0, 20.0), (400.0, 60.0), (400.0, 61.0)];
+        assert_eq!(said(&noisy(part, 10.0)), (Verdict::RestoresInPart, vec![Fault::StaysSlow]));
+        // Nine tenths are a matter of luck here.
+        let doubtful = [(400.0, 100.0), (400.0, 20.0), (400.0, 90.0), (400.0, 91.0)];
+        assert_eq!(said(&noisy(doubtful, 10.0)).1, []);
+        assert!(is_in_doubt(&noisy(doubtful, 10.0)));
+        // The second TRIM of the same shows what the noise between two stages is.
+        let drifting = [(400.0, 100.0), (400.0, 90.0), (400.0, 60.0), (400.0, 100.0)];
+        assert_eq!(said(&noisy(drifting, 2.0)), (Verdict::Undetermined, vec![]));
+        let slows = [(400.0, 100.0), (400.0, 90.0), (400.0, 60.0), (400.0, 60.0)];
+        assert_eq!(said(&noisy(slows, 2.0)), (Verdict::Harmful, vec![Fault::Slows]));
+    }
+
+    /// A healthy file system was called harmful, because writes into punched holes wait for it.
+    #[test]
+    fn regression_a_drive_is_not_blamed_for_allocation_into_holes() {
+        let figures = [(9000.0, 60.0), (2000.0, 100.0), (9000.0, 55.0), (9000.0, 56.0)];
+        let on_device = noisy(figures, 2.0);
+        assert_eq!(said(&on_device), (Verdict::Harmful, vec![Fault::Slows]));
+        let in_file = Evidence { leaves_holes: true, ..on_device };
+        assert_eq!(said(&in_file), (Verdict::Undetermined, vec![]));
+        assert!(!is_in_doubt(&in_file), "another round would show the same");
+        let lost = Integrity { kept_units: 9, kept_lost_units: 1, ..Integrity::default() };
+        let lost = Evidence { integrity: lost, ..in_file };
+        assert_eq!(said(&lost), (Verdict::Harmful, vec![Fault::WrongRange]), "data that are lost are lost");
+    }
+
+    #[test]
+    fn two_answers_of_how_far_trim_reaches_are_none() {
+        let figures = [(400.0, 100.0), (400.0, 99.0), (400.0, 98.0), (400.0, 99.0)];
+        let reaching = |first, second| Evidence {
+            reached_percent: Some(first),
+            reached_again_percent: Some(second),
+            ..noisy(figures, 2.0)
+        };
+        assert_eq!(said(&reaching(93.0, 97.0)), (Verdict::Undetermined, vec![]));
+        assert_eq!(said(&reaching(60.0, 62.0)), (Verdict::RestoresInPart, vec![Fault::TrimsInPart]));
+        assert_eq!(said(&reaching(99.0, 98.0)), (Verdict::RestoresFully, vec![]));
     }
 
     #[test]
