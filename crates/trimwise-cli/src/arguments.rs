@@ -52,6 +52,11 @@ pub use verify::VerifyArguments;
     max_term_width = 100
 )]
 pub struct CommandLine {
+    /// Print no text and draw no progress; errors, and what was asked for with --json or --report, come all the
+    /// same
+    #[arg(long, short = 'q', global = true)]
+    pub quiet: bool,
+
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
@@ -109,21 +114,21 @@ pub struct CompareArguments {
     /// append[:APPEND[:FILE]], the fsync after the removal of a fragmented file, or
     /// fullwrite[:APPEND[:FILE]][:nofsync], a write on a full file system, with or without an fsync
     /// before it
-    #[arg(long, value_name = "FILE.pmrc|NAME|SPEC", default_value = defaults::WORKLOAD)]
+    #[arg(long, short = 'w', value_name = "FILE.pmrc|NAME|SPEC", default_value = defaults::WORKLOAD)]
     pub workload: String,
 
     /// SSD profile: built-in name (see `trimwise devices`) or TOML file, with @VERSION one of its
     /// firmwares; one or several [default: sata-small]
-    #[arg(long = "device", value_name = "NAME|FILE", num_args = 1..)]
+    #[arg(long = "device", short = 'd', value_name = "NAME|FILE", num_args = 1..)]
     pub devices: Vec<String>,
 
-    #[arg(long = "policy", value_name = "P", num_args = 1.., help = policy_help())]
+    #[arg(long = "policy", short = 'p', value_name = "P", num_args = 1.., help = policy_help())]
     pub policies: Vec<String>,
 
     /// Where to run: `model` (virtual time); `kernel:VERSION:FS[:MOUNT_OPTIONS]`, a real kernel on the
     /// modelled drive (virtual time; FS is ext4, xfs, btrfs or f2fs); `dir:PATH`, an existing directory
     /// (real time)
-    #[arg(long, value_name = "model|kernel:...|dir:PATH", default_value = "model")]
+    #[arg(long, short = 't', value_name = "model|kernel:...|dir:PATH", default_value = "model")]
     pub target: String,
 
     /// Then run the policies that a stock kernel has (off, commit, batch) on a real one too, with the same
@@ -136,7 +141,7 @@ pub struct CompareArguments {
     pub fill: bool,
 
     /// Age the file system first: fill it, then delete files at random, under the policy, until this
-    /// share is in use [default: 80]; on a kernel the file system is always new
+    /// share is in use [default: 80]; on a kernel the file system is new unless this is given
     #[arg(long, value_name = "PCT", value_parser = whole::<u8>(0, 100), allow_negative_numbers = true)]
     pub utilization: Option<u8>,
 
@@ -154,12 +159,12 @@ pub struct CompareArguments {
     pub postmark: bool,
 
     /// Repetitions of each device and policy; they differ by named physical causes only
-    #[arg(long, value_name = "N", default_value_t = defaults::REPS, value_parser = whole::<u32>(1, 1000),
+    #[arg(long, short = 'n', value_name = "N", default_value_t = defaults::REPS, value_parser = whole::<u32>(1, 1000),
           allow_negative_numbers = true)]
     pub reps: u32,
 
     /// Seed of everything drawn at random in the model: same seed, same result [default: 1]
-    #[arg(long, value_name = "N", value_parser = whole::<u64>(0, u64::MAX), allow_negative_numbers = true)]
+    #[arg(long, short = 's', value_name = "N", value_parser = whole::<u64>(0, u64::MAX), allow_negative_numbers = true)]
     pub seed: Option<u64>,
 
     #[command(flatten)]
@@ -191,7 +196,7 @@ pub struct ReproduceArguments {
     pub all: bool,
 
     /// Where to run: model, or kernel:VERSION:FS[:MOUNT_OPTIONS] if its policies are those that a kernel has
-    #[arg(long, value_name = "TARGET", default_value = "model", conflicts_with = "list")]
+    #[arg(long, short = 't', value_name = "TARGET", default_value = "model", conflicts_with = "list")]
     pub target: String,
 
     /// Only these parts: of `kernels` kernels and file systems (6.1, 6.1:ext4), of `postmark-vendors` drives
@@ -201,7 +206,7 @@ pub struct ReproduceArguments {
     pub only: Vec<String>,
 
     /// Repetitions [default: as many as the source made]
-    #[arg(long, value_name = "N", value_parser = whole::<u32>(1, 1000), allow_negative_numbers = true,
+    #[arg(long, short = 'n', value_name = "N", value_parser = whole::<u32>(1, 1000), allow_negative_numbers = true,
           conflicts_with = "list")]
     pub reps: Option<u32>,
 
@@ -222,7 +227,7 @@ pub struct ReproduceArguments {
     Exit code 1 if a cut has lost anything. What is cut, and what must hold: docs/guide.md")]
 pub struct CrashtestArguments {
     /// TRIM policy; one or several [default: one of every kind]
-    #[arg(long = "policy", value_name = "P", num_args = 1..)]
+    #[arg(long = "policy", short = 'p', value_name = "P", num_args = 1..)]
     pub policies: Vec<String>,
 
     /// Power cuts for each policy; a run of the workload serves 100 of them [default: 1000]
@@ -231,7 +236,7 @@ pub struct CrashtestArguments {
     pub cuts: Option<u64>,
 
     /// Seed of everything that is drawn at random: same seed, same result
-    #[arg(long, value_name = "N", default_value_t = defaults::SEED, value_parser = whole::<u64>(0, u64::MAX),
+    #[arg(long, short = 's', value_name = "N", default_value_t = defaults::SEED, value_parser = whole::<u64>(0, u64::MAX),
           allow_negative_numbers = true)]
     pub seed: u64,
 
@@ -240,7 +245,7 @@ pub struct CrashtestArguments {
     pub run: Option<u64>,
 
     /// How many runs at a time; the result is the same for any number [default: the number of cores]
-    #[arg(long, value_name = "N", value_parser = whole::<u16>(1, 1024), allow_negative_numbers = true)]
+    #[arg(long, short = 'j', value_name = "N", value_parser = whole::<u16>(1, 1024), allow_negative_numbers = true)]
     pub jobs: Option<u16>,
 
     #[command(flatten)]
@@ -269,7 +274,7 @@ pub struct BenchArguments {
     pub region: Option<Part>,
 
     /// Seed of the random places: same seed, same places, and in the model the same result
-    #[arg(long, value_name = "N", default_value_t = defaults::SEED, value_parser = whole::<u64>(0, u64::MAX),
+    #[arg(long, short = 's', value_name = "N", default_value_t = defaults::SEED, value_parser = whole::<u64>(0, u64::MAX),
           allow_negative_numbers = true)]
     pub seed: u64,
 
@@ -283,16 +288,17 @@ pub struct BenchArguments {
     #[arg(long, value_name = "WORD")]
     pub destroy: Option<String>,
 
-    /// Write the results as JSON to a new file; `-` prints them instead of the table
-    #[arg(long, value_name = "FILE|-")]
+    /// Write the results as JSON to a new file; `-`, or no FILE, prints
+    /// them instead of the table
+    #[arg(long, short = 'J', value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-")]
     pub json: Option<PathBuf>,
 
     /// Write an HTML report to DIR/index.html (one file, nothing else needed)
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, short = 'r', value_name = "DIR")]
     pub report: Option<PathBuf>,
 
     /// Replace files of --json and --report that exist
-    #[arg(long)]
+    #[arg(long, short = 'f')]
     pub force: bool,
 }
 
@@ -314,7 +320,7 @@ pub struct TrimArguments {
     pub mount: PathBuf,
 
     /// Send nothing; say what would be sent, from the file system's own map of its free space
-    #[arg(long)]
+    #[arg(long, short = 'n')]
     pub dry_run: bool,
 
     /// Leave out free extents that are shorter; a device leaves out those below its granularity anyway
@@ -401,7 +407,7 @@ pub struct SelftestArguments {
     pub ops: u64,
 
     /// Seed of everything that is drawn at random: same seed, same result
-    #[arg(long, value_name = "N", default_value_t = defaults::SEED, value_parser = whole::<u64>(0, u64::MAX),
+    #[arg(long, short = 's', value_name = "N", default_value_t = defaults::SEED, value_parser = whole::<u64>(0, u64::MAX),
           allow_negative_numbers = true)]
     pub seed: u64,
 
@@ -410,7 +416,7 @@ pub struct SelftestArguments {
     pub part: Option<u64>,
 
     /// How many parts at a time; the result is the same for any number [default: the number of cores]
-    #[arg(long, value_name = "N", value_parser = whole::<u16>(1, 1024), allow_negative_numbers = true)]
+    #[arg(long, short = 'j', value_name = "N", value_parser = whole::<u16>(1, 1024), allow_negative_numbers = true)]
     pub jobs: Option<u16>,
 
     #[command(flatten)]
@@ -420,12 +426,13 @@ pub struct SelftestArguments {
 /// Where a command's result goes, as programs read it.
 #[derive(Clone, Debug, Default, Args)]
 pub struct JsonArguments {
-    /// Write the result as JSON to a new file; `-` prints it instead of the text
-    #[arg(long, value_name = "FILE|-")]
+    /// Write the result as JSON to a new file; `-`, or no FILE, prints it
+    /// instead of the text
+    #[arg(long, short = 'J', value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-")]
     pub json: Option<PathBuf>,
 
     /// Replace the file of --json if it exists
-    #[arg(long)]
+    #[arg(long, short = 'f')]
     pub force: bool,
 }
 
@@ -434,19 +441,20 @@ pub struct JsonArguments {
 pub struct OutputArguments {
     /// How many runs at a time; the result is the same for any number [default: the number of cores, or
     /// fewer if the memory is short]
-    #[arg(long, value_name = "N", value_parser = whole::<u16>(1, 1024), allow_negative_numbers = true)]
+    #[arg(long, short = 'j', value_name = "N", value_parser = whole::<u16>(1, 1024), allow_negative_numbers = true)]
     pub jobs: Option<u16>,
 
-    /// Write the results as JSON to a new file; `-` prints them instead of the table
-    #[arg(long, value_name = "FILE|-")]
+    /// Write the results as JSON to a new file; `-`, or no FILE, prints
+    /// them instead of the table
+    #[arg(long, short = 'J', value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-")]
     pub json: Option<PathBuf>,
 
     /// Write an HTML report to DIR/index.html (one file, nothing else needed)
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, short = 'r', value_name = "DIR")]
     pub report: Option<PathBuf>,
 
     /// Replace files of --json and --report that exist
-    #[arg(long)]
+    #[arg(long, short = 'f')]
     pub force: bool,
 }
 
@@ -484,7 +492,8 @@ fn policy_help() -> String {
     let default = defaults::POLICIES.join(" ");
     format!(
         "TRIM policy: terms joined with `+`, see below; one or several [default: {default}]. On a kernel what its \
-         file system does: off, commit, async (btrfs), batch:EVERY [default: all but batch]"
+         file system does: off, commit, async (btrfs), batch:EVERY [default: all but batch]. discard is commit, nodiscard \
+         is off, fstrim is batch:1w"
     )
 }
 

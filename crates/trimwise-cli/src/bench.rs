@@ -87,14 +87,8 @@ pub fn run<M: Models>(
     };
     progress.finish();
     let report = BenchReport::new(arguments, &tests, &settings, results?);
-    destinations.write_json(&report)?;
-    let mut text = if destinations.json_to_stdout() { String::new() } else { table::bench::render(&report) };
-    if destinations.wants_report() {
-        let path = destinations.write_report(&crate::report::bench::html(&report)?)?;
-        if let Some(path) = path.filter(|_| !destinations.json_to_stdout()) {
-            text += &format!("Report: {}\n", path.display());
-        }
-    }
+    let html = || crate::report::bench::html(&report);
+    let text = destinations.deliver_with_report(&report, html, || table::bench::render(&report))?;
     match &report.results.broken {
         None => Ok(text),
         // What was done is told also where it is not all.

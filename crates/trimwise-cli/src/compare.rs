@@ -22,7 +22,7 @@ use crate::command_line::CommandText;
 use crate::defaults;
 use crate::failure::Failure;
 use crate::interrupt::OnInterrupt;
-use crate::output::Destinations;
+use crate::output::{self, Destinations};
 use crate::pool;
 use crate::progress::Progress;
 use crate::report;
@@ -107,6 +107,8 @@ pub struct Comparison {
     pub seed: u64,
     /// What was asked for.
     pub settings: Settings,
+    /// Whether runs are missing, because one failed or the user stopped them.
+    pub partial: bool,
     /// Each run.
     pub cells: Vec<Cell>,
     /// A row for each policy on each device: what the tables show.
@@ -115,7 +117,13 @@ pub struct Comparison {
     pub verdict: Verdict,
     /// What a real kernel says to that; `None` if it was not asked.
     pub check: Option<check::Check>,
+    /// Why runs are missing.
+    #[serde(skip)]
+    pub ended_by: Option<Failure>,
 }
+
+/// The runs that are finished, and why there are no more.
+type Ran = (Vec<Cell>, Option<Failure>);
 
 const NO_FILL: &str = "--fill is for --target dir:PATH: elsewhere nothing real becomes full";
 
@@ -147,27 +155,22 @@ pub fn run<M: Models>(
         }
         Target::Directory(path) => on_directory(models, arguments, &path, || on_signal(OnInterrupt::Stop))?,
     };
-    destinations.write_json(&comparison)?;
-    let report = if destinations.wants_report() {
-        destinations.write_report(&report::compare::html(&comparison)?)?
-    } else {
-        None
-    };
-    if destinations.json_to_stdout() {
-        return Ok(String::new());
-    }
-    let mut text = String::new();
-    if arguments.postmark {
-        for cell in &comparison.cells {
-            text += &format!("{}, {}, repetition {}\n", cell.device, cell.policy, cell.rep + 1);
-            text += &format!("{}\n", cell.postmark_report);
+    let text = || {
+        let mut text = String::new();
+        if arguments.postmark {
+            for cell in &comparison.cells {
+                text += &format!("{}, {}, repetition {}\n", cell.device, cell.policy, cell.rep + 1);
+                text += &format!("{}\n", cell.postmark_report);
+            }
         }
+        text + &table::compare::render(&comparison)
+    };
+    let text = destinations.deliver_with_report(&comparison, || report::compare::html(&comparison), text)?;
+    match comparison.ended_by {
+        None => Ok(text),
+        // What is finished is told also where it is not all.
+        Some(failure) => output::print(&text).and(Err(failure)),
     }
-    text += &table::compare::render(&comparison);
-    if let Some(path) = report {
-        text += &format!("Report: {}\n", path.display());
-    }
-    Ok(text)
 }
 
 fn parse_target(text: &str) -> Result<Target, Failure> {
@@ -238,14 +241,14 @@ fn in_model<M: Models>(
         return Err(Failure::usage(format!("{GUEST_LIMITS}; expected --target kernel:... or --check")));
     }
     runs.as_ref().map_or(Ok(()), |runs| runs.check(models))?;
-    let stop = on_signal(if runs.is_some() { OnInterrupt::StopAfterRun } else { OnInterrupt::Exit })?;
+    let stop = on_signal(OnInterrupt::StopAndShow)?;
 
     let reps = arguments.reps as usize;
     let count = devices.len() * policies.len() * reps;
     let largest = || devices.iter().map(|(_, d)| models.memory_of_run(d)).max().unwrap_or_default();
     let jobs = arguments.output.jobs.map_or_else(|| pool::default_jobs(largest()), usize::from);
     let progress = Progress::new(count);
-    let cells = pool::run_ordered(jobs, count, |index| {
+    let ran = pool::run_finished(jobs, count, |index| {
         let run = ModelRun::<M> {
             device: &devices[index / reps / policies.len()].1,
             policy: &policies[index / reps % policies.len()].1,
@@ -288,10 +291,11 @@ fn in_model<M: Models>(
         kernel: None,
         mount: None,
     };
-    let mut comparison = finish(arguments, cells?, host, command)?;
-    let cells = runs.map(|runs| runs.cells(models, &stop)).transpose()?;
-    if let Some(check) = check {
-        comparison.add_check(check.found(cells.unwrap_or_default())?);
+    let mut comparison = finish(arguments, ran, host, command)?;
+    let ran = (!comparison.partial).then(|| runs.map_or_else(Ran::default, |runs| runs.cells(models, &stop)));
+    if let (Some(check), Some((cells, failure))) = (check, ran) {
+        (comparison.partial, comparison.ended_by) = (failure.is_some(), failure);
+        comparison.add_check(check.found(cells)?);
     }
     Ok(comparison)
 }
@@ -333,20 +337,13 @@ fn on_directory<M: Models>(
     let mount = models.directory(path, &workload, arguments.fill)?;
     let stop = on_signal()?;
     let progress = Progress::new(arguments.reps as usize);
-    let cells: Result<Vec<Cell>, Failure> = (0..arguments.reps)
-        .map(|rep| {
-            let cell = models.run_directory(
-                path,
-                &mount.policy,
-                &workload,
-                rep,
-                &stop,
-                progress.report(rep as usize),
-            );
-            progress.done(rep as usize);
-            cell
-        })
-        .collect();
+    let ran = pool::run_finished(1, arguments.reps as usize, |rep| {
+        let rep = rep as u32;
+        let cell =
+            models.run_directory(path, &mount.policy, &workload, rep, &stop, progress.report(rep as usize));
+        progress.done(rep as usize);
+        cell
+    });
     progress.finish();
     let mut command = CommandText::new("compare");
     command.option("--workload", &arguments.workload);
@@ -357,7 +354,7 @@ fn on_directory<M: Models>(
     command.option("--reps", arguments.reps);
     let host =
         Host { utilization_percent: None, linux: None, memory: None, kernel: None, mount: Some(mount) };
-    finish(arguments, cells?, host, command)
+    finish(arguments, ran, host, command)
 }
 
 /// The workload, which must be PostMark where PostMark's report is asked for.
@@ -400,10 +397,13 @@ struct Host {
 
 fn finish(
     arguments: &CompareArguments,
-    mut cells: Vec<Cell>,
+    (mut cells, ended_by): Ran,
     host: Host,
     command: CommandText,
 ) -> Result<Comparison, Failure> {
+    if let (true, Some(failure)) = (cells.is_empty(), &ended_by) {
+        return Err(failure.clone());
+    }
     compare_with_off(&mut cells);
     let summary = Summary::of(&cells);
     let rows = summary.rows();
@@ -424,10 +424,12 @@ fn finish(
             baseline,
             command: command.into_text(),
         },
+        partial: ended_by.is_some(),
         cells,
         summary: rows,
         verdict,
         check: None,
+        ended_by,
     })
 }
 

@@ -37,7 +37,7 @@ fn the_json_has_the_keys_that_others_read_in_their_order() {
     let json: serde_json::Value =
         serde_json::from_str(&json_of("--policy off commit ideal --reps 2", false)).unwrap();
     let keys = |v: &serde_json::Value| v.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ");
-    assert_eq!(keys(&json), "trimwise seed settings cells summary verdict check");
+    assert_eq!(keys(&json), "schema trimwise seed settings partial cells summary verdict check");
     assert!(json["check"].is_null());
     assert_eq!(keys(&json["verdict"]), "policy speedup low high text per_device");
     let cell = &json["cells"][0];
@@ -66,7 +66,8 @@ fn the_json_has_the_keys_that_others_read_in_their_order() {
     assert_eq!(
         keys(row),
         "device policy bound fills_commands reps exact measure median_s low_s high_s vs_baseline_percent \
-         vs_baseline_significant vs_ideal_percent vs_ideal_significant ledger"
+         vs_baseline_significant vs_ideal_percent vs_ideal_significant transactions_per_s write_amplification \
+         erases trim_commands stale_units_max stale_units_end ledger"
     );
     assert_eq!(
         keys(&row["ledger"]),
@@ -111,6 +112,25 @@ fn the_settings_name_the_host_and_never_the_jobs() {
     assert_eq!(settings["linux"]["stands_for"], "Linux 4.13 to 5.14");
     assert_eq!(settings["utilization_percent"], 70);
     assert!(!settings.to_string().contains("jobs"), "{settings}");
+}
+
+/// One failed, and the results of all the others were lost.
+#[test]
+fn regression_what_is_finished_is_shown_and_saved_when_a_run_fails() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut arguments = arguments("--policy off commit fails --reps 2 --jobs 1");
+    arguments.output.json = Some(dir.path().join("r.json"));
+    arguments.output.report = Some(dir.path().join("report"));
+    let ended = run(&Fabricated { noisy: false }, &arguments, no_signal);
+    assert_eq!(ended, Err(Failure::run("the file system is full")));
+    let json = std::fs::read_to_string(dir.path().join("r.json")).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((&json["partial"], &json["verdict"]["policy"]), (&true.into(), &"commit".into()));
+    assert_eq!(json["cells"].as_array().unwrap().len(), 2 * 2);
+    assert!(dir.path().join("report/index.html").exists());
+    arguments.policies = vec!["fails".to_owned()];
+    arguments.output = crate::arguments::OutputArguments::default();
+    assert!(run(&Fabricated { noisy: false }, &arguments, no_signal).is_err(), "there is nothing to show");
 }
 
 #[test]
@@ -217,7 +237,7 @@ fn only_a_real_directory_is_told_to_clean_up_and_then_no_result_is_written() {
         no_signal(on)
     })
     .unwrap();
-    assert_eq!(installed, Some(OnInterrupt::Exit));
+    assert_eq!(installed, Some(OnInterrupt::StopAndShow));
 }
 
 #[test]
@@ -372,7 +392,7 @@ fn without_the_kernel_the_comparison_goes_on_and_says_so() {
     assert!(check["kernel"].is_null() && check["cells"].as_array().unwrap().is_empty());
     assert!(json["verdict"]["text"].as_str().unwrap().starts_with("Use `commit`"));
     let text = run(&Fabricated { noisy: false }, &arguments(line), |on| {
-        assert_eq!(on, OnInterrupt::Exit, "nothing is booted");
+        assert_eq!(on, OnInterrupt::StopAndShow);
         no_signal(on)
     })
     .unwrap();
@@ -382,7 +402,7 @@ fn without_the_kernel_the_comparison_goes_on_and_says_so() {
 #[test]
 fn a_check_that_is_stopped_gives_no_result() {
     let failure = run(&Fabricated { noisy: false }, &arguments("--check kernel:6.1:ext4"), |on| {
-        assert_eq!(on, OnInterrupt::StopAfterRun);
+        assert_eq!(on, OnInterrupt::StopAndShow);
         Ok(Arc::new(AtomicBool::new(true)))
     });
     assert_eq!(failure, Err(Failure::Interrupted));

@@ -104,8 +104,7 @@ pub fn run<M: Models>(
         policies: policies.collect(),
         command: command.into_text(),
     };
-    destinations.write_json(&tests)?;
-    let text = if destinations.json_to_stdout() { String::new() } else { table::crashtest::render(&tests) };
+    let text = destinations.deliver(&tests, || table::crashtest::render(&tests))?;
     let violated: Vec<&str> =
         tests.policies.iter().filter(|p| p.report.violations > 0).map(|p| p.policy.as_str()).collect();
     if violated.is_empty() {

@@ -18,16 +18,14 @@ use crate::arguments::{
 use crate::command_line::CommandText;
 use crate::failure::Failure;
 use crate::output::Destinations;
+use crate::runner::expect_mount;
 use crate::table::{daemon as text, folded};
 
-/// A daemon that is not there, or does not let this user, is no failed run.
+/// Only what was asked wrongly is a wrong argument; a daemon that is not there is a failure like any other.
 fn failed(error: ClientError) -> Failure {
     match error {
-        ClientError::Refused(_) | ClientError::Nonsense { .. } => Failure::run(error),
-        ClientError::None { .. }
-        | ClientError::NotPermitted { .. }
-        | ClientError::Silent { .. }
-        | ClientError::BadRequest(_) => Failure::usage(error),
+        ClientError::BadRequest(_) => Failure::usage(error),
+        _ => Failure::run(error),
     }
 }
 
@@ -51,8 +49,7 @@ fn ask(
 ) -> Result<String, Failure> {
     let destinations = Destinations::check_json(json)?;
     let data = Client::connect(run).and_then(|mut client| client.ask(request)).map_err(failed)?;
-    destinations.write_json(&data)?;
-    Ok(if destinations.json_to_stdout() { String::new() } else { render(&data) })
+    destinations.deliver(&data, || render(&data))
 }
 
 /// `trimwise status`.
@@ -111,6 +108,7 @@ pub fn pause(arguments: &PauseArguments, paused: bool) -> Result<String, Failure
 
 /// `trimwise trim MOUNT --now`: by the daemon.
 pub fn trim_now(mount: &Path, run: &Path, json: &JsonArguments) -> Result<String, Failure> {
+    expect_mount(mount)?;
     let mount = normal(mount)?;
     let shown = mount.display().to_string();
     ask(run, &Request::Trim { mount }, json, |data| {
@@ -166,10 +164,11 @@ pub fn config(command: &ConfigCommand) -> Result<String, Failure> {
             .push(format!("{}: there is none; what its drop-ins do not set has its default", file.display()));
     }
     let checked = Checked { trimwise: trimwise::VERSION, file: file.clone(), errors, notes };
-    destinations.write_json(&checked)?;
+    let text = destinations.deliver(&checked, || {
+        result.as_ref().map_or(String::new(), |c| text::config(file, c, &checked.notes))
+    })?;
     match result {
-        Ok(_) if destinations.json_to_stdout() => Ok(String::new()),
-        Ok(config) => Ok(text::config(file, &config, &checked.notes)),
+        Ok(_) => Ok(text),
         Err(errors) if errors.0.len() > 1 => {
             Err(Failure::usage(format!("{} things are wrong:\n{errors}", errors.0.len())))
         }

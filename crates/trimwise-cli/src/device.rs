@@ -15,7 +15,7 @@ use trimwise::ssd::SsdConfig;
 use trimwise::units::Bytes;
 use trimwise_device::EmulatedDrive;
 use trimwise_device::nbd::Address;
-use trimwise_device::registry::{Front, Record, Registry, RegistryError, State, Status};
+use trimwise_device::registry::{self, Front, Record, Registry, RegistryError, State, Status};
 use trimwise_device::server::{self, Description, ServeError, Stops};
 use trimwise_linux::sparse_store::SparseStore;
 
@@ -69,7 +69,8 @@ impl Shown {
 
 /// Runs the command and answers what to print.
 pub fn run(arguments: &DeviceArguments) -> Result<String, Failure> {
-    let registry = Registry::at(absolute("state-dir", &arguments.state_dir)?);
+    let state_dir = arguments.state_dir.clone().unwrap_or_else(registry::usual_place);
+    let registry = Registry::at(absolute("state-dir", &state_dir)?);
     match &arguments.command {
         DeviceCommand::Attach(attach) if attach.foreground || attach.drive.announced => {
             attach_here(&registry, attach)
@@ -77,11 +78,15 @@ pub fn run(arguments: &DeviceArguments) -> Result<String, Failure> {
         DeviceCommand::Attach(attach) => {
             // What is wrong with the words is said by this process.
             drive_config(&attach.drive)?;
-            in_background().map(|record| first_line(&record))
+            in_background()
+                .and_then(|record| output::print_always(&first_line(&record)))
+                .map(|()| String::new())
         }
         DeviceCommand::Serve(serve) if serve.background && !serve.drive.announced => {
             drive_config(&serve.drive)?;
-            in_background().map(|record| first_line(&record))
+            in_background()
+                .and_then(|record| output::print_always(&first_line(&record)))
+                .map(|()| String::new())
         }
         DeviceCommand::Serve(serve) => serve_here(&registry, serve),
         DeviceCommand::Detach(detach) => detach_devices(&registry, detach),
@@ -169,7 +174,7 @@ fn stops() -> Result<Stops, Failure> {
 fn announce(record: &Record, announced: bool) {
     if !announced {
         // A reader who went away does not end the device.
-        drop(output::print(first_line(record)));
+        drop(output::print_always(first_line(record)));
         return;
     }
     let mut out = std::io::stdout().lock();
@@ -318,6 +323,6 @@ fn list(registry: &Registry, arguments: &ListArguments) -> Result<String, Failur
 }
 
 fn show(destinations: &Destinations, devices: &[Shown]) -> Result<String, Failure> {
-    destinations.write_json(&Devices { trimwise: trimwise::VERSION, devices })?;
-    Ok(if destinations.json_to_stdout() { String::new() } else { table::device::render(devices) })
+    let document = Devices { trimwise: trimwise::VERSION, devices };
+    destinations.deliver(&document, || table::device::render(devices))
 }

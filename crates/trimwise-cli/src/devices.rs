@@ -187,25 +187,22 @@ fn settings(profile: &Profile) -> Vec<Setting> {
 pub fn run(arguments: &DevicesArguments) -> Result<String, Failure> {
     let DevicesArguments { device, json } = arguments;
     let destinations = Destinations::check_json(json)?;
-    let text = match device {
+    match device {
         None => {
             let devices: Vec<Essentials> = Profile::embedded_names()
                 .filter_map(Profile::embedded)
                 .map(|profile| Essentials::of(&profile))
                 .collect();
             let document = Devices { trimwise: trimwise::VERSION, devices };
-            destinations.write_json(&document)?;
-            table::devices::list(&document.devices)
+            destinations.deliver(&document, || table::devices::list(&document.devices))
         }
         Some(argument) => {
             let profile = profile(argument, "device")?;
             let (device, settings) = (Essentials::of(&profile), settings(&profile));
             let document = Device { trimwise: trimwise::VERSION, device: &device, settings: &settings };
-            destinations.write_json(&document)?;
-            table::devices::full(&device, &settings)
+            destinations.deliver(&document, || table::devices::full(&device, &settings))
         }
-    };
-    Ok(if destinations.json_to_stdout() { String::new() } else { text })
+    }
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use crate::arguments::DoctorArguments;
 use crate::daemon::normal;
 use crate::failure::Failure;
 use crate::output::{self, Destinations};
+use crate::runner::expect_mount;
 use crate::table;
 
 /// What `--json` writes.
@@ -24,6 +25,7 @@ struct DoctorReport<'a> {
 /// Runs the command; what it found is printed also where something is wrong.
 pub fn run(arguments: &DoctorArguments) -> Result<String, Failure> {
     let destinations = Destinations::check_json(&arguments.json)?;
+    arguments.mount.as_deref().map_or(Ok(()), expect_mount)?;
     let root = arguments.host_root.clone().map_or_else(HostRoot::default, HostRoot::new);
     // In a container a path is one of the host.
     let only = arguments.mount.as_deref().map(|mount| match arguments.host_root {
@@ -37,8 +39,8 @@ pub fn run(arguments: &DoctorArguments) -> Result<String, Failure> {
         },
     )?;
     let wrong = report.wrong();
-    destinations.write_json(&DoctorReport { trimwise: trimwise::VERSION, wrong, report: &report })?;
-    let text = if destinations.json_to_stdout() { String::new() } else { table::doctor::render(&report) };
+    let document = DoctorReport { trimwise: trimwise::VERSION, wrong, report: &report };
+    let text = destinations.deliver(&document, || table::doctor::render(&report))?;
     if wrong == 0 {
         return Ok(text);
     }

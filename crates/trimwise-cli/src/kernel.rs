@@ -201,8 +201,7 @@ fn remove(cache: &Cache, arguments: &KernelRemoveArguments) -> Result<String, Fa
 fn show(cache: &Cache, kernels: Vec<Kernel>, destinations: &Destinations) -> Result<String, Failure> {
     let report =
         KernelsReport { trimwise: trimwise::VERSION, directory: cache.directory().to_owned(), kernels };
-    destinations.write_json(&report)?;
-    Ok(if destinations.json_to_stdout() { String::new() } else { table::kernel::render(&report) })
+    destinations.deliver(&report, || table::kernel::render(&report))
 }
 
 impl Kernel {

@@ -40,6 +40,9 @@ use crate::runner::Linked;
 
 fn main() -> ExitCode {
     let command_line = CommandLine::parse(); // ends with exit code 2 by itself where words make no sense
+    if command_line.quiet {
+        output::be_quiet();
+    }
     match run(command_line.command).and_then(|text| output::print(&text)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {

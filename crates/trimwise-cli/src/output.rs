@@ -2,11 +2,16 @@
 //!
 //! Nothing is overwritten unasked, and whatever would be refused is refused before the run, not after it:
 //! nobody should wait for minutes to read that a file exists. Each file is written whole under another name
-//! in the same directory and then put in its place, so that a full disk leaves no half of one.
+//! in the same directory and then put in its place, so that a full disk leaves no half of one. What cannot be written in
+//! the end goes to the temporary directory: no finished run is lost.
 
 use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde::Serialize;
 
 use crate::arguments::{JsonArguments, OutputArguments};
 use crate::failure::Failure;
@@ -38,6 +43,11 @@ impl Destinations {
             check_file("--json", json, force)?;
         }
         if let Some(directory) = &arguments.report {
+            if is_stdout(directory) {
+                return Err(Failure::usage(
+                    "--report -: a report is not printed; expected a directory for it",
+                ));
+            }
             let refuse = |what: String| Failure::usage(format!("--report {}: {what}", directory.display()));
             match fs::metadata(directory) {
                 Ok(m) if !m.is_dir() => return Err(refuse("exists and is not a directory".to_string())),
@@ -47,7 +57,9 @@ impl Destinations {
                     if missing.as_os_str().is_empty() {
                         return Err(refuse("a symbolic link that leads nowhere".to_string()));
                     }
-                    try_to_write_in(&there).map_err(|e| refuse(format!("{}: {e}", there.display())))?;
+                    try_to_write_in(&there).map_err(|e| {
+                        refuse(format!("nothing can be made in {}: {}", there.display(), words(&e)))
+                    })?;
                 }
                 Err(e) => return Err(refuse(e.to_string())),
             }
@@ -71,17 +83,69 @@ impl Destinations {
         self.report.is_some()
     }
 
+    /// Puts a finished result where it was asked to go, and answers the text to print. If something cannot be written, the
+    /// text is printed all the same, and then that is the failure.
+    pub fn deliver<T: Serialize>(&self, json: &T, text: impl FnOnce() -> String) -> Result<String, Failure> {
+        self.deliver_with_report(json, || Ok(String::new()), text)
+    }
+
+    /// The same with the report, which is made only if it is wanted.
+    pub fn deliver_with_report<T: Serialize>(
+        &self,
+        json: &T,
+        html: impl FnOnce() -> Result<String, Failure>,
+        text: impl FnOnce() -> String,
+    ) -> Result<String, Failure> {
+        let versioned = Versioned { schema: SCHEMA, document: json };
+        self.deliver_text(serde_json::to_string_pretty(&versioned), html, text)
+    }
+
+    /// The same for a list, each of whose documents has the schema's number.
+    pub fn deliver_list<T: Serialize>(
+        &self,
+        list: &[T],
+        html: impl FnOnce() -> Result<String, Failure>,
+        text: impl FnOnce() -> String,
+    ) -> Result<String, Failure> {
+        let list: Vec<_> = list.iter().map(|document| Versioned { schema: SCHEMA, document }).collect();
+        self.deliver_text(serde_json::to_string_pretty(&list), html, text)
+    }
+
+    fn deliver_text(
+        &self,
+        json: serde_json::Result<String>,
+        html: impl FnOnce() -> Result<String, Failure>,
+        text: impl FnOnce() -> String,
+    ) -> Result<String, Failure> {
+        let json = json.map_err(|e| Failure::run(format!("--json: {e}")));
+        let written = json.and_then(|json| self.write_json(&(json + "\n")));
+        let report = match self.wants_report() {
+            true => html().and_then(|html| self.write_report(&html)),
+            false => Ok(None),
+        };
+        let mut text = if self.json_to_stdout() { String::new() } else { text() };
+        if let Ok(Some(path)) = report.as_ref()
+            && !self.json_to_stdout()
+        {
+            text += &format!("Report: {}\n", path.display());
+        }
+        match written.and(report) {
+            Ok(_) => Ok(text),
+            Err(failure) => print(&text).and(Err(failure)),
+        }
+    }
+
     /// Writes JSON to where it was asked, if it was.
-    pub fn write_json(&self, json: &impl serde::Serialize) -> Result<(), Failure> {
+    fn write_json(&self, json: &str) -> Result<(), Failure> {
         let Some(path) = &self.json else { return Ok(()) };
-        let mut text =
-            serde_json::to_string_pretty(json).map_err(|e| Failure::run(format!("--json: {e}")))?;
-        text.push('\n');
-        if is_stdout(path) { print(&text) } else { self.write_file("--json", path, &text) }
+        if is_stdout(path) {
+            return print_always(json);
+        }
+        self.write_file("--json", path, json).map_err(|failure| rescued(failure, "json", json))
     }
 
     /// Writes the report and answers where.
-    pub fn write_report(&self, html: &str) -> Result<Option<PathBuf>, Failure> {
+    fn write_report(&self, html: &str) -> Result<Option<PathBuf>, Failure> {
         let Some(directory) = &self.report else { return Ok(None) };
         let (there, missing) = split_at_missing(directory);
         let path = directory.join("index.html");
@@ -94,7 +158,7 @@ impl Destinations {
             for directory in made.iter().take(made.len().saturating_sub(1)) {
                 drop(fs::remove_dir(directory));
             }
-            return Err(failure);
+            return Err(rescued(failure, "html", html));
         }
         Ok(Some(path))
     }
@@ -137,8 +201,50 @@ impl Destinations {
     }
 }
 
-/// Prints to standard output. A reader who has seen enough (`| head`) is no failure.
+/// Saves what could not be written where it was wanted, and says where it is.
+fn rescued(failure: Failure, ending: &str, text: &str) -> Failure {
+    let path = std::env::temp_dir().join(format!("trimwise-{}.{ending}", std::process::id()));
+    let saved = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
+    match saved.and_then(|mut file| file.write_all(text.as_bytes())) {
+        Ok(()) => Failure::run(format!("{failure}; what should be there is in {}", path.display())),
+        Err(error) => {
+            // Of half a file nobody has anything.
+            drop(fs::remove_file(&path));
+            Failure::run(format!("{failure}; {}: {error}", path.display()))
+        }
+    }
+}
+
+/// The number of the schema of JSON documents: it grows when a key goes or changes its meaning, not when one is added.
+pub const SCHEMA: u32 = 1;
+
+/// A document with the number of its schema in front.
+#[derive(Serialize)]
+struct Versioned<'a, T> {
+    schema: u32,
+    #[serde(flatten)]
+    document: &'a T,
+}
+
+static QUIET: AtomicBool = AtomicBool::new(false);
+
+/// Prints no more text and draws no more progress (`--quiet`).
+pub fn be_quiet() {
+    QUIET.store(true, Ordering::Relaxed);
+}
+
+/// Whether text and progress are wanted.
+pub fn is_quiet() -> bool {
+    QUIET.load(Ordering::Relaxed)
+}
+
+/// Prints text to standard output, unless the user wants none.
 pub fn print(text: impl AsRef<[u8]>) -> Result<(), Failure> {
+    if is_quiet() { Ok(()) } else { print_always(text) }
+}
+
+/// Prints to standard output. A reader who has seen enough (`| head`) is no failure.
+pub fn print_always(text: impl AsRef<[u8]>) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_ref()).and_then(|()| out.flush()) {
         Err(e) if e.kind() != ErrorKind::BrokenPipe => Err(Failure::run(format!("standard output: {e}"))),
@@ -176,8 +282,13 @@ fn check_file(option: &str, path: &Path, force: bool) -> Result<(), Failure> {
         let parent = parent.display();
         return Err(Failure::usage(format!("{option} {shown}: there is no directory {parent}")));
     }
-    try_to_write_in(parent)
-        .map_err(|e| Failure::usage(format!("{option} {shown}: {}: {e}", parent.display())))
+    try_to_write_in(parent).map_err(|e| {
+        Failure::usage(format!(
+            "{option} {shown}: no file can be made in {}: {}",
+            parent.display(),
+            words(&e)
+        ))
+    })
 }
 
 /// Makes a file in a directory and removes it again: nothing else tells for sure that one can be made there.
@@ -185,6 +296,15 @@ fn try_to_write_in(directory: &Path) -> std::io::Result<()> {
     let probe = directory.join(format!(".trimwise.{}.new", std::process::id()));
     OpenOptions::new().write(true).create_new(true).open(&probe)?;
     fs::remove_file(&probe)
+}
+
+/// Why nothing can be made in a directory that is there.
+fn words(error: &std::io::Error) -> String {
+    match error.kind() {
+        // What procfs and sysfs answer, of a file that was to be new.
+        ErrorKind::NotFound => "its file system takes none".to_owned(),
+        _ => error.to_string(),
+    }
 }
 
 /// The part of a path that exists, and the rest.
@@ -214,13 +334,17 @@ mod tests {
         OutputArguments { json: Some(json.to_path_buf()), force, ..OutputArguments::default() }
     }
 
+    fn write(destinations: &Destinations, n: u32) -> Result<(), Failure> {
+        destinations.write_json(&format!("{n}\n"))
+    }
+
     #[test]
     fn a_file_that_came_into_being_during_the_run_is_not_replaced_either() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("r.json");
         let destinations = Destinations::check(&to(&path, false)).unwrap();
         fs::write(&path, "precious").unwrap();
-        let failure = destinations.write_json(&1).unwrap_err();
+        let failure = write(&destinations, 1).unwrap_err();
         assert!(matches!(&failure, Failure::Run(m) if m.contains("r.json")), "{failure:?}");
         assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "nothing is left beside it");
@@ -230,10 +354,10 @@ mod tests {
     fn force_replaces_and_without_it_the_file_is_made() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("r.json");
-        Destinations::check(&to(&path, false)).unwrap().write_json(&1).unwrap();
+        write(&Destinations::check(&to(&path, false)).unwrap(), 1).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "1\n");
         assert!(matches!(Destinations::check(&to(&path, false)), Err(Failure::Usage(_))));
-        Destinations::check(&to(&path, true)).unwrap().write_json(&2).unwrap();
+        write(&Destinations::check(&to(&path, true)).unwrap(), 2).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "2\n");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     }
@@ -241,9 +365,9 @@ mod tests {
     #[test]
     fn what_is_no_file_is_written_to_and_a_full_device_is_a_failure() {
         let null = Destinations::check(&to(Path::new("/dev/null"), false)).unwrap();
-        assert_eq!(null.write_json(&1), Ok(()));
+        assert_eq!(write(&null, 1), Ok(()));
         let full = Destinations::check(&to(Path::new("/dev/full"), false)).unwrap();
-        assert!(matches!(full.write_json(&1), Err(Failure::Run(_))));
+        assert!(matches!(write(&full, 1), Err(Failure::Run(_))));
     }
 
     #[test]

@@ -73,8 +73,7 @@ pub fn run(arguments: &PoliciesArguments) -> Result<String, Failure> {
     let PoliciesArguments { json } = arguments;
     let destinations = Destinations::check_json(json)?;
     let policies = Policies::all();
-    destinations.write_json(&policies)?;
-    Ok(if destinations.json_to_stdout() { String::new() } else { policies.text() })
+    destinations.deliver(&policies, || policies.text())
 }
 
 #[cfg(test)]

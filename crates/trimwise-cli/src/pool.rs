@@ -12,11 +12,23 @@ use trimwise::units::Bytes;
 /// After a failure no further run is begun; those begun already end. Numbers are dealt in order, so that
 /// everything below a failed number was begun too, and the failure reported, the one with the lowest number,
 /// is the same for any `jobs`.
-pub fn run_ordered<T, E>(
+pub fn run_ordered<T: Send, E: Send>(
     jobs: usize,
     count: usize,
     run: impl Fn(usize) -> Result<T, E> + Sync,
-) -> Result<Vec<T>, E>
+) -> Result<Vec<T>, E> {
+    match run_finished(jobs, count, run) {
+        (_, Some(failure)) => Err(failure),
+        (results, None) => Ok(results),
+    }
+}
+
+/// The same, but what is finished is given beside the failure, if there is one.
+pub fn run_finished<T, E>(
+    jobs: usize,
+    count: usize,
+    run: impl Fn(usize) -> Result<T, E> + Sync,
+) -> (Vec<T>, Option<E>)
 where
     T: Send,
     E: Send,
@@ -44,11 +56,16 @@ where
         }
         work();
     });
-    // A slot is empty only behind a failure: `collect` stops at that one first.
-    results
-        .into_iter()
-        .filter_map(|slot| slot.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()))
-        .collect()
+    let (mut finished, mut failure) = (Vec::new(), None);
+    // A slot is empty only behind a failure.
+    for slot in results {
+        match slot.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()) {
+            Some(Ok(result)) => finished.push(result),
+            Some(Err(error)) => failure = failure.or(Some(error)),
+            None => {}
+        }
+    }
+    (finished, failure)
 }
 
 /// How many runs at a time where the user does not say: one for each core, as long as the memory holds them.
@@ -103,6 +120,13 @@ mod tests {
             });
             assert_eq!(result, Err(1));
         }
+    }
+
+    #[test]
+    fn what_is_finished_is_given_beside_a_failure() {
+        let ran = run_finished(1, 9, |i| if i == 2 { Err("no") } else { Ok(i) });
+        assert_eq!(ran, (vec![0, 1], Some("no")));
+        assert_eq!(run_finished(3, 3, Ok::<_, ()>), (vec![0, 1, 2], None));
     }
 
     #[test]

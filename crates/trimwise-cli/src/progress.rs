@@ -50,7 +50,7 @@ impl Progress {
     pub fn of(runs: usize, what: &'static str) -> Arc<Self> {
         let bar = ProgressBar::with_draw_target(Some(runs as u64 * STEPS), ProgressDrawTarget::hidden());
         if let Ok(style) =
-            ProgressStyle::with_template("{spinner} {elapsed_precise} [{bar:40}] {percent:>3} %  {msg}")
+            ProgressStyle::with_template("{spinner} {elapsed_precise} [{bar:20}] {percent:>3} %  {wide_msg}")
         {
             bar.set_style(style.progress_chars("=> "));
         }
@@ -63,7 +63,7 @@ impl Progress {
             finished: Mutex::new(false),
         });
         let dumb = std::env::var_os("TERM").is_some_and(|t| t == "dumb");
-        if std::io::stderr().is_terminal() && !dumb {
+        if std::io::stderr().is_terminal() && !dumb && !crate::output::is_quiet() {
             let weak = Arc::downgrade(&progress);
             // Without a thread for it there is no bar; the runs go on.
             drop(std::thread::Builder::new().spawn(move || draw_while_there(&weak)));

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use serde::Serialize;
 use trimwise::experiment::result::ExperimentResult;
 use trimwise_uml::cell::KernelTarget;
 
@@ -11,19 +10,11 @@ use crate::arguments::ReproduceArguments;
 use crate::command_line::CommandText;
 use crate::failure::Failure;
 use crate::interrupt::OnInterrupt;
-use crate::output::Destinations;
+use crate::output::{self, Destinations};
 use crate::progress::Progress;
 use crate::report;
 use crate::runner::{Listed, Models, Reproduction};
 use crate::table::{self, folded};
-
-/// What `--json` writes: one experiment, or the list of all.
-#[derive(Serialize)]
-#[serde(untagged)]
-enum Document<'a> {
-    One(&'a ExperimentResult),
-    All(&'a [ExperimentResult]),
-}
 
 /// Runs the command and answers what to print.
 pub fn run<M: Models>(
@@ -78,37 +69,37 @@ pub fn run<M: Models>(
     let stop = on_signal(on_interrupt)?;
     let progress = Progress::new(names.len());
     // One experiment after the other: each spreads its own cells over the jobs.
-    let results: Result<Vec<ExperimentResult>, Failure> = names
-        .iter()
-        .enumerate()
-        .map(|(i, name)| {
-            let result = models
-                .reproduce(&asked(arguments, target.as_ref(), name, Arc::clone(&stop)), progress.report(i));
-            progress.done(i);
-            result
-        })
-        .collect();
+    let mut failure = None;
+    let mut results: Vec<ExperimentResult> = Vec::new();
+    for (i, name) in names.iter().enumerate() {
+        let asked = asked(arguments, target.as_ref(), name, Arc::clone(&stop));
+        match models.reproduce(&asked, progress.report(i)) {
+            Ok(result) => results.push(result),
+            Err(error) => {
+                failure = Some(error);
+                break;
+            }
+        }
+        progress.done(i);
+    }
     progress.finish();
-    let results = results?;
-    match results.as_slice() {
-        [one] if !arguments.all => destinations.write_json(&Document::One(one))?,
-        all => destinations.write_json(&Document::All(all))?,
+    if results.is_empty() {
+        return Err(failure.unwrap_or_else(|| Failure::run("no experiment was made")));
     }
-    let report = if destinations.wants_report() {
-        destinations.write_report(&report::reproduce::html(&results, &command(arguments, None))?)?
-    } else {
-        None
+    let html = || report::reproduce::html(&results, &command(arguments, None));
+    let text = || {
+        let texts = results.iter().map(|r| table::reproduce::render(r, &command(arguments, Some(r))));
+        texts.collect::<Vec<String>>().join("\n")
     };
-    if destinations.json_to_stdout() {
-        return Ok(String::new());
+    let text = match results.as_slice() {
+        [one] if !arguments.all => destinations.deliver_with_report(one, html, text)?,
+        all => destinations.deliver_list(all, html, text)?,
+    };
+    match failure {
+        None => Ok(text),
+        // What is finished is told also where it is not all.
+        Some(failure) => output::print(&text).and(Err(failure)),
     }
-    let texts: Vec<String> =
-        results.iter().map(|r| table::reproduce::render(r, &command(arguments, Some(r)))).collect();
-    let mut text = texts.join("\n");
-    if let Some(path) = report {
-        text += &format!("Report: {}\n", path.display());
-    }
-    Ok(text)
 }
 
 /// The kernel to run on, if it is not the model.

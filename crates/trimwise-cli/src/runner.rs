@@ -223,5 +223,6 @@ mod verdicts;
 pub mod verify;
 mod workloads;
 
-pub use linked::Linked;
+pub use input::expect_mount;
+pub use linked::{Linked, usual_name};
 pub use real::RealTarget;

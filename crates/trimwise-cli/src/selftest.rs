@@ -78,8 +78,7 @@ pub fn run(
     });
     progress.finish();
     let tests = SelfTests::new(arguments, reports?);
-    destinations.write_json(&tests)?;
-    let text = if destinations.json_to_stdout() { String::new() } else { table::selftest::render(&tests) };
+    let text = destinations.deliver(&tests, || table::selftest::render(&tests))?;
     match tests.violations.first() {
         None => Ok(text),
         Some(first) => {

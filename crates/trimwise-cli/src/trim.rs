@@ -18,6 +18,7 @@ use crate::failure::Failure;
 use crate::interrupt::OnInterrupt;
 use crate::output::{self, Destinations};
 use crate::progress::Progress;
+use crate::runner::expect_mount;
 use crate::table;
 
 use report::{Device, FileSystem, TrimDone, TrimReport, TrimSettings};
@@ -31,6 +32,7 @@ pub fn run(
     on_signal: impl FnOnce(OnInterrupt) -> Result<Arc<AtomicBool>, Failure>,
 ) -> Result<String, Failure> {
     let destinations = Destinations::check_json(&arguments.json)?;
+    expect_mount(&arguments.mount)?;
     let target = Target::of(&arguments.mount).map_err(refused)?;
     let span = target.span(arguments.offset.unwrap_or_default(), arguments.length).map_err(refused)?;
     let min_extent = arguments.min_extent.unwrap_or_default();
@@ -73,8 +75,7 @@ pub fn run(
         notes: report::notes(&target, span, trimmed, &estimate, outcome.as_ref()),
         trim: outcome.as_ref().map(|outcome| TrimDone::of(&target, outcome, slices.len())),
     };
-    destinations.write_json(&report)?;
-    let text = if destinations.json_to_stdout() { String::new() } else { table::trim::render(&report) };
+    let text = destinations.deliver(&report, || table::trim::render(&report))?;
     match outcome.map(|outcome| outcome.ended) {
         None | Some(Ended::Done) => Ok(text),
         // What was done is told also where it is not all.

@@ -13,6 +13,7 @@ use trimwise::bench::verify::{Torture, Verdict, Verification};
 use trimwise::bench::{Part, Settings};
 use trimwise::content::ContentClass;
 use trimwise::units::{Bytes, SimDuration};
+use trimwise_linux::raw_device::Target;
 
 use crate::arguments::VerifyArguments;
 use crate::command_line::CommandText;
@@ -83,6 +84,7 @@ pub fn run(
     let torture = Torture {
         written_percent: arguments.torture.unwrap_or(usual.written_percent),
         rest: arguments.rest.map_or(usual.rest, SimDuration::from_secs),
+        leaves_holes: matches!(&real, Some(RealTarget { target: Target::File(_), .. })),
     };
     let progress = Progress::of(1, "drives");
     let on_progress: OnThousandths = {
@@ -104,8 +106,7 @@ pub fn run(
     }?;
     progress.finish();
     let report = VerifyReport::new(arguments, &settings, &torture, found, notes);
-    destinations.write_json(&report)?;
-    let text = if destinations.json_to_stdout() { String::new() } else { table::verify::render(&report) };
+    let text = destinations.deliver(&report, || table::verify::render(&report))?;
     match report.failure() {
         None => Ok(text),
         Some(failure) => output::print(&text).and(Err(failure)),

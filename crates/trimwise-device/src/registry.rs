@@ -1,6 +1,6 @@
 //! Which emulated devices there are on this host.
 //!
-//! Each has a folder, `/run/trimwise/devices/NAME` unless another place is asked for:
+//! Each has a folder, `/run/trimwise/devices/NAME` unless another place is asked for, or the user is not root:
 //!
 //! | entry | what it is |
 //! |---|---|
@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FlockOperation, flock};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, geteuid, pidfd_open};
 use serde::{Deserialize, Serialize};
 use trimwise::block::PortCounts;
 
@@ -36,6 +36,23 @@ pub use registered::Registered;
 
 /// Where devices are registered unless another place is asked for.
 pub const PLACE: &str = "/run/trimwise/devices";
+/// Where devices of this user are registered unless another place is asked for: [`PLACE`] is for root only.
+pub fn usual_place() -> PathBuf {
+    let variable = |name| std::env::var_os(name).map(PathBuf::from);
+    place_of(geteuid().is_root(), variable)
+}
+
+fn place_of(is_root: bool, variable: impl Fn(&'static str) -> Option<PathBuf>) -> PathBuf {
+    // As the XDG base directories have it, what is not absolute does not count.
+    let folder = |name| variable(name).filter(|path| path.is_absolute());
+    let own = || {
+        let state = || folder("XDG_STATE_HOME").or_else(|| Some(folder("HOME")?.join(".local/state")));
+        folder("XDG_RUNTIME_DIR").or_else(state)
+    };
+    let own = if is_root { None } else { own() };
+    own.map_or_else(|| PLACE.into(), |folder| folder.join("trimwise/devices"))
+}
+
 /// Longest name: the path of its socket must fit into 108 bytes.
 pub const NAME_BYTES_MAX: usize = 48;
 /// How long a server that lives may take to answer.
@@ -368,4 +385,28 @@ fn remove(folder: &Path) -> io::Result<()> {
         gone(fs::remove_file(folder.join(name)))?;
     }
     gone(fs::remove_dir(folder))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Everybody's devices were to be registered in /run, where only root may make anything.
+    #[test]
+    fn regression_a_user_s_devices_are_registered_where_the_user_may_write() {
+        let at = |is_root, set: &[(&str, &str)]| {
+            let variable = |name| set.iter().find(|(n, _)| *n == name).map(|(_, path)| PathBuf::from(path));
+            place_of(is_root, variable).display().to_string()
+        };
+        let all = [("XDG_RUNTIME_DIR", "/run/user/7"), ("XDG_STATE_HOME", "/s"), ("HOME", "/home/u")];
+        assert_eq!(at(true, &all), PLACE);
+        assert_eq!(at(false, &all), "/run/user/7/trimwise/devices");
+        assert_eq!(at(false, &all[1..]), "/s/trimwise/devices");
+        assert_eq!(at(false, &all[2..]), "/home/u/.local/state/trimwise/devices");
+        assert_eq!(
+            at(false, &[("XDG_RUNTIME_DIR", "here"), all[2]]),
+            "/home/u/.local/state/trimwise/devices"
+        );
+        assert_eq!(at(false, &[]), PLACE);
+    }
 }

@@ -113,7 +113,9 @@ pub(crate) fn open_beneath(
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let mut at: Option<OwnedFd> = None;
     let mut shown = root_path.to_owned();
-    for component in path.split('/').filter(|component| !component.is_empty()).chain(path.is_empty().then_some(".")) {
+    for component in
+        path.split('/').filter(|component| !component.is_empty()).chain(path.is_empty().then_some("."))
+    {
         shown.push(component);
         let from = at.as_ref().map_or(root, OwnedFd::as_fd);
         let name = || shown.display().to_string();
@@ -142,7 +144,9 @@ pub(crate) fn check_run(
         let Some(there) = open_beneath(root, root_path, location)? else { continue };
         let directory = root_path.join(location);
         check_writable_at(there.as_fd(), &directory)?;
-        check_free_of(there.as_fd(), &directory, |name| is_postmarks(name, needs.names, layout.subdirectories()))?;
+        check_free_of(there.as_fd(), &directory, |name| {
+            is_postmarks(name, needs.names, layout.subdirectories())
+        })?;
     }
     check_room(root, root_path, needs, &layout)
 }

@@ -6,7 +6,6 @@ use clap::{Args, Subcommand};
 use trimwise::units::Bytes;
 use trimwise_device::TimeScale;
 use trimwise_device::nbd::Address;
-use trimwise_device::registry::PLACE;
 
 use super::{JsonArguments, some_bytes, whole};
 use crate::defaults;
@@ -27,9 +26,10 @@ pub struct DeviceArguments {
     #[command(subcommand)]
     pub command: DeviceCommand,
 
-    /// Where the devices of this host are registered
-    #[arg(long, global = true, value_name = "DIR", default_value = PLACE)]
-    pub state_dir: PathBuf,
+    /// Where the devices of this host are registered [default: /run/trimwise/devices; of a user other than
+    /// root $XDG_RUNTIME_DIR/trimwise/devices, or else ~/.local/state/trimwise/devices]
+    #[arg(long, global = true, value_name = "DIR")]
+    pub state_dir: Option<PathBuf>,
 }
 
 /// What can be done with emulated devices.
@@ -63,7 +63,7 @@ pub struct DriveArguments {
     pub time_scale: TimeScale,
 
     /// Seed of what the drive draws at random
-    #[arg(long, value_name = "N", default_value_t = defaults::SEED, value_parser = whole::<u64>(0, u64::MAX),
+    #[arg(long, short = 's', value_name = "N", default_value_t = defaults::SEED, value_parser = whole::<u64>(0, u64::MAX),
           allow_negative_numbers = true)]
     pub seed: u64,
 

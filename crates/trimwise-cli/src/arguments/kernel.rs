@@ -59,15 +59,16 @@ pub struct KernelBuildArguments {
     pub source: Option<PathBuf>,
 
     /// How many compilers at a time [default: the number of cores]
-    #[arg(long, value_name = "N", value_parser = jobs, allow_negative_numbers = true)]
+    #[arg(long, short = 'j', value_name = "N", value_parser = jobs, allow_negative_numbers = true)]
     pub jobs: Option<NonZero<u16>>,
 
     /// Build also what is there, from the newest package; replace the file of --json if it exists
-    #[arg(long)]
+    #[arg(long, short = 'f')]
     pub force: bool,
 
-    /// Write what was built as JSON to a new file; `-` prints it instead of the table
-    #[arg(long, value_name = "FILE|-")]
+    /// Write what was built as JSON to a new file; `-`, or no FILE, prints it
+    /// instead of the table
+    #[arg(long, short = 'J', value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-")]
     pub json: Option<PathBuf>,
 }
 
@@ -102,7 +103,7 @@ pub struct KernelRunArguments {
     pub command: Vec<String>,
 
     /// SSD profile: built-in name (see `trimwise devices`) or TOML file [default: sata-small]
-    #[arg(long, value_name = "NAME|FILE")]
+    #[arg(long, short = 'd', value_name = "NAME|FILE")]
     pub device: Option<String>,
 
     /// Memory of the guest, in MiB [default: 1024]
@@ -110,7 +111,7 @@ pub struct KernelRunArguments {
     pub memory: Option<u64>,
 
     /// Seed of what the modelled drive draws: same seed, same result
-    #[arg(long, value_name = "N", default_value_t = defaults::SEED, value_parser = whole::<u64>(0, u64::MAX),
+    #[arg(long, short = 's', value_name = "N", default_value_t = defaults::SEED, value_parser = whole::<u64>(0, u64::MAX),
           allow_negative_numbers = true)]
     pub seed: u64,
 
@@ -121,12 +122,13 @@ pub struct KernelRunArguments {
     #[arg(long, value_name = "FILE.csv|FILE.json")]
     pub trace: Option<PathBuf>,
 
-    /// Write the result as JSON to a new file; `-` prints it instead of what the program says
-    #[arg(long, value_name = "FILE|-")]
+    /// Write the result as JSON to a new file; `-`, or no FILE, prints it
+    /// instead of what the program says
+    #[arg(long, short = 'J', value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-")]
     pub json: Option<PathBuf>,
 
     /// Replace files of --json and --trace that exist
-    #[arg(long)]
+    #[arg(long, short = 'f')]
     pub force: bool,
 }
 

@@ -59,7 +59,7 @@ pub struct VerifyArguments {
     pub region: Option<Part>,
 
     /// Seed of the random places: same seed, same places, and in the model the same result [default: 1]
-    #[arg(long, value_name = "N", value_parser = whole::<u64>(0, u64::MAX), allow_negative_numbers = true)]
+    #[arg(long, short = 's', value_name = "N", value_parser = whole::<u64>(0, u64::MAX), allow_negative_numbers = true)]
     pub seed: Option<u64>,
 
     /// With file:PATH and dev:PATH: yes, destroy what WORD names; without it the command says what to

@@ -3,20 +3,19 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use trimwise::experiment::result::Cell;
 use trimwise::units::Bytes;
 use trimwise_uml::cell::{KernelPolicy, KernelTarget};
 use trimwise_uml::images::KernelImage;
 use trimwise_uml::machine::Limits;
 
-use super::{Comparison, Host, NO_FILL, RealKernel, finish, named, workload};
+use super::{Comparison, Host, NO_FILL, Ran, RealKernel, finish, named, workload};
 use crate::arguments::CompareArguments;
 use crate::command_line::CommandText;
 use crate::defaults;
 use crate::failure::Failure;
 use crate::pool;
 use crate::progress::Progress;
-use crate::runner::{KernelRun, Models};
+use crate::runner::{KernelRun, Models, usual_name};
 
 /// Runs all cells.
 pub fn run<M: Models>(
@@ -40,8 +39,8 @@ pub fn run<M: Models>(
         policy_arguments.extend(KernelPolicy::all_of(file_system).iter().map(ToString::to_string));
     }
     let policies = named(&policy_arguments, "--policy", |text| {
-        let policy =
-            KernelPolicy::parse(text, file_system).map_err(|e| Failure::usage(format!("--policy: {e}")))?;
+        let policy = KernelPolicy::parse(&usual_name(text), file_system)
+            .map_err(|e| Failure::usage(format!("--policy: {e}")))?;
         Ok((policy.to_string(), policy))
     })?;
     let mut device_arguments = arguments.devices.clone();
@@ -68,7 +67,7 @@ pub fn run<M: Models>(
     };
     runs.check(models)?;
     let stop = on_signal()?;
-    let cells = runs.cells(models, &stop)?;
+    let ran = runs.cells(models, &stop);
 
     let mut command = CommandText::new("compare");
     command.option("--workload", &arguments.workload);
@@ -88,7 +87,7 @@ pub fn run<M: Models>(
         kernel: Some(RealKernel::of(&image, target)?),
         mount: None,
     };
-    finish(arguments, cells, host, command)
+    finish(arguments, ran, host, command)
 }
 
 /// Each policy on each device, as often as asked for, on one kernel.
@@ -114,17 +113,17 @@ impl<M: Models> Runs<'_, M> {
     }
 
     /// Runs them, as many at a time as fit. When told to stop, each guest is ended.
-    pub fn cells(&self, models: &M, stop: &Arc<AtomicBool>) -> Result<Vec<Cell>, Failure> {
+    pub fn cells(&self, models: &M, stop: &Arc<AtomicBool>) -> Ran {
         let memory = || self.first_of_each(stop).map(|run| models.kernel_memory(&run)).max();
         let jobs = self.jobs.map_or_else(|| pool::default_jobs(memory().unwrap_or_default()), usize::from);
         let progress = Progress::new(self.count());
-        let cells = pool::run_ordered(jobs, self.count(), |index| {
+        let ran = pool::run_finished(jobs, self.count(), |index| {
             let cell = models.run_kernel(&self.run(index, stop));
             progress.done(index);
             cell
         });
         progress.finish();
-        cells
+        ran
     }
 
     fn count(&self) -> usize {

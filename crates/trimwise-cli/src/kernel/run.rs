@@ -131,15 +131,15 @@ pub fn run(
         complaints: report.complaints,
         phases: [phase("program", before, between), phase("unmount", between, after)],
     };
-    destinations.write_json(&report)?;
-    if let Some(file) = trace_to {
-        file.write(&destinations, &trace[before.traced..], before.at.0)?;
-    }
     if !destinations.json_to_stdout() {
         // Whoever has closed standard error wants none of it.
         let _ = std::io::stderr().write_all(&report.program.errors.0);
-        output::print(&report.program.output.0)?;
-        output::print(table::kernel::run(&report, wall_s))?;
+        output::print_always(&report.program.output.0)?;
+    }
+    let text = destinations.deliver(&report, || table::kernel::run(&report, wall_s))?;
+    output::print(&text)?;
+    if let Some(file) = trace_to {
+        file.write(&destinations, &trace[before.traced..], before.at.0)?;
     }
     if !report.complaints.is_empty() {
         return Err(guests::job_failure(JobError::Complains { complaints: report.complaints }));

@@ -406,6 +406,9 @@ impl Models for Fabricated {
 
     fn run_model(&self, run: &ModelRun<Self>, report: Report) -> Result<Cell, Failure> {
         report(1, 2);
+        if run.policy == "fails" {
+            return Err(Failure::run("the file system is full"));
+        }
         let seconds = 100.0 * if run.policy == "off" { 2.0 } else { 1.0 };
         let mut cell = cell(run.device, run.policy, run.rep, seconds * spread(run.rep, self.noisy));
         if let WorkloadFigures::Postmark(figures) = &mut cell.workload {

@@ -1,8 +1,29 @@
 //! Files that were given where a built-in name could stand.
 
 use std::io::Read;
+use std::os::unix::fs::FileTypeExt as _;
+use std::path::Path;
 
 use crate::failure::Failure;
+
+/// The name that is almost as written, if there is one.
+pub fn nearest<'a>(written: &str, names: &[&'a str]) -> Option<&'a str> {
+    const EDITS_MAX: usize = 2;
+    let edits = names.iter().map(|name| (strsim::osa_distance(written, name), *name));
+    edits.filter(|(edits, _)| *edits <= EDITS_MAX).min().map(|(_, name)| name)
+}
+
+/// Refuses a block device where a mounted file system is meant.
+pub fn expect_mount(path: &Path) -> Result<(), Failure> {
+    let is_device = std::fs::metadata(path).is_ok_and(|found| found.file_type().is_block_device());
+    let shown = path.display();
+    match is_device {
+        false => Ok(()),
+        true => Err(Failure::usage(format!(
+            "{shown}: a block device; expected where a file system of it is mounted, which `findmnt {shown}` says"
+        ))),
+    }
+}
 
 /// Reads an input file.
 ///
@@ -19,12 +40,21 @@ pub fn read(argument: &str, option: &str, what: &str, names: &[&str]) -> Result<
                 [] => String::new(),
                 names => format!(" ({})", names.join(", ")),
             };
-            return Err(fail(format!("neither a built-in name{built_in} nor a file")));
+            let meant =
+                nearest(argument, names).map_or(String::new(), |name| format!("; did you mean {name}?"));
+            return Err(fail(format!("neither a built-in name{built_in} nor a file{meant}")));
         }
         Err(e) => return Err(fail(e.to_string())),
     };
-    if file.metadata().is_ok_and(|m| m.is_dir()) {
-        return Err(fail(format!("a directory, not {what}")));
+    if let Ok(found) = file.metadata() {
+        if found.is_dir() {
+            return Err(fail(format!("a directory, not {what}")));
+        }
+        if found.file_type().is_block_device() {
+            return Err(fail(format!(
+                "a block device, not {what}; `bench` and `verify` take the device itself as dev:{argument}"
+            )));
+        }
     }
     let mut bytes = Vec::new();
     file.take(BYTES_MAX + 1).read_to_end(&mut bytes).map_err(|e| fail(e.to_string()))?;

@@ -71,6 +71,17 @@ impl Workload {
     }
 }
 
+/// A policy by the name that it has in mount options and elsewhere.
+pub fn usual_name(policy: &str) -> String {
+    match policy {
+        "discard" => "commit".to_owned(),
+        "nodiscard" | "none" => "off".to_owned(),
+        // As often as the timer that distributions ship.
+        "fstrim" => "batch:1w".to_owned(),
+        other => other.strip_prefix("fstrim:").map_or(other.to_owned(), |every| format!("batch:{every}")),
+    }
+}
+
 /// About how much memory of this computer one run on the device takes.
 pub(super) fn memory_of_run(device: &Profile) -> Bytes {
     // Maps of the device and of the file system, whose entries are counted for each unit, and caches.
@@ -101,7 +112,7 @@ impl Models for Linked {
     }
 
     fn policy(&self, argument: &str) -> Result<(String, PolicySpec), Failure> {
-        let policy: PolicySpec = argument.parse().map_err(Failure::usage)?;
+        let policy: PolicySpec = usual_name(argument).parse().map_err(Failure::usage)?;
         Ok((policy.to_string(), policy))
     }
 
@@ -122,6 +133,9 @@ impl Models for Linked {
         };
         let mut runs = PostmarkConfig::parse(&text, argument).map_err(Failure::usage)?.runs;
         match (runs.pop(), runs.len()) {
+            (Some(run), 0) if run.line.is_none() => Err(Failure::usage(format!(
+                "--workload {argument}: asks for no run, so that nothing would be done; expected a line `run`"
+            ))),
             (Some(run), 0) => {
                 let location = run.config.for_model().err();
                 let workload = Workload { argument: argument.to_string(), text, kind: Kind::Postmark(run) };

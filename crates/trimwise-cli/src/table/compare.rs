@@ -28,6 +28,9 @@ pub fn render(comparison: &Comparison) -> String {
     for note in notes(comparison, &summary) {
         text += &(folded(&note, 0) + "\n");
     }
+    if comparison.partial {
+        text += &format!("{}\n", bold("Partial: runs are missing; the figures are of those that are done."));
+    }
     let several = comparison.verdict.per_device.len() > 1;
     text += &bold(folded(&comparison.verdict.text, 0).trim_end());
     text.push('\n');

@@ -32,6 +32,8 @@ pub fn comparison(mut cells: Vec<Cell>) -> Comparison {
         summary: Summary::of(&cells).rows(),
         verdict: verdict(&cells).unwrap(),
         check: None,
+        partial: false,
+        ended_by: None,
         cells,
     }
 }

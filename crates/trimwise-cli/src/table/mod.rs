@@ -1,4 +1,4 @@
-//! Results as text, at most 100 columns wide.
+//! Results as text, at most 100 columns wide, or as wide as the terminal if that is narrower.
 
 pub mod bench;
 pub mod compare;
@@ -19,6 +19,15 @@ use comfy_table::{Cell, CellAlignment, ContentArrangement, LineStyle, Table, Tab
 
 /// The width that no line exceeds.
 pub const WIDTH_MAX: u16 = 100;
+/// In a terminal that is narrower figures would be cut to pieces.
+const WIDTH_MIN: u16 = 60;
+
+/// The width that lines have here at most.
+fn width_here() -> u16 {
+    let terminal = console::Term::stdout();
+    let columns = terminal.is_term().then(|| terminal.size_checked()).flatten().map(|(_, columns)| columns);
+    columns.unwrap_or(WIDTH_MAX).clamp(WIDTH_MIN, WIDTH_MAX)
+}
 
 const STYLE: TableStyle = TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
 
@@ -36,14 +45,18 @@ fn aligned(column: usize, text: &str) -> Cell {
 }
 
 /// The finished table without trailing blanks; folded to the width only if it would exceed it.
-fn finished(mut table: Table) -> String {
+fn finished(table: Table) -> String {
+    finished_in(table, width_here())
+}
+
+fn finished_in(mut table: Table, most: u16) -> String {
     for column in table.column_iter_mut() {
         column.set_padding((0, 1)); // and one blank between columns
     }
     let natural: u16 = table.column_max_content_widths().iter().map(|w| w + 2).sum();
-    if natural > WIDTH_MAX + 2 {
+    if natural > most + 2 {
         // (the last column's two blanks are cut off)
-        table.set_content_arrangement(ContentArrangement::Dynamic).set_width(WIDTH_MAX);
+        table.set_content_arrangement(ContentArrangement::Dynamic).set_width(most);
     }
     let mut text = String::new();
     for line in table.lines() {
@@ -61,7 +74,7 @@ fn laid_out(header: &[impl AsRef<str>], rows: &[Vec<String>]) -> String {
         .map(|i| rows.iter().map(|row| width(&row[i])).fold(width(header[i].as_ref()), usize::max))
         .collect();
     let others: usize = widths.iter().skip(1).map(|w| w + 2).sum();
-    let left = usize::from(WIDTH_MAX).saturating_sub(others);
+    let left = usize::from(width_here()).saturating_sub(others);
     let mut table = figures_table(header);
     for row in rows {
         table.add_row(row.iter().enumerate().map(|(i, text)| match i {
@@ -97,9 +110,10 @@ pub fn plain(text: &str) -> String {
 pub fn folded(text: &str, indent: usize) -> String {
     let mut out = String::new();
     let mut width = 0;
+    let most = usize::from(width_here());
     for word in text.split_whitespace() {
         let length = word.chars().count();
-        if width > 0 && width + 1 + length > usize::from(WIDTH_MAX) {
+        if width > 0 && width + 1 + length > most {
             out.push('\n');
             width = 0;
         }

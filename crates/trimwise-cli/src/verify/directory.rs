@@ -1,5 +1,6 @@
 //! `trimwise verify dir:PATH`: whether TRIM reaches the disk below a mounted file system.
 
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,6 +18,7 @@ use crate::failure::Failure;
 use crate::interrupt::OnInterrupt;
 use crate::output::{self, Destinations};
 use crate::progress::Progress;
+use crate::runner::expect_mount;
 use crate::{table, trim};
 
 /// What `--json` writes; the order of the keys is part of the format.
@@ -129,6 +131,7 @@ pub fn run(
     if path.is_empty() {
         return Err(Failure::usage("dir:: expected dir:PATH, a directory of a mounted file system"));
     }
+    expect_mount(Path::new(path))?;
     let bytes = arguments.size.unwrap_or(FILE_BYTES);
     let stop = on_signal(OnInterrupt::Stop)?;
     let progress = Progress::of(1, "files");
@@ -136,11 +139,7 @@ pub fn run(
     progress.finish();
     let found = found.map_err(failure_of)?;
     let report = DirectoryReport::new(arguments, &found);
-    destinations.write_json(&report)?;
-    let text = match destinations.json_to_stdout() {
-        true => String::new(),
-        false => table::verify::render_directory(&report),
-    };
+    let text = destinations.deliver(&report, || table::verify::render_directory(&report))?;
     let failure = match (&found.failed, found.verdict()) {
         _ if stop.load(Ordering::Relaxed) => Failure::Interrupted,
         (Some(failed), _) => Failure::run(failed),
@@ -157,6 +156,9 @@ pub fn run(
 /// A place where nothing can be found out is a wrong argument.
 fn failure_of(error: VerifyError) -> Failure {
     match error {
+        VerifyError::Io { ref source, .. } if source.kind() == ErrorKind::PermissionDenied => {
+            Failure::usage(format!("{error}; the disk below the file system is read, which only root may do"))
+        }
         VerifyError::Interrupted => Failure::Interrupted,
         VerifyError::Trim(error) => trim::refused(error),
         VerifyError::Mount(MountError::Io { .. } | MountError::Unknown { .. })

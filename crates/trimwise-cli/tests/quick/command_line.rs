@@ -62,6 +62,20 @@ fn help_has_examples_and_no_line_is_wider_than_a_terminal() {
 }
 
 #[test]
+fn json_without_a_file_is_printed_and_quiet_prints_nothing_else() {
+    for line in ["policies --json", "policies -J", "policies -q -J", "-q policies --json -", "devices -J -q"]
+    {
+        let json = text(&trimwise_in(Path::new("."), line).stdout);
+        let json: serde_json::Value = serde_json::from_str(&json).unwrap_or_else(|e| panic!("{line}: {e}"));
+        assert_eq!((&json["schema"], &json["trimwise"]), (&1.into(), &trimwise::VERSION.into()), "{line}");
+    }
+    let output = trimwise_in(Path::new("."), "policies --quiet");
+    assert!(output.status.success() && output.stdout.is_empty());
+    let output = trimwise_in(Path::new("."), "compare -q -w nosuch.pmrc -n 1 -s 2 -p off -d sata-small -j 1");
+    assert!(text(&output.stderr).contains("nosuch.pmrc"));
+}
+
+#[test]
 fn wrong_words_are_refused() {
     refused("comparre", &["comparre", "compare"]);
     let reps = "from 1 to 1000";
@@ -94,6 +108,22 @@ fn a_policy_that_does_not_parse_is_refused_with_those_that_do() {
     refused("compare --policy set:90:40", &["set:90:40", "column 5", "at most 40"]);
     refused("compare --policy lazy:0:4", &["column 6", "from 1 to 1024"]);
     refused("compare --policy commit+lazy", &["column 8", "contradicts"]);
+}
+
+/// Each of these was accepted silently, or refused with words that helped nobody.
+#[test]
+fn regression_what_people_write_is_understood_or_refused_with_what_would_do() {
+    refused("bench sata-smal fill", &["sata-smal: neither a built-in name", "did you mean sata-small?"]);
+    refused("compare --device sata-smal", &["did you mean sata-small?"]);
+    refused("compare --workload /dev/null", &["/dev/null: asks for no run", "expected a line `run`"]);
+    refused("compare --policy off --report -", &["--report -: a report is not printed"]);
+    refused(
+        "policies --json /proc/x",
+        &["--json /proc/x: no file can be made in /proc: its file system takes none"],
+    );
+    refused("compare --policy discard commit --reps 1", &["'commit' is given twice"]);
+    refused("compare --policy nodiscard off", &["'off' is given twice"]);
+    refused("compare --policy fstrim batch:1w", &["'batch:1w' is given twice"]);
 }
 
 #[test]

@@ -10,9 +10,9 @@ fn without_a_daemon_it_says_so() {
     let run = folder.path().to_str().unwrap();
     for arguments in [&["status"][..], &["explain", "/"], &["history", "/"], &["pause"], &["resume", "/"]] {
         let output = trimwise(&[arguments, &["--run", run]].concat());
-        refused(2, &output, &["control.sock: no trimwised answers there", "systemctl start trimwised"]);
+        refused(1, &output, &["control.sock: no trimwised answers there", "systemctl start trimwised"]);
     }
-    refused(2, &trimwise(&["trim", "/", "--now", "--run", run]), &["no trimwised answers"]);
+    refused(1, &trimwise(&["trim", "/", "--now", "--run", run]), &["no trimwised answers"]);
     refused(2, &trimwise(&["trim", "/", "--now", "--dry-run"]), &["cannot be used with"]);
 }
 

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use rustix::fs::{
-    AtFlags, FallocateFlags, OFlags, StatxFlags, fallocate, fcntl_getfl, fcntl_setfl, fstatvfs, major, minor, statx,
+    AtFlags, FallocateFlags, OFlags, StatxFlags, fallocate, fcntl_getfl, fcntl_setfl, fstatvfs, major, minor,
+    statx,
 };
 use rustix::io::Errno;
 use trimwise::block::{DeviceFacts, TrimFacts};

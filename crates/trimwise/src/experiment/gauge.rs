@@ -114,6 +114,8 @@ struct Sampler {
     step: SimDuration,
     begin: SimTime,
     before: SsdStats,
+    /// The stale units of a sample that was dropped, for the next.
+    dropped_stale_units: u64,
     running: bool,
     fs: Ext4,
 }
@@ -126,6 +128,7 @@ impl Timeline {
             step: SimDuration::from_secs(1),
             begin: sim.now(),
             before,
+            dropped_stale_units: 0,
             running: true,
             fs: fs.clone(),
         }));
@@ -154,16 +157,22 @@ impl Sampler {
         let stats = self.fs.queue().with_ssd(|ssd| *ssd.stats()).since(&self.before);
         self.samples.push(TimelineSample {
             at_ns: now.since(self.begin).as_nanos(),
-            stale_units: self.fs.stale_units(),
+            stale_units: self.fs.take_recent_stale_max().max(std::mem::take(&mut self.dropped_stale_units)),
             host_units_written: stats.host_units_written,
             nand_units_written: stats.nand_units.total(),
         });
         if self.samples.len() >= TIMELINE_SAMPLES_MAX {
-            let mut keep = false;
-            self.samples.retain(|_| {
-                keep = !keep;
-                keep
-            });
+            let mut kept = Vec::with_capacity(TIMELINE_SAMPLES_MAX);
+            for (i, mut sample) in std::mem::take(&mut self.samples).into_iter().enumerate() {
+                if i % 2 == 0 {
+                    sample.stale_units =
+                        sample.stale_units.max(std::mem::take(&mut self.dropped_stale_units));
+                    kept.push(sample);
+                } else {
+                    self.dropped_stale_units = sample.stale_units;
+                }
+            }
+            self.samples = kept;
             self.step = self.step * 2;
         }
     }

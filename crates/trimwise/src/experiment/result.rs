@@ -217,7 +217,7 @@ pub struct DeviceFigures {
 pub struct TimelineSample {
     /// Time since the workload began.
     pub at_ns: u64,
-    /// Stale units then.
+    /// The most stale units since the sample before.
     pub stale_units: u64,
     /// Host units written so far.
     pub host_units_written: u64,

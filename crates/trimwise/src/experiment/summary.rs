@@ -207,6 +207,18 @@ pub struct SummaryRow {
     pub vs_ideal_percent: Option<f64>,
     /// Whether that difference is significant.
     pub vs_ideal_significant: Option<bool>,
+    /// PostMark's transactions a second; null of another workload.
+    pub transactions_per_s: Option<f64>,
+    /// Units that the flash wrote for each that the host did; this and the next ones are null on a real directory.
+    pub write_amplification: Option<f64>,
+    /// Blocks of flash erased.
+    pub erases: Option<f64>,
+    /// TRIM commands.
+    pub trim_commands: Option<f64>,
+    /// The most stale units at a time; null where only those at the end are known.
+    pub stale_units_max: Option<f64>,
+    /// Stale units at the end.
+    pub stale_units_end: Option<f64>,
     /// The ledger; null on a real directory.
     pub ledger: Option<LedgerRow>,
 }
@@ -241,6 +253,9 @@ impl SummaryRow {
         let interval = p.time_s.interval();
         let longer = |c: Option<Comparison>| c.map(|c| (1.0 / c.ratio - 1.0) * 100.0);
         let significant = |c: Option<Comparison>| c.map(|c| c.significant);
+        let stale = |figure: fn(&DeviceFigures) -> Option<u64>| {
+            p.known_median_of(|c| figure(c.device_stats.as_ref()?).map(|units| units as f64))
+        };
         Self {
             device: device.to_owned(),
             policy: p.policy.to_owned(),
@@ -256,6 +271,12 @@ impl SummaryRow {
             vs_baseline_significant: significant(p.versus_baseline),
             vs_ideal_percent: longer(p.versus_ideal),
             vs_ideal_significant: significant(p.versus_ideal),
+            transactions_per_s: p.known_median_of(|c| c.postmark().map(|p| p.transactions_per_s)),
+            write_amplification: p.device_median_of(|d| d.write_amplification),
+            erases: p.device_median_of(|d| d.erases as f64),
+            trim_commands: p.device_median_of(|d| d.trim_commands as f64),
+            stale_units_max: stale(|d| d.stale_units_max),
+            stale_units_end: stale(|d| d.stale_units_end),
             ledger: LedgerRow::of(p),
         }
     }

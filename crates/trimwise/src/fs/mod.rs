@@ -438,6 +438,12 @@ impl Ext4 {
         self.0.state.borrow_mut().disk.stale.max_and_mean(now)
     }
 
+    /// Largest number of stale units since this was asked for before.
+    pub fn take_recent_stale_max(&self) -> u64 {
+        let now = self.0.sim.now();
+        self.0.state.borrow_mut().disk.stale.take_recent_max(now)
+    }
+
     /// Where all freed blocks went.
     pub fn ledger(&self) -> Ledger {
         self.0.state.borrow().pending.ledger()

@@ -11,6 +11,8 @@ pub struct StaleTracker {
     bits: Vec<u64>,
     now_units: u64,
     max_units: u64,
+    /// The largest number since somebody asked for that.
+    recent_max_units: u64,
     /// Unit-nanoseconds since `since`; u128 holds 2^64 ns of 2^64 units.
     integral: u128,
     since: SimTime,
@@ -24,6 +26,7 @@ impl StaleTracker {
             bits: vec![0; total_units.div_ceil(64) as usize],
             now_units: 0,
             max_units: 0,
+            recent_max_units: 0,
             integral: 0,
             since: SimTime::ZERO,
             last_change: SimTime::ZERO,
@@ -68,6 +71,7 @@ impl StaleTracker {
     /// Starts maximum and mean anew, for a workload that begins now.
     pub fn restart(&mut self, now: SimTime) {
         self.max_units = 0;
+        self.recent_max_units = 0;
         self.integral = 0;
         self.since = now;
         self.last_change = now;
@@ -79,6 +83,12 @@ impl StaleTracker {
         let span = now.since(self.since).as_nanos();
         let mean = if span == 0 { self.now_units as f64 } else { self.integral as f64 / span as f64 };
         (self.max_units, mean)
+    }
+
+    /// The largest number of stale units since this was asked for before, or since the last restart.
+    pub fn take_recent_max(&mut self, now: SimTime) -> u64 {
+        self.advance(now);
+        std::mem::take(&mut self.recent_max_units).max(self.now_units)
     }
 
     fn clear(&mut self, unit: u64) {
@@ -95,6 +105,7 @@ impl StaleTracker {
         let elapsed_ns = now.since(self.last_change).as_nanos();
         if elapsed_ns > 0 {
             self.max_units = self.max_units.max(self.now_units);
+            self.recent_max_units = self.recent_max_units.max(self.now_units);
             self.integral += u128::from(self.now_units) * u128::from(elapsed_ns);
             self.last_change = now;
         }
@@ -124,6 +135,8 @@ mod tests {
         s.allocated(SimTime(300), UnitRange::new(Lpn(60), 2));
         s.told(SimTime(400), r, |_| false);
         assert_eq!(s.units(), 0);
+        // What came and went between two samples is seen by the second.
+        assert_eq!([s.take_recent_max(SimTime(900)), s.take_recent_max(SimTime(1000))], [5, 0]);
         let (max, mean) = s.max_and_mean(SimTime(1000));
         assert_eq!(max, 5);
         assert!((mean - (5.0 * 200.0 + 4.0 * 100.0) / 1000.0).abs() < 1e-12);
