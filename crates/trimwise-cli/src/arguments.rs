@@ -52,8 +52,7 @@ pub use verify::VerifyArguments;
     max_term_width = 100
 )]
 pub struct CommandLine {
-    /// Print no text and draw no progress; errors, and what was asked for with --json or --report, come all the
-    /// same
+    /// Print no text and draw no progress; errors, and files that were asked for, come all the same
     #[arg(long, short = 'q', global = true)]
     pub quiet: bool,
 
