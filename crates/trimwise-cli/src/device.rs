@@ -79,13 +79,13 @@ pub fn run(arguments: &DeviceArguments) -> Result<String, Failure> {
             // What is wrong with the words is said by this process.
             drive_config(&attach.drive)?;
             in_background()
-                .and_then(|record| output::print_always(&first_line(&record)))
+                .and_then(|record| output::print_always(first_line(&record)))
                 .map(|()| String::new())
         }
         DeviceCommand::Serve(serve) if serve.background && !serve.drive.announced => {
             drive_config(&serve.drive)?;
             in_background()
-                .and_then(|record| output::print_always(&first_line(&record)))
+                .and_then(|record| output::print_always(first_line(&record)))
                 .map(|()| String::new())
         }
         DeviceCommand::Serve(serve) => serve_here(&registry, serve),

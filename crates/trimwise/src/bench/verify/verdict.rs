@@ -208,10 +208,7 @@ impl Course {
 
 /// Whether all are; `None` if that cannot be told.
 fn all(courses: &[&Course], is: impl Fn(&Course) -> Option<bool>) -> Option<bool> {
-    courses.iter().try_fold(true, |all, course| match is(course) {
-        Some(one) => Some(all && one),
-        None => None,
-    })
+    courses.iter().try_fold(true, |all, course| is(course).map(|one| all && one))
 }
 
 /// Whether more measurements could bring an answer.
