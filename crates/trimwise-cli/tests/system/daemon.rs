@@ -34,7 +34,7 @@ fn a_user_sees_what_the_daemon_does_pauses_it_and_lets_it_trim() {
     let data_of = |arguments: &[&str]| -> serde_json::Value {
         serde_json::from_slice(&talk(&[arguments, &["--json", "-"]].concat()).stdout).unwrap()
     };
-    assert_eq!(data_of(&["pause", &format!("{point}/")]), serde_json::json!({"mount_points": [point]}));
+    assert_eq!(data_of(&["pause", &format!("{point}/")]), serde_json::json!({"schema": 1, "mount_points": [point]}));
     said(&talk(&["pause", point]), &["paused: "]);
     said(&talk(&["explain", point]), &["Paused by `trimwise pause`."]);
     refused(1, &talk(&["trim", point, "--now"]), &["it is paused"]);
@@ -62,7 +62,7 @@ fn a_user_sees_what_the_daemon_does_pauses_it_and_lets_it_trim() {
         refused(2, &talk(command), &["/proc: no file system that can be trimmed is mounted there"]);
     }
     daemon.end();
-    refused(2, &talk(&["status"]), &["no trimwised answers there"]);
+    refused(1, &talk(&["status"]), &["no trimwised answers there"]);
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn others_than_root_read_the_status_only_if_they_may_and_command_nothing() {
             .current_dir("/");
         command.stdin(Stdio::null()).output().unwrap()
     };
-    refused(2, &as_nobody(&["status"]), &["only root and the group"]);
+    refused(1, &as_nobody(&["status"]), &["only root and the group"]);
     let by_nobody = Command::new("setpriv")
         .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
         .arg(folder.path().join("trimwised"))
