@@ -170,7 +170,7 @@ impl FrontEnd {
             request::GET_PROTOCOL_FEATURES => Some(PROTOCOL_FEATURES.to_ne_bytes().to_vec()),
             request::GET_CONFIG => {
                 let (offset, length) = (fields.u32(0)? as usize, fields.u32(4)? as usize);
-                let mut answer = payload[..HEAD_BYTES].to_vec();
+                let mut answer = fields.take::<HEAD_BYTES>(0)?.to_vec();
                 answer.extend(
                     (offset..offset.saturating_add(length.min(PAYLOAD_BYTES_MAX)))
                         .map(|at| self.config.get(at).copied().unwrap_or(0)),
@@ -182,9 +182,9 @@ impl FrontEnd {
                 None
             }
             request::SET_VRING_NUM => {
-                let size = fields.u32(4)?;
+                let size = fields.u16(4)?;
                 let queue = self.queue_of(&fields)?;
-                queue.try_set_size(size as u16).map_err(io::Error::other)?;
+                queue.try_set_size(size).map_err(io::Error::other)?;
                 None
             }
             request::SET_VRING_ADDR => {
@@ -198,7 +198,7 @@ impl FrontEnd {
                 None
             }
             request::SET_VRING_BASE => {
-                let base = fields.u32(4)? as u16;
+                let base = fields.u16(4)?;
                 let queue = self.queue_of(&fields)?;
                 queue.set_next_avail(base);
                 queue.set_next_used(base);
@@ -309,6 +309,12 @@ impl Fields<'_> {
         Ok(u32::from_ne_bytes(self.take(at)?))
     }
 
+    /// A number that has 32 bits in the message, and 16 where it is used.
+    fn u16(&self, at: usize) -> io::Result<u16> {
+        let number = self.u32(at)?;
+        u16::try_from(number).map_err(|_| invalid(format!("{number}, expected at most {}", u16::MAX)))
+    }
+
     fn u64(&self, at: usize) -> io::Result<u64> {
         Ok(u64::from_ne_bytes(self.take(at)?))
     }
@@ -316,4 +322,26 @@ impl Fields<'_> {
 
 fn invalid(what: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn regression_short_and_large_fields_of_a_message_are_refused() {
+        let (socket, _kernel) = UnixStream::pair().unwrap();
+        let mut front = FrontEnd::new(socket, 0, vec![0; 8], 1).unwrap();
+        let mut answer = |code, payload: &[u8]| front.answer(code, payload, Vec::new());
+        for length in 0..HEAD_BYTES {
+            assert!(answer(request::GET_CONFIG, &[0; HEAD_BYTES][..length]).is_err(), "{length}");
+        }
+        assert!(answer(request::GET_CONFIG, &[0; HEAD_BYTES]).is_ok());
+        let queue = |number: u32| [0, number].map(u32::to_ne_bytes).concat();
+        for code in [request::SET_VRING_NUM, request::SET_VRING_BASE] {
+            assert!(answer(code, &queue(64)).is_ok());
+            let error = answer(code, &queue(65_536 + 64)).unwrap_err().to_string();
+            assert!(error.contains("65600") && error.contains("65535"), "{error}");
+        }
+    }
 }

@@ -34,7 +34,10 @@ fn a_user_sees_what_the_daemon_does_pauses_it_and_lets_it_trim() {
     let data_of = |arguments: &[&str]| -> serde_json::Value {
         serde_json::from_slice(&talk(&[arguments, &["--json", "-"]].concat()).stdout).unwrap()
     };
-    assert_eq!(data_of(&["pause", &format!("{point}/")]), serde_json::json!({"schema": 1, "mount_points": [point]}));
+    assert_eq!(
+        data_of(&["pause", &format!("{point}/")]),
+        serde_json::json!({"schema": 1, "mount_points": [point]})
+    );
     said(&talk(&["pause", point]), &["paused: "]);
     said(&talk(&["explain", point]), &["Paused by `trimwise pause`."]);
     refused(1, &talk(&["trim", point, "--now"]), &["it is paused"]);
