@@ -25,7 +25,7 @@ fn spec() -> CellSpec {
         faults: Faults::default(),
         policy: PolicySpec::COMMIT,
         workload: postmark_vendors::workload(true).into(),
-        host: HostConfig::modern(),
+        host: HostConfig::of_the_2010s(),
         format: FormatOptions::default(),
         utilization_percent: None,
         rep: 0,
