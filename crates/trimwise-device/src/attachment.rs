@@ -9,7 +9,7 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
@@ -65,9 +65,18 @@ pub fn is_over(device: &Path, file: &Path) -> bool {
     let path = format!("/sys/block/{name}/loop/backing_file");
     std::fs::read_to_string(path).is_ok_and(|shown| {
         let shown = Path::new(shown.trim_end());
-        // A file below a mount that was taken from its place is shown by what is left of its path.
-        shown == file || file.file_name().is_some_and(|name| shown == Path::new("/").join(name))
+        // A file below a mount that was taken from its place is shown by what is left of its path. Somebody else may have one
+        // there by that name.
+        let is_what_is_left = file.file_name().is_some_and(|name| shown == Path::new("/").join(name));
+        shown == file || (is_what_is_left && !lies_over(device, shown))
     })
+}
+
+/// Whether the file at this path is the one that a loop device lies over. If it cannot be told, it is.
+fn lies_over(device: &Path, path: &Path) -> bool {
+    let Ok(found) = std::fs::metadata(path) else { return false };
+    let below = File::open(device).and_then(|opened| Ok(loop_device::file(opened.as_fd())?));
+    below.map_or(true, |below| below == (found.dev(), found.ino()))
 }
 
 /// Takes the file away from a loop device that lies over it: at once, or when the last who has it open closes it.

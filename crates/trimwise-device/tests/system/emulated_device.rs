@@ -1,8 +1,10 @@
 //! An emulated drive as a block device and over NBD, served by this process: it is a device as any other, and real clients
 //! of NBD find what they expect.
 
+use std::path::Path;
 use std::process::Command;
 
+use trimwise_device::attachment;
 use trimwise_linux::consent;
 use trimwise_linux::raw_device::{Access, Options, RawDevice, Target};
 use trimwise_testing::conformance::keeps_what_it_is_told;
@@ -24,6 +26,25 @@ fn an_attached_drive_is_a_device_as_any_other() {
     drop(device);
     let counts = served.end();
     assert_eq!((counts.discards, counts.discarded_bytes), (2, 39 * 4096), "as they were sent");
+}
+
+/// What is left of the path of a drive whose mount is gone is a name in `/`; somebody may have a file of that name there.
+#[test]
+fn regression_a_loop_device_of_somebody_else_is_left_alone() {
+    if !can_run(&["losetup"]) {
+        return;
+    }
+    let name = format!("trimwise-test-{}", std::process::id());
+    let theirs = Path::new("/").join(&name);
+    std::fs::File::create(&theirs).unwrap().set_len(1 << 20).unwrap();
+    let node = sh("losetup", &["-f", "--show", theirs.to_str().unwrap()]);
+    let (node, ours) = (Path::new(node.trim()), Path::new("/run/trimwise/drive").join(&name));
+    let is_over = [attachment::is_over(node, &ours), attachment::is_over(node, &theirs)];
+    let detached = attachment::detach(node, &ours);
+    let still_there = attachment::is_over(node, &theirs);
+    sh("losetup", &["-d", node.to_str().unwrap()]);
+    std::fs::remove_file(&theirs).unwrap();
+    assert!(is_over == [false, true] && detached.is_ok() && still_there, "{is_over:?} {still_there}");
 }
 
 /// What the kernel was asked for and what reached the drive are the same.

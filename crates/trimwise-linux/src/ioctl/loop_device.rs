@@ -8,7 +8,7 @@ use rustix::ioctl::{NoArg, Opcode, Updater, ioctl};
 
 use super::Number;
 
-/// `struct loop_info64`, of which only the flags are of use here.
+/// `struct loop_info64`, of which the flags, and which file it is, are of use here.
 #[repr(C)]
 struct LoopInfo {
     device: u64,
@@ -24,6 +24,26 @@ struct LoopInfo {
     encryption_name: [u8; 64],
     encryption_key: [u8; 32],
     init: [u64; 2],
+}
+
+impl LoopInfo {
+    fn empty() -> Self {
+        Self {
+            device: 0,
+            inode: 0,
+            remote_device: 0,
+            offset: 0,
+            size_limit: 0,
+            number: 0,
+            encryption_type: 0,
+            encryption_key_bytes: 0,
+            flags: 0,
+            file_name: [0; 64],
+            encryption_name: [0; 64],
+            encryption_key: [0; 32],
+            init: [0; 2],
+        }
+    }
 }
 
 /// `struct loop_config`.
@@ -46,26 +66,21 @@ pub fn free_number(control: BorrowedFd<'_>) -> Result<u32, Errno> {
 pub fn configure(device: BorrowedFd<'_>, file: BorrowedFd<'_>, block_bytes: u32) -> Result<(), Errno> {
     const LOOP_CONFIGURE: Opcode = 0x4C0A;
     const LO_FLAGS_DIRECT_IO: u32 = 16;
-    let info = LoopInfo {
-        device: 0,
-        inode: 0,
-        remote_device: 0,
-        offset: 0,
-        size_limit: 0,
-        number: 0,
-        encryption_type: 0,
-        encryption_key_bytes: 0,
-        flags: LO_FLAGS_DIRECT_IO,
-        file_name: [0; 64],
-        encryption_name: [0; 64],
-        encryption_key: [0; 32],
-        init: [0; 2],
-    };
+    let info = LoopInfo { flags: LO_FLAGS_DIRECT_IO, ..LoopInfo::empty() };
     let mut config =
         LoopConfig { file: file.as_raw_fd().cast_unsigned(), block_bytes, info, reserved: [0; 8] };
     // SAFETY: LOOP_CONFIGURE reads one `struct loop_config`, which `LoopConfig` is, and keeps no pointer to it; the file
     // it names by number is open during the call, and the kernel takes a reference of its own.
     unsafe { ioctl(device, Updater::<LOOP_CONFIGURE, _>::new(&mut config)) }
+}
+
+/// Device and inode number of the file that a loop device lies over, as stat(2) has them.
+pub fn file(device: BorrowedFd<'_>) -> Result<(u64, u64), Errno> {
+    const LOOP_GET_STATUS64: Opcode = 0x4C05;
+    let mut info = LoopInfo::empty();
+    // SAFETY: LOOP_GET_STATUS64 fills one `struct loop_info64`, which `LoopInfo` is.
+    unsafe { ioctl(device, Updater::<LOOP_GET_STATUS64, _>::new(&mut info)) }?;
+    Ok((info.device, info.inode))
 }
 
 /// Takes the file away from a loop device: at once, or if others have the device open, when the last of them closes it.
