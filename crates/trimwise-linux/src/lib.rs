@@ -14,6 +14,7 @@
 //! - [`daemon`]: the configuration of `trimwised`, and the protocol by which it is asked;
 //! - [`ioctl`]: system calls that no library wraps; [`files`]: small files that must never be half written;
 //! - [`sparse_store`]: the bytes of an emulated drive;
+//! - [`text`]: what of a text must not reach a terminal;
 //! - [`block_on`]: runs a workload whose every call blocks.
 
 pub mod block_device;
@@ -35,6 +36,7 @@ pub mod mounted_verify;
 pub mod raw_device;
 mod ready;
 pub mod sparse_store;
+pub mod text;
 pub mod trim;
 
 pub use directory::RealDirectory;

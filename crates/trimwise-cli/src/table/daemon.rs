@@ -24,6 +24,15 @@ pub fn status(data: &Value) -> String {
         let next = &one["status"]["next"];
         let next = if next.is_string() { format!(" Next: {}", word(next)) } else { String::new() };
         text += &folded(&format!("{}: {why}{next}", word(&one["mount_point"])), 0);
+        if one["option_before"].is_string() {
+            let (option, before) = (word(&one["option"]), word(&one["option_before"]));
+            text += &folded(
+                &format!(
+                    "! Its mount option is {option} now: trimwised changed it from {before}, and puts it back."
+                ),
+                2,
+            );
+        }
     }
     let skipped = data["skipped"].as_array().unwrap_or(&empty);
     for one in skipped {
@@ -130,7 +139,7 @@ pub fn config(file: &Path, config: &Config, notes: &[String]) -> String {
     };
     let mut text = format!("{}: sound. Manages {manage}, with {}", file.display(), config.default.policy);
     for (point, treatment) in &config.mounts {
-        text += &format!("; {} with {}", point.display(), treatment.policy);
+        text += &format!("; {} with {}", plain(&point.display().to_string()), treatment.policy);
     }
     let notes: String = notes.iter().map(|note| folded(&format!("- {note}."), 2)).collect();
     folded(&(text + "."), 0) + &notes
@@ -142,9 +151,13 @@ mod tests {
 
     #[test]
     fn what_users_name_cannot_command_a_terminal() {
-        let data = serde_json::json!({"file_systems": [{"mount_point": "/m\u{1b}[2J", "status": null}]});
-        let text = status(&data);
-        assert!(text.contains("/m\u{fffd}[2J") && !text.contains('\u{1b}'), "{text:?}");
+        for odd in ['\u{1b}', '\u{202e}', '\u{2028}', '\u{9b}', '\u{2066}', '\u{feff}', '\u{e0041}'] {
+            let data =
+                serde_json::json!({"file_systems": [{"mount_point": format!("/m{odd}[2J"), "status": null}]});
+            let text = status(&data);
+            assert!(text.contains("/m\u{fffd}[2J") && !text.contains(odd), "{text:?}");
+        }
+        assert_eq!(super::plain("/home/Zoë/日本 x"), "/home/Zoë/日本 x");
     }
 
     #[test]

@@ -16,6 +16,7 @@ pub mod verify;
 use std::io::IsTerminal;
 
 use comfy_table::{Cell, CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
+use trimwise_linux::text::is_unprintable;
 
 /// The width that no line exceeds.
 pub const WIDTH_MAX: u16 = 100;
@@ -101,9 +102,10 @@ fn broken(text: &str, width: usize) -> String {
     out
 }
 
-/// A text without what a terminal would take for a command: mount points and files are named by users.
+/// A text without what a terminal would take for a command, or would show in another order than it is written: mount points
+/// and files are named by users.
 pub fn plain(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+    text.chars().map(|c| if is_unprintable(c) { '\u{fffd}' } else { c }).collect()
 }
 
 /// Prose, folded at blanks, with the first word of each line after `indent` blanks.

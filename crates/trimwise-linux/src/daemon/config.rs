@@ -330,8 +330,12 @@ mod tests {
             let start = format!("/etc/trimwise.toml:{line}: {words}");
             assert!(found.starts_with(&start), "{start} is not where it should be in:\n{said}");
         }
-        let odd = parse("[mount.\"a\\nb\"]\n").unwrap_err().to_string();
-        assert_eq!(odd.lines().count(), 1, "{odd}");
+        let odd = parse("[mount.\"a\\nb\\u2028c\\u202e\"]\n").unwrap_err().to_string();
+        assert!(odd.lines().count() == 1 && !odd.contains(['\u{2028}', '\u{202e}']), "{odd}");
+        for huge in ["2GiB", "16EiB", "99999999999999999999TiB"] {
+            let said = parse(&format!("min-extent = \"{huge}\"\n")).unwrap_err().to_string();
+            assert!(said.contains("expected a size as text from 0 B to 1.0 GiB"), "{said}");
+        }
         let syntax = parse("policy = \n").unwrap_err().to_string();
         assert!(syntax.starts_with("/etc/trimwise.toml:1: ") && syntax.lines().count() == 1, "{syntax}");
     }

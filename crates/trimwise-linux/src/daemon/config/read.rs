@@ -1,13 +1,15 @@
 //! Reading the files: every key that there is, what it accepts, and where it stands.
 
 use std::net::SocketAddr;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::path::{Path, PathBuf};
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 use trimwise::policy::PolicySpec;
 use trimwise::units::{Bytes, SimDuration};
+
+use crate::text::is_unprintable;
 
 use super::{Config, ConfigError, ConfigErrors, Manage, StatusFor, Treatment, seconds};
 
@@ -70,7 +72,7 @@ impl Reader<'_> {
         let end = at.start.min(self.text.len());
         let line = 1 + self.text.as_bytes()[..end].iter().filter(|&&byte| byte == b'\n').count();
         // One line each, whatever stands in the file.
-        let plain = |text: &str| text.replace(char::is_control, " ");
+        let plain = |text: &str| text.replace(is_unprintable, " ");
         let message: String = message.into();
         let (key, message) = (plain(key), plain(&message));
         self.errors.push(ConfigError { file: self.file.to_owned(), line, key, message });
@@ -98,7 +100,7 @@ impl Reader<'_> {
                         plain.then(|| config.group = (!text.is_empty()).then(|| text.to_owned()))
                     });
                 }
-                "history-max" => self.size(key, value, 1 << 20, &mut config.history_max),
+                "history-max" => self.size(key, value, 1 << 20..=1 << 40, &mut config.history_max),
                 "tracepoints" => self.flag(key, value, &mut config.tracepoints),
                 "metrics-listen" => {
                     let expected =
@@ -187,7 +189,8 @@ impl Reader<'_> {
                     settings.look_every = seconds(n);
                 }
             }
-            "min-extent" => self.size(key, value, 0, &mut treatment.min_extent),
+            // No free extent of ext4 or XFS is longer than a group, which has 128 MiB on ext4.
+            "min-extent" => self.size(key, value, 0..=1 << 30, &mut treatment.min_extent),
             _ => self.flag(key, value, &mut settings.may_toggle),
         }
     }
@@ -232,12 +235,19 @@ impl Reader<'_> {
         }
     }
 
-    fn size(&mut self, key: &str, value: &Spanned<DeValue<'_>>, least: u64, into: &mut Bytes) {
+    fn size(
+        &mut self,
+        key: &str,
+        value: &Spanned<DeValue<'_>>,
+        accepted: RangeInclusive<u64>,
+        into: &mut Bytes,
+    ) {
         let size = value.get_ref().as_str().and_then(|text| text.parse::<Bytes>().ok());
-        match size.filter(|size| size.0 >= least) {
+        match size.filter(|size| accepted.contains(&size.0)) {
             Some(size) => *into = size,
             None => {
-                let expected = format!("a size as text of at least {}, such as \"16MiB\"", Bytes(least));
+                let [least, most] = [accepted.start(), accepted.end()].map(|&bytes| Bytes(bytes));
+                let expected = format!("a size as text from {least} to {most}, such as \"16MiB\"");
                 self.not_accepted(key, value, &expected);
             }
         }
