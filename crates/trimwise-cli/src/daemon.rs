@@ -101,9 +101,23 @@ pub fn history(arguments: &HistoryArguments) -> Result<String, Failure> {
 /// `trimwise pause` and `trimwise resume`.
 pub fn pause(arguments: &PauseArguments, paused: bool) -> Result<String, Failure> {
     let mount = arguments.mount.as_deref().map(normal).transpose()?;
-    let request = if paused { Request::Pause { mount } } else { Request::Resume { mount } };
+    if paused && mount.is_none() && !arguments.all {
+        return Err(Failure::usage(
+            "pause needs a MOUNT; expected `--all` to pause all file systems at once",
+        ));
+    }
+    let all = arguments.all;
+    let request = if paused { Request::Pause { mount, all } } else { Request::Resume { mount } };
     let word = if paused { "paused" } else { "resumed" };
-    ask(&arguments.run.run, &request, &arguments.json, |data| text::points(word, data))
+    let mut not_saved = None;
+    let text = ask(&arguments.run.run, &request, &arguments.json, |data| {
+        not_saved = data["not_saved"].as_str().map(str::to_owned);
+        text::points(word, data)
+    })?;
+    match not_saved {
+        Some(why) => Err(Failure::run(format!("{word} until trimwised ends only: {why}"))),
+        None => Ok(text),
+    }
 }
 
 /// `trimwise trim MOUNT --now`: by the daemon.

@@ -240,6 +240,20 @@ impl BlockDevice {
             expected: "at least 11 numbers",
         })
     }
+
+    /// Writes that are not completed, as which the kernel counts discards too.
+    ///
+    /// # Errors
+    /// If the device is gone or the line cannot be understood.
+    pub fn writes_in_flight(&self) -> Result<u64, BlockDeviceError> {
+        let second = |text: &str| text.split_whitespace().nth(1)?.parse().ok();
+        read_as(&self.sysfs.join("inflight"), "two numbers", second)
+    }
+
+    /// Whether its requests are counted at all (`queue/iostats`).
+    pub fn counts_requests(&self) -> bool {
+        number_in(&self.disk_sysfs().join("queue/iostats")).map_or(true, |n| n != 0)
+    }
 }
 
 /// The devices that a file system lies on: one, or for btrfs all of its devices.

@@ -32,6 +32,7 @@ use crate::block_device::DiscardCounts;
 use crate::layout::Kind;
 
 pub use error::TrimError;
+pub use settling::Settled;
 pub use target::{Span, Target, TrimmedGroups};
 
 /// What FITRIM's answer counts on a file system.

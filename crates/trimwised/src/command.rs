@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use crate::service::{Options, PATIENCE, ServiceError, log, run};
+use crate::service::{Options, PATIENCE, ServiceError, run, say};
 use crate::{Places, helper};
 use trimwise_linux::host_root::HostRoot;
 
@@ -98,7 +98,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     match run(options) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            log(&format!("error: {error}"));
+            say(3, &format!("error: {error}"));
             let usage = matches!(error, ServiceError::Config(_));
             ExitCode::from(if usage { 2 } else { 1 })
         }

@@ -179,12 +179,27 @@ pub fn is_covered(mount: &Mount, mounts: &[Mount]) -> bool {
 
 /// Whether it is there on demand only: then a look each second would keep it there.
 fn is_on_demand(mount: &Mount, mounts: &[Mount]) -> bool {
-    mounts.iter().any(|one| one.fs_type == "autofs" && one.mount_point == mount.mount_point)
+    // An indirect map mounts below its own mount, a direct one in its place.
+    mounts.iter().any(|one| {
+        one.fs_type == "autofs" && (one.id == mount.parent || one.mount_point == mount.mount_point)
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn regression_what_an_indirect_map_mounts_is_there_on_demand_too() {
+        let mounts = parse_mountinfo(
+            b"20 1 8:1 / / rw - ext4 /dev/sda1 rw\n21 20 0:40 / /auto rw - autofs map rw\n\
+            22 21 8:2 / /auto/data rw - ext4 /dev/sdb rw\n23 20 0:41 / /direct rw - autofs map rw\n\
+            24 23 8:3 / /direct rw - xfs /dev/sdc rw\n25 20 8:4 / /srv rw - xfs /dev/sdd rw\n",
+        );
+        let on_demand: Vec<u64> =
+            mounts.iter().filter(|mount| is_on_demand(mount, &mounts)).map(|mount| mount.id).collect();
+        assert_eq!(on_demand, [22, 24]);
+    }
 
     #[test]
     fn mounts_of_one_file_system_are_together_and_later_ones_cover_earlier_ones() {

@@ -20,7 +20,7 @@ use trimwise_linux::block_device::{BlockDeviceError, DiscardCounts};
 use trimwise_linux::free_space::Listed;
 use trimwise_linux::ioctl::child::die_with_parent;
 use trimwise_linux::layout::Kind;
-use trimwise_linux::trim::{Target, TrimError};
+use trimwise_linux::trim::{Settled, Target, TrimError};
 
 /// The argument by which the daemon's program is its helper.
 pub const COMMAND: &str = "helper";
@@ -52,6 +52,8 @@ pub enum Task {
         lanes: u32,
         /// What is expected to be sent, in bytes; 0 if that is not known.
         expected: u64,
+        /// Discards of the last slice were left in flight: nothing is sent before they have ended.
+        wait: bool,
     },
     /// Turn online discard on or off.
     Toggle {
@@ -112,6 +114,13 @@ pub enum Answer {
     },
     /// Of [`Task::Toggle`].
     Toggled,
+    /// Discards failed, or are still in flight: nobody knows what the device did.
+    Device {
+        /// Why.
+        message: String,
+        /// Whether they are still in flight.
+        in_flight: bool,
+    },
     /// It did not work, but may another time.
     Again {
         /// Why.
@@ -130,6 +139,7 @@ impl Answer {
     /// The failure in it, if it is one.
     pub fn failed(&self) -> Option<Failed> {
         match self {
+            Self::Device { message, .. } => Some(Failed::Device(message.clone())),
             Self::Again { message } => Some(Failed::Again(message.clone())),
             Self::Never { message } => Some(Failed::Never(message.clone())),
             Self::Gone => Some(Failed::Again("the file system was unmounted".to_owned())),
@@ -200,17 +210,27 @@ fn perform(request: &Request, out: &mut impl Write) -> Result<Answer, TrimError>
             Ok(answer_with(out, &target.free_spans(Bytes(*min_extent), *from, *most)?))
         }
         Task::Walk => Ok(answer_with(out, &target.ranges(SPANS_MAX)?)),
-        Task::Trim { ranges, min_extent, lanes, expected } => {
+        Task::Trim { ranges, min_extent, lanes, expected, wait } => {
+            if *wait && let Some(hang) = hanging(target.settle(Some(Bytes(u64::MAX)))?) {
+                return Ok(hang);
+            }
             let begun = Instant::now();
             let before = target.counts()?;
             let least = target.least_extent(Bytes(*min_extent))?;
             let answered = trim(&target, ranges, least, *lanes)?;
             let of_fitrim = begun.elapsed();
             let enough = before.filter(|_| *expected > 0).map(|before| Bytes(before.bytes.0 + expected));
-            let took = of_fitrim + target.settle(enough)?;
+            let settled = target.settle(enough)?;
+            if let Some(hang) = hanging(settled) {
+                return Ok(hang);
+            }
+            let took = of_fitrim + settled.took;
             let after = target.counts()?;
-            let counted =
-                after.zip(before).map(|(after, before): (DiscardCounts, _)| after.since(before).bytes);
+            // With nothing counted since the boot, it does not count what is sent.
+            let counted = after
+                .zip(before)
+                .filter(|(after, _)| after.bytes.0 > 0)
+                .map(|(after, before): (DiscardCounts, _)| after.since(before).bytes);
             target.check_slices(Bytes(answered), counted)?;
             let took_ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
             Ok(Answer::Trimmed { took_ns, answered, counted: counted.map(|bytes| bytes.0) })
@@ -254,6 +274,14 @@ fn trim(target: &Target, ranges: &[(u64, u64)], least: Bytes, lanes: u32) -> Res
     })
 }
 
+/// What is answered if discards are not done. None of the slice counts as trimmed then: it is not known which of them ended.
+fn hanging(settled: Settled) -> Option<Answer> {
+    (settled.in_flight > 0).then(|| Answer::Device {
+        message: format!("discards hang: {} writes and discards are still in flight", settled.in_flight),
+        in_flight: true,
+    })
+}
+
 fn answer_with(out: &mut impl Write, listed: &Listed) -> Answer {
     for span in &listed.free {
         // Nobody who takes it: the answer's own writing will say so.
@@ -287,6 +315,12 @@ fn refused(error: &TrimError) -> Answer {
             Answer::Gone
         }
         TrimError::Device(BlockDeviceError::None { .. }) => Answer::Never { message },
+        TrimError::Failed { .. } => Answer::Device { message, in_flight: false },
+        TrimError::Call { call: "FITRIM", source, .. }
+            if source.raw_os_error() == Some(Errno::IO.raw_os_error()) =>
+        {
+            Answer::Device { message, in_flight: false }
+        }
         _ => Answer::Again { message },
     }
 }

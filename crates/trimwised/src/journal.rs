@@ -104,6 +104,13 @@ impl Journal {
         self.write().inspect_err(|_| drop(self.changes.pop()))
     }
 
+    /// The option of this mount is not the daemon's any more.
+    pub fn forget(&mut self, mount: &Mount) {
+        if let Some(change) = self.changes.iter().find(|change| is_of(change, mount)).cloned() {
+            self.restored(&change);
+        }
+    }
+
     /// An option is as it was, or its mount is gone.
     pub fn restored(&mut self, change: &Change) {
         self.changes.retain(|one| one != change);
@@ -128,7 +135,8 @@ pub fn is_of(change: &Change, mount: &Mount) -> bool {
     change.numbers == mount.numbers
         && match change.session {
             Some(session) => session_of(mount) == Some(session),
-            None => change.device == mount.device,
+            // Of a version that did not ask.
+            None => change.device == mount.device && change.mount_point == mount.mount_point,
         }
 }
 
@@ -138,7 +146,8 @@ pub fn may_be_there(change: &Change) -> bool {
     change.session.is_some_and(|session| sessions().contains(&session))
 }
 
-fn session_of(mount: &Mount) -> Option<u64> {
+/// Which mounting of its file system a mount is of; `None` if the kernel does not tell.
+pub fn session_of(mount: &Mount) -> Option<u64> {
     session(Kind::of(&mount.fs_type), devices_of(mount).ok()?.first()?)
 }
 

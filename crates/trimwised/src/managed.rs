@@ -17,10 +17,11 @@ use crate::discover::Candidate;
 use crate::frees::format::Freed;
 use crate::helper::{self, Answer, Probed, Request, Task};
 use crate::history::History;
-use crate::journal::Journal;
+use crate::journal::{Journal, session_of};
 use crate::known::Store;
 use crate::remount;
 use crate::sense::Senses;
+use crate::service::warn;
 use trimwise_linux::daemon::config::Treatment;
 use trimwise_linux::host_root::HostRoot;
 use trimwise_linux::layout::Kind;
@@ -74,6 +75,10 @@ pub struct Managed {
     carried: Option<Known>,
     /// By a user, whatever else becomes of it.
     paused: bool,
+    /// How the daemon set online discard last.
+    set: Option<bool>,
+    /// Discards of the last slice may still be in flight.
+    in_flight: bool,
     probe_again: SimTime,
     told: Option<&'static str>,
     /// Slices and bytes since the last entry of the history.
@@ -101,6 +106,8 @@ impl Managed {
             problem: None,
             carried: None,
             paused,
+            set: None,
+            in_flight: false,
             probe_again: SimTime::ZERO,
             told: None,
             untold: (0, 0),
@@ -158,6 +165,35 @@ impl Managed {
             // XFS's own limit is the last group's; nothing is freed behind the end of the file system.
             let spans = freed.iter().map(|freed| freed.span(probed.block, probed.group, probed.total));
             live.freed(spans.collect());
+        }
+    }
+
+    /// Its mount as it is listed now. Who changed the option by hand since the daemon did, finds it so from then on: it is
+    /// neither changed again nor put back.
+    pub fn seen_as(&mut self, candidate: Candidate, journal: &mut Journal, history: &mut History) {
+        self.candidate = candidate;
+        let mount = &self.candidate.mount;
+        let is_on = mount.discard() != "nodiscard";
+        if self.job.is_some() || self.set.is_none_or(|on| on == is_on) {
+            return;
+        }
+        self.set = None;
+        if let Some(live) = &mut self.live {
+            live.leave_option(format!("somebody else changed it to {}", mount.discard()));
+        }
+        let text = format!("{} was set by somebody else, and stays.", mount.discard());
+        history.add(&mount.mount_point, "online", text, 0);
+        journal.forget(mount);
+    }
+
+    /// Discards failed on one of these disks.
+    pub fn discards_failed(&mut self, disks: &BTreeSet<String>) {
+        let own = self.candidate.devices.iter().map(|device| &device.name).chain(&self.disks);
+        if let (Some(live), Some(disk)) = (&mut self.live, own.into_iter().find(|name| disks.contains(*name)))
+        {
+            live.device_failed(format!(
+                "discards failed: {disk} answered with errors, as the kernel's log says"
+            ));
         }
     }
 
@@ -251,7 +287,8 @@ impl Managed {
                 let ranges = helper::numbers(&slice.ranges);
                 // Where there is no map, nobody knows.
                 let expected = if self.has_maps() { slice.bytes.0 } else { 0 };
-                let task = Task::Trim { ranges, min_extent, lanes: slice.lanes, expected };
+                let task =
+                    Task::Trim { ranges, min_extent, lanes: slice.lanes, expected, wait: self.in_flight };
                 self.begin(Doing::Trimming, task, means);
             }
             Order::Toggle { on } => self.toggle(on, means),
@@ -262,6 +299,10 @@ impl Managed {
         let mount = &self.candidate.mount;
         if means.dry_run {
             let no = Failed::Never("dry run".to_owned());
+            return self.feed(means, |live, now, orders| live.toggled(now, Err(no), orders));
+        }
+        if session_of(mount).is_none() {
+            let no = Failed::Never("the kernel does not tell one mounting of it from another".to_owned());
             return self.feed(means, |live, now, orders| live.toggled(now, Err(no), orders));
         }
         if let Err(error) = means.journal.note(mount) {
@@ -280,7 +321,7 @@ impl Managed {
             Ok(job) => self.job = Some(job),
             Err(error) => {
                 let message = format!("the helper cannot be started: {error}");
-                self.done(doing, Vec::new(), &Answer::Again { message }, means);
+                self.done(doing, Duration::ZERO, Vec::new(), &Answer::Again { message }, means);
             }
         }
     }
@@ -288,6 +329,7 @@ impl Managed {
     fn done(
         &mut self,
         doing: Doing,
+        elapsed: Duration,
         spans: Vec<trimwise::units::Span>,
         answer: &Answer,
         means: &mut Means<'_>,
@@ -308,6 +350,7 @@ impl Managed {
                 self.feed(means, |live, now, orders| live.looked(now, result, orders));
             }
             (Doing::Trimming, Answer::Trimmed { took_ns, counted, .. }) => {
+                self.in_flight = false;
                 let (took, counted) = (SimDuration::from_nanos(*took_ns), counted.map(Bytes));
                 self.untold.0 += 1;
                 self.told.take_if(|told| *told == "failed"); // another time it is news again
@@ -317,14 +360,17 @@ impl Managed {
             }
             (Doing::Trimming, answer) => {
                 let failed = answer.failed().unwrap_or(Failed::Interrupted);
-                self.feed(means, |live, now, orders| {
-                    live.trimmed(now, SimDuration::ZERO, Err(failed), orders)
-                });
+                // Also what was given up may be on its way.
+                self.in_flight =
+                    !matches!(answer, Answer::Device { in_flight: false, .. } | Answer::Never { .. });
+                let took = SimDuration::from_nanos(u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX));
+                self.feed(means, |live, now, orders| live.trimmed(now, took, Err(failed), orders));
                 self.tell(means); // by the next second it may be at something else
             }
             (Doing::Toggling { on }, answer) => {
                 let result = answer.failed().map_or(Ok(on), Err);
                 if result.is_ok() {
+                    self.set = Some(on);
                     let option = if on { remount::on(self.kind()) } else { "nodiscard" };
                     self.candidate
                         .mount
@@ -384,6 +430,9 @@ impl Managed {
         };
         if self.told != Some(code) {
             self.told = Some(code);
+            if live.reason().is_trouble() {
+                warn(&format!("{}: {text}", point.display()));
+            }
             means.history.add(point, code, text, 0);
         }
         self.tell_trimmed(means.history);

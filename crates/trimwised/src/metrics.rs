@@ -172,6 +172,8 @@ impl Client {
         let mut buffer = [0; 1024];
         loop {
             match self.stream.read(&mut buffer) {
+                // Who says no more is answered, if the request is whole.
+                Ok(0) if self.read.ends_with(b"\r\n\r\n") => break,
                 Ok(0) => return false,
                 Ok(n) => self.read.extend(&buffer[..n]),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}

@@ -1,5 +1,6 @@
 //! The daemon's side of its sockets: connections, none of which can make it wait.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::os::fd::{AsFd as _, BorrowedFd};
@@ -25,6 +26,8 @@ const IDLE_MAX: Duration = Duration::from_secs(60);
 const UNREAD_MAX: usize = 8 << 20;
 /// Requests of one connection that are answered before others are served.
 const TURN: usize = 16;
+/// A user who only reads has one part in so many of a processor for all of his requests.
+const USER_SHARE: u32 = 20;
 
 struct Connection {
     stream: UnixStream,
@@ -45,12 +48,29 @@ pub struct Waiting {
     pub to_write: bool,
 }
 
+/// What users who only read have had of the processor: until when the next request of each waits.
+#[derive(Debug, Default)]
+struct Shares(BTreeMap<Option<u32>, Instant>);
+
+impl Shares {
+    fn spent(&mut self, user: Option<u32>, took: Duration, now: Instant) {
+        self.0.retain(|_, until| *until > now);
+        self.0.insert(user, now + took * (USER_SHARE - 1));
+    }
+
+    /// How long the next request of this user waits yet.
+    fn wait(&self, user: Option<u32>, now: Instant) -> Duration {
+        self.0.get(&user).map_or(Duration::ZERO, |until| until.saturating_duration_since(now))
+    }
+}
+
 /// The sockets and whoever is connected.
 pub struct Server {
     control: UnixListener,
     status: Option<UnixListener>,
     group: Option<u32>,
     connections: Vec<Connection>,
+    shares: Shares,
 }
 
 impl Server {
@@ -70,6 +90,7 @@ impl Server {
             control: control.in_place()?,
             group,
             connections: Vec::new(),
+            shares: Shares::default(),
         })
     }
 
@@ -95,7 +116,9 @@ impl Server {
             connection.send();
             connection.receive();
             for _ in 0..TURN {
-                if unread > UNREAD_MAX && !connection.commands {
+                let begun = Instant::now();
+                let waits = !connection.commands && !self.shares.wait(connection.user, begun).is_zero();
+                if waits || (unread > UNREAD_MAX && !connection.commands) {
                     break;
                 }
                 let Some(line) = connection.next_line() else { break };
@@ -105,6 +128,10 @@ impl Server {
                     Err(why) => Response::wrong(why),
                 };
                 connection.say(&response);
+                if !connection.commands {
+                    let now = Instant::now();
+                    self.shares.spent(connection.user, now - begun, now);
+                }
             }
             if connection.read.len() > REQUEST_MAX && !connection.read.contains(&b'\n') {
                 connection.say(&Response::wrong(format!("a request of more than {REQUEST_MAX} bytes")));
@@ -119,10 +146,13 @@ impl Server {
         });
     }
 
-    /// Whether somebody's turn was over before all of his requests were answered.
-    pub fn has_work(&self) -> bool {
-        let is_full = self.unread() > UNREAD_MAX;
-        self.connections.iter().any(|one| one.has_work() && (one.commands || !is_full))
+    /// If somebody's turn was over before all of his requests were answered: when his next one comes.
+    pub fn work_in(&self) -> Option<Duration> {
+        let (now, is_full) = (Instant::now(), self.unread() > UNREAD_MAX);
+        let working = self.connections.iter().filter(|one| one.has_work() && (one.commands || !is_full));
+        let wait =
+            |one: &Connection| if one.commands { Duration::ZERO } else { self.shares.wait(one.user, now) };
+        working.map(wait).min()
     }
 
     /// Bytes of answers that nobody has taken yet.
@@ -197,6 +227,10 @@ impl Connection {
         while !self.ended && self.read.len() <= REQUEST_MAX {
             match self.stream.read(&mut buffer) {
                 Ok(0) => {
+                    // Who says no more is answered what was asked, also without the end of the line.
+                    if self.read.last().is_some_and(|&last| last != b'\n') {
+                        self.read.push(b'\n');
+                    }
                     self.ended = true;
                     return;
                 }
@@ -272,5 +306,40 @@ impl Drop for Bound {
     /// If it is in its place, nothing is beside it any more.
     fn drop(&mut self) {
         drop(fs::remove_file(&self.beside));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn regression_a_user_who_only_reads_has_a_share_and_others_have_theirs() {
+        let (mut shares, now) = (Shares::default(), Instant::now());
+        let ms = Duration::from_millis;
+        shares.spent(Some(1000), ms(10), now);
+        assert_eq!((shares.wait(Some(1000), now), shares.wait(Some(7), now)), (ms(190), ms(0)));
+        assert_eq!(shares.wait(Some(1000), now + ms(190)), ms(0));
+        shares.spent(Some(7), ms(1), now + ms(200));
+        assert_eq!(shares.0.len(), 1, "what is over is forgotten");
+    }
+
+    #[test]
+    fn regression_who_says_no_more_is_answered_what_was_asked() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let mut server = Server::open(&at("control"), Some(&at("status")), None).unwrap();
+        for end in ["\n", ""] {
+            let mut stream = UnixStream::connect(at("status")).unwrap();
+            stream.write_all(format!("{}{end}", Request::Status.line().trim_end()).as_bytes()).unwrap();
+            stream.shutdown(std::net::Shutdown::Write).unwrap();
+            stream.set_nonblocking(true).unwrap();
+            let mut answer = String::new();
+            // Until it is closed behind its answer.
+            while stream.read_to_string(&mut answer).is_err() {
+                server.serve(|request| Response::done(request == &Request::Status));
+            }
+            assert!(answer.contains("\"data\":true"), "{end:?}: {answer}");
+        }
     }
 }

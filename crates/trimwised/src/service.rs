@@ -38,6 +38,7 @@ use crate::server::Server;
 use trimwise_linux::daemon::config::{Config, ConfigErrors};
 use trimwise_linux::files::replace;
 use trimwise_linux::mount::Mount;
+use trimwise_linux::text::is_unprintable;
 
 /// Helpers at work at a time: with a thousand file systems they would be too many for a service's limit of tasks.
 const HELPERS_MAX: usize = 16;
@@ -50,6 +51,9 @@ const WRITE_EVERY: Duration = Duration::from_secs(60);
 const METRICS_EVERY: Duration = Duration::from_secs(15);
 /// What is known to be trimmed is written so often: what a killed daemon learned since is trimmed once more.
 const KEEP_EVERY: Duration = Duration::from_secs(300);
+
+/// A helper that was killed is waited for so long; then it is left.
+const END_MAX: Duration = Duration::from_secs(1);
 
 /// How a daemon runs.
 #[derive(Clone, Debug)]
@@ -173,7 +177,7 @@ impl Service {
         let (known, unknown) = Store::open(places.known());
         let (journal, unread) = Journal::open(&places.journal());
         let (paused, unpaused) = Paused::open(places.paused());
-        unknown.iter().chain(&unread).chain(&unpaused).for_each(|problem| log(problem));
+        unknown.iter().chain(&unread).chain(&unpaused).for_each(|problem| warn(problem));
         let path = discover::mountinfo(places);
         let mountinfo = File::open(&path).map_err(cannot(path.display().to_string()))?;
         let now = Instant::now();
@@ -338,7 +342,7 @@ impl Service {
                 .err()
                 .map(|error| format!("metrics-file = \"{}\": {error}", path.display()));
             if problem != self.metrics_problem {
-                problem.iter().for_each(|problem| log(problem));
+                problem.iter().for_each(|problem| warn(problem));
                 self.metrics_problem = problem;
             }
             self.tell_watchdog();
@@ -371,7 +375,7 @@ impl Service {
         self.next_discover = Instant::now() + DISCOVER_EVERY;
         let found = match discover::discover(&self.options.places, &self.config) {
             Ok(found) => found,
-            Err(error) => return log(&format!("mountinfo: {error}")),
+            Err(error) => return warn(&format!("mountinfo: {error}")),
         };
         let mut before = std::mem::take(&mut self.managed);
         let mut new = Vec::new();
@@ -392,7 +396,7 @@ impl Service {
             };
             match known {
                 Some(mut one) => {
-                    one.candidate = candidate;
+                    one.seen_as(candidate, &mut self.journal, &mut self.history);
                     one.treat(treatment);
                     self.managed.insert(numbers, one);
                 }
@@ -422,7 +426,7 @@ impl Service {
     }
 
     fn let_go(&mut self, mut one: Managed, mounts: &[Mount]) {
-        one.stop(&mut self.left);
+        one.stop(&mut self.left, Instant::now() + END_MAX);
         one.tell_trimmed(&mut self.history);
         if is_mounted(&one.candidate.mount, mounts)
             && let Some(kept) = one.kept()
@@ -467,7 +471,9 @@ impl Service {
     fn stop(&mut self) {
         self.notify.tell("STOPPING=1");
         self.managed.values_mut().for_each(Managed::kill);
-        self.managed.values_mut().for_each(|one| one.stop(&mut self.left));
+        // For all of them together, or a service manager would lose patience.
+        let until = Instant::now() + END_MAX;
+        self.managed.values_mut().for_each(|one| one.stop(&mut self.left, until));
         for one in self.managed.values_mut() {
             one.tell_trimmed(&mut self.history);
         }
@@ -488,8 +494,19 @@ fn is_mounted(mount: &Mount, mounts: &[Mount]) -> bool {
 
 /// Says something in the journal, or on a terminal. Where nobody listens any more, the daemon goes on.
 pub fn log(text: &str) {
-    let priority = if std::env::var_os("JOURNAL_STREAM").is_some() { "<6>" } else { "" };
+    say(6, text);
+}
+
+/// Something is not as it should be: `journalctl -p warning` shows it.
+pub fn warn(text: &str) {
+    say(4, text);
+}
+
+/// With a priority of syslog(3).
+pub fn say(priority: u8, text: &str) {
+    let is_journal = std::env::var_os("JOURNAL_STREAM").is_some();
     for line in text.lines() {
-        drop(writeln!(io::stderr(), "{priority}{line}"));
+        let priority = if is_journal { format!("<{priority}>") } else { String::new() };
+        drop(writeln!(io::stderr(), "{priority}{}", line.replace(is_unprintable, "\u{fffd}")));
     }
 }

@@ -73,9 +73,13 @@ pub struct HistoryArguments {
 /// Arguments of `pause` and `resume`.
 #[derive(Debug, Args)]
 pub struct PauseArguments {
-    /// Where the file system is mounted [default: all of them]
-    #[arg(value_name = "MOUNT")]
+    /// Where the file system is mounted; `resume` without it is for all of them
+    #[arg(value_name = "MOUNT", conflicts_with = "all")]
     pub mount: Option<PathBuf>,
+
+    /// All file systems that the daemon manages
+    #[arg(long)]
+    pub all: bool,
 
     #[command(flatten)]
     pub run: RunArguments,

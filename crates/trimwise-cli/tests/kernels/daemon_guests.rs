@@ -34,7 +34,10 @@ fn killed(file_system: FileSystem, seed: u64) -> Script {
     let mut script = Script::new(file_system, &[], "true");
     let mut draw = Draw(seed);
     for kill in 0..KILLS {
-        script.daemon(["toggle = false", "policy = \"set:1:2\"", "policy = \"lazy\""][kill as usize % 3]);
+        script.daemon(
+            ["", "toggle = true\npolicy = \"set:1:2\"", "toggle = true\npolicy = \"lazy\""]
+                [kill as usize % 3],
+        );
         script.free_in_pieces();
         script.trimwise("", &["trim", MOUNT_POINT, "--now"]);
         script.then(Step::Sleep { ns: draw.below(1_500_000_000) });
@@ -207,7 +210,7 @@ fn a_mount_goes_fills_up_and_grows_on_btrfs() {
 fn stays_read_only(file_system: FileSystem) {
     let Some(kernel) = kernel(file_system) else { return };
     let mut script = Script::new(file_system, &[], "true");
-    script.daemon("policy = \"set:1:2\"");
+    script.daemon("toggle = true\npolicy = \"set:1:2\"");
     script.sleep_s(30);
     script.named("on", Step::Read { path: "/proc/self/mountinfo".to_owned() });
     script.then(Step::Remount { options: "ro".to_owned() });

@@ -8,11 +8,15 @@ use crate::common::{refused, said, text, trimwise};
 fn without_a_daemon_it_says_so() {
     let folder = tempfile::tempdir().unwrap();
     let run = folder.path().to_str().unwrap();
-    for arguments in [&["status"][..], &["explain", "/"], &["history", "/"], &["pause"], &["resume", "/"]] {
+    for arguments in
+        [&["status"][..], &["explain", "/"], &["history", "/"], &["pause", "--all"], &["resume", "/"]]
+    {
         let output = trimwise(&[arguments, &["--run", run]].concat());
         refused(1, &output, &["control.sock: no trimwised answers there", "systemctl start trimwised"]);
     }
     refused(1, &trimwise(&["trim", "/", "--now", "--run", run]), &["no trimwised answers"]);
+    // One word does not pause everything.
+    refused(2, &trimwise(&["pause", "--run", run]), &["pause needs a MOUNT; expected `--all`"]);
     refused(2, &trimwise(&["trim", "/", "--now", "--dry-run"]), &["cannot be used with"]);
 }
 

@@ -37,10 +37,13 @@ pub enum Request {
         #[serde(default = "some_entries")]
         limit: u32,
     },
-    /// No slice any more.
+    /// No slice any more. Either a mount point, or all: one word must not stop everything.
     Pause {
-        /// Its mount point; all if there is none.
+        /// Its mount point.
         mount: Option<PathBuf>,
+        /// All file systems.
+        #[serde(default)]
+        all: bool,
     },
     /// As before the pause.
     Resume {
@@ -85,6 +88,11 @@ impl Request {
         }
         let request: Self =
             serde_json::from_value(envelope.request).map_err(|error| format!("no request: {error}"))?;
+        if let Self::Pause { mount, all } = &request
+            && mount.is_some() == *all
+        {
+            return Err("pause; expected either a mount point or \"all\":true".to_owned());
+        }
         let (Self::Explain { mount } | Self::History { mount, .. } | Self::Trim { mount }) = &request else {
             return Ok(request);
         };
@@ -161,7 +169,7 @@ mod tests {
             Request::Status,
             Request::Explain { mount: mount.clone() },
             Request::History { mount: mount.clone(), limit: 7 },
-            Request::Pause { mount: None },
+            Request::Pause { mount: None, all: true },
             Request::Resume { mount: Some(mount.clone()) },
             Request::Trim { mount },
             Request::Reload,
@@ -182,6 +190,14 @@ mod tests {
             (r#"{"version":2,"command":"status"}"#, "version 2; expected 1"),
             (r#"{"version":1,"command":"destroy"}"#, "unknown variant `destroy`"),
             (r#"{"version":1,"command":"trim"}"#, "missing field `mount`"),
+            (
+                r#"{"version":1,"command":"pause","mount":null}"#,
+                "expected either a mount point or \"all\":true",
+            ),
+            (
+                r#"{"version":1,"command":"pause","mount":"/home","all":true}"#,
+                "expected either a mount point or",
+            ),
             (r#"{"version":1,"command":"trim","mount":"home"}"#, "expected an absolute path"),
             (r#"{"version":1,"command":"trim","mount":"/","force":true}"#, "unknown field `force`"),
         ] {

@@ -11,7 +11,7 @@ use trimwise::units::Bytes;
 pub use trimwise::units::Span;
 
 use super::TrimError;
-use super::settling::Settling;
+use super::settling::{Settled, Settling};
 use crate::block_device::{BlockDevice, DiscardCounts, devices_of, number_in};
 use crate::free_space::{self, Estimate, Listed};
 use crate::ioctl::{FstrimRange, btrfs, fitrim};
@@ -175,22 +175,22 @@ impl Target {
         Ok(Listed { free: ranges, from: 0, upto: end })
     }
 
-    /// What the kernel counted on all devices; `None` if it does not count discards.
+    /// What the kernel counted on all devices; `None` if it does not count discards, or is told not to (`iostats`).
     pub fn counts(&self) -> Result<Option<DiscardCounts>, TrimError> {
         let mut sum = Some(DiscardCounts::default());
         for device in &self.devices {
-            let found = device.stat()?.discards;
+            let found = device.stat()?.discards.filter(|_| device.counts_requests());
             sum = sum.zip(found).map(|(sum, found)| sum.plus(found));
         }
         Ok(sum)
     }
 
-    /// Waits until the discards that XFS left on their way are done; answers how long it took until the last of them was
-    /// counted, which on a device that others use is less than the wait. With `enough` counted on it, no more are expected.
-    pub fn settle(&self, enough: Option<Bytes>) -> Result<Duration, TrimError> {
+    /// Waits until the discards that XFS left on their way are done, or it is clear that they hang. With `enough` counted on
+    /// the device, no more are expected.
+    pub fn settle(&self, enough: Option<Bytes>) -> Result<Settled, TrimError> {
         const LOOK_EVERY: Duration = Duration::from_millis(5);
         if self.kind != Kind::Xfs {
-            return Ok(Duration::ZERO); // these wait for their discards
+            return Ok(Settled { took: Duration::ZERO, in_flight: 0 }); // these wait for their discards
         }
         let begun = Instant::now();
         let counted = || Ok::<_, TrimError>(self.counts()?.unwrap_or_default().bytes);
@@ -199,10 +199,10 @@ impl Target {
             std::thread::sleep(LOOK_EVERY);
             let mut in_flight = 0;
             for device in &self.devices {
-                in_flight += device.stat()?.in_flight;
+                in_flight += device.writes_in_flight()?;
             }
-            if settling.see(begun.elapsed(), counted()?, in_flight) {
-                return Ok(settling.risen_at());
+            if let Some(settled) = settling.see(begun.elapsed(), counted()?, in_flight) {
+                return Ok(settled);
             }
         }
     }

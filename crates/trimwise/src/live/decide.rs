@@ -27,6 +27,7 @@ impl LiveHost {
         if self.busy.is_some() {
             return;
         }
+        self.see_device_failed();
         if let Some(message) = &self.stuck {
             self.reason = Reason::Stuck { message: message.clone() };
             return;
@@ -146,7 +147,7 @@ impl LiveHost {
     }
 
     fn slice(&mut self, orders: &mut Vec<Order>) {
-        let any = self.asked || self.is_forced();
+        let any = self.asked || self.sweep || self.is_forced();
         let found = match &mut self.knowledge {
             Knowledge::Map(space) => {
                 space.next_slice(self.facts.cut, self.pace.bytes_max(), self.pace.extents_max(), any)

@@ -31,7 +31,7 @@ pub struct Settings {
     pub pressure_max_permille: u64,
     /// Maps are no closer together.
     pub look_every: SimDuration,
-    /// Whether mount options may be changed.
+    /// Whether mount options may be changed: not unless asked for, since somebody wrote them.
     pub may_toggle: bool,
 }
 
@@ -42,7 +42,7 @@ impl Default for Settings {
             untrimmed_max_permille: 100,
             pressure_max_permille: 200,
             look_every: SimDuration::from_secs(60),
-            may_toggle: true,
+            may_toggle: false,
         }
     }
 }
@@ -100,6 +100,8 @@ pub struct Window<'a> {
 pub enum Failed {
     /// It may work another time.
     Again(String),
+    /// Discards failed, or do not end: what the device was told is not known any more.
+    Device(String),
     /// It was stopped from outside, by a signal.
     Interrupted,
     /// It never will.
@@ -109,7 +111,7 @@ pub enum Failed {
 impl std::fmt::Display for Failed {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Again(message) | Self::Never(message) => f.write_str(message),
+            Self::Again(message) | Self::Device(message) | Self::Never(message) => f.write_str(message),
             Self::Interrupted => f.write_str("interrupted"),
         }
     }

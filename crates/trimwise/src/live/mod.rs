@@ -62,6 +62,9 @@ const WHOLE_EVERY: SimDuration = SimDuration::from_secs(7 * 86_400);
 const WHOLE_EVERY_FORCED: SimDuration = SimDuration::from_secs(3 * 86_400);
 /// The first one comes so long after the start, when the machine has booted.
 const WHOLE_FIRST: SimDuration = SimDuration::from_secs(3_600);
+/// What is known is forgotten behind a failure of the device, but no more often: one that fails now and then would be sent
+/// all of its free space each time.
+const FORGET_FAILED_EVERY: SimDuration = SimDuration::from_secs(86_400);
 /// The first attempt behind a failure; each further one doubles it.
 const RETRY: SimDuration = SimDuration::from_secs(60);
 const RETRY_MAX: SimDuration = SimDuration::from_secs(3_600);
@@ -160,7 +163,17 @@ pub struct LiveHost {
     overshoot: u64,
     overshoots: u32,
     failures: u32,
+    /// It is slices that fail, about which a map that succeeds says nothing.
+    slices_fail: bool,
     retry_at: SimTime,
+    /// The device said that discards failed, and nothing followed from it yet.
+    device_failed: Option<String>,
+    /// What is known is not forgotten for a failure again before this.
+    forget_not_before: SimTime,
+    /// A slice of which the device counted too little: what was in it, and what was counted.
+    unsure: Option<(Vec<Span>, u64)>,
+    /// That slice and so many before it stayed unsure.
+    unsure_in_turn: u32,
     refused: Option<String>,
     /// Something that was given up is still under way in the kernel.
     stuck: Option<String>,
@@ -219,7 +232,12 @@ impl LiveHost {
             overshoot: 0,
             overshoots: 0,
             failures: 0,
+            slices_fail: false,
             retry_at: now,
+            device_failed: None,
+            forget_not_before: now,
+            unsure: None,
+            unsure_in_turn: 0,
             refused: None,
             stuck: None,
             reason: Reason::Starting,

@@ -1,13 +1,21 @@
 //! How what was ordered ended: maps, slices, changes of the mount option.
 
 use super::pace::Done;
-use super::spans::bytes;
+use super::spans::{bytes, intersect};
 use super::{
-    Busy, Cut, FORGET_EVERY, Failed, Knowledge, LOOK_SHARE, Learned, LiveHost, OVERSHOOT, Order, Reason,
-    Slice, WHOLE, Window, again_in,
+    Busy, Cut, FORGET_EVERY, FORGET_FAILED_EVERY, Failed, Knowledge, LOOK_SHARE, Learned, LiveHost,
+    OVERSHOOT, Order, Reason, Slice, WHOLE, Window, again_in,
 };
 use crate::policy::{Acknowledged, PolicyEvent};
 use crate::units::{Bytes, SimDuration, SimTime, Span};
+
+/// Slices in turn of which the device counted too little.
+const UNSURE_MAX: u32 = 2;
+
+/// Less than seven eighths: extents may have come into use since the map, and groups of XFS end within one.
+fn is_far_below(bytes: u64, of: u64) -> bool {
+    bytes < of / 8 * 7
+}
 
 impl LiveHost {
     /// The map that was asked for.
@@ -25,7 +33,9 @@ impl LiveHost {
 
     /// Takes in a map; with `begins` it is the first of a round.
     fn learn(&mut self, begins: bool, Window { from, upto, free }: Window<'_>) {
-        self.failures = 0;
+        if !self.slices_fail {
+            self.failures = 0;
+        }
         self.look_wanted &= !begins;
         let space = match &mut self.knowledge {
             Knowledge::Map(space) => space,
@@ -75,8 +85,13 @@ impl LiveHost {
         } else {
             self.unexplained = 0;
         }
+        self.resolve(free);
         self.totals.reused_bytes += reused.0;
-        if first && !self.wants_backlog && !self.asked {
+        if first
+            && !self.wants_backlog
+            && !self.asked
+            && let Knowledge::Map(space) = &mut self.knowledge
+        {
             space.drop_fresh();
             return;
         }
@@ -100,10 +115,17 @@ impl LiveHost {
         self.now = now;
         self.touched = true;
         let Some(Busy::Trimming { slice, covered }) = self.busy.take() else { return };
+        let result = match self.device_failed.take() {
+            Some(message) if result.is_ok() => Err(Failed::Device(message)),
+            _ => result,
+        };
+        self.totals.slices_over += u64::from(took > self.pace.target());
+        self.totals.slice_longest_ns = self.totals.slice_longest_ns.max(took);
         match result {
             Ok(counted) => self.slice_done(took, &slice, &covered, counted),
             Err(failed) => {
                 self.totals.slices_failed += 1;
+                self.slices_fail = true;
                 self.slice_failed(&covered);
                 self.fail(failed);
             }
@@ -123,12 +145,13 @@ impl LiveHost {
     }
 
     fn slice_done(&mut self, took: SimDuration, slice: &Slice, covered: &[Span], counted: Option<Bytes>) {
-        self.failures = 0;
         self.totals.slices += 1;
-        self.totals.slices_over += u64::from(took > self.pace.target());
-        self.totals.slice_longest_ns = self.totals.slice_longest_ns.max(took);
-        self.totals.trimmed_bytes += slice.bytes.0;
+        self.totals.trimmed_bytes += slice.bytes.min(counted.unwrap_or(Bytes(u64::MAX))).0;
         self.totals.counted_bytes += counted.unwrap_or_default().0;
+        let is_sure = !self.is_short(slice, counted);
+        if is_sure {
+            (self.failures, self.slices_fail, self.unsure_in_turn) = (0, false, 0);
+        }
         let sent_whole = self.see_overshoot(slice, counted);
         let now = self.now;
         // Of a walk it is the addresses that slices are cut by.
@@ -136,10 +159,10 @@ impl LiveHost {
         self.pace.done(Done { ended: now, took, bytes: paced, extents: slice.extents });
         let is_gone_through = match &mut self.knowledge {
             Knowledge::Map(space) => {
-                if sent_whole {
-                    space.done_whole(covered);
-                } else {
-                    space.done(covered);
+                match counted {
+                    Some(counted) if !is_sure => self.unsure = Some((covered.to_vec(), counted.0)),
+                    _ if sent_whole => space.done_whole(covered),
+                    _ => space.done(covered),
                 }
                 space.waiting().0 == 0 && self.round.is_over
             }
@@ -165,6 +188,35 @@ impl LiveHost {
         }
     }
 
+    /// Whether the device counted so little that some of the slice was not sent, as far as can be told before the next map: XFS
+    /// passes over what is still in its log. Ext4 passes over what it knows to be trimmed.
+    fn is_short(&self, slice: &Slice, counted: Option<Bytes>) -> bool {
+        let may_tell = self.facts.maps && !matches!(self.facts.cut, Cut::Groups { .. });
+        may_tell && counted.is_some_and(|counted| is_far_below(counted.0, slice.bytes.0))
+    }
+
+    /// A map has come: what of an unsure slice is still free was sent if the device counted as much as that; else it still waits.
+    fn resolve(&mut self, free: &[Span]) {
+        let (Some((covered, counted)), Knowledge::Map(space)) = (self.unsure.take(), &mut self.knowledge)
+        else {
+            return;
+        };
+        let still_free = intersect(&covered, free);
+        if !is_far_below(counted, bytes(&still_free)) {
+            self.unsure_in_turn = 0;
+            return space.done_but_fresh(&still_free);
+        }
+        self.unsure_in_turn += 1;
+        if self.unsure_in_turn > UNSURE_MAX {
+            let (counted, sent) = (Bytes(counted), Bytes(bytes(&still_free)));
+            self.slices_fail = true;
+            self.pace.failed();
+            self.fail(Failed::Again(format!(
+                "the device counted {counted} of {sent} that a slice was to send"
+            )));
+        }
+    }
+
     /// Kernels differ in whether XFS keeps to the range that it is asked for: slices that sent far more, two at least, say that
     /// this one does not. Answers whether that has just been learned.
     fn see_overshoot(&mut self, slice: &Slice, counted: Option<Bytes>) -> bool {
@@ -182,11 +234,29 @@ impl LiveHost {
         self.facts.cut == Cut::Nowhere
     }
 
+    /// The device answered a discard with an error. If a slice is under way, it was that slice's; else it was one of those
+    /// that counted as done.
+    pub fn device_failed(&mut self, message: String) {
+        self.device_failed = Some(message);
+    }
+
+    /// What follows from that, where no slice is under way.
+    pub(super) fn see_device_failed(&mut self) {
+        if let Some(message) = self.device_failed.take() {
+            self.pace.failed();
+            self.fail(Failed::Device(message));
+        }
+    }
+
     fn fail(&mut self, failed: Failed) {
+        if matches!(failed, Failed::Device(_)) && self.now >= self.forget_not_before {
+            self.forget_not_before = self.now + FORGET_FAILED_EVERY;
+            self.forget();
+        }
         match failed {
             Failed::Interrupted => self.retry_at = self.now + SimDuration::from_secs(1),
             Failed::Never(message) => self.refused = Some(message),
-            Failed::Again(message) => {
+            Failed::Again(message) | Failed::Device(message) => {
                 let again_in = again_in(self.failures);
                 self.failures += 1;
                 self.retry_at = self.now + again_in;

@@ -160,7 +160,7 @@ impl fmt::Display for Reason {
             ),
             Self::PartsOnly { waiting } => write!(
                 f,
-                "{waiting} wait in free extents of which less than half waits, and this kernel sends only whole ones."
+                "{waiting} wait in free extents that are trimmed for the most part, and can only be sent with that part."
             ),
             Self::OverBound { untrimmed, bound } => {
                 write!(f, "{untrimmed} of free space are untrimmed, more than the bound of {bound}.")

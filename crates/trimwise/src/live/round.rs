@@ -67,6 +67,9 @@ impl LiveHost {
         if self.online && self.looked_at.is_some() && !self.look_wanted && !at_once {
             return false;
         }
+        if self.unsure.is_some() && !self.look_wanted {
+            return self.look_again(orders);
+        }
         let look = if self.look_wanted { Some(Look::Everything) } else { self.due_look() };
         match look {
             Some(look) if self.look_wanted || at_once || self.now >= self.look_not_before => {

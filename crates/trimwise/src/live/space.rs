@@ -27,7 +27,8 @@ pub const SPANS_MAX: usize = 16_384;
 /// Where a slice may be cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
-    /// Only at the boundaries of groups: ext4 sends the last extent of a range whole, up to the end of its group.
+    /// Only at the boundaries of groups: ext4 sends the last extent of a range whole, up to the end of its group, so that what
+    /// waits before a trimmed part of its extent is sent with that part.
     Groups {
         /// Where the first group begins.
         first: u64,
@@ -51,6 +52,15 @@ impl Cut {
         let start = if at < first { 0 } else { first.saturating_add(index.saturating_mul(bytes)) };
         let end = first.saturating_add(index.saturating_add(1).saturating_mul(bytes));
         Some(Span { start, end: if at < first { first } else { end } })
+    }
+
+    /// Whether so much of what is sent waits that it need not be put off: half of whole extents, and more where that is but a
+    /// matter of their ends.
+    fn is_worth(self, one: &Sendable) -> bool {
+        match self {
+            Self::Groups { .. } => one.beside() <= one.waits / BESIDE,
+            _ => one.waits >= one.span.bytes().0.div_ceil(2),
+        }
     }
 }
 
@@ -94,7 +104,33 @@ pub struct FreeSpace {
     cut_short: bool,
     /// Bytes that were trimmed or left, and are forgotten since the round began.
     forgotten: u64,
+    /// Freed, as it was told, and in no map yet.
+    told: Vec<Span>,
+    /// So much that does not wait may be sent beside what does.
+    spare: u64,
+    /// Nothing is worth its slice until something changes.
+    is_spent: bool,
 }
+
+/// What FITRIM sends if it is asked for it, and how much of that waits.
+#[derive(Clone, Copy, Debug)]
+struct Sendable {
+    span: Span,
+    waits: u64,
+}
+
+impl Sendable {
+    /// What is sent though it does not wait.
+    fn beside(&self) -> u64 {
+        self.span.bytes().0 - self.waits
+    }
+}
+
+/// Of what does not wait, one part in so many of what does may be sent beside it on ext4: a waiting extent before a trimmed one
+/// cannot be sent without it.
+const BESIDE: u64 = 10;
+/// No more of that is saved up for later: what was sent after the start, when all waits, is no licence for the day.
+const SPARE_MAX: u64 = 64 << 20;
 
 /// A map of the whole file system, as a window.
 pub const WHOLE: Span = Span { start: 0, end: u64::MAX };
@@ -112,6 +148,9 @@ impl FreeSpace {
             cursor: 0,
             cut_short: false,
             forgotten: 0,
+            told: Vec::new(),
+            spare: 0,
+            is_spent: false,
         }
     }
 
@@ -140,13 +179,15 @@ impl FreeSpace {
             self.cursor = window.start;
         }
         self.window = window;
+        self.told = subtract(&self.told, &[window]);
         self.cut_short = false;
         self.keep();
         Learned { freed: Bytes(freed), reused: Bytes(reused) }
     }
 
-    /// Forgets what there is no room for.
+    /// Forgets what there is no room for. Called when something has changed.
     fn keep(&mut self) {
+        self.is_spent = false;
         let before = bytes(&self.trimmed) + bytes(&self.left);
         self.cut_short |= keep_longest(&mut self.waiting, self.spans_max);
         keep_longest(&mut self.left, self.spans_max);
@@ -195,6 +236,8 @@ impl FreeSpace {
             *kind = subtract(kind, spans);
         }
         let reused = untrimmed - self.waiting().0 - self.left().0;
+        self.told = union(&self.told, spans);
+        keep_longest(&mut self.told, self.spans_max);
         self.keep();
         Bytes(reused)
     }
@@ -252,8 +295,8 @@ impl FreeSpace {
     /// The next slice of at most `bytes_max` and `extents_max`, but at least one extent (or its part in one group), and
     /// what of the waiting space is in it. Goes round through the file system.
     ///
-    /// Where extents cannot be cut, those of which less than half waits are left for later, so that no more than twice of
-    /// what waits is sent; with `any`, the one of which most waits is taken nevertheless.
+    /// Where extents cannot be cut at will, those of which too little waits are left for later, so that not much more is sent
+    /// than what waits ([`Cut::is_worth`]); with `any` those of which most waits come nevertheless if there are no others.
     pub fn next_slice(
         &mut self,
         cut: Cut,
@@ -261,9 +304,10 @@ impl FreeSpace {
         extents_max: u64,
         any: bool,
     ) -> Option<(Slice, Vec<Span>)> {
-        if cut == Cut::Nowhere {
-            return self.next_whole(bytes_max, extents_max, any);
-        }
+        let Cut::Anywhere { align } = cut else {
+            return self.next_whole(cut, bytes_max, extents_max.max(1), any);
+        };
+        let align = align.max(1);
         let from = self.waiting.partition_point(|span| span.end <= self.cursor);
         let from = if from < self.waiting.len() { from } else { 0 };
         let mut covered: Vec<Span> = Vec::new();
@@ -271,30 +315,17 @@ impl FreeSpace {
         let mut start = self.waiting.get(from)?.start.max(if from == 0 { 0 } else { self.cursor });
         for span in &self.waiting[from..] {
             start = start.max(span.start);
-            while start < span.end && room > 0 && (covered.len() as u64) < extents_max.max(1) {
-                let end = match cut {
-                    Cut::Groups { .. } => {
-                        cut.group(start).map_or(span.end, |group| group.end.min(span.end).max(start + 1))
-                    }
-                    Cut::Nowhere => span.end,
-                    Cut::Anywhere { align } => {
-                        let end = start.saturating_add(room);
-                        let whole = end / align.max(1) * align.max(1);
-                        if whole > start { whole.min(span.end) } else { (start + align.max(1)).min(span.end) }
-                    }
-                };
-                // A part in one group cannot be cut further, so that it comes whole if it comes first.
-                if end - start > room && !covered.is_empty() {
-                    room = 0;
-                    break;
-                }
-                covered.push(Span { start, end });
-                room = room.saturating_sub(end - start);
-                start = end;
-            }
             if room == 0 || covered.len() as u64 >= extents_max.max(1) {
                 break;
             }
+            let whole = start.saturating_add(room) / align * align;
+            let end = (if whole > start { whole } else { start + align }).min(span.end);
+            covered.push(Span { start, end });
+            room = room.saturating_sub(end - start);
+            if end < span.end {
+                break;
+            }
+            start = end;
         }
         self.cursor = covered.last()?.end;
         let slice = Slice {
@@ -306,44 +337,85 @@ impl FreeSpace {
         Some((slice, covered))
     }
 
-    /// The next slice of whole extents; see [`FreeSpace::next_slice`].
-    fn next_whole(&mut self, bytes_max: Bytes, extents_max: u64, any: bool) -> Option<(Slice, Vec<Span>)> {
-        let free = self.free();
-        let mut from = 0;
-        // Each free extent in which something waits, and how much.
-        let mut extents: Vec<(Span, u64)> = Vec::new();
-        for extent in free {
-            let first = from + self.waiting[from..].partition_point(|span| span.end <= extent.start);
-            from = first + self.waiting[first..].partition_point(|span| span.start < extent.end);
-            let waits = bytes(&self.waiting[first..from]);
-            extents.extend((waits > 0).then_some((extent, waits)));
+    /// The next slice where FITRIM sends extents to their ends; see [`FreeSpace::next_slice`].
+    fn next_whole(
+        &mut self,
+        cut: Cut,
+        bytes_max: Bytes,
+        extents_max: u64,
+        any: bool,
+    ) -> Option<(Slice, Vec<Span>)> {
+        if self.is_spent && !any {
+            return None;
         }
-        let is_worth = |&(extent, waits): &(Span, u64)| waits >= extent.bytes().0.div_ceil(2);
-        // In thousandths, so that among those that are alike the first is taken.
-        let share = |&(extent, waits): &(Span, u64)| {
-            (waits.saturating_mul(1000) / extent.bytes().0.max(1), std::cmp::Reverse(extent.start))
-        };
-        let most = extents.iter().copied().filter(|_| any).max_by_key(share);
-        extents.retain(is_worth);
-        let next = extents.partition_point(|(extent, _)| extent.start < self.cursor);
-        extents.rotate_left(next);
-        if extents.is_empty() {
-            extents.extend(most);
+        let mut good = self.sendable(cut);
+        let mut poor: Vec<Sendable> = Vec::new();
+        good.retain(|one| {
+            cut.is_worth(one) || {
+                poor.push(*one);
+                false
+            }
+        });
+        let next = good.partition_point(|one| one.span.start < self.cursor);
+        good.rotate_left(next);
+        // Of the others those first of which most waits; in thousandths, so that among those that are alike the first is taken.
+        poor.sort_by_key(|one| {
+            (u64::MAX - one.waits.saturating_mul(1000) / one.span.bytes().0.max(1), one.span.start)
+        });
+        if cut == Cut::Nowhere {
+            poor.truncate(usize::from(any && good.is_empty()));
+        } else if !any || !good.is_empty() {
+            let mut spare = self.spare;
+            let affordable = poor.iter().take_while(|one| {
+                let is_enough = one.beside() <= spare;
+                spare = spare.saturating_sub(one.beside());
+                is_enough
+            });
+            let affordable = affordable.count();
+            poor.truncate(affordable);
         }
-        let (mut chosen, mut waits_sum, mut sent) = (Vec::new(), 0, 0_u64);
-        for (extent, waits) in extents {
-            sent = sent.saturating_add(extent.bytes().0);
+        let (mut chosen, mut waits, mut sent) = (Vec::new(), 0, 0_u64);
+        for one in good.into_iter().chain(poor) {
+            sent = sent.saturating_add(one.span.bytes().0);
             if !chosen.is_empty() && (sent > bytes_max.0 || chosen.len() as u64 >= extents_max) {
                 break;
             }
-            waits_sum += waits;
-            chosen.push(extent);
+            waits += one.waits;
+            self.spare = self.spare.saturating_sub(one.beside());
+            chosen.push(one.span);
         }
-        self.cursor = chosen.last()?.end;
+        let Some(last) = chosen.last() else {
+            self.is_spent = true;
+            return None;
+        };
+        self.cursor = last.end;
         chosen.sort_unstable_by_key(|extent| extent.start);
         let extents = chosen.len() as u64;
-        let slice = Slice { ranges: chosen.clone(), bytes: Bytes(waits_sum), extents, lanes: 1 };
-        Some((slice, chosen))
+        let ranges = if cut == Cut::Nowhere { chosen.clone() } else { self.ranges(cut, &chosen) };
+        Some((Slice { ranges, bytes: Bytes(waits), extents, lanes: 1 }, chosen))
+    }
+
+    /// Each free extent, or its part in one group, in which something waits, as it is sent.
+    fn sendable(&self, cut: Cut) -> Vec<Sendable> {
+        let mut from = 0;
+        let mut all = Vec::new();
+        for extent in self.free() {
+            let mut start = extent.start;
+            while start < extent.end {
+                let end =
+                    cut.group(start).map_or(extent.end, |group| group.end.min(extent.end).max(start + 1));
+                from += self.waiting[from..].partition_point(|span| span.end <= start);
+                let upto = from + self.waiting[from..].partition_point(|span| span.start < end);
+                let in_it = intersect(&self.waiting[from..upto], &[Span { start, end }]);
+                if let Some(first) = in_it.first() {
+                    // What lies before it in a group need not be asked for.
+                    let start = if cut == Cut::Nowhere { start } else { first.start };
+                    all.push(Sendable { span: Span { start, end }, waits: bytes(&in_it) });
+                }
+                start = end;
+            }
+        }
+        all
     }
 
     /// Fewer calls: spans with nothing trimmed between them become one range, and a group in which nothing is trimmed
@@ -387,7 +459,9 @@ impl FreeSpace {
             let from = spans.partition_point(|span| span.end <= start);
             spans[from..].iter().take_while(|span| span.start < end).count() > 0
         };
+        // What was freed since the map is waiting in the next one, whether it is sent now or not.
         !free_there(&self.trimmed)
+            && !free_there(&self.told)
             && !free_there(&self.left)
             && subtract(&intersect(&self.waiting, &gap), covered).is_empty()
     }
@@ -404,9 +478,15 @@ impl FreeSpace {
         self.done(&whole);
     }
 
+    /// What is still free of a slice was trimmed, but for what the last map showed to be freed.
+    pub fn done_but_fresh(&mut self, still_free: &[Span]) {
+        self.done(&subtract(still_free, &self.fresh));
+    }
+
     /// A slice is done: what was in it is trimmed.
     pub fn done(&mut self, covered: &[Span]) {
         let covered = &intersect(covered, &self.waiting);
+        self.spare = (self.spare + bytes(covered) / BESIDE).min(SPARE_MAX);
         self.waiting = subtract(&self.waiting, covered);
         self.trimmed = union(&self.trimmed, covered);
         self.keep();

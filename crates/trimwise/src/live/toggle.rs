@@ -53,12 +53,9 @@ impl LiveHost {
                 self.told = self.told && on;
                 self.toggling = Toggling::default();
             }
-            Err(Failed::Never(message)) => {
-                self.facts.toggles = false;
-                self.toggling.problem = Some((message, false));
-            }
+            Err(Failed::Never(message)) => self.leave_option(message),
             Err(Failed::Interrupted) => self.toggling.retry_at = now + SimDuration::from_secs(1),
-            Err(Failed::Again(message)) => {
+            Err(Failed::Again(message) | Failed::Device(message)) => {
                 let Toggling { failures, retry_at, problem } = &mut self.toggling;
                 *retry_at = now + again_in(*failures);
                 *failures += 1;
@@ -66,6 +63,12 @@ impl LiveHost {
             }
         }
         self.decide(orders);
+    }
+
+    /// It is not changed any more, and why.
+    pub fn leave_option(&mut self, why: String) {
+        self.facts.toggles = false;
+        self.toggling.problem = Some((why, false));
     }
 
     pub(super) fn toggle_words(&self) -> Option<String> {

@@ -32,16 +32,26 @@ impl LiveHost {
         self.reason = if self.paused { Reason::Paused } else { Reason::Starting };
     }
 
-    /// The user asks for all that is untrimmed, now: whatever the policy says, but slice by slice.
+    /// The user asks for all that is free, now: whatever the policy says and whatever is believed to be trimmed, but slice by
+    /// slice.
     pub fn trim_now(&mut self) {
         (self.asked, self.ever_asked) = (true, true);
-        self.look_wanted = true;
+        self.forget();
         self.retry_at = self.now;
         self.catch_up();
         if let Knowledge::Estimate(estimate) = &mut self.knowledge {
             // What was free before the daemon began, or before the kernel was to tell the device, nobody knows of.
             estimate.ask_for_all(self.sample.total.0.saturating_sub(self.sample.used.0));
         }
+    }
+
+    /// What the device was told of is not believed any more; the next map shows all of it as untrimmed.
+    pub(super) fn forget(&mut self) {
+        if let Knowledge::Map(space) = &mut self.knowledge {
+            space.forget();
+        }
+        self.look_wanted = true;
+        (self.told, self.round.told) = (false, false);
     }
 
     /// What was given up is still under way, in words, or is not any more: until then nothing else is begun.

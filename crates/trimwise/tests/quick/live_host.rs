@@ -29,6 +29,8 @@ pub struct FakeHost {
     pub looked_from: Vec<u64>,
     /// FITRIM sends every extent that it touches whole.
     pub sends_whole: bool,
+    /// FITRIM sends the last extent of a range whole, up to the end of its group, as ext4 does.
+    pub sends_tail: bool,
     pub toggles_work: bool,
     /// Toggles fail like this.
     pub toggle_failure: Option<Failed>,
@@ -50,6 +52,8 @@ pub struct FakeHost {
     pub slices: Vec<(SimTime, Slice)>,
     /// The next slices fail like this.
     pub failure: Option<Failed>,
+    /// Discards end up nowhere, and are not counted.
+    pub drops: bool,
     /// Each free is told.
     pub tells: bool,
     /// As on ext4 with a journal: what is freed is free with the next commit only, and told of before.
@@ -71,6 +75,7 @@ impl FakeHost {
             ranges: (!facts.maps).then(|| vec![Span { start: 0, end: facts.total.0 }]),
             looked_from: Vec::new(),
             sends_whole: false,
+            sends_tail: false,
             toggles_work: true,
             toggle_failure: None,
             toggles_tried: 0,
@@ -85,6 +90,7 @@ impl FakeHost {
             toggled: Vec::new(),
             slices: Vec::new(),
             failure: None,
+            drops: false,
             tells: false,
             commits: false,
             committing: Vec::new(),
@@ -219,12 +225,19 @@ impl FakeHost {
 
     pub fn fitrim(&mut self, slice: &Slice) -> u64 {
         let before = self.sent;
-        for range in &slice.ranges {
+        for range in slice.ranges.iter().filter(|_| !self.drops) {
             let mut pieces = (range.start / PIECE) as usize..(range.end.div_ceil(PIECE) as usize).min(PIECES);
             while self.sends_whole && pieces.start > 0 && self.is_free(pieces.start - 1) {
                 pieces.start -= 1;
             }
             while self.sends_whole && pieces.end < PIECES && self.is_free(pieces.end) {
+                pieces.end += 1;
+            }
+            while self.sends_tail
+                && !(pieces.end as u64).is_multiple_of(GROUP)
+                && self.is_free(pieces.end - 1)
+                && self.is_free(pieces.end)
+            {
                 pieces.end += 1;
             }
             for at in pieces {

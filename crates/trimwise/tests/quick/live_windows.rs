@@ -94,9 +94,11 @@ fn regression_whoever_asks_during_a_sweep_gets_all_of_it_and_the_next_sweep_come
     host.live.trim_now();
     assert!(host.pass_while_asked(60), "{:?}", host.live.explain());
     let figures = |host: &FakeHost| (host.untrimmed(), host.live.waiting(), host.live.left(), host.sent);
-    assert_eq!(figures(&host), (0, Bytes(0), Bytes(0), free), "{:?}", host.live.explain());
+    // What was known to be trimmed is sent once more, since somebody asked.
+    let known = 1;
+    assert_eq!(figures(&host), (0, Bytes(0), Bytes(0), free + known), "{:?}", host.live.explain());
     host.pass(280);
-    assert_eq!(figures(&host), (0, Bytes(0), Bytes(0), free), "nothing before the next sweep");
+    assert_eq!(figures(&host), (0, Bytes(0), Bytes(0), free + known), "nothing before the next sweep");
     host.pass(1800 - 280 - 60);
     assert!(host.live.waiting() > Bytes(0) && host.sent > free, "{:?}", host.live.explain());
     assert_eq!((host.untrimmed(), host.sent_twice), (0, host.sent - free), "once more, not for want of it");

@@ -110,13 +110,15 @@ fn first_record(data: &[u8]) -> Option<(Option<&[u8]>, &[u8])> {
     Some((has_data.then_some(record), behind))
 }
 
-/// The tracepoints that tell of frees.
+/// The tracepoints that tell of frees, and of discards that fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Tracepoint {
     /// `ext4:ext4_free_blocks`: before the transaction commits that frees them.
     Ext4,
     /// `xfs:xfs_free_extent`: inside of the transaction that frees them.
     Xfs,
+    /// `block:block_rq_error`, of discards: of the whole disk's device, in sectors.
+    Error,
 }
 
 /// What is told of one free.
@@ -158,6 +160,7 @@ impl Tracepoint {
         match self {
             Self::Ext4 => "ext4/ext4_free_blocks",
             Self::Xfs => "xfs/xfs_free_extent",
+            Self::Error => "block/block_rq_error",
         }
     }
 
@@ -167,6 +170,7 @@ impl Tracepoint {
         let (group, block, blocks) = match self {
             Self::Ext4 => (None, field(text, "block")?, field(text, "count")?),
             Self::Xfs => (Some(field(text, "agno")?), field(text, "agbno")?, field(text, "len")?),
+            Self::Error => (None, field(text, "sector")?, field(text, "nr_sector")?),
         };
         let (kind, device) = (field(text, "common_type")?, field(text, "dev")?);
         Some(EventFormat { id, kind, device, group, block, blocks })

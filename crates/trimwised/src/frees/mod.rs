@@ -3,13 +3,14 @@
 //! A [`Watcher`] has a trace instance of its own (Documentation/trace/ftrace.rst, "Instances"): its buffers and its choice of
 //! events are nobody else's. In it the tracepoints of ext4 and XFS that tell of frees are on, filtered to the file systems
 //! that are managed. Records are read as the kernel wrote them, a page at a time, each second and whenever a buffer is half
-//! full; the kernel overwrites the oldest, and says how many, if nobody reads in time.
+//! full; the kernel overwrites the oldest, and says how many, if nobody reads in time. The block layer's tracepoint of failed
+//! requests is on as well, for discards: XFS does not look at how they end.
 //!
 //! Without tracefs, or without the right to it, there is no watcher, and maps alone say what was freed.
 
 pub mod format;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::os::fd::{AsFd as _, BorrowedFd};
@@ -40,6 +41,8 @@ pub struct Heard {
     pub freed: BTreeMap<(u32, u32), Vec<Freed>>,
     /// Records that were lost, of whichever device.
     pub lost: u64,
+    /// Disks on which discards failed.
+    pub failed: BTreeSet<(u32, u32)>,
 }
 
 /// A trace instance that tells of frees. It goes when this is dropped.
@@ -131,6 +134,13 @@ impl Watcher {
         }
         if self.events.is_empty() {
             return Err("this kernel has no tracepoint that tells of frees on ext4 or XFS".to_owned());
+        }
+        // Linux 5.18 and later, and no other request has a D among its letters (blk_fill_rwbs()).
+        self.find(Tracepoint::Error);
+        if self.events.contains_key(&Tracepoint::Error) {
+            let event = self.event(Tracepoint::Error);
+            write(&event.join("filter"), "rwbs ~ \"*D*\"")?;
+            write(&event.join("enable"), "1")?;
         }
         for cpu in cpus {
             let mut options = File::options();
@@ -230,8 +240,12 @@ impl Watcher {
                 let Ok(n @ 1..) = pipe.read(&mut self.buffer) else { break };
                 any = true;
                 heard.lost += self.page.records(&self.buffer[..n], |record| {
-                    if let Some(freed) = self.events.values().find_map(|event| event.read(record)) {
-                        heard.freed.entry(freed.device).or_default().push(freed);
+                    let read =
+                        |(point, event): (&Tracepoint, &EventFormat)| Some((*point, event.read(record)?));
+                    match self.events.iter().find_map(read) {
+                        Some((Tracepoint::Error, failed)) => drop(heard.failed.insert(failed.device)),
+                        Some((_, freed)) => heard.freed.entry(freed.device).or_default().push(freed),
+                        None => {}
                     }
                 });
             }

@@ -14,6 +14,7 @@ use trimwise::units::Span;
 
 use super::{Managed, Means};
 use crate::helper::{self, Answer, Request};
+use crate::service::warn;
 
 /// The most that a helper may answer: a map of the most extents, with room.
 const ANSWER_MAX: usize = 4 << 20;
@@ -90,6 +91,11 @@ impl Job {
         })
     }
 
+    /// Since its begin.
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.begun.elapsed()
+    }
+
     /// Given up if it takes longer than this: killed, and to be left. And why, in words.
     pub(crate) fn give_up_behind(&mut self, patience: Duration) -> Option<String> {
         (self.begun.elapsed() >= patience).then(|| {
@@ -108,15 +114,14 @@ impl Job {
         drop(self.child.kill());
     }
 
-    /// Waits a second at most for one that was killed.
-    fn end(mut self, left: &mut Left) {
-        for _ in 0..50 {
-            if has_ended(&mut self.child) {
-                return;
+    /// Waits until then at most for one that was killed.
+    fn end(mut self, left: &mut Left, until: Instant) {
+        while !has_ended(&mut self.child) {
+            if Instant::now() >= until {
+                return self.leave(left);
             }
             std::thread::sleep(Duration::from_millis(20));
         }
-        self.leave(left);
     }
 }
 
@@ -143,14 +148,15 @@ impl Managed {
         let Some(message) = self.job.as_mut().and_then(|job| job.give_up_behind(means.patience)) else {
             return;
         };
-        let Some(Job { doing, child, .. }) = self.job.take() else { return };
+        let Some(Job { doing, child, begun, .. }) = self.job.take() else { return };
+        warn(&format!("{}: {message}", point.display()));
         means.history.add(&point, "stuck", message.clone(), 0);
         let stuck = format!("The helper did not end in {} s, and was given up", means.patience.as_secs());
         if let Some(live) = &mut self.live {
             live.stick(Some(stuck));
         }
         self.stuck = Some(child);
-        self.done(doing, Vec::new(), &Answer::Again { message }, means);
+        self.done(doing, begun.elapsed(), Vec::new(), &Answer::Again { message }, means);
     }
 
     /// Whether something is under way on its disks that another slice must not meet.
@@ -166,11 +172,11 @@ impl Managed {
         }
     }
 
-    /// Ends the helper, and waits for it a second at most.
-    pub fn stop(&mut self, left: &mut Left) {
+    /// Ends the helper, and waits for it until then at most.
+    pub fn stop(&mut self, left: &mut Left, until: Instant) {
         self.kill();
         if let Some(job) = self.job.take() {
-            job.end(left);
+            job.end(left, until);
         }
         if let Some(stuck) = self.stuck.take() {
             left.keep(stuck);
@@ -180,9 +186,9 @@ impl Managed {
     /// Reads what the helper has written; if it has ended, its answer is taken.
     pub fn hear(&mut self, means: &mut Means<'_>) {
         if let Some(job) = self.job.take_if(Job::hear) {
-            let doing = job.doing;
+            let (doing, elapsed) = (job.doing, job.elapsed());
             let (spans, answer) = job.answer();
-            self.done(doing, spans, &answer, means);
+            self.done(doing, elapsed, spans, &answer, means);
         }
     }
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use trimwise::live::{LiveHost, Status};
 use trimwise::units::Bytes;
 
-use super::{Service, log};
+use super::{Service, warn};
 use crate::discover::Skipped;
 use crate::history::Entry;
 use crate::managed::Managed;
@@ -24,6 +24,10 @@ struct FileSystem<'a> {
     status: Option<Status>,
     /// Why it could not be looked at.
     problem: Option<&'a str>,
+    /// How the mount option was before the daemon changed it; `null` if it is as somebody wrote it.
+    option_before: Option<&'a str>,
+    /// How it is now.
+    option: &'a str,
 }
 
 /// The answer to `status`.
@@ -56,6 +60,8 @@ struct Past<'a> {
 #[derive(Debug, Serialize)]
 struct Switched {
     mount_points: Vec<PathBuf>,
+    /// Why the next daemon will not know of it; null if it will.
+    not_saved: Option<String>,
 }
 
 /// The answer to `trim`, which is done later.
@@ -90,7 +96,7 @@ impl Service {
             Request::Status => Response::done(self.whole()),
             Request::Explain { mount } => self.explain(mount),
             Request::History { mount, limit } => self.past(mount, *limit),
-            Request::Pause { mount } => self.pause(mount.as_deref(), true),
+            Request::Pause { mount, .. } => self.pause(mount.as_deref(), true),
             Request::Resume { mount } => self.pause(mount.as_deref(), false),
             Request::Trim { mount } => self.trim_now(mount),
             Request::Reload => match self.reload() {
@@ -136,6 +142,11 @@ impl Service {
             devices: one.candidate.devices.iter().map(|device| device.name.as_str()).collect(),
             status: one.seen().map(LiveHost::status),
             problem: one.problem.as_deref(),
+            option_before: self
+                .journal
+                .was(&one.candidate.mount)
+                .filter(|was| *was != one.candidate.mount.discard()),
+            option: one.candidate.mount.discard(),
         });
         Whole {
             trimwise: trimwise::VERSION,
@@ -205,15 +216,12 @@ impl Service {
         if mount.is_none() && !paused {
             self.paused.clear();
         }
-        if !self.options.dry_run
-            && let Err(error) = self.paused.write()
-        {
-            log(&format!(
-                "{}: {error}; the next daemon will not know",
-                self.options.places.paused().display()
-            ));
-        }
-        Response::done(Switched { mount_points: done })
+        let saved = if self.options.dry_run { Ok(()) } else { self.paused.write() };
+        let file = self.options.places.paused();
+        let not_saved =
+            saved.err().map(|error| format!("{}: {error}; the next daemon will not know", file.display()));
+        not_saved.iter().for_each(|problem| warn(problem));
+        Response::done(Switched { mount_points: done, not_saved })
     }
 
     pub(super) fn metrics_text(&self) -> String {

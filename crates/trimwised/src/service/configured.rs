@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::{Service, ServiceError, cannot, log};
+use super::{Service, ServiceError, cannot, log, warn};
 use crate::Places;
 use crate::metrics::Listener;
 use crate::server::Server;
@@ -15,7 +15,7 @@ impl Service {
         let result = Config::load(&self.options.places.config).map_err(|errors| errors.to_string());
         let result = result.and_then(|config| self.apply(config));
         if let Err(error) = &result {
-            log(&format!("the configuration is kept as it was, since the new one is broken:\n{error}"));
+            warn(&format!("the configuration is kept as it was, since the new one is broken:\n{error}"));
         }
         self.config_problem = result.clone().err();
         self.notify.tell("READY=1");

@@ -1,6 +1,6 @@
 //! What is known to be trimmed, for the next daemon.
 
-use super::{Service, log};
+use super::{Service, warn};
 use crate::managed::Managed;
 
 impl Service {
@@ -10,7 +10,7 @@ impl Service {
             return;
         }
         if let Err(error) = self.known.write(self.managed.values().filter_map(Managed::kept).collect()) {
-            log(&format!("{}: {error}", self.options.places.known().display()));
+            warn(&format!("{}: {error}", self.options.places.known().display()));
         }
     }
 }

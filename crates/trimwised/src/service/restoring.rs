@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use super::{HELPERS_MAX, Service, log};
+use super::{HELPERS_MAX, Service, warn};
 use crate::discover::{self, is_covered};
 use crate::helper::{Answer, Request, Task};
 use crate::journal::{Change, is_of, may_be_there};
@@ -69,7 +69,7 @@ impl Service {
         match Job::begin(&self.options.program, doing, &request) {
             Ok(job) => self.restoring.push(Restoring { change, point, job }),
             Err(error) => {
-                log(&format!("{}: the helper cannot be started: {error}", point.display()));
+                warn(&format!("{}: the helper cannot be started: {error}", point.display()));
                 self.unrestorable.push(change); // at the end it is tried once more
             }
         }
@@ -99,7 +99,7 @@ impl Service {
                     let why =
                         other.failed().map_or_else(|| format!("{other:?}"), |failed| failed.to_string());
                     let text = format!("{} could not be put back: {why}", one.change.was);
-                    log(&format!("{}: {text}", one.point.display()));
+                    warn(&format!("{}: {text}", one.point.display()));
                     self.history.add(&one.point, "failed", format!("{text}."), 0);
                     self.unrestorable.push(one.change); // at the end it is tried once more
                 }
@@ -117,7 +117,7 @@ impl Service {
         // If it cannot be read, nothing is known of any mount, and all of it is left to the next daemon.
         let text = match std::fs::read(discover::mountinfo(&self.options.places)) {
             Ok(text) => text,
-            Err(error) => return log(&format!("mountinfo: {error}")),
+            Err(error) => return warn(&format!("mountinfo: {error}")),
         };
         let mounts = parse_mountinfo(&text);
         self.restore_unmanaged(&mounts);
@@ -130,12 +130,32 @@ impl Service {
             }
         }
         for one in &self.restoring {
-            log(&format!(
+            warn(&format!(
                 "{}: {} could not be put back in {} s; the next daemon tries again",
                 one.point.display(),
                 one.change.was,
                 WAIT_MAX.as_secs()
             ));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::service::END_MAX;
+
+    /// What a unit says, in its own words.
+    fn of_unit(key: &str) -> &'static str {
+        let unit = include_str!("../../../../packaging/trimwised.service");
+        unit.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('=')).unwrap_or_default()
+    }
+
+    #[test]
+    fn regression_the_unit_waits_longer_than_stopping_takes_and_a_broken_configuration_is_not_restarted() {
+        let seconds = of_unit("TimeoutStopSec").parse().map(Duration::from_secs).unwrap();
+        // And as much again for disks that are slow to take the history and what is known.
+        assert!(seconds >= (WAIT_MAX + END_MAX) * 2, "{seconds:?}");
+        assert_eq!(of_unit("RestartPreventExitStatus"), "2");
     }
 }

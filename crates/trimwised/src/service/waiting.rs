@@ -62,10 +62,8 @@ impl Service {
 
     /// Until the next second, or until a rest ends.
     fn timeout(&self) -> Duration {
-        if self.server.as_ref().is_some_and(super::Server::has_work) {
-            return Duration::ZERO;
-        }
         let left = self.next_second.saturating_duration_since(Instant::now());
+        let left = self.server.as_ref().and_then(super::Server::work_in).map_or(left, |work| left.min(work));
         let left = self.watching.watcher.as_ref().map_or(left, |watcher| left.min(watcher.rest_left()));
         let now = self.now();
         let rests = self.managed.values().filter_map(|one| one.live.as_ref().and_then(LiveHost::next_at));

@@ -1,8 +1,8 @@
 //! Frees that are seen as they happen: the watcher, and which file systems hear of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Service, log};
+use super::{Service, warn};
 use crate::frees::{TRACING, Watcher, tracepoint};
 use crate::managed::Managed;
 
@@ -34,7 +34,7 @@ impl Service {
 
     fn unwatched(&mut self, problem: String) {
         if self.watching.problem.as_ref() != Some(&problem) {
-            log(&format!("frees are not seen as they happen: {problem}"));
+            warn(&format!("frees are not seen as they happen: {problem}"));
         }
         self.watching = Watching { watcher: None, problem: Some(problem) };
     }
@@ -67,6 +67,14 @@ impl Service {
             if let Some(one) = self.managed.get_mut(numbers) {
                 one.freed(freed);
             }
+        }
+        if !heard.failed.is_empty() {
+            let name = |numbers: &(u32, u32)| {
+                let link = format!("/sys/dev/block/{}:{}", numbers.0, numbers.1);
+                Some(std::fs::read_link(link).ok()?.file_name()?.to_string_lossy().into_owned())
+            };
+            let disks: BTreeSet<String> = heard.failed.iter().filter_map(name).collect();
+            self.managed.values_mut().for_each(|one| one.discards_failed(&disks));
         }
         if heard.lost > 0 {
             // Whose they were cannot be said.

@@ -84,9 +84,10 @@ fn online_discard_is_turned_on_and_put_back_at_the_end_and_after_a_kill() {
     sh("mount", &["-o", "remount,nodiscard,noatime", btrfs.point.to_str().unwrap()]);
     sh("mount", &["-o", "remount,nosuid,noexec", ext4.point.to_str().unwrap()]);
     ext4.fill((0..9).map(|i| format!("file{i}")), 24 << 20); // above the watermark of 80 %
-    for (mut disk, fs_type, policy, on) in
-        [(ext4, "ext4", "policy = \"set:40:80\"", ",discard"), (btrfs, "btrfs", "", "discard=async")]
-    {
+    for (mut disk, fs_type, policy, on) in [
+        (ext4, "ext4", "toggle = true\npolicy = \"set:40:80\"", ",discard"),
+        (btrfs, "btrfs", "toggle = true", "discard=async"),
+    ] {
         let before = options(&disk.point);
         assert!(!before.contains(on), "{before}");
         let mut daemon = started(&table(&disk.point, policy));
@@ -118,7 +119,8 @@ fn killed_at_any_point_it_leaves_a_sound_file_system() {
     let mut disk = Loop::ext4(512 * MIB);
     disk.fill((0..10).map(|i| format!("kept{i}")), 4 << 20);
     let (data, before) = (bytes_of(&disk.point), options(&disk.point));
-    let policies = ["policy = \"judicious\"", "policy = \"set:1:2\"", "policy = \"lazy\""];
+    let policies =
+        ["policy = \"judicious\"", "toggle = true\npolicy = \"set:1:2\"", "toggle = true\npolicy = \"lazy\""];
     let mut daemon = Daemon::prepared(TRIMWISED, "");
     let mut random = 0x9e37_79b9_u64;
     for kill in 0..kills {

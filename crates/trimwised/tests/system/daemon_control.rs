@@ -203,7 +203,7 @@ fn the_doctor_asks_the_daemon_what_it_trims() {
     assert_eq!(said_of(&daemon, &disk), "");
     let unlisted = "trimwised: the configuration manages listed file systems only";
     assert!(said_of(&daemon, &other).contains(unlisted), "{}", said_of(&daemon, &other));
-    daemon.ask(&Request::Pause { mount: None });
+    daemon.ask(&Request::Pause { mount: None, all: true });
     assert!(said_of(&daemon, &disk).contains("trimwised: it is paused there"));
     daemon.kill();
     assert!(daemon.run().join("control.sock").exists());
@@ -247,7 +247,7 @@ fn a_pause_outlives_the_daemon() {
     let mut daemon = Daemon::prepared(TRIMWISED, &table(&disk.point, ""));
     let before = disk.discards().1;
     daemon.start();
-    daemon.ask(&Request::Pause { mount: None });
+    daemon.ask(&Request::Pause { mount: None, all: true });
     for kill in [true, false] {
         if kill {
             daemon.kill();
@@ -273,7 +273,7 @@ fn a_pause_outlives_another_configuration() {
     let disk = Loop::ext4(64 * MIB);
     let mut daemon = started(&table(&disk.point, ""));
     daemon.wait_until(&disk.point, "managed", |status| status["policy"] == "judicious");
-    daemon.ask(&Request::Pause { mount: Some(disk.point.clone()) });
+    daemon.ask(&Request::Pause { mount: Some(disk.point.clone()), all: false });
     daemon.configure(&table(&disk.point, "policy = \"off\""));
     daemon.ask(&Request::Reload);
     let is_paused = |status: &serde_json::Value| status["reason"]["code"] == "paused";
@@ -286,7 +286,74 @@ fn a_pause_outlives_another_configuration() {
         history["entries"].as_array().unwrap().iter().filter(|event| event["kind"] == "paused").count()
     };
     let before = told();
-    daemon.ask(&Request::Pause { mount: None });
+    daemon.ask(&Request::Pause { mount: None, all: true });
     daemon.wait_until(&disk.point, "told", |_| told() == before + 1);
     daemon.end();
+}
+
+#[test]
+fn regression_a_pause_that_cannot_be_saved_says_so() {
+    if !can_run(&["mkfs.ext4"]) {
+        return;
+    }
+    let disk = Loop::ext4(64 * MIB);
+    let mut daemon = started(&table(&disk.point, ""));
+    daemon.wait_until(&disk.point, "managed", |status| !status.is_null());
+    let pause = |all: bool| {
+        let mount = (!all).then(|| disk.point.clone());
+        daemon.ask(&Request::Pause { mount, all })["not_saved"].clone()
+    };
+    assert!(pause(true).is_null());
+    // Nothing can be written in its place.
+    fs::create_dir_all(daemon.state("paused.json.new").join("in the way")).unwrap();
+    let said = pause(false).to_string();
+    assert!(said.contains("paused.json") && said.contains("the next daemon will not know"), "{said}");
+    daemon.end();
+}
+
+#[test]
+fn regression_the_journal_is_told_what_is_a_warning_and_what_an_error() {
+    if !can_run(&[]) {
+        return;
+    }
+    let mut daemon = Daemon::prepared(TRIMWISED, "");
+    daemon.start_in(&["env", "JOURNAL_STREAM=8:1"]);
+    daemon.configure("policy = \"never\"\n");
+    reload(&daemon);
+    let log = daemon.log();
+    assert!(log.contains("<6>trimwised ") && log.contains("<4>the configuration is kept as it was"), "{log}");
+    daemon.end();
+    let output = daemon.command(&[]).env("JOURNAL_STREAM", "8:1").output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.starts_with("<3>error: ") && output.status.code() == Some(2), "{said}");
+}
+
+/// As System V init calls it, and its like.
+#[test]
+fn the_script_for_other_init_systems_starts_reloads_and_ends_it() {
+    if !can_run(&[]) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("trimwise.toml");
+    fs::write(&config, "manage = \"listed\"\n").unwrap();
+    let call = |word: &str| {
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/trimwised.init");
+        let mut command = std::process::Command::new("sh");
+        command.args([script, word]).env("TRIMWISED", TRIMWISED);
+        command.env("STATE", folder.path().join("state")).env("RUN", folder.path().join("run"));
+        command.env("ARGUMENTS", format!("--config {}", config.display()));
+        let output = command.output().unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap())
+    };
+    assert_eq!(call("status").0, Some(3));
+    assert_eq!(call("start"), (Some(0), String::new()));
+    assert!(call("start").1.contains("is running"), "once");
+    assert_eq!((call("reload").0, call("status").0), (Some(0), Some(0)));
+    let ask =
+        || Client::connect(&folder.path().join("run")).and_then(|mut client| client.ask(&Request::Status));
+    assert!(ask().is_ok());
+    assert_eq!((call("stop").0, call("status").0), (Some(0), Some(3)));
+    assert!(ask().is_err());
+    assert_eq!(call("stop").0, Some(0), "it has ended already");
 }

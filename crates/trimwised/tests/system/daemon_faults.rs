@@ -2,11 +2,13 @@
 //! worked, and drives that are pulled out. Beside each is a sound one, which must be trimmed all the same.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering;
 
 use crate::TRIMWISED;
+use crate::daemon_frees::can_trace;
 use crate::faulty::Faulty;
 use rustix::io::Errno;
 use seccompiler::{
@@ -92,6 +94,15 @@ impl Drive {
         sh("sync", &["-f", self.point.to_str().unwrap()]);
     }
 
+    /// What its file takes on the disk: discards that worked make it less.
+    fn allocated(&self) -> u64 {
+        fs::metadata(self.folder.path().join("image")).unwrap().blocks() * 512
+    }
+
+    fn holds(&self, holds: bool) {
+        self.faulty.as_ref().unwrap().faults.holds.store(holds, Ordering::Relaxed);
+    }
+
     fn remove(&self, name: &str) {
         fs::remove_file(self.point.join(name)).unwrap();
         sh("sync", &["-f", self.point.to_str().unwrap()]);
@@ -115,14 +126,15 @@ fn can_serve(programs: &[&str]) -> bool {
 
 /// A daemon that manages a drive that will fail and one that will not, and has trimmed both.
 fn settled(drive: &Drive, sound: &Loop) -> Daemon {
-    settled_with(&[], drive, sound)
+    settled_with(&[], false, drive, sound)
 }
 
-fn settled_with(arguments: &[&'static str], drive: &Drive, sound: &Loop) -> Daemon {
+fn settled_with(arguments: &[&'static str], tracepoints: bool, drive: &Drive, sound: &Loop) -> Daemon {
     drive.fill("kept");
     drive.fill("gone");
     sound.fill(["gone".to_owned()], FREED as usize);
     let config = format!("{}[mount.\"{}\"]\n", table(&drive.point, ""), sound.point.display());
+    let config = config.replace("tracepoints = false", &format!("tracepoints = {tracepoints}"));
     let mut daemon = Daemon::prepared(TRIMWISED, &config);
     daemon.arguments = arguments.to_vec();
     daemon.start();
@@ -189,9 +201,8 @@ fn a_helper_that_does_not_end_is_given_up_once_and_all_goes_on_when_it_ends() {
         return;
     }
     let (drive, sound) = (Drive::new("ext4"), Loop::ext4(256 * MIB));
-    let daemon = settled_with(&["--helper-patience-s", "2"], &drive, &sound);
-    let holds = |holds| drive.faulty.as_ref().unwrap().faults.holds.store(holds, Ordering::Relaxed);
-    holds(true);
+    let daemon = settled_with(&["--helper-patience-s", "2"], false, &drive, &sound);
+    drive.holds(true);
     drive.remove("gone");
     let is_stuck = |status: &serde_json::Value| status["reason"]["code"] == "stuck";
     let status = daemon.wait_until(&drive.point, "stuck", is_stuck);
@@ -211,13 +222,94 @@ fn a_helper_that_does_not_end_is_given_up_once_and_all_goes_on_when_it_ends() {
     let history = daemon.ask(&Request::History { mount: mount.clone(), limit: 100 }).to_string();
     assert_eq!(history.matches("\"stuck\"").count(), 1, "{history}");
 
-    holds(false);
+    drive.holds(false);
     let status = daemon.wait_until(&mount, "trimmed", |status| {
         status["waiting_bytes"] == 0 && status["totals"]["slices"] != slices
     });
     assert!(!is_stuck(&status), "{status:#}");
     let history = daemon.ask(&Request::History { mount, limit: 100 }).to_string();
     assert!(history.contains("released"), "{history}");
+    end(daemon);
+}
+
+/// XFS does not look at how its discards end, and the device counts those that failed too.
+#[test]
+fn regression_discards_that_fail_below_xfs_are_not_booked() {
+    if !can_serve(&["mkfs.xfs"]) || !can_trace() {
+        return;
+    }
+    let (drive, sound) = (Drive::new("xfs"), Loop::ext4(256 * MIB));
+    let daemon = settled_with(&[], true, &drive, &sound);
+    let before = daemon.status(&drive.point)["totals"]["trimmed_bytes"].clone();
+    drive.discards_fail_with(Some(Errno::IO));
+    drive.remove("gone");
+    let status = daemon.wait_until(&drive.point, "failed", |status| status["reason"]["code"] == "failed");
+    assert!(status["why"].as_str().unwrap().contains("discards failed"), "{status:#}");
+    assert_eq!(status["totals"]["trimmed_bytes"], before, "{status:#}");
+    sound_is_trimmed(&daemon, &sound);
+    drive.discards_fail_with(None);
+    let full = drive.allocated();
+    daemon.ask(&Request::Trim { mount: drive.point.clone() });
+    daemon.wait_until(&drive.point, "trimmed", |status| {
+        status["waiting_bytes"] == 0 && status["totals"]["trimmed_bytes"].as_u64() > before.as_u64()
+    });
+    assert!(full - drive.allocated() >= FREED * 9 / 10, "{full} {}", drive.allocated());
+    end(daemon);
+}
+
+/// FITRIM of XFS returns before its discards end.
+#[test]
+fn regression_discards_that_hang_below_xfs_are_not_booked_and_none_is_sent_beside_them() {
+    if !can_serve(&["mkfs.xfs"]) {
+        return;
+    }
+    let (drive, sound) = (Drive::new("xfs"), Loop::ext4(256 * MIB));
+    let daemon = settled(&drive, &sound);
+    let before = daemon.status(&drive.point)["totals"].clone();
+    drive.holds(true);
+    drive.remove("gone");
+    let failed = |status: &serde_json::Value| status["reason"]["code"] == "failed";
+    let status = daemon.wait_until(&drive.point, "failed", failed);
+    assert!(status["why"].as_str().unwrap().contains("discards hang"), "{status:#}");
+    assert_eq!(status["totals"]["trimmed_bytes"], before["trimmed_bytes"], "{status:#}");
+    assert!(status["totals"]["slice_longest_ns"].as_u64() > Some(5_000_000_000), "{status:#}");
+    let name = drive.device.rsplit('/').next().unwrap();
+    let in_flight = || fs::read_to_string(format!("/sys/block/{name}/inflight")).unwrap();
+    let held = in_flight();
+    assert_eq!(held.split_whitespace().next(), Some("0"), "discards count as writes: {held}");
+    daemon.ask(&Request::Trim { mount: drive.point.clone() });
+    daemon.wait_until(&drive.point, "failed again", |status| {
+        failed(status) && status["totals"]["slices_failed"].as_u64() == Some(2)
+    });
+    assert_eq!(in_flight(), held);
+    sound_is_trimmed(&daemon, &sound);
+    drive.holds(false);
+    daemon.ask(&Request::Trim { mount: drive.point.clone() });
+    daemon.wait_until(&drive.point, "trimmed", |status| {
+        status["waiting_bytes"] == 0
+            && status["totals"]["trimmed_bytes"].as_u64() > before["trimmed_bytes"].as_u64()
+    });
+    end(daemon);
+}
+
+/// Without tracepoints nobody tells that discards failed below XFS. Whoever asks has all of it sent once more.
+#[test]
+fn regression_trim_now_sends_what_is_wrongly_believed_to_be_trimmed() {
+    if !can_serve(&["mkfs.xfs"]) {
+        return;
+    }
+    let (drive, sound) = (Drive::new("xfs"), Loop::ext4(256 * MIB));
+    let daemon = settled(&drive, &sound);
+    let slices = daemon.status(&drive.point)["totals"]["slices"].as_u64();
+    drive.discards_fail_with(Some(Errno::IO));
+    drive.remove("gone");
+    daemon.wait_until(&drive.point, "believed", |status| {
+        status["waiting_bytes"] == 0 && status["totals"]["slices"].as_u64() > slices
+    });
+    drive.discards_fail_with(None);
+    let full = drive.allocated();
+    daemon.ask(&Request::Trim { mount: drive.point.clone() });
+    daemon.wait_until(&drive.point, "sent", |_| full - drive.allocated() >= FREED * 9 / 10);
     end(daemon);
 }
 

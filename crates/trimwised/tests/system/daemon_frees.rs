@@ -15,7 +15,7 @@ use trimwised::frees::TRACING;
 const MIB: u64 = 1 << 20;
 
 /// Whether there is tracefs, which is mounted if it may be; if not, says that the test is skipped.
-fn can_trace() -> bool {
+pub fn can_trace() -> bool {
     let there = || Path::new(TRACING).join("events/ext4").is_dir();
     let mount =
         || Command::new("mount").args(["-t", "tracefs", "nodev", TRACING]).stderr(Stdio::null()).status();
@@ -49,7 +49,7 @@ fn what_comes_and_goes_between_two_maps_is_trimmed_if_frees_are_seen_and_only_th
         daemon.wait_until(&disk.point, "seen", |status| status["frees_seen"] == seen);
         // Paused it reads no map: it can see the file neither come nor go.
         let mount = Some(disk.point.clone());
-        daemon.ask(&Request::Pause { mount: mount.clone() });
+        daemon.ask(&Request::Pause { mount: mount.clone(), all: false });
         daemon.wait_until(&disk.point, "paused", |status| status["reason"]["code"] == "paused");
         let (sent, before) = (disk.discards().1, daemon.status(&disk.point));
         disk.fill(["gone".to_owned()], 96 << 20);

@@ -9,7 +9,7 @@ use trimwise_testing::daemon::{Daemon, options, table};
 use trimwise_testing::loops::{Loop, can_run, sh};
 
 const MIB: u64 = 1 << 20;
-const SET: &str = "policy = \"set:40:80\"";
+const SET: &str = "toggle = true\npolicy = \"set:40:80\"";
 
 /// An ext4 so full that `set:40:80` wants online discard, and a daemon that turned it on.
 fn turned_on() -> (Loop, Daemon) {
@@ -114,6 +114,39 @@ fn another_policy_begins_with_the_option_as_it_was() {
     daemon.wait_until(&disk.point, "managed anew", |status| status["policy"] == "off");
     assert!(!options(&disk.point).contains(",discard"));
     daemon.end();
+}
+
+#[test]
+fn regression_the_option_that_somebody_wrote_is_left_as_it_is_by_default() {
+    if !can_run(&["mkfs.ext4"]) {
+        return;
+    }
+    let disk = Loop::ext4(128 * MIB);
+    sh("mount", &["-o", "remount,discard", disk.point.to_str().unwrap()]);
+    let mut daemon = Daemon::started(TRIMWISED, &table(&disk.point, ""));
+    let status = daemon.wait_until(&disk.point, "online", |status| status["reason"]["code"] == "online");
+    assert_eq!(status["reason"]["fixed"], true, "{status:#}");
+    daemon.end();
+    assert!(options(&disk.point).contains(",discard"));
+}
+
+#[test]
+fn regression_who_changes_the_option_by_hand_keeps_it_and_until_then_it_shows() {
+    if !can_run(&["mkfs.ext4"]) {
+        return;
+    }
+    let (disk, mut daemon) = turned_on();
+    let shown = |name: &str| daemon.ask(&Request::Status)["file_systems"][0][name].clone();
+    assert_eq!((shown("option_before"), shown("option")), ("nodiscard".into(), "discard".into()));
+    sh("mount", &["-o", "remount,nodiscard", disk.point.to_str().unwrap()]);
+    wait_until("told", || {
+        let explained = daemon.ask(&Request::Explain { mount: disk.point.clone() }).to_string();
+        explained.contains("somebody else changed it")
+    });
+    assert!(shown("option_before").is_null());
+    sh("mount", &["-o", "remount,discard", disk.point.to_str().unwrap()]);
+    daemon.end();
+    assert!(options(&disk.point).contains(",discard"), "it is not the daemon's to put back");
 }
 
 #[test]
