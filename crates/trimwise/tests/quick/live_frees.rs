@@ -28,10 +28,14 @@ fn what_came_and_went_between_two_maps_is_trimmed_once_if_frees_are_told() {
             }
             let told = host.live.totals().told_freed_bytes;
             if tells {
-                assert_eq!((host.untrimmed(), told), (0, 500 * PIECE), "{:?}", host.live.explain());
+                // On ext4 the last of it may wait until it is worth the trimmed part behind it.
+                let waits = host.live.waiting().0 / PIECE;
+                assert_eq!((host.untrimmed(), told), (waits, 500 * PIECE), "{:?}", host.live.explain());
+                assert!(waits == 0 || (cut == EXT4 && waits <= 100), "{waits}");
                 assert!(host.live.totals().looks > looks);
                 // ext4 sends what lies in the same group too, if it is asked for whole.
-                assert!((500..=700).contains(&(host.sent - sent)), "{}", host.sent - sent);
+                let sent = host.sent - sent + waits;
+                assert!((500..=700).contains(&sent), "{sent}");
             } else {
                 assert_eq!((host.untrimmed(), host.sent, told), (100, sent, 0), "the control");
             }
@@ -137,7 +141,8 @@ fn a_free_that_no_map_shows_yet_is_looked_for_once_more() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// With each free told, nothing is left untrimmed, whatever came and went between two maps.
+    /// With each free told, nothing is left untrimmed, whatever came and went between two maps; but for what waits on ext4
+    /// until it is worth the trimmed part behind it, and that is known.
     #[test]
     fn told_of_each_free_it_trims_all_of_it(
         steps in prop::collection::vec(step(), 1..40), groups in any::<bool>(), commits in any::<bool>(),
@@ -151,6 +156,10 @@ proptest! {
         host.live.pause(false);
         (host.load, host.sample.pressure_permille) = (0, 0);
         host.pass(3000);
+        prop_assert_eq!(host.untrimmed() * PIECE, host.live.waiting().0, "{:?}", host.live.explain());
+        prop_assert!(host.untrimmed() == 0 || groups && host.live.waiting() <= host.live.bound());
+        host.live.trim_now();
+        prop_assert!(host.pass_while_asked(3000));
         prop_assert_eq!(host.untrimmed(), 0, "{:?}", host.live.explain());
     }
 }
