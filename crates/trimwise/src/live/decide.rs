@@ -69,14 +69,14 @@ impl LiveHost {
                 return;
             }
         }
-        let forced = self.is_forced();
+        let (near, forced) = (self.is_near_bound(), self.is_forced());
         if self.waiting().0 == 0 {
             self.nothing_waits();
         } else if self.asked {
             self.reason = Reason::Asked;
             self.slice(orders);
             return;
-        } else if (self.wants || self.sweep || forced) && self.whole_is_due(forced) {
+        } else if (self.wants || self.sweep || near) && self.whole_is_due(forced) {
             if self.is_pressed() && !forced {
                 self.reason = Reason::Pressure {
                     now_permille: self.sample.pressure_permille,
@@ -99,13 +99,18 @@ impl LiveHost {
         self.policy.is_judicious() && self.waiting() > self.bound()
     }
 
+    /// From here on all is done for what waits not to get above the bound: a map shows much at once.
+    fn is_near_bound(&self) -> bool {
+        self.policy.is_judicious() && self.waiting().0 > self.bound().0 / 8 * 7
+    }
+
     /// Ends the rest earlier where nobody else uses the device, and where what waits must not wait any longer.
     pub(super) fn shorten_rest(&mut self) {
         let Some(last) = self.pace.last() else { return };
         if self.alone >= ALONE {
             self.pace.rest_at_most(REST_ALONE);
         }
-        if self.is_forced() {
+        if self.is_near_bound() {
             let by_bytes = self.waiting().0 / last.bytes.0.max(1);
             let by_extents = self.view().pending_extents / last.extents.max(1);
             let work = last.took * (by_bytes.max(by_extents) + 1);
@@ -147,7 +152,7 @@ impl LiveHost {
     }
 
     fn slice(&mut self, orders: &mut Vec<Order>) {
-        let any = self.asked || self.sweep || self.is_forced();
+        let any = self.asked || self.sweep || self.is_near_bound();
         let found = match &mut self.knowledge {
             Knowledge::Map(space) => {
                 space.next_slice(self.facts.cut, self.pace.bytes_max(), self.pace.extents_max(), any)
