@@ -196,8 +196,9 @@ mod tests {
             22 21 8:2 / /auto/data rw - ext4 /dev/sdb rw\n23 20 0:41 / /direct rw - autofs map rw\n\
             24 23 8:3 / /direct rw - xfs /dev/sdc rw\n25 20 8:4 / /srv rw - xfs /dev/sdd rw\n",
         );
+        let real = mounts.iter().filter(|mount| mount.fs_type != "autofs");
         let on_demand: Vec<u64> =
-            mounts.iter().filter(|mount| is_on_demand(mount, &mounts)).map(|mount| mount.id).collect();
+            real.filter(|mount| is_on_demand(mount, &mounts)).map(|mount| mount.id).collect();
         assert_eq!(on_demand, [22, 24]);
     }
 
