@@ -296,7 +296,7 @@ impl FreeSpace {
     /// what of the waiting space is in it. Goes round through the file system.
     ///
     /// Where extents cannot be cut at will, those of which too little waits are left for later, so that not much more is sent
-    /// than what waits ([`Cut::is_worth`]); with `any` those of which most waits come nevertheless if there are no others.
+    /// than what waits (`Cut::is_worth`); with `any` those of which most waits come nevertheless if there are no others.
     pub fn next_slice(
         &mut self,
         cut: Cut,

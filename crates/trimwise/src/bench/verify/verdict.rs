@@ -267,7 +267,7 @@ fn judge_with_doubt(evidence: &Evidence) -> (Judgement, bool) {
     let slowed: Vec<&Course> =
         judged.iter().filter(|course| course.is_slowed() == Some(true)).copied().collect();
     let reached = if evidence.leaves_holes { Reached::Untold } else { Reached::of(evidence) };
-    let (mut answer, effect) = effect_of(&reached, &slowed);
+    let (mut answer, effect) = effect_of(&reached, &slowed, evidence.leaves_holes);
     faults.extend(effect);
     if let Some(percent) = evidence.reached_percent.filter(|_| !evidence.leaves_holes) {
         reasons
@@ -305,6 +305,8 @@ fn judge_with_doubt(evidence: &Evidence) -> (Judgement, bool) {
     if slowed.is_empty() && judged.iter().all(|course| course.is_slowed() == Some(false)) {
         reasons
             .push("the torture did not slow the device down, so that TRIM had nothing to restore".to_owned());
+    } else if evidence.leaves_holes && slowed.iter().any(|course| course.is_restored() == Some(false)) {
+        reasons.push("what does not come back may be the time that the file system takes".to_owned());
     } else if verdict == Verdict::Undetermined {
         reasons.push(format!(
             "measurements of the same state differ too much to tell, also after {} rounds",
@@ -346,7 +348,7 @@ impl Reached {
 }
 
 /// What TRIM has done, by how far it reaches and by the measures that the torture slowed down, of which the worst counts.
-fn effect_of(reached: &Reached, slowed: &[&Course]) -> (Option<Verdict>, Option<Fault>) {
+fn effect_of(reached: &Reached, slowed: &[&Course], leaves_holes: bool) -> (Option<Verdict>, Option<Fault>) {
     let is_untold = matches!(reached, Reached::Untold | Reached::InDoubt);
     match reached {
         Reached::Nothing => return (Some(Verdict::Ignored), Some(Fault::IgnoresTrim)),
@@ -360,6 +362,10 @@ fn effect_of(reached: &Reached, slowed: &[&Course]) -> (Option<Verdict>, Option<
         return (Some(Verdict::Ignored), Some(Fault::IgnoresTrim));
     }
     if slowed.iter().any(|course| course.is_restored() == Some(false)) {
+        // What does not come back in a file may be the time that its file system takes.
+        if leaves_holes {
+            return (None, None);
+        }
         return (Some(Verdict::RestoresInPart), Some(Fault::StaysSlow));
     }
     (all(slowed, Course::is_restored).map(|_| Verdict::RestoresFully), None)
@@ -498,6 +504,9 @@ mod tests {
         let in_file = Evidence { leaves_holes: true, ..on_device };
         assert_eq!(said(&in_file), (Verdict::Undetermined, vec![]));
         assert!(!is_in_doubt(&in_file), "another round would show the same");
+        let figures = [(9000.0, 588.0), (1200.0, 300.0), (9000.0, 398.0), (9000.0, 404.0)];
+        let stays_slow = Evidence { leaves_holes: true, ..noisy(figures, 2.0) };
+        assert_eq!(said(&stays_slow), (Verdict::Undetermined, vec![]));
         let lost = Integrity { kept_units: 9, kept_lost_units: 1, ..Integrity::default() };
         let lost = Evidence { integrity: lost, ..in_file };
         assert_eq!(said(&lost), (Verdict::Harmful, vec![Fault::WrongRange]), "data that are lost are lost");
