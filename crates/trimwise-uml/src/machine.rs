@@ -415,9 +415,16 @@ impl Run<'_> {
 
     /// Whether the kernel's process ends by itself, with success.
     fn has_powered_off(&mut self) -> bool {
-        let patience = Timespec { tv_sec: 5, tv_nsec: 0 };
-        let _ = poll(&mut [PollFd::new(&self.guest.exit, PollFlags::IN)], Some(&patience));
-        matches!(self.guest.child.try_wait(), Ok(Some(status)) if status.success())
+        let begin = Instant::now();
+        while begin.elapsed() < Duration::from_secs(30) {
+            // In short steps: a signal ends a wait early.
+            let step = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
+            let _ = poll(&mut [PollFd::new(&self.guest.exit, PollFlags::IN)], Some(&step));
+            if let Ok(Some(status)) = self.guest.child.try_wait() {
+                return status.success();
+            }
+        }
+        false
     }
 
     fn accept_calendar(&mut self) -> Result<UnixStream, Stop> {

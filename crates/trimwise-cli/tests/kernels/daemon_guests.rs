@@ -100,11 +100,14 @@ fn killed_fifty_times_on_btrfs() {
     leaves_everything_sound(FileSystem::Btrfs);
 }
 
-/// Nothing waits any more, or the kernel's own discard does it (btrfs).
+/// Nothing waits any more, or only what is not yet worth a command and below the bound (ext4), or the kernel's own discard
+/// does it (btrfs).
 #[track_caller]
 fn is_cared_for(done: &Done, when: &str) {
     let status = done.status(when);
-    let trimmed = status["waiting_bytes"] == 0 && status["totals"]["slices"].as_u64() > Some(0);
+    let waits = status["waiting_bytes"].as_u64();
+    let is_put_off = status["reason"]["code"] == "parts-only" && waits <= status["bound_bytes"].as_u64();
+    let trimmed = (waits == Some(0) || is_put_off) && status["totals"]["slices"].as_u64() > Some(0);
     assert!(trimmed || status["reason"]["code"] == "online", "{when}: {status:#}");
 }
 
@@ -137,7 +140,7 @@ fn follows_its_mount(file_system: FileSystem) {
         _ => (&["-b", "512m"], "true", &["btrfs", "filesystem", "resize", "max", MOUNT_POINT]),
     };
     let mut script = Script::new(file_system, mkfs, before_mount);
-    script.daemon("pressure-max = 101");
+    script.daemon("toggle = true\npressure-max = 101");
     script.sleep_s(PATIENCE_S);
     script.status("at first");
     script.then(Step::Remount { options: "ro".to_owned() });
@@ -170,7 +173,8 @@ fn follows_its_mount(file_system: FileSystem) {
         is_cared_for(&done, when);
     }
     let again = done.status("read-write");
-    let is_known = again["mapped"] == true && again["waiting_bytes"] == 0;
+    let waits = again["waiting_bytes"].as_u64();
+    let is_known = again["mapped"] == true && waits <= again["bound_bytes"].as_u64();
     assert!(is_known || again["reason"]["code"] == "online", "{again:#}");
     if file_system != FileSystem::Btrfs {
         assert_eq!(
@@ -349,8 +353,10 @@ fn a_clock_that_jumps_a_second_daemon_a_flood_of_mounts() {
     let done = script.run(&kernel, 1);
     for (from, to) in [("at first", "4000000000"), ("4000000000", "100000000"), ("100000000", "flood")] {
         is_cared_for(&done, to);
-        is_discarded(&done, from, to, FREED.0 * 9 / 10);
+        assert!(done.discarded_before(to) >= done.discarded_before(from));
     }
+    // What was freed three times, but for what may wait.
+    is_discarded(&done, "at first", "flood", FREED.0);
     let second = done.program("second");
     assert!(
         second.code == Some(1) && second.errors.text().contains("another trimwised has it"),
@@ -415,7 +421,7 @@ fn a_state_folder_that_is_full_or_broken() {
 
     let done = script.run(&kernel, 1);
     for (from, to) in [("at first", "status when full"), ("room again", "broken")] {
-        is_discarded(&done, from, to, FREED.0 * 9 / 10);
+        is_discarded(&done, from, to, FREED.0 * 4 / 10);
     }
     for when in ["status when full", "status begun full", "status begun broken"] {
         is_cared_for(&done, when);
