@@ -6,7 +6,8 @@
 //!
 //! What differs, and why:
 //!
-//! - The guest's processor takes no time, but for 256 ns each time that somebody reads the clock. What is measured is what the drive and the kernel's own waiting cost.
+//! - The guest's processor takes no time, but for 256 ns each time that somebody reads the clock. What is measured is what
+//!   the drive and the kernel's own waiting cost.
 //! - Stale space is known at the end only, and only where the file system says what is free (ext4, XFS).
 //! - There is no ledger: what the kernel drops or keeps pending it does not tell.
 //! - After a workload that times one operation, what it left is removed before the drive's figures are taken.

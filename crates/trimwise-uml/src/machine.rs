@@ -21,7 +21,7 @@ use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener, UnixStream};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -336,13 +336,24 @@ impl Guest {
         }
     }
 
+    /// Waits until the kernel's process ends by itself, but not longer than that.
+    fn wait(&mut self, patience: Duration) -> Option<ExitStatus> {
+        let begin = Instant::now();
+        loop {
+            let status = self.child.try_wait().ok().flatten();
+            if status.is_some() || begin.elapsed() >= patience {
+                return status;
+            }
+            // In short steps: a signal ends a wait early.
+            let step = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
+            let _ = poll(&mut [PollFd::new(&self.exit, PollFlags::IN)], Some(&step));
+        }
+    }
+
     /// Ends the kernel, however it is, and all that it has started.
     fn end(&mut self) {
-        if self.child.try_wait().ok().flatten().is_none() {
-            // After a power-off it needs a moment to end by itself.
-            let patience = Timespec { tv_sec: 2, tv_nsec: 0 };
-            let _ = poll(&mut [PollFd::new(&self.exit, PollFlags::IN)], Some(&patience));
-        }
+        // After a power-off it needs a moment to end by itself.
+        self.wait(Duration::from_secs(2));
         // The group is led by the child, whose number is not used again before it was waited for.
         let group = Pid::from_child(&self.child);
         let _ = kill_process_group(group, Signal::KILL);
@@ -415,16 +426,7 @@ impl Run<'_> {
 
     /// Whether the kernel's process ends by itself, with success.
     fn has_powered_off(&mut self) -> bool {
-        let begin = Instant::now();
-        while begin.elapsed() < Duration::from_secs(30) {
-            // In short steps: a signal ends a wait early.
-            let step = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
-            let _ = poll(&mut [PollFd::new(&self.guest.exit, PollFlags::IN)], Some(&step));
-            if let Ok(Some(status)) = self.guest.child.try_wait() {
-                return status.success();
-            }
-        }
-        false
+        self.guest.wait(Duration::from_secs(30)).is_some_and(|status| status.success())
     }
 
     fn accept_calendar(&mut self) -> Result<UnixStream, Stop> {

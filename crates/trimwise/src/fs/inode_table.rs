@@ -17,6 +17,8 @@ use super::layout::{FIRST_INODE, FLEX_GROUPS, INODES_PER_BLOCK, INODES_PER_GROUP
 pub(super) struct InodeTable {
     blocks: Vec<Vec<Inode>>,
     groups: Vec<Group>,
+    /// Counted, since it is asked for with every page that is written.
+    in_use: u64,
 }
 
 /// Inodes of one block group.
@@ -62,6 +64,7 @@ impl InodeTable {
         let mut table = Self {
             blocks: vec![Vec::new(); (groups * INODES_PER_GROUP / INODES_PER_BLOCK) as usize],
             groups: vec![Group::default(); groups as usize],
+            in_use: 0,
         };
         for _ in 0..FIRST_INODE {
             let inode = table.take_in(0);
@@ -74,7 +77,7 @@ impl InodeTable {
 
     /// Inodes in use, those that mkfs makes with them.
     pub fn in_use(&self) -> u64 {
-        self.groups.iter().map(|group| INODES_PER_GROUP - group.free()).sum()
+        self.in_use
     }
 
     /// All that were ever used, and some of their neighbours.
@@ -107,6 +110,7 @@ impl InodeTable {
     /// An inode is free again.
     pub fn give_back(&mut self, inode: u32, is_directory: bool) {
         self[inode as usize].in_use = false;
+        self.in_use -= 1;
         let group = &mut self.groups[group_of(inode)];
         group.directories -= u64::from(is_directory);
         group.freed.insert(inode);
@@ -115,6 +119,7 @@ impl InodeTable {
     /// The lowest free inode of a group that has one.
     fn take_in(&mut self, group: usize) -> u32 {
         let first = group as u64 * INODES_PER_GROUP;
+        self.in_use += 1;
         let of_group = &mut self.groups[group];
         let inode = of_group.freed.pop_first().unwrap_or_else(|| {
             of_group.never_used += 1;

@@ -33,7 +33,8 @@ pub struct OpenFile {
 impl Ext4 {
     /// Waits until a directory could get a block.
     pub(super) async fn wait_for_space(&self, path: &str) -> Result<(), FileError> {
-        for _ in 0..SPACE_COMMITS_MAX {
+        let mut commits = 0;
+        while commits < SPACE_COMMITS_MAX {
             let (is_there, may_come) = {
                 let state = &*self.0.state.borrow();
                 (self.allocatable_units(state) > state.reserved_pages, self.promisable_units(state) > 0)
@@ -44,14 +45,15 @@ impl Ext4 {
             if !may_come {
                 break;
             }
-            self.wait_for_blocks().await;
+            commits += u32::from(self.wait_for_blocks().await);
         }
         Err(FileError::NoSpace { path: path.to_owned() })
     }
 
     /// Waits for blocks that are free in all but name. For those that a commit would free, by asking for it; for those in a
-    /// policy's queue, until all of it is done; those that are in a TRIM come back by themselves.
-    pub(super) async fn wait_for_blocks(&self) {
+    /// policy's queue, until all of it is done; those that are in a TRIM come back by themselves. Answers whether it was for a
+    /// commit.
+    pub(super) async fn wait_for_blocks(&self) -> bool {
         let (of_commit, is_queued, tid) = {
             let state = &*self.0.state.borrow();
             let queued = match self.0.availability {
@@ -65,6 +67,7 @@ impl Ext4 {
             _ if is_queued => self.flush_pending().await,
             _ => self.0.events.blocks_released.wait().await,
         }
+        of_commit
     }
 
     /// How many of a file's pages would need a block that they have neither got nor reserved.
