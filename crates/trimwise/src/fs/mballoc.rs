@@ -138,24 +138,24 @@ fn average_order(units: u64) -> usize {
     order_of(units).saturating_sub(1).min(ORDERS - 1)
 }
 
-/// The end of the buddy that a block of a free extent lies in.
-fn buddy_end(extent: UnitRange, block: u64) -> u64 {
-    let mut order = 0;
-    for larger in 1..ORDERS {
-        let start = block >> larger << larger;
-        if start < extent.start.0 || start + (1 << larger) > extent.end().0 {
-            break;
-        }
-        order = larger;
-    }
-    ((block >> order) + 1) << order
+/// The end of the buddy that begins at a block, where the free extent around it ends at `end`. Buddies of an extent, taken
+/// from its beginning on, begin where the one before ended.
+fn buddy_end(block: u64, end: u64) -> u64 {
+    let order = block.trailing_zeros().min((end - block).ilog2()).min(ORDERS as u32 - 1);
+    block + (1 << order)
 }
 
-/// What of a free extent is looked at from a block on: buddies until there are enough (`mb_find_extent`).
-fn buddies_from(extent: UnitRange, block: u64, wanted: u64) -> UnitRange {
-    let mut end = buddy_end(extent, block);
-    while end - block < wanted && end < extent.end().0 {
-        end = buddy_end(extent, end);
+/// Whether a free extent has a buddy of that order, or a larger one.
+fn has_buddy(extent: UnitRange, order: usize) -> bool {
+    let units = 1 << order;
+    extent.start.0.next_multiple_of(units) + units <= extent.end().0
+}
+
+/// What of a free extent is looked at from the beginning of a buddy on: buddies until there are enough (`mb_find_extent`).
+fn buddies_from(block: u64, extent_end: u64, wanted: u64) -> UnitRange {
+    let mut end = buddy_end(block, extent_end);
+    while end - block < wanted && end < extent_end {
+        end = buddy_end(end, extent_end);
     }
     UnitRange::new(Lpn(block), end - block)
 }
@@ -191,7 +191,7 @@ impl Search {
         for extent in allocator.free_in_group(group) {
             let mut at = extent.start.0;
             while at < extent.end().0 && !(passes_over_short && extent.end().0 - at < self.goal_units) {
-                let seen = buddies_from(extent, at, self.goal_units);
+                let seen = buddies_from(at, extent.end().0, self.goal_units);
                 self.measure(seen);
                 if self.status != Status::Continue {
                     return;
@@ -206,10 +206,10 @@ impl Search {
     fn take_buddy(&mut self, allocator: &Allocator, group: u64) {
         let order = order_of(self.goal_units);
         let mut best: Option<(usize, u64)> = None;
-        for extent in allocator.free_in_group(group) {
+        for extent in allocator.free_in_group(group).filter(|&extent| has_buddy(extent, order)) {
             let mut at = extent.start.0;
             while at < extent.end().0 {
-                let end = buddy_end(extent, at);
+                let end = buddy_end(at, extent.end().0);
                 let found = order_of(end - at);
                 if found >= order && best.is_none_or(|(held, _)| found < held) {
                     best = Some((found, at));
@@ -372,17 +372,13 @@ impl Allocator {
         for group in std::mem::take(&mut self.mballoc_mut().changed) {
             let count = self.count(group);
             let average = (count.extents > 0).then(|| average_order(count.units / count.extents));
-            let largest_of = |extent: UnitRange| {
-                let mut at = extent.start.0;
-                let mut largest = 0;
-                while at < extent.end().0 {
-                    let end = buddy_end(extent, at);
-                    largest = largest.max(order_of(end - at));
-                    at = end;
+            let mut orders = 0;
+            for extent in self.free_in_group(group) {
+                while orders < ORDERS && has_buddy(extent, orders) {
+                    orders += 1;
                 }
-                largest
-            };
-            let largest = self.free_in_group(group).map(largest_of).max();
+            }
+            let largest = orders.checked_sub(1);
             let lists = self.mballoc_mut();
             lists.averages.resize(groups, None);
             lists.largest.resize(groups, None);
@@ -643,11 +639,12 @@ mod tests {
     #[test]
     fn buddies_are_aligned_and_as_large_as_the_free_extent_lets_them_be() {
         let extent = UnitRange::new(Lpn(6), 30);
-        let ends: Vec<u64> = [6, 7, 8, 16, 31, 32, 35].iter().map(|&at| buddy_end(extent, at)).collect();
-        assert_eq!(ends, [8, 8, 16, 32, 32, 36, 36]);
-        assert_eq!(buddies_from(extent, 6, 5), UnitRange::new(Lpn(6), 10));
-        assert_eq!(buddies_from(extent, 6, 400), extent);
-        assert_eq!(buddy_end(UnitRange::new(Lpn(0), GROUP_UNITS), 0), 8_192);
+        let next = |&at: &u64| (at < 36).then(|| buddy_end(at, 36));
+        assert_eq!(std::iter::successors(Some(6), next).collect::<Vec<_>>(), [6, 8, 16, 32, 36]);
+        assert!(has_buddy(extent, 4) && !has_buddy(extent, 5));
+        assert_eq!(buddies_from(6, 36, 5), UnitRange::new(Lpn(6), 10));
+        assert_eq!(buddies_from(6, 36, 400), extent);
+        assert_eq!(buddy_end(0, GROUP_UNITS), 8_192);
     }
 
     #[test]
