@@ -8,6 +8,9 @@
 /// Pages in a chunk.
 pub const CHUNK_PAGES: u64 = 32;
 
+use super::page_lists::PageLists;
+use crate::units::SimTime;
+
 const NONE: u32 = u32::MAX;
 
 /// Index of a chunk in the cache.
@@ -73,6 +76,8 @@ pub struct PageCache {
     present_pages: u64,
     dirty_pages: u64,
     writeback_pages: u64,
+    /// Where the kernel has such lists that grow.
+    lists: Option<PageLists>,
 }
 
 /// The bits of `count` pages from page `first` of a chunk.
@@ -82,8 +87,8 @@ pub fn mask(first: u64, count: u64) -> u32 {
 }
 
 impl PageCache {
-    /// An empty cache of so many pages.
-    pub fn new(capacity_pages: u64) -> Self {
+    /// An empty cache of so many pages, and the processor's lists of free ones.
+    pub fn new(capacity_pages: u64, lists: Option<PageLists>) -> Self {
         Self {
             chunks: Vec::new(),
             vacant: Vec::new(),
@@ -93,6 +98,22 @@ impl PageCache {
             present_pages: 0,
             dirty_pages: 0,
             writeback_pages: 0,
+            lists,
+        }
+    }
+
+    /// Free pages that do not count as free, since the processor keeps them for itself.
+    pub fn listed_pages(&mut self, now: SimTime) -> u64 {
+        self.lists.as_mut().map_or(0, |lists| {
+            lists.pass(now);
+            lists.count()
+        })
+    }
+
+    fn take_pages(&mut self, pages: u64) {
+        self.present_pages += pages;
+        if let Some(lists) = &mut self.lists {
+            lists.take(pages, self.present_pages >= self.capacity_pages);
         }
     }
 
@@ -160,10 +181,11 @@ impl PageCache {
     pub fn mark_dirty(&mut self, id: ChunkId, pages: u32) -> u64 {
         let c = &mut self.chunks[id.0 as usize];
         let new = u64::from((pages & !c.dirty).count_ones());
-        self.present_pages += u64::from((pages & !c.present).count_ones());
+        let taken = u64::from((pages & !c.present).count_ones());
         c.present |= pages;
         c.dirty |= pages;
         self.dirty_pages += new;
+        self.take_pages(taken);
         new
     }
 
@@ -199,8 +221,9 @@ impl PageCache {
         let c = &mut self.chunks[id.0 as usize];
         let arrived = pages & c.reading;
         c.reading &= !pages;
-        self.present_pages += u64::from((arrived & !c.present).count_ones());
+        let taken = u64::from((arrived & !c.present).count_ones());
         c.present |= arrived;
+        self.take_pages(taken);
     }
 
     /// Drops a file's pages; none may be under write-back. Answers how many pages were dirty.
@@ -248,7 +271,11 @@ impl PageCache {
     }
 
     fn remove(&mut self, id: u32) {
-        self.present_pages -= u64::from(self.chunks[id as usize].present.count_ones());
+        let pages = u64::from(self.chunks[id as usize].present.count_ones());
+        if let Some(lists) = &mut self.lists {
+            lists.give(pages, self.present_pages >= self.capacity_pages);
+        }
+        self.present_pages -= pages;
         self.unlink(id);
         self.vacant.push(id);
     }
@@ -290,7 +317,7 @@ mod tests {
 
     #[test]
     fn the_least_recently_used_clean_chunk_goes_first() {
-        let mut cache = PageCache::new(40);
+        let mut cache = PageCache::new(40, None);
         let mut table = ChunkTable::default();
         for index in 0..3 {
             let id = cache.touch(&mut table, 7, index);
@@ -312,7 +339,7 @@ mod tests {
 
     #[test]
     fn a_page_dirtied_under_write_back_stays_dirty() {
-        let mut cache = PageCache::new(100);
+        let mut cache = PageCache::new(100, None);
         let mut table = ChunkTable::default();
         let id = cache.touch(&mut table, 1, 0);
         cache.mark_dirty(id, mask(3, 2));

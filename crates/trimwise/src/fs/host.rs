@@ -122,6 +122,8 @@ pub struct HostConfig {
     /// Whether new blocks count as unwritten until their data are there (`dioread_nolock`). Each allocation then has room
     /// in the journal set aside until that is noted.
     pub converts_unwritten: bool,
+    /// Whether a processor keeps many of the pages that it frees (`page_lists.rs`).
+    pub lists_free_pages: bool,
     /// Largest transactions that a journal has room for.
     pub transactions_in_journal: u64,
     /// Largest read-ahead (`read_ahead_kb`, default 128 KiB).
@@ -163,6 +165,7 @@ impl HostConfig {
             slabs: Slabs::LINUX_6,
             placement: Placement::Groups,
             converts_unwritten: linux.converts_unwritten(),
+            lists_free_pages: linux.lists_free_pages(),
             transactions_in_journal: linux.transactions_in_journal(),
             kept_units_max: if linux.keeps_blocks() { 4_096 } else { 0 },
             // Debian's CONFIG_HZ.
@@ -209,6 +212,7 @@ impl HostConfig {
             placement: Placement::Stream,
             kept_units_max: 0,
             converts_unwritten: false,
+            lists_free_pages: false,
             transactions_in_journal: 4,
             writeback: Writeback::AtTheLimit,
             read_ahead: Bytes::kib(128),

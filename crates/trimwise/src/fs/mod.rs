@@ -36,6 +36,7 @@ pub mod layout;
 mod mballoc;
 mod names;
 mod operations;
+mod page_lists;
 mod read;
 pub(crate) mod sabotage;
 pub mod stale;
@@ -62,6 +63,7 @@ use host::HostConfig;
 use inode_table::InodeTable;
 use journal::{Journal, Tail};
 use layout::{FormatError, FormatOptions, Layout, Mke2fs};
+use page_lists::PageLists;
 use stale::StaleTracker;
 use throttle::Throttle;
 use turns::Turns;
@@ -307,7 +309,10 @@ impl Volume {
             governor: RefCell::new(governor),
             state: RefCell::new(State {
                 disk: self.disk,
-                cache: PageCache::new(host.memory.units_floor()),
+                cache: PageCache::new(
+                    host.memory.units_floor(),
+                    host.lists_free_pages.then(|| PageLists::new(host.memory.units_floor())),
+                ),
                 journal,
                 pending,
                 dirty: BTreeMap::new(),

@@ -110,6 +110,7 @@ impl Ext4 {
                 let state = &mut *inner.state.borrow_mut();
                 let memory = state.memory();
                 let pages = inner.host.memory_for_pages(state.inodes_in_use(), state.cache.present_pages());
+                let pages = pages.saturating_sub(state.cache.listed_pages(inner.sim.now()));
                 state.throttle.set_limits(inner.host.dirty_limits(pages));
                 let verdict = state.throttle.look(self.tick(), memory);
                 if state.throttle.is_above_background(memory.dirty) || verdict != Verdict::Go {

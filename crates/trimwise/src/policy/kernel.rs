@@ -88,6 +88,11 @@ impl LinuxVersion {
         if (self.major, self.minor) >= (6, 11) { 3 } else { 4 }
     }
 
+    /// Whether the lists of free pages that each processor has tune their length: since 6.7 (90b41691b988).
+    pub fn lists_free_pages(self) -> bool {
+        (self.major, self.minor) >= (6, 7)
+    }
+
     /// Whether it paces writers and writes files in batches: since 3.2 (143dfe8611a6).
     pub fn paces_writers(self) -> bool {
         (self.major, self.minor) >= (3, 2)
