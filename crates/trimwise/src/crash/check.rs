@@ -47,8 +47,11 @@ pub fn check(
 /// overlap.
 fn blocks_have_one_owner(found: &Recovered<'_>, broken: &mut Vec<Broken>) {
     let inodes = found.inodes.values();
-    let mut owned: Vec<(UnitRange, u32)> =
-        inodes.flat_map(|i| i.extents.iter().map(|e| (e.blocks, i.inode))).collect();
+    let of_inode = |inode: &&InodeImage| {
+        let tree = inode.tree.iter().map(|&block| UnitRange::new(block, 1));
+        inode.extents.iter().map(|e| e.blocks).chain(tree).map(|r| (r, inode.inode)).collect::<Vec<_>>()
+    };
+    let mut owned: Vec<(UnitRange, u32)> = inodes.flat_map(|inode| of_inode(&inode)).collect();
     owned.sort_unstable();
     for pair in owned.windows(2) {
         let [(first, a), (second, b)] = [pair[0], pair[1]];

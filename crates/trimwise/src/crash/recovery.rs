@@ -145,6 +145,14 @@ pub fn mount<'a>(
             lost(block, "a superblock, descriptor or bitmap");
         }
     }
+    for (&inode, image) in &found.inodes {
+        for &Lpn(block) in &image.tree {
+            match record.image(platter.read(block), block) {
+                Some(Image::Tree { inode: of }) if *of == inode => {}
+                _ => lost(block, "a block of an extent tree"),
+            }
+        }
+    }
     let mut directories = vec![(String::new(), ROOT_INODE)];
     while let Some((path, inode)) = directories.pop() {
         let Some(image) = found.inodes.get(&inode).copied() else {

@@ -43,11 +43,12 @@ fn partition(state: &State) -> Result<(), String> {
     let disk = &state.disk;
     let in_files: u64 = disk.inodes.iter().flat_map(|i| &i.extents).map(|e| e.blocks.units).sum();
     let in_directories: u64 = disk.directories.values().map(|d| d.blocks.len() as u64).sum();
+    let in_trees: u64 = disk.inodes.iter().map(|i| i.tree.len() as u64).sum();
     let (total, fixed, free) = (disk.layout.total_units(), disk.fixed_units, disk.allocator.free_units());
-    if fixed + in_files + in_directories + free + state.withheld_units != total {
+    if fixed + in_files + in_trees + in_directories + free + state.withheld_units != total {
         return Err(format!(
-            "{total} blocks, but {fixed} fixed + {in_files} in files + {in_directories} in directories + \
-             {free} free + {} withheld",
+            "{total} blocks, but {fixed} fixed + {in_files} in files + {in_trees} in their trees + {in_directories} in \
+             directories + {free} free + {} withheld",
             state.withheld_units
         ));
     }
@@ -60,6 +61,7 @@ fn owners(state: &State) -> Result<Vec<UnitRange>, String> {
     let directories = disk.directories.values().flat_map(|d| &d.blocks);
     let mut owned: Vec<UnitRange> = disk.inodes.iter().flat_map(|i| &i.extents).map(|e| e.blocks).collect();
     owned.extend(directories.map(|&block| UnitRange::new(crate::units::Lpn(block), 1)));
+    owned.extend(disk.inodes.iter().flat_map(|i| &i.tree).map(|&block| UnitRange::new(block, 1)));
     owned.sort_unstable();
     match owned.windows(2).find(|pair| pair[0].end() > pair[1].start) {
         Some(pair) => Err(format!("{:?} and {:?} overlap", pair[0], pair[1])),

@@ -26,6 +26,8 @@ pub struct Inode {
     pub extents: Vec<FileExtent>,
     /// Those runs of pages (the first, and how many) whose blocks do not hold their data yet, where the file system says so.
     pub unwritten: Vec<(u64, u64)>,
+    /// Blocks that hold extents for which the inode has no room, in order.
+    pub tree: Vec<Lpn>,
     /// Pages in memory.
     pub chunks: ChunkTable,
     /// Dirty pages.

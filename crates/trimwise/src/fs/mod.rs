@@ -27,6 +27,7 @@ pub mod alloc;
 mod audit;
 pub mod cache;
 mod discard;
+mod extent_tree;
 mod fitrim;
 pub mod host;
 mod inode;

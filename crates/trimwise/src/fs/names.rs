@@ -184,7 +184,7 @@ impl Ext4 {
                 has_charged = true;
             }
             let handle = self.start_handle(DELETE_CREDITS).await;
-            let extents: Vec<UnitRange> = {
+            let (extents, tree): (Vec<UnitRange>, Vec<Lpn>) = {
                 let state = &mut *self.0.state.borrow_mut();
                 let entry = &mut state.disk.inodes[inode as usize];
                 if entry.generation != generation {
@@ -195,11 +195,12 @@ impl Ext4 {
                     continue;
                 }
                 entry.transaction = handle.tid;
-                std::mem::take(&mut entry.extents).into_iter().map(|e| e.blocks).collect()
+                let extents = std::mem::take(&mut entry.extents).into_iter().map(|e| e.blocks);
+                (extents.collect(), std::mem::take(&mut entry.tree))
             };
             let metadata = {
                 let state = &mut *self.0.state.borrow_mut();
-                state.withheld_units += extents.iter().map(|e| e.units).sum::<u64>();
+                state.withheld_units += extents.iter().map(|e| e.units).sum::<u64>() + tree.len() as u64;
                 let layout = &state.disk.layout;
                 let mut metadata = vec![layout.inode_block(inode)];
                 for extent in &extents {
@@ -210,6 +211,7 @@ impl Ext4 {
             };
             self.free_blocks(&handle, &extents);
             self.dirty_metadata(&handle, &metadata).await;
+            self.free_metadata(&handle, &tree).await;
             return Some(handle);
         }
     }

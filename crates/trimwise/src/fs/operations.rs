@@ -7,7 +7,7 @@ use super::sabotage::Sabotage;
 use super::writeback::is_dirty;
 use super::{Ext4, State};
 use crate::policy::Availability;
-use crate::units::{Bytes, Lpn, SimDuration, SimTime, UNIT_BYTES, UnitRange};
+use crate::units::{Bytes, Lpn, SimDuration, SimTime, UNIT_BYTES};
 use crate::workload::files::{FileError, FileSystemSpace, Files, OpenMode};
 
 /// Journal blocks that an inode's change may touch.
@@ -238,12 +238,8 @@ impl Files for Ext4 {
             }
         };
         let entry = self.remove_entry(&handle, path, true).await;
-        for block in blocks {
-            self.forget_metadata(&handle, Lpn(block)).await;
-            let metadata = self.group_metadata(Lpn(block));
-            self.free_blocks(&handle, &[UnitRange::new(Lpn(block), 1)]);
-            self.dirty_metadata(&handle, &metadata).await;
-        }
+        let blocks: Vec<Lpn> = blocks.into_iter().map(Lpn).collect();
+        self.free_metadata(&handle, &blocks).await;
         if let Some(entry) = entry {
             self.remove_inode(&handle, entry.inode, entry.is_directory).await;
         }

@@ -257,6 +257,7 @@ impl Disk {
             size_bytes: slot.size_bytes,
             extents,
             unwritten: slot.unwritten.clone(),
+            tree: slot.tree.clone(),
         })
     }
 }

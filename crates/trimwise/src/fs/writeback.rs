@@ -348,10 +348,11 @@ impl Ext4 {
                     }
                     let group = super::alloc::group_of(blocks.start.0);
                     let layout = &state.disk.layout;
-                    let metadata =
-                        [layout.block_bitmap(group), layout.descriptor(group), layout.inode_block(inode)];
+                    let mut metadata =
+                        vec![layout.block_bitmap(group), layout.descriptor(group), layout.inode_block(inode)];
                     let mut claim = self.claim(state, inode, page, blocks);
                     claim.waiting = self.await_new_data(state, inode, page, blocks.units);
+                    metadata.extend(self.grow_tree(state, inode, page));
                     break (handle, claim, metadata);
                 }
             }
@@ -487,6 +488,7 @@ impl Ext4 {
             disk.layout.inode_block(inode)
         };
         self.dirty_metadata(&handle, &[inode_block]).await;
+        self.merge_in_tree(&handle, inode, page).await;
         drop(handle);
         self.0.conversions.set(self.0.conversions.get() - 1);
         self.end_transfer(inode, page, units);

@@ -227,7 +227,9 @@ impl Model {
         let in_files: usize = self.files.values().map(|f| f.pages.len()).sum();
         let directories = self.directories.iter().map(String::as_str).chain([""]);
         let in_directories: usize = directories.map(|d| self.fs.extents(d).unwrap().len()).sum();
-        let used = Bytes::from_units((in_files + in_directories) as u64);
+        let in_trees: usize = self.fs.0.state.borrow().disk.inodes.iter().map(|inode| inode.tree.len()).sum();
+        assert!(in_trees <= in_files / 5 || in_trees <= self.files.len(), "{in_trees} blocks of trees");
+        let used = Bytes::from_units((in_files + in_trees + in_directories) as u64);
         assert_eq!(space.total.0 - space.free.0, used.0);
         let (policy, _) = hosts()[self.policy];
         let ledger = self.fs.ledger();

@@ -67,6 +67,8 @@ pub enum Image {
     Inodes(Vec<InodeImage>),
     /// A block of a directory: names and inodes.
     Directory { inode: u32, entries: BTreeMap<Box<str>, u32> },
+    /// A block of an inode's extent tree. What it says of extents is in the inode's own image.
+    Tree { inode: u32 },
 }
 
 /// An inode on the disk.
@@ -79,6 +81,8 @@ pub struct InodeImage {
     pub extents: Vec<FileExtent>,
     /// Runs of pages (the first, and how many) that read as zeros, whatever their blocks hold.
     pub unwritten: Vec<(u64, u64)>,
+    /// Blocks of its extent tree.
+    pub tree: Vec<Lpn>,
 }
 
 impl InodeImage {
@@ -275,7 +279,10 @@ impl Record {
             return Image::Bitmap(self.allocated_in(group));
         }
         let owner = disk.directories.iter().find(|(_, directory)| directory.blocks.contains(&block.0));
-        let Some((path, _)) = owner else { return Image::Plain };
+        let Some((path, _)) = owner else {
+            let owner = disk.inodes.iter().position(|inode| inode.tree.contains(&block));
+            return owner.map_or(Image::Plain, |inode| Image::Tree { inode: inode as u32 });
+        };
         let entries = disk.names.iter().filter(|(_, entry)| entry.block == block.0);
         Image::Directory {
             inode: disk.directory_inode(path).unwrap_or(ROOT_INODE),
