@@ -1,7 +1,7 @@
 //! The host around the file system: memory, write-back, processor costs, and which Linux it runs.
 
 use crate::block::{QueueConfig, WriteThrottleConfig};
-use crate::units::{Bytes, SimDuration};
+use crate::units::{Bytes, SimDuration, SimTime};
 
 pub use crate::policy::{DiscardGeneration, LinuxVersion, LinuxVersionError};
 
@@ -122,6 +122,8 @@ pub struct HostConfig {
     /// Whether new blocks count as unwritten until their data are there (`dioread_nolock`). Each allocation then has room
     /// in the journal set aside until that is noted.
     pub converts_unwritten: bool,
+    /// In what steps the times of files go (`current_time`: ticks). Who writes twice within one changes the inode once.
+    pub file_time_step: SimDuration,
     /// Whether a processor keeps many of the pages that it frees (`page_lists.rs`).
     pub lists_free_pages: bool,
     /// Largest transactions that a journal has room for.
@@ -148,6 +150,12 @@ impl HostConfig {
         (memory_pages * self.dirty_background_percent / 100, memory_pages * self.dirty_percent / 100)
     }
 
+    /// A file's time that is taken now.
+    pub(super) fn file_time(&self, now: SimTime) -> SimTime {
+        let step = self.file_time_step.as_nanos().max(1);
+        SimTime(now.as_nanos() / step * step)
+    }
+
     /// Ticks a second, where they are counted.
     pub(super) fn hz(&self) -> u64 {
         match self.writeback {
@@ -165,6 +173,7 @@ impl HostConfig {
             slabs: Slabs::LINUX_6,
             placement: Placement::Groups,
             converts_unwritten: linux.converts_unwritten(),
+            file_time_step: SimDuration::from_millis(4), // of 250 ticks a second
             lists_free_pages: linux.lists_free_pages(),
             transactions_in_journal: linux.transactions_in_journal(),
             kept_units_max: if linux.keeps_blocks() { 4_096 } else { 0 },
@@ -197,7 +206,8 @@ impl HostConfig {
         };
         // virtio has no scheduler.
         let queue = QueueConfig { merges_waiting: false, ..of_linux.queue };
-        Self { writeback, queue, cpu: CpuCosts::ZERO, ..of_linux }
+        let file_time_step = SimDuration::from_millis(10);
+        Self { writeback, queue, file_time_step, cpu: CpuCosts::ZERO, ..of_linux }
     }
 
     /// The host of the experiments of 2010 to 2017: 8 GiB, and the page cache and the allocator that their fits hold on.
@@ -212,6 +222,7 @@ impl HostConfig {
             placement: Placement::Stream,
             kept_units_max: 0,
             converts_unwritten: false,
+            file_time_step: SimDuration::ZERO,
             lists_free_pages: false,
             transactions_in_journal: 4,
             writeback: Writeback::AtTheLimit,

@@ -44,6 +44,8 @@ pub struct Inode {
     pub dirty_key: Option<(SimTime, u64)>,
     /// The transaction that holds its latest metadata change.
     pub transaction: u64,
+    /// When it was last changed, as its inode has it.
+    pub modified: Option<SimTime>,
     /// Whether its access time is younger than its last change (then a read need not update it: relatime).
     pub accessed_since_change: bool,
     /// Where write-back goes on in a large file.

@@ -119,7 +119,8 @@ impl Ext4 {
         if let Some(witness) = &self.0.witness {
             witness.created(inode);
         }
-        *slot = Inode { in_use: true, generation: slot.generation, ..Inode::default() };
+        let modified = Some(self.0.host.file_time(now));
+        *slot = Inode { in_use: true, generation: slot.generation, modified, ..Inode::default() };
         disk.names.insert(path.into(), Entry { inode, block, is_directory });
         if is_directory {
             disk.directories.insert(path.into(), Directory::default());

@@ -161,12 +161,17 @@ impl Ext4 {
             entry.dirty_key = Some(key);
             state.dirty.insert(key, inode);
         }
+        // The length of a file whose end has a block already is noted at once, and otherwise with the block.
+        let grows_in_block =
+            end_bytes > entry.size_bytes && entry.map((end_bytes - 1) / UNIT_BYTES, 1).is_ok();
         entry.size_bytes = entry.size_bytes.max(end_bytes);
+        let modified = self.0.host.file_time(now);
+        let is_noted = entry.modified.replace(modified) == Some(modified) && !grows_in_block;
         if let Some(witness) = &self.0.witness {
             witness.page_written(inode, first_page, pages);
         }
         entry.accessed_since_change = false;
-        let changes_inode = state.journal.running_tid() != Some(entry.transaction);
+        let changes_inode = !is_noted && state.journal.running_tid() != Some(entry.transaction);
         self.shrink_cache(state);
         (changes_inode, dirtied)
     }
