@@ -1,6 +1,7 @@
 //! What a workload calls: [`Files`], with writes and durability. Names are in `names`, reads in `read`.
 
 use super::cache::{CHUNK_PAGES, mask};
+use super::host::Writeback;
 use super::names::DELETE_CREDITS;
 use super::read::ReadAhead;
 use super::sabotage::Sabotage;
@@ -176,12 +177,24 @@ impl Ext4 {
         (changes_inode, dirtied)
     }
 
+    /// `sync_filesystem`: in two passes, of which the first waits for nothing. So what is noted when the last data are there
+    /// is a transaction of its own. Behind both the drive's own page cache is written.
     pub(super) async fn sync_all(&self) {
         let promise = self.begin_promise(None);
+        let is_paced = matches!(self.0.host.writeback, Writeback::Paced { .. });
+        if is_paced {
+            self.submit_all().await;
+            let tid = self.0.state.borrow().journal.running_tid();
+            tid.iter().for_each(|&tid| self.request_commit(tid));
+        }
         self.write_all().await;
         let tid = self.0.state.borrow().journal.newest_open_tid();
         self.commit_or_flush(tid).await;
         self.keep_promise(promise);
+        if is_paced {
+            self.write_dirty_metadata(u64::MAX).await;
+            self.wait_for_metadata_io().await;
+        }
     }
 
     /// Makes durable what was written before: commits `tid` if that is to be done, and flushes the device if

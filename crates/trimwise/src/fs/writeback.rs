@@ -157,9 +157,14 @@ impl Ext4 {
         }
     }
 
+    /// Hands all dirty pages of all files on to the device.
+    pub(super) async fn submit_all(&self) {
+        while self.write_oldest(None).await {}
+    }
+
     /// Writes all dirty pages of all files and waits for the device to have them.
     pub(super) async fn write_all(&self) {
-        while self.write_oldest(None).await {}
+        self.submit_all().await;
         while self.0.state.borrow().cache.writeback_pages() > 0 {
             self.0.events.writeback_done.wait().await;
         }

@@ -127,7 +127,8 @@ impl Ext4 {
         looked_at
     }
 
-    async fn wait_for_metadata_io(&self) {
+    /// Waits until no metadata is on its way to its place.
+    pub(in crate::fs) async fn wait_for_metadata_io(&self) {
         while self.0.state.borrow().journal.buffers.iter().any(|b| b.locked && !b.in_committing) {
             self.0.events.metadata_io_done.wait().await;
         }

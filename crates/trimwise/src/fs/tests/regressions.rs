@@ -294,7 +294,8 @@ fn a_trim_follows_the_flush_of_its_commit_record() {
                     sink.borrow_mut().push(format!("{name}{stage}"));
                 })));
                 fs.unlink("a").await.unwrap();
-                fs.sync().await.unwrap();
+                let tid = fs.0.state.borrow().journal.newest_open_tid().unwrap();
+                fs.commit_and_wait(tid).await;
                 pause(&fs, 1_000).await;
                 queue.trace(None);
                 let expected = "log+ log- flush+ flush- record+ record- flush+ flush- trim+ trim-";
