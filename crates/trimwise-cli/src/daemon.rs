@@ -196,10 +196,11 @@ fn notes_on(config: &Config) -> Vec<String> {
     let group = unknown.map(|name| {
         format!("group = \"{name}\": there is no such group on this host, where trimwised would refuse this")
     });
-    let file = config.metrics_file.as_ref();
-    let nowhere = file.filter(|file| file.is_dir() || !file.parent().is_some_and(Path::is_dir));
-    let metrics = nowhere.map(|file| {
-        format!("metrics-file = \"{}\": no file can be written there on this host", file.display())
+    let places = [("metrics-file", &config.metrics_file), ("metrics-socket", &config.metrics_socket)];
+    let metrics = places.into_iter().filter_map(|(key, place)| {
+        let place = place.as_ref()?;
+        let nowhere = place.is_dir() || !place.parent().is_some_and(Path::is_dir);
+        nowhere.then(|| format!("{key} = \"{}\": no file can be written there on this host", place.display()))
     });
     group.into_iter().chain(metrics).collect()
 }

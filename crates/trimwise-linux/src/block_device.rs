@@ -10,13 +10,14 @@ use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{major, minor};
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use trimwise::units::{Bytes, SECTOR_BYTES};
 
 use crate::mount::Mount;
 
 /// A disk or a partition.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlockDevice {
     /// The kernel's name: `sda1`, `nvme0n1`, `dm-0`.
     pub name: String,
@@ -33,7 +34,7 @@ pub struct BlockDevice {
 }
 
 /// What the block layer sends to a device as one discard.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiscardLimits {
     /// Commands are cut at multiples of this (`discard_granularity`).
     pub granularity: Bytes,

@@ -11,11 +11,11 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, Statx, StatxFlags, statx};
-use serde::Serializer;
+use serde::{Deserialize, Serialize, Serializer};
 use thiserror::Error;
 
 /// A mounted file system.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mount {
     /// The kernel's number of this mount.
     pub id: u64,

@@ -90,6 +90,20 @@ impl Daemon {
         fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }
 
+    /// Waits until the log has these words.
+    #[track_caller]
+    pub fn wait_until_said(&self, words: &str) -> String {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let log = self.log();
+            if log.contains(words) {
+                return log;
+            }
+            assert!(Instant::now() < deadline, "never said {words}: {log}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
     pub fn process(&self) -> u32 {
         self.child.as_ref().unwrap().id()
     }

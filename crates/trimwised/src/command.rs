@@ -1,13 +1,15 @@
 //! `trimwised` as a command: its arguments, and the helper that it is once more.
 
 use std::ffi::{OsStr, OsString};
+use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use crate::service::{Options, PATIENCE, ServiceError, run, say};
-use crate::{Places, helper};
+use crate::service::{Options, PATIENCE, ServiceError, run};
+use crate::speak::{Speaking, say};
+use crate::{Places, helper, look, sense, speak, worker, write};
 use trimwise_linux::host_root::HostRoot;
 
 /// `--config=FILE` is `--config FILE`.
@@ -41,16 +43,30 @@ options back.
 Exit codes: 0 done, 1 it could not go on, 2 wrong arguments or configuration.
 ";
 
-/// Runs the daemon, or its helper, with the arguments behind the program's name.
+/// Does the work of one of the daemon's processes; `None` if the argument names none.
+fn as_process(role: &str) -> Option<io::Result<()>> {
+    Some(match role {
+        helper::COMMAND => helper::main(),
+        look::COMMAND => worker::serve(look::answer),
+        sense::COMMAND => {
+            let mut sampler = sense::Sampler::default();
+            worker::serve(|ask| sampler.answer(ask))
+        }
+        speak::COMMAND => speak::serve(),
+        write::COMMAND => worker::serve(write::answer),
+        _ => return None,
+    })
+}
+
+/// Runs the daemon, or one of its processes, with the arguments behind the program's name.
 ///
-/// The program must lead here again if it is started with the single argument [`helper::COMMAND`].
+/// The program must lead here again if it is started with the single argument that names such a process, such as
+/// [`helper::COMMAND`].
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let mut arguments = arguments.into_iter().flat_map(split_at_equals).peekable();
-    if arguments.peek().is_some_and(|first| first == helper::COMMAND) {
-        return match helper::main() {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(_) => ExitCode::FAILURE,
-        };
+    let role = arguments.peek().and_then(|first| first.to_str());
+    if let Some(done) = role.and_then(as_process) {
+        return done.map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS);
     }
     let mut places = Places::default();
     let (mut dry_run, mut once, mut patience) = (false, false, PATIENCE);
@@ -95,6 +111,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
     // Not by its name: the program may be replaced while it runs.
     let options = Options { places, dry_run, once, program: "/proc/self/exe".into(), patience };
+    let _speaking = Speaking::begin(&options.program);
     match run(options) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

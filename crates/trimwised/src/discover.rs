@@ -1,18 +1,25 @@
 //! Which file systems there are to trim: from mountinfo, each once, and why the others are passed over.
+//!
+//! A worker looks, since devices, fstab and whatever lies on the way to them may hang. The daemon asks with [`Wanted`] and
+//! takes what comes as [`Found`].
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::Places;
+use crate::journal::{Change, is_of, may_be_there, session_of};
 use trimwise_linux::block_device::{BlockDevice, devices_of};
-use trimwise_linux::daemon::config::Config;
+use trimwise_linux::daemon::config::{Config, Manage};
+use trimwise_linux::doctor;
 use trimwise_linux::fstab;
+use trimwise_linux::host_root::HostRoot;
 use trimwise_linux::mount::{Mount, parse_mountinfo};
 
 /// A file system that may be managed.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Candidate {
     /// The mount that it is reached by.
     pub mount: Mount,
@@ -20,10 +27,14 @@ pub struct Candidate {
     pub path: PathBuf,
     /// Its devices.
     pub devices: Vec<BlockDevice>,
+    /// The disks that they lie on.
+    pub disks: BTreeSet<String>,
+    /// Which mounting of it this is: see [`session_of`].
+    pub session: Option<u64>,
 }
 
 /// A mount that is passed over.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Skipped {
     /// Where.
     #[serde(serialize_with = "trimwise_linux::mount::as_text")]
@@ -34,45 +45,193 @@ pub struct Skipped {
     pub why: String,
 }
 
+/// What is looked for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Wanted {
+    /// The folder that is the host's `/`.
+    pub host: PathBuf,
+    /// Whether file systems are managed that the configuration does not name.
+    pub all: bool,
+    /// Mount points that it names.
+    pub listed: BTreeSet<PathBuf>,
+    /// Mount options that were changed: where those mounts are now.
+    pub changes: Vec<Change>,
+}
+
+impl Wanted {
+    /// As places and configuration say.
+    pub fn new(places: &Places, config: &Config, changes: &[Change]) -> Self {
+        Self {
+            host: places.host.path("/"),
+            all: config.manage == Manage::All,
+            listed: config.mounts.keys().cloned().collect(),
+            changes: changes.to_vec(),
+        }
+    }
+}
+
+/// Where a mount is whose option was changed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Whereabouts {
+    /// It is gone for good.
+    Gone,
+    /// It cannot be reached now, but may be there: below another mount, unmounted lazily, in another namespace...
+    Hidden,
+    /// It is reached there.
+    At(PathBuf),
+}
+
 /// What was found.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Found {
     /// File systems to manage, by device number.
     pub candidates: Vec<Candidate>,
     /// Mounts on block devices that are passed over, and mount points of the configuration where nothing is mounted. Those
     /// without a device (proc, tmpfs, network) are not even told.
     pub skipped: Vec<Skipped>,
-    /// Every mount, for what outlives a candidate.
-    pub mounts: Vec<Mount>,
+    /// Number and device of every mount that has one, for what outlives a candidate.
+    pub mounted: BTreeSet<(u64, String)>,
+    /// The changes asked about, and where they are.
+    pub changed: Vec<(Change, Whereabouts)>,
 }
 
 /// File systems on a block device that have no FITRIM.
 const NEVER: [&str; 6] = ["squashfs", "iso9660", "udf", "erofs", "cramfs", "romfs"];
 
-/// The file in which the host lists its mounts.
-pub fn mountinfo(places: &Places) -> PathBuf {
-    places.host.path(if places.host.is_own() { "/proc/self/mountinfo" } else { "/proc/1/mountinfo" })
+/// The file in which a host lists its mounts.
+pub fn mountinfo(host: &HostRoot) -> PathBuf {
+    host.path(if host.is_own() { "/proc/self/mountinfo" } else { "/proc/1/mountinfo" })
+}
+
+/// All mounts, to be found by number and by place: with thousands of them none may be compared with each other one.
+struct Mounts<'a> {
+    all: &'a [Mount],
+    /// Where in the list, by number.
+    by_id: HashMap<u64, usize>,
+    /// Where in the list, by the mount that they are mounted on and the bytes of the mount point.
+    mounted_on: HashMap<(u64, &'a [u8]), Vec<usize>>,
+    /// Mount points and numbers of automounts.
+    automounts: (HashSet<&'a [u8]>, HashSet<u64>),
+}
+
+fn bytes(path: &Path) -> &[u8] {
+    path.as_os_str().as_bytes()
+}
+
+impl<'a> Mounts<'a> {
+    fn new(all: &'a [Mount]) -> Self {
+        let mut mounts = Self {
+            all,
+            by_id: HashMap::new(),
+            mounted_on: HashMap::new(),
+            automounts: <(HashSet<&[u8]>, HashSet<u64>)>::default(),
+        };
+        for (index, mount) in all.iter().enumerate() {
+            let point = bytes(&mount.mount_point);
+            mounts.by_id.entry(mount.id).or_insert(index);
+            mounts.mounted_on.entry((mount.parent, point)).or_default().push(index);
+            if mount.fs_type == "autofs" {
+                mounts.automounts.0.insert(point);
+                mounts.automounts.1.insert(mount.id);
+            }
+        }
+        mounts
+    }
+
+    /// Whether its path leads to another mount. That is not told by the order of the list: what an initramfs mounts comes
+    /// before the root that it is moved to.
+    fn is_covered(&self, mount: &Mount) -> bool {
+        let Some(&index) = self.by_id.get(&mount.id) else { return true };
+        let mut way = vec![mount.id];
+        let mut next = mount.parent;
+        // What the root is mounted on is not in the list.
+        while let Some(&above) = self.by_id.get(&next).filter(|_| !way.contains(&next)) {
+            way.push(self.all[above].id);
+            next = self.all[above].parent;
+        }
+        let covers = |at: usize| {
+            let other = &self.all[at];
+            let is_beside = other.parent == mount.parent && other.mount_point == mount.mount_point;
+            !way.contains(&other.id) && other.id != other.parent && (!is_beside || at > index)
+        };
+        way.iter().chain([&next]).any(|&on| {
+            mount.mount_point.ancestors().any(|point| {
+                let there = self.mounted_on.get(&(on, bytes(point)));
+                there.is_some_and(|there| there.iter().any(|&at| covers(at)))
+            })
+        })
+    }
+
+    /// Whether it is there on demand only: then a look each second would keep it there.
+    fn is_on_demand(&self, mount: &Mount) -> bool {
+        // An indirect map mounts below its own mount, a direct one in its place.
+        self.automounts.1.contains(&mount.parent) || self.automounts.0.contains(bytes(&mount.mount_point))
+    }
+
+    /// Why a file system cannot be managed by this mount of it; `None` if it can.
+    fn why_unusable(&self, mount: &Mount, wanted: &Wanted) -> Option<&'static str> {
+        if mount.is_read_only() {
+            Some("mounted read-only")
+        } else if self.is_covered(mount) {
+            Some("another mount covers it")
+        } else if mount.mount_point.to_str().is_none() {
+            Some("its mount point is no UTF-8, so that nobody can ask for it by name")
+        } else if self.is_on_demand(mount) && !wanted.listed.contains(&mount.mount_point) {
+            Some(
+                "it is mounted on demand (automount), and a look each second would keep it mounted; with a table of its \
+                 own in the configuration it is managed",
+            )
+        } else {
+            None
+        }
+    }
+
+    /// Where a mount is whose option was changed.
+    fn whereabouts(&self, change: &Change) -> Whereabouts {
+        let mut of_it = self
+            .all
+            .iter()
+            .filter(|mount| change.numbers == mount.numbers && is_of(change, mount, session_of(mount)));
+        let mut is_there = false;
+        let reached = of_it.find(|mount| {
+            is_there = true;
+            // A name that is no UTF-8 cannot be told.
+            mount.mount_point.to_str().is_some() && !self.is_covered(mount)
+        });
+        match reached {
+            Some(mount) => Whereabouts::At(mount.mount_point.clone()),
+            None if is_there || may_be_there(change) => Whereabouts::Hidden,
+            None => Whereabouts::Gone,
+        }
+    }
 }
 
 /// Looks at all mounts.
 ///
 /// # Errors
 /// If they cannot be read.
-pub fn discover(places: &Places, config: &Config) -> std::io::Result<Found> {
-    let mounts = parse_mountinfo(&std::fs::read(mountinfo(places))?);
-    let spared = fstab::entries(&places.host, &mounts, |entry| entry.has("X-fstrim.notrim"));
+pub fn discover(wanted: &Wanted) -> std::io::Result<Found> {
+    let host = HostRoot::new(&wanted.host);
+    let all = parse_mountinfo(&std::fs::read(mountinfo(&host))?);
+    let mounts = Mounts::new(&all);
+    let spared: HashSet<PathBuf> = fstab::entries(&host, &all, |entry| entry.has("X-fstrim.notrim"))
+        .into_iter()
+        .map(|entry| entry.point)
+        .collect();
     let mut found = Found::default();
-    for of_one in by_file_system(&mounts).values() {
-        choose(places, config, of_one, &mounts, &spared, &mut found);
+    for of_one in by_file_system(&all).values() {
+        choose(&host, wanted, of_one, &mounts, &spared, &mut found);
     }
-    let absent =
-        config.mounts.keys().filter(|point| !mounts.iter().any(|mount| mount.mount_point == **point));
+    let there: HashSet<&[u8]> = all.iter().map(|mount| bytes(&mount.mount_point)).collect();
+    let absent = wanted.listed.iter().filter(|point| !there.contains(bytes(point)));
     found.skipped.extend(absent.map(|point| Skipped {
         mount_point: point.clone(),
         fs_type: String::new(),
         why: "the configuration names it, and nothing is mounted there".to_owned(),
     }));
-    found.mounts = mounts;
+    found.changed = wanted.changes.iter().map(|one| (one.clone(), mounts.whereabouts(one))).collect();
+    let with_device = all.iter().filter(|mount| mount.has_device());
+    found.mounted = with_device.map(|mount| (mount.id, mount.device.clone())).collect();
     Ok(found)
 }
 
@@ -86,11 +245,11 @@ fn by_file_system(mounts: &[Mount]) -> BTreeMap<(u32, u32), Vec<&Mount>> {
 }
 
 fn choose(
-    places: &Places,
-    config: &Config,
+    host: &HostRoot,
+    wanted: &Wanted,
     of_one: &[&Mount],
-    mounts: &[Mount],
-    spared: &[fstab::Entry],
+    mounts: &Mounts<'_>,
+    spared: &HashSet<PathBuf>,
     found: &mut Found,
 ) {
     let mut skip = |mount: &Mount, why: String| {
@@ -98,14 +257,11 @@ fn choose(
         found.skipped.push(Skipped { mount_point, fs_type, why });
     };
     // The one with a table of its own, if any; else the first that can be used.
-    let why_not = |mount: &&&Mount| why_unusable(mount, config, mounts);
-    let usable = |mount: &&&Mount| why_not(mount).is_none();
-    let listed = of_one.iter().filter(usable).find(|mount| config.mounts.contains_key(&mount.mount_point));
-    let Some(&&mount) = listed.or_else(|| of_one.iter().find(usable)).as_ref() else {
-        return skip(
-            of_one[0],
-            of_one.iter().find_map(|mount| why_not(&mount)).unwrap_or_default().to_owned(),
-        );
+    let why_not: Vec<_> = of_one.iter().map(|mount| mounts.why_unusable(mount, wanted)).collect();
+    let usable = || of_one.iter().zip(&why_not).filter(|(_, why)| why.is_none()).map(|(mount, _)| *mount);
+    let listed = usable().find(|mount| wanted.listed.contains(&mount.mount_point));
+    let Some(mount) = listed.or_else(|| usable().next()) else {
+        return skip(of_one[0], why_not.into_iter().flatten().next().unwrap_or_default().to_owned());
     };
     if NEVER.contains(&mount.fs_type.as_str()) {
         return skip(mount, format!("{} is never written, so it has nothing to trim", mount.fs_type));
@@ -113,10 +269,10 @@ fn choose(
     if mount.is_served() {
         return skip(mount, "a process serves it (FUSE), for which the daemon must not wait".to_owned());
     }
-    if config.treatment(&mount.mount_point).is_none() {
+    if !wanted.all && !wanted.listed.contains(&mount.mount_point) {
         return skip(mount, "the configuration manages listed file systems only (`manage`)".to_owned());
     }
-    if of_one.iter().any(|mount| spared.iter().any(|entry| entry.point == mount.mount_point)) {
+    if of_one.iter().any(|mount| spared.contains(&mount.mount_point)) {
         return skip(mount, "X-fstrim.notrim in fstab".to_owned());
     }
     let devices = match devices_of(mount) {
@@ -133,56 +289,13 @@ fn choose(
     for other in of_one.iter().filter(|other| other.id != mount.id) {
         skip(other, format!("the same file system as {}", mount.mount_point.display()));
     }
-    let path = places.host.path(&mount.mount_point);
-    found.candidates.push(Candidate { mount: mount.clone(), path, devices });
-}
-
-/// Why a file system cannot be managed by this mount of it; `None` if it can.
-fn why_unusable(mount: &Mount, config: &Config, mounts: &[Mount]) -> Option<&'static str> {
-    if mount.is_read_only() {
-        Some("mounted read-only")
-    } else if is_covered(mount, mounts) {
-        Some("another mount covers it")
-    } else if mount.mount_point.to_str().is_none() {
-        Some("its mount point is no UTF-8, so that nobody can ask for it by name")
-    } else if is_on_demand(mount, mounts) && !config.mounts.contains_key(&mount.mount_point) {
-        Some(
-            "it is mounted on demand (automount), and a look each second would keep it mounted; with a table of its own \
-             in the configuration it is managed",
-        )
-    } else {
-        None
-    }
-}
-
-/// Whether its path leads to another mount. That is not told by the order of the list: what an initramfs mounts comes
-/// before the root that it is moved to.
-pub fn is_covered(mount: &Mount, mounts: &[Mount]) -> bool {
-    let Some(index) = mounts.iter().position(|one| one.id == mount.id) else { return true };
-    let mut way = vec![mount.id];
-    let mut next = mount.parent;
-    // What the root is mounted on is not in the list.
-    while let Some(above) = mounts.iter().find(|one| one.id == next && !way.contains(&next)) {
-        way.push(above.id);
-        next = above.parent;
-    }
-    mounts.iter().enumerate().any(|(at, other)| {
-        let is_beside = other.parent == mount.parent && other.mount_point == mount.mount_point;
-        let hangs_on_the_way =
-            way.contains(&other.parent) || other.parent == next && other.id != other.parent;
-        !way.contains(&other.id)
-            && hangs_on_the_way
-            && mount.mount_point.starts_with(&other.mount_point)
-            && (!is_beside || at > index)
-    })
-}
-
-/// Whether it is there on demand only: then a look each second would keep it there.
-fn is_on_demand(mount: &Mount, mounts: &[Mount]) -> bool {
-    // An indirect map mounts below its own mount, a direct one in its place.
-    mounts.iter().any(|one| {
-        one.fs_type == "autofs" && (one.id == mount.parent || one.mount_point == mount.mount_point)
-    })
+    found.candidates.push(Candidate {
+        path: host.path(&mount.mount_point),
+        disks: doctor::disks(&HostRoot::default(), devices.iter().map(|device| device.numbers)),
+        session: session_of(mount),
+        mount: mount.clone(),
+        devices,
+    });
 }
 
 #[cfg(test)]
@@ -197,8 +310,9 @@ mod tests {
             24 23 8:3 / /direct rw - xfs /dev/sdc rw\n25 20 8:4 / /srv rw - xfs /dev/sdd rw\n",
         );
         let real = mounts.iter().filter(|mount| mount.fs_type != "autofs");
+        let index = Mounts::new(&mounts);
         let on_demand: Vec<u64> =
-            real.filter(|mount| is_on_demand(mount, &mounts)).map(|mount| mount.id).collect();
+            real.filter(|mount| index.is_on_demand(mount)).map(|mount| mount.id).collect();
         assert_eq!(on_demand, [22, 24]);
     }
 
@@ -217,13 +331,12 @@ mod tests {
             27 1 8:1 / / rw - ext4 /dev/sda1 rw\n28 23 8:4 / /overlay rw - xfs /dev/sdd rw\n\
             29 27 0:50 / /srv rw - tmpfs none rw\n30 27 8:5 / /srv/data rw - xfs /dev/sde rw\n",
         );
+        let index = Mounts::new(&early);
         let covered: Vec<u64> =
-            early.iter().filter(|mount| is_covered(mount, &early)).map(|mount| mount.id).collect();
+            early.iter().filter(|mount| index.is_covered(mount)).map(|mount| mount.id).collect();
         assert_eq!(covered, [23, 30], "not by the root, which is listed later");
-        assert!(
-            is_covered(&mounts[3], &mounts)
-                && !is_covered(&mounts[4], &mounts)
-                && !is_covered(&mounts[1], &mounts)
-        );
+        let index = Mounts::new(&mounts);
+        let covered = mounts.iter().filter(|mount| index.is_covered(mount)).map(|mount| mount.id);
+        assert_eq!(covered.collect::<Vec<_>>(), [23]);
     }
 }

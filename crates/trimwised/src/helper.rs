@@ -6,7 +6,6 @@
 
 use std::io::{self, BufRead as _, BufWriter, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
@@ -15,10 +14,10 @@ use serde::{Deserialize, Serialize};
 use trimwise::live::{Failed, SPANS_MAX};
 use trimwise::units::{Bytes, Span};
 
+use crate::process::Process;
 use crate::remount;
 use trimwise_linux::block_device::{BlockDeviceError, DiscardCounts};
 use trimwise_linux::free_space::Listed;
-use trimwise_linux::ioctl::child::die_with_parent;
 use trimwise_linux::layout::Kind;
 use trimwise_linux::trim::{Settled, Target, TrimError};
 
@@ -148,24 +147,15 @@ impl Answer {
     }
 }
 
-/// Starts a helper and gives it its task. Its answer comes from its standard output.
+/// Starts a helper and gives it its task. It says nothing but its answer.
 ///
 /// # Errors
 /// If no process can be started.
-pub fn start(program: &Path, request: &Request) -> io::Result<Child> {
-    let mut command = Command::new(program);
-    command.arg(COMMAND).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).current_dir("/");
-    die_with_parent(&mut command);
-    let mut child = command.spawn()?;
+pub fn start(program: &Path, request: &Request) -> io::Result<Process> {
     let line = serde_json::to_string(request).map_err(io::Error::other)?;
-    // 64 KiB fit into a pipe that nobody reads yet; a task of 1,024 ranges has at most 44 KiB.
-    let written = child.stdin.take().map_or(Ok(()), |mut pipe| writeln!(pipe, "{line}"));
-    if let Err(error) = written {
-        drop(child.kill());
-        drop(child.wait());
-        return Err(error);
-    }
-    Ok(child)
+    let mut process = Process::start(program, &[COMMAND])?;
+    process.send((line + "\n").as_bytes());
+    Ok(process)
 }
 
 /// Reads what a helper wrote: free extents, and its answer. `None` if it ended before its answer.

@@ -36,33 +36,24 @@ pub struct Entry {
     pub bytes: u64,
 }
 
-/// The history of a daemon.
-#[derive(Debug)]
+/// Entries that are not in the database yet.
+#[derive(Debug, Default)]
 pub struct History {
-    path: PathBuf,
-    max: Bytes,
     waiting: VecDeque<Entry>,
+    /// So many of them, the first ones, are being written.
+    in_flight: usize,
     /// Why the last attempt to write failed.
     problem: Option<String>,
 }
 
 impl History {
-    /// A history in this file; nothing is opened yet.
-    pub fn new(path: PathBuf, max: Bytes) -> Self {
-        Self { path, max, waiting: VecDeque::new(), problem: None }
-    }
-
-    /// Another bound, from the next write on.
-    pub fn set_max(&mut self, max: Bytes) {
-        self.max = max;
-    }
-
     /// Notes something.
     pub fn add(&mut self, mount: &Path, kind: &str, text: String, bytes: u64) {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let at_ms = i64::try_from(since.as_millis()).unwrap_or(i64::MAX);
         if self.waiting.len() >= WAITING_MAX {
             self.waiting.pop_front();
+            self.in_flight = self.in_flight.saturating_sub(1);
         }
         self.waiting.push_back(Entry {
             at_ms,
@@ -73,37 +64,77 @@ impl History {
         });
     }
 
-    /// Why nothing can be written now, if that is so.
-    pub fn problem(&self) -> Option<&str> {
-        self.problem.as_deref()
+    /// Why nothing can be written now, if that is so, as a sentence without a full stop.
+    pub fn problem(&self) -> Option<String> {
+        self.problem.as_ref().map(|why| format!("{why}; {} entries wait in memory", self.waiting.len()))
     }
 
-    /// Writes what waits. What cannot be written waits on.
-    pub fn flush(&mut self) {
-        if self.waiting.is_empty() {
-            return;
+    /// What is to be written now; `None` if there is nothing, or the last attempt is not over.
+    pub fn to_write(&mut self) -> Option<Vec<Entry>> {
+        if self.waiting.is_empty() || self.in_flight > 0 {
+            return None;
         }
-        self.problem = match self.write() {
-            Ok(()) => {
-                self.waiting.clear();
-                self.waiting.shrink_to(64);
-                None
-            }
-            Err(error) => Some(format!(
-                "{}: {error}; {} entries wait in memory",
-                self.path.display(),
-                self.waiting.len()
-            )),
-        };
+        self.in_flight = self.waiting.len();
+        Some(self.waiting.iter().cloned().collect())
     }
 
-    fn write(&self) -> rusqlite::Result<()> {
+    /// It was written, or could not be, and waits on. Returns why not, if that is news.
+    pub fn written(&mut self, result: Result<(), String>) -> Option<&str> {
+        let written = std::mem::take(&mut self.in_flight);
+        let before = std::mem::replace(&mut self.problem, result.err());
+        if self.problem.is_none() {
+            self.waiting.drain(..written);
+            self.waiting.shrink_to(64);
+        }
+        self.problem.as_deref().filter(|why| before.as_deref() != Some(*why))
+    }
+
+    /// The last entries of a mount, with those that the database gave: `limit` of them at most.
+    ///
+    /// # Errors
+    /// If the database could not be read, and nothing waits.
+    pub fn last(
+        &self,
+        mount: &Path,
+        limit: u32,
+        read: Result<Vec<Entry>, String>,
+    ) -> Result<Vec<Entry>, String> {
+        let mut entries = match read {
+            Err(_) if !self.waiting.is_empty() => Vec::new(),
+            read => read?,
+        };
+        let mount = mount.display().to_string();
+        entries.extend(self.waiting.iter().filter(|entry| entry.mount == mount).cloned());
+        let first = entries.len().saturating_sub(limit as usize);
+        Ok(entries.split_off(first))
+    }
+}
+
+/// The database, which the worker that writes opens.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Database {
+    /// Its file.
+    pub path: PathBuf,
+    /// The most that it takes on its disk.
+    pub max: Bytes,
+}
+
+impl Database {
+    /// Writes entries.
+    ///
+    /// # Errors
+    /// If none of them could be written, in words.
+    pub fn add(&self, entries: &[Entry]) -> Result<(), String> {
+        self.write(entries).map_err(|error| format!("{}: {error}", self.path.display()))
+    }
+
+    fn write(&self, entries: &[Entry]) -> rusqlite::Result<()> {
         /// Quarters that go at most: as good as all of it.
         const QUARTERS_MAX: u32 = 16;
         let mut connection = self.open()?;
         let mut quarters = 0;
         loop {
-            match self.insert(&mut connection) {
+            match insert(&mut connection, entries) {
                 // The bound: the oldest quarter goes, until the new ones fit.
                 Err(error)
                     if error.sqlite_error_code() == Some(ErrorCode::DiskFull) && quarters < QUARTERS_MAX =>
@@ -118,22 +149,12 @@ impl History {
         }
     }
 
-    fn insert(&self, connection: &mut Connection) -> rusqlite::Result<()> {
-        let transaction = connection.transaction()?;
-        {
-            let mut statement = transaction.prepare(
-                "INSERT INTO entries (at_ms, mount, kind, text, bytes) VALUES (?1, ?2, ?3, ?4, ?5)",
-            )?;
-            for entry in &self.waiting {
-                let bytes = i64::try_from(entry.bytes).unwrap_or(i64::MAX);
-                statement.execute(params![entry.at_ms, entry.mount, entry.kind, entry.text, bytes])?;
-            }
-        }
-        transaction.commit()
-    }
-
     /// Opens the database for one piece of work: it takes no memory in between.
     fn open(&self) -> rusqlite::Result<Connection> {
+        // To open a pipe could take for ever.
+        if fs::symlink_metadata(&self.path).is_ok_and(|found| !found.is_file() && !found.is_symlink()) {
+            self.move_aside();
+        }
         self.open_once().or_else(|error| match error.sqlite_error_code() {
             Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => {
                 self.move_aside();
@@ -183,58 +204,87 @@ impl History {
     /// The last entries of a mount, the oldest of them first: `limit` of them at most, and together no more than 2 MiB.
     ///
     /// # Errors
-    /// If the database cannot be read.
-    pub fn last(&mut self, mount: &Path, limit: u32) -> Result<Vec<Entry>, String> {
-        self.flush();
-        let mount = mount.display().to_string();
-        let waiting = self.waiting.iter().filter(|entry| entry.mount == mount).cloned();
-        let read = || -> rusqlite::Result<Vec<Entry>> {
-            let connection = self.open()?;
-            let mut statement = connection.prepare(
-                "SELECT at_ms, mount, kind, text, bytes FROM entries WHERE mount = ?1 ORDER BY id DESC LIMIT ?2",
-            )?;
-            let rows = statement.query_map(params![mount, limit], |row| {
-                let bytes: i64 = row.get(4)?;
-                Ok(Entry {
-                    at_ms: row.get(0)?,
-                    mount: row.get(1)?,
-                    kind: row.get(2)?,
-                    text: row.get(3)?,
-                    bytes: bytes.unsigned_abs(),
-                })
-            })?;
-            let (mut entries, mut bytes) = (Vec::new(), 0);
-            for row in rows {
-                let entry = row?;
-                bytes += entry.text.len() + entry.mount.len() + entry.kind.len() + 64;
-                if bytes > ANSWER_MAX {
-                    break;
-                }
-                entries.push(entry);
-            }
-            entries.reverse();
-            Ok(entries)
-        };
-        let mut entries = match read() {
-            Ok(entries) => entries,
-            Err(_) if !self.waiting.is_empty() => Vec::new(),
-            Err(error) => return Err(format!("{}: {error}", self.path.display())),
-        };
-        entries.extend(waiting);
-        let first = entries.len().saturating_sub(limit as usize);
-        Ok(entries.split_off(first))
+    /// If the database cannot be read, in words.
+    pub fn last(&self, mount: &Path, limit: u32) -> Result<Vec<Entry>, String> {
+        self.read(mount, limit).map_err(|error| format!("{}: {error}", self.path.display()))
     }
+
+    fn read(&self, mount: &Path, limit: u32) -> rusqlite::Result<Vec<Entry>> {
+        let connection = self.open()?;
+        let mut statement = connection.prepare(
+            "SELECT at_ms, mount, kind, text, bytes FROM entries WHERE mount = ?1 ORDER BY id DESC LIMIT ?2",
+        )?;
+        let rows = statement.query_map(params![mount.display().to_string(), limit], |row| {
+            let bytes: i64 = row.get(4)?;
+            Ok(Entry {
+                at_ms: row.get(0)?,
+                mount: row.get(1)?,
+                kind: row.get(2)?,
+                text: row.get(3)?,
+                bytes: bytes.unsigned_abs(),
+            })
+        })?;
+        let (mut entries, mut bytes) = (Vec::new(), 0);
+        for row in rows {
+            let entry = row?;
+            bytes += entry.text.len() + entry.mount.len() + entry.kind.len() + 64;
+            if bytes > ANSWER_MAX {
+                break;
+            }
+            entries.push(entry);
+        }
+        entries.reverse();
+        Ok(entries)
+    }
+}
+
+fn insert(connection: &mut Connection, entries: &[Entry]) -> rusqlite::Result<()> {
+    let transaction = connection.transaction()?;
+    {
+        let mut statement = transaction
+            .prepare("INSERT INTO entries (at_ms, mount, kind, text, bytes) VALUES (?1, ?2, ?3, ?4, ?5)")?;
+        for entry in entries {
+            let bytes = i64::try_from(entry.bytes).unwrap_or(i64::MAX);
+            statement.execute(params![entry.at_ms, entry.mount, entry.kind, entry.text, bytes])?;
+        }
+    }
+    transaction.commit()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn history(folder: &Path, max: Bytes) -> History {
-        History::new(folder.join("history.db"), max)
+    /// Entries and their database, as the daemon and its worker have them.
+    struct Both(History, Database);
+
+    impl Both {
+        fn add(&mut self, mount: &Path, kind: &str, text: String, bytes: u64) {
+            self.0.add(mount, kind, text, bytes);
+        }
+
+        fn flush(&mut self) {
+            if let Some(entries) = self.0.to_write() {
+                let result = self.1.add(&entries);
+                self.0.written(result);
+            }
+        }
+
+        fn last(&mut self, mount: &Path, limit: u32) -> Result<Vec<Entry>, String> {
+            self.flush();
+            self.0.last(mount, limit, self.1.last(mount, limit))
+        }
+
+        fn problem(&self) -> Option<String> {
+            self.0.problem()
+        }
     }
 
-    fn fill(history: &mut History, from: u64, n: u64) {
+    fn history(folder: &Path, max: Bytes) -> Both {
+        Both(History::default(), Database { path: folder.join("history.db"), max })
+    }
+
+    fn fill(history: &mut Both, from: u64, n: u64) {
         for i in from..from + n {
             history.add(Path::new("/home"), "reason", format!("entry {i} {}", "x".repeat(200)), i);
         }
@@ -281,7 +331,7 @@ mod tests {
         }
         let size = || fs::metadata(folder.path().join("history.db")).unwrap().len();
         assert!(size() > 1 << 20, "{}", size());
-        one.set_max(Bytes::kib(512));
+        one.1.max = Bytes::kib(512);
         let last = one.last(Path::new("/home"), 100_000).unwrap();
         assert!(size() <= 512 << 10, "{}", size());
         assert_eq!(last.last().unwrap().bytes, 5_999);
@@ -332,5 +382,33 @@ mod tests {
         fill(&mut linked, 0, 1);
         linked.flush();
         assert!(linked.problem().is_some());
+    }
+
+    #[test]
+    fn regression_a_pipe_in_place_of_the_database_is_moved_aside() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("history.db");
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+        let mut one = history(folder.path(), Bytes::mib(1));
+        fill(&mut one, 0, 1);
+        assert_eq!(one.last(Path::new("/home"), 9).unwrap().len(), 1);
+        assert!(pipe.is_file() && folder.path().join("history.db.corrupt").exists());
+    }
+
+    #[test]
+    fn what_comes_while_the_rest_is_written_is_neither_lost_nor_written_twice() {
+        let mut history = History::default();
+        let add = |history: &mut History, n| {
+            (0..n).for_each(|i| history.add(Path::new("/"), "x", String::new(), i))
+        };
+        add(&mut history, 5);
+        assert_eq!(history.to_write().map(|entries| entries.len()), Some(5));
+        add(&mut history, 3);
+        assert_eq!(history.to_write(), None, "the first are still being written");
+        history.written(Ok(()));
+        assert_eq!(history.to_write().map(|entries| entries.len()), Some(3));
+        add(&mut history, WAITING_MAX as u64); // the oldest go, and those that are being written are among them
+        history.written(Ok(()));
+        assert_eq!(history.waiting.len(), WAITING_MAX);
     }
 }

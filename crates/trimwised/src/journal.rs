@@ -5,14 +5,15 @@
 //! options of his own choice finds them as he chose.
 
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::discover::Candidate;
 use crate::known::{session, sessions};
+use crate::saving::{Loaded, Saving};
 use trimwise_linux::block_device::devices_of;
-use trimwise_linux::files::{replace, with_ending};
+use trimwise_linux::files::{Unread, read_own, with_ending};
 use trimwise_linux::layout::Kind;
 use trimwise_linux::mount::Mount;
 
@@ -32,12 +33,28 @@ pub struct Change {
     pub session: Option<u64>,
 }
 
+/// More is no journal.
+const FILE_MAX: u64 = 16 << 20;
+
 /// All changes that are in effect.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Journal {
-    path: PathBuf,
-    boot: String,
     changes: Vec<Change>,
+    /// Those of them that are not written yet, with the version of the file that has them first.
+    unsaved: Vec<(Change, u64)>,
+    /// How far it is written.
+    pub saving: Saving,
+}
+
+/// Whether an option may be changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Noted {
+    /// It is on the disk how it was.
+    Saved,
+    /// Not yet.
+    Waits,
+    /// It could not be written, in words that follow the journal's name.
+    Failed(String),
 }
 
 /// What is in the file. Mounts do not outlive a boot.
@@ -47,33 +64,31 @@ struct Written {
     changes: Vec<Change>,
 }
 
+/// Reads what the last daemon left; nothing if that was before this boot. If it cannot be understood, it is moved aside.
+pub fn read(path: &Path, boot: &str) -> Loaded<Vec<Change>> {
+    let read = read_own(path, FILE_MAX).and_then(|text| match text {
+        Some(text) => {
+            serde_json::from_str::<Written>(&text).map(Some).map_err(|error| Unread::Wrong(error.to_string()))
+        }
+        None => Ok(None),
+    });
+    Loaded::from(path, read, |written| written.filter(|one| one.boot == boot).map_or(Vec::new(), |one| one.changes))
+        .or_nothing(|why| {
+            let aside = with_ending(path, ".corrupt");
+            drop(fs::rename(path, &aside));
+            let (path, aside) = (path.display(), aside.display());
+            format!(
+                "{path} cannot be read ({why}), and is {aside} now: mount options that a killed daemon changed stay as \
+                 they are"
+            )
+        })
+}
+
 impl Journal {
-    /// Reads what the last daemon left; nothing if that was before this boot. If it cannot be understood, it is moved aside,
-    /// and there is a sentence about it without a full stop.
-    pub fn open(path: &Path) -> (Self, Option<String>) {
-        let boot = boot_id();
-        let read = match fs::read_to_string(path) {
-            Ok(text) => serde_json::from_str::<Written>(&text).map_err(|error| error.to_string()),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                Ok(Written { boot: boot.clone(), changes: Vec::new() })
-            }
-            Err(error) => Err(error.to_string()),
-        };
-        let (changes, problem) = match read {
-            Ok(written) if written.boot == boot => (written.changes, None),
-            Ok(_) => (Vec::new(), None),
-            Err(why) => {
-                let aside = with_ending(path, ".corrupt");
-                drop(fs::rename(path, &aside));
-                let (path, aside) = (path.display(), aside.display());
-                let problem = format!(
-                    "{path} cannot be read ({why}), and is {aside} now: mount options that a killed daemon changed \
-                     stay as they are"
-                );
-                (Vec::new(), Some(problem))
-            }
-        };
-        (Self { path: path.to_owned(), boot, changes }, problem)
+    /// Takes what the last daemon left. Until then nothing is known, and nothing may be changed.
+    pub fn load(&mut self, changes: Vec<Change>) {
+        self.changes = changes;
+        self.saving.begin();
     }
 
     /// The changes in effect.
@@ -82,45 +97,73 @@ impl Journal {
     }
 
     /// How the option of a mount was before it was changed.
-    pub fn was(&self, mount: &Mount) -> Option<&str> {
-        self.changes.iter().find(|change| is_of(change, mount)).map(|change| change.was.as_str())
+    pub fn was(&self, one: &Candidate) -> Option<&str> {
+        self.of(one).map(|change| change.was.as_str())
     }
 
-    /// Notes how an option is, before it is changed for the first time.
-    ///
-    /// # Errors
-    /// If it cannot be written; then it must not be changed.
-    pub fn note(&mut self, mount: &Mount) -> io::Result<()> {
-        if self.was(mount).is_some() {
-            return Ok(());
+    fn of(&self, one: &Candidate) -> Option<&Change> {
+        self.changes.iter().find(|change| is_of(change, &one.mount, one.session))
+    }
+
+    /// Notes how an option is, before it is changed for the first time. It must not be changed before it is saved.
+    pub fn note(&mut self, one: &Candidate) -> Noted {
+        if !self.saving.has_begun() {
+            return Noted::Failed("has not been read yet".to_owned());
         }
-        self.changes.push(Change {
-            numbers: mount.numbers,
-            device: mount.device.clone(),
-            mount_point: mount.mount_point.clone(),
-            was: mount.discard().to_owned(),
-            session: session_of(mount),
-        });
-        self.write().inspect_err(|_| drop(self.changes.pop()))
+        if self.of(one).is_none() {
+            let version = self.saving.changed();
+            let change = Change {
+                numbers: one.mount.numbers,
+                device: one.mount.device.clone(),
+                mount_point: one.mount.mount_point.clone(),
+                was: one.mount.discard().to_owned(),
+                session: one.session,
+            };
+            self.changes.push(change.clone());
+            self.unsaved.push((change, version));
+        }
+        self.noted(one)
+    }
+
+    /// What became of a note.
+    pub fn noted(&self, one: &Candidate) -> Noted {
+        match self.of(one) {
+            Some(change) if self.unsaved.iter().any(|(unsaved, _)| unsaved == change) => Noted::Waits,
+            Some(_) => Noted::Saved,
+            None => Noted::Failed(self.saving.problem().unwrap_or("cannot be written").to_owned()),
+        }
     }
 
     /// The option of this mount is not the daemon's any more.
-    pub fn forget(&mut self, mount: &Mount) {
-        if let Some(change) = self.changes.iter().find(|change| is_of(change, mount)).cloned() {
+    pub fn forget(&mut self, one: &Candidate) {
+        if let Some(change) = self.of(one).cloned() {
             self.restored(&change);
         }
     }
 
-    /// An option is as it was, or its mount is gone.
+    /// An option is as it was, or its mount is gone. A change that is noted and not there any more is found to be so by the
+    /// next daemon.
     pub fn restored(&mut self, change: &Change) {
         self.changes.retain(|one| one != change);
-        // A change that is noted and not there any more is found to be so by the next daemon.
-        drop(self.write());
+        self.unsaved.retain(|(one, _)| one != change);
+        self.saving.changed();
     }
 
-    fn write(&self) -> io::Result<()> {
-        let written = Written { boot: self.boot.clone(), changes: self.changes.clone() };
-        replace(&self.path, &serde_json::to_string(&written).map_err(io::Error::other)?, 0o600)
+    /// The text of the file.
+    pub fn text(&self, boot: &str) -> String {
+        let written = Written { boot: boot.to_owned(), changes: self.changes.clone() };
+        serde_json::to_string(&written).unwrap_or_default()
+    }
+
+    /// It was written in this version, or could not be: then what was noted is not, and must not be done.
+    pub fn saved(&mut self, version: u64, result: Result<(), String>) {
+        if result.is_ok() {
+            self.unsaved.retain(|(_, first)| *first > version);
+        } else {
+            let unsaved = std::mem::take(&mut self.unsaved);
+            self.changes.retain(|change| !unsaved.iter().any(|(one, _)| one == change));
+        }
+        self.saving.done(version, result);
     }
 }
 
@@ -129,12 +172,12 @@ pub fn boot_id() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
 }
 
-/// Whether a change is one of this mount, and of this mounting of it. Its device may have got another name meanwhile
+/// Whether a change is one of this mount, and of this mounting of it (`session`). Its device may have got another name meanwhile
 /// (`/dev/mapper/home`, `/dev/dm-3`), so that it counts only where nothing else tells.
-pub fn is_of(change: &Change, mount: &Mount) -> bool {
+pub fn is_of(change: &Change, mount: &Mount, session: Option<u64>) -> bool {
     change.numbers == mount.numbers
         && match change.session {
-            Some(session) => session_of(mount) == Some(session),
+            Some(changed) => session == Some(changed),
             // Of a version that did not ask.
             None => change.device == mount.device && change.mount_point == mount.mount_point,
         }
@@ -153,6 +196,8 @@ pub fn session_of(mount: &Mount) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use super::*;
 
     #[test]
@@ -160,23 +205,53 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("journal");
         let lines = b"22 1 8:1 / / rw - ext4 /dev/sda1 rw,discard\n22 1 8:1 / / rw - ext4 /dev/sda1 rw\n";
+        let candidate = |mount: &Mount| Candidate {
+            mount: mount.clone(),
+            path: "/".into(),
+            devices: Vec::new(),
+            disks: [].into(),
+            session: Some(7),
+        };
         let [on, off] = &trimwise_linux::mount::parse_mountinfo(lines)[..] else { panic!() };
-        let mut journal = Journal::open(&path).0;
-        journal.note(on).unwrap();
-        journal.note(off).unwrap();
-        let mut again = Journal::open(&path).0;
+        let [on, off] = [&candidate(on), &candidate(off)];
+        let open = |boot: &str| {
+            let loaded = read(&path, boot);
+            let mut journal = Journal::default();
+            journal.load(loaded.value.unwrap());
+            (journal, loaded.problem)
+        };
+        let write = |journal: &mut Journal| {
+            fs::write(&path, journal.text("boot")).unwrap();
+            journal.saved(journal.saving.due(Instant::now()).unwrap(), Ok(()));
+        };
+        let mut journal = Journal::default();
+        assert!(matches!(journal.note(on), Noted::Failed(why) if why.contains("has not been read")));
+        journal = open("boot").0;
+        assert_eq!((journal.note(on), journal.note(off)), (Noted::Waits, Noted::Waits));
+        write(&mut journal);
+        assert_eq!(journal.noted(on), Noted::Saved);
+        let mut again = open("boot").0;
         assert_eq!(again.was(off), Some("discard"));
         let change = again.changes()[0].clone();
         again.restored(&change);
-        assert!(Journal::open(&path).0.changes().is_empty());
-        journal.note(on).unwrap();
-        fs::write(&path, fs::read_to_string(&path).unwrap().replace(&journal.boot, "other")).unwrap();
-        assert!(Journal::open(&path).0.changes().is_empty());
+        write(&mut again);
+        assert!(open("boot").0.changes().is_empty());
+        write(&mut {
+            let mut once_more = open("boot").0;
+            once_more.note(on);
+            once_more
+        });
+        assert!(open("other").0.changes().is_empty() && !open("boot").0.changes().is_empty());
         fs::write(&path, "{").unwrap();
-        let (broken, problem) = Journal::open(&path);
+        let (broken, problem) = open("boot");
         assert!(broken.changes().is_empty() && problem.unwrap().contains("journal.corrupt now"));
         assert_eq!(fs::read_to_string(folder.path().join("journal.corrupt")).unwrap(), "{");
-        assert_eq!(Journal::open(&path).1, None);
+        assert_eq!(open("boot").1, None);
+        // What could not be written down must not be done.
+        let mut failing = open("boot").0;
+        failing.note(on);
+        failing.saved(failing.saving.due(Instant::now()).unwrap(), Err("full".to_owned()));
+        assert_eq!((failing.noted(on), failing.was(on)), (Noted::Failed("full".to_owned()), None));
     }
 
     #[test]
@@ -193,7 +268,8 @@ mod tests {
             was: "discard".to_owned(),
             session,
         };
-        // There is no such device, so that nothing tells which mounting it is.
-        assert!(is_of(&change(None), mount) && !is_of(&change(Some(7)), mount));
+        assert_eq!(session_of(mount), None, "there is no such device");
+        assert!(is_of(&change(None), mount, None) && !is_of(&change(Some(7)), mount, None));
+        assert!(is_of(&change(Some(7)), mount, Some(7)) && !is_of(&change(Some(7)), mount, Some(8)));
     }
 }

@@ -13,18 +13,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::io;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use trimwise::live::{Known, SPANS_MAX, keep_longest};
 use trimwise::units::{Bytes, SimDuration, Span};
 
 use crate::helper::numbers;
-use crate::journal::boot_id;
-use trimwise_linux::block_device::{BlockDevice, btrfs_directory, parse_written};
-use trimwise_linux::files::{read_at_most, replace};
+use crate::saving::{Loaded, Saving};
+use trimwise_linux::block_device::{BlockDevice, btrfs_directory};
+use trimwise_linux::files::{Unread, read_own};
 use trimwise_linux::layout::Kind;
 
 /// Version of the file.
@@ -77,18 +76,6 @@ pub struct Present {
     pub written: u64,
     /// Seconds since the boot.
     pub at_s: u64,
-}
-
-impl Present {
-    /// Of a mounted file system; `None` if the kernel does not tell.
-    pub fn of(kind: Kind, device: &BlockDevice, total: u64) -> Option<Self> {
-        let session = session(kind, device)?;
-        let written = parse_written(&fs::read_to_string(device.sysfs.join("stat")).ok()?)?.0;
-        // `uptime` goes on while the machine sleeps.
-        let uptime = fs::read_to_string("/proc/uptime").ok()?;
-        let at_s = uptime.split('.').next()?.parse().ok()?;
-        Some(Self { session, total, written, at_s })
-    }
 }
 
 /// Which mounting of a file system this is: see the head of this file. `None` if the kernel does not tell.
@@ -173,28 +160,34 @@ impl Kept {
     }
 }
 
-/// The file in which it is kept, and what was in it.
-#[derive(Debug)]
+/// Reads what the last daemon kept. What cannot be believed is passed over.
+pub fn read(path: &Path, boot: &str) -> Loaded<Vec<Kept>> {
+    let read = read_own(path, FILE_MAX)
+        .and_then(|text| text.map_or(Ok(Vec::new()), |text| parse(&text, boot).map_err(Unread::Wrong)));
+    Loaded::from(path, read, |kept| kept)
+        .or_nothing(|why| format!("{} {why}, and is passed over", path.display()))
+}
+
+/// What the last daemon knew, and how far what this one knows is written.
+#[derive(Debug, Default)]
 pub struct Store {
-    path: PathBuf,
-    boot: String,
     kept: BTreeMap<(u32, u32), Kept>,
     /// Of what was written last.
     hash: u64,
+    /// The text of the file, as it is wanted.
+    text: String,
+    /// How far it is written.
+    pub saving: Saving,
 }
 
 impl Store {
-    /// Reads what the last daemon kept; if it cannot be believed, also why, as a sentence without a full stop.
-    pub fn open(path: PathBuf) -> (Self, Option<String>) {
-        let boot = boot_id();
-        let read = read_at_most(&path, FILE_MAX)
-            .and_then(|text| text.map_or(Ok(Vec::new()), |text| parse(&text, &boot)));
-        let (kept, problem) = match read {
-            Ok(kept) => (kept, None),
-            Err(why) => (Vec::new(), Some(format!("{} {why}, and is passed over", path.display()))),
-        };
-        let kept = kept.into_iter().map(|one| (one.numbers, one)).collect();
-        (Self { path, boot, kept, hash: 0 }, problem)
+    /// Takes what the last daemon kept.
+    pub fn load(&mut self, kept: Vec<Kept>) {
+        // What this one has learned meanwhile is newer.
+        for one in kept {
+            self.kept.entry(one.numbers).or_insert(one);
+        }
+        self.saving.begin();
     }
 
     /// What was kept of a file system. Once only: from then on its own daemon knows better.
@@ -207,11 +200,8 @@ impl Store {
         self.kept.insert(kept.numbers, kept);
     }
 
-    /// Writes down what is known now, if that is something else than before, whole or not at all.
-    ///
-    /// # Errors
-    /// If it cannot be written.
-    pub fn write(&mut self, mut file_systems: Vec<Kept>) -> io::Result<()> {
+    /// Has what is known now written, if that is something else than before.
+    pub fn write(&mut self, mut file_systems: Vec<Kept>, boot: &str) {
         // Of those that this daemon has not come to yet, what the last one knew.
         file_systems.extend(self.kept.values().cloned());
         let share = SPANS_ALL / file_systems.len().max(1);
@@ -227,12 +217,25 @@ impl Store {
             (one.numbers, one.session, one.written, &one.trimmed).hash(&mut hasher);
         }
         if hasher.finish() == self.hash {
-            return Ok(());
+            return;
         }
-        let written = Written { trimwised_known: VERSION, boot: self.boot.clone(), file_systems };
-        replace(&self.path, &serde_json::to_string(&written).map_err(io::Error::other)?, 0o600)?;
+        let written = Written { trimwised_known: VERSION, boot: boot.to_owned(), file_systems };
+        self.text = serde_json::to_string(&written).unwrap_or_default();
         self.hash = hasher.finish();
-        Ok(())
+        self.saving.changed();
+    }
+
+    /// The text of the file.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// It was written in this version, or could not be. The text is not kept for nothing.
+    pub fn saved(&mut self, version: u64, result: Result<(), String>) {
+        self.saving.done(version, result);
+        if self.saving.is_saved() {
+            self.text = String::new();
+        }
     }
 }
 
@@ -241,6 +244,20 @@ mod tests {
     use super::*;
 
     const NOW: Present = Present { session: 7, total: 1 << 30, written: 1 << 40, at_s: 5000 };
+
+    const BOOT: &str = "this boot";
+
+    fn opened(path: &Path) -> (Store, Option<String>) {
+        let loaded = read(path, BOOT);
+        let mut store = Store::default();
+        store.load(loaded.value.unwrap());
+        (store, loaded.problem)
+    }
+
+    fn write(store: &mut Store, path: &Path, kept: Vec<Kept>) {
+        store.write(kept, BOOT);
+        fs::write(path, store.text()).unwrap();
+    }
 
     fn known() -> Known {
         let span = |start, end| Span { start, end };
@@ -255,10 +272,10 @@ mod tests {
     fn what_was_written_is_read_again_and_taken_once() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("known.json");
-        let (mut store, problem) = Store::open(path.clone());
+        let (mut store, problem) = opened(&path);
         assert_eq!((problem, store.take((8, 1))), (None, None));
-        store.write(vec![Kept::new((8, 1), NOW, known())]).unwrap();
-        let (mut again, problem) = Store::open(path);
+        write(&mut store, &path, vec![Kept::new((8, 1), NOW, known())]);
+        let (mut again, problem) = opened(&path);
         assert_eq!(problem, None);
         let kept = again.take((8, 1)).unwrap();
         assert_eq!(again.take((8, 1)), None);
@@ -285,24 +302,24 @@ mod tests {
     fn a_file_that_cannot_be_believed_says_why() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("known.json");
-        Store::open(path.clone()).0.write(vec![Kept::new((8, 1), NOW, known())]).unwrap();
+        write(&mut opened(&path).0, &path, vec![Kept::new((8, 1), NOW, known())]);
         let sound = fs::read_to_string(&path).unwrap();
         for (text, words) in [
             (String::new(), "is not understood"),
             (sound[..sound.len() / 2].to_owned(), "is not understood"),
             (sound.replace("known\":1", "known\":2"), "has version 2; expected 1"),
-            (sound.replace(&boot_id(), "another"), "is of another boot"),
+            (sound.replace(BOOT, "another"), "is of another boot"),
             (sound.replace("[0,4096]", "[0,9000]"), "extents that cannot be"),
             (sound.replace("[0,4096]", "[0,0]"), "extents that cannot be"),
             (sound.replace("1048576", "2147483648"), "extents that cannot be"),
         ] {
             fs::write(&path, &text).unwrap();
-            let (mut store, problem) = Store::open(path.clone());
+            let (mut store, problem) = opened(&path);
             assert!(problem.as_ref().is_some_and(|said| said.contains(words)), "{words}: {problem:?}");
             assert_eq!(store.take((8, 1)), None, "{words}");
         }
         fs::write(&path, vec![b' '; FILE_MAX as usize + 1]).unwrap();
-        assert!(Store::open(path).1.unwrap().contains("longer than 8 MiB"));
+        assert!(opened(&path).1.unwrap().contains("longer than 8 MiB"));
     }
 
     #[test]
@@ -313,8 +330,8 @@ mod tests {
         many.trimmed =
             (0..SPANS_MAX as u64).map(|i| Span { start: i * 10, end: i * 10 + 1 + i % 8 }).collect();
         let all = (0..8).map(|minor| Kept::new((8, minor), NOW, many.clone())).collect();
-        Store::open(path.clone()).0.write(all).unwrap();
-        let kept = Store::open(path).0.take((8, 3)).unwrap();
+        write(&mut opened(&path).0, &path, all);
+        let kept = opened(&path).0.take((8, 3)).unwrap();
         assert_eq!(kept.trimmed.len(), SPANS_ALL / 8);
         assert!(kept.trimmed.iter().all(|(start, end)| end - start >= 5));
     }

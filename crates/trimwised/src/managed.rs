@@ -2,28 +2,29 @@
 
 mod job;
 mod keeping;
+mod sampling;
 
 use std::collections::BTreeSet;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::process::Child;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use trimwise::live::{Cut, Facts, Failed, Known, LiveHost, Order, Reason, SPANS_MAX, Window};
 use trimwise::units::{Bytes, SimDuration, SimTime};
 
-pub(crate) use self::job::{Doing, Job, Left};
+pub(crate) use self::job::{Doing, Job};
 use crate::discover::Candidate;
 use crate::frees::format::Freed;
 use crate::helper::{self, Answer, Probed, Request, Task};
 use crate::history::History;
-use crate::journal::{Journal, session_of};
+use crate::journal::{Journal, Noted};
 use crate::known::Store;
+use crate::process::Left;
 use crate::remount;
-use crate::sense::Senses;
-use crate::service::warn;
+use crate::sense::Sensed;
+use crate::speak::warn;
 use trimwise_linux::daemon::config::Treatment;
-use trimwise_linux::host_root::HostRoot;
 use trimwise_linux::layout::Kind;
 
 /// Slices of XFS are cut at multiples of this.
@@ -47,6 +48,8 @@ pub struct Means<'a> {
     pub known: &'a mut Store,
     /// What happened.
     pub history: &'a mut History,
+    /// Processes that are about to end.
+    pub left: &'a mut Left,
 }
 
 /// A managed file system.
@@ -57,13 +60,14 @@ pub struct Managed {
     pub treatment: Treatment,
     /// Its state machine, once it is known how it is laid out.
     pub live: Option<LiveHost>,
-    /// The disks that it lies on.
-    pub disks: BTreeSet<String>,
     /// How it is laid out, once that is known.
     probed: Option<Probed>,
-    senses: Senses,
+    /// What was sampled last, and when, in seconds since the boot.
+    sensed: Option<(Sensed, u64)>,
     /// What statvfs said first: another size means that it was resized.
     size: Option<Bytes>,
+    /// Whether whoever asks for its space waits for ever.
+    hangs: bool,
     job: Option<Job>,
     /// A helper that was given up, and has not ended yet.
     stuck: Option<Child>,
@@ -79,8 +83,13 @@ pub struct Managed {
     set: Option<bool>,
     /// Discards of the last slice may still be in flight.
     in_flight: bool,
+    /// How the mount option was is being written down.
+    is_noting: bool,
     probe_again: SimTime,
     told: Option<&'static str>,
+    /// When its map was read last, and when a slice ended last, in seconds since 1970.
+    pub looked_at_s: Option<u64>,
+    pub trimmed_at_s: Option<u64>,
     /// Slices and bytes since the last entry of the history.
     untold: (u64, u64),
 }
@@ -88,18 +97,14 @@ pub struct Managed {
 impl Managed {
     /// A file system that was just found.
     pub fn new(candidate: Candidate, treatment: Treatment, paused: bool) -> Self {
-        let disks = trimwise_linux::doctor::disks(
-            &HostRoot::default(),
-            candidate.devices.iter().map(|device| device.numbers),
-        );
         Self {
             candidate,
             treatment,
             live: None,
-            disks,
             probed: None,
-            senses: Senses::default(),
+            sensed: None,
             size: None,
+            hangs: false,
             job: None,
             stuck: None,
             held: None,
@@ -108,8 +113,11 @@ impl Managed {
             paused,
             set: None,
             in_flight: false,
+            is_noting: false,
             probe_again: SimTime::ZERO,
             told: None,
+            looked_at_s: None,
+            trimmed_at_s: None,
             untold: (0, 0),
         }
     }
@@ -183,12 +191,12 @@ impl Managed {
         }
         let text = format!("{} was set by somebody else, and stays.", mount.discard());
         history.add(&mount.mount_point, "online", text, 0);
-        journal.forget(mount);
+        journal.forget(&self.candidate);
     }
 
     /// Discards failed on one of these disks.
     pub fn discards_failed(&mut self, disks: &BTreeSet<String>) {
-        let own = self.candidate.devices.iter().map(|device| &device.name).chain(&self.disks);
+        let own = self.candidate.devices.iter().map(|device| &device.name).chain(&self.candidate.disks);
         if let (Some(live), Some(disk)) = (&mut self.live, own.into_iter().find(|name| disks.contains(*name)))
         {
             live.device_failed(format!(
@@ -209,29 +217,7 @@ impl Managed {
 
     /// Whether a helper may be started: one at a time, and none beside one that hangs.
     fn may_begin(&self, means: &Means<'_>) -> bool {
-        self.job.is_none() && self.stuck.is_none() && means.room > 0
-    }
-
-    /// A second has passed.
-    pub fn second(&mut self, pressure_permille: u64, means: &mut Means<'_>) {
-        self.see_stuck(means);
-        if self.live.is_none() {
-            if self.may_begin(means) && means.now >= self.probe_again {
-                self.begin(Doing::Probing, Task::Probe, means);
-            }
-            return;
-        }
-        let Candidate { mount, path, devices } = &self.candidate;
-        let Ok(sample) = self.senses.sample(path, mount, devices, pressure_permille) else {
-            return; // it is going; the list of mounts will say so
-        };
-        if self.size.is_some_and(|size| size != sample.total) && self.job.is_none() {
-            self.begin_anew();
-            return;
-        }
-        self.size = Some(sample.total);
-        self.feed(means, |live, now, orders| live.sample(now, sample, orders));
-        self.tell(means);
+        self.job.is_none() && self.stuck.is_none() && !self.hangs && means.room > 0
     }
 
     /// Lets the state machine see something, and keeps what it decides.
@@ -255,7 +241,7 @@ impl Managed {
     /// Starts what was decided. A slice waits while another one is under way on one of its disks.
     pub fn start_held(&mut self, disks_busy: &BTreeSet<String>, means: &mut Means<'_>) {
         let is_trim = matches!(self.held, Some(Order::Trim(_)));
-        if !self.may_begin(means) || (is_trim && !self.disks.is_disjoint(disks_busy)) {
+        if !self.may_begin(means) || (is_trim && !self.candidate.disks.is_disjoint(disks_busy)) {
             return;
         }
         let Some(order) = self.held.take() else { return };
@@ -296,17 +282,27 @@ impl Managed {
     }
 
     fn toggle(&mut self, on: bool, means: &mut Means<'_>) {
-        let mount = &self.candidate.mount;
         if means.dry_run {
             let no = Failed::Never("dry run".to_owned());
             return self.feed(means, |live, now, orders| live.toggled(now, Err(no), orders));
         }
-        if session_of(mount).is_none() {
+        if self.candidate.session.is_none() {
             let no = Failed::Never("the kernel does not tell one mounting of it from another".to_owned());
             return self.feed(means, |live, now, orders| live.toggled(now, Err(no), orders));
         }
-        if let Err(error) = means.journal.note(mount) {
-            let failed = Failed::Again(format!("the journal of mount options cannot be written: {error}"));
+        // Noted once: what could not be written down then is not noted again by itself.
+        let noted = if std::mem::replace(&mut self.is_noting, true) {
+            means.journal.noted(&self.candidate)
+        } else {
+            means.journal.note(&self.candidate)
+        };
+        if noted == Noted::Waits {
+            self.held = Some(Order::Toggle { on });
+            return;
+        }
+        self.is_noting = false;
+        if let Noted::Failed(why) = noted {
+            let failed = Failed::Again(format!("the journal of mount options cannot be written: {why}"));
             return self.feed(means, |live, now, orders| live.toggled(now, Err(failed), orders));
         }
         let option = if on { remount::on(self.kind()) } else { "nodiscard" };
@@ -343,6 +339,9 @@ impl Managed {
                 self.probe_again = means.now + SimDuration::from_secs(if never { 3_600 } else { 10 });
             }
             (Doing::Looking, answer) => {
+                if matches!(answer, Answer::Looked { .. }) {
+                    self.looked_at_s = Some(now_s());
+                }
                 let result = match *answer {
                     Answer::Looked { from, upto, .. } => Ok(Window { from, upto, free: &spans }),
                     _ => Err(answer.failed().unwrap_or(Failed::Interrupted)),
@@ -351,6 +350,7 @@ impl Managed {
             }
             (Doing::Trimming, Answer::Trimmed { took_ns, counted, .. }) => {
                 self.in_flight = false;
+                self.trimmed_at_s = Some(now_s());
                 let (took, counted) = (SimDuration::from_nanos(*took_ns), counted.map(Bytes));
                 self.untold.0 += 1;
                 self.told.take_if(|told| *told == "failed"); // another time it is news again
@@ -445,4 +445,9 @@ impl Managed {
             history.add(&self.candidate.mount.mount_point, "trimmed", text, bytes);
         }
     }
+}
+
+/// Seconds since 1970, by the host's clock.
+fn now_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

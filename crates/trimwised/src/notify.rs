@@ -21,7 +21,11 @@ impl Notify {
         let microseconds = std::env::var("WATCHDOG_USEC").ok().and_then(|text| text.parse().ok());
         let of_this = std::env::var("WATCHDOG_PID").map_or(true, |pid| pid == std::process::id().to_string());
         Self {
-            socket: address.and_then(|address| Some((UnixDatagram::unbound().ok()?, address))),
+            socket: address.and_then(|address| {
+                let socket = UnixDatagram::unbound().ok()?;
+                socket.set_nonblocking(true).ok()?; // a manager that is busy is not waited for
+                Some((socket, address))
+            }),
             watchdog: microseconds.filter(|_| of_this).map(Duration::from_micros),
         }
     }

@@ -1,23 +1,22 @@
 //! Which file systems a user paused. That outlives a daemon, whether it is restarted or crashes, and ends with the boot.
 
 use std::collections::BTreeSet;
-use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::journal::boot_id;
-use trimwise_linux::files::{read_at_most, replace};
+use crate::saving::{Loaded, Saving};
+use trimwise_linux::files::{Unread, read_own};
 
 /// More is no list of mount points.
 const FILE_MAX: u64 = 1 << 20;
 
 /// Mount points that are paused.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Paused {
-    path: PathBuf,
-    boot: String,
     points: BTreeSet<PathBuf>,
+    /// How far it is written.
+    pub saving: Saving,
 }
 
 /// What is in the file.
@@ -27,23 +26,24 @@ struct Written {
     mount_points: BTreeSet<PathBuf>,
 }
 
+/// Reads what was paused in this boot. If it cannot be understood, nothing is.
+pub fn read(path: &Path, boot: &str) -> Loaded<BTreeSet<PathBuf>> {
+    let read = read_own(path, FILE_MAX).and_then(|text| match text {
+        Some(text) => serde_json::from_str::<Written>(&text)
+            .map(Some)
+            .map_err(|error| Unread::Wrong(format!("is not understood ({error})"))),
+        None => Ok(None),
+    });
+    let of_boot = |written: Option<Written>| written.filter(|one| one.boot == boot);
+    Loaded::from(path, read, |written| of_boot(written).map_or(BTreeSet::new(), |one| one.mount_points))
+        .or_nothing(|why| format!("{} {why}: nothing is paused", path.display()))
+}
+
 impl Paused {
-    /// Reads what was paused in this boot; if the file cannot be understood, also why, as a sentence without a full stop.
-    pub fn open(path: PathBuf) -> (Self, Option<String>) {
-        let boot = boot_id();
-        let read = read_at_most(&path, FILE_MAX).and_then(|text| match text {
-            Some(text) => serde_json::from_str::<Written>(&text)
-                .map(Some)
-                .map_err(|e| format!("is not understood ({e})")),
-            None => Ok(None),
-        });
-        let (points, problem) = match read {
-            Ok(written) => {
-                (written.filter(|written| written.boot == boot).map(|written| written.mount_points), None)
-            }
-            Err(why) => (None, Some(format!("{} {why}: nothing is paused", path.display()))),
-        };
-        (Self { path, boot, points: points.unwrap_or_default() }, problem)
+    /// Takes what the last daemon left. What was paused meanwhile stays paused.
+    pub fn load(&mut self, points: BTreeSet<PathBuf>) {
+        self.points.extend(points);
+        self.saving.begin();
     }
 
     /// Whether this one is.
@@ -51,7 +51,7 @@ impl Paused {
         self.points.contains(point)
     }
 
-    /// Notes that one is paused, or is not any more; answers whether that is news.
+    /// Notes that one is paused, or is not any more; returns whether that is news.
     pub fn set(&mut self, point: &Path, paused: bool) -> bool {
         if paused { self.points.insert(point.to_owned()) } else { self.points.remove(point) }
     }
@@ -61,13 +61,10 @@ impl Paused {
         self.points.clear();
     }
 
-    /// Writes it down for the next daemon.
-    ///
-    /// # Errors
-    /// If it cannot be written.
-    pub fn write(&self) -> io::Result<()> {
-        let written = Written { boot: self.boot.clone(), mount_points: self.points.clone() };
-        replace(&self.path, &serde_json::to_string(&written).map_err(io::Error::other)?, 0o600)
+    /// The text of the file.
+    pub fn text(&self, boot: &str) -> String {
+        let written = Written { boot: boot.to_owned(), mount_points: self.points.clone() };
+        serde_json::to_string(&written).unwrap_or_default()
     }
 }
 
@@ -81,18 +78,23 @@ mod tests {
     fn a_pause_is_one_of_this_boot() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("paused.json");
-        let mut paused = Paused::open(path.clone()).0;
+        let open = |boot: &str| {
+            let loaded = read(&path, boot);
+            let mut paused = Paused::default();
+            paused.load(loaded.value.unwrap());
+            (paused, loaded.problem)
+        };
+        let mut paused = open("boot").0;
         assert!(paused.set(Path::new("/home"), true) && !paused.set(Path::new("/home"), true));
         assert!(paused.set(Path::new("/srv"), true) && paused.set(Path::new("/srv"), false));
-        paused.write().unwrap();
-        let again = Paused::open(path.clone()).0;
+        let text = paused.text("boot");
+        fs::write(&path, &text).unwrap();
+        let again = open("boot").0;
         assert!(again.contains(Path::new("/home")) && !again.contains(Path::new("/srv")));
-        let text = fs::read_to_string(&path).unwrap();
-        fs::write(&path, text.replace(&paused.boot, "other")).unwrap();
-        let (other, problem) = Paused::open(path.clone());
+        let (other, problem) = open("other");
         assert!(!other.contains(Path::new("/home")) && problem.is_none());
         fs::write(&path, &text[..text.len() / 2]).unwrap();
-        let (broken, problem) = Paused::open(path);
+        let (broken, problem) = open("boot");
         assert!(!broken.contains(Path::new("/home")) && problem.unwrap().contains("is not understood"));
     }
 }

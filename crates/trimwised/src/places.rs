@@ -1,7 +1,7 @@
 //! Where the daemon's files are. Nothing is written anywhere else, but a metrics file that the configuration asks for.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read as _, Seek as _, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -58,20 +58,33 @@ pub enum PlacesError {
     },
 }
 
-/// Held as long as a daemon runs.
-#[derive(Debug)]
-pub struct Locked(#[allow(dead_code, reason = "held for their locks")] [File; 2]);
+impl PlacesError {
+    /// Whether it may go by itself, as a full disk may; else somebody must do something.
+    pub fn may_pass(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if source.raw_os_error().is_some())
+    }
+}
 
 impl Places {
-    /// Makes the folders, and takes their locks: two daemons with one run folder would take each other's sockets.
+    /// The lock of the state folder.
+    pub fn state_lock(&self) -> PathBuf {
+        self.state.join("lock")
+    }
+
+    /// The lock of the run folder, by another name: they may be one folder.
+    pub fn run_lock(&self) -> PathBuf {
+        self.run.join("run.lock")
+    }
+
+    /// Makes the run folder, and takes its lock: two daemons with one run folder would take each other's sockets.
     ///
     /// # Errors
-    /// If another daemon has one, or the folders cannot be made.
-    pub fn lock(&self) -> Result<Locked, PlacesError> {
-        make_folder(&self.state, 0o700)?;
-        make_folder(&self.run, 0o755)?;
-        // By other names: they may be one folder.
-        Ok(Locked([locked(self.state.join("lock"))?, locked(self.run.join("run.lock"))?]))
+    /// If another daemon has it, or the folder cannot be made.
+    pub fn lock_run(&self) -> Result<File, PlacesError> {
+        prepare(&self.run_lock(), 0o755)?;
+        let held = hold(&self.run_lock())?;
+        name(&self.run_lock(), std::process::id())?;
+        Ok(held)
     }
 
     /// The journal of mount options.
@@ -105,21 +118,49 @@ impl Places {
     }
 }
 
-/// A file with this process's number in it, locked.
-fn locked(path: PathBuf) -> Result<File, PlacesError> {
-    let io = |source| PlacesError::Io { path: path.clone(), source };
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).create(true).truncate(false).mode(0o600);
-    let mut file = options.custom_flags(libc::O_NOFOLLOW).open(&path).map_err(io)?;
-    if !has_lock(&file) {
-        let mut text = String::new();
-        drop(io::Read::by_ref(&mut file).take(20).read_to_string(&mut text));
-        let pid = text.trim().parse::<u32>().map_or(String::new(), |pid| format!(" (process {pid})"));
-        return Err(PlacesError::Taken { path, pid });
+/// Makes the folder of a lock, with this mode, and the lock, if they are not there.
+///
+/// # Errors
+/// If they cannot be made, or others can write in the folder.
+pub fn prepare(lock: &Path, mode: u32) -> Result<(), PlacesError> {
+    let io = |source| PlacesError::Io { path: lock.to_owned(), source };
+    lock.parent().map_or(Ok(()), |folder| make_folder(folder, mode))?;
+    match fs::symlink_metadata(lock) {
+        Ok(found) if found.is_file() => return Ok(()),
+        Ok(_) => fs::remove_file(lock).map_err(io)?, // a pipe, or a link to somewhere else
+        Err(_) => {}
     }
-    let written = file.set_len(0).and_then(|()| file.rewind());
-    written.and_then(|()| file.write_all(format!("{}\n", std::process::id()).as_bytes())).map_err(io)?;
-    Ok(file)
+    OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(lock).map_err(io)?;
+    Ok(())
+}
+
+/// Takes a lock, for as long as the file is open. Nothing is written for that, so that no frozen disk can keep it up.
+///
+/// # Errors
+/// If another daemon has it, or it cannot be opened.
+pub fn hold(lock: &Path) -> Result<File, PlacesError> {
+    let mut options = OpenOptions::new();
+    options.read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+    let file = options.open(lock).map_err(|source| PlacesError::Io { path: lock.to_owned(), source })?;
+    if has_lock(&file) {
+        return Ok(file);
+    }
+    let mut text = String::new();
+    drop(file.take(20).read_to_string(&mut text));
+    let pid = text.trim().parse::<u32>().map_or(String::new(), |pid| format!(" (process {pid})"));
+    Err(PlacesError::Taken { path: lock.to_owned(), pid })
+}
+
+/// Writes into a lock which process has it.
+///
+/// # Errors
+/// If it cannot be written.
+pub fn name(lock: &Path, process: u32) -> Result<(), PlacesError> {
+    let io = |source| PlacesError::Io { path: lock.to_owned(), source };
+    let mut options = OpenOptions::new();
+    let mut file =
+        options.write(true).truncate(true).custom_flags(libc::O_NOFOLLOW).open(lock).map_err(io)?;
+    file.write_all(format!("{process}\n").as_bytes()).map_err(io)
 }
 
 /// Takes the lock. A helper that a killed daemon was about to start holds it until it is another program, or is killed too: so
@@ -136,9 +177,8 @@ fn has_lock(file: &File) -> bool {
 /// Makes a folder, or takes one that is there as it is, if nobody else can write in it.
 fn make_folder(path: &Path, mode: u32) -> Result<(), PlacesError> {
     let io = |source| PlacesError::Io { path: path.to_owned(), source };
-    let is_new = !path.exists();
-    fs::DirBuilder::new().mode(mode).recursive(true).create(path).map_err(io)?;
-    if is_new {
+    if !path.exists() {
+        fs::DirBuilder::new().mode(mode).recursive(true).create(path).map_err(io)?;
         // Whatever the umask is.
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(io)?;
     }
@@ -186,13 +226,21 @@ mod tests {
             run: folder.path().join(run),
             ..Places::default()
         };
-        let held = places("a", "run").lock().unwrap();
+        let lock = |state: &str, run: &str| {
+            let places = places(state, run);
+            let held = places.lock_run()?;
+            prepare(&places.state_lock(), 0o700)?;
+            let held = (held, hold(&places.state_lock())?);
+            name(&places.state_lock(), std::process::id())?;
+            Ok::<_, PlacesError>(held)
+        };
+        let held = lock("a", "run").unwrap();
         for (state, run, file) in [("a", "other", "a/lock"), ("b", "run", "run/run.lock")] {
-            let said = places(state, run).lock().unwrap_err().to_string();
+            let said = lock(state, run).unwrap_err().to_string();
             let pid = std::process::id();
             assert!(said.contains(&format!("{file}: another trimwised has it (process {pid})")), "{said}");
         }
         drop(held);
-        places("same", "same").lock().unwrap();
+        lock("same", "same").unwrap();
     }
 }

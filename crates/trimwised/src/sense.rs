@@ -1,82 +1,326 @@
-//! What is seen each second: a few short reads, and no file of the mount opened.
+//! What is seen each second: a few short reads for each file system, and no file of the mount opened.
+//!
+//! A worker does it, all file systems in one go ([`Sampler`]). To ask a mount for its space (statvfs) may hang: below a folder
+//! whose server does not answer, or where the file system itself hangs. That costs the thread that asks. Another thread goes
+//! on with the others, and the one that hangs comes back when the kernel lets it.
 
+use std::collections::BTreeMap;
 use std::fs::File;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use rustix::fs::statvfs;
-use rustix::io::Errno;
-use trimwise::live::Sample;
-use trimwise::units::{Bytes, SimDuration};
+use serde::{Deserialize, Serialize};
 
-use trimwise_linux::block_device::{BlockDevice, parse_requests, parse_stat};
-use trimwise_linux::mount::Mount;
+use trimwise_linux::block_device::{parse_requests, parse_stat, parse_written};
 
-/// The counts of a file system's devices, kept open: to open such a file takes longer than to read it, and with many file
-/// systems that is most of what the daemon costs. They are files of sysfs, none of the mount.
-#[derive(Debug, Default)]
-pub struct Senses {
-    /// By the folder of the device.
-    stats: Vec<(PathBuf, File)>,
+/// The argument by which the daemon's program is this worker.
+pub const COMMAND: &str = "sample";
+
+/// Threads that may hang at a time. With more, the others wait until one comes back.
+const HANGING_MAX: usize = 64;
+/// A thread that gets nowhere for so long is left to it: a device that is only slow answers within it.
+const GRACE: Duration = Duration::from_millis(200);
+/// The list of mounts is compared so often: the kernel does not tell of changed options.
+const COMPARE_EVERY: Duration = Duration::from_secs(5);
+
+/// Major and minor number of a file system, by which it is known here.
+pub type Key = (u32, u32);
+
+/// A file system that is sampled.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Place {
+    /// Which.
+    pub key: Key,
+    /// Where it is mounted.
+    pub path: PathBuf,
+    /// The folders of its devices in sysfs.
+    pub devices: Vec<PathBuf>,
 }
 
-impl Senses {
-    /// What all devices of a file system count together, and its space.
-    ///
-    /// # Errors
-    /// If the mount or a device is gone.
-    pub fn sample(
-        &mut self,
-        path: &Path,
-        mount: &Mount,
-        devices: &[BlockDevice],
-        pressure_permille: u64,
-    ) -> Result<Sample, Errno> {
-        let space = statvfs(path)?;
-        let bytes = |blocks: u64| Bytes(blocks.saturating_mul(space.f_frsize));
-        let mut sample = Sample {
+/// What a sampler is asked.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Ask {
+    /// Sample these from now on, and no others.
+    Watch {
+        /// The file in which the mounts are listed.
+        mountinfo: PathBuf,
+        /// The folder of the processes, for the pressure.
+        proc: PathBuf,
+        /// Which.
+        places: Vec<Place>,
+    },
+    /// Sample all once.
+    Sample,
+}
+
+/// What all devices of a file system count together, its space, and what was written to its first device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "[u64; 6]", into = "[u64; 6]")]
+pub struct Sensed {
+    /// Bytes in use.
+    pub used: u64,
+    /// Bytes of the file system.
+    pub total: u64,
+    /// Reads and writes that were completed.
+    pub done: u64,
+    /// The milliseconds of all of them together.
+    pub took_ms: u64,
+    /// Requests in the devices.
+    pub in_flight: u64,
+    /// Bytes that were written to the first device.
+    pub written: u64,
+}
+
+impl From<[u64; 6]> for Sensed {
+    fn from([used, total, done, took_ms, in_flight, written]: [u64; 6]) -> Self {
+        Self { used, total, done, took_ms, in_flight, written }
+    }
+}
+
+impl From<Sensed> for [u64; 6] {
+    fn from(one: Sensed) -> Self {
+        [one.used, one.total, one.done, one.took_ms, one.in_flight, one.written]
+    }
+}
+
+/// What was seen in one go.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct Seen {
+    /// What is not as it was last time.
+    pub changed: Vec<(Key, Sensed)>,
+    /// Those that are going: their mount or a device is not there any more.
+    pub gone: Vec<Key>,
+    /// Those that hang, and for how many seconds.
+    pub hanging: BTreeMap<u64, Vec<Key>>,
+    /// Share of the last 10 s in which some task waited for I/O, in thousandths.
+    pub pressure_permille: u64,
+    /// Seconds since the boot; they go on while the machine sleeps.
+    pub at_s: u64,
+    /// Whether the list of mounts is another one than before.
+    pub mounts_changed: bool,
+}
+
+/// A file system with what the sampler has of it.
+struct Seat {
+    place: Place,
+    /// The counts of its devices, kept open: to open such a file takes longer than to read it, and with many file systems
+    /// that is most of what the daemon costs. They are files of sysfs, none of the mount.
+    stats: Mutex<Vec<File>>,
+    asked_at: Mutex<Option<Instant>>,
+    /// What was seen since it was taken last; `Some(None)` if it is going.
+    latest: Mutex<Option<Option<Sensed>>>,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Seat {
+    fn sample(&self) {
+        *locked(&self.asked_at) = Some(Instant::now());
+        let sensed = self.sensed();
+        *locked(&self.latest) = Some(sensed);
+        *locked(&self.asked_at) = None;
+    }
+
+    fn sensed(&self) -> Option<Sensed> {
+        let space = statvfs(&self.place.path).ok()?;
+        let bytes = |blocks: u64| blocks.saturating_mul(space.f_frsize);
+        let mut sensed = Sensed {
             used: bytes(space.f_blocks.saturating_sub(space.f_bfree)),
             total: bytes(space.f_blocks),
-            pressure_permille,
-            online: mount.discard() != "nodiscard",
-            ..Sample::default()
+            ..Sensed::default()
         };
-        let counted = self.open(devices).and_then(|()| self.count(&mut sample));
+        let mut stats = locked(&self.stats);
+        let counted = self.open(&mut stats).and_then(|()| count(&stats, &mut sensed));
         if counted.is_none() {
             // A device that comes back under its name has another file.
-            self.stats.clear();
+            stats.clear();
         }
-        counted.map(|()| sample).ok_or(Errno::NODEV)
+        counted.map(|()| sensed)
     }
 
-    fn open(&mut self, devices: &[BlockDevice]) -> Option<()> {
-        if !self.stats.iter().map(|(sysfs, _)| sysfs).eq(devices.iter().map(|device| &device.sysfs)) {
-            let open = |device: &BlockDevice| {
-                Some((device.sysfs.clone(), File::open(device.sysfs.join("stat")).ok()?))
+    fn open(&self, stats: &mut Vec<File>) -> Option<()> {
+        if stats.is_empty() {
+            let open = |sysfs: &PathBuf| File::open(sysfs.join("stat")).ok();
+            *stats = self.place.devices.iter().map(open).collect::<Option<_>>()?;
+        }
+        Some(())
+    }
+}
+
+fn count(stats: &[File], sensed: &mut Sensed) -> Option<()> {
+    for (index, file) in stats.iter().enumerate() {
+        // Seventeen numbers of at most 20 digits.
+        let mut buffer = [0; 512];
+        let read = file.read_at(&mut buffer, 0).ok()?;
+        let text = std::str::from_utf8(buffer.get(..read)?).ok()?;
+        let (done, milliseconds) = parse_requests(text)?;
+        sensed.done = sensed.done.saturating_add(done);
+        sensed.took_ms = sensed.took_ms.saturating_add(milliseconds);
+        sensed.in_flight += parse_stat(text).map_or(0, |stat| stat.in_flight);
+        if index == 0 {
+            sensed.written = parse_written(text)?.0;
+        }
+    }
+    Some(())
+}
+
+/// One go through all that do not hang. Threads take one seat after another.
+struct Round {
+    seats: Vec<Arc<Seat>>,
+    next: AtomicUsize,
+    unfinished: AtomicUsize,
+    done: Sender<()>,
+}
+
+impl Round {
+    fn run(&self) {
+        while let Some(seat) = self.seats.get(self.next.fetch_add(1, Ordering::Relaxed)) {
+            seat.sample();
+            if self.unfinished.fetch_sub(1, Ordering::AcqRel) == 1 {
+                let _ = self.done.send(()); // nobody waits for a round that was left
+            }
+        }
+    }
+}
+
+/// The worker that samples.
+#[derive(Default)]
+pub struct Sampler {
+    mountinfo: PathBuf,
+    proc: PathBuf,
+    seats: Vec<(Arc<Seat>, Option<Sensed>)>,
+    /// The thread that goes through the next round.
+    runner: Option<Sender<Arc<Round>>>,
+    /// When the list of mounts was compared last, and what it was.
+    compared: Option<(Instant, u64)>,
+}
+
+impl Sampler {
+    /// Does what it is asked.
+    pub fn answer(&mut self, ask: Ask) -> Seen {
+        match ask {
+            Ask::Watch { mountinfo, proc, places } => {
+                (self.mountinfo, self.proc) = (mountinfo, proc);
+                self.watch(places);
+                Seen::default()
+            }
+            Ask::Sample => self.sample(),
+        }
+    }
+
+    /// Those that hang go on hanging, whoever else is watched now.
+    fn watch(&mut self, places: Vec<Place>) {
+        let before = std::mem::take(&mut self.seats);
+        let mut before: BTreeMap<Key, Arc<Seat>> =
+            before.into_iter().map(|(seat, _)| (seat.place.key, seat)).collect();
+        let seat = |place: Place| {
+            let known = before.remove(&place.key).filter(|known| known.place == place);
+            let new = || Seat {
+                place,
+                stats: Mutex::default(),
+                asked_at: Mutex::default(),
+                latest: Mutex::default(),
             };
-            self.stats = devices.iter().map(open).collect::<Option<_>>()?;
-        }
-        Some(())
+            (known.unwrap_or_else(|| Arc::new(new())), None)
+        };
+        self.seats = places.into_iter().map(seat).collect();
     }
 
-    fn count(&self, sample: &mut Sample) -> Option<()> {
-        for (_, file) in &self.stats {
-            // Seventeen numbers of at most 20 digits.
-            let mut buffer = [0; 512];
-            let read = file.read_at(&mut buffer, 0).ok()?;
-            let text = std::str::from_utf8(buffer.get(..read)?).ok()?;
-            let (done, milliseconds) = parse_requests(text)?;
-            sample.requests_done = sample.requests_done.saturating_add(done);
-            sample.requests_time += SimDuration::from_millis(milliseconds);
-            sample.in_flight += parse_stat(text).map_or(0, |stat| stat.in_flight);
+    fn sample(&mut self) -> Seen {
+        let (done, is_done) = channel();
+        let free = self.seats.iter().filter(|(seat, _)| locked(&seat.asked_at).is_none());
+        let seats: Vec<_> = free.map(|(seat, _)| Arc::clone(seat)).collect();
+        let (hanging, n) = (self.seats.len() - seats.len(), seats.len());
+        let round = Arc::new(Round { seats, next: 0.into(), unfinished: n.into(), done });
+        if n > 0 {
+            self.go_through(&round, &is_done, hanging);
         }
-        Some(())
+        let mut seen = Seen {
+            pressure_permille: pressure(&self.proc),
+            at_s: uptime_s(),
+            mounts_changed: self.mounts_changed(),
+            ..Seen::default()
+        };
+        for (seat, before) in &mut self.seats {
+            let key = seat.place.key;
+            if let Some(asked_at) = *locked(&seat.asked_at) {
+                seen.hanging.entry(asked_at.elapsed().as_secs()).or_default().push(key);
+                continue;
+            }
+            match locked(&seat.latest).take() {
+                Some(None) => seen.gone.push(key),
+                Some(now) if now != *before => {
+                    *before = now;
+                    seen.changed.extend(now.map(|now| (key, now)));
+                }
+                _ => {}
+            }
+        }
+        seen
     }
+
+    /// Waits until all have answered but those that hang.
+    fn go_through(&mut self, round: &Arc<Round>, is_done: &Receiver<()>, mut hanging: usize) {
+        let sent = self.runner.as_ref().is_some_and(|runner| runner.send(Arc::clone(round)).is_ok());
+        if !sent {
+            self.runner = runner(round);
+        }
+        let mut unfinished = round.seats.len();
+        while let Err(RecvTimeoutError::Timeout) = is_done.recv_timeout(GRACE) {
+            let now = round.unfinished.load(Ordering::Acquire);
+            if now == unfinished {
+                // The thread is left where it hangs, and ends when it comes back: nobody sends to it any more.
+                self.runner = None;
+                hanging += 1;
+                if round.next.load(Ordering::Relaxed) >= round.seats.len() || hanging >= HANGING_MAX {
+                    return;
+                }
+                self.runner = runner(round);
+            }
+            unfinished = now;
+        }
+    }
+
+    fn mounts_changed(&mut self) -> bool {
+        if self.compared.is_some_and(|(at, _)| at.elapsed() < COMPARE_EVERY) {
+            return false;
+        }
+        let mut hasher = DefaultHasher::new();
+        std::fs::read(&self.mountinfo).unwrap_or_default().hash(&mut hasher);
+        let before = self.compared.replace((Instant::now(), hasher.finish()));
+        before.is_some_and(|(_, before)| before != hasher.finish())
+    }
+}
+
+/// A thread that goes through this round and then through those that it is sent; `None` if none can be started.
+fn runner(round: &Arc<Round>) -> Option<Sender<Arc<Round>>> {
+    let (sender, rounds) = channel::<Arc<Round>>();
+    let first = Arc::clone(round);
+    let run = move || {
+        first.run();
+        drop(first);
+        rounds.iter().for_each(|round| round.run());
+    };
+    // Its stack holds one line of a file.
+    std::thread::Builder::new().stack_size(64 << 10).spawn(run).ok().map(|_| sender)
+}
+
+fn uptime_s() -> u64 {
+    let text = std::fs::read_to_string("/proc/uptime").unwrap_or_default();
+    text.split('.').next().and_then(|seconds| seconds.parse().ok()).unwrap_or(0)
 }
 
 /// The share of the last 10 s in which some task waited for I/O, in thousandths, as `/proc/pressure/io` says it; 0 where
 /// the kernel does not.
-pub fn pressure(proc: &Path) -> u64 {
+fn pressure(proc: &Path) -> u64 {
     parse_pressure(&std::fs::read_to_string(proc.join("pressure/io")).unwrap_or_default()).unwrap_or(0)
 }
 
@@ -102,5 +346,41 @@ mod tests {
         for other in ["", "full avg10=1.00", "some avg10=x.1", "some avg10=1."] {
             assert_eq!(parse_pressure(other), None, "{other}");
         }
+    }
+
+    #[test]
+    fn what_did_not_change_is_not_said_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let device = folder.path().join("sda");
+        std::fs::create_dir(&device).unwrap();
+        let count = |done: u64| {
+            let text = format!("{done} 0 8 5 7 0 16 6 1 0 0 0 0 0 0 0 0\n");
+            std::fs::write(device.join("stat"), text).unwrap();
+        };
+        let place = |minor, path: &str| Place {
+            key: (8, minor),
+            path: folder.path().join(path),
+            devices: vec![device.clone()],
+        };
+        let mut sampler = Sampler::default();
+        let mountinfo = folder.path().join("mountinfo");
+        sampler.answer(Ask::Watch {
+            mountinfo: mountinfo.clone(),
+            proc: folder.path().into(),
+            places: vec![place(1, ""), place(2, "none")],
+        });
+        count(3);
+        let seen = sampler.answer(Ask::Sample);
+        let (key, sensed) = seen.changed[0];
+        assert_eq!((key, sensed.done, sensed.took_ms, sensed.written), ((8, 1), 10, 11, 16 * 512));
+        assert_eq!((seen.changed.len(), seen.gone), (1, vec![(8, 2)]));
+        // The space of this folder is another one when others write.
+        let again = |sampler: &mut Sampler| {
+            let seen = sampler.answer(Ask::Sample);
+            seen.changed.iter().map(|(_, sensed)| sensed.done).collect::<Vec<_>>()
+        };
+        assert!([vec![], vec![10]].contains(&again(&mut sampler)));
+        count(4);
+        assert_eq!(again(&mut sampler), [11]);
     }
 }

@@ -39,6 +39,8 @@ struct Connection {
     to_write: Vec<u8>,
     last: Instant,
     ended: bool,
+    /// The number of its request that is answered later.
+    awaits: Option<u64>,
 }
 
 /// What a connection waits for, for poll(2).
@@ -70,6 +72,8 @@ pub struct Server {
     status: Option<UnixListener>,
     group: Option<u32>,
     connections: Vec<Connection>,
+    /// Requests up to now.
+    requests: u64,
     shares: Shares,
 }
 
@@ -79,17 +83,14 @@ impl Server {
     /// # Errors
     /// If they cannot be made; then what was there is as it was.
     pub fn open(control: &Path, status: Option<&Path>, group: Option<u32>) -> io::Result<Self> {
-        let control = Bound::beside(control, 0o600)?;
-        if let Some(group) = group {
-            chown(&control.beside, None, Some(group))?;
-            fs::set_permissions(&control.beside, fs::Permissions::from_mode(0o660))?;
-        }
+        let control = Bound::for_group(control, group)?;
         let status = status.map(|path| Bound::beside(path, 0o666)).transpose()?;
         Ok(Self {
             status: status.map(Bound::in_place).transpose()?,
             control: control.in_place()?,
             group,
             connections: Vec::new(),
+            requests: 0,
             shares: Shares::default(),
         })
     }
@@ -100,15 +101,34 @@ impl Server {
         let has_room = self.connections.len() < CONNECTIONS_MAX;
         let status = self.status.as_ref().filter(|_| self.has_room_for_readers());
         let listeners = [Some(&self.control), status].into_iter().flatten().filter(move |_| has_room);
+        // What waits for its answer is not looked at: one that was closed would wake the loop again and again.
         let connections = self
             .connections
             .iter()
+            .filter(|one| one.awaits.is_none())
             .map(|one| (one.stream.as_fd(), Waiting { to_write: !one.to_write.is_empty() }));
         listeners.map(move |listener| (listener.as_fd(), reading)).chain(connections)
     }
 
-    /// Takes new connections, reads requests, lets `answer` answer them, and writes what can be written.
-    pub fn serve(&mut self, mut answer: impl FnMut(&Request) -> Response) {
+    /// The answer to the request of this number. If nobody waits for it any more, nobody gets it.
+    pub fn answer_later(&mut self, request: u64, response: &Response) {
+        if let Some(one) = self.connections.iter_mut().find(|one| one.awaits == Some(request)) {
+            one.awaits = None;
+            one.last = Instant::now();
+            one.say(response);
+        }
+    }
+
+    /// Lets the connections of another server go on with this one.
+    pub fn take_over(&mut self, other: Self) {
+        self.requests = other.requests;
+        self.connections = other.connections;
+    }
+
+    /// Takes new connections, reads requests, lets `answer` answer them, and writes what can be written. `answer` is told
+    /// the number of the request; without a response it comes later, by [`Self::answer_later`], and until then no other
+    /// request of that connection is taken.
+    pub fn serve(&mut self, mut answer: impl FnMut(&Request, u64) -> Option<Response>) {
         self.accept();
         let mut unread = self.unread();
         for connection in &mut self.connections {
@@ -123,11 +143,19 @@ impl Server {
                 }
                 let Some(line) = connection.next_line() else { break };
                 let response = match Request::parse(&line) {
-                    Ok(request) if connection.commands || request.is_reading() => answer(&request),
-                    Ok(_) => Response::refused("only root and the group of the configuration may command"),
-                    Err(why) => Response::wrong(why),
+                    Ok(request) if connection.commands || request.is_reading() => {
+                        self.requests += 1;
+                        answer(&request, self.requests)
+                    }
+                    Ok(_) => {
+                        Some(Response::refused("only root and the group of the configuration may command"))
+                    }
+                    Err(why) => Some(Response::wrong(why)),
                 };
-                connection.say(&response);
+                match &response {
+                    Some(response) => connection.say(response),
+                    None => connection.awaits = Some(self.requests),
+                }
                 if !connection.commands {
                     let now = Instant::now();
                     self.shares.spent(connection.user, now - begun, now);
@@ -142,7 +170,7 @@ impl Server {
         }
         self.connections.retain(|one| {
             let done = one.ended && one.to_write.is_empty() && !one.has_work();
-            !(done || one.last.elapsed() > IDLE_MAX)
+            one.awaits.is_some() || !(done || one.last.elapsed() > IDLE_MAX)
         });
     }
 
@@ -186,6 +214,7 @@ impl Server {
                 to_write: Vec::new(),
                 last: Instant::now(),
                 ended: false,
+                awaits: None,
             });
         }
     }
@@ -214,7 +243,7 @@ impl Connection {
     }
 
     fn has_work(&self) -> bool {
-        self.to_write.is_empty() && self.read.contains(&b'\n')
+        self.awaits.is_none() && self.to_write.is_empty() && self.read.contains(&b'\n')
     }
 
     fn say(&mut self, response: &Response) {
@@ -279,7 +308,24 @@ struct Bound {
     place: PathBuf,
 }
 
+/// Listens on a socket for root and a group, in place of what was there.
+///
+/// # Errors
+/// If it cannot be made; then what was there is as it was.
+pub fn listen(path: &Path, group: Option<u32>) -> io::Result<UnixListener> {
+    Bound::for_group(path, group)?.in_place()
+}
+
 impl Bound {
+    fn for_group(place: &Path, group: Option<u32>) -> io::Result<Self> {
+        let bound = Self::beside(place, 0o600)?;
+        if let Some(group) = group {
+            chown(&bound.beside, None, Some(group))?;
+            fs::set_permissions(&bound.beside, fs::Permissions::from_mode(0o660))?;
+        }
+        Ok(bound)
+    }
+
     fn beside(place: &Path, mode: u32) -> io::Result<Self> {
         let beside = with_ending(place, ".new");
         match fs::remove_file(&beside) {
@@ -337,7 +383,7 @@ mod tests {
             let mut answer = String::new();
             // Until it is closed behind its answer.
             while stream.read_to_string(&mut answer).is_err() {
-                server.serve(|request| Response::done(request == &Request::Status));
+                server.serve(|request, _| Some(Response::done(request == &Request::Status)));
             }
             assert!(answer.contains("\"data\":true"), "{end:?}: {answer}");
         }

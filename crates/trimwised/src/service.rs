@@ -3,8 +3,9 @@
 
 mod answer;
 mod configured;
-mod keeping;
+mod looking;
 mod restoring;
+mod state;
 mod waiting;
 mod watching;
 
@@ -12,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::thread::{CapabilitySet, capabilities};
@@ -22,30 +23,26 @@ use thiserror::Error;
 use trimwise::live::{LiveHost, Reason};
 use trimwise::units::{SimDuration, SimTime};
 
+use self::looking::Looking;
 use self::restoring::Restoring;
+use self::state::State;
 use self::watching::Watching;
 use crate::discover::{self, Skipped};
 use crate::history::History;
 use crate::journal::{Change, Journal};
 use crate::known::Store;
-use crate::managed::{Left, Managed, Means};
-use crate::metrics::Listener;
+use crate::managed::{Managed, Means};
+use crate::metrics::listen::Endpoint;
 use crate::notify::Notify;
 use crate::paused::Paused;
-use crate::places::{Locked, Places, PlacesError};
-use crate::sense;
+use crate::places::{Places, PlacesError};
+use crate::process::Left;
 use crate::server::Server;
-use trimwise_linux::daemon::config::{Config, ConfigErrors};
-use trimwise_linux::files::replace;
-use trimwise_linux::mount::Mount;
-use trimwise_linux::text::is_unprintable;
+use crate::speak::{log, warn};
+use trimwise_linux::daemon::config::{Config, ConfigErrors, group_number};
 
 /// Helpers at work at a time: with a thousand file systems they would be too many for a service's limit of tasks.
 const HELPERS_MAX: usize = 16;
-/// The list of mounts is compared so often, also if the kernel says nothing: it does not tell of changed options.
-const COMPARE_EVERY: Duration = Duration::from_secs(5);
-/// And everything is looked at anew so often, since devices change too.
-const DISCOVER_EVERY: Duration = Duration::from_secs(60);
 /// The history is written so often, and the metrics file.
 const WRITE_EVERY: Duration = Duration::from_secs(60);
 const METRICS_EVERY: Duration = Duration::from_secs(15);
@@ -82,6 +79,9 @@ pub enum ServiceError {
     /// Its places cannot be had.
     #[error(transparent)]
     Places(#[from] PlacesError),
+    /// Its state folder is none that may be used.
+    #[error("{0}")]
+    State(String),
     /// Something that it needs does not work.
     #[error("{what}: {source}")]
     Io {
@@ -118,6 +118,7 @@ struct Service {
     skipped: Vec<Skipped>,
     paused: Paused,
     journal: Journal,
+    state: State,
     restoring: Vec<Restoring>,
     /// File systems whose options wait for a free helper.
     restoring_later: BTreeSet<(u32, u32)>,
@@ -126,24 +127,22 @@ struct Service {
     history: History,
     known: Store,
     server: Option<Server>,
-    metrics: Option<Listener>,
-    /// Why the metrics file is not written.
-    metrics_problem: Option<String>,
+    metrics: Vec<Endpoint>,
     watching: Watching,
+    looking: Looking,
+    /// Connections that wait until a new configuration is in effect.
+    reloading: Vec<u64>,
+    is_ending: bool,
     notify: Notify,
     mountinfo: File,
     hang_up: UnixStream,
     end: UnixStream,
     next_second: Instant,
-    next_discover: Instant,
-    next_compare: Instant,
-    /// The list of mounts as it was last.
-    mounts: Vec<u8>,
     next_write: Instant,
     next_metrics: Instant,
     next_keep: Instant,
     next_watchdog: Instant,
-    _lock: Locked,
+    _lock: File,
 }
 
 /// Runs a daemon until it is told to end.
@@ -167,35 +166,36 @@ impl Service {
         let places = &options.places;
         // What is made here is nobody else's, but where a mode says so.
         rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
-        let lock = places.lock()?;
+        let lock = places.lock_run()?;
         let signal = |numbers: &[i32]| {
             let (read, write) = UnixStream::pair()?;
             read.set_nonblocking(true)?;
             numbers.iter().try_for_each(|&number| pipe::register(number, write.try_clone()?).map(drop))?;
             Ok(read)
         };
-        let (known, unknown) = Store::open(places.known());
-        let (journal, unread) = Journal::open(&places.journal());
-        let (paused, unpaused) = Paused::open(places.paused());
-        unknown.iter().chain(&unread).chain(&unpaused).for_each(|problem| warn(problem));
-        let path = discover::mountinfo(places);
+        let path = discover::mountinfo(&places.host);
         let mountinfo = File::open(&path).map_err(cannot(path.display().to_string()))?;
         let now = Instant::now();
-        let metrics = configured::open_metrics(&config)?;
         let hang_up = signal(&[SIGHUP]).map_err(cannot("the handler of SIGHUP"))?;
         let end = signal(&[SIGTERM, SIGINT]).map_err(cannot("the handlers of SIGTERM and SIGINT"))?;
+        let group = config.group.as_ref().and_then(|name| group_number(&places.host, name));
+        let metrics: Vec<_> = configured::addresses(&config, group).into_iter().map(Endpoint::open).collect();
+        metrics.iter().filter_map(Endpoint::problem).for_each(warn);
         let mut service = Self {
             // The last that may fail: a socket that is there says that somebody listens.
-            server: Some(configured::open_server(places, &config)?),
+            server: Some(configured::open_server(places, &config, group)?),
             metrics,
-            metrics_problem: None,
             watching: Watching::default(),
-            journal,
+            looking: Looking::new(&options),
+            reloading: Vec::new(),
+            is_ending: false,
+            journal: Journal::default(),
+            state: State::new(&options),
             restoring: Vec::new(),
             restoring_later: BTreeSet::new(),
             unrestorable: Vec::new(),
-            history: History::new(places.history(), config.history_max),
-            known,
+            history: History::default(),
+            known: Store::default(),
             hang_up,
             end,
             mountinfo,
@@ -205,12 +205,9 @@ impl Service {
             managed: BTreeMap::new(),
             left: Left::default(),
             skipped: Vec::new(),
-            paused,
+            paused: Paused::default(),
             notify: Notify::from_environment(),
             next_second: now,
-            next_discover: now,
-            next_compare: now,
-            mounts: Vec::new(),
             next_write: now + WRITE_EVERY,
             next_metrics: now + METRICS_EVERY, // when there is something to tell
             next_keep: now + KEEP_EVERY,
@@ -218,9 +215,9 @@ impl Service {
             options,
             _lock: lock,
         };
-        service.restore_and_wait(); // what a killed daemon left
+        service.open_state_and_wait()?;
         service.watch();
-        service.discover();
+        service.restore_and_wait(); // what a killed daemon left; then the rest is managed
         service.notify.tell("READY=1\nSTATUS=Managing file systems");
         log(&format!("trimwised {}; file systems managed: {}", trimwise::VERSION, service.managed.len()));
         Ok(service)
@@ -248,6 +245,7 @@ impl Service {
             journal: &mut self.journal,
             history: &mut self.history,
             known: &mut self.known,
+            left: &mut self.left,
         };
         self.managed.values_mut().for_each(|one| act(one, &mut means));
     }
@@ -260,22 +258,22 @@ impl Service {
                 return Ok(());
             }
             if events.hang_up {
-                drop(self.reload());
+                self.reload(None);
             }
             self.hear_frees();
+            self.left.reap();
             self.each(Managed::hear);
             self.hear_restored();
             let now = Instant::now();
-            if events.mounts || now >= self.next_discover || self.mounts_changed(now) {
-                self.discover();
-                self.watch();
+            if events.mounts {
+                self.looking.discover_now();
             }
+            self.look(now);
             if now >= self.next_second {
                 // A machine that slept does not make up for it.
                 self.next_second = (self.next_second + Duration::from_secs(1)).max(now);
-                let pressure = sense::pressure(&self.options.places.host.path("/proc"));
-                self.each(|one, means| one.second(pressure, means));
-                self.left.reap();
+                self.each(Managed::second);
+                self.sample();
                 self.choose_watched();
                 if self.options.once
                     && let Some(ended) = self.once()
@@ -285,7 +283,7 @@ impl Service {
             }
             self.each(Managed::tick);
             self.start_held();
-            self.serve();
+            self.serve(now);
             self.write(now);
         }
     }
@@ -296,29 +294,30 @@ impl Service {
             .managed
             .values()
             .filter(|one| one.keeps_its_disks_busy())
-            .flat_map(|one| one.disks.clone())
+            .flat_map(|one| one.candidate.disks.clone())
             .collect();
         self.each(|one, means| {
             one.start_held(&busy, means);
             if one.keeps_its_disks_busy() {
-                busy.extend(one.disks.iter().cloned());
+                busy.extend(one.candidate.disks.iter().cloned());
             }
         });
     }
 
-    fn serve(&mut self) {
-        // Answering may replace them, when it reads the configuration again.
+    fn serve(&mut self, now: Instant) {
         if let Some(mut server) = self.server.take() {
-            server.serve(|request| self.answer(request));
-            self.server.get_or_insert(server);
+            server.serve(|request, id| self.answer(request, id));
+            self.server = Some(server);
         }
-        if let Some(mut metrics) = self.metrics.take() {
-            metrics.serve(|| self.metrics_text());
-            self.metrics = Some(metrics);
+        let mut metrics = std::mem::take(&mut self.metrics);
+        for endpoint in &mut metrics {
+            endpoint.try_again(now);
+            endpoint.serve(|| self.metrics_text());
         }
+        self.metrics = metrics;
     }
 
-    /// Writes what is due. A disk may take its time for each, so that the watchdog hears of it in between.
+    /// Has written what is due.
     fn write(&mut self, now: Instant) {
         self.tell_watchdog();
         if now >= self.next_write {
@@ -326,27 +325,19 @@ impl Service {
             for one in self.managed.values_mut() {
                 one.tell_trimmed(&mut self.history);
             }
-            self.history.flush();
-            self.tell_watchdog();
+            self.write_history();
         }
         if now >= self.next_keep {
             self.next_keep = now + KEEP_EVERY;
             self.keep_known();
-            self.tell_watchdog();
         }
         if let Some(path) = self.config.metrics_file.clone()
             && now >= self.next_metrics
         {
             self.next_metrics = now + METRICS_EVERY;
-            let problem = replace(&path, &self.metrics_text(), 0o644)
-                .err()
-                .map(|error| format!("metrics-file = \"{}\": {error}", path.display()));
-            if problem != self.metrics_problem {
-                problem.iter().for_each(|problem| warn(problem));
-                self.metrics_problem = problem;
-            }
-            self.tell_watchdog();
+            self.write_metrics(path);
         }
+        self.keep_state(now);
     }
 
     fn tell_watchdog(&mut self) {
@@ -359,78 +350,10 @@ impl Service {
         }
     }
 
-    fn mounts_changed(&mut self, now: Instant) -> bool {
-        if now < self.next_compare {
-            return false;
-        }
-        self.next_compare = now + COMPARE_EVERY;
-        let text = std::fs::read(discover::mountinfo(&self.options.places)).unwrap_or_default();
-        let changed = text != self.mounts;
-        self.mounts = text;
-        changed
-    }
-
-    /// Lists the mounts: new ones are managed, those that are gone are not any more.
-    fn discover(&mut self) {
-        self.next_discover = Instant::now() + DISCOVER_EVERY;
-        let found = match discover::discover(&self.options.places, &self.config) {
-            Ok(found) => found,
-            Err(error) => return warn(&format!("mountinfo: {error}")),
-        };
-        let mut before = std::mem::take(&mut self.managed);
-        let mut new = Vec::new();
-        for candidate in found.candidates {
-            let Some(treatment) = self.config.treatment(&candidate.mount.mount_point) else { continue };
-            let numbers = candidate.mount.numbers;
-            let is_other = |one: &Managed| {
-                // Another treatment finds the mount option as it was.
-                !is_mounted(&one.candidate.mount, &found.mounts)
-                    || one.treatment.is_another(&treatment) && self.journal.was(&candidate.mount).is_some()
-            };
-            let known = match before.remove(&numbers) {
-                Some(other) if is_other(&other) => {
-                    self.let_go(other, &found.mounts);
-                    None
-                }
-                known => known,
-            };
-            match known {
-                Some(mut one) => {
-                    one.seen_as(candidate, &mut self.journal, &mut self.history);
-                    one.treat(treatment);
-                    self.managed.insert(numbers, one);
-                }
-                None => {
-                    // Who wants all of it trimmed now and once does not want to wait for a `resume`.
-                    let paused = !self.options.once && self.paused.contains(&candidate.mount.mount_point);
-                    new.push((numbers, Managed::new(candidate, treatment, paused)));
-                }
-            }
-        }
-        for gone in before.into_values() {
-            let point = gone.candidate.mount.mount_point.clone();
-            let skipped =
-                found.skipped.iter().find(|one| one.mount_point == point && !one.fs_type.is_empty());
-            let why = if is_mounted(&gone.candidate.mount, &found.mounts) {
-                skipped.map_or("its mount is passed over", |one| one.why.as_str())
-            } else {
-                "it was unmounted"
-            };
-            self.let_go(gone, &found.mounts);
-            self.history.add(&point, "gone", format!("It is not managed any more: {why}."), 0);
-        }
-        self.restore_unmanaged(&found.mounts);
-        new.retain(|(numbers, _)| !self.is_restoring(*numbers));
-        self.managed.extend(new);
-        self.skipped = found.skipped;
-    }
-
-    fn let_go(&mut self, mut one: Managed, mounts: &[Mount]) {
+    fn let_go(&mut self, mut one: Managed, is_mounted: bool) {
         one.stop(&mut self.left, Instant::now() + END_MAX);
         one.tell_trimmed(&mut self.history);
-        if is_mounted(&one.candidate.mount, mounts)
-            && let Some(kept) = one.kept()
-        {
+        if is_mounted && let Some(kept) = one.kept() {
             self.known.keep(kept);
         }
     }
@@ -470,6 +393,7 @@ impl Service {
 
     fn stop(&mut self) {
         self.notify.tell("STOPPING=1");
+        self.is_ending = true;
         self.managed.values_mut().for_each(Managed::kill);
         // For all of them together, or a service manager would lose patience.
         let until = Instant::now() + END_MAX;
@@ -481,32 +405,11 @@ impl Service {
         self.keep_known();
         self.managed.clear(); // nothing is managed any more
         self.restore_and_wait();
-        self.history.flush();
-        drop(std::fs::remove_file(self.options.places.control()));
-        drop(std::fs::remove_file(self.options.places.status()));
-    }
-}
-
-/// Whether a file system is still mounted as it was. Unmounted and mounted again, it may be another one: nothing is known of it.
-fn is_mounted(mount: &Mount, mounts: &[Mount]) -> bool {
-    mounts.iter().any(|one| one.id == mount.id && one.device == mount.device)
-}
-
-/// Says something in the journal, or on a terminal. Where nobody listens any more, the daemon goes on.
-pub fn log(text: &str) {
-    say(6, text);
-}
-
-/// Something is not as it should be: `journalctl -p warning` shows it.
-pub fn warn(text: &str) {
-    say(4, text);
-}
-
-/// With a priority of syslog(3).
-pub fn say(priority: u8, text: &str) {
-    let is_journal = std::env::var_os("JOURNAL_STREAM").is_some();
-    for line in text.lines() {
-        let priority = if is_journal { format!("<{priority}>") } else { String::new() };
-        drop(writeln!(io::stderr(), "{priority}{}", line.replace(is_unprintable, "\u{fffd}")));
+        self.looking.end(&mut self.left);
+        self.save_and_wait();
+        let mut sockets = vec![self.options.places.control(), self.options.places.status()];
+        let of_metrics = self.metrics.iter().filter(|one| one.problem().is_none());
+        sockets.extend(of_metrics.filter_map(|one| one.address().path()).map(Path::to_owned));
+        self.state.end(&mut self.left, &self.options.program, sockets);
     }
 }

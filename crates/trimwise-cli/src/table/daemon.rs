@@ -19,7 +19,7 @@ pub fn status(data: &Value) -> String {
         if rows.is_empty() { "No file system is managed.\n".to_owned() } else { laid_out(&header, &rows) };
     text.push('\n');
     for one in file_systems {
-        let why = [&one["status"]["why"], &one["problem"]].into_iter().find(|why| why.is_string());
+        let why = [&one["problem"], &one["status"]["why"]].into_iter().find(|why| why.is_string());
         let why = why.map_or_else(|| "It was only just found.".to_owned(), word);
         let next = &one["status"]["next"];
         let next = if next.is_string() { format!(" Next: {}", word(next)) } else { String::new() };
@@ -44,7 +44,7 @@ pub fn status(data: &Value) -> String {
             text += &folded(&word(&line.into()), 2);
         }
     }
-    for problem in ["history_problem", "metrics_problem"] {
+    for problem in ["state_problem", "mounts_problem", "history_problem", "metrics_problem"] {
         if data[problem].is_string() {
             text += &folded(&format!("! {}", word(&data[problem])), 0);
         }

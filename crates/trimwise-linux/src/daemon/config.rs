@@ -80,6 +80,8 @@ pub struct Config {
     pub tracepoints: bool,
     /// Where metrics are served over HTTP, on loopback only.
     pub metrics_listen: Option<SocketAddr>,
+    /// The unix socket on which metrics are served over HTTP, to root and the group.
+    pub metrics_socket: Option<PathBuf>,
     /// Where metrics are written for node_exporter's textfile collector.
     pub metrics_file: Option<PathBuf>,
 }
@@ -101,6 +103,7 @@ impl Default for Config {
             history_max: Bytes::mib(16),
             tracepoints: true,
             metrics_listen: None,
+            metrics_socket: None,
             metrics_file: None,
         }
     }
@@ -151,6 +154,14 @@ impl Config {
     /// # Errors
     /// All that is wrong in any of the files; another file that is not there, which somebody named by mistake.
     pub fn load(file: &Path) -> Result<Self, ConfigErrors> {
+        Self::parse(&Self::texts(file)?)
+    }
+
+    /// The texts of a configuration and its drop-ins, in the order in which they are read.
+    ///
+    /// # Errors
+    /// If one cannot be read; then also all that is wrong in those that can.
+    pub fn texts(file: &Path) -> Result<Vec<(PathBuf, String)>, ConfigErrors> {
         let mut texts = Vec::new();
         let mut errors = Vec::new();
         let mut refuse = |file: PathBuf, message: String| {
@@ -168,14 +179,11 @@ impl Config {
                 Err(message) => refuse(one, message),
             }
         }
-        match Self::parse(&texts) {
-            Ok(config) if errors.is_empty() => Ok(config),
-            Ok(_) => Err(ConfigErrors(errors)),
-            Err(ConfigErrors(more)) => {
-                errors.extend(more);
-                Err(ConfigErrors(errors))
-            }
+        if errors.is_empty() {
+            return Ok(texts);
         }
+        errors.extend(Self::parse(&texts).err().into_iter().flat_map(|ConfigErrors(more)| more));
+        Err(ConfigErrors(errors))
     }
 
     /// Reads the texts of files, of which later ones override earlier ones.

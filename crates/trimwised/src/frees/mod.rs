@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::os::fd::{AsFd as _, BorrowedFd};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -83,19 +83,18 @@ fn read_at_once(path: &Path) -> Result<String, String> {
 }
 
 impl Watcher {
-    /// Makes an instance below `tracing`. `state` is the daemon's state folder, which only one daemon has: the instance is
-    /// named after it, so that one that a killed daemon left is found again.
+    /// Makes an instance below `tracing`. `state` is device and inode of the daemon's state folder, which only one
+    /// daemon has: the instance is named after it, so that one that a killed daemon left is found again.
     ///
     /// # Errors
     /// Why there can be none, in words.
-    pub fn open(tracing: &Path, state: &Path) -> Result<Self, String> {
+    pub fn open(tracing: &Path, (device, inode): (u64, u64)) -> Result<Self, String> {
         let page = tracing.join("events/header_page");
         if !page.exists() {
             return Err(format!("{}: tracefs is not mounted there, or not to be read", tracing.display()));
         }
         let page = PageFormat::parse(&read_at_once(&page)?).ok_or("events/header_page: not understood")?;
-        let found = fs::metadata(state).map_err(cannot(state))?;
-        let name = format!("trimwised-{:x}-{:x}", found.dev(), found.ino());
+        let name = format!("trimwised-{device:x}-{inode:x}");
         let instance = tracing.join("instances").join(name);
         // What a killed daemon left is taken away with all that is in it; if it cannot be, it is used as it is.
         drop(fs::remove_dir(&instance));

@@ -4,35 +4,21 @@
 //! kept until the kernel lets it go. Until then no other one is begun on its file system, so that there is never more than
 //! one, and no slice on its disks.
 
-use std::io::{self, Read as _};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::io;
+use std::os::fd::BorrowedFd;
 use std::path::Path;
-use std::process::{Child, ChildStdout};
+use std::process::Child;
 use std::time::{Duration, Instant};
 
 use trimwise::units::Span;
 
 use super::{Managed, Means};
 use crate::helper::{self, Answer, Request};
-use crate::service::warn;
+use crate::process::{Left, Process, has_ended};
+use crate::speak::warn;
 
 /// The most that a helper may answer: a map of the most extents, with room.
 const ANSWER_MAX: usize = 4 << 20;
-
-/// Helpers that did not end when their file systems went, until the kernel lets them go.
-#[derive(Default)]
-pub(crate) struct Left(Vec<Child>);
-
-impl Left {
-    fn keep(&mut self, child: Child) {
-        self.0.push(child);
-    }
-
-    /// Those that have ended are no more.
-    pub(crate) fn reap(&mut self) {
-        self.0.retain_mut(|child| !has_ended(child));
-    }
-}
 
 /// What a helper is at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,49 +32,35 @@ pub(crate) enum Doing {
 /// A helper that has not answered yet.
 pub(crate) struct Job {
     pub(crate) doing: Doing,
-    child: Child,
-    out: ChildStdout,
-    read: Vec<u8>,
+    process: Process,
     begun: Instant,
 }
 
 impl Job {
     pub(crate) fn begin(program: &Path, doing: Doing, request: &Request) -> io::Result<Self> {
-        let mut child = helper::start(program, request)?;
-        let out = child.stdout.take().ok_or_else(|| io::Error::other("no output"))?;
-        rustix::io::ioctl_fionbio(&out, true)?;
-        Ok(Self { doing, child, out, read: Vec::new(), begun: Instant::now() })
+        Ok(Self { doing, process: helper::start(program, request)?, begun: Instant::now() })
     }
 
     /// What to wait for.
     pub(crate) fn waits(&self) -> BorrowedFd<'_> {
-        self.out.as_fd()
+        self.process.waits()
     }
 
-    /// Reads what it has written; answers whether that was all.
+    /// Reads what it has written; returns whether that was all.
     pub(crate) fn hear(&mut self) -> bool {
-        let mut buffer = [0; 16 << 10];
-        loop {
-            match self.out.read(&mut buffer) {
-                Ok(0) => return true,
-                Ok(n) if self.read.len() + n <= ANSWER_MAX => self.read.extend(&buffer[..n]),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
-                Ok(_) | Err(_) => {
-                    self.kill();
-                    return true;
-                }
-            }
-        }
+        self.process.flush();
+        self.process.receive(ANSWER_MAX)
     }
 
     /// Its answer, when all of it was heard.
-    pub(crate) fn answer(mut self) -> (Vec<Span>, Answer) {
-        let status = self.child.wait();
-        helper::parse_answer(&self.read).unwrap_or_else(|| {
-            let how = status.map_or_else(|error| error.to_string(), |status| status.to_string());
+    pub(crate) fn answer(self, left: &mut Left) -> (Vec<Span>, Answer) {
+        let (said, mut child) = self.process.into_parts();
+        let answer = helper::parse_answer(&said).unwrap_or_else(|| {
+            let how = in_words(&mut child);
             (Vec::new(), Answer::Again { message: format!("the helper ended without an answer ({how})") })
-        })
+        });
+        left.keep(child);
+        answer
     }
 
     /// Since its begin.
@@ -106,28 +78,25 @@ impl Job {
 
     /// Whoever began it waits for it no more.
     pub(crate) fn leave(self, left: &mut Left) {
-        left.keep(self.child);
+        left.keep(self.process.into_parts().1);
     }
 
     /// A discard that is on its way still ends.
     pub(crate) fn kill(&mut self) {
-        drop(self.child.kill());
-    }
-
-    /// Waits until then at most for one that was killed.
-    fn end(mut self, left: &mut Left, until: Instant) {
-        while !has_ended(&mut self.child) {
-            if Instant::now() >= until {
-                return self.leave(left);
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        self.process.kill();
     }
 }
 
-fn has_ended(child: &mut Child) -> bool {
-    // An error says that it is no child any more.
-    !matches!(child.try_wait(), Ok(None))
+/// How a process ended that has closed its socket: it does so on its way out.
+fn in_words(child: &mut Child) -> String {
+    for _ in 0..200 {
+        match child.try_wait() {
+            Ok(Some(status)) => return status.to_string(),
+            Ok(None) => std::thread::sleep(Duration::from_millis(5)),
+            Err(error) => return error.to_string(),
+        }
+    }
+    "it still runs".to_owned()
 }
 
 impl Managed {
@@ -138,7 +107,7 @@ impl Managed {
             self.stuck = None;
             self.problem = None;
             means.history.add(&point, "released", "The helper that was given up has ended.".to_owned(), 0);
-            if let Some(live) = &mut self.live {
+            if let Some(live) = self.live.as_mut().filter(|_| !self.hangs) {
                 live.stick(None);
             }
         }
@@ -148,14 +117,14 @@ impl Managed {
         let Some(message) = self.job.as_mut().and_then(|job| job.give_up_behind(means.patience)) else {
             return;
         };
-        let Some(Job { doing, child, begun, .. }) = self.job.take() else { return };
+        let Some(Job { doing, process, begun }) = self.job.take() else { return };
         warn(&format!("{}: {message}", point.display()));
         means.history.add(&point, "stuck", message.clone(), 0);
         let stuck = format!("The helper did not end in {} s, and was given up", means.patience.as_secs());
         if let Some(live) = &mut self.live {
             live.stick(Some(stuck));
         }
-        self.stuck = Some(child);
+        self.stuck = Some(process.into_parts().1);
         self.done(doing, begun.elapsed(), Vec::new(), &Answer::Again { message }, means);
     }
 
@@ -176,7 +145,7 @@ impl Managed {
     pub fn stop(&mut self, left: &mut Left, until: Instant) {
         self.kill();
         if let Some(job) = self.job.take() {
-            job.end(left, until);
+            job.process.end(left, until);
         }
         if let Some(stuck) = self.stuck.take() {
             left.keep(stuck);
@@ -187,7 +156,7 @@ impl Managed {
     pub fn hear(&mut self, means: &mut Means<'_>) {
         if let Some(job) = self.job.take_if(Job::hear) {
             let (doing, elapsed) = (job.doing, job.elapsed());
-            let (spans, answer) = job.answer();
+            let (spans, answer) = job.answer(means.left);
             self.done(doing, elapsed, spans, &answer, means);
         }
     }

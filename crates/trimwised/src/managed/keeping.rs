@@ -32,7 +32,8 @@ impl Managed {
     }
 
     fn present(&self, total: u64) -> Option<Present> {
-        Present::of(self.kind(), self.candidate.devices.first()?, total)
+        let (sensed, at_s) = self.sensed?;
+        Some(Present { session: self.candidate.session?, total, written: sensed.written, at_s })
     }
 
     /// What is known of it now, for the next daemon.

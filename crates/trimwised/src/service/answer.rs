@@ -6,11 +6,13 @@ use serde::{Deserialize, Serialize};
 use trimwise::live::{LiveHost, Status};
 use trimwise::units::Bytes;
 
-use super::{Service, warn};
+use super::Service;
 use crate::discover::Skipped;
 use crate::history::Entry;
 use crate::managed::Managed;
+use crate::metrics::listen::Endpoint;
 use crate::metrics::{self, Seen};
+use crate::speak::{self, warn};
 use trimwise_linux::daemon::control::{Request, Response};
 use trimwise_linux::mount::as_text;
 
@@ -40,10 +42,17 @@ struct Whole<'a> {
     #[serde(serialize_with = "as_text")]
     config: &'a Path,
     config_problem: Option<&'a str>,
-    history_problem: Option<&'a str>,
-    metrics_problem: Option<&'a str>,
+    /// Why what outlives the daemon is neither read nor written.
+    state_problem: Option<String>,
+    history_problem: Option<String>,
+    /// Why it is not known what is mounted.
+    mounts_problem: Option<&'a str>,
+    /// Why metrics are not written or not served.
+    metrics_problem: Option<String>,
     /// Why frees are not seen as they happen; null if they are, or the configuration does not want it.
     tracepoints_problem: Option<&'a str>,
+    /// Lines of the log that nobody read in time.
+    log_lines_dropped: u64,
     file_systems: Vec<FileSystem<'a>>,
     skipped: &'a [Skipped],
 }
@@ -90,25 +99,40 @@ pub struct Explained {
     pub sentences: Vec<String>,
 }
 
+/// The response to `pause` and `resume`.
+pub(super) fn switched(mount_points: Vec<PathBuf>, not_saved: Option<String>) -> Response {
+    not_saved.iter().for_each(|problem| warn(problem));
+    Response::done(Switched { mount_points, not_saved })
+}
+
 impl Service {
-    pub(super) fn answer(&mut self, request: &Request) -> Response {
-        match request {
+    /// The response to a request; `None` if it comes later, by its number.
+    pub(super) fn answer(&mut self, request: &Request, number: u64) -> Option<Response> {
+        Some(match request {
             Request::Status => Response::done(self.whole()),
             Request::Explain { mount } => self.explain(mount),
-            Request::History { mount, limit } => self.past(mount, *limit),
-            Request::Pause { mount, .. } => self.pause(mount.as_deref(), true),
-            Request::Resume { mount } => self.pause(mount.as_deref(), false),
+            Request::History { mount, limit } => {
+                let why = self.ask_past(mount.clone(), *limit, number).err()?;
+                self.past(mount, *limit, Err(why))
+            }
+            Request::Pause { mount, .. } => return self.pause(mount.as_deref(), true, number),
+            Request::Resume { mount } => return self.pause(mount.as_deref(), false, number),
             Request::Trim { mount } => self.trim_now(mount),
-            Request::Reload => match self.reload() {
-                Ok(()) => Response::done(Reloaded { config: &self.options.places.config }),
-                Err(why) => Response::refused(why),
-            },
-        }
+            Request::Reload => {
+                self.reload(Some(number));
+                return None;
+            }
+        })
+    }
+
+    /// The answer to `reload`, when the configuration is in effect.
+    pub(super) fn reloaded(&self) -> Response {
+        Response::done(Reloaded { config: &self.options.places.config })
     }
 
     /// What is not managed any more has a history too.
-    fn past(&mut self, mount: &Path, limit: u32) -> Response {
-        match self.history.last(mount, limit) {
+    pub(super) fn past(&mut self, mount: &Path, limit: u32, read: Result<Vec<Entry>, String>) -> Response {
+        match self.history.last(mount, limit, read) {
             Ok(entries) if entries.is_empty() => match self.of(mount) {
                 Ok(_) => Response::done(Past { mount_point: mount, entries }),
                 Err(why) => Response::wrong(why),
@@ -144,7 +168,7 @@ impl Service {
             problem: one.problem.as_deref(),
             option_before: self
                 .journal
-                .was(&one.candidate.mount)
+                .was(&one.candidate)
                 .filter(|was| *was != one.candidate.mount.discard()),
             option: one.candidate.mount.discard(),
         });
@@ -155,12 +179,22 @@ impl Service {
             dry_run: self.options.dry_run,
             config: &self.options.places.config,
             config_problem: self.config_problem.as_deref(),
+            state_problem: self.state_problem(),
             history_problem: self.history.problem(),
-            metrics_problem: self.metrics_problem.as_deref().filter(|_| self.config.metrics_file.is_some()),
+            mounts_problem: self.looking.problem.as_deref(),
+            metrics_problem: self.metrics_problem(),
             tracepoints_problem: self.watching.problem.as_deref(),
+            log_lines_dropped: speak::dropped(),
             file_systems: file_systems.collect(),
             skipped: &self.skipped,
         }
+    }
+
+    fn metrics_problem(&self) -> Option<String> {
+        let file = self.state.metrics_problem.as_deref().filter(|_| self.config.metrics_file.is_some());
+        let problems: Vec<&str> =
+            file.into_iter().chain(self.metrics.iter().filter_map(Endpoint::problem)).collect();
+        (!problems.is_empty()).then(|| problems.join("; "))
     }
 
     fn of(&mut self, mount: &Path) -> Result<&mut Managed, String> {
@@ -190,7 +224,7 @@ impl Service {
         }
     }
 
-    fn pause(&mut self, mount: Option<&Path>, paused: bool) -> Response {
+    fn pause(&mut self, mount: Option<&Path>, paused: bool, request: u64) -> Option<Response> {
         let points: Vec<PathBuf> = match mount {
             Some(mount) => vec![mount.to_owned()],
             None => self.managed.values().map(|one| one.candidate.mount.mount_point.clone()).collect(),
@@ -202,7 +236,7 @@ impl Service {
                 Ok(one) => one.pause(paused),
                 // It is not mounted now, and would be paused when it is.
                 Err(_) if !paused && was_paused => {}
-                Err(why) => return Response::wrong(why),
+                Err(why) => return Some(Response::wrong(why)),
             }
             done.push(point);
         }
@@ -216,23 +250,30 @@ impl Service {
         if mount.is_none() && !paused {
             self.paused.clear();
         }
-        let saved = if self.options.dry_run { Ok(()) } else { self.paused.write() };
-        let file = self.options.places.paused();
-        let not_saved =
-            saved.err().map(|error| format!("{}: {error}; the next daemon will not know", file.display()));
-        not_saved.iter().for_each(|problem| warn(problem));
-        Response::done(Switched { mount_points: done, not_saved })
+        if self.options.dry_run {
+            return Some(switched(done, None));
+        }
+        let version = self.paused.saving.changed();
+        self.ask_paused(version, done, request);
+        None
     }
 
     pub(super) fn metrics_text(&self) -> String {
         let whole = metrics::Whole {
             is_config_broken: self.config_problem.is_some(),
             is_history_broken: self.history.problem().is_some(),
+            uptime_s: self.started.elapsed().as_secs(),
+            is_state_broken: self.state_problem().is_some(),
+            log_lines_dropped: speak::dropped(),
         };
         let seen = self.managed.values().map(|one| Seen {
             mount: &one.candidate.mount.mount_point,
             status: one.seen().map(LiveHost::status),
             has_problem: one.problem.is_some(),
+            device: &one.candidate.mount.device,
+            fs_type: &one.candidate.mount.fs_type,
+            trimmed_at_s: one.trimmed_at_s,
+            looked_at_s: one.looked_at_s,
         });
         metrics::render(whole, seen)
     }

@@ -1,53 +1,93 @@
-//! What depends on the configuration beside policies: sockets, metrics, and reading it again.
+//! What depends on the configuration besides policies: sockets, metrics, and reading it again.
 
 use std::io;
 
-use super::{Service, ServiceError, cannot, log, warn};
+use super::looking::Looked;
+use super::{Service, ServiceError, cannot};
 use crate::Places;
-use crate::metrics::Listener;
+use crate::look;
+use crate::metrics::listen::{Address, Endpoint};
 use crate::server::Server;
-use trimwise_linux::daemon::config::{Config, StatusFor, group_number};
+use crate::speak::{log, warn};
+use trimwise_linux::daemon::config::{Config, StatusFor};
+use trimwise_linux::daemon::control::Response;
 
 impl Service {
-    /// Reads the configuration again; a broken one changes nothing.
-    pub(super) fn reload(&mut self) -> Result<(), String> {
+    /// Has the configuration read again; a broken one changes nothing. `request` is answered with the result.
+    pub(super) fn reload(&mut self, request: Option<u64>) {
         self.notify.tell("RELOADING=1");
-        let result = Config::load(&self.options.places.config).map_err(|errors| errors.to_string());
-        let result = result.and_then(|config| self.apply(config));
+        let places = &self.options.places;
+        let ask = look::Ask::Configure { file: places.config.clone(), host: places.host.path("/") };
+        if let Err(why) = self.looking.worker.ask(Looked::Configured(request), &ask) {
+            self.configured(request, Err(format!("it cannot be read now: {why}")));
+        }
+    }
+
+    /// Takes what was read.
+    pub(super) fn configured(&mut self, request: Option<u64>, read: Result<look::Texts, String>) {
+        let result = read.and_then(|read| {
+            let config = Config::parse(&read.texts).map_err(|errors| errors.to_string())?;
+            self.apply(config, read.group)
+        });
         if let Err(error) = &result {
             warn(&format!("the configuration is kept as it was, since the new one is broken:\n{error}"));
         }
         self.config_problem = result.clone().err();
         self.notify.tell("READY=1");
-        result
+        match result {
+            Ok(()) => self.reloading.extend(request),
+            Err(why) => self.answer_later(request, &Response::refused(why)),
+        }
+    }
+
+    /// Tells whoever asked for it that the configuration is in effect.
+    pub(super) fn tell_reloaded(&mut self) {
+        for request in std::mem::take(&mut self.reloading) {
+            let response = self.reloaded();
+            self.answer_later(Some(request), &response);
+        }
+    }
+
+    /// Answers a request that somebody waits with, if there is one.
+    pub(super) fn answer_later(&mut self, request: Option<u64>, response: &Response) {
+        if let Some((server, request)) = self.server.as_mut().zip(request) {
+            server.answer_later(request, response);
+        }
     }
 
     /// All that may fail comes before the first change.
-    fn apply(&mut self, config: Config) -> Result<(), String> {
+    fn apply(&mut self, config: Config, group: Option<u32>) -> Result<(), String> {
         let places = &self.options.places;
         let words = |error: ServiceError| error.to_string();
-        let metrics = (config.metrics_listen != self.config.metrics_listen)
-            .then(|| open_metrics(&config))
-            .transpose()
-            .map_err(words)?;
+        let wanted = addresses(&config, group);
+        let is_new = |address: &&Address| !self.metrics.iter().any(|one| one.address() == *address);
+        let new: Vec<Endpoint> = wanted.iter().filter(is_new).cloned().map(Endpoint::open).collect();
+        if let Some(why) = new.iter().find_map(Endpoint::problem) {
+            return Err(why.to_owned());
+        }
         if (config.group.as_ref(), config.status) != (self.config.group.as_ref(), self.config.status) {
-            self.server = Some(open_server(places, &config).map_err(words)?);
+            let mut server = open_server(places, &config, group).map_err(words)?;
+            // Whoever asked for this waits for the answer.
+            self.server.take().into_iter().for_each(|before| server.take_over(before));
+            self.server = Some(server);
         }
-        if let Some(metrics) = metrics {
-            self.metrics = metrics;
-        }
-        self.history.set_max(config.history_max);
+        let paths: Vec<_> = wanted.iter().filter_map(Address::path).collect();
+        let gone = self.metrics.iter().filter_map(|one| one.address().path());
+        gone.filter(|path| !paths.contains(path)).for_each(|path| drop(std::fs::remove_file(path)));
+        self.metrics.retain(|one| wanted.contains(one.address()));
+        self.metrics.extend(new);
         self.config = config;
         self.watch();
-        self.discover();
+        self.looking.discover_at_once();
         log("the configuration was read again");
         Ok(())
     }
 }
 
-pub fn open_server(places: &Places, config: &Config) -> Result<Server, ServiceError> {
+/// The sockets for commands and for the status; `number` is the one of the group, if there is such a group.
+pub fn open_server(places: &Places, config: &Config, number: Option<u32>) -> Result<Server, ServiceError> {
     let group = config.group.as_ref().map(|name| {
-        group_number(&places.host, name).ok_or_else(|| ServiceError::Io {
+        number.ok_or_else(|| ServiceError::Io {
             what: format!("group = \"{name}\""),
             source: io::Error::other("there is no such group"),
         })
@@ -62,7 +102,9 @@ pub fn open_server(places: &Places, config: &Config) -> Result<Server, ServiceEr
     Ok(server)
 }
 
-pub fn open_metrics(config: &Config) -> Result<Option<Listener>, ServiceError> {
-    let open = |address| Listener::open(address).map_err(cannot(format!("metrics-listen = \"{address}\"")));
-    config.metrics_listen.map(open).transpose()
+/// Where metrics are to be served; `group` is the number of the group, if there is such a group.
+pub fn addresses(config: &Config, group: Option<u32>) -> Vec<Address> {
+    let loopback = config.metrics_listen.map(Address::Loopback);
+    let socket = config.metrics_socket.clone().map(|path| Address::Socket(path, group));
+    loopback.into_iter().chain(socket).collect()
 }

@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use super::{HELPERS_MAX, Service, warn};
-use crate::discover::{self, is_covered};
+use super::{HELPERS_MAX, Service};
+use crate::discover::Whereabouts;
 use crate::helper::{Answer, Request, Task};
-use crate::journal::{Change, is_of, may_be_there};
+use crate::journal::Change;
 use crate::managed::{Doing, Job};
-use trimwise_linux::mount::{Mount, parse_mountinfo};
+use crate::speak::warn;
 
 /// At the beginning and at the end nothing waits longer than this, so that a service manager does not lose patience either.
 /// What was not put back by then is by the next daemon.
@@ -24,30 +24,25 @@ pub struct Restoring {
 
 impl Service {
     /// Begins to put back the options of all file systems that are mounted, and not managed.
-    pub(super) fn restore_unmanaged(&mut self, mounts: &[Mount]) {
+    pub(super) fn restore_unmanaged(&mut self, changed: Vec<(Change, Whereabouts)>) {
         if self.options.dry_run {
             return;
         }
         self.restoring_later.clear();
-        for change in self.journal.changes().to_vec() {
-            let mut of_it = mounts.iter().filter(|mount| is_of(&change, mount)).peekable();
-            if of_it.peek().is_none() {
-                // What may be there is put back when it is seen again, if need be by the next daemon.
-                if !may_be_there(&change) {
-                    self.journal.restored(&change);
-                }
-            } else if !self.managed.contains_key(&change.numbers)
-                && !self.is_restoring(change.numbers)
-                && !self.unrestorable.contains(&change)
-            {
-                // One that lies below another is not reached by its path: then another time.
-                if let Some(mount) = of_it.find(|mount| !is_covered(mount, mounts)) {
-                    if self.helpers_at_work() < HELPERS_MAX {
-                        self.restore(change, mount);
-                    } else {
-                        self.restoring_later.insert(change.numbers);
-                    }
-                }
+        for (change, whereabouts) in changed {
+            if !self.journal.changes().contains(&change) {
+                continue;
+            }
+            match whereabouts {
+                Whereabouts::Gone => self.journal.restored(&change),
+                // It is put back when it is seen again, if need be by the next daemon.
+                Whereabouts::Hidden => {}
+                Whereabouts::At(_)
+                    if self.managed.contains_key(&change.numbers)
+                        || self.is_restoring(change.numbers)
+                        || self.unrestorable.contains(&change) => {}
+                Whereabouts::At(point) if self.helpers_at_work() < HELPERS_MAX => self.restore(change, point),
+                Whereabouts::At(_) => drop(self.restoring_later.insert(change.numbers)),
             }
         }
     }
@@ -58,13 +53,12 @@ impl Service {
             || self.restoring.iter().any(|one| one.change.numbers == numbers)
     }
 
-    fn restore(&mut self, change: Change, mount: &Mount) {
+    fn restore(&mut self, change: Change, point: PathBuf) {
         let request = Request {
-            path: self.options.places.host.path(&mount.mount_point),
+            path: self.options.places.host.path(&point),
             numbers: change.numbers,
             task: Task::Toggle { option: change.was.clone() },
         };
-        let point = mount.mount_point.clone();
         let doing = Doing::Toggling { on: change.was != "nodiscard" };
         match Job::begin(&self.options.program, doing, &request) {
             Ok(job) => self.restoring.push(Restoring { change, point, job }),
@@ -81,7 +75,7 @@ impl Service {
         let (begun, mut going_on) = (before.len(), Vec::new());
         for mut one in before {
             let answer = if one.job.hear() {
-                one.job.answer().1
+                one.job.answer(&mut self.left).1
             } else if let Some(message) = one.job.give_up_behind(self.options.patience) {
                 one.job.leave(&mut self.left);
                 Answer::Again { message }
@@ -106,27 +100,21 @@ impl Service {
             }
         }
         if going_on.len() < begun {
-            self.next_discover = Instant::now(); // it may be managed again, or the next one be put back
+            self.looking.discover_now(); // it may be managed again, or the next one be put back
         }
         self.restoring = going_on;
     }
 
-    /// Puts back what is not managed, and waits for it, but not for ever.
+    /// Looks for what is not managed, puts it back and waits for it, but not for ever.
     pub(super) fn restore_and_wait(&mut self) {
         self.unrestorable.clear();
-        // If it cannot be read, nothing is known of any mount, and all of it is left to the next daemon.
-        let text = match std::fs::read(discover::mountinfo(&self.options.places)) {
-            Ok(text) => text,
-            Err(error) => return warn(&format!("mountinfo: {error}")),
-        };
-        let mounts = parse_mountinfo(&text);
-        self.restore_unmanaged(&mounts);
         let begun = Instant::now();
+        self.discover_and_wait();
         while !self.restoring.is_empty() && begun.elapsed() < WAIT_MAX {
             std::thread::sleep(Duration::from_millis(5));
             self.hear_restored();
             if self.helpers_at_work() < HELPERS_MAX && !self.restoring_later.is_empty() {
-                self.restore_unmanaged(&mounts);
+                self.discover_and_wait();
             }
         }
         for one in &self.restoring {

@@ -50,8 +50,13 @@ impl Service {
                 let flags = if waiting.to_write { PollFlags::OUT } else { PollFlags::IN };
                 PollFd::from_borrowed_fd(fd, flags)
             }));
-            let metrics = self.metrics.iter().flat_map(super::Listener::waits);
-            waits.extend(metrics.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
+            let flags = |is_sending| if is_sending { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
+            let workers = self.looking.waits().chain(self.state.waits());
+            waits.extend(workers.map(|(fd, sends)| PollFd::from_borrowed_fd(fd, flags(sends))));
+            let metrics = self.metrics.iter().flat_map(super::Endpoint::waits);
+            waits.extend(metrics.map(|(fd, writes)| {
+                PollFd::from_borrowed_fd(fd, if writes { PollFlags::OUT } else { PollFlags::IN })
+            }));
             match poll(&mut waits, Some(&timeout)) {
                 Ok(_) | Err(Errno::INTR) => waits[0].revents().contains(PollFlags::PRI),
                 Err(error) => return Err(error.into()),
@@ -65,6 +70,9 @@ impl Service {
         let left = self.next_second.saturating_duration_since(Instant::now());
         let left = self.server.as_ref().and_then(super::Server::work_in).map_or(left, |work| left.min(work));
         let left = self.watching.watcher.as_ref().map_or(left, |watcher| left.min(watcher.rest_left()));
+        let at = Instant::now();
+        let due = self.looking.due_in(at).into_iter().chain(self.state.due_in(at));
+        let left = due.fold(left, Duration::min);
         let now = self.now();
         let rests = self.managed.values().filter_map(|one| one.live.as_ref().and_then(LiveHost::next_at));
         rests.fold(left, |least, at| least.min(Duration::from_nanos(at.since(now).as_nanos())))

@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Service, warn};
+use super::Service;
 use crate::frees::{TRACING, Watcher, tracepoint};
 use crate::managed::Managed;
+use crate::speak::warn;
 
 /// The watcher, or why there is none.
 #[derive(Default)]
@@ -24,8 +25,10 @@ impl Service {
             self.unwatched(problem);
         }
         if self.watching.watcher.is_none() {
-            let places = &self.options.places;
-            match Watcher::open(&places.host.path(TRACING), &places.state) {
+            let tracing = self.options.places.host.path(TRACING);
+            let no_folder = "the state folder, after which the trace instance is named, does not answer";
+            let opened = self.state.folder.ok_or_else(|| no_folder.to_owned());
+            match opened.and_then(|state| Watcher::open(&tracing, state)) {
                 Ok(watcher) => self.watching = Watching { watcher: Some(watcher), problem: None },
                 Err(problem) => self.unwatched(problem),
             }

@@ -399,7 +399,7 @@ fn errors_of_fitrim_end_in_words_and_not_in_a_stuck_daemon() {
         let (program, config) = (folder.path().join("helper"), folder.path().join("trimwise.toml"));
         let probed = r#"{"is":"probed","identity":[0,0],"block":4096,"group":134217728,"first_group":0,"total":67108864,"maps":true}"#;
         let script = format!(
-            "#!/bin/sh\nread -r line\ncase \"$line\" in\n*probe*) echo '{probed}';;\n\
+            "#!/bin/sh\n[ \"$1\" = helper ] || exec '{TRIMWISED}' \"$@\"\nread -r line\ncase \"$line\" in\n*probe*) echo '{probed}';;\n\
              *look*) printf '0 1048576\\n2097152 4194304\\n{{\"is\":\"looked\",\"extents\":2,\"from\":0,\"upto\":67108864}}\\n';;\n*) {answer};;\nesac\n"
         );
         // By another process: a file that this one had open for writing could be busy in a child of another test.

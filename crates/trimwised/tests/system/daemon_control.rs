@@ -132,7 +132,9 @@ fn metrics_are_served_on_loopback_and_written_to_a_file() {
         let found = samples.iter().find(|(found, _)| found == name);
         found.unwrap_or_else(|| panic!("{name} is not among {samples:?}")).1
     };
-    let label = format!("{{mountpoint=\"{}\"}}", disk.point.display());
+    let node = disk.node();
+    let label =
+        format!("{{mountpoint=\"{}\",device=\"{}\",fstype=\"ext4\"}}", disk.point.display(), node.display());
     let (status, served) = get("/metrics");
     assert_eq!(status, "HTTP/1.1 200 OK");
     let served = samples(&served);
@@ -144,6 +146,13 @@ fn metrics_are_served_on_loopback_and_written_to_a_file() {
     for name in ["trimwise_config_broken", "trimwise_history_broken", &format!("trimwise_trouble{label}")] {
         assert_eq!(of(&served, name), 0.0, "{name}");
     }
+    let now = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs_f64();
+    for name in ["trimwise_last_trim_timestamp_seconds", "trimwise_last_look_timestamp_seconds"] {
+        let at = of(&served, &format!("{name}{label}"));
+        assert!((now - 300.0..=now).contains(&at), "{name}: {at} {now}");
+    }
+    assert_eq!(of(&served, &format!("trimwise_build_info{{version=\"{}\"}}", trimwise::VERSION)), 1.0);
+    assert!(of(&served, "trimwise_uptime_seconds") < 300.0);
     assert!(get("/").0.contains("404"));
 
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(300);
@@ -320,8 +329,8 @@ fn regression_the_journal_is_told_what_is_a_warning_and_what_an_error() {
     daemon.start_in(&["env", "JOURNAL_STREAM=8:1"]);
     daemon.configure("policy = \"never\"\n");
     reload(&daemon);
-    let log = daemon.log();
-    assert!(log.contains("<6>trimwised ") && log.contains("<4>the configuration is kept as it was"), "{log}");
+    let log = daemon.wait_until_said("<4>the configuration is kept as it was");
+    assert!(log.contains("<6>trimwised "), "{log}");
     daemon.end();
     let output = daemon.command(&[]).env("JOURNAL_STREAM", "8:1").output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();

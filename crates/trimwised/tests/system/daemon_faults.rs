@@ -159,7 +159,12 @@ fn sound_is_trimmed(daemon: &Daemon, sound: &Loop) {
 /// Helpers of the daemon that have not ended.
 fn helpers(daemon: &Daemon) -> String {
     let task = format!("/proc/{0}/task/{0}/children", daemon.process());
-    fs::read_to_string(task).unwrap_or_default()
+    let is_helper = |process: &&str| {
+        let line = fs::read_to_string(format!("/proc/{process}/cmdline")).unwrap_or_default();
+        line.contains("\0helper\0") // one that has ended has no command line any more
+    };
+    let children = fs::read_to_string(task).unwrap_or_default();
+    children.split_whitespace().filter(is_helper).collect::<Vec<_>>().join(" ")
 }
 
 /// It ends as it should, and leaves no process behind.

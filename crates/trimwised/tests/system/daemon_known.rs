@@ -105,7 +105,7 @@ fn what_cannot_be_believed_is_passed_over_with_a_word() {
     ] {
         let again = sent(&mut daemon, &disks, |_| fs::write(&file, &text).unwrap());
         assert!(again[1] > 300 * MIB, "{words}: {again:?}");
-        assert!(daemon.log().contains(words), "{words}: {}", daemon.log());
+        daemon.wait_until_said(words);
         daemon.end();
     }
     // Written to while no daemon watched, by more than is taken on trust.

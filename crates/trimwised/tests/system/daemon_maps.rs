@@ -16,8 +16,13 @@ const MIB: u64 = 1 << 20;
 fn ask(point: &Path, task: Task) -> (Vec<Span>, Answer) {
     let numbers = trimwise_linux::mount::mount_of(point).unwrap().numbers;
     let request = Request { path: point.to_owned(), numbers, task };
-    let child = helper::start(Path::new(TRIMWISED), &request).unwrap();
-    helper::parse_answer(&child.wait_with_output().unwrap().stdout).unwrap()
+    let mut helper = helper::start(Path::new(TRIMWISED), &request).unwrap();
+    while !helper.receive(4 << 20) {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    let (said, mut child) = helper.into_parts();
+    assert!(child.wait().unwrap().success());
+    helper::parse_answer(&said).unwrap()
 }
 
 /// The first `most` free extents from an address on, where the list begins and where it ends.

@@ -9,14 +9,15 @@ use trimwise_testing::daemon::{Daemon, options, table};
 use trimwise_testing::loops::{Loop, can_run, sh};
 
 const MIB: u64 = 1 << 20;
-const SET: &str = "toggle = true\npolicy = \"set:40:80\"";
+pub const SET: &str = "toggle = true\npolicy = \"set:40:80\"";
 
 /// An ext4 so full that `set:40:80` wants online discard, and a daemon that turned it on.
-fn turned_on() -> (Loop, Daemon) {
+pub fn turned_on(prepared: impl FnOnce(&str) -> Daemon) -> (Loop, Daemon) {
     let disk = Loop::ext4(128 * MIB);
     disk.fill((0..5).map(|i| format!("file{i}")), 20 << 20);
     assert!(!options(&disk.point).contains(",discard"));
-    let daemon = Daemon::started(TRIMWISED, &table(&disk.point, SET));
+    let mut daemon = prepared(&table(&disk.point, SET));
+    daemon.start();
     daemon.wait_until(&disk.point, "online", |status| status["reason"]["code"] == "online");
     assert!(options(&disk.point).contains(",discard"));
     (disk, daemon)
@@ -45,7 +46,7 @@ fn a_mount_on_top_is_left_alone_and_the_one_below_is_put_back_when_it_is_reached
     if !can_run(&["mkfs.ext4"]) {
         return;
     }
-    let (disk, mut daemon) = turned_on();
+    let (disk, mut daemon) = turned_on(|config| Daemon::prepared(TRIMWISED, config));
     daemon.kill();
     let top = Loop::ext4(64 * MIB);
     sh("mount", &["-o", "remount,discard", top.point.to_str().unwrap()]);
@@ -66,7 +67,7 @@ fn who_mounts_it_again_finds_what_he_asked_for() {
     if !can_run(&["mkfs.ext4"]) {
         return;
     }
-    let (disk, mut daemon) = turned_on();
+    let (disk, mut daemon) = turned_on(|config| Daemon::prepared(TRIMWISED, config));
     daemon.kill();
     let point = disk.point.to_str().unwrap();
     sh("umount", &[point]);
@@ -83,7 +84,7 @@ fn regression_what_is_unmounted_lazily_is_put_back_when_it_is_seen_again() {
     if !can_run(&["mkfs.ext4"]) {
         return;
     }
-    let (mut disk, mut daemon) = turned_on();
+    let (mut disk, mut daemon) = turned_on(|config| Daemon::prepared(TRIMWISED, config));
     let held = fs::File::open(disk.point.join("file0")).unwrap();
     sh("umount", &["--lazy", disk.point.to_str().unwrap()]);
     disk.was_unmounted();
@@ -107,7 +108,7 @@ fn another_policy_begins_with_the_option_as_it_was() {
     if !can_run(&["mkfs.ext4"]) {
         return;
     }
-    let (disk, mut daemon) = turned_on();
+    let (disk, mut daemon) = turned_on(|config| Daemon::prepared(TRIMWISED, config));
     daemon.configure(&table(&disk.point, "policy = \"off\""));
     daemon.ask(&Request::Reload);
     wait_until("put back", || !options(&disk.point).contains(",discard"));
@@ -135,7 +136,7 @@ fn regression_who_changes_the_option_by_hand_keeps_it_and_until_then_it_shows() 
     if !can_run(&["mkfs.ext4"]) {
         return;
     }
-    let (disk, mut daemon) = turned_on();
+    let (disk, mut daemon) = turned_on(|config| Daemon::prepared(TRIMWISED, config));
     let shown = |name: &str| daemon.ask(&Request::Status)["file_systems"][0][name].clone();
     assert_eq!((shown("option_before"), shown("option")), ("nodiscard".into(), "discard".into()));
     sh("mount", &["-o", "remount,nodiscard", disk.point.to_str().unwrap()]);
@@ -154,7 +155,7 @@ fn a_journal_that_cannot_be_read_is_kept_and_told_of_and_a_dry_run_puts_nothing_
     if !can_run(&["mkfs.ext4"]) {
         return;
     }
-    let (disk, mut daemon) = turned_on();
+    let (disk, mut daemon) = turned_on(|config| Daemon::prepared(TRIMWISED, config));
     daemon.kill();
     let journal = daemon.state("mount-options.json");
     let text = fs::read_to_string(&journal).unwrap();
@@ -171,7 +172,7 @@ fn a_journal_that_cannot_be_read_is_kept_and_told_of_and_a_dry_run_puts_nothing_
 
     fs::write(&journal, &text[..text.len() / 2]).unwrap();
     daemon.start();
-    assert!(daemon.log().contains("stay as they are"), "{}", daemon.log());
+    daemon.wait_until_said("stay as they are");
     let aside = Path::new(&journal).with_file_name("mount-options.json.corrupt");
     assert_eq!(fs::read_to_string(aside).unwrap(), text[..text.len() / 2]);
     daemon.end();

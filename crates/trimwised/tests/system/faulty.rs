@@ -88,24 +88,7 @@ impl Served {
             DRIVE => (FileType::RegularFile, 0o600, self.bytes),
             _ => return None,
         };
-        let time = UNIX_EPOCH;
-        Some(FileAttr {
-            ino: inode,
-            size,
-            blocks: size / 512,
-            atime: time,
-            mtime: time,
-            ctime: time,
-            crtime: time,
-            kind,
-            perm,
-            nlink: 1,
-            uid: 0,
-            gid: 0,
-            rdev: 0,
-            blksize: 4096,
-            flags: 0,
-        })
+        Some(attributes(inode, kind, perm, size))
     }
 
     fn done(&self, result: io::Result<()>) -> Result<(), Errno> {
@@ -113,6 +96,28 @@ impl Served {
             return Err(Errno::EIO);
         }
         result.map_err(Errno::from)
+    }
+}
+
+/// Attributes of a file that is root's, and as old as time.
+pub fn attributes(inode: INodeNo, kind: FileType, perm: u16, size: u64) -> FileAttr {
+    let time = UNIX_EPOCH;
+    FileAttr {
+        ino: inode,
+        size,
+        blocks: size / 512,
+        atime: time,
+        mtime: time,
+        ctime: time,
+        crtime: time,
+        kind,
+        perm,
+        nlink: 1,
+        uid: 0,
+        gid: 0,
+        rdev: 0,
+        blksize: 4096,
+        flags: 0,
     }
 }
 

@@ -14,7 +14,7 @@ use crate::text::is_unprintable;
 use super::{Config, ConfigError, ConfigErrors, Manage, StatusFor, Treatment, seconds};
 
 /// Every key outside of the tables of mounts; those of a mount are the first ones.
-pub const KEYS: [&str; 14] = [
+pub const KEYS: [&str; 15] = [
     "policy",
     "slice-ms",
     "untrimmed-max",
@@ -28,6 +28,7 @@ pub const KEYS: [&str; 14] = [
     "history-max",
     "tracepoints",
     "metrics-listen",
+    "metrics-socket",
     "metrics-file",
 ];
 /// How many of them a mount may have too.
@@ -117,16 +118,19 @@ impl Reader<'_> {
                         Some(())
                     });
                 }
-                "metrics-file" => {
-                    self.text(key, value, "an absolute path, or \"\" for none", |text| {
-                        let path = (!text.is_empty()).then(|| PathBuf::from(text));
-                        let good = path.as_ref().is_none_or(|path| path.is_absolute());
-                        good.then(|| config.metrics_file = path)
-                    });
-                }
+                "metrics-file" => self.path(key, value, &mut config.metrics_file),
+                "metrics-socket" => self.path(key, value, &mut config.metrics_socket),
                 _ => self.unknown(&name.span(), key, &KEYS),
             }
         }
+    }
+
+    fn path(&mut self, key: &str, value: &Spanned<DeValue<'_>>, to: &mut Option<PathBuf>) {
+        self.text(key, value, "an absolute path, or \"\" for none", |text| {
+            let path = (!text.is_empty()).then(|| PathBuf::from(text));
+            let good = path.as_ref().is_none_or(|path| path.is_absolute());
+            good.then(|| *to = path)
+        });
     }
 
     fn unknown(&mut self, at: &Range<usize>, key: &str, keys: &[&str]) {

@@ -1,0 +1,307 @@
+//! Metrics over HTTP: on a loopback address, or on a unix socket. No client can keep others out, or make the daemon wait.
+
+use std::fs::File;
+use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use crate::server;
+
+/// Clients at a time that have not sent their whole request. When there are more, whoever has waited longest goes: who asks at
+/// once is answered, whatever others do.
+const ASKING_MAX: usize = 64;
+/// Clients at a time that have not taken their whole answer, which may be some MiB.
+const READING_MAX: usize = 8;
+/// The longest request, in bytes.
+const REQUEST_MAX: usize = 8 << 10;
+/// How long a request may take to come, and an answer to be taken.
+const TIME_MAX: Duration = Duration::from_secs(5);
+/// Clients that are taken in one turn: then others have theirs.
+const TURN: usize = 256;
+/// The same text is sent for so long: nobody can have it made again and again.
+const TEXT_MAX: Duration = Duration::from_millis(250);
+/// What cannot be listened on is tried again behind this time.
+const AGAIN: Duration = Duration::from_secs(10);
+
+/// Where metrics are served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Address {
+    /// `metrics-listen`.
+    Loopback(SocketAddr),
+    /// `metrics-socket`, and the number of the group that may read there beside root.
+    Socket(PathBuf, Option<u32>),
+}
+
+impl Address {
+    /// Its path, if it is a socket.
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            Self::Loopback(_) => None,
+            Self::Socket(path, _) => Some(path),
+        }
+    }
+
+    fn key(&self) -> String {
+        match self {
+            Self::Loopback(address) => format!("metrics-listen = \"{address}\""),
+            Self::Socket(path, _) => format!("metrics-socket = \"{}\"", path.display()),
+        }
+    }
+}
+
+enum Listening {
+    Loopback(TcpListener),
+    Socket(UnixListener),
+}
+
+impl Listening {
+    fn open(address: &Address) -> io::Result<Self> {
+        match address {
+            Address::Loopback(address) if !address.ip().is_loopback() => {
+                Err(io::Error::other("expected a loopback address"))
+            }
+            Address::Loopback(address) => {
+                let listener = TcpListener::bind(address)?;
+                listener.set_nonblocking(true)?;
+                Ok(Self::Loopback(listener))
+            }
+            Address::Socket(path, group) => Ok(Self::Socket(server::listen(path, *group)?)),
+        }
+    }
+
+    fn accept(&self) -> io::Result<OwnedFd> {
+        match self {
+            Self::Loopback(listener) => {
+                let stream = listener.accept()?.0;
+                stream.set_nonblocking(true)?;
+                Ok(stream.into())
+            }
+            Self::Socket(listener) => {
+                let stream = listener.accept()?.0;
+                stream.set_nonblocking(true)?;
+                Ok(stream.into())
+            }
+        }
+    }
+}
+
+/// A place where metrics are served, or will be.
+pub struct Endpoint {
+    address: Address,
+    listening: Option<Listening>,
+    /// Why nobody is listened to there, as a sentence without a full stop.
+    problem: Option<String>,
+    retry_at: Instant,
+    clients: Vec<Client>,
+    text: Option<(Instant, Rc<[u8]>)>,
+}
+
+impl Endpoint {
+    /// Listens there, now or later: see [`Self::problem`].
+    pub fn open(address: Address) -> Self {
+        let mut endpoint = Self {
+            address,
+            listening: None,
+            problem: None,
+            retry_at: Instant::now(),
+            clients: Vec::new(),
+            text: None,
+        };
+        endpoint.listen();
+        endpoint
+    }
+
+    /// Where it is.
+    pub fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// Why it cannot be listened there now, as a sentence without a full stop.
+    pub fn problem(&self) -> Option<&str> {
+        self.problem.as_deref()
+    }
+
+    /// Tries again, if it is time.
+    pub fn try_again(&mut self, now: Instant) {
+        if self.listening.is_none() && now >= self.retry_at {
+            self.listen();
+        }
+    }
+
+    fn listen(&mut self) {
+        match Listening::open(&self.address) {
+            Ok(listening) => (self.listening, self.problem) = (Some(listening), None),
+            Err(error) => {
+                self.problem = Some(format!("{}: {error}", self.address.key()));
+                self.retry_at = Instant::now() + AGAIN;
+            }
+        }
+    }
+
+    /// What to wait for, and whether for room to write.
+    pub fn waits(&self) -> impl Iterator<Item = (BorrowedFd<'_>, bool)> {
+        let listening = self.listening.as_ref().filter(|_| self.reading() < READING_MAX);
+        let listening = listening.map(|listening| match listening {
+            Listening::Loopback(listener) => listener.as_fd(),
+            Listening::Socket(listener) => listener.as_fd(),
+        });
+        let clients = self.clients.iter().map(|client| (client.stream.as_fd(), client.answer.is_some()));
+        listening.map(|fd| (fd, false)).into_iter().chain(clients)
+    }
+
+    fn reading(&self) -> usize {
+        self.clients.iter().filter(|client| client.answer.is_some()).count()
+    }
+
+    /// Takes clients, reads their requests, and answers those that are whole.
+    pub fn serve(&mut self, mut text: impl FnMut() -> String) {
+        let kept = &mut self.text;
+        let mut text = || match kept {
+            Some((made, text)) if made.elapsed() < TEXT_MAX => Rc::clone(text),
+            _ => Rc::clone(&kept.insert((Instant::now(), text().into_bytes().into())).1),
+        };
+        self.clients.retain_mut(|client| client.goes_on(&mut text));
+        for _ in 0..TURN {
+            if self.clients.iter().filter(|client| client.answer.is_some()).count() >= READING_MAX {
+                break; // the others wait in the kernel's queue
+            }
+            let Some(Ok(stream)) = self.listening.as_ref().map(Listening::accept) else { break };
+            let mut client =
+                Client { stream: stream.into(), read: Vec::new(), answer: None, since: Instant::now() };
+            if client.goes_on(&mut text) {
+                self.clients.push(client);
+            }
+            let asking = self.clients.iter().filter(|client| client.answer.is_none()).count();
+            if asking > ASKING_MAX
+                && let Some(oldest) = self.clients.iter().position(|client| client.answer.is_none())
+            {
+                self.clients.remove(oldest);
+            }
+        }
+        if self.clients.is_empty() && self.text.as_ref().is_some_and(|(made, _)| made.elapsed() >= TEXT_MAX) {
+            self.text = None; // it may be large
+        }
+    }
+}
+
+struct Client {
+    stream: File,
+    read: Vec<u8>,
+    /// What is being sent: head and text, and how much of both is.
+    answer: Option<(Vec<u8>, Rc<[u8]>, usize)>,
+    since: Instant,
+}
+
+impl Client {
+    /// Reads its request or writes its answer; returns whether it is to be kept.
+    fn goes_on(&mut self, text: &mut impl FnMut() -> Rc<[u8]>) -> bool {
+        if self.answer.is_none() && !self.asks(text) {
+            return false;
+        }
+        self.since.elapsed() < TIME_MAX && !self.is_answered()
+    }
+
+    /// Reads its request; returns whether there is more to do.
+    fn asks(&mut self, text: &mut impl FnMut() -> Rc<[u8]>) -> bool {
+        let mut buffer = [0; 1024];
+        let is_whole = |read: &[u8]| read.windows(4).any(|four| four == b"\r\n\r\n");
+        loop {
+            match self.stream.read(&mut buffer) {
+                // Who says no more is answered, if the request is whole.
+                Ok(0) if is_whole(&self.read) => break,
+                Ok(0) => return false,
+                Ok(n) => self.read.extend(&buffer[..n]),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(_) => return false,
+            }
+            if self.read.len() > REQUEST_MAX {
+                return false;
+            }
+        }
+        if !is_whole(&self.read) {
+            return true;
+        }
+        let said = |words: &str| Rc::from(words.as_bytes());
+        let (status, body) = match self.read.split(|&byte| byte == b' ').take(2).collect::<Vec<_>>()[..] {
+            [b"GET", path] if path.split(|&byte| byte == b'?').next() == Some(b"/metrics") => {
+                ("200 OK", text())
+            }
+            [b"GET", _] => ("404 Not Found", said("expected /metrics\n")),
+            _ => ("405 Method Not Allowed", said("expected GET\n")),
+        };
+        let head = format!(
+            "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+            body.len()
+        );
+        self.answer = Some((head.into_bytes(), body, 0));
+        self.since = Instant::now();
+        true
+    }
+
+    /// Sends what there is room for; returns whether nothing is left to send, or nobody takes it.
+    fn is_answered(&mut self) -> bool {
+        let Some((head, body, sent)) = &mut self.answer else { return false };
+        loop {
+            let rest = if *sent < head.len() { &head[*sent..] } else { &body[*sent - head.len()..] };
+            if rest.is_empty() {
+                return true;
+            }
+            match self.stream.write(rest) {
+                Ok(n @ 1..) => {
+                    *sent += n;
+                    self.since = Instant::now(); // who takes it may go on taking it
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return false,
+                Ok(0) | Err(_) => return true,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    #[test]
+    fn regression_half_requests_keep_nobody_out_and_a_long_answer_is_sent_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("metrics.sock");
+        let mut endpoint = Endpoint::open(Address::Socket(path.clone(), None));
+        assert_eq!(endpoint.problem(), None);
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        let text = "trimwise_x 1\n".repeat(300_000);
+        let mut half: Vec<UnixStream> = Vec::new();
+        for _ in 0..200 {
+            let mut stream = UnixStream::connect(&path).unwrap();
+            stream.write_all(b"GET /metrics HTTP/1.1\r\n").unwrap();
+            half.push(stream);
+            if half.len().is_multiple_of(50) {
+                endpoint.serve(|| text.clone());
+            }
+        }
+        let mut whole = UnixStream::connect(&path).unwrap();
+        whole.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
+        whole.set_nonblocking(true).unwrap();
+        let (mut read, mut buffer) = (Vec::new(), vec![0; 1 << 16]);
+        loop {
+            endpoint.serve(|| text.clone());
+            match whole.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(n) => read.extend(&buffer[..n]),
+                Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
+            }
+        }
+        assert!(read.ends_with(text.as_bytes()) && read.starts_with(b"HTTP/1.1 200 OK\r\n"));
+        assert!(endpoint.clients.len() <= ASKING_MAX);
+    }
+}

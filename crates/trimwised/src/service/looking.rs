@@ -1,0 +1,301 @@
+//! Looking for file systems, and sampling them: workers do it, and the loop takes what they say.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::BorrowedFd;
+use std::time::{Duration, Instant};
+
+use super::{END_MAX, Options, Service};
+use crate::discover::{Found, Wanted, mountinfo};
+use crate::look;
+use crate::managed::Managed;
+use crate::process::Left;
+use crate::sense::{self, Place, Seen};
+use crate::speak::warn;
+use crate::worker::Worker;
+use trimwise_linux::mount::Mount;
+
+/// Everything is looked at anew so often, since devices change too.
+const DISCOVER_EVERY: Duration = Duration::from_secs(60);
+/// At least so long after a look the next one begins, however many mounts come and go meanwhile.
+const BURST: Duration = Duration::from_millis(200);
+/// And looking takes one part in so many of the time.
+const LOOK_SHARE: u32 = 4;
+/// After a look that failed.
+const AGAIN: Duration = Duration::from_secs(10);
+/// At the beginning and at the end, a look is waited for so long at most.
+const WAIT_MAX: Duration = Duration::from_secs(5);
+/// Whoever looks is silent for so long at most. Who samples is given up later: it says itself what hangs.
+const LOOK_MAX: Duration = Duration::from_secs(20);
+
+/// What the worker that looks was asked.
+#[derive(Debug)]
+pub enum Looked {
+    /// For file systems.
+    Found,
+    /// For the configuration; a request may wait for it.
+    Configured(Option<u64>),
+}
+
+/// The workers that look, and when they look next.
+pub struct Looking {
+    pub(super) worker: Worker<Looked>,
+    sampler: Worker<()>,
+    /// What is sampled.
+    watched: Vec<Place>,
+    /// When the look that is under way was asked for.
+    asked_at: Option<Instant>,
+    /// Something was mounted or unmounted, and not looked at yet.
+    is_wanted: bool,
+    not_before: Instant,
+    next: Instant,
+    /// Why the last look failed.
+    pub(super) problem: Option<String>,
+}
+
+impl Looking {
+    pub(super) fn new(options: &Options) -> Self {
+        let now = Instant::now();
+        let patience = options.patience.min(LOOK_MAX);
+        Self {
+            worker: Worker::new(options.program.clone(), look::COMMAND, patience),
+            sampler: Worker::new(options.program.clone(), sense::COMMAND, options.patience),
+            watched: Vec::new(),
+            asked_at: None,
+            is_wanted: true,
+            not_before: now,
+            next: now,
+            problem: None,
+        }
+    }
+
+    /// Looks for file systems as soon as may be.
+    pub(super) fn discover_now(&mut self) {
+        self.is_wanted = true;
+    }
+
+    /// The same, and though the last look was only just over: a user waits for it.
+    pub(super) fn discover_at_once(&mut self) {
+        self.is_wanted = true;
+        self.not_before = Instant::now();
+    }
+
+    /// What to wait for, and whether for room to write.
+    pub(super) fn waits(&self) -> impl Iterator<Item = (BorrowedFd<'_>, bool)> {
+        self.worker.waits().into_iter().chain(self.sampler.waits())
+    }
+
+    /// When the next look begins, if one is wanted.
+    pub(super) fn due_in(&self, now: Instant) -> Option<Duration> {
+        let wanted = self.is_wanted && self.asked_at.is_none();
+        wanted.then(|| self.not_before.saturating_duration_since(now))
+    }
+
+    pub(super) fn end(&mut self, left: &mut Left) {
+        let until = Instant::now() + END_MAX;
+        self.worker.end(left, until);
+        self.sampler.end(left, until);
+    }
+}
+
+impl Service {
+    /// Takes what the workers say, and begins the next look if it is time.
+    pub(super) fn look(&mut self, now: Instant) {
+        self.hear_looks();
+        self.hear_samples();
+        let looking = &mut self.looking;
+        looking.is_wanted |= now >= looking.next;
+        if looking.is_wanted && looking.asked_at.is_none() && now >= looking.not_before {
+            self.ask_for_mounts();
+        }
+    }
+
+    fn ask_for_mounts(&mut self) {
+        let wanted = Wanted::new(&self.options.places, &self.config, self.journal.changes());
+        let now = Instant::now();
+        match self.looking.worker.ask(Looked::Found, &look::Ask::Discover(wanted)) {
+            Ok(()) => {
+                self.looking.is_wanted = false;
+                self.looking.asked_at = Some(now);
+                self.looking.next = now + DISCOVER_EVERY;
+            }
+            Err(why) => self.not_found(why),
+        }
+    }
+
+    fn not_found(&mut self, why: String) {
+        let problem = format!("what is mounted cannot be looked at: {why}");
+        if self.looking.problem.as_ref() != Some(&problem) {
+            warn(&problem);
+        }
+        self.looking.problem = Some(problem);
+        self.looking.asked_at = None;
+        self.looking.is_wanted = true;
+        self.looking.not_before = Instant::now() + AGAIN;
+        self.tell_reloaded();
+    }
+
+    fn hear_looks(&mut self) {
+        for (looked, answer) in self.looking.worker.hear::<look::Answer>() {
+            match (looked, answer) {
+                (Looked::Found, Ok(look::Answer::Found(Ok(found)))) => {
+                    let now = Instant::now();
+                    let took = self.looking.asked_at.take().map_or(BURST, |asked_at| now - asked_at);
+                    self.looking.not_before = now + BURST.max(took * LOOK_SHARE);
+                    self.looking.problem = None;
+                    self.found(found);
+                    self.watch();
+                    self.sample();
+                    // Another look is wanted if this one began before the configuration was read.
+                    if !self.looking.is_wanted {
+                        self.tell_reloaded();
+                    }
+                }
+                (Looked::Found, Ok(look::Answer::Found(Err(why))) | Err(why)) => self.not_found(why),
+                (Looked::Configured(request), Ok(look::Answer::Configured(read))) => {
+                    self.configured(request, read);
+                }
+                (Looked::Configured(request), Err(why)) => self.configured(request, Err(why)),
+                (Looked::Found, Ok(_)) | (Looked::Configured(_), Ok(_)) => {
+                    warn("the worker that looks answered something else");
+                }
+            }
+        }
+    }
+
+    /// Waits for a look at the mounts, but not for ever.
+    pub(super) fn discover_and_wait(&mut self) {
+        let until = Instant::now() + WAIT_MAX.min(self.options.patience);
+        self.hear_looks();
+        if self.looking.asked_at.is_none() {
+            self.ask_for_mounts();
+        }
+        while self.looking.asked_at.is_some() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(2));
+            self.hear_looks();
+        }
+    }
+
+    /// Takes what was found: new ones are managed, those that are gone are not any more.
+    fn found(&mut self, found: Found) {
+        if self.is_ending {
+            return self.restore_unmanaged(found.changed);
+        }
+        // Unmounted and mounted again, it may be another one: nothing is known of it.
+        let is_mounted = |mount: &Mount| found.mounted.contains(&(mount.id, mount.device.clone()));
+        let mut before = std::mem::take(&mut self.managed);
+        let mut new = Vec::new();
+        for candidate in found.candidates {
+            let Some(treatment) = self.config.treatment(&candidate.mount.mount_point) else { continue };
+            let numbers = candidate.mount.numbers;
+            let is_other = |one: &Managed| {
+                // Another treatment finds the mount option as it was.
+                !is_mounted(&one.candidate.mount)
+                    || one.treatment.is_another(&treatment) && self.journal.was(&one.candidate).is_some()
+            };
+            let known = match before.remove(&numbers) {
+                Some(other) if is_other(&other) => {
+                    let is_mounted = is_mounted(&other.candidate.mount);
+                    self.let_go(other, is_mounted);
+                    None
+                }
+                known => known,
+            };
+            match known {
+                Some(mut one) => {
+                    one.seen_as(candidate, &mut self.journal, &mut self.history);
+                    one.treat(treatment);
+                    self.managed.insert(numbers, one);
+                }
+                None => {
+                    // Who wants all of it trimmed now and once does not want to wait for a `resume`.
+                    let paused = !self.options.once && self.paused.contains(&candidate.mount.mount_point);
+                    new.push((numbers, Managed::new(candidate, treatment, paused)));
+                }
+            }
+        }
+        let skipped: BTreeMap<_, _> = found
+            .skipped
+            .iter()
+            .rev()
+            .filter(|one| !one.fs_type.is_empty())
+            .map(|one| (&one.mount_point, one))
+            .collect();
+        for gone in before.into_values() {
+            let point = gone.candidate.mount.mount_point.clone();
+            let is_mounted = is_mounted(&gone.candidate.mount);
+            let why = if is_mounted {
+                skipped.get(&point).map_or("its mount is passed over", |one| one.why.as_str())
+            } else {
+                "it was unmounted"
+            };
+            self.let_go(gone, is_mounted);
+            self.history.add(&point, "gone", format!("It is not managed any more: {why}."), 0);
+        }
+        self.restore_unmanaged(found.changed);
+        new.retain(|(numbers, _)| !self.is_restoring(*numbers));
+        self.managed.extend(new);
+        self.skipped = found.skipped;
+    }
+
+    /// Has all file systems sampled, unless they are being sampled: what hangs is not asked twice.
+    pub(super) fn sample(&mut self) {
+        if self.looking.sampler.asked().next().is_some() {
+            return;
+        }
+        let place = |(&key, one): (&(u32, u32), &Managed)| Place {
+            key,
+            path: one.candidate.path.clone(),
+            devices: one.candidate.devices.iter().map(|device| device.sysfs.clone()).collect(),
+        };
+        let is_same = |(place, (key, one)): (&Place, (&(u32, u32), &Managed))| {
+            let devices = one.candidate.devices.iter().map(|device| &device.sysfs);
+            place.key == *key && place.path == one.candidate.path && devices.eq(&place.devices)
+        };
+        let watched = &self.looking.watched;
+        let mut asked = Ok(());
+        if watched.len() != self.managed.len() || !watched.iter().zip(&self.managed).all(is_same) {
+            let host = &self.options.places.host;
+            let places: Vec<Place> = self.managed.iter().map(place).collect();
+            let (mountinfo, proc) = (mountinfo(host), host.path("/proc"));
+            let watch = sense::Ask::Watch { mountinfo, proc, places: places.clone() };
+            asked = self.looking.sampler.ask((), &watch);
+            self.looking.watched = places;
+        }
+        if asked.and_then(|()| self.looking.sampler.ask((), &sense::Ask::Sample)).is_err() {
+            self.looking.watched.clear(); // the next one that is started knows nothing
+        }
+    }
+
+    fn hear_samples(&mut self) {
+        for ((), answer) in self.looking.sampler.hear::<Seen>() {
+            match answer {
+                Ok(seen) => self.seen(seen),
+                Err(why) => {
+                    warn(&format!("file systems were not sampled: {why}"));
+                    self.looking.watched.clear();
+                }
+            }
+        }
+    }
+
+    fn seen(&mut self, seen: Seen) {
+        if seen.at_s == 0 {
+            return; // only what is watched was told
+        }
+        self.looking.is_wanted |= seen.mounts_changed;
+        let gone: BTreeSet<_> = seen.gone.iter().copied().collect();
+        let changed: BTreeMap<_, _> = seen.changed.iter().copied().collect();
+        let hanging =
+            seen.hanging.iter().flat_map(|(&seconds, keys)| keys.iter().map(move |&key| (key, seconds)));
+        let hanging: BTreeMap<_, _> = hanging.collect();
+        self.each(|one, means| {
+            let key = one.candidate.mount.numbers;
+            match hanging.get(&key) {
+                Some(&seconds) => one.hangs(seconds, means),
+                // It is going; the list of mounts will say so.
+                None if gone.contains(&key) => {}
+                None => one.sampled(changed.get(&key).copied(), &seen, means),
+            }
+        });
+    }
+}

@@ -1,0 +1,430 @@
+//! The state folder: what the last daemon left there is read, and what must outlive this one is written, by a worker. A disk
+//! that is full, frozen or gone costs no more than that, and is tried again.
+
+use std::fs::File;
+use std::os::fd::BorrowedFd;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use super::answer::switched;
+use super::{END_MAX, Options, Service, ServiceError};
+use crate::history::Database;
+use crate::journal::boot_id;
+use crate::managed::Managed;
+use crate::places::hold;
+use crate::process::{Left, Process};
+use crate::speak::warn;
+use crate::worker::Worker;
+use crate::write::{self, Ask, Done, Failure};
+
+/// What could not be read is tried again behind this time.
+const AGAIN: Duration = Duration::from_secs(10);
+/// A write that takes longer is given up. Each of them is a few MiB.
+const WRITE_MAX: Duration = Duration::from_secs(30);
+/// Who waits for one is told behind this time that it is not done yet.
+const ANSWER_MAX: Duration = Duration::from_secs(5);
+/// At the start, what the last daemon left is waited for so long; and at the end, what is still to be written.
+const WAIT_MAX: Duration = Duration::from_secs(5);
+
+/// What the worker was asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Asked {
+    Prepare,
+    Load,
+    Journal(u64),
+    Paused(u64),
+    Known(u64),
+    Note,
+    /// By the request of this number.
+    Last(u64),
+    Metrics,
+}
+
+/// Who waits for something that is read or written.
+enum Asker {
+    Pause { version: u64, points: Vec<PathBuf> },
+    Past { mount: PathBuf, limit: u32 },
+}
+
+/// A request that is answered later.
+struct Later {
+    request: u64,
+    until: Instant,
+    asker: Asker,
+}
+
+/// The state folder, as far as it is there.
+pub struct State {
+    worker: Worker<Asked>,
+    /// The metrics file may lie on another disk.
+    metrics_worker: Worker<Asked>,
+    pub(super) boot: String,
+    /// Device and inode of the folder, once its lock is held.
+    pub(super) folder: Option<(u64, u64)>,
+    lock: Option<File>,
+    /// What stands in the way of all that is kept in it.
+    problem: Option<String>,
+    retry_at: Instant,
+    laters: Vec<Later>,
+    /// Why the metrics file is not written.
+    pub(super) metrics_problem: Option<String>,
+}
+
+impl State {
+    pub(super) fn new(options: &Options) -> Self {
+        let worker = || Worker::new(options.program.clone(), write::COMMAND, options.patience.min(WRITE_MAX));
+        Self {
+            worker: worker(),
+            metrics_worker: worker(),
+            boot: boot_id(),
+            folder: None,
+            lock: None,
+            problem: None,
+            retry_at: Instant::now(),
+            laters: Vec::new(),
+            metrics_problem: None,
+        }
+    }
+
+    /// What to wait for, and whether for room to write.
+    pub(super) fn waits(&self) -> impl Iterator<Item = (BorrowedFd<'_>, bool)> {
+        self.worker.waits().into_iter().chain(self.metrics_worker.waits())
+    }
+
+    /// Until somebody is to be told that what he waits for is not done yet.
+    pub(super) fn due_in(&self, now: Instant) -> Option<Duration> {
+        self.laters.iter().map(|one| one.until.saturating_duration_since(now)).min()
+    }
+
+    /// What stands in the way of all that is kept in the folder.
+    pub(super) fn problem(&self) -> Option<String> {
+        let stuck = || "the disk of the state folder does not answer".to_owned();
+        self.worker.is_stuck().then(stuck).or_else(|| self.problem.clone())
+    }
+
+    fn is_asked(&self, what: impl Fn(&Asked) -> bool) -> bool {
+        self.worker.asked().any(what)
+    }
+
+    /// Ends the workers, and takes the sockets away: also their folder may hang.
+    pub(super) fn end(&mut self, left: &mut Left, program: &std::path::Path, sockets: Vec<PathBuf>) {
+        let until = Instant::now() + END_MAX;
+        self.worker.end(left, until);
+        self.metrics_worker.end(left, until);
+        let Ok(mut remover) = Process::start(program, &[write::COMMAND]) else { return };
+        let ask = serde_json::to_string(&Ask::Remove { paths: sockets }).unwrap_or_default();
+        remover.send((ask + "\n").as_bytes());
+        while !remover.receive(usize::MAX) && remover.next_line().is_none() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        remover.end(left, until);
+    }
+}
+
+impl Service {
+    /// Why what outlives the daemon is not read or not written.
+    pub(super) fn state_problem(&self) -> Option<String> {
+        let places = &self.options.places;
+        let of =
+            |path: PathBuf, problem: Option<&str>| problem.map(|why| format!("{}: {why}", path.display()));
+        let unsaved = || {
+            of(places.journal(), self.journal.saving.problem())
+                .or_else(|| of(places.paused(), self.paused.saving.problem()))
+                .or_else(|| of(places.known(), self.known.saving.problem()))
+        };
+        self.state.problem().or_else(unsaved)
+    }
+
+    /// Waits for what the last daemon left, but not for ever.
+    ///
+    /// # Errors
+    /// If another daemon has the folder, or it is none that may be used.
+    pub(super) fn open_state_and_wait(&mut self) -> Result<(), ServiceError> {
+        let until = Instant::now() + WAIT_MAX.min(self.options.patience);
+        while !self.is_loaded() && Instant::now() < until {
+            self.open_state(Instant::now());
+            self.hear_written()?;
+            if self.state.problem.is_some() {
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        if !self.is_loaded() {
+            self.state.problem = Some("the disk of the state folder does not answer".to_owned());
+            warn(&format!("{}: its disk does not answer yet", self.options.places.state.display()));
+        }
+        Ok(())
+    }
+
+    fn is_loaded(&self) -> bool {
+        self.journal.saving.has_begun() && self.paused.saving.has_begun() && self.known.saving.has_begun()
+    }
+
+    /// Takes the next step to what the last daemon left.
+    fn open_state(&mut self, now: Instant) {
+        let is_opening = self.state.is_asked(|one| matches!(one, Asked::Prepare | Asked::Load));
+        if self.is_loaded() || is_opening || now < self.state.retry_at {
+            return;
+        }
+        let (state, boot) = (self.options.places.state.clone(), self.state.boot.clone());
+        let (tag, ask) = match self.state.lock {
+            None => (Asked::Prepare, Ask::Prepare { state }),
+            Some(_) => (Asked::Load, Ask::Load { state, boot, process: std::process::id() }),
+        };
+        if self.state.worker.ask(tag, &ask).is_err() {
+            self.state.retry_at = now + AGAIN;
+        }
+    }
+
+    fn not_opened(&mut self, why: String) {
+        if self.state.problem.as_ref() != Some(&why) {
+            warn(&why);
+        }
+        self.state.problem = Some(why);
+        self.state.retry_at = Instant::now() + AGAIN;
+    }
+
+    /// Takes what the worker says, writes what is due, and answers those who wait.
+    pub(super) fn keep_state(&mut self, now: Instant) {
+        if let Err(error) = self.hear_written() {
+            self.not_opened(error.to_string());
+        }
+        self.open_state(now);
+        self.write_due(now);
+        self.answer_laters(now);
+    }
+
+    fn write_due(&mut self, now: Instant) {
+        if self.options.dry_run {
+            return;
+        }
+        let (places, boot) = (&self.options.places, &self.state.boot);
+        let journal = self.journal.saving.due(now);
+        let paused = self.paused.saving.due(now);
+        let known = self.known.saving.due(now);
+        let due = [
+            journal.map(|version| (Asked::Journal(version), places.journal(), self.journal.text(boot))),
+            paused.map(|version| (Asked::Paused(version), places.paused(), self.paused.text(boot))),
+            known.map(|version| (Asked::Known(version), places.known(), self.known.text().to_owned())),
+        ];
+        for (tag, path, text) in due.into_iter().flatten() {
+            let asked = self.state.worker.ask(tag.clone(), &Ask::Replace { path, text, mode: 0o600 });
+            match (asked, &tag) {
+                (Err(why), _) => self.written(&tag, Err(why)),
+                (Ok(()), Asked::Journal(version)) => self.journal.saving.asked(*version),
+                (Ok(()), Asked::Paused(version)) => self.paused.saving.asked(*version),
+                (Ok(()), Asked::Known(version)) => self.known.saving.asked(*version),
+                (Ok(()), _) => {}
+            }
+        }
+    }
+
+    /// A file was written, or could not be.
+    fn written(&mut self, what: &Asked, result: Result<(), String>) {
+        let places = &self.options.places;
+        let (path, before) = match what {
+            Asked::Journal(_) => (places.journal(), self.journal.saving.problem()),
+            Asked::Paused(_) => (places.paused(), self.paused.saving.problem()),
+            Asked::Known(_) => (places.known(), self.known.saving.problem()),
+            _ => return,
+        };
+        // The same is not news.
+        if let Some(why) = result.as_ref().err().filter(|why| before != Some(why.as_str())) {
+            warn(&format!("{}: {why}", path.display()));
+        }
+        match what {
+            Asked::Journal(version) => self.journal.saved(*version, result),
+            Asked::Paused(version) => self.paused.saving.done(*version, result),
+            Asked::Known(version) => self.known.saved(*version, result),
+            _ => {}
+        }
+    }
+
+    /// Takes what the workers say.
+    ///
+    /// # Errors
+    /// If another daemon has the state folder, or it is none that may be used.
+    fn hear_written(&mut self) -> Result<(), ServiceError> {
+        let workers = [&mut self.state.worker, &mut self.state.metrics_worker];
+        let heard: Vec<_> = workers.into_iter().flat_map(Worker::hear::<Result<Done, Failure>>).collect();
+        for (what, answer) in heard {
+            let done = answer.unwrap_or_else(|why| Err(Failure { why, may_pass: true }));
+            match (&what, done) {
+                (Asked::Prepare, Ok(Done::Prepared(device, inode))) => {
+                    self.state.lock = Some(hold(&self.options.places.state_lock())?);
+                    self.state.folder = Some((device, inode));
+                }
+                (Asked::Prepare, Err(failure)) if !failure.may_pass => {
+                    return Err(ServiceError::State(failure.why));
+                }
+                (Asked::Load, Ok(Done::Loaded(state))) => self.load(state),
+                (Asked::Prepare | Asked::Load, Err(Failure { why, .. })) => self.not_opened(why),
+                (Asked::Note, done) => self.noted(done.map(drop).map_err(|failure| failure.why)),
+                (Asked::Last(request), Ok(Done::Past(entries))) => self.tell_past(*request, Ok(entries)),
+                (Asked::Last(request), Err(failure)) => self.tell_past(*request, Err(failure.why)),
+                (Asked::Metrics, done) => self.metrics_written(done.err().map(|failure| failure.why)),
+                (_, done) => self.written(&what, done.map(drop).map_err(|failure| failure.why)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes what the last daemon left.
+    fn load(&mut self, state: write::State) {
+        let write::State { journal, paused, known } = state;
+        let problems = [&journal.problem, &paused.problem, &known.problem];
+        problems.into_iter().flatten().for_each(|problem| warn(problem));
+        self.state.problem = None;
+        if let Some(changes) = journal.value.filter(|_| !self.journal.saving.has_begun()) {
+            self.journal.load(changes);
+            self.looking.discover_now(); // options that are to be put back
+        }
+        if let Some(points) = paused.value.filter(|_| !self.paused.saving.has_begun()) {
+            self.paused.load(points);
+            for one in self.managed.values_mut().filter(|_| !self.options.once) {
+                if self.paused.contains(&one.candidate.mount.mount_point) {
+                    one.pause(true);
+                }
+            }
+        }
+        if let Some(kept) = known.value.filter(|_| !self.known.saving.has_begun()) {
+            self.known.load(kept);
+        }
+        if !self.is_loaded() {
+            let why =
+                [journal.problem, paused.problem, known.problem].into_iter().flatten().collect::<Vec<_>>();
+            self.state.problem = Some(why.join("; "));
+            self.state.retry_at = Instant::now() + AGAIN;
+        }
+    }
+
+    fn database(&self) -> Database {
+        Database { path: self.options.places.history(), max: self.config.history_max }
+    }
+
+    /// Writes what waits for the history, if the last attempt is over.
+    pub(super) fn write_history(&mut self) {
+        if self.state.lock.is_none() {
+            return;
+        }
+        let Some(entries) = self.history.to_write() else { return };
+        if let Err(why) =
+            self.state.worker.ask(Asked::Note, &Ask::Note { database: self.database(), entries })
+        {
+            let path = self.options.places.history();
+            self.noted(Err(format!("{}: {why}", path.display())));
+        }
+    }
+
+    fn noted(&mut self, result: Result<(), String>) {
+        self.history.written(result).into_iter().for_each(warn);
+    }
+
+    /// Reads the history for a request, or says why that cannot be.
+    pub(super) fn ask_past(&mut self, mount: PathBuf, limit: u32, request: u64) -> Result<(), String> {
+        if let Some(problem) =
+            self.state.problem().filter(|_| self.state.lock.is_none() || self.state.worker.is_stuck())
+        {
+            return Err(problem);
+        }
+        self.write_history();
+        let ask = Ask::Last { database: self.database(), mount: mount.clone(), limit };
+        self.state.worker.ask(Asked::Last(request), &ask)?;
+        self.answer_by(request, Asker::Past { mount, limit });
+        Ok(())
+    }
+
+    /// Answers a `pause` when it is saved. `version` is the one of the file that has it.
+    pub(super) fn ask_paused(&mut self, version: u64, points: Vec<PathBuf>, request: u64) {
+        self.answer_by(request, Asker::Pause { version, points });
+    }
+
+    fn answer_by(&mut self, request: u64, asker: Asker) {
+        let until = Instant::now() + ANSWER_MAX;
+        self.state.laters.push(Later { request, until, asker });
+    }
+
+    fn tell_past(&mut self, request: u64, read: Result<Vec<crate::history::Entry>, String>) {
+        let Some(at) = self.state.laters.iter().position(|one| one.request == request) else { return };
+        if let Asker::Past { mount, limit } = self.state.laters.swap_remove(at).asker {
+            let response = self.past(&mount, limit, read);
+            self.answer_later(Some(request), &response);
+        }
+    }
+
+    /// Answers those whose time has come.
+    fn answer_laters(&mut self, now: Instant) {
+        let file = self.options.places.paused();
+        for later in std::mem::take(&mut self.state.laters) {
+            let is_late = now >= later.until;
+            let silent =
+                || format!("the disk of the state folder took longer than {} s", ANSWER_MAX.as_secs());
+            match later.asker {
+                Asker::Past { .. } if !is_late => self.state.laters.push(later),
+                Asker::Past { mount, limit } => {
+                    let response = self.past(&mount, limit, Err(silent()));
+                    self.answer_later(Some(later.request), &response);
+                }
+                Asker::Pause { version, points } => {
+                    let outcome = if !self.paused.saving.has_begun() {
+                        let why = self.state.problem().unwrap_or_else(|| "it was not read yet".to_owned());
+                        Some(Err(why))
+                    } else {
+                        let outcome = self.paused.saving.outcome(version);
+                        let outcome = outcome.map(|result| result.map_err(str::to_owned));
+                        outcome.or_else(|| is_late.then(|| Err(silent())))
+                    };
+                    let Some(outcome) = outcome else {
+                        let asker = Asker::Pause { version, points };
+                        self.state.laters.push(Later { asker, ..later });
+                        continue;
+                    };
+                    let not_saved = outcome
+                        .err()
+                        .map(|why| format!("{}: {why}; the next daemon will not know", file.display()));
+                    self.answer_later(Some(later.request), &switched(points, not_saved));
+                }
+            }
+        }
+    }
+
+    /// Writes the metrics file, if the last time is over.
+    pub(super) fn write_metrics(&mut self, path: PathBuf) {
+        if self.state.metrics_worker.asked().next().is_some() {
+            return;
+        }
+        let ask = Ask::Replace { path, text: self.metrics_text(), mode: 0o644 };
+        if let Err(why) = self.state.metrics_worker.ask(Asked::Metrics, &ask) {
+            self.metrics_written(Some(why));
+        }
+    }
+
+    fn metrics_written(&mut self, why: Option<String>) {
+        let Some(path) = &self.config.metrics_file else { return };
+        let problem = why.map(|why| format!("metrics-file = \"{}\": {why}", path.display()));
+        if problem != self.state.metrics_problem {
+            problem.iter().for_each(|problem| warn(problem));
+            self.state.metrics_problem = problem;
+        }
+    }
+
+    /// Has what is known written, for the next daemon. In a dry run nothing is trimmed.
+    pub(super) fn keep_known(&mut self) {
+        if !self.options.dry_run {
+            let kept = self.managed.values().filter_map(Managed::kept).collect();
+            self.known.write(kept, &self.state.boot);
+        }
+    }
+
+    /// At the end: waits until all is written, but not for ever.
+    pub(super) fn save_and_wait(&mut self) {
+        let until = Instant::now() + WAIT_MAX;
+        self.write_history();
+        self.keep_state(Instant::now());
+        while self.state.is_asked(|_| true) && !self.state.worker.is_stuck() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(1));
+            self.keep_state(Instant::now());
+            self.write_history(); // what was added since
+        }
+    }
+}
