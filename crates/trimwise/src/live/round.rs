@@ -63,7 +63,7 @@ impl LiveHost {
             return false;
         }
         // Whoever asked for all of it need not wait between two windows.
-        let at_once = (self.asked || self.sweep) && !self.round.is_over;
+        let at_once = (self.is_asked() || self.sweep) && !self.round.is_over;
         if self.online && self.looked_at.is_some() && !self.look_wanted && !at_once {
             return false;
         }

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Knowledge, LiveHost, Reason};
+use super::{Asked, Knowledge, LiveHost, Reason};
 use crate::policy::Explanation;
 use crate::units::{Bytes, SimDuration};
 
@@ -72,6 +72,8 @@ pub struct Status {
     pub online: bool,
     /// Whether the user paused it.
     pub paused: bool,
+    /// What became of the last request to trim all of it.
+    pub asked: Asked,
     /// Why it does what it does, as data.
     pub reason: Reason,
     /// The same as a sentence.
@@ -125,6 +127,7 @@ impl LiveHost {
             frees_seen: self.are_frees_watched(),
             online: self.online,
             paused: self.paused,
+            asked: self.asked,
             why,
             change: self.reason.change(),
             next: self.next_words(),
@@ -245,7 +248,7 @@ impl LiveHost {
     fn next_words(&self) -> String {
         let walk = match &self.knowledge {
             // Who asked for all of it does not wait for it to be due.
-            Knowledge::Estimate(estimate) if self.waiting().0 > 0 && !self.asked && !self.sweep => {
+            Knowledge::Estimate(estimate) if self.waiting().0 > 0 && !self.is_asked() && !self.sweep => {
                 estimate.next_walk(self.is_forced())
             }
             _ => None,

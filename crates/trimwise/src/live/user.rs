@@ -1,14 +1,30 @@
 //! What a live host is told to do, or not to do, from outside: by the user, and by whoever carries out its orders.
 
+use serde::Serialize;
+
 use super::{Knowledge, LiveHost, Reason, Settings};
 use crate::units::SimTime;
+
+/// What became of the user's last request to trim everything ([`LiveHost::trim_now`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Asked {
+    /// There was none.
+    Never,
+    /// It is not over yet.
+    UnderWay,
+    /// All that was free has been trimmed.
+    Done,
+    /// A pause ended it.
+    CalledOff,
+}
 
 impl LiveHost {
     /// The user pauses or resumes it: slices, not looks. A slice under way ends by itself.
     pub fn pause(&mut self, paused: bool) {
         self.paused = paused;
         if paused {
-            self.asked = false;
+            self.end_asked(Asked::CalledOff);
         }
         if self.busy.is_none() && self.refused.is_none() && self.stuck.is_none() {
             self.reason = if paused { Reason::Paused } else { Reason::Starting };
@@ -35,7 +51,11 @@ impl LiveHost {
     /// The user asks for all that is free, now: whatever the policy says and whatever is believed to be trimmed, but slice by
     /// slice.
     pub fn trim_now(&mut self) {
-        (self.asked, self.ever_asked) = (true, true);
+        self.asked = Asked::UnderWay;
+        if self.busy.is_none() && self.refused.is_none() && self.stuck.is_none() {
+            // An earlier failure is no answer to this request.
+            self.reason = Reason::Asked;
+        }
         self.forget();
         self.retry_at = self.now;
         self.catch_up();
@@ -70,11 +90,17 @@ impl LiveHost {
 
     /// Whether the user asked for everything, and that is not over yet.
     pub fn is_asked(&self) -> bool {
-        self.asked
+        self.asked == Asked::UnderWay
     }
 
     /// Whether the user ever asked for everything.
     pub fn was_asked(&self) -> bool {
-        self.ever_asked
+        self.asked != Asked::Never
+    }
+
+    pub(super) fn end_asked(&mut self, how: Asked) {
+        if self.is_asked() {
+            self.asked = how;
+        }
     }
 }
