@@ -50,11 +50,13 @@ impl LiveHost {
         if self.decide_online(orders) || self.decide_look(orders) {
             return;
         }
-        if self.online && !self.is_asked() && !self.has_backlog_beside_online() {
-            self.reason = Reason::Online { fixed: self.wants_online() != Some(true) };
-            return;
+        if !self.is_left_to_kernel() {
+            self.decide_slice(orders);
         }
-        self.decide_slice(orders);
+        // Also if that has just found that nothing is left of what was asked for.
+        if self.busy.is_none() && self.is_left_to_kernel() {
+            self.reason = Reason::Online { fixed: self.wants_online() != Some(true) };
+        }
     }
 
     /// `off` needs no map.
@@ -133,6 +135,11 @@ impl LiveHost {
             self.tell(&PolicyEvent::PassOver);
             self.wants = false;
         }
+    }
+
+    /// The kernel's online discard does it, and nothing is sent beside that.
+    pub(super) fn is_left_to_kernel(&self) -> bool {
+        self.online && !self.is_asked() && !self.has_backlog_beside_online()
     }
 
     /// The kernel tells of what is freed from now on. What was freed before it did so is left to FITRIM, once.
