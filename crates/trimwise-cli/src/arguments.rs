@@ -209,6 +209,9 @@ pub struct ReproduceArguments {
           conflicts_with = "list")]
     pub reps: Option<u32>,
 
+    #[command(flatten)]
+    pub limits: GuestLimits,
+
     /// Where results go and how they are made
     #[command(flatten)]
     pub output: OutputArguments,
