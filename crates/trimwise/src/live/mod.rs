@@ -39,7 +39,7 @@ pub use facts::{Facts, Failed, Order, Sample, Settings, Window};
 pub use known::Known;
 pub use pace::Pace;
 pub use reason::Reason;
-pub use space::{Cut, FreeSpace, Learned, SPANS_MAX, Slice, WHOLE, keep_longest};
+pub use space::{Cut, FreeSpace, Learned, SPANS_MAX, Slice, WHOLE, keep_longest, spans_each};
 pub use status::{LastSlice, Status, Totals};
 pub use user::Asked;
 

@@ -37,6 +37,23 @@ impl LiveHost {
         self.pace.aim(settings.slice_target);
     }
 
+    /// How many spans of each kind it keeps, and the most free extents of one map.
+    pub fn spans_max(&self) -> usize {
+        self.facts.spans_max
+    }
+
+    /// It shares memory with more file systems, or with fewer, and keeps so many spans of each kind ([`spans_each`]). A
+    /// file system that has more free extents is gone through in windows from the next map on.
+    ///
+    /// [`spans_each`]: super::spans_each
+    pub fn keep_at_most(&mut self, spans_max: usize) {
+        if std::mem::replace(&mut self.facts.spans_max, spans_max) != spans_max
+            && let Knowledge::Map(space) = &mut self.knowledge
+        {
+            space.keep_at_most(spans_max);
+        }
+    }
+
     /// The look that was ordered begins now: it may have waited for its turn, which is not what it costs.
     pub fn look_begins(&mut self, now: SimTime) {
         self.look_begun = now;
