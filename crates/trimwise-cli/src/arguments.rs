@@ -209,6 +209,9 @@ pub struct ReproduceArguments {
           conflicts_with = "list")]
     pub reps: Option<u32>,
 
+    #[command(flatten)]
+    pub limits: GuestLimits,
+
     /// Where results go and how they are made
     #[command(flatten)]
     pub output: OutputArguments,
@@ -309,7 +312,9 @@ pub struct BenchArguments {
     trimwise trim /home --min-extent 64KiB --groups 1 --pause 200\n      \
     gently: no extent below 64 KiB, one block group at a time, rests of 0.2 s\n  \
     trimwise trim /home --offset 100GiB --length 10GiB --json -\n      \
-    a part of the file system, for another program to read\n\n\
+    a part of the file system, for another program to read\n  \
+    trimwise trim /home --now --wait\n      \
+    by the daemon, and return when it is done\n\n\
     SIZE is in bytes, or has a unit: KiB, MiB, GiB, TiB (or K, M, G, T) are powers of 1,024,\n\
     kB, MB, GB, TB powers of 1,000.\n\n\
     What the figures mean on each file system: docs/guide.md")]
@@ -353,6 +358,10 @@ pub struct TrimArguments {
     /// By the daemon, at once: all that is untrimmed, in its slices, whatever the policy says
     #[arg(long, conflicts_with_all = ["dry_run", "min_extent", "offset", "length", "groups", "slice", "pause"])]
     pub now: bool,
+
+    /// With --now, wait until all of it is trimmed; Ctrl-C stops the waiting, not the trim
+    #[arg(long, requires = "now")]
+    pub wait: bool,
 
     /// The folder of the daemon's sockets, with --now
     #[arg(long, value_name = "DIR", default_value = "/run/trimwise", requires = "now")]

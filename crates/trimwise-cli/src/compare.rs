@@ -96,7 +96,7 @@ impl RealKernel {
 }
 
 /// What is refused where no guest runs.
-const GUEST_LIMITS: &str = "--max-silence and --max-wall are limits of guests";
+pub const GUEST_LIMITS: &str = "--max-silence and --max-wall are limits of guests";
 
 /// A comparison, as `--json` writes it; the order of the keys is part of the format.
 #[derive(Clone, Debug, Serialize)]

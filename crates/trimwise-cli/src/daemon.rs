@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::Value;
-use trimwise::units::Bytes;
 use trimwise_linux::daemon::config::{Config, group_number};
 use trimwise_linux::daemon::control::{Client, ClientError, Request};
 use trimwise_linux::host_root::HostRoot;
@@ -15,14 +14,12 @@ use crate::arguments::{
     ConfigCheckArguments, ConfigCommand, ExplainArguments, HistoryArguments, JsonArguments, PauseArguments,
     StatusArguments,
 };
-use crate::command_line::CommandText;
 use crate::failure::Failure;
 use crate::output::Destinations;
-use crate::runner::expect_mount;
-use crate::table::{daemon as text, folded};
+use crate::table::daemon as text;
 
 /// Only what was asked wrongly is a wrong argument; a daemon that is not there is a failure like any other.
-fn failed(error: ClientError) -> Failure {
+pub fn failed(error: ClientError) -> Failure {
     match error {
         ClientError::BadRequest(_) => Failure::usage(error),
         _ => Failure::run(error),
@@ -41,7 +38,7 @@ pub fn normal(mount: &Path) -> Result<PathBuf, Failure> {
 }
 
 /// Asks, and answers the data as JSON or as the text that is made of it.
-fn ask(
+pub fn ask(
     run: &Path,
     request: &Request,
     json: &JsonArguments,
@@ -118,27 +115,6 @@ pub fn pause(arguments: &PauseArguments, paused: bool) -> Result<String, Failure
         Some(why) => Err(Failure::run(format!("{word} until trimwised ends only: {why}"))),
         None => Ok(text),
     }
-}
-
-/// `trimwise trim MOUNT --now`: by the daemon.
-pub fn trim_now(mount: &Path, run: &Path, json: &JsonArguments) -> Result<String, Failure> {
-    expect_mount(mount)?;
-    let mount = normal(mount)?;
-    let shown = mount.display().to_string();
-    ask(run, &Request::Trim { mount }, json, |data| {
-        let known = Bytes(data["waiting_bytes"].as_u64().unwrap_or(0));
-        let but = if data["dry_run"] == true { " (dry run: it sends nothing)" } else { "" };
-        let mut explain = CommandText::new("explain");
-        explain.argument(&shown);
-        let explain = explain.into_text();
-        folded(
-            &format!(
-                "{shown}: trimwised looks at all that is free, and trims slice by slice what is untrimmed, {known} as \
-                 far as it knows now{but}; `{explain}` says how far it is"
-            ),
-            0,
-        )
-    })
 }
 
 /// What `config check --json` writes.

@@ -2,7 +2,7 @@
 //!
 //! A run in the model holds nothing but memory: it simply ends. A run on a real directory has files there:
 //! it is told to stop, removes what it made, and ends then. A trim ends behind the slice that it is at, and device
-//! tests end with the results that they have.
+//! tests end with the results that they have. Whoever waits for the daemon only stops waiting.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,6 +22,8 @@ pub enum OnInterrupt {
     StopAfterRun,
     /// Raise the flag and let the run show what it has found; the second time, end at once.
     StopAndShow,
+    /// Raise the flag; what is waited for goes on. The second time, end at once.
+    StopWaiting,
 }
 
 /// Installs the handler; the flag is raised when the user wants to stop.
@@ -49,6 +51,12 @@ pub fn install(on_interrupt: OnInterrupt) -> Result<Arc<AtomicBool>, Failure> {
                 std::process::exit(Failure::Interrupted.exit_code().into());
             }
             eprintln!("\nstopping; once more to end at once");
+        }
+        OnInterrupt::StopWaiting => {
+            if raised.swap(true, Ordering::SeqCst) {
+                std::process::exit(Failure::Interrupted.exit_code().into());
+            }
+            eprintln!("\nno longer waiting; trimwised goes on");
         }
         OnInterrupt::StopAndShow => {
             if raised.swap(true, Ordering::SeqCst) {

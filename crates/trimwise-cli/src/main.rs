@@ -64,9 +64,7 @@ fn run(command: Command) -> Result<String, Failure> {
         }
         Command::Bench(arguments) => bench::run(&models, &arguments, interrupt::install),
         Command::Verify(arguments) => verify::run(&arguments, interrupt::install),
-        Command::Trim(arguments) if arguments.now => {
-            daemon::trim_now(&arguments.mount, &arguments.run, &arguments.json)
-        }
+        Command::Trim(arguments) if arguments.now => trim::now::run(&arguments, interrupt::install),
         Command::Trim(arguments) => trim::run(&arguments, interrupt::install),
         Command::Kernel(arguments) => kernel::run(&arguments.command, interrupt::install),
         Command::Policies(arguments) => policies::run(&arguments),

@@ -3,18 +3,30 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use serde::Serialize;
 use trimwise::experiment::result::ExperimentResult;
 use trimwise_uml::cell::KernelTarget;
 
 use crate::arguments::ReproduceArguments;
 use crate::command_line::CommandText;
+use crate::compare::GUEST_LIMITS;
 use crate::failure::Failure;
 use crate::interrupt::OnInterrupt;
 use crate::output::{self, Destinations};
 use crate::progress::Progress;
 use crate::report;
+use crate::runner::guests::{self, Bounds};
 use crate::runner::{Listed, Models, Reproduction};
 use crate::table::{self, folded};
+
+/// A result, as `--json` writes it.
+#[derive(Serialize)]
+struct Made<'a> {
+    #[serde(flatten)]
+    result: &'a ExperimentResult,
+    /// The SHA-256 of the program that was the guests' init and ran their workloads; null if no kernel was booted.
+    guest_program: Option<&'a str>,
+}
 
 /// Runs the command and answers what to print.
 pub fn run<M: Models>(
@@ -42,12 +54,15 @@ pub fn run<M: Models>(
             )));
         }
     };
-    let boots = |name: &String| listed.iter().any(|e| e.name == *name && e.boots);
-    let on_interrupt = if target.is_some() || names.iter().any(boots) {
-        OnInterrupt::StopAfterRun
-    } else {
-        OnInterrupt::Exit
-    };
+    let boots = |name: &str| target.is_some() || listed.iter().any(|e| e.name == name && e.boots);
+    let any_boots = names.iter().any(|name| boots(name));
+    if !any_boots && arguments.limits.are_given() {
+        return Err(Failure::usage(format!(
+            "{GUEST_LIMITS}; expected an experiment that boots kernels, or --target kernel:..."
+        )));
+    }
+    let guest_program = any_boots.then(guests::program_hash).transpose()?;
+    let on_interrupt = if any_boots { OnInterrupt::StopAfterRun } else { OnInterrupt::Exit };
     let mut left_out = Vec::new();
     for name in &names {
         match models.check_reproduction(&asked(arguments, target.as_ref(), name, Arc::default())) {
@@ -91,7 +106,12 @@ pub fn run<M: Models>(
         let texts = results.iter().map(|r| table::reproduce::render(r, &command(arguments, Some(r))));
         texts.collect::<Vec<String>>().join("\n")
     };
-    let text = match results.as_slice() {
+    let made = results.iter().map(|result| Made {
+        result,
+        guest_program: guest_program.as_deref().filter(|_| boots(&result.experiment)),
+    });
+    let made: Vec<Made> = made.collect();
+    let text = match made.as_slice() {
         [one] if !arguments.all => destinations.deliver_with_report(one, html, text)?,
         all => destinations.deliver_list(all, html, text)?,
     };
@@ -123,7 +143,8 @@ fn asked<'a>(
     stop: Arc<AtomicBool>,
 ) -> Reproduction<'a> {
     let ReproduceArguments { reps, only, .. } = arguments;
-    Reproduction { name, target, reps: *reps, jobs: arguments.output.jobs, only, stop }
+    let bounds = Bounds { limits: arguments.limits.limits(), stop };
+    Reproduction { name, target, reps: *reps, jobs: arguments.output.jobs, only, bounds }
 }
 
 /// The command that makes one result again, or all of them.
@@ -185,6 +206,27 @@ mod tests {
         assert_eq!(worth, ["measured", "check"]);
         assert_eq!(one["claims"][1]["published"], serde_json::json!([10.7, 97.6]));
         assert_eq!(json_of("--all"), serde_json::json!([one]));
+    }
+
+    #[test]
+    fn what_ran_in_guests_names_their_program_and_only_guests_have_limits() {
+        assert_eq!(json_of("postmark-vendors")["guest_program"], serde_json::Value::Null);
+        let program = guests::program_hash().unwrap();
+        for limits in ["", " --max-silence 7 --max-wall 9"] {
+            let made = json_of(&format!("postmark-vendors --target kernel:6.1:ext4{limits}"));
+            assert_eq!(made["guest_program"], program.as_str());
+        }
+        let line = "trimwise reproduce postmark-vendors --max-wall 9";
+        let Command::Reproduce(arguments) = CommandLine::try_parse_from(line.split(' ')).unwrap().command
+        else {
+            panic!("not reproduce")
+        };
+        let bounds = asked(&arguments, None, "postmark-vendors", Arc::default()).bounds;
+        assert_eq!(bounds.limits.wall.as_secs(), 9);
+        let failure = run(&Fabricated { noisy: false }, &arguments, |_| Ok(Arc::default())).unwrap_err();
+        assert!(
+            matches!(&failure, Failure::Usage(m) if m.contains("limits of guests; expected an experiment that boots"))
+        );
     }
 
     #[test]

@@ -86,8 +86,8 @@ pub struct Reproduction<'a> {
     pub jobs: Option<u16>,
     /// Which parts of it, as its own grammar writes them; empty: all.
     pub only: &'a [String],
-    /// Raised when the user has had enough.
-    pub stop: Arc<AtomicBool>,
+    /// Of the guests that it boots.
+    pub bounds: guests::Bounds,
 }
 
 /// An experiment in a list.

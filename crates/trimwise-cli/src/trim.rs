@@ -1,5 +1,6 @@
 //! `trimwise trim`: a manual trim of a mounted file system, or what one would send.
 
+pub mod now;
 pub mod report;
 
 use std::sync::Arc;

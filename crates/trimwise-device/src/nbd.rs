@@ -9,6 +9,8 @@
 mod connection;
 pub mod protocol;
 mod socket;
+#[cfg(test)]
+mod tests;
 
 use std::fs;
 use std::io;
@@ -20,14 +22,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-
 use crate::EmulatedDrive;
 use crate::registry::check_socket_path;
 use connection::serve;
 use protocol::export_flags;
 pub use socket::{Address, AddressError};
-use socket::{Listener, Stream, free};
+use socket::{Incoming, Listener, Stream, free};
 
 /// A server. Dropping it ends all connections.
 #[derive(Debug)]
@@ -117,17 +117,15 @@ impl Drop for Server {
 }
 
 impl Shared {
-    fn accept(self: &Arc<Self>, listener: &Listener) {
-        let wait = Timespec { tv_sec: 0, tv_nsec: LOOK_EVERY.as_nanos() as i64 };
+    fn accept(self: &Arc<Self>, incoming: &impl Incoming) {
         while !self.ended.load(Ordering::SeqCst) {
             // Also while nobody comes: those that have ended hold descriptors.
             self.connections().retain(|(_, thread)| !thread.is_finished());
-            let mut listening = [PollFd::new(listener, PollFlags::IN)];
-            if !matches!(poll(&mut listening, Some(&wait)), Ok(1..)) {
+            if !incoming.wait() {
                 continue;
             }
             // Somebody went away meanwhile, or there are no descriptors left: then the socket stays ready.
-            let Ok(stream) = listener.accept() else {
+            let Ok(stream) = incoming.accept() else {
                 std::thread::sleep(LOOK_EVERY);
                 continue;
             };

@@ -5,7 +5,7 @@ use super::*;
 
 const UNIT: u64 = UNIT_BYTES;
 
-fn drive(change: impl FnOnce(&mut SsdConfig), faults: Faults) -> EmulatedDrive {
+pub fn drive(change: impl FnOnce(&mut SsdConfig), faults: Faults) -> EmulatedDrive {
     let mut config = SsdConfig::default().shrunk(Bytes::mib(64).0).unwrap();
     change(&mut config);
     let store = SparseStore::in_memory(Bytes(config.capacity_bytes)).unwrap();

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::Child;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use trimwise::live::{Cut, Facts, Failed, Known, LiveHost, Order, Reason, SPANS_MAX, Window};
+use trimwise::live::{Cut, Facts, Failed, Known, LiveHost, Order, Reason, Window};
 use trimwise::units::{Bytes, SimDuration, SimTime};
 
 pub(crate) use self::job::{Doing, Job};
@@ -42,6 +42,8 @@ pub struct Means<'a> {
     pub now: SimTime,
     /// Helpers that may be started yet.
     pub room: usize,
+    /// Spans that each file system may keep of each kind.
+    pub spans_max: usize,
     /// Changed mount options.
     pub journal: &'a mut Journal,
     /// What the last daemon knew.
@@ -248,14 +250,14 @@ impl Managed {
         let min_extent = self.treatment.min_extent.0;
         match order {
             Order::Look { from } => {
-                let task = if self.has_maps() {
-                    Task::Look { min_extent, from, most: SPANS_MAX }
-                } else {
-                    Task::Walk
-                };
                 if let Some(live) = &mut self.live {
                     live.look_begins(means.now);
                 }
+                let task = if self.has_maps() {
+                    Task::Look { min_extent, from, most: means.spans_max }
+                } else {
+                    Task::Walk
+                };
                 self.begin(Doing::Looking, task, means);
             }
             Order::Trim(slice) if means.dry_run => {
@@ -399,7 +401,7 @@ impl Managed {
             total: Bytes(probed.total),
             cut,
             maps: probed.maps,
-            spans_max: SPANS_MAX,
+            spans_max: means.spans_max,
             toggles: matches!(kind, Kind::Ext4 | Kind::Btrfs),
             online_is_good: kind == Kind::Btrfs,
         };

@@ -20,7 +20,7 @@ use rustix::thread::{CapabilitySet, capabilities};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::low_level::pipe;
 use thiserror::Error;
-use trimwise::live::{LiveHost, Reason};
+use trimwise::live::{LiveHost, Reason, spans_each};
 use trimwise::units::{SimDuration, SimTime};
 
 use self::looking::Looking;
@@ -242,6 +242,7 @@ impl Service {
             patience: self.options.patience,
             now,
             room: HELPERS_MAX.saturating_sub(at_work),
+            spans_max: spans_each(self.managed.len()),
             journal: &mut self.journal,
             history: &mut self.history,
             known: &mut self.known,

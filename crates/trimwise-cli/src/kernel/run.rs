@@ -14,7 +14,7 @@ use trimwise::experiment::result::DeviceFigures;
 use trimwise::units::Bytes;
 use trimwise_uml::cell::{KernelTarget, new_disk};
 use trimwise_uml::disk::{Mark, TraceEntry};
-use trimwise_uml::job::{Guest, Job, JobError, Outcome, ProgramEnd, Said, Step};
+use trimwise_uml::job::{Job, JobError, Outcome, ProgramEnd, Said, Step};
 
 use crate::arguments::{JsonArguments, KernelRunArguments};
 use crate::compare::RealKernel;
@@ -23,7 +23,8 @@ use crate::failure::Failure;
 use crate::interrupt::OnInterrupt;
 use crate::output::{self, Destinations};
 use crate::progress::Progress;
-use crate::runner::{devices, guests};
+use crate::runner::devices;
+use crate::runner::guests::{self, Bounds};
 use crate::table;
 
 /// The most that is handed to a program: it is held in memory.
@@ -86,7 +87,7 @@ pub fn run(
     let input = input()?;
     let stop = on_signal(OnInterrupt::Stop)?;
 
-    let guest = Guest { limits: arguments.limits.limits(), ..guests::guest(&image, memory, &stop)? };
+    let guest = guests::guest(&image, memory, &Bounds { limits: arguments.limits.limits(), stop })?;
     let kernel = RealKernel::of(&image, &target)?;
     let file_system = target.file_system;
     let steps = vec![

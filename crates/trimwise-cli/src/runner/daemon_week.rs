@@ -1,8 +1,5 @@
 //! Boots the kernel of the experiments `daemon-week` and `daemon-day`.
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-
 use serde_json::Value;
 use trimwise::experiment::daemon_week::{
     AGED_PERCENT, CAPACITY, Case, DEVICE, FILE_SYSTEMS, KERNEL, Run, Slices, Trimming, cases,
@@ -13,7 +10,7 @@ use trimwise_uml::cell::KernelTarget;
 use trimwise_uml::images::KernelImage;
 use trimwise_uml::job::{DAEMON_FOLDER, FileSystem, Job, Outcome, ProgramEnd, Said, Step};
 
-use super::guests;
+use super::guests::{self, Bounds};
 use crate::failure::Failure;
 
 /// The guest's memory: less than the database, so that reads reach the drive in any case.
@@ -114,16 +111,10 @@ fn slices(status: &ProgramEnd) -> Result<Slices, Failure> {
 }
 
 /// Runs one case.
-pub fn run(
-    image: &KernelImage,
-    case: Case,
-    week: &Week,
-    seed: u64,
-    stop: &Arc<AtomicBool>,
-) -> Result<Run, Failure> {
+pub fn run(image: &KernelImage, case: Case, week: &Week, seed: u64, bounds: &Bounds) -> Result<Run, Failure> {
     let mut disks = [guests::small_drive(DEVICE, CAPACITY, seed)?];
     let (steps, at) = steps(case, week)?;
-    let mut guest = guests::guest(image, MEMORY, stop)?;
+    let mut guest = guests::guest(image, MEMORY, bounds)?;
     if case.trimming == Trimming::Daemon {
         guest.daemon = Some(guests::trimwised()?);
     }

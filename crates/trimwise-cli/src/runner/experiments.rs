@@ -1,7 +1,6 @@
 //! The published experiments, one line each, and how their runs are spread over threads.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use trimwise::experiment::cell::CellError;
 use trimwise::experiment::postmark_vendors::Column;
@@ -16,8 +15,9 @@ use trimwise::units::Bytes;
 use trimwise::workload::week::Week;
 use trimwise_uml::cell::{KernelCell, KernelPolicy, KernelTarget, KernelWorkload};
 
+use super::Report;
+use super::guests::{self, Bounds};
 use super::linked::memory_of_run;
-use super::{Report, guests};
 use crate::failure::Failure;
 use crate::pool;
 
@@ -120,8 +120,8 @@ pub struct Request {
     pub jobs: Option<usize>,
     /// Which parts of it; empty: all.
     pub only: Vec<String>,
-    /// Raised when the user has had enough; looked at by those experiments that boot kernels.
-    pub stop: Arc<AtomicBool>,
+    /// Of the guests of those experiments that boot kernels.
+    pub bounds: Bounds,
     /// Told how much of how much is done.
     pub report: Report,
 }
@@ -197,7 +197,7 @@ fn run_postmark_vendors_on_kernel(
     let Request { reps, seed, .. } = *request;
     let columns = postmark_vendors::columns(&request.only);
     let image = guests::image(target)?;
-    let guest = guests::guest(&image, postmark_vendors::host().memory, &request.stop)?;
+    let guest = guests::guest(&image, postmark_vendors::host().memory, &request.bounds)?;
     let device = |column: Column| {
         Profile::embedded(column.device).ok_or_else(|| Failure::run(format!("{} is missing", column.device)))
     };
@@ -374,7 +374,7 @@ fn run_settling(request: &Request) -> Result<ExperimentResult, Failure> {
 fn run_kernels(request: &Request) -> Result<ExperimentResult, Failure> {
     let choice = super::kernels::Choice::of(&request.only)?;
     let observed = request.boot(super::kernels::MEMORY_OF_RUN, &choice.runs(), |(image, case)| {
-        super::kernels::run(image, case, request.seed, &request.stop)
+        super::kernels::run(image, case, request.seed, &request.bounds)
     })?;
     Ok(kernels::evaluate(&choice.measured(observed), request.reps, request.seed))
 }
@@ -383,7 +383,7 @@ fn run_kernels(request: &Request) -> Result<ExperimentResult, Failure> {
 fn run_lazy_3_kernel(request: &Request) -> Result<ExperimentResult, Failure> {
     let (image, cases) = super::lazy_kernel::choice(&request.only)?;
     let runs = request.boot(super::lazy_kernel::MEMORY_OF_RUN, &cases, |case| {
-        super::lazy_kernel::run(&image, case, request.seed, &request.stop)
+        super::lazy_kernel::run(&image, case, request.seed, &request.bounds)
     })?;
     Ok(lazy::evaluate_on_kernel(&runs, request.seed))
 }
@@ -392,7 +392,7 @@ fn run_lazy_3_kernel(request: &Request) -> Result<ExperimentResult, Failure> {
 fn run_model_ext4(request: &Request) -> Result<ExperimentResult, Failure> {
     let (image, cases) = super::model_ext4::choice(&request.only)?;
     let pairs = request.boot(super::model_ext4::MEMORY_OF_RUN, &cases, |case| {
-        super::model_ext4::run(&image, case, request.seed, &request.stop)
+        super::model_ext4::run(&image, case, request.seed, &request.bounds)
     })?;
     Ok(model_ext4::evaluate(&pairs, request.seed))
 }
@@ -403,7 +403,7 @@ fn run_verdicts(request: &Request) -> Result<ExperimentResult, Failure> {
     let Request { reps, seed, .. } = *request;
     let memory = super::verdicts::MEMORY_OF_RUN;
     let rows = request.spread_in(memory, cases.len(), reps.into(), |i, step| {
-        super::verdicts::run(&images, cases[i], reps, seed, &request.stop, step)
+        super::verdicts::run(&images, cases[i], reps, seed, &request.bounds, step)
     })?;
     Ok(verdicts::evaluate(rows, reps, seed))
 }
@@ -418,7 +418,7 @@ fn run_daemon_week(
     let week = Week { days, seed: request.seed, ..Week::default() };
     let (image, cases) = super::daemon_week::choice(&request.only, target)?;
     let runs = request.boot(super::daemon_week::MEMORY_OF_RUN, &cases, |case| {
-        super::daemon_week::run(&image, case, &week, request.seed, &request.stop)
+        super::daemon_week::run(&image, case, &week, request.seed, &request.bounds)
     })?;
     let mut result = daemon_week::evaluate(name, &week, &runs, request.reps, request.seed);
     if let Some(target) = target {
@@ -449,8 +449,8 @@ mod tests {
             assert_eq!(of, 6);
             told.fetch_add(1, Ordering::Relaxed);
         });
-        let stop = Arc::default();
-        let request = Request { reps: 1, seed: 1, jobs: Some(2), only: Vec::new(), stop, report };
+        let bounds = Bounds::default();
+        let request = Request { reps: 1, seed: 1, jobs: Some(2), only: Vec::new(), bounds, report };
         let run = |i: usize, step: &dyn Fn()| {
             step();
             step();

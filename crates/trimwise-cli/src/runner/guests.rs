@@ -59,16 +59,25 @@ pub fn memory_of_guest(memory: Bytes, device: &Profile, utilization: Option<u8>)
     Bytes(memory.0.saturating_add(written))
 }
 
+/// What ends a guest before its work is done.
+#[derive(Clone, Debug, Default)]
+pub struct Bounds {
+    /// How long it may take.
+    pub limits: Limits,
+    /// Raised when the user has had enough.
+    pub stop: Arc<AtomicBool>,
+}
+
 /// A guest of this kernel, whose init is this program.
-pub fn guest(image: &KernelImage, memory: Bytes, stop: &Arc<AtomicBool>) -> Result<Guest, Failure> {
+pub fn guest(image: &KernelImage, memory: Bytes, bounds: &Bounds) -> Result<Guest, Failure> {
     Ok(Guest {
         linux: image.linux.clone(),
         preload: Some(image.preload.clone()),
         daemon: None,
         init: this_program()?,
         memory,
-        limits: Limits::default(),
-        interrupted: Arc::clone(stop),
+        limits: bounds.limits,
+        interrupted: Arc::clone(&bounds.stop),
     })
 }
 

@@ -1,8 +1,6 @@
 //! Boots the kernels of the experiment `kernels` and reads what they did from the drive's trace.
 
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use trimwise::experiment::kernels::observe::{
     Calls, Deletion, Discarded, Discards, Layout, Piece, covered, gaps_taken, union,
@@ -17,7 +15,7 @@ use trimwise_uml::disk::TraceEntry;
 use trimwise_uml::images::{self, KernelImage};
 use trimwise_uml::job::{FileSystem, Job, Outcome, Step, StepReport};
 
-use super::guests::{self, unexpected};
+use super::guests::{self, Bounds, unexpected};
 use crate::failure::Failure;
 
 /// The guest's memory: the largest file and its journal fit.
@@ -48,19 +46,19 @@ impl Observed {
 }
 
 /// Runs one case on one kernel.
-pub fn run(image: &KernelImage, case: Case, seed: u64, stop: &Arc<AtomicBool>) -> Result<Observed, Failure> {
+pub fn run(image: &KernelImage, case: Case, seed: u64, bounds: &Bounds) -> Result<Observed, Failure> {
     let kernel = image.version.clone();
     match case {
         Case::Deletions(mount) => {
-            let ran = Ran::new(image, deletions(mount)?, seed, stop)?;
+            let ran = Ran::new(image, deletions(mount)?, seed, bounds)?;
             deletion_run(&ran, kernel, mount).map(Observed::Deletions)
         }
         Case::Unmount(mount) => {
-            let ran = Ran::new(image, unmount(mount)?, seed, stop)?;
+            let ran = Ran::new(image, unmount(mount)?, seed, bounds)?;
             unmount_run(&ran, kernel, mount).map(Observed::Unmount)
         }
         Case::Remount(mount) => {
-            let ran = Ran::new(image, remount(mount)?, seed, stop)?;
+            let ran = Ran::new(image, remount(mount)?, seed, bounds)?;
             remount_run(&ran, kernel, mount).map(Observed::Remount)
         }
     }
@@ -155,14 +153,9 @@ struct Ran {
 }
 
 impl Ran {
-    fn new(
-        image: &KernelImage,
-        steps: Vec<Step>,
-        seed: u64,
-        stop: &Arc<AtomicBool>,
-    ) -> Result<Self, Failure> {
+    fn new(image: &KernelImage, steps: Vec<Step>, seed: u64, bounds: &Bounds) -> Result<Self, Failure> {
         let mut disks = [guests::small_drive(DEVICE, CAPACITY, seed)?];
-        let guest = guests::guest(image, MEMORY, stop)?;
+        let guest = guests::guest(image, MEMORY, bounds)?;
         let report = guest.run(&Job { steps: steps.clone() }, &mut disks).map_err(guests::job_failure)?;
         let [disk] = disks;
         let (_, _, trace, marks) = disk.into_parts();

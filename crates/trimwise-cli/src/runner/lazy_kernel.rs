@@ -1,8 +1,5 @@
 //! Boots the kernel of the experiment `lazy-3-kernel`, and runs the model beside it.
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-
 use trimwise::experiment::lazy::{self, KernelCase, KernelRun};
 use trimwise::experiment::result::WorkloadFigures;
 use trimwise::profile::Profile;
@@ -13,7 +10,7 @@ use trimwise_uml::cell::{KernelCell, KernelPolicy, KernelTarget, KernelWorkload}
 use trimwise_uml::images::KernelImage;
 use trimwise_uml::job::FileSystem;
 
-use super::guests;
+use super::guests::{self, Bounds};
 use crate::failure::Failure;
 
 /// What one run takes of this computer: guest, the drive's model, and the file's bytes.
@@ -43,12 +40,7 @@ pub fn choice(only: &[String]) -> Result<(KernelImage, Vec<KernelCase>), Failure
 }
 
 /// Runs one case on both sides.
-pub fn run(
-    image: &KernelImage,
-    case: KernelCase,
-    seed: u64,
-    stop: &Arc<AtomicBool>,
-) -> Result<KernelRun, Failure> {
+pub fn run(image: &KernelImage, case: KernelCase, seed: u64, bounds: &Bounds) -> Result<KernelRun, Failure> {
     let device = Profile::embedded(lazy::DEVICE).ok_or_else(|| Failure::run("a drive is missing"))?;
     let workload = KernelWorkload::Timed(Timed::Append(Fragmenting::of_append(case.append)).to_string());
     let cell = KernelCell {
@@ -60,7 +52,7 @@ pub fn run(
         rep: 0,
         seed,
     };
-    let cell = cell.run(&guests::guest(image, lazy::GUEST_MEMORY, stop)?).map_err(guests::failure)?;
+    let cell = cell.run(&guests::guest(image, lazy::GUEST_MEMORY, bounds)?).map_err(guests::failure)?;
     let WorkloadFigures::Append(figures) = cell.workload else {
         return Err(Failure::run("the guest ran another workload"));
     };

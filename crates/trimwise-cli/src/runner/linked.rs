@@ -21,12 +21,11 @@ use trimwise::workload::timed::{Timed, Timing};
 use trimwise_linux::{DirectoryError, RealDirectory, block_on, mount_of};
 use trimwise_uml::cell::{KernelCell, KernelPolicy, KernelTarget, KernelWorkload};
 use trimwise_uml::images::KernelImage;
-use trimwise_uml::job::Guest;
 
 use super::bench;
 use super::devices;
 use super::experiments::{self, Experiment, OnKernel};
-use super::guests;
+use super::guests::{self, Bounds};
 use super::room::Room;
 use super::{
     BenchProgress, KernelRun, Listed, ModelRun, Models, Mounted, RealTarget, Report, Reproduction, input,
@@ -252,8 +251,8 @@ impl Models for Linked {
             rep: run.rep,
             seed: run.seed,
         };
-        let guest = guests::guest(run.image, run.memory, run.stop)?;
-        cell.run(&Guest { limits: run.limits, ..guest }).map_err(guests::failure)
+        let bounds = Bounds { limits: run.limits, stop: Arc::clone(run.stop) };
+        cell.run(&guests::guest(run.image, run.memory, &bounds)?).map_err(guests::failure)
     }
 
     fn kernel_memory(&self, run: &KernelRun<Self>) -> Bytes {
@@ -402,7 +401,7 @@ impl Models for Linked {
             seed: SEED,
             jobs: asked.jobs.map(usize::from),
             only: asked.only.to_vec(),
-            stop: Arc::clone(&asked.stop),
+            bounds: asked.bounds.clone(),
             report,
         };
         match asked.target {

@@ -1,8 +1,5 @@
 //! Boots the kernel of the experiment `model-ext4` and tells its commands apart by where they lie.
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-
 use trimwise::experiment::model_ext4::log::{Entry, Places, Traffic};
 use trimwise::experiment::model_ext4::{
     self, Case, GUEST_MEMORY, GuestFacts, KERNEL, Pair, SETTLE, Side, cases,
@@ -14,7 +11,7 @@ use trimwise_uml::disk::{TraceEntry, Traced};
 use trimwise_uml::images::KernelImage;
 use trimwise_uml::job::{FileSystem, Job, Outcome, Step, StepReport};
 
-use super::guests::{self, unexpected};
+use super::guests::{self, Bounds, unexpected};
 use crate::failure::Failure;
 
 /// What one run takes of this computer: guest, model and what the guest writes.
@@ -44,8 +41,8 @@ pub fn choice(only: &[String]) -> Result<(KernelImage, Vec<Case>), Failure> {
 }
 
 /// Runs one case on both sides.
-pub fn run(image: &KernelImage, case: Case, seed: u64, stop: &Arc<AtomicBool>) -> Result<Pair, Failure> {
-    let (guest, kernel) = run_kernel(image, case, seed, stop)?;
+pub fn run(image: &KernelImage, case: Case, seed: u64, bounds: &Bounds) -> Result<Pair, Failure> {
+    let (guest, kernel) = run_kernel(image, case, seed, bounds)?;
     Pair::beside(case, guest, kernel, seed).map_err(Failure::run)
 }
 
@@ -53,10 +50,10 @@ fn run_kernel(
     image: &KernelImage,
     case: Case,
     seed: u64,
-    stop: &Arc<AtomicBool>,
+    bounds: &Bounds,
 ) -> Result<(GuestFacts, Side), Failure> {
     let mut disks = [guests::small_drive(model_ext4::DEVICE, model_ext4::CAPACITY, seed)?];
-    let guest = guests::guest(image, GUEST_MEMORY, stop)?;
+    let guest = guests::guest(image, GUEST_MEMORY, bounds)?;
     let file_system = FileSystem::Ext4;
     let options = if case.discard { "discard" } else { "nodiscard" }.to_owned();
     let settle = || Step::Sleep { ns: SETTLE.as_nanos() };

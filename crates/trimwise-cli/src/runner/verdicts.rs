@@ -1,8 +1,5 @@
 //! Boots the kernels of the experiment `verdicts-ext4`: each repetition of each cell is one boot.
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-
 use trimwise::experiment::cell::{SETTLING, commit_phase};
 use trimwise::experiment::model_ext4::log::{Entry, Places, Traffic};
 use trimwise::experiment::verdicts::{
@@ -13,7 +10,7 @@ use trimwise_uml::cell::{KernelPolicy, KernelTarget, new_disk, stale_units};
 use trimwise_uml::images::KernelImage;
 use trimwise_uml::job::{FileSystem, Job, Outcome, Step, StepReport};
 
-use super::guests::{self, unexpected};
+use super::guests::{self, Bounds, unexpected};
 use super::model_ext4::{entry, journal_blocks, units};
 use crate::failure::Failure;
 
@@ -58,14 +55,14 @@ pub fn run(
     case: Case,
     reps: u32,
     seed: u64,
-    stop: &Arc<AtomicBool>,
+    bounds: &Bounds,
     step: &dyn Fn(),
 ) -> Result<Row, Failure> {
     let image = images.iter().find(|image| image.version == case.linux);
     let image = image.ok_or_else(|| Failure::run(format!("kernel {} is missing", case.linux)))?;
     let (mut kernel, mut model) = (Vec::new(), Vec::new());
     for rep in 0..reps {
-        kernel.push(run_kernel(image, case, rep, seed, stop)?);
+        kernel.push(run_kernel(image, case, rep, seed, bounds)?);
         model.push(verdicts::run_model(case, rep, seed).map_err(Failure::run)?);
         step();
     }
@@ -77,11 +74,11 @@ fn run_kernel(
     case: Case,
     rep: u32,
     seed: u64,
-    stop: &Arc<AtomicBool>,
+    bounds: &Bounds,
 ) -> Result<Side, Failure> {
     let profile = case.profile().map_err(Failure::run)?;
     let mut disks = [new_disk(&profile, seed, true).map_err(guests::failure)?];
-    let guest = guests::guest(image, MEMORY, stop)?;
+    let guest = guests::guest(image, MEMORY, bounds)?;
     let file_system = FileSystem::Ext4;
     let policy = KernelPolicy::parse(case.policy, file_system).map_err(Failure::run)?;
     let draw = Case::draw_seed(seed, rep);

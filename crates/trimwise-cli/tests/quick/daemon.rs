@@ -18,6 +18,8 @@ fn without_a_daemon_it_says_so() {
     // One word does not pause everything.
     refused(2, &trimwise(&["pause", "--run", run]), &["pause needs a MOUNT; expected `--all`"]);
     refused(2, &trimwise(&["trim", "/", "--now", "--dry-run"]), &["cannot be used with"]);
+    refused(2, &trimwise(&["trim", "/", "--wait"]), &["required arguments", "--now"]);
+    refused(1, &trimwise(&["trim", "/", "--now", "--wait", "--run", run]), &["no trimwised answers"]);
 }
 
 #[test]

@@ -4,10 +4,10 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use trimwise_testing::daemon::{Daemon, table};
-use trimwise_testing::loops::{Loop, can_run};
+use trimwise_testing::loops::{Loop, can_run, sh};
 use trimwise_testing::trimwised;
 
 use crate::common::{refused, said, trimwise};
@@ -47,6 +47,7 @@ fn a_user_sees_what_the_daemon_does_pauses_it_and_lets_it_trim() {
     said(&talk(&["trim", point, "--now"]), &["trimwised", "untrimmed,", "explain"]);
     daemon.wait_until_trimmed(&disk.point);
     assert!(disk.discards().1 - before > 200 * MIB);
+    waiting_ends_with_the_trim(&daemon, &disk, &data_of);
     let json = talk(&["status", "--json", "-"]);
     let data: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
     assert_eq!(
@@ -66,6 +67,82 @@ fn a_user_sees_what_the_daemon_does_pauses_it_and_lets_it_trim() {
     }
     daemon.end();
     refused(1, &talk(&["status"]), &["no trimwised answers there"]);
+}
+
+/// When `--wait` returns, all of it was sent: nobody has to look at the daemon again.
+fn waiting_ends_with_the_trim(daemon: &Daemon, disk: &Loop, data_of: &dyn Fn(&[&str]) -> serde_json::Value) {
+    let (point, sent) = (disk.point.to_str().unwrap(), disk.discards().1);
+    let waited = data_of(&["trim", point, "--now", "--wait"]);
+    let figure = |name: &str| waited[name].as_u64().unwrap();
+    assert_eq!((&waited["outcome"], &waited["mount_point"]), (&"done".into(), &point.into()), "{waited}");
+    assert!(figure("trimmed_bytes") > 200 * MIB && figure("slices") > 0, "{waited}");
+    assert_eq!((figure("slices_failed"), figure("waiting_bytes")), (0, 0), "{waited}");
+    assert!(disk.discards().1 - sent > 200 * MIB, "{waited}");
+    assert_eq!(daemon.status(&disk.point)["asked"], "done");
+}
+
+/// On a device whose discards are so small that the trim takes far longer than it takes to end the waiting for it.
+#[test]
+fn whoever_waits_is_told_what_ended_it() {
+    let Some(program) = trimwised().filter(|_| can_run(&["mkfs.xfs", "xfs_io"])) else { return };
+    let mut disk = Loop::xfs(8 << 30);
+    disk.limit_discards(4096);
+    let config = table(&disk.point, "policy = \"off\"");
+    let mut daemon = Daemon::started(program.to_str().unwrap(), &config);
+    let point = disk.point.to_str().unwrap().to_owned();
+    let run = daemon.run();
+    let talk =
+        |arguments: &[&str]| said(&trimwise(&[arguments, &["--run", run.to_str().unwrap()]].concat()), &[]);
+    let wait = |before: &mut dyn FnMut(), then: &mut dyn FnMut(&Child)| {
+        daemon.wait_until(&disk.point, "seen", serde_json::Value::is_object);
+        // What was asked before is called off.
+        talk(&["pause", &point]);
+        talk(&["resume", &point]);
+        before();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_trimwise"));
+        command.args(["trim", &point, "--now", "--wait", "--json", "-", "--run"]).arg(&run);
+        let child =
+            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        daemon.wait_until(&disk.point, "asked", |status| status["asked"] == "under-way");
+        then(&child);
+        let output = child.wait_with_output().unwrap();
+        let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        (output, told["outcome"].as_str().unwrap().to_owned())
+    };
+
+    let (output, outcome) =
+        wait(&mut || (), &mut |child| drop(sh("kill", &["-s", "INT", &child.id().to_string()])));
+    refused(130, &output, &["no longer waiting; trimwised goes on"]);
+    assert_eq!(outcome, "interrupted");
+    assert_eq!(daemon.status(&disk.point)["asked"], "under-way", "the trim goes on");
+
+    let (output, outcome) = wait(&mut || (), &mut |_| talk(&["pause", &point]));
+    refused(1, &output, &["it was paused"]);
+    assert_eq!(outcome, "paused");
+
+    let (output, outcome) = wait(
+        &mut || {
+            sh("xfs_io", &["-x", "-c", "shutdown", &point]);
+        },
+        &mut |_| (),
+    );
+    refused(1, &output, &["it is tried again in"]);
+    assert_eq!(outcome, "failed");
+
+    let (output, outcome) = wait(&mut || (), &mut |_| drop(sh("umount", &["--lazy", &point])));
+    disk.was_unmounted();
+    refused(1, &output, &["it was unmounted"]);
+    assert_eq!(outcome, "gone");
+    daemon.end();
+
+    disk.mount();
+    daemon.arguments = vec!["--dry-run"];
+    daemon.start();
+    daemon.wait_until(&disk.point, "seen", serde_json::Value::is_object);
+    let run = daemon.run();
+    let dry = trimwise(&["trim", &point, "--now", "--wait", "--run", run.to_str().unwrap()]);
+    refused(2, &dry, &["--dry-run and sends nothing; expected --now alone"]);
+    daemon.end();
 }
 
 #[test]

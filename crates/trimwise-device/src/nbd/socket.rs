@@ -9,7 +9,10 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use thiserror::Error;
+
+use super::LOOK_EVERY;
 
 /// How long a client may take to say what it wants.
 const NEGOTIATION_MAX: Duration = Duration::from_secs(10);
@@ -76,8 +79,21 @@ pub(super) enum Listener {
     Tcp(TcpListener),
 }
 
-impl Listener {
-    pub(super) fn accept(&self) -> io::Result<Stream> {
+/// Where clients come from; a test counts how often it is asked.
+pub(super) trait Incoming {
+    /// Waits for a client, but no longer than [`LOOK_EVERY`]; returns whether there is one.
+    fn wait(&self) -> bool;
+    /// Takes the client.
+    fn accept(&self) -> io::Result<Stream>;
+}
+
+impl Incoming for Listener {
+    fn wait(&self) -> bool {
+        let wait = Timespec { tv_sec: 0, tv_nsec: LOOK_EVERY.as_nanos() as i64 };
+        matches!(poll(&mut [PollFd::new(self, PollFlags::IN)], Some(&wait)), Ok(1..))
+    }
+
+    fn accept(&self) -> io::Result<Stream> {
         match self {
             Self::Unix(listener) => {
                 let (stream, _) = listener.accept()?;

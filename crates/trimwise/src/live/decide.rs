@@ -4,7 +4,8 @@
 //! the governor wants one or the bound demands it, and neither pressure nor the pace is against it.
 
 use super::{
-    ALONE, Busy, FORCED_WITHIN, Knowledge, LiveHost, Order, REST_ALONE, REST_FORCED, REST_PRESSED, Reason,
+    ALONE, Asked, Busy, FORCED_WITHIN, Knowledge, LiveHost, Order, REST_ALONE, REST_FORCED, REST_PRESSED,
+    Reason,
 };
 use crate::policy::PolicyEvent;
 use crate::units::SimTime;
@@ -49,16 +50,18 @@ impl LiveHost {
         if self.decide_online(orders) || self.decide_look(orders) {
             return;
         }
-        if self.online && !self.asked && !self.has_backlog_beside_online() {
-            self.reason = Reason::Online { fixed: self.wants_online() != Some(true) };
-            return;
+        if !self.is_left_to_kernel() {
+            self.decide_slice(orders);
         }
-        self.decide_slice(orders);
+        // Also if that has just found that nothing is left of what was asked for.
+        if self.busy.is_none() && self.is_left_to_kernel() {
+            self.reason = Reason::Online { fixed: self.wants_online() != Some(true) };
+        }
     }
 
     /// `off` needs no map.
     pub(super) fn look_is_useful(&self) -> bool {
-        self.asked || self.wants_backlog || self.policy.governor().needs().commits
+        self.is_asked() || self.wants_backlog || self.policy.governor().needs().commits
     }
 
     fn decide_slice(&mut self, orders: &mut Vec<Order>) {
@@ -72,7 +75,7 @@ impl LiveHost {
         let (near, forced) = (self.is_near_bound(), self.is_forced());
         if self.waiting().0 == 0 {
             self.nothing_waits();
-        } else if self.asked {
+        } else if self.is_asked() {
             self.reason = Reason::Asked;
             self.slice(orders);
             return;
@@ -124,7 +127,7 @@ impl LiveHost {
     }
 
     fn nothing_waits(&mut self) {
-        self.asked = false;
+        self.end_asked(Asked::Done);
         if std::mem::take(&mut self.sweep) {
             self.tell(&PolicyEvent::Trimmed { units: 0 });
         }
@@ -132,6 +135,11 @@ impl LiveHost {
             self.tell(&PolicyEvent::PassOver);
             self.wants = false;
         }
+    }
+
+    /// The kernel's online discard does it, and nothing is sent beside that.
+    pub(super) fn is_left_to_kernel(&self) -> bool {
+        self.online && !self.is_asked() && !self.has_backlog_beside_online()
     }
 
     /// The kernel tells of what is freed from now on. What was freed before it did so is left to FITRIM, once.
@@ -152,7 +160,7 @@ impl LiveHost {
     }
 
     fn slice(&mut self, orders: &mut Vec<Order>) {
-        let any = self.asked || self.sweep || self.is_near_bound();
+        let any = self.is_asked() || self.sweep || self.is_near_bound();
         let found = match &mut self.knowledge {
             Knowledge::Map(space) => {
                 space.next_slice(self.facts.cut, self.pace.bytes_max(), self.pace.extents_max(), any)
@@ -173,7 +181,7 @@ impl LiveHost {
         } else if !matches!(self.reason, Reason::Asked) {
             self.reason = Reason::Trimming { bytes: slice.bytes };
         }
-        if self.asked {
+        if self.is_asked() {
             // Somebody waits for the end of it.
             slice.lanes = self.lanes.next();
         }

@@ -14,7 +14,8 @@ pub struct Facts {
     pub maps: bool,
     /// Whether its online discard can be turned on and off by remounting.
     pub toggles: bool,
-    /// No more spans of each kind are kept, and no more come with one map: [`SPANS_MAX`](super::SPANS_MAX), but in tests.
+    /// No more spans of each kind are kept at first, and no more come with one map
+    /// ([`LiveHost::keep_at_most`](super::LiveHost::keep_at_most)).
     pub spans_max: usize,
     /// Whether its own online discard waits, merges and paces itself, as btrfs's `discard=async`.
     pub online_is_good: bool,

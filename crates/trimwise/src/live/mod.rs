@@ -39,8 +39,9 @@ pub use facts::{Facts, Failed, Order, Sample, Settings, Window};
 pub use known::Known;
 pub use pace::Pace;
 pub use reason::Reason;
-pub use space::{Cut, FreeSpace, Learned, SPANS_MAX, Slice, WHOLE, keep_longest};
+pub use space::{Cut, FreeSpace, Learned, SPANS_MAX, Slice, WHOLE, keep_longest, spans_each};
 pub use status::{LastSlice, Status, Totals};
+pub use user::Asked;
 
 /// Governors hear of a commit at least so often: ext4's commit interval.
 const COMMIT: SimDuration = SimDuration::from_secs(5);
@@ -143,8 +144,7 @@ pub struct LiveHost {
     /// Whether the kernel told the device of all that was freed since the last map.
     told: bool,
     paused: bool,
-    asked: bool,
-    ever_asked: bool,
+    asked: Asked,
     look_wanted: bool,
     looked_at: Option<SimTime>,
     look_not_before: SimTime,
@@ -216,8 +216,7 @@ impl LiveHost {
             toggling: toggle::Toggling::default(),
             told: false,
             paused: false,
-            asked: false,
-            ever_asked: false,
+            asked: Asked::Never,
             look_wanted: true,
             looked_at: None,
             look_not_before: now,
@@ -349,8 +348,9 @@ impl LiveHost {
             match decision {
                 Decision::DropFreed => {
                     dropped = true;
+                    let all_is_wanted = self.is_asked() || self.sweep;
                     match &mut self.knowledge {
-                        _ if self.asked || self.sweep => {} // all of it is wanted now
+                        _ if all_is_wanted => {}
                         Knowledge::Map(space) => space.drop_fresh(),
                         Knowledge::Estimate(estimate) => estimate.drop_fresh(),
                     }

@@ -3,7 +3,7 @@
 use super::pace::Done;
 use super::spans::{bytes, intersect};
 use super::{
-    Busy, Cut, FORGET_EVERY, FORGET_FAILED_EVERY, Failed, Knowledge, LOOK_SHARE, Learned, LiveHost,
+    Asked, Busy, Cut, FORGET_EVERY, FORGET_FAILED_EVERY, Failed, Knowledge, LOOK_SHARE, Learned, LiveHost,
     OVERSHOOT, Order, Reason, Slice, WHOLE, Window, again_in,
 };
 use crate::policy::{Acknowledged, PolicyEvent};
@@ -89,7 +89,7 @@ impl LiveHost {
         self.totals.reused_bytes += reused.0;
         if first
             && !self.wants_backlog
-            && !self.asked
+            && !self.is_asked()
             && let Knowledge::Map(space) = &mut self.knowledge
         {
             space.drop_fresh();
@@ -99,7 +99,7 @@ impl LiveHost {
             self.totals.freed_bytes += freed.0;
         }
         self.committed(freed);
-        if self.asked || self.sweep {
+        if self.is_asked() || self.sweep {
             self.catch_up();
         }
     }
@@ -166,13 +166,12 @@ impl LiveHost {
                 }
                 space.waiting().0 == 0 && self.round.is_over
             }
-            Knowledge::Estimate(estimate) => {
-                let is_over = estimate.done(covered, now);
-                // What was freed meanwhile was not asked for, or it would never end.
-                self.asked &= !is_over;
-                is_over
-            }
+            Knowledge::Estimate(estimate) => estimate.done(covered, now),
         };
+        if is_gone_through && !self.facts.maps {
+            // What was freed meanwhile was not asked for, or it would never end.
+            self.end_asked(Asked::Done);
+        }
         if slice.lanes == self.lanes.next() {
             self.lanes.done(slice.extents, slice.bytes, took);
         }

@@ -137,10 +137,11 @@ impl fmt::Display for Reason {
                 write!(f, "The kernel's online discard is being turned {}.", if *on { "on" } else { "off" })
             }
             Self::Online { fixed: false } => {
-                f.write_str("The kernel's own online discard is on, as the policy wants it: nothing is to be added.")
+                f.write_str("The kernel's own online discard is on, as the policy wants it, and trimwised sends nothing.")
             }
             Self::Online { fixed: true } => f.write_str(
-                "It is mounted with online discard, which cannot be changed here: the kernel tells the device.",
+                "It is mounted with online discard: the kernel itself tells the device of what is freed, and trimwised \
+                 sends nothing.",
             ),
             Self::Pressure { now_permille, max_permille } => write!(
                 f,

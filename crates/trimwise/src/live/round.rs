@@ -63,7 +63,7 @@ impl LiveHost {
             return false;
         }
         // Whoever asked for all of it need not wait between two windows.
-        let at_once = (self.asked || self.sweep) && !self.round.is_over;
+        let at_once = (self.is_asked() || self.sweep) && !self.round.is_over;
         if self.online && self.looked_at.is_some() && !self.look_wanted && !at_once {
             return false;
         }
@@ -86,10 +86,13 @@ impl LiveHost {
         let worth = LOOK_CHANGED.0.max(self.sample.total.0 / 1024);
         let is_changed = self.changed_since_look.saturating_add(self.unexplained) >= worth;
         let is_drained = space.waiting().0 == 0;
+        let (freed, forgotten) = (self.freed_since_look, space.forgotten().0);
         if self.round.is_whole() {
             let more = space.is_cut_short() && is_drained;
-            let freed = self.freed_since_look.saturating_add(self.unexplained) > 0;
-            return (more || self.now >= self.forget_at || is_changed || (freed && stale))
+            // What was forgotten since there is less room than before would look as if it was just freed.
+            let enough = freed >= forgotten;
+            let any = freed.saturating_add(self.unexplained) > 0;
+            return (more || self.now >= self.forget_at || (enough && (is_changed || (any && stale))))
                 .then_some(Look::Everything);
         }
         match space.first_waiting() {
@@ -100,9 +103,8 @@ impl LiveHost {
             // something is freed all the time.
             Some(first) if !self.round.is_over => (stale && is_changed).then_some(Look::From(first)),
             _ => {
-                let enough = self.freed_since_look >= space.forgotten().0;
-                let freed = self.freed_since_look > 0;
-                let due = self.now >= self.forget_at || (enough && (is_changed || (freed && stale)));
+                let due = self.now >= self.forget_at
+                    || (freed >= forgotten && (is_changed || (freed > 0 && stale)));
                 due.then_some(Look::Everything)
             }
         }

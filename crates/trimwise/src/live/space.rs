@@ -10,7 +10,8 @@
 //! each free ([`FreeSpace::freed`]). Else it is found when what is known is forgotten ([`FreeSpace::forget`]): once a
 //! week, and when utilization has shown as much to be freed unseen as is sent once more by that.
 //!
-//! Memory is bounded: of more than [`SPANS_MAX`] spans the shortest are forgotten. What is forgotten as trimmed is
+//! Memory is bounded, for all file systems of a daemon together ([`spans_each`]): of more spans than that, of each kind and
+//! [`SPANS_MAX`] at most, the shortest are forgotten. What is forgotten as trimmed is
 //! trimmed once more; what is forgotten as waiting comes back with the next map.
 //!
 //! A file system may have more free extents than that. Then its map comes in *windows* of addresses, one after the other.
@@ -23,6 +24,17 @@ use crate::units::{Bytes, Span};
 
 /// Spans kept of each kind: 256 KiB of them.
 pub const SPANS_MAX: usize = 16_384;
+/// Spans of each kind that the file systems of a daemon share: 4 MiB of them, and six kinds at most.
+const SPANS_ALL: usize = 16 * SPANS_MAX;
+/// A share is no smaller: a window of so many free extents is still worth its map.
+const SPANS_MIN: usize = 512;
+
+/// Spans that each of so many file systems may keep of each kind. In powers of two, since whenever the share shrinks all of
+/// them forget some of what they know, and trim that once more.
+pub fn spans_each(file_systems: usize) -> usize {
+    let share = SPANS_ALL / file_systems.clamp(1, SPANS_ALL);
+    (1 << share.ilog2()).clamp(SPANS_MIN, SPANS_MAX)
+}
 
 /// Where a slice may be cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,7 +148,7 @@ const SPARE_MAX: u64 = 64 << 20;
 pub const WHOLE: Span = Span { start: 0, end: u64::MAX };
 
 impl FreeSpace {
-    /// Nothing is known yet, and no more than `spans_max` spans of each kind ever will be: [`SPANS_MAX`], but in tests.
+    /// Nothing is known yet, and no more than `spans_max` spans of each kind will be.
     pub fn new(spans_max: usize) -> Self {
         Self {
             spans_max,
@@ -183,6 +195,14 @@ impl FreeSpace {
         self.cut_short = false;
         self.keep();
         Learned { freed: Bytes(freed), reused: Bytes(reused) }
+    }
+
+    /// Keeps no more than so many spans of each kind from now on.
+    pub fn keep_at_most(&mut self, spans_max: usize) {
+        self.spans_max = spans_max;
+        keep_longest(&mut self.fresh, spans_max);
+        keep_longest(&mut self.told, spans_max);
+        self.keep();
     }
 
     /// Forgets what there is no room for. Called when something has changed.

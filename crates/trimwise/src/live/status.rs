@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Knowledge, LiveHost, Reason};
+use super::{Asked, Knowledge, LiveHost, Reason};
 use crate::policy::Explanation;
 use crate::units::{Bytes, SimDuration};
 
@@ -72,6 +72,8 @@ pub struct Status {
     pub online: bool,
     /// Whether the user paused it.
     pub paused: bool,
+    /// What became of the last request to trim all of it.
+    pub asked: Asked,
     /// Why it does what it does, as data.
     pub reason: Reason,
     /// The same as a sentence.
@@ -125,6 +127,7 @@ impl LiveHost {
             frees_seen: self.are_frees_watched(),
             online: self.online,
             paused: self.paused,
+            asked: self.asked,
             why,
             change: self.reason.change(),
             next: self.next_words(),
@@ -147,22 +150,16 @@ impl LiveHost {
         sentences.push(self.reason.to_string());
         sentences.push(format!("What would change that: {}", self.reason.change()));
         let Explanation { state, change } = self.governor.explain(&self.view());
-        if !matches!(self.reason, Reason::Policy { .. }) && !state.is_empty() {
+        // What the policy would do or leave alone says nothing of what the kernel does whatever it says.
+        let is_overruled = self.online && self.wants_online() != Some(true);
+        if !matches!(self.reason, Reason::Policy { .. }) && !state.is_empty() && !is_overruled {
             sentences.push(format!("The policy itself: {state} What would change that: {change}"));
         }
-        let basis =
-            if self.is_mapped() { "by the file system's own map" } else { "estimated from utilization" };
-        sentences.push(format!(
-            "Untrimmed free space: {} wait, {} are left as they are ({basis}); the bound is {}.",
-            self.waiting(),
-            self.left(),
-            self.bound()
-        ));
+        sentences.push(self.untrimmed_words());
         sentences.extend(self.toggle_words());
-        sentences.extend(self.round_words());
-        sentences.extend(self.unknown_words());
-        if self.is_mapped() {
-            sentences.push(self.frees_words());
+        if !self.is_left_to_kernel() {
+            sentences.extend(self.round_words());
+            sentences.extend(self.is_mapped().then(|| self.frees_words()));
         }
         sentences.extend(self.slice_words());
         if let (Some(untouched), Some(touched)) = self.pace.latencies() {
@@ -197,14 +194,43 @@ impl LiveHost {
         }
     }
 
-    /// What nobody knows of a file system without a map, of which the kernel told the device before the host began.
-    fn unknown_words(&self) -> Option<String> {
-        let Knowledge::Estimate(estimate) = &self.knowledge else { return None };
-        (self.online && !estimate.has_walked() && self.waiting().0 == 0).then(|| {
-            "What was free before it was mounted is not counted, since nobody tells whether it is trimmed: `trimwise trim \
-             --now` trims all of it once."
-                .to_owned()
-        })
+    fn untrimmed_words(&self) -> String {
+        let (waiting, left) = (self.waiting(), self.left());
+        let untrimmed = Bytes(waiting.0.saturating_add(left.0));
+        let is_unknown = match &self.knowledge {
+            Knowledge::Map(_) => !self.is_mapped(),
+            // The kernel told the device of some of it before the host began, and nobody says of how much.
+            Knowledge::Estimate(estimate) => self.online && !estimate.has_walked() && untrimmed.0 == 0,
+        };
+        let once = "`trimwise trim --now` trims all that is free once";
+        match (is_unknown, self.is_left_to_kernel()) {
+            (true, true) => {
+                format!(
+                    "How much of what was free before is untrimmed is not known, and stays as it is: {once}."
+                )
+            }
+            (true, false) => {
+                "How much free space is untrimmed is not known: no map of it was read.".to_owned()
+            }
+            (false, true) if untrimmed.0 == 0 => "All free space is trimmed, as far as is known.".to_owned(),
+            (false, true) => format!(
+                "Untrimmed free space, from before online discard or from before trimwised began: {untrimmed}, which stay \
+                 as they are: {once}."
+            ),
+            (false, false) => {
+                let basis = if self.is_mapped() {
+                    "by the file system's own map"
+                } else {
+                    "estimated from utilization"
+                };
+                let bound = if self.policy.is_judicious() {
+                    format!("; the bound is {}", self.bound())
+                } else {
+                    String::new()
+                };
+                format!("Untrimmed free space: {waiting} wait, {left} are left as they are ({basis}){bound}.")
+            }
+        }
     }
 
     fn round_words(&self) -> Option<String> {
@@ -245,7 +271,7 @@ impl LiveHost {
     fn next_words(&self) -> String {
         let walk = match &self.knowledge {
             // Who asked for all of it does not wait for it to be due.
-            Knowledge::Estimate(estimate) if self.waiting().0 > 0 && !self.asked && !self.sweep => {
+            Knowledge::Estimate(estimate) if self.waiting().0 > 0 && !self.is_asked() && !self.sweep => {
                 estimate.next_walk(self.is_forced())
             }
             _ => None,

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use crate::live_host::{EXT4, FakeHost, GROUP, PIECE, PIECES, Step, XFS, facts, host, step};
 use trimwise::live::{
-    Cut, Facts, Failed, FreeSpace, Reason, SPANS_MAX, Sample, Settings, WHOLE, keep_longest,
+    Asked, Cut, Facts, Failed, FreeSpace, Reason, SPANS_MAX, Sample, Settings, WHOLE, keep_longest,
 };
 use trimwise::units::{Bytes, SimDuration, Span};
 
@@ -69,6 +69,76 @@ fn off_turns_online_discard_off_if_it_may() {
     fixed.pass(10);
     assert!(fixed.toggled.is_empty());
     assert_eq!(fixed.live.reason(), &Reason::Online { fixed: true });
+}
+
+/// The kernel discards whatever the policy says: nothing that is said may deny it, or promise what is not done.
+#[test]
+fn regression_explain_does_not_contradict_itself_where_online_discard_is_left_alone() {
+    let false_there = [
+        "never told",
+        "next sweep",
+        "TRIM is off",
+        "can be trimmed",
+        " wait, ",
+        "found within a week",
+        "estimated",
+    ];
+    for policy in ["off", "lazy", "judicious", "batch:1d", "set:40:90", "commit"] {
+        for maps in [true, false] {
+            let with = Facts { maps, toggles: true, online_is_good: !maps, ..facts(EXT4) };
+            let mut host = FakeHost::new(policy, with, Settings::default());
+            host.told.fill(false);
+            host.allocate(0, 1000);
+            host.sample.online = true;
+            host.pass(20);
+            host.free(0, 300);
+            host.pass(2 * 86_400);
+            let explained = host.live.explain().join(" ");
+            assert_eq!((host.sent, &host.toggled), (0, &vec![]), "{explained}");
+            for words in
+                ["online discard", "trimwised sends nothing", "nothing; the kernel does it", "trim --now"]
+            {
+                assert!(explained.contains(words), "{policy}, {maps}: '{words}' is not in: {explained}");
+            }
+            for words in false_there {
+                assert!(!explained.contains(words), "{policy}, {maps}: '{words}' is in: {explained}");
+            }
+            host.live.trim_now();
+            assert!(host.pass_while_asked(3600), "{policy}, {maps}: {:?}", host.live.explain());
+            let explained = host.live.explain().join(" ");
+            for words in ["trimwised sends nothing", "All free space is trimmed"] {
+                assert!(explained.contains(words), "{policy}, {maps}: '{words}' is not in: {explained}");
+            }
+            host.live.pause(true);
+            host.pass(5);
+            let explained = host.live.explain().join(" ");
+            assert!(!explained.contains("never told") && !explained.contains("TRIM is off"), "{explained}");
+        }
+    }
+}
+
+#[test]
+fn a_request_for_all_of_it_is_under_way_done_or_called_off() {
+    for maps in [true, false] {
+        let mut host = FakeHost::new("off", Facts { maps, ..facts(XFS) }, Settings::default());
+        host.told.fill(false);
+        host.pass(5);
+        let asked = |host: &FakeHost| host.live.status().asked;
+        assert_eq!(asked(&host), Asked::Never);
+        host.failure = Some(Failed::Again("an error".into()));
+        host.live.trim_now();
+        host.pass(5);
+        assert!(matches!(host.live.reason(), Reason::Failed { .. }), "{:?}", host.live.explain());
+        assert_eq!(asked(&host), Asked::UnderWay);
+        host.failure = None;
+        host.live.trim_now();
+        assert_eq!(host.live.reason(), &Reason::Asked, "what failed before is no answer");
+        assert!(host.pass_while_asked(600), "{:?}", host.live.explain());
+        assert_eq!((asked(&host), host.untrimmed()), (Asked::Done, 0), "{:?}", host.live.explain());
+        host.live.trim_now();
+        host.live.pause(true);
+        assert_eq!(asked(&host), Asked::CalledOff);
+    }
 }
 
 #[test]

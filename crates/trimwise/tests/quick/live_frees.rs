@@ -160,8 +160,9 @@ proptest! {
         host.live.pause(false);
         (host.load, host.sample.pressure_permille) = (0, 0);
         host.pass(3000);
-        prop_assert_eq!(host.untrimmed() * PIECE, host.live.waiting().0, "{:?}", host.live.explain());
-        prop_assert!(host.untrimmed() == 0 || groups && host.live.waiting() <= host.live.bound());
+        // What was used and freed while a slice was under way may have been sent by it. Nobody knows, so it waits.
+        prop_assert!(host.untrimmed() * PIECE <= host.live.waiting().0, "{:?}", host.live.explain());
+        prop_assert!(host.live.waiting().0 == 0 || groups && host.live.waiting() <= host.live.bound());
         host.live.trim_now();
         prop_assert!(host.pass_while_asked(3000));
         prop_assert_eq!(host.untrimmed(), 0, "{:?}", host.live.explain());

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use crate::live_host::{EXT4, FakeHost, PIECE, PIECES, XFS, facts, step};
-use trimwise::live::{Cut, Facts, Failed, FreeSpace, Order, Reason, SPANS_MAX, Settings, WHOLE};
+use trimwise::live::{Cut, Facts, Failed, FreeSpace, Order, Reason, SPANS_MAX, Settings, WHOLE, spans_each};
 use trimwise::units::{Bytes, Span};
 
 /// Few spans are kept, so that a made-up host has more.
@@ -307,6 +307,108 @@ fn regression_pressure_is_heard_of_with_the_next_sample() {
     assert_eq!(host.slices.len(), before + 1, "{:?}", host.live.explain());
     host.pass(600);
     assert_eq!(host.slices.len(), before + 1, "{:?}", host.live.explain());
+}
+
+/// There is less room, or more, from now on.
+fn share(host: &mut FakeHost, spans_max: usize) {
+    host.live.keep_at_most(spans_max);
+    host.window = spans_max;
+}
+
+#[test]
+fn file_systems_share_what_is_kept_down_to_what_a_window_needs() {
+    for (file_systems, each) in [
+        (0, SPANS_MAX),
+        (1, SPANS_MAX),
+        (16, SPANS_MAX),
+        (17, 8192),
+        (64, 4096),
+        (65, 2048),
+        (512, 512),
+        (100_000, 512),
+    ] {
+        assert_eq!(spans_each(file_systems), each, "{file_systems}");
+    }
+    for file_systems in 1..2000 {
+        assert!(spans_each(file_systems) >= spans_each(file_systems + 1));
+        assert!(file_systems > 512 || file_systems * spans_each(file_systems) <= 16 * SPANS_MAX);
+    }
+}
+
+#[test]
+fn whoever_gets_less_room_trims_the_same_in_more_windows() {
+    for cut in [XFS, EXT4] {
+        let mut ample = host_of_windows("judicious", cut, SPANS_MAX);
+        let mut poor = host_of_windows("judicious", cut, SPANS_MAX);
+        let free = scatter(&mut ample, 4);
+        scatter(&mut poor, 4);
+        poor.pass(30);
+        share(&mut poor, 64);
+        ample.pass(3 * 3600);
+        poor.pass(3 * 3600);
+        assert_eq!((ample.untrimmed(), ample.sent), (0, free));
+        assert_eq!((poor.untrimmed(), &poor.told), (0, &ample.told), "{:?}", poor.live.explain());
+        assert!(poor.looked_from.len() > 10 * ample.looked_from.len(), "{:?}", poor.looked_from);
+        assert!(poor.sent_twice <= free, "what was sent before is forgotten once: {}", poor.sent_twice);
+        assert!(poor.live.known().unwrap().trimmed.len() <= 64);
+    }
+}
+
+#[test]
+fn what_is_forgotten_for_want_of_room_is_not_sent_again_before_as_much_is_freed() {
+    for cut in [XFS, EXT4] {
+        let mut host = host_of_windows("judicious", cut, SPANS_MAX);
+        let free = scatter(&mut host, 4);
+        host.pass(3 * 3600);
+        share(&mut host, 64);
+        let looks = host.looked_from.len();
+        host.free(1, 200);
+        host.pass(6 * 3600);
+        assert_eq!((host.sent, host.looked_from.len()), (free, looks), "{:?}", host.live.explain());
+        host.free(400, 3600);
+        host.pass(86_400);
+        assert_eq!(host.untrimmed(), 0, "{:?}", host.live.explain());
+        assert!(host.sent - free <= 2 * host.freed, "{} of {}", host.sent, host.freed);
+        // And with room again, one map is of everything.
+        share(&mut host, SPANS_MAX);
+        host.live.trim_now();
+        assert!(host.pass_while_asked(3600));
+        assert_eq!(
+            (host.untrimmed(), host.live.status().round_permille),
+            (0, None),
+            "{:?}",
+            host.live.explain()
+        );
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(8))]
+
+    /// With little room, much, or a share that changes while it works, all comes to the same.
+    #[test]
+    fn the_room_decides_in_how_many_windows_and_not_what_is_trimmed(
+        steps in prop::collection::vec((step(), 40..400_usize), 1..8), groups in any::<bool>(), each in 4..60_usize,
+    ) {
+        let cut = if groups { EXT4 } else { XFS };
+        let mut hosts = [SPANS_MAX, 40].map(|spans_max| host_of_windows("judicious", cut, spans_max));
+        for (number, host) in hosts.iter_mut().enumerate() {
+            scatter(host, each);
+            for (step, spans_max) in &steps {
+                host.take_step(step.clone());
+                if number == 1 {
+                    share(host, *spans_max);
+                }
+            }
+            host.live.pause(false);
+            (host.load, host.sample.pressure_permille) = (0, 0);
+            host.live.trim_now();
+            prop_assert!(host.pass_while_asked(6 * 3600), "{:?}", host.live.explain());
+            prop_assert_eq!(host.untrimmed(), 0, "{:?}", host.live.explain());
+        }
+        let [ample, poor] = hosts;
+        prop_assert_eq!((ample.used, ample.told), (poor.used, poor.told));
+    }
 }
 
 proptest! {

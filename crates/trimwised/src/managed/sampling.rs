@@ -54,6 +54,9 @@ impl Managed {
             return;
         }
         self.size = Some(sample.total);
+        if let Some(live) = &mut self.live {
+            live.keep_at_most(means.spans_max);
+        }
         self.feed(means, |live, now, orders| live.sample(now, sample, orders));
         self.tell(means);
     }
