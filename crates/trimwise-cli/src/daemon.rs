@@ -51,8 +51,14 @@ pub fn ask(
 
 /// `trimwise status`.
 pub fn status(arguments: &StatusArguments) -> Result<String, Failure> {
+    let mount = arguments.mount.as_deref().map(normal).transpose()?;
+    let show = match &mount {
+        Some(mount) => text::Show::One(mount),
+        None if arguments.all => text::Show::Each,
+        None => text::Show::Groups,
+    };
     if !arguments.watch {
-        return ask(&arguments.run.run, &Request::Status, &arguments.json, text::status);
+        return ask(&arguments.run.run, &Request::Status, &arguments.json, |data| text::status(data, show));
     }
     if !std::io::stdout().is_terminal() {
         return Err(Failure::usage(
@@ -62,7 +68,7 @@ pub fn status(arguments: &StatusArguments) -> Result<String, Failure> {
     let mut client = Client::connect(&arguments.run.run).map_err(failed)?;
     loop {
         let text = match client.ask(&Request::Status) {
-            Ok(data) => text::status(&data),
+            Ok(data) => text::status(&data, show),
             // It may only be restarted.
             Err(error) => {
                 if let Ok(next) = Client::connect(&arguments.run.run) {

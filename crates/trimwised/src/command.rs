@@ -47,7 +47,10 @@ Exit codes: 0 done, 1 it could not go on, 2 wrong arguments or configuration.
 fn as_process(role: &str) -> Option<io::Result<()>> {
     Some(match role {
         helper::COMMAND => helper::main(),
-        look::COMMAND => worker::serve(look::answer),
+        look::COMMAND => {
+            let mut looker = look::Looker::default();
+            worker::serve(|ask| looker.answer(ask))
+        }
         sense::COMMAND => {
             let mut sampler = sense::Sampler::default();
             worker::serve(|ask| sampler.answer(ask))

@@ -6,16 +6,19 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
 use crate::Places;
 use crate::journal::{Change, is_of, may_be_there, session_of};
+use crate::known::session;
 use trimwise_linux::block_device::{BlockDevice, devices_of};
 use trimwise_linux::daemon::config::{Config, Manage};
 use trimwise_linux::doctor;
 use trimwise_linux::fstab;
 use trimwise_linux::host_root::HostRoot;
+use trimwise_linux::layout::Kind;
 use trimwise_linux::mount::{Mount, parse_mountinfo};
 
 /// A file system that may be managed.
@@ -206,11 +209,36 @@ impl<'a> Mounts<'a> {
     }
 }
 
+/// Of more file systems than these, what is known of their devices is kept for a while.
+const MANY: usize = 64;
+/// For so many milliseconds of each: 2,000 file systems are looked at anew within 500 s.
+const KEPT_MS_EACH: u64 = 250;
+
+/// What is known of file systems from the last looks: with thousands, to read what sysfs says of each takes a second.
+#[derive(Debug, Default)]
+pub struct Known {
+    devices: HashMap<(u64, (u32, u32)), (Instant, Candidate)>,
+    /// Which mounts there were last time.
+    mounts: usize,
+}
+
+impl Known {
+    /// What is known of the devices of a mount, if that is not too old and its mount is as it was.
+    fn of(&self, mount: &Mount, now: Instant) -> Option<&Candidate> {
+        let age_max = Duration::from_millis(KEPT_MS_EACH * self.mounts as u64);
+        let (at, candidate) = self.devices.get(&(mount.id, mount.numbers))?;
+        let is_same = candidate.mount.device == mount.device
+            && candidate.mount.mount_point == mount.mount_point
+            && now.duration_since(*at) < age_max;
+        is_same.then_some(candidate)
+    }
+}
+
 /// Looks at all mounts.
 ///
 /// # Errors
 /// If they cannot be read.
-pub fn discover(wanted: &Wanted) -> std::io::Result<Found> {
+pub fn discover(wanted: &Wanted, known: &mut Known) -> std::io::Result<Found> {
     let host = HostRoot::new(&wanted.host);
     let all = parse_mountinfo(&std::fs::read(mountinfo(&host))?);
     let mounts = Mounts::new(&all);
@@ -219,8 +247,20 @@ pub fn discover(wanted: &Wanted) -> std::io::Result<Found> {
         .map(|entry| entry.point)
         .collect();
     let mut found = Found::default();
-    for of_one in by_file_system(&all).values() {
-        choose(&host, wanted, of_one, &mounts, &spared, &mut found);
+    let file_systems = by_file_system(&all);
+    let mut before = std::mem::take(known);
+    before.mounts = file_systems.len();
+    for of_one in file_systems.values() {
+        choose(&host, wanted, of_one, &mounts, &spared, &before, &mut found);
+    }
+    if file_systems.len() > MANY {
+        let now = Instant::now();
+        let keep = |one: &Candidate| {
+            let key = (one.mount.id, one.mount.numbers);
+            let at = before.of(&one.mount, now).and(before.devices.get(&key)).map_or(now, |(at, _)| *at);
+            (key, (at, one.clone()))
+        };
+        known.devices = found.candidates.iter().map(keep).collect();
     }
     let there: HashSet<&[u8]> = all.iter().map(|mount| bytes(&mount.mount_point)).collect();
     let absent = wanted.listed.iter().filter(|point| !there.contains(bytes(point)));
@@ -250,6 +290,7 @@ fn choose(
     of_one: &[&Mount],
     mounts: &Mounts<'_>,
     spared: &HashSet<PathBuf>,
+    known: &Known,
     found: &mut Found,
 ) {
     let mut skip = |mount: &Mount, why: String| {
@@ -275,7 +316,10 @@ fn choose(
     if of_one.iter().any(|mount| spared.contains(&mount.mount_point)) {
         return skip(mount, "X-fstrim.notrim in fstab".to_owned());
     }
-    let devices = match devices_of(mount) {
+    let session_by = |devices: &[BlockDevice]| session(Kind::of(&mount.fs_type), devices.first()?);
+    // Numbers of mounts and devices are given out again.
+    let known = known.of(mount, Instant::now()).filter(|known| session_by(&known.devices) == known.session);
+    let devices = match known.map_or_else(|| devices_of(mount), |known| Ok(known.devices.clone())) {
         Ok(devices) => devices,
         Err(error) => return skip(mount, error.to_string()),
     };
@@ -291,8 +335,11 @@ fn choose(
     }
     found.candidates.push(Candidate {
         path: host.path(&mount.mount_point),
-        disks: doctor::disks(&HostRoot::default(), devices.iter().map(|device| device.numbers)),
-        session: session_of(mount),
+        disks: known.map_or_else(
+            || doctor::disks(&HostRoot::default(), devices.iter().map(|device| device.numbers)),
+            |known| known.disks.clone(),
+        ),
+        session: session_by(&devices),
         mount: mount.clone(),
         devices,
     });

@@ -1,10 +1,11 @@
 //! The worker that looks: at the mounts and what lies below them, and at the configuration.
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::discover::{Found, Wanted, discover};
+use crate::discover::{Found, Known, Wanted, discover};
 use trimwise_linux::daemon::config::{Config, group_number};
 use trimwise_linux::host_root::HostRoot;
 
@@ -15,7 +16,12 @@ pub const COMMAND: &str = "look";
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Ask {
     /// Look for file systems.
-    Discover(Wanted),
+    Discover {
+        /// What for.
+        wanted: Wanted,
+        /// Whether to tell also if all is as it was.
+        whole: bool,
+    },
     /// Read the configuration.
     Configure {
         /// Its file.
@@ -28,8 +34,8 @@ pub enum Ask {
 /// What it answers.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Answer {
-    /// Of [`Ask::Discover`]: what was found, or why nothing.
-    Found(Result<Found, String>),
+    /// Of [`Ask::Discover`]: what was found, or why nothing. `None` if that is as it was.
+    Found(Result<Option<Found>, String>),
     /// Of [`Ask::Configure`]: a configuration that is sound, or all that is wrong with it.
     Configured(Result<Texts, String>),
 }
@@ -43,20 +49,34 @@ pub struct Texts {
     pub group: Option<u32>,
 }
 
-/// Does what it is asked.
-pub fn answer(ask: Ask) -> Answer {
-    match ask {
-        Ask::Discover(wanted) => {
-            let found = discover(&wanted);
-            Answer::Found(found.map_err(|error| format!("the list of mounts cannot be read: {error}")))
-        }
-        Ask::Configure { file, host } => {
-            let read = Config::texts(&file).and_then(|texts| {
-                let config = Config::parse(&texts)?;
-                let number = |name: &String| group_number(&HostRoot::new(&host), name);
-                Ok(Texts { texts, group: config.group.as_ref().and_then(number) })
-            });
-            Answer::Configured(read.map_err(|errors| errors.to_string()))
+/// The worker that looks.
+#[derive(Debug, Default)]
+pub struct Looker {
+    known: Known,
+    /// Of what was told last.
+    told: Option<u64>,
+}
+
+impl Looker {
+    /// Does what it is asked.
+    pub fn answer(&mut self, ask: Ask) -> Answer {
+        match ask {
+            Ask::Discover { wanted, whole } => {
+                let found = discover(&wanted, &mut self.known);
+                let found = found.map_err(|error| format!("the list of mounts cannot be read: {error}"));
+                let mut hasher = DefaultHasher::new();
+                serde_json::to_vec(&found).unwrap_or_default().hash(&mut hasher);
+                let before = self.told.replace(hasher.finish());
+                Answer::Found(found.map(|found| (whole || before != self.told).then_some(found)))
+            }
+            Ask::Configure { file, host } => {
+                let read = Config::texts(&file).and_then(|texts| {
+                    let config = Config::parse(&texts)?;
+                    let number = |name: &String| group_number(&HostRoot::new(&host), name);
+                    Ok(Texts { texts, group: config.group.as_ref().and_then(number) })
+                });
+                Answer::Configured(read.map_err(|errors| errors.to_string()))
+            }
         }
     }
 }

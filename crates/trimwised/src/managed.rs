@@ -421,17 +421,18 @@ impl Managed {
     fn tell(&mut self, means: &mut Means<'_>) {
         let Some(live) = &self.live else { return };
         let point = &self.candidate.mount.mount_point;
-        let (code, text) = match live.reason() {
-            Reason::Online { .. } => ("online", live.reason().to_string()),
-            Reason::OverBound { .. } => ("over-bound", live.reason().to_string()),
-            Reason::Pressure { .. } => ("pressure", live.reason().to_string()),
-            Reason::Failed { .. } => ("failed", live.reason().to_string()),
-            Reason::Refused { .. } => ("refused", live.reason().to_string()),
-            Reason::Policy { .. } => ("policy", live.reason().to_string()),
+        let code = match live.reason() {
+            Reason::Online { .. } => "online",
+            Reason::OverBound { .. } => "over-bound",
+            Reason::Pressure { .. } => "pressure",
+            Reason::Failed { .. } => "failed",
+            Reason::Refused { .. } => "refused",
+            Reason::Policy { .. } => "policy",
             _ => return,
         };
         if self.told != Some(code) {
             self.told = Some(code);
+            let text = live.reason().to_string();
             if live.reason().is_trouble() {
                 warn(&format!("{}: {text}", point.display()));
             }

@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::fs::statvfs;
+use rustix::process::{Resource, getrlimit, setrlimit};
 use serde::{Deserialize, Serialize};
 
 use trimwise_linux::block_device::{parse_requests, parse_stat, parse_written};
@@ -26,6 +27,15 @@ pub const COMMAND: &str = "sample";
 const HANGING_MAX: usize = 64;
 /// A thread that gets nowhere for so long is left to it: a device that is only slow answers within it.
 const GRACE: Duration = Duration::from_millis(200);
+/// Of more file systems than these, those that nothing happens on are sampled less often: so thousands cost hardly more than
+/// those that are in use.
+const MANY: usize = 64;
+/// Where nothing changed in so many samples, ...
+const QUIET: u32 = 30;
+/// ... one in so many seconds is enough.
+const QUIET_EVERY: usize = 4;
+/// Descriptors that are left to whatever else needs some.
+const DESCRIPTORS_SPARE: usize = 64;
 /// The list of mounts is compared so often: the kernel does not tell of changed options.
 const COMPARE_EVERY: Duration = Duration::from_secs(5);
 
@@ -98,6 +108,8 @@ pub struct Seen {
     pub gone: Vec<Key>,
     /// Those that hang, and for how many seconds.
     pub hanging: BTreeMap<u64, Vec<Key>>,
+    /// Devices whose counts cannot be kept open, and are opened each time: the limit of descriptors, if that is too small.
+    pub descriptors_short: Option<u64>,
     /// Share of the last 10 s in which some task waited for I/O, in thousandths.
     pub pressure_permille: u64,
     /// Seconds since the boot; they go on while the machine sleeps.
@@ -109,6 +121,8 @@ pub struct Seen {
 /// A file system with what the sampler has of it.
 struct Seat {
     place: Place,
+    /// Whether there are descriptors enough to keep its files open.
+    keeps_open: bool,
     /// The counts of its devices, kept open: to open such a file takes longer than to read it, and with many file systems
     /// that is most of what the daemon costs. They are files of sysfs, none of the mount.
     stats: Mutex<Vec<File>>,
@@ -139,8 +153,8 @@ impl Seat {
         };
         let mut stats = locked(&self.stats);
         let counted = self.open(&mut stats).and_then(|()| count(&stats, &mut sensed));
-        if counted.is_none() {
-            // A device that comes back under its name has another file.
+        // A device that comes back under its name has another file.
+        if counted.is_none() || !self.keeps_open {
             stats.clear();
         }
         counted.map(|()| sensed)
@@ -191,12 +205,23 @@ impl Round {
     }
 }
 
+/// A seat, and what was told of it.
+struct Taken {
+    seat: Arc<Seat>,
+    told: Option<Sensed>,
+    /// Samples since it changed last.
+    quiet: u32,
+}
+
 /// The worker that samples.
 #[derive(Default)]
 pub struct Sampler {
     mountinfo: PathBuf,
     proc: PathBuf,
-    seats: Vec<(Arc<Seat>, Option<Sensed>)>,
+    seats: Vec<Taken>,
+    /// Rounds up to now.
+    rounds: usize,
+    descriptors_short: Option<u64>,
     /// The thread that goes through the next round.
     runner: Option<Sender<Arc<Round>>>,
     /// When the list of mounts was compared last, and what it was.
@@ -220,36 +245,47 @@ impl Sampler {
     fn watch(&mut self, places: Vec<Place>) {
         let before = std::mem::take(&mut self.seats);
         let mut before: BTreeMap<Key, Arc<Seat>> =
-            before.into_iter().map(|(seat, _)| (seat.place.key, seat)).collect();
-        let seat = |place: Place| {
-            let known = before.remove(&place.key).filter(|known| known.place == place);
-            let new = || Seat {
-                place,
-                stats: Mutex::default(),
-                asked_at: Mutex::default(),
-                latest: Mutex::default(),
-            };
-            (known.unwrap_or_else(|| Arc::new(new())), None)
+            before.into_iter().map(|taken| (taken.seat.place.key, taken.seat)).collect();
+        let limit = raise_descriptors();
+        let most = usize::try_from(limit).unwrap_or(usize::MAX).saturating_sub(DESCRIPTORS_SPARE);
+        let mut wanted = 0;
+        let mut seat = |place: Place| {
+            wanted += place.devices.len();
+            let keeps_open = wanted <= most;
+            let known = before.remove(&place.key);
+            let known = known.filter(|known| known.place == place && known.keeps_open == keeps_open);
+            let (stats, asked_at, latest) = <(Mutex<Vec<File>>, _, _)>::default();
+            let seat = known.unwrap_or_else(|| Arc::new(Seat { place, keeps_open, stats, asked_at, latest }));
+            Taken { seat, told: None, quiet: 0 }
         };
-        self.seats = places.into_iter().map(seat).collect();
+        self.seats = places.into_iter().map(&mut seat).collect();
+        self.descriptors_short = (wanted > most).then_some(limit);
     }
 
     fn sample(&mut self) -> Seen {
+        self.rounds += 1;
+        let (are_many, rounds) = (self.seats.len() > MANY, self.rounds);
+        let is_due = |(index, taken): &(usize, &Taken)| {
+            let is_quiet = are_many && taken.quiet >= QUIET && (index + rounds) % QUIET_EVERY != 0;
+            !is_quiet && locked(&taken.seat.asked_at).is_none()
+        };
+        let hanging = self.seats.iter().filter(|taken| locked(&taken.seat.asked_at).is_some()).count();
+        let due = self.seats.iter().enumerate().filter(is_due);
+        let seats: Vec<_> = due.map(|(_, taken)| Arc::clone(&taken.seat)).collect();
         let (done, is_done) = channel();
-        let free = self.seats.iter().filter(|(seat, _)| locked(&seat.asked_at).is_none());
-        let seats: Vec<_> = free.map(|(seat, _)| Arc::clone(seat)).collect();
-        let (hanging, n) = (self.seats.len() - seats.len(), seats.len());
-        let round = Arc::new(Round { seats, next: 0.into(), unfinished: n.into(), done });
-        if n > 0 {
+        let unfinished = seats.len().into();
+        let round = Arc::new(Round { seats, next: 0.into(), unfinished, done });
+        if !round.seats.is_empty() {
             self.go_through(&round, &is_done, hanging);
         }
         let mut seen = Seen {
+            descriptors_short: self.descriptors_short,
             pressure_permille: pressure(&self.proc),
             at_s: uptime_s(),
             mounts_changed: self.mounts_changed(),
             ..Seen::default()
         };
-        for (seat, before) in &mut self.seats {
+        for Taken { seat, told, quiet } in &mut self.seats {
             let key = seat.place.key;
             if let Some(asked_at) = *locked(&seat.asked_at) {
                 seen.hanging.entry(asked_at.elapsed().as_secs()).or_default().push(key);
@@ -257,11 +293,12 @@ impl Sampler {
             }
             match locked(&seat.latest).take() {
                 Some(None) => seen.gone.push(key),
-                Some(now) if now != *before => {
-                    *before = now;
+                Some(now) if now != *told => {
+                    (*told, *quiet) = (now, 0);
                     seen.changed.extend(now.map(|now| (key, now)));
                 }
-                _ => {}
+                Some(_) => *quiet = quiet.saturating_add(1),
+                None => {}
             }
         }
         seen
@@ -311,6 +348,14 @@ fn runner(round: &Arc<Round>) -> Option<Sender<Arc<Round>>> {
     };
     // Its stack holds one line of a file.
     std::thread::Builder::new().stack_size(64 << 10).spawn(run).ok().map(|_| sender)
+}
+
+/// Raises the limit of open files as far as it goes; returns what it is then.
+pub fn raise_descriptors() -> u64 {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    let _ = setrlimit(Resource::Nofile, limit);
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
 fn uptime_s() -> u64 {

@@ -37,6 +37,7 @@ use crate::notify::Notify;
 use crate::paused::Paused;
 use crate::places::{Places, PlacesError};
 use crate::process::Left;
+use crate::sense::raise_descriptors;
 use crate::server::Server;
 use crate::speak::{log, warn};
 use trimwise_linux::daemon::config::{Config, ConfigErrors, group_number};
@@ -166,6 +167,7 @@ impl Service {
         let places = &options.places;
         // What is made here is nobody else's, but where a mode says so.
         rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
+        raise_descriptors();
         let lock = places.lock_run()?;
         let signal = |numbers: &[i32]| {
             let (read, write) = UnixStream::pair()?;
@@ -267,13 +269,13 @@ impl Service {
             self.hear_restored();
             let now = Instant::now();
             if events.mounts {
-                self.looking.discover_now();
+                self.looking.mounts_changed();
             }
             self.look(now);
             if now >= self.next_second {
                 // A machine that slept does not make up for it.
                 self.next_second = (self.next_second + Duration::from_secs(1)).max(now);
-                self.each(Managed::second);
+                self.each(Managed::see_stuck);
                 self.sample();
                 self.choose_watched();
                 if self.options.once
@@ -282,7 +284,10 @@ impl Service {
                     return ended;
                 }
             }
-            self.each(Managed::tick);
+            self.each(|one, means| {
+                one.tick(means);
+                one.probe(means);
+            });
             self.start_held();
             self.serve(now);
             self.write(now);
@@ -352,7 +357,7 @@ impl Service {
     }
 
     fn let_go(&mut self, mut one: Managed, is_mounted: bool) {
-        one.stop(&mut self.left, Instant::now() + END_MAX);
+        one.stop(&mut self.left, Instant::now()); // the loop does not wait for it
         one.tell_trimmed(&mut self.history);
         if is_mounted && let Some(kept) = one.kept() {
             self.known.keep(kept);

@@ -19,8 +19,17 @@ pub struct RunArguments {
 #[command(after_long_help = "Examples:\n  \
     trimwise status\n  \
     trimwise status --watch\n  \
+    trimwise status /home\n  \
     trimwise status --json - | jq '.file_systems[].status.why'")]
 pub struct StatusArguments {
+    /// Show this file system only; JSON has all of them
+    #[arg(value_name = "MOUNT")]
+    pub mount: Option<PathBuf>,
+
+    /// Show each file system, also where many are alike
+    #[arg(long, conflicts_with = "mount")]
+    pub all: bool,
+
     /// Show it again each second, until Ctrl-C
     #[arg(long, conflicts_with = "json")]
     pub watch: bool,

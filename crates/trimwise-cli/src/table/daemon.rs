@@ -1,5 +1,6 @@
 //! The texts of `status`, `explain`, `history`, `pause` and `config check`, from what the daemon answered.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde_json::Value;
@@ -9,21 +10,56 @@ use trimwise_linux::daemon::config::{Config, Manage};
 use super::{bold, folded, laid_out, plain};
 use crate::figures::NONE;
 
-/// All file systems: a table of figures, and below it why each does what it does.
-pub fn status(data: &Value) -> String {
-    let empty = Vec::new();
-    let file_systems = data["file_systems"].as_array().unwrap_or(&empty);
+/// Which file systems `status` shows.
+#[derive(Clone, Copy, Debug)]
+pub enum Show<'a> {
+    /// All; of many, those that are alike as one.
+    Groups,
+    /// Each.
+    Each,
+    /// The one that is mounted there.
+    One(&'a Path),
+}
+
+/// Fewer are shown each, alike or not.
+const MANY: usize = 16;
+
+/// File systems: a table of figures, and below it why each does what it does.
+pub fn status(data: &Value, show: Show<'_>) -> String {
+    let all: Vec<&Value> = data["file_systems"].as_array().into_iter().flatten().collect();
+    let skipped: Vec<&Value> = data["skipped"].as_array().into_iter().flatten().collect();
+    let is_shown = |one: &&Value| match show {
+        Show::One(mount) => one["mount_point"].as_str().map(Path::new) == Some(mount),
+        Show::Groups | Show::Each => true,
+    };
+    let file_systems: Vec<&Value> = all.into_iter().filter(is_shown).collect();
+    let skipped: Vec<&Value> = skipped.into_iter().filter(is_shown).collect();
+    let groups = alike(&file_systems, show, |one| {
+        let status = &one["status"];
+        let of_status = ["policy", "trend", "online", "paused"].map(|key| status[key].to_string());
+        let reason = status["reason"]["code"].to_string();
+        [of_status.concat(), reason, one["problem"].to_string(), one["option_before"].to_string()].join("\n")
+    });
     let header = ["mount", "policy", "used", "trend", "waiting", "left", "trimmed", "slices", "last"];
-    let rows: Vec<Vec<String>> = file_systems.iter().map(row).collect();
-    let mut text =
-        if rows.is_empty() { "No file system is managed.\n".to_owned() } else { laid_out(&header, &rows) };
+    let rows: Vec<Vec<String>> = groups.iter().map(|group| row(group)).collect();
+    let mut text = match show {
+        _ if !rows.is_empty() => laid_out(&header, &rows),
+        Show::One(mount) if skipped.is_empty() => {
+            format!(
+                "{}: no file system that can be trimmed is mounted there.\n",
+                plain(&mount.display().to_string())
+            )
+        }
+        _ => "No file system is managed.\n".to_owned(),
+    };
     text.push('\n');
-    for one in file_systems {
+    for group in &groups {
+        let one = group[0];
         let why = [&one["problem"], &one["status"]["why"]].into_iter().find(|why| why.is_string());
         let why = why.map_or_else(|| "It was only just found.".to_owned(), word);
         let next = &one["status"]["next"];
         let next = if next.is_string() { format!(" Next: {}", word(next)) } else { String::new() };
-        text += &folded(&format!("{}: {why}{next}", word(&one["mount_point"])), 0);
+        text += &folded(&format!("{}: {why}{next}", names(group)), 0);
         if one["option_before"].is_string() {
             let (option, before) = (word(&one["option"]), word(&one["option_before"]));
             text += &folded(
@@ -34,9 +70,8 @@ pub fn status(data: &Value) -> String {
             );
         }
     }
-    let skipped = data["skipped"].as_array().unwrap_or(&empty);
-    for one in skipped {
-        text += &folded(&format!("{}: not managed: {}.", word(&one["mount_point"]), word(&one["why"])), 0);
+    for group in alike(&skipped, show, |one| one["why"].to_string()) {
+        text += &folded(&format!("{}: not managed: {}.", names(&group), word(&group[0]["why"])), 0);
     }
     if let Some(problem) = data["config_problem"].as_str() {
         text += &folded("! The configuration is kept as it was, since the new one is broken:", 0);
@@ -44,7 +79,8 @@ pub fn status(data: &Value) -> String {
             text += &folded(&word(&line.into()), 2);
         }
     }
-    for problem in ["state_problem", "mounts_problem", "history_problem", "metrics_problem"] {
+    for problem in ["state_problem", "mounts_problem", "limits_problem", "history_problem", "metrics_problem"]
+    {
         if data[problem].is_string() {
             text += &folded(&format!("! {}", word(&data[problem])), 0);
         }
@@ -55,32 +91,66 @@ pub fn status(data: &Value) -> String {
     text
 }
 
-fn row(one: &Value) -> Vec<String> {
-    let status = &one["status"];
-    if status.is_null() {
+/// Those that are alike together, in the order in which they come. Few are each on its own.
+fn alike<'a>(all: &[&'a Value], show: Show<'_>, key: impl Fn(&Value) -> String) -> Vec<Vec<&'a Value>> {
+    if all.len() <= MANY || !matches!(show, Show::Groups) {
+        return all.iter().map(|one| vec![*one]).collect();
+    }
+    let mut groups: Vec<Vec<&Value>> = Vec::new();
+    let mut places = BTreeMap::new();
+    for &one in all {
+        let place = *places.entry(key(one)).or_insert(groups.len());
+        if place == groups.len() {
+            groups.push(Vec::new());
+        }
+        groups[place].push(one);
+    }
+    groups
+}
+
+/// The first of a group, and how many more there are.
+fn names(group: &[&Value]) -> String {
+    let first = word(&group[0]["mount_point"]);
+    match group.len() {
+        1 => first,
+        n => format!("{first} and {} more (--all shows each), of which this is the first", n - 1),
+    }
+}
+
+/// The figures of one, or of some that are alike: then the sums, the least and the most use, and the last slice of all.
+fn row(group: &[&Value]) -> Vec<String> {
+    let first = &group[0]["status"];
+    let name = match group.len() {
+        1 => word(&group[0]["mount_point"]),
+        n => format!("{} + {}", word(&group[0]["mount_point"]), n - 1),
+    };
+    if first.is_null() {
         let mut row = vec![NONE.to_owned(); 9];
-        row[0] = word(&one["mount_point"]);
+        row[0] = name;
         return row;
     }
     let number = |value: &Value| value.as_u64().unwrap_or(0);
-    let percent = number(&status["used_bytes"]).saturating_mul(100) / number(&status["total_bytes"]).max(1);
-    let size = |value: &Value| Bytes(number(value)).to_string();
+    let all = || group.iter().map(|one| &one["status"]);
+    let percent =
+        |one: &Value| number(&one["used_bytes"]).saturating_mul(100) / number(&one["total_bytes"]).max(1);
+    let (least, most) =
+        (all().map(percent).min().unwrap_or_default(), all().map(percent).max().unwrap_or_default());
+    let used = if least == most { format!("{least} %") } else { format!("{least} to {most} %") };
+    let sum = |of: fn(&Value) -> &Value| all().map(|one| number(of(one))).fold(0, u64::saturating_add);
     // An estimate is marked as one.
-    let estimated = |value: &Value| {
-        let mark = if status["mapped"] == true { "" } else { "~" };
-        format!("{mark}{}", size(value))
-    };
-    let last = status["last"]["ago_ns"].as_u64().map_or(NONE.to_owned(), |ns| ago(ns / 1_000_000_000));
+    let mark = if all().all(|one| one["mapped"] == true) { "" } else { "~" };
+    let estimated = |of: fn(&Value) -> &Value| format!("{mark}{}", Bytes(sum(of)));
+    let last = all().filter_map(|one| one["last"]["ago_ns"].as_u64()).min();
     vec![
-        word(&one["mount_point"]),
-        word(&status["policy"]),
-        format!("{percent} %"),
-        word(&status["trend"]),
-        estimated(&status["waiting_bytes"]),
-        estimated(&status["left_bytes"]),
-        size(&status["totals"]["trimmed_bytes"]),
-        number(&status["totals"]["slices"]).to_string(),
-        last,
+        name,
+        word(&first["policy"]),
+        used,
+        word(&first["trend"]),
+        estimated(|one| &one["waiting_bytes"]),
+        estimated(|one| &one["left_bytes"]),
+        Bytes(sum(|one| &one["totals"]["trimmed_bytes"])).to_string(),
+        sum(|one| &one["totals"]["slices"]).to_string(),
+        last.map_or(NONE.to_owned(), |ns| ago(ns / 1_000_000_000)),
     ]
 }
 
@@ -154,10 +224,39 @@ mod tests {
         for odd in ['\u{1b}', '\u{202e}', '\u{2028}', '\u{9b}', '\u{2066}', '\u{feff}', '\u{e0041}'] {
             let data =
                 serde_json::json!({"file_systems": [{"mount_point": format!("/m{odd}[2J"), "status": null}]});
-            let text = status(&data);
+            let text = status(&data, Show::Groups);
             assert!(text.contains("/m\u{fffd}[2J") && !text.contains(odd), "{text:?}");
         }
         assert_eq!(super::plain("/home/Zoë/日本 x"), "/home/Zoë/日本 x");
+    }
+
+    #[test]
+    fn many_that_are_alike_are_shown_as_one_unless_each_is_asked_for() {
+        let one = |i: u64, code: &str| {
+            serde_json::json!({"mount_point": format!("/m{i}"), "problem": null, "status": {
+                "policy": "judicious", "trend": "steady", "reason": {"code": code}, "mapped": true, "why": "It rests.",
+                "used_bytes": i, "total_bytes": 1000, "waiting_bytes": 1 << 20, "left_bytes": 0,
+                "totals": {"slices": 2, "trimmed_bytes": 1 << 20}, "last": {"ago_ns": i * 1_000_000_000}}})
+        };
+        let skipped: Vec<Value> = (0..100)
+            .map(|i| serde_json::json!({"mount_point": format!("/s{i}"), "why": "mounted read-only"}))
+            .collect();
+        let mut all: Vec<Value> = (1..=400).map(|i| one(i, "policy")).collect();
+        all.push(one(401, "failed"));
+        let data = serde_json::json!({"file_systems": all, "skipped": skipped});
+        let text = status(&data, Show::Groups);
+        assert!(text.lines().count() < 15, "{text}");
+        for words in
+            ["/m1 + 399", "0 to 40 %", "400 MiB", "800", "1 s ago", "/m1 and 399 more", "/s0 and 99 more"]
+        {
+            assert!(text.contains(words), "{words}: {text}");
+        }
+        assert!(text.contains("/m401: It rests."), "{text}");
+        assert!(status(&data, Show::Each).contains("/m77: It rests."));
+        let text = status(&data, Show::One(Path::new("/m77")));
+        assert!(text.contains("/m77: It rests.") && !text.contains("/m78"), "{text}");
+        let text = status(&data, Show::One(Path::new("/s7")));
+        assert!(text.contains("/s7: not managed: mounted read-only.") && !text.contains("/s8"), "{text}");
     }
 
     #[test]

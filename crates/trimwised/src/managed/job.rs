@@ -101,7 +101,7 @@ fn in_words(child: &mut Child) -> String {
 
 impl Managed {
     /// Gives up a helper that takes too long, and sees whether one that was given up has ended.
-    pub(super) fn see_stuck(&mut self, means: &mut Means<'_>) {
+    pub fn see_stuck(&mut self, means: &mut Means<'_>) {
         let point = self.candidate.mount.mount_point.clone();
         if self.stuck.as_mut().is_some_and(has_ended) {
             self.stuck = None;

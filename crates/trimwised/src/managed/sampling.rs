@@ -12,9 +12,8 @@ use crate::speak::warn;
 const HANG_S: u64 = 2;
 
 impl Managed {
-    /// A second has passed.
-    pub fn second(&mut self, means: &mut Means<'_>) {
-        self.see_stuck(means);
+    /// Begins to find out how it is laid out, if that is not known and there is room for a helper.
+    pub fn probe(&mut self, means: &mut Means<'_>) {
         // What cannot be sampled is not probed either: that would hang too.
         if self.live.is_none()
             && self.sensed.is_some()

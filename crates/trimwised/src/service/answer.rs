@@ -47,6 +47,8 @@ struct Whole<'a> {
     history_problem: Option<String>,
     /// Why it is not known what is mounted.
     mounts_problem: Option<&'a str>,
+    /// Which limit of the process is too small for what is mounted.
+    limits_problem: Option<String>,
     /// Why metrics are not written or not served.
     metrics_problem: Option<String>,
     /// Why frees are not seen as they happen; null if they are, or the configuration does not want it.
@@ -181,6 +183,7 @@ impl Service {
             config_problem: self.config_problem.as_deref(),
             state_problem: self.state_problem(),
             history_problem: self.history.problem(),
+            limits_problem: self.limits_problem(),
             mounts_problem: self.looking.problem.as_deref(),
             metrics_problem: self.metrics_problem(),
             tracepoints_problem: self.watching.problem.as_deref(),

@@ -23,7 +23,7 @@ const LOOK_SHARE: u32 = 4;
 /// After a look that failed.
 const AGAIN: Duration = Duration::from_secs(10);
 /// At the beginning and at the end, a look is waited for so long at most.
-const WAIT_MAX: Duration = Duration::from_secs(5);
+const WAIT_MAX: Duration = Duration::from_secs(10);
 /// Whoever looks is silent for so long at most. Who samples is given up later: it says itself what hangs.
 const LOOK_MAX: Duration = Duration::from_secs(20);
 
@@ -46,10 +46,14 @@ pub struct Looking {
     asked_at: Option<Instant>,
     /// Something was mounted or unmounted, and not looked at yet.
     is_wanted: bool,
+    /// What is found matters also if it is as it was: something else has changed.
+    is_whole: bool,
     not_before: Instant,
     next: Instant,
     /// Why the last look failed.
     pub(super) problem: Option<String>,
+    /// The limit of open files, if that is too small.
+    pub(super) descriptors_short: Option<u64>,
 }
 
 impl Looking {
@@ -62,20 +66,27 @@ impl Looking {
             watched: Vec::new(),
             asked_at: None,
             is_wanted: true,
+            is_whole: true,
             not_before: now,
             next: now,
             problem: None,
+            descriptors_short: None,
         }
     }
 
     /// Looks for file systems as soon as may be.
     pub(super) fn discover_now(&mut self) {
+        (self.is_wanted, self.is_whole) = (true, true);
+    }
+
+    /// Something was mounted or unmounted.
+    pub(super) fn mounts_changed(&mut self) {
         self.is_wanted = true;
     }
 
     /// The same, and though the last look was only just over: a user waits for it.
     pub(super) fn discover_at_once(&mut self) {
-        self.is_wanted = true;
+        self.discover_now();
         self.not_before = Instant::now();
     }
 
@@ -112,9 +123,10 @@ impl Service {
     fn ask_for_mounts(&mut self) {
         let wanted = Wanted::new(&self.options.places, &self.config, self.journal.changes());
         let now = Instant::now();
-        match self.looking.worker.ask(Looked::Found, &look::Ask::Discover(wanted)) {
+        let ask = look::Ask::Discover { wanted, whole: self.looking.is_whole };
+        match self.looking.worker.ask(Looked::Found, &ask) {
             Ok(()) => {
-                self.looking.is_wanted = false;
+                (self.looking.is_wanted, self.looking.is_whole) = (false, false);
                 self.looking.asked_at = Some(now);
                 self.looking.next = now + DISCOVER_EVERY;
             }
@@ -129,7 +141,7 @@ impl Service {
         }
         self.looking.problem = Some(problem);
         self.looking.asked_at = None;
-        self.looking.is_wanted = true;
+        self.looking.discover_now();
         self.looking.not_before = Instant::now() + AGAIN;
         self.tell_reloaded();
     }
@@ -142,9 +154,11 @@ impl Service {
                     let took = self.looking.asked_at.take().map_or(BURST, |asked_at| now - asked_at);
                     self.looking.not_before = now + BURST.max(took * LOOK_SHARE);
                     self.looking.problem = None;
-                    self.found(found);
+                    if let Some(found) = found {
+                        self.found(found);
+                        self.sample();
+                    }
                     self.watch();
-                    self.sample();
                     // Another look is wanted if this one began before the configuration was read.
                     if !self.looking.is_wanted {
                         self.tell_reloaded();
@@ -165,10 +179,15 @@ impl Service {
     /// Waits for a look at the mounts, but not for ever.
     pub(super) fn discover_and_wait(&mut self) {
         let until = Instant::now() + WAIT_MAX.min(self.options.patience);
+        // One that is under way may not tell what is as it was.
+        self.wait_for_look(until);
+        self.looking.is_whole = true;
+        self.ask_for_mounts();
+        self.wait_for_look(until);
+    }
+
+    fn wait_for_look(&mut self, until: Instant) {
         self.hear_looks();
-        if self.looking.asked_at.is_none() {
-            self.ask_for_mounts();
-        }
         while self.looking.asked_at.is_some() && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(2));
             self.hear_looks();
@@ -266,6 +285,15 @@ impl Service {
         }
     }
 
+    /// Why sampling costs more than it need, in words.
+    pub(super) fn limits_problem(&self) -> Option<String> {
+        let limit = self.looking.descriptors_short?;
+        Some(format!(
+            "no more than {limit} files may be open (RLIMIT_NOFILE, LimitNOFILE= of the unit), which is fewer than there \
+             are devices: the counts of some are opened anew each second"
+        ))
+    }
+
     fn hear_samples(&mut self) {
         for ((), answer) in self.looking.sampler.hear::<Seen>() {
             match answer {
@@ -283,6 +311,10 @@ impl Service {
             return; // only what is watched was told
         }
         self.looking.is_wanted |= seen.mounts_changed;
+        if self.looking.descriptors_short != seen.descriptors_short {
+            self.looking.descriptors_short = seen.descriptors_short;
+            self.limits_problem().iter().for_each(|problem| warn(problem));
+        }
         let gone: BTreeSet<_> = seen.gone.iter().copied().collect();
         let changed: BTreeMap<_, _> = seen.changed.iter().copied().collect();
         let hanging =

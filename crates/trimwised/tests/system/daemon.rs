@@ -361,6 +361,41 @@ fn a_flood_of_mounts_is_one_file_system_and_a_link_in_a_path_leads_nowhere() {
     fs::rename(&moved, &folder).unwrap();
 }
 
+/// With fewer descriptors than devices too, which is said.
+#[test]
+fn regression_many_file_systems_are_all_sampled_whatever_the_limit_of_open_files() {
+    if !can_run(&["mkfs.ext4", "prlimit"]) {
+        return;
+    }
+    // 2,000 with `just full`.
+    let n: usize = std::env::var("FILE_SYSTEMS").ok().and_then(|text| text.parse().ok()).unwrap_or(70);
+    let disks: Vec<Loop> = (0..n)
+        .map(|_| Loop::new(4 * MIB, &["mkfs.ext4", "-q", "-F", "-O", "^has_journal", "-E", "nodiscard"]))
+        .collect();
+    let tables = disks.iter().skip(1).map(|disk| format!("[mount.\"{}\"]\n", disk.point.display()));
+    let config = table(&disks[0].point, "") + &tables.collect::<String>();
+    let mut daemon = Daemon::prepared(TRIMWISED, &config);
+    let limits = |daemon: &Daemon| daemon.ask(&Request::Status)["limits_problem"].clone();
+    let all_are_seen = |daemon: &Daemon| {
+        for disk in &disks {
+            daemon.wait_until(&disk.point, "sampled", |status| status["total_bytes"].as_u64() > Some(MIB));
+        }
+    };
+    daemon.start();
+    all_are_seen(&daemon);
+    assert!(limits(&daemon).is_null(), "{}", limits(&daemon));
+    // Those that come and go are seen among many too.
+    sh("mount", &["-o", "remount,ro", disks[3].point.to_str().unwrap()]);
+    daemon.wait_until(&disks[3].point, "passed over", serde_json::Value::is_null);
+    sh("mount", &["-o", "remount,rw", disks[3].point.to_str().unwrap()]);
+    daemon.wait_until(&disks[3].point, "managed again", |status| !status.is_null());
+    daemon.end();
+    daemon.start_in(&["prlimit", "--nofile=100:100"]);
+    all_are_seen(&daemon);
+    assert!(limits(&daemon).to_string().contains("RLIMIT_NOFILE"), "{}", limits(&daemon));
+    daemon.end();
+}
+
 struct Unmounted<'a>(&'a [std::path::PathBuf]);
 
 impl Drop for Unmounted<'_> {

@@ -82,6 +82,7 @@ fn regression_a_path_that_hangs_stops_nothing_else() {
     sh("mount", &[below.node().to_str().unwrap(), point.to_str().unwrap()]);
     let _unmounted = Unmounted(&hanging, point.clone());
 
+    other.fill(["gone".to_owned()], 80 << 20); // worth a map at once when it is freed
     let config = format!("{}[mount.\"{}\"]\n", table(&point, ""), other.point.display());
     let mut daemon = Daemon::started(TRIMWISED, &config);
     daemon.wait_until_trimmed(&point);
@@ -93,7 +94,7 @@ fn regression_a_path_that_hangs_stops_nothing_else() {
         daemon.status(&point)["why"].as_str().is_some_and(|why| why.contains("path hangs"))
     });
     let before = daemon.status(&other.point);
-    other.fill(["gone".to_owned()], 80 << 20); // worth a map at once
+    other.fill(["new".to_owned()], 4 << 20);
     wait_until("sampled next to one that hangs", let_go, || {
         daemon.status(&other.point)["used_bytes"].as_u64() > before["used_bytes"].as_u64()
     });
