@@ -7,6 +7,7 @@ use crate::arguments::PoliciesArguments;
 use crate::defaults;
 use crate::failure::Failure;
 use crate::output::Destinations;
+use crate::table::folded;
 
 /// What there is, as `--json` writes it.
 #[derive(Debug, Serialize)]
@@ -52,14 +53,13 @@ impl Policies {
     }
 
     fn text(&self) -> String {
-        let mut text = String::from(
-            "Terms, joined with `+` to a policy (capitals: a value; brackets: may be left out)\n\n",
-        );
+        let terms = "Terms, joined with `+` to a policy (capitals: a value; brackets: may be left out)";
+        let mut text = folded(terms, 0) + "\n";
         for Term { term, meaning } in &self.terms {
-            text += &format!("{term}\n    {meaning}\n");
+            text += &format!("{term}\n{}", folded(meaning, 4));
         }
-        text += "\nExamples (* run by `trimwise compare` if no policy is given; L also for trimwised, on live \
-                 hosts)\n\n";
+        let examples = "Examples (* run by `trimwise compare` if no policy is given; L also for trimwised, on live hosts)";
+        text += &format!("\n{}\n", folded(examples, 0));
         for Example { policy, default, live, .. } in &self.examples {
             let mark = |marked: bool, mark: char| if marked { mark } else { ' ' };
             text += &format!("{}{} {policy}\n", mark(*default, '*'), mark(*live, 'L'));

@@ -114,7 +114,9 @@ fn a_policy_that_does_not_parse_is_refused_with_those_that_do() {
 #[test]
 fn regression_what_people_write_is_understood_or_refused_with_what_would_do() {
     refused("bench sata-smal fill", &["sata-smal: neither a built-in name", "did you mean sata-small?"]);
-    refused("compare --device sata-smal", &["did you mean sata-small?"]);
+    for line in ["compare --device sata-smal", "verify sata-smal", "devices sata-smal"] {
+        refused(line, &["did you mean sata-small?"]);
+    }
     refused("compare --workload /dev/null", &["/dev/null: asks for no run", "expected a line `run`"]);
     refused("compare --policy off --report -", &["--report -: a report is not printed"]);
     refused(

@@ -11,3 +11,4 @@ mod daemon;
 mod device;
 mod trim;
 mod verify;
+mod words;

@@ -18,6 +18,7 @@ use trimwise_linux::daemon::control::Request;
 use trimwise_testing::daemon::{Daemon, table};
 use trimwise_testing::loops::{Loop, can_run, sh};
 use trimwise_testing::skipped;
+use trimwised::frees::TRACING;
 
 const MIB: u64 = 1 << 20;
 /// So much freed is worth a map at once.
@@ -287,6 +288,76 @@ fn regression_discards_that_hang_below_xfs_are_not_booked() {
         status["waiting_bytes"] == 0
             && status["totals"]["trimmed_bytes"].as_u64() > before["trimmed_bytes"].as_u64()
     });
+    end(daemon);
+}
+
+/// Discards that the block layer was given for a device, counted in a trace instance of the test's own.
+struct Sent(PathBuf);
+
+impl Sent {
+    /// From now on.
+    fn to(device: &str) -> Self {
+        let found = fs::metadata(device).unwrap().rdev();
+        let numbers = (u64::from(rustix::fs::major(found)) << 20) | u64::from(rustix::fs::minor(found));
+        let instance = Path::new(TRACING).join("instances").join(device.replace('/', "-"));
+        let sent = Self(instance);
+        let _ = fs::remove_dir(&sent.0); // of a test that was killed
+        fs::create_dir(&sent.0).unwrap();
+        let event = sent.0.join("events/block/block_bio_queue");
+        fs::write(event.join("filter"), format!("dev == {numbers} && rwbs ~ \"D*\"")).unwrap();
+        fs::write(event.join("enable"), "1").unwrap();
+        sent
+    }
+
+    fn count(&self) -> usize {
+        let trace = fs::read_to_string(self.0.join("trace")).unwrap();
+        trace.lines().filter(|line| !line.starts_with('#')).count()
+    }
+}
+
+impl Drop for Sent {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
+/// Nobody knows what becomes of discards that hang, and another slice could only hang behind them.
+#[test]
+fn none_is_sent_beside_discards_that_hang() {
+    if !can_serve(&["mkfs.xfs"]) || !can_trace() {
+        return;
+    }
+    let (drive, sound) = (Drive::new("xfs"), Loop::ext4(256 * MIB));
+    let daemon = settled(&drive, &sound);
+    let before = daemon.status(&drive.point)["totals"].clone();
+    let (sent, full) = (Sent::to(&drive.device), drive.allocated());
+    drive.holds(true);
+    drive.remove("gone");
+    let attempts = |status: &serde_json::Value| {
+        status["totals"]["slices_failed"].as_u64().unwrap() - before["slices_failed"].as_u64().unwrap()
+    };
+    let mount = drive.point.clone();
+    daemon.wait_until(&mount, "failed", |status| attempts(status) == 1);
+    let in_flight = sent.count();
+    // A user asks, which is the next attempt.
+    daemon.ask(&Request::Trim { mount: mount.clone() });
+    daemon.wait_until(&mount, "tried again", |status| attempts(status) == 2);
+    let status = daemon.status(&mount);
+    assert!(in_flight > 0 && status["waiting_bytes"].as_u64() >= Some(FREED * 9 / 10), "{status:#}");
+    assert_eq!(sent.count(), in_flight, "{status:#}");
+    for booked in ["trimmed_bytes", "counted_bytes", "slices"] {
+        assert_eq!(status["totals"][booked], before[booked], "{status:#}");
+    }
+    let explained = daemon.ask(&Request::Explain { mount: mount.clone() }).to_string();
+    assert!(explained.contains("discards hang") && explained.contains("still in flight"), "{explained}");
+    sound_is_trimmed(&daemon, &sound);
+    assert_eq!(sent.count(), in_flight);
+
+    drive.holds(false);
+    daemon.ask(&Request::Trim { mount: mount.clone() });
+    let status = daemon.wait_until(&mount, "trimmed", |status| status["asked"] == "done");
+    assert!(status["totals"]["trimmed_bytes"].as_u64() > before["trimmed_bytes"].as_u64(), "{status:#}");
+    assert!(sent.count() > in_flight && full - drive.allocated() >= FREED * 9 / 10);
     end(daemon);
 }
 
