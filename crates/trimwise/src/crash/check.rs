@@ -51,7 +51,7 @@ fn blocks_have_one_owner(found: &Recovered<'_>, broken: &mut Vec<Broken>) {
         let tree = inode.tree.iter().map(|&block| UnitRange::new(block, 1));
         inode.extents.iter().map(|e| e.blocks).chain(tree).map(|r| (r, inode.inode)).collect::<Vec<_>>()
     };
-    let mut owned: Vec<(UnitRange, u32)> = inodes.flat_map(|inode| of_inode(&inode)).collect();
+    let mut owned: Vec<(UnitRange, u32)> = inodes.flat_map(of_inode).collect();
     owned.sort_unstable();
     for pair in owned.windows(2) {
         let [(first, a), (second, b)] = [pair[0], pair[1]];
