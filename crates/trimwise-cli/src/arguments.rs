@@ -359,7 +359,7 @@ pub struct TrimArguments {
     #[arg(long, conflicts_with_all = ["dry_run", "min_extent", "offset", "length", "groups", "slice", "pause"])]
     pub now: bool,
 
-    /// With --now, wait until all of it is trimmed; Ctrl-C stops the waiting, not the trim
+    /// Wait until all that --now asks for is trimmed; Ctrl-C stops the waiting, not the trim
     #[arg(long, requires = "now")]
     pub wait: bool,
 
