@@ -5,11 +5,11 @@
 //! last use; those with pages that are dirty or in transfer stay. Linux keeps two lists (active and
 //! inactive) of single pages; for files that are read and written as wholes the two differ little.
 
-/// Pages in a chunk.
-pub const CHUNK_PAGES: u64 = 32;
-
 use super::page_lists::PageLists;
 use crate::units::SimTime;
+
+/// Pages in a chunk.
+pub const CHUNK_PAGES: u64 = 32;
 
 const NONE: u32 = u32::MAX;
 
@@ -87,7 +87,7 @@ pub fn mask(first: u64, count: u64) -> u32 {
 }
 
 impl PageCache {
-    /// An empty cache of so many pages, and the processor's lists of free ones.
+    /// An empty cache of this many pages, with the processor's lists of free pages, if it has any.
     pub fn new(capacity_pages: u64, lists: Option<PageLists>) -> Self {
         Self {
             chunks: Vec::new(),

@@ -122,7 +122,7 @@ pub struct HostConfig {
     /// Whether new blocks count as unwritten until their data are there (`dioread_nolock`). Each allocation then has room
     /// in the journal set aside until that is noted.
     pub converts_unwritten: bool,
-    /// In what steps the times of files go (`current_time`: ticks). Who writes twice within one changes the inode once.
+    /// Resolution of file times (`current_time`: one tick). Two writes within a tick change the inode once.
     pub file_time_step: SimDuration,
     /// Whether a processor keeps many of the pages that it frees (`page_lists.rs`).
     pub lists_free_pages: bool,

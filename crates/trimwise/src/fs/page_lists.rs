@@ -77,7 +77,7 @@ impl PageLists {
     /// Time has passed (`decay_pcp_high`, each second).
     pub fn pass(&mut self, now: SimTime) {
         let second = now.as_nanos() / 1_000_000_000;
-        for _ in 0..(second - self.second.min(second)).min(64) {
+        for _ in 0..second.saturating_sub(self.second).min(64) {
             self.high = self.count.saturating_sub(self.step()).max(self.high - self.high / 8);
             self.count = self.count.min(self.high);
         }
