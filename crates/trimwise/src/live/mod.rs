@@ -159,7 +159,7 @@ pub struct LiveHost {
     forget_at: SimTime,
     /// Whether something may have come and gone unseen since all was forgotten last.
     doubted: bool,
-    /// Bytes that slices sent beyond twice what they were asked for, and in how many slices.
+    /// Bytes that slices sent beyond their ranges and twice what they were asked for, and in how many slices.
     overshoot: u64,
     overshoots: u32,
     failures: u32,

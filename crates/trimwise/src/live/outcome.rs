@@ -222,11 +222,12 @@ impl LiveHost {
         let (Cut::Anywhere { .. }, Some(counted), true) = (self.facts.cut, counted, self.facts.maps) else {
             return false;
         };
-        // Of all slices together: small ones send little too much each, and together as many times too much.
-        let twice = slice.bytes.0.saturating_mul(2);
+        // Of all slices together: small ones send little too much each, and together as many times too much. What was in use
+        // inside a range when the map was read may be free by now, so a kernel that keeps to the range may send all of it.
+        let kept_to_range = bytes(&slice.ranges).max(slice.bytes.0.saturating_mul(2));
         self.overshoots = if self.overshoot == 0 { 0 } else { self.overshoots };
-        self.overshoots += u32::from(counted.0 > twice);
-        self.overshoot = self.overshoot.saturating_add(counted.0).saturating_sub(twice);
+        self.overshoots += u32::from(counted.0 > kept_to_range);
+        self.overshoot = self.overshoot.saturating_add(counted.0).saturating_sub(kept_to_range);
         if self.overshoots >= 2 && self.overshoot > OVERSHOOT.0 {
             self.facts.cut = Cut::Nowhere;
         }

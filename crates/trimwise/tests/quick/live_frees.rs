@@ -142,6 +142,30 @@ fn a_free_that_no_map_shows_yet_is_looked_for_once_more() {
     assert_eq!(host.live.totals().looks, looks, "and not for ever");
 }
 
+/// What comes free inside a slice's range after its map is sent with the slice. That is no sign of a kernel that sends whole
+/// extents beyond the range, of which all would then count as trimmed.
+#[test]
+fn regression_frees_that_commit_before_their_slice_are_no_overshoot() {
+    use crate::live_host::Step::{Allocate, Free, Pass, Pause};
+    let mut host = host_that_tells("judicious", XFS);
+    host.commits = true;
+    host.told.fill(false);
+    for step in [
+        Pause(true),
+        Allocate(2323, 253),
+        Pass(76),
+        Allocate(0, 65),
+        Allocate(1922, 275),
+        Allocate(2261, 1),
+        Free(1931, 456),
+    ] {
+        host.take_step(step);
+    }
+    host.live.pause(false);
+    host.pass(3000);
+    assert_eq!(host.untrimmed(), 0, "{:?}", host.live.explain());
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
