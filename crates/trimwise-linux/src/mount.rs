@@ -113,16 +113,23 @@ fn listed(found: rustix::io::Result<Statx>, path: &Path) -> Result<Mount, MountE
     const MOUNTINFO: &str = "/proc/self/mountinfo";
     let text = std::fs::read(MOUNTINFO).map_err(|source| io(Path::new(MOUNTINFO), source))?;
     let mut mounts = parse_mountinfo(&text);
-    let id = found
-        .ok()
-        .filter(|found| StatxFlags::from_bits_retain(found.stx_mask).contains(StatxFlags::MNT_ID))
-        .map(|found| found.stx_mnt_id);
+    let id = told_id(found);
     let index = mounts
         .iter()
         .position(|mount| Some(mount.id) == id)
         .or_else(|| nearest(&mounts, path))
         .ok_or_else(|| MountError::Unknown { path: path.display().to_string() })?;
     Ok(mounts.swap_remove(index))
+}
+
+fn told_id(found: rustix::io::Result<Statx>) -> Option<u64> {
+    let found = found.ok()?;
+    StatxFlags::from_bits_retain(found.stx_mask).contains(StatxFlags::MNT_ID).then_some(found.stx_mnt_id)
+}
+
+/// The [`Mount::id`] of what `path` leads to now; `None` if the kernel does not tell it (before 5.8).
+pub fn mount_id(path: &Path) -> Option<u64> {
+    told_id(statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::MNT_ID))
 }
 
 /// The mount with the longest mount point above `path`; of several at one place the last, which covers the others.

@@ -19,6 +19,7 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 use serde::{Deserialize, Serialize};
 
 use trimwise_linux::block_device::{parse_requests, parse_stat, parse_written};
+use trimwise_linux::mount::mount_id;
 
 /// The argument by which the daemon's program is this worker.
 pub const COMMAND: &str = "sample";
@@ -49,6 +50,8 @@ pub struct Place {
     pub key: Key,
     /// Where it is mounted.
     pub path: PathBuf,
+    /// That mount's number in mountinfo.
+    pub mount_id: u64,
     /// The folders of its devices in sysfs.
     pub devices: Vec<PathBuf>,
 }
@@ -126,6 +129,8 @@ struct Seat {
     /// The counts of its devices, kept open: to open such a file takes longer than to read it, and with many file systems
     /// that is most of what the daemon costs. They are files of sysfs, none of the mount.
     stats: Mutex<Vec<File>>,
+    /// The file system's own number, by which it is seen that the path leads elsewhere.
+    fsid: Mutex<Option<u64>>,
     asked_at: Mutex<Option<Instant>>,
     /// What was seen since it was taken last; `Some(None)` if it is going.
     latest: Mutex<Option<Option<Sensed>>>,
@@ -136,6 +141,11 @@ fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 impl Seat {
+    fn new(place: Place, keeps_open: bool) -> Self {
+        let (stats, fsid, asked_at, latest) = <(Mutex<Vec<File>>, Mutex<Option<u64>>, _, _)>::default();
+        Self { place, keeps_open, stats, fsid, asked_at, latest }
+    }
+
     fn sample(&self) {
         *locked(&self.asked_at) = Some(Instant::now());
         let sensed = self.sensed();
@@ -144,7 +154,7 @@ impl Seat {
     }
 
     fn sensed(&self) -> Option<Sensed> {
-        let space = statvfs(&self.place.path).ok()?;
+        let space = statvfs(&self.place.path).ok().filter(|space| self.is_of_mount(space.f_fsid))?;
         let bytes = |blocks: u64| blocks.saturating_mul(space.f_frsize);
         let mut sensed = Sensed {
             used: bytes(space.f_blocks.saturating_sub(space.f_bfree)),
@@ -158,6 +168,20 @@ impl Seat {
             stats.clear();
         }
         counted.map(|()| sensed)
+    }
+
+    /// Whether what the path led to is still the mount that is sampled. Once unmounted, the path leads to the file system
+    /// below it, whose size would pass for that of a resized one until the list of mounts is read.
+    fn is_of_mount(&self, fsid: u64) -> bool {
+        let mut known = locked(&self.fsid);
+        // The number is there anyway, and asking for the mount's costs as much again as the space.
+        if *known != Some(fsid) {
+            if mount_id(&self.place.path).is_some_and(|id| id != self.place.mount_id) {
+                return false;
+            }
+            *known = Some(fsid);
+        }
+        true
     }
 
     fn open(&self, stats: &mut Vec<File>) -> Option<()> {
@@ -254,8 +278,7 @@ impl Sampler {
             let keeps_open = wanted <= most;
             let known = before.remove(&place.key);
             let known = known.filter(|known| known.place == place && known.keeps_open == keeps_open);
-            let (stats, asked_at, latest) = <(Mutex<Vec<File>>, _, _)>::default();
-            let seat = known.unwrap_or_else(|| Arc::new(Seat { place, keeps_open, stats, asked_at, latest }));
+            let seat = known.unwrap_or_else(|| Arc::new(Seat::new(place, keeps_open)));
             Taken { seat, told: None, quiet: 0 }
         };
         self.seats = places.into_iter().map(&mut seat).collect();
@@ -381,6 +404,7 @@ pub fn parse_pressure(text: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use trimwise_linux::mount::mount_of;
 
     #[test]
     fn pressure_is_read_in_thousandths() {
@@ -402,9 +426,11 @@ mod tests {
             let text = format!("{done} 0 8 5 7 0 16 6 1 0 0 0 0 0 0 0 0\n");
             std::fs::write(device.join("stat"), text).unwrap();
         };
-        let place = |minor, path: &str| Place {
+        let here = mount_of(folder.path()).unwrap().id;
+        let place = |minor, path: &str, mount_id| Place {
             key: (8, minor),
             path: folder.path().join(path),
+            mount_id,
             devices: vec![device.clone()],
         };
         let mut sampler = Sampler::default();
@@ -412,13 +438,16 @@ mod tests {
         sampler.answer(Ask::Watch {
             mountinfo: mountinfo.clone(),
             proc: folder.path().into(),
-            places: vec![place(1, ""), place(2, "none")],
+            places: vec![place(1, "", here), place(2, "none", here), place(3, "", here + 1)],
         });
         count(3);
         let seen = sampler.answer(Ask::Sample);
         let (key, sensed) = seen.changed[0];
         assert_eq!((key, sensed.done, sensed.took_ms, sensed.written), ((8, 1), 10, 11, 16 * 512));
-        assert_eq!((seen.changed.len(), seen.gone), (1, vec![(8, 2)]));
+        // The third path leads to another mount, as one does that was unmounted; before Linux 5.8 that cannot be told.
+        let elsewhere = mount_id(folder.path()).is_some();
+        let gone: &[Key] = if elsewhere { &[(8, 2), (8, 3)] } else { &[(8, 2)] };
+        assert_eq!((seen.changed.len(), &seen.gone[..]), (2 - usize::from(elsewhere), gone));
         // The space of this folder is another one when others write.
         let again = |sampler: &mut Sampler| {
             let seen = sampler.answer(Ask::Sample);

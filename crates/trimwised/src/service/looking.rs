@@ -264,11 +264,15 @@ impl Service {
         let place = |(&key, one): (&(u32, u32), &Managed)| Place {
             key,
             path: one.candidate.path.clone(),
+            mount_id: one.candidate.mount.id,
             devices: one.candidate.devices.iter().map(|device| device.sysfs.clone()).collect(),
         };
         let is_same = |(place, (key, one)): (&Place, (&(u32, u32), &Managed))| {
             let devices = one.candidate.devices.iter().map(|device| &device.sysfs);
-            place.key == *key && place.path == one.candidate.path && devices.eq(&place.devices)
+            place.key == *key
+                && place.path == one.candidate.path
+                && place.mount_id == one.candidate.mount.id
+                && devices.eq(&place.devices)
         };
         let watched = &self.looking.watched;
         let mut asked = Ok(());
