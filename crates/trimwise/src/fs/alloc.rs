@@ -1,8 +1,8 @@
 //! The block allocator: free extents by address, in block groups of 128 MiB.
 //!
-//! It follows mballoc in what matters to TRIM: an allocation never crosses a block group, a file that
-//! grows asks for the block behind its end, and everything else continues at one moving goal ("stream
-//! allocation"), so that files written one after the other lie one after the other.
+//! It follows mballoc in what matters to TRIM: an allocation never crosses a block group, a growing file asks for the
+//! block behind its end, and everything else continues at one moving goal ("stream allocation"). So files written one
+//! after the other lie one after the other.
 
 use std::collections::BTreeMap;
 
@@ -12,26 +12,26 @@ use crate::units::{Lpn, UnitRange};
 /// Blocks of 4 KiB in a block group: one bitmap block's worth, 128 MiB.
 pub const GROUP_UNITS: u64 = 32_768;
 
-/// Extents looked at before the longest one seen is taken (mballoc: `mb_max_to_scan`, 200).
+/// Extents to scan before taking the longest one seen (mballoc: `mb_max_to_scan`, 200).
 const EXTENTS_TO_SCAN: usize = 200;
 
 /// The free extents of a file system.
 #[derive(Clone, Debug, Default)]
 pub struct Allocator {
-    /// Start to length; no extent crosses a group boundary, neighbours inside a group are merged.
+    /// Start to length. No extent crosses a group boundary; neighbours inside a group are merged.
     free: BTreeMap<u64, u64>,
     free_units: u64,
-    /// Where stream allocation goes on.
+    /// Where stream allocation continues.
     stream_goal: u64,
     /// Free units and free extents of each group.
     counts: Vec<GroupCount>,
-    /// What is set aside for files, where mballoc is modelled.
+    /// Preallocations, where mballoc is modelled.
     mballoc: Mballoc,
-    /// Groups that FITRIM trimmed and in which nothing was freed since (ext4 keeps this in memory only).
+    /// Groups that FITRIM trimmed with nothing freed in them since (ext4 keeps this in memory only).
     trimmed_groups: Vec<bool>,
 }
 
-/// What is free in a group.
+/// Free units and extents of a group.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct GroupCount {
     pub(super) units: u64,
@@ -54,7 +54,7 @@ impl Allocator {
         }
     }
 
-    /// Free units, those that are set aside for files with them.
+    /// Free units, including preallocated ones.
     pub fn free_units(&self) -> u64 {
         self.free_units + self.mballoc.preallocated_units()
     }
@@ -64,14 +64,14 @@ impl Allocator {
         self.trimmed_groups.len()
     }
 
-    /// Where an allocation without a goal of its own begins to look.
+    /// Where an allocation without its own goal starts looking.
     pub fn stream_goal(&self) -> Lpn {
         Lpn(self.stream_goal)
     }
 
     /// Allocates up to `want` units in one extent inside one group; `None` only if nothing is free.
     ///
-    /// `goal` is the block behind the file's last; it is taken if `want` fit there.
+    /// `goal` is the block behind the file's last; the extent starts there if `want` units fit.
     pub fn allocate(&mut self, goal: Option<Lpn>, want: u64) -> Option<UnitRange> {
         if want == 0 || self.free.is_empty() {
             return None;
@@ -87,9 +87,9 @@ impl Allocator {
         Some(range)
     }
 
-    /// Allocates `want` units at `place` if they are free there; stream allocation goes on behind them.
+    /// Allocates `want` units at `place` if they are free there; stream allocation continues behind them.
     ///
-    /// For what lies behind a hole: ext4 finds the window that it reserves for it by stream allocation.
+    /// For data behind a hole: ext4 finds the window that it reserves for such data by stream allocation.
     pub fn allocate_at(&mut self, place: Lpn, want: u64) -> Option<UnitRange> {
         if want == 0 || self.free_at(place.0) < want {
             return None;
@@ -99,7 +99,7 @@ impl Allocator {
         Some(range)
     }
 
-    /// What is free in a group.
+    /// Free units and extents of a group.
     pub(super) fn count(&self, group: u64) -> GroupCount {
         self.counts[group as usize]
     }
@@ -112,12 +112,12 @@ impl Allocator {
         &mut self.mballoc
     }
 
-    /// Takes these blocks, which lie in one free extent.
+    /// Allocates these blocks, which lie in one free extent.
     pub(super) fn take_free(&mut self, start: u64, units: u64) -> UnitRange {
         self.take(start, units)
     }
 
-    /// Takes exactly these blocks out of the free ones; they must all be free.
+    /// Allocates exactly these blocks; all must be free.
     pub fn take_exact(&mut self, range: UnitRange) {
         let mut at = range.start.0;
         while at < range.end().0 {
@@ -128,7 +128,7 @@ impl Allocator {
         }
     }
 
-    /// Gives blocks back. They must not be free already.
+    /// Frees blocks. They must not be free already.
     pub fn release(&mut self, range: UnitRange) {
         for group in group_of(range.start.0)..=group_of(range.end().0.saturating_sub(1)) {
             self.trimmed_groups[group as usize] = false;
@@ -136,7 +136,7 @@ impl Allocator {
         self.return_trimmed(range);
     }
 
-    /// Gives blocks back that the device was just told of: their groups may stay marked as trimmed.
+    /// Frees blocks that the device was just told of: their groups may stay marked as trimmed.
     pub fn return_trimmed(&mut self, range: UnitRange) {
         let mut at = range.start.0;
         while at < range.end().0 {
@@ -147,7 +147,7 @@ impl Allocator {
         }
     }
 
-    /// How many free units follow from `block` on, inside its group (0 if it is not free).
+    /// Number of free units from `block` on, inside its group (0 if it is not free).
     pub fn free_at(&self, block: u64) -> u64 {
         match self.free.range(..=block).next_back() {
             Some((&start, &len)) if block < start + len => start + len - block,
@@ -155,7 +155,7 @@ impl Allocator {
         }
     }
 
-    /// How many blocks of a range are free.
+    /// Number of free blocks in a range.
     pub fn free_in(&self, range: UnitRange) -> u64 {
         let extents = self.free_from(range.start.0, range.end().0);
         extents.map(|e| e.end().min(range.end()).0 - e.start.0).sum()
@@ -168,8 +168,8 @@ impl Allocator {
             .map(|(&start, &len)| UnitRange::new(Lpn(start), len))
     }
 
-    /// The free extents that begin between `from` and `to`, in order; first what is left behind `from` of one
-    /// that begins before it.
+    /// The free extents that begin between `from` and `to`, in order, preceded by the rest of an extent that contains
+    /// `from`.
     pub fn free_from(&self, from: u64, to: u64) -> impl Iterator<Item = UnitRange> + '_ {
         let cut = self.free_at(from);
         let first = (cut > 0).then(|| UnitRange::new(Lpn(from), cut));
@@ -177,7 +177,7 @@ impl Allocator {
         first.into_iter().chain(rest.map(|(&start, &len)| UnitRange::new(Lpn(start), len)))
     }
 
-    /// Whether FITRIM has trimmed this group and nothing was freed in it since.
+    /// Whether FITRIM has trimmed this group with nothing freed in it since.
     pub fn is_trimmed(&self, group: u64) -> bool {
         self.trimmed_groups[group as usize]
     }
@@ -192,7 +192,7 @@ impl Allocator {
         self.trimmed_groups.fill(false);
     }
 
-    /// First fit from the stream goal on, around the end; after enough extents the longest seen.
+    /// First fit from the stream goal on, wrapping around; after enough extents, the longest seen.
     fn search(&self, want: u64) -> Option<(u64, u64)> {
         let goal = self.stream_goal;
         let at_goal = self.free_at(goal);
@@ -275,25 +275,25 @@ mod tests {
     }
 
     #[test]
-    fn files_written_in_turn_lie_in_turn() {
+    fn files_written_one_after_the_other_lie_one_after_the_other() {
         let mut a = empty(2 * GROUP_UNITS);
         let first = a.allocate(None, 25).unwrap();
         let second = a.allocate(None, 10).unwrap();
         assert_eq!(second.start, first.end());
-        // The first file grows: behind it there is no room any more.
+        // The first file grows, but the space behind it is taken.
         let third = a.allocate(Some(first.end()), 5).unwrap();
         assert_eq!(third.start, second.end());
     }
 
     #[test]
-    fn behind_a_gap_the_stream_goes_on() {
+    fn stream_allocation_continues_behind_a_gap() {
         let mut a = empty(2 * GROUP_UNITS);
         let first = a.allocate(None, 16).unwrap();
         let second = a.allocate_at(first.end().offset(16), 16).unwrap();
         assert_eq!(second.start, first.end().offset(16));
-        // Whoever comes next does not fill the gap, which ext4 holds reserved.
+        // The next file does not fill the gap, which ext4 keeps reserved.
         assert_eq!(a.allocate(None, 4).unwrap().start, second.end());
-        // What is taken, or does not fit into the group, is refused.
+        // A place that is taken, or too short inside the group, is refused.
         assert_eq!(a.allocate_at(second.start, 1), None);
         assert_eq!(a.allocate_at(Lpn(GROUP_UNITS - 4), 5), None);
         assert_eq!(a.allocate_at(Lpn(GROUP_UNITS - 4), 4).unwrap().start.0, GROUP_UNITS - 4);
@@ -308,7 +308,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against one flag a block: what is handed out was free, what is free stays counted and merged.
+        /// Checked against one flag per block: allocated blocks were free; free blocks stay counted and merged.
         #[test]
         fn agrees_with_a_map_of_flags(ops in prop::collection::vec((any::<bool>(), 0u64..400, 1u64..60), 1..200)) {
             const TOTAL: u64 = 500;

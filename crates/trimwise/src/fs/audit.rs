@@ -5,12 +5,12 @@ use crate::policy::Availability;
 use crate::units::UnitRange;
 
 impl Ext4 {
-    /// Checks what must hold whenever no task is between two awaits: owned, free and withheld blocks partition
-    /// the device, nothing that may be trimmed is owned, and every count agrees with what it counts.
+    /// Checks the invariants that hold whenever no task is between two awaits: owned, free and withheld blocks
+    /// partition the device, nothing that may be trimmed is owned, and every count matches what it counts.
     ///
     /// # Errors
     ///
-    /// What does not hold, in words.
+    /// A description of the violated invariant.
     pub fn audit(&self) -> Result<(), String> {
         let state = &*self.0.state.borrow();
         partition(state)?;
@@ -55,7 +55,7 @@ fn partition(state: &State) -> Result<(), String> {
     Ok(())
 }
 
-/// Every block of a file or directory, sorted; an error if two own the same.
+/// Every block of a file or directory, sorted; an error if two own the same block.
 fn owners(state: &State) -> Result<Vec<UnitRange>, String> {
     let disk = &state.disk;
     let directories = disk.directories.values().flat_map(|d| &d.blocks);

@@ -1,9 +1,9 @@
-//! The page cache: which pages of which files are in memory, dirty, or on their way to the device.
+//! The page cache: which pages of which files are in memory, dirty, or in transfer to the device.
 //!
-//! Pages are kept in chunks of 32 (128 KiB) with one bit a page and state, so that a workload that moves
-//! gigabytes costs a few word operations for each system call. Chunks are evicted in the order of their
-//! last use; those with pages that are dirty or in transfer stay. Linux keeps two lists (active and
-//! inactive) of single pages; for files that are read and written as wholes the two differ little.
+//! Pages are kept in chunks of 32 (128 KiB) with one bit per page and state, so that each system call costs only a few
+//! word operations. Chunks are evicted least recently used first; those with dirty pages or pages in transfer stay.
+//! Linux keeps two lists (active and inactive) of single pages; for files that are read and written as wholes the
+//! difference is small.
 
 use super::page_lists::PageLists;
 use crate::units::SimTime;
@@ -39,7 +39,7 @@ impl ChunkTable {
         self.0.get(index as usize).copied().filter(|&id| id != NONE).map(ChunkId)
     }
 
-    /// One behind the last position that may be in memory.
+    /// One past the last position that may be in memory.
     pub fn end(&self) -> u64 {
         self.0.len() as u64
     }
@@ -55,13 +55,13 @@ impl ChunkTable {
 /// A page's states, as bits of a chunk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChunkState {
-    /// Has valid contents in memory.
+    /// Pages with valid contents in memory.
     pub present: u32,
-    /// Differs from what the device holds or was given.
+    /// Pages that differ from what the device holds or was given.
     pub dirty: u32,
-    /// Is being written to the device.
+    /// Pages being written to the device.
     pub writeback: u32,
-    /// Is being read from the device.
+    /// Pages being read from the device.
     pub reading: u32,
 }
 
@@ -76,7 +76,7 @@ pub struct PageCache {
     present_pages: u64,
     dirty_pages: u64,
     writeback_pages: u64,
-    /// Where the kernel has such lists that grow.
+    /// Only for kernels whose page lists grow.
     lists: Option<PageLists>,
 }
 
@@ -87,7 +87,7 @@ pub fn mask(first: u64, count: u64) -> u32 {
 }
 
 impl PageCache {
-    /// An empty cache of this many pages, with the processor's lists of free pages, if it has any.
+    /// An empty cache of this many pages, with the processor's lists of free pages if it keeps any.
     pub fn new(capacity_pages: u64, lists: Option<PageLists>) -> Self {
         Self {
             chunks: Vec::new(),
@@ -102,7 +102,7 @@ impl PageCache {
         }
     }
 
-    /// Free pages that do not count as free, since the processor keeps them for itself.
+    /// Free pages on the processor's own lists, which do not count as free.
     pub fn listed_pages(&mut self, now: SimTime) -> u64 {
         self.lists.as_mut().map_or(0, |lists| {
             lists.pass(now);
@@ -117,7 +117,7 @@ impl PageCache {
         }
     }
 
-    /// Another number of pages may be in memory from now on.
+    /// Changes the number of pages that fit into memory.
     pub fn set_capacity(&mut self, pages: u64) {
         self.capacity_pages = pages;
     }
@@ -143,7 +143,7 @@ impl PageCache {
         ChunkState { present: c.present, dirty: c.dirty, writeback: c.writeback, reading: c.reading }
     }
 
-    /// The chunk of file `owner` at `index`, made if need be, and now the most recently used.
+    /// Returns the chunk of file `owner` at `index`, created if needed, and makes it the most recently used.
     pub fn touch(&mut self, table: &mut ChunkTable, owner: u32, index: u64) -> ChunkId {
         if let Some(id) = table.get(index) {
             if self.newest != id.0 {
@@ -177,7 +177,7 @@ impl PageCache {
         ChunkId(id)
     }
 
-    /// Pages were written by a process: present and dirty. Answers how many became dirty.
+    /// Marks pages that a process has written as present and dirty. Returns how many became dirty.
     pub fn mark_dirty(&mut self, id: ChunkId, pages: u32) -> u64 {
         let c = &mut self.chunks[id.0 as usize];
         let new = u64::from((pages & !c.dirty).count_ones());
@@ -189,7 +189,7 @@ impl PageCache {
         new
     }
 
-    /// Dirty pages are handed to the device.
+    /// Notes that dirty pages are handed to the device.
     pub fn begin_writeback(&mut self, id: ChunkId, pages: u32) {
         let c = &mut self.chunks[id.0 as usize];
         debug_assert_eq!(c.dirty & pages, pages);
@@ -201,7 +201,7 @@ impl PageCache {
         self.writeback_pages += n;
     }
 
-    /// The device has acknowledged pages.
+    /// Notes that the device has acknowledged pages.
     pub fn end_writeback(&mut self, id: ChunkId, pages: u32) {
         let c = &mut self.chunks[id.0 as usize];
         debug_assert_eq!(c.writeback & pages, pages);
@@ -209,14 +209,14 @@ impl PageCache {
         self.writeback_pages -= u64::from(pages.count_ones());
     }
 
-    /// Pages are being read from the device.
+    /// Notes that pages are being read from the device.
     pub fn begin_read(&mut self, id: ChunkId, pages: u32) {
         let c = &mut self.chunks[id.0 as usize];
         debug_assert_eq!((c.present | c.reading) & pages, 0);
         c.reading |= pages;
     }
 
-    /// Pages have been read.
+    /// Notes that pages have been read.
     pub fn end_read(&mut self, id: ChunkId, pages: u32) {
         let c = &mut self.chunks[id.0 as usize];
         let arrived = pages & c.reading;
@@ -226,7 +226,7 @@ impl PageCache {
         self.take_pages(taken);
     }
 
-    /// Drops a file's pages; none may be under write-back. Answers how many pages were dirty.
+    /// Drops a file's pages; none may be under write-back. Returns how many were dirty.
     pub fn forget(&mut self, table: &mut ChunkTable) -> u64 {
         let mut dropped = 0;
         for id in std::mem::take(&mut table.0).into_iter().filter(|&id| id != NONE) {
@@ -238,15 +238,15 @@ impl PageCache {
         dropped
     }
 
-    /// The least recently used chunk that may go, if memory is short: its owner and position.
+    /// The least recently used chunk that can be evicted, as owner and position, if memory is short.
     ///
-    /// The caller clears the owner's table entry by [`PageCache::evict`].
+    /// The caller must then call [`PageCache::evict`], which clears the owner's table entry.
     pub fn victim(&mut self) -> Option<(u32, u64)> {
         if self.present_pages <= self.capacity_pages {
             return None;
         }
-        // Chunks that cannot go are moved to the young end, as Linux rotates dirty pages; a bounded look
-        // keeps this cheap when nearly everything is dirty.
+        // Chunks that must stay move to the young end, as Linux rotates dirty pages. The bound keeps this cheap when
+        // nearly everything is dirty.
         for _ in 0..64 {
             let id = self.oldest;
             if id == NONE {

@@ -1,30 +1,29 @@
 //! Where the policy meets the file system.
 //!
-//! The commit brings what it freed into the pending set and tells the governor; so do commands that were
-//! acknowledged and the governor's own timer. What it decides is done here, and tokens are the only way to the
-//! device. While one is being issued its blocks cannot be allocated: under the availability rule "after
-//! issue" they are not free yet; under the others they are taken out of the allocator for the time of the
-//! command, as `ext4_trim_extent` does it.
+//! A commit adds what it freed to the pending set and tells the governor. Acknowledged commands and the governor's own
+//! timer are events too. This file carries out the governor's decisions; tokens are the only way to the device. While a
+//! token is being issued its blocks cannot be allocated. Under the availability rule "after issue" they are not free
+//! yet; under the other rules they are taken out of the allocator while the command runs, as `ext4_trim_extent` does.
 //!
-//! Background TRIMs have no worker that sleeps: a worker is a place in which one command can be on its way,
-//! and the governor, told of each acknowledgement, decides whether the place is taken again.
+//! Background TRIMs have no sleeping worker: a worker is a slot for one command in flight. The governor, told of each
+//! acknowledgement, decides whether to fill the slot again.
 
 use super::alloc::{GROUP_UNITS, group_of};
 use super::{COMMIT_INTERVAL, Ext4, Inner, State};
 use crate::policy::{Acknowledged, Availability, Decision, HostTraits, PolicyEvent, Shape, TrimToken, View};
 use crate::units::{Lpn, SimDuration, UnitRange};
 
-/// Longer than any policy waits before it issues what it has (btrfs: 120 s, OpenZFS: 160 s).
+/// Longer than any policy waits before it issues its pending extents (btrfs: 120 s, OpenZFS: 160 s).
 const DRAIN_PATIENCE: SimDuration = SimDuration::from_secs(300);
 
-/// How often in a row, at one instant, a governor is told that nothing fits.
+/// Maximum number of nested `PassOver` events at one instant.
 const PASSES_TOLD_MAX: u32 = 8;
 
 /// Every block of a device of any size.
 const EVERYWHERE: UnitRange = UnitRange { start: Lpn(0), units: u64::MAX };
 
 impl Ext4 {
-    /// A transaction is durable, and so is the freeing of these blocks.
+    /// Handles a durable transaction that freed these blocks.
     pub(super) async fn transaction_is_durable(&self, freed: Vec<UnitRange>) {
         let inner: &Inner = &self.0;
         let freed = merged(freed);
@@ -73,7 +72,7 @@ impl Ext4 {
         }
     }
 
-    /// Tells the governor that the host is there, and what it is.
+    /// Tells the governor about its host.
     pub(super) fn introduce_host(&self) {
         let inner: &Inner = &self.0;
         let host = inner.queue.with_ssd(|ssd| {
@@ -90,7 +89,7 @@ impl Ext4 {
         self.tell(&PolicyEvent::Hosted(host));
     }
 
-    /// Calls the governor at the instants that it asked for.
+    /// Calls the governor at the times that it asked for.
     pub(super) async fn policy_timer(self) {
         let inner: &Inner = &self.0;
         while !inner.stopping.get() {
@@ -107,7 +106,7 @@ impl Ext4 {
         }
     }
 
-    /// Asks the governor what it makes of an event.
+    /// Returns the governor's decisions on an event.
     fn decisions_on(&self, event: &PolicyEvent) -> Vec<Decision> {
         let inner: &Inner = &self.0;
         let (used_units, total_units) = self.utilization();
@@ -131,18 +130,18 @@ impl Ext4 {
         decisions
     }
 
-    /// Tells the governor of something outside a commit and does what it decides.
+    /// Tells the governor of an event outside a commit and carries out its decisions.
     fn tell(&self, event: &PolicyEvent) {
         for decision in self.decisions_on(event) {
             self.carry_out(decision);
         }
     }
 
-    /// What needs no waiting; commands go on their way and the governor hears of their end.
+    /// Carries out a decision without waiting; commands run in the background, and the governor is told when they end.
     fn carry_out(&self, decision: Decision) {
         let inner: &Inner = &self.0;
         match decision {
-            // These answer a commit; elsewhere there is nothing that they could mean.
+            // These apply only to a commit.
             Decision::DropFreed | Decision::IssueInCommit { .. } => {}
             Decision::CatchUp => self.catch_up(),
             Decision::Reveal => self.reveal_pending(),
@@ -162,7 +161,7 @@ impl Ext4 {
         }
     }
 
-    /// One command in the background.
+    /// Issues one command in the background.
     fn issue(&self, shape: Shape) {
         let inner: &Inner = &self.0;
         let mut tokens = Vec::new();
@@ -178,7 +177,7 @@ impl Ext4 {
             inner.issue_cursor.set(Lpn(0));
         }
         if tokens.is_empty() {
-            // A governor may answer with another kind of command; one that only asks again is not told for ever.
+            // The governor may ask for another kind of command. The bound stops one that keeps asking for the same.
             let told = inner.passes_told.get();
             if told < PASSES_TOLD_MAX {
                 inner.passes_told.set(told + 1);
@@ -209,8 +208,8 @@ impl Ext4 {
         });
     }
 
-    /// The free space from `start` on, inside its block group: taken, so that nobody gets it, for the time of a TRIM that
-    /// runs on through it. Whether it waits for a TRIM of its own makes no difference to that.
+    /// Takes the free space from `start` on, inside its block group, out of the allocator while a TRIM runs on through
+    /// it, whether or not that space waits for a TRIM of its own.
     fn run_on(&self, start: Lpn) -> Option<UnitRange> {
         let state = &mut *self.0.state.borrow_mut();
         if start.0.is_multiple_of(GROUP_UNITS) {
@@ -234,7 +233,7 @@ impl Ext4 {
         self.release_held(state, behind);
     }
 
-    /// What of `range` is pending will not be trimmed; blocks that waited for their TRIM become allocatable.
+    /// Drops the pending part of `range`; blocks that waited for their TRIM become allocatable.
     fn drop_pending(&self, range: UnitRange) {
         let state = &mut *self.0.state.borrow_mut();
         for part in state.pending.drop_range(range) {
@@ -246,12 +245,12 @@ impl Ext4 {
         self.0.events.blocks_released.notify_all();
     }
 
-    /// The unmount: nothing that is pending will be trimmed.
+    /// Drops all pending extents, at unmount.
     pub(super) fn drop_all_pending(&self) {
         self.drop_pending(EVERYWHERE);
     }
 
-    /// What is known as untrimmed becomes pending.
+    /// Makes all untrimmed extents pending.
     fn catch_up(&self) {
         let state = &mut *self.0.state.borrow_mut();
         for range in state.pending.catch_up() {
@@ -262,8 +261,8 @@ impl Ext4 {
         }
     }
 
-    /// Waits until the policy has issued what it is going to issue: nothing is pending or on its way, or for
-    /// longer than any policy waits no blocks were released.
+    /// Waits until the policy has issued what it is going to issue: until nothing is pending or in flight, or no blocks
+    /// were released for longer than any policy waits.
     pub async fn drain_discards(&self) {
         loop {
             let ledger = self.ledger();
@@ -277,14 +276,14 @@ impl Ext4 {
         }
     }
 
-    /// Waits until what is pending now has been issued, as an allocation does that finds no block where blocks wait
-    /// for their TRIM: all that a kernel can wait for is the whole of a worker's queue (`flush_work`, as in
-    /// `ext4_should_retry_alloc` since Linux 5.15).
+    /// Waits until everything pending now has been issued, as an allocation does when the only free blocks wait for
+    /// their TRIM. A kernel can wait only for a worker's whole queue (`flush_work`, as in `ext4_should_retry_alloc`
+    /// since Linux 5.15).
     pub(super) async fn flush_pending(&self) {
         let gone = |ledger: crate::policy::Ledger| ledger.issued + ledger.reused + ledger.dropped;
         let wanted = gone(self.ledger()) + self.ledger().pending + self.ledger().in_tokens;
         while gone(self.ledger()) < wanted && self.ledger().pending + self.ledger().in_tokens > 0 {
-            // A policy may be in no hurry: the caller looks after a commit interval whether it got anything.
+            // A policy may delay its TRIMs: after a commit interval the caller checks again.
             let patience = self.0.sim.now() + COMMIT_INTERVAL;
             if !self.0.events.blocks_released.wait_until(patience).await {
                 return;
@@ -302,8 +301,8 @@ impl Ext4 {
         }
     }
 
-    /// Takes the next pending extent of a shape from `from` on, as far as it lies in one block group; its blocks
-    /// cannot be allocated until it is settled.
+    /// Takes the next pending extent of a shape from `from` on, cut at the end of its block group. Its blocks cannot be
+    /// allocated until the token is settled.
     fn take_token(&self, from: Lpn, shape: Shape) -> Option<TrimToken> {
         let state = &mut *self.0.state.borrow_mut();
         let group_end = |block: u64| (group_of(block) + 1) * GROUP_UNITS;
@@ -316,7 +315,7 @@ impl Ext4 {
         Some(token)
     }
 
-    /// The device has acknowledged the TRIM of a token: its blocks may be allocated.
+    /// Settles a token whose TRIM the device has acknowledged: its blocks may be allocated.
     fn settle(&self, token: TrimToken) {
         let state = &mut *self.0.state.borrow_mut();
         let range = token.range();
@@ -329,7 +328,7 @@ impl Ext4 {
         self.release_held(state, range);
     }
 
-    /// Blocks that were in a TRIM are free again, and the device knows it.
+    /// Accounts for blocks that are free again after their TRIM.
     pub(super) fn release_held(&self, state: &mut State, range: UnitRange) {
         let now = self.0.sim.now();
         state.withheld_units -= range.units;
@@ -341,7 +340,7 @@ impl Ext4 {
     }
 }
 
-/// The extents of one transaction as the kernel keeps them: those that touch inside a block group are one
+/// Merges the extents of one transaction as the kernel does: those that touch inside a block group become one
 /// (`ext4_try_merge_freed_extent`).
 fn merged(mut extents: Vec<UnitRange>) -> Vec<UnitRange> {
     extents.sort_unstable_by_key(|range| range.start);

@@ -1,13 +1,14 @@
 //! Blocks of extent trees (`fs/ext4/extents.c`).
 //!
-//! Four extents of a file fit into its inode. A file with more has blocks of 340 each for them, which are metadata: they are
-//! journaled, and revoked when they are freed. What counts is extents as they are on the disk. While new blocks count as
-//! unwritten, each allocation is an extent of its own; only when its data are there it is merged with its neighbours. Four
-//! written extents and the next piece of a log are five, so that a tree grows a block; with the data they are four again,
-//! and the block is freed (`ext4_ext_try_to_merge_up`). So the same file takes and frees a block with each `fsync`.
+//! Four extents fit into the inode. A file with more has tree blocks for 340 extents each. These are metadata:
+//! journaled, and revoked when freed. What counts is extents on the disk. While new blocks count as unwritten, each
+//! allocation is an extent of its own; it merges with its neighbours only when its data are written. Four written
+//! extents and the next piece of a log are five, so the tree grows a block; once the data are written they are four
+//! again, and the block is freed (`ext4_ext_try_to_merge_up`). So the same file takes and frees a block with each
+//! `fsync`.
 //!
-//! Not modelled: index blocks of trees that are deeper than one level (files of more than 1,360 extents), and leaves that
-//! are split other than at their end.
+//! Not modelled: index blocks of trees deeper than one level (files of more than 1,360 extents), and leaves split
+//! anywhere but at their end.
 
 use super::inode::Inode;
 use super::journal::Handle;
@@ -15,15 +16,15 @@ use super::{Ext4, State};
 use crate::fs::host::Placement;
 use crate::units::{Lpn, UnitRange};
 
-/// Extents that an inode has room for.
+/// Extents that fit into an inode.
 const IN_INODE: usize = 4;
-/// Blocks of the longest extent (`EXT_INIT_MAX_LEN`).
+/// Length of the longest extent, in blocks (`EXT_INIT_MAX_LEN`).
 const EXTENT_MAX: u64 = 32_768;
-/// Extents that a block has room for.
+/// Extents that fit into a tree block.
 const IN_BLOCK: usize = 340;
 
 impl Inode {
-    /// Whether its extents, as they are on the disk, fit into the inode.
+    /// Whether its extents on the disk fit into the inode.
     fn tree_fits_inode(&self) -> bool {
         if self.extents.len() > IN_INODE || self.unwritten.len() > IN_INODE {
             return false;
@@ -43,7 +44,7 @@ impl Inode {
         self.extents.iter().map(written).sum::<u64>() + unwritten.len() as u64 <= IN_INODE as u64
     }
 
-    /// The block of its tree that has the extent of a page, if there is one.
+    /// The tree block that holds the extent of a page, if there is one.
     fn tree_block_of(&self, page: u64) -> Option<Lpn> {
         let index = self.extents.partition_point(|extent| extent.page <= page).saturating_sub(1);
         self.tree.get((index / IN_BLOCK).min(self.tree.len().checked_sub(1)?)).copied()
@@ -51,11 +52,12 @@ impl Inode {
 }
 
 impl Ext4 {
-    /// A page has new blocks: makes room for their extent. Returns the metadata that this changes, beside the inode.
+    /// Makes room in the tree for the extent of a page's new blocks. Returns the metadata that this changes, apart from
+    /// the inode.
     pub(super) fn grow_tree(&self, state: &mut State, inode: u32, page: u64) -> Vec<Lpn> {
         let mut metadata = Vec::new();
         if self.0.host.placement == Placement::Stream {
-            return metadata; // the host of experiments that were fitted without
+            return metadata; // those experiments were fitted without a tree
         }
         loop {
             let entry = &state.disk.inodes[inode as usize];
@@ -67,7 +69,7 @@ impl Ext4 {
             if is_enough {
                 break;
             }
-            // What pages have reserved is theirs.
+            // Leave the blocks that pages have reserved.
             let to_come = state.disk.allocator.free_units() + state.withheld_units;
             let goal = entry.tree.first().copied().unwrap_or(state.disk.layout.file_goal(inode));
             let found = (to_come > state.reserved_pages)
@@ -87,8 +89,8 @@ impl Ext4 {
         metadata
     }
 
-    /// The data of a page's extent are there: notes it, and frees a tree's only block where the extents fit into the inode
-    /// again.
+    /// Notes that the data of a page's extent are written, and frees a tree's only block if the extents fit into the
+    /// inode again.
     pub(super) async fn merge_in_tree(&self, handle: &Handle, inode: u32, page: u64) {
         let (changed, freed) = {
             let state = &mut *self.0.state.borrow_mut();
@@ -104,7 +106,7 @@ impl Ext4 {
         self.free_metadata(handle, freed.as_slice()).await;
     }
 
-    /// The handle's transaction frees metadata blocks, which are withheld already.
+    /// Frees metadata blocks, already withheld, in the handle's transaction.
     pub(super) async fn free_metadata(&self, handle: &Handle, blocks: &[Lpn]) {
         for &block in blocks {
             self.forget_metadata(handle, block).await;
@@ -129,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unwritten_is_an_extent_of_its_own_until_its_data_are_there() {
+    fn unwritten_blocks_are_an_extent_of_their_own_until_their_data_are_written() {
         assert!(file(4, &[]).tree_fits_inode() && !file(5, &[]).tree_fits_inode());
         assert!(file(4, &[(30, 10)]).tree_fits_inode(), "a whole extent");
         assert!(!file(4, &[(39, 1)]).tree_fits_inode(), "the end of one");

@@ -1,7 +1,7 @@
-//! FITRIM: trimming free space by range, whoever freed it and when.
+//! FITRIM: trims free space by range, no matter when and how it became free.
 //!
-//! This is what `fstrim` asks for, what a batch policy does at intervals, and what a daemon has on a stock kernel.
-//! Blocks cannot be allocated while their command runs, as `ext4_trim_extent` does it.
+//! `fstrim` uses it, a batch policy calls it at intervals, and it is all that a daemon has on a stock kernel. Blocks
+//! cannot be allocated while their command runs, as in `ext4_trim_extent`.
 
 use super::alloc::{GROUP_UNITS, group_of};
 use super::sabotage::Sabotage;
@@ -9,17 +9,17 @@ use super::{Ext4, Inner};
 use crate::units::UnitRange;
 
 impl Ext4 {
-    /// Trims the free extents of at least `min_units` in `range`, as the ioctl FITRIM does; answers the units
+    /// Trims the free extents of at least `min_units` in `range`, as the ioctl FITRIM does. Returns the units
     /// submitted.
     ///
-    /// Groups that were trimmed before and in which nothing was freed since are skipped, unless the last call
-    /// asked for longer extents only. Extents that begin before the range are cut, the last one is not. Only
-    /// blocks that are allocatable now are trimmed, and they cannot be allocated while their command runs.
+    /// Skips groups that were trimmed before with nothing freed in them since, unless the last call had a larger
+    /// `min_units`. An extent that begins before the range is cut; one that ends behind it is not. Only blocks that are
+    /// allocatable now are trimmed, and they cannot be allocated while their command runs.
     pub async fn trim_free(&self, range: UnitRange, min_units: u64) -> u64 {
         let inner: &Inner = &self.0;
         let total = inner.state.borrow().disk.layout.total_units();
         let end = range.end().0.min(total);
-        // The device's granularity is the least (`FITRIM` raises `minlen` to it).
+        // `FITRIM` raises `minlen` to the device's granularity.
         let granularity = inner.queue.with_ssd(|ssd| u64::from(ssd.config().trim.granularity_units));
         let min_units = min_units.max(granularity).max(1);
         let mut submitted = 0;
@@ -34,7 +34,7 @@ impl Ext4 {
                     at = group_end;
                     continue;
                 }
-                // Before the commands: what is freed while they run clears the mark again.
+                // Mark before the commands: blocks freed while they run clear the mark again.
                 if is_whole {
                     state.disk.allocator.mark_trimmed(group);
                 }
@@ -56,8 +56,8 @@ impl Ext4 {
         submitted
     }
 
-    /// Takes the first free extent of at least `min_units` that begins between `from` and `to`, or what of one
-    /// lies behind `from`, out of the allocator for the time of a TRIM.
+    /// Takes the first free extent of at least `min_units` that begins between `from` and `to`, or the part behind
+    /// `from` of one that contains it, out of the allocator for the time of a TRIM.
     fn hold_free(&self, from: u64, to: u64, min_units: u64) -> Option<UnitRange> {
         if from >= to {
             return None;
@@ -71,7 +71,7 @@ impl Ext4 {
         Some(held)
     }
 
-    /// What was held can be allocated again.
+    /// Makes held blocks allocatable again.
     fn end_hold(&self, extent: UnitRange) {
         let state = &mut *self.0.state.borrow_mut();
         state.disk.allocator.return_trimmed(extent);

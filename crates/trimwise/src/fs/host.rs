@@ -5,32 +5,32 @@ use crate::units::{Bytes, SimDuration, SimTime};
 
 pub use crate::policy::{DiscardGeneration, LinuxVersion, LinuxVersionError};
 
-/// Of a machine's memory, what its kernel needs for its code, its tables and the reserve that it keeps free. Measured:
-/// 29 to 32 MiB beside [`page_structures`], of 256 MiB to 2 GiB (`nr_dirty_threshold` of 6.12 behind the mount).
+/// Memory that a kernel needs for its code, its tables and the reserve that it keeps free. Measured: 29 to 32 MiB in
+/// addition to [`page_structures`], with 256 MiB to 2 GiB of memory (`nr_dirty_threshold` of 6.12 after the mount).
 const KERNEL: Bytes = Bytes::mib(30);
 
-/// What describes the pages of so much memory: 64 bytes for each of 4 KiB (`struct page`).
+/// Bytes of page descriptors for `memory`: 64 for each page of 4 KiB (`struct page`).
 fn page_structures(memory: Bytes) -> u64 {
     memory.0 / 64
 }
 
 /// Processor time of the file system's code paths.
 ///
-/// What is charged is the caller's own time; the kernel's threads are charged nothing (they run on another
-/// core). Set all to zero to compare with a guest in virtual time.
+/// Only the caller's own time is charged; kernel threads are free, since they run on another core. Set all to zero to
+/// compare with a guest in virtual time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CpuCosts {
     /// Entering and leaving the kernel.
     pub syscall: SimDuration,
-    /// Putting one page into the page cache: allocation, delayed-allocation accounting, journal checks.
+    /// Adding one page to the page cache: allocation, delayed-allocation accounting, journal checks.
     pub page_write: SimDuration,
     /// Finding one page in the page cache.
     pub page_read: SimDuration,
     /// Copying 4 KiB between user and kernel, or through a stdio buffer.
     pub copy_page: SimDuration,
-    /// Path lookup and opening an existing file, and closing it.
+    /// Path lookup, opening an existing file, and closing it.
     pub open: SimDuration,
-    /// What making a file costs beyond that: inode allocation, directory entry.
+    /// Creating a file, in addition to `open`: inode allocation, directory entry.
     pub create: SimDuration,
     /// Removing a name and its inode.
     pub unlink: SimDuration,
@@ -52,81 +52,81 @@ impl CpuCosts {
     };
 }
 
-/// How a kernel holds writers and empties its page cache.
+/// How a kernel throttles writers and empties its page cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Writeback {
-    /// Linux up to 3.1: who dirties more than the limit is stopped until enough is clean, and dirty files have turns of
-    /// 4 MiB (`MAX_WRITEBACK_PAGES`). Metadata are written when the oldest have been dirty for `dirty_expire`.
+    /// Linux up to 3.1: a writer above the limit stops until enough pages are clean, and dirty files take turns of 4
+    /// MiB (`MAX_WRITEBACK_PAGES`). Metadata are written when the oldest have been dirty for `dirty_expire`.
     AtTheLimit,
-    /// Since 3.2 (143dfe8611a6): writers are paced so that memory stays dirty halfway to the limit, files are written in
-    /// batches for a tenth of a second at least, and the metadata of the drive have their turn among them.
+    /// Since 3.2 (143dfe8611a6): writers are paced to keep dirty memory halfway to the limit. Files are written in
+    /// batches of at least a tenth of a second, and the drive's metadata take their turn among them.
     Paced {
         /// Ticks a second (`CONFIG_HZ`, 1 to 1000), in which pauses are counted.
         hz: u64,
     },
 }
 
-/// What a kernel keeps beside the pages that it caches.
+/// Memory that a kernel uses in addition to the pages that it caches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slabs {
-    /// Bytes for each file that is there: its inode and its name are cached.
+    /// Bytes per existing file: its inode and name are cached.
     pub inode_bytes: u64,
-    /// Bytes for each cached page.
+    /// Bytes per cached page.
     pub page_bytes: u64,
-    /// Pages of other files, programs and their libraries, in bytes: they are no room for this file system's pages, and
-    /// count as memory where dirty limits are computed.
+    /// Bytes of other files, programs and their libraries in the page cache. They leave no room for this file system's
+    /// pages, but count as memory for the dirty limits.
     pub programs_bytes: u64,
 }
 
 impl Slabs {
-    /// Nothing: memory is what pages may fill.
+    /// No overhead: pages may fill all memory.
     pub const NONE: Self = Self { inode_bytes: 0, page_bytes: 0, programs_bytes: 0 };
 
-    /// Of Linux 6, with nothing running but the workload. /proc/slabinfo of 6.1 after 4,000 files of three pages, with the
-    /// shares of a slab: ext4_inode_cache 1,024, dentry 195, two of ext4_extent_status 80, radix_tree_node 585;
-    /// buffer_head 105. /proc/meminfo of 6.12 behind the mount: 9 MiB cached.
+    /// Linux 6 with only the workload running. Sizes from /proc/slabinfo of 6.1 after 4,000 files of three pages, slab
+    /// overhead included: ext4_inode_cache 1,024, dentry 195, two of ext4_extent_status 80, radix_tree_node 585;
+    /// buffer_head 105. From /proc/meminfo of 6.12 after the mount: 9 MiB cached.
     pub const LINUX_6: Self = Self { inode_bytes: 1_884, page_bytes: 105, programs_bytes: 9 << 20 };
 }
 
-/// Where a file that is written back gets its blocks.
+/// Where write-back allocates a file's blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
-    /// All at one goal that moves on: the host of the experiments of 2010 to 2017, whose fits hold on it.
+    /// At one moving goal: the host of the experiments of 2010 to 2017, whose fits depend on it.
     Stream,
-    /// As mballoc has it.
+    /// As mballoc does.
     Groups,
 }
 
-/// One host's configuration. Every number has its reason beside it.
+/// The configuration of one host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostConfig {
-    /// Memory that the page cache may fill, and that dirty limits are shares of.
+    /// Memory for the page cache; the dirty limits are shares of it.
     pub memory: Bytes,
-    /// What other things take of that memory.
+    /// What other things use of that memory.
     pub slabs: Slabs,
-    /// Share of the memory that may be dirty before write-back starts (`dirty_background_ratio`, default 10).
+    /// Share of memory that may be dirty before write-back starts (`dirty_background_ratio`, default 10).
     pub dirty_background_percent: u64,
-    /// Share of the memory beyond which writers are held (`dirty_ratio`, default 20).
+    /// Share of memory that may be dirty before writers are throttled (`dirty_ratio`, default 20).
     pub dirty_percent: u64,
     /// Age at which a dirty file is written (`dirty_expire_centisecs`, default 30 s).
     pub dirty_expire: SimDuration,
     /// How often write-back looks for expired files (`dirty_writeback_centisecs`, default 5 s).
     pub writeback_interval: SimDuration,
-    /// How writers are held and the page cache is emptied.
+    /// How writers are throttled and the page cache is emptied.
     pub writeback: Writeback,
-    /// Where files get their blocks.
+    /// Where files' blocks are allocated.
     pub placement: Placement,
-    /// Blocks that no file gets, so that write-back does not fail for want of metadata: a fiftieth of all, but not more than
-    /// these (`ext4_calculate_resv_clusters`).
+    /// Maximum number of blocks withheld from files, so that write-back never fails for lack of metadata. The kernel
+    /// withholds a fiftieth of all blocks, up to this many (`ext4_calculate_resv_clusters`).
     pub kept_units_max: u64,
-    /// Whether new blocks count as unwritten until their data are there (`dioread_nolock`). Each allocation then has room
-    /// in the journal set aside until that is noted.
+    /// Whether new blocks count as unwritten until their data are written (`dioread_nolock`). Each allocation then
+    /// reserves room in the journal until that is recorded.
     pub converts_unwritten: bool,
     /// Resolution of file times (`current_time`: one tick). Two writes within a tick change the inode once.
     pub file_time_step: SimDuration,
-    /// Whether a processor keeps many of the pages that it frees (`page_lists.rs`).
+    /// Whether each processor keeps long lists of pages that it freed (`page_lists.rs`).
     pub lists_free_pages: bool,
-    /// Largest transactions that a journal has room for.
+    /// Number of largest transactions that fit into a journal.
     pub transactions_in_journal: u64,
     /// Largest read-ahead (`read_ahead_kb`, default 128 KiB).
     pub read_ahead: Bytes,
@@ -139,24 +139,24 @@ pub struct HostConfig {
 }
 
 impl HostConfig {
-    /// Memory for pages beside what the kernel keeps for so many files and pages.
+    /// Pages that fit into memory next to what the kernel keeps for this many files and pages.
     pub(super) fn memory_for_pages(&self, inodes: u64, pages: u64) -> u64 {
         let Slabs { inode_bytes, page_bytes, .. } = self.slabs;
         Bytes(self.memory.0.saturating_sub(inodes * inode_bytes + pages * page_bytes)).units_floor()
     }
 
-    /// Dirty pages beyond which write-back starts, and those beyond which writers are stopped, with so much memory.
+    /// Dirty pages above which write-back starts, and above which writers stop, with this much memory.
     pub(super) fn dirty_limits(&self, memory_pages: u64) -> (u64, u64) {
         (memory_pages * self.dirty_background_percent / 100, memory_pages * self.dirty_percent / 100)
     }
 
-    /// A file's time that is taken now.
+    /// The file time for `now`, rounded down to a tick.
     pub(super) fn file_time(&self, now: SimTime) -> SimTime {
         let step = self.file_time_step.as_nanos().max(1);
         SimTime(now.as_nanos() / step * step)
     }
 
-    /// Ticks a second, where they are counted.
+    /// Ticks per second.
     pub(super) fn hz(&self) -> u64 {
         match self.writeback {
             Writeback::AtTheLimit => 1000,
@@ -164,7 +164,7 @@ impl HostConfig {
         }
     }
 
-    /// A machine with so much memory, which runs this Linux.
+    /// A machine with this much memory that runs this Linux.
     pub fn of(linux: LinuxVersion, machine: Bytes) -> Self {
         let before = Self::of_the_2010s();
         let kernel = KERNEL.0 + page_structures(machine);
@@ -184,7 +184,7 @@ impl HostConfig {
                 Writeback::AtTheLimit
             },
             queue: QueueConfig {
-                // What does not rotate is to answer a read within 2 ms; 256 requests are a queue's default (nr_requests).
+                // Read latency target for non-rotating drives: 2 ms. Default queue depth (nr_requests): 256.
                 write_throttle: linux.throttles_writeback().then_some(WriteThrottleConfig {
                     read_latency_max: SimDuration::from_millis(2),
                     queue_depth: 256,
@@ -196,8 +196,8 @@ impl HostConfig {
         }
     }
 
-    /// The same as a guest in virtual time (`trimwise kernel`): its processor takes no time, and User-Mode Linux has 100
-    /// ticks a second (arch/um/Kconfig).
+    /// The same as a guest in virtual time (`trimwise kernel`): its processor takes no time, and User-Mode Linux has
+    /// 100 ticks per second (arch/um/Kconfig).
     pub fn in_guest(linux: LinuxVersion, machine: Bytes) -> Self {
         let of_linux = Self::of(linux, machine);
         let writeback = match of_linux.writeback {
@@ -210,7 +210,8 @@ impl HostConfig {
         Self { writeback, queue, file_time_step, cpu: CpuCosts::ZERO, ..of_linux }
     }
 
-    /// The host of the experiments of 2010 to 2017: 8 GiB, and the page cache and the allocator that their fits hold on.
+    /// The host of the experiments of 2010 to 2017: 8 GiB, with the page cache and the allocator that their fits depend
+    /// on.
     pub fn of_the_2010s() -> Self {
         Self {
             memory: Bytes::gib(8),

@@ -1,4 +1,4 @@
-//! Inodes: a file's size, its extents and what of it is in memory.
+//! Inodes: a file's size, its extents and its pages in memory.
 
 use super::cache::ChunkTable;
 use super::mballoc::FileShape;
@@ -16,39 +16,40 @@ pub struct FileExtent {
 /// One file (or directory) of the file system.
 #[derive(Clone, Debug, Default)]
 pub struct Inode {
-    /// Whether it is in use; a removed file keeps its slot for the next one.
+    /// Whether it is in use; a removed file's slot is reused.
     pub in_use: bool,
-    /// How many files had this slot before: an open file that was removed meanwhile is told by it.
+    /// How many files had this slot before; it tells an open file that was removed from its successor.
     pub generation: u32,
     /// Length of the file.
     pub size_bytes: u64,
     /// Extents in the order of the file's pages, merged where they continue each other.
     pub extents: Vec<FileExtent>,
-    /// Those runs of pages (the first, and how many) whose blocks do not hold their data yet, where the file system says so.
+    /// Runs of pages (first page and count) whose blocks do not hold their data yet, where the file system records
+    /// that.
     pub unwritten: Vec<(u64, u64)>,
-    /// Blocks that hold extents for which the inode has no room, in order.
+    /// Blocks of the extent tree, in order, for extents that do not fit into the inode.
     pub tree: Vec<Lpn>,
     /// Pages in memory.
     pub chunks: ChunkTable,
     /// Dirty pages.
     pub dirty_pages: u64,
-    /// Who has it open for writing.
+    /// Number of writers that have it open.
     pub writers: u32,
     /// Pages being written.
     pub writeback_pages: u64,
-    /// Requests under way that read pages of this file.
+    /// Read requests for this file in flight.
     pub reads: u64,
     /// Dirty pages that have no block yet (delayed allocation).
     pub reserved_pages: u64,
-    /// Its place among the dirty files: when it became dirty, and a sequence number.
+    /// Its key among the dirty files: when it became dirty, and a sequence number.
     pub dirty_key: Option<(SimTime, u64)>,
     /// The transaction that holds its latest metadata change.
     pub transaction: u64,
-    /// When it was last changed, as its inode has it.
+    /// Time of the last change as stored in the inode.
     pub modified: Option<SimTime>,
     /// Whether its access time is younger than its last change (then a read need not update it: relatime).
     pub accessed_since_change: bool,
-    /// Where write-back goes on in a large file.
+    /// Where write-back continues in a large file.
     pub writeback_cursor: u64,
 }
 
@@ -58,7 +59,7 @@ impl Inode {
         self.extents.last().map_or(0, |e| e.page + e.blocks.units)
     }
 
-    /// As mballoc sees it, for blocks of the pages from `page` on, which have none.
+    /// The file as mballoc sees it when allocating blocks from `page` on.
     pub(super) fn shape(&self, inode: u32, page: u64) -> FileShape {
         let index = self.extents.partition_point(|e| e.page <= page);
         let left = index.checked_sub(1).map(|i| &self.extents[i]);
@@ -91,16 +92,16 @@ impl Inode {
     }
 
     /// Where page `page`, which lies behind (or before) a hole, should go: as far from its neighbour on the disk as it
-    /// is in the file. `None`: wherever stream allocation is.
+    /// is in the file. `None` means wherever stream allocation is.
     ///
-    /// A hole in the file so leaves a gap on the disk, which is how `lseek` fragments a file. ext4 has it from
-    /// two places. `ext4_ext_find_goal` asks for the neighbour's block plus the distance in pages, and for a
-    /// file under stream allocation, where that goal is not heard, `ext4_mb_normalize_request` does the same: it
-    /// reserves a whole aligned window of the file and puts each page at its place in it. Windows that hold
-    /// nothing are never reserved: they leave no gap. (Measured on Linux 6.18: 64 KiB of data and 4 KiB or 64
-    /// KiB of hole in turn lie as they are in the file; 8 MiB and 8 MiB, or 16 and 16, lie without gaps.)
+    /// So a hole in the file leaves a gap on the disk, which is how `lseek` fragments a file. In ext4 this has two
+    /// causes. `ext4_ext_find_goal` asks for the neighbour's block plus the distance in pages. For a file under stream
+    /// allocation, which ignores that goal, `ext4_mb_normalize_request` has the same effect: it reserves a whole
+    /// aligned window of the file and puts each page at its place in it. Windows without data are never reserved and
+    /// leave no gap. (Measured on Linux 6.18: alternating 64 KiB of data with 4 or 64 KiB of hole lies on the disk as
+    /// in the file; alternating 8 MiB with 8 MiB, or 16 with 16, lies without gaps.)
     ///
-    /// What is reserved and not used is free here, for other files too; ext4 frees it when the file is closed.
+    /// Unused reservations are free here, for other files too; ext4 frees them when the file is closed.
     pub fn place(&self, page: u64) -> Option<Lpn> {
         let window = window_pages(self.size_bytes.div_ceil(UNIT_BYTES).max(page + 1))?;
         let index = self.extents.partition_point(|e| e.page <= page);
@@ -113,8 +114,8 @@ impl Inode {
         right.blocks.start.0.checked_sub(right.page - page).map(Lpn)
     }
 
-    /// The blocks of the pages from `page` on, as far as they are contiguous: `Ok` with at most `pages`
-    /// blocks, or `Err` with the number of pages (at most `pages`) that have none.
+    /// The contiguous blocks of the pages from `page` on: `Ok` with at most `pages` blocks, or `Err` with the number of
+    /// pages (at most `pages`) that have no block.
     pub fn map(&self, page: u64, pages: u64) -> Result<UnitRange, u64> {
         let index = self.extents.partition_point(|e| e.page + e.blocks.units <= page);
         match self.extents.get(index) {
@@ -127,7 +128,7 @@ impl Inode {
         }
     }
 
-    /// Gives pages from `page` on these blocks; the pages must have had none.
+    /// Assigns blocks to the pages from `page` on, which must have none yet.
     pub fn add_extent(&mut self, page: u64, blocks: UnitRange) {
         let index = self.extents.partition_point(|e| e.page < page);
         let continues = |left: &FileExtent, right: &FileExtent| {
@@ -145,13 +146,13 @@ impl Inode {
     }
 }
 
-/// The window that ext4 reserves at once in a file of so many pages (`ext4_mb_normalize_request`); `None` for the
-/// small ones, which share what is reserved for a processor (`s_mb_stream_request`, 64 KiB).
+/// The window that ext4 reserves at once in a file of this many pages (`ext4_mb_normalize_request`); `None` for small
+/// files, which share the processor's preallocation (`s_mb_stream_request`, 64 KiB).
 fn window_pages(file_pages: u64) -> Option<u64> {
     const MIB: u64 = (1 << 20) / UNIT_BYTES;
     match file_pages {
         0..=16 => None,
-        // All of the file; up to a mebibyte there is no other window that could be skipped.
+        // The whole file: up to 1 MiB there is no other window to skip.
         _ if file_pages <= MIB => Some(MIB),
         _ if file_pages <= 4 * MIB => Some(2 * MIB),
         _ if file_pages <= 8 * MIB => Some(4 * MIB),
@@ -178,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_between_two_extents_joins_them() {
+    fn blocks_that_fit_between_two_extents_join_them() {
         let mut inode = Inode::default();
         inode.add_extent(0, UnitRange::new(Lpn(100), 4));
         inode.add_extent(8, UnitRange::new(Lpn(108), 4));
@@ -200,7 +201,7 @@ mod tests {
         assert_eq!(inode.place(16), Some(Lpn(34_832)));
         assert_eq!(inode.place(17), Some(Lpn(34_833)));
         assert_eq!(inode.place(32), Some(Lpn(34_848)));
-        // Into the next window: its beginning is reserved behind the end of this one.
+        // In the next window, whose beginning is reserved behind the end of this one.
         assert_eq!(inode.place(2_050), Some(Lpn(34_816 + 2_050)));
     }
 

@@ -1,8 +1,8 @@
-//! The inode table, and which of its inodes a new file or directory gets.
+//! The inode table, and the choice of an inode for a new file or directory.
 //!
-//! ext4 puts a file's inode into its directory's flex group, and spreads the directories of the root over all of them
-//! (Orlov's allocator). So the inodes of what was there before and of what comes now lie in blocks of their own, or among
-//! each other: that decides how many blocks of the table a transaction changes.
+//! ext4 puts a file's inode into its directory's flex group, and spreads the directories of the root over all flex
+//! groups (Orlov's allocator). So the inodes of old and new files lie in separate blocks or share them, which decides
+//! how many blocks of the table a transaction changes.
 
 use std::collections::BTreeSet;
 use std::ops::{Index, IndexMut};
@@ -12,21 +12,21 @@ use super::host::Placement;
 use super::inode::Inode;
 use super::layout::{FIRST_INODE, FLEX_GROUPS, INODES_PER_BLOCK, INODES_PER_GROUP, ROOT_INODE};
 
-/// All inodes of a file system; those of blocks that were never used take no memory.
+/// All inodes of a file system; table blocks that were never used take no memory.
 #[derive(Clone, Debug, Default)]
 pub(super) struct InodeTable {
     blocks: Vec<Vec<Inode>>,
     groups: Vec<Group>,
-    /// Counted, since it is asked for with every page that is written.
+    /// Kept as a counter, since every page write asks for it.
     in_use: u64,
 }
 
 /// Inodes of one block group.
 #[derive(Clone, Debug, Default)]
 struct Group {
-    /// Those below it were in use once.
+    /// Inodes below this index have been in use.
     never_used: u64,
-    /// Those of them that are free again.
+    /// Inodes that have been in use and are free again.
     freed: BTreeSet<u32>,
     directories: u64,
 }
@@ -37,20 +37,20 @@ impl Group {
     }
 }
 
-/// Where a new inode would be.
+/// What decides the place of a new inode.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Whereabouts {
+pub(super) struct NewInode {
     pub placement: Placement,
     pub is_directory: bool,
-    /// The directory that it is made in.
+    /// The inode of its directory.
     pub parent: u32,
-    /// The inode that was made last in that directory.
+    /// The inode created last in that directory.
     pub sibling: Option<u32>,
-    /// Of its name.
+    /// Hash of its name.
     pub hash: u64,
 }
 
-/// What Orlov's allocator looks at in a flex group.
+/// What Orlov's allocator considers in a flex group.
 #[derive(Clone, Copy, Debug, Default)]
 struct Flex {
     free_inodes: u64,
@@ -59,7 +59,7 @@ struct Flex {
 }
 
 impl InodeTable {
-    /// That of a new file system of so many groups: what mkfs makes is in use.
+    /// The table of a new file system with this many groups; the inodes that mkfs creates are in use.
     pub fn new(groups: u64) -> Self {
         let mut table = Self {
             blocks: vec![Vec::new(); (groups * INODES_PER_GROUP / INODES_PER_BLOCK) as usize],
@@ -75,29 +75,29 @@ impl InodeTable {
         table
     }
 
-    /// Inodes in use, those that mkfs makes with them.
+    /// Inodes in use, including those that mkfs creates.
     pub fn in_use(&self) -> u64 {
         self.in_use
     }
 
-    /// All that were ever used, and some of their neighbours.
+    /// All inodes that were ever used, and some of their neighbours.
     pub fn iter(&self) -> impl Iterator<Item = &Inode> {
         self.blocks.iter().flatten()
     }
 
-    /// The same.
+    /// All inodes that were ever used, and some of their neighbours, to change.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Inode> {
         self.blocks.iter_mut().flatten()
     }
 
-    /// An inode, if one of its block was ever used.
+    /// Returns an inode, if any inode of its table block was ever used.
     pub fn get(&self, inode: u32) -> Option<&Inode> {
         let (block, index) = place_of(inode as usize);
         self.blocks.get(block)?.get(index)
     }
 
     /// Takes an inode for a file or a directory; `None` if none is free.
-    pub fn take(&mut self, new: Whereabouts, allocator: &Allocator) -> Option<u32> {
+    pub fn take(&mut self, new: NewInode, allocator: &Allocator) -> Option<u32> {
         let group = match new.placement {
             Placement::Stream => self.groups.iter().position(|group| group.free() > 0)?,
             Placement::Groups if new.is_directory => self.group_of_directory(new, allocator)?,
@@ -107,7 +107,7 @@ impl InodeTable {
         Some(self.take_in(group))
     }
 
-    /// An inode is free again.
+    /// Frees an inode.
     pub fn give_back(&mut self, inode: u32, is_directory: bool) {
         self[inode as usize].in_use = false;
         self.in_use -= 1;
@@ -116,7 +116,7 @@ impl InodeTable {
         group.freed.insert(inode);
     }
 
-    /// The lowest free inode of a group that has one.
+    /// Takes the lowest free inode of a group that has one.
     fn take_in(&mut self, group: usize) -> u32 {
         let first = group as u64 * INODES_PER_GROUP;
         self.in_use += 1;
@@ -140,18 +140,18 @@ impl InodeTable {
     }
 
     /// `find_group_other`.
-    fn group_of_file(&self, new: Whereabouts, allocator: &Allocator) -> Option<usize> {
+    fn group_of_file(&self, new: NewInode, allocator: &Allocator) -> Option<usize> {
         let near = [Some(new.parent), new.sibling].into_iter().flatten();
         near.map(flex_of).find_map(|flex| self.first_of(flex)).or_else(|| self.spread(new, allocator, false))
     }
 
     /// `find_group_orlov`.
-    fn group_of_directory(&self, new: Whereabouts, allocator: &Allocator) -> Option<usize> {
+    fn group_of_directory(&self, new: NewInode, allocator: &Allocator) -> Option<usize> {
         self.spread(new, allocator, new.parent == ROOT_INODE)
     }
 
     /// Orlov's choice of a flex group, for a directory of the root or for any other inode.
-    fn spread(&self, new: Whereabouts, allocator: &Allocator, is_of_root: bool) -> Option<usize> {
+    fn spread(&self, new: NewInode, allocator: &Allocator, is_of_root: bool) -> Option<usize> {
         let groups = self.groups.len() as u64;
         let flexes: Vec<Flex> = (0..groups)
             .step_by(FLEX_GROUPS as usize)
@@ -172,7 +172,7 @@ impl InodeTable {
         let (average_inodes, average_units) = (free_inodes / count, sum(|flex| flex.free_units) / count);
         let from = |first: u64| (0..count).map(move |i| ((first + i) % count) as usize);
         let flex = if is_of_root {
-            // Linux begins where a hash of the name says; its seed is the file system's own.
+            // Linux starts at a hash of the name, seeded per file system.
             let suits = |flex: &usize| {
                 let Flex { free_inodes, free_units, .. } = flexes[*flex];
                 free_inodes > 0 && free_inodes >= average_inodes && free_units >= average_units
@@ -228,7 +228,7 @@ impl IndexMut<usize> for InodeTable {
 mod tests {
     use super::*;
 
-    /// Four flex groups, of which one holds the journal, as mke2fs leaves them on 8 GiB.
+    /// Four flex groups, one of which holds the journal, as mke2fs leaves them on 8 GiB.
     fn device() -> (InodeTable, Allocator) {
         let mut allocator = Allocator::new(64 * GROUP_UNITS);
         allocator.release(crate::units::UnitRange::new(crate::units::Lpn(0), 64 * GROUP_UNITS));
@@ -236,12 +236,12 @@ mod tests {
         (InodeTable::new(64), allocator)
     }
 
-    fn new(is_directory: bool, parent: u32, hash: u64) -> Whereabouts {
-        Whereabouts { placement: Placement::Groups, is_directory, parent, sibling: None, hash }
+    fn new(is_directory: bool, parent: u32, hash: u64) -> NewInode {
+        NewInode { placement: Placement::Groups, is_directory, parent, sibling: None, hash }
     }
 
-    /// As Linux 6.18 did it on an empty file system of 8 GiB, but for its hash: directories of the root in the flex groups 3,
-    /// 1, 3 and 1, their files beside them.
+    /// As observed with Linux 6.18 on an empty file system of 8 GiB, except for the hash: directories of the root in
+    /// the flex groups 3, 1, 3 and 1, with their files next to them.
     #[test]
     fn directories_of_the_root_are_spread_and_files_stay_with_them() {
         let (mut table, allocator) = device();
@@ -256,11 +256,11 @@ mod tests {
     }
 
     #[test]
-    fn the_lowest_free_inode_is_the_next_and_all_can_be_had() {
+    fn the_lowest_free_inode_comes_next_and_all_can_be_taken() {
         let allocator = Allocator::default();
         let mut table = InodeTable::new(1);
         let mut seen = BTreeSet::new();
-        let file = Whereabouts { placement: Placement::Stream, ..new(false, ROOT_INODE, 0) };
+        let file = NewInode { placement: Placement::Stream, ..new(false, ROOT_INODE, 0) };
         while let Some(inode) = table.take(file, &allocator) {
             assert!(seen.insert(inode) && inode >= FIRST_INODE);
         }

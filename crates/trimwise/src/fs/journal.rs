@@ -1,31 +1,29 @@
 //! The journal, after JBD2 in ordered mode.
 //!
-//! Metadata changes join the *running* transaction. Every five seconds, or when somebody asks, the journal
-//! thread makes it the *committing* one: it writes descriptors and metadata blocks to the log, waits
-//! for the transaction's data (ordered mode), flushes, writes the commit block, flushes. From then on what
-//! the transaction freed may be trimmed; up to Linux 5.14 the thread does that itself before it declares
-//! the commit done. Only then can it begin the next commit: this is how slow discards back up into the
-//! running transaction.
+//! Metadata changes join the *running* transaction. Every five seconds, or on request, the journal thread makes it the
+//! *committing* one: it writes descriptors and metadata blocks to the log, waits for the transaction's data (ordered
+//! mode), flushes, writes the commit block, flushes. From then on the blocks that the transaction freed may be trimmed;
+//! up to Linux 5.14 the thread does that itself before it declares the commit done. Only then can it start the next
+//! commit: this is how slow discards back up into the running transaction.
 //!
-//! The running transaction may not outgrow a quarter of the journal, and a new handle needs room in the log
-//! for a whole transaction. If there is none, the oldest checkpointed metadata are written to their places;
-//! if one of those buffers belongs to a newer transaction, that one must be committed first
-//! (`jbd2_log_do_checkpoint`).
+//! The running transaction may not outgrow a quarter of the journal, and a new handle needs room in the log for a whole
+//! transaction. If there is none, the oldest checkpointed metadata are written to their places. If one of those buffers
+//! belongs to a newer transaction, that transaction must be committed first (`jbd2_log_do_checkpoint`).
 //!
 //! A buffer that is being written, to the log or to its place, cannot be changed: `do_get_write_access`
 //! waits for the I/O.
 //!
-//! What a recovery relies on, and what `crash` checks:
+//! Recovery relies on these rules, and `crash` checks them:
 //!
-//! - What changes under one [`Handle`] belongs to one transaction: a commit waits until the handles of its
-//!   transaction have ended (`T_LOCKED`), and nobody gets a new one meanwhile.
-//! - Log space is used again only when the log's tail on the device lies behind it, and the tail moves only
-//!   after a flush has made the checkpointed metadata durable in their places (`jbd2_cleanup_journal_tail`,
-//!   `jbd2_update_log_tail`). The first block of the journal, its superblock, holds the tail.
-//! - A metadata block that is freed is revoked, so that a replay does not write over whoever has it next.
+//! - What changes under one [`Handle`] belongs to one transaction: a commit waits until the handles of its transaction
+//!   have ended (`T_LOCKED`), and no new handle starts meanwhile.
+//! - Log space is reused only when the tail on the device lies behind it, and the tail moves only after a flush has
+//!   made the checkpointed metadata durable in their places (`jbd2_cleanup_journal_tail`, `jbd2_update_log_tail`). The
+//!   first block of the journal, its superblock, holds the tail.
+//! - A freed metadata block is revoked, so that a replay does not overwrite its next owner.
 //!
-//! This file has the journal's state; `handle` is how metadata join a transaction, `commit` the journal thread,
-//! `checkpoint` how room in the log is made.
+//! This file holds the journal's state; in `handle` metadata join a transaction, `commit` is the journal thread,
+//! `checkpoint` makes room in the log.
 
 mod checkpoint;
 mod commit;
@@ -39,7 +37,7 @@ use crate::units::{Lpn, SimDuration, SimTime, UnitRange};
 
 pub(super) use handle::Handle;
 
-/// How long a transaction runs before it is committed by itself (ext4: `commit=5`).
+/// How long a transaction runs before its automatic commit (ext4: `commit=5`).
 pub const COMMIT_INTERVAL: SimDuration = SimDuration::from_secs(5);
 
 /// Log blocks kept back for control blocks (jbd2: `MIN_LOG_RESERVED_BLOCKS`).
@@ -48,7 +46,7 @@ const RESERVED_LOG_BLOCKS: u64 = 32;
 /// Metadata blocks that one descriptor block names (16-byte tags in 4 KiB).
 pub(super) const TAGS_PER_DESCRIPTOR: u64 = 254;
 
-/// Freed metadata blocks that one revoke block names (8 bytes each behind a header of 16).
+/// Freed metadata blocks that one revoke block names (8 bytes each after a header of 16).
 pub(super) const REVOKES_PER_BLOCK: u64 = 510;
 
 /// Index of a metadata buffer.
@@ -61,10 +59,11 @@ struct Buffer {
     in_committing: bool,
     /// Being written to the log or to its place.
     locked: bool,
-    /// The committed transaction that waits for it to reach its place; 0 if it is clean.
+    /// The committed transaction that waits for this buffer to reach its place; 0 if it is clean.
     checkpoint: u64,
     dirty_since: SimTime,
-    /// Its page in the drive's page cache counts as dirty: until write-back looks at it, whatever became of it.
+    /// Whether its page in the drive's page cache counts as dirty. It does until write-back looks at it, even if the
+    /// buffer has changed since.
     is_page_dirty: bool,
 }
 
@@ -74,11 +73,11 @@ struct Transaction {
     started: SimTime,
     buffers: Vec<BufferId>,
     freed: Vec<UnitRange>,
-    /// Metadata blocks that it frees: once it is durable they need not reach their places any more.
+    /// Metadata blocks that it frees: once it is durable they no longer need to reach their places.
     revoked: Vec<BufferId>,
     /// Data writes of this transaction that the device has not acknowledged (ordered mode).
     ordered: Rc<Cell<u64>>,
-    /// Handles that have not ended.
+    /// Number of open handles.
     handles: Rc<Cell<u32>>,
 }
 
@@ -90,16 +89,16 @@ struct Committing {
     blocks: u64,
     /// Where it begins in the log.
     start: u64,
-    /// Its last flush has begun: what is written from now on is not covered by it (`T_COMMIT_JFLUSH`).
+    /// Whether its last flush has begun, which does not cover later writes (`T_COMMIT_JFLUSH`).
     is_flushing: bool,
 }
 
-/// From where a recovery reads the log.
+/// Where recovery starts to read the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tail {
     /// The transaction expected there.
     pub tid: u64,
-    /// Block of the log, counted from behind the journal's superblock.
+    /// Block of the log, counted from the block after the journal's superblock.
     pub offset: u64,
 }
 
@@ -127,14 +126,14 @@ pub struct Journal {
     log: UnitRange,
     head: u64,
     free_blocks: u64,
-    /// Log blocks whose metadata are in their places, but before which the tail on the device still lies.
+    /// Log blocks whose metadata are in their places, but which the tail on the device has not passed yet.
     reclaimable_blocks: u64,
     /// Dirty pages of the drive's page cache.
     dirty_pages: u64,
     pages_in_writeback: u64,
-    /// Somebody is writing the tail.
+    /// Whether the tail is being written.
     moving_tail: bool,
-    /// A commit waits for the handles of its transaction: nobody gets a new one.
+    /// Whether a commit waits for the handles of its transaction; no new handle starts meanwhile.
     switching: bool,
     buffers: Vec<Buffer>,
     by_block: HashMap<u64, BufferId>,
@@ -148,8 +147,8 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// An empty journal in `blocks`, the first of which is its superblock, that goes on where the last mount ended; a
-    /// transaction may have one part in `transactions` of it.
+    /// An empty journal in `blocks`, the first of which is its superblock, that continues where the last mount ended. A
+    /// transaction may use at most 1/`transactions` of it.
     pub fn new(blocks: UnitRange, end: Tail, transactions: u64) -> Self {
         let log = UnitRange::new(blocks.start.offset(1), blocks.units - 1);
         Self {
@@ -184,7 +183,7 @@ impl Journal {
         id
     }
 
-    /// As if a metadata block were being written to its place, or no more.
+    /// Locks a metadata block as if it were being written to its place, or unlocks it.
     #[cfg(test)]
     pub fn lock_for_test(&mut self, block: Lpn, locked: bool) {
         let id = self.buffer(block);
@@ -206,12 +205,12 @@ impl Journal {
         self.running_tid().or(self.committing.map(|c| c.tid))
     }
 
-    /// The newest transaction that is durable and declared so.
+    /// The newest transaction whose commit is declared done.
     pub fn committed_tid(&self) -> u64 {
         self.committed
     }
 
-    /// Whether a commit of `tid` is still to flush the device (`jbd2_trans_will_send_data_barrier`).
+    /// Whether the commit of `tid` has yet to flush the device (`jbd2_trans_will_send_data_barrier`).
     pub fn will_flush(&self, tid: u64) -> bool {
         !self.is_committed(tid) && self.committing.is_none_or(|c| c.tid != tid || !c.is_flushing)
     }
@@ -221,7 +220,7 @@ impl Journal {
         Rc::clone(&self.running(now).ordered)
     }
 
-    /// Notes blocks that the running transaction frees.
+    /// Adds blocks to those that the running transaction frees.
     pub fn free(&mut self, now: SimTime, range: UnitRange) {
         self.running(now).freed.push(range);
     }
@@ -248,18 +247,18 @@ impl Journal {
         self.transaction_max
     }
 
-    /// Room that a new handle may count on (`__jbd2_log_space_left`).
+    /// Log blocks available to a new handle (`__jbd2_log_space_left`).
     fn space_left(&self) -> u64 {
         let left = self.free_blocks.saturating_sub(RESERVED_LOG_BLOCKS);
         left - left / 8
     }
 
-    /// Room that must be left before a handle may start (`jbd_space_needed`).
+    /// Log blocks that must be available before a handle may start (`jbd_space_needed`).
     fn space_needed(&self) -> u64 {
         self.transaction_max() + self.committing.map_or(0, |c| c.blocks)
     }
 
-    /// Takes a buffer off its checkpoint list; it is clean or has moved on to a newer transaction.
+    /// Takes a buffer off its checkpoint list, because it is clean or has moved on to a newer transaction.
     fn leave_checkpoint(&mut self, id: BufferId) {
         let tid = std::mem::take(&mut self.buffers[id as usize].checkpoint);
         if tid != 0
@@ -278,8 +277,8 @@ impl Journal {
         }
     }
 
-    /// Where the tail could be, if what is in its place now were durable (`jbd2_journal_get_log_tail`), and how
-    /// many blocks of the log that would free.
+    /// Where the tail could be if all metadata in their places were durable (`jbd2_journal_get_log_tail`), and how many
+    /// log blocks that would free.
     pub fn possible_tail(&self) -> (Tail, u64) {
         let oldest = self.checkpoints.front().map(|c| Tail { tid: c.tid, offset: c.start });
         let committing = self.committing.map(|c| Tail { tid: c.tid, offset: c.start });
@@ -311,8 +310,8 @@ impl Journal {
         self.dirty_pages
     }
 
-    /// Marks the pages of these committed buffers dirty, but those that a newer transaction has taken over. Answers how
-    /// many became it.
+    /// Marks the pages of these committed buffers dirty, except those that a newer transaction has taken over. Returns
+    /// how many became dirty.
     fn mark_dirty(&mut self, ids: &[BufferId]) -> u64 {
         let before = self.dirty_pages;
         for &id in ids {
@@ -326,20 +325,20 @@ impl Journal {
         self.dirty_pages - before
     }
 
-    /// The same for all buffers of a transaction that has just been committed.
+    /// Does the same for all buffers of a transaction that has just been committed.
     pub fn mark_transaction_dirty(&mut self, tid: u64) -> u64 {
         let newest = self.checkpoints.back().filter(|checkpoint| checkpoint.tid == tid);
         let ids = newest.map(|checkpoint| checkpoint.buffers.clone()).unwrap_or_default();
         self.mark_dirty(&ids)
     }
 
-    /// Metadata on their way to their places.
+    /// Metadata pages being written to their places.
     pub fn pages_in_writeback(&self) -> u64 {
         self.pages_in_writeback
     }
 
-    /// The first dirty pages by block, up to so many. They are clean from now on; answered are those that have to be
-    /// written, and how many were looked at.
+    /// Marks the first `pages_max` dirty pages, by block, clean. Returns those that must be written, and how many were
+    /// looked at.
     fn take_dirty_pages(&mut self, pages_max: u64) -> (Vec<BufferId>, u64) {
         let ids = 0..self.buffers.len() as BufferId;
         let mut dirty: Vec<BufferId> = ids.filter(|&id| self.buffers[id as usize].is_page_dirty).collect();
@@ -354,7 +353,7 @@ impl Journal {
         (dirty, looked_at)
     }
 
-    /// Committed metadata that are not in their place and may go there now, by block.
+    /// Committed metadata, by block, that can be written to their places now.
     fn writable(&self, expired_before: Option<SimTime>) -> Vec<BufferId> {
         let due = |b: &Buffer| expired_before.is_none_or(|limit| b.dirty_since <= limit);
         let ids = 0..self.buffers.len() as BufferId;

@@ -1,7 +1,7 @@
 //! Where an ext4 file system keeps its metadata.
 //!
-//! With `flex_bg` the bitmaps and inode tables of 16 block groups lie together in the first of them, and
-//! the journal lies in the middle of the device; everything else is free for data and directories.
+//! With `flex_bg` the bitmaps and inode tables of 16 block groups lie together in the first of them, and the journal
+//! lies in the middle of the device. Everything else is free for data and directories.
 
 use thiserror::Error;
 
@@ -10,27 +10,27 @@ use crate::units::{Bytes, Lpn, UnitRange};
 
 /// Groups whose metadata lie together (mke2fs: `flex_bg_size`).
 pub(super) const FLEX_GROUPS: u64 = 16;
-/// Inodes of a group: one for each 16 KiB (mke2fs: `inode_ratio`).
+/// Inodes per group: one for each 16 KiB (mke2fs: `inode_ratio`).
 pub(super) const INODES_PER_GROUP: u64 = 8_192;
-/// Inodes in a block of the inode table: 4 KiB of 256 bytes each.
+/// Inodes per block of the inode table: 256 bytes each.
 pub(super) const INODES_PER_BLOCK: u64 = 16;
-/// Inode-table blocks of a group.
+/// Inode-table blocks per group.
 const TABLE_BLOCKS: u64 = INODES_PER_GROUP / INODES_PER_BLOCK;
-/// Blocks of the smallest journal that the model runs with (jbd2 itself wants 1,024).
+/// Minimum journal size of the model, in blocks (jbd2 itself needs 1,024).
 const JOURNAL_UNITS_MIN: u64 = 256;
 /// The first inode that mke2fs leaves to files.
 pub const FIRST_INODE: u32 = 12;
 /// The root directory.
 pub const ROOT_INODE: u32 = 2;
 
-/// What mkfs was asked for.
+/// Options for mkfs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FormatOptions {
-    /// Size of the journal; `None` takes mke2fs's own rule.
+    /// Size of the journal; `None` applies mke2fs's own rule.
     pub journal: Option<Bytes>,
     /// Whether mkfs discards the whole device first (mke2fs does by default since 1.41.10).
     pub discard: bool,
-    /// Whose rules the rest follows.
+    /// The mke2fs whose rules apply otherwise.
     pub tool: Mke2fs,
 }
 
@@ -39,13 +39,13 @@ pub struct FormatOptions {
 pub enum Mke2fs {
     /// 1.41: journals of 128 MiB at most; inode tables stay unwritten until they are used.
     Old,
-    /// 1.43 and later: journals of up to 1 GiB, and room for descriptors to grow into. Inode tables are zeroed, by itself or by the kernel soon after the first
-    /// mount (`lazy_itable_init`).
+    /// 1.43 and later: journals of up to 1 GiB, and room for the descriptors to grow. Inode tables are zeroed, by
+    /// mke2fs or by the kernel soon after the first mount (`lazy_itable_init`).
     Today,
 }
 
 impl FormatOptions {
-    /// What mke2fs does today when it is told nothing.
+    /// The defaults of mke2fs today.
     pub const TODAY: Self = Self { journal: None, discard: true, tool: Mke2fs::Today };
 }
 
@@ -65,11 +65,11 @@ pub struct FormatError {
     pub device: Bytes,
     /// Size of the journal asked for.
     pub journal: Bytes,
-    /// The smallest device that would do.
+    /// The smallest device that would suffice.
     pub least: Bytes,
 }
 
-/// The fixed places of a file system.
+/// The fixed layout of a file system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     total_units: u64,
@@ -96,7 +96,7 @@ impl Layout {
         if total_units < least || journal_units < JOURNAL_UNITS_MIN {
             return Err(error);
         }
-        // A last group that has no room for metadata that would lie in it is left out, as mke2fs does it.
+        // mke2fs leaves out a last group that has no room for the metadata it would hold.
         let (groups, rest) = (total_units.div_ceil(GROUP_UNITS), total_units % GROUP_UNITS);
         let heads_a_flex = (groups - 1).is_multiple_of(FLEX_GROUPS) && groups > 1;
         let is_too_small = rest > 0 && heads_a_flex && rest < 2 * FLEX_GROUPS + TABLE_BLOCKS + 50;
@@ -111,7 +111,7 @@ impl Layout {
         Ok(layout)
     }
 
-    /// Where mke2fs puts the journal: in the middle, behind that group's own metadata.
+    /// Where mke2fs puts the journal: in the middle, behind the metadata of that group.
     fn journal_start(&self, journal_units: u64) -> Lpn {
         let groups = self.total_units.div_ceil(GROUP_UNITS);
         let group = match self.tool {
@@ -135,7 +135,7 @@ impl Layout {
                 (first..=last).min_by_key(|&group| taken(group)).unwrap_or(first)
             }
         };
-        // What it would run into it lies behind; mke2fs would cut it in two there.
+        // Place it behind any metadata in its way; mke2fs would cut it in two there.
         let mut metadata = self.metadata();
         metadata.sort_unstable_by_key(|range| range.start);
         let first_fit = |from: u64| {
@@ -155,7 +155,7 @@ impl Layout {
         })
     }
 
-    /// Blocks of the file system.
+    /// Number of blocks in the file system.
     pub fn total_units(&self) -> u64 {
         self.total_units
     }
@@ -197,19 +197,19 @@ impl Layout {
         Lpn(table + u64::from(inode) % INODES_PER_GROUP / INODES_PER_BLOCK)
     }
 
-    /// Where a file without blocks begins to look: the second group of its inode's flex group
+    /// Where allocation for a file without blocks starts: the second group of its inode's flex group
     /// (`ext4_inode_to_goal_block`).
     pub fn file_goal(&self, inode: u32) -> Lpn {
         let group = self.inode_group(inode) / FLEX_GROUPS * FLEX_GROUPS + 1;
         Lpn(group * GROUP_UNITS)
     }
 
-    /// Where a directory begins to look: the first group of its inode's flex group.
+    /// Where allocation for a directory starts: the first group of its inode's flex group.
     pub fn directory_goal(&self, inode: u32) -> Lpn {
         Lpn(self.inode_group(inode) / FLEX_GROUPS * FLEX_GROUPS * GROUP_UNITS)
     }
 
-    /// The inodes that a block of the inode table holds; `None` if it is none.
+    /// The inodes in a block of the inode table; `None` if the block is not part of it.
     pub fn inodes_in(&self, block: Lpn) -> Option<std::ops::Range<u32>> {
         (0..self.total_units.div_ceil(GROUP_UNITS)).find_map(|group| {
             let first = (group * INODES_PER_GROUP) as u32;
@@ -220,7 +220,7 @@ impl Layout {
         })
     }
 
-    /// All that mkfs sets apart for metadata, without the journal.
+    /// All blocks that mkfs reserves for metadata, without the journal.
     pub fn metadata(&self) -> Vec<UnitRange> {
         let groups = self.total_units.div_ceil(GROUP_UNITS);
         let flexes = (0..groups).step_by(FLEX_GROUPS as usize);
@@ -231,8 +231,8 @@ impl Layout {
         flexes.map(range).chain(self.backups()).collect()
     }
 
-    /// Copies of the superblock and the descriptors, with the room beside them in which these may grow: in groups whose
-    /// number is a power of 3, 5 or 7 (`sparse_super`), that of group 0 left out.
+    /// Copies of the superblock and the descriptors, including room for the descriptors to grow, in groups whose number
+    /// is a power of 3, 5 or 7 (`sparse_super`), except group 0.
     fn backups(&self) -> impl Iterator<Item = UnitRange> + '_ {
         let powers = |base: u64| std::iter::successors(Some(base), move |power| Some(power * base));
         let groups = self.total_units.div_ceil(GROUP_UNITS);
@@ -246,14 +246,14 @@ impl Layout {
         all.map(range).filter(|range| range.units > 0 && range.end().0 <= self.total_units)
     }
 
-    /// Superblock, descriptors, and the room in which these may grow.
+    /// Blocks of the superblock, the descriptors, and the room for these to grow.
     fn head_units(&self) -> u64 {
         let groups = self.total_units.div_ceil(GROUP_UNITS);
         let descriptors = groups.div_ceil(self.tool.descriptors_per_block());
         1 + descriptors + self.tool.growth_units(self.total_units, descriptors)
     }
 
-    /// An allocator in which everything but metadata and journal is free.
+    /// An allocator with everything free except metadata and journal.
     pub fn allocator(&self) -> Allocator {
         let mut allocator = Allocator::new(self.total_units);
         allocator.release(UnitRange::new(Lpn(0), self.total_units));
@@ -298,7 +298,7 @@ impl Layout {
 }
 
 impl Mke2fs {
-    /// Of 32 bytes each; since 1.43 (`64bit`) of 64.
+    /// Descriptors have 32 bytes each, since 1.43 (`64bit`) 64.
     fn descriptors_per_block(self) -> u64 {
         match self {
             Self::Old => 128,
@@ -306,8 +306,8 @@ impl Mke2fs {
         }
     }
 
-    /// Blocks kept for further descriptors, until the file system is a thousand times as large
-    /// (`resize_inode`; e2fsprogs, `calc_reserved_gdt_blocks`).
+    /// Blocks reserved for more descriptors, until the file system is a thousand times as large (`resize_inode`;
+    /// e2fsprogs, `calc_reserved_gdt_blocks`).
     fn growth_units(self, total_units: u64, descriptor_units: u64) -> u64 {
         if self == Self::Old {
             return 0;
@@ -316,7 +316,7 @@ impl Mke2fs {
         (groups.div_ceil(self.descriptors_per_block()) - descriptor_units).min(1_024)
     }
 
-    /// The journal of a file system of so many blocks (e2fsprogs, `ext2fs_default_journal_size`).
+    /// Size of the journal of a file system with this many blocks (e2fsprogs, `ext2fs_default_journal_size`).
     fn journal_units(self, total_units: u64) -> u64 {
         let units = match total_units {
             0..32_768 => 1_024,
@@ -375,7 +375,7 @@ mod tests {
         }
     }
 
-    /// mke2fs 1.47 on empty files of these sizes; debugfs says where.
+    /// Places found with debugfs after mke2fs 1.47 on empty files of these sizes.
     #[test]
     fn the_journal_is_where_mke2fs_puts_it() {
         for (gib, start) in [(4, 491_520), (8, 1_081_344), (20, 2_655_236)] {

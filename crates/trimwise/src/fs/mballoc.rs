@@ -1,23 +1,23 @@
-//! Where a file gets its blocks: mballoc, as Linux has it since 6.8 or so (`fs/ext4/mballoc.c`).
+//! Block allocation for files: mballoc, as in Linux since about 6.8 (`fs/ext4/mballoc.c`).
 //!
-//! An allocation goes through three stations:
+//! An allocation goes through three stages:
 //!
-//! 1. What is *preallocated*. A file that is open while it is written back has windows of its own (inode preallocation);
+//! 1. *Preallocations*. A file that is open while it is written back has windows of its own (inode preallocation);
 //!    files of up to 64 KiB share chunks of 2 MiB (locality groups).
-//! 2. *Normalization*: an open file asks for its whole window (16 KiB to 8 MiB, by its size), a small one for a new chunk, a
-//!    larger file that is closed for exactly what is dirty.
-//! 3. The *search*, by one criterion after the other, each less choosy than the one before. In a group it looks at free
-//!    extents from the first on, as the buddies cut them, and takes one that fits exactly, or of about ten the least that
-//!    is long enough. Of the groups, those come first whose free extents are on average just long enough, by size class,
-//!    from the goal's on.
+//! 2. *Normalization*. An open file asks for its whole window (16 KiB to 8 MiB, by its size), a small one for a new
+//!    chunk, a larger closed file for exactly its dirty pages.
+//! 3. *Search*, by one criterion after the other, each less selective than the last. In a group it looks at free
+//!    extents from the first on, as the buddies cut them, and takes an exact fit, or the smallest sufficient one of
+//!    about ten. Groups whose free extents are on average just long enough come first, by size class, starting from the
+//!    goal's group.
 //!
-//! What the search finds beyond what was asked for is preallocated. It counts as free (`statfs`), but nobody else gets it.
+//! Blocks found beyond the request are preallocated. They count as free (`statfs`), but no other file gets them.
 //!
-//! Buddies are not kept: those of Linux are always merged as far as they go, so that the one that a block lies in follows
-//! from the free extent around it.
+//! Buddies are not stored. Linux always merges them as far as possible, so the buddy of a block follows from the free
+//! extent around it.
 //!
-//! Not modelled: bigalloc, stripes, disks that rotate, contention (one processor, so one locality group), and groups whose bitmap is still
-//! unread (`prefetch_block_bitmaps` reads all behind the mount).
+//! Not modelled: bigalloc, stripes, rotating disks, contention (one processor, so one locality group), and groups whose
+//! bitmap has not been read (`prefetch_block_bitmaps` reads all of them after the mount).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,61 +26,61 @@ use crate::units::{Lpn, UnitRange};
 
 /// Largest file that shares a chunk, in pages (`s_mb_stream_request`: 64 KiB).
 const SMALL_PAGES: u64 = 16;
-/// A chunk (`s_mb_group_prealloc`: 512 blocks).
+/// Length of a chunk (`s_mb_group_prealloc`: 512 blocks).
 const CHUNK_UNITS: u64 = 512;
-/// After more free extents than these one that suffices is taken (`s_mb_min_to_scan`).
+/// After scanning more free extents than this, take a sufficient one (`s_mb_min_to_scan`).
 const SCANNED_MIN: usize = 10;
-/// And after more than these the longest, whether it suffices or not (`s_mb_max_to_scan`).
+/// After scanning more than this, take the longest, sufficient or not (`s_mb_max_to_scan`).
 const SCANNED_MAX: usize = 200;
-/// Sizes of buddies: 4 KiB to 32 MiB (`MB_NUM_ORDERS`).
+/// Number of buddy sizes: 4 KiB to 32 MiB (`MB_NUM_ORDERS`).
 const ORDERS: usize = 14;
-/// By how much a window may be cut before the search gets slow (`s_mb_best_avail_max_trim_order`).
+/// By how many orders a window may be cut before the search gets slow (`s_mb_best_avail_max_trim_order`).
 const TRIM_ORDERS: u32 = 3;
-/// Lists of chunks by what is left of them (`PREALLOC_TB_SIZE`).
+/// Number of lists of chunks, by the order of their remaining length (`PREALLOC_TB_SIZE`).
 const CHUNK_LISTS: usize = 10;
-/// A list of chunks with more than these is cut down to [`CHUNKS_KEPT`] (`ext4_mb_add_n_trim`).
+/// A list with more chunks than this is cut down to [`CHUNKS_KEPT`] (`ext4_mb_add_n_trim`).
 const CHUNKS_MAX: usize = 8;
 const CHUNKS_KEPT: usize = 5;
-/// The first group of so many holds the metadata of all; whole buddies for data are not taken there.
+/// The first of this many groups holds the metadata of all; no whole buddies for data are taken from it.
 const FLEX_GROUPS: u64 = 16;
 
 /// A file as an allocation sees it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FileShape {
     pub(super) inode: u32,
-    /// First page that wants a block.
+    /// First page that needs a block.
     pub(super) page: u64,
     /// Length of the file.
     pub(super) size_pages: u64,
-    /// Whether somebody has it open for writing.
+    /// Whether it is open for writing.
     pub(super) is_open: bool,
-    /// Page and block behind the last of what is mapped in front of it.
+    /// Page and block just behind the mapped extent before it.
     pub(super) left: Option<(u64, u64)>,
-    /// First page and block of what is mapped behind it.
+    /// First page and block of the mapped extent behind it.
     pub(super) right: Option<(u64, u64)>,
 }
 
-/// What is preallocated, and what the search keeps of the groups.
+/// The preallocations, and the search's lists of groups.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Mballoc {
     /// Windows of files, by inode and first page.
     windows: BTreeMap<(u32, u64), Window>,
-    /// What is left of chunks for small files, by the order of its length, the shortest first.
+    /// What is left of the chunks for small files, by the order of its length, shortest first.
     chunks: [Vec<UnitRange>; CHUNK_LISTS],
     preallocated_units: u64,
     /// What the last allocation preallocated.
-    set_aside: Vec<UnitRange>,
+    newly_preallocated: Vec<UnitRange>,
     /// Where the last window was found (`s_mb_last_group`).
     last_window: u64,
     /// Groups by the order of the average length of their free extents (`s_mb_avg_fragment_size`).
     by_average: [BTreeSet<u64>; ORDERS],
-    /// The order of each group there.
+    /// The order of each group in `by_average`.
     averages: Vec<Option<u8>>,
     /// Groups by the order of their largest buddy (`s_mb_largest_free_orders`).
     by_largest: [BTreeSet<u64>; ORDERS],
-    /// The order of each group there.
+    /// The order of each group in `by_largest`.
     largest: Vec<Option<u8>>,
-    /// Groups that changed since the two were brought up to date.
+    /// Groups that changed since the lists were last updated.
     changed: BTreeSet<u64>,
 }
 
@@ -88,18 +88,18 @@ pub(super) struct Mballoc {
 struct Window {
     /// All of it.
     blocks: UnitRange,
-    /// What the file does not have yet, in order.
+    /// Parts that the file has not used yet, in order.
     unused: Vec<UnitRange>,
 }
 
-/// How choosy a search is.
+/// How selective a search is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Criterion {
-    /// A whole buddy of exactly that size.
+    /// A whole buddy of the requested size or larger.
     Buddy,
     /// A group whose extents are long enough on average.
     Average,
-    /// The same, for less of a window.
+    /// The same, for a shortened window.
     AverageOfLess,
     /// Any group with enough free blocks.
     Enough,
@@ -109,9 +109,9 @@ enum Criterion {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Status {
     Continue,
-    /// The best is good enough.
+    /// The best extent so far is good enough.
     Found,
-    /// Enough was looked at.
+    /// Enough extents were scanned.
     Break,
 }
 
@@ -119,7 +119,7 @@ enum Status {
 struct Search {
     goal_group: u64,
     goal_units: u64,
-    /// The same before it was cut.
+    /// `goal_units` before it was cut.
     window_units: u64,
     least_units: u64,
     is_data: bool,
@@ -138,8 +138,8 @@ fn average_order(units: u64) -> usize {
     order_of(units).saturating_sub(1).min(ORDERS - 1)
 }
 
-/// The end of the buddy that begins at a block, where the free extent around it ends at `end`. Buddies of an extent, taken
-/// from its beginning on, begin where the one before ended.
+/// The end of the buddy that begins at a block of a free extent ending at `end`. From the beginning of an extent on,
+/// each buddy begins where the one before ends.
 fn buddy_end(block: u64, end: u64) -> u64 {
     let order = block.trailing_zeros().min((end - block).ilog2()).min(ORDERS as u32 - 1);
     block + (1 << order)
@@ -151,7 +151,8 @@ fn has_buddy(extent: UnitRange, order: usize) -> bool {
     extent.start.0.next_multiple_of(units) + units <= extent.end().0
 }
 
-/// What of a free extent is looked at from the beginning of a buddy on: buddies until there are enough (`mb_find_extent`).
+/// The part of a free extent that a scan considers from the beginning of a buddy on: buddies until there are enough
+/// units (`mb_find_extent`).
 fn buddies_from(block: u64, extent_end: u64, wanted: u64) -> UnitRange {
     let mut end = buddy_end(block, extent_end);
     while end - block < wanted && end < extent_end {
@@ -202,7 +203,7 @@ impl Search {
         self.check(true);
     }
 
-    /// The first of the smallest buddies that suffice (`ext4_mb_simple_scan_group`).
+    /// Takes the first of the smallest sufficient buddies (`ext4_mb_simple_scan_group`).
     fn take_buddy(&mut self, allocator: &Allocator, group: u64) {
         let order = order_of(self.goal_units);
         let mut best: Option<(usize, u64)> = None;
@@ -287,7 +288,7 @@ impl Search {
         self.best
     }
 
-    /// The groups of the lists that suit, from the goal's to the end and around.
+    /// Scans the groups of the suitable lists, from the goal's group on and around.
     fn through_lists(&mut self, allocator: &Allocator, criterion: Criterion) {
         let (groups, lists) = (allocator.groups() as u64, allocator.mballoc());
         let first = self.goal_group;
@@ -346,7 +347,7 @@ impl Mballoc {
         self.preallocated_units
     }
 
-    /// What is free in a group has changed.
+    /// Notes that the free extents of a group have changed.
     pub(super) fn changed(&mut self, group: u64) {
         self.changed.insert(group);
     }
@@ -387,8 +388,8 @@ impl Allocator {
         }
     }
 
-    /// Allocates up to `want` units in one extent for a file; no unit only if nothing is free. What was set aside beyond
-    /// them, and so is nobody's to trim any more, is told too.
+    /// Allocates up to `want` units in one extent for a file; `None` only if nothing is free. Also returns the blocks
+    /// newly preallocated, which must not be trimmed any more.
     pub(super) fn allocate_for_file(
         &mut self,
         goal: Lpn,
@@ -396,7 +397,7 @@ impl Allocator {
         file: FileShape,
     ) -> (Option<UnitRange>, Vec<UnitRange>) {
         let blocks = self.allocate_blocks(goal, want, file);
-        (blocks, std::mem::take(&mut self.mballoc_mut().set_aside))
+        (blocks, std::mem::take(&mut self.mballoc_mut().newly_preallocated))
     }
 
     fn allocate_blocks(&mut self, goal: Lpn, want: u64, file: FileShape) -> Option<UnitRange> {
@@ -405,7 +406,7 @@ impl Allocator {
         }
         let want = want.min(GROUP_UNITS - 1);
         self.use_window(file, want).or_else(|| self.allocate_normalized(goal, want, file)).or_else(|| {
-            // All that is free is preallocated (`ext4_mb_discard_preallocations`).
+            // All free blocks are preallocated (`ext4_mb_discard_preallocations`).
             self.discard_preallocations();
             self.allocate_normalized(goal, want, file)
         })
@@ -417,14 +418,14 @@ impl Allocator {
         if size <= SMALL_PAGES {
             return self.allocate_in_chunk(goal, want);
         }
-        // Nothing is set aside for a file that is closed and written to its end.
+        // Nothing is preallocated for a closed file that is written to its end.
         if end == file.size_pages && !file.is_open {
             return self.find_in_groups(group_of(goal.0), want, want, true);
         }
         self.allocate_window(want, size, file)
     }
 
-    /// The next unit of a directory, near `goal`.
+    /// Allocates the next unit of a directory, near `goal`.
     pub(super) fn allocate_for_directory(&mut self, goal: Lpn) -> Option<UnitRange> {
         if self.free_units() == 0 {
             return None;
@@ -458,7 +459,7 @@ impl Allocator {
         Some(self.take_free(best.start.0, best.units.min(search.goal_units)))
     }
 
-    /// What a file has set aside for these pages (`ext4_mb_use_inode_pa`).
+    /// Takes blocks from the file's window for these pages (`ext4_mb_use_inode_pa`).
     fn use_window(&mut self, file: FileShape, want: u64) -> Option<UnitRange> {
         let windows = &mut self.mballoc_mut().windows;
         let (&key, window) = windows.range_mut((file.inode, 0)..=(file.inode, file.page)).next_back()?;
@@ -477,7 +478,7 @@ impl Allocator {
         Some(used)
     }
 
-    /// `ext4_mb_normalize_request`, and what comes of it.
+    /// `ext4_mb_normalize_request` and the allocation that it leads to.
     fn allocate_window(&mut self, want: u64, size_pages: u64, file: FileShape) -> Option<UnitRange> {
         const MIB: u64 = 256;
         let (mut start, length) = match size_pages {
@@ -506,7 +507,7 @@ impl Allocator {
             end = end.min(page);
         }
         let units = end.saturating_sub(start).clamp(1, GROUP_UNITS);
-        // Beside what the file has, if it is free there.
+        // Next to the file's own blocks, if those places are free.
         let behind = file.left.filter(|&(page, _)| page == start).map(|(_, block)| block);
         let before =
             file.right.filter(|&(page, _)| page == end).and_then(|(_, block)| block.checked_sub(units));
@@ -523,8 +524,8 @@ impl Allocator {
         if found.units <= want {
             return Some(found);
         }
-        // Less than the window was found: it lies at its end if the request does, or else at its beginning
-        // (`ext4_mb_new_inode_pa`).
+        // If the search found less than the window, it goes to the window's end if the request lies there, otherwise to
+        // its beginning (`ext4_mb_new_inode_pa`).
         let page = if found.units == units || found.units + file.page >= end {
             end - found.units
         } else if file.page + want <= start + found.units {
@@ -534,7 +535,7 @@ impl Allocator {
         };
         let page = page.min(file.page);
         self.mballoc_mut().preallocated_units += found.units;
-        self.mballoc_mut().set_aside.push(found);
+        self.mballoc_mut().newly_preallocated.push(found);
         let window = Window { blocks: found, unused: vec![found] };
         self.mballoc_mut().windows.insert((file.inode, page), window);
         self.use_window(file, want)
@@ -560,7 +561,7 @@ impl Allocator {
         let lists = self.mballoc_mut();
         if is_new {
             lists.preallocated_units += rest.units;
-            lists.set_aside.push(rest);
+            lists.newly_preallocated.push(rest);
         } else {
             lists.preallocated_units -= used.units;
         }
@@ -581,7 +582,7 @@ impl Allocator {
         let excess = list.len() - CHUNKS_KEPT;
         let mut dropped = Vec::with_capacity(excess);
         while dropped.len() < excess {
-            // Not the one that was just used.
+            // Keep the chunk that was just used.
             let index = usize::from(list[0] == chunk);
             dropped.push(list.remove(index));
         }
@@ -595,7 +596,7 @@ impl Allocator {
         }
     }
 
-    /// What a file has set aside is free for others (`ext4_discard_preallocations`).
+    /// Frees a file's unused windows for others (`ext4_discard_preallocations`).
     pub(super) fn discard_windows(&mut self, inode: u32) {
         let windows = &mut self.mballoc_mut().windows;
         let own: Vec<(u32, u64)> =
@@ -605,7 +606,7 @@ impl Allocator {
         self.give_back(&unused);
     }
 
-    /// All that is set aside is free for others.
+    /// Frees all preallocations for others.
     pub(super) fn discard_preallocations(&mut self) {
         let lists = self.mballoc_mut();
         let windows = std::mem::take(&mut lists.windows).into_values().flat_map(|window| window.unused);
@@ -648,7 +649,7 @@ mod tests {
     }
 
     #[test]
-    fn small_files_share_a_chunk_and_what_is_left_of_it_counts_as_free() {
+    fn small_files_share_a_chunk_and_its_rest_counts_as_free() {
         let mut allocator = empty();
         let goal = GROUP_UNITS;
         let small: Vec<u64> =
@@ -668,8 +669,8 @@ mod tests {
         for (at, units) in [(10, 90), (200, 60), (400, 80)] {
             allocator.release(UnitRange::new(all.start.offset(at), units));
         }
-        // The first ten free extents are looked at. 400 to 480 is three buddies: 16, 32 and 32 long; the first two are too
-        // short for 50, all three are too long.
+        // The first ten free extents are scanned. 400 to 480 is three buddies of 16, 32 and 32 blocks: the first two
+        // together are too short for 50, all three too long.
         assert_eq!(file(&mut allocator, GROUP_UNITS, closed(2, 60), 60).start, all.start.offset(200));
         assert_eq!(file(&mut allocator, GROUP_UNITS, closed(3, 70), 70).start, all.start.offset(400));
     }
@@ -682,7 +683,7 @@ mod tests {
         let first = file(&mut allocator, GROUP_UNITS, open(0, None), 100);
         let window = allocator.mballoc().preallocated_units();
         assert_eq!(window, 28, "128 pages for 100");
-        // Somebody else does not get what lies behind it.
+        // Another file does not get the blocks behind it.
         let other = file(&mut allocator, GROUP_UNITS, closed(2, 20), 20);
         assert_ne!(other.start, first.end());
         let behind = Some((100, first.end().0));
@@ -712,7 +713,7 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
-        /// Whatever is asked: nothing is handed out twice, nothing is lost, and all can be allocated.
+        /// Whatever the requests: nothing is allocated twice, nothing is lost, and everything can be allocated.
         #[test]
         fn blocks_are_conserved(
             requests in prop::collection::vec((0u32..20, 1u64..3_000, any::<bool>(), 0..GROUPS * GROUP_UNITS), 1..80)

@@ -1,27 +1,26 @@
 //! A journaling file system after ext4, in virtual time.
 //!
-//! What is modelled is what decides the cost and worth of TRIM: where blocks lie (block groups, stream
-//! allocation, delayed allocation), when data and metadata reach the device (page cache, dirty limits,
-//! write-back, JBD2's transactions), when a freed block may be trimmed and used again (after its commit,
-//! as the policy says), and who waits for whom.
+//! The model covers what decides the cost and worth of TRIM: where blocks lie (block groups, stream allocation, delayed
+//! allocation), when data and metadata reach the device (page cache, dirty limits, write-back, JBD2 transactions), when
+//! a freed block may be trimmed and reused (after its commit, as the policy decides), and which task waits for which.
 //!
-//! # Who waits for whom
+//! # What waits for what
 //!
-//! Nobody waits for a commit that he did not ask for. A discard inside the commit delays the foreground
-//! only because
+//! A task never waits for a commit that it did not request. A discard inside the commit delays the foreground only
+//! because
 //!
-//! - the device is occupied (reads, held writers, removal of a file under write-back),
-//! - the log is full: the running transaction has reached a quarter of the journal, or a checkpoint needs a
-//!   buffer that belongs to a transaction that is still to commit, or
-//! - blocks are missing that become allocatable only with the commit or the TRIM.
+//! - the device is busy (reads, throttled writers, removal of a file under write-back),
+//! - the log is full: the running transaction has reached a quarter of the journal, or a checkpoint needs a buffer that
+//!   belongs to an uncommitted transaction, or
+//! - the blocks it needs become allocatable only after the commit or the TRIM.
 //!
 //! # Files
 //!
-//! [`layout`] says where metadata lie, [`alloc`] hands out blocks, [`cache`] knows which pages are in
-//! memory, `inode` is a file's size and extents, `journal` commits and checkpoints, `writeback` empties the cache,
-//! `discard` hosts the policy, `fitrim` trims free space, `operations` and `read` are what a workload calls, `names`
-//! makes and removes what they name, [`stale`] keeps the account that all this is about, `audit` says what must
-//! hold. `witness` notes for the crash checker what each write carries, `sabotage` lets its tests make a host wrong.
+//! [`layout`] places the metadata, [`alloc`] hands out blocks, [`cache`] tracks which pages are in memory, `inode`
+//! holds a file's size and extents, `journal` commits and checkpoints, `writeback` empties the cache, `discard` hosts
+//! the policy, `fitrim` trims free space, `operations` and `read` are what a workload calls, `names` creates and
+//! removes files and directories, [`stale`] counts stale space, `audit` checks the invariants. `witness` records for
+//! the crash checker what each write carries; `sabotage` lets its tests break a host.
 
 pub mod alloc;
 mod audit;
@@ -88,7 +87,7 @@ struct Directory {
     blocks: Vec<u64>,
     entries: u64,
     bytes: u64,
-    /// The inode that was made last in it.
+    /// The inode created last in it.
     newest: Option<u32>,
 }
 
@@ -98,17 +97,17 @@ struct Disk {
     layout: Layout,
     allocator: Allocator,
     inodes: InodeTable,
-    /// Path to entry; looked up, never iterated.
+    /// Path to entry; for lookups only, never iterated.
     names: HashMap<Box<str>, Entry>,
     directories: BTreeMap<Box<str>, Directory>,
     stale: StaleTracker,
     /// Blocks that files can never have: metadata and journal.
     fixed_units: u64,
-    /// Whether the device is known to have been told of all free blocks: made with discard, or unmounted with
-    /// nothing left to tell (f2fs keeps such a mark, `CP_TRIMMED_FLAG`). If not, a mount takes all of them
-    /// for untrimmed.
+    /// Whether the device is known to have been told of all free blocks: formatted with discard, or unmounted with
+    /// nothing left to tell (f2fs keeps such a mark, `CP_TRIMMED_FLAG`). If not, a mount treats all free blocks as
+    /// untrimmed.
     is_trimmed: bool,
-    /// Where the next mount goes on in the log.
+    /// Where the next mount continues in the log.
     log: Tail,
 }
 
@@ -121,24 +120,23 @@ struct State {
     /// Dirty files by age.
     dirty: BTreeMap<(SimTime, u64), u32>,
     dirty_sequence: u64,
-    /// Whose turn it is to be written, and how writers are held: Linux since 3.2.
+    /// Which file is written next, and how writers are paced: Linux since 3.2.
     turns: Turns,
     throttle: Throttle,
     /// Dirty pages without a block, over all files.
     reserved_pages: u64,
-    /// Blocks that nobody owns and that are not allocatable now: freed by a transaction that is still to
-    /// commit, waiting for their TRIM, or in a TRIM.
+    /// Blocks that have no owner and are not allocatable now: freed by an uncommitted transaction, waiting for their
+    /// TRIM, or in a TRIM.
     withheld_units: u64,
-    /// Those of them that are in a TRIM, or wait for nothing else.
+    /// The withheld blocks that are in a TRIM, or wait only for one.
     held_units: u64,
-    /// Free space in front of which a TRIM that is on its way began, and through which it runs on. What of it is pending
-    /// stays so.
+    /// Free space through which a TRIM in flight runs on behind its extent. The part that is pending stays pending.
     run_on: Vec<UnitRange>,
-    /// The smallest extent that the last FITRIM asked for (`s_last_trim_minblks`).
+    /// Minimum extent length of the last FITRIM (`s_last_trim_minblks`).
     trimmed_min_units: u64,
 }
 
-/// What tasks of the file system wait for.
+/// Events that the file system's tasks wait for.
 struct Events {
     commit_request: Event,
     commit_done: Event,
@@ -149,7 +147,7 @@ struct Events {
     writeback_done: Event,
     read_done: Event,
     flusher: Event,
-    /// The instant at which the governor wants to be called has changed.
+    /// The time of the governor's next call has changed.
     policy_timer: Event,
     /// Withheld blocks became allocatable.
     blocks_released: Event,
@@ -162,27 +160,27 @@ struct Inner {
     host: HostConfig,
     governor: RefCell<Box<dyn Governor>>,
     availability: Availability,
-    /// When the governor wants to be called.
+    /// When the governor asked to be called.
     wake_at: Cell<Option<SimTime>>,
-    /// TRIM commands on their way that the governor asked for.
+    /// The governor's TRIM commands in flight.
     trims_in_flight: Cell<u32>,
-    /// Where the next of them looks for pending extents.
+    /// Where the next one starts looking for pending extents.
     issue_cursor: Cell<Lpn>,
-    /// How deep the governor is in being told that there are none that fit.
+    /// How many `PassOver` events are nested now.
     passes_told: Cell<u32>,
     state: RefCell<State>,
     events: Events,
-    /// New blocks on their way whose data are not there yet, by allocation.
+    /// Allocations whose new blocks do not hold their data yet.
     conversions: Cell<u64>,
-    /// Set when write-back was asked to run and has not looked yet.
+    /// Set when write-back was requested and has not started yet.
     flusher_called: Cell<bool>,
-    /// Set at unmount: background tasks end.
+    /// Set at unmount, to end the background tasks.
     stopping: Cell<bool>,
-    /// Background tasks that have not ended.
+    /// Number of background tasks still running.
     threads: Cell<u32>,
-    /// Notes what each write carries, for the crash checker.
+    /// Records what each write carries, for the crash checker.
     witness: Option<Rc<Witness>>,
-    /// What this host does wrong, so that the crash checker has something to find.
+    /// The deliberate fault of this host, for the crash checker to find.
     #[cfg(test)]
     sabotage: Cell<Option<sabotage::Sabotage>>,
 }
@@ -193,8 +191,8 @@ pub struct Volume {
     disk: Disk,
 }
 
-/// An unmounted file system and its device at an instant, apart from any simulation: a state that took long to
-/// make is made once, and any number of runs, on any thread, begin with it.
+/// A snapshot of an unmounted file system and its device, independent of any simulation. A state that took long to
+/// prepare is made once; any number of runs, on any thread, can start from it.
 #[derive(Clone)]
 pub struct VolumeImage {
     drive: Drive,
@@ -203,13 +201,14 @@ pub struct VolumeImage {
 }
 
 impl VolumeImage {
-    /// The volume in another simulation, whose clock is moved to the image's instant, behind a queue of its own.
+    /// Restores the volume in another simulation, behind a queue of its own, and moves that simulation's clock to the
+    /// snapshot's time.
     pub async fn restore(&self, sim: &Sim, config: QueueConfig) -> Volume {
         sim.sleep_until(self.at).await;
         Volume { queue: BlockQueue::new(sim, self.drive.clone(), config), disk: self.disk.clone() }
     }
 
-    /// The device as it was.
+    /// The device in the snapshot.
     pub fn ssd(&self) -> &Ssd {
         self.drive.ssd()
     }
@@ -270,7 +269,7 @@ impl Volume {
         Ok(Self { queue: queue.clone(), disk })
     }
 
-    /// The file system and its device as they are now.
+    /// Takes a snapshot of the file system and its device.
     pub fn image(&self) -> VolumeImage {
         VolumeImage { drive: self.queue.drive().clone(), disk: self.disk.clone(), at: self.queue.sim().now() }
     }
@@ -280,14 +279,14 @@ impl Volume {
         &self.queue
     }
 
-    /// Mounts it with a policy: starts the journal thread, write-back and whatever the policy needs.
+    /// Mounts the volume with a policy: starts the journal thread, write-back and what the policy needs.
     ///
-    /// Noting the mount in the superblock starts the first transaction, and with it the commit timer.
+    /// The superblock update starts the first transaction, and with it the commit timer.
     pub async fn mount(self, host: HostConfig, governor: Box<dyn Governor>) -> Ext4 {
         self.mount_witnessed(host, governor, None).await
     }
 
-    /// Mounts it, and lets `witness` (of this volume when it was just formatted) note what happens.
+    /// Mounts the volume, and lets `witness` (of this volume, freshly formatted) record what happens.
     pub(crate) async fn mount_witnessed(
         self,
         host: HostConfig,
@@ -378,9 +377,9 @@ impl Ext4 {
         });
     }
 
-    /// Makes everything durable and stops the file system's tasks. No other task may still use it.
+    /// Makes everything durable and stops the file system's tasks. No other task may still be using it.
     ///
-    /// What the policy still has pending is dropped, as Linux drops it.
+    /// Drops what the policy still has pending, as Linux does.
     pub async fn unmount(self) -> Volume {
         self.sync_all().await;
         let inner = &self.0;
@@ -391,7 +390,7 @@ impl Ext4 {
         while inner.threads.get() > 0 {
             inner.events.thread_ended.wait().await;
         }
-        // Read-ahead that nobody came to need still refers to its file.
+        // Unused read-ahead still refers to its file.
         while inner.state.borrow().disk.inodes.iter().any(|i| i.reads > 0) {
             inner.events.read_done.wait().await;
         }
@@ -432,19 +431,19 @@ impl Ext4 {
         self.0.state.borrow().disk.stale.units()
     }
 
-    /// Starts the account of stale units anew, for a workload that begins now.
+    /// Resets the maximum and mean of stale units, for a workload that begins now.
     pub fn restart_stale(&self) {
         let now = self.0.sim.now();
         self.0.state.borrow_mut().disk.stale.restart(now);
     }
 
-    /// Largest number and time-weighted mean of the stale units since the last restart.
+    /// Maximum and time-weighted mean of the stale units since the last reset.
     pub fn stale_max_and_mean(&self) -> (u64, f64) {
         let now = self.0.sim.now();
         self.0.state.borrow_mut().disk.stale.max_and_mean(now)
     }
 
-    /// Largest number of stale units since this was asked for before.
+    /// Maximum of the stale units since the previous call.
     pub fn take_recent_stale_max(&self) -> u64 {
         let now = self.0.sim.now();
         self.0.state.borrow_mut().disk.stale.take_recent_max(now)
@@ -455,8 +454,8 @@ impl Ext4 {
         self.0.state.borrow().pending.ledger()
     }
 
-    /// The blocks of a file or directory, in the order of its pages (`FIEMAP`); `None` if there is none of
-    /// that name. Pages that were written and not yet given a block are missing.
+    /// The blocks of a file or directory, in page order (`FIEMAP`); `None` if the path does not exist. Pages written
+    /// but not yet allocated are missing.
     pub fn extents(&self, path: &str) -> Option<Vec<UnitRange>> {
         let disk = &self.0.state.borrow().disk;
         if let Some(directory) = disk.directories.get(path) {
@@ -472,7 +471,7 @@ impl Ext4 {
         allocator.free_from(0, u64::MAX).map(|extent| (extent.start.0, extent.units)).collect()
     }
 
-    /// Transactions that were committed since the mount.
+    /// Number of transactions committed so far.
     pub fn commits(&self) -> u64 {
         self.0.state.borrow().journal.committed_tid()
     }
@@ -482,7 +481,7 @@ impl Ext4 {
         self.0.state.borrow().disk.layout.journal
     }
 
-    /// The blocks of metadata, those of directories as they are now.
+    /// The blocks of metadata, including the current blocks of directories.
     pub fn metadata_blocks(&self) -> Vec<UnitRange> {
         let disk = &self.0.state.borrow().disk;
         let directories = disk.directories.values().flat_map(|directory| &directory.blocks);
@@ -490,21 +489,21 @@ impl Ext4 {
         disk.layout.metadata().into_iter().chain(directories).collect()
     }
 
-    /// Blocks in use by files, directories and metadata, and blocks in all.
+    /// Blocks in use by files, directories and metadata, and the total.
     fn utilization(&self) -> (u64, u64) {
         let state = self.0.state.borrow();
         let total = state.disk.layout.total_units();
         (total - state.disk.allocator.free_units() - state.withheld_units, total)
     }
 
-    /// Free blocks that files can have.
+    /// Free blocks available to files.
     fn allocatable_units(&self, state: &State) -> u64 {
         let kept = self.0.host.kept_units_max.min(state.disk.layout.total_units() / 50);
         state.disk.allocator.free_units().saturating_sub(kept)
     }
 
-    /// Blocks that a page may count on when it becomes dirty: also those that are free only after a commit or a TRIM
-    /// (`s_freeclusters_counter` without `s_dirtyclusters_counter`).
+    /// Blocks that can be promised to a newly dirty page, including those that become free only after a commit or a
+    /// TRIM (`s_freeclusters_counter` without `s_dirtyclusters_counter`).
     fn promisable_units(&self, state: &State) -> u64 {
         (self.allocatable_units(state) + state.withheld_units).saturating_sub(state.reserved_pages)
     }

@@ -1,15 +1,15 @@
-//! Names and inodes: how a file or directory comes to be, and how it goes with all that it had.
+//! Names and inodes: creates files and directories, and removes them with all their blocks.
 
 use super::host::Placement;
 use super::inode::Inode;
-use super::inode_table::Whereabouts;
+use super::inode_table::NewInode;
 use super::journal::Handle;
 use super::layout::ROOT_INODE;
 use super::{Directory, Entry, Ext4};
 use crate::units::{Lpn, UNIT_BYTES, UnitRange};
 use crate::workload::files::FileError;
 
-/// Journal blocks that making a name may change (ext4: `EXT4_DATA_TRANS_BLOCKS` + index + 3).
+/// Journal blocks that creating a name may change (ext4: `EXT4_DATA_TRANS_BLOCKS` + index + 3).
 const CREATE_CREDITS: u64 = 40;
 /// Journal blocks that removing a file may change (ext4: `EXT4_DELETE_TRANS_BLOCKS`).
 pub(super) const DELETE_CREDITS: u64 = 118;
@@ -18,18 +18,18 @@ fn parent(path: &str) -> &str {
     path.rsplit_once('/').map_or("", |(parent, _)| parent)
 }
 
-/// Bytes of a directory entry: 8 and the name, in steps of 4 (`EXT4_DIR_REC_LEN`).
+/// Bytes of a directory entry: 8 plus the name, rounded up to a multiple of 4 (`EXT4_DIR_REC_LEN`).
 fn entry_bytes(path: &str) -> u64 {
     let name = path.rsplit_once('/').map_or(path, |(_, name)| name);
     (8 + name.len() as u64).next_multiple_of(4)
 }
 
-/// The leaf that a name hashes to; any well-mixed function serves, ext4 uses half-MD4.
+/// The leaf that a name hashes to. Any well-mixing function will do; ext4 uses half-MD4.
 fn leaf_of(path: &str, leaves: usize) -> usize {
     ((hash_of(path) * leaves as u64) >> 32) as usize
 }
 
-/// 32 bits that look drawn.
+/// A 32-bit hash that looks random.
 fn hash_of(path: &str) -> u64 {
     let hash =
         path.bytes().fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3));
@@ -45,7 +45,7 @@ impl Ext4 {
         FileError::NotFound { path: path.to_owned() }
     }
 
-    /// Makes a name and an inode in one handle; answers the inode and its generation.
+    /// Creates a name and an inode under one handle; returns the inode and its generation.
     pub(super) async fn make_entry(&self, path: &str, is_directory: bool) -> Result<(u32, u32), FileError> {
         self.0.sim.charge(self.0.host.cpu.create).await;
         let (handle, (inode, metadata)) = loop {
@@ -56,20 +56,21 @@ impl Ext4 {
             }
             self.wait_for_space(path).await?;
         };
-        // Before anything can be waited for: it may be removed again at once.
+        // Read it before the next await: the file may be removed again at once.
         let generation = self.generation(inode);
         self.note_change(&handle, inode);
         self.dirty_metadata(&handle, &metadata).await;
         Ok((inode, generation))
     }
 
-    /// Makes a name and an inode, or changes nothing; `None` if the directory needs a block and there is none.
+    /// Creates a name and an inode, or changes nothing. Returns `None` if the directory needs a block and there is
+    /// none.
     fn try_make_entry(&self, path: &str, is_directory: bool) -> Result<Option<(u32, Vec<Lpn>)>, FileError> {
         let now = self.0.sim.now();
         let state = &mut *self.0.state.borrow_mut();
         let room = self.allocatable_units(state).saturating_sub(state.reserved_pages);
         let disk = &mut state.disk;
-        // Somebody may have made it while this task waited for its handle.
+        // Another task may have created it while this one waited for its handle.
         if disk.names.contains_key(path) {
             return Err(FileError::Exists { path: path.to_owned() });
         }
@@ -81,7 +82,7 @@ impl Ext4 {
             return Err(FileError::NoSpace { path: path.to_owned() });
         }
         let mut metadata = Vec::with_capacity(10);
-        // A leaf is split when it is full: on average they are three quarters full.
+        // Leaves are split when full, so on average they are three quarters full.
         let bytes = directory.bytes + entry_bytes(path);
         if bytes > directory.blocks.len() as u64 * UNIT_BYTES * 3 / 4 {
             let block = match self.0.host.placement {
@@ -106,14 +107,14 @@ impl Ext4 {
         directory.bytes = bytes;
         directory.entries += 1;
         let block = directory.blocks[leaf_of(path, directory.blocks.len())];
-        let whereabouts = Whereabouts {
+        let new_inode = NewInode {
             placement: self.0.host.placement,
             is_directory,
             parent: parent_inode.unwrap_or(ROOT_INODE),
             sibling: directory.newest,
             hash: hash_of(path),
         };
-        let inode = disk.inodes.take(whereabouts, &disk.allocator).expect("one is free");
+        let inode = disk.inodes.take(new_inode, &disk.allocator).expect("one is free");
         directory.newest = Some(inode);
         let slot = &mut disk.inodes[inode as usize];
         if let Some(witness) = &self.0.witness {
@@ -132,13 +133,12 @@ impl Ext4 {
             disk.layout.descriptor(group),
             disk.layout.inode_block(inode),
         ]);
-        // The directory's own: its times, and its size if it has grown.
+        // The directory's own inode: its times, and its size if it has grown.
         metadata.extend(parent_inode.map(|inode| disk.layout.inode_block(inode)));
         Ok(Some((inode, metadata)))
     }
 
-    /// Takes a name out of its directory; answers what it named. `None` if there is none of that kind, any
-    /// more or yet.
+    /// Takes a name out of its directory and returns its entry; `None` if there is no such name of that kind.
     pub(super) async fn remove_entry(
         &self,
         handle: &Handle,
@@ -159,7 +159,7 @@ impl Ext4 {
             }
             slot.generation += 1;
             let layout = &state.disk.layout;
-            // The superblock heads the list of orphans; the directory's times change.
+            // The superblock heads the orphan list; the directory's times change.
             let mut metadata = vec![Lpn(entry.block), layout.inode_block(entry.inode), layout.superblock()];
             metadata.extend(state.disk.directory_inode(parent(path)).map(|inode| layout.inode_block(inode)));
             (entry, metadata)
@@ -172,13 +172,13 @@ impl Ext4 {
         self.0.state.borrow().disk.inodes[inode as usize].generation
     }
 
-    /// Drops a file's pages, waiting for those in transfer, and frees its blocks; answers the handle under which
-    /// it did, or nothing if the file is removed meanwhile.
+    /// Drops a file's pages, waiting for those in transfer, and frees its blocks. Returns the handle that it used;
+    /// `None` if the file is removed meanwhile.
     pub(super) async fn truncate(&self, inode: u32, generation: u32) -> Option<Handle> {
         let mut has_charged = false;
         loop {
             self.wait_for_transfers(inode, generation).await?;
-            // Its pages go at once, so that nobody begins to write them. Its blocks go under the handle.
+            // Drop its pages at once, so that no task starts to write them. Its blocks are freed under the handle.
             let pages = self.drop_pages(inode);
             if !has_charged {
                 self.0.sim.charge(self.0.host.cpu.page_truncate * pages).await;
@@ -191,7 +191,7 @@ impl Ext4 {
                 if entry.generation != generation {
                     return None;
                 }
-                // Somebody else may have used it while this task waited.
+                // Another task may have used it while this one waited.
                 if entry.size_bytes > 0 || entry.writeback_pages > 0 || entry.reads > 0 {
                     continue;
                 }
@@ -235,7 +235,7 @@ impl Ext4 {
         }
     }
 
-    /// Drops a file's pages, of which none is in transfer; answers how many it had.
+    /// Drops a file's pages, none of which is in transfer. Returns how many it had.
     fn drop_pages(&self, inode: u32) -> u64 {
         let state = &mut *self.0.state.borrow_mut();
         if let Some(witness) = &self.0.witness {
@@ -252,7 +252,7 @@ impl Ext4 {
         std::mem::take(&mut entry.size_bytes).div_ceil(UNIT_BYTES)
     }
 
-    /// The handle's transaction frees these blocks, which are withheld already.
+    /// Frees these blocks, already withheld, in the handle's transaction.
     pub(super) fn free_blocks(&self, handle: &Handle, ranges: &[UnitRange]) {
         let now = self.0.sim.now();
         let journal = &mut self.0.state.borrow_mut().journal;

@@ -1,4 +1,4 @@
-//! What a workload calls: [`Files`], with writes and durability. Names are in `names`, reads in `read`.
+//! What a workload calls: [`Files`], with writes and durability. Names are handled in `names`, reads in `read`.
 
 use super::cache::{CHUNK_PAGES, mask};
 use super::host::Writeback;
@@ -11,15 +11,15 @@ use crate::policy::Availability;
 use crate::units::{Bytes, Lpn, SimDuration, SimTime, UNIT_BYTES};
 use crate::workload::files::{FileError, FileSystemSpace, Files, OpenMode};
 
-/// Journal blocks that an inode's change may touch.
+/// Journal blocks that a change of an inode may touch.
 const INODE_CREDITS: u64 = 8;
-/// How often a writer that finds no block asks for a commit before it gives up (`ext4_should_retry_alloc`).
+/// How often a writer without a free block requests a commit before it gives up (`ext4_should_retry_alloc`).
 const SPACE_COMMITS_MAX: u32 = 4;
 
 /// An open file of the modelled file system.
 ///
-/// Unlike Linux, which keeps a removed file until it is closed, its blocks go at once, and what is still open
-/// refers to nothing: reads find its end, writes are refused.
+/// Linux keeps a removed file until it is closed. Here its blocks go at once; reads through a file still open then find
+/// its end, and writes are refused.
 #[derive(Clone, Debug)]
 pub struct OpenFile {
     pub(super) inode: u32,
@@ -32,7 +32,7 @@ pub struct OpenFile {
 }
 
 impl Ext4 {
-    /// Waits until a directory could get a block.
+    /// Waits until a directory can get a block.
     pub(super) async fn wait_for_space(&self, path: &str) -> Result<(), FileError> {
         let mut commits = 0;
         while commits < SPACE_COMMITS_MAX {
@@ -51,8 +51,8 @@ impl Ext4 {
         Err(FileError::NoSpace { path: path.to_owned() })
     }
 
-    /// Waits for blocks that are free in all but name. For those that a commit would free, by asking for it; for those in a
-    /// policy's queue, until all of it is done; those that are in a TRIM come back by themselves. Answers whether it was for a
+    /// Waits for blocks that will become free. If a commit would free them, requests it; if they are in a policy's
+    /// queue, waits for the whole queue; if they are in a TRIM, waits for its end. Returns whether it waited for a
     /// commit.
     pub(super) async fn wait_for_blocks(&self) -> bool {
         let (of_commit, is_queued, tid) = {
@@ -71,14 +71,14 @@ impl Ext4 {
         of_commit
     }
 
-    /// How many of a file's pages would need a block that they have neither got nor reserved.
+    /// Number of a file's pages that would need a block and have neither one nor a reservation.
     fn pages_without_block(state: &State, inode: u32, first: u64, pages: u64) -> u64 {
         let entry = &state.disk.inodes[inode as usize];
         let needs_block = |page: &u64| !is_dirty(&state.cache, entry, *page) && entry.map(*page, 1).is_err();
         (first..first + pages).filter(needs_block).count() as u64
     }
 
-    /// Pages that a write covers in part and that must be read before they can be changed.
+    /// Pages that a write covers in part and that must be read first.
     fn partial_pages(&self, inode: u32, start: u64, end: u64) -> [Option<u64>; 2] {
         let state = &*self.0.state.borrow();
         let entry = &state.disk.inodes[inode as usize];
@@ -131,7 +131,8 @@ impl Ext4 {
         Ok(())
     }
 
-    /// Marks pages dirty; answers whether the inode has to join the running transaction, and how many became dirty.
+    /// Marks pages dirty. Returns whether the inode has to join the running transaction, and how many pages became
+    /// dirty.
     fn mark_written(&self, inode: u32, first_page: u64, pages: u64, end_bytes: u64) -> (bool, u64) {
         let now = self.0.sim.now();
         let state = &mut *self.0.state.borrow_mut();
@@ -162,7 +163,7 @@ impl Ext4 {
             entry.dirty_key = Some(key);
             state.dirty.insert(key, inode);
         }
-        // The length of a file whose end has a block already is noted at once, and otherwise with the block.
+        // If the file's end has a block already, the new length is recorded at once, otherwise with the block.
         let grows_in_block =
             end_bytes > entry.size_bytes && entry.map((end_bytes - 1) / UNIT_BYTES, 1).is_ok();
         entry.size_bytes = entry.size_bytes.max(end_bytes);
@@ -177,8 +178,8 @@ impl Ext4 {
         (changes_inode, dirtied)
     }
 
-    /// `sync_filesystem`: in two passes, of which the first waits for nothing. So what is noted when the last data are there
-    /// is a transaction of its own. Behind both the drive's own page cache is written.
+    /// `sync_filesystem`: works in two passes, the first of which waits for nothing. So the metadata changed once the
+    /// last data are written form a transaction of their own. After both passes the drive's own page cache is written.
     pub(super) async fn sync_all(&self) {
         let promise = self.begin_promise(None);
         let is_paced = matches!(self.0.host.writeback, Writeback::Paced { .. });
@@ -197,8 +198,8 @@ impl Ext4 {
         }
     }
 
-    /// Makes durable what was written before: commits `tid` if that is to be done, and flushes the device if
-    /// that has not been done by it (`ext4_sync_file`).
+    /// Makes earlier writes durable: commits `tid` if given, and flushes the device unless the commit does
+    /// (`ext4_sync_file`).
     async fn commit_or_flush(&self, tid: Option<u64>) {
         let will_flush = tid.is_some_and(|tid| self.0.state.borrow().journal.will_flush(tid));
         if let Some(tid) = tid {
@@ -365,7 +366,7 @@ impl Files for Ext4 {
             return Err(Self::not_found(path));
         };
         let generation = self.generation(entry.inode);
-        // The name is one transaction's; the blocks may be the next one's (orphans wait for it in a list).
+        // The name goes in one transaction; the blocks may go in the next (meanwhile the file is on the orphan list).
         drop(handle);
         if let Some(handle) = self.truncate(entry.inode, generation).await {
             self.remove_inode(&handle, entry.inode, entry.is_directory).await;

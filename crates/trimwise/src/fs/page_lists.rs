@@ -1,31 +1,31 @@
 //! Free pages that a processor keeps for itself (`mm/page_alloc.c`, per-CPU page lists).
 //!
-//! What a processor frees it keeps in lists of its own, and takes from there first. Since Linux 6.7 (90b41691b988 and
-//! what follows it) their length tunes itself, up to an eighth of all memory: it grows whenever a processor finds
-//! its lists empty, and falls by an eighth a second. Such pages do not count as free where dirty limits are computed
-//! (`global_dirtyable_memory`). After a large file was deleted the limits are thus lower, write-back begins earlier and
+//! A processor keeps the pages that it frees on its own lists and takes from there first. Since Linux 6.7 (90b41691b988
+//! and what follows it) their length tunes itself, up to an eighth of all memory: it grows whenever a processor finds
+//! its lists empty, and falls by an eighth per second. Such pages do not count as free for the dirty limits
+//! (`global_dirtyable_memory`). So after a large file is deleted the limits are lower: write-back starts earlier and
 //! writers pause sooner, until the pages are in use again.
 //!
-//! Modelled for one processor and single pages. Not modelled: pages of the kernel's own that come and go.
+//! Modelled for one processor and single pages. Not modelled: pages that the kernel itself allocates and frees.
 
 use crate::units::SimTime;
 
-/// How far the number of pages that are moved at once is scaled up (`CONFIG_PCP_BATCH_SCALE_MAX`).
+/// Scales up the number of pages moved at once, as a shift (`CONFIG_PCP_BATCH_SCALE_MAX`).
 const BATCH_SCALE_MAX: u32 = 5;
 
-/// The lists of the one processor.
+/// The lists of one processor.
 #[derive(Clone, Debug)]
 pub struct PageLists {
     batch: u64,
     high_max: u64,
     high: u64,
     count: u64,
-    /// Seconds up to which they have fallen.
+    /// The second at which their decay was last applied.
     second: u64,
 }
 
 impl PageLists {
-    /// Empty lists of a machine with so much memory, in pages.
+    /// Empty lists of a machine with this much memory, in pages.
     pub fn new(memory_pages: u64) -> Self {
         // `zone_batchsize`: 31 with 512 MiB, 63 from 1 GiB on.
         let quarter = ((memory_pages >> 10).min(256) / 4).max(1);
@@ -34,17 +34,17 @@ impl PageLists {
         Self { batch, high_max: memory_pages / 8, high: 0, count: 0, second: 0 }
     }
 
-    /// Pages in them.
+    /// Pages on the lists.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Most pages that are moved at once.
+    /// Maximum number of pages moved at once.
     fn step(&self) -> u64 {
         self.batch << BATCH_SCALE_MAX
     }
 
-    /// Pages are taken into use (`nr_pcp_alloc`). Empty lists are filled from what all processors share.
+    /// Takes pages into use (`nr_pcp_alloc`). Empty lists are filled from the pool that all processors share.
     pub fn take(&mut self, pages: u64, is_memory_short: bool) {
         if pages <= self.count {
             self.count -= pages;
@@ -59,7 +59,7 @@ impl PageLists {
         self.count = fills * fill - wanted;
     }
 
-    /// Pages are free again (`nr_pcp_high`, `nr_pcp_free`).
+    /// Frees pages (`nr_pcp_high`, `nr_pcp_free`).
     pub fn give(&mut self, pages: u64, is_memory_short: bool) {
         if is_memory_short {
             self.high = self.high.saturating_sub(pages.min(self.step()));
@@ -68,13 +68,13 @@ impl PageLists {
         }
         self.count += pages;
         if self.count > self.high {
-            // In steps, and then there is room for as many again.
+            // Returns pages in steps, which leaves room on the lists.
             let excess = self.count - self.high;
             self.count = self.count.saturating_sub(excess.next_multiple_of(self.step().max(1)));
         }
     }
 
-    /// Time has passed (`decay_pcp_high`, each second).
+    /// Applies the decay up to `now` (`decay_pcp_high`, each second).
     pub fn pass(&mut self, now: SimTime) {
         let second = now.as_nanos() / 1_000_000_000;
         for _ in 0..second.saturating_sub(self.second).min(64) {
@@ -93,7 +93,7 @@ mod tests {
     const PAGES: u64 = 126_210; // of a guest of 512 MiB
 
     #[test]
-    fn what_is_freed_stays_up_to_an_eighth_of_memory_and_goes_back_in_time() {
+    fn freed_pages_stay_up_to_an_eighth_of_memory_and_return_over_time() {
         let mut lists = PageLists::new(PAGES);
         assert_eq!((lists.batch, lists.high_max), (31, 15_776), "as /proc/zoneinfo of 6.12 has them");
         lists.take(60_000, !SHORT);

@@ -1,8 +1,8 @@
 //! Reading: the page cache, and read-ahead as Linux does it on demand.
 //!
-//! A miss at the beginning of a file, or behind the last page read, opens a window: four pages for small
-//! reads, then twice as much each time, up to 128 KiB. When a reader comes to the first page of the part
-//! that nobody asked for yet, the next window is started, so that a sequential reader seldom waits.
+//! A miss at the beginning of a file, or behind the last page read, opens a window: four pages for small reads, then
+//! twice as many each time, up to 128 KiB. When a reader reaches the first page read ahead of demand, the next window
+//! starts, so that a sequential reader seldom waits.
 
 use super::cache::{CHUNK_PAGES, ChunkId, PageCache, mask};
 use super::{Ext4, OpenFile, State};
@@ -17,13 +17,13 @@ const ACCESS_TIME_CREDITS: u64 = 4;
 pub struct ReadAhead {
     start: u64,
     pages: u64,
-    /// Pages at the window's end that were read ahead of anybody's asking.
+    /// Pages at the window's end that were read ahead of demand.
     ahead: u64,
     previous: Option<u64>,
 }
 
 impl ReadAhead {
-    /// The window that a miss on `page` opens.
+    /// Opens the window for a miss on `page`.
     fn on_miss(&mut self, page: u64, request: u64, max: u64) -> (u64, u64) {
         let sequential = page == 0 || self.previous.is_some_and(|p| page == p || page == p + 1);
         let size = if sequential { initial_window(request, max) } else { request.min(max) };
@@ -31,7 +31,7 @@ impl ReadAhead {
         (page, size)
     }
 
-    /// The next window, if `page` is the first that was read ahead.
+    /// Opens the next window if `page` is the first that was read ahead.
     fn on_marker(&mut self, page: u64, max: u64) -> Option<(u64, u64)> {
         if self.ahead == 0 || page != self.start + self.pages - self.ahead {
             return None;
@@ -55,7 +55,7 @@ fn initial_window(request: u64, max: u64) -> u64 {
 }
 
 impl Ext4 {
-    /// Reads up to `len` bytes at the file's position; answers how many there were.
+    /// Reads up to `len` bytes at the file's position. Returns how many there were.
     pub(super) async fn read_at(&self, file: &mut OpenFile, len: u64) -> Result<usize, FileError> {
         let cpu = &self.0.host.cpu;
         let size = self.size_of(file);
@@ -70,7 +70,7 @@ impl Ext4 {
         let max = self.0.host.read_ahead.units_floor().max(1);
         for page in first..=last {
             while !self.is_present(file.inode, page) {
-                // Somebody may have cut the file short while this task waited.
+                // Another task may have truncated the file while this one waited.
                 if page * UNIT_BYTES >= self.size_of(file) {
                     return Ok(0);
                 }
@@ -102,7 +102,7 @@ impl Ext4 {
         Ok((end - start) as usize)
     }
 
-    /// Brings one page into memory: a write that covers it in part needs the rest.
+    /// Reads one page into memory, for a write that covers only a part of it.
     pub(super) async fn read_page(&self, file: &OpenFile, page: u64) {
         while !self.is_present(file.inode, page) && page * UNIT_BYTES < self.size_of(file) {
             if self.is_being_read(file.inode, page) {
@@ -119,7 +119,7 @@ impl Ext4 {
         if entry.generation == file.generation { entry.size_bytes } else { 0 }
     }
 
-    /// The first read after a change notes its time in the inode (mount option `relatime`).
+    /// Updates the access time in the inode on the first read after a change (mount option `relatime`).
     async fn touch_access_time(&self, inode: u32) {
         {
             let entry = &mut self.0.state.borrow_mut().disk.inodes[inode as usize];
@@ -144,7 +144,7 @@ impl Ext4 {
         chunk.is_some_and(|id| state.cache.state(id).reading & mask(page % CHUNK_PAGES, 1) != 0)
     }
 
-    /// Starts reading those of `pages` pages from `page` on that are neither in memory nor on their way.
+    /// Starts reading the pages among `pages` from `page` on that are neither in memory nor being read.
     fn start_reading(&self, inode: u32, page: u64, pages: u64) {
         let mut requests = Vec::new();
         {
@@ -204,7 +204,7 @@ impl Ext4 {
         }
     }
 
-    /// Drops pages while the cache is larger than memory.
+    /// Evicts pages while the cache is larger than memory.
     pub(super) fn shrink_cache(&self, state: &mut State) {
         let pages = self.0.host.memory_for_pages(state.inodes_in_use(), state.cache.present_pages());
         state.cache.set_capacity(pages.saturating_sub(self.0.host.slabs.programs_bytes / UNIT_BYTES));
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_random_read_brings_only_what_was_asked_for() {
+    fn a_random_read_reads_only_what_was_requested() {
         let mut ra = ReadAhead::default();
         assert_eq!(ra.on_miss(77, 2, 32), (77, 2));
         assert_eq!(ra.on_marker(77, 32), None);

@@ -1,33 +1,32 @@
-//! Wrong hosts: what the crash checker must find (tests only).
+//! Broken hosts, which the crash checker must find (tests only).
 //!
-//! A governor cannot be wrong in these ways, since it only ever decides about extents that the pending set
-//! holds; a host that goes past the set, or a journal that leaves a step out, can. In a build without tests
-//! nothing here does anything.
+//! A governor cannot fail in these ways, since it decides only about extents that the pending set holds. A host that
+//! bypasses the set, or a journal that skips a step, can. In a build without tests nothing here does anything.
 
 use super::Ext4;
 use crate::units::UnitRange;
 
-/// One thing that a host does wrong.
+/// One fault of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sabotage {
     /// Freed blocks are trimmed before the transaction that frees them is durable.
     #[cfg(test)]
     TrimBeforeCommit,
-    /// Blocks wait in a queue for their TRIM, and an allocation does not take them out of it.
+    /// Blocks wait in a queue for their TRIM, and an allocation does not remove them from it.
     #[cfg(test)]
     ReuseWithoutWithdrawal,
-    /// The queue is looked at when the TRIM is made, but its blocks can be allocated until it is sent.
+    /// The queue is checked when the TRIM is made, but its blocks can be allocated until it is sent.
     #[cfg(test)]
     TrimAfterLaterWrite,
     /// Blocks can be allocated while they are in a TRIM.
     #[cfg(test)]
     ReuseDuringTrim,
-    /// The same, in a FITRIM.
+    /// Blocks can be allocated while they are in a FITRIM.
     ReuseDuringFitrim,
-    /// Two tasks wake each other for ever.
+    /// A task yields for ever without letting time pass.
     #[cfg(test)]
     Livelock,
-    /// The commit block is written without waiting for what it commits.
+    /// The commit block is written without a flush of what it commits.
     NoFlushBeforeCommitBlock,
     /// The commit does not wait for the data of its transaction (ordered mode).
     CommitBeforeData,
@@ -52,7 +51,7 @@ impl Ext4 {
 
 #[cfg(test)]
 impl Ext4 {
-    /// From now on this host does something wrong.
+    /// Breaks this host from now on; `None` repairs it.
     pub(crate) fn sabotage(&self, how: Option<Sabotage>) {
         self.0.sabotage.set(how);
     }
@@ -67,8 +66,7 @@ impl Ext4 {
         }
     }
 
-    /// A queue of its own beside the policy's: an extent is looked at when it has waited for so long, and sent after
-    /// so long again.
+    /// A queue separate from the policy's: an extent is checked after it has waited for `ms`, and sent after `ms` more.
     pub(super) fn after_commit_is_durable(&self, freed: &[UnitRange]) {
         use crate::units::SimDuration;
 

@@ -1,17 +1,17 @@
 //! Stale space: units that the file system has free and the device still holds valid.
 //!
-//! That discrepancy is what TRIM is about. A stale unit costs the device a copy each time garbage
-//! collection meets it; it ends when the unit is allocated again, trimmed, or revealed by the oracle.
+//! That discrepancy is what TRIM is about. A stale unit costs the device a copy each time garbage collection meets it,
+//! until the unit is allocated again, trimmed, or revealed by the oracle.
 
 use crate::units::{SimTime, UnitRange};
 
-/// Which units are stale, and how many there were over time.
+/// Which units are stale, and how many were over time.
 #[derive(Clone, Debug)]
 pub struct StaleTracker {
     bits: Vec<u64>,
     now_units: u64,
     max_units: u64,
-    /// The largest number since somebody asked for that.
+    /// Maximum since it was last taken.
     recent_max_units: u64,
     /// Unit-nanoseconds since `since`; u128 holds 2^64 ns of 2^64 units.
     integral: u128,
@@ -20,7 +20,7 @@ pub struct StaleTracker {
 }
 
 impl StaleTracker {
-    /// Nothing is stale on a file system of `total_units`.
+    /// A tracker for a file system of `total_units`, none of them stale.
     pub fn new(total_units: u64) -> Self {
         Self {
             bits: vec![0; total_units.div_ceil(64) as usize],
@@ -33,7 +33,7 @@ impl StaleTracker {
         }
     }
 
-    /// `range` became free; those of its units that the device holds valid are stale from now on.
+    /// Notes that `range` became free; the units that the device holds valid are stale from now on.
     pub fn freed(&mut self, now: SimTime, range: UnitRange, is_mapped: impl Fn(u64) -> bool) {
         self.advance(now);
         for unit in range.start.0..range.end().0 {
@@ -45,7 +45,7 @@ impl StaleTracker {
         }
     }
 
-    /// `range` was allocated: none of it is free any more.
+    /// Notes that `range` was allocated and is no longer free.
     pub fn allocated(&mut self, now: SimTime, range: UnitRange) {
         self.advance(now);
         for unit in range.start.0..range.end().0 {
@@ -53,7 +53,8 @@ impl StaleTracker {
         }
     }
 
-    /// The device was told of `range`; what it still holds valid (a granularity, faulty firmware) stays stale.
+    /// Notes that the device was told of `range`; units that it still holds valid (granularity, faulty firmware) stay
+    /// stale.
     pub fn told(&mut self, now: SimTime, range: UnitRange, is_mapped: impl Fn(u64) -> bool) {
         self.advance(now);
         for unit in range.start.0..range.end().0 {
@@ -68,7 +69,7 @@ impl StaleTracker {
         self.now_units
     }
 
-    /// Starts maximum and mean anew, for a workload that begins now.
+    /// Resets maximum and mean, for a workload that begins now.
     pub fn restart(&mut self, now: SimTime) {
         self.max_units = 0;
         self.recent_max_units = 0;
@@ -77,7 +78,7 @@ impl StaleTracker {
         self.last_change = now;
     }
 
-    /// The largest number of stale units, and their time-weighted mean, since the last restart.
+    /// Maximum and time-weighted mean of the stale units since the last reset.
     pub fn max_and_mean(&mut self, now: SimTime) -> (u64, f64) {
         self.advance(now);
         let span = now.since(self.since).as_nanos();
@@ -85,7 +86,7 @@ impl StaleTracker {
         (self.max_units, mean)
     }
 
-    /// The largest number of stale units since this was asked for before, or since the last restart.
+    /// Maximum of the stale units since the previous call or the last reset.
     pub fn take_recent_max(&mut self, now: SimTime) -> u64 {
         self.advance(now);
         std::mem::take(&mut self.recent_max_units).max(self.now_units)
@@ -99,8 +100,8 @@ impl StaleTracker {
         }
     }
 
-    /// Accounts for the time since the last change. What was stale for no time at all (freed and revealed at
-    /// the same instant) was never stale.
+    /// Accounts for the time since the last change. Units that were stale for no time at all (freed and revealed at the
+    /// same instant) never count.
     fn advance(&mut self, now: SimTime) {
         let elapsed_ns = now.since(self.last_change).as_nanos();
         if elapsed_ns > 0 {
@@ -118,7 +119,7 @@ mod tests {
     use crate::units::Lpn;
 
     #[test]
-    fn what_is_revealed_at_once_was_never_stale() {
+    fn units_revealed_at_once_were_never_stale() {
         let mut s = StaleTracker::new(10);
         let r = UnitRange::new(Lpn(0), 10);
         s.freed(SimTime(5), r, |_| true);

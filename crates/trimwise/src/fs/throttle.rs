@@ -1,48 +1,49 @@
-//! How a writer is held while much memory is dirty: Linux since 3.2 (`mm/page-writeback.c`, IO-less
+//! Throttling of writers while much memory is dirty: Linux since 3.2 (`mm/page-writeback.c`, IO-less
 //! `balance_dirty_pages`, 143dfe8611a6).
 //!
-//! Up to halfway between the background limit and the limit a writer runs free. Beyond, he is paced: each time that he
-//! has dirtied some pages he pauses so long that his rate comes to `dirty_ratelimit` times a ratio, which is 1 at the
-//! *setpoint* (halfway again), up to 2 below it and 0 at the limit. `dirty_ratelimit` follows what the drive writes and
-//! what the writer dirties, in steps of 200 ms. So memory stays dirty near the setpoint, and the limit is not reached.
+//! Up to halfway between the background limit and the limit a writer runs free. Above that it is paced: each time that
+//! it has dirtied some pages, it pauses for long enough that its rate comes to `dirty_ratelimit` times a ratio, which
+//! is 1 at the *setpoint* (halfway again), up to 2 below it and 0 at the limit. `dirty_ratelimit` follows what the
+//! drive writes and what the writer dirties, in steps of 200 ms. So the dirty memory stays near the setpoint and does
+//! not reach the limit.
 //!
-//! The numbers below are the kernel's own, in its units: pages, ticks of 1/HZ, pages a second. There is one writer: what
-//! Linux keeps for each task is kept once.
+//! The numbers below are the kernel's own, in its units: pages, ticks of 1/HZ, pages per second. There is one writer,
+//! so what Linux keeps per task is kept once.
 
-/// Pages a second that a drive is taken to write before it is known: 100 MB/s (`INIT_BW`).
+/// Assumed write rate of a drive until it is measured, in pages per second: 100 MB/s (`INIT_BW`).
 const INITIAL_RATE: u64 = 100 << (20 - 12);
-/// Pages that a new task dirties before it is looked at (`nr_dirtied_pause` after fork: 128 KiB).
+/// Pages that a new task dirties before its first check (`nr_dirtied_pause` after fork: 128 KiB).
 const INITIAL_POLL: u64 = 32;
-/// Fewer pages than these are no pause worth (`DIRTY_POLL_THRESH`: 128 KiB).
+/// Minimum number of pages worth pausing for (`DIRTY_POLL_THRESH`: 128 KiB).
 const POLL_PAGES: u64 = 32;
-/// Pages after which a writer is looked at while the limit is exceeded (32 KiB).
+/// Pages between two checks of a writer while the limit is exceeded (32 KiB).
 const POLL_EXCEEDED: u64 = 8;
-/// Fixed point of ratios (`RATELIMIT_CALC_SHIFT`).
+/// Fractional bits of ratios (`RATELIMIT_CALC_SHIFT`).
 const RATIO_SHIFT: u32 = 10;
 /// Bits of a long, in `wb_update_dirty_ratelimit`.
 const LONG_BITS: u64 = 64;
 
-/// What memory looks like when a writer is looked at, in pages.
+/// The state of memory at a check of a writer, in pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Memory {
     /// Dirty.
     pub dirty: u64,
-    /// On their way to the drive.
+    /// Being written to the drive.
     pub writeback: u64,
 }
 
 /// What a writer does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// He goes on.
+    /// Continue.
     Go,
-    /// He pauses for so many ticks, and goes on then.
+    /// Pause for this many ticks, then continue.
     Pause(u64),
-    /// He pauses, and is looked at again.
+    /// Pause for this many ticks, then check again.
     PauseAndLook(u64),
 }
 
-/// The writer, and what is known of the drive.
+/// The state of the writer, and the measured rates of the drive.
 #[derive(Clone, Debug)]
 pub struct Throttle {
     hz: u64,
@@ -59,16 +60,17 @@ pub struct Throttle {
     dirty_ratelimit: u64,
     balanced_ratelimit: u64,
     is_exceeded: bool,
-    /// Pages that the writer has dirtied since he was last looked at.
+    /// Pages dirtied since the last check.
     since_look: u64,
-    /// After how many he is.
+    /// Pages to dirty before the next check.
     poll: u64,
-    /// Up to when he has paid for what he dirtied; he may be in debt.
+    /// Time up to which the writer has paid, by pausing, for the pages it dirtied (Linux: `dirty_paused_when`). In the
+    /// future if it owes a pause.
     paused_at: Option<i64>,
 }
 
 impl Throttle {
-    /// A writer and a drive of which nothing is known, with these limits in pages.
+    /// Starts with a writer and a drive that have not been measured, and these limits in pages.
     pub fn new(hz: u64, (background, limit): (u64, u64)) -> Self {
         Self {
             hz,
@@ -90,7 +92,7 @@ impl Throttle {
         }
     }
 
-    /// Memory has become less or more, and with it the limits.
+    /// Changes the limits, because the available memory has changed.
     pub fn set_limits(&mut self, (background, limit): (u64, u64)) {
         (self.background, self.limit) = (background, limit.max(1));
     }
@@ -100,7 +102,7 @@ impl Throttle {
         dirty > self.background
     }
 
-    /// The writer has dirtied pages; answers whether he is to be looked at.
+    /// Notes that the writer has dirtied pages. Returns whether it must be checked now.
     pub fn dirtied(&mut self, pages: u64) -> bool {
         self.dirtied += pages;
         self.since_look += pages;
@@ -108,29 +110,30 @@ impl Throttle {
         self.since_look >= poll
     }
 
-    /// The kernel has dirtied pages of the drive's own inode: metadata that are committed.
+    /// Notes pages of the drive's own inode that a commit has dirtied: committed metadata.
     pub fn dirtied_by_commit(&mut self, pages: u64) {
         self.dirtied += pages;
     }
 
-    /// The drive has acknowledged pages.
+    /// Notes that the drive has acknowledged pages.
     pub fn wrote(&mut self, pages: u64) {
         self.written += pages;
     }
 
-    /// Between two updates of what is known of the drive: 200 ms.
+    /// Interval between two updates of the measured rates: 200 ms.
     fn interval(&self) -> u64 {
         (self.hz / 5).max(1)
     }
 
-    /// Write-back of a file begins. After a pause the drive is not blamed for it (`wb_bandwidth_estimate_start`).
+    /// Notes that write-back of a file begins. Idle time does not count against the drive
+    /// (`wb_bandwidth_estimate_start`).
     pub fn write_back_begins(&mut self, now: u64, is_idle: bool) {
         if is_idle && now > self.updated_at + self.interval() {
             self.stamp(now);
         }
     }
 
-    /// Pages of a file were handed to the drive (`do_writepages`).
+    /// Notes that pages of a file were handed to the drive (`do_writepages`).
     pub fn write_back_submitted(&mut self, now: u64) {
         if now > self.updated_at + self.interval() {
             let elapsed = (now - self.updated_at).max(1);
@@ -139,20 +142,20 @@ impl Throttle {
         }
     }
 
-    /// Pages of a file that are written at once (`writeback_chunk_size`): half a second's, an eighth of the limit at most,
-    /// in steps of 4 MiB.
+    /// Maximum number of pages of a file written in one turn (`writeback_chunk_size`): half a second's worth, at most
+    /// an eighth of the limit, in steps of 4 MiB.
     pub fn chunk_pages(&self) -> u64 {
         const STEP: u64 = 1024;
         let pages = (self.avg_write_bandwidth / 2).min(self.limit / 8);
         (pages + STEP) / STEP * STEP
     }
 
-    /// Up to here writers run free (`dirty_freerun_ceiling`).
+    /// Number of dirty pages up to which writers run free (`dirty_freerun_ceiling`).
     fn free_run(&self) -> u64 {
         (self.limit + self.background) / 2
     }
 
-    /// A writer who has dirtied what he may is looked at (`balance_dirty_pages`).
+    /// Checks a writer that has dirtied its share (`balance_dirty_pages`).
     pub fn look(&mut self, now: u64, memory: Memory) -> Verdict {
         let dirty = memory.dirty + memory.writeback;
         if dirty <= self.free_run() {
@@ -182,7 +185,7 @@ impl Throttle {
         let paid = self.paused_at.map_or(0, |at| now - at);
         let pause = period - paid;
         if pause < pause_min as i64 {
-            // Thinking for less than a second counts as having paused; more is forgotten.
+            // Think time of less than a second counts as having paused; more is forgotten.
             if pause < -(self.hz as i64) {
                 self.paused_at = Some(now);
                 self.since_look = 0;
@@ -211,8 +214,8 @@ impl Throttle {
         self.updated_at = now;
     }
 
-    /// Where the dirty pages stand between free run and limit, as a share of the rate (`wb_position_ratio`, for a drive that
-    /// is the only one written to).
+    /// The share of the rate that a writer gets, by where the dirty pages stand between free run and limit
+    /// (`wb_position_ratio`, for the only drive that is written to).
     fn position_ratio(&self, dirty: u64) -> u64 {
         let setpoint = ((self.free_run() + self.limit) / 2) as i64;
         let (dirty, limit) = (dirty as i64, self.limit as i64);
@@ -264,7 +267,7 @@ impl Throttle {
         let task_rate = ((old * ratio) >> RATIO_SHIFT) + 1;
         let balanced =
             (task_rate * self.avg_write_bandwidth / (dirty_rate | 1)).min(self.avg_write_bandwidth);
-        // Only what all agree on is followed.
+        // Change the rate only where all estimates agree.
         let mut step = if dirty < setpoint {
             self.balanced_ratelimit.min(balanced).min(task_rate).saturating_sub(old)
         } else {
@@ -277,14 +280,14 @@ impl Throttle {
         self.balanced_ratelimit = balanced;
     }
 
-    /// `wb_max_pause`: no longer than the drive needs for what is dirty, nor than 200 ms.
+    /// `wb_max_pause`: at most the time that the drive needs for the dirty pages, and at most 200 ms.
     fn pause_max(&self, dirty: u64) -> u64 {
         let share = (1 + self.hz / 8).next_power_of_two();
         let ticks = dirty / (1 + self.avg_write_bandwidth / share) + 1;
         ticks.min(self.interval())
     }
 
-    /// `wb_min_pause`: below it he does not pause at all; and how many pages he may dirty before he is looked at again.
+    /// `wb_min_pause`: the shortest pause worth taking, and how many pages the writer may dirty before the next check.
     fn pause_min(&self, pause_max: u64, rate: u64) -> (u64, u64) {
         let hi = self.avg_write_bandwidth.ilog2();
         let lo = self.dirty_ratelimit.ilog2();
@@ -325,7 +328,7 @@ mod tests {
         assert!(!throttle.dirtied(INITIAL_POLL - 1));
         assert!(throttle.dirtied(1));
         assert_eq!(throttle.look(1, memory(1500)), Verdict::Go);
-        // The less room, the sooner he is looked at: the root of what is left, 500 pages.
+        // The less room, the sooner the next check: the square root of the 500 pages left.
         assert_eq!(throttle.poll, 16);
         throttle.dirtied(1000);
         assert!(matches!(throttle.look(1, memory(1700)), Verdict::Pause(_)));
@@ -344,7 +347,7 @@ mod tests {
         assert_eq!(ratio(20_000), 0);
     }
 
-    /// A writer who would dirty as much as he may, on a drive that writes a fixed rate, comes to that rate.
+    /// A writer that dirties as much as it may, on a drive with a fixed write rate, settles at that rate.
     #[test]
     fn a_writer_comes_to_the_rate_of_the_drive_and_stays_near_the_setpoint() {
         const RATE: u64 = 10_000;

@@ -1,13 +1,13 @@
-//! Whose turn it is to be written: the flusher of Linux since 3.2 (`fs/fs-writeback.c`).
+//! Which file is written next: the flusher of Linux since 3.2 (`fs/fs-writeback.c`).
 //!
-//! What is dirty is taken in *batches*: all files that are dirty when a batch begins (or, every five seconds, those that have
-//! been for thirty), oldest first. Each has a turn of half a second's writes at most (`writeback_chunk_size`); who has more
-//! is in the next batch before all others. Only when a batch has been written for a tenth of a second, or is at its end,
-//! does the flusher look whether enough is clean.
+//! Dirty files are taken in *batches*: all files dirty when the batch begins (or, every five seconds, those dirty for
+//! thirty), oldest first. Each has a turn of at most half a second's writes (`writeback_chunk_size`); a file with more
+//! left comes first in the next batch. The flusher checks whether enough is clean only after a tenth of a second of
+//! writing, or at the end of the batch.
 //!
-//! The drive's own page cache, in which committed metadata wait for their places, is one more inode among the files. It is
-//! of another file system (`bdev`), and a batch goes through one file system after the other, so that its turn is before
-//! all files of the batch if it has been dirty longest, and behind all of them if not.
+//! The drive's own page cache, in which committed metadata wait to be written to their places, is one more inode among
+//! the files. It belongs to another file system (`bdev`), and a batch goes through one file system after the other. So
+//! its turn comes before all files of the batch if it has been dirty longest, otherwise after all of them.
 
 use std::collections::VecDeque;
 
@@ -19,7 +19,7 @@ use crate::units::SimTime;
 /// When something became dirty, and a sequence number.
 type Key = (SimTime, u64);
 
-/// Who can have a turn.
+/// What can have a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Dirty {
     File(u32, Key),
@@ -27,14 +27,14 @@ enum Dirty {
     Drive,
 }
 
-/// What is to be written next.
+/// The order in which dirty files are written.
 #[derive(Debug, Default)]
 pub struct Turns {
-    /// Of this batch (`b_io`).
+    /// The current batch (`b_io`).
     batch: VecDeque<Dirty>,
-    /// Who has had a turn and has more (`b_more_io`).
+    /// Files that have had a turn and have more left (`b_more_io`).
     more: VecDeque<Dirty>,
-    /// All files that became dirty up to then are in one of them, if they are still dirty.
+    /// Files that became dirty up to this key are in one of the lists, if they are still dirty.
     batched: Option<Key>,
     /// When the drive's page cache became dirty.
     drive: Option<Key>,
@@ -42,11 +42,11 @@ pub struct Turns {
     drive_is_batched: bool,
 }
 
-/// A batch is written for a second over this at least: a tenth.
+/// A batch is written for at least a second divided by this.
 const BATCH_DIVISOR: u64 = 10;
 
 impl Turns {
-    /// A new batch: who has more, and behind them whatever became dirty up to `before`.
+    /// Starts a batch: files with more left, then whatever became dirty up to `before`.
     fn begin_batch(&mut self, dirty: &std::collections::BTreeMap<Key, u32>, before: SimTime) {
         self.batch.append(&mut self.more);
         let from = self.batched.map_or(std::ops::Bound::Unbounded, std::ops::Bound::Excluded);
@@ -75,12 +75,12 @@ impl Turns {
 }
 
 impl State {
-    /// Dirty pages, those of the drive's own page cache with them.
+    /// Dirty pages, including those of the drive's own page cache.
     fn dirty_pages(&self) -> u64 {
         self.cache.dirty_pages() + self.journal.dirty_pages()
     }
 
-    /// Files and directories that there are.
+    /// Number of files and directories.
     pub(super) fn inodes_in_use(&self) -> u64 {
         self.disk.inodes.in_use()
     }
@@ -98,7 +98,7 @@ impl Ext4 {
         self.0.sim.now().as_nanos() / (1_000_000_000 / self.0.host.hz())
     }
 
-    /// Holds a writer who has dirtied pages (`balance_dirty_pages`).
+    /// Pauses a writer that has dirtied pages (`balance_dirty_pages`).
     pub(super) async fn pace(&self, dirtied: u64) {
         let inner: &Inner = &self.0;
         let tick_ns = 1_000_000_000 / inner.host.hz();
@@ -121,7 +121,7 @@ impl Ext4 {
             if verdict != Verdict::Go {
                 inner.queue.writer_paused();
             }
-            // A timer that is set within a tick fires at the end of the last of its whole ones.
+            // A timer set within a tick fires at the end of its last whole tick.
             let end = |ticks: u64| SimTime((self.tick() + ticks + 1) * tick_ns);
             match verdict {
                 Verdict::Go => return,
@@ -131,7 +131,7 @@ impl Ext4 {
         }
     }
 
-    /// Committed metadata that no newer transaction has taken over wait in the drive's page cache for their places.
+    /// Marks committed metadata, unless a newer transaction has taken them over, as dirty in the drive's page cache.
     pub(super) fn metadata_became_dirty(&self, tid: u64) {
         if self.0.host.writeback == Writeback::AtTheLimit {
             return;
@@ -146,7 +146,7 @@ impl Ext4 {
         }
     }
 
-    /// The flusher (`wb_workfn`): whenever it is called, until enough is clean; and every five seconds what is too old.
+    /// The flusher (`wb_workfn`): on request, writes until enough is clean; every five seconds, writes what is too old.
     pub(super) async fn take_turns(&self) {
         let inner: &Inner = &self.0;
         let mut next_round = inner.sim.now() + inner.host.writeback_interval;
@@ -164,7 +164,7 @@ impl Ext4 {
         }
     }
 
-    /// `wb_writeback`: what is older than `age_ns`; or what is dirty, as long as more is than may be.
+    /// `wb_writeback`: writes what is older than `age_ns`, or, without an age, while more is dirty than may be.
     async fn write_batches(&self, age_ns: Option<u64>) {
         let inner: &Inner = &self.0;
         loop {
@@ -186,14 +186,14 @@ impl Ext4 {
             if is_all {
                 return;
             }
-            // Metadata wake nobody here; who has more is in the next batch.
+            // Metadata writes wake nothing here; files with more left are in the next batch.
             if inner.state.borrow().cache.writeback_pages() > 0 {
                 inner.events.writeback_done.wait().await;
             }
         }
     }
 
-    /// Turns of one batch, for a tenth of a second or to its end; answers whether anything was written.
+    /// Takes the turns of one batch, for a tenth of a second or to its end. Returns whether anything was written.
     async fn write_batch(&self) -> bool {
         let begin = self.tick();
         let mut has_written = false;
@@ -210,7 +210,7 @@ impl Ext4 {
         }
     }
 
-    /// Answers how many pages a turn has.
+    /// Begins a turn. Returns how many pages it may write.
     fn begin_turn(&self) -> u64 {
         let tick = self.tick();
         let state = &mut *self.0.state.borrow_mut();
@@ -239,7 +239,7 @@ impl Ext4 {
             if written >= pages {
                 state.turns.more.push_back(Dirty::File(inode, key));
             } else {
-                // What is left was dirtied again on its way to the drive.
+                // The remaining pages were dirtied again while being written.
                 state.dirty.remove(&key);
                 let key = (now, state.dirty_sequence);
                 state.dirty_sequence += 1;

@@ -1,10 +1,10 @@
-//! What each write carries: the crash checker's recorder.
+//! The crash checker's recorder of what each write carries.
 //!
-//! The model stores no data, so that a crash cannot be looked at afterwards. A witness notes beside it what
-//! the blocks of each write hold: of a file's page whose it is and how old, of a metadata block an image as it
-//! was frozen when its transaction was closed, of a log block what jbd2 would find there; and what the file
-//! system has promised whom: an `fsync` that has returned, a removal that is durable. Without a witness none
-//! of this costs anything but a test for `None`. All of it goes into a [`Record`], which `crash` reads.
+//! The model stores no data, so a crash could not be examined afterwards. A witness therefore records what the blocks
+//! of each write hold: for a file's page, whose it is and which version; for a metadata block, an image frozen when its
+//! transaction was closed; for a log block, what jbd2 would find there. It also records what the file system has
+//! promised: an `fsync` that has returned, a removal that is durable. Without a witness this costs only a test for
+//! `None`. Everything goes into a [`Record`], which `crash` reads.
 
 mod record;
 
@@ -36,7 +36,7 @@ pub struct Frozen {
 }
 
 impl Witness {
-    /// Begins with a volume that has just been formatted, and looks at its queue from now on.
+    /// Starts with a freshly formatted volume, and watches its queue from now on.
     pub fn new(volume: &Volume) -> Rc<Self> {
         let mut record = Record {
             contents: vec![Content::Never, Content::Trimmed, Content::Unknown],
@@ -64,13 +64,13 @@ impl Witness {
         witness
     }
 
-    /// Stops looking at the queue and answers what was seen.
+    /// Stops watching the queue and returns the record.
     pub fn end(&self, queue: &BlockQueue) -> Record {
         queue.trace(None);
         self.0.take()
     }
 
-    /// The device knows at once and for free that these blocks are free.
+    /// Records that the device was told at once, at no cost, that these blocks are free.
     pub(super) fn revealed(&self, range: UnitRange) {
         let record = &mut *self.0.borrow_mut();
         let command = Command::Trim(vec![range]);
@@ -86,7 +86,7 @@ impl Witness {
         self.0.borrow_mut().set_allocated(range, false);
     }
 
-    /// The workload has written pages of a file.
+    /// Records that the workload has written pages of a file.
     pub(super) fn page_written(&self, inode: u32, first_page: u64, pages: u64) {
         let record = &mut *self.0.borrow_mut();
         record.last_version += 1;
@@ -96,18 +96,18 @@ impl Witness {
         versions[from..to].fill(record.last_version);
     }
 
-    /// An inode has a new file.
+    /// Records that an inode has a new file.
     pub(super) fn created(&self, inode: u32) {
         self.0.borrow_mut().removed.remove(&inode);
     }
 
-    /// A file's pages are gone.
+    /// Records that a file's pages are gone.
     pub(super) fn truncated(&self, inode: u32) {
         self.destroyed(inode);
         self.0.borrow_mut().versions.remove(&inode);
     }
 
-    /// A name was taken away under a handle of transaction `tid`.
+    /// Records that a name was removed under a handle of transaction `tid`.
     pub(super) fn unlinked(&self, path: &str, inode: u32, generation: u32, tid: u64) {
         self.destroyed(inode);
         let record = &mut *self.0.borrow_mut();
@@ -122,7 +122,7 @@ impl Witness {
         record.events.push(Event::Destroyed(inode));
     }
 
-    /// A file's pages from `page` on are on their way to these blocks.
+    /// Records that a file's pages from `page` on are being written to these blocks.
     pub(super) fn data_submitted(&self, inode: u32, generation: u32, page: u64, blocks: UnitRange) {
         let record = &mut *self.0.borrow_mut();
         let generation = record.generation_on_disk(inode, generation);
@@ -134,7 +134,7 @@ impl Witness {
         }
     }
 
-    /// A transaction has been closed: freezes its metadata and composes its log blocks.
+    /// Freezes the metadata of a transaction that was closed, and composes its log blocks.
     pub(super) fn transaction_frozen(
         &self,
         tid: u64,
@@ -160,7 +160,7 @@ impl Witness {
         Frozen { log, commit }
     }
 
-    /// Log blocks are on their way; `contents` may be longer.
+    /// Records that log blocks are being written; `contents` may be longer.
     pub(super) fn log_written(&self, range: UnitRange, contents: &[ContentId]) {
         let record = &mut *self.0.borrow_mut();
         for (at, &content) in range.iter().zip(contents) {
@@ -174,7 +174,7 @@ impl Witness {
         record.submit(superblock, content);
     }
 
-    /// The committed contents of a metadata block are on their way to its place.
+    /// Records that the committed contents of a metadata block are being written to its place.
     pub(super) fn checkpointed(&self, block: Lpn) {
         let record = &mut *self.0.borrow_mut();
         let content = record.frozen.get(&block.0).copied().unwrap_or(UNKNOWN);
@@ -182,11 +182,11 @@ impl Witness {
     }
 }
 
-/// What is promised when a call returns: each with how often its file had been destroyed.
+/// Promises to make when a call returns, each with how often its file had been destroyed.
 pub(super) struct PromiseBegun(Vec<(Promise, u64)>);
 
 impl Ext4 {
-    /// Somebody asks for one file (path and inode), or all, to be made durable as they are now.
+    /// Notes the state of one file (path and inode), or of all, that a call is about to make durable.
     pub(super) fn begin_promise(&self, file: Option<(&str, u32)>) -> Option<PromiseBegun> {
         let witness = self.0.witness.as_ref()?;
         let state = &*self.0.state.borrow();
@@ -214,7 +214,7 @@ impl Ext4 {
         Some(PromiseBegun(files.into_iter().map(promise).collect()))
     }
 
-    /// The call returns now.
+    /// Records the promises: the call returns now.
     pub(super) fn keep_promise(&self, begun: Option<PromiseBegun>) {
         let (Some(witness), Some(PromiseBegun(promises))) = (&self.0.witness, begun) else { return };
         let committed = self.0.state.borrow().journal.committed_tid();
@@ -263,7 +263,7 @@ impl Disk {
 }
 
 impl Volume {
-    /// Where things lie.
+    /// The layout of the file system.
     pub(crate) fn layout(&self) -> &Layout {
         &self.disk.layout
     }

@@ -1,9 +1,8 @@
-//! Write-back: dirty pages reach the device, and dirty pages without a block get one.
+//! Write-back: sends dirty pages to the device, and allocates blocks for those without one.
 //!
-//! The flusher runs when more than the background share of memory is dirty, and every five seconds for what
-//! has been dirty for thirty. Files are written in the order in which they became dirty, each a bounded
-//! piece at a time. Delayed allocation ends here: a run of pages gets its blocks when it is written, which
-//! is why a file that is written in one go lies in one extent.
+//! The flusher runs when more than the background share of memory is dirty, and every five seconds for pages dirty for
+//! thirty. Files are written in the order in which they became dirty, a bounded piece at a time. Delayed allocation
+//! ends here: a run of pages gets its blocks when it is written, so a file written in one go lies in one extent.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -16,16 +15,16 @@ use super::{Ext4, Inner, State};
 use crate::policy::Availability;
 use crate::units::{Lpn, SimTime, UnitRange};
 
-/// Pages of one file that are written before the next file has its turn (`MAX_WRITEBACK_PAGES`).
+/// Pages of one file to write before the next file's turn (`MAX_WRITEBACK_PAGES`).
 const PAGES_A_TURN: u64 = 1_024;
 
-/// Pages that are given blocks at once (`MAX_WRITEPAGES_EXTENT_LEN`).
+/// Maximum number of pages to allocate at once (`MAX_WRITEPAGES_EXTENT_LEN`).
 const PAGES_AN_EXTENT: u64 = 2_048;
 
 /// Metadata blocks that an allocation may change: bitmap, descriptor, inode, extent block.
 const ALLOCATION_CREDITS: u64 = 30;
 
-/// How many of `pages` pages from `page` on are dirty and not in transfer, one behind the other.
+/// Length of the run of dirty pages not in transfer at `page`, up to `pages`.
 fn dirty_run(cache: &PageCache, entry: &Inode, page: u64, pages: u64) -> u64 {
     let mut run = 0;
     while run < pages {
@@ -44,7 +43,7 @@ fn dirty_run(cache: &PageCache, entry: &Inode, page: u64, pages: u64) -> u64 {
     run
 }
 
-/// The chunks that hold `pages` pages from `page` on, and which of each; those that are not in memory left out.
+/// The chunks that hold `pages` pages from `page` on, with the bits of those pages; chunks not in memory are left out.
 fn chunks_of(entry: &Inode, page: u64, pages: u64) -> Vec<(ChunkId, u32)> {
     let mut parts = Vec::new();
     let mut at = page;
@@ -57,7 +56,7 @@ fn chunks_of(entry: &Inode, page: u64, pages: u64) -> Vec<(ChunkId, u32)> {
     parts
 }
 
-/// Pages that are being written: they are neither truncated nor written by anybody else meanwhile.
+/// Pages that are being written: meanwhile no other task truncates or writes them.
 #[must_use = "its pages stay in transfer until they are submitted"]
 struct Claim {
     inode: u32,
@@ -66,39 +65,39 @@ struct Claim {
     waiting: Waiting,
 }
 
-/// Who waits for the data of a claim.
+/// What waits for the data of a claim.
 #[derive(Clone)]
 enum Waiting {
-    /// Nobody in the journal: the blocks are not new.
+    /// Nothing in the journal: the blocks are not new.
     Nobody,
-    /// The transaction that gave the pages their blocks; it counts what is still to come (ordered mode).
+    /// The transaction that allocated the blocks; it counts the outstanding writes (ordered mode).
     Transaction(Rc<Cell<u64>>),
-    /// The blocks count as unwritten until all data are there.
+    /// The conversion of the blocks, which count as unwritten until all data are written.
     Conversion(Rc<Conversion>),
 }
 
-/// New blocks that count as unwritten until their data are there (`ext4_io_end`). Room in the journal for noting that is
-/// held from their allocation on (`rsv_blocks`).
+/// New blocks that count as unwritten until their data are written (`ext4_io_end`). Room in the journal for recording
+/// that is reserved when they are allocated (`rsv_blocks`).
 struct Conversion {
     inode: u32,
     page: u64,
     units: u64,
-    /// Units whose data are still to come.
+    /// Units whose data are not written yet.
     left: Cell<u64>,
 }
 
 impl Conversion {
-    /// Blocks of the journal for each (`ext4_chunk_trans_blocks` and one: an extent tree as deep as may be, the bitmaps and a
-    /// descriptor of its blocks, inode and extended attributes).
+    /// Journal blocks reserved for each (`ext4_chunk_trans_blocks` plus one: an extent tree of maximum depth, the
+    /// bitmaps and a descriptor of its blocks, inode and extended attributes).
     const CREDITS: u64 = 31;
 }
 
-/// Where a file would like its next blocks.
+/// Preferred place of a file's next blocks.
 #[derive(Clone, Copy)]
 struct Wish {
-    /// Behind its end, which it continues.
+    /// Behind the file's last block, if the pages continue it.
     goal: Option<Lpn>,
-    /// Behind a hole.
+    /// At a distance from its neighbour, if the pages lie behind a hole.
     place: Option<Lpn>,
 }
 
@@ -132,7 +131,7 @@ impl Ext4 {
         }
     }
 
-    /// Holds a writer who has dirtied pages while too much memory is dirty; wakes the flusher when it has something to
+    /// Stops a writer that has dirtied pages while too much memory is dirty; wakes the flusher when it has something to
     /// do.
     pub(super) async fn balance_dirty_pages(&self, dirtied: u64) {
         if let Writeback::Paced { .. } = self.0.host.writeback {
@@ -141,7 +140,7 @@ impl Ext4 {
         if self.is_above_background_limit() {
             self.call_flusher();
         }
-        // What is on its way counts as well, also while little else is dirty.
+        // Pages in transfer count too, even while few others are dirty.
         let inner: &Inner = &self.0;
         let (_, limit) = inner.host.dirty_limits(inner.host.memory.units_floor());
         loop {
@@ -157,12 +156,12 @@ impl Ext4 {
         }
     }
 
-    /// Hands all dirty pages of all files on to the device.
+    /// Submits all dirty pages of all files to the device.
     pub(super) async fn submit_all(&self) {
         while self.write_oldest(None).await {}
     }
 
-    /// Writes all dirty pages of all files and waits for the device to have them.
+    /// Writes all dirty pages of all files and waits until the device has them.
     pub(super) async fn write_all(&self) {
         self.submit_all().await;
         while self.0.state.borrow().cache.writeback_pages() > 0 {
@@ -170,7 +169,7 @@ impl Ext4 {
         }
     }
 
-    /// Writes all dirty pages of a file and waits for the device to have them.
+    /// Writes all dirty pages of a file and waits until the device has them.
     pub(super) async fn write_file(&self, inode: u32) {
         loop {
             while self.write_pages(inode, u64::MAX).await > 0 {}
@@ -197,8 +196,8 @@ impl Ext4 {
         self.0.state.borrow().cache.dirty_pages() > limit
     }
 
-    /// Gives the file that has been dirty longest its turn; answers whether there was one (that became
-    /// dirty before `limit`).
+    /// Gives the file that has been dirty longest its turn. Returns whether there was one (that became dirty before
+    /// `limit`).
     async fn write_oldest(&self, limit: Option<SimTime>) -> bool {
         let oldest = {
             let state = &mut *self.0.state.borrow_mut();
@@ -212,8 +211,8 @@ impl Ext4 {
         let is_in_transfer = {
             let state = &mut *self.0.state.borrow_mut();
             let entry = &mut state.disk.inodes[oldest as usize];
-            // If more is left, the file goes behind the others of its age; if none of it could be written,
-            // behind all others.
+            // If more is left, the file goes behind the others of its age; if nothing could be written, behind all
+            // others.
             if let Some(key) = entry.dirty_key {
                 let age = if written > 0 { key.0 } else { self.0.sim.now() };
                 state.dirty.remove(&key);
@@ -225,13 +224,13 @@ impl Ext4 {
             written == 0 && entry.writeback_pages > 0
         };
         if is_in_transfer {
-            // All that is dirty was dirtied again on its way to the device.
+            // All dirty pages were dirtied again while being written.
             self.0.events.writeback_done.wait().await;
         }
         true
     }
 
-    /// Starts writing up to `pages_max` dirty pages of a file; answers how many.
+    /// Starts writing up to `pages_max` dirty pages of a file. Returns how many.
     pub(super) async fn write_pages(&self, inode: u32, pages_max: u64) -> u64 {
         let mut written = 0;
         while written < pages_max {
@@ -260,7 +259,7 @@ impl Ext4 {
         written
     }
 
-    /// The next run of a file's pages that are dirty and not in transfer, from its cursor on.
+    /// The file's next run of dirty pages not in transfer, from its cursor on.
     fn next_dirty_run(&self, inode: u32, pages_max: u64) -> Option<(u64, u64)> {
         let state = &mut *self.0.state.borrow_mut();
         let entry = &mut state.disk.inodes[inode as usize];
@@ -297,8 +296,8 @@ impl Ext4 {
         Some((start, pages))
     }
 
-    /// The same as [`Self::allocate`], as soon as there is room in the journal for one more conversion: all together have
-    /// half of the largest transaction (`add_transaction_credits`).
+    /// Calls [`Self::allocate`] as soon as the journal has room for one more conversion: together they may use half of
+    /// the largest transaction (`add_transaction_credits`).
     async fn allocate_in_turn(&self, inode: u32, page: u64, pages: u64) -> Option<Claim> {
         if !self.0.host.converts_unwritten {
             return self.allocate(inode, page, pages).await;
@@ -310,11 +309,11 @@ impl Ext4 {
         self.allocate(inode, page, pages).await
     }
 
-    /// Gives up to `pages` pages from `page` on their blocks, as many as there are in one extent, and claims
-    /// them; `None` if the first of them needs none any more.
+    /// Allocates one extent for up to `pages` pages from `page` on and claims them; `None` if the first page no longer
+    /// needs a block.
     ///
-    /// From the instant at which the transaction knows the blocks, it knows that their data are to come: either it is
-    /// not committed before they are there (ordered mode), or it says that nothing is written there yet.
+    /// As soon as the transaction knows the blocks, it knows that their data are outstanding: either it is not
+    /// committed before the data are written (ordered mode), or it records the blocks as unwritten.
     async fn allocate(&self, inode: u32, page: u64, pages: u64) -> Option<Claim> {
         let (handle, claim, metadata) = loop {
             let handle = self.start_handle(ALLOCATION_CREDITS).await;
@@ -322,7 +321,7 @@ impl Ext4 {
                 let now = self.0.sim.now();
                 let state = &mut *self.0.state.borrow_mut();
                 let entry = &mut state.disk.inodes[inode as usize];
-                // The file may have been truncated or allocated by somebody else since the run was found.
+                // Another task may have truncated the file or allocated its blocks since the run was found.
                 let dirty = dirty_run(&state.cache, entry, page, pages);
                 let pages = match entry.map(page, dirty) {
                     Err(unmapped) if dirty > 0 => unmapped,
@@ -331,7 +330,7 @@ impl Ext4 {
                 let wish = if page == entry.mapped_end() {
                     Wish { goal: entry.goal(), place: None }
                 } else {
-                    // What lies before it is a hole only if it does not wait for blocks of its own.
+                    // The page before is a hole only if it does not wait for a block of its own.
                     let follows = page > 0
                         && (entry.map(page - 1, 1).is_ok() || is_dirty(&state.cache, entry, page - 1));
                     Wish { goal: None, place: if follows { None } else { entry.place(page) } }
@@ -362,15 +361,15 @@ impl Ext4 {
                 }
             }
             drop(handle);
-            // The block that this page has reserved is one of those that are still to come.
+            // The block reserved for this page has not been freed yet.
             self.wait_for_blocks().await;
         };
         self.dirty_metadata(&handle, &metadata).await;
         Some(claim)
     }
 
-    /// Asks the allocator for blocks; under reuse for those that wait for their TRIM first, if they would not
-    /// tear the file apart more than others do.
+    /// Finds blocks. Under reuse, prefers blocks waiting for their TRIM, if they would not fragment the file more than
+    /// others do.
     fn find_blocks(
         &self,
         state: &mut State,
@@ -400,8 +399,9 @@ impl Ext4 {
                 placed.or_else(|| allocator.allocate(wish.goal, pages))
             }
             Placement::Groups => {
-                let (blocks, set_aside) = allocator.allocate_for_file(goal, pages, entry.shape(inode, page));
-                for range in set_aside {
+                let (blocks, preallocated) =
+                    allocator.allocate_for_file(goal, pages, entry.shape(inode, page));
+                for range in preallocated {
                     pending.withdraw(range);
                 }
                 blocks
@@ -409,8 +409,8 @@ impl Ext4 {
         }
     }
 
-    /// Takes pages, all dirty and none in transfer, for writing them to these blocks, which they have. They are
-    /// in transfer from now on: nobody else writes them, and nobody takes the blocks away.
+    /// Claims pages, all dirty and none in transfer, for writing to these blocks, which they own. They are in transfer
+    /// from now on: no other task writes them or frees the blocks.
     fn claim(&self, state: &mut State, inode: u32, page: u64, blocks: UnitRange) -> Claim {
         let entry = &mut state.disk.inodes[inode as usize];
         for (id, bits) in chunks_of(entry, page, blocks.units) {
@@ -426,7 +426,7 @@ impl Ext4 {
         Claim { inode, page, blocks, waiting: Waiting::Nobody }
     }
 
-    /// Pages have new blocks, as part of the running transaction: arranges who waits for their data.
+    /// Arranges, as part of the running transaction, what waits for the data of newly allocated pages.
     fn await_new_data(&self, state: &mut State, inode: u32, page: u64, units: u64) -> Waiting {
         if self.0.host.converts_unwritten {
             state.disk.inodes[inode as usize].unwritten.push((page, units));
@@ -439,7 +439,7 @@ impl Ext4 {
         Waiting::Transaction(ordered)
     }
 
-    /// Hands the pages of a claim on to the device, as it has room for them.
+    /// Submits the pages of a claim to the device as it has room for them.
     async fn submit(&self, claim: Claim) {
         let Claim { inode, mut page, blocks, waiting } = claim;
         for piece in self.0.queue.split(blocks) {
@@ -467,7 +467,7 @@ impl Ext4 {
         }
     }
 
-    /// Pages have been written.
+    /// Ends the transfer of written pages.
     fn end_transfer(&self, inode: u32, page: u64, units: u64) {
         {
             let state = &mut *self.0.state.borrow_mut();
@@ -481,7 +481,7 @@ impl Ext4 {
         self.0.events.writeback_done.notify_all();
     }
 
-    /// Notes that blocks hold their data now; only then their pages leave their transfer (`ext4_end_io_end`).
+    /// Records that blocks hold their data now; only then does the transfer of their pages end (`ext4_end_io_end`).
     async fn convert(&self, conversion: &Conversion) {
         let &Conversion { inode, page, units, .. } = conversion;
         let handle = self.start_reserved_handle();
@@ -499,12 +499,12 @@ impl Ext4 {
         self.end_transfer(inode, page, units);
     }
 
-    /// A file's inode has been changed under this handle.
+    /// Notes that a file's inode was changed under this handle.
     pub(super) fn note_change(&self, handle: &Handle, inode: u32) {
         self.0.state.borrow_mut().disk.inodes[inode as usize].transaction = handle.tid;
     }
 
-    /// Blocks of a group's bitmap and descriptor.
+    /// The bitmap and descriptor blocks of a block's group.
     pub(super) fn group_metadata(&self, block: Lpn) -> [Lpn; 2] {
         let layout = &self.0.state.borrow().disk.layout;
         let group = super::alloc::group_of(block.0);

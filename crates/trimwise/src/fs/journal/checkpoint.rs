@@ -1,4 +1,4 @@
-//! Checkpoints: committed metadata go to their places, and the tail of the log moves behind them.
+//! Checkpoints: write committed metadata to their places and move the tail of the log behind them.
 
 use super::{BufferId, Tail};
 use crate::fs::sabotage::Sabotage;
@@ -6,8 +6,8 @@ use crate::fs::{Ext4, Inner};
 use crate::units::{Lpn, SimTime, UnitRange};
 
 impl Ext4 {
-    /// Writes the tail to the journal's superblock (with FUA: a write and a flush), and uses the log before it
-    /// again. All that is to be found in its place must be durable, and `moving_tail` set.
+    /// Writes the tail to the journal's superblock (with FUA: a write and a flush) and frees the log before it.
+    /// Everything checkpointed before that tail must be durable, and `moving_tail` set.
     pub(super) async fn move_tail(&self, (tail, freed_blocks): (Tail, u64)) {
         let inner: &Inner = &self.0;
         let superblock = {
@@ -28,7 +28,7 @@ impl Ext4 {
         inner.events.metadata_io_done.notify_all();
     }
 
-    /// Makes durable what has been checkpointed and moves the tail behind it (`jbd2_cleanup_journal_tail`).
+    /// Flushes what has been checkpointed and moves the tail behind it (`jbd2_cleanup_journal_tail`).
     async fn clean_tail(&self) {
         let tail = {
             let journal = &mut self.0.state.borrow_mut().journal;
@@ -63,7 +63,7 @@ impl Ext4 {
                     let on_list = |&&id: &&BufferId| journal.buffers[id as usize].checkpoint == oldest.tid;
                     let busy = oldest.buffers.iter().filter(on_list).find_map(|&id| {
                         let buffer = &journal.buffers[id as usize];
-                        // The older one first: its end takes the buffer off this list.
+                        // Wait for the older transaction first: its end takes the buffer off this list.
                         if buffer.in_committing {
                             journal.committing.map(|c| c.tid)
                         } else if buffer.in_running {
@@ -108,33 +108,33 @@ impl Ext4 {
         let ids = self.0.state.borrow().journal.writable(None);
         self.write_metadata(ids).await;
         self.wait_for_metadata_io().await;
-        // The last of them moves the tail behind everything: an empty journal, which the next mount fills from its
-        // beginning (`journal_reset`).
+        // Move the tail behind everything: the next mount finds an empty journal and fills it from its beginning
+        // (`journal_reset`).
         self.0.state.borrow_mut().journal.head = 0;
         self.clean_tail().await;
     }
 
-    /// Starts writing metadata that have been dirty since before `limit`, if there are any.
+    /// Starts writing metadata that became dirty before `limit`.
     pub(in crate::fs) async fn write_expired_metadata(&self, limit: SimTime) {
         let ids = self.0.state.borrow().journal.writable(Some(limit));
         self.write_metadata(ids).await;
     }
 
-    /// Starts writing the first dirty pages of the drive's page cache; answers how many it looked at.
+    /// Starts writing the first dirty pages of the drive's page cache. Returns how many it looked at.
     pub(in crate::fs) async fn write_dirty_metadata(&self, pages_max: u64) -> u64 {
         let (ids, looked_at) = self.0.state.borrow_mut().journal.take_dirty_pages(pages_max);
         self.write_metadata(ids).await;
         looked_at
     }
 
-    /// Waits until no metadata is on its way to its place.
+    /// Waits until no metadata are being written to their places.
     pub(in crate::fs) async fn wait_for_metadata_io(&self) {
         while self.0.state.borrow().journal.buffers.iter().any(|b| b.locked && !b.in_committing) {
             self.0.events.metadata_io_done.wait().await;
         }
     }
 
-    /// Queues background writes of these buffers (sorted by block), neighbours together.
+    /// Queues background writes of these buffers (sorted by block); neighbours share a request.
     async fn write_metadata(&self, ids: Vec<BufferId>) {
         let request_max = self.0.host.queue.max_request.units_floor().max(1);
         let mut ids = ids.into_iter().peekable();

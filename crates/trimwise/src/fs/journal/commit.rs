@@ -40,7 +40,7 @@ impl Ext4 {
                     inner.events.commit_request.wait_until(deadline).await;
                 }
                 None if inner.stopping.get() => return,
-                // Nothing runs: look again when something may have begun to.
+                // No transaction runs: look again later.
                 None => {
                     inner.events.commit_request.wait_until(inner.sim.now() + COMMIT_INTERVAL).await;
                 }
@@ -85,7 +85,7 @@ impl Ext4 {
         };
         inner.events.transaction_switched.notify_all();
 
-        // Descriptors and metadata go to the log; they stay locked until both they and the data are there.
+        // Descriptors and metadata go to the log. They stay locked until both they and the data are written.
         let metadata = transaction.buffers.len() as u64;
         let revokes = if revokes { transaction.revoked.len() as u64 } else { 0 }.div_ceil(REVOKES_PER_BLOCK);
         let log_blocks = revokes + metadata + metadata.div_ceil(TAGS_PER_DESCRIPTOR);
@@ -109,8 +109,8 @@ impl Ext4 {
         }
         inner.events.metadata_io_done.notify_all();
 
-        // What is in its place before the first flush is durable after it. The tail moves only if that frees a
-        // good deal: each time costs a write and a flush.
+        // What is in its place before the first flush is durable after it. Each move of the tail costs a write and a
+        // flush, so move it only if that frees enough of the log.
         let tail = {
             let journal = &mut inner.state.borrow_mut().journal;
             let tail = journal.possible_tail();
@@ -119,7 +119,7 @@ impl Ext4 {
             is_worth_it.then_some(tail)
         };
         self.before_commit_is_durable(&transaction.freed).await;
-        // The commit block between two flushes makes it durable.
+        // A commit block between two flushes makes the transaction durable.
         if !self.is_sabotaged(Sabotage::NoFlushBeforeCommitBlock) {
             inner.queue.flush().await;
         }
@@ -177,7 +177,7 @@ impl Ext4 {
         inner.events.commit_done.notify_all();
     }
 
-    /// Closes the running transaction to new handles and waits until those that it has have ended.
+    /// Closes the running transaction to new handles and waits for its open handles to end.
     async fn wait_for_handles(&self) {
         loop {
             {

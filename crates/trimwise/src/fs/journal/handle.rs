@@ -1,4 +1,4 @@
-//! Handles: what changes under one of them belongs to one transaction.
+//! Handles: all changes under one handle belong to one transaction.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -8,10 +8,10 @@ use crate::engine::Event;
 use crate::fs::Ext4;
 use crate::units::Lpn;
 
-/// The right to change metadata as part of one transaction, which is not committed before the handle is
-/// dropped (jbd2: `handle_t`).
+/// The right to change metadata as part of one transaction, which is not committed before the handle is dropped (jbd2:
+/// `handle_t`).
 ///
-/// Its holder may wait for buffers, never for a commit, for another handle or for write-back.
+/// The holder may wait for buffers, but never for a commit, for another handle or for write-back.
 #[must_use = "what is changed after the handle has ended may belong to another transaction"]
 pub(in crate::fs) struct Handle {
     /// The transaction.
@@ -61,7 +61,7 @@ impl Ext4 {
         }
     }
 
-    /// Starts a handle for which room was set aside: it waits for nothing, not even when the transaction is about to be
+    /// Starts a handle for which room was reserved: it waits for nothing, not even for a transaction about to be
     /// committed (`jbd2_journal_start_reserved`).
     pub(in crate::fs) fn start_reserved_handle(&self) -> Handle {
         self.join_running(&mut self.0.state.borrow_mut().journal)
@@ -74,7 +74,7 @@ impl Ext4 {
         Handle { tid: transaction.tid, handles, ended: self.0.events.handles_ended.clone() }
     }
 
-    /// Joins metadata blocks to the handle's transaction, waiting for those that are being written.
+    /// Adds metadata blocks to the handle's transaction, waiting for those that are being written.
     pub(in crate::fs) async fn dirty_metadata(&self, _handle: &Handle, blocks: &[Lpn]) {
         for &block in blocks {
             loop {
@@ -96,8 +96,8 @@ impl Ext4 {
         }
     }
 
-    /// The running transaction frees a metadata block: its contents need not reach their place any more
-    /// (`jbd2_journal_forget`). A later write there would hit whoever gets the block next.
+    /// Frees a metadata block in the running transaction: its contents no longer need to reach their place
+    /// (`jbd2_journal_forget`). A later write there would hit the block's next owner.
     pub(in crate::fs) async fn forget_metadata(&self, _handle: &Handle, block: Lpn) {
         loop {
             {
@@ -106,8 +106,8 @@ impl Ext4 {
                 let Some(&id) = journal.by_block.get(&block.0) else { return };
                 let buffer = &mut journal.buffers[id as usize];
                 if !buffer.locked || buffer.in_committing {
-                    // It counts as changed until then, so that nobody checkpoints it; what older transactions
-                    // logged of it must stay in the log as long.
+                    // It counts as changed until then, so that it is not checkpointed. What older transactions logged
+                    // of it must stay in the log as long.
                     let was_joined = std::mem::replace(&mut buffer.in_running, true);
                     let running = journal.running(now);
                     if was_joined {

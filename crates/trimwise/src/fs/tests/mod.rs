@@ -1,5 +1,4 @@
-//! Tests that look inside: a reference model with random operations, tasks that race, and the failures that
-//! these have found.
+//! White-box tests: a reference model with random operations, racing tasks, and regressions found by these.
 
 mod model;
 mod races;
@@ -20,7 +19,7 @@ use crate::policy::PolicySpec;
 use crate::ssd::{GeometryConfig, Ssd, SsdConfig, TrimConfig};
 use crate::units::{Bytes, SimDuration, UnitRange};
 
-/// Every way to deal with freed blocks: each policy, and those that depend on the kernel on each.
+/// Every way to deal with freed blocks: each policy, and those that depend on the kernel on each kernel generation.
 fn hosts() -> Vec<(PolicySpec, DiscardGeneration)> {
     use DiscardGeneration::{CommitBatched, CommitSerial, Worker};
     let on_older = ["commit", "set:40:90+catchup"].into_iter().flat_map(|text| {
@@ -30,7 +29,7 @@ fn hosts() -> Vec<(PolicySpec, DiscardGeneration)> {
     PolicySpec::examples().into_iter().map(|policy| (policy, Worker)).chain(on_older).collect()
 }
 
-/// A drive with superblocks of 512 KiB, whose TRIMs are so slow that there are always some left to do.
+/// A drive with superblocks of 512 KiB whose TRIMs are so slow that some are always outstanding.
 fn drive(mib: u64) -> SsdConfig {
     SsdConfig {
         trim: TrimConfig { cost_per_command_ns: 100_000_000, ..SsdConfig::default().trim },
@@ -49,7 +48,7 @@ fn drive(mib: u64) -> SsdConfig {
     }
 }
 
-/// A host with so little memory that write-back, eviction and throttling all happen. Kernels that discard behind the
+/// A host with so little memory that write-back, eviction and throttling all happen. Kernels that discard after the
 /// commit come with today's allocator and write-back, older ones with those of the experiments.
 fn host(generation: DiscardGeneration) -> HostConfig {
     let older = HostConfig { memory: Bytes::mib(4), discard: generation, ..HostConfig::of_the_2010s() };
@@ -68,7 +67,7 @@ fn format(journal_mib: u64) -> FormatOptions {
     FormatOptions { journal: Some(Bytes::mib(journal_mib)), ..FormatOptions::default() }
 }
 
-/// A block layer in which everybody has to wait for room, and every request is small.
+/// A block layer in which every task has to wait for room, and every request is small.
 fn narrow() -> QueueConfig {
     QueueConfig {
         max_request: Bytes::kib(64),
@@ -78,7 +77,7 @@ fn narrow() -> QueueConfig {
     }
 }
 
-/// Runs `test` on a new drive; a simulation that goes on for ten hours is stuck.
+/// Runs `test` on a new drive; panics if the simulation runs for ten hours of virtual time.
 fn with_queue<F: Future<Output = ()> + 'static>(
     drive: &SsdConfig,
     config: QueueConfig,
@@ -108,20 +107,20 @@ fn config(cases: u32) -> ProptestConfig {
     ProptestConfig { cases, rng_seed: RngSeed::Fixed(1), failure_persistence: None, ..Default::default() }
 }
 
-/// What no TRIM may hit.
+/// Blocks that no TRIM may hit.
 #[derive(Default)]
 struct Guarded {
     /// Blocks of these paths.
     live: BTreeSet<String>,
-    /// Blocks that were freed, each with how many flushes the device had been given by then. Their commit takes two of
-    /// its own, one before its record and one behind it.
+    /// Freed blocks, each with the number of flushes sent to the device by then. Their commit takes two of its own, one
+    /// before its record and one after it.
     freed: Vec<(UnitRange, u64)>,
     flushes_given: u64,
     flushes_done: u64,
 }
 
 impl Guarded {
-    /// The blocks of `path` are about to be freed.
+    /// Notes that the blocks of `path` are about to be freed.
     fn freeing(&mut self, fs: &Ext4, path: &str) {
         let extents = fs.extents(path).unwrap_or_default();
         self.freed.extend(extents.into_iter().map(|extent| (extent, self.flushes_given)));
@@ -148,9 +147,9 @@ impl Guarded {
     }
 }
 
-/// Fails at the moment at which a TRIM is sent that hits anything that is guarded.
+/// Panics as soon as a TRIM is sent that hits a guarded block.
 fn guard(fs: &Ext4, guarded: Rc<RefCell<Guarded>>) {
-    // What the file system holds holds the tracer; a weak reference breaks the circle.
+    // The file system owns the tracer; a weak reference breaks the cycle.
     let inner = Rc::downgrade(&fs.0);
     fs.queue().trace(Some(Box::new(move |_, stage, command| {
         if let Some(inner) = inner.upgrade() {

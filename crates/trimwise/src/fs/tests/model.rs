@@ -1,4 +1,4 @@
-//! The file system against a map of files, under random operations.
+//! Checks the file system against a map of files, under random operations.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -55,7 +55,7 @@ fn op() -> impl Strategy<Value = Op> {
 #[derive(Clone, Debug, Default)]
 struct File {
     bytes: u64,
-    /// Pages that were written: each needs a block, the others are holes.
+    /// Pages that were written, each of which needs a block; the others are holes.
     pages: BTreeSet<u64>,
 }
 
@@ -63,10 +63,10 @@ struct Model {
     fs: Ext4,
     files: BTreeMap<String, File>,
     directories: BTreeSet<String>,
-    /// What the guard looks at.
+    /// State of the guard.
     guarded: Rc<RefCell<Guarded>>,
     policy: usize,
-    /// Free blocks that the mount took for untrimmed.
+    /// Free blocks that the mount treated as untrimmed.
     suspected_units: u64,
 }
 
@@ -203,7 +203,7 @@ impl Model {
         }
     }
 
-    /// Every block of a file that is clean holds data in the device; a TRIM that hit one would have taken them.
+    /// Checks that every block of a clean file holds data in the device; a TRIM that hit one would have removed them.
     fn check_blocks(&self, path: &str) {
         self.fs.queue().with_ssd(|ssd| {
             for extent in self.fs.extents(path).unwrap() {
@@ -214,7 +214,7 @@ impl Model {
         });
     }
 
-    /// `NoSpace` is right only if really fewer than `needed` blocks are left, counting those to be freed.
+    /// Checks that `NoSpace` is returned only if fewer than `needed` blocks are left, counting those to be freed.
     async fn is_full(&self, needed: u64, error: &FileError) {
         assert!(matches!(error, FileError::NoSpace { .. }), "{error}");
         let free = self.fs.statfs().await.unwrap().free;
@@ -238,14 +238,14 @@ impl Model {
         } else if policy == PolicySpec::IDEAL {
             assert_eq!(ledger.pending + ledger.dropped + ledger.in_tokens, 0);
         } else if policy == PolicySpec::COMMIT {
-            // FITRIM makes up for some of them.
+            // FITRIM trims some of them.
             assert!(ledger.dropped <= self.suspected_units);
         }
     }
 }
 
 impl Ext4 {
-    /// Dirty pages of a file, and those in transfer.
+    /// Dirty pages of a file, and its pages in transfer.
     fn state_of(&self, path: &str) -> (u64, u64) {
         let disk = &self.0.state.borrow().disk;
         let inode = &disk.inodes[disk.names[path].inode as usize];
@@ -272,8 +272,8 @@ fn run(policy: usize, ops: Vec<Op>) {
             model.step(op).await;
         }
         model.sync().await;
-        // The policy gets through what is left; then every freed block has gone somewhere. Those with a smallest
-        // extent (64 KiB at most) leave what is shorter.
+        // The policy drains what is left; then every freed block is accounted for. Policies with a smallest extent (64
+        // KiB at most) leave shorter ones.
         queue.sim().clone().sleep(SimDuration::from_secs(600)).await;
         let ledger = model.fs.ledger();
         let has_smallest = ["btrfs", "zfs", "f2fs"].contains(&spec.to_string().as_str());

@@ -1,4 +1,4 @@
-//! Several tasks that use the same few files without any regard for each other.
+//! Several tasks that use the same few files without coordination.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -18,7 +18,7 @@ use crate::workload::files::{FileError, Files, OpenMode};
 const PATHS: [&str; 7] = ["a", "b", "c", "d/a", "d/b", "e/a", "d"];
 const TASKS: u64 = 4;
 
-/// Nothing but a full file system, a name that is there or not, or a file that went away.
+/// Accepts only errors that races explain: a full file system, a name that exists or does not, or a removed file.
 fn is_expected(result: Result<(), FileError>) {
     match result {
         Err(FileError::Interrupted) => panic!("interrupted"),
@@ -70,7 +70,7 @@ fn run(policy: usize, seed: u64) {
     let queue = if seed.is_multiple_of(2) { narrow() } else { QueueConfig::default() };
     with_queue(&drive(64), queue, move |queue| async move {
         let (policy, generation) = hosts()[policy];
-        // In the small journal a transaction has no room for two handles: nearly every handle waits.
+        // In the small journal a transaction has no room for two handles, so nearly every handle waits.
         let journal_mib = if seed.is_multiple_of(3) { 1 } else { 4 };
         let volume = Volume::format(&queue, format(journal_mib)).await.unwrap();
         let fs = volume.mount(host(generation), policy.governor()).await;
@@ -97,7 +97,7 @@ fn run(policy: usize, seed: u64) {
         queue.with_ssd(|ssd| {
             for path in PATHS {
                 for lpn in fs.extents(path).unwrap_or_default().into_iter().flat_map(UnitRange::iter) {
-                    // A directory's block may still be in the log only.
+                    // A directory's block may still be only in the log.
                     assert!(path == "d" || ssd.is_mapped(lpn), "{path} has lost {lpn:?}");
                 }
             }
@@ -110,9 +110,9 @@ fn run(policy: usize, seed: u64) {
     });
 }
 
-/// It waited for a write that had ended while it looked for dirty pages.
+/// `fsync` waited for a write that had ended while it looked for dirty pages.
 #[test]
-fn regression_fsync_waits_for_no_write_that_has_ended() {
+fn regression_fsync_does_not_wait_for_a_write_that_has_ended() {
     run(3, 9_540_252_279_381_528_759);
 }
 

@@ -1,4 +1,4 @@
-//! Failures that were found, each made again in few steps.
+//! Failures found by the other tests, each reproduced in a few steps.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -30,7 +30,7 @@ async fn create(fs: &Ext4, path: &str, pages: u64) {
     write(fs, path, pages).await.unwrap();
 }
 
-/// Starts a task and answers a flag that says whether it has ended.
+/// Starts a task and returns a flag that says whether it has ended.
 fn start(fs: &Ext4, task: impl Future<Output = ()> + 'static) -> Rc<Cell<bool>> {
     let ended = Rc::new(Cell::new(false));
     let flag = Rc::clone(&ended);
@@ -45,8 +45,8 @@ async fn pause(fs: &Ext4, ms: u64) {
     fs.queue().sim().clone().sleep(SimDuration::from_millis(ms)).await;
 }
 
-/// A bitmap that is being written to its place holds the removal up, and with it the commit that another task
-/// asks for: what changes under one handle is one transaction's.
+/// A bitmap that is being written to its place holds up the removal, and with it the commit that another task requests:
+/// all changes under one handle belong to one transaction.
 #[test]
 fn regression_blocks_are_freed_with_the_last_of_their_metadata() {
     on_drive(|queue| async move {
@@ -101,7 +101,7 @@ fn regression_read_ahead_outlives_the_mount() {
     });
 }
 
-/// FITRIM holds all free blocks, and write-back needs those that it has reserved.
+/// FITRIM holds all free blocks, while write-back needs those that it has reserved.
 #[test]
 fn regression_write_back_waits_for_blocks_that_are_in_a_trim() {
     on_drive(|queue| async move {
@@ -127,14 +127,14 @@ fn regression_write_back_waits_for_blocks_that_are_in_a_trim() {
         assert!(trimmed.get());
         assert_eq!(fs.statfs().await.unwrap().free, Bytes(0));
         fs.audit().unwrap();
-        // Full to the brim: what has its blocks can be overwritten, what has none cannot be written.
+        // Full: pages with blocks can be overwritten, pages without cannot be written.
         let mut file = fs.open("a", OpenMode::CreateKeep).await.unwrap();
         fs.write(&mut file, &[0; 3 * PAGE as usize]).await.unwrap();
         assert!(matches!(write(&fs, "a", 1).await, Err(FileError::NoSpace { .. })));
     });
 }
 
-/// The reader waits to note the access time, and meanwhile the file is emptied.
+/// The file is emptied while the reader waits to update the access time.
 #[test]
 fn regression_a_reader_of_a_file_that_is_cut_short_finds_its_end() {
     on_drive(|queue| async move {
@@ -199,7 +199,7 @@ fn regression_two_tasks_make_the_same_name_once() {
     });
 }
 
-/// A checkpoint must not write a directory's block that was freed: somebody else may have it by then.
+/// A checkpoint must not write a freed directory block, which may have a new owner by then.
 #[test]
 fn regression_a_removed_directory_is_not_written_to_its_place() {
     on_drive(|queue| async move {
@@ -239,13 +239,13 @@ fn regression_a_name_that_cannot_be_made_leaves_no_trace() {
         fs.audit().unwrap();
         fs.rmdir("d").await.unwrap(); // it counted an entry
         fs.unlink("a").await.unwrap();
-        // What the removal will free is waited for.
+        // `mkdir` waits for the blocks that the removal will free.
         fs.mkdir("e").await.unwrap();
         create(&fs, "e/a", 1).await;
     });
 }
 
-/// Five tasks wait for room in a queue of two; those that are woken have nothing to submit.
+/// Five tasks wait for room in a queue of two; the ones woken have nothing to submit.
 #[test]
 fn regression_a_wake_up_for_room_is_not_lost() {
     with_queue(&drive(64), narrow(), |queue| async move {
@@ -265,7 +265,7 @@ fn regression_a_wake_up_for_room_is_not_lost() {
     });
 }
 
-/// A TRIM is sent only once the commit record of the transaction that freed its blocks is flushed.
+/// A TRIM is sent only after the commit record of the transaction that freed its blocks is flushed.
 #[test]
 fn a_trim_follows_the_flush_of_its_commit_record() {
     for generation in
@@ -305,7 +305,7 @@ fn a_trim_follows_the_flush_of_its_commit_record() {
     }
 }
 
-/// Whatever the policy and the kernel, and with an `fstrim` that comes too early.
+/// Under every policy and kernel, and with an `fstrim` that comes too early.
 #[test]
 fn no_block_is_trimmed_before_the_commit_that_frees_it() {
     for (policy, generation) in hosts() {
@@ -323,7 +323,7 @@ fn no_block_is_trimmed_before_the_commit_that_frees_it() {
                     guarded.borrow_mut().freeing(&fs, name);
                     fs.unlink(name).await.unwrap();
                     fs.trim_free(UnitRange::new(Lpn(0), u64::MAX), 1).await;
-                    // The commit's own timer, or somebody who asks.
+                    // Commit by its own timer, or on request.
                     pause(&fs, 6_000 * round).await;
                 }
                 fs.sync().await.unwrap();
@@ -332,8 +332,7 @@ fn no_block_is_trimmed_before_the_commit_that_frees_it() {
     }
 }
 
-/// A pass that finds only extents that are too short for it is over all the same, and the next ones find what is freed
-/// later.
+/// A pass that finds only extents too short for it still ends, and later passes find what is freed later.
 #[test]
 fn regression_short_extents_do_not_end_a_policy_s_passes_for_good() {
     for policy in ["btrfs", "zfs", "f2fs"] {

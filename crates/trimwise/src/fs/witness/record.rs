@@ -1,4 +1,4 @@
-//! What a witness has seen: the contents of blocks, commands, events and promises.
+//! The record of a witness: contents of blocks, commands, events and promises.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
@@ -12,11 +12,11 @@ use crate::units::{Lpn, UnitRange};
 
 /// What a block holds: an index into [`Record::contents`].
 pub type ContentId = u32;
-/// Nothing was ever written.
+/// Never written.
 pub const NEVER: ContentId = 0;
-/// The device was told that nobody needs it.
+/// Trimmed.
 pub const TRIMMED: ContentId = 1;
-/// Written past the witness: a hole in the checker itself.
+/// Written without the witness's knowledge: a gap in the checker itself.
 pub const UNKNOWN: ContentId = 2;
 
 /// What a block can hold.
@@ -24,17 +24,17 @@ pub const UNKNOWN: ContentId = 2;
 pub enum Content {
     /// Nothing.
     Never,
-    /// Nothing any more.
+    /// Trimmed.
     Trimmed,
-    /// The witness does not know.
+    /// Not recorded.
     Unknown,
     /// A page of a file.
     Page(Page),
     /// A metadata block in its place.
     Metadata { block: u64, image: Image },
-    /// Log: where metadata blocks go that follow it.
+    /// Log: where the metadata blocks after it belong.
     Descriptor { tid: u64, blocks: Vec<u64> },
-    /// Log: blocks that must not be replayed from this or an older transaction.
+    /// Log: blocks not to be replayed from this or an older transaction.
     Revoke { tid: u64, blocks: Vec<u64> },
     /// Log: the frozen contents of a metadata block.
     Logged { tid: u64, block: u64, content: ContentId },
@@ -44,30 +44,30 @@ pub enum Content {
     Tail(Tail),
 }
 
-/// One page of a file, at one time.
+/// One version of a page of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Page {
-    /// The file's inode and how many files had it before.
+    /// The file's inode, and how many files had it before.
     pub inode: u32,
     pub generation: u32,
-    /// Which page.
+    /// Number of the page.
     pub page: u64,
-    /// When it was written by the workload, as a sequence number.
+    /// Sequence number of the workload's write.
     pub version: u64,
 }
 
-/// What a metadata block says.
+/// The contents of a metadata block.
 #[derive(Clone, Debug)]
 pub enum Image {
-    /// Nothing that the checker needs.
+    /// Not relevant to the checker.
     Plain,
     /// The allocated blocks of a group, as runs in order.
     Bitmap(Vec<UnitRange>),
-    /// Those inodes of the block that are in use, in order.
+    /// The inodes of the block that are in use, in order.
     Inodes(Vec<InodeImage>),
     /// A block of a directory: names and inodes.
     Directory { inode: u32, entries: BTreeMap<Box<str>, u32> },
-    /// A block of an inode's extent tree. What it says of extents is in the inode's own image.
+    /// A block of an inode's extent tree. The extents themselves are in the inode's image.
     Tree { inode: u32 },
 }
 
@@ -79,20 +79,20 @@ pub struct InodeImage {
     pub is_directory: bool,
     pub size_bytes: u64,
     pub extents: Vec<FileExtent>,
-    /// Runs of pages (the first, and how many) that read as zeros, whatever their blocks hold.
+    /// Runs of pages (first page and count) that read as zeros, whatever their blocks hold.
     pub unwritten: Vec<(u64, u64)>,
     /// Blocks of its extent tree.
     pub tree: Vec<Lpn>,
 }
 
 impl InodeImage {
-    /// Whether a page that has a block holds what is there.
+    /// Whether a page that has a block holds the data of that block.
     pub fn is_written(&self, page: u64) -> bool {
         !self.unwritten.iter().any(|&(first, pages)| (first..first + pages).contains(&page))
     }
 }
 
-/// What the file system has told somebody.
+/// A promise by the file system that a file is durable.
 #[derive(Clone, Debug)]
 pub struct Promise {
     pub path: Box<str>,
@@ -117,7 +117,7 @@ pub struct Op {
     pub kind: OpKind,
     /// Index of the event.
     pub dispatched: usize,
-    /// Index of the event; `usize::MAX` if it never was.
+    /// Index of the event; `usize::MAX` if there was none.
     pub completed: usize,
 }
 
@@ -128,7 +128,7 @@ pub enum OpKind {
     Flush,
 }
 
-/// What happened, in order. The power can be cut behind each of them.
+/// What happened, in order. The power can be cut after each event.
 #[derive(Clone, Copy, Debug)]
 pub enum Event {
     /// A command was handed to the device, or acknowledged by it.
@@ -136,13 +136,13 @@ pub enum Event {
     Completed(usize),
     /// An `fsync` or `sync` returned (index into [`Record::promises`]).
     Promised(usize),
-    /// The removal of a file became durable, and somebody was told (index into [`Record::removals`]).
+    /// The removal of a file became durable and was reported (index into [`Record::removals`]).
     Gone(usize),
-    /// This inode's file is being emptied or removed: what was promised of it holds no longer.
+    /// This inode's file is being emptied or removed: earlier promises about it no longer hold.
     Destroyed(u32),
 }
 
-/// All that a witness has seen.
+/// Everything that a witness has recorded.
 #[derive(Debug, Default)]
 pub struct Record {
     pub contents: Vec<Content>,
@@ -157,15 +157,15 @@ pub struct Record {
     pub(super) submitted: HashMap<u64, VecDeque<ContentId>>,
     /// The newest committed or committing image of each metadata block.
     pub(super) frozen: BTreeMap<u64, ContentId>,
-    /// One flag a block: whether the bitmaps have it allocated.
+    /// One flag per block: whether the bitmaps have it allocated.
     pub(super) allocated: Vec<bool>,
     pub(super) versions: BTreeMap<u32, Vec<u64>>,
     pub(super) last_version: u64,
-    /// Inodes whose file was removed and that no other file has yet.
+    /// Inodes whose file was removed and that have no new file yet.
     pub(super) removed: BTreeSet<u32>,
     /// How often each inode's file was emptied or removed.
     pub(super) destroyed: BTreeMap<u32, u64>,
-    /// Removals that nobody was told of yet.
+    /// Removals not reported yet.
     pub(super) removals_open: Vec<usize>,
 }
 
@@ -188,7 +188,7 @@ impl Record {
         match self.content(id) {
             Content::Never => "nothing: it was never written".to_owned(),
             Content::Trimmed => "nothing: it was trimmed".to_owned(),
-            Content::Unknown => "what nobody has noted".to_owned(),
+            Content::Unknown => "something that was not recorded".to_owned(),
             Content::Page(p) => format!(
                 "page {} of inode {} (generation {}), version {}",
                 p.page, p.inode, p.generation, p.version
@@ -204,8 +204,8 @@ impl Record {
         }
     }
 
-    /// An inode's generation on the disk: the model counts on when a name is taken away, a disk when the inode
-    /// gets its next file.
+    /// Converts an inode's generation to that on the disk: the model increments it when a name is removed, a disk when
+    /// the inode gets its next file.
     pub(super) fn generation_on_disk(&self, inode: u32, generation: u32) -> u32 {
         generation - u32::from(self.removed.contains(&inode))
     }
@@ -223,7 +223,7 @@ impl Record {
         let at = self.events.len();
         if stage == Stage::Completed {
             let is_it = |&i: &usize| self.ops[i].is(command);
-            // Of equal ones the first: the device completes them in order.
+            // Take the first of several equal commands: the device completes them in order.
             let Some(position) = self.outstanding.iter().position(is_it) else { return };
             let op = self.outstanding.remove(position);
             self.ops[op].completed = at;
@@ -313,7 +313,7 @@ impl Op {
         matches!(self.kind, OpKind::Flush)
     }
 
-    /// Whether both write or trim one unit.
+    /// Whether both write or trim a common unit.
     pub fn touches(&self, other: &Self) -> bool {
         let overlap = |a: &UnitRange, b: &UnitRange| a.start < b.end() && b.start < a.end();
         let others = other.ranges();
