@@ -1,8 +1,8 @@
-//! The narrow block trait: what a device test sees of a model in virtual time or of a real device.
+//! The narrow block trait: how a device test sees a model in virtual time or a real device.
 //!
-//! A test hands operations over, as many at a time as its queue depth says, and takes their completions one by
-//! one. One loop in one task thus keeps a queue full, and no host of the trait needs threads or a runtime: the
-//! model waits in virtual time, a real device blocks in the call that awaits a completion.
+//! A test submits operations, as many at a time as its queue depth says, and takes their completions one by one. So one
+//! loop in one task keeps a queue full, and no host of the trait needs threads or a runtime: the model waits in virtual
+//! time, a real device blocks in the call that awaits a completion.
 
 use thiserror::Error;
 
@@ -15,45 +15,45 @@ pub enum BlockError {
     /// The range reaches beyond the end of the device.
     #[error("units {} to {} lie outside a device of {size_units} units", .range.start.0, .range.end().0)]
     OutOfRange {
-        /// What was asked for.
+        /// The range of the operation.
         range: UnitRange,
         /// The device's size.
         size_units: u64,
     },
-    /// Neither whole units nor a part of one.
+    /// The operation covers neither whole units nor a part of one.
     #[error("{} sectors from sector {}: expected whole units of 8 sectors, or a part of one unit",
             .0.sectors, .0.first.0)]
     Unaligned(SectorRange),
     /// The device cannot do this.
     #[error("{0}")]
     Unsupported(String),
-    /// The user wants no more of it.
+    /// The user interrupted the test.
     #[error("interrupted")]
     Interrupted,
-    /// What a real device answers.
+    /// An error from a real device.
     #[error("{0}")]
     Other(String),
 }
 
-/// What a device says of itself. A test may go by it to know what it can ask for, never to judge.
+/// What a device reports about itself. A test may use it to choose its operations, never as a result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceFacts {
-    /// What it is called: a profile's name, a path.
+    /// Its name: a profile's name, or a path.
     pub name: String,
     /// Its size, in whole units.
     pub size_units: u64,
     /// The smallest transfer.
     pub sector_bytes: u64,
-    /// What it says of TRIM; `None`: it takes none.
+    /// What it reports about TRIM; `None` if it does not support it.
     pub trim: Option<TrimFacts>,
     /// Whether time is virtual: waiting costs nothing, and every run is the same.
     pub is_model: bool,
 }
 
-/// What a device says of TRIM.
+/// What a device reports about TRIM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TrimFacts {
-    /// Only whole, aligned granules of this size are promised to be freed.
+    /// Only whole, aligned granules of this size are sure to be freed.
     pub granularity: Bytes,
     /// The longest range of one operation that becomes one command.
     pub max: Bytes,
@@ -61,14 +61,14 @@ pub struct TrimFacts {
     pub promises_zeros: bool,
 }
 
-/// Something that a device is to do.
+/// An operation for a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// Read sectors: whole units, or a part of one.
     Read(SectorRange),
     /// Write sectors: whole units, or a part of one.
     Write(SectorRange, Content),
-    /// Say that nobody needs these units.
+    /// Declare these units unneeded.
     Trim(Vec<UnitRange>),
     /// Make all completed writes and TRIMs survive a power loss.
     Flush,
@@ -86,10 +86,10 @@ impl Operation {
     }
 }
 
-/// An operation that is done.
+/// A completed operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion {
-    /// What it was submitted under.
+    /// The token that it was submitted with.
     pub token: u64,
     /// When it was submitted.
     pub submitted: SimTime,
@@ -98,7 +98,7 @@ pub struct Completion {
 }
 
 impl Completion {
-    /// How long it took, its wait in the queue included.
+    /// How long it took, including its time in the queue.
     pub fn latency(&self) -> SimDuration {
         self.completed.since(self.submitted)
     }
@@ -106,21 +106,21 @@ impl Completion {
 
 /// A block device as a device test sees it: the model in virtual time, or a real one.
 ///
-/// What is not promised: any order between operations that overlap in time; any write or TRIM surviving
-/// a power loss before a later flush has completed (each survives or not, in any subset); and what a read
-/// returns after a TRIM, until the unit is written again.
+/// Not promised: any order between operations that overlap in time; that a write or TRIM survives a power loss before a
+/// later flush has completed (each survives or not, in any subset); and what a read returns after a TRIM, until the
+/// unit is written again.
 #[allow(async_fn_in_trait)] // single-threaded by design
 pub trait BlockDevice {
-    /// What it says of itself.
+    /// What it reports about itself.
     fn facts(&self) -> &DeviceFacts;
 
     /// The present.
     fn now(&self) -> SimTime;
 
-    /// Lets time go by. Operations on their way go on meanwhile.
+    /// Lets time pass. Operations in flight continue meanwhile.
     async fn sleep(&self, span: SimDuration);
 
-    /// Hands an operation over and does not wait for it.
+    /// Submits an operation without waiting for it.
     ///
     /// # Errors
     /// If the device cannot take it; then there will be no completion.
@@ -129,25 +129,25 @@ pub trait BlockDevice {
     /// Waits for the next completion, in whatever order they come.
     ///
     /// # Errors
-    /// If the operation failed, if nothing is on its way ([`BlockError::Other`]), or if the user has had enough.
+    /// If the operation failed, if no operation is in flight ([`BlockError::Other`]), or if the user interrupts.
     async fn completion(&self) -> Result<Completion, BlockError>;
 
-    /// What a unit holds: a read of it that is not part of any measurement.
+    /// Reads a unit, outside any measurement, and returns what it holds.
     ///
     /// # Errors
     /// If it cannot be read.
     async fn stored(&self, lpn: Lpn) -> Result<Stored, BlockError>;
 
-    /// Erases the whole device, as ATA SECURITY ERASE UNIT and NVMe Format do, and waits for it.
+    /// Erases the whole device, as ATA SECURITY ERASE UNIT and NVMe Format do, and waits for completion.
     ///
     /// # Errors
-    /// [`BlockError::Unsupported`] where this is left to the vendor's tool.
+    /// [`BlockError::Unsupported`] where only the vendor's tool can do this.
     async fn erase(&self) -> Result<(), BlockError>;
 
-    /// Does one thing and waits for it; nothing else may be on its way.
+    /// Performs one operation and waits for it; no other may be in flight.
     ///
     /// # Errors
-    /// What [`BlockDevice::submit`] and [`BlockDevice::completion`] say.
+    /// Those of [`BlockDevice::submit`] and [`BlockDevice::completion`].
     async fn perform(&self, operation: Operation) -> Result<SimDuration, BlockError> {
         self.submit(operation, 0)?;
         Ok(self.completion().await?.latency())
@@ -159,7 +159,7 @@ pub trait BlockDevice {
     }
 }
 
-/// Whether a device of that size takes the operation.
+/// Checks an operation against a device of that size.
 ///
 /// # Errors
 /// Sectors outside the device, or neither whole units nor a part of one.

@@ -1,18 +1,18 @@
-//! From discard requests to TRIM commands, as Linux does it.
+//! Converts discard requests to TRIM commands, as Linux does.
 
 use crate::ssd::{TrimConfig, TrimKind};
 use crate::units::UnitRange;
 
-/// The commands that `ranges`, submitted together, become.
+/// Returns the commands for `ranges` submitted together.
 ///
-/// A run longer than a range can say takes several ranges. On NVMe the runs merge into commands of up to
-/// `max_ranges` (the driver: `max_discard_segments`); on SATA, SCSI and UFS a command carries one run only,
-/// however many ranges it could hold, because libata and sd offer the block layer a single segment.
+/// A run that exceeds the maximum range takes several ranges. On NVMe the runs merge into commands of up to
+/// `max_ranges` (the driver: `max_discard_segments`); on SATA, SCSI and UFS a command carries only one run, however
+/// many ranges it could hold, because libata and sd offer the block layer a single segment.
 pub fn commands(trim: &TrimConfig, ranges: &[UnitRange]) -> Vec<Vec<UnitRange>> {
     packed(trim, ranges, trim.kind == TrimKind::Nvme)
 }
 
-/// The fewest commands that hold `ranges`, whatever the link.
+/// Returns the fewest commands that hold `ranges`, on any link.
 pub fn filled_commands(trim: &TrimConfig, ranges: &[UnitRange]) -> Vec<Vec<UnitRange>> {
     packed(trim, ranges, true)
 }

@@ -1,18 +1,17 @@
 //! The block layer between a file system and the modelled device, in virtual time.
 //!
-//! A request belongs to one of two classes. *Foreground* requests (reads, log writes, discards: somebody
-//! waits for them) go before *background* ones (write-back), as CFQ and mq-deadline do it; a starvation
-//! limit lets background requests through all the same, and only a few of them may be in the device at
-//! once, so that a read does not queue behind 16 MiB of write-back inside the drive.
+//! A request belongs to one of two classes. *Foreground* requests (reads, log writes, discards: a task waits for them)
+//! go before *background* ones (write-back), as in CFQ and mq-deadline. A starvation limit still lets background
+//! requests through, and only a few of them may be in the device at once, so that a read does not queue behind 16 MiB
+//! of write-back inside the drive.
 //!
-//! Up to the queue depth, requests are in the device at the same time. Commands that ATA cannot queue
-//! (FLUSH CACHE, and DATA SET MANAGEMENT without its queued form) wait until the device is empty and keep
-//! everything else out while they run: this is the whole mechanism by which discards delay their
-//! neighbours.
+//! Up to the queue depth, requests are in the device at the same time. Commands that ATA cannot queue (FLUSH CACHE, and
+//! DATA SET MANAGEMENT without its queued form) wait until the device is empty and run alone. This is how discards
+//! delay their neighbours.
 //!
-//! A discard request becomes commands as Linux makes them: on SATA and SCSI one contiguous run a command
-//! (however many ranges the command could carry), on NVMe the runs submitted together merge up to the
-//! device's limit. A policy that fills its commands does so on any link ([`BlockQueue::trim_as_one`]).
+//! A discard request becomes commands as in Linux: on SATA and SCSI one contiguous run per command (however many ranges
+//! the command could carry), on NVMe the runs submitted together merge up to the device's limit. A policy that fills
+//! its commands can do so on any link ([`BlockQueue::trim_as_one`]).
 
 mod device;
 mod discard;
@@ -37,27 +36,27 @@ use crate::ssd::{Drive, LinkKind, Ssd};
 use crate::units::{Bytes, SectorRange, SimDuration, SimTime, UnitRange};
 use write_throttle::WriteThrottle;
 
-/// How the host's block layer is set up.
+/// Settings of the host's block layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueConfig {
     /// Largest data request; Linux's `max_sectors_kb` defaulted to 512 KiB in 2010, 1280 KiB today.
     pub max_request: Bytes,
     /// Background requests that may be in the device at once.
     pub background_depth: usize,
-    /// CFQ's care for latency (`low_latency`, since Linux 2.6.32; `cfq_may_dispatch`): background requests go
-    /// one at a time, and one more for each such span since a foreground request was last in the queue, up to
+    /// CFQ's latency protection (`low_latency`, since Linux 2.6.32; `cfq_may_dispatch`): background requests go one at
+    /// a time, plus one more for each such span since a foreground request was last in the queue, up to
     /// `background_depth`. The span is CFQ's `slice_sync`, 100 ms. `None`: always `background_depth`.
     pub background_ramp: Option<SimDuration>,
     /// Background requests that may wait (`nr_requests`, default 128); a submitter beyond that waits.
     pub background_waiting_max: usize,
-    /// Whether a request that waits for the device still grows (mq-deadline, as SATA drives have it). If not, only what is
-    /// submitted at one instant is one request (the plug).
+    /// Whether a request waiting for the device can still grow (mq-deadline, as on SATA drives). If not, only writes
+    /// submitted at the same instant are merged (the plug).
     pub merges_waiting: bool,
-    /// After so many foreground requests in a row one background request goes first.
+    /// After this many foreground requests in a row, one background request goes first.
     pub starvation_limit: u32,
-    /// Linux's block layer since 4.10, for a drive with room for all of its requests (blk-mq over virtio, NVMe): there are
-    /// no classes, commands reach the drive in the order in which they come, those that one task makes at one instant
-    /// together (`blk_plug`), and write-back is held back before it is queued. `None`: the classes above.
+    /// Linux's block layer since 4.10, for a drive with room for all of its requests (blk-mq over virtio, NVMe): there
+    /// are no classes, commands reach the drive in order, those that one task submits at one instant together
+    /// (`blk_plug`), and write-back is throttled before it is queued. `None`: the classes above.
     pub write_throttle: Option<WriteThrottleConfig>,
 }
 
@@ -75,7 +74,7 @@ impl Default for QueueConfig {
     }
 }
 
-/// What to do when a request has completed; it is told how long the device had it.
+/// Called when a request has completed, with the time that the device took.
 type OnDone = Box<dyn FnOnce(SimDuration)>;
 
 /// One command for the device.
@@ -89,7 +88,7 @@ pub enum Command {
     ReadPart(SectorRange),
     /// Write a part of one unit.
     WritePart(SectorRange, Content),
-    /// Tell the device that nobody needs these units.
+    /// Tell the device that these units are no longer needed.
     Trim(Vec<UnitRange>),
     /// Empty the write cache.
     Flush,
@@ -101,16 +100,16 @@ impl Command {
     }
 }
 
-/// Where a command is, in a block trace (blktrace: D and C).
+/// Stage of a command in a block trace (blktrace: D and C).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     /// It is being handed to the device.
     Dispatched,
-    /// The device has acknowledged it; whoever waits for it does not know yet.
+    /// The device has acknowledged it; its submitter has not been told yet.
     Completed,
 }
 
-/// Sees each command with its instant; it must not submit any.
+/// Called with each command and its time; must not submit any.
 pub type Tracer = Box<dyn FnMut(SimTime, Stage, &Command)>;
 
 struct Request {
@@ -127,7 +126,7 @@ struct State {
     background: VecDeque<Request>,
     in_device: usize,
     background_in_device: usize,
-    /// A command that tolerates no other is in the device.
+    /// Whether a command that must run alone is in the device.
     exclusive: bool,
     foreground_streak: u32,
     foreground_in_device: usize,
@@ -137,9 +136,9 @@ struct State {
     requests: u32,
     /// When the last of them completed.
     request_seen: SimTime,
-    /// Holds write-back back, and with it all requests are in the first of the queues.
+    /// Throttles write-back; with it, all requests are in the foreground queue.
     throttle: Option<WriteThrottle>,
-    /// Requests were queued at this instant, and are handed over when their task waits.
+    /// Whether requests queued at this instant are handed over when their task waits.
     is_plugged: bool,
 }
 
@@ -160,12 +159,12 @@ impl State {
     }
 }
 
-/// What a device has to do beside TRIMs.
+/// Load on a device other than TRIMs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Load {
     /// Requests in the device or waiting for it.
     pub requests: u32,
-    /// How long there has been none; zero while there are some.
+    /// How long there have been none; zero while there are some.
     pub quiet: SimDuration,
 }
 
@@ -203,32 +202,32 @@ impl BlockQueue {
         &self.0.sim
     }
 
-    /// Looks into the device: statistics, mapping state, configuration.
+    /// Reads the device's state: statistics, mapping, configuration.
     pub fn with_ssd<T>(&self, look: impl FnOnce(&Ssd) -> T) -> T {
         look(self.0.drive.borrow().ssd())
     }
 
-    /// Changes the device past its command interface: the oracle of `ideal`.
+    /// Changes the device, bypassing its command interface: the oracle of `ideal`.
     pub fn with_ssd_mut<T>(&self, change: impl FnOnce(&mut Ssd) -> T) -> T {
         change(self.0.drive.borrow_mut().ssd_mut())
     }
 
-    /// The drive with its firmware, as it is now.
+    /// The drive with its firmware.
     pub fn drive(&self) -> std::cell::Ref<'_, Drive> {
         self.0.drive.borrow()
     }
 
-    /// The drive, out of a queue that nobody else holds; `None` if somebody does, a command on its way for one.
+    /// Takes the drive out of the queue; `None` if another handle exists, for example in a command in flight.
     pub fn into_drive(self) -> Option<Drive> {
         Rc::into_inner(self.0).map(|inner| inner.drive.into_inner())
     }
 
-    /// Erases the device past the queue. Returns when it is done.
+    /// Erases the device, bypassing the queue. Returns the time at which it is done.
     pub fn secure_erase(&self) -> SimTime {
         self.0.drive.borrow_mut().secure_erase(self.0.sim.now())
     }
 
-    /// Shows every command from now on to `tracer` (`None`: to nobody), as blktrace does.
+    /// Passes every command from now on to `tracer` (`None` stops tracing), as blktrace does.
     pub fn trace(&self, tracer: Option<Tracer>) {
         *self.0.tracer.borrow_mut() = tracer;
     }
@@ -244,7 +243,7 @@ impl BlockQueue {
         self.foreground(self.split(range).map(Command::Read)).await;
     }
 
-    /// Writes `range` while somebody waits; returns when the device has acknowledged all of it.
+    /// Writes `range` in the foreground; returns when the device has acknowledged all of it.
     pub async fn write(&self, range: UnitRange) {
         self.foreground(self.split(range).map(|piece| Command::Write(piece, Content::default()))).await;
     }
@@ -265,14 +264,14 @@ impl BlockQueue {
         commands.into_iter().map(Command::Trim).collect()
     }
 
-    /// Discards `ranges` in as few commands as the device's limits allow, which Linux does on NVMe only: for a
-    /// policy that fills its commands. Answers how long the device had them, without the wait before.
+    /// Discards `ranges` in as few commands as the device's limits allow, for a policy that fills its commands; Linux
+    /// does so only on NVMe. Returns how long the device took, without the time in the queue.
     pub async fn trim_as_one(&self, ranges: &[UnitRange]) -> SimDuration {
         let commands = discard::filled_commands(&self.0.drive.borrow().ssd().config().trim, ranges);
         self.foreground(commands.into_iter().map(Command::Trim)).await
     }
 
-    /// How busy the device is with anything but TRIMs.
+    /// Current load on the device other than TRIMs.
     pub fn load(&self) -> Load {
         let state = self.0.state.borrow();
         let requests = state.requests;
@@ -280,7 +279,7 @@ impl BlockQueue {
         Load { requests, quiet }
     }
 
-    /// Starts a read and calls `on_done` at its end: read-ahead that nobody may come to need.
+    /// Starts a read and calls `on_done` at its end. For read-ahead, whose data may never be needed.
     pub fn submit_read(&self, range: UnitRange, on_done: impl FnOnce() + 'static) {
         let request = Request {
             command: Command::Read(range),
@@ -331,7 +330,7 @@ impl BlockQueue {
         }
     }
 
-    /// A writer pauses because too much memory is dirty: write-back may go deeper into the queue.
+    /// Notes that a writer pauses because too much memory is dirty: more write-back may be queued.
     pub fn writer_paused(&self) {
         let now = self.0.sim.now();
         if let Some(throttle) = &mut self.0.state.borrow_mut().throttle {
@@ -355,14 +354,14 @@ impl BlockQueue {
         }
     }
 
-    /// `range` in pieces that fit a request.
+    /// Splits `range` into pieces that fit a request.
     pub fn split(&self, range: UnitRange) -> impl Iterator<Item = UnitRange> + use<> {
         let limit = self.0.config.max_request.units_floor().max(1);
         (0..range.units.div_ceil(limit))
             .map(move |i| UnitRange::new(range.start.offset(i * limit), limit.min(range.units - i * limit)))
     }
 
-    /// Answers how long the device had the commands, in all.
+    /// Submits commands and waits for them. Returns the total time that the device took.
     async fn foreground(&self, commands: impl IntoIterator<Item = Command>) -> SimDuration {
         let done = Event::new(&self.0.sim);
         let (told, ended) = (done.clone(), Rc::new(Cell::new(None)));
@@ -379,8 +378,8 @@ impl BlockQueue {
         }
     }
 
-    /// Queues commands that somebody waits for. When the last of them has completed, `on_done` is told how long the
-    /// device had them, in all; at once if there are none.
+    /// Queues foreground commands. Calls `on_done` when the last has completed, with the total time that the device
+    /// took; at once if there are none.
     pub fn submit(
         &self,
         commands: impl IntoIterator<Item = Command>,
@@ -470,7 +469,7 @@ impl BlockQueue {
         state.background.pop_front()
     }
 
-    /// Answers whether who waits for room is to be woken.
+    /// Tells the throttle of a completed request. Returns whether to wake tasks waiting for queue space.
     fn tell_throttle(&self, request: &Request) -> bool {
         let now = self.0.sim.now();
         let state = &mut *self.0.state.borrow_mut();
@@ -521,7 +520,7 @@ impl BlockQueue {
             on_done(self.0.sim.now().since(dispatched));
         }
         if request.background && has_room {
-            // All, not one: who is woken may find that it has nothing to submit any more.
+            // Wake all, not one: the task that is woken may have nothing left to submit.
             self.0.room.notify_all();
         }
         self.dispatch();

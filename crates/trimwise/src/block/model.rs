@@ -1,4 +1,4 @@
-//! The model behind the block trait.
+//! The block trait over the modelled device.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -15,12 +15,12 @@ pub struct ModelDevice {
     queue: BlockQueue,
     facts: DeviceFacts,
     completed: Rc<RefCell<VecDeque<Completion>>>,
-    on_its_way: Cell<usize>,
+    in_flight: Cell<usize>,
     some: Event,
 }
 
 impl ModelDevice {
-    /// The device behind `queue`, under a name.
+    /// The device behind `queue`, under the given name.
     pub fn new(queue: BlockQueue, name: impl Into<String>) -> Self {
         let facts = queue.with_ssd(|ssd| {
             let trim = &ssd.config().trim;
@@ -37,7 +37,7 @@ impl ModelDevice {
             }
         });
         let some = Event::new(queue.sim());
-        Self { queue, facts, completed: Rc::default(), on_its_way: Cell::new(0), some }
+        Self { queue, facts, completed: Rc::default(), in_flight: Cell::new(0), some }
     }
 
     /// The queue that operations go through.
@@ -78,7 +78,7 @@ impl BlockDevice for ModelDevice {
         };
         let (completed, some, submitted) = (Rc::clone(&self.completed), self.some.clone(), self.now());
         let sim = self.queue.sim().clone();
-        self.on_its_way.set(self.on_its_way.get() + 1);
+        self.in_flight.set(self.in_flight.get() + 1);
         self.queue.submit(commands, move |_| {
             completed.borrow_mut().push_back(Completion { token, submitted, completed: sim.now() });
             some.notify_all();
@@ -87,13 +87,13 @@ impl BlockDevice for ModelDevice {
     }
 
     async fn completion(&self) -> Result<Completion, BlockError> {
-        if self.on_its_way.get() == 0 {
-            return Err(BlockError::Other("nothing is on its way that could complete".to_string()));
+        if self.in_flight.get() == 0 {
+            return Err(BlockError::Other("no operation is in flight".to_string()));
         }
         loop {
             let next = self.completed.borrow_mut().pop_front();
             if let Some(completion) = next {
-                self.on_its_way.set(self.on_its_way.get() - 1);
+                self.in_flight.set(self.in_flight.get() - 1);
                 return Ok(completion);
             }
             self.some.wait().await;
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn completions_come_once_each_and_know_how_long_they_took() {
+    fn completions_come_once_each_and_carry_their_latency() {
         let latencies = on_a_device(async |device| {
             for token in 0..40 {
                 device.submit(Operation::write(units(token * 8, 1), Content::default()), token).unwrap();
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_stored_until_it_is_trimmed() {
+    fn written_units_are_stored_until_they_are_trimmed() {
         on_a_device(async |device| {
             let content = Content::new(ContentClass::Compressible, 7);
             device.perform(Operation::write(units(10, 4), content)).await.unwrap();
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_neither_units_nor_a_part_of_one_is_refused() {
+    fn anything_but_whole_units_or_a_part_of_one_is_refused() {
         on_a_device(async |device| {
             let size_units = device.size_units();
             let read =
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_a_unit_that_follow_each_other_are_one_write_of_the_flash() {
+    fn consecutive_parts_of_a_unit_become_one_flash_write() {
         on_a_device(async |device| {
             for sector in 0..16 {
                 let part = SectorRange::new(Lba(sector), 1);
@@ -193,7 +193,7 @@ mod tests {
             let stats = device.queue().with_ssd(|ssd| *ssd.stats());
             assert_eq!((stats.write_commands, stats.host_units_written), (16, 2));
             device.perform(Operation::Flush).await.unwrap();
-            // The unit is in the flash now: it is read first, and written again.
+            // The unit is in the flash now, so it must be read first and written again.
             device.sleep(SimDuration::from_secs(1)).await;
             let part = Operation::Write(SectorRange::new(Lba(2), 1), Content::default());
             device.perform(part).await.unwrap();

@@ -1,14 +1,14 @@
-//! The front of a drive for hosts that schedule by themselves: a real kernel in virtual time, or a block device that is
-//! emulated in real time.
+//! The front of a drive for hosts with their own scheduling: a real kernel in virtual time, or a block device emulated
+//! in real time.
 //!
-//! A [`super::BlockQueue`] is a model of Linux's block layer and a drive behind it. A real kernel brings its own block
-//! layer; it needs the drive only, as its cable shows it: commands are admitted in the order in which they come, up to
-//! the link's queue depth at once, and those that the interface cannot queue wait until the drive is empty and keep all
-//! others out. Since a drive answers at once when a command will complete, admission needs no events: the port keeps the
-//! instants at which what it has admitted will complete.
+//! A [`super::BlockQueue`] models Linux's block layer with a drive behind it. A real kernel brings its own block layer
+//! and needs only the drive as seen through its cable: commands are admitted in order, up to the link's queue depth at
+//! once; those that the interface cannot queue wait until the drive is empty and run alone. Since a drive returns at
+//! once when a command will complete, admission needs no events: the port keeps the completion times of the commands it
+//! has admitted.
 //!
-//! Hosts speak in sectors of 512 bytes and may begin and end within a unit; the drive's cost of a part of a unit is the
-//! drive's affair.
+//! Hosts use sectors of 512 bytes, and a request may begin or end within a unit; what a part of a unit costs is up to
+//! the drive.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -24,18 +24,18 @@ use crate::units::{Bytes, Lba, Lpn, SECTOR_BYTES, SectorRange, SimTime, UNIT_BYT
 /// Sectors in a unit.
 const UNIT_SECTORS: u64 = UNIT_BYTES / SECTOR_BYTES;
 
-/// What a host asks for.
+/// A host's request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
     /// Read sectors.
     Read(SectorRange),
     /// Write sectors, with this kind of data.
     Write(SectorRange, Content),
-    /// Say that nobody needs these sectors; units of which only a part is named stay as they are.
+    /// Declare these sectors unneeded; units named only in part stay as they are.
     Discard(Vec<SectorRange>),
     /// Make sectors read as zeros.
     WriteZeroes {
-        /// Which.
+        /// The sectors.
         sectors: SectorRange,
         /// Whether they may be trimmed, if the drive then promises zeros.
         may_unmap: bool,
@@ -44,38 +44,41 @@ pub enum Request {
     Flush,
 }
 
-/// Why a request was refused; a host gets an I/O error for it.
+/// Why a request was refused; the host gets an I/O error.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum PortError {
-    /// It reaches beyond the end of the drive.
-    #[error("{} sectors from sector {} lie outside a drive of {size_sectors} sectors", .sectors.sectors, .sectors.first.0)]
+    /// The request reaches beyond the end of the drive.
+    #[error(
+        "{} sectors from sector {} lie outside a drive of {size_sectors} sectors",
+        .sectors.sectors, .sectors.first.0
+    )]
     OutOfRange {
-        /// What was asked for.
+        /// The range of the request.
         sectors: SectorRange,
         /// The drive's size.
         size_sectors: u64,
     },
-    /// A discard for a drive that knows none.
+    /// A discard for a drive without TRIM.
     #[error("the drive takes no TRIM")]
     NoTrim,
 }
 
-/// What a host may ask for at once; Linux has these under `/sys/block/DEV/queue`.
+/// Limits for a host's requests; Linux has these under `/sys/block/DEV/queue`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PortLimits {
-    /// Longest discard, all of its ranges together; 0: the drive takes none.
+    /// Longest discard, all of its ranges together; 0 if the drive does not support TRIM.
     pub discard_max_sectors: u32,
-    /// Ranges in a discard.
+    /// Maximum number of ranges in a discard.
     pub discard_max_ranges: u32,
     /// Only whole, aligned granules of this size are freed.
     pub discard_granularity_sectors: u32,
     /// Requests in the drive at once.
     pub queue_depth: u32,
-    /// Whether a completed write may be lost with the power until a flush.
+    /// Whether a completed write may be lost in a power failure until a flush.
     pub volatile_cache: bool,
 }
 
-/// What a host has asked for.
+/// Counts of a host's requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PortCounts {
     /// Reads.
@@ -88,16 +91,16 @@ pub struct PortCounts {
     pub written_bytes: u64,
     /// Flushes.
     pub flushes: u64,
-    /// Discard requests, one command each, and writes of zeros that became one.
+    /// Discard requests, one command each, including writes of zeros that became one.
     pub discards: u64,
     /// Ranges in them.
     pub discard_ranges: u64,
-    /// Bytes in these.
+    /// Bytes in these ranges.
     pub discarded_bytes: u64,
 }
 
 impl PortCounts {
-    /// What was asked for since `earlier`.
+    /// The difference to `earlier`.
     pub fn since(self, earlier: Self) -> Self {
         Self {
             reads: self.reads - earlier.reads,
@@ -112,7 +115,7 @@ impl PortCounts {
     }
 }
 
-/// A drive behind its cable.
+/// A drive as seen through its cable.
 #[derive(Clone, Debug)]
 pub struct Port {
     drive: Drive,
@@ -120,9 +123,9 @@ pub struct Port {
     in_drive: BinaryHeap<Reverse<SimTime>>,
     /// When the last request was admitted; the next is admitted no earlier.
     admitted: SimTime,
-    /// When a request that keeps all others out will have completed.
+    /// When the last request that runs alone will have completed.
     exclusive_until: SimTime,
-    /// When all that was admitted will have completed.
+    /// When all admitted requests will have completed.
     busy_until: SimTime,
     counts: PortCounts,
 }
@@ -152,21 +155,21 @@ impl Port {
         Bytes::from_units(self.drive.ssd().capacity_units())
     }
 
-    /// Lets the drive do, and count, what it does in idle time up to `now`.
+    /// Runs, and counts, the drive's background work up to `now`.
     pub fn catch_up(&mut self, now: SimTime) {
-        // What was admitted beyond its queue depth has carried it further already.
+        // Requests admitted beyond its queue depth may have taken it further already.
         if now >= self.admitted {
             self.drive.ssd_mut().catch_up(now);
         }
     }
 
-    /// What was asked for so far.
+    /// The counts so far.
     pub fn counts(&self) -> PortCounts {
         self.counts
     }
 
-    /// What a host may ask for at once, as Linux's drivers for the drive's link set it: libata and sd offer one range
-    /// a discard, which may fill a whole command; NVMe merges ranges (`max_discard_segments`).
+    /// Limits for a host's requests, as Linux's drivers set them for the drive's link: libata and sd offer one range
+    /// per discard, which may fill a whole command; NVMe merges ranges (`max_discard_segments`).
     pub fn limits(&self) -> PortLimits {
         let config = self.drive.ssd().config();
         let trim = &config.trim;
@@ -177,7 +180,7 @@ impl Port {
             () if merges => per_range,
             () => per_range.saturating_mul(trim.max_ranges.max(1).into()),
         };
-        // Linux counts sectors of a request in 32 bits, bytes too; it stays below 4 GiB and on whole units.
+        // Linux counts the sectors and the bytes of a request in 32 bits; it stays below 4 GiB and on whole units.
         let most = u64::from(u32::MAX) / SECTOR_BYTES / UNIT_SECTORS * UNIT_SECTORS;
         PortLimits {
             discard_max_sectors: sectors.min(most) as u32,
@@ -188,15 +191,15 @@ impl Port {
         }
     }
 
-    /// Which units have lost their data to TRIMs since this was asked last; see [`Drive::take_destroyed`].
+    /// Returns the units that have lost their data to TRIMs since the last call; see [`Drive::take_destroyed`].
     pub fn take_destroyed(&mut self) -> Vec<UnitRange> {
         self.drive.take_destroyed()
     }
 
-    /// Takes a request at `now` and answers when it will complete. `now` must not decrease.
+    /// Submits a request at `now` and returns when it will complete. `now` must not decrease.
     ///
     /// # Errors
-    /// [`PortError`]; then nothing was done.
+    /// [`PortError`]; nothing was done then.
     pub fn submit(&mut self, now: SimTime, request: &Request) -> Result<SimTime, PortError> {
         self.check(request)?;
         let ssd = self.drive.ssd();
@@ -215,7 +218,7 @@ impl Port {
         Ok(done)
     }
 
-    /// When a request that comes now enters the drive.
+    /// Returns when a request that comes now enters the drive.
     fn admit(&mut self, now: SimTime, exclusive: bool) -> SimTime {
         let mut at = now.max(self.admitted).max(self.exclusive_until);
         if exclusive {
@@ -307,13 +310,13 @@ impl Port {
     }
 }
 
-/// Whole units, or sectors of one.
+/// Whole units, or some sectors of one unit.
 enum Piece {
     Whole(UnitRange),
     Part(SectorRange),
 }
 
-/// A run of sectors as a drive takes it: the rest of a unit, whole units, the begin of a unit.
+/// Splits a run of sectors as a drive needs it: the rest of a unit, whole units, the beginning of a unit.
 fn pieces(sectors: SectorRange) -> impl Iterator<Item = Piece> {
     let (start, end) = (sectors.first.0, sectors.first.0 + sectors.sectors);
     let first_whole = start.next_multiple_of(UNIT_SECTORS).min(end);
@@ -324,7 +327,7 @@ fn pieces(sectors: SectorRange) -> impl Iterator<Item = Piece> {
     [part(start, first_whole), whole, part(last_whole, end)].into_iter().flatten()
 }
 
-/// The units of which every sector is named.
+/// The units that lie in the range as a whole.
 fn whole_units(sectors: SectorRange) -> Option<UnitRange> {
     let start = sectors.first.0.div_ceil(UNIT_SECTORS);
     let end = (sectors.first.0 + sectors.sectors) / UNIT_SECTORS;
@@ -385,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_queued_keeps_all_others_out() {
+    fn a_command_that_cannot_be_queued_runs_alone() {
         let mut ata = port(|config| config.trim.kind = TrimKind::AtaNonQueued);
         let written = ata.submit(SimTime::ZERO, &write(0, 1024)).unwrap();
         let trimmed = ata.submit(SimTime::ZERO, &Request::Discard(vec![sectors(0, 1024)])).unwrap();
@@ -394,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_discard_destroys_is_told_once() {
+    fn units_that_a_discard_destroys_are_reported_once() {
         let mut port = port(|_| ());
         port.submit(SimTime::ZERO, &write(0, 64)).unwrap();
         let ranges = vec![sectors(4, 28), sectors(40, 7)];
@@ -407,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_that_no_drive_takes_are_refused() {
+    fn requests_that_no_drive_can_serve_are_refused() {
         let mut port = port(|_| ());
         let size_sectors = port.size().0 / SECTOR_BYTES;
         for first in [size_sectors, u64::MAX] {

@@ -1,8 +1,8 @@
-//! How much write-back is let into the queue at once: Linux since 4.10 (`block/blk-wbt.c`, `block/blk-rq-qos.c`).
+//! Limits how much write-back is queued at once: Linux since 4.10 (`block/blk-wbt.c`, `block/blk-rq-qos.c`).
 //!
-//! Sixteen requests at first, for writers that pause; a quarter of them while nobody does. Every tenth of a second the
-//! depth is looked at: if reads took too long it is halved, if there were none, or none was slow, it doubles, up to three
-//! quarters of the queue. Whoever finds the depth used up sleeps until a good part of it is free again.
+//! The depth starts at sixteen requests while writers pause, and a quarter of that while none does. Every tenth of a
+//! second it is adjusted: halved if reads took too long, doubled, up to three quarters of the queue, if there were none
+//! or none was slow. A task that finds the depth used up sleeps until a good part of it is free again.
 
 use crate::units::{SimDuration, SimTime};
 
@@ -10,24 +10,24 @@ use crate::units::{SimDuration, SimTime};
 const DEPTH: u64 = 16;
 /// `RWB_WINDOW_NSEC`.
 const WINDOW_NS: u64 = 100_000_000;
-/// `RWB_MIN_WRITE_SAMPLES`: with fewer writes beside it a slow read is not their fault.
+/// `RWB_MIN_WRITE_SAMPLES`: with fewer writes in its window, a slow read is not their fault.
 const WRITES_MIN: u32 = 3;
-/// `RWB_UNKNOWN_BUMP`: windows without anything to go by, after which the depth returns by a step.
+/// `RWB_UNKNOWN_BUMP`: number of windows without evidence after which the depth returns by a step.
 const UNKNOWN_MAX: u32 = 5;
 /// How long a pause of a writer counts (`wb_recent_wait`).
 const RECENT: SimDuration = SimDuration::from_secs(1);
 
-/// The throttle's numbers for a drive.
+/// Settings of the throttle for a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteThrottleConfig {
-    /// The longest that the fastest read of a window may take (`wbt_lat_usec`: 75 ms for drives that Linux takes for
-    /// rotating, as those behind virtio; 2 ms for others).
+    /// Maximum latency of the fastest read of a window (`wbt_lat_usec`: 75 ms for drives that Linux takes for rotating,
+    /// such as virtio drives; 2 ms for others).
     pub read_latency_max: SimDuration,
-    /// Requests that the queue holds (`nr_requests`), at least 1.
+    /// Requests that fit into the queue (`nr_requests`), at least 1.
     pub queue_depth: u64,
 }
 
-/// What is known of the window that runs.
+/// Measurements of the current window.
 #[derive(Clone, Copy, Debug, Default)]
 struct Window {
     end: Option<SimTime>,
@@ -44,7 +44,7 @@ pub struct WriteThrottle {
     is_deepest: bool,
     unknown: u32,
     window: Window,
-    /// The oldest read that was issued when no other was watched, and is on its way.
+    /// Issue time of the watched read in flight: the first one issued while none was watched.
     watched_read: Option<SimTime>,
     /// When a writer last paused because too much is dirty.
     paused: Option<SimTime>,
@@ -52,7 +52,7 @@ pub struct WriteThrottle {
 }
 
 impl WriteThrottle {
-    /// A throttle at rest.
+    /// A throttle in its initial state.
     pub fn new(config: WriteThrottleConfig) -> Self {
         let mut throttle = Self {
             config,
@@ -69,7 +69,7 @@ impl WriteThrottle {
         throttle
     }
 
-    /// A writer pauses.
+    /// Notes that a writer pauses.
     pub fn writer_paused(&mut self, now: SimTime) {
         self.paused = Some(now);
     }
@@ -94,7 +94,7 @@ impl WriteThrottle {
         self.in_flight < if self.has_paused(now) { self.depth } else { self.background() }
     }
 
-    /// A request of write-back is queued.
+    /// Notes that a write-back request is queued.
     pub fn queued(&mut self, now: SimTime) {
         self.in_flight += 1;
         if self.window.end.is_none() {
@@ -102,7 +102,7 @@ impl WriteThrottle {
         }
     }
 
-    /// It is done; answers whether who waits for room is to be woken.
+    /// Notes that a write-back request is done. Returns whether to wake tasks waiting for queue space.
     pub fn completed(&mut self, now: SimTime) -> bool {
         self.in_flight -= 1;
         let limit = if self.has_paused(now) { self.normal() } else { 0 };
@@ -112,12 +112,12 @@ impl WriteThrottle {
         self.in_flight == 0 || limit - self.in_flight >= self.background() / 2
     }
 
-    /// A read was issued.
+    /// Notes that a read was issued.
     pub fn read_issued(&mut self, now: SimTime) {
         self.watched_read.get_or_insert(now);
     }
 
-    /// A read that was issued then is done.
+    /// Notes that a read issued at `issued` is done.
     pub fn read_done(&mut self, now: SimTime, issued: SimTime) {
         self.catch_up(now);
         if self.watched_read == Some(issued) {
@@ -127,7 +127,7 @@ impl WriteThrottle {
         self.window.fastest_read = Some(self.window.fastest_read.map_or(took, |fastest| fastest.min(took)));
     }
 
-    /// A write of any kind is done.
+    /// Notes that a write of any kind is done.
     pub fn write_done(&mut self, now: SimTime) {
         self.catch_up(now);
         self.window.writes += 1;
@@ -141,7 +141,7 @@ impl WriteThrottle {
         self.window = Window { end: Some(now + SimDuration(ns)), ..Window::default() };
     }
 
-    /// Judges the windows that have ended.
+    /// Evaluates the windows that have ended.
     fn catch_up(&mut self, now: SimTime) {
         while let Some(end) = self.window.end.filter(|end| *end <= now) {
             self.judge(end);
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quarter_is_let_in_while_no_writer_pauses_and_all_sixteen_while_one_does() {
+    fn a_quarter_of_the_depth_is_used_while_no_writer_pauses_and_all_of_it_while_one_does() {
         let mut throttle = throttle();
         let mut fill = |now| {
             while throttle.has_room(now) {
@@ -238,7 +238,7 @@ mod tests {
             throttle.queued(at(1));
         }
         assert_eq!(throttle.in_flight, 16);
-        // Who sleeps is woken when half of them, less half a quarter, are on their way.
+        // Sleepers are woken when half the depth, less half a quarter, is in flight.
         let woken = (0..16).position(|_| throttle.completed(at(2)));
         assert_eq!(woken, Some(9));
     }
