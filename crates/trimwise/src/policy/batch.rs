@@ -1,20 +1,19 @@
-//! `batch:EVERY[:SMALLEST]`: nothing at the commits, all free space every so often (fstrim.timer, `wiper.sh`).
+//! `batch:EVERY[:SMALLEST]`: nothing at commits, all free space at intervals (fstrim.timer, `wiper.sh`).
 //!
-//! A sweep goes through the file system block group by block group, one after the other without a pause, as
-//! `fstrim` does; extents shorter than `SMALLEST` are left (`fstrim --minimum`). The file system remembers which
-//! groups it has trimmed.
+//! A sweep goes through the file system one block group after the other without a pause, as `fstrim` does. Extents
+//! shorter than `SMALLEST` are skipped (`fstrim --minimum`). The file system remembers which groups it has trimmed.
 
 use super::{
     Availability, Decision, DiscardGeneration, Explanation, Governor, HostTraits, Needs, PolicyEvent, View,
 };
 use crate::units::{Lpn, SimDuration, SimTime, UnitRange};
 
-/// How `batch` was written.
+/// Arguments of `batch`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchConfig {
-    /// From the beginning of one sweep to the next.
+    /// Time from the start of one sweep to the next.
     pub every: SimDuration,
-    /// Shorter free extents are left, in units.
+    /// Shorter free extents are skipped, in units.
     pub units_min: u64,
 }
 
@@ -25,7 +24,7 @@ pub struct Batch {
     total_units: u64,
     slice_units: u64,
     next_sweep: SimTime,
-    /// Where the sweep is.
+    /// The position of the sweep.
     at: u64,
 }
 
@@ -77,12 +76,12 @@ impl Governor for Batch {
         if self.at < self.total_units {
             return Explanation {
                 state: "A sweep through all free space is under way.".to_owned(),
-                change: "It ends with the last part.".to_owned(),
+                change: "The end of the sweep.".to_owned(),
             };
         }
         let left = self.next_sweep.since(view.now).as_nanos() / 1_000_000_000;
         Explanation {
-            state: format!("Nothing until the next sweep, in {left} s."),
+            state: format!("Nothing to do until the next sweep, in {left} s."),
             change: "The next sweep.".to_owned(),
         }
     }

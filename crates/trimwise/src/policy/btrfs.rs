@@ -1,17 +1,16 @@
-//! `btrfs`: the way of btrfs's `discard=async`, on the host's file system.
+//! `btrfs`: btrfs's `discard=async`, on the host's file system.
 //!
-//! Constants after Linux's fs/btrfs/discard.c and discard.h: nothing for 120 s after the first free, "to give
-//! some chance for block reuse"; then a pass over extents of at least 1 MiB and one over those of at least
-//! 32 KiB, at most 64 MiB a discard and 1000 discards a second (10 up to Linux 6.3). What is shorter than
-//! 32 KiB waits until its neighbours are freed. Unlike btrfs, which keeps a delay for each block group, one
-//! delay serves the whole file system here.
+//! Constants from Linux's fs/btrfs/discard.c and discard.h: nothing for 120 s after the first free, "to give some
+//! chance for block reuse"; then a pass over extents of at least 1 MiB and one over those of at least 32 KiB, at most
+//! 64 MiB per discard and 1000 discards per second (10 up to Linux 6.3). Shorter extents wait until their neighbours
+//! are freed. btrfs keeps a delay for each block group; here one delay serves the whole file system.
 
 use super::{Availability, Decision, DiscardGeneration, Governor, Needs, PolicyEvent, Shape, View};
 use crate::units::SimDuration;
 
 /// `BTRFS_DISCARD_DELAY`.
 const DELAY: SimDuration = SimDuration::from_secs(120);
-/// One second over `BTRFS_DISCARD_MAX_IOPS`.
+/// One second divided by `BTRFS_DISCARD_MAX_IOPS`.
 const SPACING: SimDuration = SimDuration::from_millis(1);
 /// `BTRFS_ASYNC_DISCARD_DEFAULT_MAX_SIZE`, 64 MiB.
 const UNITS_MAX: u64 = 16_384;
@@ -29,7 +28,7 @@ enum State {
     /// Nothing was freed since the last passes.
     #[default]
     Idle,
-    /// The delay runs.
+    /// The delay is running.
     Waiting,
     /// A pass with this filter.
     Pass(usize),
@@ -41,7 +40,7 @@ impl Btrfs {
         decisions.push(Decision::Issue(shape));
     }
 
-    /// Begins to wait if there is something that a pass could find.
+    /// Starts the delay if there is something for a pass to find.
     fn rest(&mut self, freed: bool, view: &View, decisions: &mut Vec<Decision>) {
         self.state = if freed { State::Waiting } else { State::Idle };
         if freed {

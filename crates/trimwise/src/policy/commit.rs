@@ -1,12 +1,12 @@
 //! `commit` and `kernel515`: every commit tells the device what it freed (Linux's `discard`).
 //!
-//! How the kernel goes about it changed three times. `commit` does what the host's kernel does; `kernel515` is
-//! the way of Linux 5.15 to 6.0 on any host: one background worker, one extent at a time, blocks
-//! allocatable at once (`ext4_discard_work`; a block that was allocated again meanwhile is not sent).
+//! The kernel's way of doing so changed three times. `commit` does what the host's kernel does; `kernel515` does what
+//! Linux 5.15 to 6.0 does, on any host: one background worker, one extent at a time, blocks allocatable at once
+//! (`ext4_discard_work`; a block that was allocated again meanwhile is not sent).
 
 use super::{Availability, Decision, DiscardGeneration, Governor, Needs, PolicyEvent, Shape, View};
 
-/// Issues whatever a commit freed, as the host's kernel does it or as `pinned` says.
+/// Issues whatever a commit freed, as the host's kernel does or as `pinned` says.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Commit {
     pinned: Option<DiscardGeneration>,
@@ -14,7 +14,7 @@ pub struct Commit {
 }
 
 impl Commit {
-    /// As one generation of kernels does it, whatever the host's is.
+    /// A governor that does what one generation of kernels does, on any host.
     pub fn of(kernel: DiscardGeneration) -> Self {
         Self { pinned: Some(kernel), kernel: None }
     }

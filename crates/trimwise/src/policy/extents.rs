@@ -1,19 +1,18 @@
 //! A set of extents, ordered by address: the interval map behind [`super::PendingSet`].
 //!
-//! The address space is cut into chunks of a block group each, and a chunk keeps its extents as a sorted list
-//! of four bytes an extent. Looking one up is a search in a small tree and a binary search in a few
-//! kilobytes; changing one moves what lies behind it in the same chunk. A set of a million extents therefore
-//! costs hundreds of nanoseconds an operation (`benches/policy.rs`), and never a walk along a list. Extents end
-//! at the border of a chunk, as allocations do.
+//! The address space is cut into chunks of one block group, and a chunk keeps its extents as a sorted list of four
+//! bytes each. A lookup is a search in a small tree and a binary search in a few kilobytes; a change moves what lies
+//! behind it in the same chunk. So a set of a million extents costs hundreds of nanoseconds per operation
+//! (`benches/policy.rs`), and never a walk along a list. Extents end at the border of a chunk, as allocations do.
 
 use std::collections::BTreeMap;
 
 use crate::units::{Lpn, UnitRange};
 
-/// Units in a chunk: a block group of 128 MiB. Offsets in it, and its length, fit 16 bits.
+/// Units in a chunk: a block group of 128 MiB. Offsets in it, up to its length, fit into 16 bits.
 const CHUNK_UNITS: u64 = 32_768;
 
-/// Extents looked at by [`Extents::fit`] before it gives up: a bound on what one allocation costs.
+/// Extents that [`Extents::fit`] examines before it gives up, to bound the cost of an allocation.
 const FIT_SCAN: usize = 32;
 
 /// An extent inside a chunk.
@@ -29,7 +28,7 @@ impl Run {
     }
 }
 
-/// The pieces of a range in the chunks that it touches.
+/// Splits a range at chunk borders.
 fn pieces(range: UnitRange) -> impl Iterator<Item = (u64, Run)> {
     let (start, end) = (range.start.0, range.end().0);
     let chunks = if range.units == 0 { 0..0 } else { start / CHUNK_UNITS..end.div_ceil(CHUNK_UNITS) };
@@ -40,7 +39,7 @@ fn pieces(range: UnitRange) -> impl Iterator<Item = (u64, Run)> {
     })
 }
 
-/// Disjoint extents by address.
+/// Disjoint extents, sorted by address.
 #[derive(Clone, Debug, Default)]
 pub struct Extents {
     /// No chunk is empty.
@@ -50,7 +49,7 @@ pub struct Extents {
 }
 
 impl Extents {
-    /// Adds an extent that overlaps none of the set. `merge`: neighbours in a chunk become one extent.
+    /// Adds an extent that overlaps none in the set. With `merge`, neighbours in a chunk become one extent.
     pub fn insert(&mut self, range: UnitRange, merge: bool) {
         self.units += range.units;
         for (chunk, run) in pieces(range) {
@@ -72,7 +71,7 @@ impl Extents {
         }
     }
 
-    /// Takes out whatever of `range` is in the set, handing each part to `taken`; answers how many units.
+    /// Removes the parts of `range` that are in the set, passing each to `taken`. Returns how many units.
     pub fn remove(&mut self, range: UnitRange, mut taken: impl FnMut(UnitRange)) -> u64 {
         if range.units == 0 {
             return 0;
@@ -100,7 +99,7 @@ impl Extents {
             let count = left.clone().count();
             self.extents = self.extents + count - (to - from);
             if count == to - from {
-                // In place: nothing behind it moves.
+                // Replace in place, so that nothing behind it moves.
                 runs[from..to].iter_mut().zip(left).for_each(|(run, left)| *run = left);
             } else {
                 runs.splice(from..to, left);
@@ -116,21 +115,21 @@ impl Extents {
         removed
     }
 
-    /// The first extent that ends behind `from` and has at least `units_min` units; of one that begins
-    /// before `from`, the part from there on.
+    /// The first extent behind `from` with at least `units_min` units; of one that begins before `from`, only the part
+    /// from there on counts.
     pub fn find(&self, from: u64, units_min: u64) -> Option<UnitRange> {
         self.from(from).find(|extent| extent.units >= units_min.max(1))
     }
 
-    /// A place for `want` units in one extent: at `goal` or behind it, and then around the end. Looks at
-    /// a bounded number; `None` if none of them is long enough.
+    /// Finds `want` units in one extent, at `goal` or behind it, wrapping around. Examines a bounded number; `None` if
+    /// none of these is long enough.
     pub fn fit(&self, goal: u64, want: u64) -> Option<UnitRange> {
         let around = self.from(goal).chain(self.from(0));
         let fitting = around.take(FIT_SCAN.min(2 * self.extents)).find(|extent| extent.units >= want)?;
         Some(UnitRange::new(fitting.start, want))
     }
 
-    /// The extents from an address on, the first one cut there.
+    /// The extents from an address on, the first cut there.
     fn from(&self, from: u64) -> impl Iterator<Item = UnitRange> + '_ {
         let first = from / CHUNK_UNITS;
         let offset = (from % CHUNK_UNITS) as u16;

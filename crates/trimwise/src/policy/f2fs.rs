@@ -1,8 +1,8 @@
-//! `f2fs`: the way of f2fs's discard thread, on the host's file system.
+//! `f2fs`: f2fs's discard thread, on the host's file system.
 //!
-//! Constants after fs/f2fs/f2fs.h and segment.c: rounds of at most 8 discards, 50 ms apart, of extents of at
-//! least 16 blocks; while the device has been used within the last 5 s it looks again after 500 ms. Above 80 %
-//! utilization it is urgent: extents of any size. (f2fs issues the longest first; here they go by address.)
+//! Constants from fs/f2fs/f2fs.h and segment.c: rounds of at most 8 discards, 50 ms apart, of extents of at least 16
+//! blocks. If the device was used within the last 5 s, it tries again after 500 ms. Above 80 % utilization it is
+//! urgent: extents of any size. (f2fs issues the longest first; here they go by address.)
 
 use super::{Availability, Decision, DiscardGeneration, Governor, Needs, PolicyEvent, Shape, View};
 use crate::units::SimDuration;
@@ -25,9 +25,9 @@ const URGENT_PERCENT: u64 = 80;
 /// Issues a few at a time while the device is idle.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct F2fs {
-    /// A call is due, or a round is on its way.
+    /// Whether a call is due or a round in progress.
     awake: bool,
-    /// Something was issued since the last pass ended.
+    /// Whether anything was issued since the last pass ended.
     found: bool,
 }
 
@@ -63,7 +63,7 @@ impl Governor for F2fs {
             PolicyEvent::Committed { .. } if !self.awake => self.round(view, decisions),
             PolicyEvent::Woken => self.round(view, decisions),
             PolicyEvent::Issued(_) => self.found = true,
-            // A whole pass without anything long enough: there is nothing to do.
+            // A whole pass without a long enough extent: there is nothing to do.
             PolicyEvent::PassOver => {
                 self.awake = std::mem::take(&mut self.found);
                 let pause = if self.awake { AFTER_ROUND } else { IF_NOTHING };

@@ -1,4 +1,4 @@
-//! `ideal`: the bound. The device knows of every freed block at its commit, and it costs nothing.
+//! `ideal`: the bound. The device learns of every freed block at its commit, at no cost.
 
 use super::{Availability, Decision, DiscardGeneration, Governor, Needs, PolicyEvent, View};
 

@@ -1,21 +1,21 @@
-//! `judicious`: the policy to ship, put together from what the others found out.
+//! `judicious`: the default to ship, combined from what the other policies learned.
 //!
-//! - From selective TRIM, *when it is worth it*: by utilization, and by whether it falls. But what costs the
-//!   device copies is not what the file system uses; it is what the device holds for valid, which the host
-//!   can add up: blocks in use, and blocks freed and not trimmed.
-//! - From lazy TRIM, *where*: from a queue, after the commit, never inside it; and *reuse*: an allocation takes
-//!   waiting blocks first, and what is written again needs no TRIM.
+//! - From selective TRIM, *when it is worth it*: by utilization, and by whether it falls. But what costs the device
+//!   copies is not what the file system uses; it is what the device holds as valid. The host can add that up: blocks in
+//!   use, and blocks freed and not trimmed.
+//! - From lazy TRIM, *where*: from a queue, after the commit, never inside it; and *reuse*: an allocation takes waiting
+//!   blocks first, since blocks that are written again need no TRIM.
 //! - From batching, *how much at once*: extents merge across commits, and a command carries as many as the device
 //!   takes, where that is cheaper.
-//! - From f2fs and btrfs, *back-off*: while others use the device, nothing, unless the device is nearly full of
-//!   dead data; and then only a bounded share of its time.
+//! - From f2fs and btrfs, *back-off*: nothing while the device is in use, unless it is nearly full of dead data; and
+//!   then only a bounded share of its time.
 //!
-//! Nothing of this needs the device's numbers. Commands begin with one range and double as long as they take
-//! less than [`COMMAND_TARGET`], so that a request that arrives behind one does not wait for longer. A device that
-//! takes that long for a single range gets commands of up to twice that time: fewer long ones are the lesser
-//! evil there. After a command among other requests comes a pause of a multiple of its time. A burst is left
-//! alone from its first commit on for as long as it takes a device to count as idle. Free space of which nobody
-//! knows whether the device was told (after a mount) counts as not told.
+//! None of this needs the device's parameters. Commands start with one range and double as long as they take less than
+//! [`COMMAND_TARGET`], so that a request that arrives behind one does not wait longer. A device that takes that long
+//! for a single range gets commands of up to twice that time: fewer long ones are the lesser evil there. After a
+//! command among other requests comes a pause of a multiple of its time. A burst is left alone, from its first commit,
+//! for the time after which a device counts as idle. Free space that the device may not have been told about (after a
+//! mount) counts as untrimmed.
 
 use super::set::{Direction, Trend};
 use super::{
@@ -24,41 +24,40 @@ use super::{
 };
 use crate::units::{SimDuration, SimTime};
 
-/// The device holds more than this for valid: TRIM also while others use it.
+/// If the device holds more than this as valid, TRIM even while it is in use.
 const HIGH_PERCENT: u64 = 85;
-/// The device holds less than this for valid: TRIM only in idle time.
+/// If the device holds less than this as valid, TRIM only in idle time.
 const LOW_PERCENT: u64 = 60;
-/// Pause after a command above the high watermark, in multiples of its duration: a fifth of the time at most.
+/// Pause after a command above the high watermark, in multiples of its duration: at most a fifth of the time is TRIM.
 const PAUSE_HIGH: u64 = 4;
-/// The same between the watermarks, while utilization falls: a twentieth.
+/// The same between the watermarks while utilization falls: at most a twentieth.
 const PAUSE_BETWEEN: u64 = 19;
-/// The longest that one command should take: little beside what readers and writers of a drive are used to.
+/// Target for the longest command: short compared with the latencies that readers and writers are used to.
 const COMMAND_TARGET: SimDuration = SimDuration::from_millis(10);
-/// The device counts as idle when nothing was asked of it for so long. Shorter pauses are between the requests of
-/// one activity.
+/// The device counts as idle after this long without a request. Shorter pauses occur within one activity.
 const IDLE: SimDuration = SimDuration::from_millis(50);
-/// Commands on their way at once in idle time, on a device that queues them.
+/// Maximum number of commands in flight in idle time, on a device that queues them.
 const DEPTH_MAX: u32 = 8;
-/// Sizes of commands that are told apart: 1, 2, 4... 1024 ranges.
+/// Classes of command sizes: 1, 2, 4... 1024 ranges.
 const CLASSES: usize = 11;
-/// Utilization is compared with what it was two commit intervals ago.
+/// Window of the utilization trend: two commit intervals.
 const WINDOW: SimDuration = SimDuration::from_secs(10);
-/// One percent of the file system counts as a change.
+/// Change of utilization that counts: one percent of the file system.
 const CHANGE_PERMILLE: u64 = 10;
 
-/// Trims in idle time, and under pressure a bounded share of the time.
+/// Trims in idle time, and under pressure for a bounded share of the time.
 #[derive(Clone, Debug)]
 pub struct Judicious {
     trend: Trend,
-    /// The most ranges that a command takes.
+    /// Maximum number of ranges per command.
     ranges_max: u32,
-    /// The most units that a range can say.
+    /// Maximum number of units per range.
     range_units_max: u64,
-    /// Commands that may be on their way in idle time.
+    /// Maximum number of commands in flight in idle time.
     depth: u32,
-    /// What commands of 1, 2, 4... ranges took, smoothed.
+    /// Smoothed duration of commands of 1, 2, 4... ranges.
     took: [Option<SimDuration>; CLASSES],
-    /// No command before, unless the device is idle.
+    /// No command before this time, unless the device is idle.
     pause_until: SimTime,
 }
 
@@ -76,8 +75,8 @@ impl Default for Judicious {
 }
 
 impl Judicious {
-    /// The pause that follows a command while the device is in use, in multiples of its duration; `None`: no
-    /// command then.
+    /// The pause after a command while the device is in use, in multiples of the command's duration; `None` if no
+    /// command may be issued then.
     fn pause_factor(&self, view: &View) -> Option<u64> {
         match view.device_percent() {
             HIGH_PERCENT.. => Some(PAUSE_HIGH),
@@ -93,7 +92,7 @@ impl Judicious {
         self.pause_until = view.now + command.took * self.pause_factor(view).unwrap_or(0);
     }
 
-    /// Ranges of the next command: as many as are known, or expected, to be quick enough.
+    /// Ranges of the next command: as many as are known or expected to be fast enough.
     fn ranges(&self) -> u32 {
         let Some(single) = self.took[0] else { return 1 };
         let limit = COMMAND_TARGET.max(single * 2);
@@ -101,7 +100,7 @@ impl Judicious {
         while class + 1 < CLASSES
             && 2 << class <= self.ranges_max
             && let Some(took) = self.took[class]
-            // What does not come with every command doubles.
+            // Assume that the cost per range doubles and the cost per command does not.
             && self.took[class + 1].unwrap_or(took * 2 - single) <= limit
         {
             class += 1;
@@ -158,7 +157,7 @@ impl Governor for Judicious {
             PolicyEvent::Committed { freed_units } => {
                 self.trend.observe(view.now, view.used_units, view.total_units);
                 if *freed_units == view.pending_units {
-                    // The first in a while: what brought it may be over in a moment.
+                    // The first in a while: the activity that caused it may end soon.
                     self.pause_until = self.pause_until.max(view.now + IDLE);
                 }
             }
@@ -172,31 +171,31 @@ impl Governor for Judicious {
         let held = view.device_percent();
         if view.pending_units == 0 {
             return Explanation {
-                state: "Nothing that was freed waits for its trim.".to_owned(),
-                change: "Files that are deleted.".to_owned(),
+                state: "No freed space is waiting to be trimmed.".to_owned(),
+                change: "Deleting files.".to_owned(),
             };
         }
         if view.requests == 0 && view.quiet >= IDLE {
             return Explanation {
-                state: "The device is idle, so that what was freed can be trimmed.".to_owned(),
-                change: "Others that use the device, or nothing left to trim.".to_owned(),
+                state: "The device is idle, so freed space can be trimmed.".to_owned(),
+                change: "Other use of the device, or nothing left to trim.".to_owned(),
             };
         }
         match self.pause_factor(view) {
             Some(factor) => Explanation {
                 state: format!(
-                    "The device holds {held} % of its space for valid, so that it is told also while others use it, \
-                     with rests of {factor} times what a trim takes."
+                    "The device holds {held} % of its space as valid, so trims run even while it is in use, each \
+                     followed by a pause of {factor} times its duration."
                 ),
                 change: format!("Less than {LOW_PERCENT} % held, or an idle device."),
             },
             None => Explanation {
                 state: format!(
-                    "Others use the device, and it holds only {held} % of its space for valid: there is no hurry."
+                    "The device is in use and holds only {held} % of its space as valid, so trims can wait."
                 ),
                 change: format!(
-                    "An idle device, more than {HIGH_PERCENT} % held, or use that falls while more than \
-                     {LOW_PERCENT} % are held."
+                    "An idle device, more than {HIGH_PERCENT} % held, or falling use while more than \
+                     {LOW_PERCENT} % is held."
                 ),
             },
         }

@@ -1,4 +1,4 @@
-//! What Linux itself does with ext4's mount option `discard`: four generations.
+//! How Linux itself carries out ext4's mount option `discard`: four generations.
 
 use std::str::FromStr;
 
@@ -15,8 +15,8 @@ pub enum DiscardGeneration {
     CommitBatched,
     /// After the commit, from one background worker, one at a time: 5.15 (commit 55cdd0af2bc5).
     Worker,
-    /// The same, and each runs on through the free space behind its extent, to the end of the block group: from 6.1
-    /// (`ext4_try_to_trim_range` as of commit 45e4ab320c9b, which is in 6.6 and in 6.1.56).
+    /// The same, but each discard runs on through the free space behind its extent, to the end of the block group: from
+    /// 6.1 (`ext4_try_to_trim_range` as of commit 45e4ab320c9b, which is in 6.6 and in 6.1.56).
     WorkerRunningOn,
 }
 
@@ -29,7 +29,7 @@ impl DiscardGeneration {
         }
     }
 
-    /// The kernels meant, for reports.
+    /// The kernel versions, for reports.
     pub fn kernels(self) -> &'static str {
         match self {
             Self::CommitSerial => "Linux up to 4.12",
@@ -40,24 +40,24 @@ impl DiscardGeneration {
     }
 }
 
-/// A version of Linux, by which the modelled host chooses its mechanisms.
+/// A version of Linux, which selects the mechanisms of the modelled host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LinuxVersion {
     major: u32,
     minor: u32,
 }
 
-/// The last minor version of each major one; of the newest nobody knows.
+/// The last minor version of each major one; open for the newest.
 const LAST_MINORS: [(u32, u32); 6] = [(2, 6), (3, 19), (4, 20), (5, 19), (6, 19), (7, u32::MAX)];
 
-/// What is no version of Linux.
+/// A text that is not a known Linux version.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error(
-    "'{given}' is no version of Linux that is known; expected 2.6, 3.0 to 3.19, 4.0 to 4.20, 5.0 to 5.19, 6.0 to 6.19 or \
+    "'{given}' is not a known Linux version; expected 2.6, 3.0 to 3.19, 4.0 to 4.20, 5.0 to 5.19, 6.0 to 6.19 or \
      7.0 and later"
 )]
 pub struct LinuxVersionError {
-    /// What was written.
+    /// The text.
     pub given: String,
 }
 
@@ -72,23 +72,23 @@ impl LinuxVersion {
         }
     }
 
-    /// Whether ext4 keeps some blocks from files: since 3.10 (27dd43854227).
+    /// Whether ext4 withholds some blocks from files: since 3.10 (27dd43854227).
     pub fn keeps_blocks(self) -> bool {
         (self.major, self.minor) >= (3, 10)
     }
 
-    /// Whether new blocks of ext4 count as unwritten until their data are there: since 5.6 (244adf6426ee).
+    /// Whether new blocks of ext4 count as unwritten until their data are written: since 5.6 (244adf6426ee).
     pub fn converts_unwritten(self) -> bool {
         (self.major, self.minor) >= (5, 6)
     }
 
-    /// Largest transactions that a journal of ext4 has room for: three instead of four since 6.11
-    /// (`jbd2_journal_get_max_txn_bufs`: 6.1 has four, 6.12 has three; where between them it changed is assumed).
+    /// Number of largest transactions that fit into a journal of ext4: three instead of four since 6.11
+    /// (`jbd2_journal_get_max_txn_bufs`: 6.1 has four, 6.12 has three; the exact version is assumed).
     pub fn transactions_in_journal(self) -> u64 {
         if (self.major, self.minor) >= (6, 11) { 3 } else { 4 }
     }
 
-    /// Whether the lists of free pages that each processor has tune their length: since 6.7 (90b41691b988).
+    /// Whether each processor's lists of free pages tune their length: since 6.7 (90b41691b988).
     pub fn lists_free_pages(self) -> bool {
         (self.major, self.minor) >= (6, 7)
     }
@@ -98,7 +98,7 @@ impl LinuxVersion {
         (self.major, self.minor) >= (3, 2)
     }
 
-    /// Whether its block layer holds write-back back for the sake of reads: since 4.10 (e34cbd307477).
+    /// Whether its block layer throttles write-back in favour of reads: since 4.10 (e34cbd307477).
     pub fn throttles_writeback(self) -> bool {
         (self.major, self.minor) >= (4, 10)
     }
@@ -107,7 +107,7 @@ impl LinuxVersion {
 impl FromStr for LinuxVersion {
     type Err = LinuxVersionError;
 
-    /// Reads a Linux version: `4.12`, or `6.1.5-1-amd64` as `uname -r` has it.
+    /// Parses a Linux version: `4.12`, or `6.1.5-1-amd64` as `uname -r` prints it.
     fn from_str(text: &str) -> Result<Self, LinuxVersionError> {
         let error = || LinuxVersionError { given: text.to_owned() };
         let (major, rest) = text.split_once('.').ok_or_else(error)?;

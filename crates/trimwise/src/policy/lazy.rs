@@ -1,14 +1,13 @@
 //! `lazy`: the commit puts its TRIMs into a queue and returns; background workers issue them.
 //!
-//! After Lee, Kang, Jeong and Eom, "Lazy TRIM: Optimizing the Journaling Overhead caused by TRIM Commands on
-//! Ext4 File System" (ICCE 2018). There are between `min` and `max` workers; their number follows the
-//! queue's length ("increasing or decreasing the number of worker threads automatically according to the
-//! number of TRIM commands to be issued"), one for each [`EXTENTS_PER_WORKER`] queued extents. Freed blocks
-//! can be allocated once their TRIM has been issued; with `reuse`, an allocation may take them out of the
-//! queue before ("reuse TRIM").
+//! After Lee, Kang, Jeong and Eom, "Lazy TRIM: Optimizing the Journaling Overhead caused by TRIM Commands on Ext4 File
+//! System" (ICCE 2018). There are between `min` and `max` workers; their number follows the queue's length ("increasing
+//! or decreasing the number of worker threads automatically according to the number of TRIM commands to be issued"),
+//! one for each [`EXTENTS_PER_WORKER`] queued extents. Freed blocks can be allocated once their TRIM has been issued;
+//! with `reuse`, an allocation may take them out of the queue before that ("reuse TRIM").
 //!
-//! A worker here is a place in which one command can be on its way: as long as fewer are on their way than
-//! there are workers, the next is issued.
+//! A worker here is a slot for one command in flight: while fewer commands are in flight than there are workers, the
+//! next is issued.
 
 use super::{
     Availability, Decision, DiscardGeneration, Explanation, Governor, HostTraits, Needs, PolicyEvent, Shape,
@@ -16,30 +15,30 @@ use super::{
 };
 use crate::units::SimDuration;
 
-/// Queued extents for each worker. The paper gives no number; at this one a commit that frees a few files gets
-/// a few workers, and one that frees a thousand fragments gets them all.
+/// Queued extents per worker. The paper gives no number. With this one a commit that frees a few files gets a few
+/// workers, and one that frees a thousand fragments gets them all.
 const EXTENTS_PER_WORKER: u64 = 16;
 
-/// With back-off: how long nothing else must have been asked of the device, and how often that is looked at.
+/// With back-off: how long the device must have been free of other requests, and how often to check.
 const BACK_OFF: SimDuration = SimDuration::from_millis(10);
 
-/// Most workers if nothing is said: the cores of the paper's telephone.
+/// Default maximum of workers: the cores of the paper's phone.
 const WORKERS_MAX: u32 = 8;
 
-/// How `lazy` was written.
+/// Arguments of `lazy`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LazyConfig {
-    /// Fewest workers, at least 1.
+    /// Minimum number of workers, at least 1.
     pub workers_min: u32,
-    /// Most workers.
+    /// Maximum number of workers.
     pub workers_max: u32,
-    /// An allocation may take blocks out of the queue.
+    /// Whether an allocation may take blocks out of the queue.
     pub reuse: bool,
-    /// Extents of different commits merge where they touch.
+    /// Whether extents of different commits merge where they touch.
     pub merge: bool,
-    /// As many extents in a command as the device takes.
+    /// Whether to put as many extents into a command as the device takes.
     pub fill: bool,
-    /// Nothing is issued while other requests are in the device, or were a moment ago.
+    /// Whether to issue nothing while other requests are in the device or have just been.
     pub back_off: bool,
 }
 
@@ -56,7 +55,7 @@ impl Default for LazyConfig {
     }
 }
 
-/// Issues from a queue with a number of workers.
+/// Issues TRIMs from a queue with a number of workers.
 #[derive(Clone, Copy, Debug)]
 pub struct Lazy {
     config: LazyConfig,
@@ -111,19 +110,19 @@ impl Governor for Lazy {
     fn explain(&self, view: &View) -> Explanation {
         if view.pending_units == 0 {
             return Explanation {
-                state: "Nothing that was freed waits for its trim.".to_owned(),
-                change: "Files that are deleted.".to_owned(),
+                state: "No freed space is waiting to be trimmed.".to_owned(),
+                change: "Deleting files.".to_owned(),
             };
         }
         if self.config.back_off && (view.requests > 0 || view.quiet < BACK_OFF) {
             return Explanation {
-                state: "Others use the device, and this policy backs off.".to_owned(),
+                state: "The device is in use, so this policy backs off.".to_owned(),
                 change: "An idle device.".to_owned(),
             };
         }
         Explanation {
-            state: "What was freed is worked off in the background.".to_owned(),
-            change: "It ends when nothing waits any more.".to_owned(),
+            state: "Freed space is being trimmed in the background.".to_owned(),
+            change: "It ends when the queue is empty.".to_owned(),
         }
     }
 }

@@ -5,8 +5,7 @@
 //! only thing that can be issued is a [`TrimToken`], which is taken out of the set and cannot be copied.
 //! Blocks, not commands, are what the ledger counts: extents split and merge.
 //!
-//! What a policy chose not to trim stays known as *untrimmed* until somebody allocates it, so that a policy
-//! may catch up.
+//! What a policy chose not to trim stays known as *untrimmed* until it is allocated, so that a policy may catch up.
 
 use super::extents::Extents;
 use crate::units::{Lpn, UnitRange};
@@ -54,31 +53,31 @@ impl Ledger {
         self.freed == self.issued + self.reused + self.dropped + self.pending + self.in_tokens
     }
 
-    /// What went where since `before`. What is pending or on its way is as it is now.
+    /// The flows since `before`; pending and in-flight units are the current ones.
     pub fn since(&self, before: &Self) -> Self {
         Self {
             freed: self.freed - before.freed,
             issued: self.issued - before.issued,
             reused: self.reused - before.reused,
-            // Catching up takes out of it what was put there before.
+            // Catching up takes units out again that were dropped earlier.
             dropped: self.dropped.saturating_sub(before.dropped),
             ..*self
         }
     }
 }
 
-/// Extents that are durably free and that nobody has allocated or written since.
+/// Extents that are durably free and have not been allocated or written since.
 #[derive(Clone, Debug, Default)]
 pub struct PendingSet {
     extents: Extents,
     untrimmed: Extents,
-    /// Whether extents that enter merge with neighbours that are in the set.
+    /// Whether new extents merge with their neighbours in the set.
     merging: bool,
     ledger: Ledger,
 }
 
 impl PendingSet {
-    /// An empty set; `merging`: extents that touch become one.
+    /// An empty set; with `merging`, extents that touch become one.
     pub fn new(merging: bool) -> Self {
         Self { merging, ..Self::default() }
     }
@@ -91,8 +90,8 @@ impl PendingSet {
         self.ledger.pending += range.units;
     }
 
-    /// Takes out whatever of `range` is in the set, because somebody allocates it; answers how much. What is
-    /// known as untrimmed is forgotten too.
+    /// Removes the parts of `range` that are in the set, because they are being allocated, and returns their units.
+    /// Also forgets what is untrimmed there.
     pub fn withdraw(&mut self, range: UnitRange) -> u64 {
         self.untrimmed.remove(range, |_| ());
         let units = self.extents.remove(range, |_| ());
@@ -101,7 +100,7 @@ impl PendingSet {
         units
     }
 
-    /// Takes out whatever of `range` is in the set or untrimmed, because a batch TRIM of free space covers it.
+    /// Removes the parts of `range` that are in the set or untrimmed, because a batch TRIM of free space covers them.
     pub fn issued_in_batch(&mut self, range: UnitRange) {
         let caught_up = self.untrimmed.remove(range, |_| ());
         let units = self.extents.remove(range, |_| ());
@@ -110,8 +109,8 @@ impl PendingSet {
         self.ledger.issued += units + caught_up;
     }
 
-    /// A place for `want` units in one extent of the set, at `goal` or behind it; `None` if none of those that
-    /// come next is long enough.
+    /// Finds `want` units in one extent of the set, at `goal` or behind it; `None` if none of the next extents is long
+    /// enough.
     pub fn fit(&self, goal: Lpn, want: u64) -> Option<UnitRange> {
         self.extents.fit(goal.0, want)
     }
@@ -121,8 +120,8 @@ impl PendingSet {
         self.extents.iter()
     }
 
-    /// Takes out the next extent from `from` on that has at least `units_min` units, as a token. It is cut
-    /// at `units_max`, and before `border(start)`, beyond which one command may not reach.
+    /// Takes out the next extent from `from` on with at least `units_min` units, as a token. It is cut at `units_max`,
+    /// and at `border(start)`, which one command may not cross.
     pub fn take(
         &mut self,
         from: Lpn,
@@ -145,8 +144,7 @@ impl PendingSet {
         self.ledger.issued += token.range.units;
     }
 
-    /// What of `range` is pending becomes untrimmed; answers those parts, for a host that keeps them
-    /// unavailable.
+    /// Makes the pending parts of `range` untrimmed. Returns these parts, for a host that keeps them unavailable.
     pub fn drop_range(&mut self, range: UnitRange) -> Vec<UnitRange> {
         let mut parts = Vec::new();
         let units = self.extents.remove(range, |part| parts.push(part));
@@ -158,7 +156,7 @@ impl PendingSet {
         parts
     }
 
-    /// What is untrimmed becomes pending; answers the extents.
+    /// Makes all untrimmed extents pending and returns them.
     pub fn catch_up(&mut self) -> Vec<UnitRange> {
         let untrimmed = std::mem::take(&mut self.untrimmed);
         self.ledger.dropped -= untrimmed.units();
@@ -166,8 +164,8 @@ impl PendingSet {
         untrimmed.iter().inspect(|&range| self.extents.insert(range, self.merging)).collect()
     }
 
-    /// Takes on an extent that was free before anybody counted, as untrimmed: nobody knows what the
-    /// device holds there. Parts that are known already stay as they are.
+    /// Adds an extent that was free before accounting began, as untrimmed, since what the device holds there is
+    /// unknown. Parts already known stay as they are.
     pub fn suspect(&mut self, range: UnitRange) {
         let (mut at, end) = (range.start.0, range.end().0);
         while at < end {
@@ -193,7 +191,7 @@ impl PendingSet {
         self.extents.len() as u64
     }
 
-    /// Units that were dropped and that nobody has allocated since.
+    /// Units that were dropped and not allocated since.
     pub fn untrimmed_units(&self) -> u64 {
         self.untrimmed.units()
     }
@@ -244,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_comes_from_the_goal_on_and_around_the_end() {
+    fn fit_searches_from_the_goal_on_and_wraps_around() {
         let mut set = PendingSet::default();
         for (start, units) in [(0, 8), (20, 2), (40, 8)] {
             set.insert(range(start, units));
@@ -257,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_free_before_is_taken_on_once() {
+    fn space_free_before_is_added_once() {
         let mut set = PendingSet::default();
         set.insert(range(4, 2));
         set.insert(range(8, 2));
@@ -293,7 +291,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against one flag a block: no token ever holds a block that was withdrawn, and nothing is lost.
+        /// Checked against one flag per block: no token ever holds a block that was withdrawn, and nothing is lost.
         #[test]
         fn agrees_with_a_map_of_flags(
             merging: bool,

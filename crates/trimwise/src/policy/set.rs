@@ -1,47 +1,45 @@
 //! `set:LOW:HIGH`: selective TRIM by utilization, a gate before any other policy.
 //!
-//! After Hyun, Choi, Lee and Noh, "To TRIM or Not to TRIM: Judicious TRIMing for Solid State Drives" (SOSP
-//! 2011, poster). TRIM is on above the high watermark and off below the low one. In between it is off while
-//! utilization keeps rising (files are being made, and commands would delay that) and on while it keeps
-//! falling (deletions are dominant).
+//! After Hyun, Choi, Lee and Noh, "To TRIM or Not to TRIM: Judicious TRIMing for Solid State Drives" (SOSP 2011,
+//! poster). TRIM is on above the high watermark and off below the low one. In between it is off while utilization keeps
+//! rising (files are being created, which commands would delay) and on while it keeps falling (deletions dominate).
 //!
 //! # What "keeps rising" is
 //!
-//! The paper does not say. Here utilization is looked at with every commit, and compared with what it was
-//! one *window* ago: it keeps rising if it has gained at least the *hysteresis* since, falling if it has lost
-//! as much, and otherwise the gate stays as it is. To change its mind twice, the workload must therefore
-//! move utilization by the hysteresis up and down again within two windows; smaller movements, and
-//! steady states of any kind, never move the gate. The defaults are two commit intervals, so that
-//! one commit alone cannot decide, and one percent, which is more than a journal's worth of any single file.
+//! The paper does not say. Here each commit compares utilization with its value one *window* ago: it keeps rising if it
+//! has gained at least the *hysteresis* since, keeps falling if it has lost as much; otherwise the gate stays as it is.
+//! To make it switch twice, the workload must move utilization by the hysteresis up and down again within two windows;
+//! smaller movements, and steady states of any kind, never move the gate. The defaults are two commit intervals, so
+//! that one commit alone cannot decide, and one percent, which is more than a journal's worth of any single file.
 //!
-//! What a commit frees while the gate is closed is dropped for good, as published; with `catchup` it is trimmed
-//! when the gate opens.
+//! Blocks freed while the gate is closed are dropped for good, as published; with `catchup` they are trimmed when the
+//! gate opens.
 
 use std::collections::VecDeque;
 
 use super::{Availability, Decision, DiscardGeneration, Explanation, Governor, Needs, PolicyEvent, View};
 use crate::units::{SimDuration, SimTime};
 
-/// Samples kept within a window; more would not change the answer.
+/// Samples kept per window; more would not change the result.
 const SAMPLES_PER_WINDOW: u64 = 16;
 
-/// How `set` was written.
+/// Arguments of `set`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SetConfig {
     /// Below this utilization TRIM is off, in percent.
     pub low_percent: u64,
     /// Above this utilization TRIM is on, in percent.
     pub high_percent: u64,
-    /// Utilization is compared with what it was so long ago.
+    /// Utilization is compared with its value this long ago.
     pub window: SimDuration,
     /// The change, in thousandths of all units, that counts as rising or falling.
     pub hysteresis_permille: u64,
-    /// What was dropped is trimmed when the gate opens.
+    /// Whether dropped extents are trimmed when the gate opens.
     pub catch_up: bool,
 }
 
 impl SetConfig {
-    /// Watermarks with everything else at its default.
+    /// The given watermarks, with defaults for the rest.
     pub fn new(low_percent: u64, high_percent: u64) -> Self {
         Self {
             low_percent,
@@ -53,7 +51,7 @@ impl SetConfig {
     }
 }
 
-/// Where utilization is going.
+/// Direction in which utilization is moving.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// It has gained at least the hysteresis within the window.
@@ -69,18 +67,18 @@ pub enum Direction {
 pub struct Trend {
     window: SimDuration,
     hysteresis_permille: u64,
-    /// Used units over time; the first is at least a window old, or the oldest there is.
+    /// Used units over time; the first sample is at least a window old, or the oldest available.
     samples: VecDeque<(SimTime, u64)>,
     direction: Direction,
 }
 
 impl Trend {
-    /// A trend without any past.
+    /// A trend without samples.
     pub fn new(window: SimDuration, hysteresis_permille: u64) -> Self {
         Self { window, hysteresis_permille, samples: VecDeque::new(), direction: Direction::Steady }
     }
 
-    /// Sees how much is in use now; answers where it is going.
+    /// Adds a sample of the used units and returns the direction.
     pub fn observe(&mut self, now: SimTime, used_units: u64, total_units: u64) -> Direction {
         while self.samples.get(1).is_some_and(|&(at, _)| now.since(at) >= self.window) {
             self.samples.pop_front();
@@ -101,13 +99,13 @@ impl Trend {
         self.direction
     }
 
-    /// What [`Trend::observe`] answered last.
+    /// The last result of [`Trend::observe`].
     pub fn direction(&self) -> Direction {
         self.direction
     }
 }
 
-/// The gate, and the policy behind it.
+/// A gate, and the policy behind it.
 pub struct Set {
     config: SetConfig,
     trend: Trend,
@@ -116,7 +114,7 @@ pub struct Set {
 }
 
 impl Set {
-    /// A gate before `inner`; open until utilization says otherwise.
+    /// A gate before `inner`; open until utilization closes it.
     pub fn new(config: SetConfig, inner: Box<dyn Governor>) -> Self {
         Self { config, trend: Trend::new(config.window, config.hysteresis_permille), open: true, inner }
     }
@@ -175,21 +173,21 @@ impl Governor for Set {
             let why = if used >= high {
                 format!("use is at {used} %, above the high watermark of {high} %")
             } else {
-                format!("use is at {used} %, between {low} % and {high} %, and does not rise")
+                format!("use is at {used} %, between {low} % and {high} %, and not rising")
             };
             return Explanation {
                 state: format!("TRIM is on: {why}. {}", inner.state),
-                change: format!("Use that falls below {low} %, or rises while it is below {high} %."),
+                change: format!("Use falling below {low} %, or rising while below {high} %."),
             };
         }
         let why = if used < low {
             format!("use is at {used} %, below the low watermark of {low} %")
         } else {
-            format!("use is at {used} %, between {low} % and {high} %, and rises")
+            format!("use is at {used} %, between {low} % and {high} %, and rising")
         };
         Explanation {
             state: format!("TRIM is off: {why}."),
-            change: format!("Use above {high} %, or falling while it is above {low} %."),
+            change: format!("Use above {high} %, or falling while above {low} %."),
         }
     }
 }

@@ -1,8 +1,8 @@
-//! Policies as they are written: `off`, `set:40:90`, `set:40:90+lazy+reuse`.
+//! Policies as text: `off`, `set:40:90`, `set:40:90+lazy+reuse`.
 //!
-//! A policy is a list of terms joined with `+`. One of them says who issues TRIMs and when (`commit` if none
-//! does); `set` is a gate before it; the others change how the issuer works. The order is free, and
-//! [`PolicySpec`]'s `Display` writes them in one order. `grammar` reads them.
+//! A policy is a list of terms joined with `+`. One of them selects how and when TRIMs are issued (`commit` by
+//! default); `set` is a gate before it; the others modify it. The order is free; [`PolicySpec`]'s `Display` writes one
+//! canonical order. `grammar` parses them.
 
 mod grammar;
 
@@ -23,14 +23,14 @@ use crate::units::{SimDuration, UNIT_BYTES};
 
 pub use grammar::PolicyError;
 
-/// A policy as it is written; builds a fresh governor for each run.
+/// A parsed policy; builds a fresh governor for each run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PolicySpec {
     gate: Option<SetConfig>,
     issuer: Issuer,
 }
 
-/// Who issues TRIMs, and when.
+/// How and when TRIMs are issued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Issuer {
     Off,
@@ -45,23 +45,23 @@ enum Issuer {
     Ideal,
 }
 
-/// The terms there are, with their arguments and what they mean, for help texts.
+/// All terms with their arguments and meaning, for help texts.
 pub const TERMS: [(&str, &str); 15] = [
     ("off", "never"),
     ("commit", "at every commit, as the host's Linux does with the mount option discard"),
-    ("kernel515", "as Linux 5.15 to 6.0: one background worker after the commit"),
+    ("kernel515", "as in Linux 5.15 to 6.0: one background worker after the commit"),
     ("set:LOW:HIGH[:WINDOW[:CHANGE]]", "on above HIGH %, off below LOW %, between them on unless use rises"),
-    ("catchup", "with set: when it turns on, what was freed while it was off is trimmed too"),
+    ("catchup", "with set: turning on also trims what was freed while it was off"),
     ("lazy[:MIN:MAX]", "from a queue, by MIN to MAX background workers"),
     ("reuse", "with lazy: allocations take blocks out of the queue"),
     ("merge", "with lazy: neighbouring extents of different commits become one"),
     ("fill", "with lazy: as many extents in a command as the device takes"),
     ("backoff", "with lazy: only while nothing else is in the device"),
     ("batch:EVERY[:SMALLEST]", "all free space at intervals (10m, 1w), as fstrim does"),
-    ("btrfs, zfs, f2fs", "as these file systems do it: discard=async, autotrim, background discard"),
-    ("judicious", "the default to ship: set, lazy, reuse, merge, fill and back-off, paced by what it costs"),
-    ("ideal", "what commits free, the device knows at once and for free: a bound on that, never recommended"),
-    ("TERM+TERM", "terms together, as in set:40:90+lazy+reuse"),
+    ("btrfs, zfs, f2fs", "as in these file systems: discard=async, autotrim, background discard"),
+    ("judicious", "the default to ship: set, lazy, reuse, merge, fill and back-off, paced by their cost"),
+    ("ideal", "the device learns what a commit frees at once, at no cost: a bound, never recommended"),
+    ("TERM+TERM", "terms combined, as in set:40:90+lazy+reuse"),
 ];
 
 impl PolicySpec {
@@ -71,14 +71,14 @@ impl PolicySpec {
     pub const COMMIT: Self = Self::plain(Issuer::Commit);
     /// The default to ship.
     pub const JUDICIOUS: Self = Self::plain(Issuer::Judicious);
-    /// The device knows at once and for free.
+    /// The device learns of freed space at once, at no cost.
     pub const IDEAL: Self = Self::plain(Issuer::Ideal);
 
     const fn plain(issuer: Issuer) -> Self {
         Self { gate: None, issuer }
     }
 
-    /// One of every kind, for tests that must hold under all of them.
+    /// One policy of every kind, for tests that must hold under all of them.
     pub fn examples() -> Vec<Self> {
         const TEXTS: [&str; 15] = [
             "off",
@@ -105,28 +105,29 @@ impl PolicySpec {
         !self.governor().needs().oracle
     }
 
-    /// Whether it gains by commands of several ranges, which stock Linux sends on NVMe only.
+    /// Whether it benefits from commands of several ranges, which stock Linux sends only on NVMe.
     pub fn fills_commands(self) -> bool {
         self.governor().needs().fills_commands
     }
 
-    /// Whether it tells the device with each commit, which on a real host the kernel does itself (`discard`).
+    /// Whether it trims with each commit, which on a real host the kernel does itself (`discard`).
     pub fn follows_commits(self) -> bool {
         matches!(self.issuer, Issuer::Commit | Issuer::Kernel515)
     }
 
-    /// Whether a stock host can follow it: others need to see each commit, or imitate what some kernel does anyway.
+    /// Whether a stock host can follow it. Other policies need to see each commit, or imitate what some kernel does
+    /// anyway.
     pub fn suits_live_host(self) -> bool {
         use Issuer::{Batch, Commit, Judicious, Lazy, Off};
         matches!(self.issuer, Off | Commit | Lazy(_) | Batch(_) | Judicious)
     }
 
-    /// Whether it is the default to ship, which promises to bound what is left untrimmed.
+    /// Whether it is the default to ship, which promises to bound the untrimmed space.
     pub fn is_judicious(self) -> bool {
         self.issuer == Issuer::Judicious
     }
 
-    /// How it sweeps, if sweeps through all free space at intervals are all that it is.
+    /// The settings of its sweeps, if it does nothing but sweep all free space at intervals.
     pub fn batch(self) -> Option<BatchConfig> {
         match (self.gate, self.issuer) {
             (None, Issuer::Batch(config)) => Some(config),
@@ -213,7 +214,7 @@ impl fmt::Display for PolicySpec {
     }
 }
 
-/// A length of time as policies write it.
+/// A length of time in the notation of policies.
 struct Duration(SimDuration);
 
 /// Units of time, from the longest.
@@ -240,7 +241,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_policy_is_written_as_it_is_read() {
+    fn a_policy_prints_as_it_was_parsed() {
         for text in [
             "off",
             "commit",

@@ -1,4 +1,4 @@
-//! Governors alone: events in, decisions out. How they fare on a file system is tested there.
+//! Tests of governors alone: events in, decisions out. Their effect on a file system is tested there.
 
 use super::batch::{Batch, BatchConfig};
 use super::*;
@@ -43,7 +43,8 @@ impl Hosted {
         decisions
     }
 
-    /// A commit that freed one extent of ten units, at a utilization in thousandths; whether it is trimmed.
+    /// Sends a commit that freed one extent of ten units, at a utilization in thousandths. Returns whether it is
+    /// trimmed.
     fn trims_at(&mut self, now_ms: u64, used_permille: u64) -> bool {
         let view =
             View { used_units: used_permille * 100, pending_units: 10, pending_extents: 1, ..view(now_ms) };
@@ -57,7 +58,7 @@ fn issues(decisions: &[Decision]) -> usize {
 }
 
 #[test]
-fn set_is_on_above_off_below_and_between_by_the_direction() {
+fn set_is_on_above_off_below_and_follows_the_direction_between() {
     let mut set = Hosted::new("set:40:90");
     let mut at = 0;
     let mut run = |permille: u64| {
@@ -88,7 +89,7 @@ fn set_does_not_flap_while_utilization_swings_by_less_than_its_hysteresis() {
             changes += u32::from(last.is_some_and(|last| last != on));
             last = Some(on);
         }
-        // At a watermark crossing once is right: what lies beyond it decides for what follows.
+        // Crossing a watermark once is right.
         assert!(changes <= 1, "{changes} changes around {middle}");
     }
 }
@@ -103,7 +104,7 @@ fn set_follows_a_movement_of_its_hysteresis_within_its_window() {
     assert!(set.trims_at(20_000, 495));
 }
 
-/// Slow enough that no half of the window holds a rise.
+/// The rise is too slow to show within half the window.
 #[test]
 fn set_looks_back_over_all_of_its_window() {
     for policy in ["set:10:90", "set:10:90:10s:1.0"] {
@@ -116,7 +117,7 @@ fn set_looks_back_over_all_of_its_window() {
 }
 
 #[test]
-fn what_set_dropped_is_caught_up_on_only_if_asked() {
+fn set_catches_up_on_dropped_extents_only_with_catchup() {
     for (policy, catches_up) in [("set:40:90", false), ("set:40:90+catchup", true)] {
         let mut set = Hosted::new(policy);
         assert!(!set.trims_at(0, 100));
@@ -134,14 +135,14 @@ fn lazy_workers_grow_and_shrink_with_the_queue() {
         issues(&lazy.see(&PolicyEvent::Committed { freed_units: 1 }, view))
     };
     assert_eq!(commands(0, 0), 0);
-    assert_eq!(commands(1, 0), 1, "one extent gives one command, whoever is there to issue it");
+    assert_eq!(commands(1, 0), 1, "one extent gives one command, whatever the number of workers");
     assert_eq!(commands(20, 0), 2);
     assert_eq!(commands(48, 0), 3);
     assert_eq!(commands(49, 0), 4, "one extent more than three workers are for");
     assert_eq!(commands(64, 0), 4);
     assert_eq!(commands(10_000, 0), 6);
     assert_eq!(commands(10_000, 5), 1);
-    assert_eq!(commands(20, 5), 0, "as the queue shrinks, workers go without a successor");
+    assert_eq!(commands(20, 5), 0, "as the queue shrinks, workers are not replaced");
 }
 
 #[test]
@@ -219,7 +220,7 @@ fn judicious_uses_a_busy_device_between_its_watermarks_only_while_use_falls() {
     }
 }
 
-/// Ranges of each command in turn, on a device that is nearly full, where a command takes so many milliseconds.
+/// Ranges of each command in turn, on a nearly full device where a command takes `cost_ms` of its ranges.
 fn ranges_in_turn(cost_ms: impl Fn(u32) -> u64, commands: usize) -> Vec<u32> {
     let mut judicious = Hosted::new("judicious");
     let full = View {
@@ -241,7 +242,7 @@ fn ranges_in_turn(cost_ms: impl Fn(u32) -> u64, commands: usize) -> Vec<u32> {
         let took = SimDuration::from_millis(cost_ms(next));
         let done = PolicyEvent::Issued(Acknowledged { ranges: next, units: 1, took });
         let decisions = judicious.see(&done, View { now, ..full });
-        // Four times as long as it took, nothing; looked at again after 50 ms at the latest.
+        // No command for four times as long as it took; checked again after 50 ms at the latest.
         let Some(Decision::WakeAt(at)) = decisions.first() else { panic!("{decisions:?}") };
         assert_eq!(*at, (now + took * 4).min(now + SimDuration::from_millis(50)));
         now += took * 4;
@@ -250,9 +251,9 @@ fn ranges_in_turn(cost_ms: impl Fn(u32) -> u64, commands: usize) -> Vec<u32> {
 }
 
 #[test]
-fn judicious_fills_commands_as_long_as_they_are_quick() {
+fn judicious_fills_commands_as_long_as_they_are_fast() {
     assert_eq!(ranges_in_turn(|_| 1, 8), [1, 2, 4, 8, 16, 32, 64, 64]);
-    // A millisecond for each range: eight of them are quick enough, sixteen would not be.
+    // At a millisecond per range eight ranges are fast enough, sixteen are not.
     assert_eq!(ranges_in_turn(u64::from, 6), [1, 2, 4, 8, 8, 8]);
 }
 

@@ -1,9 +1,9 @@
-//! `zfs`: the way of OpenZFS's `autotrim`, on the host's file system.
+//! `zfs`: OpenZFS's `autotrim`, on the host's file system.
 //!
-//! Constants after module/zfs/vdev_trim.c: frees are gathered over 32 transaction groups
-//! (`zfs_trim_txg_batch`; a group closes with a commit, or after the 5 s of `zfs_txg_timeout`), then what is
-//! left of them is trimmed: extents of 32 KiB to 128 MiB (`zfs_trim_extent_bytes_min`, `_max`), ten at a time
-//! (`zfs_trim_queue_limit`). An allocation takes its blocks out of what waits.
+//! Constants from module/zfs/vdev_trim.c: frees are gathered over 32 transaction groups (`zfs_trim_txg_batch`; a group
+//! closes with a commit, or after the 5 s of `zfs_txg_timeout`). Then what is left of them is trimmed: extents of 32
+//! KiB to 128 MiB (`zfs_trim_extent_bytes_min`, `_max`), ten at a time (`zfs_trim_queue_limit`). An allocation takes
+//! its blocks out of the waiting extents.
 
 use super::{Availability, Decision, DiscardGeneration, Governor, Needs, PolicyEvent, Shape, View};
 use crate::units::SimDuration;

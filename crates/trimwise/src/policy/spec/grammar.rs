@@ -1,4 +1,4 @@
-//! The grammar of policies: terms joined with `+`, arguments behind `:`, and what is wrong with others.
+//! The grammar of policies: terms joined with `+`, arguments after `:`, and errors.
 
 use std::str::FromStr;
 
@@ -14,9 +14,9 @@ use crate::units::{Bytes, SimDuration, UNIT_BYTES};
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("policy '{given}', column {column}: {what}; expected {expected}")]
 pub struct PolicyError {
-    /// What was written.
+    /// The text.
     pub given: String,
-    /// Where it stops making sense, from 1, in characters.
+    /// Column of the error, in characters, from 1.
     pub column: usize,
     /// What is wrong there.
     pub what: String,
@@ -24,7 +24,7 @@ pub struct PolicyError {
     pub expected: String,
 }
 
-/// A part of the text with its place.
+/// A part of the text with its position.
 #[derive(Clone, Copy, Debug)]
 struct Part<'a> {
     text: &'a str,
@@ -42,7 +42,7 @@ impl<'a> Part<'a> {
     }
 }
 
-/// What was wrong, and where.
+/// An error and its position.
 struct Wrong {
     at: usize,
     what: String,
@@ -69,7 +69,7 @@ fn duration(part: Part<'_>, name: &str) -> Result<SimDuration, Wrong> {
     let digits = part.text.bytes().take_while(u8::is_ascii_digit).count();
     let (count, unit) = part.text.split_at(digits);
     let unit = TIME_UNITS.iter().find(|(name, _)| *name == unit).map(|(_, ns)| *ns);
-    // A century is enough for every timer, and leaves room for adding it to an instant.
+    // A century is enough for any timer, and can be added to an instant without overflow.
     const MOST_NS: u64 = 3_153_600_000_000_000_000;
     match (count.parse::<u64>(), unit) {
         (Ok(n), Some(unit)) if n > 0 && n.checked_mul(unit).is_some_and(|ns| ns <= MOST_NS) => {
@@ -111,7 +111,7 @@ fn set(term: Part<'_>, arguments: &[Part<'_>]) -> Result<SetConfig, Wrong> {
     let mut config =
         SetConfig::new(number(*low, 0, 100, "low watermark")?, number(*high, 0, 100, "high watermark")?);
     if config.low_percent > config.high_percent {
-        let what = format!("low watermark {} above the high one, {}", low.text, high.text);
+        let what = format!("low watermark {} is above the high watermark, {}", low.text, high.text);
         return wrong(low.at, what, format!("at most {}", high.text));
     }
     if let [window, ..] = rest {
@@ -142,10 +142,10 @@ fn lazy(arguments: &[Part<'_>]) -> Result<LazyConfig, Wrong> {
     match arguments {
         [] => Ok(LazyConfig::default()),
         [min, max] => {
-            let workers_min = number(*min, 1, WORKERS, "fewest workers")? as u32;
-            let workers_max = number(*max, 1, WORKERS, "most workers")? as u32;
+            let workers_min = number(*min, 1, WORKERS, "minimum workers")? as u32;
+            let workers_max = number(*max, 1, WORKERS, "maximum workers")? as u32;
             if workers_min > workers_max {
-                let what = format!("fewest workers {} above the most, {}", min.text, max.text);
+                let what = format!("minimum workers {} is above the maximum, {}", min.text, max.text);
                 return wrong(min.at, what, format!("at most {}", max.text));
             }
             Ok(LazyConfig { workers_min, workers_max, ..LazyConfig::default() })
@@ -155,7 +155,7 @@ fn lazy(arguments: &[Part<'_>]) -> Result<LazyConfig, Wrong> {
         }
         [only] => wrong(
             only.at + only.text.len(),
-            format!("'{}' is the fewest workers, and the most are missing", only.text),
+            format!("'{}' is the minimum; the maximum is missing", only.text),
             "lazy or lazy:MIN:MAX, as in lazy:1:8",
         ),
     }
@@ -169,18 +169,18 @@ fn batch(term: Part<'_>, arguments: &[Part<'_>]) -> Result<BatchConfig, Wrong> {
         }
         _ => wrong(
             term.at,
-            format!("'{}' without its interval, or with too much", term.text),
+            format!("'{}' needs an interval, and takes at most a smallest extent", term.text),
             "batch:EVERY[:SMALLEST], as in batch:1w or batch:10m:64KiB",
         ),
     }
 }
 
-/// What the terms said so far.
+/// The terms parsed so far.
 #[derive(Default)]
 struct Terms<'a> {
     issuer: Option<(Part<'a>, Issuer)>,
     gate: Option<(Part<'a>, SetConfig)>,
-    /// `catchup` and what changes `lazy`, in order.
+    /// `catchup` and the options of `lazy`, in order.
     options: Vec<Part<'a>>,
 }
 
@@ -231,7 +231,7 @@ impl<'a> Terms<'a> {
                 match plain {
                     Some(issuer) => issuer,
                     None if self.options.iter().any(|earlier| earlier.text == name.text) => {
-                        return wrong(term.at, format!("'{}' a second time", name.text), "each term once");
+                        return wrong(term.at, format!("'{}' appears twice", name.text), "each term once");
                     }
                     None => {
                         self.options.push(name);
@@ -254,9 +254,9 @@ impl<'a> Terms<'a> {
         if let (Some((term, _)), Some((other, _))) = (self.gate, self.issuer) {
             let reason = match issuer {
                 Issuer::Off => Some("never trims"),
-                Issuer::Batch(_) => Some("trims all free space, whatever the commits freed"),
+                Issuer::Batch(_) => Some("trims all free space, regardless of commits"),
                 Issuer::Judicious => Some("decides by utilization itself"),
-                Issuer::Ideal => Some("costs nothing, so that there is nothing to decide"),
+                Issuer::Ideal => Some("costs nothing, so there is nothing to decide"),
                 _ => None,
             };
             if let Some(reason) = reason {
@@ -274,7 +274,7 @@ impl<'a> Terms<'a> {
                 ("backoff", Issuer::Lazy(lazy), _) => lazy.back_off = true,
                 (name, ..) => {
                     let base = if name == "catchup" { "set:LOW:HIGH" } else { "lazy" };
-                    let what = format!("'{name}' without '{base}' has nothing to change");
+                    let what = format!("'{name}' has no effect without '{base}'");
                     return wrong(option.at, what, format!("{base}+{name}"));
                 }
             }
@@ -308,7 +308,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_wrong_is_named_with_its_column() {
+    fn an_error_names_its_column() {
         for (text, column, word) in [
             ("", 1, "a term is missing"),
             ("lasy", 1, "unknown term 'lasy'"),
@@ -316,7 +316,7 @@ mod tests {
             ("lazy+", 6, "a term is missing"),
             ("set", 4, "lacks its watermarks"),
             ("set:40", 7, "lacks its high watermark"),
-            ("set:90:40", 5, "low watermark 90 above the high one, 40"),
+            ("set:90:40", 5, "low watermark 90 is above the high watermark, 40"),
             ("set:40:101", 8, "high watermark '101'"),
             ("set:-1:90", 5, "low watermark '-1'"),
             ("set:40:90:10", 11, "window '10'"),
@@ -324,21 +324,21 @@ mod tests {
             ("set:40:90:10s:0", 15, "change '0'"),
             ("set:40:90:10s:1.25", 15, "change '1.25'"),
             ("set:40:90:10s:1:2", 17, "one too many"),
-            ("lazy:0:4", 6, "fewest workers '0'"),
-            ("lazy:4:2", 6, "fewest workers 4 above the most, 2"),
-            ("lazy:4", 7, "the most are missing"),
+            ("lazy:0:4", 6, "minimum workers '0'"),
+            ("lazy:4:2", 6, "minimum workers 4 is above the maximum, 2"),
+            ("lazy:4", 7, "the maximum is missing"),
             ("lazy:1:2:3", 10, "one too many"),
             ("commit+lazy", 8, "contradicts 'commit'"),
             ("lazy+kernel515", 6, "contradicts 'lazy'"),
             ("set:40:90+set:0:100", 11, "a second gate"),
-            ("lazy+reuse+reuse", 12, "a second time"),
+            ("lazy+reuse+reuse", 12, "appears twice"),
             ("reuse", 1, "without 'lazy'"),
             ("commit+reuse", 8, "without 'lazy'"),
             ("lazy+catchup", 6, "without 'set:LOW:HIGH'"),
             ("off+set:40:90", 5, "which never trims"),
             ("set:40:90+judicious", 11, "decides by utilization itself"),
             ("off:1", 5, "takes no ':1'"),
-            ("batch", 1, "without its interval"),
+            ("batch", 1, "needs an interval"),
             ("batch:weekly", 7, "interval 'weekly'"),
             ("batch:999999999w", 7, "interval '999999999w'"),
             ("batch:1w:5KiB", 10, "smallest extent '5KiB'"),
