@@ -126,7 +126,7 @@ fn whoever_waits_is_told_what_ended_it() {
         },
         &mut |_| (),
     );
-    refused(1, &output, &["it is tried again in"]);
+    refused(1, &output, &["it will be tried again in"]);
     assert_eq!(outcome, "failed");
 
     let (output, outcome) = wait(&mut || (), &mut |_| drop(sh("umount", &["--lazy", &point])));

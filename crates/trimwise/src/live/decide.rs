@@ -1,7 +1,8 @@
-//! What is done next: one decision at a time, and its reason.
+//! The next order and its reason, one decision at a time.
 //!
-//! In this order: a refusal, the user's pause (which still lets maps be read), the wait behind a failure, the mount option, the map, and then a slice, if
-//! the governor wants one or the bound demands it, and neither pressure nor the pace is against it.
+//! The order of checks: a refusal, the user's pause (during which maps are still read), the delay after a failure, the
+//! mount option, the map, and then a slice, if the governor wants one or the bound demands it, and neither pressure nor
+//! pace forbids it.
 
 use super::{
     ALONE, Asked, Busy, FORCED_WITHIN, Knowledge, LiveHost, Order, REST_ALONE, REST_FORCED, REST_PRESSED,
@@ -11,13 +12,13 @@ use crate::policy::PolicyEvent;
 use crate::units::SimTime;
 
 impl LiveHost {
-    /// Time has passed, without a sample: what rested may go on. See [`LiveHost::next_at`].
+    /// Time has passed without a sample: a rest may be over. See [`LiveHost::next_at`].
     pub fn tick(&mut self, now: SimTime, orders: &mut Vec<Order>) {
         self.now = now;
         self.decide(orders);
     }
 
-    /// When [`LiveHost::tick`] would find something to do, if that is known and not with the next sample.
+    /// When to call [`LiveHost::tick`] next, if there is something to do before the next sample.
     pub fn next_at(&self) -> Option<SimTime> {
         matches!(self.reason, Reason::Rest { .. })
             .then(|| self.pace.rest_until())
@@ -38,14 +39,14 @@ impl LiveHost {
             return;
         }
         if self.paused {
-            // What waits meanwhile is still to be told.
+            // The status must still show what is waiting.
             if self.now < self.retry_at || !self.decide_look(orders) {
                 self.reason = Reason::Paused;
             }
             return;
         }
         if self.now < self.retry_at {
-            return; // the reason is there already
+            return; // the reason is set already
         }
         if self.decide_online(orders) || self.decide_look(orders) {
             return;
@@ -53,7 +54,7 @@ impl LiveHost {
         if !self.is_left_to_kernel() {
             self.decide_slice(orders);
         }
-        // Also if that has just found that nothing is left of what was asked for.
+        // Also if the request has just turned out to be complete.
         if self.busy.is_none() && self.is_left_to_kernel() {
             self.reason = Reason::Online { fixed: self.wants_online() != Some(true) };
         }
@@ -97,17 +98,17 @@ impl LiveHost {
         self.reason = Reason::Policy { state: words.state, change: words.change };
     }
 
-    /// Whether untrimmed space is above the bound that `judicious` promises.
+    /// Whether untrimmed space exceeds the bound of `judicious`.
     pub(super) fn is_forced(&self) -> bool {
         self.policy.is_judicious() && self.waiting() > self.bound()
     }
 
-    /// From here on all is done for what waits not to get above the bound: a map shows much at once.
+    /// Whether waiting space is close enough to the bound to act: a map can show much at once.
     fn is_near_bound(&self) -> bool {
         self.policy.is_judicious() && self.waiting().0 > self.bound().0 / 8 * 7
     }
 
-    /// Ends the rest earlier where nobody else uses the device, and where what waits must not wait any longer.
+    /// Shortens the rest if nothing else uses the device, or if waiting space must not wait any longer.
     pub(super) fn shorten_rest(&mut self) {
         let Some(last) = self.pace.last() else { return };
         if self.alone >= ALONE {
@@ -137,13 +138,13 @@ impl LiveHost {
         }
     }
 
-    /// The kernel's online discard does it, and nothing is sent beside that.
+    /// Whether the kernel's online discard does the work and nothing else is sent.
     pub(super) fn is_left_to_kernel(&self) -> bool {
-        self.online && !self.is_asked() && !self.has_backlog_beside_online()
+        self.online && !self.is_asked() && !self.has_backlog_despite_online()
     }
 
-    /// The kernel tells of what is freed from now on. What was freed before it did so is left to FITRIM, once.
-    fn has_backlog_beside_online(&self) -> bool {
+    /// Whether FITRIM must still trim, once, what was freed before the kernel's online discard was on.
+    fn has_backlog_despite_online(&self) -> bool {
         !self.facts.maps
             && self.wants_online() == Some(true)
             && self.wants_backlog
@@ -151,7 +152,7 @@ impl LiveHost {
             && self.whole_is_due(self.is_forced())
     }
 
-    /// Without a map a trim goes over the whole file system.
+    /// Whether a trim is due: without a map it covers the whole file system.
     fn whole_is_due(&self, forced: bool) -> bool {
         match &self.knowledge {
             Knowledge::Map(_) => true,
@@ -182,7 +183,7 @@ impl LiveHost {
             self.reason = Reason::Trimming { bytes: slice.bytes };
         }
         if self.is_asked() {
-            // Somebody waits for the end of it.
+            // The user is waiting for its end.
             slice.lanes = self.lanes.next();
         }
         self.busy = Some(Busy::Trimming { slice: slice.clone(), covered });

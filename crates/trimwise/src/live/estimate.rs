@@ -1,8 +1,8 @@
-//! What is known of free space where no map is: sums of what utilization showed, and the walk over all addresses.
+//! Knowledge of free space without a map: sums from utilization, and the walk over all addresses.
 //!
-//! FITRIM over everything cannot be stopped and takes as long as it takes. So a trim of everything is a walk: the ranges of
-//! addresses that the file system has are gone over slice by slice, at the pace of all slices. Where in them the free space
-//! lies is not known; it is expected to be spread evenly.
+//! FITRIM over everything cannot be stopped and has no bound on its duration. So a trim of everything is a walk: it
+//! covers the file system's address ranges slice by slice, at the pace of all slices. Where the free space lies in them
+//! is unknown; it is assumed to be spread evenly.
 
 use super::space::{Cut, Slice};
 use super::spans::{bytes, intersect, subtract};
@@ -12,29 +12,29 @@ use crate::units::{Bytes, SimTime, Span};
 /// Slices are cut at multiples of this.
 const ALIGN: u64 = 1 << 20;
 
-/// A trim of everything that is under way.
+/// A trim of everything in progress.
 #[derive(Debug)]
 struct Walk {
-    /// What is still to be gone over, ascending.
+    /// Ranges not covered yet, ascending.
     ahead: Vec<Span>,
-    /// All of it, when it began.
+    /// Bytes of all ranges at the start.
     bytes: u64,
-    /// Freed since it began, perhaps behind it.
+    /// Bytes freed since the start, perhaps in ranges already covered.
     freed: u64,
 }
 
-/// Sums of what utilization showed.
+/// Sums from utilization.
 #[derive(Debug)]
 pub(super) struct Estimate {
     pub(super) waiting: u64,
     pub(super) left: u64,
     fresh: u64,
-    /// What was fresh when somebody asked last.
+    /// The result of the last [`Estimate::take_fresh`].
     taken: u64,
     next: SimTime,
     next_forced: SimTime,
     walk: Option<Walk>,
-    /// Whether everything was gone over since the host began.
+    /// Whether a walk has been completed since the host started.
     has_walked: bool,
 }
 
@@ -53,7 +53,7 @@ impl Estimate {
         }
     }
 
-    /// So much was freed, and so much is free now.
+    /// Adds freed bytes; `free` bytes are free now.
     pub(super) fn freed(&mut self, freed: u64, free: u64) {
         self.waiting = self.waiting.saturating_add(freed).min(free.saturating_sub(self.left));
         self.left = self.left.min(free);
@@ -63,71 +63,71 @@ impl Estimate {
         }
     }
 
-    /// No more than what is free can be untrimmed.
+    /// Limits the untrimmed bytes to those free now.
     pub(super) fn at_most(&mut self, free: u64) {
         self.waiting = self.waiting.min(free);
         self.left = self.left.min(free - self.waiting);
         self.fresh = self.fresh.min(self.waiting);
     }
 
-    /// What was freed since the last call.
+    /// Returns the bytes freed since the last call.
     pub(super) fn take_fresh(&mut self) -> u64 {
         self.taken = std::mem::take(&mut self.fresh);
         self.taken
     }
 
-    /// What was freed before that call is not wanted.
+    /// Leaves the bytes returned by that call untrimmed.
     pub(super) fn drop_fresh(&mut self) {
         let dropped = std::mem::take(&mut self.taken).min(self.waiting);
         (self.waiting, self.left) = (self.waiting - dropped, self.left + dropped);
     }
 
-    /// What was left is wanted after all.
+    /// Makes all bytes left untrimmed waiting again.
     pub(super) fn catch_up(&mut self) {
         self.waiting += std::mem::take(&mut self.left);
     }
 
-    /// Whether a walk is under way, or it is time for one.
+    /// Whether a walk is in progress or due.
     pub(super) fn is_due(&self, now: SimTime, forced: bool) -> bool {
         self.walk.is_some() || now >= if forced { self.next_forced } else { self.next }
     }
 
-    /// When the next walk may begin; `None` if one is under way.
+    /// When the next walk may start; `None` if one is in progress.
     pub(super) fn next_walk(&self, forced: bool) -> Option<SimTime> {
         self.walk.is_none().then_some(if forced { self.next_forced } else { self.next })
     }
 
-    /// Whether everything was gone over since the host began.
+    /// Whether a walk has been completed since the host started.
     pub(super) fn has_walked(&self) -> bool {
         self.has_walked
     }
 
-    /// Whether the ranges to walk over are known.
+    /// Whether a walk is in progress, so that its ranges are known.
     pub(super) fn is_walking(&self) -> bool {
         self.walk.is_some()
     }
 
-    /// A walk begins over these ranges, ascending and disjoint.
+    /// Starts a walk over these ranges, ascending and disjoint.
     pub(super) fn begin_walk(&mut self, ranges: &[Span], now: SimTime) {
         self.walk = Some(Walk { ahead: ranges.to_vec(), bytes: bytes(ranges), freed: 0 });
         self.go_on(now);
     }
 
-    /// All that is free waits, and the next walk begins at the beginning.
+    /// Makes all free space waiting; the next walk starts from the beginning.
     pub(super) fn ask_for_all(&mut self, free: u64) {
         (self.waiting, self.left) = (free, 0);
         self.walk = None;
     }
 
-    /// How far the walk is, in thousandths.
+    /// Progress of the walk, in thousandths.
     pub(super) fn walked_permille(&self) -> Option<u64> {
         let walk = self.walk.as_ref()?;
         let ahead = u128::from(bytes(&walk.ahead)) * 1000;
         Some(1000 - ahead.div_ceil(u128::from(walk.bytes.max(1))).min(1000) as u64)
     }
 
-    /// The next slice of at most so many bytes of addresses, and what it covers. With [`Cut::Nowhere`] it is of whole ranges,
-    /// at least one.
+    /// The next slice of at most `bytes_max` bytes of addresses, and the ranges it covers. With [`Cut::Nowhere`] it
+    /// consists of whole ranges, at least one.
     pub(super) fn next_slice(&self, cut: Cut, bytes_max: Bytes) -> Option<(Slice, Vec<Span>)> {
         let ahead = &self.walk.as_ref()?.ahead;
         let next = *ahead.first()?;
@@ -143,7 +143,7 @@ impl Estimate {
         Some((Slice { ranges: vec![range], bytes: Bytes(waiting), extents: 0, lanes: 1 }, vec![range]))
     }
 
-    /// Of what waits and of what is left, what is expected in so many bytes of addresses.
+    /// Expected waiting and left bytes in this many bytes of addresses.
     fn share(&self, range: Bytes) -> (u64, u64) {
         let Some(walk) = &self.walk else { return (0, 0) };
         let ahead = bytes(&walk.ahead).max(1);
@@ -151,7 +151,7 @@ impl Estimate {
         (of(self.waiting.saturating_sub(walk.freed)), of(self.left))
     }
 
-    /// A slice is done; answers whether the walk is over with it.
+    /// Accounts for a completed slice. Returns whether the walk is over.
     pub(super) fn done(&mut self, covered: &[Span], now: SimTime) -> bool {
         let of_walk = self.walk.as_ref().map_or(0, |walk| bytes(&intersect(&walk.ahead, covered)));
         let (waiting, left) = self.share(Bytes(of_walk));
@@ -161,7 +161,7 @@ impl Estimate {
         self.go_on(now)
     }
 
-    /// This part of the walk is not done, and will not be.
+    /// Skips this part of the walk.
     pub(super) fn pass_over(&mut self, covered: &[Span], now: SimTime) {
         if let Some(walk) = &mut self.walk {
             walk.ahead = subtract(&walk.ahead, covered);
@@ -169,7 +169,8 @@ impl Estimate {
         self.go_on(now);
     }
 
-    /// Ends the walk if nothing is ahead of it. What was freed meanwhile may lie behind it, and waits for the next one.
+    /// Ends the walk if nothing is ahead of it. Space freed meanwhile may lie behind it and waits for the next one.
+    /// Returns whether the walk is over.
     fn go_on(&mut self, now: SimTime) -> bool {
         let Some(walk) = self.walk.take_if(|walk| walk.ahead.is_empty()) else { return false };
         self.has_walked = true;

@@ -1,4 +1,4 @@
-//! What a live host is told, and what it answers.
+//! Input and output of a live host.
 
 use super::{Cut, Slice};
 use crate::units::{Bytes, SimDuration, Span};
@@ -10,29 +10,29 @@ pub struct Facts {
     pub total: Bytes,
     /// Where slices are cut.
     pub cut: Cut,
-    /// Whether it lists its free space.
+    /// Whether it can list its free space.
     pub maps: bool,
     /// Whether its online discard can be turned on and off by remounting.
     pub toggles: bool,
-    /// No more spans of each kind are kept at first, and no more come with one map
+    /// Initial limit on the spans kept of each kind, and on the free extents of one map
     /// ([`LiveHost::keep_at_most`](super::LiveHost::keep_at_most)).
     pub spans_max: usize,
-    /// Whether its own online discard waits, merges and paces itself, as btrfs's `discard=async`.
+    /// Whether its own online discard delays, merges and paces discards, as btrfs's `discard=async` does.
     pub online_is_good: bool,
 }
 
-/// What the user may set; the daemon's configuration has the defaults and their reasons.
+/// User settings; the daemon's configuration explains the defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// What a slice is expected to take at most.
+    /// Target for the longest duration of a slice.
     pub slice_target: SimDuration,
-    /// `judicious` leaves no more free space untrimmed, in thousandths of the file system.
+    /// Limit on untrimmed free space under `judicious`, in thousandths of the file system.
     pub untrimmed_max_permille: u64,
-    /// No slice while some task waited for I/O in this share of the last 10 s, in thousandths.
+    /// No slice starts if some task waited for I/O for this share of the last 10 s, in thousandths.
     pub pressure_max_permille: u64,
-    /// Maps are no closer together.
+    /// Shortest time between two maps.
     pub look_every: SimDuration,
-    /// Whether mount options may be changed: not unless asked for, since somebody wrote them.
+    /// Whether mount options may be changed. Off by default, since someone chose them.
     pub may_toggle: bool,
 }
 
@@ -48,7 +48,7 @@ impl Default for Settings {
     }
 }
 
-/// What is seen each second. Counts go up from any beginning.
+/// What is seen each second. Counters may start at any value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
     /// Bytes in use.
@@ -57,9 +57,9 @@ pub struct Sample {
     pub total: Bytes,
     /// Reads and writes that the device completed.
     pub requests_done: u64,
-    /// The time of all of them together.
+    /// Their total time.
     pub requests_time: SimDuration,
-    /// Requests in the device now, discards among them.
+    /// Requests in the device now, including discards.
     pub in_flight: u64,
     /// Share of the last 10 s in which some task waited for I/O, in thousandths.
     pub pressure_permille: u64,
@@ -67,45 +67,45 @@ pub struct Sample {
     pub online: bool,
 }
 
-/// What the daemon is to do. At most one is under way at a time.
+/// An order for the daemon. At most one is in progress at a time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Read the map of free space, from an address on; where there are no maps, list the ranges of addresses that FITRIM
-    /// can be asked for. Answer with [`LiveHost::looked`](super::LiveHost::looked).
+    /// Read the map of free space from an address on; where there are no maps, list the address ranges that FITRIM
+    /// accepts. Report with [`LiveHost::looked`](super::LiveHost::looked).
     Look {
-        /// In bytes.
+        /// The address, in bytes.
         from: u64,
     },
-    /// Trim this; answer with [`LiveHost::trimmed`](super::LiveHost::trimmed).
+    /// Trim this; report with [`LiveHost::trimmed`](super::LiveHost::trimmed).
     Trim(Slice),
-    /// Turn the kernel's online discard on or off; answer with [`LiveHost::toggled`](super::LiveHost::toggled).
+    /// Turn the kernel's online discard on or off; report with [`LiveHost::toggled`](super::LiveHost::toggled).
     Toggle {
-        /// On.
+        /// Whether to turn it on.
         on: bool,
     },
 }
 
-/// What a look has found.
+/// The result of [`Order::Look`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window<'a> {
-    /// Where the map begins: where it was asked for, or a little behind if an extent lies across that place.
+    /// Where the map begins: at the requested address, or a little behind if an extent crosses it.
     pub from: u64,
-    /// Where it ends: the end of the file system if all free space is in it.
+    /// Where it ends: the end of the file system if the map is complete.
     pub upto: u64,
-    /// Free extents in it, ascending and disjoint, those too short to be sent left out; or the ranges to walk over.
+    /// Free extents in it, ascending and disjoint, without those too short to be sent; or the ranges to walk over.
     pub free: &'a [Span],
 }
 
 /// How a slice or a map failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failed {
-    /// It may work another time.
+    /// It may work later.
     Again(String),
-    /// Discards failed, or do not end: what the device was told is not known any more.
+    /// Discards failed, or do not end: what the device was told is no longer known.
     Device(String),
     /// It was stopped from outside, by a signal.
     Interrupted,
-    /// It never will.
+    /// It will never work.
     Never(String),
 }
 

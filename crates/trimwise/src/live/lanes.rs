@@ -1,28 +1,28 @@
-//! How many calls of FITRIM at once.
+//! Number of concurrent FITRIM calls.
 //!
-//! FITRIM waits for each discard before it sends the next one (ext4), or goes through one allocation group after another
-//! (XFS): the device has one command at a time. Some devices do more in the same time if they have several, others (SATA,
-//! whose TRIM is not queued) do not. So it is tried, where somebody waits for the end of a trim: twice as many calls for a
-//! few slices, which are kept if they trim clearly more in the same time.
+//! FITRIM waits for each discard before it sends the next (ext4), or goes through one allocation group after another
+//! (XFS), so the device has one command at a time. Some devices do more in the same time with several commands; others
+//! (SATA, whose TRIM is not queued) do not. So if the user is waiting for the end of a trim, twice as many calls are
+//! tried for a few slices, and kept if they trim clearly more in the same time.
 
 use crate::units::{Bytes, SimDuration};
 
-/// Calls at once at most: a helper has so many threads.
+/// Maximum number of concurrent calls: the threads of a helper.
 const LANES_MAX: u32 = 4;
-/// Slices by which a number of calls is judged.
+/// Slices per trial.
 const TRIAL: u32 = 4;
-/// More calls are kept if they trim so many tenths more.
+/// Gain for which more calls are kept, in tenths.
 const GAIN_TENTHS: u128 = 2;
-/// A number of calls that was no gain is tried again after so many slices: the device may have been busy.
+/// Slices until a number of calls without gain is tried again: the device may have been busy.
 const AGAIN: u32 = 256;
 
-/// The number of calls at once for one file system.
+/// The number of concurrent calls for one file system.
 #[derive(Clone, Debug)]
 pub struct Lanes {
     kept: u32,
-    /// What the kept number does.
+    /// Rate with the kept number.
     now: Rate,
-    /// What twice as many do, while that is tried.
+    /// Rate with twice as many, during a trial.
     twice: Option<Rate>,
     until_trial: u32,
 }
@@ -37,7 +37,7 @@ struct Rate {
 impl Rate {
     fn add(&mut self, bytes: Bytes, took: SimDuration) {
         if self.slices == TRIAL {
-            // The last ones count: extents differ from one part of a file system to another.
+            // Only the last slices count: extents differ from one part of a file system to another.
             *self = Self::default();
         }
         self.slices += 1;
@@ -58,13 +58,12 @@ impl Default for Lanes {
 }
 
 impl Lanes {
-    /// Calls at once for the next slice.
+    /// Number of concurrent calls for the next slice.
     pub fn next(&self) -> u32 {
         if self.twice.is_some() { self.kept * 2 } else { self.kept }
     }
 
-    /// A slice of so many extents is done, with the number of calls that [`Lanes::next`] said. With few extents
-    /// nothing is learned.
+    /// Accounts for a slice done with the number of calls from [`Lanes::next`]. Slices of few extents are ignored.
     pub fn done(&mut self, extents: u64, bytes: Bytes, took: SimDuration) {
         if extents < u64::from(self.kept) * 2 {
             return;
@@ -96,7 +95,7 @@ impl Lanes {
 mod tests {
     use super::*;
 
-    /// How many are kept on a device that does `gain_percent` more for each doubling up to `most`.
+    /// Number kept on a device that gains `gain_percent` with each doubling up to `most`.
     fn settled(most: u32, gain_percent: u64) -> u32 {
         let mut lanes = Lanes::default();
         for _ in 0..200 {
@@ -108,13 +107,13 @@ mod tests {
     }
 
     #[test]
-    fn as_many_are_kept_as_the_device_gains_by() {
+    fn calls_double_as_long_as_the_device_gains() {
         assert_eq!([1, 2, 4, 64].map(|most| settled(most, 80)), [1, 2, 4, 4]);
         assert_eq!((settled(8, 10), settled(8, 30)), (1, 4), "a tenth is no gain");
     }
 
     #[test]
-    fn what_was_no_gain_is_tried_again_much_later_and_few_extents_tell_nothing() {
+    fn a_number_without_gain_is_retried_much_later_and_few_extents_are_ignored() {
         let mut lanes = Lanes::default();
         let mut trials = 0;
         for _ in 0..2 * AGAIN {

@@ -1,18 +1,18 @@
 //! A TRIM policy on a mounted file system of a real host with a stock kernel, as a pure state machine.
 //!
-//! The daemon hosts one [`LiveHost`] for each file system. It hears what the daemon sees: a [`Sample`] each second, a map
-//! of free space when it asked for one, how a slice of a trim ended. It answers [`Order`]s: read a map, trim this slice,
-//! turn the kernel's online discard on or off. It does no I/O and reads no clock, so that all of it is tested with a
-//! made-up host.
+//! The daemon hosts one [`LiveHost`] for each file system. It passes on what it sees: a [`Sample`] each second, a map
+//! of free space on request, how a slice of a trim ended. It receives [`Order`]s: read a map, trim this slice, turn the
+//! kernel's online discard on or off. A [`LiveHost`] does no I/O and reads no clock, so all of it is tested with a fake
+//! host.
 //!
-//! The governors are those of the models. What a commit is to them there, is here what a map or utilization shows to
-//! be freed; a TRIM command that they issue is a slice. What was reused meanwhile is never sent, since FITRIM looks up
-//! what is free when it runs. Between a governor and the device stand, in this order: the user's pause, the pressure on
-//! I/O, and the pace ([`Pace`]). `judicious` also keeps untrimmed space below a bound: above it, slices come also under
-//! pressure, with long rests.
+//! The governors are those of the models. What is a commit there is a set of frees here, as seen in a map or in
+//! utilization; a TRIM command that they issue is a slice here. Space reused meanwhile is never sent, since FITRIM
+//! looks up what is free when it runs. Three things stand between a governor and the device, in this order: the user's
+//! pause, the pressure on I/O, and the pace ([`Pace`]). `judicious` also keeps untrimmed space below a bound: above it,
+//! slices run under pressure too, with long rests.
 //!
-//! Not every file system has a map ([`Facts::maps`]). Then what is untrimmed is estimated from falling utilization, and a
-//! trim is a walk over everything, which is why it is rare there (`WHOLE_EVERY`).
+//! Not every file system has a map ([`Facts::maps`]). Without one, untrimmed space is estimated from falling
+//! utilization, and a trim is a walk over everything, which is why it is rare (`WHOLE_EVERY`).
 
 mod decide;
 mod estimate;
@@ -43,55 +43,54 @@ pub use space::{Cut, FreeSpace, Learned, SPANS_MAX, Slice, WHOLE, keep_longest, 
 pub use status::{LastSlice, Status, Totals};
 pub use user::Asked;
 
-/// Governors hear of a commit at least so often: ext4's commit interval.
+/// Longest time between two commits reported to a governor: ext4's commit interval.
 const COMMIT: SimDuration = SimDuration::from_secs(5);
-/// Fewer requests a second leave a device idle: logs are written on every host.
+/// A device with at most this many requests per second counts as idle, since every host writes logs.
 const IDLE_REQUESTS_PER_SECOND: u64 = 5;
-/// So much freed or allocated is worth a map; or a thousandth of the file system, if that is more. What is in use must be
-/// seen too: when it is freed again, it is not trimmed any more.
+/// Change in used space worth a map, or a thousandth of the file system if that is more. Allocations count too: space
+/// that is allocated and then freed is no longer trimmed.
 const LOOK_CHANGED: Bytes = Bytes::mib(64);
-/// Less is looked at when it has waited for so long.
+/// Age after which a smaller change is worth a map.
 const LOOK_STALE: SimDuration = SimDuration::from_secs(600);
-/// Reading maps takes at most this share of the time, one part in so many.
+/// Reading maps takes at most one part in this many of the time.
 const LOOK_SHARE: u64 = 1000;
-/// Space freed and allocated between two maps is not seen, unless each free is told ([`LiveHost::freed`]); so what is known
-/// is forgotten as often as fstrim.timer runs.
+/// Space allocated and freed between two maps goes unseen, unless each free is reported ([`LiveHost::freed`]). So
+/// knowledge is forgotten as often as fstrim.timer runs.
 const FORGET_EVERY: SimDuration = SimDuration::from_secs(7 * 86_400);
-/// Without a map, everything is trimmed at most so often: as often as fstrim.timer does, and above the bound each third
-/// day.
+/// Without a map, shortest time between two trims of everything: as fstrim.timer, and every third day above the bound.
 const WHOLE_EVERY: SimDuration = SimDuration::from_secs(7 * 86_400);
 const WHOLE_EVERY_FORCED: SimDuration = SimDuration::from_secs(3 * 86_400);
-/// The first one comes so long after the start, when the machine has booted.
+/// Time from the start to the first one, when the machine has booted.
 const WHOLE_FIRST: SimDuration = SimDuration::from_secs(3_600);
-/// What is known is forgotten behind a failure of the device, but no more often: one that fails now and then would be sent
-/// all of its free space each time.
+/// Knowledge is forgotten after a device failure, but at most this often: otherwise a device that fails now and then
+/// would be sent all of its free space each time.
 const FORGET_FAILED_EVERY: SimDuration = SimDuration::from_secs(86_400);
-/// The first attempt behind a failure; each further one doubles it.
+/// Delay of the first attempt after a failure; each further failure doubles it.
 const RETRY: SimDuration = SimDuration::from_secs(60);
 const RETRY_MAX: SimDuration = SimDuration::from_secs(3_600);
-/// How long after so many failures in turn and one more it is tried again.
+/// Delay before the next attempt, after `failures` earlier failures in a row and one more.
 fn again_in(failures: u32) -> SimDuration {
     (RETRY * (1 << failures.min(6))).min(RETRY_MAX)
 }
 
-/// Rests in multiples of a slice's time where nobody else uses the device, and from when on that is so.
+/// Rest in multiples of a slice's time while nothing else uses the device, and how long that must have been so.
 const REST_ALONE: u64 = 7;
 const ALONE: SimDuration = SimDuration::from_secs(10);
-/// Above the bound the rest is as short as it must be for what waits to be trimmed within an hour, but no shorter than
-/// this, without and with pressure.
+/// Above the bound the rest is short enough to trim all waiting space within an hour, but no shorter than this, without
+/// and with pressure.
 const FORCED_WITHIN: SimDuration = SimDuration::from_secs(3_600);
 const REST_FORCED: u64 = 4;
 const REST_PRESSED: u64 = 19;
-/// Sent beside slices, this much is somebody else's, or an extent's end.
+/// Excess over the slices that may come from others, or from the ends of extents.
 const OVERSHOOT: Bytes = Bytes::mib(16);
-/// The trend that people are told of.
+/// Window of the trend shown to the user.
 const TREND_WINDOW: SimDuration = SimDuration::from_secs(600);
 
-/// What is under way.
+/// The order in progress.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Busy {
     Looking {
-        /// A round begins with it.
+        /// Whether it starts a round.
         begins: bool,
     },
     Trimming {
@@ -101,7 +100,7 @@ enum Busy {
     Toggling,
 }
 
-/// What is known of free space.
+/// Knowledge of free space.
 #[derive(Debug)]
 enum Knowledge {
     Map(FreeSpace),
@@ -124,24 +123,24 @@ pub struct LiveHost {
     trend: Trend,
     is_hosted: bool,
     quiet: SimDuration,
-    /// How long nobody has used the device at all.
+    /// How long the device has had no requests at all.
     alone: SimDuration,
     committed_at: SimTime,
-    /// Whether a slice was under way since the last sample.
+    /// Whether a slice was in progress since the last sample.
     touched: bool,
     busy: Option<Busy>,
     /// The governor's own timer.
     wake: Option<SimTime>,
-    /// It wants a slice.
+    /// Whether it wants a slice.
     wants: bool,
-    /// It wants all that is free.
+    /// Whether it wants all free space trimmed.
     sweep: bool,
-    /// It wants what was free before the first map.
+    /// Whether it wants what was free before the first map.
     wants_backlog: bool,
     online: bool,
     online_wanted: Option<bool>,
     toggling: toggle::Toggling,
-    /// Whether the kernel told the device of all that was freed since the last map.
+    /// Whether the kernel told the device of everything freed since the last map.
     told: bool,
     paused: bool,
     asked: Asked,
@@ -151,38 +150,38 @@ pub struct LiveHost {
     look_begun: SimTime,
     freed_since_look: u64,
     changed_since_look: u64,
-    /// Freed as utilization showed it, and not yet found in a map.
+    /// Bytes freed according to utilization, but not found in a map yet.
     unexplained: u64,
     frees: frees::Frees,
-    /// Freed as utilization showed it, and not found in a map: it came and went between two of them.
+    /// Bytes freed according to utilization, but not found in any map: allocated and freed between two of them.
     missed: u64,
     forget_at: SimTime,
-    /// Whether something may have come and gone unseen since all was forgotten last.
+    /// Whether space may have been allocated and freed unseen since knowledge was last forgotten.
     doubted: bool,
-    /// Bytes that slices sent beyond their ranges and twice what they were asked for, and in how many slices.
+    /// Bytes that slices sent beyond their ranges and beyond twice the requested amount, and the number of such slices.
     overshoot: u64,
     overshoots: u32,
     failures: u32,
-    /// It is slices that fail, about which a map that succeeds says nothing.
+    /// Whether slices fail, about which a successful map says nothing.
     slices_fail: bool,
     retry_at: SimTime,
-    /// The device said that discards failed, and nothing followed from it yet.
+    /// A reported discard failure of the device, not handled yet.
     device_failed: Option<String>,
-    /// What is known is not forgotten for a failure again before this.
+    /// No failure makes knowledge forgotten before this time.
     forget_not_before: SimTime,
-    /// A slice of which the device counted too little: what was in it, and what was counted.
+    /// A slice of which the device counted too little: its spans, and the count.
     unsure: Option<(Vec<Span>, u64)>,
-    /// That slice and so many before it stayed unsure.
+    /// Number of slices in a row that stayed unsure.
     unsure_in_turn: u32,
     refused: Option<String>,
-    /// Something that was given up is still under way in the kernel.
+    /// Something given up on that is still running in the kernel.
     stuck: Option<String>,
     reason: Reason,
     totals: Totals,
 }
 
 impl LiveHost {
-    /// A host that has seen nothing yet. The policy must suit it ([`PolicySpec::suits_live_host`]).
+    /// A host that has seen nothing yet. The policy must suit a live host ([`PolicySpec::suits_live_host`]).
     pub fn new(policy: PolicySpec, facts: Facts, settings: Settings, now: SimTime) -> Self {
         Self {
             policy,
@@ -244,9 +243,9 @@ impl LiveHost {
         }
     }
 
-    /// A second has passed.
+    /// Handles the sample of a second.
     pub fn sample(&mut self, now: SimTime, sample: Sample, orders: &mut Vec<Order>) {
-        // Not since the last call of any kind: requests are counted from sample to sample.
+        // The time between samples, not between calls: requests are counted from sample to sample.
         let interval = now.since(std::mem::replace(&mut self.sampled_at, now));
         let before = std::mem::replace(&mut self.sample, sample);
         self.now = now;
@@ -255,7 +254,7 @@ impl LiveHost {
             self.see_requests(interval, &before);
             self.shorten_rest();
             let freed = before.used.0.saturating_sub(sample.used.0);
-            // What was allocated and freed within the second is only told.
+            // Space allocated and freed within the second appears only in reported frees.
             let told = self.frees.take_since_sample();
             self.freed_since_look = self.freed_since_look.saturating_add(freed.max(told));
             let changed = before.used.0.abs_diff(sample.used.0).max(told);
@@ -271,7 +270,7 @@ impl LiveHost {
             estimate.at_most(sample.total.0.saturating_sub(sample.used.0));
         }
         if self.online && !sample.online && self.facts.maps {
-            self.look_wanted = true; // to note what the kernel told until now
+            self.look_wanted = true; // to record what the kernel has told the device
         }
         self.online = sample.online;
         self.host();
@@ -295,7 +294,7 @@ impl LiveHost {
         self.alone = if done == 0 { self.alone + interval } else { SimDuration::ZERO };
         let few = done.saturating_mul(1_000_000_000)
             <= interval.as_nanos().saturating_mul(IDLE_REQUESTS_PER_SECOND);
-        // Beside a slice, what is in the device is the slice's.
+        // During a slice, requests in the device are the slice's own.
         if few && (touched || self.sample.in_flight == 0) {
             self.quiet += interval;
         } else {
@@ -317,7 +316,7 @@ impl LiveHost {
         }
         let total_units = self.facts.total.units_floor();
         let traits = HostTraits {
-            // Linux's own worker: one at a time, behind the commit.
+            // Linux's own worker: one at a time, after the commit.
             kernel: DiscardGeneration::Worker,
             trim_depth: 1,
             ranges_max: 1024,
@@ -339,7 +338,7 @@ impl LiveHost {
         }
     }
 
-    /// The governor sees an event; what it decides is noted. Answers whether it dropped what was freed.
+    /// Passes an event to the governor and records its decisions. Returns whether it dropped the freed space.
     fn tell(&mut self, event: &PolicyEvent) -> bool {
         let mut decisions = Vec::new();
         self.governor.on_event(event, &self.view(), &mut decisions);
@@ -395,12 +394,12 @@ impl LiveHost {
         }
     }
 
-    /// The most untrimmed space that `judicious` leaves.
+    /// Maximum untrimmed space under `judicious`.
     pub fn bound(&self) -> Bytes {
         Bytes(self.sample.total.0 / 1000 * self.settings.untrimmed_max_permille)
     }
 
-    /// Free space that waits for its trim.
+    /// Free space waiting to be trimmed.
     pub fn waiting(&self) -> Bytes {
         match &self.knowledge {
             Knowledge::Map(space) => space.waiting(),
@@ -408,7 +407,7 @@ impl LiveHost {
         }
     }
 
-    /// Untrimmed free space that the policy does not want.
+    /// Untrimmed free space that the policy leaves alone.
     pub fn left(&self) -> Bytes {
         match &self.knowledge {
             Knowledge::Map(space) => space.left(),
@@ -416,22 +415,22 @@ impl LiveHost {
         }
     }
 
-    /// Whether it has seen its file system yet; before that all of its figures are zero.
+    /// Whether it has seen its file system yet; until then all of its figures are zero.
     pub fn has_seen(&self) -> bool {
         self.is_hosted
     }
 
-    /// Whether something is under way.
+    /// Whether an order is in progress.
     pub fn is_busy(&self) -> bool {
         self.busy.is_some()
     }
 
-    /// Why it does what it does.
+    /// The reason for its current behaviour.
     pub fn reason(&self) -> &Reason {
         &self.reason
     }
 
-    /// Sums since it began.
+    /// Totals since it started.
     pub fn totals(&self) -> Totals {
         self.totals
     }

@@ -1,4 +1,4 @@
-//! How what was ordered ended: maps, slices, changes of the mount option.
+//! Results of orders: maps and slices.
 
 use super::pace::Done;
 use super::spans::{bytes, intersect};
@@ -9,16 +9,17 @@ use super::{
 use crate::policy::{Acknowledged, PolicyEvent};
 use crate::units::{Bytes, SimDuration, SimTime, Span};
 
-/// Slices in turn of which the device counted too little.
+/// Tolerated number of slices in a row of which the device counted too little.
 const UNSURE_MAX: u32 = 2;
 
-/// Less than seven eighths: extents may have come into use since the map, and groups of XFS end within one.
+/// Whether `bytes` is less than seven eighths of `of`. Extents may have come into use since the map, and groups of XFS
+/// end within one.
 fn is_far_below(bytes: u64, of: u64) -> bool {
     bytes < of / 8 * 7
 }
 
 impl LiveHost {
-    /// The map that was asked for.
+    /// Handles the requested map.
     pub fn looked(&mut self, now: SimTime, result: Result<Window<'_>, Failed>, orders: &mut Vec<Order>) {
         self.now = now;
         let begins = matches!(self.busy.take(), Some(Busy::Looking { begins: true }));
@@ -31,7 +32,7 @@ impl LiveHost {
         self.decide(orders);
     }
 
-    /// Takes in a map; with `begins` it is the first of a round.
+    /// Learns from a map; with `begins` it is the first of a round.
     fn learn(&mut self, begins: bool, Window { from, upto, free }: Window<'_>) {
         if !self.slices_fail {
             self.failures = 0;
@@ -62,7 +63,7 @@ impl LiveHost {
         self.round.is_first = first && !self.round.is_over;
         self.doubted |= gap;
         if begins && self.now >= self.forget_at && !told {
-            // Where each free was told nothing came and went unseen.
+            // If each free was reported, nothing was allocated and freed unseen.
             if std::mem::take(&mut self.doubted) {
                 space.forget();
             }
@@ -70,9 +71,9 @@ impl LiveHost {
         }
         let Learned { freed, reused } = space.learn(window, free, told);
         if self.round.is_whole() && !first && !told && gap {
-            // What utilization shows at once comes into the map with the journal's commit: the next map may have it. What
-            // is in neither of two maps came and went between them. Forgetting sends all of it once more; by then as
-            // much was freed unseen.
+            // Utilization shows a free at once, the map only after the journal's commit: the next map may have it. What
+            // is in neither of two maps was allocated and freed between them. Forgetting sends everything once more; do
+            // so only when as much was freed unseen.
             let unexplained = (self.unexplained + seen_freed).saturating_sub(freed.0 + still_to_come.0);
             let missed = unexplained.min(self.unexplained);
             self.missed += missed;
@@ -104,7 +105,7 @@ impl LiveHost {
         }
     }
 
-    /// How the slice ended: how long it took, and what the device counted meanwhile, if it counts.
+    /// Handles the end of a slice: its duration, and what the device counted meanwhile, if it counts.
     pub fn trimmed(
         &mut self,
         now: SimTime,
@@ -133,8 +134,8 @@ impl LiveHost {
         self.decide(orders);
     }
 
-    /// The next one is smaller, so that one that takes too long or hits something bad is not begun anew for ever. A walk
-    /// passes over what fails in the smallest slice; what waits comes back with its map.
+    /// Makes the next slice smaller, so that one that takes too long or hits a bad spot is not repeated for ever. A
+    /// walk skips what fails in the smallest slice; with maps, waiting space comes back with the next one.
     fn slice_failed(&mut self, covered: &[Span]) {
         let was_least = self.pace.failed();
         if let Knowledge::Estimate(estimate) = &mut self.knowledge
@@ -154,7 +155,7 @@ impl LiveHost {
         }
         let sent_whole = self.see_overshoot(slice, counted);
         let now = self.now;
-        // Of a walk it is the addresses that slices are cut by.
+        // In a walk, slices are cut by addresses.
         let paced = if self.facts.maps { slice.bytes } else { Bytes(bytes(covered)) };
         self.pace.done(Done { ended: now, took, bytes: paced, extents: slice.extents });
         let is_gone_through = match &mut self.knowledge {
@@ -169,7 +170,7 @@ impl LiveHost {
             Knowledge::Estimate(estimate) => estimate.done(covered, now),
         };
         if is_gone_through && !self.facts.maps {
-            // What was freed meanwhile was not asked for, or it would never end.
+            // Space freed meanwhile is not part of the request, or it would never end.
             self.end_asked(Asked::Done);
         }
         if slice.lanes == self.lanes.next() {
@@ -187,14 +188,15 @@ impl LiveHost {
         }
     }
 
-    /// Whether the device counted so little that some of the slice was not sent, as far as can be told before the next map: XFS
-    /// passes over what is still in its log. Ext4 passes over what it knows to be trimmed.
+    /// Whether the device counted so little that part of the slice cannot have been sent, as far as can be told before
+    /// the next map. XFS skips what is still in its log; ext4 skips what it knows to be trimmed.
     fn is_short(&self, slice: &Slice, counted: Option<Bytes>) -> bool {
         let may_tell = self.facts.maps && !matches!(self.facts.cut, Cut::Groups { .. });
         may_tell && counted.is_some_and(|counted| is_far_below(counted.0, slice.bytes.0))
     }
 
-    /// A map has come: what of an unsure slice is still free was sent if the device counted as much as that; else it still waits.
+    /// Settles an unsure slice with the next map: if the device counted about as much as is still free, that was sent;
+    /// otherwise it still waits.
     fn resolve(&mut self, free: &[Span]) {
         let (Some((covered, counted)), Knowledge::Map(space)) = (self.unsure.take(), &mut self.knowledge)
         else {
@@ -211,19 +213,19 @@ impl LiveHost {
             self.slices_fail = true;
             self.pace.failed();
             self.fail(Failed::Again(format!(
-                "the device counted {counted} of {sent} that a slice was to send"
+                "the device counted {counted} of the {sent} that a slice should have sent"
             )));
         }
     }
 
-    /// Kernels differ in whether XFS keeps to the range that it is asked for: slices that sent far more, two at least, say that
-    /// this one does not. Answers whether that has just been learned.
+    /// Learns whether XFS exceeds the requested range, which depends on the kernel: at least two slices must have sent
+    /// far more. Returns whether that was just learned.
     fn see_overshoot(&mut self, slice: &Slice, counted: Option<Bytes>) -> bool {
         let (Cut::Anywhere { .. }, Some(counted), true) = (self.facts.cut, counted, self.facts.maps) else {
             return false;
         };
-        // Of all slices together: small ones send little too much each, and together as many times too much. What was in use
-        // inside a range when the map was read may be free by now, so a kernel that keeps to the range may send all of it.
+        // Sum over all slices: small ones exceed little, but often. Space in use inside a range when the map was read
+        // may be free by now, so a kernel that keeps to the range may send all of it.
         let kept_to_range = bytes(&slice.ranges).max(slice.bytes.0.saturating_mul(2));
         self.overshoots = if self.overshoot == 0 { 0 } else { self.overshoots };
         self.overshoots += u32::from(counted.0 > kept_to_range);
@@ -234,13 +236,13 @@ impl LiveHost {
         self.facts.cut == Cut::Nowhere
     }
 
-    /// The device answered a discard with an error. If a slice is under way, it was that slice's; else it was one of those
-    /// that counted as done.
+    /// Notes that a discard failed in the device. If a slice is in progress, the failure was that slice's; otherwise it
+    /// belongs to a slice that counted as done.
     pub fn device_failed(&mut self, message: String) {
         self.device_failed = Some(message);
     }
 
-    /// What follows from that, where no slice is under way.
+    /// Handles such a failure if no slice is in progress.
     pub(super) fn see_device_failed(&mut self) {
         if let Some(message) = self.device_failed.take() {
             self.pace.failed();

@@ -1,47 +1,49 @@
-//! How much at once, and how long a rest after it.
+//! The size of slices, and the rest after each.
 //!
-//! A discard that is on its way cannot be stopped, and whoever writes meanwhile may wait for it. So a slice is small
-//! enough to be expected to take no longer than the target: its bytes and its extents shrink by what the last one took
-//! too long, and grow, twofold at most, while there is room. Behind it there is a rest, in multiples of its time: who asks how long the
-//! slowest of a hundred requests takes must not find a slice in its way, so that others get 299 parts of 300 of the time.
-//! Where nobody else is, and where space must not wait any longer, it is less ([`Pace::rest_at_most`]).
+//! A discard in flight cannot be stopped, and other writers may wait for it. So a slice is small enough to be expected
+//! to meet the target duration: its bytes and extents shrink in proportion when one takes too long, and grow, at most
+//! twofold, while there is room. After it comes a rest, in multiples of its duration: the slowest of a hundred requests
+//! should not meet a slice, so others get 299 of 300 parts of the time. The rest is shorter if nothing else uses the
+//! device, or if space must not wait any longer ([`Pace::rest_at_most`]).
 //!
-//! What slices do to others is seen in the device's own counts: the mean time of a request in seconds with a slice, beside
-//! that in untouched ones. If it is worse by more than a tenth, slices halve and rests double; else both go back again.
+//! The effect of slices on others is measured with the device's own counters: the mean time of a request in seconds
+//! with a slice, compared with that in seconds without. If it is worse by more than a tenth, slices halve and rests
+//! double; otherwise both recover.
 
 use crate::units::{Bytes, SimDuration, SimTime};
 
-/// The first slice: little on any device.
+/// Size of the first slice: little for any device.
 const BYTES_FIRST: Bytes = Bytes::mib(64);
-/// Some drives take seconds for a discard of 16 GiB, and say nothing before.
+/// Some drives take seconds for a discard of 16 GiB, without warning.
 const BYTES_MAX: Bytes = Bytes::gib(8);
-/// Below this it is the single command that takes its time.
+/// Below this the single command dominates the duration.
 const BYTES_MIN: Bytes = Bytes::mib(1);
-/// Extents of the first slice; each is at least one command. A drive that takes 12 ms for one, as the modelled drive of 2011
-/// does, then takes no longer for the first slice than for any other. There are slower ones: vendor 2 of `postmark-vendors`
-/// takes 80 ms.
+/// Extents of the first slice; each is at least one command. A drive that takes 12 ms per command, such as the modelled
+/// drive of 2011, then takes no longer for the first slice than for any other. Slower ones exist: vendor 2 of
+/// `postmark-vendors` takes 80 ms.
 const EXTENTS_FIRST: u64 = 8;
-/// A helper is told so many ranges at once at most.
+/// Maximum number of ranges sent to a helper at once.
 const EXTENTS_MAX: u64 = 1024;
-/// Worse than the untouched baseline by this much, in tenths, counts as harm; and by so much in any case, since
-/// requests of a few microseconds differ by a tenth for no reason.
+/// Harm: requests slower than the untouched baseline by this much, in tenths, and by this much in absolute terms, since
+/// requests of a few microseconds vary by a tenth anyway.
 const HARM_TENTHS: u64 = 1;
 const HARM_LEAST: SimDuration = SimDuration::from_micros(50);
-/// The rest behind a slice, in multiples of its time: fewer than one of a hundred requests meet a slice, with room.
+/// The rest after a slice, in multiples of its duration: fewer than one in a hundred requests meets a slice, with a
+/// margin.
 const REST: u64 = 299;
-/// How many times longer it becomes where slices harm others, and how many times smaller the slices.
+/// Maximum factor by which the rest grows, and slices shrink, where slices harm others.
 const CARE_MAX: u64 = 16;
 
-/// A slice that is done.
+/// A completed slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Done {
     /// When it ended.
     pub ended: SimTime,
     /// How long it took.
     pub took: SimDuration,
-    /// What was to be trimmed in it.
+    /// Bytes to trim in it.
     pub bytes: Bytes,
-    /// In so many extents.
+    /// Number of extents.
     pub extents: u64,
 }
 
@@ -51,7 +53,7 @@ pub struct Pace {
     target: SimDuration,
     bytes_max: Bytes,
     extents_max: u64,
-    /// From 1; more where slices harm others.
+    /// At least 1; more if slices harm others.
     care: u64,
     last: Option<Done>,
     rest_until: SimTime,
@@ -60,7 +62,7 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// Slices that are expected to take no longer than `target`.
+    /// A pace whose slices are expected to take at most `target`.
     pub fn new(target: SimDuration) -> Self {
         Self {
             target,
@@ -74,17 +76,17 @@ impl Pace {
         }
     }
 
-    /// The next slices are expected to take no longer than this. What is larger than it allows shrinks when it is done.
+    /// Changes the target. Larger slices shrink after the next one is done.
     pub fn aim(&mut self, target: SimDuration) {
         self.target = target;
     }
 
-    /// A slice is expected to take no longer.
+    /// The target for the longest duration of a slice.
     pub fn target(&self) -> SimDuration {
         self.target
     }
 
-    /// The mean time of a request in the last second, and whether a slice was under way in it.
+    /// Notes the mean time of a request in the last second, and whether a slice was in progress then.
     pub fn observe(&mut self, latency: SimDuration, touched: bool) {
         let smoothed = |mean: Option<SimDuration>, parts: u64| {
             mean.map_or(latency, |mean| (mean * (parts - 1) + latency) / parts)
@@ -97,18 +99,18 @@ impl Pace {
         }
     }
 
-    /// A slice is done.
+    /// Adjusts the pace to a completed slice.
     pub fn done(&mut self, done: Done) {
         let Done { ended, took, bytes, extents } = done;
         let target_ns = (self.target.as_nanos() / self.care).max(1);
         let took_ns = took.as_nanos().max(1);
-        // As much as would have taken as long as the target, if all of the time was for this.
+        // The amount that would have met the target if this alone took the time.
         let fits = |n: u64| n.saturating_mul(target_ns / 1024 + 1) / (took_ns / 1024 + 1);
         if took_ns > target_ns {
             self.bytes_max = Bytes(fits(bytes.0)).clamp(BYTES_MIN, self.bytes_max);
             self.extents_max = fits(extents).clamp(1, self.extents_max);
         } else if took_ns < target_ns / 2 {
-            // Only what was in the way grows.
+            // Only the limit that was reached grows.
             let grown = |n: u64, max: u64| {
                 if n.saturating_mul(2) >= max { fits(n).clamp(max, max * 2) } else { max }
             };
@@ -119,7 +121,8 @@ impl Pace {
         self.rest_until = ended + took * self.rest_factor();
     }
 
-    /// A slice failed, or was given up: the next one is half as large. Answers whether it could not have been smaller.
+    /// Notes that a slice failed or was given up: the next one is half as large. Returns whether it could not have been
+    /// smaller.
     pub fn failed(&mut self) -> bool {
         let was_least = self.bytes_max <= BYTES_MIN;
         self.bytes_max = Bytes(self.bytes_max.0 / 2).max(BYTES_MIN);
@@ -132,7 +135,7 @@ impl Pace {
         self.last
     }
 
-    /// The rest behind the last slice is so many times as long as that at most.
+    /// Limits the rest after the last slice to this many times its duration.
     pub fn rest_at_most(&mut self, factor: u64) {
         if let Some(Done { ended, took, .. }) = self.last {
             self.rest_until = self.rest_until.min(ended + took * factor);
@@ -144,27 +147,27 @@ impl Pace {
         self.rest_until
     }
 
-    /// The most bytes of the next slice.
+    /// Maximum bytes of the next slice.
     pub fn bytes_max(&self) -> Bytes {
         self.bytes_max
     }
 
-    /// The most extents of the next slice.
+    /// Maximum extents of the next slice.
     pub fn extents_max(&self) -> u64 {
         self.extents_max
     }
 
-    /// Mean times of a request, untouched and beside slices, as far as they are known.
+    /// Mean times of a request, without and during slices, as far as known.
     pub fn latencies(&self) -> (Option<SimDuration>, Option<SimDuration>) {
         (self.untouched, self.touched)
     }
 
-    /// The rest behind a slice beside others, in multiples of its time.
+    /// The rest after a slice while others use the device, in multiples of the slice's duration.
     pub fn rest_factor(&self) -> u64 {
         REST * self.care
     }
 
-    /// Whether requests take longer beside slices than without.
+    /// Whether requests take longer during slices than without.
     pub fn is_harmful(&self) -> bool {
         let (Some(untouched), Some(touched)) = (self.untouched, self.touched) else { return false };
         touched > untouched + (untouched * HARM_TENTHS / 10) && touched > untouched + HARM_LEAST
@@ -177,7 +180,7 @@ mod tests {
 
     const TARGET: SimDuration = SimDuration::from_millis(100);
 
-    /// A device with a price for each byte and each extent.
+    /// Settles the pace on a device with a cost per byte and per extent.
     fn settled(per_gib: SimDuration, per_extent: SimDuration) -> (Pace, SimDuration) {
         let mut pace = Pace::new(TARGET);
         let mut took = SimDuration::ZERO;
@@ -192,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn slices_come_to_take_the_target_on_any_device() {
+    fn slices_settle_at_the_target_on_any_device() {
         for (per_gib, per_extent) in [(400, 0), (2, 0), (400, 5), (1, 20)] {
             let of = |ms| SimDuration::from_millis(ms);
             let (pace, took) = settled(of(per_gib), of(per_extent));
@@ -201,9 +204,9 @@ mod tests {
         }
     }
 
-    /// Room for twice as many extents is no room for more than take the target.
+    /// Growing to twice as many extents must not exceed the target.
     #[test]
-    fn regression_behind_a_short_slice_the_next_one_is_not_too_long() {
+    fn regression_after_a_short_slice_the_next_one_is_not_too_long() {
         let mut pace = Pace::new(TARGET);
         for waiting in [4, 16, 4, 100, 8, 100, 3, 100] {
             let extents = pace.extents_max().min(waiting);
@@ -214,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn harm_lengthens_the_rest_and_shrinks_slices_and_its_absence_takes_that_back() {
+    fn harm_lengthens_the_rest_and_shrinks_slices_until_it_ends() {
         let mut pace = Pace::new(TARGET);
         let ms = SimDuration::from_millis;
         (0..20).for_each(|_| pace.observe(ms(1), false));

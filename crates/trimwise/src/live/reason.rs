@@ -1,4 +1,4 @@
-//! Why a live host does what it does, as data and as a sentence.
+//! The reason for a live host's behaviour, as data and as a sentence.
 
 use std::fmt;
 
@@ -6,100 +6,100 @@ use serde::Serialize;
 
 use crate::units::{Bytes, SimDuration};
 
-/// Why the last decision was what it was.
+/// The reason for the last decision.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "code", rename_all = "kebab-case")]
 pub enum Reason {
-    /// Nothing was seen yet.
+    /// Nothing has been seen yet.
     Starting,
-    /// The governor's own words.
+    /// The governor's own explanation.
     Policy {
-        /// A sentence.
+        /// What it does: a sentence.
         state: String,
-        /// Another one.
+        /// What would change that: a sentence.
         change: String,
     },
     /// The user paused it.
     Paused,
-    /// A slice is under way.
+    /// A slice is in progress.
     Trimming {
-        /// What it is expected to trim.
+        /// Bytes that it is expected to trim.
         bytes: Bytes,
     },
     /// A map of free space is being read.
     Looking,
     /// The kernel's own online discard is being turned on or off.
     Toggling {
-        /// On.
+        /// Whether it is being turned on.
         on: bool,
     },
-    /// The kernel's own online discard does it.
+    /// The kernel's own online discard does the work.
     Online {
-        /// Whether it is so by mount option and cannot be changed here.
+        /// Whether a mount option fixes this, so that it cannot be changed here.
         fixed: bool,
     },
     /// Tasks wait for I/O.
     Pressure {
         /// Share of time in which some task waited for I/O over the last 10 s, in thousandths.
         now_permille: u64,
-        /// No slice from here on.
+        /// No slice starts at this share or above.
         max_permille: u64,
     },
-    /// A rest behind a slice.
+    /// A rest after a slice.
     Rest {
-        /// How long it still is.
+        /// Time left.
         #[serde(rename = "left_ns")]
         left: SimDuration,
-        /// Whether requests take longer beside slices.
+        /// Whether requests take longer during slices.
         harmful: bool,
     },
-    /// What waits is parts of free extents that could only be sent whole.
+    /// Only parts of free extents are waiting, and the extents could only be sent whole.
     PartsOnly {
-        /// How much.
+        /// Bytes waiting.
         #[serde(rename = "waiting_bytes")]
         waiting: Bytes,
     },
     /// Untrimmed space is above the bound.
     OverBound {
-        /// What is untrimmed.
+        /// Untrimmed bytes.
         #[serde(rename = "untrimmed_bytes")]
         untrimmed: Bytes,
         /// The bound.
         #[serde(rename = "bound_bytes")]
         bound: Bytes,
     },
-    /// The user asked for all of it now.
+    /// The user asked to trim everything now.
     Asked,
-    /// A slice or a map failed; it is tried again.
+    /// A slice or a map failed and will be tried again.
     Failed {
-        /// The operating system's words.
+        /// The operating system's message.
         message: String,
-        /// When.
+        /// Time until the next attempt.
         #[serde(rename = "again_in_ns")]
         again_in: SimDuration,
     },
-    /// What was given up is still under way in the kernel.
+    /// Something given up on is still running in the kernel.
     Stuck {
-        /// What it is.
+        /// A description of it.
         message: String,
     },
-    /// It cannot be trimmed at all.
+    /// The file system cannot be trimmed at all.
     Refused {
-        /// The operating system's words.
+        /// The operating system's message.
         message: String,
     },
 }
 
 impl Reason {
-    /// Whether somebody should look after it.
+    /// Whether it needs the user's attention.
     pub fn is_trouble(&self) -> bool {
         matches!(self, Self::Failed { .. } | Self::Stuck { .. } | Self::Refused { .. })
     }
 
-    /// What would change it: a sentence.
+    /// What would change this: a sentence.
     pub fn change(&self) -> String {
         match self {
-            Self::Starting => "A second.".to_owned(),
+            Self::Starting => "The first sample, within a second.".to_owned(),
             Self::Policy { change, .. } => change.clone(),
             Self::Paused => "`trimwise resume`.".to_owned(),
             Self::Trimming { .. } => "The end of the slice.".to_owned(),
@@ -114,12 +114,14 @@ impl Reason {
                 "Less pressure, or more untrimmed space than the bound (`untrimmed-max`).".to_owned()
             }
             Self::Rest { .. } => "The end of the rest.".to_owned(),
-            Self::PartsOnly { .. } => "More that is freed beside them, or more untrimmed than the bound.".to_owned(),
+            Self::PartsOnly { .. } => {
+                "More space freed next to them, or more untrimmed space than the bound.".to_owned()
+            }
             Self::OverBound { .. } => "Less untrimmed space than the bound.".to_owned(),
-            Self::Asked => "The end of what waits.".to_owned(),
-            Self::Failed { .. } => "An attempt that succeeds.".to_owned(),
-            Self::Stuck { .. } => "A device that answers, or is taken away.".to_owned(),
-            Self::Refused { .. } => "Mounting it anew, or another device.".to_owned(),
+            Self::Asked => "The end of that trim.".to_owned(),
+            Self::Failed { .. } => "A successful attempt.".to_owned(),
+            Self::Stuck { .. } => "The device responding, or its removal.".to_owned(),
+            Self::Refused { .. } => "Mounting it again, or another device.".to_owned(),
         }
     }
 }
@@ -128,52 +130,52 @@ impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let seconds = |time: &SimDuration| format!("{:.1} s", time.as_secs_f64());
         match self {
-            Self::Starting => f.write_str("It only just begins."),
+            Self::Starting => f.write_str("Just started."),
             Self::Policy { state, .. } => f.write_str(state),
             Self::Paused => f.write_str("Paused by `trimwise pause`."),
-            Self::Trimming { bytes } => write!(f, "A slice of {bytes} is being trimmed."),
-            Self::Looking => f.write_str("The map of free space is being read, to see what was freed."),
+            Self::Trimming { bytes } => write!(f, "Trimming a slice of {bytes}."),
+            Self::Looking => f.write_str("Reading the map of free space, to see what was freed."),
             Self::Toggling { on } => {
-                write!(f, "The kernel's online discard is being turned {}.", if *on { "on" } else { "off" })
+                write!(f, "Turning the kernel's online discard {}.", if *on { "on" } else { "off" })
             }
             Self::Online { fixed: false } => {
-                f.write_str("The kernel's own online discard is on, as the policy wants it, and trimwised sends nothing.")
+                f.write_str("The kernel's own online discard is on, as the policy wants, so trimwised sends nothing.")
             }
             Self::Online { fixed: true } => f.write_str(
-                "It is mounted with online discard: the kernel itself tells the device of what is freed, and trimwised \
-                 sends nothing.",
+                "The file system is mounted with online discard: the kernel itself tells the device what is freed, and \
+                 trimwised sends nothing.",
             ),
             Self::Pressure { now_permille, max_permille } => write!(
                 f,
-                "Tasks waited for I/O in {}.{} % of the last 10 s; no slice begins from {}.{} % on.",
+                "Tasks waited for I/O in {}.{} % of the last 10 s; no slice starts at {}.{} % or above.",
                 now_permille / 10,
                 now_permille % 10,
                 max_permille / 10,
                 max_permille % 10
             ),
             Self::Rest { left, harmful: false } => {
-                write!(f, "A rest behind the last slice, {} more.", seconds(left))
+                write!(f, "Resting after the last slice, {} more.", seconds(left))
             }
             Self::Rest { left, harmful: true } => write!(
                 f,
-                "A rest behind the last slice, {} more: requests took longer beside slices than without.",
+                "Resting after the last slice, {} more: requests took longer during slices than without.",
                 seconds(left)
             ),
             Self::PartsOnly { waiting } => write!(
                 f,
-                "{waiting} wait in free extents that are trimmed for the most part, and can only be sent with that part."
+                "{waiting} wait in free extents that are mostly trimmed already and can only be sent whole."
             ),
             Self::OverBound { untrimmed, bound } => {
-                write!(f, "{untrimmed} of free space are untrimmed, more than the bound of {bound}.")
+                write!(f, "{untrimmed} of free space is untrimmed, more than the bound of {bound}.")
             }
-            Self::Asked => f.write_str("`trimwise trim --now` asked for all that waits."),
+            Self::Asked => f.write_str("`trimwise trim --now` asked to trim all free space."),
             Self::Failed { message, again_in } => {
-                write!(f, "{message}; it is tried again in {}.", seconds(again_in))
+                write!(f, "{message}; it will be tried again in {}.", seconds(again_in))
             }
             Self::Stuck { message } => {
-                write!(f, "{message}; nothing else is begun here until the kernel lets it end.")
+                write!(f, "{message}; nothing else starts here until the kernel lets it end.")
             }
-            Self::Refused { message } => write!(f, "It cannot be trimmed: {message}."),
+            Self::Refused { message } => write!(f, "The file system cannot be trimmed: {message}."),
         }
     }
 }

@@ -1,25 +1,25 @@
-//! Going through a file system's maps: when the next one is read, and of what.
+//! Reading a file system's maps: when to read the next one, and of which addresses.
 //!
-//! Most file systems have no more free extents than are kept, and each map is one of everything. Where there are more, maps
-//! come in windows of addresses, and a *round* goes through all of them: when nothing waits any more in one, the next is
-//! looked at. What was trimmed is then known in parts only ([`FreeSpace`](super::FreeSpace)), and what is forgotten looks in
-//! the next round as if it was just freed. So that round does not begin before as much was freed as was forgotten in this
-//! one, or a week is over: at most twice of what is freed is sent.
+//! Most file systems have no more free extents than are kept, and each map shows everything. If there are more, maps
+//! come in windows of addresses, and a *round* goes through all of them: when nothing is waiting in one, the next is
+//! read. Trimmed space is then known only in part ([`FreeSpace`](super::FreeSpace)), and what is forgotten looks
+//! freshly freed in the next round. So that round does not start before as much was freed as this one has forgotten, or
+//! a week has passed: at most twice the freed space is sent.
 
 use super::space::WHOLE;
 use super::{Busy, Knowledge, LOOK_CHANGED, LOOK_STALE, LiveHost, Order, Reason};
 use crate::units::Span;
 
-/// Where the round is.
+/// State of the round.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Round {
-    /// What the last map was of.
+    /// The window of the last map.
     window: Span,
-    /// Whether that is where the file system ends.
+    /// Whether that window reaches the end of the file system.
     pub(super) is_over: bool,
-    /// Whether no round is over yet: what is found was free before the daemon began.
+    /// Whether the first round is not over yet: what it finds was free before the daemon started.
     pub(super) is_first: bool,
-    /// Whether the kernel told the device of all that was freed since the last round.
+    /// Whether the kernel told the device of everything freed since the last round.
     pub(super) told: bool,
 }
 
@@ -35,25 +35,25 @@ impl Round {
         self.window == WHOLE
     }
 
-    /// A map of this window has come.
+    /// Notes that a map of this window was read.
     pub(super) fn looked(&mut self, window: Span) {
         self.window = window;
         self.is_over = window.end == WHOLE.end;
     }
 
-    /// How far it is, in thousandths of the file system's addresses, if it takes more than one map.
+    /// Progress in thousandths of the file system's addresses, if the round takes more than one map.
     pub(super) fn permille(&self, total: u64) -> Option<u64> {
         let at = u128::from(self.window.end.min(total)) * 1000 / u128::from(total.max(1));
         (!self.is_whole()).then_some(at as u64)
     }
 }
 
-/// What a map is to be of.
+/// What the next map should show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Look {
-    /// Everything, or as much of it as fits: a round begins.
+    /// Everything, or as much of it as fits: starts a round.
     Everything,
-    /// What lies from here on.
+    /// The part from this address on.
     From(u64),
 }
 
@@ -62,7 +62,7 @@ impl LiveHost {
         if !self.facts.maps || !self.look_is_useful() {
             return false;
         }
-        // Whoever asked for all of it need not wait between two windows.
+        // A request to trim everything does not wait between two windows.
         let at_once = (self.is_asked() || self.sweep) && !self.round.is_over;
         if self.online && self.looked_at.is_some() && !self.look_wanted && !at_once {
             return false;
@@ -79,7 +79,7 @@ impl LiveHost {
         }
     }
 
-    /// The map that would be read now, if nothing is against it.
+    /// The map that is due now, if any.
     fn due_look(&self) -> Option<Look> {
         let Knowledge::Map(space) = &self.knowledge else { return None };
         let stale = self.looked_at.is_none_or(|at| self.now.since(at) >= LOOK_STALE);
@@ -89,18 +89,18 @@ impl LiveHost {
         let (freed, forgotten) = (self.freed_since_look, space.forgotten().0);
         if self.round.is_whole() {
             let more = space.is_cut_short() && is_drained;
-            // What was forgotten since there is less room than before would look as if it was just freed.
+            // Space forgotten because there is less room than before would look freshly freed.
             let enough = freed >= forgotten;
             let any = freed.saturating_add(self.unexplained) > 0;
             return (more || self.now >= self.forget_at || (enough && (is_changed || (any && stale))))
                 .then_some(Look::Everything);
         }
         match space.first_waiting() {
-            // It was cut short: the rest of the same window.
+            // The map was cut short: read the same window again.
             _ if is_drained && space.is_cut_short() => Some(Look::From(self.round.window.start)),
             None if !self.round.is_over => Some(Look::From(self.round.window.end)),
-            // What waits for long may be in use again. Not what lies behind it, or the round would never end where
-            // something is freed all the time.
+            // Space that has been waiting for long may be in use again. Do not go further, or the round would never end
+            // where something is freed all the time.
             Some(first) if !self.round.is_over => (stale && is_changed).then_some(Look::From(first)),
             _ => {
                 let due = self.now >= self.forget_at
@@ -110,19 +110,19 @@ impl LiveHost {
         }
     }
 
-    /// What waits in this window cannot be sent; the next one may have something.
+    /// Reads the next window, since what is waiting in this one cannot be sent.
     pub(super) fn look_further(&mut self, orders: &mut Vec<Order>) -> bool {
         !self.round.is_over
             && self.now >= self.look_not_before
             && self.look(Look::From(self.round.window.end), orders)
     }
 
-    /// The ranges to walk over, where there are no maps.
+    /// Asks for the ranges to walk over, where there are no maps.
     pub(super) fn look_for_ranges(&mut self, orders: &mut Vec<Order>) {
         self.look(Look::Everything, orders);
     }
 
-    /// What is known is brought up to date: all of it, or the window that is worked at.
+    /// Reads the map again: all of it, or the current window.
     pub(super) fn look_again(&mut self, orders: &mut Vec<Order>) -> bool {
         let over = self.round.is_whole() || self.round.is_over;
         self.look(if over { Look::Everything } else { Look::From(self.round.window.start) }, orders)

@@ -1,36 +1,36 @@
-//! What a live host knows of free space: which of it the device was told of, and which it was not.
+//! A live host's knowledge of free space: which of it the device was told of, and which not.
 //!
-//! A stock kernel tells of no single free, but through tracepoints where they can be had. What there is are maps of
-//! all free space, now and then. What is free now and was not trimmed since it was last in use is *waiting*; that is
-//! the difference between a map and what is known as trimmed. So nothing is trimmed twice, also on XFS, which keeps
-//! no record itself. What was freed before the first map, or while a policy wanted none of it, is *left*: it is
-//! untrimmed too, but nobody waits for it.
+//! A stock kernel reports single frees only through tracepoints, if these are available. Otherwise there are only
+//! occasional maps of all free space. Space that is free now and has not been trimmed since it was last in use is
+//! *waiting*: the difference between a map and what is known as trimmed. So nothing is trimmed twice, even on XFS,
+//! which keeps no record itself. Space freed before the first map, or while the policy did not want it, is *left*: it
+//! is untrimmed too, but not waiting.
 //!
-//! Space that was allocated and freed again between two maps counts as trimmed though it is not, unless somebody tells of
-//! each free ([`FreeSpace::freed`]). Else it is found when what is known is forgotten ([`FreeSpace::forget`]): once a
-//! week, and when utilization has shown as much to be freed unseen as is sent once more by that.
+//! Space allocated and freed again between two maps counts as trimmed though it is not, unless each free is reported
+//! ([`FreeSpace::freed`]). It is found when knowledge is forgotten ([`FreeSpace::forget`]): once a week, and when
+//! utilization shows that as much was freed unseen as forgetting sends once more.
 //!
-//! Memory is bounded, for all file systems of a daemon together ([`spans_each`]): of more spans than that, of each kind and
-//! [`SPANS_MAX`] at most, the shortest are forgotten. What is forgotten as trimmed is
-//! trimmed once more; what is forgotten as waiting comes back with the next map.
+//! Memory is bounded for all file systems of a daemon together ([`spans_each`]): beyond that number of spans of each
+//! kind, [`SPANS_MAX`] at most, the shortest are forgotten. What is forgotten as trimmed is trimmed once more; what is
+//! forgotten as waiting comes back with the next map.
 //!
-//! A file system may have more free extents than that. Then its map comes in *windows* of addresses, one after the other.
-//! What is known outside a window stays as it is when the window is learned. What is trimmed in the window itself is not
-//! forgotten for what is trimmed outside, or what was just sent would look fresh when the window is read again.
+//! A file system may have more free extents than that. Then its map comes in *windows* of addresses, one after the
+//! other. Knowledge outside a window stays as it is when the window is learned. Trimmed spans inside the window are not
+//! forgotten in favour of those outside, or what was just sent would look fresh when the window is read again.
 
 pub use super::spans::keep_longest;
 use super::spans::{bytes, intersect, subtract, union};
 use crate::units::{Bytes, Span};
 
-/// Spans kept of each kind: 256 KiB of them.
+/// Maximum number of spans kept of each kind: 256 KiB.
 pub const SPANS_MAX: usize = 16_384;
-/// Spans of each kind that the file systems of a daemon share: 4 MiB of them, and six kinds at most.
+/// Spans of each kind shared by the file systems of a daemon: 4 MiB, for each of at most six kinds.
 const SPANS_ALL: usize = 16 * SPANS_MAX;
-/// A share is no smaller: a window of so many free extents is still worth its map.
+/// Smallest share: a window with this many free extents is still worth its map.
 const SPANS_MIN: usize = 512;
 
-/// Spans that each of so many file systems may keep of each kind. In powers of two, since whenever the share shrinks all of
-/// them forget some of what they know, and trim that once more.
+/// Number of spans of each kind that each of `file_systems` may keep. A power of two: whenever the share shrinks, all
+/// of them forget some knowledge and trim that space once more.
 pub fn spans_each(file_systems: usize) -> usize {
     let share = SPANS_ALL / file_systems.clamp(1, SPANS_ALL);
     (1 << share.ilog2()).clamp(SPANS_MIN, SPANS_MAX)
@@ -39,8 +39,8 @@ pub fn spans_each(file_systems: usize) -> usize {
 /// Where a slice may be cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
-    /// Only at the boundaries of groups: ext4 sends the last extent of a range whole, up to the end of its group, so that what
-    /// waits before a trimmed part of its extent is sent with that part.
+    /// Only at the boundaries of groups: ext4 sends the last extent of a range whole, up to the end of its group, so a
+    /// waiting part before a trimmed part of its extent is sent with it.
     Groups {
         /// Where the first group begins.
         first: u64,
@@ -49,15 +49,15 @@ pub enum Cut {
     },
     /// At multiples of this many bytes.
     Anywhere {
-        /// A block of the file system, or more.
+        /// A block of the file system, or a multiple.
         align: u64,
     },
-    /// Nowhere: FITRIM sends every free extent that a range touches whole, as XFS does it on older kernels.
+    /// Nowhere: FITRIM sends every free extent that a range touches whole, as XFS does on older kernels.
     Nowhere,
 }
 
 impl Cut {
-    /// The group that holds `at`; a span that is never cut where there are none.
+    /// The group that holds `at`; `None` if there are no groups.
     fn group(self, at: u64) -> Option<Span> {
         let Self::Groups { first, bytes } = self else { return None };
         let index = at.saturating_sub(first) / bytes.max(1);
@@ -66,8 +66,8 @@ impl Cut {
         Some(Span { start, end: if at < first { first } else { end } })
     }
 
-    /// Whether so much of what is sent waits that it need not be put off: half of whole extents, and more where that is but a
-    /// matter of their ends.
+    /// Whether enough of what would be sent is waiting to send it now: half of a whole extent, and more where only the
+    /// extent's end is in excess.
     fn is_worth(self, one: &Sendable) -> bool {
         match self {
             Self::Groups { .. } => one.beside() <= one.waits / BESIDE,
@@ -76,55 +76,55 @@ impl Cut {
     }
 }
 
-/// What one call of a helper trims.
+/// The work of one call of a helper.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Slice {
     /// Ranges for FITRIM, ascending.
     pub ranges: Vec<Span>,
-    /// Free space in them that was not trimmed, as the last map had it; without maps what is expected.
+    /// Untrimmed free space in them according to the last map; without maps, an estimate.
     pub bytes: Bytes,
-    /// In so many extents; 0 if that is not known.
+    /// Number of its extents; 0 if unknown.
     pub extents: u64,
-    /// Calls of FITRIM at once.
+    /// Number of concurrent FITRIM calls.
     pub lanes: u32,
 }
 
-/// What a map has told that was not known before.
+/// New knowledge from a map.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Learned {
-    /// Free now, and neither waiting, left nor trimmed before.
+    /// Free now, and not waiting, left or trimmed before.
     pub freed: Bytes,
-    /// Was waiting or left and is in use again: it needs no TRIM.
+    /// Was waiting or left, and is in use again: needs no TRIM.
     pub reused: Bytes,
 }
 
 /// Free space by what the device knows of it. The three kinds are disjoint.
 #[derive(Clone, Debug)]
 pub struct FreeSpace {
-    /// Spans kept of each kind; of what is trimmed, as many in the window and outside it.
+    /// Spans kept of each kind; for trimmed space, this many inside the window and this many outside.
     spans_max: usize,
-    /// What the last map was of.
+    /// The window of the last map.
     window: Span,
     trimmed: Vec<Span>,
     waiting: Vec<Span>,
     left: Vec<Span>,
-    /// What the last map made waiting.
+    /// The spans that the last map made waiting.
     fresh: Vec<Span>,
     /// Where the next slice begins.
     cursor: u64,
-    /// Whether the last map had more than is kept.
+    /// Whether the last map had more waiting spans than are kept.
     cut_short: bool,
-    /// Bytes that were trimmed or left, and are forgotten since the round began.
+    /// Trimmed or left bytes forgotten since the round began.
     forgotten: u64,
-    /// Freed, as it was told, and in no map yet.
+    /// Reported as freed, and in no map yet.
     told: Vec<Span>,
-    /// So much that does not wait may be sent beside what does.
+    /// Bytes not waiting that may be sent along with waiting ones.
     spare: u64,
-    /// Nothing is worth its slice until something changes.
+    /// Whether nothing is worth a slice until something changes.
     is_spent: bool,
 }
 
-/// What FITRIM sends if it is asked for it, and how much of that waits.
+/// What FITRIM would send, and how much of that is waiting.
 #[derive(Clone, Copy, Debug)]
 struct Sendable {
     span: Span,
@@ -132,23 +132,24 @@ struct Sendable {
 }
 
 impl Sendable {
-    /// What is sent though it does not wait.
+    /// Bytes sent although they are not waiting.
     fn beside(&self) -> u64 {
         self.span.bytes().0 - self.waits
     }
 }
 
-/// Of what does not wait, one part in so many of what does may be sent beside it on ext4: a waiting extent before a trimmed one
-/// cannot be sent without it.
+/// On ext4, one part in this many of the waiting bytes may be sent in addition without waiting: a waiting extent before
+/// a trimmed one cannot be sent without it.
 const BESIDE: u64 = 10;
-/// No more of that is saved up for later: what was sent after the start, when all waits, is no licence for the day.
+/// Maximum of this allowance saved for later: what was sent at the start, when everything waits, must not license the
+/// rest of the day.
 const SPARE_MAX: u64 = 64 << 20;
 
 /// A map of the whole file system, as a window.
 pub const WHOLE: Span = Span { start: 0, end: u64::MAX };
 
 impl FreeSpace {
-    /// Nothing is known yet, and no more than `spans_max` spans of each kind will be.
+    /// No knowledge yet; keeps at most `spans_max` spans of each kind.
     pub fn new(spans_max: usize) -> Self {
         Self {
             spans_max,
@@ -166,9 +167,8 @@ impl FreeSpace {
         }
     }
 
-    /// Takes in a map of what lies in `window` ([`WHOLE`] if it is one of everything): `free` is ascending and disjoint.
-    /// With `told`, whatever was freed since the last map was told to the device already, by the kernel's own online
-    /// discard.
+    /// Learns from a map of `window` ([`WHOLE`] if it shows everything); `free` is ascending and disjoint. With `told`,
+    /// the kernel's own online discard has already told the device of everything freed since the last map.
     pub fn learn(&mut self, window: Span, free: &[Span], told: bool) -> Learned {
         let used = subtract(&[window], free);
         let free = intersect(free, &[window]);
@@ -197,7 +197,7 @@ impl FreeSpace {
         Learned { freed: Bytes(freed), reused: Bytes(reused) }
     }
 
-    /// Keeps no more than so many spans of each kind from now on.
+    /// Changes the number of spans of each kind to keep.
     pub fn keep_at_most(&mut self, spans_max: usize) {
         self.spans_max = spans_max;
         keep_longest(&mut self.fresh, spans_max);
@@ -205,7 +205,7 @@ impl FreeSpace {
         self.keep();
     }
 
-    /// Forgets what there is no room for. Called when something has changed.
+    /// Forgets spans beyond the limits. Called after every change.
     fn keep(&mut self) {
         self.is_spent = false;
         let before = bytes(&self.trimmed) + bytes(&self.left);
@@ -222,34 +222,34 @@ impl FreeSpace {
         self.forgotten += before - bytes(&self.trimmed) - bytes(&self.left);
     }
 
-    /// Free space that was trimmed or left, and was forgotten for want of room since the last call of
-    /// [`FreeSpace::begin_round`]: a map will show it as if it was just freed.
+    /// Trimmed or left space forgotten for lack of room since the last call of [`FreeSpace::begin_round`]: a map will
+    /// show it as freshly freed.
     pub fn forgotten(&self) -> Bytes {
         Bytes(self.forgotten)
     }
 
-    /// The next map is the first of a round over everything.
+    /// Starts a round: the next map is its first.
     pub fn begin_round(&mut self) {
         self.forgotten = 0;
     }
 
-    /// What the last map made waiting is not wanted.
+    /// Moves what the last map made waiting to left.
     pub fn drop_fresh(&mut self) {
-        // What was trimmed meanwhile is trimmed.
+        // Except what was trimmed meanwhile.
         let fresh = intersect(&std::mem::take(&mut self.fresh), &self.waiting);
         self.waiting = subtract(&self.waiting, &fresh);
         self.left = union(&self.left, &fresh);
         self.keep();
     }
 
-    /// What was left is wanted after all.
+    /// Makes all left space waiting again.
     pub fn catch_up(&mut self) {
         self.waiting = union(&self.waiting, &std::mem::take(&mut self.left));
         self.keep();
     }
 
-    /// This was in use, and is free now or will be: nothing is known of it until a map shows it. Answers how much of it
-    /// was untrimmed, and was used again without having been trimmed.
+    /// Notes that these spans were in use and are free now or soon: they are unknown until a map shows them. Returns
+    /// how many bytes of them were untrimmed, and so were reused without a TRIM.
     pub fn freed(&mut self, spans: &[Span]) -> Bytes {
         let untrimmed = self.waiting().0 + self.left().0;
         for kind in [&mut self.trimmed, &mut self.waiting, &mut self.left, &mut self.fresh] {
@@ -262,61 +262,62 @@ impl FreeSpace {
         Bytes(reused)
     }
 
-    /// All that is known as trimmed counts as untrimmed from the next map on.
+    /// Forgets what is trimmed: it counts as untrimmed from the next map on.
     pub fn forget(&mut self) {
         self.trimmed.clear();
     }
 
-    /// Free space that waits for its trim.
+    /// Free space waiting to be trimmed.
     pub fn waiting(&self) -> Bytes {
         Bytes(bytes(&self.waiting))
     }
 
-    /// Extents that wait for their trim.
+    /// Number of extents waiting to be trimmed.
     pub fn waiting_extents(&self) -> u64 {
         self.waiting.len() as u64
     }
 
-    /// Untrimmed free space that nobody waits for.
+    /// Untrimmed free space that is not waiting.
     pub fn left(&self) -> Bytes {
         Bytes(bytes(&self.left))
     }
 
-    /// Where the free space is that the device knows of: the longest spans of it, no more than are kept.
+    /// The longest trimmed spans, no more than are kept.
     pub fn trimmed_spans(&self) -> Vec<Span> {
         let mut spans = self.trimmed.clone();
         keep_longest(&mut spans, self.spans_max);
         spans
     }
 
-    /// Before the first map: this was trimmed, as somebody else knew.
+    /// Takes over knowledge of trimmed spans, before the first map.
     pub fn remember(&mut self, trimmed: Vec<Span>) {
         self.trimmed = trimmed;
         self.keep();
     }
 
-    /// Free space that the device knows of.
+    /// Trimmed free space.
     pub fn trimmed(&self) -> Bytes {
         Bytes(bytes(&self.trimmed))
     }
 
-    /// Where the first extent begins that waits in the window of the last map.
+    /// Start of the first waiting extent in the window of the last map.
     pub fn first_waiting(&self) -> Option<u64> {
         let first = self.waiting.partition_point(|span| span.end <= self.window.start);
         let start = self.waiting.get(first)?.start.max(self.window.start);
         (start < self.window.end).then_some(start)
     }
 
-    /// Whether another map of the same window would find more waiting without anything being freed.
+    /// Whether another map of the same window would show more waiting space even if nothing was freed.
     pub fn is_cut_short(&self) -> bool {
         self.cut_short
     }
 
-    /// The next slice of at most `bytes_max` and `extents_max`, but at least one extent (or its part in one group), and
-    /// what of the waiting space is in it. Goes round through the file system.
+    /// The next slice of at most `bytes_max` and `extents_max`, but at least one extent (or its part in one group),
+    /// with the waiting spans in it. Goes round through the file system.
     ///
-    /// Where extents cannot be cut at will, those of which too little waits are left for later, so that not much more is sent
-    /// than what waits (`Cut::is_worth`); with `any` those of which most waits come nevertheless if there are no others.
+    /// Where extents cannot be cut at will, those with too little waiting space are deferred, so that not much else is
+    /// sent (`Cut::is_worth`). With `any`, if there are no others, the ones with the largest waiting share are sent
+    /// anyway.
     pub fn next_slice(
         &mut self,
         cut: Cut,
@@ -378,7 +379,7 @@ impl FreeSpace {
         });
         let next = good.partition_point(|one| one.span.start < self.cursor);
         good.rotate_left(next);
-        // Of the others those first of which most waits; in thousandths, so that among those that are alike the first is taken.
+        // The others by their waiting share, largest first; in thousandths, so that equal ones go by address.
         poor.sort_by_key(|one| {
             (u64::MAX - one.waits.saturating_mul(1000) / one.span.bytes().0.max(1), one.span.start)
         });
@@ -415,7 +416,7 @@ impl FreeSpace {
         Some((Slice { ranges, bytes: Bytes(waits), extents, lanes: 1 }, chosen))
     }
 
-    /// Each free extent, or its part in one group, in which something waits, as it is sent.
+    /// Each free extent, or its part in one group, that contains waiting space, as it would be sent.
     fn sendable(&self, cut: Cut) -> Vec<Sendable> {
         let mut from = 0;
         let mut all = Vec::new();
@@ -428,7 +429,7 @@ impl FreeSpace {
                 let upto = from + self.waiting[from..].partition_point(|span| span.start < end);
                 let in_it = intersect(&self.waiting[from..upto], &[Span { start, end }]);
                 if let Some(first) = in_it.first() {
-                    // What lies before it in a group need not be asked for.
+                    // Leave out the part of the group before it.
                     let start = if cut == Cut::Nowhere { start } else { first.start };
                     all.push(Sendable { span: Span { start, end }, waits: bytes(&in_it) });
                 }
@@ -438,8 +439,8 @@ impl FreeSpace {
         all
     }
 
-    /// Fewer calls: spans with nothing trimmed between them become one range, and a group in which nothing is trimmed
-    /// is asked for whole, so that ext4 remembers it.
+    /// Reduces the number of calls: spans with nothing trimmed between them become one range, and a group with nothing
+    /// trimmed is requested whole, so that ext4 remembers it.
     fn ranges(&self, cut: Cut, covered: &[Span]) -> Vec<Span> {
         let mut ranges: Vec<Span> = Vec::new();
         for &span in covered {
@@ -471,7 +472,7 @@ impl FreeSpace {
         if start >= end {
             return true;
         }
-        // Nobody knows what lies outside the window.
+        // Nothing is known outside the window.
         if start < self.window.start || end > self.window.end {
             return false;
         }
@@ -479,31 +480,32 @@ impl FreeSpace {
             let from = spans.partition_point(|span| span.end <= start);
             spans[from..].iter().take_while(|span| span.start < end).count() > 0
         };
-        // What was freed since the map is waiting in the next one, whether it is sent now or not.
+        // Space freed since the map will wait in the next one, whether it is sent now or not.
         !free_there(&self.trimmed)
             && !free_there(&self.told)
             && !free_there(&self.left)
             && subtract(&intersect(&self.waiting, &gap), covered).is_empty()
     }
 
-    /// All that is free as far as it is known; neighbours are one.
+    /// All space known to be free; neighbours are merged.
     fn free(&self) -> Vec<Span> {
         union(&union(&self.waiting, &self.left), &self.trimmed)
     }
 
-    /// A slice is done that was cut, and every extent in it was sent whole.
+    /// Accounts for a slice that was cut, but whose extents were sent whole.
     pub fn done_whole(&mut self, covered: &[Span]) {
         let touched = |extent: &Span| !intersect(covered, &[*extent]).is_empty();
         let whole: Vec<Span> = self.free().into_iter().filter(touched).collect();
         self.done(&whole);
     }
 
-    /// What is still free of a slice was trimmed, but for what the last map showed to be freed.
+    /// Accounts for a slice of which these spans are still free: they were trimmed, except what the last map showed as
+    /// freshly freed.
     pub fn done_but_fresh(&mut self, still_free: &[Span]) {
         self.done(&subtract(still_free, &self.fresh));
     }
 
-    /// A slice is done: what was in it is trimmed.
+    /// Accounts for a completed slice: its spans are trimmed.
     pub fn done(&mut self, covered: &[Span]) {
         let covered = &intersect(covered, &self.waiting);
         self.spare = (self.spare + bytes(covered) / BESIDE).min(SPARE_MAX);

@@ -2,12 +2,12 @@
 
 use crate::units::Span;
 
-/// How many bytes they have together.
+/// Total length in bytes.
 pub fn bytes(spans: &[Span]) -> u64 {
     spans.iter().map(|span| span.bytes().0).sum()
 }
 
-/// Keeps the `most` longest of these spans, in their order; answers whether some had to go.
+/// Keeps the `most` longest spans, in order. Returns whether any were dropped.
 pub fn keep_longest(spans: &mut Vec<Span>, most: usize) -> bool {
     if spans.len() <= most {
         return false;
@@ -19,7 +19,7 @@ pub fn keep_longest(spans: &mut Vec<Span>, most: usize) -> bool {
     true
 }
 
-/// What is in both.
+/// Intersection of `a` and `b`.
 pub fn intersect(a: &[Span], b: &[Span]) -> Vec<Span> {
     let (mut i, mut j, mut both) = (0, 0, Vec::new());
     while let (Some(x), Some(y)) = (a.get(i), b.get(j)) {
@@ -36,7 +36,7 @@ pub fn intersect(a: &[Span], b: &[Span]) -> Vec<Span> {
     both
 }
 
-/// What is in `a` and not in `b`.
+/// Addresses in `a` but not in `b`.
 pub fn subtract(a: &[Span], b: &[Span]) -> Vec<Span> {
     let (mut j, mut left) = (0, Vec::new());
     for &span in a {
@@ -59,7 +59,7 @@ pub fn subtract(a: &[Span], b: &[Span]) -> Vec<Span> {
     left
 }
 
-/// What is in either; neighbours become one.
+/// Union of `a` and `b`; neighbours are merged.
 pub fn union(a: &[Span], b: &[Span]) -> Vec<Span> {
     let (mut i, mut j) = (0, 0);
     let mut all: Vec<Span> = Vec::with_capacity(a.len() + b.len());

@@ -1,4 +1,4 @@
-//! What a live host says of itself.
+//! The status of a live host.
 
 use serde::Serialize;
 
@@ -13,34 +13,34 @@ pub struct LastSlice {
     pub ago_ns: SimDuration,
     /// How long it took.
     pub took_ns: SimDuration,
-    /// What it was expected to trim.
+    /// Bytes that it was expected to trim.
     pub bytes: Bytes,
 }
 
-/// Sums since the host began.
+/// Totals since the host started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Totals {
     /// Slices that ended.
     pub slices: u64,
     /// Slices that failed.
     pub slices_failed: u64,
-    /// Slices that took longer than they are to take at most.
+    /// Slices that took longer than the target.
     pub slices_over: u64,
-    /// How long the longest slice took.
+    /// Duration of the longest slice.
     pub slice_longest_ns: SimDuration,
-    /// Free space that slices were to trim.
+    /// Free space that slices were meant to trim.
     pub trimmed_bytes: u64,
-    /// What the device counted during slices, whoever sent it.
+    /// Discards that the device counted during slices, from any source.
     pub counted_bytes: u64,
-    /// Freed, as maps or utilization showed it.
+    /// Freed according to maps or utilization.
     pub freed_bytes: u64,
-    /// In use again before it was trimmed.
+    /// Reused before it was trimmed.
     pub reused_bytes: u64,
     /// Maps that were read.
     pub looks: u64,
-    /// Freed, as it was told when it happened; more than maps show, since some is used again before.
+    /// Freed according to reports of each free; more than maps show, since some of it is reused before the next map.
     pub told_freed_bytes: u64,
-    /// Frees that were lost before they could be told.
+    /// Frees that were lost before they could be reported.
     pub frees_lost: u64,
 }
 
@@ -55,46 +55,47 @@ pub struct Status {
     pub total_bytes: Bytes,
     /// `rising`, `falling` or `steady` over the last ten minutes.
     pub trend: &'static str,
-    /// Free space that waits for its trim.
+    /// Free space waiting to be trimmed.
     pub waiting_bytes: Bytes,
-    /// Free space that is untrimmed, and that the policy does not want.
+    /// Untrimmed free space that the policy leaves alone.
     pub left_bytes: Bytes,
-    /// The most that `judicious` leaves untrimmed.
+    /// Maximum untrimmed space under `judicious`.
     pub bound_bytes: Bytes,
-    /// Whether the first two come from the file system's map; else they are estimates from utilization.
+    /// Whether the waiting and left bytes come from the file system's map; otherwise they are estimated from
+    /// utilization.
     pub mapped: bool,
-    /// Where it is in what takes more than one step, in thousandths of the addresses: a round through windows of a map
-    /// that has more free extents than are kept, or a walk where there is no map. `None` if neither is.
+    /// Progress of work in several steps, in thousandths of the addresses: a round through the windows of a map with
+    /// more free extents than are kept, or a walk where there is no map. `None` if there is neither.
     pub round_permille: Option<u64>,
-    /// Whether each free is seen as it happens; else maps and utilization show what was freed.
+    /// Whether each free is seen as it happens; otherwise maps and utilization show what was freed.
     pub frees_seen: bool,
     /// Whether the kernel's own online discard is on.
     pub online: bool,
     /// Whether the user paused it.
     pub paused: bool,
-    /// What became of the last request to trim all of it.
+    /// State of the last request to trim everything.
     pub asked: Asked,
-    /// Why it does what it does, as data.
+    /// The reason for its behaviour, as data.
     pub reason: Reason,
     /// The same as a sentence.
     pub why: String,
-    /// What would change it.
+    /// What would change that.
     pub change: String,
     /// What it does next.
     pub next: String,
     /// The last slice.
     pub last: Option<LastSlice>,
-    /// Sums.
+    /// Totals.
     pub totals: Totals,
-    /// Mean time of a request without slices, if any was seen.
+    /// Mean time of a request without slices, if there was any.
     pub latency_untouched_ns: Option<SimDuration>,
-    /// Mean time of a request beside slices.
+    /// Mean time of a request during slices.
     pub latency_touched_ns: Option<SimDuration>,
-    /// The most bytes of the next slice.
+    /// Maximum bytes of the next slice.
     pub slice_bytes_max: Bytes,
 }
 
-/// A time as people say it, in the largest unit of which there are ten.
+/// A readable time, in the largest unit of which it has at least ten.
 fn time_words(time: SimDuration) -> String {
     const SECOND: u64 = 1_000_000_000;
     let units = [
@@ -110,7 +111,7 @@ fn time_words(time: SimDuration) -> String {
 }
 
 impl LiveHost {
-    /// How it stands.
+    /// The current status.
     pub fn status(&self) -> Status {
         let (untouched, touched) = self.pace.latencies();
         let why = self.reason.to_string();
@@ -150,7 +151,7 @@ impl LiveHost {
         sentences.push(self.reason.to_string());
         sentences.push(format!("What would change that: {}", self.reason.change()));
         let Explanation { state, change } = self.governor.explain(&self.view());
-        // What the policy would do or leave alone says nothing of what the kernel does whatever it says.
+        // The policy's explanation does not apply if the kernel discards regardless of it.
         let is_overruled = self.online && self.wants_online() != Some(true);
         if !matches!(self.reason, Reason::Policy { .. }) && !state.is_empty() && !is_overruled {
             sentences.push(format!("The policy itself: {state} What would change that: {change}"));
@@ -164,7 +165,8 @@ impl LiveHost {
         sentences.extend(self.slice_words());
         if let (Some(untouched), Some(touched)) = self.pace.latencies() {
             sentences.push(format!(
-                "A request takes {} on average, {} beside slices; the rest behind a slice is {} times as long as it.",
+                "A request takes {} on average, {} during slices; the rest after a slice is {} times the slice's \
+                 duration.",
                 time_words(untouched),
                 time_words(touched),
                 self.pace.rest_factor()
@@ -179,8 +181,8 @@ impl LiveHost {
         (slices > 0).then(|| {
             let ms = |time: SimDuration| time.as_nanos().div_ceil(1_000_000);
             format!(
-                "A slice is to take {} ms at most: the longest took {} ms; slices that took longer than they were to: \
-                 {slices_over} of {slices}.",
+                "A slice should take at most {} ms: the longest took {} ms; slices that took longer: {slices_over} of \
+                 {slices}.",
                 ms(self.pace.target()),
                 ms(longest)
             )
@@ -199,27 +201,25 @@ impl LiveHost {
         let untrimmed = Bytes(waiting.0.saturating_add(left.0));
         let is_unknown = match &self.knowledge {
             Knowledge::Map(_) => !self.is_mapped(),
-            // The kernel told the device of some of it before the host began, and nobody says of how much.
+            // The kernel may have told the device of an unknown part of it before the host started.
             Knowledge::Estimate(estimate) => self.online && !estimate.has_walked() && untrimmed.0 == 0,
         };
-        let once = "`trimwise trim --now` trims all that is free once";
+        let once = "run `trimwise trim --now` to trim all free space once";
         match (is_unknown, self.is_left_to_kernel()) {
             (true, true) => {
                 format!(
-                    "How much of what was free before is untrimmed is not known, and stays as it is: {once}."
+                    "How much of the earlier free space is untrimmed is unknown, and trimwised leaves it alone; {once}."
                 )
             }
-            (true, false) => {
-                "How much free space is untrimmed is not known: no map of it was read.".to_owned()
-            }
-            (false, true) if untrimmed.0 == 0 => "All free space is trimmed, as far as is known.".to_owned(),
+            (true, false) => "How much free space is untrimmed is unknown: no map has been read.".to_owned(),
+            (false, true) if untrimmed.0 == 0 => "All free space is trimmed, as far as known.".to_owned(),
             (false, true) => format!(
-                "Untrimmed free space, from before online discard or from before trimwised began: {untrimmed}, which stay \
-                 as they are: {once}."
+                "Untrimmed free space, from before online discard or before trimwised started: {untrimmed}, left \
+                 alone; {once}."
             ),
             (false, false) => {
                 let basis = if self.is_mapped() {
-                    "by the file system's own map"
+                    "from the file system's own map"
                 } else {
                     "estimated from utilization"
                 };
@@ -228,7 +228,7 @@ impl LiveHost {
                 } else {
                     String::new()
                 };
-                format!("Untrimmed free space: {waiting} wait, {left} are left as they are ({basis}){bound}.")
+                format!("Untrimmed free space: {waiting} waiting, {left} left alone ({basis}){bound}.")
             }
         }
     }
@@ -238,16 +238,17 @@ impl LiveHost {
         let at = format!("{}.{} %", permille / 10, permille % 10);
         Some(match &self.knowledge {
             Knowledge::Estimate(_) => format!(
-                "It has no map, so all of its addresses are gone over slice by slice: this is done for {at} of them."
+                "The file system has no map, so all its addresses are trimmed slice by slice: {at} of them so far."
             ),
             Knowledge::Map(_) if !self.round.is_over => format!(
-                "It has more free extents than the {} that are kept, so they are gone through in a round, which is at \
-                 {at} of its addresses; what waits behind that is not counted.",
+                "The file system has more free extents than the {} that are kept, so they are processed in a round, \
+                 now at {at} of the addresses; space waiting beyond that is not counted.",
                 self.facts.spans_max
             ),
             Knowledge::Map(space) => format!(
-                "It has more free extents than the {} that are kept, so they are gone through in rounds. The last one is \
-                 over; the next begins when {} are freed, as much as was forgotten ({} were since), or within a week.",
+                "The file system has more free extents than the {} that are kept, so they are processed in rounds. \
+                 The last one is over; the next starts when {} are freed, as much as was forgotten ({} so far), or \
+                 within a week.",
                 self.facts.spans_max,
                 space.forgotten(),
                 Bytes(self.freed_since_look)
@@ -259,18 +260,19 @@ impl LiveHost {
         match (self.are_frees_watched(), self.totals.frees_lost) {
             (true, 0) => "Each free is seen as it happens, through the kernel's tracepoints.".to_owned(),
             (true, lost) => format!(
-                "Frees are seen as they happen, through the kernel's tracepoints, but for {lost} that were lost: maps stood \
-                 in for those."
+                "Frees are seen as they happen, through the kernel's tracepoints, except for {lost} that were lost; \
+                 maps stood in for those."
             ),
             (false, _) => {
-                "What comes and goes between two maps is not seen, and found within a week.".to_owned()
+                "Space allocated and freed again between two maps goes unseen, and is found within a week."
+                    .to_owned()
             }
         }
     }
 
     fn next_words(&self) -> String {
         let walk = match &self.knowledge {
-            // Who asked for all of it does not wait for it to be due.
+            // A request to trim everything does not wait for a walk to be due.
             Knowledge::Estimate(estimate) if self.waiting().0 > 0 && !self.is_asked() && !self.sweep => {
                 estimate.next_walk(self.is_forced())
             }
@@ -280,18 +282,18 @@ impl LiveHost {
             Reason::Online { fixed } if *fixed || !self.wants_backlog || walk.is_none() => {
                 "nothing; the kernel does it.".to_owned()
             }
-            Reason::Paused => "nothing but looks at free space.".to_owned(),
+            Reason::Paused => "nothing but reading maps of free space.".to_owned(),
             Reason::Stuck { .. } | Reason::Refused { .. } => "nothing.".to_owned(),
             _ if walk.is_some_and(|at| at > self.now) => format!(
-                "a walk over all of it, slice by slice, in {} at the earliest.",
+                "a walk over all addresses, slice by slice, in {} at the earliest.",
                 time_words(walk.unwrap_or_default().since(self.now))
             ),
             _ if self.waiting().0 > 0 => {
                 let most = self.waiting().min(self.pace.bytes_max());
-                format!("a slice of up to {most}, when nothing of the above stands in its way.")
+                format!("a slice of up to {most}, as soon as none of the above prevents it.")
             }
-            _ if self.is_mapped() => "a look at free space when enough was freed.".to_owned(),
-            _ => "a trim when enough was freed.".to_owned(),
+            _ if self.is_mapped() => "reading the map of free space, once enough was freed.".to_owned(),
+            _ => "a trim, once enough was freed.".to_owned(),
         }
     }
 }

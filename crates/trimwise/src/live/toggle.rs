@@ -1,23 +1,23 @@
-//! The kernel's own online discard: whether the policy wants it, and turning it on or off.
+//! The kernel's own online discard: whether the policy wants it, and how it is turned on or off.
 //!
-//! A remount that fails stands in nothing's way but its own: it is tried again ever later, or never, and maps and slices go
-//! on as they would where online discard cannot be changed.
+//! A failed remount affects nothing else: it is retried at growing intervals, or never, and maps and slices continue as
+//! where online discard cannot be changed.
 
 use super::{Busy, Failed, LiveHost, Order, Reason, again_in};
 use crate::units::{SimDuration, SimTime};
 
-/// How the last attempts to turn it on or off ended.
+/// Results of the last attempts to turn it on or off.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Toggling {
     failures: u32,
-    /// Not before this.
+    /// No attempt before this time.
     retry_at: SimTime,
-    /// What the operating system said the last time, if it failed, and whether it is tried again.
+    /// The operating system's message if the last attempt failed, and whether it is retried.
     problem: Option<(String, bool)>,
 }
 
 impl LiveHost {
-    /// Whether the policy wants the kernel's online discard; `None` where it does not matter.
+    /// Whether the policy wants the kernel's online discard; `None` if it does not matter.
     pub(super) fn wants_online(&self) -> Option<bool> {
         if self.policy.follows_commits() {
             self.online_wanted
@@ -33,7 +33,8 @@ impl LiveHost {
         }
         if self.facts.maps && self.look_is_useful() && (self.freed_since_look > 0 || self.looked_at.is_none())
         {
-            // What was freed until now was told, or was not; the next map could not tell it apart.
+            // The device was told of everything freed until now, or of nothing; a map after the change could not tell
+            // the two apart.
             return self.look_again(orders);
         }
         self.busy = Some(Busy::Toggling);
@@ -42,7 +43,7 @@ impl LiveHost {
         true
     }
 
-    /// How the change of the mount option ended; the next sample shows whether it holds.
+    /// Handles the result of changing the mount option; the next sample shows whether it holds.
     pub fn toggled(&mut self, now: SimTime, result: Result<bool, Failed>, orders: &mut Vec<Order>) {
         self.now = now;
         self.busy = None;
@@ -65,7 +66,7 @@ impl LiveHost {
         self.decide(orders);
     }
 
-    /// It is not changed any more, and why.
+    /// Stops changing the option, for the given reason.
     pub fn leave_option(&mut self, why: String) {
         self.facts.toggles = false;
         self.toggling.problem = Some((why, false));
@@ -75,7 +76,7 @@ impl LiveHost {
         let (message, again) = self.toggling.problem.as_ref()?;
         Some(if *again {
             let left = self.toggling.retry_at.since(self.now).as_secs_f64();
-            format!("Online discard could not be changed: {message}; it is tried again in {left:.0} s.")
+            format!("Online discard could not be changed: {message}; it will be tried again in {left:.0} s.")
         } else {
             format!("Online discard cannot be changed: {message}.")
         })

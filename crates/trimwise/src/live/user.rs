@@ -1,17 +1,17 @@
-//! What a live host is told to do, or not to do, from outside: by the user, and by whoever carries out its orders.
+//! Commands to a live host, from the user and from the daemon that carries out its orders.
 
 use serde::Serialize;
 
 use super::{Knowledge, LiveHost, Reason, Settings};
 use crate::units::SimTime;
 
-/// What became of the user's last request to trim everything ([`LiveHost::trim_now`]).
+/// State of the user's last request to trim everything ([`LiveHost::trim_now`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Asked {
     /// There was none.
     Never,
-    /// It is not over yet.
+    /// It is in progress.
     UnderWay,
     /// All that was free has been trimmed.
     Done,
@@ -20,7 +20,7 @@ pub enum Asked {
 }
 
 impl LiveHost {
-    /// The user pauses or resumes it: slices, not looks. A slice under way ends by itself.
+    /// Pauses or resumes slices, but not maps, for the user. A slice in progress ends by itself.
     pub fn pause(&mut self, paused: bool) {
         self.paused = paused;
         if paused {
@@ -31,19 +31,19 @@ impl LiveHost {
         }
     }
 
-    /// The user changes what it keeps to. What is under way, and the rest behind it, stay as they are.
+    /// Changes the user's settings. A slice in progress and the rest after it stay as they are.
     pub fn set(&mut self, settings: Settings) {
         self.settings = settings;
         self.pace.aim(settings.slice_target);
     }
 
-    /// How many spans of each kind it keeps, and the most free extents of one map.
+    /// Number of spans of each kind to keep, and of free extents in one map.
     pub fn spans_max(&self) -> usize {
         self.facts.spans_max
     }
 
-    /// It shares memory with more file systems, or with fewer, and keeps so many spans of each kind ([`spans_each`]). A
-    /// file system that has more free extents is gone through in windows from the next map on.
+    /// Changes the number of spans of each kind to keep ([`spans_each`]), because more or fewer file systems share the
+    /// memory. A file system with more free extents is read in windows from the next map on.
     ///
     /// [`spans_each`]: super::spans_each
     pub fn keep_at_most(&mut self, spans_max: usize) {
@@ -54,35 +54,34 @@ impl LiveHost {
         }
     }
 
-    /// The look that was ordered begins now: it may have waited for its turn, which is not what it costs.
+    /// Notes that the ordered map is being read now, so that time spent waiting does not count as its cost.
     pub fn look_begins(&mut self, now: SimTime) {
         self.look_begun = now;
     }
 
-    /// What was ordered last is not begun, and will not be.
+    /// Cancels the last order, which has not started.
     pub fn call_off(&mut self) {
         self.busy = None;
         self.reason = if self.paused { Reason::Paused } else { Reason::Starting };
     }
 
-    /// The user asks for all that is free, now: whatever the policy says and whatever is believed to be trimmed, but slice by
-    /// slice.
+    /// Trims all free space now, whatever the policy says and whatever is believed to be trimmed, but slice by slice.
     pub fn trim_now(&mut self) {
         self.asked = Asked::UnderWay;
         if self.busy.is_none() && self.refused.is_none() && self.stuck.is_none() {
-            // An earlier failure is no answer to this request.
+            // An earlier failure is no reply to this request.
             self.reason = Reason::Asked;
         }
         self.forget();
         self.retry_at = self.now;
         self.catch_up();
         if let Knowledge::Estimate(estimate) = &mut self.knowledge {
-            // What was free before the daemon began, or before the kernel was to tell the device, nobody knows of.
+            // Nothing is known of space that was free before the daemon started or before online discard was on.
             estimate.ask_for_all(self.sample.total.0.saturating_sub(self.sample.used.0));
         }
     }
 
-    /// What the device was told of is not believed any more; the next map shows all of it as untrimmed.
+    /// Forgets what the device was told; the next map shows all of it as untrimmed.
     pub(super) fn forget(&mut self) {
         if let Knowledge::Map(space) = &mut self.knowledge {
             space.forget();
@@ -91,7 +90,8 @@ impl LiveHost {
         (self.told, self.round.told) = (false, false);
     }
 
-    /// What was given up is still under way, in words, or is not any more: until then nothing else is begun.
+    /// Sets or clears the description of something given up on that is still running; until it is cleared nothing else
+    /// starts.
     pub fn stick(&mut self, message: Option<String>) {
         if message.is_none() && self.stuck.is_some() {
             self.reason = Reason::Starting;
@@ -105,12 +105,12 @@ impl LiveHost {
         self.paused
     }
 
-    /// Whether the user asked for everything, and that is not over yet.
+    /// Whether a request to trim everything is in progress.
     pub fn is_asked(&self) -> bool {
         self.asked == Asked::UnderWay
     }
 
-    /// Whether the user ever asked for everything.
+    /// Whether the user ever asked to trim everything.
     pub fn was_asked(&self) -> bool {
         self.asked != Asked::Never
     }

@@ -79,7 +79,7 @@ fn regression_explain_does_not_contradict_itself_where_online_discard_is_left_al
         "next sweep",
         "TRIM is off",
         "can be trimmed",
-        " wait, ",
+        " waiting, ",
         "found within a week",
         "estimated",
     ];
@@ -244,7 +244,7 @@ fn a_remount_that_fails_keeps_nothing_else_from_going_on() {
         assert_eq!(host.untrimmed(), 0, "{maps}: {:?}", host.live.explain());
         assert!((4..=10).contains(&host.toggles_tried), "{maps}: ever later: {}", host.toggles_tried);
         let explained = host.live.explain().join(" ");
-        assert!(explained.contains("resource busy; it is tried again in"), "{explained}");
+        assert!(explained.contains("resource busy; it will be tried again in"), "{explained}");
         host.toggle_failure = None;
         host.pass(3600);
         assert_eq!(
@@ -368,7 +368,11 @@ fn other_settings_hold_at_once_and_nothing_is_forgotten() {
     host.free(0, 600);
     host.pass(900);
     assert_eq!((host.sent, host.untrimmed()), (sent + 600, 0));
-    assert!(host.live.explain().join(" ").contains("A slice is to take 7 ms"), "{:?}", host.live.explain());
+    assert!(
+        host.live.explain().join(" ").contains("A slice should take at most 7 ms"),
+        "{:?}",
+        host.live.explain()
+    );
 }
 
 #[test]
@@ -378,7 +382,7 @@ fn failures_are_tried_again_ever_later_and_a_refusal_never() {
     host.failure = Some(Failed::Again("FITRIM: Input/output error".into()));
     host.pass(3600);
     assert!((4..=8).contains(&host.slices.len()), "{}", host.slices.len());
-    assert!(host.live.explain().join(" ").contains("Input/output error; it is tried again in"));
+    assert!(host.live.explain().join(" ").contains("Input/output error; it will be tried again in"));
     host.failure = None;
     host.pass(2 * 3600);
     assert_eq!(host.untrimmed(), 0);

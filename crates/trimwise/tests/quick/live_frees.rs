@@ -98,7 +98,7 @@ fn lost_frees_fall_back_on_maps_and_utilization() {
         assert_eq!(host.untrimmed(), 0, "{lost}: {:?}", host.live.explain());
         assert_eq!(host.live.totals().frees_lost, 3 * lost);
         let said = host.live.explain().join(" ");
-        let words = if lost > 0 { "but for 21 that were lost" } else { "Each free is seen as it happens" };
+        let words = if lost > 0 { "except for 21 that were lost" } else { "Each free is seen as it happens" };
         assert!(said.contains(words), "{said}");
         if lost == 0 {
             assert_eq!(host.sent_twice, before, "nothing is forgotten");

@@ -188,7 +188,11 @@ fn without_a_map_all_addresses_are_walked_over_in_slices() {
     let (waiting, all) = (host.live.waiting().0 / PIECE, PIECES as u64 - 101);
     let walked = all - all * permille / 1000;
     assert!((1..999).contains(&permille) && waiting.abs_diff(walked) <= 8, "{permille} {waiting} {walked}");
-    assert!(host.live.explain().join(" ").contains("gone over slice by slice"), "{:?}", host.live.explain());
+    assert!(
+        host.live.explain().join(" ").contains("addresses are trimmed slice by slice"),
+        "{:?}",
+        host.live.explain()
+    );
     host.pass(3600);
     assert!(host.live.waiting() <= host.live.bound() && host.live.waiting().0 > 0, "then it need not hurry");
     host.load = 0;
