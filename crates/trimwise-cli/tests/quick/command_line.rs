@@ -139,7 +139,7 @@ fn a_workload_that_cannot_fit_is_refused_before_the_run() {
 
 #[test]
 fn a_workload_that_does_not_parse_is_refused_with_its_column() {
-    let words = ["workload 'append:64Q'", "column 8", "'64Q' is no size", "from 4KiB to 256MiB"];
+    let words = ["workload 'append:64Q'", "column 8", "'64Q' is not a size", "from 4KiB to 256MiB"];
     refused("compare --workload append:64Q", &words);
     refused("compare --workload fullwrite:64KiB:1GiB:sync", &["column 22", "nofsync"]);
     refused("compare --workload append:64KiB:4GiB", &["on sata-small", "needs 3.", "append:APPEND:FILE"]);

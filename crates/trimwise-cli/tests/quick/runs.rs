@@ -101,7 +101,7 @@ fn the_append_benchmark_runs_in_a_real_directory_and_leaves_it_as_it_was() {
     std::fs::create_dir(dir.path().join("fragmenting")).unwrap();
     let output = trimwise(dir.path(), line).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
-    assert!(String::from_utf8(output.stderr).unwrap().contains("fragmenting: exists already"));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("fragmenting: already exists"));
 }
 
 /// A run of an hour was lost when its result could not be written.

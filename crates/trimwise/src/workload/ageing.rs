@@ -1,9 +1,8 @@
-//! Ageing: how a file system came to be as full as it is.
+//! Ageing: brings a file system to a given utilization.
 //!
-//! A [`Population`] of files of mixed sizes is made and unmade: it fills the file system to the brim, files drawn
-//! at random are deleted until a wanted share is in use, and new ones are created up to another share. What that
-//! leaves behind in the device depends on the policy under which it happens, and that is the point: without
-//! TRIM the deleted files' blocks stay valid there.
+//! A [`Population`] of files of mixed sizes fills the file system completely, random files are deleted until a wanted
+//! share is in use, and new ones are created up to another share. What that leaves behind in the device depends on the
+//! policy in effect, and that is the point: without TRIM the deleted files' blocks stay valid there.
 
 use rand_core::Rng;
 use rand_core::SeedableRng;
@@ -15,18 +14,18 @@ use crate::units::Bytes;
 /// Directory that holds the files of the ageing step, apart from those of the workload.
 pub const DIRECTORY: &str = "aged";
 
-/// Smallest and largest file, in KiB: mail and documents to pictures; their sizes are uniform between.
+/// Smallest and largest file, in KiB: from mail and documents to pictures; sizes are uniform in between.
 const FILE_KIB: (u64, u64) = (16, 4096);
 
-/// Bytes of a system call of the ageing step: large, since nobody measures it.
+/// Bytes per system call of the ageing step: large, since it is not measured.
 const WRITE_BYTES: usize = 1 << 20;
 
-/// The files that stayed.
+/// The result of ageing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Aged {
-    /// Files written in all.
+    /// Total number of files written.
     pub files_written: u64,
-    /// Files deleted again.
+    /// Number of files deleted again.
     pub files_deleted: u64,
     /// Bytes in use at the end.
     pub used: Bytes,
@@ -36,7 +35,7 @@ pub struct Aged {
 ///
 /// # Errors
 ///
-/// What the file system answers, except that it is full.
+/// Errors of the file system, except that it is full.
 pub async fn age<F: Files>(fs: &F, utilization_percent: u64, seed: u64) -> Result<Aged, FileError> {
     let mut files = Population::new(fs, seed).await?;
     files.fill(fs).await?;
@@ -44,29 +43,29 @@ pub async fn age<F: Files>(fs: &F, utilization_percent: u64, seed: u64) -> Resul
     Ok(Aged { files_written: files.written, files_deleted: files.deleted, used })
 }
 
-/// The files of an aged file system. A clone goes on with a clone of the file system that holds them.
+/// The files of an aged file system. A clone belongs to a clone of the file system that holds them.
 #[derive(Clone, Debug)]
 pub struct Population {
     rng: Xoshiro256PlusPlus,
-    /// Numbers of the files that are there.
+    /// Numbers of the existing files.
     present: Vec<u64>,
     written: u64,
     deleted: u64,
 }
 
 impl Population {
-    /// Makes their directory. `seed` decides on their sizes, and on which are deleted.
+    /// Creates their directory. `seed` determines their sizes, and which are deleted.
     ///
     /// # Errors
     ///
-    /// What the file system answers.
+    /// Errors of the file system.
     pub async fn new<F: Files>(fs: &F, seed: u64) -> Result<Self, FileError> {
         fs.mkdir(DIRECTORY).await?;
         let rng = Xoshiro256PlusPlus::seed_from_u64(seed);
         Ok(Self { rng, present: Vec::new(), written: 0, deleted: 0 })
     }
 
-    /// Draws from `seed` from now on: clones of one population go different ways.
+    /// Uses `seed` from now on, so that clones of one population diverge.
     pub fn reseed(&mut self, seed: u64) {
         self.rng = Xoshiro256PlusPlus::seed_from_u64(seed);
     }
@@ -75,18 +74,18 @@ impl Population {
     ///
     /// # Errors
     ///
-    /// What the file system answers, except that it is full.
+    /// Errors of the file system, except that it is full.
     pub async fn fill<F: Files>(&mut self, fs: &F) -> Result<(), FileError> {
         while self.create(fs).await? {}
         Ok(())
     }
 
-    /// Deletes files drawn at random until at most `percent` of the file system is in use, and makes that durable.
-    /// Answers what is in use.
+    /// Deletes random files until at most `percent` of the file system is in use, and makes that durable. Returns the
+    /// bytes in use.
     ///
     /// # Errors
     ///
-    /// What the file system answers.
+    /// Errors of the file system.
     pub async fn delete_to<F: Files>(&mut self, fs: &F, percent: u64) -> Result<Bytes, FileError> {
         let used = loop {
             let (used, wanted) = used_and_wanted(fs, percent).await?;
@@ -101,12 +100,12 @@ impl Population {
         Ok(used)
     }
 
-    /// Creates files until at least `percent` of the file system is in use, or none fits any more, and makes
-    /// that durable. Answers what is in use.
+    /// Creates files until at least `percent` of the file system is in use, or none fits any more, and makes that
+    /// durable. Returns the bytes in use.
     ///
     /// # Errors
     ///
-    /// What the file system answers, except that it is full.
+    /// Errors of the file system, except that it is full.
     async fn create_to<F: Files>(&mut self, fs: &F, percent: u64) -> Result<Bytes, FileError> {
         let used = loop {
             let (used, wanted) = used_and_wanted(fs, percent).await?;
@@ -118,11 +117,11 @@ impl Population {
         Ok(used)
     }
 
-    /// Deletes or creates files until `percent` of the file system is in use.
+    /// Deletes or creates files until `percent` of the file system is in use. Returns the bytes in use.
     ///
     /// # Errors
     ///
-    /// What the file system answers, except that it is full.
+    /// Errors of the file system, except that it is full.
     pub async fn adjust_to<F: Files>(&mut self, fs: &F, percent: u64) -> Result<Bytes, FileError> {
         let (used, wanted) = used_and_wanted(fs, percent).await?;
         if used > wanted { self.delete_to(fs, percent).await } else { self.create_to(fs, percent).await }
@@ -139,7 +138,7 @@ impl Population {
                 Ok(true)
             }
             Err(FileError::NoSpace { .. }) => {
-                // The file that did not fit was cut short.
+                // Remove the incomplete file.
                 match fs.unlink(&path).await {
                     Ok(()) | Err(FileError::NotFound { .. }) => Ok(false),
                     Err(other) => Err(other),
@@ -150,7 +149,7 @@ impl Population {
     }
 }
 
-/// Bytes in use, and those that `percent` of the file system are.
+/// Bytes in use, and `percent` of the file system in bytes.
 async fn used_and_wanted<F: Files>(fs: &F, percent: u64) -> Result<(Bytes, Bytes), FileError> {
     let space = fs.statfs().await?;
     Ok((
@@ -159,7 +158,7 @@ async fn used_and_wanted<F: Files>(fs: &F, percent: u64) -> Result<(Bytes, Bytes
     ))
 }
 
-/// Writes so many zeros, in system calls of `call_bytes`, at most [`WRITE_BYTES`].
+/// Writes `bytes` zeros, in system calls of `call_bytes`, at most [`WRITE_BYTES`].
 pub(super) async fn write_zeros<F: Files>(
     fs: &F,
     file: &mut F::File,

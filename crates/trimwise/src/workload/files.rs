@@ -1,14 +1,14 @@
 //! The narrow file trait that every file workload is written against.
 //!
-//! A workload is one async function over [`Files`]. It runs unchanged on the modelled file system in
-//! virtual time and on a real directory in real time (there each call blocks and the future is ready at
-//! once), so that what is claimed of the model can be checked against the real thing by the same code.
+//! A workload is one async function over [`Files`]. It runs unchanged on the modelled file system in virtual time and
+//! on a real directory in real time (there each call blocks and the future is ready at once). So claims about the model
+//! can be checked against the real thing with the same code.
 
 use thiserror::Error;
 
 use crate::units::{Bytes, SimTime};
 
-/// How a file is opened; the flags that PostMark and the TRIM benchmarks need, no more.
+/// How a file is opened: only the flags that PostMark and the TRIM benchmarks need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenMode {
     /// Write-only; created if missing, emptied if not (`O_WRONLY|O_CREAT|O_TRUNC`).
@@ -24,7 +24,7 @@ pub enum OpenMode {
 /// Why a file operation failed.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum FileError {
-    /// No block or inode is left, also after waiting for those that a commit would free.
+    /// No block or inode is left, even after waiting for those that a commit would free.
     #[error("{path}: no space left on the file system")]
     NoSpace {
         /// The file that was being written or created.
@@ -36,8 +36,8 @@ pub enum FileError {
         /// The path asked for.
         path: String,
     },
-    /// The path exists already.
-    #[error("{path}: exists already")]
+    /// The path already exists.
+    #[error("{path}: already exists")]
     Exists {
         /// The path asked for.
         path: String,
@@ -45,12 +45,12 @@ pub enum FileError {
     /// The run was asked to stop (Ctrl-C on a real directory).
     #[error("interrupted")]
     Interrupted,
-    /// Whatever else the host's file system answers.
+    /// Any other error of the host's file system.
     #[error("{path}: {reason}")]
     Other {
         /// The path concerned.
         path: String,
-        /// The operating system's own words.
+        /// The operating system's message.
         reason: String,
     },
 }
@@ -66,9 +66,9 @@ pub struct FileSystemSpace {
 
 /// A file system as a workload sees it.
 ///
-/// Paths are relative to the root of the file system (or of the directory under test) and use `/`.
-/// Calls are made one after the other by one task; several tasks may share one file system. Nothing is
-/// durable before [`Files::fsync`] or [`Files::sync`] returns.
+/// Paths are relative to the root of the file system (or of the directory under test) and use `/`. A task makes one
+/// call after the other; several tasks may share a file system. Nothing is durable before [`Files::fsync`] or
+/// [`Files::sync`] returns.
 #[allow(async_fn_in_trait)] // single-threaded by design: no future here needs to be `Send`
 pub trait Files {
     /// An open file with its position.
@@ -78,7 +78,7 @@ pub trait Files {
     fn now(&self) -> SimTime;
     /// Size and free space.
     async fn statfs(&self) -> Result<FileSystemSpace, FileError>;
-    /// Makes a directory; its parent must exist.
+    /// Creates a directory; its parent must exist.
     async fn mkdir(&self, path: &str) -> Result<(), FileError>;
     /// Removes an empty directory.
     async fn rmdir(&self, path: &str) -> Result<(), FileError>;
@@ -86,9 +86,9 @@ pub trait Files {
     async fn open(&self, path: &str, mode: OpenMode) -> Result<Self::File, FileError>;
     /// Writes all of `data` at the file's position (at its end with [`OpenMode::Append`]); one system call.
     async fn write(&self, file: &mut Self::File, data: &[u8]) -> Result<(), FileError>;
-    /// Reads up to `buffer.len()` bytes at the file's position; one system call. Answers how many; 0 at the end.
+    /// Reads up to `buffer.len()` bytes at the file's position; one system call. Returns how many; 0 at the end.
     ///
-    /// The model leaves the buffer as it is: it knows how long a read takes, not what it returns.
+    /// The model leaves the buffer unchanged: it knows how long a read takes, not what it returns.
     async fn read(&self, file: &mut Self::File, buffer: &mut [u8]) -> Result<usize, FileError>;
     /// Moves the file's position to `offset` bytes from its start (`lseek`).
     async fn seek(&self, file: &mut Self::File, offset: u64) -> Result<(), FileError>;
@@ -100,9 +100,9 @@ pub trait Files {
     async fn unlink(&self, path: &str) -> Result<(), FileError>;
     /// Makes the whole file system durable.
     async fn sync(&self) -> Result<(), FileError>;
-    /// Spends the processor time that a C library spends on copying `bytes` through its stdio buffer.
+    /// Spends the processor time of a C library copying `bytes` through its stdio buffer.
     ///
-    /// The model adds it to the clock; a real directory copies that much between two buffers, because the
-    /// workload itself keeps none and hands its data over as they are.
+    /// The model adds it to the clock. A real directory copies that much between two buffers, because the workload
+    /// itself keeps no buffer and passes its data on directly.
     async fn charge_user_copy(&self, bytes: u64);
 }

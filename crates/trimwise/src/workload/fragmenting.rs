@@ -1,24 +1,24 @@
 //! The fragmenting append benchmark of the Lazy TRIM paper.
 //!
-//! A file is made by appending and seeking in turn, so that it has a hole behind each piece: append 64 KiB, seek,
-//! append 64 KiB, until it is 1 GiB long. ext4 puts a page as far from its neighbour on the disk as it is in the
-//! file, so that each hole leaves a gap there and each piece becomes a fragment: freed, they do not merge, and each
-//! takes a TRIM of its own. Then the file is removed and the removal made durable, and this fsync is what is timed.
+//! A file is written by alternating appends and seeks, so that a hole follows each piece: append 64 KiB, seek, append
+//! 64 KiB, until it is 1 GiB long. ext4 puts a page as far from its neighbour on the disk as it is in the file, so each
+//! hole leaves a gap and each piece becomes a fragment: when freed they do not merge, and each takes a TRIM of its own.
+//! Then the file is removed and the removal made durable by an fsync, which is timed.
 //!
-//! The paper says neither how far it seeks nor what it calls fsync on. Here:
+//! The paper does not say how far it seeks, nor on which file it calls fsync. Here:
 //!
-//! - The hole is one block of 4 KiB, the least that fragments a file. Both readings of "until the total size of the
+//! - The hole is one block of 4 KiB, the minimum that fragments a file. Both readings of "until the total size of the
 //!   file becomes 1GB", its length or its data, then agree within 6 %. It is a setting.
-//! - The file is made durable before it is removed. Otherwise its last pages would still wait for their blocks
-//!   (delayed allocation), and there would be nothing to trim for them.
-//! - A removed file cannot be synced. What is synced is a small file beside it, one block of which is
-//!   overwritten between the removal and the fsync: fsync commits the running transaction only if the file that it is
-//!   called on belongs to it.
+//! - The file is made durable before it is removed. Otherwise its last pages would still be waiting for blocks (delayed
+//!   allocation), and would leave nothing to trim.
+//! - A removed file cannot be synced. Instead a small file next to it is synced, after one of its blocks was
+//!   overwritten between the removal and the fsync: fsync commits the running transaction only if its file belongs to
+//!   it.
 
 use super::files::{FileError, Files, OpenMode};
 use crate::units::{Bytes, SimDuration, UNIT_BYTES};
 
-/// The directory that the benchmark makes for its files, so that none of others' is touched.
+/// The directory that the benchmark creates for its files, so that no others are touched.
 pub const DIRECTORY: &str = "fragmenting";
 /// The small file that is synced.
 const NOTE: &str = "fragmenting/note";
@@ -32,7 +32,7 @@ pub struct Fragmenting {
     pub file: Bytes,
     /// Bytes of an append, one system call.
     pub append: Bytes,
-    /// Bytes that are left out between two appends.
+    /// Bytes skipped between two appends.
     pub hole: Bytes,
 }
 
@@ -42,10 +42,10 @@ impl Fragmenting {
         Self { file: Bytes::gib(1), append, hole: Bytes::kib(4) }
     }
 
-    /// How many pieces the file has.
+    /// Number of pieces in the file.
     pub const fn pieces(&self) -> u64 {
         let step = self.append.0.saturating_add(self.hole.0);
-        // The first piece that ends at the wanted length or behind it is the last.
+        // The first piece that ends at or behind the wanted length is the last.
         match self.file.0.saturating_sub(self.append.0) {
             0 => 1,
             rest => rest.div_ceil(if step == 0 { 1 } else { step }) + 1,
@@ -53,22 +53,21 @@ impl Fragmenting {
     }
 }
 
-/// How long the steps took that the benchmark times.
+/// Durations of the timed steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Removal {
     /// The removal itself.
     pub unlink: SimDuration,
-    /// The fsync behind it: what the source reports.
+    /// The fsync after it, which the paper reports.
     pub fsync: SimDuration,
 }
 
-/// Writes the file and makes it durable.
+/// Writes the file and makes it durable. [`Note::create`] must have created the directory.
 ///
 /// # Errors
 ///
-/// What the file system answers; what was written is removed again.
+/// Errors of the file system; what was written is removed again.
 ///
-/// [`Note::create`] has made the directory.
 pub async fn write<F: Files>(fs: &F, path: &str, config: &Fragmenting) -> Result<(), FileError> {
     let mut file = fs.open(path, OpenMode::Create).await?;
     let written = write_pieces(fs, &mut file, config).await;
@@ -91,18 +90,18 @@ async fn write_pieces<F: Files>(fs: &F, file: &mut F::File, config: &Fragmenting
     fs.fsync(file).await
 }
 
-/// A small file that can be synced, so that others' removals become durable.
+/// A small file to sync, so that other files' removals become durable.
 #[derive(Debug)]
 pub struct Note<F: Files> {
     file: F::File,
 }
 
 impl<F: Files> Note<F> {
-    /// Makes [`DIRECTORY`] and the file, and makes them durable.
+    /// Creates [`DIRECTORY`] and the file, and makes them durable.
     ///
     /// # Errors
     ///
-    /// What the file system answers, [`FileError::Exists`] if there is such a directory; nothing stays behind.
+    /// Errors of the file system; [`FileError::Exists`] if the directory exists. Nothing is left behind.
     pub async fn create(fs: &F) -> Result<Self, FileError> {
         fs.mkdir(DIRECTORY).await?;
         let file = match fs.open(NOTE, OpenMode::Create).await {
@@ -126,32 +125,32 @@ impl<F: Files> Note<F> {
         }
     }
 
-    /// Overwrites its one block, which needs no new one.
+    /// Overwrites its one block, which needs no allocation.
     ///
     /// # Errors
     ///
-    /// What the file system answers.
+    /// Errors of the file system.
     pub async fn overwrite(&mut self, fs: &F) -> Result<(), FileError> {
         fs.seek(&mut self.file, 0).await?;
         fs.write(&mut self.file, &[0xa5; UNIT_BYTES as usize]).await
     }
 
-    /// Makes it durable, and with it what was removed before it was overwritten; answers how long that took.
+    /// Makes it durable, together with the removals before it was overwritten. Returns how long that took.
     ///
     /// # Errors
     ///
-    /// What the file system answers.
+    /// Errors of the file system.
     pub async fn fsync(&mut self, fs: &F) -> Result<SimDuration, FileError> {
         let begin = fs.now();
         fs.fsync(&mut self.file).await?;
         Ok(fs.now().since(begin))
     }
 
-    /// Removes it and [`DIRECTORY`], which must hold nothing else any more.
+    /// Removes it and [`DIRECTORY`], which must hold nothing else.
     ///
     /// # Errors
     ///
-    /// What the file system answers.
+    /// Errors of the file system.
     pub async fn remove(self, fs: &F) -> Result<(), FileError> {
         fs.close(self.file).await?;
         fs.unlink(NOTE).await?;
@@ -159,11 +158,11 @@ impl<F: Files> Note<F> {
     }
 }
 
-/// Removes the file, overwrites a block of `note` and times the fsync of that.
+/// Removes the file, overwrites a block of `note`, and times the fsync of `note`.
 ///
 /// # Errors
 ///
-/// What the file system answers.
+/// Errors of the file system.
 pub async fn remove<F: Files>(fs: &F, path: &str, note: &mut Note<F>) -> Result<Removal, FileError> {
     let begin = fs.now();
     fs.unlink(path).await?;
@@ -172,11 +171,11 @@ pub async fn remove<F: Files>(fs: &F, path: &str, note: &mut Note<F>) -> Result<
     Ok(Removal { unlink, fsync: note.fsync(fs).await? })
 }
 
-/// The whole benchmark; leaves nothing behind. `written` is called when [`FILE`] lies on the disk.
+/// Runs the whole benchmark and leaves nothing behind. Calls `written` when [`FILE`] lies on the disk.
 ///
 /// # Errors
 ///
-/// What the file system answers.
+/// Errors of the file system.
 pub async fn run<F: Files>(
     fs: &F,
     config: &Fragmenting,
@@ -204,7 +203,7 @@ mod tests {
             Fragmenting { file: Bytes(file), append: Bytes(append), hole: Bytes(hole) }.pieces()
         };
         assert_eq!(pieces(100, 10, 0), 10);
-        // 10, 22, ..., 94, 106: the ninth ends behind 100.
+        // Ends at 10, 22, ..., 94, 106: the ninth lies behind 100.
         assert_eq!(pieces(100, 10, 2), 9);
         assert_eq!(pieces(94, 10, 2), 8);
         assert_eq!(pieces(5, 10, 2), 1);

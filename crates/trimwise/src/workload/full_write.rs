@@ -1,11 +1,11 @@
 //! A write that needs a block on a full file system: table II of the Lazy TRIM paper.
 //!
-//! The file system is filled to the last block. Then a file chosen at random is removed, its removal made durable
-//! or not, and a synchronous write is timed that needs a new block: `write` and `fsync` of one block at the end of a
-//! file, as O_SYNC does them.
+//! The file system is filled to the last block. Then a random file is removed, its removal is made durable or not, and
+//! a synchronous write that needs a new block is timed: `write` and `fsync` of one block at the end of a file, as with
+//! O_SYNC.
 //!
-//! The paper says neither how large the files are nor how fragmented. Here the file that is removed is one of several of
-//! the append benchmark ([`super::fragmenting`]), and one file takes all the rest of the space, also the gaps between
+//! The paper does not say how large or how fragmented the files are. Here the removed file is one of several files of
+//! the append benchmark ([`super::fragmenting`]), and one file takes all remaining space, including the gaps between
 //! their fragments.
 
 use rand_core::{Rng, SeedableRng};
@@ -15,14 +15,14 @@ use super::files::{FileError, Files, OpenMode};
 use super::fragmenting::{self, Fragmenting, Note};
 use crate::units::{SimDuration, UNIT_BYTES};
 
-/// Fragmented files that are made at most, assumed; one more file takes all the rest. More would change nothing but the
-/// time that it takes to fill the gaps between their fragments.
+/// Maximum number of fragmented files (assumed); one more file takes the rest. More would only take longer to fill the
+/// gaps between their fragments.
 pub const FILES_MAX: u64 = 4;
 /// The file whose write is timed.
 const PROBE: &str = "fragmenting/probe";
-/// The file that takes what is left.
+/// The file that takes the remaining space.
 const REST: &str = "fragmenting/rest";
-/// The rest is filled in steps, each smaller than the one before; the last is one block.
+/// The remaining space is filled in steps of decreasing size; the last is one block.
 const REST_STEPS: [u64; 3] = [4 << 20, 64 << 10, UNIT_BYTES];
 
 /// A file system without a free block.
@@ -30,11 +30,11 @@ const REST_STEPS: [u64; 3] = [4 << 20, 64 << 10, UNIT_BYTES];
 pub struct Full<F: Files> {
     note: Note<F>,
     probe: Option<F::File>,
-    /// The numbers of the fragmented files that are there.
+    /// Numbers of the existing fragmented files.
     files: Vec<u64>,
 }
 
-/// What happened at the write.
+/// The result of the write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FullWrite {
     /// The fsync between removal and write, if there was one.
@@ -47,13 +47,13 @@ fn path_of(number: u64) -> String {
     format!("{}/{number}", fragmenting::DIRECTORY)
 }
 
-/// Fills the file system to its last block. At most `files_max` files are fragmented, the rest is in one.
+/// Fills the file system to its last block: at most `files_max` fragmented files, and one file for the rest.
 ///
-/// On a real directory this takes all the space that there is.
+/// On a real directory this takes all available space.
 ///
 /// # Errors
 ///
-/// What the file system answers, except that it is full; what was made is removed again.
+/// Errors of the file system, except that it is full; what was created is removed again.
 pub async fn fill<F: Files>(fs: &F, config: &Fragmenting, files_max: u64) -> Result<Full<F>, FileError> {
     let mut full = Full { note: Note::create(fs).await?, probe: None, files: Vec::new() };
     match full.make_files(fs, config, files_max).await {
@@ -65,7 +65,7 @@ pub async fn fill<F: Files>(fs: &F, config: &Fragmenting, files_max: u64) -> Res
     }
 }
 
-/// Writes one file until not one block is left.
+/// Writes one file until no block is left.
 async fn write_rest<F: Files>(fs: &F, rest: &mut F::File) -> Result<(), FileError> {
     let mut end = 0;
     loop {
@@ -73,7 +73,7 @@ async fn write_rest<F: Files>(fs: &F, rest: &mut F::File) -> Result<(), FileErro
         for step in REST_STEPS {
             let piece = vec![0; step as usize];
             loop {
-                // What a failed write may have left is overwritten by the next one.
+                // The next write overwrites what a failed one may have left.
                 fs.seek(rest, end).await?;
                 match fs.write(rest, &piece).await {
                     Ok(()) => end += step,
@@ -82,7 +82,7 @@ async fn write_rest<F: Files>(fs: &F, rest: &mut F::File) -> Result<(), FileErro
                 }
             }
         }
-        // Blocks may come back: what was reserved for metadata, or what a cut-short file had.
+        // Blocks may come back: reservations for metadata, or blocks of an incomplete file.
         fs.sync().await?;
         if end == before {
             return Ok(());
@@ -109,7 +109,7 @@ impl<F: Files> Full<F> {
         written
     }
 
-    /// How many fragmented files there are.
+    /// Numbers of the existing fragmented files.
     pub fn files(&self) -> &[u64] {
         &self.files
     }
@@ -121,12 +121,12 @@ impl<F: Files> Full<F> {
         self.files.get(index as usize).copied().map(path_of)
     }
 
-    /// Removes a file chosen at random, makes that durable if `fsync`, and times a synchronous write of one block
-    /// that needs a new one.
+    /// Removes a random file, makes that durable if `fsync`, and times a synchronous write of one block that needs a
+    /// new one.
     ///
     /// # Errors
     ///
-    /// What the file system answers; [`FileError::NoSpace`] if there is no file to remove.
+    /// Errors of the file system; [`FileError::NoSpace`] if there is no file to remove.
     pub async fn remove_and_write(&mut self, fs: &F, seed: u64, fsync: bool) -> Result<FullWrite, FileError> {
         let victim = self.victim(seed).ok_or_else(|| FileError::NoSpace { path: path_of(0) })?;
         fs.unlink(&victim).await?;
@@ -150,7 +150,7 @@ impl<F: Files> Full<F> {
     ///
     /// # Errors
     ///
-    /// What the file system answers.
+    /// Errors of the file system.
     pub async fn remove(self, fs: &F) -> Result<(), FileError> {
         if let Some(probe) = self.probe {
             fs.close(probe).await?;

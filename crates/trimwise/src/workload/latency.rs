@@ -1,4 +1,4 @@
-//! Latency of a workload's operations, one histogram for each kind.
+//! Latencies of a workload's operations, one histogram for each kind.
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
@@ -9,11 +9,11 @@ use crate::units::SimDuration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Operation {
-    /// Making a file: open, all its writes, close.
+    /// Creating a file: open, all its writes, close.
     Create,
     /// Reading a file: open, all its reads, close.
     Read,
-    /// Adding to a file: open, the writes, close.
+    /// Appending to a file: open, the writes, close.
     Append,
     /// Removing a file.
     Unlink,
@@ -37,10 +37,10 @@ impl Operation {
     }
 }
 
-/// The figures of one histogram that reports show.
+/// The figures of one histogram for reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LatencySummary {
-    /// How many operations.
+    /// Number of operations.
     pub count: u64,
     /// Median, to three significant digits.
     pub p50_ns: u64,
@@ -84,7 +84,7 @@ impl OpLatencies {
         })
     }
 
-    /// The share of operations that took at most each of the given latencies, for a distribution plot.
+    /// Latencies in nanoseconds at the given quantiles, for a distribution plot.
     pub fn quantiles(&self, operation: Operation, quantiles: &[f64]) -> Vec<u64> {
         let h = &self.histograms[operation as usize];
         quantiles.iter().map(|&q| h.value_at_quantile(q)).collect()
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn summaries_are_of_what_was_recorded() {
+    fn summaries_match_the_recorded_latencies() {
         let mut l = OpLatencies::default();
         for us in 1..=1000 {
             l.record(Operation::Read, SimDuration::from_micros(us));

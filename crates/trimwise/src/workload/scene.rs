@@ -1,8 +1,7 @@
-//! Workloads that PostMark has no word for: a mail spool whose mails are durable before they are answered for, a database
-//! beside its log, trees that are unpacked and deleted.
+//! Workloads that PostMark cannot express: a mail spool that makes each mail durable, a database with its log, trees
+//! that are unpacked and deleted.
 //!
-//! Each draws what it does from a seed, and nothing else: the same calls in the same order on the model and on a real file
-//! system.
+//! Each depends on its seed alone: it makes the same calls in the same order on the model and on a real file system.
 
 use std::fmt;
 use std::str::FromStr;
@@ -17,18 +16,18 @@ use crate::units::SimDuration;
 /// A workload by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scene {
-    /// Mails of 1 to 32 KiB are made, each durable before the next; older ones are read and removed at random.
+    /// Creates mails of 1 to 32 KiB, each durable before the next; older ones are read and removed at random.
     Spool,
-    /// Pages of 16 KiB are overwritten at random in a file of 192 MiB, each durable; beside it grows a log, of which the
-    /// oldest of four files of 16 MiB is removed when the newest is full.
+    /// Overwrites random pages of 16 KiB in a file of 192 MiB, after a durable record in a log; the oldest of four log
+    /// files of 16 MiB is removed when the newest is full.
     Database,
-    /// Trees of 20 directories with 25 files of 1 to 64 KiB each are unpacked, and the oldest of four is deleted.
+    /// Unpacks trees of 20 directories with 25 files of 1 to 64 KiB each, and deletes the oldest of four.
     Trees,
 }
 
-/// What is no scene.
+/// A text that is not a scene.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
-#[error("'{0}' is no scene; expected spool, database or trees")]
+#[error("'{0}' is not a scene; expected spool, database or trees")]
 pub struct SceneError(String);
 
 impl FromStr for Scene {
@@ -78,11 +77,11 @@ async fn write_file<F: Files>(fs: &F, path: &str, bytes: u64, is_durable: bool) 
 }
 
 impl Scene {
-    /// Runs it, and answers how long it took.
+    /// Runs it and returns how long it took.
     ///
     /// # Errors
     ///
-    /// What the file system answers.
+    /// Errors of the file system.
     pub async fn run<F: Files>(self, fs: &F, seed: u64) -> Result<SimDuration, FileError> {
         let draw = Draw(Xoshiro256PlusPlus::seed_from_u64(seed));
         let begin = fs.now();
@@ -128,7 +127,7 @@ async fn database<F: Files>(fs: &F, mut draw: Draw) -> Result<(), FileError> {
     let (mut number, mut logged) = (0u64, 0u64);
     let mut log = fs.open("log.0", OpenMode::Create).await?;
     for _ in 0..8_000 {
-        // What is logged is durable before the page is written; pages go at their own time, as a checkpoint writes them.
+        // The log is durable before the page is written; pages are synced in their own time, as by a checkpoint.
         fs.write(&mut log, &page[..draw.between(4, 16) as usize * KIB as usize]).await?;
         fs.fsync(&mut log).await?;
         logged += PAGE;
@@ -182,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_scene_is_written_as_it_is_read() {
+    fn a_scene_prints_as_it_was_parsed() {
         for name in ["spool", "database", "trees"] {
             assert_eq!(name.parse::<Scene>().unwrap().to_string(), name);
         }

@@ -1,8 +1,8 @@
-//! Workloads that time one operation instead of a whole run, as they are written: `append:64KiB:1GiB`, `fullwrite`.
+//! Workloads that time one operation instead of a whole run, in their notation: `append:64KiB:1GiB`, `fullwrite`.
 //!
 //! Both come from the Lazy TRIM paper: [`fragmenting`] is the append benchmark, [`full_write`] the write that needs a
-//! block on a full file system. Each is prepared, measured and removed, three calls, so that a caller may look at the
-//! device between them; on a real directory the same three calls run.
+//! block on a full file system. Each is prepared, measured and removed in three calls, so that a caller may look at the
+//! device in between; a real directory uses the same three calls.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,11 +14,11 @@ use super::fragmenting::{self, FILE, Fragmenting, Note, Removal};
 use super::full_write::{self, Full, FullWrite};
 use crate::units::{Bytes, SimDuration};
 
-/// The least append: one block; a smaller one would not make a fragment.
+/// Smallest append: one block; less would not make a fragment.
 const APPEND_MIN: Bytes = Bytes::kib(4);
-/// The largest append: it is held in memory, once for each run at a time; four times the source's largest.
+/// Largest append: four times the paper's largest. It is held in memory, once for each concurrent run.
 const APPEND_MAX: Bytes = Bytes::mib(256);
-/// The largest file: what ext4 holds with blocks of 4 KiB is 16 times that.
+/// Largest file: a sixteenth of what ext4 can hold with blocks of 4 KiB.
 const FILE_MAX: Bytes = Bytes::gib(1024);
 
 /// A workload that times one operation.
@@ -28,24 +28,24 @@ pub enum Timed {
     Append(Fragmenting),
     /// A synchronous write that needs a block on a full file system: `fullwrite[:APPEND[:FILE]][:nofsync]`.
     FullWrite {
-        /// The files of which one is removed.
+        /// The files, one of which is removed.
         file: Fragmenting,
         /// Whether the removal is made durable before the write.
         fsync: bool,
     },
 }
 
-/// What was measured.
+/// The result of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Timing {
-    /// Of [`Timed::Append`].
+    /// Result of [`Timed::Append`].
     Append(Removal),
-    /// Of [`Timed::FullWrite`].
+    /// Result of [`Timed::FullWrite`].
     FullWrite(FullWrite),
 }
 
 impl Timing {
-    /// The operation that the workload is about.
+    /// Duration of the operation that the workload is about.
     pub fn operation(self) -> SimDuration {
         match self {
             Self::Append(removal) => removal.fsync,
@@ -54,11 +54,11 @@ impl Timing {
     }
 }
 
-/// A workload that is ready to be measured.
+/// A workload ready to be measured.
 pub struct Prepared<F: Files>(Stage<F>);
 
 enum Stage<F: Files> {
-    /// Whether the file is still there.
+    /// Whether the file still exists.
     Append(Note<F>, bool),
     FullWrite {
         full: Full<F>,
@@ -68,34 +68,35 @@ enum Stage<F: Files> {
 }
 
 impl Timed {
-    /// Whether a text is meant as one of these, right or wrong: its first field is one of their names.
+    /// Whether a text is meant as one of these, valid or not: its first field is one of their names.
     pub fn is_meant(text: &str) -> bool {
         matches!(text.split(':').next(), Some("append" | "fullwrite"))
     }
 
-    /// Whether it takes all the space that the file system has.
+    /// Whether it takes all the space of the file system.
     pub fn fills(self) -> bool {
         matches!(self, Self::FullWrite { .. })
     }
 
-    /// How the file is written, or each of the files.
+    /// How the file, or each of the files, is written.
     pub fn file(self) -> Fragmenting {
         match self {
             Self::Append(file) | Self::FullWrite { file, .. } => file,
         }
     }
 
-    /// What its files take at one time; of a file system that it fills, what it needs at least: the file to remove.
+    /// Space that its files take at one time; if it fills the file system, the minimum that it needs: the file to
+    /// remove.
     pub fn needed(self) -> Bytes {
         let file = self.file();
         Bytes(file.pieces().saturating_mul(file.append.0))
     }
 
-    /// Writes the files, up to what is measured. `seed` draws the file that is removed of several.
+    /// Writes the files, up to what is measured. `seed` selects the file to remove, if there are several.
     ///
     /// # Errors
     ///
-    /// What the file system answers; what was made is removed again.
+    /// Errors of the file system; what was created is removed again.
     pub async fn prepare<F: Files>(self, fs: &F, seed: u64) -> Result<Prepared<F>, FileError> {
         Ok(Prepared(match self {
             Self::Append(config) => {
@@ -115,11 +116,11 @@ impl Timed {
 }
 
 impl<F: Files> Prepared<F> {
-    /// Removes a file and times what the workload is about; once.
+    /// Removes a file and times the operation; call it once.
     ///
     /// # Errors
     ///
-    /// What the file system answers; [`Prepared::remove`] takes away what is there also then.
+    /// Errors of the file system; even then [`Prepared::remove`] removes what is left.
     pub async fn measure(&mut self, fs: &F) -> Result<Timing, FileError> {
         match &mut self.0 {
             Stage::Append(note, file) => {
@@ -137,12 +138,12 @@ impl<F: Files> Prepared<F> {
     ///
     /// # Errors
     ///
-    /// What the file system answers.
+    /// Errors of the file system.
     pub async fn remove(self, fs: &F) -> Result<(), FileError> {
         match self.0 {
             Stage::Append(note, file) => {
                 if file {
-                    // The removal itself may have been done before what came after it failed.
+                    // The removal itself may have succeeded before a later step failed.
                     match fs.unlink(FILE).await {
                         Ok(()) | Err(FileError::NotFound { .. }) => {}
                         Err(other) => return Err(other),
@@ -167,7 +168,7 @@ impl fmt::Display for Timed {
     }
 }
 
-/// A size in the largest binary unit that leaves it whole.
+/// A size in the largest binary unit of which it is a multiple.
 fn exact(bytes: Bytes) -> String {
     let units = [("GiB", 30), ("MiB", 20), ("KiB", 10)];
     match units.into_iter().find(|(_, shift)| bytes.0 > 0 && bytes.0.trailing_zeros() >= *shift) {
@@ -180,9 +181,9 @@ fn exact(bytes: Bytes) -> String {
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("workload '{given}', column {column}: {what}; expected {expected}")]
 pub struct TimedError {
-    /// What was written.
+    /// The text.
     pub given: String,
-    /// Where it stops making sense, from 1, in characters.
+    /// Column of the error, in characters, from 1.
     pub column: usize,
     /// What is wrong there.
     pub what: String,
@@ -200,7 +201,7 @@ impl FromStr for Timed {
             what,
             expected,
         };
-        // Each field with the bytes before it.
+        // Each field with its byte offset.
         let mut fields = given.split(':').scan(0, |at, text| {
             let field = (*at, text);
             *at += text.len() + 1;
@@ -212,7 +213,7 @@ impl FromStr for Timed {
             "fullwrite" => true,
             other => {
                 let expected = "append[:APPEND[:FILE]] or fullwrite[:APPEND[:FILE]][:nofsync]";
-                return Err(wrong(0, format!("there is no workload '{other}'"), expected.to_owned()));
+                return Err(wrong(0, format!("unknown workload '{other}'"), expected.to_owned()));
             }
         };
         let mut fields: Vec<(usize, &str)> = fields.collect();
@@ -226,7 +227,7 @@ impl FromStr for Timed {
             let or_nofsync = if fills { ", or at the end nofsync" } else { "" };
             let expected = format!("the size of {what}, from {} to {}{or_nofsync}", exact(min), exact(max));
             match text.parse::<Bytes>() {
-                Err(_) => Err(wrong(at, format!("'{text}' is no size"), expected)),
+                Err(_) => Err(wrong(at, format!("'{text}' is not a size"), expected)),
                 Ok(bytes) if bytes < min => Err(wrong(at, format!("'{text}' is too small"), expected)),
                 Ok(bytes) if bytes > max => Err(wrong(at, format!("'{text}' is too large"), expected)),
                 Ok(bytes) => Ok(bytes),
@@ -237,7 +238,7 @@ impl FromStr for Timed {
         let length = size(1, default.file, "the file", append, FILE_MAX)?;
         if let Some(&(at, text)) = fields.get(2) {
             let expected = if fills { "nothing more, or nofsync" } else { "nothing more" };
-            return Err(wrong(at, format!("there is no third field '{text}'"), expected.to_owned()));
+            return Err(wrong(at, format!("unexpected third field '{text}'"), expected.to_owned()));
         }
         let file = Fragmenting { file: length, ..Fragmenting::of_append(append) };
         Ok(if fills { Self::FullWrite { file, fsync } } else { Self::Append(file) })
@@ -249,7 +250,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_and_written_again() {
+    fn a_workload_prints_as_it_was_parsed() {
         for (text, canonical) in [
             ("append", "append:64KiB:1GiB"),
             ("append:1MiB", "append:1MiB:1GiB"),
@@ -270,19 +271,19 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_parse_is_named_with_its_place_and_what_would_be_accepted() {
+    fn an_error_names_its_column_and_what_is_accepted() {
         for (text, column, what, expected) in [
-            ("appendix", 1, "no workload 'appendix'", "append[:APPEND[:FILE]]"),
-            ("append:", 8, "'' is no size", "from 4KiB to 256MiB"),
-            ("append:64Kibi", 8, "'64Kibi' is no size", "an append, from 4KiB"),
+            ("appendix", 1, "unknown workload 'appendix'", "append[:APPEND[:FILE]]"),
+            ("append:", 8, "'' is not a size", "from 4KiB to 256MiB"),
+            ("append:64Kibi", 8, "'64Kibi' is not a size", "an append, from 4KiB"),
             ("append:1", 8, "'1' is too small", "from 4KiB"),
             ("append:1GiB", 8, "'1GiB' is too large", "to 256MiB"),
             ("append:64KiB:4KiB", 14, "'4KiB' is too small", "the file, from 64KiB to 1024GiB"),
             ("append:64KiB:1PiB", 14, "'1PiB' is too large", "to 1024GiB"),
-            ("append:64KiB:1GiB:9", 19, "no third field '9'", "nothing more"),
-            ("append:nofsync", 8, "'nofsync' is no size", "an append"),
-            ("fullwrite:nofsync:64KiB", 11, "'nofsync' is no size", "or at the end nofsync"),
-            ("fullwrite:64KiB:1GiB:sync", 22, "no third field 'sync'", "or nofsync"),
+            ("append:64KiB:1GiB:9", 19, "unexpected third field '9'", "nothing more"),
+            ("append:nofsync", 8, "'nofsync' is not a size", "an append"),
+            ("fullwrite:nofsync:64KiB", 11, "'nofsync' is not a size", "or at the end nofsync"),
+            ("fullwrite:64KiB:1GiB:sync", 22, "unexpected third field 'sync'", "or nofsync"),
         ] {
             let error = text.parse::<Timed>().unwrap_err();
             assert_eq!((error.given.as_str(), error.column), (text, column));

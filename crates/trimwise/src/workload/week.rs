@@ -1,10 +1,10 @@
-//! Days of a host's work: a small write or read every few seconds, files that are made by day, and a night in which
+//! Days of a host's work: a small write or read every few seconds, files created by day, and a night in which
 //! yesterday's are removed.
 //!
-//! What happens when is decided here, before anything runs, and follows from the configuration alone: accesses come at
-//! their times whether or not those before them have ended (an open loop), so that each run of the same week is asked the
-//! same, and what it answered can be compared access by access. Who carries it out tells how long each took from the
-//! instant at which it was due.
+//! The schedule is fixed here, before anything runs, and follows from the configuration alone: accesses come at their
+//! times whether or not earlier ones have ended (an open loop). So each run of the same week gets the same requests,
+//! and the results can be compared access by access. The runner reports how long each access took from the instant at
+//! which it was due.
 
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -12,38 +12,38 @@ use serde::{Deserialize, Serialize};
 
 use crate::units::{Bytes, SimDuration};
 
-/// A day.
+/// Length of a day.
 pub const DAY: SimDuration = SimDuration::from_secs(86_400);
-/// When the first file of a day is made, and the last one is over.
+/// When the first file of a day is created, and when the last interval ends.
 const FILES_BEGIN: SimDuration = SimDuration::from_secs(8 * 3_600);
 const FILES_END: SimDuration = SimDuration::from_secs(20 * 3_600);
-/// When yesterday's are removed.
+/// When yesterday's files are removed.
 const REMOVED_AT: SimDuration = SimDuration::from_secs(2 * 3_600 + 300);
-/// The hours of a night in which there is more to do, and how many times as much.
+/// The busy hours of a night, and the factor of their load.
 const BUSY_HOURS: std::ops::Range<u64> = 1..5;
 const BUSY: u64 = 5;
-/// From one look at the free space to the next.
+/// Time between two looks at the free space.
 const LOOK_EVERY: SimDuration = SimDuration::from_secs(600);
 
-/// What the days are made of.
+/// Parameters of the days.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Week {
-    /// How many.
+    /// Number of days.
     pub days: u64,
-    /// What is drawn: the times and places of accesses.
+    /// Seed for the times and places of accesses.
     pub seed: u64,
-    /// A file that small accesses go to.
+    /// Size of the file for small accesses.
     pub database: Bytes,
-    /// Bytes of an access, at a multiple of that.
+    /// Bytes of an access, at a multiple of this.
     pub access: Bytes,
-    /// The mean time between accesses by day; each lies between nothing and twice that. From 1 to 5 o'clock there are five
+    /// Mean time between accesses by day; each gap lies between zero and twice that. From 1 to 5 o'clock there are five
     /// times as many.
     pub gap_mean: SimDuration,
-    /// How many of a hundred read.
+    /// Percentage of reads.
     pub reads_percent: u64,
-    /// Files made on a day.
+    /// Files created per day.
     pub files_a_day: u64,
-    /// Bytes of each.
+    /// Size of each file.
     pub file: Bytes,
 }
 
@@ -66,38 +66,38 @@ impl Default for Week {
 /// A small access to the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
-    /// When it is due, since the week began.
+    /// When it is due, from the start of the week.
     pub at: SimDuration,
-    /// Where it begins.
+    /// Where it starts.
     pub offset: Bytes,
-    /// Whether it reads. A write is over when it is durable.
+    /// Whether it is a read. A write ends when it is durable.
     pub reads: bool,
 }
 
-/// What happens beside the accesses.
+/// Work other than accesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Chore {
-    /// A file is made and written; the kernel writes it back in its time.
+    /// Create and write a file; the kernel writes it back in its own time.
     Make {
-        /// Its day, from 1; those of day 0 were there before.
+        /// Its day, from 1; the files of day 0 exist at the start.
         day: u64,
         /// Its number on that day.
         number: u64,
     },
-    /// All files of a day are removed.
+    /// Remove all files of a day.
     Remove {
-        /// Which day's.
+        /// The day.
         day: u64,
     },
 }
 
 impl Week {
-    /// How long it lasts.
+    /// Its duration.
     pub fn length(&self) -> SimDuration {
         DAY * self.days
     }
 
-    /// The accesses, in their order.
+    /// The accesses, in order.
     pub fn accesses(&self) -> impl Iterator<Item = Access> + use<> {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(self.seed);
         let mut below = move |n: u64| ((u128::from(rng.next_u64()) * u128::from(n)) >> 64) as u64;
@@ -114,12 +114,12 @@ impl Week {
         })
     }
 
-    /// Whether an instant, since the week began, is in the hours of the night in which there is more to do.
+    /// Whether an instant, from the start of the week, lies in the busy hours of a night.
     pub fn is_busy(at: SimDuration) -> bool {
         BUSY_HOURS.contains(&(at.as_nanos() / 3_600_000_000_000 % 24))
     }
 
-    /// What else happens, and when.
+    /// All other work, with its times.
     pub fn chores(&self) -> Vec<(SimDuration, Chore)> {
         let every = (FILES_END - FILES_BEGIN) / self.files_a_day.max(1);
         let mut chores = Vec::new();
@@ -133,30 +133,30 @@ impl Week {
         chores
     }
 
-    /// When the free space is looked at, beside the begin: every ten minutes.
+    /// Times of the looks at the free space after the start: every ten minutes.
     pub fn looks(&self) -> impl Iterator<Item = SimDuration> + use<> {
         (1..=self.length().as_nanos() / LOOK_EVERY.as_nanos()).map(Self::look)
     }
 
-    /// When a look comes, since the week began; the one at its begin is 0.
+    /// Time of a look, from the start of the week; number 0 is the start itself.
     pub fn look(number: u64) -> SimDuration {
         LOOK_EVERY * number
     }
 
-    /// What the files of a day take.
+    /// Size of a day's files.
     pub fn day_bytes(&self) -> Bytes {
         Bytes(self.files_a_day * self.file.0)
     }
 }
 
-/// What was done of a week, by whoever carried it out.
+/// Results of a week, from its runner.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WeekDone {
-    /// How long each access took, from the instant at which it was due, in their order.
+    /// How long each access took from the instant at which it was due, in order.
     pub latencies_ns: Vec<u64>,
-    /// Bytes that the file system says are free, when the week began and at each of [`Week::looks`].
+    /// Free bytes reported by the file system, at the start of the week and at each of [`Week::looks`].
     pub free_bytes: Vec<u64>,
-    /// What removed files took.
+    /// Size of the removed files.
     pub removed_bytes: u64,
 }
 
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_made_on_a_day_is_removed_in_the_next_night() {
+    fn files_of_a_day_are_removed_in_the_next_night() {
         let week = Week { days: 2, files_a_day: 3, ..Week::default() };
         let hour = |n: u64| SimDuration::from_secs(3_600 * n);
         let five_past = |n| hour(n) + SimDuration::from_secs(300);

@@ -1,20 +1,20 @@
 //! PostMark's configuration files.
 //!
-//! A file holds one command a line, as `postmark FILE` reads it: `set ...` changes a parameter, `run` runs the
-//! benchmark with what is set so far, `quit` ends the file. The rule for everything odd is one: **a file that both
-//! programs accept gives the same runs**. PostMark reports a line that it cannot read, or does not, and goes on
-//! with what was set before; here such a line is an error, so that nobody measures something else than he wrote.
-//! In particular:
+//! A file holds one command per line, as `postmark FILE` reads it: `set ...` changes a parameter, `run` runs the
+//! benchmark with the current settings, `quit` ends the file. One rule covers everything unusual: **a file that both
+//! programs accept gives the same runs**. PostMark reports or ignores a line that it cannot read, and continues with
+//! the previous settings. Here such a line is an error, so that no other benchmark is measured than the one written. In
+//! particular:
 //!
 //! - PostMark reads `set size 1e3` as 1, `set number 5x` as 5 and `set bias read abc` as 0: errors here.
-//! - PostMark drops the last character of the file if it is no newline, and reads `set number 500` as 50: an
-//!   error here where it would change a run. Give the last line its newline.
-//! - Blank lines and lines that begin with `#` or `;` are skipped (PostMark answers `Eh?` and goes on).
-//!   Blanks at the end of a line are ignored, so that files with CRLF ends can be read.
-//! - `set size L H` with H below L makes every file L bytes long, without a word, in both programs.
+//! - PostMark drops the last character of the file if it is not a newline, and reads `set number 500` as 50: an error
+//!   here where it would change a run. End the last line with a newline.
+//! - Blank lines and lines that begin with `#` or `;` are skipped (PostMark prints `Eh?` and continues). Blanks at the
+//!   end of a line are ignored, so files with CRLF line ends can be read.
+//! - `set size L H` with H below L silently makes every file L bytes long, in both programs.
 //! - Fewer than 10 transactions kill PostMark by a division by zero; here they run.
-//! - `load` and `!command` would reach outside of the file: errors here. `show` and `help` print something in
-//!   PostMark and are accepted without effect, and so is the file that `run FILE` and `show FILE` name.
+//! - `load` and `!command` would reach outside the file: errors here. `show` and `help` print something in PostMark and
+//!   are accepted without effect, as are the file names in `run FILE` and `show FILE`.
 //! - A file without `run` leaves PostMark waiting at its prompt; here its final settings are run once.
 
 use thiserror::Error;
@@ -24,7 +24,7 @@ const INT_MAX: u32 = i32::MAX as u32;
 /// The largest number that PostMark can double in a C `int`, as it does with `number` and `size`.
 const HALF_INT_MAX: u32 = INT_MAX / 2;
 
-/// How PostMark reports.
+/// PostMark's report formats.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReportFormat {
     /// Some twenty lines for a reader.
@@ -34,10 +34,10 @@ pub enum ReportFormat {
     Terse,
 }
 
-/// A directory in which PostMark makes files.
+/// A directory in which PostMark creates files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Location {
-    /// Its path, as the file wrote it or as [`Layout`](super::layout) needs it.
+    /// Its path, as written in the file or as [`Layout`](super::layout) needs it.
     pub path: String,
     /// How often it is chosen, relative to the others; at least 1.
     pub weight: u32,
@@ -46,7 +46,7 @@ pub struct Location {
 /// The settings of one run. The default is PostMark's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PostmarkConfig {
-    /// Files made before the transactions (500).
+    /// Files created before the transactions (500).
     pub number: u32,
     /// Transactions (500).
     pub transactions: u32,
@@ -57,9 +57,9 @@ pub struct PostmarkConfig {
     pub size_high: u32,
     /// Seed of the random numbers (42).
     pub seed: u32,
-    /// Where files are made; none means the current directory, which is the root of the target.
+    /// Where files are created; none means the current directory, which is the root of the target.
     pub locations: Vec<Location>,
-    /// Subdirectories `s0`, `s1`... of each location; files go straight into it if there are 0 or 1 (0).
+    /// Number of subdirectories `s0`, `s1`... of each location; with 0 or 1, files go straight into it (0).
     pub subdirectories: u32,
     /// Bytes of each read (512).
     pub read_block: u32,
@@ -67,9 +67,9 @@ pub struct PostmarkConfig {
     pub write_block: u32,
     /// C's buffered I/O (`fread`, `fwrite`) rather than system calls (true).
     pub buffering: bool,
-    /// Of ten transactions, how many read rather than append; `None` (-1 in the file) does neither (5).
+    /// How many of ten transactions read rather than append; `None` (-1 in the file) does neither (5).
     pub bias_read: Option<u8>,
-    /// Of ten transactions, how many create rather than delete; `None` does neither (5).
+    /// How many of ten transactions create rather than delete; `None` does neither (5).
     pub bias_create: Option<u8>,
     /// Form of the report.
     pub report: ReportFormat,
@@ -95,14 +95,14 @@ impl Default for PostmarkConfig {
     }
 }
 
-/// One run that a file asks for.
+/// One run that a file requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlannedRun {
-    /// The line of its `run`; `None` if the file has no `run` and its final settings are meant.
+    /// The line of its `run`; `None` if the file has no `run` and its final settings apply.
     pub line: Option<usize>,
-    /// What was set by then.
+    /// The settings at that point.
     pub config: PostmarkConfig,
-    /// The lines that set its locations, in their order.
+    /// The lines that set its locations, in order.
     pub location_lines: Vec<usize>,
 }
 
@@ -114,14 +114,14 @@ impl PlannedRun {
     }
 }
 
-/// A configuration file, read.
+/// A parsed configuration file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParsedConfig {
     /// The runs in order; at least one.
     pub runs: Vec<PlannedRun>,
 }
 
-/// A line that cannot be accepted.
+/// A line that is not accepted.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("{file}:{line}: {field}: '{}' is not accepted; expected {expected}", shown(.value))]
 pub struct ConfigError {
@@ -131,13 +131,13 @@ pub struct ConfigError {
     pub line: usize,
     /// The command, such as `set size`; `command` if that itself is unknown.
     pub field: &'static str,
-    /// What the file has there.
+    /// The value in the file.
     pub value: String,
     /// What would be accepted.
     pub expected: &'static str,
 }
 
-/// The value without control characters and not longer than a message should be.
+/// The value without control characters, and short enough for a message.
 fn shown(value: &str) -> String {
     const SHOWN_CHARS_MAX: usize = 60;
     let mut text: String =
@@ -170,7 +170,7 @@ enum Command {
     Quit,
 }
 
-/// Every command as it must stand at the beginning of a line, in PostMark's order.
+/// Every command as it must appear at the beginning of a line, in PostMark's order.
 const COMMANDS: [(&str, Command); 17] = [
     ("set size", Command::Size),
     ("set number", Command::Number),
@@ -192,7 +192,7 @@ const COMMANDS: [(&str, Command); 17] = [
 ];
 
 const KNOWN_COMMANDS: &str = "one of: set size, number, seed, transactions, location, subdirectories, read, write, \
-     buffering, bias read, bias create, report; run; show; help; quit (at the start of the line, words parted by \
+     buffering, bias read, bias create, report; run; show; help; quit (at the start of the line, words separated by \
      one space)";
 
 const WHOLE_NUMBER: &str = "a whole number above 0 (at most 2147483647)";
@@ -201,11 +201,11 @@ const BIAS: &str = "a whole number from 0 to 10, or -1 for neither";
 const LAST_NEWLINE: &str =
     "a newline at the end of the file (without it PostMark drops the last character of this line)";
 
-/// What is wrong with a value, before the line is known: the part of it to show, and what would do.
+/// Why a value is refused, before the line is known: the part to show, and what is accepted.
 type Refusal = (String, &'static str);
 
 impl PostmarkConfig {
-    /// The configuration file that asks for one run with these settings.
+    /// A configuration file that requests one run with these settings.
     pub fn to_text(&self) -> String {
         let bias = |bias: Option<u8>| bias.map_or(-1, i32::from);
         let mut text = format!(
@@ -226,7 +226,7 @@ impl PostmarkConfig {
                 ReportFormat::Terse => "terse",
             },
         );
-        // The default, which cannot be written.
+        // The default cannot be written.
         if self.subdirectories > 0 {
             text += &format!("set subdirectories {}\n", self.subdirectories);
         }
@@ -236,10 +236,10 @@ impl PostmarkConfig {
         text + "run\n"
     }
 
-    /// Reads the text of a configuration file; `file_name` is for messages only.
+    /// Parses the text of a configuration file; `file_name` is for messages only.
     ///
     /// # Errors
-    /// The first line that is not accepted, with what would be.
+    /// The first line that is not accepted, and what would be.
     pub fn parse(text: &str, file_name: &str) -> Result<ParsedConfig, ConfigError> {
         let mut config = Self::default();
         let mut location_lines = Vec::new();
@@ -312,7 +312,7 @@ impl PostmarkConfig {
             Command::Load => {
                 return Err((
                     value.trim().to_owned(),
-                    "the settings themselves (no file is loaded by another)",
+                    "the settings themselves (a file cannot load another)",
                 ));
             }
             Command::Run | Command::Show | Command::Help | Command::Quit => {}
@@ -320,10 +320,10 @@ impl PostmarkConfig {
         Ok(())
     }
 
-    /// `P [W]` replaces the list, `+P [W]` adds to it, `-P` takes out.
+    /// `P [W]` replaces the list, `+P [W]` adds to it, `-P` removes from it.
     fn set_location(&mut self, value: &str) -> Result<LocationChange, Refusal> {
         const EXPECTED: &str =
-            "PATH [WEIGHT], +PATH [WEIGHT] or -PATH, parted by one space, the weight above 0";
+            "PATH [WEIGHT], +PATH [WEIGHT] or -PATH, separated by one space, the weight above 0";
         let refuse = |expected| (value.trim().to_owned(), expected);
         if let Some(path) = value.strip_prefix('-') {
             let index = self.locations.iter().position(|location| location.path == path);
@@ -348,7 +348,7 @@ impl PostmarkConfig {
         self.locations.push(Location { path: path.to_owned(), weight });
         let total: u64 = self.locations.iter().map(|location| u64::from(location.weight)).sum();
         if total > u64::from(INT_MAX) {
-            return Err(refuse("weights of together at most 2147483647"));
+            return Err(refuse("a total weight of at most 2147483647"));
         }
         Ok(if adds { LocationChange::Added } else { LocationChange::Only })
     }
@@ -365,7 +365,7 @@ enum LocationChange {
     Removed(usize),
 }
 
-/// The command at the beginning of `line`, and what follows it after one blank.
+/// The command at the beginning of `line`, and the text after it and one blank.
 fn split_command(line: &str) -> Option<(&'static str, Command, &str)> {
     COMMANDS.iter().find_map(|&(name, command)| {
         let rest = line.strip_prefix(name)?;
@@ -454,7 +454,7 @@ mod tests {
             report: ReportFormat::Terse,
         };
         assert_eq!(only(text), expected);
-        assert_eq!(only(&expected.to_text()), expected, "written as it is read");
+        assert_eq!(only(&expected.to_text()), expected, "printed as parsed");
         assert_eq!(only(&PostmarkConfig::default().to_text()), PostmarkConfig::default());
     }
 
@@ -539,7 +539,7 @@ mod tests {
     }
 
     #[test]
-    fn what_postmark_would_misread_or_skip_is_an_error() {
+    fn a_line_that_postmark_would_misread_or_skip_is_an_error() {
         for text in [
             "set size 1e3\n",
             "set size 5 6 7\n",
@@ -572,7 +572,7 @@ mod tests {
         ] {
             assert!(PostmarkConfig::parse(text, "t").is_err(), "{text:?} was accepted");
         }
-        // The character that PostMark drops here is not missed.
+        // The character that PostMark drops here does not matter.
         assert!(PostmarkConfig::parse("run\nquit", "t").is_ok());
         assert!(PostmarkConfig::parse("set number 500 ", "t").is_ok());
     }

@@ -1,32 +1,32 @@
-//! What a run needs of a file system, known before it begins.
+//! The space and files that a run needs, known before it starts.
 //!
-//! The sequence of operations does not depend on the file system, so going through it without doing it tells exactly
-//! how much room it takes. A run on a real directory is refused by this before it has made anything.
+//! The sequence of operations does not depend on the file system, so stepping through it without executing it shows
+//! exactly how much space it takes. This check refuses a run on a real directory before it has created anything.
 
 use super::config::PostmarkConfig;
 use super::script::{Phase, Script, Step};
 use crate::units::Bytes;
 
-/// What a run needs of a file system.
+/// Needs of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Footprint {
-    /// The most that its files occupy at one time, each rounded up to blocks of 4 KiB.
+    /// Maximum space of its files at one time, each rounded up to blocks of 4 KiB.
     pub bytes_max: Bytes,
-    /// The most files that exist at one time.
+    /// Maximum number of files that exist at one time.
     pub files_max: u64,
-    /// How many names it uses: files are called 1 to this.
+    /// Number of names it uses: files are named 1 to this.
     pub names: u64,
 }
 
-/// What the pool of files needs at least, known at once and without a draw.
+/// Minimum needs of the pool of files, computed at once without drawing random numbers.
 pub fn footprint_min(config: &PostmarkConfig) -> Footprint {
     let files = u64::from(config.number);
     let units = Bytes(config.size_low.into()).units_ceil();
     Footprint { bytes_max: Bytes::from_units(files * units), files_max: files, names: files }
 }
 
-/// What a run of `config` will need: exact, because the sequence of operations is. It is gone through once, which
-/// takes milliseconds for 100,000 transactions, and seconds for files of a gigabyte or a billion transactions.
+/// The exact needs of a run of `config`. Steps through the sequence of operations once, which takes milliseconds for
+/// 100,000 transactions, and seconds for files of a gigabyte or a billion transactions.
 pub fn footprint(config: &PostmarkConfig) -> Footprint {
     let mut script = Script::without_data(config);
     let (mut units, mut most) = (0u64, Footprint::default());
@@ -38,7 +38,7 @@ pub fn footprint(config: &PostmarkConfig) -> Footprint {
                 units += units_of(size_before + bytes) - units_of(size_before);
             }
             Step::Delete { bytes, .. } => units -= units_of(bytes),
-            // From here on files only go.
+            // From here on files are only deleted.
             Step::EndOf(Phase::Transactions) => break,
             Step::Read { .. } | Step::EndOf(_) => {}
         }
@@ -73,9 +73,9 @@ mod tests {
         assert_eq!(footprint(&shrinking).bytes_max, Bytes(10 * 8192));
     }
 
-    /// Sizes told by the steps themselves, followed file by file.
+    /// Follows the sizes in the steps file by file.
     #[test]
-    fn steps_tell_the_sizes_of_their_files() {
+    fn steps_carry_the_sizes_of_their_files() {
         let config = PostmarkConfig { number: 20, transactions: 300, ..PostmarkConfig::default() };
         let mut sizes = std::collections::BTreeMap::new();
         let (mut units, mut units_max) = (0, 0);

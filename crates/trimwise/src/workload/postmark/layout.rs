@@ -1,9 +1,9 @@
 //! Where the files of a run lie.
 //!
-//! PostMark makes its files in its current directory unless `set location` names others, and there in
-//! subdirectories `s0`, `s1`... if there are at least two. Here every path is relative to the root of the
-//! target: that of the modelled file system, or the directory under test. A location is written as it would be
-//! for PostMark, often absolute, and has to be brought into that form first.
+//! PostMark creates its files in its current directory unless `set location` names others, and there in subdirectories
+//! `s0`, `s1`... if there are at least two. Here every path is relative to the root of the target: that of the modelled
+//! file system, or the directory under test. A location is written as for PostMark, often absolute, and must be
+//! converted first.
 
 use std::fmt::Write as _;
 
@@ -16,7 +16,7 @@ use super::script::FileRef;
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("set location: '{path}' is not accepted; expected {expected}")]
 pub struct LocationError {
-    /// The location as it is set.
+    /// The location as set.
     pub path: String,
     /// What would be accepted.
     pub expected: String,
@@ -95,7 +95,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// The layout of `config`, whose locations have to be relative.
+    /// The layout of `config`, whose locations must be relative.
     ///
     /// # Errors
     /// A location that is absolute or has `..` in it: see [`PostmarkConfig::for_model`] and
@@ -121,7 +121,7 @@ impl Layout {
 
     /// The locations, each once and each after its parents, which belong to it: `a`, `a/b`.
     ///
-    /// PostMark wants them to exist; a run makes those that do not, before its first timer starts.
+    /// PostMark requires them to exist; a run creates missing ones before its first timer starts.
     pub fn location_directories(&self) -> Vec<&str> {
         let mut directories: Vec<&str> = Vec::new();
         for prefix in &self.prefixes {
@@ -139,12 +139,12 @@ impl Layout {
         self.prefixes.iter().map(|prefix| prefix.trim_end_matches('/'))
     }
 
-    /// How many `sK` each location has; 0 where files lie in the location itself.
+    /// Number of `sK` in each location; 0 if files lie in the location itself.
     pub fn subdirectories(&self) -> u32 {
         self.subdirectories
     }
 
-    /// The subdirectories that the run makes, in PostMark's order.
+    /// The subdirectories that the run creates, in PostMark's order.
     pub fn subdirectory_paths(&self) -> impl Iterator<Item = String> {
         let first_of = |i: usize| !self.prefixes[..i].contains(&self.prefixes[i]);
         (0..self.prefixes.len())
@@ -152,7 +152,7 @@ impl Layout {
             .flat_map(move |i| (0..self.subdirectories).map(move |k| format!("{}s{k}", self.prefixes[i])))
     }
 
-    /// Writes the path of `file` into `path`, whose allocation is used again.
+    /// Writes the path of `file` into `path`, reusing its allocation.
     pub fn path_into(&self, file: FileRef, path: &mut String) {
         path.clear();
         path.push_str(self.prefixes.get(file.location as usize).map_or("", String::as_str));

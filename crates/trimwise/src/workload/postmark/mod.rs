@@ -1,21 +1,20 @@
-//! PostMark, met operation for operation.
+//! PostMark, reproduced operation for operation.
 //!
-//! PostMark (Katcher 1997, Network Appliance TR-3022) models a mail and news server: it makes a pool of small
-//! files, runs transactions that read, append to, create and delete them, and deletes the rest. It is the
-//! benchmark with which TRIM was judged on real SSDs, so its figures have to be comparable digit for digit.
-//! What is written here was derived from the behaviour of the program (version 1.53, as Debian packages it in
-//! 1.53-2), and tests run both side by side.
+//! PostMark (Katcher 1997, Network Appliance TR-3022) models a mail and news server: it creates a pool of small files,
+//! runs transactions that read, append to, create and delete them, and deletes the rest. TRIM on real SSDs was judged
+//! with this benchmark, so its figures must be comparable digit for digit. This implementation was derived from the
+//! behaviour of the program (version 1.53, as packaged by Debian in 1.53-2), and tests run both side by side.
 //!
 //! - [`config`] reads the configuration files that `postmark` reads;
 //! - [`rng`] is its random-number generator;
 //! - [`script`] turns a configuration into the exact sequence of operations, without doing any;
-//! - [`mod@footprint`] tells from it what a run needs;
-//! - [`stdio`] knows which system calls C's buffered I/O makes of them;
-//! - [`run()`] does them on a file system, modelled or real;
+//! - [`mod@footprint`] computes from it what a run needs;
+//! - [`stdio`] knows the system calls that C's buffered I/O makes for them;
+//! - [`run()`] executes them on a file system, modelled or real;
 //! - [`report`] prints what PostMark would print.
 //!
-//! PostMark never calls `fsync` or `sync`: what is written back, and when the freed blocks are committed and
-//! trimmed, is the file system's affair, and part of it falls behind the end of the run.
+//! PostMark never calls `fsync` or `sync`. When data are written back, and when freed blocks are committed and trimmed,
+//! is up to the file system, and part of it happens after the end of the run.
 
 pub mod config;
 pub mod footprint;

@@ -1,35 +1,35 @@
-//! What a run of PostMark came to.
+//! Results of a PostMark run.
 
 use super::script::Counts;
 use crate::experiment::result::PostmarkFigures;
 use crate::units::{SimDuration, SimTime};
 use crate::workload::latency::OpLatencies;
 
-/// When the phases of a run began and ended.
+/// When the phases of a run started and ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PhaseTimes {
-    /// The first file is about to be created (the subdirectories are there).
+    /// The first file is about to be created (the subdirectories exist).
     pub begin: SimTime,
-    /// The pool is made: the transactions begin.
+    /// The pool is complete: the transactions start.
     pub created: SimTime,
-    /// The transactions are done: what is left is deleted.
+    /// The transactions are done: the deletion of the rest starts.
     pub transacted: SimTime,
-    /// All is deleted (the subdirectories are still there).
+    /// All files are deleted (the subdirectories still exist).
     pub end: SimTime,
 }
 
-/// A run that went through to its end.
+/// A completed run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// What was done.
+    /// Counts of what was done.
     pub counts: Counts,
-    /// The transactions that were asked for.
+    /// Number of transactions requested.
     pub transactions: u64,
-    /// When.
+    /// Times of the phases.
     pub times: PhaseTimes,
     /// How long each operation took: creations, reads and appends from before `open` to after `close`.
     pub latencies: OpLatencies,
-    /// The transactions ended early because every file was deleted. PostMark says "out of files!" then,
+    /// Whether the transactions ended early because every file was deleted. PostMark prints "out of files!" then,
     /// deletes nothing more and prints no report; the figures cover what was done.
     pub out_of_files: bool,
 }
@@ -40,7 +40,7 @@ impl Outcome {
         self.times.end.since(self.times.begin)
     }
 
-    /// The exact figures. A rate over no time at all is 0.
+    /// The exact figures. A rate over zero time is 0.
     pub fn figures(&self) -> PostmarkFigures {
         let Counts { created, created_mixed, read, appended, deleted, deleted_mixed, .. } = self.counts;
         let (creation_alone, deletion_alone) = (created - created_mixed, deleted - deleted_mixed);
@@ -48,7 +48,8 @@ impl Outcome {
         let transactions_s = transacted.since(t1).as_secs_f64();
         let creation_alone_s = t1.since(begin).as_secs_f64();
         let deletion_alone_s = end.since(transacted).as_secs_f64();
-        // Each transaction reads or appends, and creates or deletes; cut short, the fuller half tells how many.
+        // Each transaction reads or appends, and creates or deletes. If the run was cut short, the larger half gives
+        // their number.
         let transactions = if self.out_of_files {
             (read + appended).max(created_mixed + deleted_mixed)
         } else {

@@ -1,9 +1,9 @@
 //! PostMark's two reports, character for character.
 //!
-//! They say less than is known: the timers count whole seconds (each instant is rounded down, and a difference of 0
-//! counts as 1), the verbose rates are integer divisions, and byte totals are summed in a C `float`, so that
-//! 8,615,456,523 bytes are reported as 8,615,364,608. [`Outcome::figures`] has the exact figures; these texts are
-//! for comparing with `postmark` itself and for scripts that parse its output.
+//! They are less precise than the model: the timers count whole seconds (each instant is rounded down, and a difference
+//! of 0 counts as 1), the verbose rates are integer divisions, and byte totals are summed in a C `float`, so that
+//! 8,615,456,523 bytes are reported as 8,615,364,608. [`Outcome::figures`] has the exact figures; these texts are for
+//! comparison with `postmark` itself and for scripts that parse its output.
 
 use std::fmt::Write as _;
 
@@ -21,7 +21,7 @@ fn seconds(from: SimTime, to: SimTime) -> u64 {
     (to.as_nanos() / SECOND_NS).saturating_sub(from.as_nanos() / SECOND_NS).max(1)
 }
 
-/// Bytes in PostMark's words: megabytes above 1 MiB, kilobytes above nothing.
+/// Bytes in PostMark's format: megabytes above 1 MiB, kilobytes above zero.
 fn scaled(bytes: f32) -> String {
     const MEGABYTE: f32 = 1_048_576.0;
     const KILOBYTE: f32 = 1024.0;
@@ -86,10 +86,10 @@ pub fn verbose(outcome: &Outcome) -> String {
 
 /// The line of `set report terse`, with its newline; [`OUT_OF_FILES`] if that is how the run ended.
 ///
-/// Thirteen fields: seconds in total and of transactions; then, each a second, transactions, files created,
-/// created alone, created by transactions, read, appended, deleted, deleted alone, deleted by transactions; bytes
-/// read, bytes written. Deletions alone are divided by their own phase, as since PostMark 1.52; up to 1.51 they
-/// were divided by the creation phase.
+/// Thirteen fields: seconds in total and of transactions; then, per second, transactions, files created, created alone,
+/// created by transactions, read, appended, deleted, deleted alone, deleted by transactions; bytes read, bytes written.
+/// Deletions alone are divided by their own phase, as since PostMark 1.52; up to 1.51 they were divided by the creation
+/// phase.
 pub fn terse(outcome: &Outcome) -> String {
     if outcome.out_of_files {
         return OUT_OF_FILES.to_owned();
@@ -97,7 +97,7 @@ pub fn terse(outcome: &Outcome) -> String {
     let (t, c) = (&outcome.times, &outcome.counts);
     let total = seconds(t.begin, t.end);
     let transacting = seconds(t.created, t.transacted);
-    // PostMark divides in C floats, which shows in the last digits of large rates.
+    // PostMark divides C floats, which shows in the last digits of large rates.
     let rate = |count: u64, seconds: u64| count as f32 / seconds as f32;
     let rates = [
         rate(outcome.transactions, transacting),
@@ -121,7 +121,7 @@ pub fn terse(outcome: &Outcome) -> String {
     text
 }
 
-/// The report in the format that a configuration asks for.
+/// The report in the requested format.
 pub fn of(outcome: &Outcome, format: ReportFormat) -> String {
     match format {
         ReportFormat::Verbose => verbose(outcome),

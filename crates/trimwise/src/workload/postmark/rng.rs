@@ -1,10 +1,9 @@
-//! The random numbers that PostMark draws.
+//! PostMark's random numbers.
 //!
-//! PostMark's counts are a function of its seed, so its generator has to be met bit for bit. It is MT19937
-//! (Matsumoto and Nishimura 1998) with 32-bit outputs, but with the seeding that circulated in 1999: each word of
-//! the state takes its halves from the upper halves of two successive values of `x -> 69069 x + 1`. The
-//! seeding that every library offers today is the one of 2002, and it gives other numbers for the same seed:
-//! this is why the generator is written out here and not taken from a crate.
+//! PostMark's counts are a function of its seed, so its generator must match bit for bit. It is MT19937 (Matsumoto and
+//! Nishimura 1998) with 32-bit outputs, but with the seeding that circulated in 1999: each word of the state takes its
+//! halves from the upper halves of two successive values of `x -> 69069 x + 1`. Every library today offers the seeding
+//! of 2002, which gives other numbers for the same seed. That is why the generator is written out here.
 
 /// Words of state.
 const STATE_WORDS: usize = 624;
@@ -28,7 +27,7 @@ impl std::fmt::Debug for Mt19937 {
 }
 
 impl Mt19937 {
-    /// The generator that starts from `seed`; any value is good.
+    /// A generator that starts from `seed`; any value is valid.
     pub fn new(seed: u32) -> Self {
         let mut x = seed;
         let mut step = || {
@@ -53,9 +52,9 @@ impl Mt19937 {
         y ^ (y >> 18)
     }
 
-    /// A number from 0 to `n` - 1, by remainder as PostMark takes it (so very slightly uneven).
+    /// A number from 0 to `n` - 1, by remainder as in PostMark (so very slightly uneven).
     ///
-    /// With `n` = 0 the answer is 0 and nothing is drawn: files of one fixed size draw no size.
+    /// With `n` = 0 it returns 0 and draws nothing: files of one fixed size draw no size.
     pub fn below(&mut self, n: u32) -> u32 {
         if n == 0 { 0 } else { self.next_u32() % n }
     }

@@ -1,12 +1,12 @@
-//! Doing PostMark's operations on a file system.
+//! Executes PostMark's operations on a file system.
 //!
-//! The steps come from the [script](super::script); here they become calls of the narrow file trait, with the
-//! open flags and call sizes of the original: through stdio's buffer, or, with `set buffering false`, one call for
-//! each block and one more for the remainder, even of 0 bytes.
+//! The steps come from the [script](super::script); here they become calls of the narrow file trait, with the open
+//! flags and call sizes of the original: through stdio's buffer, or, with `set buffering false`, one call for each
+//! block and one more for the remainder, even of 0 bytes.
 //!
 //! **Nothing is left behind.** Whatever ends the run early (a full disk, an I/O error, Ctrl-C, which a real directory
-//! turns into [`FileError::Interrupted`]), the files and directories that it made are removed again through the same
-//! trait, and only those: the script knows which files exist. What could not be removed is said.
+//! turns into [`FileError::Interrupted`]), the files and directories that it created are removed through the same
+//! trait, and only those: the script knows which files exist. The error reports what could not be removed.
 
 use std::fmt;
 
@@ -20,21 +20,21 @@ use super::stdio::{BUFFER_BYTES, ReadStep, ReadStream, WriteStream};
 use crate::workload::files::{FileError, Files, OpenMode};
 use crate::workload::latency::{OpLatencies, Operation};
 
-/// How far a run is.
+/// Progress of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// What is being done.
+    /// The current phase.
     pub phase: Phase,
     /// Files or transactions done in this phase.
     pub done: u64,
-    /// Of how many.
+    /// Total number in this phase.
     pub of: u64,
 }
 
 /// What a failed run could not remove.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leftovers {
-    /// Files and directories still there.
+    /// Number of files and directories still there.
     pub count: u64,
     /// Why the first of them could not be removed; names it.
     pub first: FileError,
@@ -46,14 +46,14 @@ pub enum RunError {
     /// The configuration names a location that the target does not have.
     #[error(transparent)]
     Location(#[from] LocationError),
-    /// An operation failed. What the run had made was removed, except for the leftovers.
+    /// An operation failed. What the run had created was removed, except for the leftovers.
     #[error("{source} (while {}; {})", .phase.name(), Removed(.leftovers))]
     File {
-        /// What was being done.
+        /// The phase of the failure.
         phase: Phase,
         /// What failed.
         source: FileError,
-        /// What could not be removed; `None` if all was.
+        /// What could not be removed; `None` if nothing is left.
         leftovers: Option<Leftovers>,
     },
 }
@@ -70,7 +70,7 @@ struct Removed<'a>(&'a Option<Leftovers>);
 impl fmt::Display for Removed<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            None => f.write_str("what the run had made was removed"),
+            None => f.write_str("everything that the run created was removed"),
             Some(Leftovers { count, first }) => {
                 write!(f, "{count} of the run's files and directories could not be removed: {first}")
             }
@@ -80,13 +80,13 @@ impl fmt::Display for Removed<'_> {
 
 /// Runs PostMark once on `fs`.
 ///
-/// Locations have to be relative to the root of `fs` ([`PostmarkConfig::for_model`],
-/// [`PostmarkConfig::for_directory`]); those that do not exist are made before the first timer starts and removed after
-/// the last. `progress` is called after each operation.
+/// Locations must be relative to the root of `fs` ([`PostmarkConfig::for_model`], [`PostmarkConfig::for_directory`]).
+/// Missing ones are created before the first timer starts and removed after the last. `progress` is called after each
+/// operation.
 ///
 /// # Errors
-/// The first operation that fails ends the run (PostMark prints a line and goes on, and its figures mean
-/// little then). What the run had made is removed first.
+/// The first operation that fails ends the run (PostMark prints a line and continues, and its figures then mean
+/// little). What the run had created is removed first.
 pub async fn run<F: Files>(
     fs: &F,
     config: &PostmarkConfig,
@@ -130,17 +130,17 @@ struct Runner<'a, F> {
     config: &'a PostmarkConfig,
     layout: &'a Layout,
     script: Script<'a>,
-    /// What is written: every file's data begin with its first byte.
+    /// Data to write: every file's data start with its first byte.
     source: Vec<u8>,
-    /// Where reads go.
+    /// Buffer for reads.
     scratch: Vec<u8>,
-    /// The path of the present operation.
+    /// The path of the current operation.
     path: String,
-    /// Locations that the run made, parents first.
+    /// Locations that the run created, parents first.
     locations: Vec<String>,
-    /// Subdirectories that the run made, in order.
+    /// Subdirectories that the run created, in order.
     subdirectories: Vec<String>,
-    /// A file that the script has deleted and the file system perhaps not.
+    /// A file that the script has deleted, but the file system perhaps not.
     in_doubt: Option<FileRef>,
     latencies: OpLatencies,
 }
@@ -181,8 +181,8 @@ impl<F: Files> Runner<'_, F> {
         Ok(())
     }
 
-    /// What the run made, in the order of removal: subdirectories as PostMark removes them, then locations from
-    /// the innermost.
+    /// Directories that the run created, in the order of removal: subdirectories as PostMark removes them, then
+    /// locations from the innermost.
     fn directories(&self) -> impl Iterator<Item = &String> {
         self.subdirectories.iter().chain(self.locations.iter().rev())
     }
@@ -244,7 +244,7 @@ impl<F: Files> Runner<'_, F> {
         read.and(closed)
     }
 
-    /// Removes every file that may exist and every directory that was made; says what is still there.
+    /// Removes every file that may exist and every directory that was created. Returns what is still there.
     async fn clean_up(&mut self) -> Option<Leftovers> {
         let mut leftovers: Option<Leftovers> = None;
         let mut note = |result: Result<(), FileError>| match result {
@@ -262,7 +262,7 @@ impl<F: Files> Runner<'_, F> {
     }
 }
 
-/// `fwrite` block by block, then of the remainder, then `fclose`.
+/// `fwrite` block by block, then the remainder, then `fclose`.
 async fn write_buffered<F: Files>(
     fs: &F,
     file: &mut F::File,
@@ -311,7 +311,7 @@ async fn write_unbuffered<F: Files>(
     fs.write(file, remainder).await
 }
 
-/// `fread` block by block, then of the remainder; stops where the file ends.
+/// `fread` block by block, then the remainder; stops at the end of the file.
 async fn read_buffered<F: Files>(
     fs: &F,
     file: &mut F::File,

@@ -1,15 +1,14 @@
 //! The exact sequence of PostMark's operations.
 //!
-//! What PostMark does depends on its configuration and seed alone: neither on time nor on what the file system
-//! answers. So the sequence is made here by a plain state machine that touches no file. Whoever does the
-//! operations ([`run`](super::run())) takes one step after the other, and what a run will need on a disk is
-//! known beforehand, exactly, by going through the steps without doing them
+//! What PostMark does depends on its configuration and seed alone, not on time or on results of the file system. So the
+//! sequence is produced here by a pure state machine that touches no file. [`run`](super::run()) executes one step
+//! after the other. Stepping through without executing shows beforehand exactly what a run needs on a disk
 //! ([`footprint`](super::footprint::footprint)).
 //!
-//! The order of the draws is the heart of it. At the start 2 x `size high` draws fill a buffer of printable
-//! characters, from whose first byte every file's data are taken. A creation draws its location (if there are
-//! several), its subdirectory (if there are several) and its size (if low and high differ). Picking a file
-//! for reading, appending or deleting draws slots of a table until a slot in use comes up.
+//! The order of the random draws must match exactly. At the start 2 x `size high` draws fill a buffer of printable
+//! characters; every file's data start at its first byte. A creation draws its location (if there are several), its
+//! subdirectory (if there are several) and its size (if low and high differ). Picking a file to read, append to or
+//! delete draws slots of a table until a slot in use comes up.
 
 use super::config::PostmarkConfig;
 use super::rng::Mt19937;
@@ -17,16 +16,16 @@ use super::rng::Mt19937;
 /// The three timed phases of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// The pool of files is made.
+    /// The pool of files is created.
     Create,
     /// Transactions: read or append, then create or delete.
     Transactions,
-    /// What is left is deleted.
+    /// The remaining files are deleted.
     Delete,
 }
 
 impl Phase {
-    /// What is being done, as progress and errors name it.
+    /// The activity, for progress and errors.
     pub fn name(self) -> &'static str {
         match self {
             Self::Create => "creating files",
@@ -36,21 +35,21 @@ impl Phase {
     }
 }
 
-/// Names one file: its path is made from it by [`Layout`](super::layout::Layout).
+/// Identifies one file; [`Layout`](super::layout::Layout) builds its path from it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FileRef {
     /// The file's own name: files are numbered from 1 in the order of their creation.
     pub number: u32,
     /// Index into the configuration's locations; 0 if there are none.
     pub location: u32,
-    /// Which `sK`, if there are subdirectories.
+    /// Number of its `sK`, if there are subdirectories.
     pub subdirectory: u32,
 }
 
 /// One operation, or the end of a phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Make `file` and write `bytes` to it.
+    /// Create `file` and write `bytes` to it.
     Create {
         /// The new file.
         file: FileRef,
@@ -68,9 +67,9 @@ pub enum Step {
     Append {
         /// The file.
         file: FileRef,
-        /// How much longer it becomes.
+        /// Bytes to append.
         bytes: u32,
-        /// How long it was.
+        /// Its size before.
         size_before: u32,
     },
     /// Delete `file`.
@@ -84,7 +83,7 @@ pub enum Step {
     EndOf(Phase),
 }
 
-/// What was done, counted.
+/// Counts of what was done.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Counts {
     /// Files created in all.
@@ -109,23 +108,23 @@ pub struct Counts {
     pub bytes_written_f32: f32,
 }
 
-/// A place in PostMark's table of files; empty while `bytes` is 0.
+/// A slot in PostMark's table of files; empty while `bytes` is 0.
 #[derive(Clone, Copy, Debug, Default)]
 struct Slot {
     file: FileRef,
     bytes: u32,
 }
 
-/// Where the script stands.
+/// Position of the script.
 #[derive(Clone, Copy, Debug)]
 enum At {
-    /// This many files of the pool are made.
+    /// This many files of the pool exist.
     Create(u32),
     /// The first half (read or append) of this transaction is next.
     FirstHalf(u32),
     /// The second half (create or delete) of this transaction is next.
     SecondHalf(u32),
-    /// This slot is the next to be looked at for deletion.
+    /// This slot is the next to check for deletion.
     Delete(usize),
     Finished,
 }
@@ -137,9 +136,9 @@ pub struct Script<'a> {
     rng: Mt19937,
     /// The used part of the table; the rest, up to [`Script::table_slots`], is empty.
     slots: Vec<Slot>,
-    /// The slot that is tried first for the next file.
+    /// The slot to try first for the next file.
     next_slot: u32,
-    /// No slot below this one is empty, so that a search need not begin at 0.
+    /// No slot below this one is empty, so a search can start here.
     full_below: usize,
     counts: Counts,
     out_of_files: bool,
@@ -147,8 +146,8 @@ pub struct Script<'a> {
 }
 
 impl<'a> Script<'a> {
-    /// The script of `config`, and the first `size_high` bytes of the buffer of random characters that all
-    /// data come from. PostMark's is twice as large, but nothing beyond the first half is ever written.
+    /// The script of `config`, and the first `size_high` bytes of the buffer of random characters that all data come
+    /// from. PostMark's buffer is twice as large, but nothing beyond the first half is ever written.
     pub fn new(config: &'a PostmarkConfig) -> (Self, Vec<u8>) {
         let mut rng = Mt19937::new(config.seed);
         let source = (0..config.size_high).map(|_| 32 + rng.below(95) as u8).collect();
@@ -176,7 +175,7 @@ impl<'a> Script<'a> {
         }
     }
 
-    /// What the steps taken so far amount to.
+    /// Counts of the steps taken so far.
     pub fn counts(&self) -> &Counts {
         &self.counts
     }
@@ -186,7 +185,7 @@ impl<'a> Script<'a> {
         self.out_of_files
     }
 
-    /// How far the present phase is: what is done, of how many (files, transactions).
+    /// Progress of the current phase: number done, and total (files, transactions).
     pub fn progress(&self) -> (u64, u64) {
         match self.at {
             At::Create(done) => (done.into(), self.config.number.into()),
@@ -235,7 +234,7 @@ impl<'a> Script<'a> {
         Some(Step::Create { file, bytes })
     }
 
-    /// The next slot if it is empty, else the first empty one; none if the table is full.
+    /// The next slot if it is empty, otherwise the first empty one; `None` if the table is full.
     fn empty_slot(&mut self) -> Option<u32> {
         let is_empty = |slot: usize| self.slots.get(slot).is_none_or(|s| s.bytes == 0);
         if self.next_slot < self.table_slots() && is_empty(self.next_slot as usize) {
@@ -258,7 +257,7 @@ impl<'a> Script<'a> {
         0
     }
 
-    /// A slot in use; only called while there is one.
+    /// Draws a slot in use. Call it only if there is one.
     fn draw_used_slot(&mut self) -> usize {
         let table_slots = self.table_slots();
         loop {
@@ -318,7 +317,7 @@ impl<'a> Script<'a> {
 impl Iterator for Script<'_> {
     type Item = Step;
 
-    /// The next step. Half transactions that do nothing (a bias of -1, a file that is full) are passed over.
+    /// Returns the next step. Half transactions that do nothing (a bias of -1, a full-sized file) are skipped.
     fn next(&mut self) -> Option<Step> {
         loop {
             match self.at {
@@ -377,8 +376,8 @@ mod tests {
         (*script.counts(), script.out_of_files())
     }
 
-    /// The configuration of a published comparison of SSDs with and without discard (50,000 files of 1,000 to
-    /// 200,000 bytes); PostMark prints these counts and the drifted total.
+    /// The configuration of a published comparison of SSDs with and without discard (50,000 files of 1,000 to 200,000
+    /// bytes); PostMark prints these counts and the rounded total.
     #[test]
     fn the_large_published_set_has_postmarks_counts() {
         let config = PostmarkConfig {
@@ -406,14 +405,14 @@ mod tests {
     }
 
     #[test]
-    fn a_full_table_makes_creations_vanish() {
+    fn a_full_table_drops_creations() {
         let config = PostmarkConfig { number: 5, bias_create: Some(10), ..PostmarkConfig::default() };
         let (c, out_of_files) = counts(&config);
         assert!(!out_of_files);
         assert_eq!((c.created, c.created_mixed, c.deleted), (10, 5, 10));
     }
 
-    /// The slot of each new file against the rule in its plainest form.
+    /// Checks the slot of each new file against the rule in its simplest form.
     #[test]
     fn new_files_take_postmarks_slots() {
         let config = PostmarkConfig {

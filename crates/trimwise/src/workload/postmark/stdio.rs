@@ -1,22 +1,21 @@
-//! Which system calls buffered C I/O makes.
+//! The system calls of buffered C I/O.
 //!
 //! With `set buffering true`, PostMark's default, the program calls `fwrite` and `fread` with its block size (512
-//! bytes), and what reaches the kernel are the calls that the C library makes of them. The cost of a run on a fast
-//! device is mostly the cost of these calls, so their number and sizes are reproduced: this is glibc's scheme,
-//! as observed with strace on glibc 2.36 (the C library is free to change it).
+//! bytes), and the C library turns these into system calls. On a fast device these calls are most of the cost of a run,
+//! so their number and sizes are reproduced: this is glibc's scheme, as observed with strace on glibc 2.36 (the C
+//! library is free to change it).
 //!
-//! Only lengths are tracked. The data of a PostMark file are one contiguous range of the source buffer, so that
-//! what lies in the stdio buffer is always a range of it as well and nothing need be copied here; what the
-//! copying costs is charged through [`charge_user_copy`](crate::workload::files::Files::charge_user_copy).
+//! Only lengths are tracked. The data of a PostMark file are one contiguous range of the source buffer, so the contents
+//! of the stdio buffer are always a range of it too, and nothing has to be copied here. The cost of copying is charged
+//! through [`charge_user_copy`](crate::workload::files::Files::charge_user_copy).
 
-/// Bytes of a stdio buffer: the `st_blksize` of the file, which is 4,096 on ext4, XFS, btrfs and tmpfs.
+/// Size of a stdio buffer: the `st_blksize` of the file, which is 4,096 on ext4, XFS, btrfs and tmpfs.
 pub const BUFFER_BYTES: u32 = 4096;
 
 /// The system calls that one `fwrite` makes, in this order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Written {
-    /// First, a write of this many bytes from the buffer, among them perhaps the first bytes of this call;
-    /// 0 means none.
+    /// First, a write of this many bytes from the buffer, perhaps including the first bytes of this call; 0 means none.
     pub flush: u32,
     /// Then, a write of this many bytes directly from the caller's memory; 0 means none.
     pub direct: u32,
@@ -29,15 +28,15 @@ pub struct Written {
 pub struct WriteStream {
     /// Bytes waiting in the buffer.
     held: u32,
-    /// The buffer is made by the first write, which until then sees no room in it.
+    /// Whether the buffer exists: the first write creates it, and until then there is no room in it.
     has_buffer: bool,
 }
 
 impl WriteStream {
     /// `fwrite` of `bytes` bytes.
     ///
-    /// What fits is copied. If something is left, the buffer is flushed, whole multiples of the buffer size are
-    /// written past it, and the rest is copied. A buffer that has just become full is not flushed yet.
+    /// Copies what fits. If something is left, the buffer is flushed, whole multiples of the buffer size are written
+    /// past it, and the rest is copied. A buffer that has just become full is not flushed yet.
     pub fn fwrite(&mut self, bytes: u32) -> Written {
         let room = if self.has_buffer { BUFFER_BYTES - self.held } else { 0 };
         let fits = bytes.min(room);
@@ -53,44 +52,44 @@ impl WriteStream {
         written
     }
 
-    /// `fclose`: how many bytes it writes; 0 means that it writes nothing.
+    /// `fclose`: returns how many bytes it writes; 0 means none.
     pub fn fclose(self) -> u32 {
         self.held
     }
 }
 
-/// What `fread` does next.
+/// The next action of `fread`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadStep {
-    /// It is satisfied.
+    /// Nothing: it is complete.
     Done,
-    /// It reads [`BUFFER_BYTES`] into the buffer.
+    /// Read [`BUFFER_BYTES`] into the buffer.
     Fill,
-    /// It reads this many bytes, a multiple of the buffer size, into the caller's memory.
+    /// Read this many bytes, a multiple of the buffer size, into the caller's memory.
     Direct(u32),
 }
 
 /// The reading side of a stream: `fopen` with `r`, then `fread`, then `fclose`.
 ///
-/// Each `fread` is a loop: ask [`ReadStream::step`], make the call it names, tell the answer with
-/// [`ReadStream::filled`] or [`ReadStream::read_directly`], until `Done` or an answer of 0 bytes.
+/// Each `fread` is a loop: call [`ReadStream::step`], make the call it names, report its result with
+/// [`ReadStream::filled`] or [`ReadStream::read_directly`], until `Done` or a result of 0 bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReadStream {
-    /// Bytes in the buffer that no `fread` has taken.
+    /// Bytes in the buffer not taken by any `fread`.
     held: u32,
-    /// What the present `fread` still wants.
+    /// Bytes that the current `fread` still wants.
     wanted: u32,
     /// Bytes copied out of the buffer and not yet taken by [`ReadStream::take_copied`].
     copied: u64,
 }
 
 impl ReadStream {
-    /// Begins an `fread` of `bytes` bytes.
+    /// Starts an `fread` of `bytes` bytes.
     pub fn fread(&mut self, bytes: u32) {
         self.wanted = bytes;
     }
 
-    /// The next step; bytes that lie in the buffer are taken on the way.
+    /// Returns the next step, after taking the bytes in the buffer.
     pub fn step(&mut self) -> ReadStep {
         let taken = self.wanted.min(self.held);
         self.held -= taken;
@@ -103,17 +102,17 @@ impl ReadStream {
         }
     }
 
-    /// A [`ReadStep::Fill`] brought `bytes` bytes.
+    /// Reports that a [`ReadStep::Fill`] returned `bytes` bytes.
     pub fn filled(&mut self, bytes: u32) {
         self.held = bytes.min(BUFFER_BYTES);
     }
 
-    /// A [`ReadStep::Direct`] brought `bytes` bytes.
+    /// Reports that a [`ReadStep::Direct`] returned `bytes` bytes.
     pub fn read_directly(&mut self, bytes: u32) {
         self.wanted = self.wanted.saturating_sub(bytes);
     }
 
-    /// How many bytes were copied out of the buffer since this was last asked.
+    /// Returns the bytes copied out of the buffer since the last call.
     pub fn take_copied(&mut self) -> u64 {
         std::mem::take(&mut self.copied)
     }
@@ -176,7 +175,7 @@ mod tests {
     #[test]
     fn small_blocks_go_through_the_buffer_and_large_ones_past_it() {
         assert_eq!(writes(10_000, 512), (vec![4096, 4096, 1808], 10_000));
-        // The first block is written directly; the second just fits into the buffer that the first one made.
+        // The first block is written directly; the second just fits into the buffer that the first one created.
         assert_eq!(writes(8192, 4096), (vec![4096, 4096], 4096));
         assert_eq!(writes(100_000, 50_000), (vec![49_152, 4096, 45_056, 1696], 848 + 3248 + 1696));
     }
@@ -190,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_passes_the_buffer_is_copied_on_reading() {
+    fn only_buffered_bytes_are_copied_on_reading() {
         assert_eq!(reads(12826, 9000).1, 12826 - 8192);
         assert_eq!(reads(5000, 512).1, 5000);
     }

@@ -1,5 +1,5 @@
-//! Runs over a file system of sizes only, which checks what every file workload must keep to: that paths exist when
-//! they are used, and that nothing is there at the end.
+//! Runs over a file system of sizes only, which checks the rules for every file workload: paths must exist when they
+//! are used, and nothing may be left at the end.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -31,7 +31,7 @@ struct Counting {
     reads: Cell<u64>,
     empty_calls: Cell<u64>,
     copied: Cell<u64>,
-    /// Calls left before one fails; removals still work then, unless `stuck`.
+    /// Number of calls before one fails; removals still work then, unless `stuck`.
     calls_left: Cell<Option<u64>>,
     stuck: bool,
 }
@@ -163,7 +163,7 @@ fn small() -> PostmarkConfig {
 }
 
 #[test]
-fn what_is_counted_is_what_is_done() {
+fn counts_match_what_was_done() {
     for buffering in [true, false] {
         let config = PostmarkConfig { buffering, read_block: 700, write_block: 600, ..small() };
         let fs = Counting::default();
@@ -215,7 +215,7 @@ fn phases_follow_each_other_and_progress_arrives() {
     let outcome = block_on(run(&fs, &small(), &mut |p| seen.push(p))).unwrap();
     let times = outcome.times;
     assert!(times.begin < times.created && times.created < times.transacted && times.transacted < times.end);
-    // Making and removing the three subdirectories lies outside, 1 us each.
+    // Creating and removing the three subdirectories is not timed, 1 us each.
     assert_eq!(times.begin, SimTime(3000));
     assert_eq!(fs.now().since(times.end), SimDuration::from_micros(3));
     for phase in [Phase::Create, Phase::Transactions, Phase::Delete] {
@@ -227,7 +227,7 @@ fn phases_follow_each_other_and_progress_arrives() {
 }
 
 #[test]
-fn whenever_a_call_fails_everything_made_is_removed() {
+fn whenever_a_call_fails_everything_created_is_removed() {
     let config = PostmarkConfig {
         number: 3,
         transactions: 10,
@@ -241,12 +241,12 @@ fn whenever_a_call_fails_everything_made_is_removed() {
     assert!(calls > 50, "only {calls} calls can fail");
     for failing in 0..calls {
         let fs = Counting::default();
-        // A file and a directory of somebody else, in the way of nothing.
+        // An unrelated file and directory.
         fs.entries.borrow_mut().extend([("c".to_owned(), None), ("c/notes".to_owned(), Some(5))]);
         fs.calls_left.set(Some(failing));
         if let Err(error) = block_on(run(&fs, &config, &mut |_| {})) {
             assert!(error.is_interrupt(), "{error}");
-            assert!(error.to_string().contains("what the run had made was removed"), "{error}");
+            assert!(error.to_string().contains("everything that the run created was removed"), "{error}");
         }
         let left: Vec<_> = fs.entries.borrow().keys().cloned().collect();
         assert_eq!(left, ["c", "c/notes"], "after {failing} calls");
@@ -254,7 +254,7 @@ fn whenever_a_call_fails_everything_made_is_removed() {
 }
 
 #[test]
-fn what_cannot_be_removed_is_said() {
+fn leftovers_are_reported() {
     let fs = Counting { stuck: true, ..Counting::default() };
     fs.calls_left.set(Some(10));
     let config = PostmarkConfig { subdirectories: 0, size_low: 100, size_high: 100, ..small() };
@@ -269,7 +269,7 @@ fn what_cannot_be_removed_is_said() {
     );
 }
 
-/// The large published set: what reaches the file system is what the report claims, in 2.8 million calls.
+/// The large published set: what reaches the file system matches the report, in 2.8 million calls.
 #[test]
 fn the_large_published_set_runs() {
     let config = PostmarkConfig {
@@ -287,7 +287,7 @@ fn the_large_published_set_runs() {
     assert_eq!((figures.created, figures.creation_alone, figures.created_mixed), (74_761, 50_000, 24_761));
     assert_eq!((figures.deleted, figures.deletion_alone, figures.deleted_mixed), (74_761, 49_522, 25_239));
     assert_eq!((figures.read, figures.appended), (24_974, 25_025));
-    // Every file and append ends in part of a buffer, and most begin with full ones.
+    // Every file and append ends with a partial buffer, and most start with full ones.
     let calls = fs.writes.get() + fs.reads.get();
     assert!((2_800_000..2_900_000).contains(&calls), "{calls}");
 }
