@@ -1,9 +1,8 @@
-//! What is written: how well it compresses, and what a read must give back.
+//! The data that are written: how well they compress, and what a read must return.
 //!
-//! The models store no data, only a [`Content`] for each unit; a real device is given the bytes that
-//! [`Content::fill`] makes of it, and [`recognise`] reads them back. A unit made here names its own place and
-//! version in its first bytes, so that a read tells whether a device kept what it was told to keep, except for
-//! zeros and duplicates, whose point is that many units are the same.
+//! The models store no data, only a [`Content`] for each unit. A real device gets the bytes that [`Content::fill`]
+//! makes from it, and [`recognise`] reads them back. The first bytes of a unit name its place and version, so a read
+//! shows whether the device kept the data. Zeros and duplicates are the exception: there many units are the same.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,20 +13,20 @@ use thiserror::Error;
 
 use crate::units::{Lpn, UNIT_BYTES};
 
-/// Bytes that a unit begins with: signature, place, version and class, check, seed of the other bytes.
+/// Bytes at the start of a unit: signature, place, version and class, check, seed of the other bytes.
 const HEAD_BYTES: usize = 32;
 const SIGNATURE: u64 = u64::from_le_bytes(*b"trimwise");
-/// How many different units there are among duplicates.
+/// Number of different units among duplicates.
 pub const DUPLICATES: u32 = 64;
 
 /// How well data compress, and whether they repeat.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ContentClass {
-    /// Nothing but zeros.
+    /// Zeros only.
     Zeros,
-    /// One eighth of it random, the rest zeros: what HD Tach and ATTO write is of this kind.
+    /// One eighth random, the rest zeros, as in the data of HD Tach and ATTO.
     Compressible,
-    /// Five eighths random, as much of what people store.
+    /// Five eighths random, like much of what people store.
     PseudoRandom,
     /// Random throughout: compressed or encrypted data.
     #[default]
@@ -36,15 +35,15 @@ pub enum ContentClass {
     Duplicated,
 }
 
-/// A class that is not known.
+/// An unknown class.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[error("'{given}' is no class of data; expected one of {}", ContentClass::ALL.map(ContentClass::name).join(", "))]
+#[error("'{given}' is not a class of data; expected one of {}", ContentClass::ALL.map(ContentClass::name).join(", "))]
 pub struct ContentClassError {
     given: String,
 }
 
 impl ContentClass {
-    /// All classes, from the easiest to store to the hardest, and the one that repeats.
+    /// All classes, from the easiest to the hardest to store, then the one that repeats.
     pub const ALL: [Self; 5] =
         [Self::Zeros, Self::Compressible, Self::PseudoRandom, Self::Incompressible, Self::Duplicated];
 
@@ -59,7 +58,7 @@ impl ContentClass {
         }
     }
 
-    /// Bytes of a unit that a good compressor cannot do without, its own heads aside.
+    /// Bytes of a unit that a good compressor must keep, without its own headers.
     pub const fn entropy_bytes(self) -> u32 {
         let eighths = match self {
             Self::Zeros => 0,
@@ -86,30 +85,30 @@ impl FromStr for ContentClass {
     }
 }
 
-/// What one write puts into each of its units.
+/// The content that one write puts into each of its units.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Content {
-    /// What kind of data.
+    /// The kind of data.
     pub class: ContentClass,
-    /// Which data of that kind: another version, other bytes. At most [`Content::VERSION_MAX`].
+    /// Version of the data: another version has other bytes. At most [`Content::VERSION_MAX`].
     pub version: u32,
 }
 
-/// What a unit was found to hold.
+/// The data found in a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stored {
-    /// Zeros: written so, or never written, or trimmed.
+    /// Zeros: written, never written, or trimmed.
     Zeros,
-    /// What was written to this place.
+    /// The content written to this place.
     Content(Content),
-    /// One of the units that are duplicates of each other, by its number.
+    /// A duplicate, by its number.
     Duplicate(u32),
-    /// What was written to another place.
+    /// Data written to another place.
     Misplaced {
-        /// Which one.
+        /// The other place.
         lpn: Lpn,
     },
-    /// Something that was not made here, or that is damaged.
+    /// Data not made here, or damaged.
     Unknown,
 }
 
@@ -117,17 +116,17 @@ impl Content {
     /// The highest version, so that version and class fit into 32 bits.
     pub const VERSION_MAX: u32 = (1 << 29) - 1;
 
-    /// `version` of a class, modulo the highest.
+    /// The given version of a class, modulo the highest.
     pub const fn new(class: ContentClass, version: u32) -> Self {
         Self { class, version: version & Self::VERSION_MAX }
     }
 
-    /// Both in one number, which a model keeps for a unit.
+    /// Class and version in one number, which the model keeps for a unit.
     pub const fn tag(self) -> u32 {
         (self.version << 3) | self.class as u32
     }
 
-    /// What [`Content::tag`] came from.
+    /// The inverse of [`Content::tag`].
     pub const fn of_tag(tag: u32) -> Self {
         let class = match tag & 7 {
             0 => ContentClass::Zeros,
@@ -139,7 +138,7 @@ impl Content {
         Self { class, version: tag >> 3 }
     }
 
-    /// Which of the duplicates unit `lpn` is; only of [`ContentClass::Duplicated`].
+    /// The number of the duplicate at unit `lpn`; only for [`ContentClass::Duplicated`].
     pub const fn duplicate(self, lpn: Lpn) -> u32 {
         ((lpn.0 + self.version as u64) % DUPLICATES as u64) as u32
     }
@@ -153,7 +152,7 @@ impl Content {
         }
     }
 
-    /// Makes the bytes of unit `lpn`. `unit` is one unit long; of a longer or shorter one as much as there is.
+    /// Makes the bytes of unit `lpn`. `unit` is usually one unit long; otherwise as many bytes as it has.
     pub fn fill(self, lpn: Lpn, unit: &mut [u8]) {
         let seed = self.seed(lpn);
         self.class.fill_body(seed, unit);
@@ -166,8 +165,8 @@ impl Content {
         mixed(mixed(place) ^ u64::from(tag))
     }
 
-    /// Place and tag that the head of unit `lpn` names. Duplicates name no place of their own: they have the head of the
-    /// first place that they can be at.
+    /// Place and tag in the head of unit `lpn`. Duplicates name no place of their own: they carry the head of the first
+    /// place where they can be.
     const fn named(self, lpn: Lpn) -> (u64, u32) {
         match self.class {
             ContentClass::Duplicated => (self.duplicate(lpn) as u64, Self::new(self.class, 0).tag()),
@@ -175,9 +174,9 @@ impl Content {
         }
     }
 
-    /// Turns bytes that [`ContentClass::fill_body`] made from `seed` into those of unit `lpn`, by their first
-    /// bytes alone. So the many bytes can be made before it is known where they go; not so for duplicates, whose
-    /// bytes are the same only if they are all made by [`Content::fill`].
+    /// Turns bytes that [`ContentClass::fill_body`] made from `seed` into those of unit `lpn`, by changing only its
+    /// first bytes. So most bytes can be made before their place is known. This does not work for duplicates, whose
+    /// bytes are the same only if [`Content::fill`] makes all of them.
     pub fn stamp(self, lpn: Lpn, seed: u64, unit: &mut [u8]) {
         if self.class == ContentClass::Zeros {
             return;
@@ -202,10 +201,11 @@ fn head(place: u64, tag: u32, seed: u64) -> [u8; HEAD_BYTES] {
 }
 
 impl ContentClass {
-    /// Makes the bytes of a unit of this class, other ones from each seed; [`Content::stamp`] then says whose they are.
+    /// Makes the bytes of a unit of this class, different for each seed; [`Content::stamp`] then adds place and
+    /// version.
     ///
-    /// The generator is Marsaglia's xorshift64 in eight lanes, which compilers turn into vector instructions: a writer
-    /// of a fast drive needs gigabytes of it a second.
+    /// The generator is Marsaglia's xorshift64 in eight lanes, which compilers turn into vector instructions: the
+    /// writer of a fast drive needs gigabytes per second.
     pub fn fill_body(self, seed: u64, unit: &mut [u8]) {
         const LANES: usize = 8;
         let random_bytes = unit.len().min((self.entropy_bytes() as usize).max(HEAD_BYTES));
@@ -232,12 +232,12 @@ impl ContentClass {
     }
 }
 
-/// Another number for each, without any likeness.
+/// Mixes the bits of a number.
 fn mixed(n: u64) -> u64 {
     SplitMix64::seed_from_u64(n).next_u64()
 }
 
-/// What the bytes of unit `lpn` are. All of them are looked at.
+/// Recognises the data of unit `lpn`. Examines all bytes.
 pub fn recognise(lpn: Lpn, unit: &[u8]) -> Stored {
     if unit.iter().all(|&byte| byte == 0) {
         return Stored::Zeros;
@@ -265,8 +265,8 @@ pub fn recognise(lpn: Lpn, unit: &[u8]) -> Stored {
     }
 }
 
-/// One class for a whole write of bytes that nobody says anything about: that of most of its units; of two that are as
-/// many, the one that is harder to store.
+/// Returns the class of a whole write of unknown bytes: that of most of its units, and on a tie the harder one to
+/// store.
 pub fn classify_write(bytes: &[u8]) -> ContentClass {
     let mut units = [0_usize; ContentClass::ALL.len()];
     for unit in bytes.chunks(UNIT_BYTES as usize) {
@@ -277,11 +277,11 @@ pub fn classify_write(bytes: &[u8]) -> ContentClass {
     ContentClass::ALL[most]
 }
 
-/// What kind of data bytes are that nobody says anything about: a whole unit, or as much of one as there is.
+/// Returns the class of unknown bytes: a whole unit, or a part of one.
 ///
-/// What was made here is told by its head. Of the rest it is counted what a compressor of the LZ4 kind, which looks for
-/// repeats and codes nothing by its frequency, cannot leave out; the class that needs the nearest share of its bytes is
-/// the answer. So text is pseudo-random, and base64 incompressible. That a unit repeats another one is not seen.
+/// Data made here are recognised by their head. For the rest, counts the bytes that an LZ4-like compressor, which looks
+/// for repeats and uses no frequencies, cannot omit, and picks the class with the nearest share. So text is
+/// pseudo-random, and base64 incompressible. Repetition of other units is not detected.
 pub fn classify(unit: &[u8]) -> ContentClass {
     match recognise(Lpn(0), unit) {
         Stored::Zeros => return ContentClass::Zeros,
@@ -290,7 +290,8 @@ pub fn classify(unit: &[u8]) -> ContentClass {
         Stored::Misplaced { .. } => return Content::of_tag(u32_at(unit, 16)).class,
         Stored::Unknown => {}
     }
-    // Sixteenths: compressible is nearest below 6 (the middle of 2 and 10), incompressible from 13 (of 10 and 16) on.
+    // In sixteenths: compressible is nearest below 6 (the middle of 2 and 10), incompressible from 13 (the middle of 10
+    // and 16) on.
     match 16 * incompressible_bytes(unit) / unit.len() {
         0..6 => ContentClass::Compressible,
         6..13 => ContentClass::PseudoRandom,
@@ -298,11 +299,11 @@ pub fn classify(unit: &[u8]) -> ContentClass {
     }
 }
 
-/// Bytes that are left of a unit when each repeat of at least four bytes becomes a reference.
+/// Bytes left of a unit when each repeat of at least four bytes becomes a reference.
 fn incompressible_bytes(unit: &[u8]) -> usize {
     const REFERENCE_BYTES: usize = 3;
     const SLOT_BITS: u32 = 10;
-    // Where four bytes with this hash were seen last; behind the end: nowhere.
+    // Where four bytes with this hash were last seen; beyond the end if nowhere.
     let mut seen = [usize::MAX; 1 << SLOT_BITS];
     let (mut at, mut left) = (0, 0);
     while at + 4 <= unit.len() {
@@ -330,7 +331,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_made_here_is_of_its_class_with_its_head_and_without() {
+    fn classify_finds_the_class_with_and_without_a_head() {
         let mut unit = vec![0; UNIT_BYTES as usize];
         for class in ContentClass::ALL {
             for lpn in [Lpn(0), Lpn(77), Lpn(1 << 33)] {
@@ -352,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn text_lies_between_what_repeats_and_what_is_random() {
+    fn text_lies_between_repeated_and_random_data() {
         let source = include_bytes!("content.rs");
         assert_eq!(classify(&source[..UNIT_BYTES as usize]), ContentClass::PseudoRandom);
         assert_eq!(
@@ -374,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_filled_is_recognised_at_its_own_place_only() {
+    fn a_filled_unit_is_recognised_at_its_own_place_only() {
         let mut unit = vec![0; UNIT_BYTES as usize];
         for class in ContentClass::ALL {
             for (lpn, version) in [(Lpn(0), 0), (Lpn(7), 3), (Lpn(1 << 30), Content::VERSION_MAX)] {
@@ -399,7 +400,7 @@ mod tests {
         for class in [ContentClass::Compressible, ContentClass::PseudoRandom, ContentClass::Incompressible] {
             let content = Content::new(class, 12);
             class.fill_body(4711, &mut unit);
-            assert_eq!(recognise(Lpn(5), &unit), Stored::Unknown, "nobody's yet");
+            assert_eq!(recognise(Lpn(5), &unit), Stored::Unknown, "not stamped yet");
             for lpn in [Lpn(5), Lpn(6)] {
                 content.stamp(lpn, 4711, &mut unit);
                 assert_eq!(recognise(lpn, &unit), Stored::Content(content));
@@ -413,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn random_bytes_have_nothing_that_a_compressor_finds() {
+    fn random_bytes_have_no_redundancy() {
         let mut counts = [0u32; 256];
         let mut words = std::collections::BTreeSet::new();
         const UNITS: u64 = 256;
@@ -461,14 +462,14 @@ mod tests {
     }
 
     #[test]
-    fn a_class_is_written_as_it_is_shown() {
+    fn a_class_prints_as_it_is_parsed() {
         for class in ContentClass::ALL {
             assert_eq!(class.to_string().parse(), Ok(class));
         }
         let error = "random".parse::<ContentClass>().unwrap_err().to_string();
         assert_eq!(
             error,
-            "'random' is no class of data; expected one of zeros, compressible, pseudo-random, incompressible, \
+            "'random' is not a class of data; expected one of zeros, compressible, pseudo-random, incompressible, \
              duplicated"
         );
     }

@@ -1,8 +1,8 @@
 //! trimwise: to TRIM or not to TRIM, for one SSD, file system and workload, with numbers.
 //!
-//! This crate is the pure part: models of a solid state drive and of a journaling file system in virtual
-//! time, TRIM policies as state machines, and workloads over narrow traits. It opens no file, starts no
-//! thread and reads no clock, so that the same inputs and seed give the same bytes on any machine.
+//! This crate is the pure part: models of a solid state drive and of a journaling file system in virtual time, TRIM
+//! policies as state machines, and workloads over narrow traits. It opens no file, starts no thread and reads no clock,
+//! so the same inputs and seed give the same bytes on any machine.
 
 pub mod bench;
 pub mod block;
@@ -19,5 +19,5 @@ pub mod ssd;
 pub mod units;
 pub mod workload;
 
-/// The version that every report names beside its seed.
+/// The version that every report prints with its seed.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

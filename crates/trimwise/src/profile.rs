@@ -1,18 +1,17 @@
-//! Profiles: one SSD a file.
+//! Profiles: one file for each SSD.
 //!
-//! A profile is a TOML file with a name, a description, every number of an [`SsdConfig`] with its unit in
-//! the key, and a table `[sources]` that says where the numbers come from: a reference, a class of devices,
-//! `assumed`, or `fitted`. A key of `[sources]` is a setting (`"nand.t_prog_ns"`) or a whole table (`nand`).
+//! A profile is a TOML file with a name, a description, every number of an [`SsdConfig`] with its unit in the key, and
+//! a table `[sources]` that says where the numbers come from: a reference, a class of devices, `assumed`, or `fitted`.
+//! A key of `[sources]` is a setting (`"nand.t_prog_ns"`) or a whole table (`nand`).
 //!
-//! Drives change with their firmware. A table `[firmware."1.41"]` is a *variant*: what it sets, itself or in tables
-//! below it (`[firmware."1.41".gc]`), takes the place of what the file sets outside of it; a `description` says what
-//! is different. A variant is named after an `@`: `vertex-60gb@1.41`. A table `[faults]` says what the firmware does
-//! wrong.
+//! Drives change with their firmware. A table `[firmware."1.41"]` is a *variant*: its settings, in itself or in tables
+//! below it (`[firmware."1.41".gc]`), replace those outside; a `description` says what is different. A variant is named
+//! after an `@`: `vertex-60gb@1.41`. A table `[faults]` lists the firmware's faults.
 //!
-//! A profile comes from a user, so that no text may panic the reader, and every refusal is one line that names
-//! file, line, setting and value and says what is accepted. All variants are checked, whichever is asked for. Here is
-//! checked what a *file* can have wrong (syntax, unknown and missing settings, types); what a *device* cannot be is
-//! checked in [`SsdConfig::validate`] and [`Faults::validate`] alone, and gets its line here.
+//! A profile comes from a user, so no text may panic the reader, and every error is one line with file, line, setting,
+//! value and what is accepted. All variants are checked, whichever is requested. This module checks what can be wrong
+//! in a *file* (syntax, unknown and missing settings, types). What no *device* can be is checked only in
+//! [`SsdConfig::validate`] and [`Faults::validate`], and gets its line here.
 
 mod reader;
 mod settings;
@@ -28,7 +27,7 @@ use reader::{OutOfRange, Reader, Substitute, Table, Variant};
 
 macro_rules! embedded {
     ($($name:literal),* $(,)?) => {
-        /// Name and text of the profiles that are part of the program, in the order in which they are listed.
+        /// Name and text of the built-in profiles, in listing order.
         const EMBEDDED: &[(&str, &str)] =
             &[$(($name, include_str!(concat!("../../../profiles/", $name, ".toml")))),*];
     };
@@ -65,7 +64,7 @@ embedded!(
 pub struct ProfileError {
     /// The file, as the caller named it.
     pub file: String,
-    /// Line, from 1; where a setting is missing, the line of the table that it belongs to.
+    /// Line, from 1; for a missing setting, the line of its table.
     pub line: usize,
     /// Setting and value, and what is accepted.
     pub message: String,
@@ -76,7 +75,7 @@ pub struct ProfileError {
 pub struct Firmware {
     /// Its version, as written after the `@`.
     pub version: String,
-    /// What is different with it.
+    /// What differs with it.
     pub description: Option<String>,
 }
 
@@ -92,7 +91,7 @@ pub enum SettingValue {
     Word(String),
 }
 
-/// A setting as the file has it.
+/// A setting in the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setting {
     /// Dotted name: `nand.t_prog_ns`.
@@ -110,35 +109,35 @@ pub struct Profile {
     pub name: String,
     /// What kind of device this is, in a sentence.
     pub description: String,
-    /// The variant that this is. `None`: what the file says outside of all variants.
+    /// The variant. `None`: the file's settings outside all variants.
     pub firmware: Option<String>,
-    /// The variants that the file has, in its order.
+    /// The file's variants, in order.
     pub firmware_variants: Vec<Firmware>,
     /// The checked numbers.
     pub config: SsdConfig,
-    /// What the firmware does wrong.
+    /// Faults of the firmware.
     pub faults: Faults,
-    /// What the file sets, in the order of [`SsdConfig`]; what it leaves out is not there.
+    /// The settings in the file, in the order of [`SsdConfig`]; omitted settings are missing.
     pub settings: Vec<Setting>,
     /// Where numbers come from: by setting (`nand.t_prog_ns`) or by table (`nand`).
     pub sources: BTreeMap<String, String>,
 }
 
 impl Profile {
-    /// Reads a profile as it is without a firmware variant. `file` is used in messages only.
+    /// Parses a profile without a firmware variant. `file` is used only in messages.
     ///
     /// # Errors
     ///
-    /// The first thing that is not accepted, with its line; in a variant too.
+    /// The first error with its line, in variants too.
     pub fn parse(text: &str, file: &str) -> Result<Self, ProfileError> {
         Ok(Self::read_file(text, file)?.base)
     }
 
-    /// Reads one firmware variant of a profile. `file` is used in messages only.
+    /// Parses one firmware variant of a profile. `file` is used only in messages.
     ///
     /// # Errors
     ///
-    /// As [`Profile::parse`]; and if there is no such variant, those that there are.
+    /// Those of [`Profile::parse`]; an unknown variant, with the list of known ones.
     pub fn parse_firmware(text: &str, file: &str, version: &str) -> Result<Self, ProfileError> {
         let ProfileFile { base, variants, line } = Self::read_file(text, file)?;
         variants.into_iter().find(|v| v.firmware.as_deref() == Some(version)).ok_or_else(|| {
@@ -152,15 +151,15 @@ impl Profile {
         })
     }
 
-    /// Cuts NAME@VERSION in two. `None` if that is no variant's name: a version is made of letters and digits of
-    /// ASCII and `.`, `-`, `_`, `+`.
+    /// Splits NAME@VERSION. `None` if it is not a variant's name: a version consists of ASCII letters and digits and
+    /// `.`, `-`, `_`, `+`.
     pub fn split_firmware(argument: &str) -> Option<(&str, &str)> {
         argument.rsplit_once('@').filter(|(name, version)| !name.is_empty() && is_version(version))
     }
 
-    /// The embedded profile of that name, or one of its variants (`NAME@VERSION`).
+    /// The built-in profile of that name, or one of its variants (`NAME@VERSION`).
     pub fn embedded(name: &str) -> Option<Self> {
-        // A test reads them all, so that a text cannot be refused in a program that passed its tests.
+        // A test parses all of them, so parsing cannot fail in a tested program.
         if let Some(text) = Self::embedded_text(name) {
             return Self::parse(text, name).ok();
         }
@@ -168,12 +167,12 @@ impl Profile {
         Self::parse_firmware(Self::embedded_text(name)?, name, version).ok()
     }
 
-    /// The text of the embedded profile of that name, to start one's own from.
+    /// The text of the built-in profile of that name, as a template for a custom one.
     pub fn embedded_text(name: &str) -> Option<&'static str> {
         EMBEDDED.iter().find(|(n, _)| *n == name).map(|&(_, text)| text)
     }
 
-    /// The names of the embedded profiles, without variants.
+    /// The names of the built-in profiles, without variants.
     pub fn embedded_names() -> impl Iterator<Item = &'static str> {
         EMBEDDED.iter().map(|&(name, _)| name)
     }
@@ -196,7 +195,7 @@ impl Profile {
         own.or_else(table).map(String::as_str)
     }
 
-    /// The settings that were fitted to measurements, instead of taken from a source.
+    /// The settings that were fitted to measurements instead of taken from a source.
     pub fn fitted(&self) -> impl Iterator<Item = &str> {
         self.sources.iter().filter(|(_, source)| source.starts_with("fitted")).map(|(key, _)| key.as_str())
     }
@@ -206,7 +205,7 @@ impl Profile {
             let at = error.span().unwrap_or(0..0);
             let mut message = error.message().lines().collect::<Vec<_>>().join("; ");
             if let ("duplicate key", Some(key)) = (message.as_str(), text.get(at.clone())) {
-                message = format!("{}: the same key twice; expected it once", key.trim());
+                message = format!("{}: duplicate key; expected it once", key.trim());
             }
             Reader::new(text, file, None, Substitute::Most).refuse(&at, message)
         })?;
@@ -232,7 +231,7 @@ impl Profile {
         Ok(ProfileFile { base, variants: read, line })
     }
 
-    /// Reads the file, or the file with what a variant sets instead.
+    /// Reads the file, with the settings of a variant if given.
     fn read(
         document: &Spanned<DeTable>,
         text: &str,
@@ -245,7 +244,7 @@ impl Profile {
             Attempt::Done(result) => return *result,
             Attempt::OutOfRange(error, complaint) => (error, complaint),
         };
-        // The largest number in its place was accepted, or another setting refused: the smallest may tell.
+        // The largest substitute was accepted, or another setting refused: try the smallest.
         let complaint = complaint.or_else(|| match attempt(Substitute::Least) {
             Attempt::OutOfRange(_, complaint) => complaint,
             Attempt::Done(_) => None,
@@ -283,7 +282,7 @@ impl Profile {
         Attempt::Done(Box::new(result))
     }
 
-    /// All but the sources, which may only name settings that there are.
+    /// Reads everything but the sources, which may name only existing settings.
     fn read_parts<'t, 'i>(
         document: &'t Spanned<DeTable<'i>>,
         variant: Option<&Variant<'t, 'i>>,
@@ -311,22 +310,22 @@ impl Profile {
     }
 }
 
-/// All that is in a file.
+/// The contents of a file.
 struct ProfileFile {
     base: Profile,
     variants: Vec<Profile>,
-    /// That of the first variant, or the first.
+    /// Line of the first variant, or 1.
     line: usize,
 }
 
-/// What came of reading the text once.
+/// Result of reading the text once.
 enum Attempt {
     Done(Box<Result<Profile, ProfileError>>),
-    /// A number is outside of what its type can hold. If the device refused its substitute: what it accepts.
+    /// A number is out of the range of its type. If the device refused its substitute: what it accepts.
     OutOfRange(OutOfRange, Option<String>),
 }
 
-/// Whether this can be written after an `@` and shown in a table.
+/// Whether this can follow an `@` and be shown in a table.
 fn is_version(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b".-_+".contains(&b))
 }
@@ -351,10 +350,10 @@ fn variants<'t, 'i>(
         }
         let DeValue::Table(table) = value.get_ref() else {
             let message =
-                format!("firmware.{version:?} is no table; expected a table [firmware.{version:?}]");
+                format!("firmware.{version:?} is not a table; expected a table [firmware.{version:?}]");
             return Err(reader.refuse(&at, message));
         };
-        // One device has one name, and a firmware has no firmware.
+        // A device has one name, and a firmware has no firmware of its own.
         for (key, _) in table {
             if ["name", "firmware"].contains(&key.get_ref().as_ref()) {
                 let name: &str = key.get_ref();

@@ -1,11 +1,10 @@
 //! Units as types.
 //!
-//! A raw `u64` in a signature is a question to the reader: bytes, sectors, units, nanoseconds? Here each
-//! quantity is a plain newtype, and one crosses between them only by a named method.
+//! A raw `u64` in a signature is a question to the reader: bytes, sectors, units, nanoseconds? Here each quantity is a
+//! plain newtype, and conversions are named methods.
 //!
-//! The whole model shares one granularity, the *unit*: 4 KiB, which is both the mapping unit of the
-//! device and the block of the file system. [`Lpn`] numbers units as the host sees them, [`Ppn`] as the
-//! flash holds them.
+//! The whole model shares one granularity, the *unit*: 4 KiB, which is both the mapping unit of the device and the
+//! block of the file system. [`Lpn`] numbers units as the host sees them, [`Ppn`] as the flash holds them.
 
 mod parse;
 
@@ -39,22 +38,22 @@ impl Bytes {
     pub const fn gib(n: u64) -> Self {
         Self(n << 30)
     }
-    /// How many units hold this many bytes, the last one perhaps in part.
+    /// Number of units that hold this many bytes, the last one perhaps in part.
     pub const fn units_ceil(self) -> u64 {
         self.0.div_ceil(UNIT_BYTES)
     }
-    /// How many whole units fit.
+    /// Number of whole units that fit.
     pub const fn units_floor(self) -> u64 {
         self.0 / UNIT_BYTES
     }
-    /// The bytes of `units` units.
+    /// Size of `units` units.
     pub const fn from_units(units: u64) -> Self {
         Self(units * UNIT_BYTES)
     }
 }
 
 impl fmt::Display for Bytes {
-    /// Binary units with one decimal (`1.5 GiB`); exact multiples without it.
+    /// Formats in binary units with one decimal (`1.5 GiB`), exact multiples without.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const STEPS: [(&str, u32); 4] = [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)];
         for (name, shift) in STEPS {
@@ -81,13 +80,13 @@ pub struct Span {
 }
 
 impl Span {
-    /// How many bytes it has.
+    /// Its length.
     pub const fn bytes(self) -> Bytes {
         Bytes(self.end.saturating_sub(self.start))
     }
 }
 
-/// Logical block address: a 512-byte sector as ATA and NVMe commands number them.
+/// Logical block address: a 512-byte sector as numbered by ATA and NVMe commands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Lba(pub u64);
 
@@ -110,7 +109,7 @@ impl Lpn {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ppn(pub u64);
 
-/// A run of logical units: where it starts and how many.
+/// A run of logical units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UnitRange {
     /// First unit.
@@ -134,7 +133,7 @@ impl UnitRange {
     }
 }
 
-/// A run of sectors: what a command can say, where a [`UnitRange`] is what a device keeps.
+/// A run of sectors, as in a command; a [`UnitRange`] is what a device keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SectorRange {
     /// First sector.
@@ -148,7 +147,7 @@ impl SectorRange {
     pub const fn new(first: Lba, sectors: u64) -> Self {
         Self { first, sectors }
     }
-    /// How long it is.
+    /// Its length.
     pub const fn bytes(self) -> Bytes {
         Bytes(self.sectors * SECTOR_BYTES)
     }
@@ -158,7 +157,7 @@ impl SectorRange {
         let start = self.first.0 / sectors;
         UnitRange::new(Lpn(start), (self.first.0 + self.sectors).div_ceil(sectors) - start)
     }
-    /// Whether it is made of whole units.
+    /// Whether it consists of whole units.
     pub const fn is_whole(self) -> bool {
         let sectors = UNIT_BYTES / SECTOR_BYTES;
         self.first.0.is_multiple_of(sectors) && self.sectors.is_multiple_of(sectors)
@@ -171,7 +170,7 @@ impl From<UnitRange> for SectorRange {
     }
 }
 
-/// An instant of virtual (or monotonic real) time, in nanoseconds since the run began.
+/// An instant of virtual (or monotonic real) time, in nanoseconds since the run started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 pub struct SimTime(pub u64);
@@ -182,9 +181,9 @@ pub struct SimTime(pub u64);
 pub struct SimDuration(pub u64);
 
 impl SimTime {
-    /// When the run began.
+    /// The start of the run.
     pub const ZERO: Self = Self(0);
-    /// Nanoseconds since the run began.
+    /// Nanoseconds since the start of the run.
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
@@ -195,7 +194,7 @@ impl SimTime {
 }
 
 impl SimDuration {
-    /// No time at all.
+    /// Zero.
     pub const ZERO: Self = Self(0);
     /// `n` nanoseconds.
     pub const fn from_nanos(n: u64) -> Self {

@@ -1,4 +1,4 @@
-//! Waiting for one another.
+//! Tasks waiting for each other.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -8,10 +8,10 @@ use std::task::Poll;
 use super::{Sim, TaskId};
 use crate::units::SimTime;
 
-/// A condition that tasks wait for, as with a condition variable: being woken says only "look again".
+/// A condition that tasks wait for, as with a condition variable: a wake-up only means "check again".
 ///
-/// Waiters are woken in the order in which they began to wait. A notification that finds nobody waiting
-/// is lost, so the condition itself belongs into state that is looked at before waiting.
+/// Waiters are woken in the order in which they began to wait. A notification without waiters is lost, so the condition
+/// itself belongs in state that is checked before waiting.
 #[derive(Clone)]
 pub struct Event {
     sim: Sim,
@@ -35,7 +35,7 @@ impl Event {
         std::future::poll_fn(|_| if notified.get() { Poll::Ready(()) } else { Poll::Pending }).await;
     }
 
-    /// Waits for the next notification, but not beyond `deadline`; answers whether there was one.
+    /// Waits for the next notification, but not beyond `deadline`. Returns whether there was one.
     pub async fn wait_until(&self, deadline: SimTime) -> bool {
         if self.sim.now() >= deadline {
             self.sim.sleep_until(deadline).await; // returns at once, and counts
@@ -53,7 +53,7 @@ impl Event {
         notified.get()
     }
 
-    /// Wakes everybody who waits now.
+    /// Wakes all tasks that are waiting now.
     pub fn notify_all(&self) {
         for waiter in self.waiters.borrow_mut().drain(..) {
             waiter.notified.set(true);

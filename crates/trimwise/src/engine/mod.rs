@@ -1,25 +1,25 @@
 //! Virtual time: a single-threaded executor for async tasks.
 //!
-//! Workload threads, the journal thread, write-back and TRIM workers are ordinary async functions. They
-//! wait for an instant ([`Sim::sleep`]), for processor time to pass ([`Sim::charge`]) or for each other
-//! ([`Event`]); nothing else lets time go on. The executor runs what is ready, in the order in which it
-//! became ready, and then jumps to the next instant that anybody waits for.
+//! Workload threads, the journal thread, write-back and TRIM workers are ordinary async functions. They wait for an
+//! instant ([`Sim::sleep`]), for processor time to pass ([`Sim::charge`]) or for each other ([`Event`]); nothing else
+//! lets time pass. The executor runs what is ready, in the order in which it became ready, and then jumps to the next
+//! instant that a task waits for.
 //!
 //! # What must hold
 //!
 //! - Timers are kept in a heap keyed by `(time, sequence)`: tasks that wake at the same instant run in
 //!   the order in which they went to sleep, so that a run replays exactly.
-//! - A task waits only for what this module offers. The executor knows the running task by itself, so it
-//!   hands futures a waker that does nothing; a future of another runtime would never be woken. If nothing
-//!   is ready and no timer is set, [`Sim::run`] answers [`Stalled`] instead of waiting for ever; and likewise if
-//!   tasks go on for ever without letting time pass ([`Budget`]).
+//! - A task waits only for what this module offers. The executor knows the running task, so the waker that it gives to
+//!   futures does nothing, and a future of another runtime would never be woken. If nothing is ready and no timer is
+//!   set, [`Sim::run`] returns [`Stalled`] instead of waiting for ever; likewise if tasks continue for ever without
+//!   letting time pass ([`Budget`]).
 //!
 //! # Why our own
 //!
-//! Discrete-event libraries for Rust (nexosim 1.0 is the best kept) are built of components with message
-//! ports and run on several threads; a workload that is one async function over a file trait would have to
-//! be cut into message handlers, and each of its 2.8 million system calls would become a queued event.
-//! Here a call that need not wait costs no event at all (see [`Sim::charge`]), in some 300 lines.
+//! Discrete-event libraries for Rust (nexosim 1.0 is the best maintained) are built of components with message ports
+//! and run on several threads. A workload that is one async function over a file trait would have to be cut into
+//! message handlers, and each of its 2.8 million system calls would become a queued event. Here a call that does not
+//! have to wait costs no event at all (see [`Sim::charge`]), in some 300 lines.
 
 mod event;
 
@@ -52,7 +52,7 @@ pub struct Stalled {
 /// How a simulation comes to a standstill.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum Standstill {
-    /// Nothing is ready, and nobody waits for an instant.
+    /// Nothing is ready, and no task waits for an instant.
     #[error("every task waits for another")]
     Waiting,
     /// [`Budget::at_an_instant`] is used up.
@@ -63,13 +63,13 @@ pub enum Standstill {
     Endless,
 }
 
-/// How many events a simulation may take: a task that runs, or looks at the clock to wait for an instant.
+/// Limits on the number of events. An event is a task that runs, or looks at the clock to wait for an instant.
 #[derive(Clone, Copy, Debug)]
 pub struct Budget {
-    /// Without any time passing. The default, ten millions, takes a second or so; a host whose processor costs nothing
-    /// makes some hundred thousand.
+    /// Events without time passing. The default, ten million, takes a second or so; a host whose processor costs
+    /// nothing makes some hundred thousand.
     pub at_an_instant: u64,
-    /// From the first to the last; no limit by default.
+    /// Events in the whole run; unlimited by default.
     pub in_all: u64,
 }
 
@@ -79,7 +79,7 @@ impl Default for Budget {
     }
 }
 
-/// A task by its slot and how often that slot was used, so that a stale wake-up finds nobody.
+/// A task by its slot and how often that slot was used, so that a stale wake-up finds no task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct TaskId {
     slot: u32,
@@ -109,7 +109,7 @@ struct Core {
     vacant: RefCell<Vec<u32>>,
 }
 
-/// A handle on the simulation: the clock, and the means to start tasks and to wait.
+/// A handle to the simulation: the clock, and the means to start tasks and to wait.
 #[derive(Clone, Default)]
 pub struct Sim(Rc<Core>);
 
@@ -119,12 +119,12 @@ impl Sim {
         Self::default()
     }
 
-    /// The present.
+    /// The current time.
     pub fn now(&self) -> SimTime {
         self.0.now.get()
     }
 
-    /// Bounds what this simulation may take; beyond it [`Sim::run`] answers [`Stalled`].
+    /// Limits this simulation; beyond the limits [`Sim::run`] returns [`Stalled`].
     pub fn set_budget(&self, budget: Budget) {
         self.0.budget.set(budget);
     }
@@ -143,7 +143,7 @@ impl Sim {
         }
     }
 
-    /// Moves the clock on.
+    /// Advances the clock.
     fn pass_to(&self, at: SimTime) {
         if at > self.0.now.replace(at) {
             self.0.events_before_now.set(self.0.events.get());
@@ -152,7 +152,7 @@ impl Sim {
 
     /// Starts a task; it runs for the first time after everything that is ready already.
     ///
-    /// A task that has not ended by then is dropped when [`Sim::run`] returns.
+    /// If it has not ended when [`Sim::run`] returns, it is dropped.
     pub fn spawn(&self, future: impl Future<Output = ()> + 'static) {
         let slot = self.0.vacant.borrow_mut().pop();
         let mut slots = self.0.slots.borrow_mut();
@@ -165,10 +165,10 @@ impl Sim {
         self.0.ready.borrow_mut().push_back(TaskId { slot, generation: entry.generation });
     }
 
-    /// Runs until `main` ends and answers what it answers; then drops every other task where it stands.
+    /// Runs until `main` ends and returns its result; then drops every other task where it stands.
     ///
-    /// Tasks hold handles on the simulation, which holds the tasks: if they stayed, nothing that they
-    /// refer to, a modelled device with its maps for one, would ever be freed.
+    /// Tasks hold handles to the simulation, which holds the tasks. If they stayed, nothing that they refer to, such as
+    /// a modelled device with its maps, would ever be freed.
     ///
     /// # Errors
     ///
@@ -204,7 +204,7 @@ impl Sim {
         end
     }
 
-    /// Ends every task. Slots keep their generations, so that a wake-up meant for one of them finds nobody.
+    /// Drops every task. Slots keep their generations, so that a wake-up meant for one of them finds no task.
     fn drop_tasks(&self) {
         self.0.ready.borrow_mut().clear();
         self.0.timers.borrow_mut().clear();
@@ -233,8 +233,8 @@ impl Sim {
 
     /// Lets `duration` of the calling task's own processor time pass.
     ///
-    /// It means the same as [`Sim::sleep`], but if nobody else has anything to do before its end, the
-    /// clock simply moves on and the task keeps running. Millions of system calls cost no event this way.
+    /// This is the same as [`Sim::sleep`], but if no other task has anything to do before the end, the clock simply
+    /// advances and the task keeps running. Millions of system calls cost no event this way.
     pub fn charge(&self, duration: SimDuration) -> Sleep {
         let end = self.now() + duration;
         if self.0.ready.borrow().is_empty() {
@@ -246,7 +246,7 @@ impl Sim {
         self.sleep_until(end)
     }
 
-    /// Steps aside once: everything that is ready now runs before the caller goes on.
+    /// Yields once: everything that is ready now runs before the caller continues.
     pub async fn yield_now(&self) {
         let mut stepped_aside = false;
         std::future::poll_fn(|_| {
@@ -273,7 +273,7 @@ impl Sim {
             }
             slot.future.take()
         };
-        // A task that was woken twice is found running or gone the second time.
+        // A task woken twice is running or gone the second time.
         let Some(mut future) = future else { return };
         self.count_event();
         self.0.current.set(Some(id));
@@ -327,7 +327,7 @@ impl Future for Sleep {
 
     fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
         if self.sim.now() >= self.deadline {
-            // A task that never steps aside would not let the executor see that it goes on for ever.
+            // Count it: a task that never yields would not let the executor notice that it runs for ever.
             self.sim.count_event();
             return if self.sim.over_budget().is_some() { Poll::Pending } else { Poll::Ready(()) };
         }
@@ -385,14 +385,14 @@ mod tests {
     }
 
     #[test]
-    fn a_simulation_in_which_everybody_waits_is_an_error() {
+    fn a_simulation_in_which_every_task_waits_is_an_error() {
         let sim = Sim::new();
         let event = Event::new(&sim);
         let stalled = sim.run(async move { event.wait().await }).unwrap_err();
         assert_eq!((stalled.at, stalled.why), (SimTime::ZERO, Standstill::Waiting));
     }
 
-    /// Whether the task steps aside, asks for an instant that is past, or waits for an event until one.
+    /// The task yields, waits for a past instant, or waits for an event until one.
     #[test]
     fn a_simulation_in_which_no_time_passes_is_an_error() {
         for kind in 0..3 {
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn time_that_passes_renews_the_budget_of_an_instant_and_not_that_of_the_run() {
+    fn passing_time_renews_the_budget_of_an_instant_but_not_of_the_run() {
         let sim = Sim::new();
         let (sim2, budget) = (sim.clone(), Budget { at_an_instant: 100, in_all: 10_000 });
         sim.set_budget(budget);
@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn regression_tasks_that_never_end_are_dropped_with_all_they_hold() {
+    fn regression_tasks_that_never_end_are_dropped_with_everything_they_hold() {
         let sim = Sim::new();
         let device = Rc::new(());
         let (sim2, held) = (sim.clone(), Rc::clone(&device));

@@ -1,4 +1,4 @@
-//! Sizes as people write them.
+//! Parses sizes as people write them.
 
 use std::str::FromStr;
 
@@ -6,10 +6,10 @@ use thiserror::Error;
 
 use super::Bytes;
 
-/// A text that is no size.
+/// A text that is not a size.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
-    "'{text}' is no size: expected a whole number of bytes below 16 EiB, such as 4096, 64KiB or 1.5GiB (1,024 bytes \
+    "'{text}' is not a size: expected a whole number of bytes below 16 EiB, such as 4096, 64KiB or 1.5GiB (1,024 bytes \
      to the KiB; K, M, G, T alone mean the same) or 64kB (1,000 bytes to the kB)"
 )]
 pub struct SizeError {
@@ -20,9 +20,8 @@ pub struct SizeError {
 impl FromStr for Bytes {
     type Err = SizeError;
 
-    /// Reads what [`Bytes`] prints and more: digits, perhaps with a fraction, then perhaps blanks and a unit. `KiB`,
-    /// `MiB`... are binary, `kB`, `MB`... decimal; `K`, `M`... are binary, as fstrim(8) and its like have it. A
-    /// fraction must come to whole bytes.
+    /// Parses what [`Bytes`] prints and more: digits, an optional fraction, optional blanks and a unit. `KiB`, `MiB`...
+    /// are binary, `kB`, `MB`... decimal; `K`, `M`... are binary, as in fstrim(8). A fraction must give whole bytes.
     fn from_str(text: &str) -> Result<Self, SizeError> {
         size(text.trim()).map(Self).ok_or_else(|| SizeError { text: text.to_string() })
     }
@@ -37,7 +36,7 @@ fn size(text: &str) -> Option<u64> {
         Some(_) => return None,
         None => (number, ""),
     };
-    // Nineteen decimal digits below the point are more than the largest unit has.
+    // The largest unit has fewer than nineteen decimals.
     let scale = u32::try_from(fraction.len()).ok().filter(|&digits| digits < 19).map(|d| 10u128.pow(d))?;
     let digits = u128::from(whole.parse::<u64>().ok()?) * scale
         + if fraction.is_empty() { 0 } else { u128::from(fraction.parse::<u64>().ok()?) };
@@ -88,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_size_is_named() {
+    fn an_error_names_the_text() {
         for text in [
             "",
             "B",
@@ -125,7 +124,7 @@ mod tests {
         }
 
         #[test]
-        fn no_text_makes_it_panic(text in "\\PC*") {
+        fn no_text_panics_the_parser(text in "\\PC*") {
             let _ = text.parse::<Bytes>();
         }
     }

@@ -179,7 +179,7 @@ fn other_mistakes_are_named() {
     expect("t_read_ns", "t_raed_ns", &["nand.t_raed_ns is not a setting", "t_read_ns"]);
     expect("name = ", "nmae = ", &["my.toml:4: nmae is not a setting", "name"]);
     expect("name = \"sata", "name = \"\\u001b[2Jsata", &["my.toml:4: name:", "control characters"]);
-    expect("t_read_ns", "t_read_ns = 1\nt_read_ns", &["t_read_ns: the same key twice"]);
+    expect("t_read_ns", "t_read_ns = 1\nt_read_ns", &["t_read_ns: duplicate key"]);
     expect("t_read_ns", "t_raed_ns = 1\nt_read_ns", &["nand.t_raed_ns is not a setting", "t_read_ns"]);
     expect("channels = 4", "channels = 4.5", &["geometry.channels: 4.5", "a whole number"]);
     expect("channels = 4", "channels = \"4\"", &["geometry.channels: \"4\"", "a whole number"]);
@@ -326,7 +326,7 @@ fn a_mistake_in_a_variant_is_found_with_its_line_whichever_is_read() {
         2,
         "firmware \"2\": name cannot be set by a variant; expected a setting of the device, description or sources",
     );
-    expect("[firmware]\n2 = true", 2, "firmware.\"2\" is no table; expected a table [firmware.\"2\"]");
+    expect("[firmware]\n2 = true", 2, "firmware.\"2\" is not a table; expected a table [firmware.\"2\"]");
     expect(
         "[firmware.\"a b\"]",
         1,
