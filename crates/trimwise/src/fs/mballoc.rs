@@ -670,7 +670,7 @@ mod tests {
             allocator.release(UnitRange::new(all.start.offset(at), units));
         }
         // The first ten free extents are scanned. 400 to 480 is three buddies of 16, 32 and 32 blocks: the first two
-        // together are too short for 50, all three too long.
+        // together are too short for 60, all three too long.
         assert_eq!(file(&mut allocator, GROUP_UNITS, closed(2, 60), 60).start, all.start.offset(200));
         assert_eq!(file(&mut allocator, GROUP_UNITS, closed(3, 70), 70).start, all.start.offset(400));
     }
