@@ -66,7 +66,7 @@ fn a_user_sees_what_the_daemon_does_pauses_it_and_lets_it_trim() {
         refused(2, &talk(command), &["/proc: no file system that can be trimmed is mounted there"]);
     }
     daemon.end();
-    refused(1, &talk(&["status"]), &["no trimwised answers there"]);
+    refused(1, &talk(&["status"]), &["trimwised is not listening"]);
 }
 
 /// When `--wait` returns, all of it was sent: nobody has to look at the daemon again.

@@ -216,7 +216,7 @@ fn the_doctor_asks_the_daemon_what_it_trims() {
     assert!(said_of(&daemon, &disk).contains("trimwised: it is paused there"));
     daemon.kill();
     assert!(daemon.run().join("control.sock").exists());
-    assert!(said_of(&daemon, &disk).contains("neither fstrim.timer nor trimwised is there"));
+    assert!(said_of(&daemon, &disk).contains("neither fstrim.timer nor trimwised is active"));
 }
 
 #[test]

@@ -396,7 +396,7 @@ fn discards_that_are_refused_after_they_worked_end_in_words() {
             status["reason"]["code"] == "refused" || status.is_null()
         });
         let said = format!("{status} {}", daemon.ask(&Request::Status)["skipped"]);
-        assert!(said.contains("takes no discards"), "{fs_type}: {said}");
+        assert!(said.contains("does not accept discards"), "{fs_type}: {said}");
         sound_is_trimmed(&daemon, &sound);
         end(daemon);
     }
