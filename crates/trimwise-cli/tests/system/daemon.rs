@@ -183,11 +183,7 @@ fn others_than_root_read_the_status_only_if_they_may_and_command_nothing() {
     let idle: Vec<UnixStream> = (0..60).map(connect).collect();
     said(&as_nobody(&["status"]), &["No file system is managed."]);
     drop(idle);
-    refused(
-        1,
-        &as_nobody(&["pause", "--all"]),
-        &["only root and the group of the configuration may command"],
-    );
+    refused(1, &as_nobody(&["pause", "--all"]), &["only root and the configured group may send commands"]);
     for file in ["lock", "history.db"] {
         if let Ok(found) = fs::metadata(daemon.state(file)) {
             assert_eq!(found.permissions().mode() & 0o077, 0, "{file}");
