@@ -217,7 +217,7 @@ mod tests {
             ("sata-small foo", "there is no test 'foo'; expected one of fill, seqwrite"),
             ("sata-small fill:0", "column 6: '0'; expected percent"),
             ("sata-smal fill", "sata-smal: neither a built-in name"),
-            ("file: fill", "'file:' is no real target; expected file:PATH"),
+            ("file: fill", "'file:' is not a real target; expected file:PATH"),
             ("dev:/dev/null fill --size 1GiB", "--size: dev:/dev/null has its own size"),
             ("dev:/dev/null fill", "/dev/null"),
             ("sata-small fill --size 1GiB", "--size: sata-small is a model"),

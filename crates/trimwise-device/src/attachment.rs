@@ -19,7 +19,7 @@ use trimwise::units::{SECTOR_BYTES, UNIT_BYTES};
 use trimwise_linux::ioctl::{self, loop_device};
 use trimwise_linux::mount::parse_mountinfo;
 
-/// Lays a loop device over `file` and answers its node. It offers discards if `takes_trim`.
+/// Attaches a loop device to `file` and returns its node. It offers discards if `takes_trim`.
 ///
 /// # Errors
 /// What the kernel says: needs root and `/dev/loop-control`.
@@ -79,7 +79,7 @@ fn lies_over(device: &Path, path: &Path) -> bool {
     below.map_or(true, |below| below == (found.dev(), found.ino()))
 }
 
-/// Takes the file away from a loop device that lies over it: at once, or when the last who has it open closes it.
+/// Detaches a loop device from its file: at once, or when the last user closes it.
 ///
 /// # Errors
 /// What the kernel says.

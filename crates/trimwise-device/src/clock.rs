@@ -33,12 +33,12 @@ impl TimeScale {
         self.millionths.get() as f64 / Self::UNIT as f64
     }
 
-    /// Nanoseconds of the model after so many of the host.
+    /// Converts nanoseconds of the host to those of the model.
     fn modelled_ns(self, real_ns: u128) -> u64 {
         (real_ns * u128::from(Self::UNIT) / u128::from(self.millionths.get())) as u64
     }
 
-    /// Nanoseconds of the host after so many of the model.
+    /// Converts nanoseconds of the model to those of the host.
     fn real_ns(self, modelled_ns: u64) -> u64 {
         (u128::from(modelled_ns) * u128::from(self.millionths.get()) / u128::from(Self::UNIT)) as u64
     }
@@ -191,7 +191,7 @@ impl Drop for Completions {
         self.shared.lock().ended = true;
         self.shared.changed.notify_one();
         if let Some(thread) = self.thread.take() {
-            // A panic in an answer was told by the thread itself.
+            // The thread itself reported a panic in an answer.
             drop(thread.join());
         }
     }

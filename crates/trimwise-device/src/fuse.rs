@@ -31,9 +31,9 @@ const FOR_EVER: Duration = Duration::from_secs(3600);
 /// What a mounted drive tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FuseEvent {
-    /// The file was closed by the last who had it open.
+    /// The last open handle of the file was closed.
     Released,
-    /// Nobody can reach the file any more: it was unmounted, or the connection was cut.
+    /// The file is no longer reachable: it was unmounted, or the connection was cut.
     Ended,
 }
 
@@ -45,7 +45,7 @@ pub struct Mounted {
 }
 
 impl Mounted {
-    /// Serves `drive` as a file below `point`, by so many threads. What happens to it is told to `events`.
+    /// Serves `drive` as a file below `point`, with this many threads. What happens to it is told to `events`.
     ///
     /// # Errors
     /// What the kernel says: mounting needs root and `/dev/fuse`.
@@ -75,7 +75,7 @@ impl Mounted {
         self.point.join(FILE)
     }
 
-    /// Cuts the connection: whoever waits for the drive gets an error.
+    /// Cuts the connection: pending requests fail with an error.
     pub fn abort(&self) {
         // To force an unmount cuts the connection first, and then fails if the file is open.
         let _ = rustix::mount::unmount(&self.point, rustix::mount::UnmountFlags::FORCE);
@@ -136,7 +136,7 @@ impl OneFile {
         })
     }
 
-    /// Answers a request without data when its time has come.
+    /// Replies to a request without data when it is due.
     fn empty(&self, result: Result<std::time::Instant, RequestError>, reply: ReplyEmpty) {
         match result {
             Ok(due) => self.completions.at(due, move || reply.ok()),

@@ -11,7 +11,7 @@
 //!
 //! A server that ends takes its folder away. One that was killed cannot; its device answers with I/O errors from that
 //! moment on, and whoever comes next, to make a device or to list them, takes away what it left: loop device, mount and
-//! folder. Only a loop device that somebody still has mounted stays until it is unmounted.
+//! folder. Only a loop device that is still mounted stays until it is unmounted.
 
 mod error;
 mod registered;
@@ -55,7 +55,7 @@ fn place_of(is_root: bool, variable: impl Fn(&'static str) -> Option<PathBuf>) -
 
 /// Longest name: the path of its socket must fit into 108 bytes.
 pub const NAME_BYTES_MAX: usize = 48;
-/// How long a server that lives may take to answer.
+/// How long a running server may take to respond.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What a device is.
@@ -95,7 +95,7 @@ pub enum Front {
     },
 }
 
-/// What a server answers.
+/// A server's response.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Status {
     /// What was asked of the drive so far.
@@ -116,7 +116,7 @@ impl Status {
 pub enum State {
     /// It is served.
     Serving(Status),
-    /// Its server lives and does not answer.
+    /// Its server is running but does not respond.
     Silent,
     /// Its server has died, and this keeps what it left from being taken away.
     Dead {
@@ -125,7 +125,7 @@ pub enum State {
     },
 }
 
-/// The longest path of a socket: `sun_path` has 108 bytes, of which the last is zero.
+/// The longest path of a socket: `sun_path` has 108 bytes including a final zero.
 pub const SOCKET_PATH_BYTES_MAX: usize = 107;
 
 /// Whether a socket can have this path.

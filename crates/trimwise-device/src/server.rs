@@ -1,4 +1,4 @@
-//! Serves an emulated drive until it is told to end, and takes everything away again.
+//! Serves an emulated drive until it is told to stop, and then removes everything.
 //!
 //! An end is asked for by a signal, by `detach` or, of a loop device, by whoever takes the device from its file. The first
 //! time it is gentle: a loop device that is mounted is served until it is unmounted. The second time the device ends at
@@ -19,7 +19,7 @@ use crate::nbd::{Address, Server};
 use crate::registry::{Front, Record, Registered, Registry, RegistryError, Status};
 use crate::{EmulatedDrive, TimeScale};
 
-/// What is served, beside the drive.
+/// What is served, besides the drive.
 #[derive(Clone, Debug)]
 pub struct Description {
     /// Its name; `None`: that of the profile, or with a number behind it.
@@ -107,7 +107,7 @@ pub fn leave_terminal() {
 /// with what is worth to be said meanwhile. Answers what was asked of it.
 ///
 /// # Errors
-/// [`ServeError`]; nothing is left behind then.
+/// [`ServeError`]; nothing is left then.
 pub fn attach(
     registry: &Registry,
     description: &Description,
@@ -168,7 +168,7 @@ pub fn attach(
             }
         }
     }
-    // If somebody still has it open, it goes when he closes it.
+    // If it is still open elsewhere, it is removed when it is closed.
     let detached = attachment::detach(&device, &file);
     drop(mounted);
     let status = Status::of(drive);
@@ -185,7 +185,7 @@ pub fn attach(
 /// Serves a drive over NBD at all these addresses; see [`attach`].
 ///
 /// # Errors
-/// [`ServeError`]; nothing is left behind then.
+/// [`ServeError`]; nothing is left then.
 pub fn serve(
     registry: &Registry,
     description: &Description,

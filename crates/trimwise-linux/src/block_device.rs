@@ -1,8 +1,8 @@
 //! The block devices below a mount: their discard limits, and how many discards the kernel counted on them.
 //!
 //! `/sys/dev/block/MAJOR:MINOR` leads to a disk or a partition. A partition counts its own requests (`stat`); the
-//! limits (`queue/`) are the whole disk's. The fields of `stat` are described in Documentation/block/stat.rst of the
-//! kernel, the limits in Documentation/ABI/stable/sysfs-block.
+//! limits (`queue/`) are the whole disk's. The kernel documents the fields of `stat` in Documentation/block/stat.rst
+//! and the limits in Documentation/ABI/stable/sysfs-block.
 
 use std::fs;
 use std::os::linux::fs::MetadataExt as _;
@@ -23,43 +23,43 @@ pub struct BlockDevice {
     pub name: String,
     /// Major and minor number.
     pub numbers: (u32, u32),
-    /// Its directory in sysfs, without symbolic links.
+    /// Its directory in sysfs, with symbolic links resolved.
     pub sysfs: PathBuf,
-    /// How large it is.
+    /// Its size.
     pub size: Bytes,
     /// Where it begins on its disk; zero unless it is a partition.
     pub start: Bytes,
-    /// What a discard may be.
+    /// Limits on a discard.
     pub limits: DiscardLimits,
 }
 
-/// What the block layer sends to a device as one discard.
+/// Limits on what the block layer sends to a device as one discard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiscardLimits {
-    /// Commands are cut at multiples of this (`discard_granularity`).
+    /// Commands are split at multiples of this (`discard_granularity`).
     pub granularity: Bytes,
-    /// The largest command (`discard_max_bytes`); zero if the device takes no discards.
+    /// The largest command (`discard_max_bytes`); zero if the device does not accept discards.
     pub max: Bytes,
-    /// Ranges that the device takes in one command (`max_discard_segments`); Linux merges up to so many on NVMe.
+    /// Ranges that the device accepts in one command (`max_discard_segments`); Linux merges up to this many on NVMe.
     pub ranges: u64,
-    /// Whether requests that continue each other become one: not on a device mapper's device, and not where the
-    /// administrator turned it off (`nomerges`).
+    /// Whether adjacent requests are merged. They are not on a device-mapper device, nor where the administrator turned
+    /// merging off (`nomerges`).
     pub merges: bool,
 }
 
-/// Discards that the kernel counted on a device; they are counted when they complete.
+/// Discards that the kernel counted on a device, each when it completed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DiscardCounts {
     /// Commands that the device completed.
     pub commands: u64,
-    /// Requests that were merged into another one.
+    /// Requests that were merged into another.
     pub merged: u64,
-    /// What they covered.
+    /// Bytes that they covered.
     pub bytes: Bytes,
 }
 
 impl DiscardCounts {
-    /// What was added since `earlier`.
+    /// The difference from `earlier`.
     pub fn since(self, earlier: Self) -> Self {
         Self {
             commands: self.commands.saturating_sub(earlier.commands),
@@ -68,7 +68,7 @@ impl DiscardCounts {
         }
     }
 
-    /// Both together.
+    /// The sum of both.
     pub fn plus(self, other: Self) -> Self {
         Self {
             commands: self.commands.saturating_add(other.commands),
@@ -81,18 +81,18 @@ impl DiscardCounts {
 /// A line of `/sys/block/DEV/stat`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockStat {
-    /// Requests that are not completed.
+    /// Requests that have not completed.
     pub in_flight: u64,
     /// Discards; `None` before Linux 4.18, which does not count them.
     pub discards: Option<DiscardCounts>,
 }
 
-/// Why nothing is known of a mount's device.
+/// Why a mount's device cannot be examined.
 #[derive(Debug, Error)]
 pub enum BlockDeviceError {
     /// A file system in memory, on the network, or above another one.
     #[error(
-        "{mount_point}: {fs_type} lies on no block device, so there is nothing to trim; expected ext4, XFS, btrfs..."
+        "{mount_point}: {fs_type} is not on a block device, so there is nothing to trim; expected ext4, XFS, btrfs..."
     )]
     None {
         /// Where it is mounted.
@@ -100,22 +100,22 @@ pub enum BlockDeviceError {
         /// What is mounted there.
         fs_type: String,
     },
-    /// A file of sysfs cannot be read.
+    /// A sysfs file cannot be read.
     #[error("{path}: {source}")]
     Io {
         /// The file.
         path: String,
-        /// The operating system's words.
+        /// The operating system's error.
         source: std::io::Error,
     },
-    /// A file of sysfs says something else than it should.
+    /// A sysfs file has unexpected contents.
     #[error("{path}: '{text}' is not what the kernel writes there; expected {expected}")]
     Text {
         /// The file.
         path: String,
-        /// What it says.
+        /// Its contents.
         text: String,
-        /// What it should say.
+        /// The expected contents.
         expected: &'static str,
     },
 }
@@ -125,10 +125,10 @@ fn sysfs_link((major, minor): (u32, u32)) -> PathBuf {
 }
 
 impl BlockDevice {
-    /// The device of these numbers.
+    /// The device with this major and minor number.
     ///
     /// # Errors
-    /// If sysfs does not know it or says what cannot be understood.
+    /// If sysfs does not list it, or its files cannot be parsed.
     pub(crate) fn of_numbers(numbers: (u32, u32)) -> Result<Self, BlockDeviceError> {
         let link = sysfs_link(numbers);
         let sysfs = link.canonicalize().map_err(io(&link))?;
@@ -137,7 +137,7 @@ impl BlockDevice {
         let queue = disk.join("queue");
         let sectors = |path: &Path| number_in(path).map(|n| Bytes(n.saturating_mul(SECTOR_BYTES)));
         let max = number_in(&queue.join("discard_max_bytes")).map(Bytes)?;
-        // Not written by every kernel; without it a command has one range.
+        // Older kernels lack this file; without it a command has one range.
         let ranges = number_in(&queue.join("max_discard_segments")).unwrap_or(1).max(1);
         let merges = disk.join("mq").exists() && number_in(&queue.join("nomerges")).is_ok_and(|n| n == 0);
         let granularity = number_in(&queue.join("discard_granularity")).map(Bytes)?;
@@ -154,17 +154,17 @@ impl BlockDevice {
     /// The device behind a node such as `/dev/sda1`.
     ///
     /// # Errors
-    /// If it is no block device or sysfs does not know it.
+    /// If it is not a block device, or sysfs does not list it.
     pub fn of_node(path: &Path) -> Result<Self, BlockDeviceError> {
         let found = fs::metadata(path).map_err(io(path))?;
         if !found.file_type().is_block_device() {
-            let source = std::io::Error::other("no block device");
+            let source = std::io::Error::other("not a block device");
             return Err(BlockDeviceError::Io { path: path.display().to_string(), source });
         }
         Self::of_numbers((major(found.st_rdev()), minor(found.st_rdev())))
     }
 
-    /// Its partitions; none if it is one.
+    /// Its partitions; empty if it is itself a partition.
     pub fn partitions(&self) -> Vec<Self> {
         let mut below: Vec<_> = entries(&self.sysfs).filter(|path| path.join("partition").exists()).collect();
         below.sort();
@@ -172,7 +172,7 @@ impl BlockDevice {
         devices.filter_map(Result::ok).collect()
     }
 
-    /// The disk that it is a partition of; `None` if it is none.
+    /// The disk that it is a partition of; `None` if it is not a partition.
     pub fn disk(&self) -> Option<Self> {
         let disk = self.sysfs.parent().filter(|_| self.sysfs.join("partition").exists())?;
         number_pair(&disk.join("dev")).and_then(Self::of_numbers).ok()
@@ -184,17 +184,17 @@ impl BlockDevice {
         self.sysfs.parent().filter(|_| is_partition).unwrap_or(&self.sysfs)
     }
 
-    /// Whether nothing can be written to it.
+    /// Whether it is read-only.
     pub fn is_read_only(&self) -> bool {
         number_in(&self.sysfs.join("ro")).is_ok_and(|n| n != 0)
     }
 
-    /// The smallest transfer that its disk takes.
+    /// The smallest transfer that its disk accepts.
     pub fn sector(&self) -> Bytes {
         number_in(&self.disk_sysfs().join("queue/logical_block_size")).map_or(Bytes(SECTOR_BYTES), Bytes)
     }
 
-    /// The serial numbers and world-wide names of its disk, as sysfs tells them.
+    /// The serial numbers and world-wide names of its disk, from sysfs.
     pub fn serials(&self) -> Vec<String> {
         let disk = self.disk_sysfs();
         let files = ["serial", "device/serial", "wwid", "device/wwid", "device/cid"];
@@ -206,7 +206,7 @@ impl BlockDevice {
                 serials.push(text.to_owned());
             }
         }
-        // SCSI and ATA: the page "unit serial number", behind a head of four bytes.
+        // SCSI and ATA: the page "unit serial number", after a four-byte header.
         let page = fs::read(disk.join("device/vpd_pg80")).unwrap_or_default();
         let text =
             String::from_utf8_lossy(page.get(4..).unwrap_or_default()).trim_matches(['\0', ' ']).to_owned();
@@ -216,7 +216,7 @@ impl BlockDevice {
         serials
     }
 
-    /// Its directory in sysfs by its numbers, which stay when names change.
+    /// Its sysfs link by number, which stays valid when names change.
     pub fn sysfs_link(&self) -> PathBuf {
         sysfs_link(self.numbers)
     }
@@ -228,10 +228,10 @@ impl BlockDevice {
         Path::new("/dev").join(name)
     }
 
-    /// What the kernel counted on it up to now.
+    /// What the kernel has counted on it so far.
     ///
     /// # Errors
-    /// If the device is gone or the line cannot be understood.
+    /// If the device is gone or the file cannot be parsed.
     pub fn stat(&self) -> Result<BlockStat, BlockDeviceError> {
         let path = self.sysfs.join("stat");
         let text = fs::read_to_string(&path).map_err(io(&path))?;
@@ -242,25 +242,25 @@ impl BlockDevice {
         })
     }
 
-    /// Writes that are not completed, as which the kernel counts discards too.
+    /// Writes that have not completed. The kernel counts discards among them.
     ///
     /// # Errors
-    /// If the device is gone or the line cannot be understood.
+    /// If the device is gone or the file cannot be parsed.
     pub fn writes_in_flight(&self) -> Result<u64, BlockDeviceError> {
         let second = |text: &str| text.split_whitespace().nth(1)?.parse().ok();
         read_as(&self.sysfs.join("inflight"), "two numbers", second)
     }
 
-    /// Whether its requests are counted at all (`queue/iostats`).
+    /// Whether the kernel counts its requests (`queue/iostats`).
     pub fn counts_requests(&self) -> bool {
         number_in(&self.disk_sysfs().join("queue/iostats")).map_or(true, |n| n != 0)
     }
 }
 
-/// The devices that a file system lies on: one, or for btrfs all of its devices.
+/// The devices of a file system: one, or for btrfs all of them.
 ///
 /// # Errors
-/// If there is none, or sysfs cannot be read.
+/// If it has none, or sysfs cannot be read.
 pub fn devices_of(mount: &Mount) -> Result<Vec<BlockDevice>, BlockDeviceError> {
     if mount.numbers.0 != 0 {
         return Ok(vec![BlockDevice::of_numbers(mount.numbers)?]);
@@ -278,7 +278,7 @@ pub fn devices_of(mount: &Mount) -> Result<Vec<BlockDevice>, BlockDeviceError> {
     names.iter().map(|path| number_pair(&path.join("dev")).and_then(BlockDevice::of_numbers)).collect()
 }
 
-/// `/sys/fs/btrfs/UUID` of the file system that has this device.
+/// `/sys/fs/btrfs/UUID` of the file system on this device.
 pub fn btrfs_directory(device: &BlockDevice) -> Option<PathBuf> {
     entries(Path::new("/sys/fs/btrfs")).find(|path| {
         path.join("devices").join(&device.name).canonicalize().is_ok_and(|found| found == device.sysfs)
@@ -289,8 +289,8 @@ fn entries(directory: &Path) -> impl Iterator<Item = PathBuf> {
     fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path())
 }
 
-/// What `/sys/block/DEV/stat` says; `None` if it has fewer than the eleven fields that every kernel writes, or
-/// something else than numbers in those of interest.
+/// Parses `/sys/block/DEV/stat`. Returns `None` if it has fewer than the eleven fields that every kernel writes, or if
+/// a field of interest is not a number.
 pub fn parse_stat(text: &str) -> Option<BlockStat> {
     let fields: Vec<&str> = text.split_whitespace().collect();
     let number = |index: usize| fields.get(index).and_then(|field| field.parse::<u64>().ok());
@@ -306,14 +306,14 @@ pub fn parse_stat(text: &str) -> Option<BlockStat> {
     Some(BlockStat { in_flight: number(8)?, discards })
 }
 
-/// Reads and writes that a line of `/sys/block/DEV/stat` counts, and the milliseconds of all of them together.
+/// Reads and writes in a line of `/sys/block/DEV/stat`, and their total time in milliseconds.
 pub fn parse_requests(text: &str) -> Option<(u64, u64)> {
     let fields: Vec<&str> = text.split_whitespace().collect();
     let number = |index: usize| fields.get(index).and_then(|field| field.parse::<u64>().ok());
     Some((number(0)?.saturating_add(number(4)?), number(3)?.saturating_add(number(7)?)))
 }
 
-/// What was written to a device, as a line of `/sys/block/DEV/stat` counts it.
+/// Bytes written to a device, from a line of `/sys/block/DEV/stat`.
 pub fn parse_written(text: &str) -> Option<Bytes> {
     let sectors = text.split_whitespace().nth(6)?.parse::<u64>().ok()?;
     Some(Bytes(sectors.saturating_mul(SECTOR_BYTES)))
@@ -324,7 +324,7 @@ fn io(path: &Path) -> impl FnOnce(std::io::Error) -> BlockDeviceError {
     move |source| BlockDeviceError::Io { path, source }
 }
 
-/// The number that a file of sysfs holds.
+/// Reads a sysfs file that holds one number.
 pub(crate) fn number_in(path: &Path) -> Result<u64, BlockDeviceError> {
     read_as(path, "a number", |text| text.parse().ok())
 }
@@ -355,7 +355,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn discards_stand_in_fields_twelve_to_fourteen() {
+    fn discards_are_fields_twelve_to_fourteen() {
         let line = "     780        0    19900     1616    53004    59944 17005200   488058        3    25600   489820 \
              17        2     4096        5       41      146\n";
         let counts = DiscardCounts { commands: 17, merged: 2, bytes: Bytes(4096 * 512) };
@@ -364,14 +364,14 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_that_does_not_count_discards_is_told_from_one_that_counted_none() {
+    fn a_kernel_that_does_not_count_discards_differs_from_one_that_counted_none() {
         assert_eq!(parse_stat("1 2 3 4 5 6 7 8 9 10 11\n"), Some(BlockStat { in_flight: 9, discards: None }));
         let none = Some(DiscardCounts::default());
         assert_eq!(parse_stat("1 2 3 4 5 6 7 8 9 10 11 0 0 0 0").unwrap().discards, none);
     }
 
     #[test]
-    fn what_is_no_line_of_counts_is_refused() {
+    fn malformed_stat_lines_are_rejected() {
         for text in ["", "1 2 3", "1 2 3 4 5 6 7 8 x 10 11", "1 2 3 4 5 6 7 8 9 10 11 x 0 0 0", "-1 -1 -1"] {
             assert_eq!(parse_stat(text), None, "{text}");
         }

@@ -1,13 +1,11 @@
-//! Whether a file or a device may be overwritten: nobody uses it, and it holds nothing, or the user said its name.
+//! Whether a file or a device may be overwritten: it is not in use, and it is empty or the user named it explicitly.
 //!
-//! Writing to a block device, making a file system on it and trimming all of it destroy what it holds. So this is the
-//! rule, for every such act: what is in use is refused, whatever the user says; what holds data is refused unless the
-//! user repeats the path or the serial number. A [`Consent`] is what a device is opened for writing with, and [`check`]
-//! is its only maker.
+//! Writing to a block device, making a file system on it and trimming all of it destroy its contents. The rule is the
+//! same for each: a target in use is always refused; one that holds data is refused unless the user repeats its path or
+//! serial number. Opening a device for writing requires a [`Consent`], and only [`check`] creates one.
 //!
-//! Whether a device holds data is sampled: its first and last MiB, and a page at each of [`SAMPLES`] places between. A
-//! device that holds a file system but reads as zeros in all of those is not known to science. What cannot be read
-//! counts as data.
+//! A device is checked for data by sampling: its first and last MiB, and a page at each of [`SAMPLES`] places between.
+//! No file system is known that reads as zeros in all of those. Anything that cannot be read counts as data.
 
 mod signature;
 mod usage;
@@ -27,22 +25,22 @@ pub use signature::{HEAD_BYTES, signature};
 use usage::block_numbers;
 pub use usage::parse_swaps;
 
-/// How many places between the first and the last MiB are looked at.
+/// Number of places sampled between the first and the last MiB.
 pub const SAMPLES: u64 = 256;
 
-/// Leave to overwrite one target; [`check`] makes it.
+/// Permission to overwrite one target, created by [`check`].
 #[derive(Debug)]
 pub struct Consent {
     target: Target,
     identity: Identity,
 }
 
-/// What a target is known by when it is opened later.
+/// Identifies a target when it is opened later.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Identity {
-    /// There was no such file.
+    /// The file did not exist.
     NoFile,
-    /// Device and inode number of a file, and whether it was empty, so that no word was needed.
+    /// Device and inode number of a file, and whether it was empty, so that no confirmation was needed.
     File { device: u64, inode: u64, is_empty: bool },
     /// Major and minor number.
     Device((u32, u32)),
@@ -51,27 +49,27 @@ pub(crate) enum Identity {
 /// Why a target may not be overwritten.
 #[derive(Debug, Error)]
 pub enum ConsentError {
-    /// There is no such device, or it is of another kind.
+    /// The device does not exist, or it is of another kind.
     #[error("{path}: {what}; expected {expected}")]
     Kind {
         /// The path.
         path: String,
         /// What it is.
         what: String,
-        /// What would do.
+        /// What is expected instead.
         expected: String,
     },
-    /// Somebody uses it.
+    /// It is in use.
     #[error("{path}: {how}: it is never written to while it is in use")]
     InUse {
         /// The path.
         path: String,
-        /// By what: "is mounted on /home".
+        /// By what, such as "is mounted on /home".
         how: String,
     },
     /// It holds data, and the user did not repeat its name.
     #[error(
-        "{path}: holds {what}, all of which would be lost; {said}if that is meant, repeat its path{serial}: \
+        "{path}: holds {what}, all of which would be lost; {said}if that is what you want, repeat its path{serial}: \
          --destroy {path}"
     )]
     HoldsData {
@@ -79,38 +77,38 @@ pub enum ConsentError {
         path: String,
         /// What was found.
         what: String,
-        /// What the user repeated instead, with the punctuation behind it.
+        /// What the user gave instead, with trailing punctuation.
         said: String,
-        /// How a serial number would do too, if it has one.
+        /// The alternative of giving its serial number, if it has one.
         serial: String,
     },
-    /// It cannot be written.
+    /// It is read-only.
     #[error("{path}: is read-only")]
     ReadOnly {
         /// The path.
         path: String,
     },
-    /// It has no bytes.
-    #[error("{path}: has a size of 0: no medium is in it")]
+    /// It has no capacity.
+    #[error("{path}: has a size of 0: it contains no medium")]
     Empty {
         /// The path.
         path: String,
     },
-    /// The kernel says nothing of it.
+    /// The kernel gives no information about it.
     #[error(transparent)]
     Device(#[from] BlockDeviceError),
-    /// It cannot be looked at.
+    /// It cannot be examined.
     #[error("{path}: {source}")]
     Io {
         /// The path.
         path: String,
-        /// The operating system's words.
+        /// The operating system's error.
         source: io::Error,
     },
 }
 
 impl Consent {
-    /// What may be overwritten.
+    /// The target that may be overwritten.
     pub fn target(&self) -> &Target {
         &self.target
     }
@@ -120,12 +118,12 @@ impl Consent {
     }
 }
 
-/// Whether `target` may be overwritten by a user who repeated `word` (`--destroy WORD`).
+/// Checks whether `target` may be overwritten, given the user's confirmation `word` (`--destroy WORD`).
 ///
-/// Reads only. A file that does not exist, or is empty, needs no word.
+/// Reads only. A missing or empty file needs no confirmation.
 ///
 /// # Errors
-/// It is in use, or it holds data and `word` is neither its path nor its serial number; or it is no such thing.
+/// If it is in use, of the wrong kind, or holds data and `word` is neither its path nor its serial number.
 pub fn check(target: &Target, word: Option<&str>) -> Result<Consent, ConsentError> {
     let identity = match target {
         Target::File(path) => check_file(path, word)?,
@@ -144,9 +142,9 @@ fn check_file(path: &Path, word: Option<&str>) -> Result<Identity, ConsentError>
     let found = match fs::metadata(path) {
         Ok(found) => found,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            // A link that leads nowhere is not followed to make a file there.
+            // Do not create a file through a dangling link.
             return match fs::symlink_metadata(path) {
-                Ok(_) => Err(kind("is a symbolic link that leads nowhere", "a file, or a name that is free")),
+                Ok(_) => Err(kind("is a dangling symbolic link", "a file, or an unused name")),
                 Err(_) => Ok(Identity::NoFile),
             };
         }
@@ -159,7 +157,7 @@ fn check_file(path: &Path, word: Option<&str>) -> Result<Identity, ConsentError>
         ));
     }
     if !found.is_file() {
-        return Err(kind("is no regular file", "a file, or a name that is free"));
+        return Err(kind("is not a regular file", "a file, or an unused name"));
     }
     let canonical = path.canonicalize().map_err(|source| ConsentError::Io { path: shown(), source })?;
     if let Some(how) = usage::of_file(&canonical) {
@@ -177,7 +175,7 @@ fn check_device(path: &Path, word: Option<&str>) -> Result<Identity, ConsentErro
     let io = |source| ConsentError::Io { path: shown(), source };
     let found = fs::metadata(path).map_err(io)?;
     if !found.file_type().is_block_device() {
-        let what = if found.is_file() { "is a regular file" } else { "is no block device" };
+        let what = if found.is_file() { "is a regular file" } else { "is not a block device" };
         let expected = if found.is_file() {
             format!("a block device; write file:{} for the file", shown())
         } else {
@@ -195,13 +193,13 @@ fn check_device(path: &Path, word: Option<&str>) -> Result<Identity, ConsentErro
     if device.is_read_only() {
         return Err(ConsentError::ReadOnly { path: shown() });
     }
-    // O_EXCL on a block device: refused if the kernel itself uses it.
+    // O_EXCL on a block device: fails if the kernel itself uses it.
     let file =
         OpenOptions::new().read(true).custom_flags(libc_excl()).open(path).map_err(|source| match source
             .kind()
         {
             io::ErrorKind::ResourceBusy => {
-                ConsentError::InUse { path: shown(), how: "the kernel answers that it is busy".to_owned() }
+                ConsentError::InUse { path: shown(), how: "the kernel reports that it is busy".to_owned() }
             }
             _ => io(source),
         })?;
@@ -227,7 +225,7 @@ fn said(word: Option<&str>) -> String {
     word.map_or_else(String::new, |word| format!("'{word}' is neither its path nor its serial number; "))
 }
 
-/// Whether the user repeated the path, as it was given or without links, or one of the serial numbers.
+/// Whether the user repeated the path, as given or with links resolved, or one of the serial numbers.
 fn is_repeated(word: Option<&str>, given: &Path, canonical: &PathBuf, serials: &[String]) -> bool {
     word.is_some_and(|word| {
         Path::new(word) == given
@@ -236,12 +234,12 @@ fn is_repeated(word: Option<&str>, given: &Path, canonical: &PathBuf, serials: &
     })
 }
 
-/// What was found on a device, in words; `None` if it reads as zeros wherever it was looked at.
+/// Describes the data on a device; `None` if every sample reads as zeros.
 fn data_on(file: &File, size: Bytes) -> Option<String> {
     const MIB: u64 = 1 << 20;
     let mut head = vec![0; HEAD_BYTES.min(size.0 as usize)];
     if let Err(error) = file.read_exact_at(&mut head, 0) {
-        return Some(format!("what cannot be read ({error})"));
+        return Some(format!("data that cannot be read ({error})"));
     }
     if let Some(kind) = signature(&head) {
         return Some(kind.to_owned());
@@ -255,7 +253,7 @@ fn data_on(file: &File, size: Bytes) -> Option<String> {
     for offset in ends.chain(between) {
         let length = PAGE.min(size.0.saturating_sub(offset)) as usize;
         if let Err(error) = file.read_exact_at(&mut page[..length], offset) {
-            return Some(format!("what cannot be read ({error} at byte {offset})"));
+            return Some(format!("data that cannot be read ({error} at byte {offset})"));
         }
         if page[..length].iter().any(|&byte| byte != 0) {
             return Some(format!("data of an unknown kind (first seen at byte {offset})"));

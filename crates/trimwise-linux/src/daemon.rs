@@ -1,4 +1,4 @@
-//! What the command and `trimwised` share: the daemon's configuration, and the protocol by which it is asked.
+//! What the command and `trimwised` share: the daemon's configuration and its control protocol.
 
 pub mod config;
 pub mod control;

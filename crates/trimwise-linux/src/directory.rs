@@ -1,13 +1,13 @@
 //! A real directory as the file system of a workload.
 //!
-//! Each call of [`Files`] is the system call that its name says, made at once; the futures are ready when they return
+//! Each call of [`Files`] makes the system call of that name at once; the futures are ready when they return
 //! ([`block_on`](crate::block_on)). The directory is opened once and every path is taken relative to it. **No path
-//! leaves it**: absolute paths and `..` are refused, and the parents of a path are opened through neither symbolic links nor
-//! other mounts. They stay open: whatever their names come to mean meanwhile, files are made in the directories that were
-//! looked at.
+//! leaves it**: absolute paths and `..` are refused, and the parents of a path are opened without following symbolic
+//! links or crossing mounts. They stay open, so files are created in the directories that were checked, even if those
+//! are renamed.
 //!
-//! Once the interrupt flag is set, calls that make, read or write something answer [`FileError::Interrupted`], and
-//! those that remove or close still work: this is how a workload ends and takes away what it made.
+//! Once the interrupt flag is set, calls that create, read or write return [`FileError::Interrupted`]. Calls that
+//! remove or close still work, so that a workload can clean up.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -29,9 +29,9 @@ use trimwise::workload::timed::Timed;
 
 use crate::directory_check::{DirectoryError, check_run, check_writable, open_beneath, words};
 
-/// Bytes that are copied at a time where C's stdio would copy: the size of its buffer.
+/// Bytes per copy where C's stdio would copy: the size of its buffer.
 const COPY_BYTES: usize = 4096;
-/// Parents that are held open: a process may have 1,024 descriptors.
+/// Maximum number of parents held open: a process may have 1,024 descriptors.
 const PARENTS_MAX: usize = 256;
 
 /// A directory of this host in which a workload runs, in real time.
@@ -46,7 +46,7 @@ pub struct RealDirectory {
     interrupted: Arc<AtomicBool>,
     /// Parents below the root, at most [`PARENTS_MAX`].
     parents: RefCell<BTreeMap<String, Rc<OwnedFd>>>,
-    /// Memory for [`Files::charge_user_copy`]: from the one half to the other.
+    /// Memory for [`Files::charge_user_copy`], which copies one half to the other.
     copy: RefCell<[[u8; COPY_BYTES]; 2]>,
 }
 
@@ -58,10 +58,10 @@ pub struct RealFile {
 }
 
 impl RealDirectory {
-    /// Opens the directory. `interrupted` may be set at any time, by a signal handler for instance.
+    /// Opens the directory. `interrupted` may be set at any time, for instance by a signal handler.
     ///
     /// # Errors
-    /// It is missing, no directory, on a read-only file system or not writable. Nothing has been made.
+    /// If it is missing, not a directory, on a read-only file system, or not writable. Nothing is created.
     pub fn open(path: &Path, interrupted: Arc<AtomicBool>) -> Result<Self, DirectoryError> {
         let name = || path.display().to_string();
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -93,14 +93,14 @@ impl RealDirectory {
         self.interrupted.load(Ordering::Relaxed)
     }
 
-    /// Readies a run of PostMark: answers `config` with its locations relative to this directory.
+    /// Prepares a run of PostMark: returns `config` with its locations relative to this directory.
     ///
-    /// To know what the run needs, its script is gone through once (milliseconds for 100,000 operations).
+    /// To find out what the run needs, this goes through its script once (milliseconds for 100,000 operations).
     ///
     /// # Errors
-    /// A location lies outside or leads out; a name that the run would use exists already; the run's files would not
-    /// fit into what is free now. The size is that of the files alone: a file system whose own structures take
-    /// much of the last free space may still become full. Nothing has been made.
+    /// If a location is outside, a name that the run would use exists, or the run's files would not fit into the free
+    /// space. The size is that of the files alone: a file system whose own structures need much of the remaining space
+    /// may still become full. Nothing is created.
     pub fn plan(&self, config: &PostmarkConfig) -> Result<PostmarkConfig, DirectoryError> {
         let below = |root: &Path| config.for_directory(&root.to_string_lossy());
         let config = below(&self.path).or_else(|error| below(&self.given).map_err(|_| error))?;
@@ -108,11 +108,10 @@ impl RealDirectory {
         Ok(config)
     }
 
-    /// Looks whether a benchmark that times one operation can run here; answers the space that there is.
+    /// Checks whether a benchmark that times one operation can run here; returns the space of the file system.
     ///
     /// # Errors
-    /// The directory that it makes exists already; its files would not fit into what is free now. Nothing has been
-    /// made.
+    /// If its directory exists, or its files would not fit into the free space. Nothing is created.
     pub fn check_timed(&self, timed: Timed) -> Result<FileSystemSpace, DirectoryError> {
         let name = |below: &Path| below.display().to_string();
         let io = |errno, path| DirectoryError::Io { path, reason: words(errno) };
@@ -140,7 +139,7 @@ impl RealDirectory {
         if self.is_interrupted() { Err(FileError::Interrupted) } else { Ok(()) }
     }
 
-    /// The directory that a path's last component lies in, and that component; refuses a path that could leave the root.
+    /// Splits a path into its open parent directory and its last component; refuses a path that could leave the root.
     fn parent<'a>(&self, path: &'a str) -> Result<(Rc<OwnedFd>, &'a str), FileError> {
         let refuse = |reason: String| FileError::Other { path: path.to_owned(), reason };
         if path.is_empty() || path.starts_with('/') || path.split('/').any(|component| component == "..") {
@@ -164,7 +163,7 @@ impl RealDirectory {
         }
     }
 
-    /// Makes a system call, and again when a signal cut it short, unless that signal ends the run.
+    /// Makes a system call, and retries it after a signal unless that signal ends the run.
     fn retry<T>(&self, path: &str, mut call: impl FnMut() -> io::Result<T>) -> Result<T, FileError> {
         loop {
             match call() {
@@ -174,7 +173,7 @@ impl RealDirectory {
         }
     }
 
-    /// Removes a name; a run that ends needs this, so no signal keeps it from being tried again.
+    /// Removes a name. Retries after every signal, since an interrupted run needs this to clean up.
     fn remove(&self, path: &str, flags: AtFlags) -> Result<(), FileError> {
         let (parent, name) = self.parent(path)?;
         loop {
@@ -235,7 +234,7 @@ impl Files for RealDirectory {
     async fn write(&self, file: &mut RealFile, data: &[u8]) -> Result<(), FileError> {
         self.check_interrupt()?;
         let mut written = self.retry(&file.path, || io::write(&file.descriptor, data))?;
-        // The kernel may write less, on a disk that becomes full for instance: the next call says why.
+        // The kernel may write less, for instance when the disk fills up; the next call returns the reason.
         while written < data.len() {
             match self.retry(&file.path, || io::write(&file.descriptor, &data[written..]))? {
                 0 => return Err(FileError::NoSpace { path: file.path.clone() }),
@@ -275,7 +274,7 @@ impl Files for RealDirectory {
         self.retry(".", || fs::syncfs(&self.root))
     }
 
-    /// Spends the time by copying that much: the workload keeps no stdio buffer of its own.
+    /// Spends the time by copying `bytes`, since the workload has no stdio buffer.
     async fn charge_user_copy(&self, bytes: u64) {
         let mut halves = self.copy.borrow_mut();
         let [from, to] = &mut *halves;

@@ -1,7 +1,7 @@
-//! What must hold before a workload may run in a real directory.
+//! Checks a real directory before a workload runs in it.
 //!
-//! Everything is looked at and nothing is made, so that a refusal leaves nothing behind: the directory exists, is
-//! writable, has no name in it that the run would use, lies on one file system and has room for the run.
+//! The checks create nothing, so a refusal leaves nothing behind. The directory must exist, be writable, contain no
+//! name that the run would use, lie on one file system, and have room for the run.
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -13,7 +13,7 @@ use trimwise::units::Bytes;
 use trimwise::workload::postmark::layout::Layout;
 use trimwise::workload::postmark::{Footprint, LocationError, PostmarkConfig, footprint, footprint_min};
 
-/// Why a directory does not serve; one sentence for the user each.
+/// Why a directory is unsuitable; each is one sentence for the user.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum DirectoryError {
     /// It does not exist.
@@ -22,7 +22,7 @@ pub enum DirectoryError {
         /// The directory asked for.
         path: String,
     },
-    /// It is something else.
+    /// It is not a directory.
     #[error("{path}: not a directory")]
     NotADirectory {
         /// The path asked for.
@@ -34,21 +34,21 @@ pub enum DirectoryError {
         /// The directory asked for.
         path: String,
     },
-    /// Files cannot be made in it.
+    /// Files cannot be created in it.
     #[error("{path}: not writable: {reason}")]
     NotWritable {
         /// The directory asked for.
         path: String,
-        /// The operating system's words.
+        /// The operating system's error.
         reason: String,
     },
-    /// Something is there that the run would write to and delete.
-    #[error("{path}: exists already, and the workload would use that name; give an empty directory")]
+    /// It contains a name that the run would write to and delete.
+    #[error("{path}: already exists, and the workload would use that name; give an empty directory")]
     Occupied {
-        /// What is in the way.
+        /// The existing file or directory.
         path: String,
     },
-    /// A location is a symbolic link or another mount: files would lie somewhere else.
+    /// A location is a symbolic link or another mount: files would go elsewhere.
     #[error("{path}: leads out of the directory under test (a symbolic link or another mount)")]
     LeadsOut {
         /// The location's component.
@@ -62,9 +62,9 @@ pub enum DirectoryError {
     TooFull {
         /// The directory.
         path: String,
-        /// What the run's files occupy at one time, in blocks of 4 KiB.
+        /// The most that the run's files occupy at one time, in whole blocks of 4 KiB.
         needed: Bytes,
-        /// What is free for this user.
+        /// Free for this user.
         free: Bytes,
     },
     /// Its file system has too few inodes.
@@ -72,9 +72,9 @@ pub enum DirectoryError {
     TooFewInodes {
         /// The directory.
         path: String,
-        /// Files and directories of the run.
+        /// Files and directories that the run needs.
         needed: u64,
-        /// What is free for this user.
+        /// Free for this user.
         free: u64,
     },
     /// It cannot be examined.
@@ -82,17 +82,17 @@ pub enum DirectoryError {
     Io {
         /// What could not be examined.
         path: String,
-        /// The operating system's words.
+        /// The operating system's error.
         reason: String,
     },
 }
 
-/// The operating system's words for `errno`.
+/// The operating system's message for `errno`.
 pub(crate) fn words(errno: Errno) -> String {
     std::io::Error::from(errno).to_string()
 }
 
-/// Whether files can be made in the directory.
+/// Checks that files can be created in the directory.
 pub(crate) fn check_writable(directory: BorrowedFd<'_>, path: &Path) -> Result<(), DirectoryError> {
     let path = path.display().to_string();
     let io = |errno| DirectoryError::Io { path: path.clone(), reason: words(errno) };
@@ -102,8 +102,8 @@ pub(crate) fn check_writable(directory: BorrowedFd<'_>, path: &Path) -> Result<(
     check_writable_at(directory, Path::new(&path))
 }
 
-/// Opens the directory `path` below `root`, through neither symbolic links nor other mounts; `None` if it is missing. What
-/// is done with the descriptor is done there, whatever becomes of the names.
+/// Opens the directory `path` below `root` without following symbolic links or crossing mounts; `None` if it is
+/// missing. The descriptor stays valid if names change.
 pub(crate) fn open_beneath(
     root: BorrowedFd<'_>,
     root_path: &Path,
@@ -130,14 +130,14 @@ pub(crate) fn open_beneath(
     Ok(at)
 }
 
-/// Whether a run of `config`, whose locations are relative, can be made below `root` without touching anything else.
+/// Checks that a run of `config`, with relative locations, can take place below `root` without touching anything else.
 pub(crate) fn check_run(
     root: BorrowedFd<'_>,
     root_path: &Path,
     config: &PostmarkConfig,
 ) -> Result<(), DirectoryError> {
     let layout = Layout::new(config)?;
-    // What is far too large is refused at once: going through its script could take long.
+    // Refuse a run that is far too large at once: going through its script could take long.
     check_room(root, root_path, footprint_min(config), &layout)?;
     let needs = footprint(config);
     for location in layout.locations() {
@@ -151,7 +151,7 @@ pub(crate) fn check_run(
     check_room(root, root_path, needs, &layout)
 }
 
-/// Whether the file system has room for what a run needs.
+/// Checks that the file system has room for a run.
 fn check_room(
     root: BorrowedFd<'_>,
     root_path: &Path,
@@ -168,7 +168,7 @@ fn check_room(
     let directories = layout.location_directories().len() as u64
         + u64::from(layout.subdirectories()) * layout.locations().count() as u64;
     let (needed, free) = (needs.files_max + directories, space.f_favail);
-    // File systems without a fixed number of inodes, such as btrfs, say 0 of 0.
+    // File systems without a fixed number of inodes, such as btrfs, report 0 of 0.
     if space.f_files > 0 && free < needed {
         return Err(DirectoryError::TooFewInodes { path, needed, free });
     }
@@ -181,14 +181,14 @@ fn check_writable_at(there: BorrowedFd<'_>, directory: &Path) -> Result<(), Dire
     })
 }
 
-/// Whether no name in `directory` is one of those that `is_taken` tells.
+/// Checks that no name in `directory` satisfies `is_taken`.
 fn check_free_of(
     there: BorrowedFd<'_>,
     directory: &Path,
     is_taken: impl Fn(&str) -> bool,
 ) -> Result<(), DirectoryError> {
     let io = |errno| DirectoryError::Io { path: directory.display().to_string(), reason: words(errno) };
-    // The names in the way are sorted, so that the message is the same every time.
+    // Report the first name in sorted order, so that the message is always the same.
     let mut in_the_way: Option<String> = None;
     for entry in fs::Dir::read_from(there).map_err(io)? {
         let entry = entry.map_err(io)?;
@@ -206,14 +206,14 @@ fn check_free_of(
     }
 }
 
-/// Whether PostMark would make something called `name`: files 1 to `names`, or subdirectories `s0`, `s1`...
+/// Whether PostMark would create something called `name`: files 1 to `names`, or subdirectories `s0`, `s1`...
 fn is_postmarks(name: &str, names: u64, subdirectories: u32) -> bool {
     let (digits, numbers) = match (subdirectories, name.strip_prefix('s')) {
         (0, _) => (name, 1..names.saturating_add(1)),
         (_, Some(digits)) => (digits, 0..u64::from(subdirectories)),
         (_, None) => return false,
     };
-    // `007` and `+7` are numbers too, but no names of PostMark's.
+    // `007` and `+7` parse as numbers too, but PostMark does not use such names.
     digits.parse().is_ok_and(|n: u64| numbers.contains(&n) && n.to_string() == digits)
 }
 
@@ -222,7 +222,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn postmarks_names_are_told_from_others() {
+    fn names_that_postmark_uses_are_recognised() {
         let taken = |names: &[&str], subdirectories| {
             names
                 .iter()

@@ -1,4 +1,4 @@
-//! Where the bytes of a file lie on its file system's device (FIEMAP, Documentation/filesystems/fiemap.rst).
+//! Maps the bytes of a file to its file system's device (FIEMAP, Documentation/filesystems/fiemap.rst).
 
 use std::fs::File;
 use std::os::fd::AsFd as _;
@@ -8,64 +8,66 @@ use thiserror::Error;
 
 use crate::ioctl::{FiemapExtent, fiemap};
 
-/// Bytes of a file that lie in one piece.
+/// A contiguous run of a file's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// Where they begin in the file, in bytes.
+    /// Start in the file, in bytes.
     pub logical: u64,
-    /// Where they begin on the device, in bytes.
+    /// Start on the device, in bytes.
     pub physical: u64,
-    /// How many they are.
+    /// Length, in bytes.
     pub bytes: u64,
 }
 
-/// Why it is not known where a file lies.
+/// Why the location of a file is unknown.
 #[derive(Debug, Error)]
 pub enum FiemapError {
-    /// The file system cannot tell.
-    #[error("its file system does not tell where a file lies (FIEMAP: {0})")]
+    /// The file system does not support FIEMAP.
+    #[error("its file system does not report the location of a file (FIEMAP: {0})")]
     Call(std::io::Error),
-    /// It tells, but the address is not one of the device.
-    #[error("FIEMAP says of the bytes from {logical} on: {what}; expected data with an address of their own")]
+    /// It returns an extent without an address on the device.
+    #[error(
+        "FIEMAP reports of the bytes from {logical} on: {what}; expected data at an address of their own"
+    )]
     NoAddress {
-        /// Where in the file.
+        /// Offset in the file, in bytes.
         logical: u64,
-        /// What it is instead.
+        /// What FIEMAP reports instead.
         what: &'static str,
     },
 }
 
-/// Flags of an extent whose address is of no use, and why.
+/// Flags of an extent whose address is not usable, and why.
 const USELESS: [(u32, &str); 9] = [
-    (0x0002, "they lie nowhere that is known"),
+    (0x0002, "their location is unknown"),
     (0x0004, "they are not written yet"),
     (0x0008, "they are encoded (compressed)"),
     (0x0080, "they are encrypted"),
     (0x0100, "they are not aligned to blocks"),
-    (0x0200, "they lie among metadata"),
+    (0x0200, "they are stored among metadata"),
     (0x0400, "they share a block with other files"),
-    (0x0800, "they are allocated and not written"),
+    (0x0800, "they are allocated but not written"),
     (0x2000, "they are shared with another file or a snapshot"),
 ];
 const LAST: u32 = 0x0001;
 
-/// The extents of a file, in its order. What is dirty is written first.
+/// The extents of a file, in its order. Dirty data are written first.
 ///
 /// # Errors
-/// The file system has no FIEMAP, or answers what is no address of its device.
+/// If the file system has no FIEMAP, or returns an extent without an address on its device.
 pub fn extents(file: &File) -> Result<Vec<Extent>, FiemapError> {
     let length = file.metadata().map_err(FiemapError::Call)?.len();
     let mut all = Vec::new();
     let mut at = 0;
     loop {
         let found = fiemap(file.as_fd(), at).map_err(|errno: Errno| FiemapError::Call(errno.into()))?;
-        // XFS allocates ahead of what is written: that belongs to no data.
+        // XFS allocates ahead of what is written; skip those blocks.
         for extent in found.iter().filter(|extent| extent.logical < length) {
             all.push(usable(extent)?);
         }
         let Some(last) = found.last() else { return Ok(all) };
         let next = last.logical.saturating_add(last.length);
-        // A file system that answers the same again would keep us here.
+        // Do not loop forever if the file system returns the same extents again.
         if last.flags & LAST != 0 || next <= at {
             return Ok(all);
         }

@@ -1,4 +1,4 @@
-//! Small files that must never be half written, too long or another's.
+//! Small files that must never be half written, too long, or replaced by a link.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read as _, Write as _};
@@ -8,39 +8,39 @@ use std::path::{Path, PathBuf};
 use rustix::fs::OFlags;
 use trimwise::units::Bytes;
 
-/// The path of what lies beside a file, under its name and an ending.
+/// The path of a file with `ending` appended to its name.
 pub fn with_ending(path: &Path, ending: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(ending);
     name.into()
 }
 
-/// Why a file has no text to give.
+/// Why a file could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unread {
-    /// It is not what it should be: no regular file, too long, not UTF-8. In words that follow its name.
+    /// It is not a regular file, too long, or not UTF-8. The text follows the file's name in a message.
     Wrong(String),
-    /// It could not be read now, in words that follow its name.
+    /// Reading failed. The text follows the file's name in a message.
     Failed(String),
 }
 
-/// The text of a file; `None` if there is none.
+/// Reads a text file of at most `most` bytes; `None` if it does not exist.
 ///
 /// # Errors
-/// If it cannot be read or is longer, in words that follow its name.
+/// If it cannot be read or is longer. The text follows the file's name in a message.
 pub fn read_at_most(path: &Path, most: u64) -> Result<Option<String>, String> {
     read(path, most, 0).map_err(|(Unread::Wrong(why) | Unread::Failed(why))| why)
 }
 
-/// The same of a file that only this program writes: a link is not followed.
+/// The same for a file that only this program writes: links are not followed.
 ///
 /// # Errors
-/// If it is no regular file, cannot be read or is longer.
+/// If it is not a regular file, cannot be read, or is longer.
 pub fn read_own(path: &Path, most: u64) -> Result<Option<String>, Unread> {
     read(path, most, OFlags::NOFOLLOW.bits())
 }
 
-/// Nobody is waited for: a pipe that nobody writes to is opened at once, and refused.
+/// Never blocks: a pipe without a writer is opened at once, and refused.
 fn read(path: &Path, most: u64, flags: u32) -> Result<Option<String>, Unread> {
     let flags = (flags | OFlags::NONBLOCK.bits()).cast_signed();
     let failed = |error: io::Error| Unread::Failed(format!("cannot be read ({error})"));
@@ -49,11 +49,15 @@ fn read(path: &Path, most: u64, flags: u32) -> Result<Option<String>, Unread> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => {
             let is_link = fs::symlink_metadata(path).is_ok_and(|found| !found.is_file());
-            return Err(if is_link { Unread::Wrong("is no regular file".to_owned()) } else { failed(error) });
+            return Err(if is_link {
+                Unread::Wrong("is not a regular file".to_owned())
+            } else {
+                failed(error)
+            });
         }
     };
     if !file.metadata().map_err(failed)?.is_file() {
-        return Err(Unread::Wrong("is no regular file".to_owned()));
+        return Err(Unread::Wrong("is not a regular file".to_owned()));
     }
     let mut text = String::new();
     match file.take(most + 1).read_to_string(&mut text) {
@@ -66,17 +70,17 @@ fn read(path: &Path, most: u64, flags: u32) -> Result<Option<String>, Unread> {
     }
 }
 
-/// Writes a file whole or not at all: under another name first.
+/// Writes a file atomically, through a temporary name.
 pub fn replace(path: &Path, text: &str, mode: u32) -> io::Result<()> {
     let beside = with_ending(path, ".new");
-    drop(fs::remove_file(&beside)); // of a daemon that was killed, or a link that somebody left there
+    drop(fs::remove_file(&beside)); // left by a killed daemon, or a planted link
     let written = OpenOptions::new()
         .write(true)
         .create_new(true)
         .mode(mode)
         .open(&beside)
         .and_then(|mut file| {
-            file.set_permissions(fs::Permissions::from_mode(mode))?; // whatever the umask is
+            file.set_permissions(fs::Permissions::from_mode(mode))?; // regardless of the umask
             file.write_all(text.as_bytes())?;
             file.sync_all()
         })

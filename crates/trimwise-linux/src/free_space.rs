@@ -1,10 +1,10 @@
-//! What a trim would send: an estimate from the file system's own map of its free space.
+//! Estimates what a trim would send, from the file system's own map of its free space.
 //!
 //! ext4 and XFS list their free extents (FS_IOC_GETFSMAP), from the same structures that their FITRIM walks. For others
-//! there is only a bound: what the devices hold less what is in use.
+//! there is only a bound: the devices' size less what is in use.
 //!
-//! What no map tells: ext4 skips groups that it remembers as trimmed, XFS extents that were freed a moment ago; and the
-//! free space changes while the file system is used.
+//! The maps do not show everything: ext4 skips groups that it remembers as trimmed, and XFS skips extents that were
+//! freed a moment ago. The free space also changes while the file system is in use.
 
 use std::fs::File;
 use std::os::fd::{AsFd as _, BorrowedFd};
@@ -19,34 +19,35 @@ use crate::ioctl::{Fsmap, FsmapQuery};
 use crate::layout::{Kind, Layout};
 use crate::trim::Span;
 
-/// What a trim of a range is expected to send.
+/// The expected result of trimming a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Estimate {
     /// From the map of free extents.
     Extents(Extents),
-    /// No more than this can be free on the devices; how much of it would be sent is not known.
+    /// An upper bound on the devices' free space; how much of it would be sent is unknown.
     Bound(Bytes),
 }
 
-/// Free extents, each cut to the range and to its group.
+/// Free extents, each clipped to the range and to its group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Extents {
-    /// How many are long enough.
+    /// Number of extents that are long enough.
     pub count: u64,
-    /// Their bytes.
+    /// Bytes in those extents.
     pub bytes: Bytes,
-    /// Commands that they become at most; where a device takes several ranges in one, the kernel may need fewer.
+    /// Upper bound on the commands they need; where a device accepts several ranges per command, the kernel may need
+    /// fewer.
     pub commands_max: u64,
-    /// How many are too short.
+    /// Number of extents that are too short.
     pub too_short: u64,
-    /// The bytes of those.
+    /// Bytes in the short extents.
     pub too_short_bytes: Bytes,
 }
 
-/// What the estimate of `span` with this least extent is.
+/// Estimates a trim of `span` with a minimum extent of `least`.
 ///
 /// # Errors
-/// If the file system refuses to list its free space, or its space cannot be asked for.
+/// If the file system refuses to list its free space, or its usage cannot be read.
 pub fn estimate(
     kind: Kind,
     layout: Option<&Layout>,
@@ -57,7 +58,7 @@ pub fn estimate(
 ) -> Result<Estimate, Errno> {
     if let (Kind::Ext4 | Kind::Xfs, Some(layout), [device]) = (kind, layout, devices) {
         match free_extents(file.as_fd(), kind, layout, device, span, least) {
-            // A kernel without it (ext4 before 4.16), or a file system of that name in user space.
+            // A kernel without GETFSMAP (ext4 before 4.16), or a file system of that name in user space.
             Err(Errno::NOTTY | Errno::OPNOTSUPP) => {}
             done => return done.map(Estimate::Extents),
         }
@@ -67,8 +68,8 @@ pub fn estimate(
     Ok(Estimate::Bound(within))
 }
 
-/// The shortest extent that FITRIM sends when it is asked for `asked`: no shorter than the device's granularity, in
-/// whole clusters, which ext4 rounds down to (`ext4_trim_fs`) and XFS up to (`xfs_ioc_trim`).
+/// The shortest extent that FITRIM sends for a minimum of `asked`: at least the device's granularity, in whole
+/// clusters. ext4 rounds down to clusters (`ext4_trim_fs`), XFS up (`xfs_ioc_trim`).
 pub fn least_extent(kind: Kind, layout: Option<&Layout>, devices: &[BlockDevice], asked: Bytes) -> Bytes {
     let granularity = devices.iter().map(|device| device.limits.granularity).max().unwrap_or_default();
     let least = asked.max(granularity).0;
@@ -107,19 +108,20 @@ fn free_extents(
 pub struct Listed {
     /// Free extents, ascending and disjoint.
     pub free: Vec<Span>,
-    /// Where it begins: where it was asked for, or a little behind.
+    /// Start of the part, in bytes: the requested address, or a little after it.
     pub from: u64,
-    /// Where it ends: the file system's end if all that follows is listed.
+    /// End of the part, in bytes: the file system's end if everything after `from` is listed.
     pub upto: u64,
 }
 
-/// The first `most` free extents of at least `least` from an address on.
+/// Lists the first `most` free extents of at least `least` from an address on.
 ///
-/// Extents that go on in the next group are one. FITRIM goes from group to group, and leaves out a piece at the end of such
-/// an extent that is shorter than `least` by itself: it counts as sent though it is not, at most one for each boundary.
+/// Extents that continue in the next group are joined. FITRIM works group by group and leaves out a piece at the end of
+/// such an extent that is shorter than `least` by itself. That piece counts as sent though it is not, at most once per
+/// boundary.
 ///
-/// Some kernels leave out what begins before the address and goes on behind it, ext4 also its own structures at the beginning
-/// of a group; then the map begins behind that.
+/// Some kernels leave out an extent that begins before the address and continues after it; ext4 also leaves out its own
+/// structures at the start of a group. The map then begins after that.
 ///
 /// # Errors
 /// If the file system does not list its free space.
@@ -136,7 +138,7 @@ pub fn list(
     let mut listing = Listing::new(least, from, most);
     let mut query = FsmapQuery::new();
     if from > 0 {
-        // Its key begins with the number that the kernel has for the device, which every record shows.
+        // The key needs the kernel's number for the device, which every record contains.
         match first_on(&mut query, file, device)? {
             Some(number) => query = FsmapQuery::from(number, from),
             None => return Ok(listing.finish(layout.end.0)),
@@ -153,7 +155,7 @@ pub fn list(
     }
 }
 
-/// The number by which the kernel knows a device of the file system.
+/// The kernel's number for a device of the file system.
 fn first_on(query: &mut FsmapQuery, file: &File, device: &BlockDevice) -> Result<Option<u32>, Errno> {
     loop {
         let records = query.next(file.as_fd())?;
@@ -166,17 +168,17 @@ fn first_on(query: &mut FsmapQuery, file: &File, device: &BlockDevice) -> Result
     }
 }
 
-/// Makes free extents of records, as many as are wanted.
+/// Joins records into free extents, up to a maximum count.
 struct Listing {
     least: u64,
     asked_from: u64,
     most: usize,
-    /// Where the first record is.
+    /// Start of the first record.
     from: Option<u64>,
     /// The extent that the next record may continue.
     open: Option<Span>,
     free: Vec<Span>,
-    /// There is one more than is wanted.
+    /// Whether another extent was found after the maximum count.
     is_full: bool,
 }
 
@@ -227,14 +229,14 @@ fn is_free(record: &Fsmap) -> bool {
     record.flags & Fsmap::SPECIAL_OWNER != 0 && record.owner == Fsmap::FREE
 }
 
-/// Whether a record is of this device, not of a log or realtime device beside it. Device numbers are written as the
-/// kernel's `new_encode_dev` does; later kernels may write a number of the file system's own, small and from 0 on.
+/// Whether a record belongs to this device, not to a separate log or realtime device. Device numbers are encoded like
+/// the kernel's `new_encode_dev`; later kernels may use the file system's own small numbers, from 0.
 fn is_on(record: &Fsmap, device: &BlockDevice) -> bool {
     let (major, minor) = device.numbers;
     record.device == (minor & 0xff) | (major << 8) | ((minor & !0xff) << 12) || record.device <= 1
 }
 
-/// Sums free extents up as FITRIM would see them.
+/// Sums up free extents as FITRIM would see them.
 struct Sum<'a> {
     kind: Kind,
     layout: &'a Layout,
@@ -265,8 +267,8 @@ impl<'a> Sum<'a> {
         }
     }
 
-    /// Cuts the open extent at groups, as FITRIM goes from group to group, and to the span; but since Linux 6.6 ext4
-    /// sends an extent across the end of the span whole, up to the end of its group (`ext4_try_to_trim_range`).
+    /// Splits the open extent at groups, as FITRIM works group by group, and clips it to the span. Since Linux 6.6,
+    /// ext4 sends an extent that crosses the end of the span up to the end of its group (`ext4_try_to_trim_range`).
     fn close(&mut self) {
         let Some((start, end)) = self.open.take() else { return };
         let (mut at, last) = (start.max(self.span.start), end.min(self.span.end));
@@ -292,10 +294,11 @@ impl<'a> Sum<'a> {
     }
 }
 
-/// How many commands a discard of `bytes` at `start` of the disk becomes at most, as the block layer cuts it: a first
-/// one up to the granularity where it begins between two multiples (`bio_discard_limit` in block/blk-lib.c), then as
-/// much as one bio and one command may be, in multiples of the granularity (`bio_split_discard` in block/blk-merge.c).
-/// What was not cut there is merged with the first one again if both fit into a command (`ll_back_merge_fn`).
+/// Upper bound on the commands for a discard of `bytes` at `start` of the disk, split as the block layer does. If the
+/// start is not aligned to the granularity, a first command goes up to the next multiple (`bio_discard_limit` in
+/// block/blk-lib.c). Then each is as large as one bio and one command may be, in multiples of the granularity
+/// (`bio_split_discard` in block/blk-merge.c). A rest that was not split is merged with the first one again if both fit
+/// into a command (`ll_back_merge_fn`).
 pub fn commands(limits: DiscardLimits, start: u64, bytes: u64) -> u64 {
     let granularity = limits.granularity.0.max(512);
     let multiple = |n: u64| (n / granularity * granularity).max(granularity);
@@ -309,12 +312,12 @@ pub fn commands(limits: DiscardLimits, start: u64, bytes: u64) -> u64 {
     if head > 0 && limits.merges && rest <= command && bytes <= limits.max.0.min(u64::from(u32::MAX)) {
         return 1;
     }
-    // Each bio is cut for itself, so that its last command may be shorter.
+    // Each bio is split separately, so its last command may be shorter.
     u64::from(head > 0) + (rest / bio) * bio.div_ceil(command) + (rest % bio).div_ceil(command)
 }
 
-/// What the devices hold less what the file system says is in use. Not `statfs`'s free blocks: file systems keep room
-/// back, which FITRIM trims all the same (btrfs: 1,022.6 MiB discarded where 1,018.2 MiB were free).
+/// The devices' size less what the file system reports as in use. Not `statfs`'s free blocks: file systems reserve
+/// space that FITRIM trims anyway (btrfs: 1,022.6 MiB discarded where 1,018.2 MiB were free).
 fn unused(kind: Kind, file: BorrowedFd<'_>, devices: &[BlockDevice]) -> Result<Bytes, Errno> {
     let held = devices.iter().fold(0, |sum: u64, device| sum.saturating_add(device.size.0));
     let used = match devices.first().filter(|_| kind == Kind::Btrfs).and_then(btrfs_used) {
@@ -328,7 +331,7 @@ fn unused(kind: Kind, file: BorrowedFd<'_>, devices: &[BlockDevice]) -> Result<B
     Ok(Bytes(held.saturating_sub(used)))
 }
 
-/// What a btrfs has in use on its devices, all copies of it: `allocation/*/disk_used` in sysfs.
+/// What a btrfs has in use on its devices, counting all copies: `allocation/*/disk_used` in sysfs.
 fn btrfs_used(device: &BlockDevice) -> Option<u64> {
     let allocation = btrfs_directory(device)?.join("allocation");
     let used = |kind: &str| number_in(&Path::new(&allocation).join(kind).join("disk_used")).ok();
@@ -373,7 +376,7 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     #[test]
-    fn extents_are_cut_at_groups_and_to_the_span() {
+    fn extents_are_split_at_groups_and_clipped_to_the_span() {
         let (layout, device) = (layout(), device(4096, 0));
         let sum_of = |kind, start, end| {
             let mut sum = Sum::new(kind, &layout, &device, Span { start, end }, Bytes(8192));
@@ -416,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn extents_over_a_boundary_are_one_and_the_list_ends_where_it_is_full() {
+    fn extents_across_a_boundary_are_joined_and_the_list_ends_when_full() {
         // One extent in three groups, one that is too short, and two more.
         let records = [
             (0, 100, false),
@@ -435,26 +438,26 @@ mod tests {
         assert_eq!(listed(10, 0, 1, &records), (all[..1].to_vec(), 0, 300));
         assert_eq!(listed(10, 0, 2, &records), (all[..2].to_vec(), 0, 520));
         assert_eq!(listed(10, 0, 0, &records), (Vec::new(), 0, 0));
-        // From the middle on: the kernel begins with what lies there.
+        // From the middle: the kernel begins with the record there.
         assert_eq!(listed(10, 300, 1, &records[4..]), (all[1..2].to_vec(), 300, 520));
         assert_eq!(listed(10, 520, 9, &records[8..]), (all[2..].to_vec(), 520, 1000));
-        // In the middle of a free extent: cut, or left out with what is known of it.
+        // In the middle of a free extent: clipped, or left out by the kernel.
         assert_eq!(listed(10, 200, 9, &records[2..4]), (vec![(200, 300)], 200, 1000));
         assert_eq!(listed(10, 200, 9, &records[4..]), (all[1..].to_vec(), 300, 1000));
         assert_eq!(listed(10, 2000, 9, &[]), (Vec::new(), 2000, 2000));
     }
 
     #[test]
-    fn commands_are_cut_where_the_block_layer_cuts_them() {
+    fn commands_are_split_where_the_block_layer_splits_them() {
         assert_eq!(commands(limits(4096, MIB), 0, MIB), 1);
         assert_eq!(commands(limits(4096, MIB), 0, MIB + 4096), 2);
         // 512 bytes up to the granularity, then the rest.
         assert_eq!(commands(limits(4096, MIB), 4096 - 512, MIB), 2);
         assert_eq!(commands(limits(4096, MIB), 512, 512), 1);
-        // Both become one command again where they fit into one.
+        // The two are merged if they fit into one command.
         let merging = DiscardLimits { merges: true, ..limits(4096, MIB) };
         assert_eq!((commands(merging, 512, MIB), commands(merging, 512, MIB + 512)), (1, 2));
-        // A largest command that is no multiple of the granularity: 4,294,966,784 bytes of a loop device.
+        // A maximum that is not a multiple of the granularity: 4,294,966,784 bytes of a loop device.
         assert_eq!(commands(limits(4096, 4_294_966_784), 0, 4 << 30), 2);
         assert_eq!(commands(limits(0, 0), 0, 1024), 2);
         assert_eq!(commands(limits(4096, MIB), 0, 0), 0);
@@ -475,9 +478,9 @@ mod tests {
     }
 
     proptest! {
-        /// Against a walk over the bytes as the block layer does it.
+        /// Compared with a walk over the bytes as in the block layer.
         #[test]
-        fn commands_are_as_many_as_a_walk_makes(
+        fn the_count_of_commands_matches_a_walk(
             granularity in prop::sample::select(vec![512u64, 4096, 65_536]),
             max in (1u64 << 17)..(1 << 33),
             start in 0u64..(1 << 24),
@@ -498,7 +501,7 @@ mod tests {
             prop_assert_eq!(commands(limits(granularity, max), start, bytes), walked);
         }
 
-        /// Whatever the map says, no extent is counted that is not there.
+        /// Whatever the map says, no more than the span is counted.
         #[test]
         fn a_sum_is_never_more_than_the_span(
             records in prop::collection::vec((any::<u64>(), 0u64..(1 << 31)), 0..20),

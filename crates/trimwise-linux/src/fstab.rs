@@ -1,4 +1,4 @@
-//! What fstab(5) says of mounts.
+//! Reads mounts from fstab(5).
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
@@ -10,25 +10,26 @@ use crate::mount::{Mount, nearest, unescaped};
 /// A line of fstab.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Where it is mounted, or to be.
+    /// The mount point.
     pub point: PathBuf,
-    /// With which options.
+    /// The mount options.
     pub options: Vec<String>,
 }
 
 impl Entry {
-    /// Whether it has this option.
+    /// Whether it lists this option.
     pub fn has(&self, option: &str) -> bool {
         self.options.iter().any(|one| one == option)
     }
 }
 
-/// Entries of the host's fstab that are `wanted`. A mount point that is a link is what it leads to, as the kernel names it.
+/// Entries of the host's fstab that are `wanted`. A mount point that is a symbolic link is resolved, as the kernel
+/// does.
 pub fn entries(root: &HostRoot, mounts: &[Mount], wanted: impl Fn(&Entry) -> bool) -> Vec<Entry> {
     let mut found = parse(&root.text("/etc/fstab").unwrap_or_default());
     found.retain(wanted);
     for entry in &mut found {
-        // Not looked at without need, nor where a server or a process may not answer.
+        // Avoid touching paths needlessly, or where a server or a FUSE process may not respond.
         let is_local = nearest(mounts, &entry.point)
             .map(|index| &mounts[index])
             .is_none_or(|mount| !mount.is_served() && mount.has_device());
@@ -42,7 +43,7 @@ pub fn entries(root: &HostRoot, mounts: &[Mount], wanted: impl Fn(&Entry) -> boo
     found
 }
 
-/// Mount points and options; other lines are passed over.
+/// Mount points and options; other lines are skipped.
 fn parse(text: &str) -> Vec<Entry> {
     let lines = text.lines().map(str::trim).filter(|line| !line.starts_with('#'));
     lines
@@ -63,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_link_is_what_it_leads_to_inside_of_the_host() {
+    fn links_are_resolved_inside_the_host() {
         let folder = tempfile::tempdir().unwrap();
         let at = |path: &str| folder.path().join(path);
         fs::create_dir_all(at("var/home")).unwrap();

@@ -1,4 +1,4 @@
-//! Where a host's own files are: `/`, or a folder that a container has it mounted on, or a made-up one in a test.
+//! Locates a host's own files: at `/`, in a folder where a container has it mounted, or in a fake host of a test.
 
 use std::fs::{self, File};
 use std::io::Read as _;
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Mode, OFlags, ResolveFlags, open, openat2};
 use rustix::io::Errno;
 
-/// A folder that stands for `/`.
+/// A folder that serves as `/`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostRoot(PathBuf);
 
@@ -24,7 +24,7 @@ impl HostRoot {
         Self(path.into())
     }
 
-    /// Where a path of the host is. `..` stays inside.
+    /// The location of a path of the host. `..` stays inside.
     pub fn path(&self, path: impl AsRef<Path>) -> PathBuf {
         use std::path::Component::{CurDir, Normal, ParentDir, Prefix, RootDir};
         let mut inside = self.0.clone();
@@ -37,12 +37,12 @@ impl HostRoot {
         inside
     }
 
-    /// A small text file without blanks at its ends; `None` if there is none. Links lead to places of the host.
+    /// Reads a small text file and trims it; `None` if it does not exist. Links are resolved inside the host.
     pub fn text(&self, path: impl AsRef<Path>) -> Option<String> {
         let mut bytes = Vec::new();
         let mut file = match self.open_inside(path.as_ref(), OFlags::RDONLY) {
             Ok(file) => File::from(file),
-            // Linux 5.6 has it; filters of system calls that are older refuse it.
+            // openat2 needs Linux 5.6, and older seccomp filters refuse it.
             Err(Errno::NOSYS | Errno::PERM) => File::open(self.path(path)).ok()?,
             Err(_) => return None,
         };
@@ -50,7 +50,7 @@ impl HostRoot {
         Some(String::from_utf8_lossy(&bytes).trim().to_owned())
     }
 
-    /// A path of the host without links in it; `None` if there is no such place, or the kernel cannot tell (before 5.6).
+    /// A path of the host with links resolved; `None` if it does not exist, or before Linux 5.6.
     pub fn resolved(&self, path: impl AsRef<Path>) -> Option<PathBuf> {
         let place = self.open_inside(path.as_ref(), OFlags::PATH).ok()?;
         let named = fs::read_link(format!("/proc/self/fd/{}", place.as_raw_fd())).ok()?;
@@ -61,19 +61,19 @@ impl HostRoot {
     fn open_inside(&self, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
         let root = open(&self.0, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
         let once = || openat2(&root, path, flags | OFlags::CLOEXEC, Mode::empty(), ResolveFlags::IN_ROOT);
-        // The kernel says so where something is mounted or renamed meanwhile.
+        // The kernel returns EAGAIN if something is mounted or renamed meanwhile.
         (0..10)
             .map(|_| once())
             .find(|opened| !matches!(opened, Err(Errno::AGAIN)))
             .unwrap_or(Err(Errno::AGAIN))
     }
 
-    /// Whether there is such a file, folder, or link (which may lead anywhere).
+    /// Whether such a file, folder or link exists; a link may dangle.
     pub fn has(&self, path: impl AsRef<Path>) -> bool {
         fs::symlink_metadata(self.path(path)).is_ok()
     }
 
-    /// Whether this is the host that this process sees itself.
+    /// Whether this is the process's own root.
     pub fn is_own(&self) -> bool {
         self.0 == Path::new("/")
     }

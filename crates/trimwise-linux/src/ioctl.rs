@@ -1,10 +1,10 @@
 //! The ioctl calls of trimwise: FITRIM, FS_IOC_GETFSMAP, FS_IOC_FIEMAP, XFS_IOC_FSGEOMETRY_V1, BLKDISCARD,
-//! NVME_IOCTL_ADMIN_CMD and RNDADDTOENTCNT; and below it the ring of io_uring (`ring`), what a child does before it
-//! starts (`child`), loop devices (`loop_device`), and where a btrfs has its chunks (`btrfs`).
+//! NVME_IOCTL_ADMIN_CMD and RNDADDTOENTCNT; and submodules for io_uring (`ring`), child processes between fork and exec
+//! (`child`), loop devices (`loop_device`), and the chunks of a btrfs (`btrfs`).
 //!
-//! The one place with unsafe code: rustix cannot know which structure an ioctl number wants, nor io_uring how long a
-//! buffer lives. Numbers and structures are those of Linux's include/uapi/linux/fs.h, fsmap.h, fiemap.h and
-//! nvme_ioctl.h, and of fs/xfs/libxfs/xfs_fs.h.
+//! The only unsafe code: rustix cannot know which structure an ioctl number takes, nor io_uring how long a buffer
+//! lives. Numbers and structures are those of Linux's include/uapi/linux/fs.h, fsmap.h, fiemap.h and nvme_ioctl.h, and
+//! of fs/xfs/libxfs/xfs_fs.h.
 #![allow(unsafe_code)]
 
 pub mod btrfs;
@@ -18,26 +18,26 @@ use std::os::fd::BorrowedFd;
 use rustix::io::Errno;
 use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, Setter, Updater, ioctl, opcode};
 
-/// `struct fstrim_range`, in bytes. The kernel answers in `len`; what it counts differs by file system.
+/// `struct fstrim_range`, in bytes. The kernel returns its count in `len`; what it counts differs by file system.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct FstrimRange {
-    /// Where the range begins.
+    /// Start of the range.
     pub start: u64,
-    /// How long it is.
+    /// Length of the range.
     pub len: u64,
-    /// Shorter free extents are left.
+    /// Shorter free extents are skipped.
     pub minlen: u64,
 }
 
-/// FITRIM over a range of the file system that `file` lies on.
+/// Runs FITRIM over a range of the file system of `file`.
 pub fn fitrim(file: BorrowedFd<'_>, range: &mut FstrimRange) -> Result<(), Errno> {
     const FITRIM: Opcode = opcode::read_write::<FstrimRange>(b'X', 121);
     // SAFETY: FITRIM reads and writes one `struct fstrim_range`, which `FstrimRange` is, and keeps no pointer to it.
     unsafe { ioctl(file, Updater::<FITRIM, _>::new(range)) }
 }
 
-/// Lets the kernel count 256 bits that it has for random, as many as it waits for; `file` is `/dev/random`. Needs root.
+/// Credits 256 bits of entropy to the kernel, which is as many as it waits for. `file` is `/dev/random`. Needs root.
 pub fn credit_randomness(file: BorrowedFd<'_>) -> Result<(), Errno> {
     const RNDADDTOENTCNT: Opcode = opcode::write::<i32>(b'R', 1);
     // SAFETY: RNDADDTOENTCNT reads one `int` and keeps no pointer to it.
@@ -52,13 +52,13 @@ pub struct Fsmap {
     pub device: u32,
     /// `FMR_OF_*`.
     pub flags: u32,
-    /// Where the extent begins on the device.
+    /// Start of the extent on the device.
     pub physical: u64,
     /// The inode, or a code with [`Self::SPECIAL_OWNER`].
     pub owner: u64,
-    /// Where it begins in its owner.
+    /// Start in its owner.
     pub offset: u64,
-    /// How long it is.
+    /// Length of the range.
     pub length: u64,
     reserved: [u64; 3],
 }
@@ -68,7 +68,7 @@ impl Fsmap {
     pub const SPECIAL_OWNER: u32 = 0x10;
     /// FMR_OF_LAST: no record follows.
     pub const LAST: u32 = 0x20;
-    /// FMR_OWN_FREE: nobody owns it.
+    /// FMR_OWN_FREE: free space.
     pub const FREE: u64 = 1;
     /// A key above every record.
     const HIGHEST: Self = Self {
@@ -82,10 +82,10 @@ impl Fsmap {
     };
 }
 
-/// Records that one call of GETFSMAP may answer: 64 KiB of them.
+/// Maximum number of records per GETFSMAP call: 64 KiB.
 const RECORDS: usize = 1024;
 
-/// `struct fsmap_head`, of which the size goes into the ioctl number.
+/// `struct fsmap_head`; its size is part of the ioctl number.
 #[repr(C)]
 struct FsmapHead {
     iflags: u32,
@@ -96,7 +96,7 @@ struct FsmapHead {
     keys: [Fsmap; 2],
 }
 
-/// The head with the room for records that `count` promises behind it.
+/// The head, followed by room for `count` records.
 #[repr(C)]
 pub struct FsmapQuery {
     head: FsmapHead,
@@ -109,8 +109,8 @@ impl FsmapQuery {
         Self::from(0, 0)
     }
 
-    /// A query from the first record that begins at an address of a device, or behind it. Without the device's number the
-    /// kernel takes its address for 0.
+    /// A query from the first record at or after an address of a device. Without the device's number the kernel treats
+    /// the address as 0.
     pub fn from(device: u32, physical: u64) -> Box<Self> {
         let keys = [Fsmap { device, physical, ..Fsmap::default() }, Fsmap::HIGHEST];
         let head =
@@ -118,7 +118,7 @@ impl FsmapQuery {
         Box::new(Self { head, records: [Fsmap::default(); RECORDS] })
     }
 
-    /// The next records in order of device and address; none behind the last one.
+    /// The next records in order of device and address; empty after the last one.
     pub fn next(&mut self, file: BorrowedFd<'_>) -> Result<&[Fsmap], Errno> {
         const GETFSMAP: Opcode = opcode::read_write::<FsmapHead>(b'X', 59);
         // SAFETY: GETFSMAP reads a `struct fsmap_head` and writes at most `count` records behind it. `FsmapQuery` is
@@ -133,7 +133,7 @@ impl FsmapQuery {
     }
 }
 
-/// `struct xfs_fsop_geom_v1`. Only its first fields are of use here.
+/// `struct xfs_fsop_geom_v1`. Only its first fields are used here.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct XfsGeometry {
@@ -155,17 +155,17 @@ pub struct XfsGeometry {
     rest: [u64; 8],
 }
 
-/// How an XFS is laid out.
+/// Reads the geometry of an XFS.
 pub fn xfs_geometry(file: BorrowedFd<'_>) -> Result<XfsGeometry, Errno> {
     const FSGEOMETRY_V1: Opcode = opcode::read::<XfsGeometry>(b'X', 100);
     let mut geometry = XfsGeometry::default();
-    // SAFETY: the ioctl writes one `struct xfs_fsop_geom_v1`, 112 bytes, which `XfsGeometry` has (the ioctl number says
-    // its size, and the kernel knows no other); any bits make a valid one.
+    // SAFETY: the ioctl writes one `struct xfs_fsop_geom_v1`, 112 bytes, the size of `XfsGeometry` (the ioctl number
+    // encodes the size, and the kernel accepts no other); any bits make a valid one.
     unsafe { ioctl(file, Updater::<FSGEOMETRY_V1, _>::new(&mut geometry))? };
     Ok(geometry)
 }
 
-/// BLKDISCARD: bytes of a block device that nobody needs. Returns when the device has done it.
+/// Discards bytes of a block device (BLKDISCARD). Returns when the device has done it.
 pub fn discard(device: BorrowedFd<'_>, offset: u64, bytes: u64) -> Result<(), Errno> {
     const BLKDISCARD: Opcode = opcode::none(0x12, 119);
     let mut range = [offset, bytes];
@@ -173,15 +173,15 @@ pub fn discard(device: BorrowedFd<'_>, offset: u64, bytes: u64) -> Result<(), Er
     unsafe { ioctl(device, Updater::<BLKDISCARD, _>::new(&mut range)) }
 }
 
-/// `struct fiemap_extent`: where bytes of a file lie.
+/// `struct fiemap_extent`: the location of a file's bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FiemapExtent {
-    /// Where the extent begins in the file, in bytes.
+    /// Start in the file, in bytes.
     pub logical: u64,
-    /// Where it begins on the device, in bytes.
+    /// Start on the device, in bytes.
     pub physical: u64,
-    /// How long it is, in bytes.
+    /// Length, in bytes.
     pub length: u64,
     reserved64: [u64; 2],
     /// `FIEMAP_EXTENT_*`.
@@ -189,10 +189,10 @@ pub struct FiemapExtent {
     reserved32: [u32; 3],
 }
 
-/// Extents that one call of FIEMAP may answer.
+/// Maximum number of extents per FIEMAP call.
 const EXTENTS: usize = 512;
 
-/// `struct fiemap` without its extents, of which the size goes into the ioctl number.
+/// `struct fiemap` without its extents; its size is part of the ioctl number.
 #[repr(C)]
 struct FiemapHead {
     start: u64,
@@ -203,14 +203,14 @@ struct FiemapHead {
     reserved: u32,
 }
 
-/// The head with the room for extents that `count` promises behind it.
+/// The head, followed by room for `count` extents.
 #[repr(C)]
 struct FiemapQuery {
     head: FiemapHead,
     extents: [FiemapExtent; EXTENTS],
 }
 
-/// The extents of a file from byte `start` on, as many as one call answers. What is dirty is written first.
+/// The extents of a file from byte `start` on, as many as one call returns. Dirty data are written first.
 pub fn fiemap(file: BorrowedFd<'_>, start: u64) -> Result<Vec<FiemapExtent>, Errno> {
     const FIEMAP: Opcode = opcode::read_write::<FiemapHead>(b'f', 11);
     const FIEMAP_FLAG_SYNC: u32 = 1;
@@ -248,7 +248,7 @@ struct NvmeAdminCommand {
     result: u32,
 }
 
-/// Bytes of an answer to NVMe's Identify.
+/// Size of the NVMe Identify data, in bytes.
 pub const NVME_IDENTIFY_BYTES: usize = 4096;
 
 /// Identify Namespace (CNS 0) of an NVMe namespace's block device.
@@ -256,7 +256,7 @@ pub fn nvme_identify_namespace(device: BorrowedFd<'_>) -> Result<Box<[u8; NVME_I
     const NVME_IOCTL_ID: Opcode = opcode::none(b'N', 0x40);
     const NVME_IOCTL_ADMIN_CMD: Opcode = opcode::read_write::<NvmeAdminCommand>(b'N', 0x41);
     const IDENTIFY: u8 = 6;
-    // SAFETY: NVME_IOCTL_ID takes no argument and answers the namespace's number as its return value.
+    // SAFETY: NVME_IOCTL_ID takes no argument and returns the namespace's number.
     let namespace = unsafe { ioctl(device, Number::<NVME_IOCTL_ID>)? };
     let mut data = Box::new([0; NVME_IDENTIFY_BYTES]);
     let mut command = NvmeAdminCommand {
@@ -267,15 +267,15 @@ pub fn nvme_identify_namespace(device: BorrowedFd<'_>) -> Result<Box<[u8; NVME_I
         ..NvmeAdminCommand::default()
     };
     // SAFETY: the ioctl reads and writes one `struct nvme_admin_cmd`, and during the call the `data_bytes` bytes at
-    // `data`, which `data` owns and which outlive the call. Identify writes no memory of the host but that.
+    // `data`, which `data` owns and which outlive the call. Identify writes no other host memory.
     unsafe { ioctl(device, Updater::<NVME_IOCTL_ADMIN_CMD, _>::new(&mut command))? };
     Ok(data)
 }
 
-/// An ioctl without an argument that answers a number.
+/// An ioctl without an argument that returns a number.
 struct Number<const OPCODE: Opcode>;
 
-// SAFETY: there is no argument, and what is returned is the number itself.
+// SAFETY: there is no argument, and the return value is the number itself.
 unsafe impl<const OPCODE: Opcode> Ioctl for Number<OPCODE> {
     type Output = u32;
     const IS_MUTATING: bool = false;
@@ -294,7 +294,7 @@ unsafe impl<const OPCODE: Opcode> Ioctl for Number<OPCODE> {
 mod tests {
     use super::*;
 
-    /// The sizes are part of the kernel's interface: they stand in the ioctl numbers.
+    /// The sizes are part of the kernel's interface: the ioctl numbers encode them.
     #[test]
     fn structures_have_the_kernel_s_sizes() {
         assert_eq!(size_of::<FstrimRange>(), 24);

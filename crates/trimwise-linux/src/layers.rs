@@ -1,7 +1,7 @@
-//! From a mounted device down to the disks below it: partitions, and the device mapper's linear mappings.
+//! Maps a mounted device to the disks below it, through partitions and the device mapper's linear mappings.
 //!
-//! A partition is a piece of its disk. A device of the device mapper is what its table says; only tables of `linear`
-//! targets (LVM's ordinary volumes) are followed, since only there a byte lies at one place of one device below.
+//! A partition is a piece of its disk. A device-mapper device is defined by its table. Only tables of `linear` targets
+//! (LVM's ordinary volumes) are followed, since only there does each byte lie at one place of one device below.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -11,49 +11,49 @@ use trimwise::units::SECTOR_BYTES;
 
 use crate::block_device::{BlockDevice, BlockDeviceError};
 
-/// Devices above each other before it must be a circle.
+/// Maximum depth of stacked devices; beyond it, assume a cycle.
 const LAYERS_MAX: usize = 16;
 
-/// A line of a device mapper's table: sectors that lie on a device below.
+/// A line of a device-mapper table: a run of sectors on a device below.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// The first sector, above.
+    /// The first sector on the upper device.
     pub start: u64,
-    /// How many.
+    /// Number of sectors.
     pub sectors: u64,
     /// Major and minor number of the device below.
     pub below: (u32, u32),
-    /// The first sector there.
+    /// The first sector on the device below.
     pub offset: u64,
 }
 
-/// Why the way down is not known.
+/// Why the mapping is unknown.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum TableError {
     /// A target that is not linear.
-    #[error("its mapping is of the kind '{0}'")]
+    #[error("its mapping is of type '{0}'")]
     Kind(String),
-    /// No table.
+    /// A line that is not a linear mapping.
     #[error(
-        "line {line} of its table, '{text}', is no linear mapping; expected START SECTORS linear MAJOR:MINOR OFFSET"
+        "line {line} of its table, '{text}', is not a linear mapping; expected START SECTORS linear MAJOR:MINOR OFFSET"
     )]
     Line {
-        /// Counted from 1.
+        /// Line number, from 1.
         line: usize,
-        /// What it says.
+        /// Its text.
         text: String,
     },
-    /// The table cannot be had.
+    /// The table cannot be read.
     #[error("its table cannot be read: {0}")]
     NoTable(String),
 }
 
-/// What lies directly below a device.
+/// The layer directly below a device.
 #[derive(Debug)]
 pub enum Below {
     /// Nothing: it is a disk.
     Nothing,
-    /// The disk that it is a partition of, from a byte on.
+    /// The disk of a partition, and the byte at which the partition starts.
     Disk(Box<BlockDevice>, u64),
     /// Pieces of other devices.
     Linear(Vec<Piece>),
@@ -61,7 +61,7 @@ pub enum Below {
     Opaque(TableError),
 }
 
-/// What lies directly below `device`.
+/// Finds the layer directly below `device`.
 pub fn below(device: &BlockDevice) -> Below {
     if let Some(disk) = device.disk() {
         return Below::Disk(Box::new(disk), device.start.0);
@@ -86,10 +86,10 @@ fn table(name: &str) -> Result<String, TableError> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Reads what `dmsetup table NAME` prints.
+/// Parses the output of `dmsetup table NAME`.
 ///
 /// # Errors
-/// If not every line is a linear mapping; the kind of the first that is not.
+/// If a line is not a linear mapping; names the type of the first one.
 pub fn parse_table(text: &str) -> Result<Vec<Piece>, TableError> {
     let mut pieces = Vec::new();
     for (index, line) in text.lines().enumerate() {
@@ -117,7 +117,7 @@ pub fn parse_table(text: &str) -> Result<Vec<Piece>, TableError> {
     Ok(pieces)
 }
 
-/// Where `bytes` bytes from `offset` lie below `pieces`: the device and the byte there; `None` if not in one piece.
+/// Maps `bytes` bytes at `offset` through `pieces` to a device and a byte there; `None` if they are not in one piece.
 pub fn through(pieces: &[Piece], offset: u64, bytes: u64) -> Option<((u32, u32), u64)> {
     let end = offset.checked_add(bytes)?;
     let inside = |piece: &&Piece| {
@@ -128,17 +128,17 @@ pub fn through(pieces: &[Piece], offset: u64, bytes: u64) -> Option<((u32, u32),
     Some((piece.below, offset - piece.start * SECTOR_BYTES + piece.offset * SECTOR_BYTES))
 }
 
-/// A device with all that lies below it.
+/// A device with all layers below it.
 #[derive(Debug)]
 pub struct Stack {
     devices: Vec<(BlockDevice, Below)>,
 }
 
 impl Stack {
-    /// Looks at `top` and everything below it.
+    /// Examines `top` and everything below it.
     ///
     /// # Errors
-    /// If sysfs does not know a device that a table names.
+    /// If sysfs does not list a device that a table names.
     pub fn of(top: &BlockDevice) -> Result<Self, BlockDeviceError> {
         let mut devices = vec![(top.clone(), below(top))];
         let mut index = 0;
@@ -162,7 +162,7 @@ impl Stack {
         Ok(Self { devices })
     }
 
-    /// The lowest devices that are known: disks, and what cannot be followed further, with the reason.
+    /// The lowest known devices: disks, and devices that cannot be followed further, with the reason.
     pub fn lowest(&self) -> impl Iterator<Item = (&BlockDevice, Option<&TableError>)> {
         self.devices.iter().filter_map(|(device, below)| match below {
             Below::Nothing => Some((device, None)),
@@ -171,7 +171,7 @@ impl Stack {
         })
     }
 
-    /// Where `bytes` bytes from `offset` of the top device lie on one of the lowest; `None` if not in one piece.
+    /// Maps `bytes` bytes at `offset` of the top device to one of the lowest; `None` if they are not in one piece.
     pub fn place(&self, offset: u64, bytes: u64) -> Option<((u32, u32), u64)> {
         let mut at = (self.devices.first()?.0.numbers, offset);
         for _ in 0..LAYERS_MAX {
@@ -200,7 +200,7 @@ mod tests {
         assert_eq!(through(&pieces, 4096, 4096), Some(((8, 1), 2048 * 512 + 4096)));
         assert_eq!(through(&pieces, 2048 * 512, 4096), Some(((8, 17), 384 * 512)));
         assert_eq!(through(&pieces, 2047 * 512, 4096), None, "in two pieces");
-        assert_eq!(through(&pieces, 3048 * 512, 512), None, "behind the end");
+        assert_eq!(through(&pieces, 3048 * 512, 512), None, "after the end");
         assert_eq!(through(&pieces, u64::MAX, 512), None);
     }
 
@@ -209,7 +209,7 @@ mod tests {
         let said = |text: &str| parse_table(text).unwrap_err().to_string();
         assert_eq!(
             said("0 409600 crypt aes-xts-plain64 :64:logon:x 0 8:2 32768"),
-            "its mapping is of the kind 'crypt'"
+            "its mapping is of type 'crypt'"
         );
         assert_eq!(said(""), "its table cannot be read: it is empty");
         for text in [
@@ -220,7 +220,7 @@ mod tests {
             "0 18446744073709551615 linear 8:1 1",
         ] {
             assert!(
-                said(text).starts_with(&format!("line 1 of its table, '{text}', is no linear")),
+                said(text).starts_with(&format!("line 1 of its table, '{text}', is not a linear")),
                 "{text}"
             );
         }

@@ -1,8 +1,8 @@
-//! How a mounted file system is divided, as far as FITRIM is concerned.
+//! How a mounted file system is divided for FITRIM.
 //!
-//! ext4 trims block group by block group and remembers those that it has trimmed whole, XFS goes by allocation groups:
-//! work that is cut at their boundaries finds the same extents as one call over everything. Btrfs numbers its space
-//! logically, and others differ: they are taken as one piece.
+//! ext4 trims by block group and remembers the groups that it has trimmed completely. XFS works by allocation group.
+//! Work that is split at their boundaries finds the same extents as one call over everything. Btrfs uses logical
+//! addresses, and others differ: they are treated as one piece.
 
 use std::fs::File;
 use std::os::fd::{AsFd as _, BorrowedFd};
@@ -14,21 +14,21 @@ use trimwise::units::Bytes;
 use crate::block_device::BlockDevice;
 use crate::ioctl;
 
-/// File systems whose FITRIM is known here.
+/// File systems whose FITRIM behaviour is known here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// ext4, and ext2 and ext3 where ext4's code serves them.
+    /// ext4, and ext2 and ext3 when mounted by ext4's code.
     Ext4,
     /// XFS.
     Xfs,
     /// Btrfs.
     Btrfs,
-    /// Another one.
+    /// Any other.
     Other,
 }
 
 impl Kind {
-    /// By the name that the kernel mounts it under.
+    /// From the kernel's name of the file system type.
     pub fn of(fs_type: &str) -> Self {
         match fs_type {
             "ext2" | "ext3" | "ext4" => Self::Ext4,
@@ -38,7 +38,7 @@ impl Kind {
         }
     }
 
-    /// What it is divided into.
+    /// The name of its groups.
     pub fn groups_name(self) -> &'static str {
         match self {
             Self::Xfs => "allocation groups",
@@ -47,27 +47,27 @@ impl Kind {
     }
 }
 
-/// Groups of one size, the last perhaps shorter.
+/// Groups of equal size; the last may be shorter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// Bytes in a block.
     pub block: Bytes,
-    /// What is allocated at least: a block, or more on an ext4 with bigalloc.
+    /// The allocation unit: a block, or more on an ext4 with bigalloc.
     pub cluster: Bytes,
     /// Bytes in a group.
     pub group: Bytes,
-    /// Where the first group begins: behind the boot block, if a block is 1 KiB.
+    /// Start of the first group: after the boot block if blocks are 1 KiB.
     pub first_group: Bytes,
-    /// Where the last group ends.
+    /// End of the last group.
     pub end: Bytes,
-    /// Whether these are mkfs's defaults, since the superblock could not be read.
+    /// Whether these are mkfs's defaults because the superblock could not be read.
     pub assumed: bool,
-    /// An XFS realtime device, which is not part of it.
+    /// Size of an XFS realtime device, which is not part of the groups.
     pub realtime: Bytes,
 }
 
 impl Layout {
-    /// The layout of a mounted file system; `None` if it has no groups of one size, or they are not known here.
+    /// The layout of a mounted file system; `None` if it has no groups of equal size, or its type is unknown here.
     pub fn of(kind: Kind, file: BorrowedFd<'_>, device: &BlockDevice) -> Option<Self> {
         match kind {
             Kind::Ext4 => superblock_of(device)
@@ -78,7 +78,7 @@ impl Layout {
         }
     }
 
-    /// How many groups there are.
+    /// Number of groups.
     pub fn groups(&self) -> u64 {
         self.end.0.saturating_sub(self.first_group.0).div_ceil(self.group.0.max(1))
     }
@@ -91,16 +91,16 @@ impl Layout {
     }
 }
 
-/// Bytes of an ext4 superblock, and where it lies.
+/// Size and offset of an ext4 superblock, in bytes.
 const SUPERBLOCK_BYTES: usize = 1024;
 const SUPERBLOCK_OFFSET: u64 = 1024;
 
-/// Read through the device's page cache, in which ext4 keeps its superblock too.
+/// Reads through the device's page cache, which ext4 uses for its superblock too.
 fn superblock_of(device: &BlockDevice) -> Option<[u8; SUPERBLOCK_BYTES]> {
     let mut superblock = [0; SUPERBLOCK_BYTES];
     let node = File::open(device.node()).ok()?;
     let found = rustix::fs::fstat(node.as_fd()).ok()?;
-    // The node of that name may be another device in a container.
+    // In a container, the node of that name may be another device.
     let numbers = (rustix::fs::major(found.st_rdev), rustix::fs::minor(found.st_rdev));
     if numbers != device.numbers {
         return None;
@@ -109,7 +109,7 @@ fn superblock_of(device: &BlockDevice) -> Option<[u8; SUPERBLOCK_BYTES]> {
     Some(superblock)
 }
 
-/// The layout in an ext4 superblock; `None` if it is none, or not a sound one. The fields are those of
+/// Parses the layout from an ext4 superblock; `None` if it is not a valid one. The fields are described in
 /// Documentation/filesystems/ext4/super.rst.
 pub fn parse_ext4_superblock(superblock: &[u8]) -> Option<Layout> {
     const MAGIC: u16 = 0xef53;
@@ -142,7 +142,7 @@ pub fn parse_ext4_superblock(superblock: &[u8]) -> Option<Layout> {
     })
 }
 
-/// What mkfs.ext4 does unless it is told otherwise: as many blocks in a group as one block has bits.
+/// The default layout of mkfs.ext4: as many blocks in a group as one block has bits.
 fn ext4_assumed(file: BorrowedFd<'_>, device: &BlockDevice) -> Option<Layout> {
     let block = fstatvfs(file).ok()?.f_bsize.clamp(1024, 65_536);
     Some(Layout {
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_of_1_kib_begin_behind_the_boot_block() {
+    fn blocks_of_1_kib_begin_after_the_boot_block() {
         let mut bytes = superblock();
         bytes[0x14] = 1;
         bytes[0x18] = 0;
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unsound_superblock_is_none() {
+    fn invalid_superblocks_are_rejected() {
         for (at, byte) in [(0x38, 0), (0x18, 9), (0x18, 64), (0x21, 0), (0x14, 2), (0x6, 0)] {
             let mut bytes = superblock();
             bytes[at] = byte;

@@ -1,21 +1,22 @@
-//! Linux mechanisms without policy: what trimwise needs of a running host.
+//! Linux mechanisms without policy: what trimwise needs from a running host.
 //!
 //! - [`directory`]: a real directory as the file system of a workload;
 //! - [`mount`]: which mount holds a path, and with which options;
-//! - [`trim`]: a manual trim of a mounted file system (FITRIM), in slices that can be stopped between;
+//! - [`trim`]: a manual trim of a mounted file system (FITRIM), in slices, stoppable between two of them;
 //! - [`free_space`]: what such a trim would send, from the file system's own map of its free space (GETFSMAP);
-//! - [`layout`]: the groups that a file system is divided into;
+//! - [`layout`]: the groups of a file system;
 //! - [`block_device`]: the device below a mount, its discard limits, and the discards that the kernel counted on it;
 //! - [`raw_device`]: a real file or block device behind the library's block trait;
-//! - [`doctor`]: is TRIM on here, and does it arrive; for this and for the daemon, [`host_root`]: where the host is;
+//! - [`doctor`]: is TRIM on here, and does it arrive; for this and for the daemon, [`host_root`]: where the host's
+//!   files are;
 //! - [`consent`]: whether such a target may be overwritten;
-//! - [`mounted_verify`]: whether TRIM reaches the disk below a mounted file system; for this, [`fiemap`]: where a file's
-//!   bytes lie on its device, and [`layers`]: where that device's bytes lie on the disks below;
-//! - [`daemon`]: the configuration of `trimwised`, and the protocol by which it is asked;
+//! - [`mounted_verify`]: whether TRIM reaches the disk below a mounted file system; for this, [`fiemap`] maps a file's
+//!   bytes to its device, and [`layers`] maps that device's bytes to the disks below;
+//! - [`daemon`]: the configuration of `trimwised`, and its control protocol;
 //! - [`ioctl`]: system calls that no library wraps; [`files`]: small files that must never be half written;
 //! - [`sparse_store`]: the bytes of an emulated drive;
-//! - [`text`]: what of a text must not reach a terminal;
-//! - [`block_on`]: runs a workload whose every call blocks.
+//! - [`text`]: which characters must not reach a terminal;
+//! - [`block_on`]: runs a workload whose calls all block.
 
 pub mod block_device;
 pub mod consent;

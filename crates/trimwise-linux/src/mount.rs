@@ -1,9 +1,9 @@
-//! Which mount holds a path.
+//! Finds the mount that contains a path.
 //!
-//! A run on a real directory measures one file system as it is mounted: its column in a table is named after the
-//! mount's discard option. The kernel tells the mount's id (`statx`, Linux 5.8) and lists the mounts in
-//! `/proc/self/mountinfo`; on older kernels the longest mount point above the path is taken. The format is described
-//! in proc_pid_mountinfo(5).
+//! A run on a real directory measures one file system as it is mounted, so its column in a table is named after the
+//! mount's discard option. The kernel gives the mount's id (`statx`, Linux 5.8) and lists the mounts in
+//! `/proc/self/mountinfo`. On older kernels the longest mount point above the path is used. proc_pid_mountinfo(5)
+//! describes the format.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, AsRawFd as _};
@@ -17,19 +17,19 @@ use thiserror::Error;
 /// A mounted file system.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mount {
-    /// The kernel's number of this mount.
+    /// The kernel's id of this mount.
     pub id: u64,
-    /// The kernel's number of the mount that it is mounted on.
+    /// The kernel's id of the parent mount.
     pub parent: u64,
-    /// Major and minor number of the block device; major 0 where there is none, or not one alone (tmpfs, btrfs).
+    /// Major and minor number of the block device; major 0 if there is none or more than one (tmpfs, btrfs).
     pub numbers: (u32, u32),
     /// Where it is mounted.
     pub mount_point: PathBuf,
-    /// What is mounted: `/dev/sda1`, or a word such as `tmpfs`.
+    /// The source: `/dev/sda1`, or a word such as `tmpfs`.
     pub device: String,
     /// `ext4`, `btrfs`...
     pub fs_type: String,
-    /// The options of the mount and then those of the file system, each once.
+    /// The options of the mount, then those of the file system, without duplicates.
     pub options: Vec<String>,
 }
 
@@ -40,23 +40,24 @@ impl Mount {
         self.options.iter().find(is_discard).map_or("nodiscard", String::as_str)
     }
 
-    /// Whether both are mounts of one file system.
+    /// Whether both are mounts of the same file system.
     pub fn is_same_file_system(&self, other: &Self) -> bool {
         self.numbers == other.numbers && self.device == other.device
     }
 
-    /// Whether it lies on a block device of this host.
+    /// Whether it is on a block device of this host.
     pub fn has_device(&self) -> bool {
         self.numbers.0 != 0 || self.device.starts_with("/dev/")
     }
 
-    /// Whether a process serves it (FUSE): whoever asks waits for that, and may wait for ever.
+    /// Whether a process serves it (FUSE); a call to it may block forever.
     pub fn is_served(&self) -> bool {
         ["fuse", "fuseblk"].contains(&self.fs_type.as_str()) || self.fs_type.starts_with("fuse.")
     }
 
-    /// Whether the file system is read-only. A mount may be so that is not: as a hardened service sees every one; FITRIM
-    /// works through it all the same. Options of the file system stand behind those of the mount.
+    /// Whether the file system is read-only. A read-only mount of a writable file system does not count: a hardened
+    /// service sees every mount that way, and FITRIM works through it all the same. The file system's options come
+    /// after those of the mount.
     pub fn is_read_only(&self) -> bool {
         let words = ["ro", "rw"];
         self.options
@@ -66,7 +67,7 @@ impl Mount {
     }
 }
 
-/// Why the mount of a path is not known.
+/// Why the mount of a path is unknown.
 #[derive(Debug, Error)]
 pub enum MountError {
     /// The path or `/proc/self/mountinfo` cannot be read.
@@ -74,18 +75,18 @@ pub enum MountError {
     Io {
         /// What could not be read.
         path: String,
-        /// The operating system's words.
+        /// The operating system's error.
         source: std::io::Error,
     },
-    /// No line of `/proc/self/mountinfo` is of this mount, as in some containers.
-    #[error("{path}: no mount in /proc/self/mountinfo holds it")]
+    /// `/proc/self/mountinfo` does not list this mount, as in some containers.
+    #[error("{path}: no mount in /proc/self/mountinfo contains it")]
     Unknown {
         /// The path asked for.
         path: String,
     },
 }
 
-/// The mount that holds `path`.
+/// Finds the mount that contains `path`.
 ///
 /// # Errors
 /// If the path does not exist or its mount is not listed.
@@ -94,7 +95,7 @@ pub fn mount_of(path: &Path) -> Result<Mount, MountError> {
     listed(statx(CWD, &canonical, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::MNT_ID), &canonical)
 }
 
-/// The mount that an open file or folder lies on, whatever its path leads to by now.
+/// The mount of an open file or folder, even if its path now leads elsewhere.
 ///
 /// # Errors
 /// If its mount is not listed.
@@ -108,7 +109,7 @@ fn io(path: &Path, source: std::io::Error) -> MountError {
     MountError::Io { path: path.display().to_string(), source }
 }
 
-/// The line of a mount by its number; a kernel before 5.8 does not tell that, so that the path must do.
+/// Finds a mount by its id, or by the path on kernels before 5.8, which give no id.
 fn listed(found: rustix::io::Result<Statx>, path: &Path) -> Result<Mount, MountError> {
     const MOUNTINFO: &str = "/proc/self/mountinfo";
     let text = std::fs::read(MOUNTINFO).map_err(|source| io(Path::new(MOUNTINFO), source))?;
@@ -127,19 +128,18 @@ fn told_id(found: rustix::io::Result<Statx>) -> Option<u64> {
     StatxFlags::from_bits_retain(found.stx_mask).contains(StatxFlags::MNT_ID).then_some(found.stx_mnt_id)
 }
 
-/// The [`Mount::id`] of what `path` leads to now; `None` if the kernel does not tell it (before 5.8).
+/// The [`Mount::id`] at `path` now; `None` on kernels before 5.8.
 pub fn mount_id(path: &Path) -> Option<u64> {
     told_id(statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::MNT_ID))
 }
 
-/// The mount with the longest mount point above `path`; of several at one place the last, which covers the others.
+/// The mount with the longest mount point above `path`; of several at one place, the last, which covers the others.
 pub(crate) fn nearest(mounts: &[Mount], path: &Path) -> Option<usize> {
     let above = mounts.iter().enumerate().filter(|(_, mount)| path.starts_with(&mount.mount_point));
     above.max_by_key(|(_, mount)| mount.mount_point.components().count()).map(|(index, _)| index)
 }
 
-/// Serializes a path as it is shown, since JSON has no names but of UTF-8, and a list of mounts must not fail for one of
-/// them.
+/// Serializes a path lossily as text: JSON strings are UTF-8, and one odd path must not make a list of mounts fail.
 ///
 /// # Errors
 /// As the serializer's.
@@ -147,7 +147,7 @@ pub fn as_text<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Er
     serializer.collect_str(&path.display())
 }
 
-/// The mounts that the text of `/proc/self/mountinfo` lists; lines of another form are passed over.
+/// The mounts that the text of `/proc/self/mountinfo` lists; malformed lines are skipped.
 pub fn parse_mountinfo(text: &[u8]) -> Vec<Mount> {
     text.split(|&byte| byte == b'\n').filter_map(parse_line).collect()
 }
@@ -179,7 +179,7 @@ fn text_of(field: &[u8]) -> String {
     std::ffi::OsString::from_vec(unescaped(field)).to_string_lossy().into_owned()
 }
 
-/// The field with `\040` and its like put back: blank, tab, newline and backslash are escaped in octal.
+/// Decodes octal escapes such as `\040`: the kernel escapes blank, tab, newline and backslash.
 pub(crate) fn unescaped(field: &[u8]) -> Vec<u8> {
     let octal = |digits: &[u8]| {
         digits.iter().try_fold(0u8, |value, &digit| match digit {
@@ -218,7 +218,7 @@ mod tests {
         43 22 8 / /device rw - a b c\n";
 
     #[test]
-    fn lines_are_read_and_other_text_is_passed_over() {
+    fn lines_are_parsed_and_other_text_is_skipped() {
         let mounts = parse_mountinfo(TEXT);
         assert_eq!(mounts.iter().map(|m| m.id).collect::<Vec<_>>(), [22, 36, 40, 41]);
         assert_eq!((mounts[1].numbers, mounts[2].numbers), ((8, 17), (0, 30)));
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn escapes_are_octal_and_what_is_none_stays() {
+    fn octal_escapes_are_decoded_and_others_stay() {
         assert_eq!(unescaped(b"a\\040b\\134c\\012"), b"a b\\c\n");
         assert_eq!(unescaped(b"\\04"), b"\\04");
         assert_eq!(unescaped(b"\\089\\777"), b"\\089\\777");

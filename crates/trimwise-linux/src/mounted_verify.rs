@@ -1,19 +1,20 @@
-//! Does TRIM reach the disk below a mounted file system? Found out without harm to what is stored there.
+//! Tests whether TRIM reaches the disk below a mounted file system, without harm to stored data.
 //!
-//! A file is written and its blocks are looked up (FIEMAP). They are read from the disk, past the file system, to see that
-//! they hold the file's bytes: only then is it known that the right places are looked at. The file is emptied and removed,
-//! which the journal must commit before its blocks may be trimmed (syncfs waits for that); that part of the file system is
-//! trimmed (FITRIM), and the same places of the disk are read again. Nothing is written but that file.
+//! The test writes a file and looks up its blocks (FIEMAP). It reads them from the disk, past the file system, to check
+//! that they hold the file's bytes: only then are they known to be the right places. It empties and removes the file,
+//! which the journal must commit before its blocks may be trimmed (syncfs waits for that). It trims that part of the
+//! file system (FITRIM) and reads the same places again. It writes nothing but that file.
 //!
-//! **Where is read.** From the disk itself: partitions and linear mappings of the device mapper are followed down
-//! ([`layers`](crate::layers)). What cannot be followed (RAID) is read at that level, and the report says so. Below dm-crypt
-//! zeros would read as noise and the file's bytes lie nowhere: refused. File systems whose FIEMAP gives addresses of their
-//! own (btrfs) are refused by name; any other whose addresses are not the disk's is found out by the first reading.
+//! **Where it reads.** From the disk itself: partitions and linear mappings of the device mapper are followed down
+//! ([`layers`](crate::layers)). A layer that cannot be followed (RAID) is read at that level, and the report says so.
+//! dm-crypt is refused: zeros below it would read as noise, and the file's bytes are nowhere on the disk. File systems
+//! whose FIEMAP gives addresses of their own (btrfs) are refused by name; the first reading detects any other whose
+//! addresses are not the disk's.
 //!
-//! **What it proves.** Old data that are gone, from a device that promises zeros, prove that TRIM arrived. Zeros without
-//! the promise are consistent with it and no more, and old data without the promise are allowed: there the discards that
-//! the kernel counted are all there is. Blocks that hold something else were used again meanwhile; they are counted apart
-//! and not judged. Nor are those at an extent's ends that make no whole granule.
+//! **What it proves.** If the device promises zeros and the old data are gone, TRIM arrived. Zeros without the promise
+//! are only consistent with that. Old data without the promise are allowed: then the discards that the kernel counted
+//! are the only evidence. Blocks that hold something else have been reused; they are counted separately and not judged.
+//! Nor are blocks at an extent's ends that do not fill a whole granule.
 
 mod error;
 mod report;
@@ -41,17 +42,17 @@ pub use error::VerifyError;
 pub use report::{Block, Counts, Disk, Found, Report, Verdict};
 use scratch::Scratch;
 
-/// How large the file is, unless the caller says otherwise.
+/// Default size of the file.
 pub const FILE_BYTES: Bytes = Bytes::mib(64);
-/// How often a part is trimmed before old data are believed.
+/// How often a part is trimmed before old data count as a result.
 const TRIMS: u32 = 3;
-/// The rest between two of them.
+/// Pause between two trims.
 const REST: Duration = Duration::from_millis(300);
 
-/// File systems whose FIEMAP does not answer addresses of a device.
+/// File systems whose FIEMAP does not return addresses on a device.
 const LOGICAL: [&str; 4] = ["btrfs", "zfs", "bcachefs", "overlay"];
 
-/// A disk that is read.
+/// A disk opened for reading.
 struct Open {
     device: BlockDevice,
     file: File,
@@ -59,13 +60,13 @@ struct Open {
     before: Option<DiscardCounts>,
 }
 
-/// Writes a file of `bytes` into `directory`, removes it, trims what it lay on, and says what the disk holds then.
+/// Writes a file of `bytes` into `directory`, removes it, trims its blocks, and reports what the disk holds then.
 ///
 /// The file is removed in every case.
 ///
 /// # Errors
-/// Nothing can be found out there, with the reason; or something failed before the trim. What fails after the trim began
-/// is part of the report.
+/// If the test cannot work there, or something failed before the trim. Failures after the trim began are part of the
+/// report.
 pub fn run(directory: &Path, bytes: Bytes, interrupted: &AtomicBool) -> Result<Report, VerifyError> {
     let shown = directory.display().to_string();
     let stop = || if interrupted.load(Ordering::Relaxed) { Err(VerifyError::Interrupted) } else { Ok(()) };
@@ -75,7 +76,7 @@ pub fn run(directory: &Path, bytes: Bytes, interrupted: &AtomicBool) -> Result<R
     let device = devices_of(&mount)?.remove(0);
     let stack = Stack::of(&device)?;
     let (mut disks, mut notes) = open_disks(&stack, &shown)?;
-    // Refuses a device without discards, before anything is written.
+    // Refuses a device without discards before writing anything.
     let target = Target::of(&mount.mount_point)?;
 
     let units = bytes.units_floor().max(1);
@@ -96,7 +97,7 @@ pub fn run(directory: &Path, bytes: Bytes, interrupted: &AtomicBool) -> Result<R
         return Err(VerifyError::NotThere { path: shown, fs_type, found, units });
     }
     if blocks.len() < looked_at {
-        notes.push(format!("{} blocks of the file did not lie where FIEMAP says", looked_at - blocks.len()));
+        notes.push(format!("{} blocks of the file were not where FIEMAP says", looked_at - blocks.len()));
     }
     stop()?;
 
@@ -172,7 +173,7 @@ fn open_disks(stack: &Stack, shown: &str) -> Result<(Vec<Open>, Vec<String>), Ve
                 return Err(VerifyError::Encrypted { path: shown.to_owned(), device: device.name.clone() });
             }
             Some(why) => {
-                notes.push(format!("{} is read, and not the disks below it: {why}", device.name));
+                notes.push(format!("reading {}, not the disks below it: {why}", device.name));
             }
             None => {}
         }
@@ -183,14 +184,14 @@ fn open_disks(stack: &Stack, shown: &str) -> Result<(Vec<Open>, Vec<String>), Ve
         let file = direct.open(&node).map_err(open)?;
         let promise = match ends {
             None => Promise::of(device, &file),
-            Some(_) => Promise::Nothing { why: format!("what {} passes on is not known", device.name) },
+            Some(_) => Promise::Nothing { why: format!("it is unknown what {} passes on", device.name) },
         };
         disks.push(Open { device: device.clone(), file, promise, before: None });
     }
     Ok((disks, notes))
 }
 
-/// The units of the file that lie in one piece on one disk, at a place that can be read directly.
+/// The units of the file that are contiguous on one disk, at an offset that can be read directly.
 fn blocks_of(lies: &[Extent], units: u64, stack: &Stack, disks: &[Open]) -> Vec<Block> {
     let mut blocks = Vec::new();
     for extent in lies {
@@ -203,7 +204,7 @@ fn blocks_of(lies: &[Extent], units: u64, stack: &Stack, disks: &[Open]) -> Vec<
             if !offset.is_multiple_of(disks[disk].device.sector().0.max(1)) {
                 continue;
             }
-            // Whole granules of the extent alone, counted on the disk.
+            // Only whole granules of the extent, aligned on the disk.
             let granule = disks[disk].device.limits.granularity.0.max(1);
             let begin = offset.saturating_sub(unit * UNIT_BYTES - extent.logical);
             let whole = begin.next_multiple_of(granule)..(begin + extent.bytes) / granule * granule;
@@ -215,7 +216,7 @@ fn blocks_of(lies: &[Extent], units: u64, stack: &Stack, disks: &[Open]) -> Vec<
     blocks
 }
 
-/// What the disk holds where a block of the file lay.
+/// Reads the disk at the place of one of the file's blocks.
 fn look(block: &Block, disks: &[Open], content: Content) -> Found {
     let mut page = Box::new(Page([0; UNIT_BYTES as usize]));
     match disks[block.disk].file.read_exact_at(&mut page.0, block.offset) {
@@ -228,7 +229,7 @@ fn look(block: &Block, disks: &[Open], content: Content) -> Found {
     }
 }
 
-/// The part of the file system that the file lay in.
+/// Plans a trim of the part of the file system that held the file.
 fn plan(target: &Target, lies: &[Extent]) -> Result<Plan, VerifyError> {
     let begin = lies.iter().map(|extent| extent.physical).min().unwrap_or(0);
     let end = lies.iter().map(|extent| extent.physical.saturating_add(extent.bytes)).max().unwrap_or(0);

@@ -1,22 +1,22 @@
 //! A real file or block device behind the library's block trait, in real time.
 //!
-//! Reads and writes are direct (O_DIRECT) and asynchronous (io_uring): as many as are handed over are in the device's
-//! queue at once. A block device is opened exclusively, so that nobody can mount it meanwhile.
+//! Reads and writes are direct (O_DIRECT) and asynchronous (io_uring): all submitted operations are in the device's
+//! queue at once. A block device is opened exclusively, so that it cannot be mounted meanwhile.
 //!
-//! **What a latency is.** It begins when the operation's bytes are ready and it is handed to the kernel, and ends when its
-//! completion is seen. Completions are looked for whenever an operation is handed over or a completion is waited for,
-//! and the time is taken then. So with one operation at a time a latency is exact to some microseconds; with many, one
-//! may count the time for which this thread readied the bytes of another write (about a microsecond for 4 KiB). An
-//! operation longer than [`CALL_BYTES`] is several calls, all handed over at once.
+//! **What a latency is.** It begins when the operation's bytes are ready and it is handed to the kernel, and ends when
+//! its completion is seen. Every submission and every wait looks for completions and takes the time then. So with one
+//! operation at a time a latency is exact to a few microseconds; with many, it may include the time in which this
+//! thread prepares the bytes of another write (about a microsecond for 4 KiB). An operation longer than [`CALL_BYTES`]
+//! is several calls, all submitted at once.
 //!
-//! **TRIM** of a block device is BLKDISCARD, of a file a punched hole. Both go through io_uring too: a TRIM is on its way
-//! beside reads and writes, and its latency is taken as theirs. The kernel's own worker makes the call for a file. Before
-//! Linux 6.12 it has no such call for a block device; then a thread of this process makes it, which adds the time to wake
-//! two threads (some tens of microseconds). A long range is cut by the kernel at the device's limit, and the latency is
-//! that of all pieces. TRIM of a file reaches the device below only as far as the file system passes it on (mount
-//! option `discard`): what is tested is the file system with the drive.
+//! **TRIM** of a block device is BLKDISCARD, of a file a punched hole. Both go through io_uring too: a TRIM is in
+//! flight together with reads and writes, and its latency is measured like theirs. For a file, a kernel worker makes
+//! the call. Before Linux 6.12 io_uring has no such call for a block device; then a thread of this process makes it,
+//! which adds the time to wake two threads (some tens of microseconds). The kernel splits a long range at the device's
+//! limit, and the latency is that of all pieces. TRIM of a file reaches the device below only as far as the file system
+//! passes it on (mount option `discard`): such a test measures the file system with the drive.
 //!
-//! Waiting blocks in the poll, as [`block_on`](crate::block_on) wants it.
+//! Waiting blocks inside the poll, as [`block_on`](crate::block_on) requires.
 
 mod bytes;
 mod open;
@@ -46,33 +46,34 @@ pub use promise::{Promise, dlfeat_promises_zeros, identify_promises_zeros, lbprz
 use queue::Queue;
 pub use target::{Target, TargetError};
 
-/// The longest transfer that is one call to the kernel.
+/// The longest transfer in one call to the kernel.
 pub const CALL_BYTES: Bytes = Bytes(16 << 20);
-/// The most that may be on its way at once: buffers of so many bytes are held.
+/// Maximum bytes in flight at once, which is also the limit on buffers held.
 pub const ON_ITS_WAY_BYTES: Bytes = Bytes(2 << 30);
 
-/// What may be done to a target.
+/// The requested access to a target.
 #[derive(Debug)]
 pub enum Access {
-    /// Reads only; the target may be in use.
+    /// Read only; the target may be in use.
     Read(Target),
-    /// Everything.
+    /// Full access.
     Write(Consent),
 }
 
-/// How a target is opened.
+/// Options for opening a target.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How long a file is made, or an empty one becomes. One that holds something keeps its length, and a device its own.
+    /// Size of a new file, or of one that is empty. A file with contents keeps its size, as does a device.
     pub file_bytes: Bytes,
-    /// Whether a file that was made stays at the end.
+    /// Whether to keep a file that was created.
     pub keep_file: bool,
-    /// Operations that the ring takes before the kernel must have seen some.
+    /// Number of operations in the ring before the kernel must take some.
     pub queue_depth: u32,
-    /// TRIM of a block device through a thread of this process, as on Linux before 6.12, also where the kernel can do
-    /// better: to see what that costs.
+    /// TRIM of a block device through a thread of this process, as on Linux before 6.12, even where the kernel can do
+    /// better: to measure the cost.
     pub trim_by_thread: bool,
-    /// May be set at any time, by a signal handler for instance: then every operation ends [`BlockError::Interrupted`].
+    /// May be set at any time, for instance by a signal handler; every operation then ends with
+    /// [`BlockError::Interrupted`].
     pub interrupted: Arc<AtomicBool>,
 }
 
@@ -91,48 +92,47 @@ impl Default for Options {
 /// Why a target cannot be opened.
 #[derive(Debug, Error)]
 pub enum RawDeviceError {
-    /// It is not the one that the consent was given for any more.
-    #[error(
-        "{path}: is another file or device than the one that was looked at a moment ago; nothing was written"
-    )]
+    /// It is no longer the one that the consent was given for.
+    #[error("{path}: is no longer the file or device that was checked a moment ago; nothing was written")]
     Changed {
         /// The path.
         path: String,
     },
-    /// It may not be overwritten, or is no such thing.
+    /// It may not be overwritten, or is of the wrong kind.
     #[error(transparent)]
     Consent(#[from] ConsentError),
-    /// The kernel says nothing of the device.
+    /// The kernel gives no information about the device.
     #[error(transparent)]
     Device(#[from] BlockDeviceError),
-    /// There is no room for the file.
+    /// There is not enough space for the file.
     #[error("{path}: no room for a file of {needed}: {free} are free on its file system")]
     NoRoom {
         /// The path.
         path: String,
         /// The file's size.
         needed: Bytes,
-        /// What is free.
+        /// The free space.
         free: Bytes,
     },
-    /// No test can run there.
+    /// It is unsuitable for a test.
     #[error("{path}: {what}; expected {expected}")]
     Unfit {
         /// The path.
         path: String,
         /// What it is.
         what: String,
-        /// What would do.
+        /// What is expected instead.
         expected: &'static str,
     },
-    /// The kernel has no io_uring for us.
+    /// io_uring is not available.
     #[error(
-        "io_uring: {source}. It needs Linux 5.6 or later, and leave to use it: `sysctl kernel.io_uring_disabled` must \
+        "io_uring: {source}. It needs Linux 5.6 or later, and permission to use it: `sysctl kernel.io_uring_disabled` \
+         must \
          say 0 (1: only root and its io_uring_group may), and a container's seccomp profile must let io_uring_setup \
          through (docker run --security-opt seccomp=unconfined)"
     )]
     NoRing {
-        /// The operating system's words.
+        /// The operating system's error.
         source: io::Error,
     },
     /// Another error of the operating system.
@@ -140,7 +140,7 @@ pub enum RawDeviceError {
     Io {
         /// The path.
         path: String,
-        /// The operating system's words.
+        /// The operating system's error.
         source: io::Error,
     },
 }
@@ -166,11 +166,11 @@ impl fmt::Debug for RawDevice {
     }
 }
 
-/// A file that goes when it is not needed any more.
+/// A file that is removed when it is no longer needed.
 #[derive(Debug)]
 struct Made {
     path: PathBuf,
-    /// Device and inode number: whatever else has its name by then stays.
+    /// Device and inode number, so that another file of the same name is not removed.
     identity: (u64, u64),
 }
 
@@ -180,7 +180,7 @@ impl Made {
         Ok(Self { path: path.to_owned(), identity: (found.dev(), found.ino()) })
     }
 
-    /// Lets the file stay if it is to be kept.
+    /// Returns `None`, so that the file stays, if `keeps` is set.
     fn unless(self, keeps: bool) -> Option<Self> {
         if !keeps {
             return Some(self);
@@ -194,24 +194,24 @@ impl Drop for Made {
     fn drop(&mut self) {
         let there = std::fs::symlink_metadata(&self.path);
         if there.is_ok_and(|there| (there.dev(), there.ino()) == self.identity) {
-            // If it is gone already, or its file system, there is nothing left to take away.
+            // If it or its file system is already gone, there is nothing to remove.
             drop(std::fs::remove_file(&self.path));
         }
     }
 }
 
 impl RawDevice {
-    /// What the user should know of how it was opened, each in one sentence.
+    /// Notes for the user on how it was opened, one sentence each.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
 
-    /// Whether trimmed units are promised to read as zeros, and by what.
+    /// Whether the device promises that trimmed units read as zeros, and the source of that promise.
     pub fn promise(&self) -> &Promise {
         &self.promise
     }
 
-    /// What it was opened for.
+    /// The target that was opened.
     pub fn target(&self) -> &Target {
         &self.target
     }
@@ -231,7 +231,7 @@ impl RawDevice {
             Operation::Write(..) | Operation::Trim(_) if !self.is_writable => {
                 unsupported("is opened for reading only".to_owned())
             }
-            Operation::Trim(_) if self.facts.trim.is_none() => unsupported("takes no TRIM".to_owned()),
+            Operation::Trim(_) if self.facts.trim.is_none() => unsupported("does not accept TRIM".to_owned()),
             Operation::Read(sectors) | Operation::Write(sectors, _) => {
                 let sector = self.facts.sector_bytes;
                 let bytes = [sectors.first.0 * SECTOR_BYTES, sectors.bytes().0];
@@ -239,7 +239,7 @@ impl RawDevice {
                     return Ok(());
                 }
                 unsupported(format!(
-                    "{} bytes from byte {} are no whole sectors of {sector} bytes",
+                    "{} bytes from byte {} are not whole sectors of {sector} bytes",
                     bytes[1], bytes[0]
                 ))
             }
@@ -283,7 +283,7 @@ impl BlockDevice for RawDevice {
                 return done;
             }
             if queue.is_idle() {
-                return Err(BlockError::Other("nothing is on its way that could complete".to_owned()));
+                return Err(BlockError::Other("no operation is in flight".to_owned()));
             }
             queue.wait()?;
         }
@@ -307,7 +307,7 @@ impl BlockDevice for RawDevice {
                 format!("{path}: a file has no erase of its own; remove it, or TRIM all of it")
             }
             Target::Device(_) => format!(
-                "{path}: erasing is left to the vendor's means: for ATA `hdparm --user-master u --security-set-pass p \
+                "{path}: erase it with the drive's own commands: for ATA `hdparm --user-master u --security-set-pass p \
                  {path}` and `hdparm --security-erase p {path}`; for NVMe `nvme format {path} --ses=1`"
             ),
         }))

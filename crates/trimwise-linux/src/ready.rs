@@ -6,15 +6,15 @@ use std::task::{Context, Poll, Waker};
 
 use thiserror::Error;
 
-/// A future waited for something that nobody here could bring about.
+/// A future waited for an event that cannot happen here.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[error("the workload waits for something that a real directory does not offer")]
 pub struct NotReady;
 
-/// The value of a future that never has to wait, because each call that it makes blocks until it is done.
+/// Returns the value of a future that never waits, because each call that it makes blocks until it is done.
 ///
 /// # Errors
-/// [`NotReady`] if it does wait, as a future does that was meant for virtual time.
+/// [`NotReady`] if it does wait, as a future for virtual time would.
 pub fn block_on<T>(future: impl Future<Output = T>) -> Result<T, NotReady> {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(value) => Ok(value),
@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_ready_is_answered_and_what_waits_is_an_error() {
+    fn a_ready_future_returns_its_value_and_a_waiting_one_is_an_error() {
         assert_eq!(block_on(async { 5 }), Ok(5));
         assert_eq!(block_on(std::future::pending::<u8>()), Err(NotReady));
     }

@@ -1,8 +1,8 @@
 //! The bytes of an emulated drive: a sparse file, in memory or in a folder.
 //!
-//! The device model keeps no data. Here they are, in a file with holes: what was never written or was discarded takes
-//! no room, so that a drive of any size can be emulated, and a discard of 100 GiB is one call. In memory it is an
-//! anonymous file (`memfd_create`), so that both kinds are the same code, and the kernel can copy from and to it.
+//! The device model stores no data. They are stored here, in a file with holes. Ranges that were never written, or were
+//! discarded, take no room: a drive of any size can be emulated, and a discard of 100 GiB is one call. In memory it is
+//! an anonymous file (`memfd_create`), so that both kinds share the same code, and the kernel can copy from and to it.
 
 use std::fs::File;
 use std::io;
@@ -20,9 +20,9 @@ use vm_memory::{FileOffset, MmapRegion, VolatileMemory};
 pub struct SparseStore {
     file: File,
     size: Bytes,
-    /// The same memory once more in our own address space, if it is memory: a call of the kernel for each write costs more
-    /// than to copy 4 KiB. Reads go through the kernel, since to touch a hole would fill it. A file that lies on a disk is
-    /// not mapped: a disk that is full would end the process instead of failing the write.
+    /// A mapping of a store in memory: a system call for each write costs more than copying 4 KiB. Reads go through the
+    /// kernel, since touching a hole would fill it. A file on a disk is not mapped: a full disk would kill the process
+    /// instead of failing the write.
     mapped: Option<MmapRegion>,
 }
 
@@ -30,17 +30,17 @@ impl SparseStore {
     /// A store of zeros in memory.
     ///
     /// # Errors
-    /// What the kernel answers.
+    /// The kernel's error.
     pub fn in_memory(size: Bytes) -> io::Result<Self> {
         let file = File::from(memfd_create("trimwise-drive", MemfdFlags::CLOEXEC)?);
         file.set_len(size.0)?;
         let ours = FileOffset::new(file.try_clone()?, 0);
-        // Without a mapping (an address space of 32 bits) it works all the same.
+        // It also works without a mapping (a 32-bit address space).
         let mapped = usize::try_from(size.0).ok().and_then(|size| MmapRegion::from_file(ours, size).ok());
         Ok(Self { file, size, mapped })
     }
 
-    /// A store in a file, which is made if there is none; one that is there keeps what it holds.
+    /// A store in a file, which is created if missing; an existing one keeps its contents.
     ///
     /// # Errors
     /// If the file cannot be opened, or has another size (not 0).
@@ -62,25 +62,25 @@ impl SparseStore {
         Ok(Self { file, size, mapped: None })
     }
 
-    /// The same, for whoever must be the only one: the file is locked as long as the store is there.
+    /// Like [`SparseStore::in_file`], with exclusive use: the file is locked while the store exists.
     ///
     /// # Errors
-    /// As [`SparseStore::in_file`]; and if another has it so.
+    /// As [`SparseStore::in_file`]; and if another process has locked it.
     pub fn in_file_alone(path: &Path, size: Bytes) -> io::Result<Self> {
         let store = Self::in_file(path, size)?;
         match flock(&store.file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(store),
             Err(Errno::AGAIN) => {
-                let why = "holds the data of another drive that is served; expected a file of its own";
+                let why = "holds the data of another drive in use; expected a file of its own";
                 Err(io::Error::new(io::ErrorKind::ResourceBusy, why))
             }
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Lets others have the file for themselves from now on; see [`SparseStore::in_file_alone`].
+    /// Releases the lock of [`SparseStore::in_file_alone`].
     pub fn release(&self) {
-        // A file that was not locked stays so.
+        // No effect on a file that was not locked.
         let _ = flock(&self.file, FlockOperation::Unlock);
     }
 
@@ -94,18 +94,18 @@ impl SparseStore {
         &self.file
     }
 
-    /// Fills `bytes` with what lies at `offset_bytes`.
+    /// Reads `bytes` at `offset_bytes`.
     ///
     /// # Errors
-    /// A range outside the store, or what the kernel answers.
+    /// A range outside the store, or the kernel's error.
     pub fn read(&self, offset_bytes: u64, bytes: &mut [u8]) -> io::Result<()> {
         self.file.read_exact_at(bytes, offset_bytes)
     }
 
-    /// Puts `bytes` at `offset_bytes`.
+    /// Writes `bytes` at `offset_bytes`.
     ///
     /// # Errors
-    /// A range outside the store; no more room on the file system that it lies in.
+    /// A range outside the store, or a full file system.
     pub fn write(&self, offset_bytes: u64, bytes: &[u8]) -> io::Result<()> {
         self.check(offset_bytes, bytes.len() as u64)?;
         match self.mapped.as_ref().map(|mapped| mapped.get_slice(offset_bytes as usize, bytes.len())) {
@@ -117,7 +117,7 @@ impl SparseStore {
         }
     }
 
-    /// Makes a range read as zeros and gives its room back. Nothing to do for an empty one.
+    /// Makes a range read as zeros and frees its space. An empty range is allowed.
     ///
     /// # Errors
     /// A range outside the store, or a file system without holes.
@@ -130,7 +130,7 @@ impl SparseStore {
         Ok(fallocate(self.file.as_fd(), mode, offset_bytes, length.0)?)
     }
 
-    /// The same for units.
+    /// Like [`SparseStore::punch`], for units.
     ///
     /// # Errors
     /// As [`SparseStore::punch`].
@@ -143,7 +143,7 @@ impl SparseStore {
             Some(end) if end <= self.size.0 => Ok(()),
             _ => Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
-                format!("bytes {offset_bytes} + {length_bytes} lie outside a drive of {}", self.size),
+                format!("bytes {offset_bytes} + {length_bytes} are outside a drive of {}", self.size),
             )),
         }
     }

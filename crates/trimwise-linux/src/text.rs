@@ -1,7 +1,7 @@
-//! Text that users name things by, on its way to a terminal or a log.
+//! Names chosen by users, printed to a terminal or a log.
 
-/// Whether a terminal would take this character for a command, or would break or reorder the line by it: besides controls,
-/// what Unicode has of line separators, marks of direction and other characters that are not seen.
+/// Whether a terminal might treat this character as a command, or break or reorder the line by it: control characters,
+/// and Unicode's line separators, direction marks and other invisible characters.
 pub fn is_unprintable(c: char) -> bool {
     c.is_control()
         || matches!(c,

@@ -1,23 +1,22 @@
 //! A manual trim of a mounted file system: what fstrim(8) does, in slices.
 //!
-//! FITRIM asks a file system to discard its free space in a range. On ext4 a call stops for nothing but a fatal signal,
-//! and a discard that is on its way for nothing at all; so the range is cut into slices of whole groups, and between two
-//! of them nothing is held: no file of the mount is open, and it can be unmounted. Then a trim can be stopped, and told
-//! to rest.
+//! FITRIM asks a file system to discard its free space in a range. On ext4 only a fatal signal stops a call, and
+//! nothing stops a discard in flight. So the range is split into slices of whole groups. Between two slices no file of
+//! the mount is open, so it can be unmounted, and the trim can be stopped or can pause.
 //!
-//! Slices must find what one call over everything would find. Two things stand in the way:
+//! Slices must find what one call over everything would find. Two things get in the way:
 //!
-//! - ext4 skips groups that it has trimmed, unless it is asked for shorter extents than the last time; and the first
-//!   slice is the last time for the second. So what was the last time before the run is put back before each slice
+//! ext4 skips groups that it has trimmed, unless it is asked for shorter extents than the last time; and for the second
+//!   slice, the first one is the last time. So the value from before the run is restored before each slice
 //!   (`last_trim_minblks` in sysfs, Linux 5.17).
-//! - XFS walks an allocation group that it is asked to trim whole by the length of its extents, a hundred at a time, and
-//!   one that it is asked to trim in part by their place. The former walk loses extents where many have one length: of
-//!   205 free extents, 200 of them of 60 KiB, fstrim(8) sent 104 (Linux 6.18). A call that ends with an allocation group
-//!   is one for a part of it in this sense. So XFS is called for each group by itself, however long the slice.
+//! XFS walks an allocation group that it trims completely by the length of its extents, a hundred at a time, and one
+//!   that it trims in part by their position. The former walk loses extents where many have the same length: of 205
+//!   free extents, 200 of them of 60 KiB, fstrim(8) sent 104 (Linux 6.18). A call that ends with an allocation group
+//!   counts as one for part of it. So XFS is called once per group, however long the slice.
 //!
-//! There are two accounts of what was done. What FITRIM answers means something else on each file system
-//! ([`answer_means`]). What the device counted (the discard fields of its `stat`) is the same everywhere, but holds what
-//! others sent in that time too.
+//! The result is measured in two ways. The meaning of FITRIM's return value depends on the file system
+//! ([`answer_means`]). What the device counted (the discard fields of its `stat`) means the same everywhere, but
+//! includes what others sent in that time.
 
 mod error;
 mod settling;
@@ -35,7 +34,7 @@ pub use error::TrimError;
 pub use settling::Settled;
 pub use target::{Span, Target, TrimmedGroups};
 
-/// What FITRIM's answer counts on a file system.
+/// What FITRIM's return value means on a file system.
 pub fn answer_means(kind: Kind) -> &'static str {
     match kind {
         Kind::Ext4 => "bytes of the free extents that ext4 submitted",
@@ -48,42 +47,42 @@ pub fn answer_means(kind: Kind) -> &'static str {
 /// What to trim and how.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// In this order.
+    /// The slices, in order.
     pub slices: Vec<Span>,
-    /// What FITRIM gets as its least extent, in every slice.
+    /// The minimum extent given to FITRIM for every slice.
     pub min_extent: Bytes,
-    /// How long to rest between two slices.
+    /// Pause between two slices.
     pub pause: Duration,
 }
 
 /// How a trim ended.
 #[derive(Debug)]
 pub enum Ended {
-    /// With the last slice.
+    /// After the last slice.
     Done,
-    /// Before it, since it was told to stop.
+    /// Earlier, because it was told to stop.
     Stopped,
-    /// Before it, since a slice failed.
+    /// Earlier, because a slice failed.
     Failed(TrimError),
 }
 
 /// What a trim did.
 #[derive(Debug)]
 pub struct Outcome {
-    /// How many slices were trimmed.
+    /// Number of slices trimmed.
     pub slices_done: usize,
-    /// The sum of what FITRIM answered; see [`answer_means`].
+    /// The sum of FITRIM's return values; see [`answer_means`].
     pub answered: Bytes,
-    /// The discards that the kernel counted on the devices from before the first slice to after the last, whoever sent
-    /// them; `None` if it does not count them.
+    /// The discards that the kernel counted on the devices, from any source, from before the first slice to after the
+    /// last; `None` if it does not count them.
     pub counted: Option<DiscardCounts>,
-    /// Real time, with the rests.
+    /// Real time, including the pauses.
     pub elapsed: Duration,
     /// How it ended.
     pub ended: Ended,
 }
 
-/// Trims slice by slice until all are done or `stop` is set, and calls `on_slice` with how many are done.
+/// Trims slice by slice until all are done or `stop` is set. Calls `on_slice` with the number done.
 ///
 /// # Errors
 /// If the device's counts cannot be read at the beginning; later failures end the trim and are part of the outcome.
@@ -129,13 +128,13 @@ pub fn run(
         on_slice(outcome.slices_done);
     }
     outcome.elapsed = begun.elapsed();
-    // A device that is gone by now is what the failed slice already says.
+    // If the device is gone, the failed slice already says so.
     let after = target.counts().ok().flatten();
     outcome.counted = after.zip(before).map(|(after, before)| after.since(before));
     Ok(outcome)
 }
 
-/// Sleeps, but not on when it is told to stop.
+/// Sleeps until the pause is over or `stop` is set.
 fn rest(pause: Duration, stop: &AtomicBool) {
     const LOOK_EVERY: Duration = Duration::from_millis(20);
     let until = Instant::now() + pause;

@@ -1,4 +1,4 @@
-//! What must hold of every device behind the block trait: one body for files, loop devices and emulated drives.
+//! What every device behind the block trait must satisfy: one body for files, loop devices and emulated drives.
 
 use trimwise::block::{BlockDevice, BlockError, Operation};
 use trimwise::content::{Content, ContentClass, Stored};

@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use trimwise_linux::daemon::control::{Client, Request};
 
-/// Longer than anything takes on a busy machine; only a failed test waits for so long.
+/// Longer than anything takes on a busy machine; only a failed test waits this long.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 pub struct Daemon {
     program: PathBuf,
     folder: tempfile::TempDir,
     child: Option<Child>,
-    /// What it is started with, beside its places.
+    /// Arguments that it is started with, besides its paths.
     pub arguments: Vec<&'static str>,
 }
 
@@ -90,7 +90,7 @@ impl Daemon {
         fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }
 
-    /// Waits until the log has these words.
+    /// Waits until the log contains `words`.
     #[track_caller]
     pub fn wait_until_said(&self, words: &str) -> String {
         let deadline = Instant::now() + PATIENCE;
@@ -112,7 +112,7 @@ impl Daemon {
         Client::connect(&self.run()).and_then(|mut client| client.ask(request)).unwrap()
     }
 
-    /// The status of one file system; null if it is not managed or not looked at yet.
+    /// The status of one file system; null if it is not managed or not yet examined.
     pub fn status(&self, point: &Path) -> Value {
         let data = self.ask(&Request::Status);
         let all = data["file_systems"].as_array().unwrap();

@@ -56,7 +56,7 @@ pub fn can_run(programs: &[&str]) -> bool {
     false
 }
 
-/// Runs a program that must succeed, and answers what it printed.
+/// Runs a program that must succeed, and returns its output.
 pub fn sh(program: &str, arguments: &[&str]) -> String {
     let output = Command::new(program).args(arguments).stdin(Stdio::null()).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
@@ -65,7 +65,7 @@ pub fn sh(program: &str, arguments: &[&str]) -> String {
 }
 
 impl Loop {
-    /// A new file system, mounted. `mkfs` is a program and its arguments; the image comes behind them.
+    /// A new file system, mounted. `mkfs` is a program and its arguments; the image is appended.
     pub fn new(bytes: u64, mkfs: &[&str]) -> Self {
         let mut made = Self::attached(directory(), |image| {
             fs::File::create(image).unwrap().set_len(bytes).unwrap();
@@ -157,7 +157,7 @@ impl Loop {
             _memory: memory,
             _directory: directory,
         };
-        // Whoever had this device before may have left a limit on it.
+        // An earlier user of this device may have left a limit on it.
         let _ = fs::write(made.limit_path(), UNLIMITED.to_string());
         made
     }
@@ -173,7 +173,7 @@ impl Loop {
         self.mounted = false;
     }
 
-    /// Notes that somebody else unmounted it.
+    /// Records that it was unmounted elsewhere.
     pub fn was_unmounted(&mut self) {
         self.mounted = false;
     }

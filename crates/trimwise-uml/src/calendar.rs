@@ -143,7 +143,7 @@ pub struct Calendar {
     request: Option<SimTime>,
     is_waiting: bool,
     sequence: u32,
-    /// How far the kernel was last told that it may run.
+    /// How far the kernel may run, as last told.
     free_until: SimTime,
     /// Messages both ways, for a run's figures.
     messages: u64,

@@ -184,7 +184,7 @@ pub enum KernelWorkload {
     Timed(String),
 }
 
-/// Everything that a run depends on, beside the kernel.
+/// Everything that a run depends on, besides the kernel.
 #[derive(Clone, Debug)]
 pub struct KernelCell<'a> {
     /// The device.
@@ -195,7 +195,7 @@ pub struct KernelCell<'a> {
     pub policy: KernelPolicy,
     /// The workload.
     pub workload: &'a KernelWorkload,
-    /// If given, the file system is aged before, under the policy, until so much is in use.
+    /// If given, the file system is aged before, under the policy, until this much is in use.
     pub utilization_percent: Option<u8>,
     /// The repetition: it decides at which phase of the commit timer the workload begins, and the seed of ageing.
     pub rep: u32,

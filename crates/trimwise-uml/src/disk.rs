@@ -294,7 +294,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Hands the kernel all requests that complete by `now`; answers whose interrupts are due.
+    /// Hands the kernel all requests that complete by `now`; returns whose interrupts are due.
     pub fn complete(&mut self, front: &mut FrontEnd, now: SimTime) -> io::Result<Vec<usize>> {
         let mut queues = Vec::new();
         while let Some(&Reverse((at, _, index, head, written))) = self.pending.peek()
@@ -310,7 +310,7 @@ impl Disk {
         Ok(queues)
     }
 
-    /// Carries a request out; answers when it completes and how many bytes were written to the guest.
+    /// Carries out a request; returns when it completes and how many bytes were written to the guest.
     fn take(
         &mut self,
         chain: DescriptorChain<&GuestMemoryMmap>,

@@ -49,7 +49,7 @@ const UNMOUNT_PATIENCE: Duration = Duration::from_secs(30);
 /// What is written at once to fill a file: 1 MiB.
 const FILLED_AT_ONCE: u64 = 1 << 20;
 
-/// What a step failed of, in words.
+/// Why a step failed.
 type Failed = String;
 
 /// Does the job in the run's folder and powers the guest off. Call it as process 1 of a guest only.
@@ -148,7 +148,7 @@ fn mark() -> Result<(), Failed> {
     Ok(())
 }
 
-/// What goes on beside the steps.
+/// What runs during the steps.
 #[derive(Default)]
 struct Beside {
     trims: Option<Trims>,
@@ -244,7 +244,7 @@ fn perform(step: &Step, beside: &mut Beside) -> Result<Outcome, Failed> {
     }
 }
 
-/// FITRIM over everything; answers what it answers.
+/// Runs FITRIM over everything; returns its result.
 fn trim_all(minlen_bytes: u64) -> Result<u64, Failed> {
     let root = open_root().map_err(|e| e.to_string())?;
     let mut range = FstrimRange { start: 0, len: u64::MAX, minlen: minlen_bytes };
@@ -276,7 +276,7 @@ impl Trims {
     }
 
     fn stop(self) -> Result<(), Failed> {
-        // If nobody listens, the thread has ended, and says why.
+        // If the receiver is gone, the thread has ended, and reports why.
         let _ = self.stop.send(());
         self.thread.join().unwrap_or_else(|_| Err("the thread of FITRIM has died".to_owned()))
     }
@@ -306,7 +306,7 @@ fn attach(file_system: FileSystem, options: &str) -> Result<(), Failed> {
         .map_err(|errno| format!("{errno}; the kernel says why in its last lines, below"))
 }
 
-/// Unmounts it, as soon as nobody has it open.
+/// Unmounts it as soon as it is not in use.
 fn detach() -> rustix::io::Result<()> {
     let begin = Instant::now();
     loop {
@@ -381,7 +381,7 @@ fn run_timed(spec: &str, rep: u32, seed: u64) -> Result<Outcome, Failed> {
     Ok(Outcome::Cell(Box::new(Cell::of_timed(cell_id(rep), duration, timed, timing)), String::new()))
 }
 
-/// Runs a program and answers what it said; what it complained of, too, if it failed.
+/// Runs a program and returns its output; if it failed, its error output too.
 fn run_tool(command: &[String]) -> Result<String, Failed> {
     let output = output_of(Path::new("/"), command, &[])?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();

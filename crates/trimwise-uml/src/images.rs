@@ -166,7 +166,7 @@ impl Cache {
         Ok(images)
     }
 
-    /// Removes all images of this version, and logs of builds that failed; answers how many images.
+    /// Removes all images of this version, and logs of builds that failed; returns how many images.
     ///
     /// # Errors
     ///
@@ -187,7 +187,7 @@ impl Cache {
         Ok(images.len())
     }
 
-    /// Removes the images of this version that another recipe made; answers how many bytes that frees.
+    /// Removes the images of this version made by another recipe; returns how many bytes that frees.
     ///
     /// Only folders that are called as an image of this version and hold its description count. A guest that runs from
     /// one runs on: its program keeps its blocks until it ends.
@@ -226,7 +226,7 @@ impl Cache {
     }
 
     fn remove_image(&self, image: &KernelImage) -> Result<(), KernelError> {
-        // Out of sight in one step: nobody finds half an image.
+        // Hide it in one step, so that no half image is ever found.
         let name = image.directory.file_name().unwrap_or_default().to_string_lossy();
         let hidden = self.directory.join(format!("{}{name}.removed", build::WORK_PREFIX));
         fs::rename(&image.directory, &hidden)
@@ -316,7 +316,7 @@ fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// Whether this can be what [`recipe`] answers.
+/// Whether this can be a value of [`recipe`].
 fn is_recipe(text: &str) -> bool {
     text.len() == 2 * RECIPE_BYTES && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
 }

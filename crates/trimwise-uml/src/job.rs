@@ -143,9 +143,9 @@ pub enum Step {
         /// As of mount(8), with commas.
         options: String,
     },
-    /// Unmounts it. Whoever has it open for a moment is waited for.
+    /// Unmounts it, waiting for programs that briefly have it open.
     Unmount,
-    /// Fills the file system with files and removes some, until so much is in use.
+    /// Fills the file system with files and removes some, until this much is in use.
     Age {
         /// Percent in use at the end.
         utilization_percent: u64,
@@ -243,14 +243,14 @@ pub enum Step {
         /// Which.
         week: Week,
     },
-    /// From now on, `trimwised` beside the steps that follow, until [`Step::StopDaemon`] or the end.
+    /// From now on, runs `trimwised` during the steps that follow, until [`Step::StopDaemon`] or the end.
     Daemon {
         /// Its configuration: the text of trimwise.toml.
         config: String,
     },
-    /// Ends it with SIGTERM, and answers what it has said.
+    /// Ends it with SIGTERM, and returns its output.
     StopDaemon,
-    /// Ends it with SIGKILL, and answers what it has said.
+    /// Ends it with SIGKILL, and returns its output.
     KillDaemon,
     /// Lets the kernel count its random numbers as random, so that getrandom(2) does not wait until it believes so: 2.5 s on
     /// 6.1. They are the same in every run.
@@ -285,7 +285,7 @@ pub struct FileExtent {
     pub length_bytes: u64,
 }
 
-/// What came of a step, beside time.
+/// The result of a step, besides its time.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
@@ -486,8 +486,8 @@ pub enum JobError {
 }
 
 impl Guest {
-    /// Boots a guest with these disks, lets it do a job, and answers what came of it. Everything that the run needed on
-    /// the host is gone then.
+    /// Boots a guest with these disks, has it do a job, and returns the result. Everything that the run needed on the
+    /// host is gone then.
     ///
     /// # Errors
     /// [`JobError`]; a failed step is one too, and so is a kernel that complains, unless a disk is meant to fail.

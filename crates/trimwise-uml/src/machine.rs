@@ -40,7 +40,7 @@ use trimwise_linux::ioctl::child::{die_with_parent, with_the_host_read_only, wit
 /// How far a kernel may run without a word, in its own time. A guest that only sleeps would never be heard of again.
 const FREE_SPAN_MAX: SimDuration = SimDuration::from_secs(60);
 
-/// Turns of a run after which its limits are looked at; a turn takes some 50 us.
+/// Turns of a run between checks of its limits; a turn takes some 50 us.
 const TURNS_BETWEEN_CHECKS: u64 = 4096;
 
 /// Where a guest looks for programs: folders of the host, whose files it sees.
@@ -503,7 +503,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Waits for one message and serves it. Answers whether it was the answer to an interrupt of the disk `called`.
+    /// Waits for one message and serves it. Returns whether it was the answer to an interrupt of the disk `called`.
     fn serve(&mut self, called: Option<usize>) -> Result<bool, Stop> {
         // Which descriptors are waited for: the calendar, each disk's connection or listener, the kernel's end, then
         // the called disk's channel for interrupts.
@@ -559,7 +559,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Waits until one of these has something to read, and answers which.
+    /// Waits until one of these has something to read, and returns which.
     fn poll<'f>(&self, waiting: impl IntoIterator<Item = PollFd<'f>>) -> Result<Vec<bool>, Stop> {
         let mut waiting: Vec<PollFd<'_>> = waiting.into_iter().collect();
         let begin = Instant::now();
@@ -606,7 +606,7 @@ pub(super) fn complaints(console: &Path) -> Vec<String> {
     text.lines().map(str::trim_end).filter(complains).take(LAST_LINES).map(str::to_owned).collect()
 }
 
-/// The console's last lines that say something: without the dump of stack and registers behind a panic.
+/// The console's last lines that say something: without the dump of stack and registers after a panic.
 pub(super) fn last_lines(console: &Path) -> String {
     let text = std::fs::read(console).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);

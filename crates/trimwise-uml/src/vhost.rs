@@ -78,7 +78,7 @@ pub struct FrontEnd {
 }
 
 impl FrontEnd {
-    /// The connection of a kernel to a disk with these features beside the transport's, and this configuration space.
+    /// The connection of a kernel to a disk with these features besides the transport's, and this configuration space.
     pub fn new(socket: UnixStream, features: u64, config: Vec<u8>, queues: usize) -> io::Result<Self> {
         let queue = || Queue::new(QUEUE_SIZE_MAX).map_err(io::Error::other);
         Ok(Self {

@@ -1,4 +1,4 @@
-//! `trimwised` as a command: its arguments, and the helper that it is once more.
+//! `trimwised` as a command: its arguments, and the roles of its own processes.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -28,22 +28,22 @@ trimwised: decides when and what to trim on each mounted file system, in place o
 Usage: trimwised [OPTIONS]
 
 Options:
-  --config FILE      the configuration; its drop-ins are in FILE.d [default: /etc/trimwise.toml]
-  --state DIR        what outlives the daemon [default: /var/lib/trimwise]
-  --run DIR          its sockets [default: /run/trimwise]
-  --host-root DIR    where the host's / is, in a container that has it there [default: /]
-  --dry-run          look and decide, but change nothing; `trimwise history` has what would be done
-  --once             trim all that is untrimmed on each managed file system, in slices, and end
-  --foreground       stay in the foreground, which it always does: service managers want it so
+  --config FILE      configuration file; drop-ins are in FILE.d [default: /etc/trimwise.toml]
+  --state DIR        state kept across restarts [default: /var/lib/trimwise]
+  --run DIR          sockets [default: /run/trimwise]
+  --host-root DIR    where the host's / is mounted, in a container [default: /]
+  --dry-run          look and decide, but change nothing; `trimwise history` lists what would be done
+  --once             trim everything untrimmed on each managed file system, in slices, and exit
+  --foreground       stay in the foreground, which it always does; accepted for service managers
   --help, --version
-A value may also stand behind an equals sign: --config=FILE.
+A value may also follow an equals sign: --config=FILE.
 
-SIGHUP reads the configuration again; a broken one changes nothing. SIGTERM ends it, and puts mount
-options back.
-Exit codes: 0 done, 1 it could not go on, 2 wrong arguments or configuration.
+SIGHUP reloads the configuration; an invalid one changes nothing. SIGTERM stops it and restores mount
+options.
+Exit codes: 0 success, 1 failure, 2 wrong arguments or configuration.
 ";
 
-/// Does the work of one of the daemon's processes; `None` if the argument names none.
+/// Runs one of the daemon's processes; `None` if the argument does not name one.
 fn as_process(role: &str) -> Option<io::Result<()>> {
     Some(match role {
         helper::COMMAND => helper::main(),
@@ -61,9 +61,9 @@ fn as_process(role: &str) -> Option<io::Result<()>> {
     })
 }
 
-/// Runs the daemon, or one of its processes, with the arguments behind the program's name.
+/// Runs the daemon, or one of its processes, with the arguments after the program's name.
 ///
-/// The program must lead here again if it is started with the single argument that names such a process, such as
+/// The program must call this function again when started with the argument that names such a process, such as
 /// [`helper::COMMAND`].
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let mut arguments = arguments.into_iter().flat_map(split_at_equals).peekable();
@@ -90,7 +90,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
                 Ok(())
             }
             "--foreground" => Ok(()),
-            // For tests: nobody else can wait for less.
+            // For tests only: a shorter patience.
             "--helper-patience-s" => {
                 let seconds = arguments.next().and_then(|text| text.to_str()?.parse().ok());
                 seconds
@@ -105,14 +105,14 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
                 println!("trimwised {}", trimwise::VERSION);
                 return ExitCode::SUCCESS;
             }
-            _ => Err(format!("'{name}' is no argument; `trimwised --help` lists them")),
+            _ => Err(format!("unknown argument '{name}'; `trimwised --help` lists them")),
         };
         if let Err(message) = taken {
             eprintln!("error: {message}");
             return ExitCode::from(2);
         }
     }
-    // Not by its name: the program may be replaced while it runs.
+    // Not by name: the program may be replaced while it runs.
     let options = Options { places, dry_run, once, program: "/proc/self/exe".into(), patience };
     let _speaking = Speaking::begin(&options.program);
     match run(options) {

@@ -1,7 +1,7 @@
-//! Which file systems there are to trim: from mountinfo, each once, and why the others are passed over.
+//! Finds the file systems to trim, from mountinfo, each once, and why the others are skipped.
 //!
-//! A worker looks, since devices, fstab and whatever lies on the way to them may hang. The daemon asks with [`Wanted`] and
-//! takes what comes as [`Found`].
+//! A worker does this, since devices, fstab and the paths to them may hang. The daemon asks with [`Wanted`] and
+//! receives [`Found`].
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::os::unix::ffi::OsStrExt as _;
@@ -24,45 +24,45 @@ use trimwise_linux::mount::{Mount, parse_mountinfo};
 /// A file system that may be managed.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Candidate {
-    /// The mount that it is reached by.
+    /// The mount through which it is accessed.
     pub mount: Mount,
-    /// Where this process reaches it: the mount point, below the host's root.
+    /// Its path for this process: the mount point, below the host's root.
     pub path: PathBuf,
     /// Its devices.
     pub devices: Vec<BlockDevice>,
-    /// The disks that they lie on.
+    /// The disks below those devices.
     pub disks: BTreeSet<String>,
-    /// Which mounting of it this is: see [`session_of`].
+    /// Identifies this mounting of it: see [`session_of`].
     pub session: Option<u64>,
 }
 
-/// A mount that is passed over.
+/// A mount that is skipped.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Skipped {
-    /// Where.
+    /// Its mount point.
     #[serde(serialize_with = "trimwise_linux::mount::as_text")]
     pub mount_point: PathBuf,
-    /// Which file system; empty if none is there.
+    /// Its type; empty if nothing is mounted there.
     pub fs_type: String,
     /// Why.
     pub why: String,
 }
 
-/// What is looked for.
+/// What to look for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wanted {
     /// The folder that is the host's `/`.
     pub host: PathBuf,
-    /// Whether file systems are managed that the configuration does not name.
+    /// Whether to manage file systems that the configuration does not name.
     pub all: bool,
     /// Mount points that it names.
     pub listed: BTreeSet<PathBuf>,
-    /// Mount options that were changed: where those mounts are now.
+    /// Changed mount options whose mounts to locate.
     pub changes: Vec<Change>,
 }
 
 impl Wanted {
-    /// As places and configuration say.
+    /// From the places and the configuration.
     pub fn new(places: &Places, config: &Config, changes: &[Change]) -> Self {
         Self {
             host: places.host.path("/"),
@@ -73,14 +73,14 @@ impl Wanted {
     }
 }
 
-/// Where a mount is whose option was changed.
+/// The location of a mount whose option was changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Whereabouts {
     /// It is gone for good.
     Gone,
-    /// It cannot be reached now, but may be there: below another mount, unmounted lazily, in another namespace...
+    /// It cannot be reached now, but may still exist: below another mount, unmounted lazily, in another namespace...
     Hidden,
-    /// It is reached there.
+    /// It is accessible at this path.
     At(PathBuf),
 }
 
@@ -89,12 +89,12 @@ pub enum Whereabouts {
 pub struct Found {
     /// File systems to manage, by device number.
     pub candidates: Vec<Candidate>,
-    /// Mounts on block devices that are passed over, and mount points of the configuration where nothing is mounted. Those
-    /// without a device (proc, tmpfs, network) are not even told.
+    /// Mounts on block devices that are skipped, and mount points of the configuration where nothing is mounted. Mounts
+    /// without a device (proc, tmpfs, network) are omitted.
     pub skipped: Vec<Skipped>,
-    /// Number and device of every mount that has one, for what outlives a candidate.
+    /// Id and device of every mount with a device, to tell whether a candidate that is gone is still mounted.
     pub mounted: BTreeSet<(u64, String)>,
-    /// The changes asked about, and where they are.
+    /// The changes asked about, and where their mounts are.
     pub changed: Vec<(Change, Whereabouts)>,
 }
 
@@ -106,14 +106,14 @@ pub fn mountinfo(host: &HostRoot) -> PathBuf {
     host.path(if host.is_own() { "/proc/self/mountinfo" } else { "/proc/1/mountinfo" })
 }
 
-/// All mounts, to be found by number and by place: with thousands of them none may be compared with each other one.
+/// All mounts, indexed by id and by place: with thousands of them, comparing each with every other would be too slow.
 struct Mounts<'a> {
     all: &'a [Mount],
-    /// Where in the list, by number.
+    /// Index in the list, by id.
     by_id: HashMap<u64, usize>,
-    /// Where in the list, by the mount that they are mounted on and the bytes of the mount point.
+    /// Indices in the list, by parent mount and the bytes of the mount point.
     mounted_on: HashMap<(u64, &'a [u8]), Vec<usize>>,
-    /// Mount points and numbers of automounts.
+    /// Mount points and ids of automounts.
     automounts: (HashSet<&'a [u8]>, HashSet<u64>),
 }
 
@@ -141,13 +141,13 @@ impl<'a> Mounts<'a> {
         mounts
     }
 
-    /// Whether its path leads to another mount. That is not told by the order of the list: what an initramfs mounts comes
-    /// before the root that it is moved to.
+    /// Whether its path leads to another mount. The order of the list does not tell: mounts of an initramfs precede the
+    /// root that they are moved to.
     fn is_covered(&self, mount: &Mount) -> bool {
         let Some(&index) = self.by_id.get(&mount.id) else { return true };
         let mut way = vec![mount.id];
         let mut next = mount.parent;
-        // What the root is mounted on is not in the list.
+        // The parent of the root is not in the list.
         while let Some(&above) = self.by_id.get(&next).filter(|_| !way.contains(&next)) {
             way.push(self.all[above].id);
             next = self.all[above].parent;
@@ -165,31 +165,32 @@ impl<'a> Mounts<'a> {
         })
     }
 
-    /// Whether it is there on demand only: then a look each second would keep it there.
+    /// Whether it is an automount: a look each second would keep it mounted.
     fn is_on_demand(&self, mount: &Mount) -> bool {
         // An indirect map mounts below its own mount, a direct one in its place.
         self.automounts.1.contains(&mount.parent) || self.automounts.0.contains(bytes(&mount.mount_point))
     }
 
-    /// Why a file system cannot be managed by this mount of it; `None` if it can.
+    /// Why a file system cannot be managed through this mount; `None` if it can.
     fn why_unusable(&self, mount: &Mount, wanted: &Wanted) -> Option<&'static str> {
         if mount.is_read_only() {
             Some("mounted read-only")
         } else if self.is_covered(mount) {
             Some("another mount covers it")
         } else if mount.mount_point.to_str().is_none() {
-            Some("its mount point is no UTF-8, so that nobody can ask for it by name")
+            Some("its mount point is not UTF-8, so requests cannot name it")
         } else if self.is_on_demand(mount) && !wanted.listed.contains(&mount.mount_point) {
             Some(
-                "it is mounted on demand (automount), and a look each second would keep it mounted; with a table of its \
-                 own in the configuration it is managed",
+                "it is mounted on demand (automount), and a look each second would keep it mounted; give it a table \
+                 in the \
+                 configuration to manage it anyway",
             )
         } else {
             None
         }
     }
 
-    /// Where a mount is whose option was changed.
+    /// The location of a mount whose option was changed.
     fn whereabouts(&self, change: &Change) -> Whereabouts {
         let mut of_it = self
             .all
@@ -198,7 +199,7 @@ impl<'a> Mounts<'a> {
         let mut is_there = false;
         let reached = of_it.find(|mount| {
             is_there = true;
-            // A name that is no UTF-8 cannot be told.
+            // A name that is not UTF-8 cannot be reported.
             mount.mount_point.to_str().is_some() && !self.is_covered(mount)
         });
         match reached {
@@ -209,21 +210,21 @@ impl<'a> Mounts<'a> {
     }
 }
 
-/// Of more file systems than these, what is known of their devices is kept for a while.
+/// With more file systems than this, what is known of their devices is cached.
 const MANY: usize = 64;
-/// For so many milliseconds of each: 2,000 file systems are looked at anew within 500 s.
+/// Lifetime of the cache, in milliseconds per file system: 2,000 file systems are all read again within 500 s.
 const KEPT_MS_EACH: u64 = 250;
 
-/// What is known of file systems from the last looks: with thousands, to read what sysfs says of each takes a second.
+/// Cached results of earlier looks: with thousands of file systems, reading sysfs for each takes a second.
 #[derive(Debug, Default)]
 pub struct Known {
     devices: HashMap<(u64, (u32, u32)), (Instant, Candidate)>,
-    /// Which mounts there were last time.
+    /// Number of file systems last time.
     mounts: usize,
 }
 
 impl Known {
-    /// What is known of the devices of a mount, if that is not too old and its mount is as it was.
+    /// The cached devices of a mount, if recent enough and the mount has not changed.
     fn of(&self, mount: &Mount, now: Instant) -> Option<&Candidate> {
         let age_max = Duration::from_millis(KEPT_MS_EACH * self.mounts as u64);
         let (at, candidate) = self.devices.get(&(mount.id, mount.numbers))?;
@@ -234,7 +235,7 @@ impl Known {
     }
 }
 
-/// Looks at all mounts.
+/// Examines all mounts.
 ///
 /// # Errors
 /// If they cannot be read.
@@ -267,7 +268,7 @@ pub fn discover(wanted: &Wanted, known: &mut Known) -> std::io::Result<Found> {
     found.skipped.extend(absent.map(|point| Skipped {
         mount_point: point.clone(),
         fs_type: String::new(),
-        why: "the configuration names it, and nothing is mounted there".to_owned(),
+        why: "the configuration names it, but nothing is mounted there".to_owned(),
     }));
     found.changed = wanted.changes.iter().map(|one| (one.clone(), mounts.whereabouts(one))).collect();
     let with_device = all.iter().filter(|mount| mount.has_device());
@@ -275,7 +276,7 @@ pub fn discover(wanted: &Wanted, known: &mut Known) -> std::io::Result<Found> {
     Ok(found)
 }
 
-/// Mounts of one file system together, in the order of the list.
+/// Groups the mounts by file system, in the order of the list.
 fn by_file_system(mounts: &[Mount]) -> BTreeMap<(u32, u32), Vec<&Mount>> {
     let mut file_systems: BTreeMap<_, Vec<&Mount>> = BTreeMap::new();
     for mount in mounts.iter().filter(|mount| mount.has_device()) {
@@ -297,7 +298,7 @@ fn choose(
         let Mount { mount_point, fs_type, .. } = mount.clone();
         found.skipped.push(Skipped { mount_point, fs_type, why });
     };
-    // The one with a table of its own, if any; else the first that can be used.
+    // Prefer one with a table of its own; otherwise take the first usable one.
     let why_not: Vec<_> = of_one.iter().map(|mount| mounts.why_unusable(mount, wanted)).collect();
     let usable = || of_one.iter().zip(&why_not).filter(|(_, why)| why.is_none()).map(|(mount, _)| *mount);
     let listed = usable().find(|mount| wanted.listed.contains(&mount.mount_point));
@@ -308,16 +309,19 @@ fn choose(
         return skip(mount, format!("{} is never written, so it has nothing to trim", mount.fs_type));
     }
     if mount.is_served() {
-        return skip(mount, "a process serves it (FUSE), for which the daemon must not wait".to_owned());
+        return skip(
+            mount,
+            "a process serves it (FUSE), and the daemon must not wait for that process".to_owned(),
+        );
     }
     if !wanted.all && !wanted.listed.contains(&mount.mount_point) {
-        return skip(mount, "the configuration manages listed file systems only (`manage`)".to_owned());
+        return skip(mount, "the configuration manages only listed file systems (`manage`)".to_owned());
     }
     if of_one.iter().any(|mount| spared.contains(&mount.mount_point)) {
         return skip(mount, "X-fstrim.notrim in fstab".to_owned());
     }
     let session_by = |devices: &[BlockDevice]| session(Kind::of(&mount.fs_type), devices.first()?);
-    // Numbers of mounts and devices are given out again.
+    // The kernel reuses numbers of mounts and devices.
     let known = known.of(mount, Instant::now()).filter(|known| session_by(&known.devices) == known.session);
     let devices = match known.map_or_else(|| devices_of(mount), |known| Ok(known.devices.clone())) {
         Ok(devices) => devices,
@@ -325,7 +329,7 @@ fn choose(
     };
     if devices.iter().all(|device| device.limits.max.0 == 0) {
         let why = format!(
-            "its device takes no discards; `trimwise doctor {}` says why",
+            "its device does not accept discards; `trimwise doctor {}` says why",
             mount.mount_point.display()
         );
         return skip(mount, why);
@@ -350,7 +354,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn regression_what_an_indirect_map_mounts_is_there_on_demand_too() {
+    fn regression_mounts_of_an_indirect_map_are_on_demand_too() {
         let mounts = parse_mountinfo(
             b"20 1 8:1 / / rw - ext4 /dev/sda1 rw\n21 20 0:40 / /auto rw - autofs map rw\n\
             22 21 8:2 / /auto/data rw - ext4 /dev/sdb rw\n23 20 0:41 / /direct rw - autofs map rw\n\
@@ -364,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn mounts_of_one_file_system_are_together_and_later_ones_cover_earlier_ones() {
+    fn mounts_of_one_file_system_are_grouped_and_later_ones_cover_earlier_ones() {
         let text = b"20 1 8:1 / / rw - ext4 /dev/sda1 rw\n21 20 8:1 /srv /srv rw - ext4 /dev/sda1 rw\n\
             22 20 0:5 / /proc rw - proc proc rw\n23 20 8:2 / /home rw - xfs /dev/sda2 rw\n\
             24 20 8:3 / /home rw - xfs /dev/sda3 rw\n25 20 0:40 /@ /b rw - btrfs /dev/sdb rw\n\

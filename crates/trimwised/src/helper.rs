@@ -1,8 +1,8 @@
-//! The helper: one task on one mount, in a process of its own.
+//! The helper performs one task on one mount, in its own process.
 //!
-//! It reads one line of JSON from its standard input, does what it says, writes its answer to standard output, and ends.
-//! A map is answered with a line `START END` for each free extent, and then, as everything, with one line of JSON. It is
-//! killed with the daemon; a discard that is on its way then still ends.
+//! It reads one line of JSON from standard input, performs the task, writes its answer to standard output, and exits. A
+//! map is a line `START END` for each free extent; every answer ends with one line of JSON. The helper is killed with
+//! the daemon, but a discard in flight still completes.
 
 use std::io::{self, BufRead as _, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -21,37 +21,37 @@ use trimwise_linux::free_space::Listed;
 use trimwise_linux::layout::Kind;
 use trimwise_linux::trim::{Settled, Target, TrimError};
 
-/// The argument by which the daemon's program is its helper.
+/// The program's argument for this role.
 pub const COMMAND: &str = "helper";
 
-/// What a helper is to do.
+/// A task for a helper.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "kebab-case")]
 pub enum Task {
-    /// Say how the file system is laid out.
+    /// Report the layout of the file system.
     Probe,
     /// List free extents.
     Look {
-        /// Shorter ones are left out, in bytes.
+        /// Minimum length, in bytes.
         min_extent: u64,
-        /// From this address on.
+        /// First address, in bytes.
         from: u64,
-        /// The first so many.
+        /// Maximum number of extents.
         most: usize,
     },
-    /// List the ranges of addresses that FITRIM can be asked for, where there is no list of free extents.
+    /// List the address ranges that FITRIM accepts, for file systems without a list of free extents.
     Walk,
-    /// FITRIM over ranges.
+    /// Run FITRIM over ranges.
     Trim {
         /// Start and end of each, in bytes.
         ranges: Vec<(u64, u64)>,
-        /// FITRIM's least extent, in bytes.
+        /// FITRIM's minimum extent, in bytes.
         min_extent: u64,
-        /// Calls at once.
+        /// Number of concurrent calls.
         lanes: u32,
-        /// What is expected to be sent, in bytes; 0 if that is not known.
+        /// Bytes expected to be sent; 0 if unknown.
         expected: u64,
-        /// Discards of the last slice were left in flight: nothing is sent before they have ended.
+        /// Whether discards of the last slice may be in flight; if so, wait for them before sending any.
         wait: bool,
     },
     /// Turn online discard on or off.
@@ -61,81 +61,81 @@ pub enum Task {
     },
 }
 
-/// A task with the mount that it is for.
+/// A task and its mount.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Request {
-    /// Where it is mounted, as this process reaches it.
+    /// The mount point, as this process sees it.
     pub path: PathBuf,
-    /// Major and minor number that mountinfo shows for it: if another file system is there by now, nothing is done.
+    /// Its major and minor number in mountinfo; if another file system is mounted there by now, nothing is done.
     pub numbers: (u32, u32),
     /// What to do.
     pub task: Task,
 }
 
-/// How a file system is laid out.
+/// The layout of a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Probed {
-    /// Bytes of a block.
+    /// Size of a block, in bytes.
     pub block: u64,
-    /// Bytes of a group; 0 if there are none.
+    /// Size of a group, in bytes; 0 if it has no groups.
     pub group: u64,
-    /// Where the first group begins.
+    /// Start of the first group, in bytes.
     pub first_group: u64,
-    /// Bytes of the file system.
+    /// Size of the file system, in bytes.
     pub total: u64,
     /// Whether it lists its free space.
     pub maps: bool,
 }
 
-/// What a helper answers.
+/// A helper's answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "is", rename_all = "kebab-case")]
 pub enum Answer {
-    /// Of [`Task::Probe`].
+    /// To [`Task::Probe`].
     Probed(Probed),
-    /// Of [`Task::Look`] and [`Task::Walk`], behind the extents or ranges.
+    /// To [`Task::Look`] and [`Task::Walk`], after the extents or ranges.
     Looked {
-        /// How many there were.
+        /// Number of them.
         extents: u64,
-        /// Where the list begins: where it was asked for, or a little behind.
+        /// Start of the list: the requested address, or a little after it.
         from: u64,
-        /// Where it ends: the file system's end if all that follows is listed.
+        /// End of the list: the file system's end if everything after `from` is listed.
         upto: u64,
     },
-    /// Of [`Task::Trim`].
+    /// To [`Task::Trim`].
     Trimmed {
-        /// How long FITRIM took, and on XFS the discards behind it, up to the last one that was counted.
+        /// Duration of FITRIM, and on XFS of the discards after it, up to the last one counted.
         took_ns: u64,
-        /// The sum of FITRIM's answers.
+        /// The sum of FITRIM's return values.
         answered: u64,
-        /// What the device counted meanwhile, whoever sent it.
+        /// Bytes that the device counted meanwhile, from any source.
         counted: Option<u64>,
     },
-    /// Of [`Task::Toggle`].
+    /// To [`Task::Toggle`].
     Toggled,
-    /// Discards failed, or are still in flight: nobody knows what the device did.
+    /// Discards failed or are still in flight, so the result is unknown.
     Device {
         /// Why.
         message: String,
         /// Whether they are still in flight.
         in_flight: bool,
     },
-    /// It did not work, but may another time.
+    /// It failed, but may succeed later.
     Again {
         /// Why.
         message: String,
     },
-    /// It never will work on this mount.
+    /// It can never succeed on this mount.
     Never {
         /// Why.
         message: String,
     },
-    /// The mount is gone, or another one is there.
+    /// The mount is gone or was replaced.
     Gone,
 }
 
 impl Answer {
-    /// The failure in it, if it is one.
+    /// The failure, if it is one.
     pub fn failed(&self) -> Option<Failed> {
         match self {
             Self::Device { message, .. } => Some(Failed::Device(message.clone())),
@@ -147,7 +147,7 @@ impl Answer {
     }
 }
 
-/// Starts a helper and gives it its task. It says nothing but its answer.
+/// Starts a helper and sends it its task. Its only output is its answer.
 ///
 /// # Errors
 /// If no process can be started.
@@ -158,7 +158,7 @@ pub fn start(program: &Path, request: &Request) -> io::Result<Process> {
     Ok(process)
 }
 
-/// Reads what a helper wrote: free extents, and its answer. `None` if it ended before its answer.
+/// Parses a helper's output: free extents and its answer. `None` if the answer is missing or malformed.
 pub fn parse_answer(output: &[u8]) -> Option<(Vec<Span>, Answer)> {
     let text = std::str::from_utf8(output).ok()?.strip_suffix('\n')?;
     let (extents, last) = text.rsplit_once('\n').unwrap_or(("", text));
@@ -178,7 +178,7 @@ pub fn parse_answer(output: &[u8]) -> Option<(Vec<Span>, Answer)> {
 /// The helper itself.
 ///
 /// # Errors
-/// If it is given no task, or nobody takes its answer.
+/// If there is no task, or the answer cannot be written.
 pub fn main() -> io::Result<()> {
     let mut line = String::new();
     io::stdin().lock().read_line(&mut line)?;
@@ -216,7 +216,7 @@ fn perform(request: &Request, out: &mut impl Write) -> Result<Answer, TrimError>
             }
             let took = of_fitrim + settled.took;
             let after = target.counts()?;
-            // With nothing counted since the boot, it does not count what is sent.
+            // A count of zero since boot means that the device does not count discards.
             let counted = after
                 .zip(before)
                 .filter(|(after, _)| after.bytes.0 > 0)
@@ -239,8 +239,8 @@ fn perform(request: &Request, out: &mut impl Write) -> Result<Answer, TrimError>
     }
 }
 
-/// Trims ranges, in several groups at once; answers what all of FITRIM's answers are together. Calls in one group would
-/// wait for each other: both ext4 and XFS lock it.
+/// Trims ranges, several groups at once; returns the sum of FITRIM's return values. Calls in the same group would wait
+/// for each other: both ext4 and XFS lock it.
 fn trim(target: &Target, ranges: &[(u64, u64)], least: Bytes, lanes: u32) -> Result<u64, TrimError> {
     let spans = ranges.iter().map(|&(start, end)| Span { start, end });
     let calls: Vec<Span> =
@@ -264,7 +264,8 @@ fn trim(target: &Target, ranges: &[(u64, u64)], least: Bytes, lanes: u32) -> Res
     })
 }
 
-/// What is answered if discards are not done. None of the slice counts as trimmed then: it is not known which of them ended.
+/// The answer if discards are not done. Nothing of the slice counts as trimmed then, since it is unknown which of them
+/// completed.
 fn hanging(settled: Settled) -> Option<Answer> {
     (settled.in_flight > 0).then(|| Answer::Device {
         message: format!("discards hang: {} writes and discards are still in flight", settled.in_flight),
@@ -274,7 +275,7 @@ fn hanging(settled: Settled) -> Option<Answer> {
 
 fn answer_with(out: &mut impl Write, listed: &Listed) -> Answer {
     for span in &listed.free {
-        // Nobody who takes it: the answer's own writing will say so.
+        // If the output is closed, writing the answer reports it.
         drop(writeln!(out, "{} {}", span.start, span.end));
     }
     Answer::Looked { extents: listed.free.len() as u64, from: listed.from, upto: listed.upto }

@@ -1,8 +1,8 @@
-//! What happened: an embedded database with a size bound.
+//! The history: an embedded database of bounded size.
 //!
-//! Entries are kept in memory and written together, once a minute and at the end, so that an idle host is not woken, and
-//! a full disk costs nothing but memory, which is bounded too. A database that cannot be read is moved aside, never
-//! repaired: it is a diary.
+//! Entries are kept in memory and written together, once a minute and on exit, so that an idle host is not woken. A
+//! full disk only costs memory, which is bounded too. A database that cannot be read is moved aside, not repaired:
+//! losing history is acceptable.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -15,24 +15,24 @@ use trimwise::units::Bytes;
 
 use trimwise_linux::files::with_ending;
 
-/// Entries that wait in memory; the oldest go first.
+/// Maximum number of entries waiting in memory; the oldest are dropped first.
 const WAITING_MAX: usize = 2_000;
 const PAGE_BYTES: u64 = 4096;
-/// Bytes of text in one answer; what is older is left out. Nobody reads more, and it is held in memory.
+/// Maximum bytes of text in one answer; older entries are left out. The answer is held in memory.
 const ANSWER_MAX: usize = 2 << 20;
 
-/// Something that happened on a file system.
+/// An event on a file system.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
-    /// When, in milliseconds since 1970, by the host's clock.
+    /// Time in milliseconds since 1970, by the host's clock.
     pub at_ms: i64,
-    /// On which: its mount point.
+    /// Mount point of the file system.
     pub mount: String,
     /// `found`, `gone`, `reason`, `trimmed`, `online`, `paused`...
     pub kind: String,
     /// A sentence.
     pub text: String,
-    /// Bytes trimmed, where that is what happened.
+    /// Bytes trimmed, if any.
     pub bytes: u64,
 }
 
@@ -40,14 +40,14 @@ pub struct Entry {
 #[derive(Debug, Default)]
 pub struct History {
     waiting: VecDeque<Entry>,
-    /// So many of them, the first ones, are being written.
+    /// Number of entries, from the front, that are being written.
     in_flight: usize,
     /// Why the last attempt to write failed.
     problem: Option<String>,
 }
 
 impl History {
-    /// Notes something.
+    /// Adds an entry.
     pub fn add(&mut self, mount: &Path, kind: &str, text: String, bytes: u64) {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let at_ms = i64::try_from(since.as_millis()).unwrap_or(i64::MAX);
@@ -64,12 +64,12 @@ impl History {
         });
     }
 
-    /// Why nothing can be written now, if that is so, as a sentence without a full stop.
+    /// Why entries cannot be written now, if so, without a full stop.
     pub fn problem(&self) -> Option<String> {
         self.problem.as_ref().map(|why| format!("{why}; {} entries wait in memory", self.waiting.len()))
     }
 
-    /// What is to be written now; `None` if there is nothing, or the last attempt is not over.
+    /// Entries to write now; `None` if there are none, or a write is in progress.
     pub fn to_write(&mut self) -> Option<Vec<Entry>> {
         if self.waiting.is_empty() || self.in_flight > 0 {
             return None;
@@ -78,7 +78,7 @@ impl History {
         Some(self.waiting.iter().cloned().collect())
     }
 
-    /// It was written, or could not be, and waits on. Returns why not, if that is news.
+    /// Records the result of a write. Returns the error if it is a new one; the entries then keep waiting.
     pub fn written(&mut self, result: Result<(), String>) -> Option<&str> {
         let written = std::mem::take(&mut self.in_flight);
         let before = std::mem::replace(&mut self.problem, result.err());
@@ -89,10 +89,10 @@ impl History {
         self.problem.as_deref().filter(|why| before.as_deref() != Some(*why))
     }
 
-    /// The last entries of a mount, with those that the database gave: `limit` of them at most.
+    /// The last entries of a mount, at most `limit`: those read from the database, and those that wait.
     ///
     /// # Errors
-    /// If the database could not be read, and nothing waits.
+    /// If the database could not be read and nothing waits.
     pub fn last(
         &self,
         mount: &Path,
@@ -110,12 +110,12 @@ impl History {
     }
 }
 
-/// The database, which the worker that writes opens.
+/// The database, opened by the worker that writes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Database {
     /// Its file.
     pub path: PathBuf,
-    /// The most that it takes on its disk.
+    /// Its maximum size on disk.
     pub max: Bytes,
 }
 
@@ -123,19 +123,19 @@ impl Database {
     /// Writes entries.
     ///
     /// # Errors
-    /// If none of them could be written, in words.
+    /// If none of them could be written, with a description.
     pub fn add(&self, entries: &[Entry]) -> Result<(), String> {
         self.write(entries).map_err(|error| format!("{}: {error}", self.path.display()))
     }
 
     fn write(&self, entries: &[Entry]) -> rusqlite::Result<()> {
-        /// Quarters that go at most: as good as all of it.
+        /// Maximum number of quarters to delete, which is nearly everything.
         const QUARTERS_MAX: u32 = 16;
         let mut connection = self.open()?;
         let mut quarters = 0;
         loop {
             match insert(&mut connection, entries) {
-                // The bound: the oldest quarter goes, until the new ones fit.
+                // At the size limit, delete the oldest quarter until the new entries fit.
                 Err(error)
                     if error.sqlite_error_code() == Some(ErrorCode::DiskFull) && quarters < QUARTERS_MAX =>
                 {
@@ -149,9 +149,9 @@ impl Database {
         }
     }
 
-    /// Opens the database for one piece of work: it takes no memory in between.
+    /// Opens the database for one operation, so that it takes no memory in between.
     fn open(&self) -> rusqlite::Result<Connection> {
-        // To open a pipe could take for ever.
+        // Opening a pipe could block forever.
         if fs::symlink_metadata(&self.path).is_ok_and(|found| !found.is_file() && !found.is_symlink()) {
             self.move_aside();
         }
@@ -184,9 +184,9 @@ impl Database {
         Ok(connection)
     }
 
-    /// The bound was larger before: the oldest entries go, and then the room that they took.
+    /// Deletes the oldest entries and shrinks the file after the limit was lowered.
     fn shrink(&self, connection: &Connection, held: u64, pages: u64) -> rusqlite::Result<()> {
-        // An eighth less than fits, since pages are not full.
+        // Keep an eighth less than fits, since pages are not full.
         let kept = format!(
             "DELETE FROM entries WHERE id NOT IN (SELECT id FROM entries ORDER BY id DESC LIMIT \
              (SELECT COUNT(*) * {} / {held} FROM entries))",
@@ -201,10 +201,10 @@ impl Database {
         drop(fs::remove_file(with_ending(&self.path, "-journal")));
     }
 
-    /// The last entries of a mount, the oldest of them first: `limit` of them at most, and together no more than 2 MiB.
+    /// The last entries of a mount, oldest first: at most `limit`, and together no more than 2 MiB.
     ///
     /// # Errors
-    /// If the database cannot be read, in words.
+    /// If the database cannot be read, with a description.
     pub fn last(&self, mount: &Path, limit: u32) -> Result<Vec<Entry>, String> {
         self.read(mount, limit).map_err(|error| format!("{}: {error}", self.path.display()))
     }
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_go_when_the_bound_is_reached() {
+    fn the_oldest_are_dropped_at_the_limit() {
         let folder = tempfile::tempdir().unwrap();
         let mut one = history(folder.path(), Bytes::kib(512));
         for round in 0..20 {
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn a_smaller_bound_takes_the_oldest_away() {
+    fn a_lower_limit_drops_the_oldest() {
         let folder = tempfile::tempdir().unwrap();
         let mut one = history(folder.path(), Bytes::mib(2));
         for round in 0..4 {
@@ -365,9 +365,9 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_written_is_kept_in_memory_and_said() {
+    fn entries_that_cannot_be_written_stay_in_memory_and_are_reported() {
         let folder = tempfile::tempdir().unwrap();
-        // No file can be made in a folder that is not there.
+        // No file can be created in a missing folder.
         let mut one = history(&folder.path().join("none"), Bytes::mib(1));
         fill(&mut one, 0, 5_000);
         one.flush();
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_while_the_rest_is_written_is_neither_lost_nor_written_twice() {
+    fn entries_added_during_a_write_are_neither_lost_nor_written_twice() {
         let mut history = History::default();
         let add = |history: &mut History, n| {
             (0..n).for_each(|i| history.add(Path::new("/"), "x", String::new(), i))
@@ -407,7 +407,7 @@ mod tests {
         assert_eq!(history.to_write(), None, "the first are still being written");
         history.written(Ok(()));
         assert_eq!(history.to_write().map(|entries| entries.len()), Some(3));
-        add(&mut history, WAITING_MAX as u64); // the oldest go, and those that are being written are among them
+        add(&mut history, WAITING_MAX as u64); // drops the oldest, including those being written
         history.written(Ok(()));
         assert_eq!(history.waiting.len(), WAITING_MAX);
     }

@@ -1,8 +1,8 @@
-//! Which mount options were changed, and how they were: written before the change, so that after a kill -9 the next daemon
-//! puts them back.
+//! The journal of changed mount options and their old values, written before each change so that after a kill -9 the
+//! next daemon restores them.
 //!
-//! A change is one of one mounting of a file system, which [`session`] tells: who unmounts it and mounts it again with
-//! options of his own choice finds them as he chose.
+//! A change belongs to one mounting of a file system, identified by [`session`]: if you remount the file system with
+//! other options, yours apply.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,49 +22,49 @@ use trimwise_linux::mount::Mount;
 pub struct Change {
     /// Major and minor number of the mount.
     pub numbers: (u32, u32),
-    /// What is mounted.
+    /// The mounted device.
     pub device: String,
-    /// Where.
+    /// Its mount point.
     pub mount_point: PathBuf,
-    /// As it was: `discard`, `nodiscard`, `discard=async`.
+    /// The old value: `discard`, `nodiscard`, `discard=async`.
     pub was: String,
-    /// Which mounting of the file system it was; `None` if the kernel does not tell.
+    /// Identifies the mounting; `None` if the kernel does not report it.
     #[serde(default)]
     pub session: Option<u64>,
 }
 
-/// More is no journal.
+/// Size limit of the file, in bytes.
 const FILE_MAX: u64 = 16 << 20;
 
 /// All changes that are in effect.
 #[derive(Debug, Default)]
 pub struct Journal {
     changes: Vec<Change>,
-    /// Those of them that are not written yet, with the version of the file that has them first.
+    /// Those not written yet, with the first version of the file that contains them.
     unsaved: Vec<(Change, u64)>,
-    /// How far it is written.
+    /// State of its saving.
     pub saving: Saving,
 }
 
 /// Whether an option may be changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Noted {
-    /// It is on the disk how it was.
+    /// The old value is on disk.
     Saved,
     /// Not yet.
     Waits,
-    /// It could not be written, in words that follow the journal's name.
+    /// It could not be written. The text follows the journal's name in a message.
     Failed(String),
 }
 
-/// What is in the file. Mounts do not outlive a boot.
+/// Contents of the file. Mounts do not survive a reboot.
 #[derive(Debug, Serialize, Deserialize)]
 struct Written {
     boot: String,
     changes: Vec<Change>,
 }
 
-/// Reads what the last daemon left; nothing if that was before this boot. If it cannot be understood, it is moved aside.
+/// Reads what the last daemon left, if it is from this boot. A file that cannot be parsed is moved aside.
 pub fn read(path: &Path, boot: &str) -> Loaded<Vec<Change>> {
     let read = read_own(path, FILE_MAX).and_then(|text| match text {
         Some(text) => {
@@ -78,14 +78,15 @@ pub fn read(path: &Path, boot: &str) -> Loaded<Vec<Change>> {
             drop(fs::rename(path, &aside));
             let (path, aside) = (path.display(), aside.display());
             format!(
-                "{path} cannot be read ({why}), and is {aside} now: mount options that a killed daemon changed stay as \
-                 they are"
+                "{path} cannot be read ({why}) and was moved to {aside}: mount options that a killed daemon changed \
+                 stay \
+             as they are"
             )
         })
 }
 
 impl Journal {
-    /// Takes what the last daemon left. Until then nothing is known, and nothing may be changed.
+    /// Loads what the last daemon left. Until then, nothing may be changed.
     pub fn load(&mut self, changes: Vec<Change>) {
         self.changes = changes;
         self.saving.begin();
@@ -96,7 +97,7 @@ impl Journal {
         &self.changes
     }
 
-    /// How the option of a mount was before it was changed.
+    /// The option of a mount before it was changed.
     pub fn was(&self, one: &Candidate) -> Option<&str> {
         self.of(one).map(|change| change.was.as_str())
     }
@@ -105,7 +106,7 @@ impl Journal {
         self.changes.iter().find(|change| is_of(change, &one.mount, one.session))
     }
 
-    /// Notes how an option is, before it is changed for the first time. It must not be changed before it is saved.
+    /// Notes the value of an option before its first change. It must not be changed before the note is saved.
     pub fn note(&mut self, one: &Candidate) -> Noted {
         if !self.saving.has_begun() {
             return Noted::Failed("has not been read yet".to_owned());
@@ -125,7 +126,7 @@ impl Journal {
         self.noted(one)
     }
 
-    /// What became of a note.
+    /// The state of a note.
     pub fn noted(&self, one: &Candidate) -> Noted {
         match self.of(one) {
             Some(change) if self.unsaved.iter().any(|(unsaved, _)| unsaved == change) => Noted::Waits,
@@ -134,15 +135,15 @@ impl Journal {
         }
     }
 
-    /// The option of this mount is not the daemon's any more.
+    /// Drops the change: the option no longer belongs to the daemon.
     pub fn forget(&mut self, one: &Candidate) {
         if let Some(change) = self.of(one).cloned() {
             self.restored(&change);
         }
     }
 
-    /// An option is as it was, or its mount is gone. A change that is noted and not there any more is found to be so by the
-    /// next daemon.
+    /// Removes a change that was undone or whose mount is gone. If that is not saved in time, the next daemon finds
+    /// out.
     pub fn restored(&mut self, change: &Change) {
         self.changes.retain(|one| one != change);
         self.unsaved.retain(|(one, _)| one != change);
@@ -155,7 +156,8 @@ impl Journal {
         serde_json::to_string(&written).unwrap_or_default()
     }
 
-    /// It was written in this version, or could not be: then what was noted is not, and must not be done.
+    /// Records the result of writing this version. On failure, unsaved notes are dropped, and their changes must not be
+    /// made.
     pub fn saved(&mut self, version: u64, result: Result<(), String>) {
         if result.is_ok() {
             self.unsaved.retain(|(_, first)| *first > version);
@@ -167,29 +169,29 @@ impl Journal {
     }
 }
 
-/// Which boot this is, as the kernel names it.
+/// The kernel's id of this boot.
 pub fn boot_id() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
 }
 
-/// Whether a change is one of this mount, and of this mounting of it (`session`). Its device may have got another name meanwhile
-/// (`/dev/mapper/home`, `/dev/dm-3`), so that it counts only where nothing else tells.
+/// Whether a change belongs to this mount, and to this mounting of it (`session`). The device name counts only without
+/// a session, since it may have changed (`/dev/mapper/home`, `/dev/dm-3`).
 pub fn is_of(change: &Change, mount: &Mount, session: Option<u64>) -> bool {
     change.numbers == mount.numbers
         && match change.session {
             Some(changed) => session == Some(changed),
-            // Of a version that did not ask.
+            // Written by a version without sessions.
             None => change.device == mount.device && change.mount_point == mount.mount_point,
         }
 }
 
-/// Whether the mounting that was changed may still be there although no mount of it is seen: unmounted lazily, mounted in
+/// Whether the changed mounting may still exist although no mount of it is visible: unmounted lazily, mounted in
 /// another namespace, or without its device.
 pub fn may_be_there(change: &Change) -> bool {
     change.session.is_some_and(|session| sessions().contains(&session))
 }
 
-/// Which mounting of its file system a mount is of; `None` if the kernel does not tell.
+/// Identifies the mounting that a mount belongs to; `None` if the kernel does not report it.
 pub fn session_of(mount: &Mount) -> Option<u64> {
     session(Kind::of(&mount.fs_type), devices_of(mount).ok()?.first()?)
 }
@@ -201,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_first_is_kept_and_another_boot_forgets() {
+    fn the_first_value_is_kept_and_another_boot_forgets_it() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("journal");
         let lines = b"22 1 8:1 / / rw - ext4 /dev/sda1 rw,discard\n22 1 8:1 / / rw - ext4 /dev/sda1 rw\n";
@@ -244,10 +246,10 @@ mod tests {
         assert!(open("other").0.changes().is_empty() && !open("boot").0.changes().is_empty());
         fs::write(&path, "{").unwrap();
         let (broken, problem) = open("boot");
-        assert!(broken.changes().is_empty() && problem.unwrap().contains("journal.corrupt now"));
+        assert!(broken.changes().is_empty() && problem.unwrap().contains("journal.corrupt:"));
         assert_eq!(fs::read_to_string(folder.path().join("journal.corrupt")).unwrap(), "{");
         assert_eq!(open("boot").1, None);
-        // What could not be written down must not be done.
+        // A change that could not be noted must not be made.
         let mut failing = open("boot").0;
         failing.note(on);
         failing.saved(failing.saving.due(Instant::now()).unwrap(), Err("full".to_owned()));
@@ -255,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_of_one_mounting_only() {
+    fn a_change_belongs_to_one_mounting() {
         let [mount] =
             &trimwise_linux::mount::parse_mountinfo(b"22 1 8:1 / / rw - ext4 /dev/none1 rw,discard\n")[..]
         else {

@@ -1,14 +1,14 @@
-//! What is known to be trimmed, kept over a restart of the daemon.
+//! What is known to be trimmed, kept across restarts of the daemon.
 //!
-//! XFS keeps no record of what was trimmed, and ext4's is lost where FITRIM's least extent changes: without this every start
-//! would send all free space once more. What is kept holds only while the file system is mounted without a break. That is
-//! told by the boot id and by the inode number of the file system's folder in sysfs (`/sys/fs/xfs/sda1`), which the kernel
-//! gives out anew with each mount. Not by the mount id of mountinfo: a mount namespace, as each start of a hardened service
-//! gets one, has ids of its own, and they are given out again.
+//! XFS keeps no record of what was trimmed, and ext4's is lost when FITRIM's minimum extent changes: without this file,
+//! every start would trim all free space again. The data are valid only while the file system stays mounted. That is
+//! checked by the boot id and by the inode number of the file system's folder in sysfs (`/sys/fs/xfs/sda1`), which
+//! changes with each mount. The mount id of mountinfo does not serve: a mount namespace, such as a hardened service
+//! gets at each start, has its own ids, and they are reused.
 //!
-//! What was allocated and freed while no daemon watched is not seen. It is no more than what was written to the device
-//! meanwhile, which the kernel counts: of more than `UNSEEN_MAX_PERCENT` of the file system nothing is believed, and what is
-//! believed is forgotten on the day on which it would have been without the restart.
+//! Blocks allocated and freed while no daemon watched are not seen. They are no more than what was written to the
+//! device meanwhile, which the kernel counts. If that exceeds `UNSEEN_MAX_PERCENT` of the file system, the data are
+//! discarded. Otherwise they expire on the same day as without the restart.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -28,32 +28,32 @@ use trimwise_linux::layout::Kind;
 
 /// Version of the file.
 const VERSION: u32 = 1;
-/// Extents in the file, of all file systems together: 2 MiB of text.
+/// Maximum number of extents in the file, of all file systems together: 2 MiB of text.
 const SPANS_ALL: usize = 4 * SPANS_MAX;
-/// A file that is longer is none of ours.
+/// Size limit of the file, in bytes.
 const FILE_MAX: u64 = 8 << 20;
-/// Of so much of a file system written unseen, nothing is believed: a twentieth that stays untrimmed for a week is less than
-/// what `judicious` leaves.
+/// If more of a file system than this was written unseen, its data are discarded. A twentieth that stays untrimmed for
+/// a week is less than what `judicious` leaves.
 const UNSEEN_MAX_PERCENT: u64 = 5;
 
-/// One file system, as it was when it was written down.
+/// One file system as recorded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kept {
     /// Major and minor number of its device.
     pub numbers: (u32, u32),
-    /// Which mount of it that was: see the head of this file.
+    /// Identifies the mounting: see the head of this file.
     pub session: u64,
     /// Its size in bytes.
     pub total: u64,
-    /// Bytes that had been written to its device.
+    /// Bytes written to its device so far.
     pub written: u64,
-    /// When, in seconds since the boot.
+    /// Time of the record, in seconds since boot.
     pub at_s: u64,
-    /// So many seconds later all of it is forgotten.
+    /// Seconds after which all of it expires.
     pub forget_in_s: u64,
     /// Bytes that may have been freed unseen.
     pub unseen: u64,
-    /// Start and end of what was trimmed, in bytes, ascending.
+    /// Start and end of trimmed extents, in bytes, ascending.
     pub trimmed: Vec<(u64, u64)>,
 }
 
@@ -65,20 +65,20 @@ struct Written {
     file_systems: Vec<Kept>,
 }
 
-/// How a mounted file system is now.
+/// The present state of a mounted file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Present {
-    /// Which mount of it this is.
+    /// Identifies the mounting.
     pub session: u64,
     /// Its size in bytes.
     pub total: u64,
-    /// Bytes that have been written to its device.
+    /// Bytes written to its device so far.
     pub written: u64,
-    /// Seconds since the boot.
+    /// Seconds since boot.
     pub at_s: u64,
 }
 
-/// Which mounting of a file system this is: see the head of this file. `None` if the kernel does not tell.
+/// Identifies a mounting: see the head of this file. `None` if the kernel does not report it.
 pub fn session(kind: Kind, device: &BlockDevice) -> Option<u64> {
     let folder = match kind {
         Kind::Ext4 => Path::new("/sys/fs/ext4").join(&device.name),
@@ -89,53 +89,53 @@ pub fn session(kind: Kind, device: &BlockDevice) -> Option<u64> {
     Some(fs::metadata(folder).ok()?.ino())
 }
 
-/// All mountings of these file systems that the kernel has.
+/// All mountings of these file systems in the kernel.
 pub fn sessions() -> BTreeSet<u64> {
     let folders = ["/sys/fs/ext4", "/sys/fs/xfs", "/sys/fs/btrfs"];
     let entries = folders.iter().flat_map(fs::read_dir).flatten().flatten();
     entries.filter_map(|entry| Some(fs::metadata(entry.path()).ok()?.ino())).collect()
 }
 
-/// Reads the text of a file: what this boot's daemons kept.
+/// Parses a file written during this boot.
 ///
 /// # Errors
-/// Why nothing of it can be believed.
+/// A description of why it cannot be used.
 pub fn parse(text: &str, boot: &str) -> Result<Vec<Kept>, String> {
     let written: Written =
-        serde_json::from_str(text).map_err(|error| format!("is not understood ({error})"))?;
+        serde_json::from_str(text).map_err(|error| format!("cannot be parsed ({error})"))?;
     if written.trimwised_known != VERSION {
         return Err(format!("has version {}; expected {VERSION}", written.trimwised_known));
     }
     if written.boot != boot {
-        return Err("is of another boot".to_owned());
+        return Err("is from another boot".to_owned());
     }
     for kept in &written.file_systems {
         let within = kept.trimmed.iter().all(|&(start, end)| start < end && end <= kept.total);
         let ascending = kept.trimmed.windows(2).all(|pair| pair[0].1 <= pair[1].0);
         if !within || !ascending || kept.trimmed.len() > SPANS_MAX {
-            return Err("has extents that cannot be".to_owned());
+            return Err("has impossible extents".to_owned());
         }
     }
     Ok(written.file_systems)
 }
 
 impl Kept {
-    /// What of it may be believed.
+    /// Checks what can still be trusted.
     ///
     /// # Errors
-    /// Why nothing.
+    /// A description of why nothing can.
     pub fn believed(self, now: Present) -> Result<Known, String> {
         let age = now.at_s.checked_sub(self.at_s).ok_or("it is from the future")?;
         let forget_in = self.forget_in_s.checked_sub(age).ok_or("it is too old")?;
         if self.session != now.session {
-            return Err("it was unmounted and mounted again meanwhile".to_owned());
+            return Err("it was unmounted and mounted again since".to_owned());
         }
         if self.total != now.total {
-            return Err("it was resized meanwhile".to_owned());
+            return Err("it was resized since".to_owned());
         }
-        let unseen = now.written.checked_sub(self.written).ok_or("its device counts anew")?;
+        let unseen = now.written.checked_sub(self.written).ok_or("its device's counters were reset")?;
         if unseen > now.total / 100 * UNSEEN_MAX_PERCENT {
-            return Err(format!("{} were written to it since that was noted", Bytes(unseen)));
+            return Err(format!("{} were written to it since that was recorded", Bytes(unseen)));
         }
         Ok(Known {
             trimmed: self.trimmed.into_iter().map(|(start, end)| Span { start, end }).collect(),
@@ -144,7 +144,7 @@ impl Kept {
         })
     }
 
-    /// What is known of a file system, to be written down.
+    /// Records what is known of a file system.
     pub fn new(device: (u32, u32), now: Present, known: Known) -> Self {
         Self {
             numbers: device,
@@ -154,55 +154,55 @@ impl Kept {
             at_s: now.at_s,
             forget_in_s: known.forget_in.as_nanos() / 1_000_000_000,
             unseen: known.unseen.0,
-            // Unsound extents would make the whole file unsound.
+            // One invalid extent would invalidate the whole file.
             trimmed: numbers(&known.trimmed).into_iter().filter(|&(_, end)| end <= now.total).collect(),
         }
     }
 }
 
-/// Reads what the last daemon kept. What cannot be believed is passed over.
+/// Reads what the last daemon kept. Invalid data are ignored.
 pub fn read(path: &Path, boot: &str) -> Loaded<Vec<Kept>> {
     let read = read_own(path, FILE_MAX)
         .and_then(|text| text.map_or(Ok(Vec::new()), |text| parse(&text, boot).map_err(Unread::Wrong)));
     Loaded::from(path, read, |kept| kept)
-        .or_nothing(|why| format!("{} {why}, and is passed over", path.display()))
+        .or_nothing(|why| format!("{} {why}, and is ignored", path.display()))
 }
 
-/// What the last daemon knew, and how far what this one knows is written.
+/// What the last daemon knew, and the saving of what this one knows.
 #[derive(Debug, Default)]
 pub struct Store {
     kept: BTreeMap<(u32, u32), Kept>,
-    /// Of what was written last.
+    /// Hash of the last version.
     hash: u64,
-    /// The text of the file, as it is wanted.
+    /// The text to write.
     text: String,
-    /// How far it is written.
+    /// State of its saving.
     pub saving: Saving,
 }
 
 impl Store {
-    /// Takes what the last daemon kept.
+    /// Loads what the last daemon kept.
     pub fn load(&mut self, kept: Vec<Kept>) {
-        // What this one has learned meanwhile is newer.
+        // What this daemon has learned meanwhile is newer.
         for one in kept {
             self.kept.entry(one.numbers).or_insert(one);
         }
         self.saving.begin();
     }
 
-    /// What was kept of a file system. Once only: from then on its own daemon knows better.
+    /// Takes what was kept of a file system. Once only, since it becomes outdated.
     pub fn take(&mut self, device: (u32, u32)) -> Option<Kept> {
         self.kept.remove(&device)
     }
 
-    /// Notes what is known of a file system that is mounted and not managed any more: it may be again.
+    /// Keeps what is known of a mounted file system that is no longer managed, in case it is managed again.
     pub fn keep(&mut self, kept: Kept) {
         self.kept.insert(kept.numbers, kept);
     }
 
-    /// Has what is known now written, if that is something else than before.
+    /// Schedules a write of what is known now, if it has changed.
     pub fn write(&mut self, mut file_systems: Vec<Kept>, boot: &str) {
-        // Of those that this daemon has not come to yet, what the last one knew.
+        // For those that this daemon has not reached yet, what the last one knew.
         file_systems.extend(self.kept.values().cloned());
         let share = SPANS_ALL / file_systems.len().max(1);
         for one in &mut file_systems {
@@ -230,7 +230,7 @@ impl Store {
         &self.text
     }
 
-    /// It was written in this version, or could not be. The text is not kept for nothing.
+    /// Records the result of writing this version, and frees the text once it is saved.
     pub fn saved(&mut self, version: u64, result: Result<(), String>) {
         self.saving.done(version, result);
         if self.saving.is_saved() {
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read_again_and_taken_once() {
+    fn kept_data_are_read_again_and_taken_once() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("known.json");
         let (mut store, problem) = opened(&path);
@@ -288,30 +288,30 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_believed_behind_a_break() {
+    fn nothing_is_trusted_after_a_break() {
         let why = |now: Present| Kept::new((8, 1), NOW, known()).believed(now).unwrap_err();
         assert!(why(Present { session: 8, ..NOW }).contains("mounted again"));
         assert!(why(Present { total: 1 << 31, ..NOW }).contains("resized"));
         assert!(why(Present { at_s: 6001, ..NOW }).contains("too old"));
         assert!(why(Present { at_s: 4999, ..NOW }).contains("future"));
-        assert!(why(Present { written: 0, ..NOW }).contains("counts anew"));
+        assert!(why(Present { written: 0, ..NOW }).contains("counters were reset"));
         assert!(why(Present { written: NOW.written + (64 << 20), ..NOW }).contains("64 MiB were written"));
     }
 
     #[test]
-    fn a_file_that_cannot_be_believed_says_why() {
+    fn an_invalid_file_is_ignored_with_a_reason() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("known.json");
         write(&mut opened(&path).0, &path, vec![Kept::new((8, 1), NOW, known())]);
         let sound = fs::read_to_string(&path).unwrap();
         for (text, words) in [
-            (String::new(), "is not understood"),
-            (sound[..sound.len() / 2].to_owned(), "is not understood"),
+            (String::new(), "cannot be parsed"),
+            (sound[..sound.len() / 2].to_owned(), "cannot be parsed"),
             (sound.replace("known\":1", "known\":2"), "has version 2; expected 1"),
-            (sound.replace(BOOT, "another"), "is of another boot"),
-            (sound.replace("[0,4096]", "[0,9000]"), "extents that cannot be"),
-            (sound.replace("[0,4096]", "[0,0]"), "extents that cannot be"),
-            (sound.replace("1048576", "2147483648"), "extents that cannot be"),
+            (sound.replace(BOOT, "another"), "is from another boot"),
+            (sound.replace("[0,4096]", "[0,9000]"), "impossible extents"),
+            (sound.replace("[0,4096]", "[0,0]"), "impossible extents"),
+            (sound.replace("1048576", "2147483648"), "impossible extents"),
         ] {
             fs::write(&path, &text).unwrap();
             let (mut store, problem) = opened(&path);

@@ -1,18 +1,18 @@
 //! `trimwised`: TRIM policies on the mounted file systems of a live host.
 //!
-//! The daemon finds mounts ([`discover`]), looks at each once a second ([`sense`]), and hosts a
-//! [`LiveHost`](trimwise::live::LiveHost) for each, which decides. What it decides is done by a helper ([`helper`]), which
-//! is this program once more: it opens the mount, reads a map, trims one slice or changes the mount option, closes it and
-//! ends. So the daemon never has a file of a mount open, and whatever hangs in the kernel hangs in a process that can be
-//! given up. The same holds for all else that may hang: workers ([`worker`]) look at what is mounted ([`look`]), sample,
-//! write what is kept ([`mod@write`]) and say what is logged. [`service`] is the loop around all that: one thread that
-//! waits for the next second, for those processes, and for whoever talks to it
+//! The daemon finds mounts ([`discover`]), samples each once a second ([`sense`]), and hosts a
+//! [`LiveHost`](trimwise::live::LiveHost) for each, which makes the decisions. A helper ([`helper`]), which is this
+//! program in another role, carries them out: it opens the mount, reads a map, trims one slice or changes the mount
+//! option, closes it and exits. So the daemon never has a file of a mount open, and anything that hangs in the kernel
+//! hangs in a process that can be abandoned. The same holds for everything else that may hang: workers ([`worker`])
+//! look at mounts ([`look`]), sample, write state files ([`mod@write`]) and write the log. [`service`] is the loop
+//! around them: one thread that waits for the next second, for those processes, and for clients
 //! ([`control`](trimwise_linux::daemon::control), [`metrics`]).
 //!
-//! Where tracefs is, [`frees`] tells what is freed as it happens.
+//! Where tracefs is available, [`frees`] reports frees as they happen.
 //!
-//! What must be known after a kill -9 stands in the state folder: which mount options were changed
-//! ([`journal`]), the history ([`history`]), what is known to be trimmed ([`known`]), and what is paused ([`paused`]).
+//! The state folder keeps what must survive a kill -9: changed mount options ([`journal`]), the history ([`history`]),
+//! what is known to be trimmed ([`known`]), and what is paused ([`paused`]).
 
 pub mod command;
 pub mod discover;

@@ -1,4 +1,4 @@
-//! The worker that looks: at the mounts and what lies below them, and at the configuration.
+//! The worker that examines mounts and the devices below them, and reads the configuration.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::PathBuf;
@@ -9,17 +9,17 @@ use crate::discover::{Found, Known, Wanted, discover};
 use trimwise_linux::daemon::config::{Config, group_number};
 use trimwise_linux::host_root::HostRoot;
 
-/// The argument by which the daemon's program is this worker.
+/// The program's argument for this role.
 pub const COMMAND: &str = "look";
 
-/// What it is asked.
+/// A request to it.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Ask {
     /// Look for file systems.
     Discover {
-        /// What for.
+        /// What to look for.
         wanted: Wanted,
-        /// Whether to tell also if all is as it was.
+        /// Whether to report even if nothing has changed.
         whole: bool,
     },
     /// Read the configuration.
@@ -31,34 +31,34 @@ pub enum Ask {
     },
 }
 
-/// What it answers.
+/// Its answer.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Answer {
-    /// Of [`Ask::Discover`]: what was found, or why nothing. `None` if that is as it was.
+    /// To [`Ask::Discover`]: what was found, or the error. `None` if nothing has changed.
     Found(Result<Option<Found>, String>),
-    /// Of [`Ask::Configure`]: a configuration that is sound, or all that is wrong with it.
+    /// To [`Ask::Configure`]: a valid configuration, or all its errors.
     Configured(Result<Texts, String>),
 }
 
-/// A sound configuration as it is written, and what it names.
+/// The texts of a valid configuration, and what they refer to.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Texts {
     /// Its files.
     pub texts: Vec<(PathBuf, String)>,
-    /// The number of its group, if it names one that the host has.
+    /// The id of its group, if it names one that exists on the host.
     pub group: Option<u32>,
 }
 
-/// The worker that looks.
+/// State of the worker.
 #[derive(Debug, Default)]
 pub struct Looker {
     known: Known,
-    /// Of what was told last.
+    /// Hash of the last report.
     told: Option<u64>,
 }
 
 impl Looker {
-    /// Does what it is asked.
+    /// Handles a request.
     pub fn answer(&mut self, ask: Ask) -> Answer {
         match ask {
             Ask::Discover { wanted, whole } => {

@@ -1,4 +1,4 @@
-//! One managed file system: its state machine, and the helper that does what it decided.
+//! One managed file system: its state machine, and the helper that carries out its decisions.
 
 mod job;
 mod keeping;
@@ -27,30 +27,30 @@ use crate::speak::warn;
 use trimwise_linux::daemon::config::Treatment;
 use trimwise_linux::layout::Kind;
 
-/// Slices of XFS are cut at multiples of this.
+/// Slices of XFS are split at multiples of this.
 const XFS_ALIGN: u64 = 1 << 20;
 
-/// What carrying out needs of the daemon.
+/// What a managed file system needs from the daemon.
 pub struct Means<'a> {
     /// This program.
     pub program: &'a Path,
-    /// Nothing is changed.
+    /// Whether to change nothing.
     pub dry_run: bool,
-    /// A helper that takes longer is given up.
+    /// How long to wait for a helper.
     pub patience: Duration,
-    /// The present.
+    /// The current time.
     pub now: SimTime,
-    /// Helpers that may be started yet.
+    /// How many more helpers may be started.
     pub room: usize,
-    /// Spans that each file system may keep of each kind.
+    /// Maximum number of spans of each kind per file system.
     pub spans_max: usize,
     /// Changed mount options.
     pub journal: &'a mut Journal,
     /// What the last daemon knew.
     pub known: &'a mut Store,
-    /// What happened.
+    /// The history.
     pub history: &'a mut History,
-    /// Processes that are about to end.
+    /// Processes that are about to exit.
     pub left: &'a mut Left,
 }
 
@@ -58,38 +58,38 @@ pub struct Means<'a> {
 pub struct Managed {
     /// Its mount and devices.
     pub candidate: Candidate,
-    /// How it is treated.
+    /// Its settings.
     pub treatment: Treatment,
-    /// Its state machine, once it is known how it is laid out.
+    /// Its state machine, once its layout is known.
     pub live: Option<LiveHost>,
-    /// How it is laid out, once that is known.
+    /// Its layout, once known.
     probed: Option<Probed>,
-    /// What was sampled last, and when, in seconds since the boot.
+    /// The last sample and its time, in seconds since boot.
     sensed: Option<(Sensed, u64)>,
-    /// What statvfs said first: another size means that it was resized.
+    /// The first size reported by statvfs; a different one means that it was resized.
     size: Option<Bytes>,
-    /// Whether whoever asks for its space waits for ever.
+    /// Whether statvfs on its path hangs.
     hangs: bool,
     job: Option<Job>,
-    /// A helper that was given up, and has not ended yet.
+    /// A helper that was abandoned and has not exited yet.
     stuck: Option<Child>,
-    /// Decided, and waiting for its disk.
+    /// A decision that waits for its disk.
     held: Option<Order>,
-    /// Why it cannot be looked at.
+    /// Why it cannot be examined.
     pub problem: Option<String>,
-    /// What was known under another treatment, or before it was resized.
+    /// What was known under other settings, or before it was resized.
     carried: Option<Known>,
-    /// By a user, whatever else becomes of it.
+    /// Whether a user paused it.
     paused: bool,
-    /// How the daemon set online discard last.
+    /// The daemon's last setting of online discard.
     set: Option<bool>,
     /// Discards of the last slice may still be in flight.
     in_flight: bool,
-    /// How the mount option was is being written down.
+    /// Whether the old mount option is being written to the journal.
     is_noting: bool,
     probe_again: SimTime,
     told: Option<&'static str>,
-    /// When its map was read last, and when a slice ended last, in seconds since 1970.
+    /// When its map was last read and a slice last ended, in seconds since 1970.
     pub looked_at_s: Option<u64>,
     pub trimmed_at_s: Option<u64>,
     /// Slices and bytes since the last entry of the history.
@@ -97,7 +97,7 @@ pub struct Managed {
 }
 
 impl Managed {
-    /// A file system that was just found.
+    /// Creates one for a file system that was just found.
     pub fn new(candidate: Candidate, treatment: Treatment, paused: bool) -> Self {
         Self {
             candidate,
@@ -124,7 +124,7 @@ impl Managed {
         }
     }
 
-    /// Another treatment: under another policy it begins anew, but for what is known of its layout.
+    /// Applies new settings. Under another policy it starts over, except for what is known of its layout.
     pub fn treat(&mut self, treatment: Treatment) {
         let before = std::mem::replace(&mut self.treatment, treatment);
         if before.is_another(&treatment) {
@@ -134,7 +134,7 @@ impl Managed {
         }
     }
 
-    /// A user pauses or resumes it. A slice that waits for its disk is not begun any more.
+    /// Pauses or resumes it for a user. A slice that waits for its disk is cancelled.
     pub fn pause(&mut self, paused: bool) {
         self.paused = paused;
         let Some(live) = &mut self.live else { return };
@@ -146,7 +146,7 @@ impl Managed {
     }
 
     fn begin_anew(&mut self) {
-        // Twice before it was looked at, it still has what it carried.
+        // If this happens twice before it is examined, keep what it carried.
         self.carried = self.live.as_ref().and_then(LiveHost::known).or(self.carried.take());
         self.live = None;
         self.size = None;
@@ -154,32 +154,32 @@ impl Managed {
         self.probe_again = SimTime::ZERO;
     }
 
-    /// Its state machine, once that has figures to tell.
+    /// Its state machine, once that has data.
     pub fn seen(&self) -> Option<&LiveHost> {
         self.live.as_ref().filter(|live| live.has_seen())
     }
 
-    /// Which file system it is.
+    /// Its type.
     pub fn kind(&self) -> Kind {
         Kind::of(&self.candidate.mount.fs_type)
     }
 
-    /// Whether what is known of it comes from maps.
+    /// Whether it has maps of its free space.
     pub fn has_maps(&self) -> bool {
         self.probed.is_some_and(|probed| probed.maps)
     }
 
-    /// This was freed on it.
+    /// Takes frees on it.
     pub fn freed(&mut self, freed: &[Freed]) {
         if let (Some(live), Some(probed)) = (&mut self.live, &self.probed) {
-            // XFS's own limit is the last group's; nothing is freed behind the end of the file system.
+            // In XFS the limit is that of the last group; nothing is freed after the end of the file system.
             let spans = freed.iter().map(|freed| freed.span(probed.block, probed.group, probed.total));
             live.freed(spans.collect());
         }
     }
 
-    /// Its mount as it is listed now. Who changed the option by hand since the daemon did, finds it so from then on: it is
-    /// neither changed again nor put back.
+    /// Takes its mount as listed now. If somebody else changed the option after the daemon did, it stays: it is neither
+    /// changed again nor restored.
     pub fn seen_as(&mut self, candidate: Candidate, journal: &mut Journal, history: &mut History) {
         self.candidate = candidate;
         let mount = &self.candidate.mount;
@@ -201,28 +201,26 @@ impl Managed {
         let own = self.candidate.devices.iter().map(|device| &device.name).chain(&self.candidate.disks);
         if let (Some(live), Some(disk)) = (&mut self.live, own.into_iter().find(|name| disks.contains(*name)))
         {
-            live.device_failed(format!(
-                "discards failed: {disk} answered with errors, as the kernel's log says"
-            ));
+            live.device_failed(format!("discards failed: {disk} reported errors; see the kernel's log"));
         }
     }
 
-    /// What to wait for.
+    /// File descriptor to poll.
     pub fn waits(&self) -> Option<BorrowedFd<'_>> {
         self.job.as_ref().map(Job::waits)
     }
 
-    /// Whether a helper is at work. One that was given up does not keep others from their work.
+    /// Whether a helper is at work. An abandoned one does not count.
     pub fn has_helper(&self) -> bool {
         self.job.is_some()
     }
 
-    /// Whether a helper may be started: one at a time, and none beside one that hangs.
+    /// Whether a helper may be started: one at a time, and none while another hangs.
     fn may_begin(&self, means: &Means<'_>) -> bool {
         self.job.is_none() && self.stuck.is_none() && !self.hangs && means.room > 0
     }
 
-    /// Lets the state machine see something, and keeps what it decides.
+    /// Feeds the state machine, and keeps its decision.
     fn feed(&mut self, means: &mut Means<'_>, see: impl FnOnce(&mut LiveHost, SimTime, &mut Vec<Order>)) {
         let Some(live) = &mut self.live else { return };
         let mut orders = Vec::new();
@@ -233,14 +231,14 @@ impl Managed {
         }
     }
 
-    /// Time has passed: what rested may go on.
+    /// Lets the state machine continue when its pause is over.
     pub fn tick(&mut self, means: &mut Means<'_>) {
         if self.live.as_ref().and_then(LiveHost::next_at).is_some_and(|at| at <= means.now) {
             self.feed(means, LiveHost::tick);
         }
     }
 
-    /// Starts what was decided. A slice waits while another one is under way on one of its disks.
+    /// Starts what was decided. A slice waits while another one runs on one of its disks.
     pub fn start_held(&mut self, disks_busy: &BTreeSet<String>, means: &mut Means<'_>) {
         let is_trim = matches!(self.held, Some(Order::Trim(_)));
         if !self.may_begin(means) || (is_trim && !self.candidate.disks.is_disjoint(disks_busy)) {
@@ -273,7 +271,7 @@ impl Managed {
             }
             Order::Trim(slice) => {
                 let ranges = helper::numbers(&slice.ranges);
-                // Where there is no map, nobody knows.
+                // Unknown without a map.
                 let expected = if self.has_maps() { slice.bytes.0 } else { 0 };
                 let task =
                     Task::Trim { ranges, min_extent, lanes: slice.lanes, expected, wait: self.in_flight };
@@ -289,10 +287,11 @@ impl Managed {
             return self.feed(means, |live, now, orders| live.toggled(now, Err(no), orders));
         }
         if self.candidate.session.is_none() {
-            let no = Failed::Never("the kernel does not tell one mounting of it from another".to_owned());
+            let no =
+                Failed::Never("the kernel does not distinguish one mounting of it from another".to_owned());
             return self.feed(means, |live, now, orders| live.toggled(now, Err(no), orders));
         }
-        // Noted once: what could not be written down then is not noted again by itself.
+        // Note it only once: a failed note is not repeated by itself.
         let noted = if std::mem::replace(&mut self.is_noting, true) {
             means.journal.noted(&self.candidate)
         } else {
@@ -355,19 +354,19 @@ impl Managed {
                 self.trimmed_at_s = Some(now_s());
                 let (took, counted) = (SimDuration::from_nanos(*took_ns), counted.map(Bytes));
                 self.untold.0 += 1;
-                self.told.take_if(|told| *told == "failed"); // another time it is news again
+                self.told.take_if(|told| *told == "failed"); // report the next failure again
                 let before = self.live.as_ref().map_or(0, |live| live.totals().trimmed_bytes);
                 self.feed(means, |live, now, orders| live.trimmed(now, took, Ok(counted), orders));
                 self.untold.1 += self.live.as_ref().map_or(0, |live| live.totals().trimmed_bytes) - before;
             }
             (Doing::Trimming, answer) => {
                 let failed = answer.failed().unwrap_or(Failed::Interrupted);
-                // Also what was given up may be on its way.
+                // Discards of an abandoned helper may be in flight too.
                 self.in_flight =
                     !matches!(answer, Answer::Device { in_flight: false, .. } | Answer::Never { .. });
                 let took = SimDuration::from_nanos(u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX));
                 self.feed(means, |live, now, orders| live.trimmed(now, took, Err(failed), orders));
-                self.tell(means); // by the next second it may be at something else
+                self.tell(means); // it may have moved on by the next second
             }
             (Doing::Toggling { on }, answer) => {
                 let result = answer.failed().map_or(Ok(on), Err);
@@ -392,7 +391,7 @@ impl Managed {
         self.problem = None;
         let kind = self.kind();
         let cut = match kind {
-            // A slice that begins in a chunk would leave out the rest of it.
+            // A slice that begins inside a chunk would skip the rest of it.
             Kind::Btrfs => Cut::Nowhere,
             Kind::Ext4 => Cut::Groups { first: probed.first_group, bytes: probed.group },
             _ => Cut::Anywhere { align: XFS_ALIGN.max(probed.block) },
@@ -417,7 +416,7 @@ impl Managed {
         means.history.add(&self.candidate.mount.mount_point, "found", text, 0);
     }
 
-    /// Writes into the history what has changed.
+    /// Adds changes of state to the history.
     fn tell(&mut self, means: &mut Means<'_>) {
         let Some(live) = &self.live else { return };
         let point = &self.candidate.mount.mount_point;
@@ -441,7 +440,7 @@ impl Managed {
         self.tell_trimmed(means.history);
     }
 
-    /// What slices did since the last time.
+    /// Adds what slices did since the last entry.
     pub fn tell_trimmed(&mut self, history: &mut History) {
         if let (slices @ 1.., bytes) = std::mem::take(&mut self.untold) {
             let text = format!("Slices: {slices}, together {}.", Bytes(bytes));

@@ -12,13 +12,13 @@ use trimwise::live::Status;
 pub struct Seen<'a> {
     /// Where it is mounted.
     pub mount: &'a Path,
-    /// What is mounted there: `/dev/sda1`.
+    /// The mounted device: `/dev/sda1`.
     pub device: &'a str,
     /// `ext4`, `xfs`...
     pub fs_type: &'a str,
-    /// Once it was looked at.
+    /// Its status, once it was examined.
     pub status: Option<Status>,
-    /// Whether it cannot be looked at.
+    /// Whether it cannot be examined.
     pub has_problem: bool,
     /// When a slice ended last, in seconds since 1970.
     pub trimmed_at_s: Option<u64>,
@@ -26,18 +26,18 @@ pub struct Seen<'a> {
     pub looked_at_s: Option<u64>,
 }
 
-/// What is true of the daemon.
+/// The state of the daemon.
 #[derive(Clone, Copy, Debug)]
 pub struct Whole {
-    /// Seconds since it began.
+    /// Seconds since it started.
     pub uptime_s: u64,
-    /// The configuration on the disk is broken, and the one before it in use.
+    /// Whether the configuration on disk is invalid and the previous one in use.
     pub is_config_broken: bool,
-    /// The history cannot be written.
+    /// Whether the history cannot be written.
     pub is_history_broken: bool,
-    /// What outlives the daemon is not read or not written.
+    /// Whether the state files cannot be read or written.
     pub is_state_broken: bool,
-    /// Lines of the log that nobody read in time.
+    /// Log lines dropped because they were not read in time.
     pub log_lines_dropped: u64,
 }
 
@@ -54,7 +54,7 @@ pub fn render<'a>(whole: Whole, seen: impl Iterator<Item = Seen<'a>>) -> String 
         ("paused", "gauge", "Whether it is paused.", |s| u64::from(s.paused)),
         ("slices_total", "counter", "Slices that ended.", |s| s.totals.slices),
         ("slices_failed_total", "counter", "Slices that failed.", |s| s.totals.slices_failed),
-        ("slices_over_total", "counter", "Slices that took longer than they are to take.", |s| {
+        ("slices_over_total", "counter", "Slices that took longer than their target.", |s| {
             s.totals.slices_over
         }),
         ("trimmed_bytes_total", "counter", "Free space that slices trimmed.", |s| s.totals.trimmed_bytes),
@@ -62,9 +62,9 @@ pub fn render<'a>(whole: Whole, seen: impl Iterator<Item = Seen<'a>>) -> String 
             s.totals.counted_bytes
         }),
         ("freed_bytes_total", "counter", "Space seen to be freed.", |s| s.totals.freed_bytes),
-        ("reused_bytes_total", "counter", "Space in use again before its trim.", |s| s.totals.reused_bytes),
+        ("reused_bytes_total", "counter", "Space reused before its trim.", |s| s.totals.reused_bytes),
         ("looks_total", "counter", "Maps of free space that were read.", |s| s.totals.looks),
-        ("told_freed_bytes_total", "counter", "Space freed, as tracepoints told it.", |s| {
+        ("told_freed_bytes_total", "counter", "Space freed according to tracepoints.", |s| {
             s.totals.told_freed_bytes
         }),
         ("frees_lost_total", "counter", "Frees that tracepoints lost.", |s| s.totals.frees_lost),
@@ -94,10 +94,15 @@ pub fn render<'a>(whole: Whole, seen: impl Iterator<Item = Seen<'a>>) -> String 
         (
             "state_broken",
             "gauge",
-            "Whether what outlives the daemon is not read or not written.",
+            "Whether the state files cannot be read or written.",
             u64::from(whole.is_state_broken),
         ),
-        ("log_lines_dropped_total", "counter", "Lines of the log that nobody read.", whole.log_lines_dropped),
+        (
+            "log_lines_dropped_total",
+            "counter",
+            "Log lines dropped because they were not read.",
+            whole.log_lines_dropped,
+        ),
     ] {
         head(&mut text, name, kind, help);
         let _ = writeln!(text, "trimwise_{name} {value}");

@@ -1,10 +1,10 @@
-//! What a service manager is told: the protocol of sd_notify(3), which is one datagram.
+//! Notifications to a service manager: the protocol of sd_notify(3), which is one datagram.
 
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::Duration;
 
-/// A service manager that wants to be told; none where there is no `NOTIFY_SOCKET`.
+/// A service manager to notify; none without `NOTIFY_SOCKET`.
 #[derive(Debug, Default)]
 pub struct Notify {
     socket: Option<(UnixDatagram, SocketAddr)>,
@@ -12,7 +12,7 @@ pub struct Notify {
 }
 
 impl Notify {
-    /// As the environment says.
+    /// From the environment.
     pub fn from_environment() -> Self {
         let address = std::env::var("NOTIFY_SOCKET").ok().and_then(|name| match name.strip_prefix('@') {
             Some(name) => SocketAddr::from_abstract_name(name).ok(),
@@ -23,21 +23,22 @@ impl Notify {
         Self {
             socket: address.and_then(|address| {
                 let socket = UnixDatagram::unbound().ok()?;
-                socket.set_nonblocking(true).ok()?; // a manager that is busy is not waited for
+                socket.set_nonblocking(true).ok()?; // do not wait for a busy manager
                 Some((socket, address))
             }),
             watchdog: microseconds.filter(|_| of_this).map(Duration::from_micros),
         }
     }
 
-    /// Tells it, such as `READY=1`. Nobody who listens is no failure.
+    /// Sends a state such as `READY=1`. A missing listener is not an error.
     pub fn tell(&self, state: &str) {
         if let Some((socket, address)) = &self.socket {
             drop(socket.send_to_addr(state.as_bytes(), address));
         }
     }
 
-    /// How often the watchdog hears: so often that one write to a busy disk may take most of its time.
+    /// Interval between watchdog messages, short enough that one write to a busy disk may take most of the watchdog's
+    /// time.
     pub fn watchdog_every(&self) -> Option<Duration> {
         self.watchdog.map(|time| time / 12)
     }

@@ -1,4 +1,4 @@
-//! Which file systems a user paused. That outlives a daemon, whether it is restarted or crashes, and ends with the boot.
+//! Which file systems a user paused. A pause survives a restart or crash of the daemon, and ends with a reboot.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -8,30 +8,30 @@ use serde::{Deserialize, Serialize};
 use crate::saving::{Loaded, Saving};
 use trimwise_linux::files::{Unread, read_own};
 
-/// More is no list of mount points.
+/// Size limit of the file, in bytes.
 const FILE_MAX: u64 = 1 << 20;
 
 /// Mount points that are paused.
 #[derive(Debug, Default)]
 pub struct Paused {
     points: BTreeSet<PathBuf>,
-    /// How far it is written.
+    /// State of its saving.
     pub saving: Saving,
 }
 
-/// What is in the file.
+/// Contents of the file.
 #[derive(Debug, Serialize, Deserialize)]
 struct Written {
     boot: String,
     mount_points: BTreeSet<PathBuf>,
 }
 
-/// Reads what was paused in this boot. If it cannot be understood, nothing is.
+/// Reads what was paused since boot. If the file cannot be parsed, nothing is paused.
 pub fn read(path: &Path, boot: &str) -> Loaded<BTreeSet<PathBuf>> {
     let read = read_own(path, FILE_MAX).and_then(|text| match text {
         Some(text) => serde_json::from_str::<Written>(&text)
             .map(Some)
-            .map_err(|error| Unread::Wrong(format!("is not understood ({error})"))),
+            .map_err(|error| Unread::Wrong(format!("cannot be parsed ({error})"))),
         None => Ok(None),
     });
     let of_boot = |written: Option<Written>| written.filter(|one| one.boot == boot);
@@ -40,23 +40,23 @@ pub fn read(path: &Path, boot: &str) -> Loaded<BTreeSet<PathBuf>> {
 }
 
 impl Paused {
-    /// Takes what the last daemon left. What was paused meanwhile stays paused.
+    /// Loads what the last daemon left. What was paused meanwhile stays paused.
     pub fn load(&mut self, points: BTreeSet<PathBuf>) {
         self.points.extend(points);
         self.saving.begin();
     }
 
-    /// Whether this one is.
+    /// Whether this mount point is paused.
     pub fn contains(&self, point: &Path) -> bool {
         self.points.contains(point)
     }
 
-    /// Notes that one is paused, or is not any more; returns whether that is news.
+    /// Sets whether a mount point is paused; returns whether that is a change.
     pub fn set(&mut self, point: &Path, paused: bool) -> bool {
         if paused { self.points.insert(point.to_owned()) } else { self.points.remove(point) }
     }
 
-    /// Nothing is paused any more.
+    /// Removes all pauses.
     pub fn clear(&mut self) {
         self.points.clear();
     }
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pause_is_one_of_this_boot() {
+    fn a_pause_ends_with_the_boot() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("paused.json");
         let open = |boot: &str| {
@@ -95,6 +95,6 @@ mod tests {
         assert!(!other.contains(Path::new("/home")) && problem.is_none());
         fs::write(&path, &text[..text.len() / 2]).unwrap();
         let (broken, problem) = open("boot");
-        assert!(!broken.contains(Path::new("/home")) && problem.unwrap().contains("is not understood"));
+        assert!(!broken.contains(Path::new("/home")) && problem.unwrap().contains("cannot be parsed"));
     }
 }

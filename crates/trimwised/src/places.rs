@@ -1,4 +1,4 @@
-//! Where the daemon's files are. Nothing is written anywhere else, but a metrics file that the configuration asks for.
+//! Paths of the daemon's files. It writes nowhere else, except to a metrics file that the configuration names.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
@@ -17,10 +17,10 @@ use trimwise_linux::host_root::HostRoot;
 pub struct Places {
     /// The configuration.
     pub config: PathBuf,
-    /// What outlives the daemon: the journal of mount options, the history, what is known to be trimmed, what is paused,
-    /// the lock.
+    /// State kept across restarts: the journal of mount options, the history, what is known to be trimmed, what is
+    /// paused, the lock.
     pub state: PathBuf,
-    /// What does not: the sockets.
+    /// Runtime files: the sockets.
     pub run: PathBuf,
     /// Where the host's own `/` is.
     pub host: HostRoot,
@@ -37,19 +37,19 @@ impl Default for Places {
     }
 }
 
-/// Why a daemon cannot have its places.
+/// Why a daemon cannot use its folders.
 #[derive(Debug, Error)]
 pub enum PlacesError {
-    /// A folder or file cannot be made.
+    /// A folder or file cannot be created.
     #[error("{path}: {source}")]
     Io {
-        /// Which.
+        /// Its path.
         path: PathBuf,
-        /// The operating system's words.
+        /// The operating system's error.
         source: io::Error,
     },
-    /// Another daemon has them.
-    #[error("{path}: another trimwised has it{pid}; expected one daemon for each state and each run folder")]
+    /// Another daemon uses them.
+    #[error("{path}: another trimwised uses it{pid}; expected one daemon for each state and each run folder")]
     Taken {
         /// The lock.
         path: PathBuf,
@@ -59,7 +59,7 @@ pub enum PlacesError {
 }
 
 impl PlacesError {
-    /// Whether it may go by itself, as a full disk may; else somebody must do something.
+    /// Whether the problem may go away by itself, like a full disk.
     pub fn may_pass(&self) -> bool {
         matches!(self, Self::Io { source, .. } if source.raw_os_error().is_some())
     }
@@ -71,15 +71,15 @@ impl Places {
         self.state.join("lock")
     }
 
-    /// The lock of the run folder, by another name: they may be one folder.
+    /// The lock of the run folder, with a different name, since both may be the same folder.
     pub fn run_lock(&self) -> PathBuf {
         self.run.join("run.lock")
     }
 
-    /// Makes the run folder, and takes its lock: two daemons with one run folder would take each other's sockets.
+    /// Creates the run folder and takes its lock: two daemons with one run folder would replace each other's sockets.
     ///
     /// # Errors
-    /// If another daemon has it, or the folder cannot be made.
+    /// If another daemon has the lock, or the folder cannot be created.
     pub fn lock_run(&self) -> Result<File, PlacesError> {
         prepare(&self.run_lock(), 0o755)?;
         let held = hold(&self.run_lock())?;
@@ -118,10 +118,10 @@ impl Places {
     }
 }
 
-/// Makes the folder of a lock, with this mode, and the lock, if they are not there.
+/// Creates the lock's folder, with this mode, and the lock, if they are missing.
 ///
 /// # Errors
-/// If they cannot be made, or others can write in the folder.
+/// If they cannot be created, or others can write to the folder.
 pub fn prepare(lock: &Path, mode: u32) -> Result<(), PlacesError> {
     let io = |source| PlacesError::Io { path: lock.to_owned(), source };
     lock.parent().map_or(Ok(()), |folder| make_folder(folder, mode))?;
@@ -134,7 +134,7 @@ pub fn prepare(lock: &Path, mode: u32) -> Result<(), PlacesError> {
     Ok(())
 }
 
-/// Takes a lock, for as long as the file is open. Nothing is written for that, so that no frozen disk can keep it up.
+/// Takes a lock, for as long as the file is open. Writes nothing, so a frozen disk cannot block it.
 ///
 /// # Errors
 /// If another daemon has it, or it cannot be opened.
@@ -151,7 +151,7 @@ pub fn hold(lock: &Path) -> Result<File, PlacesError> {
     Err(PlacesError::Taken { path: lock.to_owned(), pid })
 }
 
-/// Writes into a lock which process has it.
+/// Writes the process id into a lock.
 ///
 /// # Errors
 /// If it cannot be written.
@@ -163,8 +163,8 @@ pub fn name(lock: &Path, process: u32) -> Result<(), PlacesError> {
     file.write_all(format!("{process}\n").as_bytes()).map_err(io)
 }
 
-/// Takes the lock. A helper that a killed daemon was about to start holds it until it is another program, or is killed too: so
-/// it is tried for a second.
+/// Takes the lock, retrying for a second: a helper that a killed daemon was about to start holds it until it execs or
+/// is killed too.
 fn has_lock(file: &File) -> bool {
     (0..50).any(|attempt| {
         if attempt > 0 {
@@ -174,12 +174,12 @@ fn has_lock(file: &File) -> bool {
     })
 }
 
-/// Makes a folder, or takes one that is there as it is, if nobody else can write in it.
+/// Creates a folder, or uses an existing one if nobody else can write to it.
 fn make_folder(path: &Path, mode: u32) -> Result<(), PlacesError> {
     let io = |source| PlacesError::Io { path: path.to_owned(), source };
     if !path.exists() {
         fs::DirBuilder::new().mode(mode).recursive(true).create(path).map_err(io)?;
-        // Whatever the umask is.
+        // Regardless of the umask.
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(io)?;
     }
     let found = fs::symlink_metadata(path).map_err(io)?;
@@ -238,7 +238,7 @@ mod tests {
         for (state, run, file) in [("a", "other", "a/lock"), ("b", "run", "run/run.lock")] {
             let said = lock(state, run).unwrap_err().to_string();
             let pid = std::process::id();
-            assert!(said.contains(&format!("{file}: another trimwised has it (process {pid})")), "{said}");
+            assert!(said.contains(&format!("{file}: another trimwised uses it (process {pid})")), "{said}");
         }
         drop(held);
         lock("same", "same").unwrap();

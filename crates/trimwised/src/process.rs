@@ -1,8 +1,8 @@
-//! Another process of this program, and the socket between both. Whatever may hang in the kernel is done in one: a process
-//! can be given up, a thread cannot.
+//! Another process of this program, and the socket to it. Anything that may hang in the kernel runs in one: a process
+//! can be abandoned, a thread cannot.
 //!
-//! Every such process ends with the daemon. One that hangs in the kernel ends when the kernel lets it go; until then
-//! [`Left`] keeps it, so that it can be reaped.
+//! Every such process ends with the daemon. One that hangs in the kernel ends when the kernel releases it; until then
+//! [`Left`] keeps it so that it can be reaped.
 
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use trimwise_linux::ioctl::child::die_with_parent;
 
-/// A process that was started, and what it and the daemon have yet to read of each other.
+/// A child process, with unsent and unread data.
 #[derive(Debug)]
 pub struct Process {
     child: Child,
@@ -35,26 +35,27 @@ impl Process {
         Ok(Self { child, stream: ours, to_send: Vec::new(), received: Vec::new() })
     }
 
-    /// Sends this, now or when there is room: see [`Self::flush`].
+    /// Sends `bytes`, now or when there is room: see [`Self::flush`].
     pub fn send(&mut self, bytes: &[u8]) {
         self.to_send.extend(bytes);
         self.flush();
     }
 
-    /// Sends what there is room for.
+    /// Sends as much as there is room for.
     pub fn flush(&mut self) {
         while !self.to_send.is_empty() {
             match self.stream.write(&self.to_send) {
                 Ok(n @ 1..) => drop(self.to_send.drain(..n)),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
-                // It has ended: what it still said tells how.
+                // It has exited: its remaining output shows how.
                 Ok(0) | Err(_) => self.to_send.clear(),
             }
         }
     }
 
-    /// Reads what it has said. Returns whether that was all: it ended, or was killed because it said more than `most` bytes.
+    /// Reads its output. Returns whether it is complete: the process exited, or was killed for writing more than `most`
+    /// bytes.
     pub fn receive(&mut self, most: usize) -> bool {
         let mut buffer = [0; 16 << 10];
         loop {
@@ -71,7 +72,7 @@ impl Process {
         }
     }
 
-    /// The next whole line of what was received, without its end.
+    /// The next complete line received, without its newline.
     pub fn next_line(&mut self) -> Option<Vec<u8>> {
         let end = self.received.iter().position(|&byte| byte == b'\n')?;
         let rest = self.received.split_off(end + 1);
@@ -80,27 +81,27 @@ impl Process {
         Some(line)
     }
 
-    /// What was received of one that has closed its socket, and the process, which is about to end.
+    /// The output of a process that has closed its socket, and the process, which is about to exit.
     pub fn into_parts(self) -> (Vec<u8>, Child) {
         (self.received, self.child)
     }
 
-    /// What to wait for.
+    /// File descriptor to poll.
     pub fn waits(&self) -> BorrowedFd<'_> {
         self.stream.as_fd()
     }
 
-    /// Whether something waits for room to be sent.
+    /// Whether data wait to be sent.
     pub fn is_sending(&self) -> bool {
         !self.to_send.is_empty()
     }
 
-    /// Tells it to end. What it has the kernel do now still ends.
+    /// Kills it. A system call in progress still completes.
     pub fn kill(&mut self) {
         drop(self.child.kill());
     }
 
-    /// Kills it, and waits until then at most for its end.
+    /// Kills it, and waits for it no longer than `until`.
     pub fn end(mut self, left: &mut Left, until: Instant) {
         self.kill();
         left.wait(self.child, until);
@@ -114,13 +115,13 @@ impl Process {
 pub fn spawn(program: &Path, arguments: &[&str], socket: OwnedFd, stderr: Stdio) -> io::Result<Child> {
     let mut command = Command::new(program);
     command.args(arguments).stdin(socket.try_clone()?).stdout(socket).stderr(stderr).current_dir("/");
-    // What a terminal sends to the daemon, such as Ctrl-C, is the daemon's to answer.
+    // Signals from a terminal, such as Ctrl-C, must reach only the daemon.
     command.process_group(0);
     die_with_parent(&mut command);
     command.spawn()
 }
 
-/// Processes that did not end when they were given up, until the kernel lets them go.
+/// Abandoned processes, until the kernel releases them.
 #[derive(Debug, Default)]
 pub struct Left(Vec<Child>);
 
@@ -130,7 +131,7 @@ impl Left {
         self.0.push(child);
     }
 
-    /// Lets go of those that have ended.
+    /// Reaps those that have exited.
     pub fn reap(&mut self) {
         self.0.retain_mut(|child| !has_ended(child));
     }
@@ -140,7 +141,7 @@ impl Left {
         self.0.iter_mut().for_each(|child| drop(child.kill()));
     }
 
-    /// Waits until then at most for one that was killed.
+    /// Waits for a killed process, no longer than `until`.
     pub fn wait(&mut self, mut child: Child, until: Instant) {
         while !has_ended(&mut child) {
             if Instant::now() >= until {
@@ -151,8 +152,8 @@ impl Left {
     }
 }
 
-/// Whether it has ended.
+/// Whether it has exited.
 pub fn has_ended(child: &mut Child) -> bool {
-    // An error says that it is no child any more.
+    // An error means that it is no longer a child.
     !matches!(child.try_wait(), Ok(None))
 }

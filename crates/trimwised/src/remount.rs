@@ -1,5 +1,5 @@
-//! One mount option, and no other: `fspick` and `fsconfig`. The older MS_REMOUNT resets what it is not told (nosuid,
-//! ro...).
+//! Changes one mount option and no other, with `fspick` and `fsconfig`. The older MS_REMOUNT resets options that are
+//! not given (nosuid, ro...).
 
 use std::io;
 use std::os::fd::AsFd;
@@ -10,7 +10,7 @@ use rustix::mount::{FsPickFlags, fsconfig_reconfigure, fsconfig_set_flag, fsconf
 use trimwise_linux::layout::Kind;
 use trimwise_linux::mount::mount_of_open;
 
-/// Sets `discard`, `nodiscard` or `discard=async` on the file system whose mount point is open here: a path could lead
+/// Sets `discard`, `nodiscard` or `discard=async` on the file system with this open mount point. A path could lead
 /// elsewhere by now.
 pub fn set(mount_point: impl AsFd, kind: Kind, option: &str) -> io::Result<()> {
     if !matches!(kind, Kind::Ext4 | Kind::Btrfs) {
@@ -19,7 +19,7 @@ pub fn set(mount_point: impl AsFd, kind: Kind, option: &str) -> io::Result<()> {
     let flags = FsPickFlags::FSPICK_CLOEXEC | FsPickFlags::FSPICK_EMPTY_PATH;
     let is_read_only = mount_of_open(&mount_point).map_err(io::Error::other)?.is_read_only();
     let context = fspick(mount_point.as_fd(), c"", flags)?;
-    // ext4 and btrfs take a call that does not say `ro` for one that wants them to be written again.
+    // Without `ro`, ext4 and btrfs would become writable.
     if is_read_only {
         fsconfig_set_flag(&context, "ro")?;
     }
@@ -30,12 +30,12 @@ pub fn set(mount_point: impl AsFd, kind: Kind, option: &str) -> io::Result<()> {
     Ok(fsconfig_reconfigure(&context)?)
 }
 
-/// Whether an error of [`set`] is one of the option, the kernel or the rights, and not of the moment (EBUSY, EINTR, EAGAIN,
+/// Whether an error of [`set`] is permanent (option, kernel or permission) rather than temporary (EBUSY, EINTR, EAGAIN,
 /// ENOMEM...).
 pub fn is_for_good(error: &io::Error) -> bool {
     match error.raw_os_error().map(Errno::from_raw_os_error) {
         Some(errno) => matches!(errno, Errno::INVAL | Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS),
-        None => true, // said here, not by the kernel
+        None => true, // from this module, not the kernel
     }
 }
 
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_of_the_moment_is_not_for_good() {
+    fn temporary_errors_are_not_for_good() {
         for errno in [Errno::BUSY, Errno::INTR, Errno::AGAIN, Errno::NOMEM, Errno::IO] {
             assert!(!is_for_good(&errno.into()), "{errno:?}");
         }

@@ -1,4 +1,4 @@
-//! What is kept in files: how far it is written, and what was read of it at the start.
+//! State kept in files: how much of it is saved, and what was read at the start.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use trimwise_linux::files::Unread;
 
-/// What could not be written is tried again behind this time.
+/// Time after which a failed write is retried.
 const AGAIN: Duration = Duration::from_secs(10);
 
-/// How far something is written that is kept in memory. Its versions are counted.
+/// How much of some state in memory is saved. Its versions are numbered.
 #[derive(Debug, Default)]
 pub struct Saving {
     has_begun: bool,
@@ -18,26 +18,26 @@ pub struct Saving {
     /// The version that is being written.
     asked: Option<u64>,
     saved: u64,
-    /// The version that could not be written, and why, in words that follow the file's name.
+    /// The version that could not be written, and why. The text follows the file's name.
     failed: Option<(u64, String)>,
     retry_at: Option<Instant>,
 }
 
 impl Saving {
-    /// What the last daemon left was read: from now on it may be overwritten.
+    /// The file of the last daemon was read and may be overwritten from now on.
     pub fn begin(&mut self) {
         self.has_begun = true;
     }
 
-    /// Whether that is so.
+    /// Whether the file may be overwritten.
     pub fn has_begun(&self) -> bool {
         self.has_begun
     }
 
-    /// It is another one now; returns its version.
+    /// Records a change; returns the new version.
     pub fn changed(&mut self) -> u64 {
         self.wanted += 1;
-        self.retry_at = None; // whoever waits for it need not wait for the next attempt
+        self.retry_at = None; // do not wait for the next retry
         self.wanted
     }
 
@@ -50,12 +50,12 @@ impl Saving {
         is_due.then_some(self.wanted)
     }
 
-    /// It is being written in this version.
+    /// Records that this version is being written.
     pub fn asked(&mut self, version: u64) {
         self.asked = Some(version);
     }
 
-    /// It was written in this version, or could not be.
+    /// Records the result of writing this version.
     pub fn done(&mut self, version: u64, result: Result<(), String>) {
         self.asked = None;
         match result {
@@ -75,7 +75,7 @@ impl Saving {
         self.saved == self.wanted
     }
 
-    /// What became of a version: written or not, if that is known yet.
+    /// The result of writing a version, if known yet.
     pub fn outcome(&self, version: u64) -> Option<Result<(), &str>> {
         if self.saved >= version {
             return Some(Ok(()));
@@ -89,25 +89,25 @@ impl Saving {
     }
 }
 
-/// What was read of a file.
+/// The result of reading a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Loaded<T> {
-    /// What is in it; `None` if it could not be read now.
+    /// Its contents; `None` if it could not be read now.
     pub value: Option<T>,
-    /// What is wrong with it, as a sentence without a full stop.
+    /// What is wrong with it, without a full stop.
     pub problem: Option<String>,
-    /// What is wrong is the file: it will not be read another time.
+    /// Whether the file itself is invalid, so that retrying is useless.
     is_wrong: bool,
 }
 
 impl<T> Loaded<T> {
-    /// What was read; `take` makes of it what is wanted.
+    /// From the result of a read; `take` converts the contents.
     pub fn from<R>(path: &Path, read: Result<R, Unread>, take: impl FnOnce(R) -> T) -> Self {
         match read {
             Ok(read) => Self { value: Some(take(read)), problem: None, is_wrong: false },
             Err(Unread::Wrong(why)) => Self { value: None, problem: Some(why), is_wrong: true },
             Err(Unread::Failed(why)) => {
-                let problem = format!("{} {why}; it is tried again", path.display());
+                let problem = format!("{} {why}; it will be retried", path.display());
                 Self { value: None, problem: Some(problem), is_wrong: false }
             }
         }
@@ -115,7 +115,7 @@ impl<T> Loaded<T> {
 }
 
 impl<T: Default> Loaded<T> {
-    /// What is no such file holds nothing; `say` makes the sentence about it, of why.
+    /// Treats an invalid file as empty; `say` turns the reason into a message.
     pub fn or_nothing(self, say: impl FnOnce(String) -> String) -> Self {
         if !self.is_wrong {
             return self;

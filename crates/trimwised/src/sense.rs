@@ -1,8 +1,8 @@
-//! What is seen each second: a few short reads for each file system, and no file of the mount opened.
+//! Samples file systems each second, with a few short reads for each, and without opening a file of the mount.
 //!
-//! A worker does it, all file systems in one go ([`Sampler`]). To ask a mount for its space (statvfs) may hang: below a folder
-//! whose server does not answer, or where the file system itself hangs. That costs the thread that asks. Another thread goes
-//! on with the others, and the one that hangs comes back when the kernel lets it.
+//! A worker samples all file systems in one round ([`Sampler`]). Asking a mount for its space (statvfs) may hang: below
+//! a folder whose server does not respond, or where the file system itself hangs. That blocks only the thread that
+//! asks. Another thread continues with the rest, and the blocked one returns when the kernel releases it.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -21,26 +21,26 @@ use serde::{Deserialize, Serialize};
 use trimwise_linux::block_device::{parse_requests, parse_stat, parse_written};
 use trimwise_linux::mount::mount_id;
 
-/// The argument by which the daemon's program is this worker.
+/// The program's argument for this role.
 pub const COMMAND: &str = "sample";
 
-/// Threads that may hang at a time. With more, the others wait until one comes back.
+/// Maximum number of threads that may hang at a time. Beyond it, the rest wait until one returns.
 const HANGING_MAX: usize = 64;
-/// A thread that gets nowhere for so long is left to it: a device that is only slow answers within it.
+/// A thread without progress for this long is considered hanging; a device that is merely slow responds sooner.
 const GRACE: Duration = Duration::from_millis(200);
-/// Of more file systems than these, those that nothing happens on are sampled less often: so thousands cost hardly more than
-/// those that are in use.
+/// With more file systems than this, idle ones are sampled less often, so that thousands cost hardly more than those in
+/// use.
 const MANY: usize = 64;
-/// Where nothing changed in so many samples, ...
+/// A file system without a change in this many samples ...
 const QUIET: u32 = 30;
-/// ... one in so many seconds is enough.
+/// ... is sampled only once in this many seconds.
 const QUIET_EVERY: usize = 4;
-/// Descriptors that are left to whatever else needs some.
+/// Descriptors reserved for other uses.
 const DESCRIPTORS_SPARE: usize = 64;
-/// The list of mounts is compared so often: the kernel does not tell of changed options.
+/// How often the list of mounts is compared: the kernel does not report changed options.
 const COMPARE_EVERY: Duration = Duration::from_secs(5);
 
-/// Major and minor number of a file system, by which it is known here.
+/// Major and minor number, which identify a file system here.
 pub type Key = (u32, u32);
 
 /// A file system that is sampled.
@@ -50,20 +50,20 @@ pub struct Place {
     pub key: Key,
     /// Where it is mounted.
     pub path: PathBuf,
-    /// That mount's number in mountinfo.
+    /// That mount's id in mountinfo.
     pub mount_id: u64,
     /// The folders of its devices in sysfs.
     pub devices: Vec<PathBuf>,
 }
 
-/// What a sampler is asked.
+/// A request to the sampler.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Ask {
     /// Sample these from now on, and no others.
     Watch {
-        /// The file in which the mounts are listed.
+        /// The file that lists the mounts.
         mountinfo: PathBuf,
-        /// The folder of the processes, for the pressure.
+        /// The proc folder, for the I/O pressure.
         proc: PathBuf,
         /// Which.
         places: Vec<Place>,
@@ -72,21 +72,21 @@ pub enum Ask {
     Sample,
 }
 
-/// What all devices of a file system count together, its space, and what was written to its first device.
+/// Counts of all devices of a file system together, its space, and what was written to its first device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "[u64; 6]", into = "[u64; 6]")]
 pub struct Sensed {
     /// Bytes in use.
     pub used: u64,
-    /// Bytes of the file system.
+    /// Size of the file system in bytes.
     pub total: u64,
-    /// Reads and writes that were completed.
+    /// Reads and writes completed.
     pub done: u64,
-    /// The milliseconds of all of them together.
+    /// Their total time in milliseconds.
     pub took_ms: u64,
-    /// Requests in the devices.
+    /// Requests in flight.
     pub in_flight: u64,
-    /// Bytes that were written to the first device.
+    /// Bytes written to the first device.
     pub written: u64,
 }
 
@@ -102,37 +102,38 @@ impl From<Sensed> for [u64; 6] {
     }
 }
 
-/// What was seen in one go.
+/// The result of one round.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Seen {
-    /// What is not as it was last time.
+    /// Samples that differ from the last round.
     pub changed: Vec<(Key, Sensed)>,
-    /// Those that are going: their mount or a device is not there any more.
+    /// Those whose mount or device no longer exists.
     pub gone: Vec<Key>,
-    /// Those that hang, and for how many seconds.
+    /// Those that hang, by how many seconds.
     pub hanging: BTreeMap<u64, Vec<Key>>,
-    /// Devices whose counts cannot be kept open, and are opened each time: the limit of descriptors, if that is too small.
+    /// The limit on descriptors, if it is too small to keep the counts of all devices open; some are then opened each
+    /// time.
     pub descriptors_short: Option<u64>,
     /// Share of the last 10 s in which some task waited for I/O, in thousandths.
     pub pressure_permille: u64,
-    /// Seconds since the boot; they go on while the machine sleeps.
+    /// Seconds since boot, including sleep.
     pub at_s: u64,
-    /// Whether the list of mounts is another one than before.
+    /// Whether the list of mounts has changed.
     pub mounts_changed: bool,
 }
 
-/// A file system with what the sampler has of it.
+/// A file system and the sampler's state for it.
 struct Seat {
     place: Place,
-    /// Whether there are descriptors enough to keep its files open.
+    /// Whether there are enough descriptors to keep its files open.
     keeps_open: bool,
-    /// The counts of its devices, kept open: to open such a file takes longer than to read it, and with many file systems
-    /// that is most of what the daemon costs. They are files of sysfs, none of the mount.
+    /// The count files of its devices, kept open: opening one takes longer than reading it, and with many file systems
+    /// that is most of the daemon's cost. They are files of sysfs, not of the mount.
     stats: Mutex<Vec<File>>,
-    /// The file system's own number, by which it is seen that the path leads elsewhere.
+    /// The file system's own id, which shows if the path leads elsewhere.
     fsid: Mutex<Option<u64>>,
     asked_at: Mutex<Option<Instant>>,
-    /// What was seen since it was taken last; `Some(None)` if it is going.
+    /// The latest sample not yet taken; `Some(None)` if the file system is going away.
     latest: Mutex<Option<Option<Sensed>>>,
 }
 
@@ -163,18 +164,18 @@ impl Seat {
         };
         let mut stats = locked(&self.stats);
         let counted = self.open(&mut stats).and_then(|()| count(&stats, &mut sensed));
-        // A device that comes back under its name has another file.
+        // A device that returns under the same name has a new file.
         if counted.is_none() || !self.keeps_open {
             stats.clear();
         }
         counted.map(|()| sensed)
     }
 
-    /// Whether what the path led to is still the mount that is sampled. Once unmounted, the path leads to the file system
-    /// below it, whose size would pass for that of a resized one until the list of mounts is read.
+    /// Whether the path still leads to the sampled mount. After an unmount it leads to the file system below, whose
+    /// size would look like a resize until the list of mounts is read.
     fn is_of_mount(&self, fsid: u64) -> bool {
         let mut known = locked(&self.fsid);
-        // The number is there anyway, and asking for the mount's costs as much again as the space.
+        // This id comes for free; asking for the mount's id doubles the cost.
         if *known != Some(fsid) {
             if mount_id(&self.place.path).is_some_and(|id| id != self.place.mount_id) {
                 return false;
@@ -210,7 +211,7 @@ fn count(stats: &[File], sensed: &mut Sensed) -> Option<()> {
     Some(())
 }
 
-/// One go through all that do not hang. Threads take one seat after another.
+/// One round through all that do not hang. Threads take one seat after another.
 struct Round {
     seats: Vec<Arc<Seat>>,
     next: AtomicUsize,
@@ -223,17 +224,17 @@ impl Round {
         while let Some(seat) = self.seats.get(self.next.fetch_add(1, Ordering::Relaxed)) {
             seat.sample();
             if self.unfinished.fetch_sub(1, Ordering::AcqRel) == 1 {
-                let _ = self.done.send(()); // nobody waits for a round that was left
+                let _ = self.done.send(()); // nobody waits for an abandoned round
             }
         }
     }
 }
 
-/// A seat, and what was told of it.
+/// A seat, and what was last reported of it.
 struct Taken {
     seat: Arc<Seat>,
     told: Option<Sensed>,
-    /// Samples since it changed last.
+    /// Samples since its last change.
     quiet: u32,
 }
 
@@ -243,17 +244,17 @@ pub struct Sampler {
     mountinfo: PathBuf,
     proc: PathBuf,
     seats: Vec<Taken>,
-    /// Rounds up to now.
+    /// Rounds so far.
     rounds: usize,
     descriptors_short: Option<u64>,
-    /// The thread that goes through the next round.
+    /// The thread for the next round.
     runner: Option<Sender<Arc<Round>>>,
-    /// When the list of mounts was compared last, and what it was.
+    /// Time and hash of the last comparison of the list of mounts.
     compared: Option<(Instant, u64)>,
 }
 
 impl Sampler {
-    /// Does what it is asked.
+    /// Handles a request.
     pub fn answer(&mut self, ask: Ask) -> Seen {
         match ask {
             Ask::Watch { mountinfo, proc, places } => {
@@ -265,7 +266,7 @@ impl Sampler {
         }
     }
 
-    /// Those that hang go on hanging, whoever else is watched now.
+    /// Changes what is sampled. Hanging seats are kept.
     fn watch(&mut self, places: Vec<Place>) {
         let before = std::mem::take(&mut self.seats);
         let mut before: BTreeMap<Key, Arc<Seat>> =
@@ -327,7 +328,7 @@ impl Sampler {
         seen
     }
 
-    /// Waits until all have answered but those that hang.
+    /// Waits until all have been sampled except those that hang.
     fn go_through(&mut self, round: &Arc<Round>, is_done: &Receiver<()>, mut hanging: usize) {
         let sent = self.runner.as_ref().is_some_and(|runner| runner.send(Arc::clone(round)).is_ok());
         if !sent {
@@ -337,7 +338,7 @@ impl Sampler {
         while let Err(RecvTimeoutError::Timeout) = is_done.recv_timeout(GRACE) {
             let now = round.unfinished.load(Ordering::Acquire);
             if now == unfinished {
-                // The thread is left where it hangs, and ends when it comes back: nobody sends to it any more.
+                // The hanging thread is abandoned, and ends when it returns: its channel is closed.
                 self.runner = None;
                 hanging += 1;
                 if round.next.load(Ordering::Relaxed) >= round.seats.len() || hanging >= HANGING_MAX {
@@ -360,7 +361,7 @@ impl Sampler {
     }
 }
 
-/// A thread that goes through this round and then through those that it is sent; `None` if none can be started.
+/// Starts a thread that runs this round and then those that it is sent; `None` if it cannot be started.
 fn runner(round: &Arc<Round>) -> Option<Sender<Arc<Round>>> {
     let (sender, rounds) = channel::<Arc<Round>>();
     let first = Arc::clone(round);
@@ -369,11 +370,11 @@ fn runner(round: &Arc<Round>) -> Option<Sender<Arc<Round>>> {
         drop(first);
         rounds.iter().for_each(|round| round.run());
     };
-    // Its stack holds one line of a file.
+    // Its stack only holds one line of a file.
     std::thread::Builder::new().stack_size(64 << 10).spawn(run).ok().map(|_| sender)
 }
 
-/// Raises the limit of open files as far as it goes; returns what it is then.
+/// Raises the limit on open files to its maximum; returns the new limit.
 pub fn raise_descriptors() -> u64 {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
@@ -386,8 +387,8 @@ fn uptime_s() -> u64 {
     text.split('.').next().and_then(|seconds| seconds.parse().ok()).unwrap_or(0)
 }
 
-/// The share of the last 10 s in which some task waited for I/O, in thousandths, as `/proc/pressure/io` says it; 0 where
-/// the kernel does not.
+/// The share of the last 10 s in which some task waited for I/O, in thousandths, from `/proc/pressure/io`; 0 if not
+/// available.
 fn pressure(proc: &Path) -> u64 {
     parse_pressure(&std::fs::read_to_string(proc.join("pressure/io")).unwrap_or_default()).unwrap_or(0)
 }
@@ -418,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn what_did_not_change_is_not_said_again() {
+    fn unchanged_samples_are_not_reported_again() {
         let folder = tempfile::tempdir().unwrap();
         let device = folder.path().join("sda");
         std::fs::create_dir(&device).unwrap();
@@ -444,11 +445,11 @@ mod tests {
         let seen = sampler.answer(Ask::Sample);
         let (key, sensed) = seen.changed[0];
         assert_eq!((key, sensed.done, sensed.took_ms, sensed.written), ((8, 1), 10, 11, 16 * 512));
-        // The third path leads to another mount, as one does that was unmounted; before Linux 5.8 that cannot be told.
+        // The third path leads to another mount, as after an unmount; before Linux 5.8 that cannot be detected.
         let elsewhere = mount_id(folder.path()).is_some();
         let gone: &[Key] = if elsewhere { &[(8, 2), (8, 3)] } else { &[(8, 2)] };
         assert_eq!((seen.changed.len(), &seen.gone[..]), (2 - usize::from(elsewhere), gone));
-        // The space of this folder is another one when others write.
+        // The space of this folder changes when others write.
         let again = |sampler: &mut Sampler| {
             let seen = sampler.answer(Ask::Sample);
             seen.changed.iter().map(|(_, sensed)| sensed.done).collect::<Vec<_>>()

@@ -1,4 +1,4 @@
-//! The daemon's side of its sockets: connections, none of which can make it wait.
+//! The daemon's side of its sockets. No connection can make it wait.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,43 +14,43 @@ use rustix::net::sockopt::socket_peercred;
 use trimwise_linux::daemon::control::{REQUEST_MAX, Request, Response};
 use trimwise_linux::files::with_ending;
 
-/// Connections at a time; further ones wait in the kernel's queue.
+/// Maximum number of connections; further ones wait in the kernel's queue.
 const CONNECTIONS_MAX: usize = 32;
-/// Of them, those that only read the status: whoever they are, root gets through.
+/// Maximum number of them that only read the status, so that root always gets through.
 const READERS_MAX: usize = 16;
-/// And of those no more for one user, or he would keep all others out.
+/// Maximum number of readers per user, so that one user cannot lock others out.
 const READERS_OF_ONE_MAX: usize = 4;
-/// Who says nothing for so long is sent away.
+/// Idle connections are closed after this time.
 const IDLE_MAX: Duration = Duration::from_secs(60);
-/// Bytes of answers that nobody has taken yet: from there on, no further request of a reader is answered.
+/// Bytes of unread responses beyond which no further request of a reader is answered.
 const UNREAD_MAX: usize = 8 << 20;
-/// Requests of one connection that are answered before others are served.
+/// Requests of one connection answered before others are served.
 const TURN: usize = 16;
-/// A user who only reads has one part in so many of a processor for all of his requests.
+/// All requests of a read-only user together get at most one part in this many of a processor.
 const USER_SHARE: u32 = 20;
 
 struct Connection {
     stream: UnixStream,
-    /// Who it is, as a number; `None` if the kernel does not tell.
+    /// The user's id; `None` if the kernel does not report it.
     user: Option<u32>,
-    /// Whether it may command.
+    /// Whether it may send commands.
     commands: bool,
     read: Vec<u8>,
     to_write: Vec<u8>,
     last: Instant,
     ended: bool,
-    /// The number of its request that is answered later.
+    /// The number of its request that will be answered later.
     awaits: Option<u64>,
 }
 
 /// What a connection waits for, for poll(2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waiting {
-    /// For room to write, else for something to read.
+    /// Whether for writing; otherwise for reading.
     pub to_write: bool,
 }
 
-/// What users who only read have had of the processor: until when the next request of each waits.
+/// Processor time used by read-only users: until when each one's next request must wait.
 #[derive(Debug, Default)]
 struct Shares(BTreeMap<Option<u32>, Instant>);
 
@@ -60,28 +60,28 @@ impl Shares {
         self.0.insert(user, now + took * (USER_SHARE - 1));
     }
 
-    /// How long the next request of this user waits yet.
+    /// How long the next request of this user must wait.
     fn wait(&self, user: Option<u32>, now: Instant) -> Duration {
         self.0.get(&user).map_or(Duration::ZERO, |until| until.saturating_duration_since(now))
     }
 }
 
-/// The sockets and whoever is connected.
+/// The sockets and their connections.
 pub struct Server {
     control: UnixListener,
     status: Option<UnixListener>,
     group: Option<u32>,
     connections: Vec<Connection>,
-    /// Requests up to now.
+    /// Requests so far.
     requests: u64,
     shares: Shares,
 }
 
 impl Server {
-    /// Opens the sockets, in place of what was there: another server's, or what a killed daemon left.
+    /// Opens the sockets, replacing those of another server or of a killed daemon.
     ///
     /// # Errors
-    /// If they cannot be made; then what was there is as it was.
+    /// If they cannot be created; nothing has changed then.
     pub fn open(control: &Path, status: Option<&Path>, group: Option<u32>) -> io::Result<Self> {
         let control = Bound::for_group(control, group)?;
         let status = status.map(|path| Bound::beside(path, 0o666)).transpose()?;
@@ -95,13 +95,13 @@ impl Server {
         })
     }
 
-    /// What to wait for.
+    /// File descriptors to poll.
     pub fn waits(&self) -> impl Iterator<Item = (BorrowedFd<'_>, Waiting)> {
         let reading = Waiting { to_write: false };
         let has_room = self.connections.len() < CONNECTIONS_MAX;
         let status = self.status.as_ref().filter(|_| self.has_room_for_readers());
         let listeners = [Some(&self.control), status].into_iter().flatten().filter(move |_| has_room);
-        // What waits for its answer is not looked at: one that was closed would wake the loop again and again.
+        // Do not poll connections that await an answer: a closed one would wake the loop again and again.
         let connections = self
             .connections
             .iter()
@@ -110,7 +110,7 @@ impl Server {
         listeners.map(move |listener| (listener.as_fd(), reading)).chain(connections)
     }
 
-    /// The answer to the request of this number. If nobody waits for it any more, nobody gets it.
+    /// Sends the answer to the request of this number, if its client is still connected.
     pub fn answer_later(&mut self, request: u64, response: &Response) {
         if let Some(one) = self.connections.iter_mut().find(|one| one.awaits == Some(request)) {
             one.awaits = None;
@@ -119,15 +119,15 @@ impl Server {
         }
     }
 
-    /// Lets the connections of another server go on with this one.
+    /// Takes over the connections of another server.
     pub fn take_over(&mut self, other: Self) {
         self.requests = other.requests;
         self.connections = other.connections;
     }
 
-    /// Takes new connections, reads requests, lets `answer` answer them, and writes what can be written. `answer` is told
-    /// the number of the request; without a response it comes later, by [`Self::answer_later`], and until then no other
-    /// request of that connection is taken.
+    /// Accepts connections, reads requests, has `answer` answer them, and writes what can be written. `answer` gets the
+    /// number of the request. If it returns no response, [`Self::answer_later`] sends one later, and until then no
+    /// other request of that connection is processed.
     pub fn serve(&mut self, mut answer: impl FnMut(&Request, u64) -> Option<Response>) {
         self.accept();
         let mut unread = self.unread();
@@ -147,9 +147,7 @@ impl Server {
                         self.requests += 1;
                         answer(&request, self.requests)
                     }
-                    Ok(_) => {
-                        Some(Response::refused("only root and the group of the configuration may command"))
-                    }
+                    Ok(_) => Some(Response::refused("only root and the configured group may send commands")),
                     Err(why) => Some(Response::wrong(why)),
                 };
                 match &response {
@@ -162,7 +160,7 @@ impl Server {
                 }
             }
             if connection.read.len() > REQUEST_MAX && !connection.read.contains(&b'\n') {
-                connection.say(&Response::wrong(format!("a request of more than {REQUEST_MAX} bytes")));
+                connection.say(&Response::wrong(format!("request of more than {REQUEST_MAX} bytes")));
                 connection.read.clear();
                 connection.ended = true;
             }
@@ -174,7 +172,7 @@ impl Server {
         });
     }
 
-    /// If somebody's turn was over before all of his requests were answered: when his next one comes.
+    /// If requests are left after a connection's turn: the time until the next may be processed.
     pub fn work_in(&self) -> Option<Duration> {
         let (now, is_full) = (Instant::now(), self.unread() > UNREAD_MAX);
         let working = self.connections.iter().filter(|one| one.has_work() && (one.commands || !is_full));
@@ -183,7 +181,7 @@ impl Server {
         working.map(wait).min()
     }
 
-    /// Bytes of answers that nobody has taken yet.
+    /// Bytes of unread responses.
     fn unread(&self) -> usize {
         self.connections.iter().map(|one| one.to_write.len()).sum()
     }
@@ -223,7 +221,7 @@ impl Server {
         self.connections.iter().filter(|one| !one.commands).count() < READERS_MAX
     }
 
-    /// Root by its credentials; others got past the socket's mode, so that they are in the group, if there is one.
+    /// Whether it is root, by its credentials. Others who got past the socket's mode are in the group, if there is one.
     fn may_command(&self, stream: &UnixStream) -> bool {
         let root = socket_peercred(stream).is_ok_and(|peer| peer.uid.is_root());
         root || self.group.is_some()
@@ -231,7 +229,8 @@ impl Server {
 }
 
 impl Connection {
-    /// The next request, without its end. Not before the answer to the last one was taken: so only one waits.
+    /// The next request, without its newline. Only after the response to the last one was read, so that at most one is
+    /// pending.
     fn next_line(&mut self) -> Option<Vec<u8>> {
         if !self.has_work() {
             return None;
@@ -256,7 +255,7 @@ impl Connection {
         while !self.ended && self.read.len() <= REQUEST_MAX {
             match self.stream.read(&mut buffer) {
                 Ok(0) => {
-                    // Who says no more is answered what was asked, also without the end of the line.
+                    // Answer a last request even if it lacks a newline.
                     if self.read.last().is_some_and(|&last| last != b'\n') {
                         self.read.push(b'\n');
                     }
@@ -265,7 +264,7 @@ impl Connection {
                 }
                 Ok(n) => {
                     self.read.extend(&buffer[..n]);
-                    // Who only asks, and takes no answer, is idle.
+                    // A client that sends requests but reads no responses counts as idle.
                     if self.to_write.is_empty() {
                         self.last = Instant::now();
                     }
@@ -293,7 +292,7 @@ impl Connection {
             }
         }
         if !self.to_write.is_empty() {
-            // Nobody is there any more: neither answers nor requests are of use.
+            // The client is gone: drop its responses and requests.
             self.ended = true;
             self.to_write.clear();
             self.read.clear();
@@ -301,17 +300,17 @@ impl Connection {
     }
 }
 
-/// A socket under another name, so that the one in its place is used until all is well.
+/// A socket under a temporary name, so that the old one stays in use until all succeeded.
 struct Bound {
     listener: UnixListener,
     beside: PathBuf,
     place: PathBuf,
 }
 
-/// Listens on a socket for root and a group, in place of what was there.
+/// Listens on a socket for root and a group, replacing what was there.
 ///
 /// # Errors
-/// If it cannot be made; then what was there is as it was.
+/// If it cannot be created; nothing has changed then.
 pub fn listen(path: &Path, group: Option<u32>) -> io::Result<UnixListener> {
     Bound::for_group(path, group)?.in_place()
 }
@@ -332,7 +331,7 @@ impl Bound {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        // Nobody may connect before the mode is right.
+        // Allow no connection before the mode is set.
         let old = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o177));
         let listener = UnixListener::bind(&beside);
         rustix::process::umask(old);
@@ -349,7 +348,7 @@ impl Bound {
 }
 
 impl Drop for Bound {
-    /// If it is in its place, nothing is beside it any more.
+    /// Removes the temporary name, if the socket was not moved into place.
     fn drop(&mut self) {
         drop(fs::remove_file(&self.beside));
     }
@@ -360,7 +359,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn regression_a_user_who_only_reads_has_a_share_and_others_have_theirs() {
+    fn regression_each_read_only_user_has_a_share() {
         let (mut shares, now) = (Shares::default(), Instant::now());
         let ms = Duration::from_millis;
         shares.spent(Some(1000), ms(10), now);
@@ -371,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn regression_who_says_no_more_is_answered_what_was_asked() {
+    fn regression_a_client_that_closed_its_side_is_answered() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         let mut server = Server::open(&at("control"), Some(&at("status")), None).unwrap();
@@ -381,7 +380,7 @@ mod tests {
             stream.shutdown(std::net::Shutdown::Write).unwrap();
             stream.set_nonblocking(true).unwrap();
             let mut answer = String::new();
-            // Until it is closed behind its answer.
+            // Until the server closes it after its answer.
             while stream.read_to_string(&mut answer).is_err() {
                 server.serve(|request, _| Some(Response::done(request == &Request::Status)));
             }

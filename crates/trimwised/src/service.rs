@@ -1,5 +1,4 @@
-//! The daemon's loop: one thread that waits for the next second, for helpers, for signals, for new mounts, and for whoever
-//! talks to it.
+//! The daemon's loop: one thread that waits for the next second, helpers, signals, mount changes and clients.
 
 mod answer;
 mod configured;
@@ -42,59 +41,59 @@ use crate::server::Server;
 use crate::speak::{log, warn};
 use trimwise_linux::daemon::config::{Config, ConfigErrors, group_number};
 
-/// Helpers at work at a time: with a thousand file systems they would be too many for a service's limit of tasks.
+/// Maximum number of concurrent helpers: a thousand would exceed a service's limit on tasks.
 const HELPERS_MAX: usize = 16;
-/// The history is written so often, and the metrics file.
+/// How often the history and the metrics file are written.
 const WRITE_EVERY: Duration = Duration::from_secs(60);
 const METRICS_EVERY: Duration = Duration::from_secs(15);
-/// What is known to be trimmed is written so often: what a killed daemon learned since is trimmed once more.
+/// How often known trimmed space is written. A killed daemon's later knowledge is lost, and trimmed once more.
 const KEEP_EVERY: Duration = Duration::from_secs(300);
 
-/// A helper that was killed is waited for so long; then it is left.
+/// How long to wait for a killed helper before abandoning it.
 const END_MAX: Duration = Duration::from_secs(1);
 
-/// How a daemon runs.
+/// Options of a daemon.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Its files and folders.
     pub places: Places,
     /// Look and decide, but change nothing.
     pub dry_run: bool,
-    /// Trim all that is untrimmed on every managed file system, and end.
+    /// Trim everything untrimmed on every managed file system, and exit.
     pub once: bool,
     /// This program, which is also the helper.
     pub program: PathBuf,
-    /// A helper that takes longer is given up: [`PATIENCE`], but in tests.
+    /// How long to wait for a helper: [`PATIENCE`], except in tests.
     pub patience: Duration,
 }
 
-/// Longer than any slice takes on a device that answers.
+/// Longer than any slice takes on a working device.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Why a daemon ends.
+/// Why a daemon stops with an error.
 #[derive(Debug, Error)]
 pub enum ServiceError {
     /// Its configuration is wrong.
     #[error("{0}")]
     Config(#[from] ConfigErrors),
-    /// Its places cannot be had.
+    /// Its folders cannot be used.
     #[error(transparent)]
     Places(#[from] PlacesError),
-    /// Its state folder is none that may be used.
+    /// Its state folder is unsuitable.
     #[error("{0}")]
     State(String),
     /// Something that it needs does not work.
     #[error("{what}: {source}")]
     Io {
-        /// What.
+        /// What failed.
         what: String,
-        /// The operating system's words.
+        /// The operating system's error.
         source: io::Error,
     },
     /// It may not trim.
     #[error(
-        "CAP_SYS_ADMIN is missing, without which the kernel trims nothing (FITRIM): expected to be started as root, or \
-         with --dry-run"
+        "CAP_SYS_ADMIN is missing, which the kernel requires for trimming (FITRIM): start it as root, or with \
+         --dry-run"
     )]
     NotPermitted,
     /// With `once`: not everything could be trimmed.
@@ -111,7 +110,7 @@ fn cannot(what: impl Into<String>) -> impl FnOnce(io::Error) -> ServiceError {
 struct Service {
     options: Options,
     config: Config,
-    /// Why the configuration on the disk is not the one in use.
+    /// Why the configuration on disk is not the one in use.
     config_problem: Option<String>,
     started: Instant,
     managed: BTreeMap<(u32, u32), Managed>,
@@ -123,7 +122,7 @@ struct Service {
     restoring: Vec<Restoring>,
     /// File systems whose options wait for a free helper.
     restoring_later: BTreeSet<(u32, u32)>,
-    /// Changes that could not be put back.
+    /// Changes that could not be undone.
     unrestorable: Vec<Change>,
     history: History,
     known: Store,
@@ -131,7 +130,7 @@ struct Service {
     metrics: Vec<Endpoint>,
     watching: Watching,
     looking: Looking,
-    /// Connections that wait until a new configuration is in effect.
+    /// Requests that wait until a new configuration is in effect.
     reloading: Vec<u64>,
     is_ending: bool,
     notify: Notify,
@@ -146,10 +145,10 @@ struct Service {
     _lock: File,
 }
 
-/// Runs a daemon until it is told to end.
+/// Runs a daemon until it is told to stop.
 ///
 /// # Errors
-/// If it cannot begin; with `once` also if something was not trimmed.
+/// If it cannot start; with `once` also if something was not trimmed.
 pub fn run(options: Options) -> Result<(), ServiceError> {
     let config = Config::load(&options.places.config)?;
     let may_trim = capabilities(None).is_ok_and(|held| held.effective.contains(CapabilitySet::SYS_ADMIN));
@@ -165,7 +164,7 @@ pub fn run(options: Options) -> Result<(), ServiceError> {
 impl Service {
     fn begin(options: Options, config: Config) -> Result<Self, ServiceError> {
         let places = &options.places;
-        // What is made here is nobody else's, but where a mode says so.
+        // New files are private unless a mode says otherwise.
         rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
         raise_descriptors();
         let lock = places.lock_run()?;
@@ -184,7 +183,7 @@ impl Service {
         let metrics: Vec<_> = configured::addresses(&config, group).into_iter().map(Endpoint::open).collect();
         metrics.iter().filter_map(Endpoint::problem).for_each(warn);
         let mut service = Self {
-            // The last that may fail: a socket that is there says that somebody listens.
+            // The last step that may fail: an existing socket means that the daemon is listening.
             server: Some(configured::open_server(places, &config, group)?),
             metrics,
             watching: Watching::default(),
@@ -211,7 +210,7 @@ impl Service {
             notify: Notify::from_environment(),
             next_second: now,
             next_write: now + WRITE_EVERY,
-            next_metrics: now + METRICS_EVERY, // when there is something to tell
+            next_metrics: now + METRICS_EVERY, // when there is something to report
             next_keep: now + KEEP_EVERY,
             next_watchdog: now,
             options,
@@ -219,7 +218,7 @@ impl Service {
         };
         service.open_state_and_wait()?;
         service.watch();
-        service.restore_and_wait(); // what a killed daemon left; then the rest is managed
+        service.restore_and_wait(); // what a killed daemon left, before managing the rest
         service.notify.tell("READY=1\nSTATUS=Managing file systems");
         log(&format!("trimwised {}; file systems managed: {}", trimwise::VERSION, service.managed.len()));
         Ok(service)
@@ -273,7 +272,7 @@ impl Service {
             }
             self.look(now);
             if now >= self.next_second {
-                // A machine that slept does not make up for it.
+                // Do not catch up on seconds missed during sleep.
                 self.next_second = (self.next_second + Duration::from_secs(1)).max(now);
                 self.each(Managed::see_stuck);
                 self.sample();
@@ -294,7 +293,7 @@ impl Service {
         }
     }
 
-    /// Starts what was decided, a slice only where no other one is under way on the same disk.
+    /// Starts what was decided, but never two slices on the same disk.
     fn start_held(&mut self) {
         let mut busy: BTreeSet<String> = self
             .managed
@@ -323,7 +322,7 @@ impl Service {
         self.metrics = metrics;
     }
 
-    /// Has written what is due.
+    /// Writes what is due.
     fn write(&mut self, now: Instant) {
         self.tell_watchdog();
         if now >= self.next_write {
@@ -357,14 +356,14 @@ impl Service {
     }
 
     fn let_go(&mut self, mut one: Managed, is_mounted: bool) {
-        one.stop(&mut self.left, Instant::now()); // the loop does not wait for it
+        one.stop(&mut self.left, Instant::now()); // does not wait for it
         one.tell_trimmed(&mut self.history);
         if is_mounted && let Some(kept) = one.kept() {
             self.known.keep(kept);
         }
     }
 
-    /// With `once`: how it ended, when nothing is to be done any more.
+    /// With `once`: the result, once nothing is left to do.
     fn once(&mut self) -> Option<Result<(), ServiceError>> {
         let mut failed = Vec::new();
         for one in self.managed.values_mut() {
@@ -401,7 +400,7 @@ impl Service {
         self.notify.tell("STOPPING=1");
         self.is_ending = true;
         self.managed.values_mut().for_each(Managed::kill);
-        // For all of them together, or a service manager would lose patience.
+        // For all of them together, so as not to exceed a service manager's timeout.
         let until = Instant::now() + END_MAX;
         self.managed.values_mut().for_each(|one| one.stop(&mut self.left, until));
         for one in self.managed.values_mut() {
@@ -409,7 +408,7 @@ impl Service {
         }
         self.hear_frees();
         self.keep_known();
-        self.managed.clear(); // nothing is managed any more
+        self.managed.clear(); // nothing is managed from here on
         self.restore_and_wait();
         self.looking.end(&mut self.left);
         self.save_and_wait();

@@ -1,6 +1,7 @@
-//! What the daemon says in the journal, or on a terminal. A worker says it: whoever reads there may be slow, or read no more.
+//! Writes the daemon's log to the journal or a terminal. A worker writes it, since the reader may be slow or stop
+//! reading.
 //!
-//! Lines wait in the socket between both, which holds some hundreds. What does not fit is dropped, and counted.
+//! Lines wait in the socket to the worker, which holds some hundreds. Lines that do not fit are dropped and counted.
 
 use std::io::{self, Write as _};
 use std::os::fd::OwnedFd;
@@ -15,14 +16,14 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, 
 use crate::process::{Left, spawn};
 use trimwise_linux::text::is_unprintable;
 
-/// The argument by which the daemon's program is this worker.
+/// The program's argument for this role.
 pub const COMMAND: &str = "speak";
 
-/// The longest line: a packet of the socket has room for it.
+/// Maximum length of a line in bytes, which fits into a packet of the socket.
 const LINE_MAX: usize = 16 << 10;
-/// At the end, lines that wait are waited for so long.
+/// How long to wait for unwritten lines on exit.
 const END_MAX: Duration = Duration::from_secs(1);
-/// A worker that ended is started anew after this time at the earliest.
+/// Minimum time before an exited worker is restarted.
 const REST: Duration = Duration::from_secs(10);
 
 static SPEAKER: Mutex<Option<Speaker>> = Mutex::new(None);
@@ -39,11 +40,11 @@ fn speaker() -> MutexGuard<'static, Option<Speaker>> {
     SPEAKER.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Lets a worker say what is said, until this is dropped.
+/// Has a worker write the log until this is dropped.
 pub struct Speaking(());
 
 impl Speaking {
-    /// Starts the worker. If it cannot be started, lines are written here.
+    /// Starts the worker. If that fails, lines are written by this process.
     pub fn begin(program: &Path) -> Self {
         *speaker() = Speaker::start(program).ok();
         Self(())
@@ -53,7 +54,7 @@ impl Speaking {
 impl Drop for Speaking {
     fn drop(&mut self) {
         let Some(Speaker { child, socket, .. }) = speaker().take() else { return };
-        drop(socket); // it says what still waits, and ends
+        drop(socket); // it writes the remaining lines and exits
         let mut left = Left::default();
         left.wait(child, Instant::now() + END_MAX);
         left.kill();
@@ -86,22 +87,22 @@ impl Speaker {
     }
 }
 
-/// Lines that were dropped because nobody read them.
+/// Number of lines dropped because they were not read.
 pub fn dropped() -> u64 {
     speaker().as_ref().map_or(0, |one| one.dropped)
 }
 
-/// Says something. Where nobody listens any more, the daemon goes on.
+/// Logs a message. A missing reader is not an error.
 pub fn log(text: &str) {
     say(6, text);
 }
 
-/// Something is not as it should be: `journalctl -p warning` shows it.
+/// Logs a warning, which `journalctl -p warning` shows.
 pub fn warn(text: &str) {
     say(4, text);
 }
 
-/// Says something with a priority of syslog(3).
+/// Logs a message with a priority of syslog(3).
 pub fn say(priority: u8, text: &str) {
     let is_journal = std::env::var_os("JOURNAL_STREAM").is_some();
     for line in text.lines() {
@@ -114,10 +115,10 @@ pub fn say(priority: u8, text: &str) {
     }
 }
 
-/// The worker: says one line after another, until nobody has more to say.
+/// The worker: writes line after line until the daemon closes the socket.
 ///
 /// # Errors
-/// If nobody can be listened to.
+/// If the socket cannot be read.
 pub fn serve() -> io::Result<()> {
     let mut buffer = vec![0; LINE_MAX + 1];
     loop {

@@ -1,9 +1,9 @@
 //! A worker: a process that does what the daemon's loop must never wait for, one request after another.
 //!
-//! A request is a line of JSON, and so is the response to it; they come in the order of the requests. The loop never waits
-//! for a worker: requests queue up to a bound, and a worker that is silent for longer than the patience is killed. What it
-//! has not answered by then has failed. Once the kernel has let it go, the next request starts another one, so that there
-//! is never more than one that hangs.
+//! Requests and responses are lines of JSON; responses come in the order of the requests. The loop never waits for a
+//! worker: requests queue up to a limit, and a worker that is silent for longer than its patience is killed. Its
+//! unanswered requests have then failed. Once the kernel has released it, the next request starts another one, so that
+//! never more than one hangs.
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead, Write};
@@ -17,14 +17,14 @@ use serde::de::DeserializeOwned;
 
 use crate::process::{Left, Process, has_ended};
 
-/// Requests that wait at a time.
+/// Maximum number of waiting requests.
 const QUEUE_MAX: usize = 64;
-/// Bytes of a response: what is known of all file systems, or what was found of 10,000 mounts.
+/// Size limit of a response in bytes: what is known of all file systems, or what was found of 10,000 mounts.
 const RESPONSE_MAX: usize = 64 << 20;
-/// A worker that cannot be started, or ends by itself, is tried again behind this time.
+/// Time after which a worker that failed to start is retried.
 const REST: Duration = Duration::from_secs(1);
 
-/// A worker, and what it was asked: `T` says what for.
+/// A worker and its pending requests, each with a tag `T`.
 #[derive(Debug)]
 pub struct Worker<T> {
     program: PathBuf,
@@ -32,39 +32,39 @@ pub struct Worker<T> {
     patience: Duration,
     state: State,
     asked: VecDeque<T>,
-    /// When it was asked, being idle, or said something last.
+    /// When it last answered, or was asked while idle.
     heard_at: Instant,
 }
 
 #[derive(Debug)]
 enum State {
-    /// None runs, and none is started before this instant.
+    /// Not running, and not to be started before this instant.
     None(Instant),
     Running(Process),
-    /// Killed, and not ended yet.
+    /// Killed, but not exited yet.
     Stuck(Child),
 }
 
 impl<T> Worker<T> {
-    /// A worker that is started with its first request. `role` is the program's argument.
+    /// Creates a worker that starts with its first request. `role` is the program's argument.
     pub fn new(program: PathBuf, role: &'static str, patience: Duration) -> Self {
         let now = Instant::now();
         Self { program, role, patience, state: State::None(now), asked: VecDeque::new(), heard_at: now }
     }
 
-    /// Asks it to do something. `tag` comes back with the response.
+    /// Sends a request. `tag` is returned with the response.
     ///
     /// # Errors
-    /// If it cannot be asked now, in words.
+    /// If the request cannot be sent now, with a description.
     pub fn ask(&mut self, tag: T, request: &impl Serialize) -> Result<(), String> {
         if self.asked.len() >= QUEUE_MAX {
-            return Err("too much waits for it already".to_owned());
+            return Err("too many requests are waiting for it".to_owned());
         }
         let line = serde_json::to_string(request).map_err(|error| error.to_string())? + "\n";
         let now = Instant::now();
         if let State::None(rests_until) = self.state {
             if now < rests_until {
-                return Err("its worker has just ended".to_owned());
+                return Err("its worker has just exited".to_owned());
             }
             let started = Process::start(&self.program, &[self.role]).map_err(|error| {
                 self.state = State::None(now + REST);
@@ -83,17 +83,17 @@ impl<T> Worker<T> {
         Ok(())
     }
 
-    /// What it was asked and has not answered.
+    /// Tags of unanswered requests.
     pub fn asked(&self) -> impl Iterator<Item = &T> {
         self.asked.iter()
     }
 
-    /// Whether it was given up and has not ended.
+    /// Whether it was killed and has not exited.
     pub fn is_stuck(&self) -> bool {
         matches!(self.state, State::Stuck(_))
     }
 
-    /// What to wait for, and whether for room to write.
+    /// File descriptor to poll, and whether for writing.
     pub fn waits(&self) -> Option<(BorrowedFd<'_>, bool)> {
         match &self.state {
             State::Running(process) => Some((process.waits(), process.is_sending())),
@@ -101,7 +101,7 @@ impl<T> Worker<T> {
         }
     }
 
-    /// What it has answered, and what it never will: then with why, in words. Gives it up if it is silent for too long.
+    /// Its responses, and an error for each request that it will never answer. Kills it if it is silent for too long.
     pub fn hear<R: DeserializeOwned>(&mut self) -> Vec<(T, Result<R, String>)> {
         let mut heard = Vec::new();
         let why = match &mut self.state {
@@ -115,7 +115,7 @@ impl<T> Worker<T> {
                 }
                 let is_silent = !self.asked.is_empty() && self.heard_at.elapsed() >= self.patience;
                 if has_closed {
-                    "its worker ended".to_owned()
+                    "its worker exited".to_owned()
                 } else if is_silent {
                     format!("no answer in {} s", self.patience.as_secs())
                 } else {
@@ -138,7 +138,7 @@ impl<T> Worker<T> {
         heard
     }
 
-    /// Kills it, and waits until then at most for its end.
+    /// Kills it, and waits for it no longer than `until`.
     pub fn end(&mut self, left: &mut Left, until: Instant) {
         match std::mem::replace(&mut self.state, State::None(Instant::now())) {
             State::Running(process) => process.end(left, until),
@@ -148,10 +148,10 @@ impl<T> Worker<T> {
     }
 }
 
-/// The worker's side: answers each request until nobody asks any more.
+/// The worker's side: answers requests until its input is closed.
 ///
 /// # Errors
-/// If a request is not understood, or nobody takes the response.
+/// If a request cannot be parsed, or the response cannot be written.
 pub fn serve<Q: DeserializeOwned, R: Serialize>(mut answer: impl FnMut(Q) -> R) -> io::Result<()> {
     let mut input = io::stdin().lock();
     let mut output = io::stdout().lock();

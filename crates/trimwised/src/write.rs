@@ -1,5 +1,5 @@
-//! The worker that writes, and reads what is kept: the state folder and the metrics file. Their disk may be full, frozen
-//! or gone.
+//! The worker that reads and writes the state folder and writes the metrics file. Their disk may be full, frozen or
+//! gone.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,13 +16,13 @@ use crate::places::{self, Places};
 use crate::saving::Loaded;
 use trimwise_linux::files::replace;
 
-/// The argument by which the daemon's program is this worker.
+/// The program's argument for this role.
 pub const COMMAND: &str = "write";
 
-/// What it is asked.
+/// A request to it.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Ask {
-    /// Make the state folder and the file of its lock.
+    /// Create the state folder and its lock file.
     Prepare {
         /// The folder.
         state: PathBuf,
@@ -31,12 +31,12 @@ pub enum Ask {
     Load {
         /// The folder.
         state: PathBuf,
-        /// Which boot this is.
+        /// Id of this boot.
         boot: String,
-        /// Which process has the lock.
+        /// The process that has the lock.
         process: u32,
     },
-    /// Write a file, whole or not at all.
+    /// Write a file atomically.
     Replace {
         /// The file.
         path: PathBuf,
@@ -45,7 +45,7 @@ pub enum Ask {
         /// Its mode.
         mode: u32,
     },
-    /// Write into the history.
+    /// Add entries to the history.
     Note {
         /// Where.
         database: Database,
@@ -56,9 +56,9 @@ pub enum Ask {
     Last {
         /// Where.
         database: Database,
-        /// Of which mount.
+        /// The mount point.
         mount: PathBuf,
-        /// The most entries.
+        /// Maximum number of entries.
         limit: u32,
     },
     /// Remove files.
@@ -73,35 +73,35 @@ pub enum Ask {
 pub struct State {
     /// The journal of mount options.
     pub journal: Loaded<Vec<Change>>,
-    /// What was paused.
+    /// The paused mount points.
     pub paused: Loaded<BTreeSet<PathBuf>>,
     /// What is known to be trimmed.
     pub known: Loaded<Vec<Kept>>,
 }
 
-/// Why something was not done.
+/// Why a request failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
-    /// In words.
+    /// A description.
     pub why: String,
-    /// Whether it may be otherwise another time, without anybody doing something.
+    /// Whether the problem may go away by itself.
     pub may_pass: bool,
 }
 
-/// What it answers.
+/// Its answer.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Done {
-    /// Of [`Ask::Prepare`]: device and inode of the folder.
+    /// To [`Ask::Prepare`]: device and inode of the folder.
     Prepared(u64, u64),
-    /// Of [`Ask::Load`].
+    /// To [`Ask::Load`].
     Loaded(State),
-    /// Of [`Ask::Last`].
+    /// To [`Ask::Last`].
     Past(Vec<Entry>),
-    /// Of all others.
+    /// To all others.
     Written,
 }
 
-/// Does what it is asked.
+/// Handles a request.
 pub fn answer(ask: Ask) -> Result<Done, Failure> {
     let failed = |why: String| Failure { why, may_pass: true };
     match ask {
@@ -114,7 +114,7 @@ pub fn answer(ask: Ask) -> Result<Done, Failure> {
         }
         Ask::Load { state, boot, process } => {
             let places = Places { state, ..Places::default() };
-            // On a full disk nobody is told which process it is.
+            // Fails on a full disk; then the lock does not name its process.
             drop(places::name(&places.state_lock(), process));
             Ok(Done::Loaded(State {
                 journal: journal::read(&places.journal(), &boot),

@@ -239,7 +239,7 @@ mod tests {
             answered: Bytes::mib(6),
             trims: 1,
             failed: None,
-            notes: vec!["md0 is read, and not the disks below it: raid1".to_owned()],
+            notes: vec!["reading md0, not the disks below it: raid1".to_owned()],
         };
         let text = render_directory(&DirectoryReport::new(&arguments("dir:/home --size 4MiB"), &found));
         fits(&text);

@@ -73,7 +73,7 @@ fn what_makes_no_sense_is_refused_with_what_would() {
         ("dev:/dev/null --size 1GiB", "--size: dev:/dev/null has its own size"),
         ("dev:/dev/null", "/dev/null"),
         ("dir:", "expected dir:PATH"),
-        ("dir:/proc", "/proc: proc lies on no block device"),
+        ("dir:/proc", "/proc: proc is not on a block device"),
         ("dir:/no/such/place", "/no/such/place"),
         ("dir:/ --destroy x", "--destroy: dir:/ is a mounted file system"),
         ("dir:/ --content zeros", "expected no --content"),

@@ -359,7 +359,7 @@ fn a_clock_that_jumps_a_second_daemon_a_flood_of_mounts() {
     is_discarded(&done, "at first", "flood", FREED.0);
     let second = done.program("second");
     assert!(
-        second.code == Some(1) && second.errors.text().contains("another trimwised has it"),
+        second.code == Some(1) && second.errors.text().contains("another trimwised uses it"),
         "{second:?}"
     );
     let flood = done.json("flood");
@@ -437,7 +437,7 @@ fn a_state_folder_that_is_full_or_broken() {
         assert_eq!(entries(name)[0]["kind"], kind, "{:?}", entries(name));
     }
     assert!(done.output("files").lines().any(|file| file == "history.db.corrupt"));
-    assert!(done.text("said").contains("known.json is not understood"), "{}", done.text("said"));
+    assert!(done.text("said").contains("known.json cannot be parsed"), "{}", done.text("said"));
 }
 
 /// It lists no free space: all of its addresses are gone over, slice by slice.

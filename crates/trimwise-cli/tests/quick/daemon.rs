@@ -12,14 +12,14 @@ fn without_a_daemon_it_says_so() {
         [&["status"][..], &["explain", "/"], &["history", "/"], &["pause", "--all"], &["resume", "/"]]
     {
         let output = trimwise(&[arguments, &["--run", run]].concat());
-        refused(1, &output, &["control.sock: no trimwised answers there", "systemctl start trimwised"]);
+        refused(1, &output, &["control.sock: trimwised is not listening", "systemctl start trimwised"]);
     }
-    refused(1, &trimwise(&["trim", "/", "--now", "--run", run]), &["no trimwised answers"]);
+    refused(1, &trimwise(&["trim", "/", "--now", "--run", run]), &["trimwised is not listening"]);
     // One word does not pause everything.
     refused(2, &trimwise(&["pause", "--run", run]), &["pause needs a MOUNT; expected `--all`"]);
     refused(2, &trimwise(&["trim", "/", "--now", "--dry-run"]), &["cannot be used with"]);
     refused(2, &trimwise(&["trim", "/", "--wait"]), &["required arguments", "--now"]);
-    refused(1, &trimwise(&["trim", "/", "--now", "--wait", "--run", run]), &["no trimwised answers"]);
+    refused(1, &trimwise(&["trim", "/", "--now", "--wait", "--run", run]), &["trimwised is not listening"]);
 }
 
 #[test]

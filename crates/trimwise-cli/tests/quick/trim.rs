@@ -19,7 +19,7 @@ fn wrong_arguments_are_refused() {
 
 #[test]
 fn what_is_no_file_system_on_a_device_is_refused() {
-    refused(2, &trim(&["/proc", "--dry-run"]), &["/proc: proc lies on no block device"]);
+    refused(2, &trim(&["/proc", "--dry-run"]), &["/proc: proc is not on a block device"]);
     refused(2, &trim(&["/proc/self", "--dry-run"]), &["not a mount point", "mounted on /proc"]);
     refused(2, &trim(&["/no/such/place", "--dry-run"]), &["/no/such/place"]);
 }

@@ -66,7 +66,7 @@ fn a_user_sees_what_the_daemon_does_pauses_it_and_lets_it_trim() {
         refused(2, &talk(command), &["/proc: no file system that can be trimmed is mounted there"]);
     }
     daemon.end();
-    refused(1, &talk(&["status"]), &["no trimwised answers there"]);
+    refused(1, &talk(&["status"]), &["trimwised is not listening"]);
 }
 
 /// When `--wait` returns, all of it was sent: nobody has to look at the daemon again.
@@ -183,11 +183,7 @@ fn others_than_root_read_the_status_only_if_they_may_and_command_nothing() {
     let idle: Vec<UnixStream> = (0..60).map(connect).collect();
     said(&as_nobody(&["status"]), &["No file system is managed."]);
     drop(idle);
-    refused(
-        1,
-        &as_nobody(&["pause", "--all"]),
-        &["only root and the group of the configuration may command"],
-    );
+    refused(1, &as_nobody(&["pause", "--all"]), &["only root and the configured group may send commands"]);
     for file in ["lock", "history.db"] {
         if let Ok(found) = fs::metadata(daemon.state(file)) {
             assert_eq!(found.permissions().mode() & 0o077, 0, "{file}");

@@ -65,7 +65,7 @@ fn a_mount_that_takes_no_trim_is_refused() {
     refused(2, &trim(&[point, "--min-extent", "1GiB"]), &["group of 8 MiB"]);
     let disk = Loop::without_discards();
     let point = disk.point.to_str().unwrap();
-    refused(2, &trim(&[point]), &["takes no discards", &disk.device, "discard_max_bytes"]);
+    refused(2, &trim(&[point]), &["does not accept discards", &disk.device, "discard_max_bytes"]);
 }
 
 #[test]

@@ -39,5 +39,5 @@ fn trim_arrives_below_ext4_and_nothing_is_left_behind() {
     assert_eq!(left, ["lost+found"]);
     let output = verify(&target, &["--size", "80MiB"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(text(&output.stderr).contains("the test writes 80 MiB and leaves as much free"));
+    assert!(text(&output.stderr).contains("the test writes 80 MiB and must leave as much free"));
 }

@@ -31,7 +31,7 @@ fn invalid(error: impl std::error::Error + Send + Sync + 'static) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, error)
 }
 
-/// Agrees on the export; answers whether one is wanted.
+/// Negotiates the export; returns whether one is wanted.
 fn negotiate(shared: &Shared, reader: &mut impl Read, mut stream: &Stream) -> io::Result<bool> {
     const BLOCK_SIZE: u16 = 3;
     let mut hello = Vec::from(MAGIC.to_be_bytes());
@@ -110,7 +110,7 @@ struct Answers {
 }
 
 impl Answers {
-    /// Waits until there is room for an answer of so many bytes.
+    /// Waits until there is room for a reply of this many bytes.
     fn reserve(&self, bytes: usize) {
         let mut waiting = self.waiting_bytes.lock().unwrap_or_else(PoisonError::into_inner);
         while *waiting > 0 && *waiting + bytes > WAITING_BYTES_MAX {
@@ -131,7 +131,7 @@ impl Answers {
     }
 }
 
-/// What an answer costs besides its data, so that their number is bounded too.
+/// What a reply costs besides its data, so that the number of replies is bounded too.
 const ANSWER_BYTES: usize = 4096;
 
 /// Works on requests until the client goes.
@@ -200,7 +200,7 @@ fn perform(
     let (offset, length) = (request.offset_bytes, Bytes(request.length_bytes.into()));
     let beyond = offset.checked_add(length.0).is_none_or(|end| end > drive.size().0);
     if beyond && matches!(request.command, Command::Write | Command::WriteZeroes { .. }) {
-        // As the protocol has it: no space behind the end.
+        // As in the protocol: no space after the end.
         return refuse(Errno::NOSPC);
     }
     let done = match request.command {

@@ -1,4 +1,4 @@
-//! The words of the NBD protocol: fixed newstyle negotiation, simple replies. Numbers and rules are those of
+//! The messages of the NBD protocol: fixed newstyle negotiation, simple replies. Numbers and rules are those of
 //! doc/proto.md of the project `nbd`. All pure: bytes in, meaning out.
 
 use thiserror::Error;
@@ -11,7 +11,7 @@ const OPTION_REPLY_MAGIC: u64 = 0x0003_e889_0455_65a9;
 const REQUEST_MAGIC: u32 = 0x2560_9513;
 const REPLY_MAGIC: u32 = 0x6744_6698;
 
-/// Handshake flags of both sides: fixed newstyle, and no 124 zeros behind an export's name.
+/// Handshake flags of both sides: fixed newstyle, and no 124 zeros after an export's name.
 pub const FIXED_NEWSTYLE: u16 = 1;
 /// See [`FIXED_NEWSTYLE`].
 pub const NO_ZEROES: u16 = 2;
@@ -70,7 +70,7 @@ pub enum OptionKind {
 /// The head of an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OptionHead {
-    /// Its number, which the answer repeats.
+    /// Its number, which the reply repeats.
     pub number: u32,
     /// What it is.
     pub kind: OptionKind,
@@ -182,7 +182,7 @@ pub enum Command {
     Read,
     /// Write; the data follow.
     Write,
-    /// End the connection; there is no answer.
+    /// End the connection; there is no reply.
     Disconnect,
     /// Make what was written survive a power loss.
     Flush,

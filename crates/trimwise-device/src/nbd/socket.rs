@@ -22,7 +22,7 @@ const NEGOTIATION_MAX: Duration = Duration::from_secs(10);
 pub enum Address {
     /// A socket in the file system.
     Unix(PathBuf),
-    /// Address and port. NBD knows no password: whoever reaches it may read and write.
+    /// Address and port. NBD has no password: anyone who can connect may read and write.
     Tcp(SocketAddr),
 }
 
@@ -55,7 +55,7 @@ impl std::fmt::Display for Address {
     }
 }
 
-/// Takes away a socket on which nobody listens any more; refuses anything else.
+/// Removes a socket without a listener; refuses anything else.
 pub(super) fn free(path: &Path) -> io::Result<()> {
     use std::os::unix::fs::FileTypeExt;
     let refuse = |why: &str| Err(io::Error::new(io::ErrorKind::AlreadyExists, why.to_owned()));

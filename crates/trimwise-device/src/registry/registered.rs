@@ -77,7 +77,7 @@ impl Registered {
         let waiting = Arc::clone(&self.waiting);
         let serve = move || {
             for stream in listener.incoming() {
-                // Whoever connects and says nothing keeps the others waiting for no longer than this.
+                // A silent client blocks the others for no longer than this.
                 let Ok(mut stream) = stream else {
                     // No descriptors are left, and the socket stays ready.
                     std::thread::sleep(Duration::from_millis(50));

@@ -124,8 +124,8 @@ fn clients_of_nbd_find_what_they_expect() {
     assert!(counts.flushes >= 2, "a forced write flushes: {counts:?}");
 }
 
-/// A client that says what it should not ends its own connection, and nobody else's.
-/// Random reads, writes and trims, each read compared with what was written last.
+/// An invalid message ends only that client's connection. Random reads, writes and trims, each read compared with what
+/// was written last.
 #[test]
 fn fio_finds_nothing_lost_or_mixed_over_nbd() {
     if !can_run(&["fio"]) {

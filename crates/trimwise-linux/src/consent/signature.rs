@@ -1,15 +1,15 @@
-//! What the first bytes of a device say of its contents.
+//! Recognises a device's contents by its first bytes.
 //!
-//! The places and magic numbers are those that blkid(8) looks at; only common kinds are told apart here, since a device
-//! with anything else than zeros in it counts as holding data anyway.
+//! Offsets and magic numbers are those of blkid(8). Only common kinds are distinguished, since a device with anything
+//! but zeros counts as holding data anyway.
 
 use trimwise::content::{Stored, recognise};
 use trimwise::units::{Lpn, UNIT_BYTES};
 
-/// Bytes from the beginning that are enough to tell.
+/// How many bytes from the start are needed to recognise it.
 pub const HEAD_BYTES: usize = 72 << 10;
 
-/// Where a magic number stands, what it is, and whose.
+/// Offset, magic number, and what it identifies.
 const MAGIC: [(usize, &[u8], &str); 22] = [
     (0, b"LUKS\xba\xbe", "a LUKS volume"),
     (0, b"XFSB", "an XFS file system"),
@@ -32,11 +32,11 @@ const MAGIC: [(usize, &[u8], &str); 22] = [
     (0, b"hsqs", "a squashfs file system"),
     (32_768, b"ReIsEr", "a ReiserFS file system"),
     (32_768, b"JFS1", "a JFS file system"),
-    // Last: a boot sector may stand before any of those.
+    // Last: a boot sector may precede any of the others.
     (510, b"\x55\xaa", "a boot sector or an MBR partition table"),
 ];
 
-/// What `head`, the first bytes of a device, is the beginning of; `None` if it is of no kind known here.
+/// Recognises `head`, the first bytes of a device; `None` if its kind is not known here.
 pub fn signature(head: &[u8]) -> Option<&'static str> {
     let found =
         MAGIC.iter().find(|(at, magic, _)| head.get(*at..).is_some_and(|rest| rest.starts_with(magic)));
@@ -54,7 +54,7 @@ mod tests {
     use trimwise::content::{Content, ContentClass};
 
     #[test]
-    fn kinds_are_told_by_their_magic_numbers_and_short_heads_are_of_none() {
+    fn kinds_are_recognised_by_their_magic_numbers_and_short_heads_are_not() {
         for (at, magic, what) in MAGIC {
             let mut head = vec![0; HEAD_BYTES];
             head[at..at + magic.len()].copy_from_slice(magic);
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn our_own_data_are_known_again() {
+    fn our_own_data_are_recognised() {
         let mut unit = vec![0; UNIT_BYTES as usize];
         Content::new(ContentClass::Incompressible, 3).fill(Lpn(0), &mut unit);
         assert_eq!(signature(&unit), Some("what an earlier test of trimwise wrote"));

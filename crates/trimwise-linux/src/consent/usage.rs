@@ -1,8 +1,8 @@
-//! Who uses a block device or a file now.
+//! What is using a block device or a file now.
 //!
-//! The kernel says it in several places: mounts in `/proc/self/mountinfo` (and, for a btrfs of many devices, in
-//! `/sys/fs/btrfs`), devices above (device mapper, MD, bcache) in `holders` of sysfs, swap in `/proc/swaps`, loop devices
-//! in `loop/backing_file`. What none of them says, an exclusive open finds out.
+//! The kernel shows this in several places: mounts in `/proc/self/mountinfo` (and, for a btrfs on several devices, in
+//! `/sys/fs/btrfs`), stacked devices (device mapper, MD, bcache) in `holders` of sysfs, swap in `/proc/swaps`, loop
+//! devices in `loop/backing_file`. An exclusive open detects any other use.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
@@ -12,9 +12,9 @@ use crate::block_device::{BlockDevice, btrfs_directory};
 use crate::mount::parse_mountinfo;
 use rustix::fs::{major, minor};
 
-/// The first use found of a disk or partition, in words that follow "is in use: "; `None` if there is none.
+/// The first use found of a disk or partition, worded to follow its path; `None` if there is none.
 pub fn of_device(device: &BlockDevice) -> Option<String> {
-    // A disk is in use if one of its partitions is; a partition, if the whole disk is.
+    // A disk is in use if one of its partitions is, and a partition if its whole disk is.
     let mut looked_at = vec![device.clone()];
     looked_at.extend(device.partitions());
     looked_at.extend(device.disk());
@@ -40,10 +40,10 @@ fn use_of(device: &BlockDevice) -> Option<String> {
     if is_swap {
         return Some("is swap space".to_string());
     }
-    backed_loop(&device.node()).map(|name| format!("is what /dev/{name} lies on"))
+    backed_loop(&device.node()).map(|name| format!("is the backing store of /dev/{name}"))
 }
 
-/// Where a device is mounted, also if only by the name that the mount shows.
+/// Where a device is mounted; also matches by the source name that the mount shows.
 fn mount_point(device: &BlockDevice) -> Option<String> {
     let text = fs::read("/proc/self/mountinfo").unwrap_or_default();
     let is_here = |numbers, source: &str| {
@@ -55,16 +55,16 @@ fn mount_point(device: &BlockDevice) -> Option<String> {
     Some(found.mount_point.display().to_string())
 }
 
-/// The same of a regular file: swap space, or the backing of a loop device.
+/// The same for a regular file: swap space, or the backing file of a loop device.
 pub fn of_file(path: &Path) -> Option<String> {
     let same = |other: &PathBuf| other.canonicalize().is_ok_and(|other| other == path);
     if swaps().iter().any(same) {
         return Some("is swap space".to_string());
     }
-    backed_loop(path).map(|name| format!("is what /dev/{name} lies on"))
+    backed_loop(path).map(|name| format!("is the backing store of /dev/{name}"))
 }
 
-/// The loop device over a file or device.
+/// The loop device backed by a file or device.
 fn backed_loop(path: &Path) -> Option<String> {
     let devices = fs::read_dir("/sys/block").into_iter().flatten().flatten();
     let mut backed = devices.filter(|entry| {
@@ -84,7 +84,7 @@ pub fn parse_swaps(text: &str) -> Vec<PathBuf> {
     lines.filter(|path| path.starts_with('/')).map(|path| path.replace("\\040", " ").into()).collect()
 }
 
-/// Major and minor number of a block device's node.
+/// Major and minor number of a block device node.
 pub fn block_numbers(path: &Path) -> Option<(u32, u32)> {
     let found = fs::metadata(path).ok().filter(|found| found.file_type().is_block_device())?;
     Some((major(found.rdev()), minor(found.rdev())))
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn swaps_are_listed_behind_a_line_of_names() {
+    fn swaps_are_listed_after_a_header_line() {
         let text = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n\
             /dev/sda2                               partition\t8388604\t\t0\t\t-2\n\
             /swap\\040file                            file\t\t8388604\t\t0\t\t-3\n\ngarbage x\n";

@@ -1,6 +1,6 @@
-//! The configuration: `/etc/trimwise.toml`, and drop-ins beside it in `trimwise.toml.d`, in the order of their names.
+//! The configuration: `/etc/trimwise.toml`, and drop-ins next to it in `trimwise.toml.d`, in order of their names.
 //!
-//! What is wrong is told all at once, each with its file, line and key, and with what is accepted.
+//! All errors are reported at once, each with its file, line and key, and with what is accepted.
 
 mod read;
 
@@ -18,43 +18,43 @@ use trimwise::units::{Bytes, SimDuration};
 use crate::files::{read_at_most, with_ending};
 use crate::host_root::HostRoot;
 
-/// Where it is if nobody says otherwise.
+/// The default path.
 pub const DEFAULT_FILE: &str = "/etc/trimwise.toml";
 
-/// More is no configuration.
+/// Size limit of a configuration file, in bytes.
 const FILE_MAX: u64 = 1 << 20;
 
 /// Which file systems are managed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Manage {
-    /// All that can be trimmed.
+    /// All that support TRIM.
     All,
-    /// Those that have a table of their own.
+    /// Those with a table of their own.
     Listed,
 }
 
-/// Who may read the status, beside root and the group.
+/// Who may read the status, besides root and the group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StatusFor {
-    /// Nobody.
+    /// Nobody else.
     Group,
     /// Everybody.
     All,
 }
 
-/// How one file system is treated.
+/// Settings for one file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Treatment {
     /// The policy.
     pub policy: PolicySpec,
-    /// What its governor's host keeps to.
+    /// Settings of the governor's host.
     pub settings: Settings,
-    /// Shorter free extents are left.
+    /// Shorter free extents are not trimmed.
     pub min_extent: Bytes,
 }
 
 impl Treatment {
-    /// Whether a file system that was treated as `other` says must begin anew under this.
+    /// Whether a file system that was managed with `other` must start over with these settings.
     pub fn is_another(&self, other: &Self) -> bool {
         let of = |one: &Self| (one.policy, one.min_extent, one.settings.may_toggle);
         of(self) != of(other)
@@ -66,17 +66,17 @@ impl Treatment {
 pub struct Config {
     /// Which file systems are managed.
     pub manage: Manage,
-    /// For those that have no table of their own.
+    /// Settings for those without a table of their own.
     pub default: Treatment,
-    /// By mount point.
+    /// Settings by mount point.
     pub mounts: BTreeMap<PathBuf, Treatment>,
-    /// The group that may command.
+    /// The group that may send commands.
     pub group: Option<String>,
     /// Who may read the status.
     pub status: StatusFor,
-    /// The most that the history takes on its disk.
+    /// The maximum size of the history on disk.
     pub history_max: Bytes,
-    /// Whether frees are seen as they happen, where tracefs is.
+    /// Whether to watch frees as they happen, where tracefs is available.
     pub tracepoints: bool,
     /// Where metrics are served over HTTP, on loopback only.
     pub metrics_listen: Option<SocketAddr>,
@@ -91,7 +91,7 @@ impl Default for Config {
         let treatment = Treatment {
             policy: PolicySpec::JUDICIOUS,
             settings: Settings::default(),
-            // What most drives map at least, and large enough that commands are few.
+            // At least the mapping unit of most drives, and large enough to need few commands.
             min_extent: Bytes::kib(64),
         };
         Self {
@@ -109,7 +109,7 @@ impl Default for Config {
     }
 }
 
-/// Something that is wrong in a configuration.
+/// An error in a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
     /// The file.
@@ -135,7 +135,7 @@ impl fmt::Display for ConfigError {
     }
 }
 
-/// All that is wrong in a configuration; at least one thing.
+/// All errors in a configuration; at least one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigErrors(pub Vec<ConfigError>);
 
@@ -149,18 +149,18 @@ impl fmt::Display for ConfigErrors {
 impl std::error::Error for ConfigErrors {}
 
 impl Config {
-    /// Reads a configuration and its drop-ins. The default file may be missing, and then says nothing.
+    /// Reads a configuration and its drop-ins. The default file may be missing.
     ///
     /// # Errors
-    /// All that is wrong in any of the files; another file that is not there, which somebody named by mistake.
+    /// All errors in all files. A missing file is an error unless it is the default one.
     pub fn load(file: &Path) -> Result<Self, ConfigErrors> {
         Self::parse(&Self::texts(file)?)
     }
 
-    /// The texts of a configuration and its drop-ins, in the order in which they are read.
+    /// The texts of a configuration and its drop-ins, in reading order.
     ///
     /// # Errors
-    /// If one cannot be read; then also all that is wrong in those that can.
+    /// If one cannot be read; the errors in the others are included.
     pub fn texts(file: &Path) -> Result<Vec<(PathBuf, String)>, ConfigErrors> {
         let mut texts = Vec::new();
         let mut errors = Vec::new();
@@ -186,15 +186,15 @@ impl Config {
         Err(ConfigErrors(errors))
     }
 
-    /// Reads the texts of files, of which later ones override earlier ones.
+    /// Parses the texts of the files; later ones override earlier ones.
     ///
     /// # Errors
-    /// All that is wrong in any of them.
+    /// All errors in any of them.
     pub fn parse(texts: &[(PathBuf, String)]) -> Result<Self, ConfigErrors> {
         read::parse(texts)
     }
 
-    /// How a file system is treated; `None` if it is not managed.
+    /// The settings for a file system; `None` if it is not managed.
     pub fn treatment(&self, mount_point: &Path) -> Option<Treatment> {
         let own = self.mounts.get(mount_point).copied();
         own.or_else(|| (self.manage == Manage::All).then_some(self.default))
@@ -215,13 +215,14 @@ fn files(file: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(drop_ins)
 }
 
-/// The text of a file; `None` if there is none. What is no file, such as a pipe, could keep the daemon waiting for ever.
+/// The text of a file; `None` if it does not exist. Anything but a regular file is refused: a pipe could block the
+/// daemon forever.
 fn text_of(file: &Path) -> Result<Option<String>, String> {
     match fs::metadata(file) {
         // The usual way to mask a drop-in.
         Ok(_) if file.canonicalize().is_ok_and(|to| to == Path::new("/dev/null")) => Ok(Some(String::new())),
         Ok(found) if !found.is_file() => {
-            Err("is no regular file; expected one with settings, or none".to_owned())
+            Err("is not a regular file; expected a configuration file, or none".to_owned())
         }
         _ => read_at_most(file, FILE_MAX),
     }
@@ -257,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_that_is_shipped_says_the_defaults() {
+    fn the_shipped_file_states_the_defaults() {
         let text = include_str!("../../../../packaging/trimwise.toml");
         assert_eq!(parse(text).unwrap(), Config::default());
         for key in read::KEYS {
@@ -266,8 +267,9 @@ mod tests {
     }
 
     #[test]
-    fn a_mount_has_what_it_says_and_the_rest_from_above() {
-        let text = "policy = \"off\"\nslice-ms = 50\n[mount.\"/home\"]\npolicy = \"set:40:90\"\nmin-extent = \"1MiB\"\n";
+    fn a_mount_inherits_what_it_does_not_set() {
+        let text = "policy = \"off\"\nslice-ms = 50\n[mount.\"/home\"]\npolicy = \"set:40:90\"\nmin-extent = \
+                    \"1MiB\"\n";
         let config = parse(text).unwrap();
         let home = config.treatment(Path::new("/home")).unwrap();
         assert_eq!(home.policy.to_string(), "set:40:90");
@@ -297,14 +299,14 @@ mod tests {
         assert_eq!(config.default.policy, PolicySpec::OFF);
         std::os::unix::fs::symlink("/dev/null", folder.path().join("trimwise.toml.d/35.toml")).unwrap();
         assert_eq!(Config::load(&file).unwrap(), config);
-        // What cannot be read is not passed over, and nothing waits for a pipe.
+        // Unreadable files are errors, and a pipe does not block.
         let drop_in = |name: &str| folder.path().join("trimwise.toml.d").join(name);
         std::os::unix::fs::symlink("/no/such/file", drop_in("40.toml")).unwrap();
         let pipe = std::ffi::CString::new(drop_in("50.toml").to_str().unwrap()).unwrap();
         rustix::fs::mknodat(rustix::fs::CWD, pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
         let said = Config::load(&file).unwrap_err().to_string();
         assert!(
-            said.contains("40.toml: No such file") && said.contains("50.toml: is no regular file"),
+            said.contains("40.toml: No such file") && said.contains("50.toml: is not a regular file"),
             "{said}"
         );
         fs::remove_dir_all(folder.path().join("trimwise.toml.d")).unwrap();
@@ -314,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_is_wrong_is_told_at_once_with_file_line_and_key() {
+    fn all_errors_are_reported_at_once_with_file_line_and_key() {
         let text = "policy = \"never\"\nslice-ms = 0\ncolour = 3\nstatus = \"some\"\n\
             metrics-listen = \"0.0.0.0:80\"\nmin-extent = 12\n[mount.\"home\"]\n[mount.\"/srv\"]\npolicy = \"ideal\"\n\
             manage = \"all\"\n[mount.\"srv/\"]\npressure-max = 0\n";
@@ -323,13 +325,13 @@ mod tests {
         let expected = [
             (1, "policy: policy 'never'"),
             (2, "slice-ms: 0 is not accepted; expected a whole number from 1 to 10000"),
-            (3, "colour: there is no such key; expected one of"),
+            (3, "colour: unknown key; expected one of"),
             (4, "status: 'some' is not accepted; expected \"group\" or \"all\""),
             (5, "metrics-listen: '0.0.0.0:80' is not accepted; expected a loopback address"),
             (6, "min-extent: 12 is not accepted; expected a size as text"),
             (7, "mount.\"home\": expected an absolute path"),
-            (9, "mount.\"/srv\".policy: 'ideal' cannot be followed on a live host"),
-            (10, "mount.\"/srv\".manage: there is no such key"),
+            (9, "mount.\"/srv\".policy: 'ideal' cannot run on a live host"),
+            (10, "mount.\"/srv\".manage: unknown key"),
             (11, "mount.\"srv/\": expected an absolute path"),
             (12, "mount.\"srv/\".pressure-max: 0 is not accepted"),
         ];

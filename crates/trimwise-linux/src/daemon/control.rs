@@ -1,8 +1,8 @@
-//! What may be asked of a running daemon: one line of JSON a request, one a response, versioned.
+//! The control protocol of a running daemon: one line of JSON per request and per response, versioned.
 //!
-//! There are two sockets. `control.sock` is open to root and one group, by its file mode, and the credentials of
-//! whoever connects are looked at once more. `status.sock` is there only if the configuration wants everybody to read
-//! the status, and takes nothing else.
+//! There are two sockets. `control.sock` is open to root and one group by its file mode, and the peer's credentials are
+//! checked as well. `status.sock` exists only if the configuration lets everybody read the status, and accepts only
+//! read requests.
 
 mod client;
 
@@ -18,26 +18,26 @@ pub const VERSION: u32 = 1;
 /// The longest request, in bytes.
 pub const REQUEST_MAX: usize = 16 << 10;
 
-/// What is asked.
+/// A request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Request {
-    /// All file systems.
+    /// The status of all file systems.
     Status,
-    /// One, in sentences.
+    /// The state of one file system, explained in sentences.
     Explain {
         /// Its mount point.
         mount: PathBuf,
     },
-    /// What happened on one.
+    /// The history of one file system.
     History {
         /// Its mount point.
         mount: PathBuf,
-        /// At most so many entries, the last ones.
+        /// Maximum number of entries; the latest are returned.
         #[serde(default = "some_entries")]
         limit: u32,
     },
-    /// No slice any more. Either a mount point, or all: one word must not stop everything.
+    /// Pause trimming. Takes either a mount point or `all`, so that one bare word cannot stop everything.
     Pause {
         /// Its mount point.
         mount: Option<PathBuf>,
@@ -45,12 +45,12 @@ pub enum Request {
         #[serde(default)]
         all: bool,
     },
-    /// As before the pause.
+    /// Resume trimming.
     Resume {
-        /// Its mount point; all if there is none.
+        /// Its mount point; `None` for all.
         mount: Option<PathBuf>,
     },
-    /// Trim all that is untrimmed, now.
+    /// Trim everything untrimmed now.
     Trim {
         /// Its mount point.
         mount: PathBuf,
@@ -63,7 +63,7 @@ fn some_entries() -> u32 {
     50
 }
 
-/// The line that a request is.
+/// A request as sent on the wire.
 #[derive(Debug, Serialize, Deserialize)]
 struct Envelope {
     version: u32,
@@ -72,22 +72,22 @@ struct Envelope {
 }
 
 impl Request {
-    /// Reads a line.
+    /// Parses a line.
     ///
     /// # Errors
-    /// What is wrong with it, in words.
+    /// A description of what is wrong with it.
     pub fn parse(line: &[u8]) -> Result<Self, String> {
         if line.len() > REQUEST_MAX {
-            return Err(format!("a request of {} bytes; expected at most {REQUEST_MAX}", line.len()));
+            return Err(format!("request of {} bytes; expected at most {REQUEST_MAX}", line.len()));
         }
         let envelope: Envelope = serde_json::from_slice(line).map_err(|error| {
-            format!("no request: {error}; expected {{\"version\":{VERSION},\"command\":...}}")
+            format!("invalid request: {error}; expected {{\"version\":{VERSION},\"command\":...}}")
         })?;
         if envelope.version != VERSION {
             return Err(format!("version {}; expected {VERSION}", envelope.version));
         }
         let request: Self =
-            serde_json::from_value(envelope.request).map_err(|error| format!("no request: {error}"))?;
+            serde_json::from_value(envelope.request).map_err(|error| format!("invalid request: {error}"))?;
         if let Self::Pause { mount, all } = &request
             && mount.is_some() == *all
         {
@@ -102,7 +102,7 @@ impl Request {
         Ok(request)
     }
 
-    /// The line of a request, with its end.
+    /// The request as a line, with its newline.
     pub fn line(&self) -> String {
         let request = serde_json::to_value(self).unwrap_or_default();
         let mut line = serde_json::to_string(&Envelope { version: VERSION, request }).unwrap_or_default();
@@ -110,28 +110,28 @@ impl Request {
         line
     }
 
-    /// Whether it changes nothing.
+    /// Whether it only reads.
     pub fn is_reading(&self) -> bool {
         matches!(self, Self::Status | Self::Explain { .. } | Self::History { .. })
     }
 }
 
-/// What is answered.
+/// A response.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Response {
     /// The version of the protocol.
     pub version: u32,
-    /// Why it was refused; `None` if it was done.
+    /// Why it was refused; `None` on success.
     pub error: Option<String>,
-    /// Whether the request itself is wrong, such as a mount that is not managed; else it may be done another time.
+    /// Whether the request itself is wrong, such as a mount that is not managed; if false, it may succeed later.
     #[serde(default)]
     pub bad_request: bool,
-    /// What was asked for, as text: a tree of it would take ten times as much memory.
+    /// The result, as text: a parsed tree would take ten times the memory.
     pub data: Box<RawValue>,
 }
 
 impl Response {
-    /// Done.
+    /// A successful response.
     pub fn done(data: impl Serialize) -> Self {
         match to_raw_value(&data) {
             Ok(data) => Self { version: VERSION, error: None, bad_request: false, data },
@@ -139,18 +139,18 @@ impl Response {
         }
     }
 
-    /// Not done.
+    /// A refusal that may not hold later.
     pub fn refused(why: impl Into<String>) -> Self {
         let error = Some(why.into());
         Self { version: VERSION, error, bad_request: false, data: RawValue::NULL.to_owned() }
     }
 
-    /// Not done, and never will be.
+    /// A refusal of a request that can never succeed.
     pub fn wrong(why: impl Into<String>) -> Self {
         Self { bad_request: true, ..Self::refused(why) }
     }
 
-    /// The line of a response, with its end.
+    /// The response as a line, with its newline.
     pub fn line(&self) -> String {
         let mut line = serde_json::to_string(self).unwrap_or_default();
         line.push('\n');
@@ -183,9 +183,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_request_is_refused_in_words() {
+    fn invalid_requests_are_refused_with_a_reason() {
         for (line, words) in [
-            ("", "no request"),
+            ("", "invalid request"),
             ("{}", "expected {\"version\":1"),
             (r#"{"version":2,"command":"status"}"#, "version 2; expected 1"),
             (r#"{"version":1,"command":"destroy"}"#, "unknown variant `destroy`"),

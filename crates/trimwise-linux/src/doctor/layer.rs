@@ -1,11 +1,11 @@
-//! From a mounted device down to the disks: what each layer is, and what it lets through.
+//! Walks from a mounted device down to the disks: what each layer is, and what it passes on.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::host_root::HostRoot;
 
-/// Devices above each other before it must be a circle.
+/// Maximum depth of stacked devices; beyond it, assume a cycle.
 const DEPTH_MAX: usize = 16;
 
 /// What a layer is.
@@ -13,17 +13,17 @@ const DEPTH_MAX: usize = 16;
 pub enum Kind {
     /// A part of the disk below.
     Partition,
-    /// dm-crypt; the name of its mapping.
+    /// dm-crypt, with the name of its mapping.
     Crypt(String),
-    /// A logical volume of LVM; its name.
+    /// An LVM logical volume, with its name.
     Lvm(String),
-    /// Several ways to one disk.
+    /// Several paths to one disk.
     Multipath,
-    /// Something else of the device mapper; its name.
+    /// Another device-mapper device, with its name.
     Mapper(String),
-    /// Linux RAID; its level, such as `raid5`.
+    /// Linux RAID, with its level, such as `raid5`.
     Raid(String),
-    /// A loop device; the file it lies on.
+    /// A loop device, with its backing file.
     Loop(String),
     /// A disk.
     Disk(Disk),
@@ -32,7 +32,7 @@ pub enum Kind {
 /// How a disk is attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
-    /// Through USB, most often an adapter for a SATA drive.
+    /// USB, usually an adapter for a SATA drive.
     Usb,
     /// SATA.
     Ata,
@@ -44,22 +44,22 @@ pub enum Transport {
     Mmc,
     /// SCSI: SAS, a RAID controller, a disk of a virtual machine.
     Scsi,
-    /// Another one.
+    /// Anything else.
     Other,
 }
 
 /// A disk at the bottom.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Disk {
-    /// What it says it is.
+    /// The model that it reports.
     pub model: String,
-    /// Its firmware.
+    /// Its firmware version.
     pub firmware: String,
     /// How it is attached.
     pub transport: Transport,
-    /// Whether it turns.
+    /// Whether it is rotational.
     pub rotational: bool,
-    /// How SCSI discards on it: `unmap`, `writesame_16`, `full` (not at all).
+    /// How Linux discards on a SCSI disk: `unmap`, `writesame_16`, `full` (not at all).
     pub provisioning: Option<String>,
 }
 
@@ -70,15 +70,15 @@ pub struct Layer {
     pub name: String,
     /// What it is.
     pub kind: Kind,
-    /// Devices above it on this way.
+    /// Number of devices above it on this path.
     pub depth: usize,
-    /// The largest discard that it takes, in bytes; 0 if none.
+    /// The largest discard that it accepts, in bytes; 0 if none.
     pub discard_max: u64,
-    /// Discards that the kernel counted on it since boot; `None` if it does not count them.
+    /// Discards counted on it since boot; `None` if the kernel does not count them.
     pub discards: Option<u64>,
 }
 
-/// The device and all below it, each before what lies below it.
+/// The device and all devices below it, top down.
 pub fn walk(root: &HostRoot, numbers: (u32, u32)) -> Vec<Layer> {
     let mut layers = Vec::new();
     let link = root.path(format!("/sys/dev/block/{}:{}", numbers.0, numbers.1));

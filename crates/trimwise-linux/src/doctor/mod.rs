@@ -1,10 +1,10 @@
 //! Is TRIM on here, and does it arrive?
 //!
 //! The doctor walks from fstab and the mount's options through partitions, dm-crypt, LVM, RAID and loop devices down to
-//! the disks, and names the layer in which TRIM ends, with the change that mends it. It looks, it sends nothing; whether
-//! blocks really arrive is what `trimwise verify dir:PATH` finds out.
+//! the disks, and names the layer at which TRIM stops, with the change that fixes it. It only looks and sends nothing;
+//! `trimwise verify dir:PATH` tests whether blocks really arrive.
 //!
-//! Everything is read below a [`HostRoot`], so that tests can make up hosts.
+//! Everything is read below a [`HostRoot`], so that tests can build fake hosts.
 
 mod ending;
 mod layer;
@@ -26,20 +26,20 @@ const TRIMMABLE: [&str; 13] = [
     "xfs",
 ];
 
-/// The first kernel of which it was measured that ext4's online discard sends far more than was freed: 256 MiB freed,
-/// 128,866 MiB discarded on 6.1; alike on 6.12 and 6.18; not on 5.10. Between them nobody looked.
+/// The first kernel on which ext4's online discard was measured to send far more than was freed: 256 MiB freed, 128,866
+/// MiB discarded on 6.1; similar on 6.12 and 6.18; not on 5.10. Kernels between 5.10 and 6.1 were not measured.
 const DISCARDS_TOO_MUCH_SINCE: (u32, u32) = (6, 1);
 
-/// Something found.
+/// Something worth reporting.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// Whether something is wrong; else it is worth knowing.
+    /// Whether something is wrong; otherwise it is only a note.
     pub wrong: bool,
     /// Where: a device, a file, an option.
     pub place: String,
-    /// What.
+    /// What was found.
     pub what: String,
-    /// What mends it.
+    /// How to fix it.
     pub mend: Option<String>,
 }
 
@@ -53,16 +53,16 @@ impl Finding {
     }
 }
 
-/// A device on the way down, as it is told.
+/// A device on the path down, as reported.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LayerReport {
     /// The kernel's name.
     pub name: String,
     /// What it is, in words.
     pub what: String,
-    /// Devices above it on this way.
+    /// Number of devices above it on this path.
     pub depth: usize,
-    /// The largest discard that it takes, in bytes; 0 if none.
+    /// The largest discard that it accepts, in bytes; 0 if none.
     pub discard_max_bytes: u64,
     /// Discards counted on it since boot.
     pub discards: Option<u64>,
@@ -74,43 +74,43 @@ pub struct Diagnosis {
     /// Where it is mounted.
     #[serde(serialize_with = "crate::mount::as_text")]
     pub mount_point: PathBuf,
-    /// What is mounted.
+    /// The mounted device.
     pub device: String,
     /// Which file system.
     pub fs_type: String,
     /// `discard`, `discard=async` or `nodiscard`.
     pub discard: String,
-    /// Whether a TRIM of this file system reaches a disk that takes it, as far as the kernel says; `None` if sysfs does not
-    /// show its device.
+    /// Whether TRIM of this file system passes down to a disk that accepts it, according to the kernel; `None` if sysfs
+    /// does not show its device.
     pub passes: Option<bool>,
-    /// From the mounted device down.
+    /// The devices, from the mounted one down.
     pub layers: Vec<LayerReport>,
-    /// What was found.
+    /// Findings.
     pub findings: Vec<Finding>,
 }
 
-/// What the doctor says.
+/// The doctor's report.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Report {
     /// The running kernel.
     pub kernel: String,
-    /// What trims at intervals: `fstrim.timer`, `trimwised`, `/etc/cron.weekly/fstrim`.
+    /// What trims periodically: `fstrim.timer`, `trimwised`, `/etc/cron.weekly/fstrim`.
     pub trimmers: Vec<String>,
     /// One for each file system on a block device.
     pub file_systems: Vec<Diagnosis>,
-    /// What is true of the whole host.
+    /// Findings about the whole host.
     pub findings: Vec<Finding>,
 }
 
 impl Report {
-    /// How many things are wrong.
+    /// Number of problems found.
     pub fn wrong(&self) -> usize {
         let of_file_systems = self.file_systems.iter().flat_map(|one| &one.findings);
         self.findings.iter().chain(of_file_systems).filter(|finding| finding.wrong).count()
     }
 }
 
-/// Why there is nothing to say.
+/// Why there is no report.
 #[derive(Debug, thiserror::Error)]
 pub enum DoctorError {
     /// The list of mounts cannot be read.
@@ -118,7 +118,7 @@ pub enum DoctorError {
     Mounts {
         /// The file.
         path: PathBuf,
-        /// The operating system's words.
+        /// The operating system's error.
         source: std::io::Error,
     },
     /// No file system on a block device is mounted there.
@@ -126,15 +126,15 @@ pub enum DoctorError {
         "{path}: no file system on a block device is mounted there; expected the mount point of one, such as {one}"
     )]
     NoMount {
-        /// What was asked for.
+        /// The requested path.
         path: PathBuf,
-        /// One that would do.
+        /// The mount point of one.
         one: String,
     },
 }
 
-/// Looks at all file systems on block devices, or at the one that is mounted at `only`. A daemon whose sockets are in `run` is
-/// asked what it trims.
+/// Examines all file systems on block devices, or the one mounted at `only`. Asks a daemon whose sockets are in `run`
+/// what it trims.
 ///
 /// # Errors
 /// If the mounts cannot be read, or none is at `only`.
@@ -178,7 +178,7 @@ fn of_host(trimmers: &Trimmers) -> Vec<Finding> {
     if trimmers.is_daemon_missing {
         findings.push(Finding::wrong(
             "trimwised.service",
-            "it is enabled, and no trimwised answers",
+            "it is enabled, but trimwised is not running",
             "`systemctl status trimwised` says why it does not run",
         ));
     }
@@ -223,12 +223,12 @@ fn diagnose(
     }
 }
 
-/// The devices of a mount; for btrfs all of them.
+/// The devices of a mount; several for btrfs.
 fn devices(root: &HostRoot, mount: &Mount) -> Vec<(u32, u32)> {
     if mount.numbers.0 != 0 {
         return vec![mount.numbers];
     }
-    // A name such as /dev/mapper/home is a link to the kernel's.
+    // A name such as /dev/mapper/home is a link to the kernel's name.
     let node = root.path(&mount.device);
     let node = node.canonicalize().unwrap_or(node);
     let Some(name) = node.file_name() else { return Vec::new() };
@@ -250,7 +250,7 @@ fn devices(root: &HostRoot, mount: &Mount) -> Vec<(u32, u32)> {
     }
 }
 
-/// Who trims this file system: nobody, or two at once.
+/// Checks what trims this file system: nothing, or more than one thing.
 fn of_options(
     mount: &Mount,
     mounts: &[Mount],
@@ -277,19 +277,21 @@ fn of_options(
         (false, None) if !spared => findings.push(Finding::wrong(
             mount.mount_point.display().to_string(),
             if why_not.is_empty() {
-                "nobody trims it: it is mounted without discard, and neither fstrim.timer nor trimwised is there".to_owned()
+                "nothing trims it: it is mounted without discard, and neither fstrim.timer nor trimwised is \
+                 active".to_owned()
             } else {
-                format!("nobody trims it: it is mounted without discard; {}", why_not.join("; "))
+                format!("nothing trims it: it is mounted without discard; {}", why_not.join("; "))
             },
             if why_not.is_empty() {
                 "enable trimwised.service, or `systemctl enable --now fstrim.timer`"
             } else {
-                "naming it in /etc/fstab for fstrim.timer, or letting trimwised manage it (`trimwise status` says why not)"
+                "list it in /etc/fstab for fstrim.timer, or let trimwised manage it (`trimwise status` says why it \
+                 does not)"
             },
         )),
         (true, Some(trimmer)) if *trimmer != TRIMWISED && !async_btrfs => findings.push(Finding::wrong(
             discard,
-            format!("double work: the kernel discards what is freed, and {trimmer} all free space once more"),
+            format!("double work: the kernel discards what is freed, and {trimmer} trims all free space again"),
             format!("remove `discard` from its options, or stop {trimmer}"),
         )),
         (true, Some(trimmer)) if async_btrfs => findings.push(Finding::note(
@@ -305,15 +307,17 @@ fn of_options(
         findings.push(Finding::wrong(
             discard,
             format!(
-                "ext4 of Linux {kernel} discards far more than was freed when scattered files are removed: each discard \
-                 runs on through the free space behind (measured on 6.1, 6.12 and 6.18: 256 MiB freed, 128,866 MiB discarded)"
+                "ext4 of Linux {kernel} discards far more than was freed when scattered files are removed: each \
+                 discard \
+                 runs on through the free space that follows (measured on 6.1, 6.12 and 6.18: 256 MiB freed, 128,866 \
+                 MiB discarded)"
             ),
             "remove `discard` from its options, and let trimwised or fstrim.timer trim it",
         ));
     }
     if fstab_has("discard") && !is_online {
         findings
-            .push(Finding::note("/etc/fstab", "it says discard, but the file system is mounted without it"));
+            .push(Finding::note("/etc/fstab", "it lists discard, but the file system is mounted without it"));
     }
 }
 
@@ -353,7 +357,7 @@ fn told(layer: &Layer) -> LayerReport {
     }
 }
 
-/// The disks below these devices, by the kernel's names; where nothing is known of what lies below, the lowest device.
+/// The disks below these devices, by kernel name; if the layers below are unknown, the lowest known device.
 pub fn disks(
     root: &HostRoot,
     devices: impl Iterator<Item = (u32, u32)>,

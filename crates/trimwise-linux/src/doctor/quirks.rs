@@ -1,7 +1,7 @@
-//! Drives of which the kernel knows that their TRIM is faulty, by model and firmware.
+//! Drives whose TRIM is known to the kernel to be faulty, by model and firmware.
 //!
-//! From `__ata_dev_quirks` in Linux's drivers/ata/libata-core.c (6.12). The kernel avoids the fault by itself; what is left
-//! to say is what that costs, and that other systems and adapters may not know. NVMe has no such list.
+//! From `__ata_dev_quirks` in Linux's drivers/ata/libata-core.c (6.12). The kernel works around the fault. What remains
+//! to report is the cost, and that other systems and adapters may not know it. NVMe has no such list.
 
 /// A fault in a drive's TRIM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,7 +12,7 @@ pub enum Quirk {
     NoTrim,
 }
 
-/// Model and firmware (empty: any); `*` stands for any text, brackets for one of their characters.
+/// Model and firmware (empty: any); `*` matches any text, brackets one of their characters.
 const LIST: [(&str, &str, Quirk); 16] = [
     ("Micron_M500IT_*", "MU01", Quirk::NoQueuedTrim),
     ("Micron_M500_*", "", Quirk::NoQueuedTrim),
@@ -32,7 +32,7 @@ const LIST: [(&str, &str, Quirk); 16] = [
     ("SuperSSpeed S238*", "", Quirk::NoTrim),
 ];
 
-/// The fault of a drive, if one is known.
+/// The known fault of a drive, if any.
 pub fn of(model: &str, firmware: &str) -> Option<Quirk> {
     let found = LIST.iter().find(|(models, firmwares, _)| {
         matches(models.as_bytes(), model.as_bytes())
@@ -41,7 +41,7 @@ pub fn of(model: &str, firmware: &str) -> Option<Quirk> {
     found.map(|&(_, _, quirk)| quirk)
 }
 
-/// Whether the whole text is of this pattern (`glob_match` of the kernel, as far as the list uses it).
+/// Whether the pattern matches the whole text (the part of the kernel's `glob_match` that the list needs).
 fn matches(pattern: &[u8], text: &[u8]) -> bool {
     match pattern {
         [] => text.is_empty(),
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn drives_are_found_by_model_and_firmware() {
+    fn drives_are_matched_by_model_and_firmware() {
         assert_eq!(of("Samsung SSD 860 EVO 500GB", "RVT01B6Q"), Some(Quirk::NoQueuedTrim));
         assert_eq!(of("Crucial_CT512MX100SSD1", "MU01"), Some(Quirk::NoQueuedTrim));
         assert_eq!(of("Crucial_CT512MX100SSD1", "MU02"), None);

@@ -1,4 +1,4 @@
-//! Who trims at intervals: units of systemd, a `trimwised` that answers, cron.
+//! What trims periodically: systemd units, a running `trimwised`, cron.
 
 use std::path::Path;
 
@@ -12,19 +12,19 @@ use crate::mount::Mount;
 pub const FSTRIM_TIMER: &str = "fstrim.timer";
 pub const TRIMWISED: &str = "trimwised";
 
-/// All that trims at intervals.
+/// Everything that trims periodically.
 pub struct Trimmers {
     /// Their names.
     pub names: Vec<String>,
-    /// What fstab says, by which one of them goes.
+    /// The entries of fstab, which fstrim.timer follows.
     pub fstab: Vec<fstab::Entry>,
-    /// What a daemon says of itself; `None` if none does, or not to this user.
+    /// The daemon's status; `None` if none is running or it refuses this user.
     status: Option<Value>,
-    /// Whether its unit is to run it, and it is not there.
+    /// Whether the daemon's unit is enabled but the daemon is not running.
     pub is_daemon_missing: bool,
 }
 
-/// Looks for them; `run` is the folder of the daemon's sockets on the host.
+/// Finds them; `run` is the host's folder of the daemon's sockets.
 pub fn trimmers(root: &HostRoot, run: &Path, mounts: &[Mount]) -> Trimmers {
     let is_wanted = |unit: &str, target: &str| {
         let folders = ["/etc/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system"];
@@ -33,14 +33,14 @@ pub fn trimmers(root: &HostRoot, run: &Path, mounts: &[Mount]) -> Trimmers {
         !is_masked && folders.iter().any(|folder| root.has(format!("{folder}/{target}.wants/{unit}")))
     };
     let mut names = Vec::new();
-    // As sd_booted(3) asks: what another init finds enabled never runs.
+    // Same check as sd_booted(3): under another init, enabled units never run.
     let is_running = root.has("/run/systemd/system");
     if is_running && is_wanted(FSTRIM_TIMER, "timers.target") {
         names.push(FSTRIM_TIMER.to_owned());
     }
     let asked = Client::connect(&root.path(run)).and_then(|mut client| client.ask(&Request::Status));
     let is_enabled = is_running && is_wanted("trimwised.service", "multi-user.target");
-    // A socket without anybody behind it is what a killed daemon leaves.
+    // A killed daemon leaves a socket that nothing listens on.
     let is_there = !matches!(asked, Err(ClientError::None { .. }));
     if is_enabled || is_there {
         names.push(TRIMWISED.to_owned());
@@ -60,19 +60,19 @@ pub fn trimmers(root: &HostRoot, run: &Path, mounts: &[Mount]) -> Trimmers {
 }
 
 impl Trimmers {
-    /// Those that come to this file system, and why the others do not.
+    /// Those that trim this file system, and why the others do not.
     pub fn of(&self, mount: &Mount, mounts: &[Mount]) -> (Vec<&str>, Vec<String>) {
         let same: Vec<&Mount> = mounts.iter().filter(|other| other.is_same_file_system(mount)).collect();
         let (mut coming, mut others) = (Vec::new(), Vec::new());
         for name in &self.names {
             let why_not = match name.as_str() {
-                // `fstrim --listed-in /etc/fstab:/proc/self/mountinfo` goes by the first of these files that is not empty
+                // `fstrim --listed-in /etc/fstab:/proc/self/mountinfo` uses the first of these files that is not empty
                 // (util-linux 2.33), and takes each file system once, wherever else it is mounted.
                 FSTRIM_TIMER => {
                     let is_listed =
                         |one: &&Mount| self.fstab.iter().any(|entry| entry.point == one.mount_point);
                     (!self.fstab.is_empty() && !same.iter().any(is_listed))
-                        .then(|| "it goes by /etc/fstab, which does not name it".to_owned())
+                        .then(|| "it follows /etc/fstab, which does not list it".to_owned())
                 }
                 TRIMWISED => self.status.as_ref().and_then(|status| why_not_by_daemon(status, &same)),
                 _ => None,
@@ -86,7 +86,7 @@ impl Trimmers {
     }
 }
 
-/// Why a daemon with this status does not trim a file system that is mounted there.
+/// Why a daemon with this status does not trim the file system of these mounts.
 fn why_not_by_daemon(status: &Value, mounts: &[&Mount]) -> Option<String> {
     let is_it = |one: &&Value| {
         let point = one["mount_point"].as_str().map(Path::new);

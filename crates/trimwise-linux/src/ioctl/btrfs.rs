@@ -1,5 +1,5 @@
-//! BTRFS_IOC_TREE_SEARCH, as far as it tells where chunks are: which addresses of a btrfs exist. Number and structures are
-//! those of include/uapi/linux/btrfs.h and btrfs_tree.h. It needs CAP_SYS_ADMIN, as FITRIM does.
+//! Lists the chunks of a btrfs with BTRFS_IOC_TREE_SEARCH: the logical addresses that exist. Number and structures are
+//! those of include/uapi/linux/btrfs.h and btrfs_tree.h. Needs CAP_SYS_ADMIN, like FITRIM.
 
 use std::os::fd::BorrowedFd;
 
@@ -39,8 +39,9 @@ struct Search {
     buffer: [u8; BUFFER],
 }
 
-/// The logical addresses of a btrfs, chunk by chunk, ascending. Not joined: FITRIM passes over a chunk whose beginning is not
-/// in its range (`btrfs_trim_fs` looks for the first block group at or behind the start), so that it must be known.
+/// The logical addresses of a btrfs, chunk by chunk, ascending. Not joined, since the start of each chunk must be
+/// known: FITRIM skips a chunk whose start is not in its range (`btrfs_trim_fs` looks for the first block group at or
+/// after the start).
 pub fn chunks(file: BorrowedFd<'_>) -> Result<Vec<Span>, Errno> {
     const TREE_SEARCH: Opcode = opcode::read_write::<Search>(0x94, 17);
     let mut spans: Vec<Span> = Vec::new();
@@ -71,8 +72,8 @@ pub fn chunks(file: BorrowedFd<'_>) -> Result<Vec<Span>, Errno> {
     }
 }
 
-/// The chunks in a search's answer: behind a `struct btrfs_ioctl_search_header`, of which the third number is where it
-/// begins, each is a `struct btrfs_chunk`, of which the first is its length.
+/// Parses the chunks in a search result. Each item is a `struct btrfs_ioctl_search_header`, whose third number is the
+/// chunk's start, followed by a `struct btrfs_chunk`, whose first field is its length.
 fn parse(buffer: &[u8], items: u32) -> Vec<Span> {
     let wide = |at: usize| <[u8; 8]>::try_from(buffer.get(at..at + 8)?).ok();
     let narrow = |at: usize| Some(u32::from_ne_bytes(buffer.get(at..at + 4)?.try_into().ok()?));
@@ -82,7 +83,7 @@ fn parse(buffer: &[u8], items: u32) -> Vec<Span> {
         else {
             break;
         };
-        // The header is the machine's, the item as it lies on the disk.
+        // The header is in native byte order, the item in on-disk order.
         let (start, bytes) = (u64::from_ne_bytes(start), wide(at + 32).map(u64::from_le_bytes));
         at += 32 + length as usize;
         if let Some(bytes) = bytes.filter(|&bytes| kind == CHUNK_ITEM && bytes > 0) {

@@ -1,4 +1,4 @@
-//! What a child process does for itself between fork and exec.
+//! What a child process does between fork and exec.
 
 use std::ffi::CString;
 use std::io;
@@ -13,16 +13,16 @@ use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_bind, mount_
 use rustix::process::{Signal, chdir, getgid, getuid, set_parent_process_death_signal};
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 
-/// Lets the child be killed when the thread that starts it ends, however that comes about.
+/// Kills the child when the thread that starts it ends, for whatever reason.
 pub fn die_with_parent(command: &mut Command) {
-    // SAFETY: between fork and exec only what is safe in a signal handler may run; this is one system call (prctl),
-    // and no memory is allocated.
+    // SAFETY: between fork and exec only async-signal-safe code may run; this is one system call (prctl), and no memory
+    // is allocated.
     unsafe {
         command.pre_exec(|| Ok(set_parent_process_death_signal(Some(Signal::KILL))?));
     }
 }
 
-/// Lets the child's memory lie at the same addresses in every run.
+/// Disables address-space randomisation in the child.
 pub fn without_randomized_addresses(command: &mut Command) {
     // SAFETY: as above; personality(2) takes and returns numbers only.
     unsafe {
@@ -33,14 +33,15 @@ pub fn without_randomized_addresses(command: &mut Command) {
     }
 }
 
-/// Lets the child write to no file of this computer but below `folder`, which must be its working directory, and gives it
-/// a file system in memory of its own on `memory`, a directory there.
+/// Confines the child's writes to `folder`, which must be its working directory, and mounts a tmpfs of its own on
+/// `memory`, a directory there.
 ///
-/// The child has mounts of its own, all read-only but these two. That takes root, or else a user namespace in which the
-/// user stays who it is. If it cannot be had, the child does not start, and says on its standard error what failed.
+/// The child gets a private mount namespace in which all mounts but these two are read-only. That takes root, or else a
+/// user namespace in which the user keeps their identity. If neither is possible, the child does not start, and prints
+/// on its standard error what failed.
 ///
 /// # Errors
-/// If the folder's path is not found.
+/// If the folder's path cannot be resolved.
 pub fn with_the_host_read_only(command: &mut Command, folder: &Path, memory: &str) -> io::Result<()> {
     let text = |text: String| CString::new(text).map_err(io::Error::other);
     let folder = CString::new(folder.canonicalize()?.as_os_str().as_bytes()).map_err(io::Error::other)?;
@@ -69,19 +70,19 @@ pub fn with_the_host_read_only(command: &mut Command, folder: &Path, memory: &st
             }
             unshared => unshared.map_err(|e| ("a mount namespace", e))?,
         }
-        // What is mounted elsewhere from now on would appear here, and not be read-only.
+        // Otherwise later mounts elsewhere would appear here, and be writable.
         let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
         mount_change(c"/", private).map_err(|e| ("private mounts", e))?;
         let own = || {
             mount_bind(c".", c".")?;
-            chdir(folder.as_c_str())?; // into what was just mounted there
+            chdir(folder.as_c_str())?; // enter the new mount
             mount(c"tmpfs", &memory, c"tmpfs", MountFlags::NOSUID | MountFlags::NODEV, c"size=0,mode=700")
         };
         own().map_err(|e| ("mounts of its own", e))?;
         set_read_only(c"/", true).map_err(|e| ("read-only mounts", e))?;
         set_read_only(c".", false).and_then(|()| set_read_only(&memory, false)).map_err(|e| ("its folder", e))
     };
-    // SAFETY: as above; all are system calls, whose texts were made before.
+    // SAFETY: as above; these are system calls with strings allocated beforehand.
     unsafe {
         command.pre_exec(move || {
             isolate().map_err(|(what, errno)| {
@@ -93,9 +94,9 @@ pub fn with_the_host_read_only(command: &mut Command, folder: &Path, memory: &st
     Ok(())
 }
 
-/// Makes a mount read-only with all mounts below it, or this one writable again.
+/// Makes a mount and all mounts below it read-only, or this mount alone writable again.
 fn set_read_only(path: &std::ffi::CStr, is_read_only: bool) -> rustix::io::Result<()> {
-    /// `struct mount_attr`: what is set, what is cleared, propagation, user namespace.
+    /// `struct mount_attr`: attributes to set, attributes to clear, propagation, user namespace.
     #[repr(C)]
     struct Attributes([u64; 4]);
     let read_only = libc::MS_RDONLY; // MOUNT_ATTR_RDONLY has the same value

@@ -8,7 +8,7 @@ use rustix::ioctl::{NoArg, Opcode, Updater, ioctl};
 
 use super::Number;
 
-/// `struct loop_info64`, of which the flags, and which file it is, are of use here.
+/// `struct loop_info64`. Only the flags and the file's identity are used here.
 #[repr(C)]
 struct LoopInfo {
     device: u64,
@@ -55,26 +55,26 @@ struct LoopConfig {
     reserved: [u64; 8],
 }
 
-/// The number of a loop device that nobody has, of `/dev/loop-control`. Somebody else may be given the same.
+/// The number of a free loop device, from `/dev/loop-control`. Another process may be given the same number.
 pub fn free_number(control: BorrowedFd<'_>) -> Result<u32, Errno> {
     const LOOP_CTL_GET_FREE: Opcode = 0x4C82;
-    // SAFETY: LOOP_CTL_GET_FREE takes no argument and answers the number as its return value.
+    // SAFETY: LOOP_CTL_GET_FREE takes no argument and returns the number.
     unsafe { ioctl(control, Number::<LOOP_CTL_GET_FREE>) }
 }
 
-/// Puts a loop device with direct I/O over a file. EBUSY: somebody has it already.
+/// Attaches a file to a loop device, with direct I/O. Fails with EBUSY if the device is taken.
 pub fn configure(device: BorrowedFd<'_>, file: BorrowedFd<'_>, block_bytes: u32) -> Result<(), Errno> {
     const LOOP_CONFIGURE: Opcode = 0x4C0A;
     const LO_FLAGS_DIRECT_IO: u32 = 16;
     let info = LoopInfo { flags: LO_FLAGS_DIRECT_IO, ..LoopInfo::empty() };
     let mut config =
         LoopConfig { file: file.as_raw_fd().cast_unsigned(), block_bytes, info, reserved: [0; 8] };
-    // SAFETY: LOOP_CONFIGURE reads one `struct loop_config`, which `LoopConfig` is, and keeps no pointer to it; the file
-    // it names by number is open during the call, and the kernel takes a reference of its own.
+    // SAFETY: LOOP_CONFIGURE reads one `struct loop_config`, which `LoopConfig` is, and keeps no pointer to it; the
+    // file it names by number is open during the call, and the kernel takes a reference of its own.
     unsafe { ioctl(device, Updater::<LOOP_CONFIGURE, _>::new(&mut config)) }
 }
 
-/// Device and inode number of the file that a loop device lies over, as stat(2) has them.
+/// Device and inode number of a loop device's file, as in stat(2).
 pub fn file(device: BorrowedFd<'_>) -> Result<(u64, u64), Errno> {
     const LOOP_GET_STATUS64: Opcode = 0x4C05;
     let mut info = LoopInfo::empty();
@@ -83,7 +83,7 @@ pub fn file(device: BorrowedFd<'_>) -> Result<(u64, u64), Errno> {
     Ok((info.device, info.inode))
 }
 
-/// Takes the file away from a loop device: at once, or if others have the device open, when the last of them closes it.
+/// Detaches the file from a loop device: at once, or when the last other user closes it.
 pub fn clear(device: BorrowedFd<'_>) -> Result<(), Errno> {
     const LOOP_CLR_FD: Opcode = 0x4C01;
     // SAFETY: LOOP_CLR_FD takes no argument.

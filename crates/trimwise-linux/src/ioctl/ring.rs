@@ -1,8 +1,8 @@
-//! A queue of direct transfers: io_uring, made safe by owning what the kernel reads and writes.
+//! A queue of direct transfers: io_uring, made safe by owning the buffers that the kernel reads and writes.
 //!
-//! The kernel uses a buffer from the call on that names it until the call has completed. So a call hands its buffer to
-//! the ring and gets it back with the completion; a ring that is dropped waits for its calls first, and lets go of
-//! their memory for good if it cannot.
+//! The kernel uses a buffer from the call that names it until that call has completed. So a call hands its buffer to
+//! the ring and gets it back with the completion. A ring that is dropped waits for its calls first, and leaks their
+//! memory if it cannot.
 
 use std::fs::File;
 use std::io;
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use io_uring::{IoUring, opcode, squeue, types};
 
-/// The bytes of one unit, aligned as every direct transfer may need.
+/// The bytes of one unit, aligned for any direct transfer.
 #[repr(C, align(4096))]
 #[derive(Clone)]
 pub struct Page(pub [u8; 4096]);
@@ -30,7 +30,7 @@ pub enum Call {
     Write { offset: u64, bytes: u32, pages: Vec<Page> },
     /// fallocate
     PunchHole { offset: u64, bytes: u64 },
-    /// What BLKDISCARD does, without a thread that waits.
+    /// Like BLKDISCARD, without a waiting thread.
     Discard { offset: u64, bytes: u64 },
     /// fsync
     Sync,
@@ -40,35 +40,35 @@ pub enum Call {
 
 /// A call that has completed.
 pub struct Done {
-    /// Whose call it was.
+    /// The owner given to [`Ring::start`].
     pub owner: u64,
-    /// What the call answered.
+    /// The result of the call.
     pub result: io::Result<u32>,
     /// The buffer, if it had one.
     pub pages: Vec<Page>,
 }
 
-/// What must stay while a call is on its way.
+/// What must stay alive while a call is in flight.
 struct OnItsWay {
     owner: u64,
     pages: Vec<Page>,
     _file: Arc<File>,
 }
 
-/// The calls on their way to one file.
+/// The calls in flight to one file.
 pub struct Ring {
     uring: IoUring,
     file: Arc<File>,
-    /// By the number that the kernel gives back.
+    /// Indexed by the number that the kernel returns.
     calls: Vec<Option<OnItsWay>>,
     free: Vec<usize>,
 }
 
 impl Ring {
-    /// A ring with room for so many calls that the kernel has not seen. On their way may be more.
+    /// Creates a ring with room for `entries` calls that the kernel has not seen. More may be in flight.
     pub fn new(file: Arc<File>, entries: u32) -> io::Result<Self> {
-        // Otherwise each completion interrupts the processor, and this thread's work on the next write with it. Where
-        // there are completions to fetch, a flag says so (Linux 5.19).
+        // Otherwise each completion interrupts the processor, and with it this thread's work on the next write. A flag
+        // says when there are completions to fetch (Linux 5.19).
         let uring = IoUring::builder().setup_coop_taskrun().setup_taskrun_flag().build(entries);
         let uring = uring.or_else(|error| match error.kind() {
             io::ErrorKind::InvalidInput => IoUring::new(entries),
@@ -77,12 +77,12 @@ impl Ring {
         Ok(Self { uring, file, calls: Vec::new(), free: Vec::new() })
     }
 
-    /// How many calls are on their way.
+    /// Number of calls in flight.
     pub fn on_their_way(&self) -> usize {
         self.calls.len() - self.free.len()
     }
 
-    /// Hands a call to the kernel; if that fails, it is not on its way.
+    /// Hands a call to the kernel; on failure it is not in flight.
     pub fn start(&mut self, owner: u64, call: Call) -> io::Result<()> {
         let fits = |bytes: u32, pages: &Vec<Page>| bytes as usize <= size_of::<Page>() * pages.len();
         if let Call::Read { bytes, pages, .. } | Call::Write { bytes, pages, .. } = &call
@@ -106,7 +106,7 @@ impl Ring {
                 opcode::Fallocate::new(fd, bytes).offset(offset).mode(PUNCH_HOLE_AND_KEEP_SIZE).build()
             }
             Call::Discard { offset, bytes } => {
-                // The length stands in `addr3`, which begins where the command's own bytes begin.
+                // The length goes into `addr3`, which overlaps the start of the command's own bytes.
                 let mut cmd = [0; 16];
                 cmd[..8].copy_from_slice(&bytes.to_ne_bytes());
                 opcode::UringCmd16::new(fd, BLOCK_URING_CMD_DISCARD).addr(Some(offset)).cmd(cmd).build()
@@ -135,7 +135,8 @@ impl Ring {
             self.free.push(number);
             return Err(error);
         }
-        // It is on its way from here on. Should the kernel not take it now, `wait` tries again and says why not.
+        // The call is in flight from here on. If the kernel does not accept it now, `wait` tries again and returns the
+        // error.
         drop(self.uring.submit());
         Ok(())
     }
@@ -143,8 +144,8 @@ impl Ring {
     fn push(&mut self, entry: &squeue::Entry) -> io::Result<()> {
         loop {
             // SAFETY: the buffer and the file that the entry names are owned by `self.calls` until its completion is
-            // seen in `reap`, a moved `Vec` keeps its memory where it is, and `drop` waits for all or leaks them. The
-            // length was checked against the buffer's in `start`.
+            // seen in `reap`, moving a `Vec` does not move its memory, and `drop` waits for all calls or leaks them.
+            // The length was checked against the buffer's in `start`.
             if unsafe { self.uring.submission().push(entry) }.is_ok() {
                 return Ok(());
             }
@@ -155,12 +156,12 @@ impl Ring {
         }
     }
 
-    /// Whether something has completed that was not reaped; the kernel may still have to hand it over in a wait.
+    /// Whether there are completions to reap; the kernel may only hand them over in a wait.
     pub fn has_completions(&mut self) -> bool {
         !self.uring.completion().is_empty() || self.uring.submission().taskrun()
     }
 
-    /// Waits until a completion is there, the time is over, or a signal came.
+    /// Waits for a completion, a signal, or the end of `at_most`.
     pub fn wait(&mut self, at_most: Duration) -> io::Result<()> {
         if !self.uring.completion().is_empty() {
             return Ok(());
@@ -182,7 +183,7 @@ impl Ring {
         }
     }
 
-    /// Takes what has completed, without waiting.
+    /// Takes all completions, without waiting.
     pub fn reap(&mut self, mut take: impl FnMut(Done)) {
         for entry in self.uring.completion() {
             let number = entry.user_data() as usize;
@@ -195,7 +196,7 @@ impl Ring {
     }
 }
 
-/// The kernel wants completions to be taken first; what was handed over stays in the ring.
+/// The kernel wants completions to be reaped first; submitted calls stay in the ring.
 fn busy_is_later(error: io::Error) -> io::Result<()> {
     const EBUSY: i32 = 16;
     const EAGAIN: i32 = 11;
@@ -210,7 +211,7 @@ impl Drop for Ring {
     fn drop(&mut self) {
         while self.on_their_way() > 0 {
             if self.wait(Duration::from_secs(1)).is_err() {
-                // The kernel may still write there.
+                // The kernel may still write to these buffers.
                 std::mem::forget(std::mem::take(&mut self.calls));
                 return;
             }

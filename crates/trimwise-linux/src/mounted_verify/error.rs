@@ -1,4 +1,4 @@
-//! Why nothing can be found out.
+//! Errors of the test.
 
 use thiserror::Error;
 use trimwise::units::Bytes;
@@ -8,21 +8,21 @@ use crate::fiemap::FiemapError;
 use crate::mount::MountError;
 use crate::trim::TrimError;
 
-/// Why nothing is known of TRIM below a file system.
+/// Why TRIM below a file system could not be tested.
 #[derive(Debug, Error)]
 pub enum VerifyError {
-    /// Nothing is known of the mount.
+    /// The mount cannot be examined.
     #[error(transparent)]
     Mount(#[from] MountError),
-    /// It lies on no block device, or sysfs says nothing of it.
+    /// It is not on a block device, or sysfs does not list it.
     #[error(transparent)]
     Device(#[from] BlockDeviceError),
     /// It cannot be trimmed.
     #[error(transparent)]
     Trim(#[from] TrimError),
-    /// FIEMAP answers addresses that are not the disk's.
+    /// FIEMAP returns addresses that are not the disk's.
     #[error(
-        "{path}: {fs_type} tells only logical addresses of a file's blocks (FIEMAP), not where they lie on the disk; \
+        "{path}: {fs_type} reports only logical addresses of a file's blocks (FIEMAP), not their place on the disk; \
          expected ext4, XFS or another file system with blocks at fixed places. To test the device itself, use an \
          unused one: dev:PATH"
     )]
@@ -34,8 +34,8 @@ pub enum VerifyError {
     },
     /// dm-crypt.
     #[error(
-        "{path}: lies on {device}, which encrypts (dm-crypt): what lies on the disk is encrypted, and zeros there read \
-         as noise, so neither old data nor zeros could be told; expected a file system on a disk, a partition or a \
+        "{path}: is on {device}, which encrypts (dm-crypt): the disk holds encrypted data, and zeros there read as \
+         noise, so neither old data nor zeros could be recognised; expected a file system on a disk, a partition or a \
          linear mapping"
     )]
     Encrypted {
@@ -44,23 +44,23 @@ pub enum VerifyError {
         /// The encrypting device.
         device: String,
     },
-    /// There is no room.
-    #[error("{path}: the test writes {needed} and leaves as much free, and only {free} are free")]
+    /// There is not enough free space.
+    #[error("{path}: the test writes {needed} and must leave as much free, but only {free} are free")]
     TooFull {
         /// The directory.
         path: String,
         /// The size of the test's file.
         needed: Bytes,
-        /// What is free.
+        /// The free space.
         free: Bytes,
     },
     /// A file with the test's name exists.
-    #[error("{path}: exists already, perhaps from a run that was killed; remove it")]
+    #[error("{path}: already exists, perhaps from a run that was killed; remove it")]
     Occupied {
         /// The file.
         path: String,
     },
-    /// FIEMAP fails, or says that there is no address.
+    /// FIEMAP fails, or returns no address.
     #[error("{path}: {source}")]
     Fiemap {
         /// The directory.
@@ -68,7 +68,7 @@ pub enum VerifyError {
         /// Why.
         source: FiemapError,
     },
-    /// The file is not where FIEMAP says.
+    /// The file's data are not where FIEMAP says.
     #[error(
         "{path}: {fs_type} says where the file's {units} blocks lie, but only {found} of them hold its data there: \
          the addresses are not the disk's, or data go through the journal first (ext4's data=journal)"
@@ -83,15 +83,15 @@ pub enum VerifyError {
         /// Blocks of the file.
         units: u64,
     },
-    /// The user wants no more of it.
-    #[error("interrupted; the test's file is removed")]
+    /// The user interrupted it.
+    #[error("interrupted; the test's file was removed")]
     Interrupted,
     /// Another error of the operating system.
     #[error("{path}: {source}")]
     Io {
         /// The file or device.
         path: String,
-        /// The operating system's words.
+        /// The operating system's error.
         source: std::io::Error,
     },
 }

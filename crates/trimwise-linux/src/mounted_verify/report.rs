@@ -1,4 +1,4 @@
-//! What was found, and what follows from it.
+//! The result of the test, and the verdict.
 
 use std::fmt;
 
@@ -7,33 +7,33 @@ use trimwise::units::Bytes;
 use crate::block_device::DiscardCounts;
 use crate::raw_device::Promise;
 
-/// What a place of the disk holds.
+/// Contents of a place on the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
     /// The file's data.
     OldData,
     /// Zeros.
     Zeros,
-    /// Something else: somebody used the block again.
+    /// Something else: the block was reused.
     Other,
     /// It could not be read.
     Unreadable,
 }
 
-/// A unit of 4 KiB of the file, and where it lay.
+/// A unit of 4 KiB of the file, and its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Block {
-    /// Which unit of the file.
+    /// Index of the unit in the file.
     pub unit: u64,
-    /// Which of the report's disks.
+    /// Index into the report's disks.
     pub disk: usize,
-    /// The byte at which it begins there.
+    /// Its offset on the disk, in bytes.
     pub offset: u64,
-    /// Whether it lies in a whole granule of what the file occupied; others need not be trimmed.
+    /// Whether it is inside a whole granule of the file's blocks; others need not be trimmed.
     pub is_whole: bool,
-    /// What was there after the file was removed and before FITRIM.
+    /// Contents after the file was removed and before FITRIM.
     pub after_delete: Found,
-    /// What was there after FITRIM.
+    /// Contents after FITRIM.
     pub after_trim: Found,
 }
 
@@ -44,32 +44,32 @@ pub struct Disk {
     pub name: String,
     /// What it promises of reads after TRIM.
     pub promise: Promise,
-    /// Discards that the kernel counted on it from before the file was removed to the end, whoever sent them; `None` if
+    /// Discards that the kernel counted on it, from any source, from before the file was removed to the end; `None` if
     /// it does not count them.
     pub counted: Option<DiscardCounts>,
 }
 
-/// Blocks by what was found.
+/// Number of blocks by contents.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// The file's data.
     pub old_data: u64,
     /// Zeros.
     pub zeros: u64,
-    /// Used again.
+    /// Reused.
     pub other: u64,
     /// Not readable.
     pub unreadable: u64,
 }
 
-/// What was found out below a mounted file system.
+/// The result below a mounted file system.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// Where the file system is mounted.
     pub mount_point: String,
-    /// Which one it is.
+    /// The file system's type.
     pub fs_type: String,
-    /// The device that is mounted.
+    /// The mounted device.
     pub device: String,
     /// Units of the file that was written.
     pub file_units: u64,
@@ -79,22 +79,22 @@ pub struct Report {
     pub disks: Vec<Disk>,
     /// The blocks that held the file's data, in its order.
     pub blocks: Vec<Block>,
-    /// What FITRIM answered, over all calls.
+    /// The sum of FITRIM's return values.
     pub answered: Bytes,
-    /// How often it was trimmed: again while there were old data.
+    /// How often it was trimmed; repeated while old data remained.
     pub trims: u32,
-    /// What went wrong while it was trimmed; then the report is partial.
+    /// What failed during the trim; the report is then partial.
     pub failed: Option<String>,
-    /// What the user should know besides.
+    /// Further notes for the user.
     pub notes: Vec<String>,
 }
 
-/// What follows from a [`Report`].
+/// The verdict on a [`Report`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Zeros where old data were, from a device that promises them.
     Arrives,
-    /// Zeros, which nobody promised.
+    /// Zeros that were not promised.
     Consistent,
     /// Zeros in some places and old data in others, though zeros are promised.
     InPart,
@@ -104,8 +104,7 @@ pub enum Verdict {
     NotSent,
     /// Old data, which are allowed.
     Unproven,
-    /// Too few blocks are left to judge: they were used again, cannot be read, or are smaller than a granule; or the trim
-    /// failed.
+    /// Too few blocks are left to judge (reused, unreadable, or smaller than a granule), or the trim failed.
     Unknown,
 }
 
@@ -131,7 +130,7 @@ impl fmt::Display for Verdict {
                 "TRIM arrives: the file's data are gone from the disk, which promises zeros after TRIM"
             }
             Self::Consistent => {
-                "consistent with TRIM, and no proof of it: the places read as zeros, but the disk promises nothing"
+                "consistent with TRIM, but no proof of it: the places read as zeros, but the disk does not promise that"
             }
             Self::InPart => {
                 "TRIM arrives in part: some places still hold the file's data, though the disk promises zeros"
@@ -144,21 +143,21 @@ impl fmt::Display for Verdict {
                  not count discards for all of them"
             }
             Self::Unproven => {
-                "nothing is proven: the file's data are still there, which a disk that promises nothing may answer \
-                 even if it was trimmed; what the kernel counted as sent is all that is known"
+                "nothing is proven: the file's data are still there, which a disk that promises nothing may return \
+                 even after TRIM; the only evidence is what the kernel counted as sent"
             }
-            Self::Unknown => "nothing can be said: too few of the file's blocks are left to judge",
+            Self::Unknown => "no verdict: too few of the file's blocks are left to judge",
         })
     }
 }
 
 impl Report {
-    /// The blocks by what was found before FITRIM: what the mount's own discards (`discard`) did is seen here.
+    /// Counts of the blocks before FITRIM, which shows what the mount's own discards (`discard`) did.
     pub fn after_delete(&self) -> Counts {
         counts(self.blocks.iter().map(|block| block.after_delete))
     }
 
-    /// The blocks by what was found at the end.
+    /// Counts of the blocks at the end.
     pub fn after_trim(&self) -> Counts {
         counts(self.blocks.iter().map(|block| block.after_trim))
     }
@@ -168,13 +167,13 @@ impl Report {
         self.disks.iter().all(|disk| disk.promise.is_zeros())
     }
 
-    /// What the kernel counted on all disks; `None` if it does not count discards.
+    /// Discards counted on all disks; `None` if the kernel does not count them.
     pub fn counted(&self) -> Option<DiscardCounts> {
         let each = self.disks.iter().map(|disk| disk.counted);
         each.reduce(|sum, one| sum.zip(one).map(|(sum, one)| sum.plus(one))).flatten()
     }
 
-    /// What follows, by what was read and counted alone.
+    /// The verdict, from what was read and counted alone.
     pub fn verdict(&self) -> Verdict {
         let judged = counts(self.blocks.iter().filter(|block| block.is_whole).map(|block| block.after_trim));
         let (old, zeros) = (judged.old_data, judged.zeros);
@@ -243,14 +242,14 @@ mod tests {
     }
 
     #[test]
-    fn zeros_prove_something_only_where_they_are_promised() {
+    fn zeros_are_proof_only_if_promised() {
         let zeros = [(Found::Zeros, 100)];
         assert_eq!(report(&zeros, true, Some(100)).verdict(), Verdict::Arrives);
         assert_eq!(report(&zeros, false, Some(100)).verdict(), Verdict::Consistent);
     }
 
     #[test]
-    fn old_data_are_a_fault_only_where_zeros_are_promised_and_the_counts_say_whose() {
+    fn old_data_are_a_fault_only_if_zeros_are_promised_and_the_counts_say_where() {
         let old = [(Found::OldData, 100)];
         assert_eq!(report(&old, true, Some(100)).verdict(), Verdict::Ignored);
         assert_eq!(report(&old, true, Some(10)).verdict(), Verdict::NotSent);
@@ -263,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_used_again_or_cannot_be_read_is_not_judged() {
+    fn reused_and_unreadable_blocks_are_not_judged() {
         let some = [(Found::Zeros, 51), (Found::Other, 30), (Found::Unreadable, 19)];
         let found = report(&some, true, Some(100));
         assert_eq!(found.verdict(), Verdict::Arrives);

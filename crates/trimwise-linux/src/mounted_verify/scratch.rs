@@ -1,4 +1,4 @@
-//! The file that is written, and taken away in every case.
+//! The test's file, which is always removed.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -12,7 +12,7 @@ use trimwise::units::{Lpn, UNIT_BYTES};
 
 use super::VerifyError;
 
-/// Its name.
+/// Name of the file.
 const NAME: &str = "trimwise-verify.tmp";
 
 /// The file; dropping it removes it.
@@ -35,7 +35,7 @@ impl Scratch {
             io::ErrorKind::AlreadyExists => VerifyError::Occupied { path: shown.clone() },
             _ => io(source),
         })?;
-        // Another version each time: what an earlier run left on the disk is not taken for this one's.
+        // A different version each time, so that leftovers of an earlier run are not mistaken for this one's data.
         let since =
             SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_micros());
         let content = Content::new(ContentClass::Incompressible, since as u32);
@@ -63,7 +63,7 @@ impl Scratch {
         self.content
     }
 
-    /// Removes the file, and waits until its blocks are free on the disk too. It is emptied first: XFS would free the
+    /// Removes the file, and waits until its blocks are free on the disk too. Empties it first, since XFS frees the
     /// blocks of a removed file at some later time.
     pub fn remove(&mut self) -> Result<(), VerifyError> {
         let io = |source| VerifyError::Io { path: self.path.display().to_string(), source };
@@ -78,7 +78,7 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         if !self.is_removed {
-            // On the way out of an error; there is nobody left to be told of a second one.
+            // Already returning an error; a second one cannot be reported.
             drop(fs::remove_file(&self.path));
         }
     }

@@ -1,9 +1,9 @@
-//! Buffers and what is written from them.
+//! Buffers, and the bytes written from them.
 //!
-//! A writer with one operation at a time hands over the next one when the last has completed: whatever it takes to make
-//! the bytes then is time in which the device does nothing. So while an operation is on its way, the bytes of the next
-//! one are made ahead, without knowing where they will go ([`Content::stamp`]); a write of the same class and length
-//! then has only the heads of its units left to fill in. Every write has bytes of its own all the same.
+//! A writer with one operation at a time submits the next one when the last has completed, so the device is idle while
+//! the bytes are made. Therefore the bytes of the next operation are made ahead while one is in flight, without knowing
+//! where they will go ([`Content::stamp`]). A write of the same class and length then only has to fill in the heads of
+//! its units. Every write still has bytes of its own.
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;
@@ -13,7 +13,7 @@ use trimwise::units::{SECTOR_BYTES, SectorRange, UNIT_BYTES, UnitRange};
 
 use crate::ioctl::ring::Page;
 
-/// Buffers that are made ahead, beyond those that writes have given back.
+/// Number of buffers made ahead, beyond those that writes have returned.
 const AHEAD: usize = 2;
 
 /// One page of zeros.
@@ -21,20 +21,20 @@ pub fn blank() -> Page {
     Page([0; UNIT_BYTES as usize])
 }
 
-/// Buffers that no call uses: what is used again needs no zeroing and no page faults.
+/// Unused buffers. Reusing them saves zeroing and page faults.
 pub struct Buffers {
-    /// With anything in them, by their length in pages.
+    /// With arbitrary contents, by length in pages.
     spare: BTreeMap<usize, Vec<Vec<Page>>>,
-    /// With the bytes of the class and length in `last`.
+    /// Filled for the class and length in `last`.
     ready: Vec<Ahead>,
-    /// The one that is being made.
+    /// The buffer being filled, and the number of pages done.
     unfinished: Option<(Ahead, usize)>,
-    /// What the last write was: the next may be alike.
+    /// Class and length of the last write; the next is probably the same.
     last: Option<(ContentClass, usize)>,
     seed: u64,
 }
 
-/// Bytes whose place is not known yet: page `i` was made from `seed + i`.
+/// Bytes without a place yet: page `i` was made from `seed + i`.
 struct Ahead {
     seed: u64,
     pages: Vec<Page>,
@@ -42,7 +42,7 @@ struct Ahead {
 
 impl Default for Buffers {
     fn default() -> Self {
-        // Other bytes than the last run's, which a drive that looks for duplicates may still hold.
+        // Differs from the last run, whose bytes a deduplicating drive may still hold.
         let seed =
             SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_nanos());
         let (spare, ready) = (BTreeMap::new(), Vec::new());
@@ -51,25 +51,25 @@ impl Default for Buffers {
 }
 
 impl Buffers {
-    /// A buffer of so many pages, with anything in it.
+    /// Returns a buffer of `pages` pages with arbitrary contents.
     pub fn take(&mut self, pages: usize) -> Vec<Page> {
         let found = self.spare.get_mut(&pages).and_then(Vec::pop);
         found.unwrap_or_else(|| vec![blank(); pages])
     }
 
-    /// Gives a buffer back.
+    /// Takes a buffer back.
     pub fn put(&mut self, buffer: Vec<Page>) {
         if !buffer.is_empty() {
             self.spare.entry(buffer.len()).or_default().push(buffer);
         }
     }
 
-    /// A buffer with the bytes of `sectors`, which are whole units or a part of one.
+    /// Returns a buffer filled for `sectors`, which are whole units or part of one.
     pub fn filled(&mut self, content: Content, sectors: SectorRange) -> Vec<Page> {
         if sectors.is_whole() {
             return self.filled_units(content, sectors.units());
         }
-        // Parts of a unit that are written one after the other must make one unit: no bytes from elsewhere.
+        // Parts of a unit written one after another must add up to that unit, so these bytes are not made ahead.
         let unit = sectors.units().start;
         let mut pages = self.take(1);
         if let Some(page) = pages.first_mut() {
@@ -83,7 +83,7 @@ impl Buffers {
     fn filled_units(&mut self, content: Content, units: UnitRange) -> Vec<Page> {
         let kind = (content.class, units.units as usize);
         if self.last != Some(kind) {
-            // Made for others.
+            // Made for writes of another kind.
             for Ahead { pages, .. } in std::mem::take(&mut self.ready) {
                 self.put(pages);
             }
@@ -109,11 +109,11 @@ impl Buffers {
         }
     }
 
-    /// Makes bytes for the next writes until there are enough, or `stop` says that there is something better to do.
+    /// Makes bytes for the next writes until there are enough or `stop` returns true.
     pub fn make_ahead(&mut self, mut stop: impl FnMut() -> bool) {
         let Some((class, length)) = self.last else { return };
         if matches!(class, ContentClass::Zeros | ContentClass::Duplicated) {
-            return; // made in no time; only the same where they are all made alike
+            return; // quick to make, and identical only when made the usual way
         }
         while !stop() {
             let Some((ahead, done)) = &mut self.unfinished else {
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_made_ahead_is_recognised_wherever_it_goes_and_never_comes_twice() {
+    fn bytes_made_ahead_are_recognised_wherever_they_go_and_never_repeat() {
         let mut buffers = Buffers::default();
         let mut bodies = std::collections::BTreeSet::new();
         for version in 0..40 {
@@ -164,7 +164,7 @@ mod tests {
                         assert!(pages.iter().all(|page| bodies.insert(page.0[32..64].to_vec())));
                     }
                     buffers.put(pages);
-                    // Stopped anywhere, also between two pages of a buffer.
+                    // Stop anywhere, also between two pages of a buffer.
                     let mut steps = version;
                     buffers.make_ahead(|| {
                         steps = steps.saturating_sub(1);

@@ -1,4 +1,4 @@
-//! Opening a target: the file made if there is none, direct I/O if it can be, and what is to be said of both.
+//! Opens a target: creates the file if necessary, and uses direct I/O where possible.
 
 use std::cell::RefCell;
 use std::fs::{File, OpenOptions};
@@ -23,7 +23,7 @@ use crate::consent::{ConsentError, Identity};
 use crate::ioctl::ring::Ring;
 use crate::mount::mount_of;
 
-/// What a file or device was found to be.
+/// A file or device as opened.
 struct Opened {
     file: File,
     made: Option<Made>,
@@ -36,12 +36,13 @@ struct Opened {
 }
 
 impl RawDevice {
-    /// Opens a target. With [`Access::Write`] a block device is opened exclusively, and a file that does not exist is
-    /// made, with [`Options::file_bytes`] of allocated blocks; it is removed when the device is dropped.
+    /// Opens a target. With [`Access::Write`] a block device is opened exclusively. A missing file is created with
+    /// [`Options::file_bytes`] of allocated blocks, and removed when the device is dropped unless
+    /// [`Options::keep_file`] is set.
     ///
     /// # Errors
-    /// There is no such target, it is busy or cannot be written, it changed since the consent was given, there is no room
-    /// for the file, or the kernel has no io_uring for us.
+    /// If the target does not exist, is busy, read-only, or changed since the consent was given, if there is no room
+    /// for the file, or if io_uring is not available.
     pub fn open(access: Access, options: &Options) -> Result<Self, RawDeviceError> {
         let (target, identity) = match access {
             Access::Read(target) => (target, None),
@@ -95,7 +96,7 @@ fn changed(path: &Path) -> RawDeviceError {
     RawDeviceError::Changed { path: path.display().to_string() }
 }
 
-/// Opens for direct I/O; where the file system refuses that, through the page cache, and says so.
+/// Opens for direct I/O; if the file system refuses that, through the page cache, with a note.
 fn open_direct(
     path: &Path,
     options: &OpenOptions,
@@ -115,7 +116,7 @@ fn open_direct(
 
 fn no_direct(path: &Path) -> String {
     let path = path.display();
-    format!("{path}: its file system refuses direct I/O, so what is measured is the page cache")
+    format!("{path}: its file system refuses direct I/O, so this measures the page cache")
 }
 
 fn open_file(path: &Path, identity: Option<&Identity>, options: &Options) -> Result<Opened, RawDeviceError> {
@@ -125,7 +126,7 @@ fn open_file(path: &Path, identity: Option<&Identity>, options: &Options) -> Res
     how.read(true).write(identity.is_some());
     let (file, made) = match identity {
         Some(Identity::NoFile) => {
-            // Opened once: opened again by its name, it could be another file by now.
+            // Open it only once: opened again by name, it could be another file.
             let file = how.create_new(true).mode(0o600).open(path).map_err(|error| match error.kind() {
                 io::ErrorKind::AlreadyExists => changed(path),
                 _ => io(error),
@@ -143,7 +144,7 @@ fn open_file(path: &Path, identity: Option<&Identity>, options: &Options) -> Res
     let found = file.metadata().map_err(&io)?;
     if !found.is_file() {
         let what =
-            if found.file_type().is_block_device() { "is a block device" } else { "is no regular file" };
+            if found.file_type().is_block_device() { "is a block device" } else { "is not a regular file" };
         let expected = "a file (dev:PATH is for devices)";
         return Err(RawDeviceError::Unfit {
             path: path.display().to_string(),
@@ -163,10 +164,7 @@ fn open_file(path: &Path, identity: Option<&Identity>, options: &Options) -> Res
     let size = Bytes(file.metadata().map_err(&io)?.len());
     let is_punched = identity.is_none() || can_punch(&file, size);
     if !is_punched {
-        notes.push(format!(
-            "{}: no holes can be punched into files here, so there is no TRIM",
-            path.display()
-        ));
+        notes.push(format!("{}: the file system cannot punch holes, so there is no TRIM", path.display()));
     }
     let granularity = fstatvfs(&file).map_or(UNIT_BYTES, |space| space.f_frsize.max(1));
     let trim =
@@ -176,14 +174,14 @@ fn open_file(path: &Path, identity: Option<&Identity>, options: &Options) -> Res
     Ok(Opened { file, made, size, sector_bytes, trim, promise, route: Trim::PunchHole, notes })
 }
 
-/// Gives an empty file its length, with blocks below it.
+/// Gives an empty file its length, with allocated blocks.
 fn allocate(file: &File, path: &Path, bytes: Bytes) -> Result<(), RawDeviceError> {
     let size = Bytes::from_units(bytes.units_floor());
     let no_room = || {
         let free = fstatvfs(file).map_or(0, |space| space.f_bavail.saturating_mul(space.f_frsize));
         RawDeviceError::NoRoom { path: path.display().to_string(), needed: size, free: Bytes(free) }
     };
-    // Asked first: on some file systems (tmpfs) the attempt takes all that there is.
+    // Check first: on some file systems (tmpfs) the attempt uses up all free space.
     if fstatvfs(file).is_ok_and(|space| space.f_bavail.saturating_mul(space.f_frsize) < size.0) {
         return Err(no_room());
     }
@@ -194,14 +192,14 @@ fn allocate(file: &File, path: &Path, bytes: Bytes) -> Result<(), RawDeviceError
     }
 }
 
-/// Whether holes can be punched: one behind the end changes nothing.
+/// Whether holes can be punched; a hole after the end changes nothing.
 fn can_punch(file: &File, size: Bytes) -> bool {
     let behind = Bytes::from_units(size.units_ceil()).0;
     fallocate(file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, behind, UNIT_BYTES).is_ok()
 }
 
-/// What transfers of a file must be multiples of: the file system says it since Linux 6.1; before, the sector of the
-/// device below is taken.
+/// The alignment of direct transfers: reported by the file system since Linux 6.1; before that, the sector size of the
+/// device below.
 fn direct_alignment(file: &File, path: &Path) -> u64 {
     let said = statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN).ok();
     let said =
@@ -223,7 +221,7 @@ fn open_device(
     let flags = if identity.is_some() { OFlags::EXCL } else { OFlags::empty() };
     let file = open_direct(path, &how, flags, &mut notes).map_err(|error| match error.kind() {
         io::ErrorKind::ResourceBusy => {
-            let how = "the kernel answers that it is busy".to_owned();
+            let how = "the kernel reports that it is busy".to_owned();
             ConsentError::InUse { path: path.display().to_string(), how }.into()
         }
         io::ErrorKind::ReadOnlyFilesystem => {
@@ -235,7 +233,7 @@ fn open_device(
     if !found.file_type().is_block_device() {
         return Err(RawDeviceError::Unfit {
             path: path.display().to_string(),
-            what: "is no block device".to_owned(),
+            what: "is not a block device".to_owned(),
             expected: "a disk or partition (file:PATH is for files)",
         });
     }

@@ -1,10 +1,11 @@
-//! Whether a device promises that what was trimmed reads as zeros.
+//! Whether a device promises that trimmed units read as zeros.
 //!
-//! Without the promise zeros prove nothing, and old data neither: a drive may answer either from one read to the next.
-//! Where it stands: ATA in word 69 of IDENTIFY DEVICE (bit 14: reads are deterministic, DRAT; bit 5: and zeros, RZAT), with
-//! word 169 bit 0 for TRIM itself; SCSI in LBPRZ of the page Logical Block Provisioning; NVMe in DLFEAT of Identify
-//! Namespace (bits 2 to 0: 001b). The kernel hands the pages of ATA and SCSI out in sysfs (`vpd_pg89`, Linux 5.5 and
-//! `vpd_pgb2`, 5.17); NVMe is asked itself. A loop device punches holes, and zram forgets pages, so both promise it too.
+//! Without the promise neither zeros nor old data prove anything: a drive may return either from one read to the next.
+//! The sources are: for ATA, word 69 of IDENTIFY DEVICE (bit 14: reads are deterministic, DRAT; bit 5: and zeros,
+//! RZAT), with word 169 bit 0 for TRIM itself; for SCSI, LBPRZ of the page Logical Block Provisioning; for NVMe, DLFEAT
+//! of Identify Namespace (bits 2 to 0: 001b). The kernel exposes the pages of ATA and SCSI in sysfs (`vpd_pg89`, Linux
+//! 5.5, and `vpd_pgb2`, 5.17); NVMe is queried directly. A loop device punches holes and zram drops pages, so both
+//! promise zeros too.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -13,17 +14,17 @@ use std::os::fd::AsFd as _;
 use crate::block_device::BlockDevice;
 use crate::ioctl::nvme_identify_namespace;
 
-/// What is promised of trimmed units, and where that stands.
+/// What is promised about trimmed units, and the source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Promise {
     /// They read as zeros.
     Zeros {
-        /// Who says so.
+        /// The source.
         by: String,
     },
     /// They may read as anything.
     Nothing {
-        /// Who says so, or why nobody can be asked.
+        /// The source, or why there is none.
         why: String,
     },
 }
@@ -32,7 +33,7 @@ impl fmt::Display for Promise {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Zeros { by } => write!(f, "zeros are promised after TRIM ({by})"),
-            Self::Nothing { why } => write!(f, "nothing is promised of reads after TRIM ({why})"),
+            Self::Nothing { why } => write!(f, "nothing is promised about reads after TRIM ({why})"),
         }
     }
 }
@@ -43,20 +44,20 @@ impl Promise {
         matches!(self, Self::Zeros { .. })
     }
 
-    /// What the disk of `device` promises. `file` is open on that device, or on anything else of it.
+    /// What the disk of `device` promises. `file` is open on that device, or on another part of its disk.
     pub fn of(device: &BlockDevice, file: &File) -> Self {
         let disk = device.disk_sysfs();
         let name = disk.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let says = |is_promised: Option<bool>, yes: &str, no: &str| match is_promised {
             Some(true) => Self::Zeros { by: yes.to_owned() },
             Some(false) => Self::Nothing { why: no.to_owned() },
-            None => Self::Nothing { why: format!("what {name} answers cannot be understood") },
+            None => Self::Nothing { why: format!("the response of {name} cannot be parsed") },
         };
         if name.starts_with("loop") {
             return Self::Zeros { by: "a loop device punches holes into its file".to_owned() };
         }
         if name.starts_with("zram") {
-            return Self::Zeros { by: "zram forgets trimmed pages".to_owned() };
+            return Self::Zeros { by: "zram drops trimmed pages".to_owned() };
         }
         if name.starts_with("nvme") {
             return match nvme_identify_namespace(file.as_fd()) {
@@ -70,18 +71,18 @@ impl Promise {
         }
         let device = disk.join("device");
         if let Ok(page) = fs::read(device.join("vpd_pg89")) {
-            // The page has a head of 60 bytes before what IDENTIFY DEVICE answered.
+            // The page has a header of 60 bytes before the IDENTIFY DEVICE data.
             let identify = page.get(60..).unwrap_or_default();
             return says(identify_promises_zeros(identify), "ATA: RZAT", "ATA: no RZAT");
         }
         if let Ok(page) = fs::read(device.join("vpd_pgb2")) {
             return says(lbprz_promises_zeros(&page), "SCSI: LBPRZ", "SCSI: no LBPRZ");
         }
-        Self::Nothing { why: format!("Linux tells nothing of it for {name}") }
+        Self::Nothing { why: format!("Linux does not report it for {name}") }
     }
 }
 
-/// Whether an ATA drive promises zeros, from the 512 bytes that IDENTIFY DEVICE answered; `None` if they are fewer.
+/// Whether an ATA drive promises zeros, from the 512 bytes of its IDENTIFY DEVICE data; `None` if there are fewer.
 pub fn identify_promises_zeros(identify: &[u8]) -> Option<bool> {
     let word = |n: usize| Some(u16::from_le_bytes(identify.get(2 * n..2 * n + 2)?.try_into().ok()?));
     let (support, trim) = (word(69)?, word(169)?);
@@ -90,13 +91,13 @@ pub fn identify_promises_zeros(identify: &[u8]) -> Option<bool> {
 }
 
 /// Whether a SCSI device promises zeros, from its page B2h (Logical Block Provisioning); `None` if that is another page
-/// or too short. LBPRZ is the lowest of three bits: xx1b is zeros, 010b a pattern of the vendor's.
+/// or too short. LBPRZ is the lowest of three bits: xx1b means zeros, 010b a vendor-specific pattern.
 pub fn lbprz_promises_zeros(page: &[u8]) -> Option<bool> {
     (page.get(1) == Some(&0xb2)).then_some(())?;
     page.get(5).map(|byte| byte & (1 << 2) != 0)
 }
 
-/// Whether an NVMe namespace promises zeros, from the 4,096 bytes that Identify Namespace answered; `None` if they are
+/// Whether an NVMe namespace promises zeros, from the 4,096 bytes of its Identify Namespace data; `None` if there are
 /// fewer.
 pub fn dlfeat_promises_zeros(namespace: &[u8]) -> Option<bool> {
     namespace.get(4095)?;
@@ -126,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn scsi_and_nvme_say_it_in_three_bits() {
+    fn scsi_and_nvme_encode_it_in_three_bits() {
         let page = |byte| [0, 0xb2, 0, 4, 0, byte, 2, 0];
         assert_eq!(lbprz_promises_zeros(&page(0xe4)), Some(true));
         assert_eq!(lbprz_promises_zeros(&page(0xe8)), Some(false));

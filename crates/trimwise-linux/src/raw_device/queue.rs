@@ -1,4 +1,4 @@
-//! From operations to calls of the kernel, and back to completions.
+//! Turns operations into kernel calls, and their results into completions.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -17,9 +17,9 @@ use super::{CALL_BYTES, ON_ITS_WAY_BYTES};
 use crate::ioctl::discard;
 use crate::ioctl::ring::{Call, Done, Ring};
 
-/// How long a wait lasts before the interrupt flag is looked at.
+/// How long a wait lasts before the interrupt flag is checked.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// The owner of the call that waits for [`Threads`]; the others are numbers of parts.
+/// The owner of the call that waits for [`Threads`]; other owners are part numbers.
 const THREADS: u64 = u64::MAX;
 
 /// How a range is trimmed.
@@ -33,7 +33,7 @@ pub enum Trim {
     Thread,
 }
 
-/// What is on its way to one file or device.
+/// The operations in flight to one file or device.
 pub struct Queue {
     ring: Ring,
     file: Arc<File>,
@@ -48,7 +48,7 @@ pub struct Queue {
     threads: Option<Threads>,
 }
 
-/// An operation on its way.
+/// An operation in flight.
 struct Job {
     token: u64,
     submitted: SimTime,
@@ -56,7 +56,7 @@ struct Job {
     failed: Option<BlockError>,
 }
 
-/// A call that an operation makes.
+/// One call of an operation.
 #[derive(Clone, Copy)]
 struct Part {
     job: usize,
@@ -101,12 +101,12 @@ impl Queue {
         }
     }
 
-    /// Whether nothing is on its way and nothing is left to be told.
+    /// Whether nothing is in flight and no completion is left to report.
     pub fn is_idle(&self) -> bool {
         self.jobs.is_empty() && self.finished.is_empty()
     }
 
-    /// Hands an operation to the kernel; `now` is asked when its bytes are ready.
+    /// Hands an operation to the kernel; calls `now` when its bytes are ready.
     pub fn submit(
         &mut self,
         operation: &Operation,
@@ -118,7 +118,7 @@ impl Queue {
         if self.bytes.saturating_add(held) > ON_ITS_WAY_BYTES.0 {
             let more = Bytes(self.bytes.saturating_add(held));
             return Err(BlockError::Other(format!(
-                "{}: {more} would be on their way at once; expected at most {ON_ITS_WAY_BYTES}: smaller transfers or \
+                "{}: {more} would be in flight at once; expected at most {ON_ITS_WAY_BYTES}: use smaller transfers or \
                  a lower queue depth",
                 self.name
             )));
@@ -153,7 +153,7 @@ impl Queue {
         self.finished.pop_front()
     }
 
-    /// Waits for a completion, or a short while. What can be done meanwhile for the next write is done.
+    /// Waits briefly for a completion, and prepares the next write meanwhile.
     pub fn wait(&mut self) -> Result<(), BlockError> {
         let ring = &mut self.ring;
         self.buffers.make_ahead(|| ring.has_completions());
@@ -162,7 +162,7 @@ impl Queue {
             .map_err(|error| BlockError::Other(format!("{}: io_uring: {error}", self.name)))
     }
 
-    /// The call that does `part`; `None` for a thread.
+    /// The call for `part`; `None` if a thread makes it.
     fn call_of(&mut self, part: Part, operation: &Operation) -> Option<Call> {
         let (offset, length) = (part.offset, part.bytes);
         let bytes = length as u32; // a transfer is at most CALL_BYTES
@@ -209,7 +209,7 @@ impl Queue {
         threads.trim(Arc::clone(&self.file), number, part)
     }
 
-    /// Takes what the kernel has completed.
+    /// Collects what the kernel has completed.
     fn reap(&mut self, now: impl Fn() -> SimTime) {
         let mut done = std::mem::take(&mut self.done);
         self.ring.reap(|one| done.push(one));
@@ -237,7 +237,7 @@ impl Queue {
         }
     }
 
-    /// A call of the ring has ended. A kernel without a discard of its own in the ring has it done by a thread.
+    /// Handles the end of a call. If the kernel's io_uring has no discard, a thread takes over.
     fn end_call(&mut self, number: usize, result: io::Result<u32>, now: &impl Fn() -> SimTime) {
         let is_unknown = result.as_ref().is_err_and(|error| {
             is_one_of(error, &[Errno::INVAL, Errno::OPNOTSUPP, Errno::NOTTY, Errno::NOSYS])
@@ -277,7 +277,7 @@ impl Queue {
 
 impl Drop for Queue {
     fn drop(&mut self) {
-        // The ring waits for its calls, of which one waits for the threads.
+        // The ring waits for its calls, one of which waits for the threads.
         if let Some(threads) = &self.threads {
             drop((&*threads.event).write(&1u64.to_ne_bytes()));
         }
@@ -293,7 +293,7 @@ impl Part {
         matches!(self.what, What::Read | What::Write)
     }
 
-    /// What went wrong, in words.
+    /// Describes what went wrong.
     fn error(&self, name: &str, result: io::Result<u32>) -> Option<BlockError> {
         let (what, offset, bytes) = (self.what.name(), self.offset, self.bytes);
         let place = match self.what {
@@ -341,7 +341,7 @@ fn parts_of(operation: &Operation) -> Vec<Part> {
     }
 }
 
-/// Threads that wait for BLKDISCARD, one for each on its way.
+/// Threads that wait for BLKDISCARD, one per call in flight.
 struct Threads {
     /// Readable when one has ended.
     event: Arc<File>,
@@ -360,7 +360,7 @@ impl Threads {
         let (sender, event) = (self.sender.clone(), Arc::clone(&self.event));
         std::thread::Builder::new().name("trim".to_owned()).spawn(move || {
             let result = discard(file.as_fd(), part.offset, part.bytes).map_err(io::Error::from);
-            // Nobody is there to be told only when the device is closed.
+            // The receiver is gone only if the device was closed.
             drop(sender.send((number, result)));
             drop((&*event).write(&1u64.to_ne_bytes()));
         })?;
@@ -368,13 +368,13 @@ impl Threads {
     }
 
     fn ended(&mut self) -> Vec<(usize, io::Result<()>)> {
-        // Reset first: what ends after this makes it readable again.
+        // Reset first: a thread that ends after this makes it readable again.
         drop((&*self.event).read(&mut [0; 8]));
         self.receiver.try_iter().collect()
     }
 }
 
-/// Things by number, whose numbers are used again.
+/// A slab: values by number; numbers are reused.
 struct Slots<T> {
     slots: Vec<Option<T>>,
     free: Vec<usize>,

@@ -1,4 +1,4 @@
-//! What a test on a real device is aimed at, as the command line writes it.
+//! The target of a test on a real device, in the command line's notation.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use thiserror::Error;
 /// A file on a mounted file system, or a whole block device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// `file:PATH`: a regular file, which is made if there is none.
+    /// `file:PATH`: a regular file, created if missing.
     File(PathBuf),
     /// `dev:PATH`: a disk or a partition.
     Device(PathBuf),
@@ -17,7 +17,7 @@ pub enum Target {
 
 /// Neither a file nor a device.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[error("'{given}' is no real target; expected file:PATH (a file) or dev:PATH (a block device)")]
+#[error("'{given}' is not a real target; expected file:PATH (a file) or dev:PATH (a block device)")]
 pub struct TargetError {
     given: String,
 }
@@ -64,7 +64,10 @@ mod tests {
         }
         for text in ["", "file:", "dev:", "/dev/sda", "dir:/tmp"] {
             let error = text.parse::<Target>().unwrap_err().to_string();
-            assert!(error.starts_with(&format!("'{text}' is no real target; expected file:PATH")), "{error}");
+            assert!(
+                error.starts_with(&format!("'{text}' is not a real target; expected file:PATH")),
+                "{error}"
+            );
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Why a trim cannot be, or ended early.
+//! Errors of a trim.
 
 use thiserror::Error;
 use trimwise::units::Bytes;
@@ -9,51 +9,49 @@ use crate::mount::MountError;
 /// Why a mount cannot be trimmed, or a trim ended early.
 #[derive(Debug, Error)]
 pub enum TrimError {
-    /// Nothing is known of the mount.
+    /// The mount cannot be examined.
     #[error(transparent)]
     Mount(#[from] MountError),
-    /// Nothing is known of its device.
+    /// Its device cannot be examined.
     #[error(transparent)]
     Device(#[from] BlockDeviceError),
-    /// A path inside a file system.
-    #[error(
-        "{path}: not a mount point; it lies on the {fs_type} that is mounted on {mount_point}: give that"
-    )]
+    /// The path is inside a file system, not its mount point.
+    #[error("{path}: not a mount point; it is on the {fs_type} mounted on {mount_point}: give that path")]
     NotAMountPoint {
-        /// The path asked for.
+        /// The requested path.
         path: String,
-        /// What holds it.
+        /// The type of the file system that contains it.
         fs_type: String,
-        /// Where that is mounted.
+        /// Where that file system is mounted.
         mount_point: String,
     },
-    /// A device that takes no discards.
+    /// The device does not accept discards.
     #[error(
-        "{path}: its device {device} takes no discards: {file} says 0. A drive behind a USB adapter, a RAID controller \
-         or dm-crypt (without allow-discards) may be the reason"
+        "{path}: its device {device} does not accept discards: {file} is 0. The cause may be a USB adapter, a RAID \
+         controller or dm-crypt (without allow-discards)"
     )]
     NoDiscard {
         /// The mount point.
         path: String,
         /// The device.
         device: String,
-        /// Where that is said.
+        /// The sysfs file that says so.
         file: String,
     },
-    /// A range outside the file system.
-    #[error("{path}: the file system ends at {end} ({} bytes); expected a range that begins before", end.0)]
+    /// The range is outside the file system.
+    #[error("{path}: the file system ends at {end} ({} bytes); expected a range that begins before that", end.0)]
     BeyondTheEnd {
         /// The mount point.
         path: String,
-        /// Where it ends.
+        /// Its end.
         end: Bytes,
     },
-    /// A least extent that no free extent can reach.
-    #[error("{path}: no extent is longer than a group of {group}; expected a least extent of at most that")]
+    /// The minimum extent is longer than any free extent can be.
+    #[error("{path}: no extent is longer than a group of {group}; expected a minimum extent of at most that")]
     LeastExtent {
         /// The mount point.
         path: String,
-        /// The bytes of a group.
+        /// The size of a group.
         group: Bytes,
     },
     /// The mount point cannot be opened.
@@ -61,34 +59,35 @@ pub enum TrimError {
     Open {
         /// The mount point.
         path: String,
-        /// The operating system's words.
+        /// The operating system's error.
         source: std::io::Error,
     },
-    /// Something else is mounted there now, or nothing.
-    #[error("{path}: the file system was unmounted, or another one mounted over it")]
+    /// The file system is no longer mounted there.
+    #[error("{path}: the file system was unmounted, or another one was mounted over it")]
     Gone {
         /// The mount point.
         path: String,
     },
-    /// Not everybody may trim.
+    /// The user may not trim.
     #[error(
-        "{path}: FITRIM is not permitted: it needs the capability CAP_SYS_ADMIN; run it as root, or give --dry-run"
+        "{path}: FITRIM is not permitted: it needs the capability CAP_SYS_ADMIN; run it as root, or use --dry-run"
     )]
     NotPermitted {
         /// The mount point.
         path: String,
     },
-    /// A file system that cannot trim.
-    #[error("{path}: {fs_type} has no FITRIM here; ext4, XFS, btrfs, f2fs and vfat have one")]
+    /// The file system has no FITRIM.
+    #[error("{path}: {fs_type} does not support FITRIM here; ext4, XFS, btrfs, f2fs and vfat do")]
     NoFitrim {
         /// The mount point.
         path: String,
         /// What is mounted there.
         fs_type: String,
     },
-    /// Discards failed, and FITRIM did not say so.
+    /// Discards failed without an error from FITRIM.
     #[error(
-        "{path}: discards failed: the device was sent {} bytes, and FITRIM counts {} as done; the kernel's log says why",
+        "{path}: discards failed: the device was sent {} bytes, and FITRIM counts {} as done; the kernel's log says \
+         why",
         sent.0, answered.0
     )]
     Failed {
@@ -96,7 +95,7 @@ pub enum TrimError {
         path: String,
         /// What the device counted.
         sent: Bytes,
-        /// What FITRIM answered.
+        /// What FITRIM returned.
         answered: Bytes,
     },
     /// Another error of an ioctl.
@@ -106,7 +105,7 @@ pub enum TrimError {
         path: String,
         /// `FITRIM`, `GETFSMAP` or `BTRFS_IOC_TREE_SEARCH`.
         call: &'static str,
-        /// The operating system's words.
+        /// The operating system's error.
         source: std::io::Error,
     },
 }

@@ -1,22 +1,23 @@
-//! When the discards that FITRIM left on their way are done, as far as the device's counts tell.
+//! Detects from the device's counts when the discards that FITRIM left in flight are done.
 //!
-//! XFS returns before its discards end. All are done once the device has counted as many bytes as are expected and no more
-//! come (some kernels send more than they are asked for), or has no write in flight, as which the kernel counts discards.
-//! Others may keep it busy, and what was expected may be in use again; then some time without a discard must do, if there
-//! was an instant in it without a write in flight. Without one, discards may hang, and nobody knows what became of them.
-//! The wait is no part of what the slice took: it ended with the last discard that was counted, or with FITRIM itself. Else
-//! every slice on a device that others use would seem to take as long as the wait.
+//! XFS returns before its discards end. They are done once the device has counted the expected bytes and the count
+//! stops rising (some kernels send more than asked for), or once it has no writes in flight, among which the kernel
+//! counts discards. Other users may keep the device busy, and expected blocks may have been reused. Then a period
+//! without a discard must do, if at some instant in it no write was in flight. Without such an instant, discards may be
+//! hanging, and their fate is unknown. The wait is not part of the slice's duration, which ends with the last discard
+//! counted, or with FITRIM itself. Otherwise every slice on a device that others use would seem to take as long as the
+//! wait.
 
 use std::time::Duration;
 
 use trimwise::units::Bytes;
 
-/// Without a discard for so long, none comes any more, if none is in flight.
+/// After this long without a discard, and with none in flight, no more are expected.
 const ENOUGH_WITHOUT: Duration = Duration::from_secs(2);
-/// Looks in a row that find nothing in flight.
+/// Consecutive looks with nothing in flight.
 const QUIET: u32 = 3;
-/// Writes in flight all the time, and no discard among them that ends: they are taken for discards that hang. Far less than
-/// the daemon's patience with its helper.
+/// After this long with writes always in flight and no discard completing, the writes count as hanging discards. Far
+/// less than the daemon's patience with its helper.
 const HANGING: Duration = Duration::from_secs(10);
 
 /// How the wait for discards ended.
@@ -24,30 +25,30 @@ const HANGING: Duration = Duration::from_secs(10);
 pub struct Settled {
     /// How long after FITRIM's return the last discard was counted.
     pub took: Duration,
-    /// Writes that are still in flight, discards among them as far as anybody can tell; 0 if all discards are done.
+    /// Writes still in flight, possibly including discards; 0 if all discards are done.
     pub in_flight: u64,
 }
 
-/// Discards on their way.
+/// Discards in flight.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Settling {
-    /// The device's count with which all is done, if that is known.
+    /// The device's count at which all are done, if known.
     enough: Option<Bytes>,
     counted: Bytes,
-    /// Where the count rose last; times are from FITRIM's return on.
+    /// When the count last rose; times are since FITRIM's return.
     risen_at: Duration,
     quiet: u32,
-    /// Nothing was in flight once since then.
+    /// Whether nothing was in flight at some instant since then.
     was_idle: bool,
 }
 
 impl Settling {
-    /// FITRIM has returned, the device has counted so many bytes, and with `enough` all is done.
+    /// Starts at FITRIM's return, when the device has counted `counted` bytes. All is done at `enough`.
     pub(super) fn new(counted: Bytes, enough: Option<Bytes>) -> Self {
         Self { enough, counted, risen_at: Duration::ZERO, quiet: 0, was_idle: false }
     }
 
-    /// What the device says at a time. Returns how it ended, if it has.
+    /// Takes a sample of the device. Returns how the wait ended, once it has.
     pub(super) fn see(&mut self, at: Duration, counted: Bytes, in_flight: u64) -> Option<Settled> {
         let has_risen = counted != self.counted;
         if has_risen {
@@ -58,7 +59,7 @@ impl Settling {
         }
         let without = at.saturating_sub(self.risen_at);
         let is_enough = self.enough.is_some_and(|enough| counted >= enough) && !has_risen;
-        // Nobody may wait long who expects nothing.
+        // Without an expected count, do not wait for an idle instant.
         let is_over = without >= ENOUGH_WITHOUT && (self.was_idle || self.enough.is_none());
         let is_done = is_enough || self.quiet >= QUIET || is_over;
         (is_done || without >= HANGING)
@@ -77,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_expected_is_enough_however_busy_the_device_is() {
+    fn the_expected_count_ends_the_wait_even_on_a_busy_device() {
         let mut settling = Settling::new(Bytes(100), Some(Bytes(300)));
         let see = |settling: &mut Settling, at, counted| settling.see(MS(at), Bytes(counted), 9);
         assert_eq!((see(&mut settling, 5, 100), see(&mut settling, 10, 200)), (None, None));
@@ -87,7 +88,8 @@ mod tests {
         assert_eq!(see(&mut at_once, 5, 300), settled(MS(0)));
     }
 
-    /// Looks each 5 ms; the count rises until 30 ms have passed, and each seventh look finds nothing in flight if `rests`.
+    /// Looks every 5 ms. The count rises until 30 ms have passed. Every seventh look finds nothing in flight if
+    /// `rests`.
     fn ends(mut settling: Settling, rests: bool) -> (Duration, Settled) {
         let mut looks = (1..10_000).map(|look| (MS(look * 5), if rests && look % 7 == 0 { 0 } else { 7 }));
         let counted = |at| Bytes(if at < MS(30) { 100 } else { 299 });
@@ -95,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn on_a_busy_device_the_wait_is_no_part_of_what_it_took() {
+    fn on_a_busy_device_the_wait_is_not_part_of_the_duration() {
         let (at, ended) = ends(Settling::new(Bytes(100), Some(Bytes(300))), true);
         assert_eq!((at, Some(ended)), (MS(30) + ENOUGH_WITHOUT, settled(MS(30))));
         let (at, ended) = ends(Settling::new(Bytes(100), None), false);
@@ -109,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_device_is_done_and_a_discard_begins_the_looks_anew() {
+    fn an_idle_device_is_done_and_a_discard_restarts_the_looks() {
         let mut settling = Settling::new(Bytes(0), None);
         for (at, counted) in [(5, 0), (10, 0), (15, 8), (20, 8), (25, 8)] {
             assert_eq!(settling.see(MS(at), Bytes(counted), 0), None, "{at}");

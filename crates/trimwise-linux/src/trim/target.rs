@@ -1,4 +1,4 @@
-//! What is trimmed: a mounted file system, its devices and its groups; and FITRIM on one slice of it.
+//! A mounted file system as a target of TRIM, with its devices and groups; and FITRIM on one slice of it.
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::AsFd as _;
@@ -18,19 +18,19 @@ use crate::ioctl::{FstrimRange, btrfs, fitrim};
 use crate::layout::{Kind, Layout};
 use crate::mount::{Mount, mount_of};
 
-/// Whether a trim goes over what was trimmed before.
+/// Whether a trim repeats what was trimmed before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TrimmedGroups {
-    /// It does, as XFS and btrfs (inside block groups) always do.
+    /// Yes, as XFS and btrfs (inside block groups) always do.
     Again,
-    /// It does, since extents are asked for that are shorter than the last time (ext4).
+    /// Yes, because the minimum extent is shorter than the last time (ext4).
     AgainSince {
-        /// The least extent of the last time, in clusters.
+        /// The previous minimum extent, in clusters.
         last: u64,
     },
-    /// It does not: ext4 skips groups that it remembers as trimmed.
+    /// No: ext4 skips groups that it remembers as trimmed.
     Skipped,
-    /// Nobody knows: ext4 before Linux 5.17 does not tell.
+    /// Unknown: ext4 before Linux 5.17 does not report it.
     Unknown,
 }
 
@@ -39,21 +39,21 @@ pub enum TrimmedGroups {
 pub struct Target {
     /// The mount.
     pub mount: Mount,
-    /// Which file system it is.
+    /// The type of the file system.
     pub kind: Kind,
     /// Its devices, at least one.
     pub devices: Vec<BlockDevice>,
-    /// Its groups, if it has any that are known.
+    /// Its groups, if known.
     pub layout: Option<Layout>,
-    /// The device number that its files show, by which it is known again.
+    /// The device number of its files, which identifies it.
     identity: (u32, u32),
 }
 
 impl Target {
-    /// Looks at what is mounted on `path`.
+    /// Examines the file system mounted on `path`.
     ///
     /// # Errors
-    /// If that is no mount point, or its device takes no discards.
+    /// If that is not a mount point, or its device does not accept discards.
     pub fn of(path: &Path) -> Result<Self, TrimError> {
         let mount = mount_of(path)?;
         let shown = path.display().to_string();
@@ -70,13 +70,14 @@ impl Target {
         Ok(Self { mount, kind, devices, layout, identity })
     }
 
-    /// Whether slices did what FITRIM says they did: ext4 and XFS answer as if all was well when discards fail.
+    /// Checks that slices did what FITRIM reported: ext4 and XFS report success when discards fail.
     ///
-    /// `answered` is what FITRIM said, `counted` what the device was sent meanwhile.
+    /// `answered` is what FITRIM returned, `counted` what the device was sent meanwhile.
     ///
     /// # Errors
-    /// If the device takes no discards any more, which the kernel notes once one was refused, or if some failed. ext4 counts
-    /// those that worked (`ext4_try_to_trim_range`), and the device all of them; XFS does not look (`xfs_discard_endio`).
+    /// If the device no longer accepts discards, which the kernel records once one was refused, or if some failed. ext4
+    /// counts only those that succeeded (`ext4_try_to_trim_range`), and the device counts all of them; XFS ignores the
+    /// result (`xfs_discard_endio`).
     pub fn check_slices(&self, answered: Bytes, counted: Option<Bytes>) -> Result<(), TrimError> {
         takes_discards(&self.shown(), &devices_of(&self.mount)?)?;
         let sent = counted.filter(|_| self.kind == Kind::Ext4 && self.mount.discard() == "nodiscard");
@@ -90,7 +91,7 @@ impl Target {
     /// has no end: its addresses are logical.
     ///
     /// # Errors
-    /// If it begins behind the end.
+    /// If it begins after the end.
     pub fn span(&self, start: Bytes, length: Option<Bytes>) -> Result<Span, TrimError> {
         let end = match (self.kind, &self.layout) {
             (Kind::Btrfs, _) => u64::MAX,
@@ -106,10 +107,10 @@ impl Target {
         Ok(Span { start: start.0 / block * block, end: asked.min(end) })
     }
 
-    /// The shortest extent that is sent if `asked` is what FITRIM is given.
+    /// The shortest extent that is sent if FITRIM is given `asked`.
     ///
     /// # Errors
-    /// If no extent can be so long.
+    /// If no extent can be that long.
     pub fn least_extent(&self, asked: Bytes) -> Result<Bytes, TrimError> {
         match &self.layout {
             Some(layout) if asked > layout.group => {
@@ -119,10 +120,10 @@ impl Target {
         }
     }
 
-    /// What a trim of `span` is expected to send.
+    /// Estimates what a trim of `span` will send.
     ///
     /// # Errors
-    /// If the file system is gone or does not answer.
+    /// If the file system is gone or the query fails.
     pub fn estimate(&self, span: Span, min_extent: Bytes) -> Result<Estimate, TrimError> {
         let file = self.open()?;
         let least = self.least_extent(min_extent)?;
@@ -130,8 +131,8 @@ impl Target {
             .map_err(|errno| self.call("GETFSMAP", errno))
     }
 
-    /// Cuts `span` at group boundaries into slices of `groups` groups each, as far as there are groups; in one where there
-    /// are none.
+    /// Splits `span` at group boundaries into slices of `groups` groups each; a file system without groups is one
+    /// slice.
     pub fn slices(&self, span: Span, groups: u64) -> Vec<Span> {
         let Some(layout) = &self.layout else { return vec![span] };
         let step = groups.max(1).saturating_mul(layout.group.0);
@@ -148,7 +149,7 @@ impl Target {
         slices
     }
 
-    /// The first `most` free extents of at least `least` from an address on.
+    /// Lists the first `most` free extents of at least `least` from an address on.
     pub fn free_spans(&self, least: Bytes, from: u64, most: usize) -> Result<Listed, TrimError> {
         let file = self.open()?;
         let listed = match (&self.layout, self.devices.as_slice()) {
@@ -158,7 +159,7 @@ impl Target {
         listed.map_err(|errno| self.call("GETFSMAP", errno))
     }
 
-    /// The ranges of addresses that FITRIM can be asked for, no more than `most` of them.
+    /// The address ranges that FITRIM accepts, at most `most` of them.
     pub fn ranges(&self, most: usize) -> Result<Listed, TrimError> {
         let file = self.open()?;
         let mut ranges = if self.kind == Kind::Btrfs {
@@ -167,7 +168,7 @@ impl Target {
             vec![self.span(Bytes(0), None)?]
         };
         let end = ranges.last().map_or(0, |last| last.end);
-        // What lies between them is no reason to leave any out.
+        // Extend the last range over the rest, so that none is left out.
         ranges.truncate(most.max(1));
         if let Some(last) = ranges.last_mut() {
             last.end = end;
@@ -175,7 +176,7 @@ impl Target {
         Ok(Listed { free: ranges, from: 0, upto: end })
     }
 
-    /// What the kernel counted on all devices; `None` if it does not count discards, or is told not to (`iostats`).
+    /// Discards counted on all devices; `None` if the kernel does not count them, or was told not to (`iostats`).
     pub fn counts(&self) -> Result<Option<DiscardCounts>, TrimError> {
         let mut sum = Some(DiscardCounts::default());
         for device in &self.devices {
@@ -185,12 +186,12 @@ impl Target {
         Ok(sum)
     }
 
-    /// Waits until the discards that XFS left on their way are done, or it is clear that they hang. With `enough` counted on
-    /// the device, no more are expected.
+    /// Waits until the discards that XFS left in flight are done, or it is clear that they hang. Once the device has
+    /// counted `enough`, no more are expected.
     pub fn settle(&self, enough: Option<Bytes>) -> Result<Settled, TrimError> {
         const LOOK_EVERY: Duration = Duration::from_millis(5);
         if self.kind != Kind::Xfs {
-            return Ok(Settled { took: Duration::ZERO, in_flight: 0 }); // these wait for their discards
+            return Ok(Settled { took: Duration::ZERO, in_flight: 0 }); // others wait for their discards
         }
         let begun = Instant::now();
         let counted = || Ok::<_, TrimError>(self.counts()?.unwrap_or_default().bytes);
@@ -207,7 +208,7 @@ impl Target {
         }
     }
 
-    /// Its mount point, if it is still the same file system.
+    /// Opens its mount point, if it is still the same file system.
     pub fn open(&self) -> Result<File, TrimError> {
         let file = open(&self.mount.mount_point)?;
         if identity(&file, &self.mount.mount_point)? != self.identity {
@@ -216,12 +217,12 @@ impl Target {
         Ok(file)
     }
 
-    /// The file in which ext4 says which least extent it was last trimmed with, in clusters.
+    /// The file in which ext4 reports the minimum extent of the last trim, in clusters.
     fn last_least_path(&self) -> PathBuf {
         Path::new("/sys/fs/ext4").join(&self.devices[0].name).join("last_trim_minblks")
     }
 
-    /// What ext4 will do with the groups that it has trimmed, if it is asked for extents of `least` and longer.
+    /// Whether ext4 will skip groups already trimmed, given a minimum extent of `least`.
     pub fn trimmed_groups(&self, least: Bytes) -> TrimmedGroups {
         let (Kind::Ext4, Some(layout)) = (self.kind, &self.layout) else { return TrimmedGroups::Again };
         match number_in(&self.last_least_path()) {
@@ -231,13 +232,13 @@ impl Target {
         }
     }
 
-    /// Puts back what [`TrimmedGroups::AgainSince`] was told, so that the next slice goes over trimmed groups again too.
+    /// Restores the value in [`TrimmedGroups::AgainSince`], so that the next slice trims the groups again too.
     pub(super) fn restore_last_least(&self, last: u64) {
-        // As root, and nobody else may trim, this fails only if the file system is gone, as the slice will say.
+        // Only root may trim, and as root this fails only if the file system is gone, which the slice will report.
         drop(std::fs::write(self.last_least_path(), last.to_string()));
     }
 
-    /// FITRIM over a slice; answers the sum of its answers.
+    /// Runs FITRIM over a slice; returns the sum of its return values.
     pub fn trim_slice(&self, slice: Span, min_extent: Bytes) -> Result<Bytes, TrimError> {
         let file = self.open()?;
         // See the head of `trim.rs`.
@@ -247,11 +248,11 @@ impl Target {
             let mut range = FstrimRange { start: call.start, len: call.bytes().0, minlen: min_extent.0 };
             match fitrim(file.as_fd(), &mut range) {
                 Ok(()) => answered.0 = answered.0.saturating_add(range.len),
-                // Where nobody knows where such a file system ends (vfat and f2fs before their device does), FITRIM says
-                // so that a range begins behind it.
+                // If the end of such a file system is unknown (vfat and f2fs may end before their device), FITRIM
+                // returns EINVAL for a range after it.
                 Err(Errno::INVAL) if self.kind == Kind::Other && call.start > 0 => {}
                 Err(errno) => {
-                    // Rather than that it has no FITRIM, if it is the device.
+                    // If the device is the cause, report that instead of a missing FITRIM.
                     takes_discards(&self.shown(), &devices_of(&self.mount)?)?;
                     return Err(self.call("FITRIM", errno));
                 }
@@ -331,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn slices_are_whole_groups_but_at_the_ends() {
+    fn slices_are_whole_groups_except_at_the_ends() {
         let layout = groups_of(100, 0, 950);
         assert_eq!(slices(layout, 0, 950, 4), [(0, 400), (400, 800), (800, 950)]);
         assert_eq!(slices(layout, 150, 420, 1), [(150, 200), (200, 300), (300, 400), (400, 420)]);
@@ -341,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn regression_behind_the_end_there_is_no_slice() {
+    fn regression_there_is_no_slice_after_the_end() {
         let layout = groups_of(100, 0, 950);
         assert_eq!(slices(layout, 800, 1000, 1), [(800, 900), (900, 950)]);
         assert_eq!(slices(layout, 0, u64::MAX, 5), [(0, 500), (500, 950)]);
@@ -359,10 +360,10 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_trimmed_is_named() {
+    fn errors_name_what_cannot_be_trimmed() {
         let message = |path: &str| Target::of(Path::new(path)).unwrap_err().to_string();
         let proc = message("/proc");
-        assert!(proc.starts_with("/proc: proc lies on no block device"), "{proc}");
+        assert!(proc.starts_with("/proc: proc is not on a block device"), "{proc}");
         let below = message("/proc/self");
         assert!(below.starts_with("/proc/self: not a mount point") && below.contains("on /proc:"), "{below}");
         assert!(message("/no/such/place").starts_with("/no/such/place: "));

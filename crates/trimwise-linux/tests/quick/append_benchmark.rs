@@ -19,7 +19,7 @@ fn names(path: &Path) -> BTreeSet<String> {
 }
 
 #[test]
-fn the_file_is_written_as_said_and_nothing_stays() {
+fn the_file_is_written_as_configured_and_then_removed() {
     let work = directory(false);
     let target = open(&work);
     let path = work.path().join(FILE);
@@ -58,7 +58,7 @@ fn an_interrupted_run_leaves_nothing() {
     assert!(names(work.path()).is_empty());
 }
 
-/// Interrupted between the writing and the measurement, and inside the latter.
+/// Interrupted between writing and measuring, and during the measurement.
 #[test]
 fn a_timed_workload_that_is_interrupted_leaves_nothing() {
     for path in ["append:64KiB:1MiB", "append:4KiB:8KiB"] {

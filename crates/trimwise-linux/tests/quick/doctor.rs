@@ -1,4 +1,4 @@
-//! The doctor on made-up hosts: sysfs, procfs and fstab in a folder.
+//! The doctor on fake hosts: sysfs, procfs and fstab in a folder.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -7,7 +7,7 @@ use std::path::Path;
 use trimwise_linux::doctor::{DoctorError, Report, examine};
 use trimwise_linux::host_root::HostRoot;
 
-/// A host in the making.
+/// A fake host.
 struct Host(tempfile::TempDir);
 
 const GIB: u64 = 1 << 30;
@@ -61,7 +61,7 @@ impl Host {
 const SDA: &str = "pci0000:00/ata1/host0/target0:0:0/0:0:0:0/block/sda";
 const USB: &str = "pci0000:00/usb2/2-1/host6/target6:0:0/6:0:0:0/block/sdb";
 
-/// All that is wrong, and how it is mended, in one text.
+/// All findings and their fixes, in one text.
 fn said(report: &Report) -> String {
     let all = report.file_systems.iter().flat_map(|one| &one.findings).chain(&report.findings);
     all.map(|f| {
@@ -102,16 +102,16 @@ fn a_sound_host_is_sound() {
 }
 
 #[test]
-fn nobody_or_two_at_once() {
+fn nothing_trims_or_two_things_do() {
     let nobody = sound("");
     fs::remove_file(nobody.0.path().join("etc/systemd/system/timers.target.wants/fstrim.timer")).unwrap();
-    expect(&nobody.examine(), 1, &["WRONG /: nobody trims it", "enable trimwised.service"]);
+    expect(&nobody.examine(), 1, &["WRONG /: nothing trims it", "enable trimwised.service"]);
     nobody.file("etc/fstab", "# comment\nUUID=1 / xfs defaults,X-fstrim.notrim 0 1\n");
     expect(&nobody.examine(), 0, &["X-fstrim.notrim"]);
     expect(
         &sound(",discard").examine(),
         1,
-        &["WRONG discard: double work", "fstrim.timer all free space once more"],
+        &["WRONG discard: double work", "fstrim.timer trims all free space again"],
     );
     let both = sound("");
     both.file("etc/systemd/system/multi-user.target.wants/trimwised.service", "");
@@ -120,19 +120,19 @@ fn nobody_or_two_at_once() {
         1,
         &["fstrim.timer, trimwised: more than one", "stop trimwised, or fstrim.timer"],
     );
-    // The timer goes by fstab, if there is something in it; a socket that nobody listens at is nobody.
+    // The timer follows fstab unless it is empty; a socket without a listener does not count as a daemon.
     let unlisted = sound("");
     unlisted.file("etc/fstab", "UUID=2 /home xfs defaults 0 1\n").file("run/trimwise/control.sock", "");
-    let words = ["WRONG /: nobody trims it", "fstrim.timer: it goes by /etc/fstab, which does not name it"];
+    let words = ["WRONG /: nothing trims it", "fstrim.timer: it follows /etc/fstab, which does not list it"];
     expect(&unlisted.examine(), 1, &words);
     unlisted.file("etc/fstab", "UUID=2 /home xfs defaults 0 1\nUUID=1 / xfs defaults 0 1\n");
     expect(&unlisted.examine(), 0, &[]);
-    // A mount of a file system that can be written may be read-only.
+    // A writable file system may be mounted read-only.
     let ro = sound("");
     ro.file("proc/1/mountinfo", "22 1 8:1 / / ro,relatime - xfs /dev/sda1 rw\n");
     fs::remove_file(ro.0.path().join("etc/systemd/system/timers.target.wants/fstrim.timer")).unwrap();
-    expect(&ro.examine(), 1, &["nobody trims it"]);
-    // A timer that another init finds enabled never runs.
+    expect(&ro.examine(), 1, &["nothing trims it"]);
+    // Under another init, an enabled timer never runs.
     let other_init = sound(",discard");
     fs::remove_dir(other_init.0.path().join("run/systemd/system")).unwrap();
     expect(&other_init.examine(), 0, &[]);
@@ -150,7 +150,7 @@ fn ext4_s_discard_option_sends_too_much_on_new_kernels() {
 }
 
 #[test]
-fn the_layer_in_which_trim_ends_is_named() {
+fn the_layer_at_which_trim_stops_is_named() {
     let crypt = Host::new("22 1 253:0 / / rw - xfs /dev/mapper/root rw\n");
     crypt.file("etc/cron.weekly/fstrim", "");
     crypt.device(SDA, "8:0", GIB).device("virtual/block/dm-0", "253:0", 0).slave("virtual/block/dm-0", SDA);
@@ -163,7 +163,7 @@ fn the_layer_in_which_trim_ends_is_named() {
     );
     assert_eq!(crypt.examine().file_systems[0].passes, Some(false));
 
-    // Above it a logical volume, which is not to blame.
+    // A logical volume above it is not the cause.
     crypt.device("virtual/block/dm-1", "253:1", 0).slave("virtual/block/dm-1", "virtual/block/dm-0");
     crypt.file("sys/devices/virtual/block/dm-1/dm/name", "vg-home");
     crypt.file("sys/devices/virtual/block/dm-1/dm/uuid", "LVM-abc");
@@ -193,7 +193,7 @@ fn the_layer_in_which_trim_ends_is_named() {
 }
 
 #[test]
-fn below_a_loop_device_it_goes_on_with_the_file_system_that_holds_the_file() {
+fn a_loop_device_refers_to_the_file_system_of_its_file() {
     let loops = "22 1 7:0 / /data rw - ext4 /dev/loop0 rw,discard\n";
     let host =
         Host::new(&format!("{loops}23 1 8:0 / / rw - xfs /dev/sda rw\n24 1 0:5 / /img rw - tmpfs none rw\n"));
@@ -201,12 +201,13 @@ fn below_a_loop_device_it_goes_on_with_the_file_system_that_holds_the_file() {
     host.file("sys/devices/virtual/block/loop0/loop/backing_file", "/srv/disk.img\n");
     let said_of = |host: &Host| said(&host.examine());
     let on_xfs = said_of(&host);
-    let words = "note loop0: TRIM makes holes in /srv/disk.img, and so free space of /, xfs on /dev/sda";
+    let words =
+        "note loop0: TRIM makes holes in /srv/disk.img, which become free space of /, xfs on /dev/sda";
     assert!(on_xfs.contains(words) && on_xfs.contains("see `trimwise doctor /`"), "{on_xfs}");
     host.file("sys/devices/virtual/block/loop0/loop/backing_file", "/img/disk.img\n");
     let in_memory = said_of(&host);
     assert!(
-        in_memory.contains("holes in /img/disk.img, what is trimmed takes no room on tmpfs any more"),
+        in_memory.contains("holes in /img/disk.img, so trimmed space no longer takes up room on tmpfs"),
         "{in_memory}"
     );
 }
@@ -240,7 +241,7 @@ fn bind_mounts_are_one_file_system_and_a_path_is_a_mount_point() {
 }
 
 #[test]
-fn what_this_machine_has_can_be_told() {
+fn this_machine_can_be_examined() {
     let report = examine(&HostRoot::default(), Path::new("/run/trimwise"), None).unwrap();
     assert!(!report.kernel.is_empty());
     for one in &report.file_systems {

@@ -33,7 +33,7 @@ fn a_file_keeps_what_it_is_told_and_is_removed_at_the_end() {
 }
 
 #[test]
-fn a_file_that_is_to_stay_stays_and_needs_a_word_the_next_time() {
+fn a_file_to_keep_stays_and_needs_confirmation_the_next_time() {
     let directory = scratch();
     let path = directory.path().join("raw");
     let options = Options { file_bytes: Bytes::mib(1), keep_file: true, ..Options::default() };
@@ -47,11 +47,11 @@ fn a_file_that_is_to_stay_stays_and_needs_a_word_the_next_time() {
     assert_eq!(
         refused,
         format!(
-            "{shown}: holds 1 MiB of data, all of which would be lost; if that is meant, repeat its path: \
-            --destroy {shown}"
+            "{shown}: holds 1 MiB of data, all of which would be lost; if that is what you want, repeat its path: \
+             --destroy {shown}"
         )
     );
-    // Reading needs none.
+    // Reading needs no confirmation.
     let device = RawDevice::open(Access::Read(target.clone()), &options).unwrap();
     assert_eq!(block_on(device.stored(Lpn(0))).unwrap(), Ok(Stored::Content(content)));
     for operation in [Operation::write(units(0, 1), content), Operation::Trim(vec![units(0, 1)])] {
@@ -78,7 +78,7 @@ fn a_file_that_changed_since_the_consent_is_not_touched() {
     assert_eq!(std::fs::read(&path).unwrap(), b"somebody's");
 }
 
-/// It was opened a second time by its name, which another user could have made a link to a third file by then.
+/// It used to be opened a second time by name, which another user could have replaced by a link meanwhile.
 #[test]
 fn regression_a_link_in_the_place_of_a_new_file_overwrites_nothing() {
     let directory = scratch();
@@ -106,7 +106,7 @@ fn regression_a_link_in_the_place_of_a_new_file_overwrites_nothing() {
 }
 
 #[test]
-fn an_empty_file_that_was_filled_since_the_consent_is_not_touched() {
+fn an_empty_file_filled_since_the_consent_is_not_touched() {
     let directory = scratch();
     let path = directory.path().join("raw");
     std::fs::write(&path, "").unwrap();
@@ -118,7 +118,7 @@ fn an_empty_file_that_was_filled_since_the_consent_is_not_touched() {
 }
 
 #[test]
-fn another_file_that_has_the_name_by_now_is_not_removed() {
+fn another_file_of_the_same_name_is_not_removed() {
     let directory = scratch();
     let path = directory.path().join("raw");
     let device = file(&path, 1);
@@ -129,7 +129,7 @@ fn another_file_that_has_the_name_by_now_is_not_removed() {
 }
 
 #[test]
-fn a_file_for_which_there_is_no_room_is_refused_and_leaves_nothing() {
+fn a_file_that_does_not_fit_is_refused_and_leaves_nothing() {
     let directory = scratch();
     let path = directory.path().join("raw");
     let consent = consent::check(&Target::File(path.clone()), None).unwrap();
@@ -140,16 +140,16 @@ fn a_file_for_which_there_is_no_room_is_refused_and_leaves_nothing() {
 }
 
 #[test]
-fn where_direct_io_is_refused_a_note_says_so() {
+fn a_file_of_no_size_is_refused() {
     let memory = Path::new("/proc/self/status");
     let target = Target::File(memory.to_owned());
-    // Nothing of procfs is of any size; what matters is that this ends with words.
+    // Files of procfs have no size; what matters is a clear error.
     let error = RawDevice::open(Access::Read(target), &Options::default()).unwrap_err().to_string();
     assert_eq!(error, "/proc/self/status: has only 0 bytes; expected at least one unit of 4096 bytes");
 }
 
 #[test]
-fn an_interrupted_device_does_nothing_more() {
+fn an_interrupted_device_stops() {
     let directory = scratch();
     let interrupted = Arc::new(AtomicBool::new(false));
     let path = directory.path().join("raw");
@@ -162,7 +162,7 @@ fn an_interrupted_device_does_nothing_more() {
     assert_eq!(device.submit(Operation::Flush, 1), Err(BlockError::Interrupted));
     assert_eq!(block_on(device.stored(Lpn(0))).unwrap(), Err(BlockError::Interrupted));
     block_on(device.sleep(SimDuration::from_secs(1000))).unwrap();
-    // What was on its way is waited for; then the file goes.
+    // Operations in flight are waited for, then the file is removed.
     drop(device);
     assert!(!path.exists());
 }
@@ -176,5 +176,5 @@ fn more_memory_than_buffers_may_take_is_refused() {
     let consent = consent::check(&target, path.to_str()).unwrap();
     let device = RawDevice::open(Access::Write(consent), &Options::default()).unwrap();
     let error = device.submit(Operation::read(units(0, 1 << 20)), 0).unwrap_err().to_string();
-    assert!(error.contains("4 GiB would be on their way at once; expected at most 2 GiB"), "{error}");
+    assert!(error.contains("4 GiB would be in flight at once; expected at most 2 GiB"), "{error}");
 }

@@ -1,4 +1,4 @@
-//! What a real directory refuses, and that nothing is ever left in it.
+//! What a real directory refuses, and that nothing is left in it.
 
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
@@ -21,7 +21,7 @@ fn refusal(path: &Path, text: &str) -> String {
 }
 
 #[test]
-fn what_is_no_writable_directory_is_refused() {
+fn anything_but_a_writable_directory_is_refused() {
     let work = directory(false);
     let message = |path: &Path| RealDirectory::open(path, Arc::default()).unwrap_err().to_string();
     let file = work.path().join("file");
@@ -30,7 +30,7 @@ fn what_is_no_writable_directory_is_refused() {
     let missing = work.path().join("missing");
     assert_eq!(message(&missing), format!("{}: no such directory", missing.display()));
     assert_eq!(std::fs::read_dir(work.path()).unwrap().count(), 1);
-    // The superuser may write anywhere but on a file system like this one, which nobody may write to.
+    // The superuser may write anywhere except on a file system like this one.
     let proc = RealDirectory::open(Path::new("/proc"), Arc::default());
     assert!(
         matches!(proc, Err(DirectoryError::ReadOnly { .. } | DirectoryError::NotWritable { .. }))
@@ -55,13 +55,13 @@ fn names_that_postmark_would_use_are_refused() {
     std::fs::create_dir(path("s1")).unwrap();
     let occupied = |name: &str| {
         format!(
-            "{}: exists already, and the workload would use that name; give an empty directory",
+            "{}: already exists, and the workload would use that name; give an empty directory",
             path(name).display()
         )
     };
     assert_eq!(refusal(work.path(), "set number 20\n"), occupied("7"));
     assert_eq!(refusal(work.path(), "set subdirectories 2\n"), occupied("s1"));
-    // Names beyond those of this run are in nobody's way, and neither is another location.
+    // Names that this run does not use are no obstacle, nor is another location.
     let target = open(&work);
     let few = "set number 2\nset transactions 10\nset bias create 0\n";
     assert!(target.plan(&config(few)).is_ok());
@@ -74,7 +74,7 @@ fn a_run_that_does_not_fit_is_refused() {
     let work = directory(false);
     let message = refusal(work.path(), "set number 1000000\nset size 1000000000\nset transactions 10\n");
     assert!(message.contains("the run needs at least 909.") && message.ends_with(" are free"), "{message}");
-    // The pool alone would fit; what the transactions make of it does not.
+    // The pool alone would fit, but not after the transactions.
     let target = open(&work);
     let number = block_on(target.statfs()).unwrap().unwrap().free.0 / 4 * 3 / 65_536;
     let grows = |transactions: u64| {
@@ -114,7 +114,7 @@ fn no_location_leads_out() {
     assert_eq!(std::fs::read_dir(outside.path()).unwrap().count(), 0);
 }
 
-/// A parent was looked at once and then taken by its name.
+/// A parent was checked once and then used by name.
 #[test]
 fn regression_a_link_in_the_place_of_a_directory_leads_nowhere() {
     let (work, outside) = (directory(false), directory(false));
@@ -147,7 +147,7 @@ fn locations_may_be_absolute_and_written_through_a_link() {
 }
 
 #[test]
-fn an_interrupted_run_takes_away_what_it_made() {
+fn an_interrupted_run_removes_what_it_made() {
     let work = directory(false);
     std::fs::write(work.path().join("mine"), "mine").unwrap();
     let flag = Arc::new(AtomicBool::new(false));

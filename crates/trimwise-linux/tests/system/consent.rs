@@ -1,4 +1,5 @@
-//! What may be overwritten and what not, on loop devices that the tests make. As root; otherwise they say that they skip.
+//! What may be overwritten and what not, on loop devices that the tests make. Needs root; otherwise the tests report
+//! that they skip.
 
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
@@ -18,7 +19,7 @@ fn refused(target: &Target, word: Option<&str>) -> String {
 }
 
 #[test]
-fn a_mounted_device_is_refused_whatever_is_said() {
+fn a_mounted_device_is_refused_in_any_case() {
     if !can_run(&["mkfs.ext4"]) {
         return;
     }
@@ -32,8 +33,9 @@ fn a_mounted_device_is_refused_whatever_is_said() {
     }
     disk.unmount();
     let expected = format!(
-        "{shown}: holds an ext2, ext3 or ext4 file system, all of which would be lost; if that is meant, repeat its \
-         path: --destroy {shown}"
+        "{shown}: holds an ext2, ext3 or ext4 file system, all of which would be lost; if that is what you want, \
+         repeat \
+         its path: --destroy {shown}"
     );
     assert_eq!(refused(&device(&node), None), expected);
     let other = refused(&device(&node), Some("/dev/sdx"));
@@ -59,7 +61,7 @@ fn a_disk_whose_partition_is_mounted_is_refused_and_so_is_the_partition() {
     );
     assert!(refused(&device(&part), part.to_str()).contains(&format!(": is mounted on {point}: ")));
     disk.unmount();
-    // The file system does not begin where the disk does: data are seen all the same.
+    // The file system does not start at the beginning of the disk, but the data are found.
     let held = refused(&device(&whole), None);
     assert!(held.contains("holds data of an unknown kind (first seen at byte "), "{held}");
     in_time(|| check(&device(&whole), whole.to_str()));
@@ -83,7 +85,7 @@ fn swap_space_is_refused_as_a_device_and_as_a_file() {
 }
 
 #[test]
-fn an_empty_device_needs_no_word_and_one_with_a_byte_somewhere_does() {
+fn only_an_empty_device_needs_no_confirmation() {
     if !can_run(&[]) {
         return;
     }
@@ -105,7 +107,10 @@ fn the_file_below_a_loop_device_is_in_use() {
     let disk = Loop::blank(16 << 20);
     let image = Target::File(disk.image.clone());
     let said = refused(&image, disk.image.to_str());
-    assert!(said.contains(&format!(": is what {} lies on: it is never", disk.node().display())), "{said}");
+    assert!(
+        said.contains(&format!(": is the backing store of {}: it is never", disk.node().display())),
+        "{said}"
+    );
 }
 
 #[test]
@@ -139,13 +144,13 @@ fn a_btrfs_of_two_devices_is_in_use_on_both() {
 }
 
 #[test]
-fn what_is_no_file_and_what_is_no_device_is_named() {
+fn errors_name_what_is_not_a_file_or_device() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("file");
     let file = Target::File(path.clone());
     in_time(|| check(&file, None));
     std::os::unix::fs::symlink("/nowhere/at/all", &path).unwrap();
-    assert!(refused(&file, None).contains("is a symbolic link that leads nowhere; expected a file"));
+    assert!(refused(&file, None).contains("is a dangling symbolic link; expected a file"));
     std::fs::remove_file(&path).unwrap();
     std::fs::write(&path, "").unwrap();
     in_time(|| check(&file, None));
@@ -153,13 +158,13 @@ fn what_is_no_file_and_what_is_no_device_is_named() {
     let expected =
         format!("{shown}: is a regular file; expected a block device; write file:{shown} for the file");
     assert_eq!(refused(&device(&path), None), expected);
-    assert!(refused(&Target::File(directory.path().to_owned()), None).contains("is no regular file"));
+    assert!(refused(&Target::File(directory.path().to_owned()), None).contains("is not a regular file"));
     assert!(
         refused(&device(Path::new("/dev/null")), None)
-            .contains("is no block device; expected a block device")
+            .contains("is not a block device; expected a block device")
     );
     assert!(refused(&device(Path::new("/dev/nosuch")), None).starts_with("/dev/nosuch: No such file"));
-    // Also under another name, the same file.
+    // The same file under another name.
     std::fs::write(&path, "x").unwrap();
     let word = directory.path().join("./file");
     assert!(check(&Target::File(word), path.canonicalize().unwrap().to_str()).is_ok());

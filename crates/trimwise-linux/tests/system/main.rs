@@ -1,4 +1,4 @@
-//! Real devices, file systems on them, and the programs that others wrote: needs root, loop devices and packages.
+//! Real devices, file systems on them, and existing tools: needs root, loop devices and packages.
 
 mod append_benchmark;
 mod consent;

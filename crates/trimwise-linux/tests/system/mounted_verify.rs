@@ -1,5 +1,5 @@
-//! Whether TRIM reaches the disk below real file systems on loop devices, which promise zeros. As root; otherwise the
-//! tests say that they skip.
+//! Whether TRIM reaches the disk below real file systems on loop devices, which promise zeros. Needs root; otherwise
+//! the tests report that they skip.
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -45,7 +45,7 @@ fn it_reaches_the_disk_below_ext4_and_nothing_else_is_touched() {
     );
     assert_eq!((report.fs_type.as_str(), report.disks.len(), report.trims), ("ext4", 1, 1));
     assert!(std::fs::read(disk.point.join("kept")).unwrap() == kept);
-    // Below any directory too, and as often as one likes.
+    // Also below any directory, and repeatedly.
     std::fs::create_dir(disk.point.join("below")).unwrap();
     assert_eq!(verified(&disk.point.join("below")).unwrap().verdict(), Verdict::Arrives);
 }
@@ -59,7 +59,7 @@ fn it_reaches_the_disk_below_xfs() {
 }
 
 #[test]
-fn small_blocks_and_no_journal_are_no_hindrance() {
+fn it_works_with_small_blocks_and_without_a_journal() {
     if !can_run(&["mkfs.ext4"]) {
         return;
     }
@@ -72,7 +72,7 @@ fn blocks_of_a_partition_are_read_from_the_whole_disk() {
     if !can_run(&["mkfs.ext4", "addpart", "delpart"]) {
         return;
     }
-    // 1,000 sectors: also off the granularity of 4 KiB... which a file system's blocks need not share.
+    // A start need not be aligned to the granularity of 4 KiB.
     for start_sectors in [2048, 1000, 1003] {
         let disk = Loop::partition(100 * MIB, start_sectors, &["mkfs.ext4", "-q", "-F", "-b", "4096"]);
         let report = verified(&disk.point).unwrap();
@@ -89,7 +89,7 @@ fn blocks_of_a_partition_are_read_from_the_whole_disk() {
 }
 
 #[test]
-fn what_the_mount_discards_by_itself_is_seen_before_fitrim() {
+fn the_mounts_own_discards_are_seen_before_fitrim() {
     if !can_run(&["mkfs.ext4"]) {
         return;
     }
@@ -99,25 +99,25 @@ fn what_the_mount_discards_by_itself_is_seen_before_fitrim() {
 }
 
 #[test]
-fn where_nothing_can_be_found_out_it_is_said_why_and_nothing_is_left() {
+fn unsuitable_file_systems_are_refused_with_a_reason_and_nothing_is_left() {
     if !can_run(&["mkfs.btrfs", "mkfs.ext4"]) {
         return;
     }
     let btrfs = Loop::new(256 * MIB, &["mkfs.btrfs", "-q"]);
     let said = verified(&btrfs.point).unwrap_err().to_string();
-    assert!(said.contains(": btrfs tells only logical addresses of a file's blocks (FIEMAP)"), "{said}");
+    assert!(said.contains(": btrfs reports only logical addresses of a file's blocks (FIEMAP)"), "{said}");
     assert_eq!(std::fs::read_dir(&btrfs.point).unwrap().count(), 0);
 
     let none = Loop::without_discards();
     let said = verified(&none.point).unwrap_err().to_string();
-    assert!(said.contains("takes no discards"), "{said}");
+    assert!(said.contains("does not accept discards"), "{said}");
 
     let small = Loop::ext4(16 * MIB);
     let said = verified(&small.point).unwrap_err().to_string();
-    assert!(said.contains("the test writes 8 MiB and leaves as much free, and only "), "{said}");
+    assert!(said.contains("the test writes 8 MiB and must leave as much free, but only "), "{said}");
 
     let memory = verified(Path::new("/dev/shm")).unwrap_err().to_string();
-    assert!(memory.contains("tmpfs lies on no block device, so there is nothing to trim"), "{memory}");
+    assert!(memory.contains("tmpfs is not on a block device, so there is nothing to trim"), "{memory}");
     assert!(verified(Path::new("/no/such/place")).unwrap_err().to_string().starts_with("/no/such/place: "));
 }
 
@@ -129,7 +129,7 @@ fn data_that_go_through_the_journal_are_not_judged() {
     let mut disk = Loop::ext4(200 * MIB);
     disk.unmount();
     sh("mount", &["-o", "data=journal", disk.node().to_str().unwrap(), disk.point.to_str().unwrap()]);
-    // Whether they are in their places already is up to the journal.
+    // Whether they have reached their places already is up to the journal.
     match verified(&disk.point) {
         Ok(report) => assert_eq!(report.verdict(), Verdict::Arrives),
         Err(error) => assert!(matches!(error, VerifyError::NotThere { .. }), "{error}"),
@@ -138,7 +138,7 @@ fn data_that_go_through_the_journal_are_not_judged() {
 }
 
 #[test]
-fn an_interrupted_test_takes_its_file_away() {
+fn an_interrupted_test_removes_its_file() {
     if !can_run(&["mkfs.ext4"]) {
         return;
     }
@@ -152,8 +152,8 @@ fn an_interrupted_test_takes_its_file_away() {
     assert_eq!(std::fs::read(disk.point.join("trimwise-verify.tmp")).unwrap(), b"mine");
 }
 
-/// A linear mapping that begins inside its disk, made with dmsetup. Not every kernel has a device mapper, and those
-/// that CI runs on do not: asked for by name.
+/// A linear mapping that begins inside its disk, made with dmsetup. Behind a feature, since not every kernel has a
+/// device mapper, CI's among them.
 #[cfg(feature = "device-mapper-tests")]
 #[test]
 fn linear_mappings_are_followed_to_the_disk() {

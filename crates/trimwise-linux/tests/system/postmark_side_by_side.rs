@@ -1,8 +1,8 @@
-//! Debian's PostMark 1.53 and ours, the same configuration files, the same reports.
+//! Debian's PostMark 1.53 and ours give the same reports for the same configuration files.
 //!
-//! The reports are compared character for character. What depends on time is not masked: for each of postmark's
-//! reports, phase durations are looked for with which ours is the same text. So every count, every total and
-//! every rule of layout and rounding has to agree, however long the runs took.
+//! The reports are compared character for character. Times are not masked: for each of postmark's reports, the test
+//! searches for phase durations with which ours is the same text. So every count, total, layout and rounding rule must
+//! agree, however long the runs took.
 
 use trimwise::units::SimTime;
 use trimwise::workload::postmark::{Outcome, PhaseTimes, PostmarkConfig, ReportFormat, report, run};
@@ -77,7 +77,7 @@ fn is_same_report(theirs: &str, format: ReportFormat, outcome: &Outcome) -> bool
     })
 }
 
-/// Compares one configuration; answers whether postmark ran out of files.
+/// Compares one configuration; returns whether postmark ran out of files.
 fn compare(settings: &str) -> bool {
     let config = format!("{settings}run\nset report terse\nrun\nquit\n");
     let theirs = reports_of(&postmark(&["postmark"], &config));
@@ -102,10 +102,10 @@ fn postmark_and_ours_report_the_same() {
     let mut settings: Vec<String> = EDGES.iter().map(|&edge| edge.to_owned()).collect();
     settings.extend((0..RANDOM_CONFIGURATIONS).map(|_| random_settings(&mut draws)));
     let out_of_files = settings.iter().filter(|settings| compare(settings)).count();
-    assert!((5..settings.len() - 20).contains(&out_of_files), "{out_of_files} runs are no good mixture");
+    assert!((5..settings.len() - 20).contains(&out_of_files), "{out_of_files} runs are not a good mix");
 }
 
-/// The comparison can fail: another seed, another size and another count each give another report.
+/// The comparison can fail: a different seed, size or count each give a different report.
 #[test]
 fn other_runs_give_other_reports() {
     let base = "set number 40\nset transactions 100\nset size 500 9000\n";

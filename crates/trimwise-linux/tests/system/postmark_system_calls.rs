@@ -1,5 +1,5 @@
-//! Debian's PostMark 1.53 and ours make the same calls: the same files in the same places and the same order, opened,
-//! written and read in pieces of the same sizes. Theirs are seen by strace.
+//! Debian's PostMark 1.53 and ours make the same calls: the same files in the same places and order, opened, written
+//! and read in pieces of the same sizes. strace records the calls of Debian's.
 
 use std::cell::RefCell;
 
@@ -13,7 +13,7 @@ use crate::postmark::{Draws, EDGES, postmark, random_settings};
 
 const RANDOM_CONFIGURATIONS: usize = 40;
 
-/// A real directory that writes down what is asked of it.
+/// A real directory that records its calls.
 struct Recording {
     inner: RealDirectory,
     calls: RefCell<Vec<String>>,
@@ -36,7 +36,7 @@ impl Files for Recording {
     }
     async fn mkdir(&self, path: &str) -> Result<(), FileError> {
         self.inner.mkdir(path).await?;
-        // The locations are there before postmark starts.
+        // The locations exist before postmark starts.
         if !["a", "b", "b/c", "d"].contains(&path) {
             self.note(format!("mkdir {path}"));
         }
@@ -95,7 +95,7 @@ fn ours(config: &str) -> Vec<String> {
     target.calls.into_inner()
 }
 
-/// What strace saw between the first file or subdirectory and the end, in our words.
+/// What strace saw between the first file or subdirectory and the end, in our notation.
 fn theirs(trace: &str) -> Vec<String> {
     let mut calls = Vec::new();
     let mut descriptor = None;
@@ -144,7 +144,7 @@ fn postmark_and_ours_make_the_same_calls() {
     settings.extend((0..RANDOM_CONFIGURATIONS).map(|_| random_settings(&mut draws)));
     let mut compared = 0;
     for settings in &settings {
-        // Single-byte calls by the million say nothing that thousands don't.
+        // Millions of single-byte calls prove no more than thousands.
         let settings = settings.replace("read 1\n", "read 61\n").replace("write 1\n", "write 67\n");
         let config = format!("{settings}run\nquit\n");
         let trace = tempfile::NamedTempFile::new().unwrap();

@@ -23,7 +23,7 @@ fn on_a_device(trim_by_thread: bool) {
     assert_eq!((sent.0 - before.0, sent.1 - before.1), (2, 39 * 4096), "the kernel counted what was sent");
     let erase = block_on(device.erase()).unwrap().unwrap_err().to_string();
     assert!(erase.contains("hdparm") && erase.contains("nvme format"), "{erase}");
-    // Nobody else may write it meanwhile.
+    // No other process may write to it meanwhile.
     let busy = consent::check(&Target::Device(disk.node()), disk.node().to_str()).unwrap_err().to_string();
     assert!(busy.contains("busy") && busy.contains("never written to while it is in use"), "{busy}");
 }
@@ -39,7 +39,7 @@ fn trim_through_a_thread_does_the_same() {
 }
 
 #[test]
-fn trims_complete_beside_writes() {
+fn trims_complete_among_writes() {
     if !can_run(&[]) {
         return;
     }
@@ -70,7 +70,7 @@ fn trims_complete_beside_writes() {
 }
 
 #[test]
-fn a_device_that_takes_no_discards_says_so_and_can_be_written() {
+fn a_device_without_discards_says_so_and_can_be_written() {
     if !can_run(&["mkfs.ext4"]) {
         return;
     }
@@ -81,7 +81,7 @@ fn a_device_that_takes_no_discards_says_so_and_can_be_written() {
     let device = RawDevice::open(Access::Write(consent), &Options::default()).unwrap();
     assert_eq!(device.facts().trim, None);
     let refused = device.submit(Operation::Trim(vec![units(0, 1)]), 0).unwrap_err().to_string();
-    assert!(refused.ends_with(": takes no TRIM"), "{refused}");
+    assert!(refused.ends_with(": does not accept TRIM"), "{refused}");
     block_on(device.perform(Operation::write(units(1, 1), Content::default()))).unwrap().unwrap();
 }
 
@@ -92,7 +92,7 @@ fn a_device_that_ends_early_is_a_clear_error() {
     }
     let disk = Loop::blank(64 << 20);
     let device = opened(&Target::Device(disk.node()), &Options::default());
-    // The file below is cut: reads behind its end fail, as from a disk that vanishes half way.
+    // Truncate the file below: reads after its end fail, as from a disk that vanishes.
     std::fs::File::options().write(true).open(&disk.image).unwrap().set_len(1 << 20).unwrap();
     sh("losetup", &["-c", disk.node().to_str().unwrap()]);
     let error = block_on(device.perform(Operation::read(units(8192, 16)))).unwrap().unwrap_err().to_string();
@@ -101,6 +101,6 @@ fn a_device_that_ends_early_is_a_clear_error() {
         error.starts_with(&format!("dev:{}: read of 65536 bytes at byte 33554432: ", shown.display())),
         "{error}"
     );
-    // The rest works on.
+    // The rest still works.
     block_on(device.perform(Operation::read(units(0, 16)))).unwrap().unwrap();
 }

@@ -1,5 +1,5 @@
-//! Real file systems on loop devices, trimmed: what was estimated is what the device counts, whatever the slices, and
-//! what fstrim(8) sends. As root; without it, or without a program, the tests say that they skip.
+//! Trims real file systems on loop devices: the device counts what was estimated, whatever the slices, and the same as
+//! for fstrim(8). Needs root; without it, or without a program, the tests report that they skip.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -23,7 +23,7 @@ fn estimate(target: &Target, min_extent: Bytes) -> Extents {
     }
 }
 
-/// Trims everything and answers what the trim says, after looking that the device says the same.
+/// Trims everything and returns the outcome, after checking that it matches the device's counts.
 fn trimmed(disk: &Loop, groups: u64, min_extent: Bytes) -> Outcome {
     let target = Target::of(&disk.point).unwrap();
     let before = disk.discards();
@@ -36,7 +36,7 @@ fn trimmed(disk: &Loop, groups: u64, min_extent: Bytes) -> Outcome {
     outcome
 }
 
-/// What is sent is what was estimated, to the byte and the command.
+/// Checks that a trim sends what was estimated, to the byte and the command.
 #[track_caller]
 fn sends_the_estimate(disk: &Loop, groups: u64, min_extent: Bytes) -> Extents {
     let expected = estimate(&Target::of(&disk.point).unwrap(), min_extent);
@@ -57,7 +57,7 @@ fn ext4_sends_the_estimate_and_the_image_shrinks_by_it() {
     let sent = sends_the_estimate(&disk, 1, Bytes(0));
     assert!(sent.count > 100 && sent.too_short == 0, "{sent:?}");
     let after = disk.allocated();
-    // The large file and half of the small ones went; a few blocks of the image's own metadata may come.
+    // The large file and half of the small ones are gone; a few blocks of the image's own metadata may be added.
     let removed = 64 * MIB + 100 * (60 << 10);
     assert!(allocated - after >= removed - MIB, "{allocated} bytes before, {after} after");
     assert!(after <= 600 * MIB - sent.bytes.0 + MIB, "{after} bytes are left, {} were sent", sent.bytes.0);
@@ -77,7 +77,7 @@ fn ext4_sends_nothing_the_second_time_and_says_that_it_may() {
     assert_eq!((again.counted.unwrap().commands, again.answered), (0, Bytes(0)));
 }
 
-/// Behind the first slice ext4 took the others for trimmed: the first slice was "the last time" for them.
+/// ext4 skipped all slices after the first, since the first was "the last time" for them.
 #[test]
 fn regression_shorter_extents_than_the_last_time_are_found_in_every_slice() {
     if !can_run(&["mkfs.ext4"]) {
@@ -116,7 +116,7 @@ fn ext4_of_other_shapes_sends_the_estimate() {
 }
 
 #[test]
-fn commands_are_as_many_as_the_device_s_limit_makes() {
+fn the_number_of_commands_follows_the_device_s_limit() {
     if !can_run(&["mkfs.ext4"]) {
         return;
     }
@@ -133,7 +133,7 @@ fn a_partition_counts_for_itself() {
         return;
     }
     let mkfs = ["mkfs.ext4", "-q", "-F", "-E", "nodiscard,lazy_itable_init=0"];
-    // The second one begins between two multiples of the granularity, and so does every extent in it.
+    // The second is not aligned to the granularity, nor is any extent in it.
     for start in [2048, 2049] {
         let mut disk = Loop::partition(200 * MIB, start, &mkfs);
         disk.fragment(40);
@@ -149,7 +149,7 @@ fn a_partition_counts_for_itself() {
     }
 }
 
-/// Where many extents have one length, one call over everything loses some of them (Linux 6.18).
+/// Where many extents have the same length, one call over everything loses some of them (Linux 6.18).
 #[test]
 fn regression_xfs_sends_the_estimate_whatever_the_slices() {
     if !can_run(&["mkfs.xfs"]) {
@@ -179,7 +179,7 @@ fn a_part_of_a_file_system_sends_its_estimate() {
         let Estimate::Extents(expected) = target.estimate(span, Bytes(0)).unwrap() else { panic!("a bound") };
         let plan = Plan { slices: target.slices(span, 1), min_extent: Bytes(0), pause: Duration::ZERO };
         let counted = trim::run(&target, &plan, &AtomicBool::new(false), |_| ()).unwrap().counted.unwrap();
-        // Before Linux 6.6 ext4 did not send the extent across the end whole.
+        // Before Linux 6.6 ext4 did not send the whole extent across the end.
         assert!(
             counted.bytes <= expected.bytes && counted.bytes.0 >= 150_000_000,
             "{counted:?} {expected:?}"
@@ -203,7 +203,7 @@ fn fstrim_sends_the_same() {
             let before = theirs.discards();
             let said = sh("fstrim", &["-v", "-m", min_extent, theirs.point.to_str().unwrap()]);
             assert!(said.contains("trimmed"), "{said}");
-            theirs.unmount(); // which waits for what XFS left on its way
+            theirs.unmount(); // which waits for the discards that XFS left in flight
             let after = theirs.discards();
             ours.mount();
             let counted = trimmed(&ours, 1, Bytes(min_extent.parse().unwrap())).counted.unwrap();
@@ -253,7 +253,7 @@ fn a_btrfs_on_two_devices_counts_both() {
     assert_eq!(outcome.counted.unwrap().bytes, Bytes(sent));
     assert!(other.discards().1 > two.1, "the second device got none");
     let mut disk = disk;
-    disk.unmount(); // before the device below it goes
+    disk.unmount(); // before the device below it is removed
 }
 
 #[test]
@@ -274,7 +274,7 @@ fn it_stops_between_slices_and_says_what_was_done() {
     assert!(counted.bytes.0 < 256 * MIB, "{outcome:?}");
 }
 
-/// Between slices the file system can be unmounted, so nothing of it is held open; and then the trim ends.
+/// The file system can be unmounted between slices, since nothing of it is held open; then the trim ends.
 #[test]
 fn nothing_is_held_open_between_slices() {
     if !can_run(&["mkfs.ext4"]) {

@@ -37,7 +37,7 @@ impl Daemon {
         Ok(Self(child))
     }
 
-    /// Ends it as a service manager does; answers what it has said.
+    /// Ends it as a service manager does; returns its output.
     pub fn stop(self) -> Result<String, Failed> {
         let (status, said) = self.end(Signal::TERM)?;
         if status.success() { Ok(said) } else { Err(format!("the daemon: {status}: {said}")) }

@@ -27,10 +27,10 @@ const ROOM_BYTES: u64 = 2560 << 20;
 /// How often a build that waits for another one looks again.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-/// Lines that `make` may print for a kernel that nobody has counted.
+/// Estimated lines that `make` prints for a kernel without a known count.
 const MAKE_LINES: u64 = 1400;
 
-/// What is to be built.
+/// What to build.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Order {
     /// `6.1`, of the catalogue; or the version of `source`.
@@ -235,7 +235,7 @@ struct Making<'a> {
 }
 
 impl Making<'_> {
-    /// Makes the image and answers its folder.
+    /// Makes the image and returns its folder.
     fn image(
         &self,
         series: Option<&'static catalogue::Series>,
@@ -300,7 +300,7 @@ impl Making<'_> {
         Ok(image)
     }
 
-    /// Compiles the library to be preloaded; answers which compiler it is.
+    /// Compiles the library to be preloaded; returns which compiler was used.
     fn preload(&self, image: &Path) -> Result<String, KernelError> {
         let code = self.work.path().join("preload.c");
         fs::write(&code, PRELOAD_SOURCE).map_err(KernelError::io("write", &code))?;

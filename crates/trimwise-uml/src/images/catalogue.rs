@@ -15,7 +15,7 @@ pub struct Series {
     pub(super) make_lines: u64,
 }
 
-/// The kernels that are there for everybody, oldest first.
+/// The kernels available to everybody, oldest first.
 ///
 /// What they stand for was read in fs/jbd2, fs/ext4/mballoc.c: `ext4_process_freed_data` as the commit's callback up to
 /// 5.14, `ext4_discard_work` since 5.15.

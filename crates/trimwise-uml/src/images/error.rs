@@ -1,4 +1,4 @@
-//! What can be wrong with a kernel, in words for whoever asked for it.
+//! What can be wrong with a kernel, as messages for the user.
 
 use std::path::{Path, PathBuf};
 

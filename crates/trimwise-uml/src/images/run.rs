@@ -29,7 +29,7 @@ pub(super) struct Runner<'a> {
 }
 
 impl Runner<'_> {
-    /// Runs a program to its end; `each` hears every line that it prints. Answers its last lines.
+    /// Runs a program to its end; `each` hears every line that it prints. Returns its last lines.
     pub(super) fn run(
         &self,
         doing: &'static str,

@@ -1,7 +1,7 @@
-//! Where the fields of a trace record lie, as the kernel's `format` files say it.
+//! The layout of trace records, from the kernel's `format` files.
 //!
-//! Records differ between kernel versions and architectures, so nothing of them is assumed: `format` is read for each
-//! event, and `events/header_page` for the pages that they come in (Documentation/trace/events.rst and ring-buffer-map.rst).
+//! Records differ between kernel versions and architectures, so no layout is assumed. `format` is read for each event,
+//! and `events/header_page` for the pages that contain them (Documentation/trace/events.rst and ring-buffer-map.rst).
 
 use trimwise::units::Span;
 
@@ -13,7 +13,7 @@ pub struct Field {
 }
 
 impl Field {
-    /// Its value; `None` if the record is too short for it. Records are written by this machine.
+    /// Its value; `None` if the record is too short. Records are in native byte order.
     fn of(self, record: &[u8]) -> Option<u64> {
         let bytes = record.get(self.offset..self.offset.checked_add(self.size)?)?;
         Some(match self.size {
@@ -26,7 +26,7 @@ impl Field {
     }
 }
 
-/// The field of this name: `field:__u64 block; offset:24; size:8; signed:0;`.
+/// Parses the field of this name: `field:__u64 block; offset:24; size:8; signed:0;`.
 fn field(text: &str, name: &str) -> Option<Field> {
     text.lines().filter_map(|line| line.trim().strip_prefix("field:")).find_map(|line| {
         let mut parts = line.split(';').map(str::trim);
@@ -36,12 +36,12 @@ fn field(text: &str, name: &str) -> Option<Field> {
         let number = |part: &str, key: &str| part.strip_prefix(key)?.parse::<usize>().ok();
         let field =
             Field { offset: number(parts.next()?, "offset:")?, size: number(parts.next()?, "size:")? };
-        // Nothing is longer than a page of 64 KiB, which also keeps sums of these small.
+        // Nothing exceeds a page of 64 KiB; the check also prevents overflow in sums.
         (field.offset <= 1 << 16 && field.size <= 1 << 16).then_some(field)
     })
 }
 
-/// What a page of records looks like.
+/// The layout of a page of records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageFormat {
     commit: Field,
@@ -55,19 +55,19 @@ pub struct PageFormat {
 const COMMIT_MASK: u64 = (1 << 27) - 1;
 const MISSED: u64 = 1 << 31;
 const MISSED_STORED: u64 = 1 << 30;
-/// Kinds of records beside those with data, whose kind is their length in words (`enum ring_buffer_type`).
+/// Kinds of special records; the kind of a data record is its length in words (`enum ring_buffer_type`).
 const LONG: u32 = 0;
 const PADDING: u32 = 29;
 const TIME_EXTEND: u32 = 30;
 
 impl PageFormat {
-    /// Reads `events/header_page`.
+    /// Parses `events/header_page`.
     pub fn parse(text: &str) -> Option<Self> {
         let (commit, data) = (field(text, "commit")?, field(text, "data")?);
         (data.size > 0).then_some(Self { commit, data: data.offset, size: data.offset + data.size })
     }
 
-    /// Calls `found` with each record of a page, and answers how many records were lost before it: at least so many.
+    /// Calls `found` with each record of a page. Returns a lower bound on the records lost before it.
     pub fn records<'a>(&self, page: &'a [u8], mut found: impl FnMut(&'a [u8])) -> u64 {
         let commit = self.commit.of(page).unwrap_or(0);
         let length = (commit & COMMIT_MASK) as usize;
@@ -88,7 +88,7 @@ impl PageFormat {
     }
 }
 
-/// The first record, if it has data, and what is behind it; `None` at the end.
+/// Splits off the first record (its data, if any) and returns it with the rest; `None` at the end.
 fn first_record(data: &[u8]) -> Option<(Option<&[u8]>, &[u8])> {
     let word = |at: usize| Some(u32::from_ne_bytes(data.get(at..at + 4)?.try_into().ok()?));
     let head = word(0)?;
@@ -99,7 +99,7 @@ fn first_record(data: &[u8]) -> Option<(Option<&[u8]>, &[u8])> {
         (head & 31, head >> 5)
     };
     let (start, length, has_data): (usize, usize, bool) = match kind {
-        PADDING if delta == 0 => return None, // nothing more in this page
+        PADDING if delta == 0 => return None, // end of this page
         PADDING => (4, word(4)? as usize, false),
         LONG => (8, (word(4)? as usize).checked_sub(4)?, true),
         TIME_EXTEND.. => (8, 0, false),
@@ -110,18 +110,18 @@ fn first_record(data: &[u8]) -> Option<(Option<&[u8]>, &[u8])> {
     Some((has_data.then_some(record), behind))
 }
 
-/// The tracepoints that tell of frees, and of discards that fail.
+/// The tracepoints for frees, and for discards that fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Tracepoint {
-    /// `ext4:ext4_free_blocks`: before the transaction commits that frees them.
+    /// `ext4:ext4_free_blocks`: before the freeing transaction commits.
     Ext4,
-    /// `xfs:xfs_free_extent`: inside of the transaction that frees them.
+    /// `xfs:xfs_free_extent`: within the freeing transaction.
     Xfs,
-    /// `block:block_rq_error`, of discards: of the whole disk's device, in sectors.
+    /// `block:block_rq_error`, for discards: the whole disk's device, in sectors.
     Error,
 }
 
-/// What is told of one free.
+/// One free as traced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Freed {
     /// Major and minor number of the file system's device.
@@ -130,12 +130,12 @@ pub struct Freed {
     pub group: u64,
     /// The first block.
     pub block: u64,
-    /// Blocks.
+    /// Number of blocks.
     pub blocks: u64,
 }
 
 impl Freed {
-    /// Where it is, on a file system with blocks and groups of so many bytes, which ends there.
+    /// Its span in bytes, given the file system's sizes of a block and a group and its end.
     pub fn span(&self, block: u64, group: u64, end: u64) -> Span {
         let start = self.group.saturating_mul(group).saturating_add(self.block.saturating_mul(block));
         let last = start.saturating_add(self.blocks.saturating_mul(block));
@@ -143,7 +143,7 @@ impl Freed {
     }
 }
 
-/// Where a tracepoint's record says what was freed.
+/// The layout of a tracepoint's record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventFormat {
     id: u64,
@@ -164,7 +164,7 @@ impl Tracepoint {
         }
     }
 
-    /// Reads its `format`; `None` if this kernel's has not what is needed.
+    /// Parses its `format`; `None` if this kernel's lacks a field that is needed.
     pub fn parse(self, text: &str) -> Option<EventFormat> {
         let id = text.lines().find_map(|line| line.strip_prefix("ID:"))?.trim().parse().ok()?;
         let (group, block, blocks) = match self {
@@ -178,7 +178,7 @@ impl Tracepoint {
 }
 
 impl EventFormat {
-    /// What a record tells; `None` if it is of another event.
+    /// Parses a record; `None` if it is of another event.
     pub fn read(&self, record: &[u8]) -> Option<Freed> {
         if self.kind.of(record)? != self.id {
             return None;
@@ -194,14 +194,14 @@ impl EventFormat {
     }
 }
 
-/// What to write into a tracepoint's `filter`, so that it tells of these devices alone. With more than a page of them
-/// (4096 bytes), it tells of all.
+/// The text for a tracepoint's `filter` that selects these devices. If it would exceed a page (4096 bytes), no filter
+/// is set.
 pub fn filter(devices: impl Iterator<Item = (u32, u32)>) -> String {
     let terms: Vec<String> = devices
         .map(|(major, minor)| format!("dev == {}", (u64::from(major) << 20) | u64::from(minor)))
         .collect();
     let text = terms.join(" || ");
-    if text.len() < 4096 { text } else { "0".to_owned() } // 0 takes a filter away
+    if text.len() < 4096 { text } else { "0".to_owned() } // 0 removes a filter
 }
 
 #[cfg(test)]
@@ -216,7 +216,8 @@ mod tests {
         \tfield:unsigned char common_flags;\toffset:2;\tsize:1;\tsigned:0;\n\
         \tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n";
     /// Of Linux 6.18.
-    const EXT4: &str = "\tfield:dev_t dev;\toffset:8;\tsize:4;\tsigned:0;\n\tfield:ino_t ino;\toffset:16;\tsize:8;\tsigned:0;\n\
+    const EXT4: &str = "\tfield:dev_t dev;\toffset:8;\tsize:4;\tsigned:0;\n\tfield:ino_t \
+                        ino;\toffset:16;\tsize:8;\tsigned:0;\n\
         \tfield:__u64 block;\toffset:24;\tsize:8;\tsigned:0;\n\
         \tfield:unsigned long count;\toffset:32;\tsize:8;\tsigned:0;\n";
     const XFS: &str = "\tfield:dev_t dev;\toffset:8;\tsize:4;\tsigned:0;\n\
@@ -252,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn records_are_found_in_a_page_whatever_stands_between_them() {
+    fn records_are_found_in_a_page_whatever_is_between_them() {
         let format = PageFormat::parse(PAGE).unwrap();
         assert_eq!(format.size, 4096);
         let ext4 = event(Tracepoint::Ext4, 1233, EXT4);
@@ -272,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_lost_before_a_page_is_counted() {
+    fn records_lost_before_a_page_are_counted() {
         let format = PageFormat::parse(PAGE).unwrap();
         let lost = |flags: u64, behind: &[u8]| format.records(&page(&[], flags, behind), |_| panic!());
         assert_eq!(lost(0, &17u64.to_ne_bytes()), 0);
@@ -298,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_format_without_what_is_needed_is_none() {
+    fn a_format_that_lacks_a_field_is_rejected() {
         assert_eq!(PageFormat::parse(&PAGE.replace("commit", "length")), None);
         assert_eq!(PageFormat::parse(&PAGE.replace("4080", "many")), None);
         for missing in ["dev;", "block;", "count;", "common_type;"] {

@@ -1,12 +1,12 @@
 //! Frees as they happen, through the kernel's tracepoints.
 //!
-//! A [`Watcher`] has a trace instance of its own (Documentation/trace/ftrace.rst, "Instances"): its buffers and its choice of
-//! events are nobody else's. In it the tracepoints of ext4 and XFS that tell of frees are on, filtered to the file systems
-//! that are managed. Records are read as the kernel wrote them, a page at a time, each second and whenever a buffer is half
-//! full; the kernel overwrites the oldest, and says how many, if nobody reads in time. The block layer's tracepoint of failed
-//! requests is on as well, for discards: XFS does not look at how they end.
+//! A [`Watcher`] has its own trace instance (Documentation/trace/ftrace.rst, "Instances") with its own buffers and
+//! events. In it, the tracepoints for frees of ext4 and XFS are enabled, filtered to the managed file systems. Records
+//! are read as the kernel wrote them, a page at a time, each second and whenever a buffer is half full. If they are not
+//! read in time, the kernel overwrites the oldest and counts them. The block layer's tracepoint for failed requests is
+//! enabled too, for discards: XFS ignores their result.
 //!
-//! Without tracefs, or without the right to it, there is no watcher, and maps alone say what was freed.
+//! Without tracefs, or without permission to use it, there is no watcher, and frees are only found from maps.
 
 pub mod format;
 
@@ -25,42 +25,42 @@ use trimwise_linux::layout::Kind;
 
 /// Where tracefs is mounted.
 pub const TRACING: &str = "/sys/kernel/tracing";
-/// Kernel memory for records, of all processors together, and the most and least of one: a record of ext4 has 52 bytes, so
-/// 256 KiB hold 5,000 frees, which is what the removal of a badly fragmented file makes in 30 ms.
+/// Kernel memory for records, for all processors together, and the limits for one. A record of ext4 has 52 bytes, so
+/// 256 KiB hold 5,000 frees, which is what removing a badly fragmented file produces in 30 ms.
 const BUFFERS_KIB: usize = 8 << 10;
 const BUFFER_KIB_MAX: usize = 256;
 const BUFFER_KIB_MIN: usize = 64;
-/// Kernels before 6.2 wake a reader for each record, not for a half full buffer: so behind a record they are waited for again
-/// only after a rest.
+/// Kernels before 6.2 wake a reader for each record, not for a half full buffer, so polling resumes only after this
+/// pause.
 const REST: Duration = Duration::from_millis(10);
 
-/// What was heard since the last time.
+/// What was traced since the last call.
 #[derive(Debug, Default)]
 pub struct Heard {
-    /// By device.
+    /// Frees, by device.
     pub freed: BTreeMap<(u32, u32), Vec<Freed>>,
-    /// Records that were lost, of whichever device.
+    /// Number of records lost, of any device.
     pub lost: u64,
     /// Disks on which discards failed.
     pub failed: BTreeSet<(u32, u32)>,
 }
 
-/// A trace instance that tells of frees. It goes when this is dropped.
+/// A trace instance that reports frees. It is removed on drop.
 pub struct Watcher {
     instance: PathBuf,
     page: PageFormat,
     events: BTreeMap<Tracepoint, EventFormat>,
-    /// Raw buffers, one for each processor.
+    /// Raw buffers, one per processor.
     pipes: Vec<File>,
     buffer: Vec<u8>,
-    /// Pages of one processor's buffer: no more are read at a time, so that a flood of frees has an end.
+    /// Pages of one processor's buffer: the most read at a time, so that a flood of frees cannot block the loop.
     pages: usize,
     watched: BTreeMap<(u32, u32), Kind>,
-    /// When there was something to read last.
+    /// When something was last read.
     heard_at: Option<Instant>,
 }
 
-/// What went wrong with which file, as a sentence without a full stop.
+/// Describes an error on a file, without a full stop.
 fn cannot(path: &Path) -> impl FnOnce(io::Error) -> String {
     let path = path.display().to_string();
     move |error| format!("{path}: {error}")
@@ -74,7 +74,7 @@ fn read(path: &Path) -> Result<String, String> {
     fs::read_to_string(path).map_err(cannot(path))
 }
 
-/// `events/header_page` is told in one call of read(2), whatever of it that call takes (`show_header` in
+/// Reads `events/header_page`, which must be read in one call of read(2) (`show_header` in
 /// kernel/trace/trace_events.c).
 fn read_at_once(path: &Path) -> Result<String, String> {
     let mut buffer = [0; 4096];
@@ -83,20 +83,20 @@ fn read_at_once(path: &Path) -> Result<String, String> {
 }
 
 impl Watcher {
-    /// Makes an instance below `tracing`. `state` is device and inode of the daemon's state folder, which only one
-    /// daemon has: the instance is named after it, so that one that a killed daemon left is found again.
+    /// Creates an instance below `tracing`. `state` is device and inode of the daemon's state folder, which only one
+    /// daemon has. The instance is named after it, so that the one of a killed daemon is found again.
     ///
     /// # Errors
-    /// Why there can be none, in words.
+    /// A description of why it cannot be created.
     pub fn open(tracing: &Path, (device, inode): (u64, u64)) -> Result<Self, String> {
         let page = tracing.join("events/header_page");
         if !page.exists() {
-            return Err(format!("{}: tracefs is not mounted there, or not to be read", tracing.display()));
+            return Err(format!("{}: tracefs is not mounted there, or cannot be read", tracing.display()));
         }
-        let page = PageFormat::parse(&read_at_once(&page)?).ok_or("events/header_page: not understood")?;
+        let page = PageFormat::parse(&read_at_once(&page)?).ok_or("events/header_page: cannot be parsed")?;
         let name = format!("trimwised-{device:x}-{inode:x}");
         let instance = tracing.join("instances").join(name);
-        // What a killed daemon left is taken away with all that is in it; if it cannot be, it is used as it is.
+        // Remove what a killed daemon left; if that fails, reuse it.
         drop(fs::remove_dir(&instance));
         match fs::create_dir(&instance) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
@@ -114,7 +114,7 @@ impl Watcher {
             watched: BTreeMap::new(),
             heard_at: None,
         };
-        made.prepare()?; // if that fails, the instance goes with it
+        made.prepare()?; // on failure, dropping it removes the instance
         Ok(made)
     }
 
@@ -132,9 +132,9 @@ impl Watcher {
             self.find(point);
         }
         if self.events.is_empty() {
-            return Err("this kernel has no tracepoint that tells of frees on ext4 or XFS".to_owned());
+            return Err("this kernel has no tracepoint for frees on ext4 or XFS".to_owned());
         }
-        // Linux 5.18 and later, and no other request has a D among its letters (blk_fill_rwbs()).
+        // Linux 5.18 and later. Only discards have a D among their letters (blk_fill_rwbs()).
         self.find(Tracepoint::Error);
         if self.events.contains_key(&Tracepoint::Error) {
             let event = self.event(Tracepoint::Error);
@@ -146,11 +146,11 @@ impl Watcher {
             options.read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed());
             self.pipes.push(options.open(&cpu).map_err(cannot(&cpu))?);
         }
-        write(&self.instance.join("trace"), "")?; // what was there before
+        write(&self.instance.join("trace"), "")?; // drop old records
         write(&self.instance.join("tracing_on"), "1")
     }
 
-    /// Looks for a tracepoint: a file system whose module is not loaded has none yet.
+    /// Looks for a tracepoint, which is missing until the file system's module is loaded.
     fn find(&mut self, point: Tracepoint) {
         if let Ok(text) = fs::read_to_string(self.event(point).join("format"))
             && let Some(format) = point.parse(&text)
@@ -166,7 +166,7 @@ impl Watcher {
     /// Watches these file systems, and no others.
     ///
     /// # Errors
-    /// Why that cannot be, in words; then it is not known which are watched.
+    /// A description of what failed; it is then unknown which ones are watched.
     pub fn watch(&mut self, mut wanted: BTreeMap<(u32, u32), Kind>) -> Result<(), String> {
         for &kind in wanted.values() {
             match tracepoint(kind) {
@@ -198,15 +198,15 @@ impl Watcher {
         Ok(())
     }
 
-    /// Whether each free on a file system is told.
+    /// Whether all frees of a file system are traced.
     pub fn is_watched(&self, device: (u32, u32)) -> bool {
         self.watched.contains_key(&device)
     }
 
-    /// Whether the instance is as it was set up: an administrator may have turned it off.
+    /// Checks that the instance is still enabled: an administrator may have turned it off.
     ///
     /// # Errors
-    /// What is not so, in words.
+    /// A description of what was turned off.
     pub fn check(&self) -> Result<(), String> {
         let mut files = vec![self.instance.join("tracing_on")];
         let used = |point: &&Tracepoint| self.watched.values().any(|&kind| tracepoint(kind) == Some(**point));
@@ -217,25 +217,25 @@ impl Watcher {
         }
     }
 
-    /// What to wait for, beside the next second.
+    /// File descriptors to poll.
     pub fn waits(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let rests = self.rest_left() < Duration::MAX;
         self.pipes.iter().filter(move |_| !rests).map(|pipe| pipe.as_fd())
     }
 
-    /// How long nothing is waited for yet; [`Duration::MAX`] if it is.
+    /// Time until polling resumes; [`Duration::MAX`] if it is active.
     pub fn rest_left(&self) -> Duration {
         let left = self.heard_at.and_then(|at| REST.checked_sub(at.elapsed()));
         left.filter(|left| !left.is_zero()).unwrap_or(Duration::MAX)
     }
 
-    /// What was freed since the last time.
+    /// Reads what was freed since the last call.
     pub fn hear(&mut self) -> Heard {
         let mut heard = Heard::default();
         let mut any = false;
         for pipe in &mut self.pipes {
             for _ in 0..self.pages {
-                // Nothing more, or a processor that was taken away.
+                // No more data, or the processor was removed.
                 let Ok(n @ 1..) = pipe.read(&mut self.buffer) else { break };
                 any = true;
                 heard.lost += self.page.records(&self.buffer[..n], |record| {
@@ -258,15 +258,15 @@ impl Watcher {
 
 impl Drop for Watcher {
     fn drop(&mut self) {
-        self.pipes.clear(); // an instance in which something is open cannot be removed
+        self.pipes.clear(); // an instance with open files cannot be removed
         if fs::remove_dir(&self.instance).is_err() {
-            // Somebody looks into it: at least nothing is recorded any more, and the next daemon takes it over.
+            // It is in use: at least stop recording; the next daemon takes it over.
             self.events.keys().for_each(|&point| drop(write(&self.event(point).join("enable"), "0")));
         }
     }
 }
 
-/// Which tracepoint tells of frees on a file system.
+/// The tracepoint for frees of a file system.
 pub fn tracepoint(kind: Kind) -> Option<Tracepoint> {
     match kind {
         Kind::Ext4 => Some(Tracepoint::Ext4),

@@ -1,8 +1,8 @@
-//! A helper at work: begun, heard, and given up when it does not end.
+//! A running helper: started, read from, and abandoned if it does not exit.
 //!
-//! What hangs in the kernel cannot be ended, not even by SIGKILL: a discard that the device does not answer. Such a helper is
-//! kept until the kernel lets it go. Until then no other one is begun on its file system, so that there is never more than
-//! one, and no slice on its disks.
+//! A process that hangs in the kernel cannot be killed, not even by SIGKILL: for instance a discard to which the device
+//! does not respond. Such a helper is kept until the kernel releases it. Until then no other helper starts on its file
+//! system, so that there is never more than one, and no slice on its disks.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -17,10 +17,10 @@ use crate::helper::{self, Answer, Request};
 use crate::process::{Left, Process, has_ended};
 use crate::speak::warn;
 
-/// The most that a helper may answer: a map of the most extents, with room.
+/// Size limit of a helper's answer, in bytes: the largest map, with a margin.
 const ANSWER_MAX: usize = 4 << 20;
 
-/// What a helper is at.
+/// What a helper is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Doing {
     Probing,
@@ -46,13 +46,13 @@ impl Job {
         self.process.waits()
     }
 
-    /// Reads what it has written; returns whether that was all.
+    /// Reads its output; returns whether it is complete.
     pub(crate) fn hear(&mut self) -> bool {
         self.process.flush();
         self.process.receive(ANSWER_MAX)
     }
 
-    /// Its answer, when all of it was heard.
+    /// Its answer, once complete.
     pub(crate) fn answer(self, left: &mut Left) -> (Vec<Span>, Answer) {
         let (said, mut child) = self.process.into_parts();
         let answer = helper::parse_answer(&said).unwrap_or_else(|| {
@@ -63,12 +63,12 @@ impl Job {
         answer
     }
 
-    /// Since its begin.
+    /// Time since it was started.
     pub(crate) fn elapsed(&self) -> Duration {
         self.begun.elapsed()
     }
 
-    /// Given up if it takes longer than this: killed, and to be left. And why, in words.
+    /// Kills it if it has taken longer than `patience`; returns the reason.
     pub(crate) fn give_up_behind(&mut self, patience: Duration) -> Option<String> {
         (self.begun.elapsed() >= patience).then(|| {
             self.kill();
@@ -76,18 +76,18 @@ impl Job {
         })
     }
 
-    /// Whoever began it waits for it no more.
+    /// Abandons it.
     pub(crate) fn leave(self, left: &mut Left) {
         left.keep(self.process.into_parts().1);
     }
 
-    /// A discard that is on its way still ends.
+    /// Kills it. A discard in flight still completes.
     pub(crate) fn kill(&mut self) {
         self.process.kill();
     }
 }
 
-/// How a process ended that has closed its socket: it does so on its way out.
+/// Describes how a process exited that has closed its socket, which it does on exit.
 fn in_words(child: &mut Child) -> String {
     for _ in 0..200 {
         match child.try_wait() {
@@ -96,23 +96,23 @@ fn in_words(child: &mut Child) -> String {
             Err(error) => return error.to_string(),
         }
     }
-    "it still runs".to_owned()
+    "it is still running".to_owned()
 }
 
 impl Managed {
-    /// Gives up a helper that takes too long, and sees whether one that was given up has ended.
+    /// Abandons a helper that takes too long, and checks whether an abandoned one has exited.
     pub fn see_stuck(&mut self, means: &mut Means<'_>) {
         let point = self.candidate.mount.mount_point.clone();
         if self.stuck.as_mut().is_some_and(has_ended) {
             self.stuck = None;
             self.problem = None;
-            means.history.add(&point, "released", "The helper that was given up has ended.".to_owned(), 0);
+            means.history.add(&point, "released", "The abandoned helper has exited.".to_owned(), 0);
             if let Some(live) = self.live.as_mut().filter(|_| !self.hangs) {
                 live.stick(None);
             }
         }
         if self.stuck.is_some() && self.live.is_none() {
-            self.problem = Some("the helper that was given up has not ended".to_owned());
+            self.problem = Some("the abandoned helper has not exited".to_owned());
         }
         let Some(message) = self.job.as_mut().and_then(|job| job.give_up_behind(means.patience)) else {
             return;
@@ -120,7 +120,7 @@ impl Managed {
         let Some(Job { doing, process, begun }) = self.job.take() else { return };
         warn(&format!("{}: {message}", point.display()));
         means.history.add(&point, "stuck", message.clone(), 0);
-        let stuck = format!("The helper did not end in {} s, and was given up", means.patience.as_secs());
+        let stuck = format!("The helper did not end in {} s and was abandoned", means.patience.as_secs());
         if let Some(live) = &mut self.live {
             live.stick(Some(stuck));
         }
@@ -128,12 +128,12 @@ impl Managed {
         self.done(doing, begun.elapsed(), Vec::new(), &Answer::Again { message }, means);
     }
 
-    /// Whether something is under way on its disks that another slice must not meet.
+    /// Whether its disks are busy with something that excludes another slice.
     pub fn keeps_its_disks_busy(&self) -> bool {
         self.stuck.is_some() || self.job.as_ref().is_some_and(|job| job.doing == Doing::Trimming)
     }
 
-    /// Tells the helper to end: a discard that is on its way still ends.
+    /// Kills the helper. A discard in flight still completes.
     pub fn kill(&mut self) {
         self.held = None;
         if let Some(job) = &mut self.job {
@@ -141,7 +141,7 @@ impl Managed {
         }
     }
 
-    /// Ends the helper, and waits for it until then at most.
+    /// Kills the helper, and waits for it no longer than `until`.
     pub fn stop(&mut self, left: &mut Left, until: Instant) {
         self.kill();
         if let Some(job) = self.job.take() {
@@ -152,7 +152,7 @@ impl Managed {
         }
     }
 
-    /// Reads what the helper has written; if it has ended, its answer is taken.
+    /// Reads the helper's output, and handles its answer once it has exited.
     pub fn hear(&mut self, means: &mut Means<'_>) {
         if let Some(job) = self.job.take_if(Job::hear) {
             let (doing, elapsed) = (job.doing, job.elapsed());

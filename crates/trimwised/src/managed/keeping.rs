@@ -1,4 +1,4 @@
-//! What is known to be trimmed on a managed file system: from before, and for the next daemon.
+//! What is known to be trimmed on a managed file system, taken from the last daemon and kept for the next.
 
 use trimwise::live::Known;
 use trimwise::units::Bytes;
@@ -7,15 +7,14 @@ use super::{Managed, Means};
 use crate::known::{Kept, Present};
 
 impl Managed {
-    /// What is known of it from before: under another treatment or size, or by the last daemon.
+    /// What was known of it: under other settings or another size, or by the last daemon.
     pub(super) fn known_before(&mut self, total: u64, means: &mut Means<'_>) -> Option<Known> {
         if let Some(known) = self.carried.take() {
             return Some(known);
         }
         let kept = means.known.take(self.candidate.mount.numbers)?;
         let point = &self.candidate.mount.mount_point;
-        let present =
-            self.present(total).ok_or_else(|| "the kernel does not tell which mount it is".to_owned());
+        let present = self.present(total).ok_or_else(|| "the kernel does not identify its mount".to_owned());
         match present.and_then(|present| kept.believed(present)) {
             Ok(known) => {
                 let bytes = known.trimmed.iter().map(|span| span.bytes().0).sum();
@@ -24,7 +23,7 @@ impl Managed {
                 Some(known)
             }
             Err(why) => {
-                let text = format!("What the last daemon knew of it is not believed: {why}.");
+                let text = format!("What the last daemon knew of it is discarded: {why}.");
                 means.history.add(point, "forgotten", text, 0);
                 None
             }

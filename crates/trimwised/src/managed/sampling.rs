@@ -1,4 +1,4 @@
-//! What is seen of a managed file system each second, and that nothing is.
+//! Handles the samples of a managed file system each second, and their absence.
 
 use trimwise::live::{LiveHost, Sample};
 use trimwise::units::{Bytes, SimDuration};
@@ -8,13 +8,13 @@ use crate::helper::Task;
 use crate::sense::{Seen, Sensed};
 use crate::speak::warn;
 
-/// What takes so many seconds to tell its free space hangs, and is not only slow.
+/// A path whose statvfs takes this many seconds hangs rather than being slow.
 const HANG_S: u64 = 2;
 
 impl Managed {
-    /// Begins to find out how it is laid out, if that is not known and there is room for a helper.
+    /// Starts to find out its layout, if that is unknown and a helper may be started.
     pub fn probe(&mut self, means: &mut Means<'_>) {
-        // What cannot be sampled is not probed either: that would hang too.
+        // Do not probe before it was sampled: that would hang too.
         if self.live.is_none()
             && self.sensed.is_some()
             && self.may_begin(means)
@@ -24,7 +24,7 @@ impl Managed {
         }
     }
 
-    /// It was sampled. `sensed` is `None` if it is as it was before.
+    /// Takes a sample. `sensed` is `None` if nothing has changed.
     pub fn sampled(&mut self, sensed: Option<Sensed>, seen: &Seen, means: &mut Means<'_>) {
         let Some(sensed) = sensed.or(self.sensed.map(|(before, _)| before)) else { return };
         self.sensed = Some((sensed, seen.at_s));
@@ -33,7 +33,7 @@ impl Managed {
             if let Some(live) = self.live.as_mut().filter(|_| self.stuck.is_none()) {
                 live.stick(None);
             }
-            let text = "Its path answers again.".to_owned();
+            let text = "Its path responds again.".to_owned();
             means.history.add(&self.candidate.mount.mount_point, "released", text, 0);
         }
         if self.live.is_none() {
@@ -60,19 +60,19 @@ impl Managed {
         self.tell(means);
     }
 
-    /// Whoever asks for its space has waited for so many seconds.
+    /// Handles a statvfs that has not returned for this many seconds.
     pub fn hangs(&mut self, seconds: u64, means: &mut Means<'_>) {
         if seconds < HANG_S || std::mem::replace(&mut self.hangs, true) {
             return;
         }
         let point = &self.candidate.mount.mount_point;
-        let text = "its path hangs: whoever asks for its free space gets no answer";
+        let text = "its path hangs: a query for its free space does not return";
         warn(&format!("{}: {text}", point.display()));
         means.history.add(point, "stuck", format!("{text}."), 0);
         self.problem = Some(text.to_owned());
         if let Some(live) = &mut self.live {
-            live.stick(Some("Its path hangs: whoever asks for its free space gets no answer".to_owned()));
+            live.stick(Some("Its path hangs: a query for its free space does not return".to_owned()));
         }
-        self.feed(means, LiveHost::tick); // which says so
+        self.feed(means, LiveHost::tick); // which reports it
     }
 }

@@ -1,4 +1,5 @@
-//! Metrics over HTTP: on a loopback address, or on a unix socket. No client can keep others out, or make the daemon wait.
+//! Metrics over HTTP: on a loopback address, or on a unix socket. No client can lock others out or make the daemon
+//! wait.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read as _, Write as _};
@@ -11,20 +12,20 @@ use std::time::{Duration, Instant};
 
 use crate::server;
 
-/// Clients at a time that have not sent their whole request. When there are more, whoever has waited longest goes: who asks at
-/// once is answered, whatever others do.
+/// Maximum number of clients with an incomplete request. Beyond it, the one that has waited longest is dropped, so a
+/// client that sends its request at once is always served.
 const ASKING_MAX: usize = 64;
-/// Clients at a time that have not taken their whole answer, which may be some MiB.
+/// Maximum number of clients that have not read their whole response, which may be some MiB.
 const READING_MAX: usize = 8;
 /// The longest request, in bytes.
 const REQUEST_MAX: usize = 8 << 10;
-/// How long a request may take to come, and an answer to be taken.
+/// How long a client may take to send a request, or to read a response.
 const TIME_MAX: Duration = Duration::from_secs(5);
-/// Clients that are taken in one turn: then others have theirs.
+/// Maximum number of clients accepted in one turn.
 const TURN: usize = 256;
-/// The same text is sent for so long: nobody can have it made again and again.
+/// How long the same text is reused, so that clients cannot make the daemon render it again and again.
 const TEXT_MAX: Duration = Duration::from_millis(250);
-/// What cannot be listened on is tried again behind this time.
+/// Time after which a failed listen is retried.
 const AGAIN: Duration = Duration::from_secs(10);
 
 /// Where metrics are served.
@@ -32,7 +33,7 @@ const AGAIN: Duration = Duration::from_secs(10);
 pub enum Address {
     /// `metrics-listen`.
     Loopback(SocketAddr),
-    /// `metrics-socket`, and the number of the group that may read there beside root.
+    /// `metrics-socket`, and the id of the group that may read there besides root.
     Socket(PathBuf, Option<u32>),
 }
 
@@ -89,11 +90,11 @@ impl Listening {
     }
 }
 
-/// A place where metrics are served, or will be.
+/// An address where metrics are served, now or later.
 pub struct Endpoint {
     address: Address,
     listening: Option<Listening>,
-    /// Why nobody is listened to there, as a sentence without a full stop.
+    /// Why it is not listening, without a full stop.
     problem: Option<String>,
     retry_at: Instant,
     clients: Vec<Client>,
@@ -101,7 +102,7 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// Listens there, now or later: see [`Self::problem`].
+    /// Starts to listen, now or later: see [`Self::problem`].
     pub fn open(address: Address) -> Self {
         let mut endpoint = Self {
             address,
@@ -115,17 +116,17 @@ impl Endpoint {
         endpoint
     }
 
-    /// Where it is.
+    /// Its address.
     pub fn address(&self) -> &Address {
         &self.address
     }
 
-    /// Why it cannot be listened there now, as a sentence without a full stop.
+    /// Why it cannot listen now, without a full stop.
     pub fn problem(&self) -> Option<&str> {
         self.problem.as_deref()
     }
 
-    /// Tries again, if it is time.
+    /// Retries a failed listen when it is due.
     pub fn try_again(&mut self, now: Instant) {
         if self.listening.is_none() && now >= self.retry_at {
             self.listen();
@@ -142,7 +143,7 @@ impl Endpoint {
         }
     }
 
-    /// What to wait for, and whether for room to write.
+    /// File descriptors to poll, and whether for writing.
     pub fn waits(&self) -> impl Iterator<Item = (BorrowedFd<'_>, bool)> {
         let listening = self.listening.as_ref().filter(|_| self.reading() < READING_MAX);
         let listening = listening.map(|listening| match listening {
@@ -157,7 +158,7 @@ impl Endpoint {
         self.clients.iter().filter(|client| client.answer.is_some()).count()
     }
 
-    /// Takes clients, reads their requests, and answers those that are whole.
+    /// Accepts clients, reads their requests, and answers complete ones.
     pub fn serve(&mut self, mut text: impl FnMut() -> String) {
         let kept = &mut self.text;
         let mut text = || match kept {
@@ -191,13 +192,13 @@ impl Endpoint {
 struct Client {
     stream: File,
     read: Vec<u8>,
-    /// What is being sent: head and text, and how much of both is.
+    /// The response: head, text, and how many bytes of both are sent.
     answer: Option<(Vec<u8>, Rc<[u8]>, usize)>,
     since: Instant,
 }
 
 impl Client {
-    /// Reads its request or writes its answer; returns whether it is to be kept.
+    /// Reads its request or writes its answer; returns whether to keep it.
     fn goes_on(&mut self, text: &mut impl FnMut() -> Rc<[u8]>) -> bool {
         if self.answer.is_none() && !self.asks(text) {
             return false;
@@ -211,7 +212,7 @@ impl Client {
         let is_whole = |read: &[u8]| read.windows(4).any(|four| four == b"\r\n\r\n");
         loop {
             match self.stream.read(&mut buffer) {
-                // Who says no more is answered, if the request is whole.
+                // Answer a complete request even if the client closed its side.
                 Ok(0) if is_whole(&self.read) => break,
                 Ok(0) => return false,
                 Ok(n) => self.read.extend(&buffer[..n]),
@@ -235,7 +236,8 @@ impl Client {
             _ => ("405 Method Not Allowed", said("expected GET\n")),
         };
         let head = format!(
-            "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+            "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4\r\nContent-Length: {}\r\nConnection: \
+             close\r\n\r\n",
             body.len()
         );
         self.answer = Some((head.into_bytes(), body, 0));
@@ -243,7 +245,7 @@ impl Client {
         true
     }
 
-    /// Sends what there is room for; returns whether nothing is left to send, or nobody takes it.
+    /// Sends as much as possible; returns whether all is sent or the client is gone.
     fn is_answered(&mut self) -> bool {
         let Some((head, body, sent)) = &mut self.answer else { return false };
         loop {
@@ -254,7 +256,7 @@ impl Client {
             match self.stream.write(rest) {
                 Ok(n @ 1..) => {
                     *sent += n;
-                    self.since = Instant::now(); // who takes it may go on taking it
+                    self.since = Instant::now(); // a client that keeps reading may continue
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return false,
@@ -273,7 +275,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn regression_half_requests_keep_nobody_out_and_a_long_answer_is_sent_whole() {
+    fn regression_half_requests_lock_nobody_out_and_a_long_answer_is_sent_whole() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("metrics.sock");
         let mut endpoint = Endpoint::open(Address::Socket(path.clone(), None));

@@ -1,4 +1,4 @@
-//! What the daemon answers to whoever asks.
+//! Answers clients' requests.
 
 use std::path::{Path, PathBuf};
 
@@ -16,19 +16,19 @@ use crate::speak::{self, warn};
 use trimwise_linux::daemon::control::{Request, Response};
 use trimwise_linux::mount::as_text;
 
-/// One file system in the answer to `status`.
+/// A file system in the response to `status`.
 #[derive(Debug, Serialize)]
 struct FileSystem<'a> {
     mount_point: &'a Path,
     fs_type: &'a str,
     devices: Vec<&'a str>,
-    /// `null` until it was looked at for the first time.
+    /// `null` until it was first examined.
     status: Option<Status>,
-    /// Why it could not be looked at.
+    /// Why it could not be examined.
     problem: Option<&'a str>,
-    /// How the mount option was before the daemon changed it; `null` if it is as somebody wrote it.
+    /// The mount option before the daemon changed it; `null` if the daemon did not change it.
     option_before: Option<&'a str>,
-    /// How it is now.
+    /// The option now.
     option: &'a str,
 }
 
@@ -42,18 +42,18 @@ struct Whole<'a> {
     #[serde(serialize_with = "as_text")]
     config: &'a Path,
     config_problem: Option<&'a str>,
-    /// Why what outlives the daemon is neither read nor written.
+    /// Why the state files cannot be read or written.
     state_problem: Option<String>,
     history_problem: Option<String>,
-    /// Why it is not known what is mounted.
+    /// Why the mounts could not be examined.
     mounts_problem: Option<&'a str>,
-    /// Which limit of the process is too small for what is mounted.
+    /// Which process limit is too small for the mounted devices.
     limits_problem: Option<String>,
     /// Why metrics are not written or not served.
     metrics_problem: Option<String>,
-    /// Why frees are not seen as they happen; null if they are, or the configuration does not want it.
+    /// Why frees are not seen as they happen; null if they are, or if tracepoints are off.
     tracepoints_problem: Option<&'a str>,
-    /// Lines of the log that nobody read in time.
+    /// Log lines dropped because they were not read in time.
     log_lines_dropped: u64,
     file_systems: Vec<FileSystem<'a>>,
     skipped: &'a [Skipped],
@@ -63,7 +63,7 @@ struct Whole<'a> {
 #[derive(Debug, Serialize)]
 struct Past<'a> {
     mount_point: &'a Path,
-    /// The oldest first.
+    /// Oldest first.
     entries: Vec<Entry>,
 }
 
@@ -71,7 +71,7 @@ struct Past<'a> {
 #[derive(Debug, Serialize)]
 struct Switched {
     mount_points: Vec<PathBuf>,
-    /// Why the next daemon will not know of it; null if it will.
+    /// Why the next daemon will not know about it; null if it will.
     not_saved: Option<String>,
 }
 
@@ -79,9 +79,9 @@ struct Switched {
 #[derive(Debug, Serialize)]
 struct Asked<'a> {
     mount_point: &'a Path,
-    /// What waits, as far as is known before the next look.
+    /// What waits, as known before the next look.
     waiting_bytes: Bytes,
-    /// Then nothing is sent.
+    /// If set, nothing is sent.
     dry_run: bool,
 }
 
@@ -97,7 +97,7 @@ struct Reloaded<'a> {
 pub struct Explained {
     /// Its mount point.
     pub mount_point: PathBuf,
-    /// Sentences, in their order.
+    /// Sentences, in order.
     pub sentences: Vec<String>,
 }
 
@@ -108,7 +108,7 @@ pub(super) fn switched(mount_points: Vec<PathBuf>, not_saved: Option<String>) ->
 }
 
 impl Service {
-    /// The response to a request; `None` if it comes later, by its number.
+    /// The response to a request; `None` if it will be sent later, by its number.
     pub(super) fn answer(&mut self, request: &Request, number: u64) -> Option<Response> {
         Some(match request {
             Request::Status => Response::done(self.whole()),
@@ -127,12 +127,12 @@ impl Service {
         })
     }
 
-    /// The answer to `reload`, when the configuration is in effect.
+    /// The response to `reload`, once the configuration is in effect.
     pub(super) fn reloaded(&self) -> Response {
         Response::done(Reloaded { config: &self.options.places.config })
     }
 
-    /// What is not managed any more has a history too.
+    /// The response to `history`, also for a file system that is no longer managed.
     pub(super) fn past(&mut self, mount: &Path, limit: u32, read: Result<Vec<Entry>, String>) -> Response {
         match self.history.last(mount, limit, read) {
             Ok(entries) if entries.is_empty() => match self.of(mount) {
@@ -215,11 +215,11 @@ impl Service {
             Ok(one) => {
                 let mut sentences = match (one.seen(), &one.problem) {
                     (Some(live), _) => live.explain(),
-                    (None, Some(problem)) => vec![format!("It cannot be looked at: {problem}.")],
+                    (None, Some(problem)) => vec![format!("It cannot be examined: {problem}.")],
                     (None, None) => vec!["It was only just found.".to_owned()],
                 };
                 if dry_run {
-                    sentences.push("Dry run: whatever is said to be done is not.".to_owned());
+                    sentences.push("Dry run: nothing described here is carried out.".to_owned());
                 }
                 Response::done(Explained { mount_point: mount.to_owned(), sentences })
             }
@@ -237,7 +237,7 @@ impl Service {
             let was_paused = self.paused.contains(&point);
             match self.of(&point) {
                 Ok(one) => one.pause(paused),
-                // It is not mounted now, and would be paused when it is.
+                // Not mounted now, but it would be paused when mounted.
                 Err(_) if !paused && was_paused => {}
                 Err(why) => return Some(Response::wrong(why)),
             }

@@ -1,4 +1,4 @@
-//! What depends on the configuration besides policies: sockets, metrics, and reading it again.
+//! What depends on the configuration besides policies: sockets and metrics; and reloading it.
 
 use std::io;
 
@@ -13,7 +13,7 @@ use trimwise_linux::daemon::config::{Config, StatusFor};
 use trimwise_linux::daemon::control::Response;
 
 impl Service {
-    /// Has the configuration read again; a broken one changes nothing. `request` is answered with the result.
+    /// Reloads the configuration; an invalid one changes nothing. `request` gets the result.
     pub(super) fn reload(&mut self, request: Option<u64>) {
         self.notify.tell("RELOADING=1");
         let places = &self.options.places;
@@ -23,14 +23,14 @@ impl Service {
         }
     }
 
-    /// Takes what was read.
+    /// Handles the result of reading it.
     pub(super) fn configured(&mut self, request: Option<u64>, read: Result<look::Texts, String>) {
         let result = read.and_then(|read| {
             let config = Config::parse(&read.texts).map_err(|errors| errors.to_string())?;
             self.apply(config, read.group)
         });
         if let Err(error) = &result {
-            warn(&format!("the configuration is kept as it was, since the new one is broken:\n{error}"));
+            warn(&format!("the configuration is kept as it was, since the new one is invalid:\n{error}"));
         }
         self.config_problem = result.clone().err();
         self.notify.tell("READY=1");
@@ -40,7 +40,7 @@ impl Service {
         }
     }
 
-    /// Tells whoever asked for it that the configuration is in effect.
+    /// Answers requests that wait for the configuration to take effect.
     pub(super) fn tell_reloaded(&mut self) {
         for request in std::mem::take(&mut self.reloading) {
             let response = self.reloaded();
@@ -48,14 +48,14 @@ impl Service {
         }
     }
 
-    /// Answers a request that somebody waits with, if there is one.
+    /// Answers a waiting request, if there is one.
     pub(super) fn answer_later(&mut self, request: Option<u64>, response: &Response) {
         if let Some((server, request)) = self.server.as_mut().zip(request) {
             server.answer_later(request, response);
         }
     }
 
-    /// All that may fail comes before the first change.
+    /// Applies a configuration. Everything that may fail comes before the first change.
     fn apply(&mut self, config: Config, group: Option<u32>) -> Result<(), String> {
         let places = &self.options.places;
         let words = |error: ServiceError| error.to_string();
@@ -67,7 +67,7 @@ impl Service {
         }
         if (config.group.as_ref(), config.status) != (self.config.group.as_ref(), self.config.status) {
             let mut server = open_server(places, &config, group).map_err(words)?;
-            // Whoever asked for this waits for the answer.
+            // The client that asked for this waits for the answer.
             self.server.take().into_iter().for_each(|before| server.take_over(before));
             self.server = Some(server);
         }
@@ -84,7 +84,7 @@ impl Service {
     }
 }
 
-/// The sockets for commands and for the status; `number` is the one of the group, if there is such a group.
+/// The sockets for commands and for the status; `number` is the group's id, if the group exists.
 pub fn open_server(places: &Places, config: &Config, number: Option<u32>) -> Result<Server, ServiceError> {
     let group = config.group.as_ref().map(|name| {
         number.ok_or_else(|| ServiceError::Io {
@@ -102,7 +102,7 @@ pub fn open_server(places: &Places, config: &Config, number: Option<u32>) -> Res
     Ok(server)
 }
 
-/// Where metrics are to be served; `group` is the number of the group, if there is such a group.
+/// The addresses for metrics; `group` is the group's id, if the group exists.
 pub fn addresses(config: &Config, group: Option<u32>) -> Vec<Address> {
     let loopback = config.metrics_listen.map(Address::Loopback);
     let socket = config.metrics_socket.clone().map(|path| Address::Socket(path, group));

@@ -1,4 +1,4 @@
-//! Looking for file systems, and sampling them: workers do it, and the loop takes what they say.
+//! Looks for file systems and samples them, through workers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::BorrowedFd;
@@ -14,20 +14,20 @@ use crate::speak::warn;
 use crate::worker::Worker;
 use trimwise_linux::mount::Mount;
 
-/// Everything is looked at anew so often, since devices change too.
+/// Interval between full looks, since devices change too.
 const DISCOVER_EVERY: Duration = Duration::from_secs(60);
-/// At least so long after a look the next one begins, however many mounts come and go meanwhile.
+/// Minimum time between looks, however many mounts come and go.
 const BURST: Duration = Duration::from_millis(200);
-/// And looking takes one part in so many of the time.
+/// Looking takes at most about one part in this many of the time.
 const LOOK_SHARE: u32 = 4;
-/// After a look that failed.
+/// Time until the retry of a failed look.
 const AGAIN: Duration = Duration::from_secs(10);
-/// At the beginning and at the end, a look is waited for so long at most.
+/// How long to wait for a look at start and stop.
 const WAIT_MAX: Duration = Duration::from_secs(10);
-/// Whoever looks is silent for so long at most. Who samples is given up later: it says itself what hangs.
+/// How long the worker that looks may be silent. The sampler is given longer, since it reports what hangs itself.
 const LOOK_MAX: Duration = Duration::from_secs(20);
 
-/// What the worker that looks was asked.
+/// Requests to the worker that looks.
 #[derive(Debug)]
 pub enum Looked {
     /// For file systems.
@@ -40,19 +40,19 @@ pub enum Looked {
 pub struct Looking {
     pub(super) worker: Worker<Looked>,
     sampler: Worker<()>,
-    /// What is sampled.
+    /// What the sampler watches.
     watched: Vec<Place>,
-    /// When the look that is under way was asked for.
+    /// When the current look was requested.
     asked_at: Option<Instant>,
-    /// Something was mounted or unmounted, and not looked at yet.
+    /// Whether a look is wanted, such as after a change of mounts.
     is_wanted: bool,
-    /// What is found matters also if it is as it was: something else has changed.
+    /// Whether the next look must report even if nothing has changed.
     is_whole: bool,
     not_before: Instant,
     next: Instant,
     /// Why the last look failed.
     pub(super) problem: Option<String>,
-    /// The limit of open files, if that is too small.
+    /// The limit on open files, if it is too small.
     pub(super) descriptors_short: Option<u64>,
 }
 
@@ -74,23 +74,23 @@ impl Looking {
         }
     }
 
-    /// Looks for file systems as soon as may be.
+    /// Requests a look as soon as possible.
     pub(super) fn discover_now(&mut self) {
         (self.is_wanted, self.is_whole) = (true, true);
     }
 
-    /// Something was mounted or unmounted.
+    /// Requests a look after a change of mounts.
     pub(super) fn mounts_changed(&mut self) {
         self.is_wanted = true;
     }
 
-    /// The same, and though the last look was only just over: a user waits for it.
+    /// Requests a look at once, without the usual pause, since a user waits for it.
     pub(super) fn discover_at_once(&mut self) {
         self.discover_now();
         self.not_before = Instant::now();
     }
 
-    /// What to wait for, and whether for room to write.
+    /// File descriptors to poll, and whether for writing.
     pub(super) fn waits(&self) -> impl Iterator<Item = (BorrowedFd<'_>, bool)> {
         self.worker.waits().into_iter().chain(self.sampler.waits())
     }
@@ -109,7 +109,7 @@ impl Looking {
 }
 
 impl Service {
-    /// Takes what the workers say, and begins the next look if it is time.
+    /// Handles the workers' answers, and starts the next look when due.
     pub(super) fn look(&mut self, now: Instant) {
         self.hear_looks();
         self.hear_samples();
@@ -135,7 +135,7 @@ impl Service {
     }
 
     fn not_found(&mut self, why: String) {
-        let problem = format!("what is mounted cannot be looked at: {why}");
+        let problem = format!("the mounts cannot be examined: {why}");
         if self.looking.problem.as_ref() != Some(&problem) {
             warn(&problem);
         }
@@ -170,16 +170,16 @@ impl Service {
                 }
                 (Looked::Configured(request), Err(why)) => self.configured(request, Err(why)),
                 (Looked::Found, Ok(_)) | (Looked::Configured(_), Ok(_)) => {
-                    warn("the worker that looks answered something else");
+                    warn("the worker that looks sent an unexpected answer");
                 }
             }
         }
     }
 
-    /// Waits for a look at the mounts, but not for ever.
+    /// Waits for a look at the mounts, for a limited time.
     pub(super) fn discover_and_wait(&mut self) {
         let until = Instant::now() + WAIT_MAX.min(self.options.patience);
-        // One that is under way may not tell what is as it was.
+        // A look in progress might not report unchanged results.
         self.wait_for_look(until);
         self.looking.is_whole = true;
         self.ask_for_mounts();
@@ -194,12 +194,12 @@ impl Service {
         }
     }
 
-    /// Takes what was found: new ones are managed, those that are gone are not any more.
+    /// Handles what was found: new file systems are managed, and missing ones released.
     fn found(&mut self, found: Found) {
         if self.is_ending {
             return self.restore_unmanaged(found.changed);
         }
-        // Unmounted and mounted again, it may be another one: nothing is known of it.
+        // After a remount it may be a different file system, so nothing is known of it.
         let is_mounted = |mount: &Mount| found.mounted.contains(&(mount.id, mount.device.clone()));
         let mut before = std::mem::take(&mut self.managed);
         let mut new = Vec::new();
@@ -207,7 +207,7 @@ impl Service {
             let Some(treatment) = self.config.treatment(&candidate.mount.mount_point) else { continue };
             let numbers = candidate.mount.numbers;
             let is_other = |one: &Managed| {
-                // Another treatment finds the mount option as it was.
+                // Restore the mount option before applying new settings.
                 !is_mounted(&one.candidate.mount)
                     || one.treatment.is_another(&treatment) && self.journal.was(&one.candidate).is_some()
             };
@@ -226,7 +226,7 @@ impl Service {
                     self.managed.insert(numbers, one);
                 }
                 None => {
-                    // Who wants all of it trimmed now and once does not want to wait for a `resume`.
+                    // With `once`, ignore pauses.
                     let paused = !self.options.once && self.paused.contains(&candidate.mount.mount_point);
                     new.push((numbers, Managed::new(candidate, treatment, paused)));
                 }
@@ -243,12 +243,12 @@ impl Service {
             let point = gone.candidate.mount.mount_point.clone();
             let is_mounted = is_mounted(&gone.candidate.mount);
             let why = if is_mounted {
-                skipped.get(&point).map_or("its mount is passed over", |one| one.why.as_str())
+                skipped.get(&point).map_or("its mount is skipped", |one| one.why.as_str())
             } else {
                 "it was unmounted"
             };
             self.let_go(gone, is_mounted);
-            self.history.add(&point, "gone", format!("It is not managed any more: {why}."), 0);
+            self.history.add(&point, "gone", format!("It is no longer managed: {why}."), 0);
         }
         self.restore_unmanaged(found.changed);
         new.retain(|(numbers, _)| !self.is_restoring(*numbers));
@@ -256,7 +256,7 @@ impl Service {
         self.skipped = found.skipped;
     }
 
-    /// Has all file systems sampled, unless they are being sampled: what hangs is not asked twice.
+    /// Samples all file systems, unless a round is in progress.
     pub(super) fn sample(&mut self) {
         if self.looking.sampler.asked().next().is_some() {
             return;
@@ -285,16 +285,16 @@ impl Service {
             self.looking.watched = places;
         }
         if asked.and_then(|()| self.looking.sampler.ask((), &sense::Ask::Sample)).is_err() {
-            self.looking.watched.clear(); // the next one that is started knows nothing
+            self.looking.watched.clear(); // a newly started worker knows nothing
         }
     }
 
-    /// Why sampling costs more than it need, in words.
+    /// Why sampling costs more than necessary.
     pub(super) fn limits_problem(&self) -> Option<String> {
         let limit = self.looking.descriptors_short?;
         Some(format!(
-            "no more than {limit} files may be open (RLIMIT_NOFILE, LimitNOFILE= of the unit), which is fewer than there \
-             are devices: the counts of some are opened anew each second"
+            "no more than {limit} files may be open (RLIMIT_NOFILE, LimitNOFILE= of the unit), fewer than there are \
+             devices: the counts of some are reopened each second"
         ))
     }
 
@@ -312,7 +312,7 @@ impl Service {
 
     fn seen(&mut self, seen: Seen) {
         if seen.at_s == 0 {
-            return; // only what is watched was told
+            return; // the answer to `Watch`
         }
         self.looking.is_wanted |= seen.mounts_changed;
         if self.looking.descriptors_short != seen.descriptors_short {
@@ -328,7 +328,7 @@ impl Service {
             let key = one.candidate.mount.numbers;
             match hanging.get(&key) {
                 Some(&seconds) => one.hangs(seconds, means),
-                // It is going; the list of mounts will say so.
+                // It is going away; the list of mounts will show it.
                 None if gone.contains(&key) => {}
                 None => one.sampled(changed.get(&key).copied(), &seen, means),
             }

@@ -1,4 +1,4 @@
-//! Mount options that are put back as they were: by helpers, for which the loop does not wait.
+//! Restores changed mount options, through helpers for which the loop does not wait.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -10,20 +10,20 @@ use crate::journal::Change;
 use crate::managed::{Doing, Job};
 use crate::speak::warn;
 
-/// At the beginning and at the end nothing waits longer than this, so that a service manager does not lose patience either.
-/// What was not put back by then is by the next daemon.
+/// How long start and stop wait for this, so as not to exceed a service manager's timeout. The next daemon restores the
+/// rest.
 const WAIT_MAX: Duration = Duration::from_secs(15);
 
-/// A mount option that is being put back.
+/// A mount option that is being restored.
 pub struct Restoring {
     change: Change,
-    /// Through which mount.
+    /// The mount through which it is restored.
     point: PathBuf,
     job: Job,
 }
 
 impl Service {
-    /// Begins to put back the options of all file systems that are mounted, and not managed.
+    /// Starts to restore the options of all mounted file systems that are not managed.
     pub(super) fn restore_unmanaged(&mut self, changed: Vec<(Change, Whereabouts)>) {
         if self.options.dry_run {
             return;
@@ -35,7 +35,7 @@ impl Service {
             }
             match whereabouts {
                 Whereabouts::Gone => self.journal.restored(&change),
-                // It is put back when it is seen again, if need be by the next daemon.
+                // It is restored when it is seen again, by the next daemon if need be.
                 Whereabouts::Hidden => {}
                 Whereabouts::At(_)
                     if self.managed.contains_key(&change.numbers)
@@ -47,7 +47,7 @@ impl Service {
         }
     }
 
-    /// Whether an option of this file system is being put back; until that is done it is not managed.
+    /// Whether an option of this file system is being restored; until then it is not managed.
     pub(super) fn is_restoring(&self, numbers: (u32, u32)) -> bool {
         self.restoring_later.contains(&numbers)
             || self.restoring.iter().any(|one| one.change.numbers == numbers)
@@ -64,12 +64,12 @@ impl Service {
             Ok(job) => self.restoring.push(Restoring { change, point, job }),
             Err(error) => {
                 warn(&format!("{}: the helper cannot be started: {error}", point.display()));
-                self.unrestorable.push(change); // at the end it is tried once more
+                self.unrestorable.push(change); // retried on exit
             }
         }
     }
 
-    /// Takes the answers of helpers that have ended.
+    /// Handles the answers of helpers that have exited.
     pub(super) fn hear_restored(&mut self) {
         let before = std::mem::take(&mut self.restoring);
         let (begun, mut going_on) = (before.len(), Vec::new());
@@ -95,17 +95,17 @@ impl Service {
                     let text = format!("{} could not be put back: {why}", one.change.was);
                     warn(&format!("{}: {text}", one.point.display()));
                     self.history.add(&one.point, "failed", format!("{text}."), 0);
-                    self.unrestorable.push(one.change); // at the end it is tried once more
+                    self.unrestorable.push(one.change); // retried on exit
                 }
             }
         }
         if going_on.len() < begun {
-            self.looking.discover_now(); // it may be managed again, or the next one be put back
+            self.looking.discover_now(); // it may be managed again, or the next one restored
         }
         self.restoring = going_on;
     }
 
-    /// Looks for what is not managed, puts it back and waits for it, but not for ever.
+    /// Restores options of unmanaged file systems, and waits for a limited time.
     pub(super) fn restore_and_wait(&mut self) {
         self.unrestorable.clear();
         let begun = Instant::now();
@@ -133,7 +133,7 @@ mod tests {
     use super::*;
     use crate::service::END_MAX;
 
-    /// What a unit says, in its own words.
+    /// The value of a key in the systemd unit.
     fn of_unit(key: &str) -> &'static str {
         let unit = include_str!("../../../../packaging/trimwised.service");
         unit.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('=')).unwrap_or_default()
@@ -142,7 +142,7 @@ mod tests {
     #[test]
     fn regression_the_unit_waits_longer_than_stopping_takes_and_a_broken_configuration_is_not_restarted() {
         let seconds = of_unit("TimeoutStopSec").parse().map(Duration::from_secs).unwrap();
-        // And as much again for disks that are slow to take the history and what is known.
+        // Twice that, for disks that are slow to write the state files.
         assert!(seconds >= (WAIT_MAX + END_MAX) * 2, "{seconds:?}");
         assert_eq!(of_unit("RestartPreventExitStatus"), "2");
     }

@@ -1,5 +1,5 @@
-//! The state folder: what the last daemon left there is read, and what must outlive this one is written, by a worker. A disk
-//! that is full, frozen or gone costs no more than that, and is tried again.
+//! The state folder: a worker reads what the last daemon left there, and writes what must survive this one. A full,
+//! frozen or missing disk costs no more than that state, and is retried.
 
 use std::fs::File;
 use std::os::fd::BorrowedFd;
@@ -17,16 +17,16 @@ use crate::speak::warn;
 use crate::worker::Worker;
 use crate::write::{self, Ask, Done, Failure};
 
-/// What could not be read is tried again behind this time.
+/// Time after which a failed read is retried.
 const AGAIN: Duration = Duration::from_secs(10);
-/// A write that takes longer is given up. Each of them is a few MiB.
+/// Time limit of a write. Each is a few MiB.
 const WRITE_MAX: Duration = Duration::from_secs(30);
-/// Who waits for one is told behind this time that it is not done yet.
+/// After this time, a waiting client is told that a write is not done yet.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
-/// At the start, what the last daemon left is waited for so long; and at the end, what is still to be written.
+/// How long to wait for reads at start, and for writes on exit.
 const WAIT_MAX: Duration = Duration::from_secs(5);
 
-/// What the worker was asked.
+/// Requests to the worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Asked {
     Prepare,
@@ -35,38 +35,38 @@ enum Asked {
     Paused(u64),
     Known(u64),
     Note,
-    /// By the request of this number.
+    /// For the request of this number.
     Last(u64),
     Metrics,
 }
 
-/// Who waits for something that is read or written.
+/// What a waiting request needs.
 enum Asker {
     Pause { version: u64, points: Vec<PathBuf> },
     Past { mount: PathBuf, limit: u32 },
 }
 
-/// A request that is answered later.
+/// A request that will be answered later.
 struct Later {
     request: u64,
     until: Instant,
     asker: Asker,
 }
 
-/// The state folder, as far as it is there.
+/// State of the state folder.
 pub struct State {
     worker: Worker<Asked>,
-    /// The metrics file may lie on another disk.
+    /// A separate worker: the metrics file may be on another disk.
     metrics_worker: Worker<Asked>,
     pub(super) boot: String,
     /// Device and inode of the folder, once its lock is held.
     pub(super) folder: Option<(u64, u64)>,
     lock: Option<File>,
-    /// What stands in the way of all that is kept in it.
+    /// Why the folder cannot be used.
     problem: Option<String>,
     retry_at: Instant,
     laters: Vec<Later>,
-    /// Why the metrics file is not written.
+    /// Why the metrics file cannot be written.
     pub(super) metrics_problem: Option<String>,
 }
 
@@ -86,17 +86,17 @@ impl State {
         }
     }
 
-    /// What to wait for, and whether for room to write.
+    /// File descriptors to poll, and whether for writing.
     pub(super) fn waits(&self) -> impl Iterator<Item = (BorrowedFd<'_>, bool)> {
         self.worker.waits().into_iter().chain(self.metrics_worker.waits())
     }
 
-    /// Until somebody is to be told that what he waits for is not done yet.
+    /// Time until a waiting client must be told that its request is not done yet.
     pub(super) fn due_in(&self, now: Instant) -> Option<Duration> {
         self.laters.iter().map(|one| one.until.saturating_duration_since(now)).min()
     }
 
-    /// What stands in the way of all that is kept in the folder.
+    /// Why the folder cannot be used.
     pub(super) fn problem(&self) -> Option<String> {
         let stuck = || "the disk of the state folder does not answer".to_owned();
         self.worker.is_stuck().then(stuck).or_else(|| self.problem.clone())
@@ -106,7 +106,7 @@ impl State {
         self.worker.asked().any(what)
     }
 
-    /// Ends the workers, and takes the sockets away: also their folder may hang.
+    /// Stops the workers and removes the sockets, in a process since their folder may hang too.
     pub(super) fn end(&mut self, left: &mut Left, program: &std::path::Path, sockets: Vec<PathBuf>) {
         let until = Instant::now() + END_MAX;
         self.worker.end(left, until);
@@ -122,7 +122,7 @@ impl State {
 }
 
 impl Service {
-    /// Why what outlives the daemon is not read or not written.
+    /// Why the state files cannot be read or written.
     pub(super) fn state_problem(&self) -> Option<String> {
         let places = &self.options.places;
         let of =
@@ -135,10 +135,10 @@ impl Service {
         self.state.problem().or_else(unsaved)
     }
 
-    /// Waits for what the last daemon left, but not for ever.
+    /// Waits for what the last daemon left, for a limited time.
     ///
     /// # Errors
-    /// If another daemon has the folder, or it is none that may be used.
+    /// If another daemon uses the folder, or it is unsuitable.
     pub(super) fn open_state_and_wait(&mut self) -> Result<(), ServiceError> {
         let until = Instant::now() + WAIT_MAX.min(self.options.patience);
         while !self.is_loaded() && Instant::now() < until {
@@ -160,7 +160,7 @@ impl Service {
         self.journal.saving.has_begun() && self.paused.saving.has_begun() && self.known.saving.has_begun()
     }
 
-    /// Takes the next step to what the last daemon left.
+    /// Takes the next step in opening the state folder.
     fn open_state(&mut self, now: Instant) {
         let is_opening = self.state.is_asked(|one| matches!(one, Asked::Prepare | Asked::Load));
         if self.is_loaded() || is_opening || now < self.state.retry_at {
@@ -184,7 +184,7 @@ impl Service {
         self.state.retry_at = Instant::now() + AGAIN;
     }
 
-    /// Takes what the worker says, writes what is due, and answers those who wait.
+    /// Handles the worker's answers, writes what is due, and answers waiting clients.
     pub(super) fn keep_state(&mut self, now: Instant) {
         if let Err(error) = self.hear_written() {
             self.not_opened(error.to_string());
@@ -219,7 +219,7 @@ impl Service {
         }
     }
 
-    /// A file was written, or could not be.
+    /// Records the result of writing a file.
     fn written(&mut self, what: &Asked, result: Result<(), String>) {
         let places = &self.options.places;
         let (path, before) = match what {
@@ -228,7 +228,7 @@ impl Service {
             Asked::Known(_) => (places.known(), self.known.saving.problem()),
             _ => return,
         };
-        // The same is not news.
+        // Do not repeat the same warning.
         if let Some(why) = result.as_ref().err().filter(|why| before != Some(why.as_str())) {
             warn(&format!("{}: {why}", path.display()));
         }
@@ -240,10 +240,10 @@ impl Service {
         }
     }
 
-    /// Takes what the workers say.
+    /// Handles the workers' answers.
     ///
     /// # Errors
-    /// If another daemon has the state folder, or it is none that may be used.
+    /// If another daemon uses the state folder, or it is unsuitable.
     fn hear_written(&mut self) -> Result<(), ServiceError> {
         let workers = [&mut self.state.worker, &mut self.state.metrics_worker];
         let heard: Vec<_> = workers.into_iter().flat_map(Worker::hear::<Result<Done, Failure>>).collect();
@@ -269,7 +269,7 @@ impl Service {
         Ok(())
     }
 
-    /// Takes what the last daemon left.
+    /// Loads what the last daemon left.
     fn load(&mut self, state: write::State) {
         let write::State { journal, paused, known } = state;
         let problems = [&journal.problem, &paused.problem, &known.problem];
@@ -302,7 +302,7 @@ impl Service {
         Database { path: self.options.places.history(), max: self.config.history_max }
     }
 
-    /// Writes what waits for the history, if the last attempt is over.
+    /// Writes waiting history entries, unless a write is in progress.
     pub(super) fn write_history(&mut self) {
         if self.state.lock.is_none() {
             return;
@@ -320,7 +320,7 @@ impl Service {
         self.history.written(result).into_iter().for_each(warn);
     }
 
-    /// Reads the history for a request, or says why that cannot be.
+    /// Reads the history for a request, or returns why that is impossible.
     pub(super) fn ask_past(&mut self, mount: PathBuf, limit: u32, request: u64) -> Result<(), String> {
         if let Some(problem) =
             self.state.problem().filter(|_| self.state.lock.is_none() || self.state.worker.is_stuck())
@@ -334,7 +334,7 @@ impl Service {
         Ok(())
     }
 
-    /// Answers a `pause` when it is saved. `version` is the one of the file that has it.
+    /// Answers a `pause` once it is saved. `version` is the version of the file that contains it.
     pub(super) fn ask_paused(&mut self, version: u64, points: Vec<PathBuf>, request: u64) {
         self.answer_by(request, Asker::Pause { version, points });
     }
@@ -352,7 +352,7 @@ impl Service {
         }
     }
 
-    /// Answers those whose time has come.
+    /// Answers requests that are done or overdue.
     fn answer_laters(&mut self, now: Instant) {
         let file = self.options.places.paused();
         for later in std::mem::take(&mut self.state.laters) {
@@ -388,7 +388,7 @@ impl Service {
         }
     }
 
-    /// Writes the metrics file, if the last time is over.
+    /// Writes the metrics file, unless a write is in progress.
     pub(super) fn write_metrics(&mut self, path: PathBuf) {
         if self.state.metrics_worker.asked().next().is_some() {
             return;
@@ -408,7 +408,7 @@ impl Service {
         }
     }
 
-    /// Has what is known written, for the next daemon. In a dry run nothing is trimmed.
+    /// Saves what is known for the next daemon. A dry run trims nothing.
     pub(super) fn keep_known(&mut self) {
         if !self.options.dry_run {
             let kept = self.managed.values().filter_map(Managed::kept).collect();
@@ -416,7 +416,7 @@ impl Service {
         }
     }
 
-    /// At the end: waits until all is written, but not for ever.
+    /// On exit: waits until all is written, for a limited time.
     pub(super) fn save_and_wait(&mut self) {
         let until = Instant::now() + WAIT_MAX;
         self.write_history();

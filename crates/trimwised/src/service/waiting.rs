@@ -11,7 +11,7 @@ use trimwise::live::LiveHost;
 use super::Service;
 use crate::frees::Watcher;
 
-/// What has happened, beside what managed file systems and clients have.
+/// Events other than those of managed file systems and clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Events {
     /// SIGTERM or SIGINT.
@@ -23,7 +23,7 @@ pub struct Events {
 }
 
 impl Service {
-    /// Waits until there is something to do.
+    /// Waits for the next event.
     pub(super) fn wait(&mut self) -> io::Result<Events> {
         let timeout = self.timeout();
         let timeout = Timespec {
@@ -32,7 +32,7 @@ impl Service {
         };
         let mounts = {
             let mut waits = vec![
-                // The kernel says by an exceptional condition that the list has changed (proc_pid_mounts(5)).
+                // The kernel signals a changed list by an exceptional condition (proc_pid_mounts(5)).
                 PollFd::new(&self.mountinfo, PollFlags::PRI),
                 PollFd::new(&self.end, PollFlags::IN),
                 PollFd::new(&self.hang_up, PollFlags::IN),
@@ -65,7 +65,7 @@ impl Service {
         Ok(Events { end: drained(&mut self.end), hang_up: drained(&mut self.hang_up), mounts })
     }
 
-    /// Until the next second, or until a rest ends.
+    /// Time until the next second, or until a pause ends.
     fn timeout(&self) -> Duration {
         let left = self.next_second.saturating_duration_since(Instant::now());
         let left = self.server.as_ref().and_then(super::Server::work_in).map_or(left, |work| left.min(work));

@@ -1,4 +1,4 @@
-//! Frees that are seen as they happen: the watcher, and which file systems hear of it.
+//! Watches frees as they happen, and passes them to the file systems.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,9 +15,9 @@ pub struct Watching {
 }
 
 impl Service {
-    /// Begins to watch, if the configuration wants it and it was not possible before; ends it, if not.
+    /// Starts or stops watching, as configured; retries if it was not possible before.
     pub(super) fn watch(&mut self) {
-        // What only looks changes nothing, and who trims everything once has no use for it.
+        // A dry run changes nothing, and `once` does not need it.
         if !self.config.tracepoints || self.options.dry_run || self.options.once {
             return self.watching = Watching::default();
         }
@@ -42,7 +42,8 @@ impl Service {
         self.watching = Watching { watcher: None, problem: Some(problem) };
     }
 
-    /// Watches what is managed and has maps: a file system is watched before its first map is read, or from then on.
+    /// Selects what to watch: managed file systems with maps. A file system is watched before its first map is read, or
+    /// from then on.
     pub(super) fn choose_watched(&mut self) {
         let wanted: BTreeMap<_, _> = self
             .managed
@@ -61,8 +62,8 @@ impl Service {
         }
     }
 
-    /// Tells each file system what was freed on it. Before helpers are heard, so that what they saw is not taken for newer
-    /// than it is.
+    /// Passes each file system its frees. Called before helpers are read, so that their maps do not seem newer than
+    /// they are.
     pub(super) fn hear_frees(&mut self) {
         let Some(watcher) = &mut self.watching.watcher else { return };
         let heard = watcher.hear();
@@ -80,7 +81,7 @@ impl Service {
             self.managed.values_mut().for_each(|one| one.discards_failed(&disks));
         }
         if heard.lost > 0 {
-            // Whose they were cannot be said.
+            // It is unknown whose they were.
             self.managed.values_mut().filter_map(|one: &mut Managed| one.live.as_mut()).for_each(|live| {
                 if live.are_frees_watched() {
                     live.frees_lost(heard.lost);

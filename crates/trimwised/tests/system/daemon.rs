@@ -1,5 +1,5 @@
-//! The daemon on real file systems, each on a loop device of its own: what it trims, and what happens when it is killed, or
-//! when something is unmounted, resized, filled or broken under it.
+//! The daemon on real file systems, each on its own loop device: what it trims, and what happens when it is killed, or
+//! when a file system is unmounted, resized, filled or broken.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -20,13 +20,13 @@ fn started(config: &str) -> Daemon {
     Daemon::started(TRIMWISED, config)
 }
 
-/// What must be as it was, whatever happened: all files of a mount, by their bytes.
+/// The contents of all files of a mount, which must never change.
 fn bytes_of(point: &Path) -> BTreeMap<String, Vec<u8>> {
     let files = fs::read_dir(point).unwrap().map(Result::unwrap).filter(|entry| entry.path().is_file());
     files.map(|entry| (entry.file_name().into_string().unwrap(), fs::read(entry.path()).unwrap())).collect()
 }
 
-/// Unmounts it and lets its checker look, which must find nothing.
+/// Unmounts it and runs its checker, which must find no error.
 fn check(disk: &mut Loop, fs_type: &str) {
     disk.unmount();
     let node = disk.node();
@@ -45,7 +45,7 @@ fn what_is_freed_is_trimmed_once_on_ext4_and_xfs() {
     }
     for fs_type in ["ext4", "xfs"] {
         let mut disk = if fs_type == "ext4" { Loop::ext4(768 * MIB) } else { Loop::xfs(768 * MIB) };
-        let before_all = disk.discards().1; // of whoever had the loop device before
+        let before_all = disk.discards().1; // from earlier users of the loop device
         disk.fill((0..12).map(|i| format!("file{i}")), 24 << 20);
         let mut daemon = started(&table(&disk.point, ""));
         daemon.wait_until_trimmed(&disk.point);
@@ -171,7 +171,7 @@ fn a_file_system_may_go_be_read_only_be_filled_and_grow() {
     });
     assert_eq!(disk.discards(), sent, "nothing is sent again");
 
-    // To the last block, and empty again.
+    // Fill it to the last block, and empty it again.
     let looks = daemon.status(&point)["totals"]["looks"].as_u64();
     let fill = std::process::Command::new("dd")
         .args(["if=/dev/zero", "bs=1M", &format!("of={point_text}/full")])
@@ -195,7 +195,7 @@ fn a_file_system_may_go_be_read_only_be_filled_and_grow() {
     daemon.wait_until(&point, "larger", |status| status["total_bytes"].as_u64() > Some(400 * MIB));
     daemon.wait_until_trimmed(&point);
 
-    // Between two slices nothing of it is open: one attempt in a short while gets through.
+    // Nothing of it is open between two slices, so an unmount soon succeeds.
     let gone = (0..100).any(|_| {
         let done =
             std::process::Command::new("umount").arg(&point).stderr(std::process::Stdio::null()).status();
@@ -234,7 +234,7 @@ fn two_daemons_a_broken_configuration_and_a_corrupt_history() {
     let said = String::from_utf8(second.stderr).unwrap();
     assert_eq!(second.status.code(), Some(1));
     assert!(
-        said.contains("another trimwised has it") && said.contains(&daemon.process().to_string()),
+        said.contains("another trimwised uses it") && said.contains(&daemon.process().to_string()),
         "{said}"
     );
 
@@ -286,7 +286,7 @@ fn once_trims_everything_and_ends_and_a_dry_run_changes_nothing() {
 }
 
 #[test]
-fn a_mount_point_that_json_cannot_name_is_passed_over_and_in_nobody_s_way() {
+fn a_mount_point_that_json_cannot_name_is_skipped() {
     if !can_run(&["mkfs.ext4"]) {
         return;
     }
@@ -339,7 +339,7 @@ fn a_flood_of_mounts_is_one_file_system_and_a_link_in_a_path_leads_nowhere() {
     assert_eq!(binds, n - n.div_ceil(3));
     assert!(disk.discards().1 - before <= 64 * MIB, "once, not once for each mount");
 
-    // Its folder is renamed and a link put in its place: the mount is where it is, and nothing else is touched.
+    // Replace its folder by a link: the mount moves with the folder, and nothing else is touched.
     daemon.end();
     let other = Loop::ext4(64 * MIB);
     let before = other.discards().1;
@@ -349,7 +349,7 @@ fn a_flood_of_mounts_is_one_file_system_and_a_link_in_a_path_leads_nowhere() {
     std::os::unix::fs::symlink(other.point.parent().unwrap(), &folder).unwrap();
     daemon.configure(&table(&moved.join("mounted"), ""));
     daemon.start();
-    // By what the daemon before it knew: it is the same mount.
+    // It uses what the daemon before it knew: it is the same mount.
     daemon.wait_until(&moved.join("mounted"), "looked at", |status| {
         status["mapped"] == true && status["waiting_bytes"] == 0
     });
@@ -361,7 +361,7 @@ fn a_flood_of_mounts_is_one_file_system_and_a_link_in_a_path_leads_nowhere() {
     fs::rename(&moved, &folder).unwrap();
 }
 
-/// With fewer descriptors than devices too, which is said.
+/// Also with fewer descriptors than devices, which is reported.
 #[test]
 fn regression_many_file_systems_are_all_sampled_whatever_the_limit_of_open_files() {
     if !can_run(&["mkfs.ext4", "prlimit"]) {
@@ -384,7 +384,7 @@ fn regression_many_file_systems_are_all_sampled_whatever_the_limit_of_open_files
     daemon.start();
     all_are_seen(&daemon);
     assert!(limits(&daemon).is_null(), "{}", limits(&daemon));
-    // Those that come and go are seen among many too.
+    // Changes are noticed among many too.
     sh("mount", &["-o", "remount,ro", disks[3].point.to_str().unwrap()]);
     daemon.wait_until(&disks[3].point, "passed over", serde_json::Value::is_null);
     sh("mount", &["-o", "remount,rw", disks[3].point.to_str().unwrap()]);
@@ -407,9 +407,9 @@ impl Drop for Unmounted<'_> {
     }
 }
 
-/// Helpers that answer as FITRIM may: with an error that may go away, with one that will not, and not at all.
+/// Helpers that answer as FITRIM may: with a temporary error, a permanent one, or not at all.
 #[test]
-fn errors_of_fitrim_end_in_words_and_not_in_a_stuck_daemon() {
+fn errors_of_fitrim_are_reported_and_do_not_block_the_daemon() {
     use trimwised::Places;
     use trimwised::service::{Options, PATIENCE, run};
 
@@ -434,10 +434,13 @@ fn errors_of_fitrim_end_in_words_and_not_in_a_stuck_daemon() {
         let (program, config) = (folder.path().join("helper"), folder.path().join("trimwise.toml"));
         let probed = r#"{"is":"probed","identity":[0,0],"block":4096,"group":134217728,"first_group":0,"total":67108864,"maps":true}"#;
         let script = format!(
-            "#!/bin/sh\n[ \"$1\" = helper ] || exec '{TRIMWISED}' \"$@\"\nread -r line\ncase \"$line\" in\n*probe*) echo '{probed}';;\n\
-             *look*) printf '0 1048576\\n2097152 4194304\\n{{\"is\":\"looked\",\"extents\":2,\"from\":0,\"upto\":67108864}}\\n';;\n*) {answer};;\nesac\n"
+            "#!/bin/sh\n[ \"$1\" = helper ] || exec '{TRIMWISED}' \"$@\"\nread -r line\ncase \"$line\" in\n*probe*) \
+             echo '{probed}';;\n\
+             *look*) printf '0 1048576\\n2097152 \
+             4194304\\n{{\"is\":\"looked\",\"extents\":2,\"from\":0,\"upto\":67108864}}\\n';;\n*) {answer};;\nesac\n"
         );
-        // By another process: a file that this one had open for writing could be busy in a child of another test.
+        // Write it in another process: a file open for writing here could be inherited, and busy, in a child of another
+        // test.
         sh(
             "sh",
             &["-c", "printf %s \"$1\" >\"$2\" && chmod 755 \"$2\"", "sh", &script, program.to_str().unwrap()],

@@ -1,5 +1,5 @@
-//! What the daemon does besides trimming, where it cannot: metrics, history, state. It trims all the same, says what is
-//! wrong, and mends it when it can.
+//! Failures of what the daemon does besides trimming: metrics, history, state. It still trims, reports the problem, and
+//! recovers when it can.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -15,14 +15,14 @@ use trimwise_testing::loops::{Loop, can_run};
 
 const MIB: u64 = 1 << 20;
 
-/// A loopback address of this process's own, and a port that is never handed out: nobody else has it.
+/// A loopback address derived from the process id, with a port that is never assigned, so that it is unique.
 fn own_address(port: u16) -> String {
     let [_, a, b, c] = std::process::id().to_be_bytes();
     format!("127.{}.{b}.{c}:{port}", a | 0x80)
 }
 
 #[test]
-fn regression_metrics_and_a_history_that_cannot_be_had_are_told_and_tried_again() {
+fn regression_failing_metrics_and_history_are_reported_and_retried() {
     if !can_run(&["mkfs.ext4"]) {
         return;
     }
@@ -73,14 +73,14 @@ fn regression_metrics_and_a_history_that_cannot_be_had_are_told_and_tried_again(
 }
 
 #[test]
-fn regression_a_full_state_disk_at_the_start_is_told_and_written_when_there_is_room() {
+fn regression_a_full_state_disk_is_reported_and_written_when_there_is_room() {
     if !can_run(&["mkfs.ext4"]) {
         return;
     }
     let (disk, full) = (Loop::ext4(64 * MIB), Loop::ext4(16 * MIB));
     let filler = full.point.join("filler");
     fs::create_dir(&filler).unwrap();
-    // To the last block, also of those that ext4 keeps for itself.
+    // To the last block, including those that ext4 reserves.
     for bytes in [4 << 20, 64 << 10, 1] {
         let mut files = (0..).map(|i| filler.join(format!("{bytes} {i}")));
         while fs::write(files.next().unwrap(), vec![1; bytes]).is_ok() {
@@ -105,7 +105,7 @@ fn regression_a_full_state_disk_at_the_start_is_told_and_written_when_there_is_r
 }
 
 #[test]
-fn regression_half_requests_keep_nobody_from_the_metrics() {
+fn regression_half_requests_lock_nobody_out_of_the_metrics() {
     if !can_run(&[]) {
         return;
     }
@@ -130,7 +130,7 @@ fn regression_half_requests_keep_nobody_from_the_metrics() {
     by_socket.write_all(whole.as_bytes()).unwrap();
     by_socket.read_to_string(&mut other).unwrap();
     assert!(one.contains("trimwise_build_info{version=") && other.contains("trimwise_build_info{version="));
-    // Another group or place is in effect at once, and the old one is gone.
+    // A new group or path takes effect at once, and the old socket is removed.
     daemon.configure(&format!("metrics-socket = \"{}.other\"\n", socket.display()));
     daemon.ask(&Request::Reload);
     assert!(!socket.exists() && UnixStream::connect(socket.with_extension("sock.other")).is_ok());

@@ -1,4 +1,4 @@
-//! Talking to the daemon: it stays within reach whatever is asked of it.
+//! The daemon's sockets: it stays responsive whatever is requested.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -25,12 +25,12 @@ fn reload(daemon: &Daemon) -> String {
 }
 
 #[test]
-fn a_configuration_whose_sockets_cannot_be_had_changes_nothing() {
+fn a_configuration_whose_sockets_cannot_be_opened_changes_nothing() {
     if !can_run(&[]) {
         return;
     }
     let mut daemon = started("status = \"group\"\n");
-    // The new socket comes into its place from here.
+    // The new socket is created here before it is moved into place.
     let beside = daemon.run().join("control.sock.new");
     fs::create_dir_all(beside.join("in the way")).unwrap();
     daemon.configure("status = \"all\"\n");
@@ -48,7 +48,7 @@ fn a_configuration_whose_sockets_cannot_be_had_changes_nothing() {
     assert!(daemon.ask(&Request::Status)["config_problem"].to_string().contains("metrics-listen"));
 
     drop(taken);
-    // A process that another test starts may have the socket until it is another program.
+    // A child of another test may hold the socket until it execs.
     let is_read = || Client::connect(&daemon.run()).unwrap().ask(&Request::Reload).is_ok();
     assert!((0..100).any(|_| is_read() || {
         std::thread::sleep(std::time::Duration::from_millis(50));
@@ -64,7 +64,7 @@ fn a_configuration_whose_sockets_cannot_be_had_changes_nothing() {
 }
 
 #[test]
-fn a_thousand_requests_at_once_are_answered_in_turn_and_others_beside_them() {
+fn a_thousand_requests_at_once_do_not_block_other_clients() {
     if !can_run(&[]) {
         return;
     }
@@ -74,7 +74,7 @@ fn a_thousand_requests_at_once_are_answered_in_turn_and_others_beside_them() {
     let lines = Request::Status.line().repeat(REQUESTS);
     let mut answers = BufReader::new(many.try_clone().unwrap());
     let writer = std::thread::spawn(move || many.write_all(lines.as_bytes()).map(|()| many));
-    daemon.ask(&Request::Status); // nobody reads the others yet
+    daemon.ask(&Request::Status); // the other responses are still unread
     let mut line = String::new();
     for i in 0..REQUESTS {
         line.clear();
@@ -85,7 +85,7 @@ fn a_thousand_requests_at_once_are_answered_in_turn_and_others_beside_them() {
     daemon.end();
 }
 
-/// The samples of a text that Prometheus reads, and a check that each is of a family with help and type.
+/// Parses Prometheus text, and checks that each sample belongs to a family with help and type.
 fn samples(text: &str) -> Vec<(String, f64)> {
     let mut family = "";
     let mut samples = Vec::new();
@@ -111,7 +111,7 @@ fn metrics_are_served_on_loopback_and_written_to_a_file() {
         return;
     }
     let disk = Loop::ext4(64 * MIB);
-    // A loopback address of this process's own, and a port that is never handed out: nobody else has it.
+    // A loopback address derived from the process id, with a port that is never assigned, so that it is unique.
     let [_, a, b, c] = std::process::id().to_be_bytes();
     let address = format!("127.{}.{b}.{c}:9108", a | 0x80);
     let mut daemon = Daemon::prepared(TRIMWISED, "");
@@ -176,7 +176,7 @@ fn metrics_are_served_on_loopback_and_written_to_a_file() {
 }
 
 #[test]
-fn another_pace_keeps_what_is_counted() {
+fn another_pace_keeps_the_counters() {
     if !can_run(&["mkfs.ext4"]) {
         return;
     }
@@ -210,17 +210,17 @@ fn the_doctor_asks_the_daemon_what_it_trims() {
         findings.filter(|one| one.wrong).map(|one| one.what.clone()).collect::<String>()
     };
     assert_eq!(said_of(&daemon, &disk), "");
-    let unlisted = "trimwised: the configuration manages listed file systems only";
+    let unlisted = "trimwised: the configuration manages only listed file systems";
     assert!(said_of(&daemon, &other).contains(unlisted), "{}", said_of(&daemon, &other));
     daemon.ask(&Request::Pause { mount: None, all: true });
     assert!(said_of(&daemon, &disk).contains("trimwised: it is paused there"));
     daemon.kill();
     assert!(daemon.run().join("control.sock").exists());
-    assert!(said_of(&daemon, &disk).contains("neither fstrim.timer nor trimwised is there"));
+    assert!(said_of(&daemon, &disk).contains("neither fstrim.timer nor trimwised is active"));
 }
 
 #[test]
-fn nobody_who_listens_to_its_log_is_no_reason_to_end() {
+fn the_daemon_goes_on_without_a_reader_of_its_log() {
     if !can_run(&[]) {
         return;
     }
@@ -289,7 +289,7 @@ fn a_pause_outlives_another_configuration() {
     daemon.wait_until(&disk.point, "paused anew", |status| status["policy"] == "off" && is_paused(status));
     daemon.ask(&Request::Resume { mount: None });
     daemon.wait_until(&disk.point, "resumed", |status| !status.is_null() && !is_paused(status));
-    // The next pause is news again.
+    // The next pause is recorded again.
     let told = || {
         let history = daemon.ask(&Request::History { mount: disk.point.clone(), limit: 100 });
         history["entries"].as_array().unwrap().iter().filter(|event| event["kind"] == "paused").count()
@@ -313,7 +313,7 @@ fn regression_a_pause_that_cannot_be_saved_says_so() {
         daemon.ask(&Request::Pause { mount, all })["not_saved"].clone()
     };
     assert!(pause(true).is_null());
-    // Nothing can be written in its place.
+    // Make writing it fail.
     fs::create_dir_all(daemon.state("paused.json.new").join("in the way")).unwrap();
     let said = pause(false).to_string();
     assert!(said.contains("paused.json") && said.contains("the next daemon will not know"), "{said}");
@@ -321,7 +321,7 @@ fn regression_a_pause_that_cannot_be_saved_says_so() {
 }
 
 #[test]
-fn regression_the_journal_is_told_what_is_a_warning_and_what_an_error() {
+fn regression_log_lines_have_priorities_in_the_journal() {
     if !can_run(&[]) {
         return;
     }
@@ -337,9 +337,9 @@ fn regression_the_journal_is_told_what_is_a_warning_and_what_an_error() {
     assert!(said.starts_with("<3>error: ") && output.status.code() == Some(2), "{said}");
 }
 
-/// As System V init calls it, and its like.
+/// As called by System V init and similar.
 #[test]
-fn the_script_for_other_init_systems_starts_reloads_and_ends_it() {
+fn the_script_for_other_init_systems_starts_reloads_and_stops_it() {
     if !can_run(&[]) {
         return;
     }

@@ -1,5 +1,5 @@
-//! The daemon on drives that fail under mounted file systems: discards that end in errors, or are refused after they
-//! worked, and drives that are pulled out. Beside each is a sound one, which must be trimmed all the same.
+//! The daemon on drives that fail under mounted file systems: discards that fail, or are refused after they worked, and
+//! drives that are pulled out. A sound drive next to each must still be trimmed.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -21,7 +21,7 @@ use trimwise_testing::skipped;
 use trimwised::frees::TRACING;
 
 const MIB: u64 = 1 << 20;
-/// So much freed is worth a map at once.
+/// Enough freed space that a map is read at once.
 const FREED: u64 = 80 * MIB;
 
 /// A file system on a drive that may fail.
@@ -50,7 +50,7 @@ impl Drive {
         drive
     }
 
-    /// As it was when it was pulled out.
+    /// Plugs the drive in, with its data as they were.
     fn plug_in(&mut self) {
         let at = |name: &str| self.folder.path().join(name);
         let store = fs::File::options().read(true).write(true).open(at("image")).unwrap();
@@ -60,7 +60,7 @@ impl Drive {
         sh("mount", &[&self.device, self.point.to_str().unwrap()]);
     }
 
-    /// What is left of a drive that was pulled out.
+    /// Removes what is left of a drive that was pulled out.
     fn clear_away(&mut self) {
         let quietly = |program: &str, arguments: &[&str]| {
             let mut command = Command::new(program);
@@ -95,7 +95,7 @@ impl Drive {
         sh("sync", &["-f", self.point.to_str().unwrap()]);
     }
 
-    /// What its file takes on the disk: discards that worked make it less.
+    /// Space that its image takes on disk; successful discards reduce it.
     fn allocated(&self) -> u64 {
         fs::metadata(self.folder.path().join("image")).unwrap().blocks() * 512
     }
@@ -114,7 +114,7 @@ impl Drop for Drive {
     fn drop(&mut self) {
         self.discards_fail_with(None);
         if let Some(faulty) = &self.faulty {
-            faulty.faults.holds.store(false, Ordering::Relaxed); // or the unmount would wait for them
+            faulty.faults.holds.store(false, Ordering::Relaxed); // or the unmount would wait for the held discards
         }
         self.clear_away();
     }
@@ -128,7 +128,7 @@ fn can_serve(programs: &[&str]) -> bool {
     can_run(programs) && fuse
 }
 
-/// A daemon that manages a drive that will fail and one that will not, and has trimmed both.
+/// A daemon that manages a drive that will fail and a sound one, and has trimmed both.
 fn settled(drive: &Drive, sound: &Loop) -> Daemon {
     settled_with(&[], false, drive, sound)
 }
@@ -147,7 +147,7 @@ fn settled_with(arguments: &[&'static str], tracepoints: bool, drive: &Drive, so
     daemon
 }
 
-/// The sound one is trimmed, whatever the other does.
+/// Checks that the sound drive is trimmed regardless of the other.
 fn sound_is_trimmed(daemon: &Daemon, sound: &Loop) {
     let before = sound.discards().1;
     fs::remove_file(sound.point.join("gone")).unwrap();
@@ -157,18 +157,18 @@ fn sound_is_trimmed(daemon: &Daemon, sound: &Loop) {
     });
 }
 
-/// Helpers of the daemon that have not ended.
+/// The daemon's running helpers.
 fn helpers(daemon: &Daemon) -> String {
     let task = format!("/proc/{0}/task/{0}/children", daemon.process());
     let is_helper = |process: &&str| {
         let line = fs::read_to_string(format!("/proc/{process}/cmdline")).unwrap_or_default();
-        line.contains("\0helper\0") // one that has ended has no command line any more
+        line.contains("\0helper\0") // one that has exited has no command line
     };
     let children = fs::read_to_string(task).unwrap_or_default();
     children.split_whitespace().filter(is_helper).collect::<Vec<_>>().join(" ")
 }
 
-/// It ends as it should, and leaves no process behind.
+/// Stops the daemon, and checks that it leaves no process behind.
 fn end(mut daemon: Daemon) {
     for _ in 0..100 {
         if helpers(&daemon).trim().is_empty() {
@@ -181,7 +181,7 @@ fn end(mut daemon: Daemon) {
 }
 
 #[test]
-fn discards_that_fail_are_told_and_tried_again() {
+fn failed_discards_are_reported_and_retried() {
     if !can_serve(&["mkfs.ext4"]) {
         return;
     }
@@ -203,9 +203,9 @@ fn discards_that_fail_are_told_and_tried_again() {
     end(daemon);
 }
 
-/// A discard that is not answered cannot be ended, not even by SIGKILL.
+/// A discard that the device does not complete cannot be stopped, not even by SIGKILL.
 #[test]
-fn a_helper_that_does_not_end_is_given_up_once_and_all_goes_on_when_it_ends() {
+fn a_helper_that_hangs_is_abandoned_once_and_trimming_resumes_when_it_exits() {
     if !can_serve(&["mkfs.ext4"]) {
         return;
     }
@@ -217,7 +217,7 @@ fn a_helper_that_does_not_end_is_given_up_once_and_all_goes_on_when_it_ends() {
     let status = daemon.wait_until(&drive.point, "stuck", is_stuck);
     assert!(status["why"].as_str().unwrap().contains("did not end in 2 s"), "{status:#}");
     assert!(status["waiting_bytes"].as_u64() >= Some(FREED * 9 / 10), "{status:#}");
-    // Nothing else is begun on it, whoever asks.
+    // Nothing else starts on it, even on request.
     let mount = drive.point.clone();
     daemon.ask(&Request::Trim { mount: mount.clone() });
     let of_it = || helpers(&daemon).split_whitespace().map(str::to_owned).collect::<Vec<_>>();
@@ -241,9 +241,9 @@ fn a_helper_that_does_not_end_is_given_up_once_and_all_goes_on_when_it_ends() {
     end(daemon);
 }
 
-/// XFS does not look at how its discards end, and the device counts those that failed too.
+/// XFS ignores the result of its discards, and the device counts failed ones too.
 #[test]
-fn regression_discards_that_fail_below_xfs_are_not_booked() {
+fn regression_failed_discards_below_xfs_do_not_count_as_trimmed() {
     if !can_serve(&["mkfs.xfs"]) || !can_trace() {
         return;
     }
@@ -268,7 +268,7 @@ fn regression_discards_that_fail_below_xfs_are_not_booked() {
 
 /// FITRIM of XFS returns before its discards end.
 #[test]
-fn regression_discards_that_hang_below_xfs_are_not_booked() {
+fn regression_hanging_discards_below_xfs_do_not_count_as_trimmed() {
     if !can_serve(&["mkfs.xfs"]) {
         return;
     }
@@ -291,17 +291,17 @@ fn regression_discards_that_hang_below_xfs_are_not_booked() {
     end(daemon);
 }
 
-/// Discards that the block layer was given for a device, counted in a trace instance of the test's own.
+/// Counts the discards submitted to the block layer for a device, in the test's own trace instance.
 struct Sent(PathBuf);
 
 impl Sent {
-    /// From now on.
+    /// Starts counting.
     fn to(device: &str) -> Self {
         let found = fs::metadata(device).unwrap().rdev();
         let numbers = (u64::from(rustix::fs::major(found)) << 20) | u64::from(rustix::fs::minor(found));
         let instance = Path::new(TRACING).join("instances").join(device.replace('/', "-"));
         let sent = Self(instance);
-        let _ = fs::remove_dir(&sent.0); // of a test that was killed
+        let _ = fs::remove_dir(&sent.0); // left by a killed test
         fs::create_dir(&sent.0).unwrap();
         let event = sent.0.join("events/block/block_bio_queue");
         fs::write(event.join("filter"), format!("dev == {numbers} && rwbs ~ \"D*\"")).unwrap();
@@ -321,9 +321,9 @@ impl Drop for Sent {
     }
 }
 
-/// Nobody knows what becomes of discards that hang, and another slice could only hang behind them.
+/// The fate of hanging discards is unknown, and another slice could only hang behind them.
 #[test]
-fn none_is_sent_beside_discards_that_hang() {
+fn nothing_is_sent_while_discards_hang() {
     if !can_serve(&["mkfs.xfs"]) || !can_trace() {
         return;
     }
@@ -361,7 +361,7 @@ fn none_is_sent_beside_discards_that_hang() {
     end(daemon);
 }
 
-/// Without tracepoints nobody tells that discards failed below XFS. Whoever asks has all of it sent once more.
+/// Without tracepoints failed discards below XFS go unnoticed. A user's request sends everything again.
 #[test]
 fn regression_trim_now_sends_what_is_wrongly_believed_to_be_trimmed() {
     if !can_serve(&["mkfs.xfs"]) {
@@ -383,7 +383,7 @@ fn regression_trim_now_sends_what_is_wrongly_believed_to_be_trimmed() {
 }
 
 #[test]
-fn discards_that_are_refused_after_they_worked_end_in_words() {
+fn discards_refused_after_they_worked_are_reported() {
     if !can_serve(&["mkfs.ext4", "mkfs.xfs"]) {
         return;
     }
@@ -396,7 +396,7 @@ fn discards_that_are_refused_after_they_worked_end_in_words() {
             status["reason"]["code"] == "refused" || status.is_null()
         });
         let said = format!("{status} {}", daemon.ask(&Request::Status)["skipped"]);
-        assert!(said.contains("takes no discards"), "{fs_type}: {said}");
+        assert!(said.contains("does not accept discards"), "{fs_type}: {said}");
         sound_is_trimmed(&daemon, &sound);
         end(daemon);
     }
@@ -412,7 +412,7 @@ fn a_drive_that_is_pulled_out_and_plugged_in_again_is_trimmed_again() {
         let daemon = settled(&drive, &sound);
         let slices = daemon.status(&drive.point)["totals"]["slices"].as_u64();
         drive.faulty.as_ref().unwrap().pull_out();
-        // Whoever works there gets errors, or not yet: it is in memory.
+        // This may fail, or succeed in memory only.
         let _ = fs::remove_file(drive.point.join("gone"));
         let _ = Command::new("sync")
             .args(["-f".as_ref(), drive.point.as_os_str()])
@@ -438,7 +438,7 @@ fn a_drive_that_is_pulled_out_and_plugged_in_again_is_trimmed_again() {
     }
 }
 
-/// Every FITRIM of what this thread starts from now on is interrupted before it begins.
+/// From now on, interrupts every FITRIM of this thread's children before it begins.
 fn interrupt_fitrim() {
     let fitrim = u64::from(rustix::ioctl::opcode::read_write::<[u64; 3]>(b'X', 121));
     let is_fitrim = SeccompCondition::new(1, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, fitrim).unwrap();
@@ -454,7 +454,7 @@ fn interrupt_fitrim() {
 }
 
 #[test]
-fn a_fitrim_that_is_interrupted_is_told_once_and_tried_again() {
+fn an_interrupted_fitrim_is_reported_once_and_retried() {
     if !can_run(&["mkfs.ext4", "mkfs.xfs"]) {
         return;
     }
@@ -465,7 +465,7 @@ fn a_fitrim_that_is_interrupted_is_told_once_and_tried_again() {
         fs.sync();
         let config = table(&fs.point, "");
         let mut daemon = Daemon::prepared(TRIMWISED, &config);
-        // The filter is the thread's, and of all that it starts; it cannot be taken off again.
+        // The filter applies to the thread and its children, and cannot be removed.
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 interrupt_fitrim();

@@ -1,4 +1,5 @@
-//! Frees that the daemon sees through the kernel's tracepoints, on real file systems, beside a daemon that does not.
+//! Frees that the daemon sees through the kernel's tracepoints, on real file systems, compared with a daemon without
+//! them.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -15,7 +16,7 @@ use trimwised::frees::TRACING;
 
 const MIB: u64 = 1 << 20;
 
-/// Whether there is tracefs, which is mounted if it may be; if not, says that the test is skipped.
+/// Whether tracefs is available; mounts it if possible, and otherwise reports that the test is skipped.
 pub fn can_trace() -> bool {
     let there = || Path::new(TRACING).join("events/ext4").is_dir();
     let mount =
@@ -31,7 +32,7 @@ fn config(point: &Path, tracepoints: bool) -> String {
     table(point, "").replace("tracepoints = false", &format!("tracepoints = {tracepoints}"))
 }
 
-/// The trace instance of a daemon that has begun.
+/// The trace instance of a running daemon.
 fn instance(daemon: &Daemon) -> PathBuf {
     let state = fs::metadata(daemon.state("")).unwrap();
     Path::new(TRACING).join("instances").join(format!("trimwised-{:x}-{:x}", state.dev(), state.ino()))
@@ -41,7 +42,8 @@ fn waits(status: &Value) -> u64 {
     status["waiting_bytes"].as_u64().unwrap()
 }
 
-/// Nothing is left to do. On ext4 no more than the bound may wait until it is worth the trimmed part behind it.
+/// Whether nothing is left to do. On ext4, up to the bound may wait until trimming is worth repeating the trimmed part
+/// behind it.
 fn is_settled(status: &Value, may_put_off: bool) -> bool {
     let code = &status["reason"]["code"];
     let is_put_off = code == "parts-only" && waits(status) <= status["total_bytes"].as_u64().unwrap() / 10;
@@ -59,7 +61,7 @@ fn what_comes_and_goes_between_two_maps_is_trimmed_if_frees_are_seen_and_only_th
         let mut daemon = Daemon::started(TRIMWISED, &config(&disk.point, seen));
         daemon.wait_until_trimmed(&disk.point);
         daemon.wait_until(&disk.point, "seen", |status| status["frees_seen"] == seen);
-        // Paused it reads no map: it can see the file neither come nor go.
+        // While paused it reads no map, so it sees neither the creation nor the removal of the file.
         let mount = Some(disk.point.clone());
         daemon.ask(&Request::Pause { mount: mount.clone(), all: false });
         daemon.wait_until(&disk.point, "paused", |status| status["reason"]["code"] == "paused");
@@ -90,7 +92,7 @@ fn what_comes_and_goes_between_two_maps_is_trimmed_if_frees_are_seen_and_only_th
 }
 
 #[test]
-fn frees_that_are_lost_are_told_and_a_map_stands_in_for_them() {
+fn lost_frees_are_reported_and_a_map_replaces_them() {
     if !can_run(&["mkfs.ext4"]) || !can_trace() {
         return;
     }
@@ -120,7 +122,7 @@ fn frees_that_are_lost_are_told_and_a_map_stands_in_for_them() {
 }
 
 #[test]
-fn an_instance_goes_with_its_daemon_and_that_of_a_killed_one_is_taken_over() {
+fn a_trace_instance_is_removed_on_exit_or_taken_over_after_a_kill() {
     if !can_run(&["mkfs.xfs"]) || !can_trace() {
         return;
     }
@@ -142,7 +144,7 @@ fn an_instance_goes_with_its_daemon_and_that_of_a_killed_one_is_taken_over() {
     assert!(instance.is_dir());
     daemon.start();
     seen(&daemon);
-    // Somebody turns it off: it is found out, and made anew.
+    // If somebody turns it off, the daemon notices and recreates it.
     fs::write(instance.join("tracing_on"), "0").unwrap();
     daemon.ask(&Request::Reload);
     seen(&daemon);
@@ -155,7 +157,7 @@ fn an_instance_goes_with_its_daemon_and_that_of_a_killed_one_is_taken_over() {
 }
 
 #[test]
-fn without_tracefs_it_says_why_and_works_all_the_same() {
+fn without_tracefs_it_reports_why_and_still_works() {
     if !can_run(&["mkfs.ext4", "unshare"]) || !can_trace() {
         return;
     }

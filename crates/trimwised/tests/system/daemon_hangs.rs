@@ -1,5 +1,5 @@
-//! The daemon where something hangs, or is none of what it should be: a path to a file system, the disk of its state folder,
-//! the files in it, whoever reads its log. It answers, trims what it can, and ends.
+//! The daemon when something hangs or is not what it should be: a path to a file system, the disk or the files of its
+//! state folder, the reader of its log. It responds, trims what it can, and exits.
 
 use std::fs;
 use std::io::Write as _;
@@ -19,7 +19,7 @@ use trimwise_testing::skipped;
 
 const MIB: u64 = 1 << 20;
 
-/// Waits for something, and fails if it never comes. What hangs must be let go first, or nothing could be cleared away.
+/// Waits until `holds`, and panics after a timeout. `let_go` releases what hangs first, so that cleaning up works.
 #[track_caller]
 pub fn wait_until(what: &str, let_go: impl FnOnce(), holds: impl Fn() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(120);
@@ -32,13 +32,13 @@ pub fn wait_until(what: &str, let_go: impl FnOnce(), holds: impl Fn() -> bool) {
     }
 }
 
-/// Whether a process has ended, waited for or not.
+/// Whether a process has exited, reaped or not.
 fn has_ended(process: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     stat.rsplit(')').next().is_none_or(|rest| rest.is_empty() || rest.starts_with(" Z"))
 }
 
-/// The file system that a state folder lies on, frozen until this is dropped.
+/// Freezes the file system of a state folder until this is dropped.
 struct Frozen<'a>(&'a Path);
 
 impl<'a> Frozen<'a> {
@@ -127,7 +127,7 @@ impl Drop for Unmounted<'_> {
 }
 
 #[test]
-fn regression_a_frozen_state_folder_keeps_nobody_waiting_and_is_written_when_it_thaws() {
+fn regression_a_frozen_state_folder_blocks_nothing_and_is_written_after_the_thaw() {
     if !can_run(&["mkfs.ext4", "fsfreeze"]) {
         return;
     }
@@ -144,7 +144,7 @@ fn regression_a_frozen_state_folder_keeps_nobody_waiting_and_is_written_when_it_
         daemon.ask(&Request::Pause { mount: Some(mount.clone()), all: false })["not_saved"].to_string();
     assert!(said.contains("paused.json") && said.contains("the next daemon will not know"), "{said}");
     daemon.wait_until(&disk.point, "paused all the same", |status| status["paused"] == true);
-    // What waits in memory, or that it cannot be read.
+    // Either the entries in memory, or the error.
     let asked = Client::connect(&daemon.run()).unwrap().ask(&Request::History { mount, limit: 10 });
     let told = asked.map_or_else(|error| error.to_string(), |past| past.to_string());
     assert!(told.contains("paused") || told.contains("state folder"), "{told}");
@@ -202,7 +202,7 @@ fn regression_no_option_is_changed_before_the_journal_is_on_the_disk() {
 }
 
 #[test]
-fn regression_state_files_that_are_none_keep_it_from_nothing() {
+fn regression_invalid_state_files_do_not_stop_it() {
     if !can_run(&[]) {
         return;
     }
@@ -223,7 +223,7 @@ fn regression_state_files_that_are_none_keep_it_from_nothing() {
 }
 
 #[test]
-fn regression_a_log_that_nobody_reads_stops_nothing() {
+fn regression_an_unread_log_blocks_nothing() {
     if !can_run(&[]) {
         return;
     }

@@ -1,4 +1,5 @@
-//! What the daemon knows to be trimmed outlives it, as long as the file system stays mounted; and is not believed otherwise.
+//! What the daemon knows to be trimmed survives a restart while the file system stays mounted, and is discarded
+//! otherwise.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -21,7 +22,7 @@ fn started(disks: &[Loop; 2]) -> Daemon {
     Daemon::started(TRIMWISED, &config)
 }
 
-/// What `act` and the daemon behind it send to each disk, once all is trimmed and looked at.
+/// What `act` and the daemon after it send to each disk, once everything is trimmed and checked.
 fn sent(daemon: &mut Daemon, disks: &[Loop; 2], act: impl FnOnce(&Daemon)) -> [u64; 2] {
     let before = disks.each_ref().map(|disk| disk.discards().1);
     act(daemon);
@@ -42,7 +43,7 @@ fn history(daemon: &Daemon, disk: &Loop) -> String {
 }
 
 #[test]
-fn a_restart_sends_nothing_again_but_what_was_freed_meanwhile() {
+fn a_restart_sends_only_what_was_freed_meanwhile() {
     if !can_run(&["mkfs.ext4", "mkfs.xfs"]) {
         return;
     }
@@ -70,7 +71,7 @@ fn a_restart_sends_nothing_again_but_what_was_freed_meanwhile() {
     });
     assert!(freed.iter().all(|sent| (40 * MIB..=96 * MIB).contains(sent)), "{freed:?}");
 
-    // Another policy hands it on too.
+    // It survives a change of policy too.
     let before = disks.each_ref().map(|disk| disk.discards().1);
     daemon.configure(&format!(
         "{}[mount.\"{}\"]\n",
@@ -86,7 +87,7 @@ fn a_restart_sends_nothing_again_but_what_was_freed_meanwhile() {
 }
 
 #[test]
-fn what_cannot_be_believed_is_passed_over_with_a_word() {
+fn invalid_knowledge_is_ignored_and_reported() {
     if !can_run(&["mkfs.ext4", "mkfs.xfs"]) {
         return;
     }
@@ -99,28 +100,28 @@ fn what_cannot_be_believed_is_passed_over_with_a_word() {
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
     // XFS sends all of it again; ext4 skips groups by its own record.
     for (text, words) in [
-        (sound[..sound.len() / 2].to_owned(), "is not understood"),
-        ("\0".repeat(100), "is not understood"),
-        (sound.replace(boot.trim(), "00000000-0000-4000-8000-000000000000"), "is of another boot"),
+        (sound[..sound.len() / 2].to_owned(), "cannot be parsed"),
+        ("\0".repeat(100), "cannot be parsed"),
+        (sound.replace(boot.trim(), "00000000-0000-4000-8000-000000000000"), "is from another boot"),
     ] {
         let again = sent(&mut daemon, &disks, |_| fs::write(&file, &text).unwrap());
         assert!(again[1] > 300 * MIB, "{words}: {again:?}");
         daemon.wait_until_said(words);
         daemon.end();
     }
-    // Written to while no daemon watched, by more than is taken on trust.
+    // More was written while no daemon watched than the limit allows.
     let again = sent(&mut daemon, &disks, |_| {
         disks[1].fill(["came"].map(str::to_owned), 48 << 20);
         fs::remove_file(disks[1].point.join("came")).unwrap();
         disks[1].sync();
     });
     assert!(
-        again[1] > 300 * MIB && history(&daemon, &disks[1]).contains("since that was noted"),
+        again[1] > 300 * MIB && history(&daemon, &disks[1]).contains("since that was recorded"),
         "{again:?}"
     );
     assert_eq!(again[0], 0, "the other one is believed");
     daemon.end();
-    // Mounted anew.
+    // Remounted.
     disks[1].remount();
     let again = sent(&mut daemon, &disks, |_| ());
     assert!(again[1] > 300 * MIB && history(&daemon, &disks[1]).contains("mounted again"), "{again:?}");

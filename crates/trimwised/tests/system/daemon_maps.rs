@@ -1,5 +1,4 @@
-//! What the daemon's helper tells of real file systems on loop devices, and what comes of it: maps in windows, and walks
-//! over btrfs, which has none.
+//! The helper's results on real file systems on loop devices: maps in windows, and walks over btrfs, which has no maps.
 
 use std::fs;
 use std::path::Path;
@@ -63,7 +62,7 @@ fn windows_are_the_whole_map_and_extents_go_on_over_groups() {
             }
             assert_eq!(found, all, "{fs_type}: {most}");
         }
-        // From the middle of a free extent on: nothing is said of what is not looked at.
+        // From the middle of a free extent: nothing is reported before it.
         let longest = all.iter().max_by_key(|span| span.bytes()).unwrap();
         let middle = longest.start + longest.bytes().0 / 2 / 4096 * 4096;
         let (free, from, upto) = look(&disk.point, middle, usize::MAX);
@@ -77,14 +76,14 @@ fn windows_are_the_whole_map_and_extents_go_on_over_groups() {
     }
 }
 
-/// A btrfs of which the chunks are full but for what is removed, so that little is unallocated.
+/// A btrfs with little unallocated space, whose chunks are full except for removed files.
 fn btrfs() -> Option<Loop> {
     if !can_run(&["mkfs.btrfs"]) {
         return None;
     }
     let mut disk = Loop::new(1024 * MIB, &["mkfs.btrfs", "-q", "-f", "-K", "-m", "single"]);
     disk.fill((0..22).map(|i| format!("file{i}")), 32 << 20);
-    disk.sync(); // what is not written yet has no place on the device
+    disk.sync(); // unwritten data have no place on the device
     (0..22).step_by(2).for_each(|i| fs::remove_file(disk.point.join(format!("file{i}"))).unwrap());
     disk.sync();
     // Online discard is btrfs's own default on some devices.
@@ -112,7 +111,7 @@ fn regression_a_walk_over_the_chunks_of_a_btrfs_finds_what_fitrim_over_everythin
     let (ranges, answer) = ask(&disk.point, Task::Walk);
     assert!(matches!(answer, Answer::Looked { from: 0, .. }), "{answer:?}");
     assert!((8..30).contains(&ranges.len()), "chunks are not joined: {ranges:?}");
-    // All unallocated space comes with the first call, whatever it asks for.
+    // The first call trims all unallocated space, whatever its range.
     let first = ranges[0].start;
     let with_unallocated = trim(&disk, vec![(first, first + 4096)]);
     let again = trim(&disk, vec![(first, first + 4096)]);
@@ -122,7 +121,7 @@ fn regression_a_walk_over_the_chunks_of_a_btrfs_finds_what_fitrim_over_everythin
     const EMPTY: u64 = 8 * MIB;
     let (mut sent, mut some) = (0, 0);
     for range in &ranges {
-        // Why no slice begins in a chunk: it would leave out the rest of it, whatever is free there.
+        // A slice that begins inside a chunk skips the rest of it.
         let from_within = trim(&disk, vec![(range.start + 4096, range.end)]);
         assert!(from_within <= EMPTY, "{from_within} in {range:?}");
         let of_slice = trim(&disk, vec![(range.start, range.end)]);
@@ -156,11 +155,11 @@ fn the_daemon_walks_over_a_btrfs_slice_by_slice() {
     disk.remount();
     let of_one_call = trim(&disk, vec![(0, u64::MAX)]);
     assert!(of_one_call > 11 * 32 * MIB, "{of_one_call}");
-    // Its own transactions move a little.
+    // Its own transactions change a little.
     assert!(sent.abs_diff(of_one_call) <= of_one_call / 50, "{sent} of {of_one_call}: {status:#}");
 }
 
-/// Since Linux 6.2 btrfs is mounted with `discard=async`: then nobody knows what was free before and never sent.
+/// Since Linux 6.2 btrfs is mounted with `discard=async`: then it is unknown what was free before and never sent.
 #[test]
 fn regression_asked_for_all_of_btrfs_what_was_free_before_is_sent() {
     if !can_run(&["mkfs.btrfs"]) {
@@ -177,7 +176,7 @@ fn regression_asked_for_all_of_btrfs_what_was_free_before_is_sent() {
     });
     daemon.end();
 
-    disk.remount(); // as long as it is mounted it knows what it has sent
+    disk.remount(); // while mounted it knows what it has sent
     let before = disk.discards().1;
     let output = daemon.output(&["--once"]);
     let said = String::from_utf8_lossy(&output.stdout);

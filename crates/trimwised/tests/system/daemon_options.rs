@@ -1,4 +1,4 @@
-//! Mount options that the daemon changed, and how it puts them back: on the mounting that it changed, and on no other.
+//! Mount options that the daemon changed, and how it restores them: on the mounting that it changed and no other.
 
 use std::fs;
 use std::path::Path;
@@ -23,7 +23,7 @@ pub fn turned_on(prepared: impl FnOnce(&str) -> Daemon) -> (Loop, Daemon) {
     (disk, daemon)
 }
 
-/// The line of a file system, whatever is mounted on it.
+/// The mountinfo line of a file system, even if something is mounted over it.
 fn line_of(disk: &Loop) -> String {
     let node = disk.node();
     let text = fs::read_to_string("/proc/self/mountinfo").unwrap();
@@ -63,7 +63,7 @@ fn a_mount_on_top_is_left_alone_and_the_one_below_is_put_back_when_it_is_reached
 }
 
 #[test]
-fn who_mounts_it_again_finds_what_he_asked_for() {
+fn a_remount_keeps_its_own_options() {
     if !can_run(&["mkfs.ext4"]) {
         return;
     }
@@ -92,7 +92,7 @@ fn regression_what_is_unmounted_lazily_is_put_back_when_it_is_seen_again() {
     daemon.end();
     let journal = || fs::read_to_string(daemon.state("mount-options.json")).unwrap();
     assert!(journal().contains("nodiscard"), "{}", journal());
-    // It is the same mounting once more, as the kernel has it, with the option as it was left.
+    // To the kernel it is the same mounting, with the option as it was left.
     disk.mount();
     assert!(options(&disk.point).contains(",discard"));
     daemon.configure("");
@@ -118,7 +118,7 @@ fn another_policy_begins_with_the_option_as_it_was() {
 }
 
 #[test]
-fn regression_the_option_that_somebody_wrote_is_left_as_it_is_by_default() {
+fn regression_the_users_option_is_left_alone_by_default() {
     if !can_run(&["mkfs.ext4"]) {
         return;
     }
@@ -132,7 +132,7 @@ fn regression_the_option_that_somebody_wrote_is_left_as_it_is_by_default() {
 }
 
 #[test]
-fn regression_who_changes_the_option_by_hand_keeps_it_and_until_then_it_shows() {
+fn regression_an_option_changed_by_hand_is_kept() {
     if !can_run(&["mkfs.ext4"]) {
         return;
     }

@@ -1,4 +1,4 @@
-//! Reading the files: every key that there is, what it accepts, and where it stands.
+//! Parses the files: every key, what it accepts, and where it appears.
 
 use std::net::SocketAddr;
 use std::ops::{Range, RangeInclusive};
@@ -13,7 +13,7 @@ use crate::text::is_unprintable;
 
 use super::{Config, ConfigError, ConfigErrors, Manage, StatusFor, Treatment, seconds};
 
-/// Every key outside of the tables of mounts; those of a mount are the first ones.
+/// All top-level keys. The first [`OF_MOUNT`] are also valid in the table of a mount.
 pub const KEYS: [&str; 15] = [
     "policy",
     "slice-ms",
@@ -31,17 +31,17 @@ pub const KEYS: [&str; 15] = [
     "metrics-socket",
     "metrics-file",
 ];
-/// How many of them a mount may have too.
+/// How many of them a mount may have.
 const OF_MOUNT: usize = 7;
 
-/// One file that is being read.
+/// The file being read.
 struct Reader<'a> {
     file: &'a Path,
     text: &'a str,
     errors: &'a mut Vec<ConfigError>,
 }
 
-/// Reads the texts of files, of which later ones override earlier ones.
+/// Parses the texts of the files; later ones override earlier ones.
 pub fn parse(texts: &[(PathBuf, String)]) -> Result<Config, ConfigErrors> {
     let mut config = Config::default();
     let mut errors = Vec::new();
@@ -56,13 +56,13 @@ pub fn parse(texts: &[(PathBuf, String)]) -> Result<Config, ConfigErrors> {
             Err(error) => reader.refuse(&error.span().unwrap_or(0..0), "", error.message()),
         }
     }
-    // Behind the rest, since what a mount does not say is as it is above, in whichever file.
+    // After the rest: a mount inherits the top-level settings of all files.
     for (file, text, table) in &mounts {
         let mut reader = Reader { file, text, errors: &mut errors };
         let tables = table.get_ref().iter().filter(|(key, _)| key.get_ref() == "mount");
         tables.for_each(|(key, value)| reader.mounts(&key.span(), value.get_ref(), &mut config));
     }
-    // Tables come sorted by their keys; people read from the first line on.
+    // Tables come sorted by key; report errors in line order.
     let of = |error: &ConfigError| texts.iter().position(|(file, _)| *file == error.file);
     errors.sort_by_key(|error| (of(error), error.line));
     if errors.is_empty() { Ok(config) } else { Err(ConfigErrors(errors)) }
@@ -72,7 +72,7 @@ impl Reader<'_> {
     fn refuse(&mut self, at: &Range<usize>, key: &str, message: impl Into<String>) {
         let end = at.start.min(self.text.len());
         let line = 1 + self.text.as_bytes()[..end].iter().filter(|&&byte| byte == b'\n').count();
-        // One line each, whatever stands in the file.
+        // One line per error, whatever the file contains.
         let plain = |text: &str| text.replace(is_unprintable, " ");
         let message: String = message.into();
         let (key, message) = (plain(key), plain(&message));
@@ -134,7 +134,7 @@ impl Reader<'_> {
     }
 
     fn unknown(&mut self, at: &Range<usize>, key: &str, keys: &[&str]) {
-        let message = format!("there is no such key; expected one of {}", keys.join(", "));
+        let message = format!("unknown key; expected one of {}", keys.join(", "));
         self.refuse(at, key, message);
     }
 
@@ -149,7 +149,8 @@ impl Reader<'_> {
                 && (point == "/" || !point.ends_with('/'))
                 && !point.split('/').any(|part| part == "." || part == "..");
             if !normal {
-                let expected = "expected an absolute path without `.`, `..`, two slashes in a row and a slash at its end";
+                let expected =
+                    "expected an absolute path without `.`, `..`, double slashes or a trailing slash";
                 self.refuse(&name.span(), &key, expected);
             }
             let Some(entries) = table.get_ref().as_table() else {
@@ -193,7 +194,7 @@ impl Reader<'_> {
                     settings.look_every = seconds(n);
                 }
             }
-            // No free extent of ext4 or XFS is longer than a group, which has 128 MiB on ext4.
+            // A free extent of ext4 or XFS never exceeds a group, which is 128 MiB on ext4.
             "min-extent" => self.size(key, value, 0..=1 << 30, &mut treatment.min_extent),
             _ => self.flag(key, value, &mut settings.may_toggle),
         }
@@ -220,7 +221,7 @@ impl Reader<'_> {
         match text.parse::<PolicySpec>() {
             Ok(policy) if policy.suits_live_host() => *into = policy,
             Ok(_) => {
-                let message = format!("'{text}' cannot be followed on a live host; expected {expected}");
+                let message = format!("'{text}' cannot run on a live host; expected {expected}");
                 self.refuse(&value.span(), key, message);
             }
             Err(error) => self.refuse(&value.span(), key, error.to_string()),

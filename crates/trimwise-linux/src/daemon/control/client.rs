@@ -1,4 +1,4 @@
-//! A client: the command `trimwise`.
+//! The client side, used by the command `trimwise`.
 
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -9,48 +9,48 @@ use thiserror::Error;
 
 use super::{Request, Response, VERSION};
 
-/// It waits for so long.
+/// How long it waits for a reply.
 const PATIENCE: Duration = Duration::from_secs(30);
 const CLOSED: &str =
-    "the daemon closed the connection: it ends, or serves as many of this user as it does at a time";
-/// The longest response that is read: a history of many entries.
+    "the daemon closed the connection: it is shutting down, or this user has too many connections";
+/// Size limit of a response: a long history.
 const RESPONSE_MAX: u64 = 64 << 20;
 
-/// Why a daemon does not answer.
+/// Why a request failed.
 #[derive(Debug, Error)]
 pub enum ClientError {
-    /// There is none.
-    #[error("{path}: no trimwised answers there ({source}); is it running? `systemctl start trimwised`")]
+    /// No daemon is listening.
+    #[error("{path}: trimwised is not listening ({source}); to start it: `systemctl start trimwised`")]
     None {
         /// The socket.
         path: PathBuf,
-        /// The operating system's words.
+        /// The operating system's error.
         source: io::Error,
     },
-    /// There is one that does not let this user.
+    /// The daemon refuses this user.
     #[error("{path}: only root and the group of the configuration may talk to trimwised")]
     NotPermitted {
         /// The socket.
         path: PathBuf,
     },
-    /// There is one that hangs.
-    #[error("{path}: trimwised does not answer within {} s", PATIENCE.as_secs())]
+    /// The daemon hangs.
+    #[error("{path}: trimwised did not answer within {} s", PATIENCE.as_secs())]
     Silent {
         /// The socket.
         path: PathBuf,
     },
-    /// It answered something else than the protocol.
+    /// The reply does not follow the protocol.
     #[error("{path}: {what}")]
     Nonsense {
         /// The socket.
         path: PathBuf,
-        /// What.
+        /// What is wrong with it.
         what: String,
     },
-    /// It refused.
+    /// The daemon refused.
     #[error("trimwised: {0}")]
     Refused(String),
-    /// It refused what makes no sense there.
+    /// The daemon refused an invalid request.
     #[error("trimwised: {0}")]
     BadRequest(String),
 }
@@ -63,10 +63,10 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects to the daemon of this run folder.
+    /// Connects to the daemon whose sockets are in `run`.
     ///
     /// # Errors
-    /// If none answers, or it does not let this user.
+    /// If no daemon is listening, or it refuses this user.
     pub fn connect(run: &Path) -> Result<Self, ClientError> {
         let mut path = run.join("control.sock");
         let stream: io::Result<_> = UnixStream::connect(&path).or_else(|error| {
@@ -88,10 +88,10 @@ impl Client {
         }
     }
 
-    /// Asks, and waits for the answer.
+    /// Sends a request and waits for the reply.
     ///
     /// # Errors
-    /// If the daemon refuses, or goes away.
+    /// If the daemon refuses, or the connection breaks.
     pub fn ask(&mut self, request: &Request) -> Result<serde_json::Value, ClientError> {
         let nonsense = |what: String| ClientError::Nonsense { path: self.path.clone(), what };
         let failed = |error: io::Error| match error.kind() {
@@ -114,7 +114,7 @@ impl Client {
             Some(error) if response.bad_request => Err(ClientError::BadRequest(error)),
             Some(error) => Err(ClientError::Refused(error)),
             None if response.version != VERSION => Err(nonsense(format!(
-                "it speaks version {} of the protocol; expected {VERSION}",
+                "the daemon uses version {} of the protocol; expected {VERSION}",
                 response.version
             ))),
             None => serde_json::from_str(response.data.get()).map_err(|error| nonsense(error.to_string())),
