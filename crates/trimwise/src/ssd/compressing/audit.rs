@@ -3,7 +3,7 @@
 //! Slow (it looks at every chunk) and meant for tests and for the end of a run.
 
 use super::super::audit::{AuditError, ensure};
-use super::super::superblock::State;
+use super::super::ftl::State;
 use super::Compressing;
 use super::store::{Held, Whose};
 use crate::content::DUPLICATES;

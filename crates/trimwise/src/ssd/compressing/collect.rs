@@ -12,7 +12,7 @@
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::super::config::{CompressingConfig, SsdConfig, VictimPolicy};
-use super::super::superblock::State;
+use super::super::ftl::State;
 use super::Compressing;
 use super::frontier::Stream;
 use super::store::Owner;

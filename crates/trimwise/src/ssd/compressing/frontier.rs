@@ -1,7 +1,7 @@
 //! Filling superblocks: chunk behind chunk, a stripe is programmed when it is full.
 
-use super::super::gc::must_have_gained;
-use super::super::superblock::{NONE, State};
+use super::super::ftl::must_have_gained;
+use super::super::ftl::{NONE, State};
 use super::Compressing;
 use super::store::Owner;
 

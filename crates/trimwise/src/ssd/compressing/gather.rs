@@ -11,7 +11,7 @@
 use std::ops::Range;
 
 use super::super::config::CompressingConfig;
-use super::super::superblock::State;
+use super::super::ftl::State;
 use super::super::translation::Ready;
 use super::Compressing;
 

@@ -11,7 +11,7 @@
 //! number of units that refer to it. Every other chunk has exactly one.
 
 use super::super::geometry::Geometry;
-use super::super::superblock::Block;
+use super::super::ftl::Block;
 use crate::content::{Content, ContentClass, DUPLICATES};
 use crate::ssd::config::CompressingConfig;
 use crate::units::{Lpn, UNIT_BYTES};

@@ -15,7 +15,7 @@
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::super::config::{SsdConfig, VictimPolicy};
-use super::super::superblock::{Block, NONE, State};
+use super::super::ftl::{Block, NONE, State};
 use super::{PageMapped, Stream};
 
 /// Why units are copied.
@@ -375,7 +375,7 @@ mod tests {
     use crate::content::Content;
     use crate::ssd::SsdConfig;
     use crate::ssd::geometry::Geometry;
-    use crate::ssd::superblock::NONE;
+    use crate::ssd::ftl::NONE;
     use crate::ssd::translation::Translation;
     use crate::units::Bytes;
 

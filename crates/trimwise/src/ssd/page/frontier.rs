@@ -3,8 +3,8 @@
 //! The host fills several in turn, stripe by stripe; copies and the map have one each. A stripe is programmed when it
 //! is full, or padded; a superblock is closed with its last stripe.
 
-use super::super::gc::must_have_gained;
-use super::super::superblock::{NONE, State};
+use super::super::ftl::must_have_gained;
+use super::super::ftl::{NONE, State};
 use super::PageMapped;
 
 /// An open superblock.

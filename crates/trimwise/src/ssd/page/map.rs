@@ -6,7 +6,7 @@
 //! the processor's cache, and a victim's entries of `p2l` are read in order anyway.
 
 use super::super::geometry::Geometry;
-use super::super::superblock::{Block, NONE};
+use super::super::ftl::{Block, NONE};
 
 #[derive(Clone, Debug)]
 pub(super) struct Mapping {

@@ -18,7 +18,7 @@ use std::ops::Range;
 use super::super::audit::{AuditError, ensure};
 use super::super::config::{MappingConfig, SsdConfig};
 use super::super::geometry::{Geometry, MAP_PART_UNITS};
-use super::super::superblock::NONE;
+use super::super::ftl::NONE;
 use super::{Frontier, PageMapped, Stream};
 use crate::units::UNIT_BYTES;
 

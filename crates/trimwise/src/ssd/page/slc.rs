@@ -26,7 +26,7 @@ use std::collections::VecDeque;
 
 use super::super::audit::{AuditError, ensure};
 use super::super::config::SsdConfig;
-use super::super::superblock::{NONE, State};
+use super::super::ftl::{NONE, State};
 use super::collect::{Cause, Victim};
 use super::{Frontier, PageMapped, Stream};
 

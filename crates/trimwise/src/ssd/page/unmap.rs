@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::super::superblock::{NONE, State};
+use super::super::ftl::{NONE, State};
 use super::PageMapped;
 
 /// From this many units on, the lists of victims are made anew at the end instead of kept up to date.

@@ -1,11 +1,11 @@
 //! What is known of a superblock, whatever the mapping.
 
 /// No unit, no slot.
-pub(super) const NONE: u32 = u32::MAX;
+pub(in crate::ssd) const NONE: u32 = u32::MAX;
 
 /// What a superblock is at the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(in crate::ssd) enum State {
     Free,
     /// A frontier.
     Open,
@@ -19,7 +19,7 @@ pub(super) enum State {
 
 /// What is known of a superblock.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Block {
+pub(in crate::ssd) struct Block {
     /// Slots that hold live data.
     pub valid: u32,
     /// Slots taken since the last erase.
