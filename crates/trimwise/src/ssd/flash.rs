@@ -94,7 +94,7 @@ impl Flash {
         self.mover_free_at
     }
 
-    /// Reserves the program of a stripe, and accounts for it. `first` is the number of its
+    /// Reserves the program of a stripe and counts its time. `first` is the number of its
     /// first slot in the whole device. Returns when the stripe is programmed.
     pub fn program(&mut self, at: Place, first: u32, now: u64, stripe: Stripe) -> u64 {
         let Stripe { host_units, holds_host, ready } = stripe;

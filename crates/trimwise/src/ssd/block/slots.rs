@@ -1,7 +1,7 @@
 //! The superblocks of a block map and their slots: which hold data, which belong to what, which are free.
 
-use super::super::geometry::Geometry;
 use super::super::ftl::{Bitmap, NONE, Pool};
+use super::super::geometry::Geometry;
 
 /// What a superblock is at the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -20,8 +20,10 @@ pub(in crate::ssd) enum State {
 /// What is known of a superblock.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::ssd) struct Block {
-    /// Slots that hold live data.
+    /// Slots that hold live data. Those that were trimmed and not yet checked for other references count too.
     pub valid: u32,
+    /// Of them, those that were trimmed and not yet checked.
+    pub unchecked: u32,
     /// Slots taken since the last erase.
     pub written: u32,
     pub erases: u32,
@@ -38,6 +40,7 @@ impl Block {
     /// As it leaves the factory.
     pub const NEW: Self = Self {
         valid: 0,
+        unchecked: 0,
         written: 0,
         erases: 0,
         state: State::Free,
