@@ -7,6 +7,27 @@ use super::stats::SsdStats;
 use super::timing::{Nand, Place, unit_ns};
 use crate::units::UNIT_BYTES;
 
+/// What waits to be programmed as one stripe.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Stripe {
+    /// Host units that leave the write cache with it: those that end in it.
+    pub host_units: u32,
+    /// Whether it holds any host data.
+    pub holds_host: bool,
+    /// When the last of it is at hand.
+    pub ready: u64,
+}
+
+impl Stripe {
+    /// Adds a host unit that is at hand at `ready`.
+    #[inline]
+    pub fn add_host_unit(&mut self, ready: u64) {
+        self.host_units += 1;
+        self.holds_host = true;
+        self.ready = self.ready.max(ready);
+    }
+}
+
 #[derive(Clone, Debug)]
 pub(super) struct Flash {
     pub geometry: Geometry,
@@ -71,6 +92,34 @@ impl Flash {
         self.mover_free_at = self.mover_free_at.max(from) + self.path_unit_ns;
         self.stats.busy_ns.write_path += self.path_unit_ns;
         self.mover_free_at
+    }
+
+    /// Reserves the program of a stripe and counts its time. `first` is the number of its
+    /// first slot in the whole device. Returns when the stripe is programmed.
+    pub fn program(&mut self, at: Place, first: u32, now: u64, stripe: Stripe) -> u64 {
+        let Stripe { host_units, holds_host, ready } = stripe;
+        let done = self.nand.program(at, now, ready.max(now), self.geometry.stripe_units);
+        let t_prog_ns = self.nand.t_prog_ns(at);
+        match holds_host {
+            true => self.stats.busy_ns.program_host += t_prog_ns,
+            false => self.stats.busy_ns.program_gc += t_prog_ns,
+        }
+        if host_units > 0 {
+            self.cache.issued(done, first, host_units);
+        }
+        done
+    }
+
+    /// Erases a superblock. Returns when the last of its dies has erased its part.
+    pub fn erase(&mut self, superblock: u32, now: u64) -> u64 {
+        let mut end = now;
+        for i in 0..self.geometry.dies_per_superblock {
+            let die = self.geometry.die(superblock, i);
+            end = end.max(self.nand.erase(die, now, &mut self.stats.busy_ns));
+        }
+        self.stats.superblock_erases += 1;
+        self.stats.block_erases += u64::from(self.geometry.blocks_per_superblock);
+        end
     }
 
     /// The die and the channel of a slot.

@@ -6,8 +6,8 @@
 //! arrival. Instants of successive calls must not decrease.
 //!
 //! What lies behind: `config` the numbers, `geometry` the layout, `translation` what every mapping does, `page`
-//! the page map, `block` the block map with its log, `flash` and `timing` what lies below a mapping, `cache` the
-//! write cache, `gc` the choice of victims, `trim` the cost of TRIM, `stats` the counts.
+//! the page map, `block` the block map with its log, `ftl` what the mappings share, `flash` and `timing` what lies
+//! below a mapping, `cache` the write cache, `trim` the cost of TRIM, `stats` the counts.
 //!
 //! Data are not stored. In tests, [`SsdConfig::track_tags`] keeps one number for each slot, which garbage
 //! collection copies as it would the data, so that [`Ssd::tag`] says what a read must return.
@@ -24,11 +24,10 @@ mod config;
 mod drive;
 mod faults;
 mod flash;
-mod gc;
+mod ftl;
 mod geometry;
 mod page;
 mod stats;
-mod superblock;
 mod timing;
 mod translation;
 mod trim;

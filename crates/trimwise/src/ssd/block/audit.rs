@@ -3,7 +3,7 @@
 //! Slow (it looks at every slot) and meant for tests and for the end of a run.
 
 use super::super::audit::{AuditError, ensure};
-use super::super::superblock::NONE;
+use super::super::ftl::NONE;
 use super::BlockMapped;
 use super::slots::Role;
 

@@ -4,10 +4,10 @@
 //! until the next erase if a later one is, since pages of a block are programmed in order. All reads of a merge are
 //! reserved when it begins: the controller reads ahead of what it programs.
 
-use super::super::gc::must_have_gained;
-use super::super::superblock::NONE;
+use super::super::flash::Stripe;
+use super::super::ftl::{NONE, must_have_gained};
+use super::BlockMapped;
 use super::slots::Role;
-use super::{BlockMapped, Stripe};
 
 /// The reads for one stripe of copies.
 struct Reads {
@@ -118,7 +118,7 @@ impl BlockMapped {
         self.slots.fill(target, padding);
         self.flash.stats.nand_units.gc += u64::from(copied);
         self.flash.stats.nand_units.padding += u64::from(padding);
-        self.program(target, Stripe { host_units: before.host_units, ready: reads.ready }, now);
+        self.program(target, Stripe { ready: reads.ready, ..before }, now);
     }
 
     /// Where a unit is copied from, if it holds data: the random log, which it leaves with that, or the former data
@@ -173,7 +173,7 @@ impl BlockMapped {
                 self.merge_oldest(at);
                 self.flash.stats.gc_units_idle += self.flash.stats.nand_units.gc - copied;
             } else if let Some(superblock) = self.slots.erase_given_back() {
-                self.reserve_erase(superblock, at);
+                self.flash.erase(superblock, at);
             } else {
                 return;
             }

@@ -38,10 +38,10 @@ use std::ops::Range;
 
 use super::audit::AuditError;
 use super::config::{BlockMappingConfig, SsdConfig};
-use super::flash::Flash;
+use super::flash::{Flash, Stripe};
+use super::ftl::{NONE, Reads};
 use super::geometry::Geometry;
 use super::stats::Wear;
-use super::superblock::NONE;
 use super::translation::{Ready, Translation};
 use crate::content::Content;
 use interleave::Interleave;
@@ -61,15 +61,6 @@ struct LogicalBlock {
 
 impl LogicalBlock {
     const EMPTY: Self = Self { data: NONE, mapped: 0, logged: 0 };
-}
-
-/// The stripe that is being filled somewhere.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Stripe {
-    /// Host units in it.
-    host_units: u32,
-    /// When the last of its units is at hand.
-    ready: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -182,8 +173,7 @@ impl BlockMapped {
         self.slots.own(slot, lpn);
         self.logged[lpn as usize] = slot;
         self.blocks[(lpn / self.flash.geometry.superblock_units) as usize].logged += 1;
-        self.log_stripe.host_units += 1;
-        self.log_stripe.ready = self.log_stripe.ready.max(ready);
+        self.log_stripe.add_host_unit(ready);
         if self.slots.superblock(superblock).next.is_multiple_of(self.flash.geometry.stripe_units) {
             self.program_log(now);
         }
@@ -227,23 +217,19 @@ impl BlockMapped {
         let (stripe_units, units) = (geometry.stripe_units, geometry.superblock_units);
         let first = self.slots.superblock(superblock).next - stripe_units;
         let at = self.flash.place(superblock, first);
-        let done = self.flash.nand.program(at, now, stripe.ready.max(now), stripe_units);
+        let done = self.flash.program(at, superblock * units + first, now, stripe);
         let block = self.slots.superblock_mut(superblock);
         block.programmed = first + stripe_units;
-        if stripe.host_units == 0 {
-            self.flash.stats.busy_ns.program_gc += self.flash.nand.t_prog_ns(at);
-            return;
+        if stripe.holds_host {
+            block.programmed_at = block.programmed_at.max(done);
         }
-        block.programmed_at = block.programmed_at.max(done);
-        self.flash.stats.busy_ns.program_host += self.flash.nand.t_prog_ns(at);
-        self.flash.cache.issued(done, superblock * units + first, stripe.host_units);
     }
 
     /// A superblock from the pool, erased, of a lane if there is one.
     fn take(&mut self, now: u64, role: Role, lane: u32) -> u32 {
         let (superblock, erased) = self.slots.take(role, lane);
         if erased {
-            self.reserve_erase(superblock, now);
+            self.flash.erase(superblock, now);
         }
         superblock
     }
@@ -251,18 +237,6 @@ impl BlockMapped {
     /// The lane of a logical block's superblocks.
     fn lane(&self, block: u32) -> u32 {
         block % self.flash.geometry.lanes
-    }
-
-    /// Returns when all dies have erased their part.
-    fn reserve_erase(&mut self, superblock: u32, now: u64) -> u64 {
-        let mut end = now;
-        for i in 0..self.flash.geometry.dies_per_superblock {
-            let die = self.flash.geometry.die(superblock, i);
-            end = end.max(self.flash.nand.erase(die, now, &mut self.flash.stats.busy_ns));
-        }
-        self.flash.stats.superblock_erases += 1;
-        self.flash.stats.block_erases += u64::from(self.flash.geometry.blocks_per_superblock);
-        end
     }
 
     /// Whether a slot is in a stripe that is still being filled, or in one whose program has not ended at `now`.
@@ -274,13 +248,6 @@ impl BlockMapped {
         }
         let first = offset - offset % self.flash.geometry.stripe_units;
         block.programmed_at > now && self.flash.cache.holds(superblock * self.units() + first, now)
-    }
-
-    fn read_run(&mut self, run: Option<(u32, u32)>, now: u64, ready: u64) -> Option<u64> {
-        let (stripe, units) = run?;
-        let slot = stripe * self.flash.geometry.stripe_units;
-        let at = self.flash.place(slot / self.units(), slot % self.units());
-        Some(self.flash.nand.read(at, now, ready, units, &mut self.flash.stats.busy_ns))
     }
 
     /// Gives back what belongs to a logical block in which nothing is mapped any more.
@@ -329,36 +296,21 @@ impl Translation for BlockMapped {
     }
 
     fn read(&mut self, now: u64, decoded: u64, units: Range<u32>) -> Ready {
-        // Units of one stripe that follow each other are read together.
-        let (mut first, mut last) = (u64::MAX, decoded);
-        let mut run: Option<(u32, u32)> = None;
+        let mut reads = Reads::new(decoded);
         for lpn in units {
-            let Some(slot) = self.slot(self.interleave.inner(lpn)) else {
-                self.flash.stats.host_units_read_unmapped += 1;
-                first = first.min(decoded);
-                continue;
-            };
-            if self.in_memory(slot, now) {
-                self.flash.stats.host_units_read_cached += 1;
-                first = first.min(decoded);
-                continue;
-            }
-            let stripe = slot / self.flash.geometry.stripe_units;
-            run = match run {
-                Some((at, count)) if at == stripe => Some((at, count + 1)),
-                other => {
-                    let ready = self.read_run(other, now, decoded);
-                    first = first.min(ready.unwrap_or(u64::MAX));
-                    last = last.max(ready.unwrap_or(0));
-                    Some((stripe, 1))
+            match self.slot(self.interleave.inner(lpn)) {
+                None => {
+                    self.flash.stats.host_units_read_unmapped += 1;
+                    reads.at_hand(decoded);
                 }
-            };
+                Some(slot) if self.in_memory(slot, now) => {
+                    self.flash.stats.host_units_read_cached += 1;
+                    reads.at_hand(decoded);
+                }
+                Some(slot) => reads.slot(&mut self.flash, now, slot, false, decoded),
+            }
         }
-        if let Some(ready) = self.read_run(run, now, decoded) {
-            first = first.min(ready);
-            last = last.max(ready);
-        }
-        Ready { first, last }
+        reads.finish(&mut self.flash, now)
     }
 
     fn is_in_memory(&self, lpn: u32, now: u64) -> bool {
@@ -399,7 +351,7 @@ impl Translation for BlockMapped {
         self.reclaiming = false;
         self.streams.fill(Stream::UNUSED);
         let erased = self.slots.erase_all();
-        let end = erased.iter().map(|&superblock| self.reserve_erase(superblock, now)).max();
+        let end = erased.iter().map(|&superblock| self.flash.erase(superblock, now)).max();
         self.flash.cache.clear();
         end.unwrap_or(now)
     }

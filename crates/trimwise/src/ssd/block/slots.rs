@@ -1,9 +1,7 @@
 //! The superblocks of a block map and their slots: which hold data, which belong to what, which are free.
 
-use std::collections::VecDeque;
-
+use super::super::ftl::{Bitmap, NONE, Pool};
 use super::super::geometry::Geometry;
-use super::super::superblock::NONE;
 
 /// What a superblock is at the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,17 +55,15 @@ pub(super) struct Slots {
     superblocks: Vec<Superblock>,
     units: u32,
     /// A bit for each slot that holds live data.
-    valid: Vec<u64>,
-    words_per_superblock: u32,
+    valid: Bitmap,
     /// Which unit a slot of the random log was written for, superblock by superblock of the log.
     owners: Vec<u32>,
     /// Parts of it that no superblock has.
     owners_free: Vec<u32>,
-    /// By lane, in the order in which they were erased.
-    clean: Vec<VecDeque<u32>>,
-    /// By lane, in the order in which they were given back.
-    given_back: Vec<VecDeque<u32>>,
-    free: u32,
+    /// Those that are erased.
+    clean: Pool,
+    /// Those that are still to be erased.
+    given_back: Pool,
     /// Slots that were filled and then erased, for the audit.
     pub erased_slots: u64,
     /// By slot; only for tests.
@@ -77,19 +73,16 @@ pub(super) struct Slots {
 impl Slots {
     pub fn new(geometry: &Geometry, log_superblocks: u32, track_tags: bool) -> Self {
         let units = geometry.superblock_units;
-        let words_per_superblock = units.div_ceil(64);
+        let mut clean = Pool::new(geometry.lanes);
+        clean.extend(0..geometry.superblocks);
         Self {
             superblocks: vec![Superblock::ERASED; geometry.superblocks as usize],
             units,
-            valid: vec![0; words_per_superblock as usize * geometry.superblocks as usize],
-            words_per_superblock,
+            valid: Bitmap::new(geometry.superblocks, units),
             owners: vec![NONE; log_superblocks as usize * units as usize],
             owners_free: (0..log_superblocks).rev().collect(),
-            clean: (0..geometry.lanes)
-                .map(|lane| (lane..geometry.superblocks).step_by(geometry.lanes as usize).collect())
-                .collect(),
-            given_back: vec![VecDeque::new(); geometry.lanes as usize],
-            free: geometry.superblocks,
+            clean,
+            given_back: Pool::new(geometry.lanes),
             erased_slots: 0,
             tags: vec![0; if track_tags { geometry.physical_units() as usize } else { 0 }],
         }
@@ -110,39 +103,20 @@ impl Slots {
     }
 
     #[inline]
-    fn bit(&self, slot: u32) -> (usize, u64) {
-        let (superblock, offset) = (slot / self.units, slot % self.units);
-        let word = superblock as usize * self.words_per_superblock as usize + (offset / 64) as usize;
-        (word, 1 << (offset % 64))
-    }
-
-    #[inline]
     pub fn is_valid(&self, slot: u32) -> bool {
-        let (word, bit) = self.bit(slot);
-        self.valid[word] & bit != 0
+        self.valid.get(slot / self.units, slot % self.units)
     }
 
     #[inline]
     pub fn invalidate(&mut self, slot: u32) {
-        let (word, bit) = self.bit(slot);
-        self.valid[word] &= !bit;
-        self.superblocks[(slot / self.units) as usize].valid -= 1;
+        let superblock = slot / self.units;
+        self.valid.clear(superblock, slot % self.units);
+        self.superblocks[superblock as usize].valid -= 1;
     }
 
-    /// The first valid slot of a superblock, as an offset, at or behind `from`.
+    /// Returns the offset of the first valid slot of a superblock at or after `from`.
     pub fn next_valid(&self, superblock: u32, from: u32) -> Option<u32> {
-        let base = superblock as usize * self.words_per_superblock as usize;
-        let mut index = from / 64;
-        let mut mask = u64::MAX << (from % 64);
-        while index < self.words_per_superblock {
-            let word = self.valid[base + index as usize] & mask;
-            if word != 0 {
-                return Some(index * 64 + word.trailing_zeros());
-            }
-            mask = u64::MAX;
-            index += 1;
-        }
-        None
+        self.valid.next(superblock, from)
     }
 
     /// Fills the next slot of a superblock with a unit. Returns the slot.
@@ -150,11 +124,10 @@ impl Slots {
     pub fn append(&mut self, superblock: u32, tag: u32) -> u32 {
         let block = &mut self.superblocks[superblock as usize];
         let slot = superblock * self.units + block.next;
+        self.valid.set(superblock, block.next);
         block.next += 1;
         block.written += 1;
         block.valid += 1;
-        let (word, bit) = self.bit(slot);
-        self.valid[word] |= bit;
         if let Some(kept) = self.tags.get_mut(slot as usize) {
             *kept = tag;
         }
@@ -191,21 +164,20 @@ impl Slots {
 
     /// Superblocks that are unused, erased or not.
     pub fn free(&self) -> u32 {
-        self.free
+        self.clean.free() + self.given_back.free()
     }
 
     /// The free superblocks, for the audit.
     pub fn pool(&self) -> impl Iterator<Item = u32> + '_ {
-        self.clean.iter().chain(&self.given_back).flatten().copied()
+        self.clean.iter().chain(self.given_back.iter())
     }
 
     /// Takes a free superblock, of `lane` if there is one, and erases it if it is not. Returns it, and whether it was
     /// erased just now.
     pub fn take(&mut self, role: Role, lane: u32) -> (u32, bool) {
-        let lanes = self.clean.len();
-        let found = (0..lanes).map(|i| (lane as usize + i) % lanes).find_map(|lane| {
-            let clean = self.clean[lane].pop_front().map(|superblock| (superblock, false));
-            clean.or_else(|| self.given_back[lane].pop_front().map(|superblock| (superblock, true)))
+        let found = self.clean.lanes_from(lane as usize).find_map(|lane| {
+            let clean = self.clean.take_from(lane).map(|superblock| (superblock, false));
+            clean.or_else(|| self.given_back.take_from(lane).map(|superblock| (superblock, true)))
         });
         let Some((superblock, dirty)) = found else {
             unreachable!("data blocks, the log and one more are fewer than all superblocks")
@@ -213,7 +185,6 @@ impl Slots {
         if dirty {
             self.erase(superblock);
         }
-        self.free -= 1;
         let block = &mut self.superblocks[superblock as usize];
         block.role = role;
         if role == Role::Log {
@@ -234,22 +205,16 @@ impl Slots {
             block.owners = NONE;
         }
         block.role = Role::GivenBack;
-        self.free += 1;
-        let lane = self.lane(superblock);
-        self.given_back[lane].push_back(superblock);
+        self.given_back.put(superblock);
     }
 
     /// Erases one of those that were given back, if there is one.
     pub fn erase_given_back(&mut self) -> Option<u32> {
-        let lane = (0..self.given_back.len()).max_by_key(|&lane| self.given_back[lane].len())?;
-        let superblock = self.given_back[lane].pop_front()?;
+        let lane = (0..self.given_back.lanes()).max_by_key(|&lane| self.given_back.free_in(lane))?;
+        let superblock = self.given_back.take_from(lane)?;
         self.erase(superblock);
-        self.clean[lane].push_back(superblock);
+        self.clean.put(superblock);
         Some(superblock)
-    }
-
-    fn lane(&self, superblock: u32) -> usize {
-        superblock as usize % self.clean.len()
     }
 
     fn erase(&mut self, superblock: u32) {
@@ -262,25 +227,22 @@ impl Slots {
     pub fn erase_all(&mut self) -> Vec<u32> {
         let used = (0..self.superblocks.len() as u32).filter(|&s| self.superblock(s).role != Role::Clean);
         let used: Vec<u32> = used.collect();
-        self.valid.fill(0);
+        self.valid.clear_all();
         let log_superblocks = self.owners.len() as u32 / self.units;
         self.owners_free = (0..log_superblocks).rev().collect();
-        self.given_back.iter_mut().for_each(VecDeque::clear);
+        self.given_back.clear();
         for &superblock in &used {
             self.erase(superblock);
-            let lane = self.lane(superblock);
-            self.clean[lane].push_back(superblock);
+            self.clean.put(superblock);
         }
-        self.free = self.superblocks.len() as u32;
         used
     }
 
     /// Bytes of the tables, tags aside.
     pub fn memory_bytes(&self) -> u64 {
-        let words = self.valid.capacity() * 8;
-        let pools: usize = self.clean.iter().chain(&self.given_back).map(VecDeque::capacity).sum();
-        let queues = pools + self.owners_free.capacity();
         let superblocks = self.superblocks.capacity() * size_of::<Superblock>();
-        (words + superblocks + (queues + self.owners.capacity()) * 4) as u64
+        let owners = (self.owners_free.capacity() + self.owners.capacity()) * 4;
+        let pools = self.clean.memory_bytes() + self.given_back.memory_bytes();
+        self.valid.memory_bytes() + pools + (superblocks + owners) as u64
     }
 }

@@ -8,9 +8,9 @@
 //! `gc.host_frontiers` is how many streams are open in each lane at a time; the one that was used longest ago makes
 //! room.
 
-use super::super::superblock::NONE;
+use super::super::flash::Stripe;
+use super::super::ftl::NONE;
 use super::BlockMapped;
-use super::Stripe;
 use super::slots::Role;
 
 #[derive(Clone, Copy, Debug)]
@@ -31,7 +31,7 @@ impl Stream {
         superblock: NONE,
         block: NONE,
         continues: NONE,
-        stripe: Stripe { host_units: 0, ready: 0 },
+        stripe: Stripe { host_units: 0, holds_host: false, ready: 0 },
         used: 0,
     };
 }
@@ -108,8 +108,7 @@ impl BlockMapped {
         let stream = &mut self.streams[index];
         stream.used = self.stream_clock;
         stream.continues += 1;
-        stream.stripe.host_units += 1;
-        stream.stripe.ready = stream.stripe.ready.max(ready);
+        stream.stripe.add_host_unit(ready);
         let superblock = stream.superblock;
         self.slots.append(superblock, tag);
         if self.slots.superblock(superblock).next.is_multiple_of(self.flash.geometry.stripe_units) {

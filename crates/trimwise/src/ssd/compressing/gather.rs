@@ -11,7 +11,7 @@
 use std::ops::Range;
 
 use super::super::config::CompressingConfig;
-use super::super::superblock::State;
+use super::super::ftl::State;
 use super::super::translation::Ready;
 use super::Compressing;
 
@@ -27,7 +27,7 @@ struct Register {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Gatherer {
+pub(in crate::ssd) struct Gatherer {
     latency_ns: u64,
     fragment_ns: u64,
     registers: Vec<Register>,
@@ -75,7 +75,7 @@ impl Compressing {
         let mut run: Option<Run> = None;
         let mut in_order = 0;
         for lpn in units {
-            let Some((at, granules)) = self.store.chunk(lpn) else {
+            let Some((at, granules)) = self.map.chunk(lpn) else {
                 self.flash.stats.host_units_read_unmapped += 1;
                 first = first.min(decoded);
                 continue;
@@ -85,16 +85,16 @@ impl Compressing {
                 first = first.min(decoded);
                 continue;
             }
-            self.unpaced_reads += 1;
+            self.map.unpaced_reads += 1;
             let (mut from, end) = (at, at + granules);
             while from < end {
-                let stripe = from / self.stripe_granules;
-                let part = end.min((stripe + 1) * self.stripe_granules) - from;
+                let stripe = from / self.stripe_slots;
+                let part = end.min((stripe + 1) * self.stripe_slots) - from;
                 from += part;
                 run = match run {
                     Some(run) if run.stripe == stripe => Some(Run { granules: run.granules + part, ..run }),
                     other => {
-                        let next = self.gatherer.last.checked_add(1) == Some(stripe);
+                        let next = self.map.gatherer.last.checked_add(1) == Some(stripe);
                         in_order = if next { in_order + 1 } else { 0 };
                         if let Some(ready) = self.take_out(other, now, decoded) {
                             first = first.min(ready);
@@ -112,31 +112,31 @@ impl Compressing {
         }
         self.sense_ahead(in_order, decoded);
         // A granule for each unit: what a read costs the recycler does not depend on how well the data compress.
-        if self.unpaced_reads >= self.stripe_granules {
-            let granules = std::mem::take(&mut self.unpaced_reads);
+        if self.map.unpaced_reads >= self.stripe_slots {
+            let granules = std::mem::take(&mut self.map.unpaced_reads);
             self.pace_beside_reads(now, granules);
         }
-        let latency_ns = self.gatherer.latency_ns;
+        let latency_ns = self.map.gatherer.latency_ns;
         Ready { first: first.saturating_add(latency_ns), last: last + latency_ns }
     }
 
     /// Makes the die of a stripe sense it, unless it has it.
     fn sense(&mut self, stripe: u32, decoded: u64, is_next: bool) {
         let die = self.die(stripe);
-        self.gatherer.last = stripe;
-        if self.gatherer.registers[die as usize].stripe == stripe {
+        self.map.gatherer.last = stripe;
+        if self.map.gatherer.registers[die as usize].stripe == stripe {
             return;
         }
         let mut ready = decoded;
         if !is_next {
-            let fragment_ns = self.gatherer.fragment_ns;
-            ready = ready.max(self.gatherer.free_at) + fragment_ns;
-            self.gatherer.free_at = ready;
+            let fragment_ns = self.map.gatherer.fragment_ns;
+            ready = ready.max(self.map.gatherer.free_at) + fragment_ns;
+            self.map.gatherer.free_at = ready;
             self.flash.stats.busy_ns.controller += fragment_ns;
         }
         let at = self.flash.place_of_die(die);
         let ready = self.flash.nand.sense(at, ready, &mut self.flash.stats.busy_ns);
-        self.gatherer.registers[die as usize] = Register { stripe, ready };
+        self.map.gatherer.registers[die as usize] = Register { stripe, ready };
     }
 
     /// Reserves the transfer of what a command takes from a stripe. Returns its end.
@@ -144,37 +144,37 @@ impl Compressing {
         let Run { stripe, granules } = run?;
         let die = self.die(stripe);
         // What was sensed for an earlier command waits for this one.
-        let ready = self.gatherer.registers[die as usize].ready.max(decoded);
+        let ready = self.map.gatherer.registers[die as usize].ready.max(decoded);
         let channel = self.flash.geometry.channel(die);
         Some(self.flash.nand.take_out(channel, now, ready, granules.div_ceil(1 << self.unit_shift)))
     }
 
     /// Makes the dies behind the last stripe sense the `count` stripes that follow it, as far as they are programmed.
     fn sense_ahead(&mut self, count: u32, decoded: u64) {
-        let last = self.gatherer.last;
+        let last = self.map.gatherer.last;
         let count = count.min(self.flash.geometry.dies_per_superblock - 1);
         for stripe in (last..).skip(1).take(count as usize) {
-            let (superblock, offset) = self.store.split(stripe.saturating_mul(self.stripe_granules));
-            let last_superblock = self.store.split(last * self.stripe_granules).0;
+            let (superblock, offset) = self.split(stripe.saturating_mul(self.stripe_slots));
+            let last_superblock = self.split(last * self.stripe_slots).0;
             if superblock != last_superblock {
                 return;
             }
-            let block = &self.store.blocks[superblock as usize];
-            let programmed = block.state != State::Open || offset + self.stripe_granules <= block.written;
+            let block = &self.blocks[superblock as usize];
+            let programmed = block.state != State::Open || offset + self.stripe_slots <= block.written;
             if !programmed {
                 return;
             }
             let die = self.die(stripe);
-            if self.gatherer.registers[die as usize].stripe != stripe {
+            if self.map.gatherer.registers[die as usize].stripe != stripe {
                 let at = self.flash.place_of_die(die);
                 let ready = self.flash.nand.sense(at, decoded, &mut self.flash.stats.busy_ns);
-                self.gatherer.registers[die as usize] = Register { stripe, ready };
+                self.map.gatherer.registers[die as usize] = Register { stripe, ready };
             }
         }
     }
 
     fn die(&self, stripe: u32) -> u32 {
-        let (superblock, offset) = self.store.split(stripe * self.stripe_granules);
-        self.flash.geometry.die(superblock, offset / self.stripe_granules)
+        let (superblock, offset) = self.split(stripe * self.stripe_slots);
+        self.flash.geometry.die(superblock, offset / self.stripe_slots)
     }
 }

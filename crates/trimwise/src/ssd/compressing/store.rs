@@ -10,8 +10,9 @@
 //! are only [`DUPLICATES`] different units that repeat, and each has a place in a table with its address and the
 //! number of units that refer to it. Every other chunk has exactly one.
 
+use super::super::ftl::Slot;
 use super::super::geometry::Geometry;
-use super::super::superblock::Block;
+use super::gather::Gatherer;
 use crate::content::{Content, ContentClass, DUPLICATES};
 use crate::ssd::config::CompressingConfig;
 use crate::units::{Lpn, UNIT_BYTES};
@@ -29,7 +30,7 @@ pub(in crate::ssd) const UNITS_MAX: u32 = 1 << 30;
 
 /// What the map says of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Held {
+pub(in crate::ssd) enum Held {
     Nothing,
     Zeros,
     /// A duplicate, by its number.
@@ -40,7 +41,7 @@ pub(super) enum Held {
 
 /// What a unit becomes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(in crate::ssd) enum Kind {
     Zeros,
     Duplicate(u32),
     /// Data of one of the sizes.
@@ -48,7 +49,7 @@ pub(super) enum Kind {
 }
 
 /// Which of the sizes that there are: an index into [`Store::sizes`].
-pub(super) type Size = u8;
+pub(in crate::ssd) type Size = u8;
 
 /// Sizes: compressible, pseudo-random, incompressible.
 const SIZES: usize = 3;
@@ -56,11 +57,11 @@ const SIZE_OF_DUPLICATE: Size = 2;
 
 /// Whose a piece of a log is, in one word: thirty bits of number, two of size or mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Owner(u32);
+pub(in crate::ssd) struct Owner(u32);
 
 /// The same, taken apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Whose {
+pub(in crate::ssd) enum Whose {
     Unit(u32, Size),
     Duplicate(u32),
     /// So many granules of nothing.
@@ -94,14 +95,14 @@ impl Owner {
 
 /// A unit that repeats.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Duplicate {
+pub(in crate::ssd) struct Duplicate {
     /// Where its chunk begins; [`UNMAPPED`] while nobody refers to it.
     pub at: u32,
     pub references: u32,
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Store {
+pub(in crate::ssd) struct Store {
     map: Vec<u32>,
     /// The size of each unit that has a chunk of its own.
     size_of: Vec<Size>,
@@ -111,13 +112,16 @@ pub(super) struct Store {
     sizes: [u32; SIZES],
     granules_per_superblock: u32,
     /// The owners of what a superblock holds, in order.
-    pub logs: Vec<Vec<Owner>>,
-    /// Counts in granules. What was trimmed and not yet checked for other references is among `valid`.
-    pub blocks: Vec<Block>,
-    /// Granules that were trimmed and not yet checked, by superblock.
-    pub unchecked: Vec<u32>,
+    pub(super) logs: Vec<Vec<Owner>>,
     /// Logical units that hold data.
-    pub mapped: u64,
+    pub(super) mapped: u64,
+    pub(super) gatherer: Gatherer,
+    pub(super) recycles_from_stale_percent: Option<u32>,
+    pub(super) references_checked: bool,
+    /// Granules that the host has filled since the collector did its share.
+    pub(super) unpaced: u32,
+    /// Units that the host has read from flash since the recycler did its share.
+    pub(super) unpaced_reads: u32,
     /// Tags by the first granule of a chunk, only for tests.
     tags: Vec<u32>,
 }
@@ -137,9 +141,12 @@ impl Store {
                 .map(stored),
             granules_per_superblock,
             logs: vec![Vec::new(); geometry.superblocks as usize],
-            blocks: vec![Block::NEW; geometry.superblocks as usize],
-            unchecked: vec![0; geometry.superblocks as usize],
             mapped: 0,
+            gatherer: Gatherer::new(config, geometry.dies),
+            recycles_from_stale_percent: config.recycles_from_stale_percent,
+            references_checked: config.references_checked_at_collection,
+            unpaced: 0,
+            unpaced_reads: 0,
             tags: vec![0; if track_tags { granules } else { 0 }],
         }
     }
@@ -192,7 +199,7 @@ impl Store {
         self.duplicates[number as usize]
     }
 
-    /// First granule and length of the chunk that a unit is read from.
+    /// Returns first granule and length of the chunk that a unit is read from.
     #[inline]
     pub fn chunk(&self, lpn: u32) -> Option<(u32, u32)> {
         match self.held(lpn) {
@@ -225,15 +232,21 @@ impl Store {
         }
     }
 
-    /// The superblock of a granule, and the granule's place in it.
+    /// The superblock of a granule.
     #[inline]
-    pub fn split(&self, at: u32) -> (u32, u32) {
-        (at / self.granules_per_superblock, at % self.granules_per_superblock)
+    pub fn superblock(&self, granule: u32) -> u32 {
+        granule / self.granules_per_superblock
     }
 
-    /// Takes from a unit what it holds. Returns the chunk that nobody refers to now: first granule and length.
+    /// The number of a granule in the whole device.
     #[inline]
-    pub fn release(&mut self, lpn: u32) -> Option<(u32, u32)> {
+    pub fn granule(&self, slot: Slot) -> u32 {
+        slot.superblock * self.granules_per_superblock + slot.offset
+    }
+
+    /// Takes from a unit what it holds. Returns the chunk that nothing refers to now: first granule and length.
+    #[inline]
+    pub fn take(&mut self, lpn: u32) -> Option<(u32, u32)> {
         let held = self.held(lpn);
         self.map[lpn as usize] = UNMAPPED;
         self.mapped -= u64::from(held != Held::Nothing);
@@ -277,13 +290,14 @@ impl Store {
         self.duplicates[number as usize].at = at;
     }
 
-    /// Forgets all data; the counts of the blocks are the caller's.
-    pub fn clear(&mut self) {
+    /// Forgets all data; the counts of the superblocks are the caller's.
+    pub fn clear_all(&mut self) {
         self.map.fill(UNMAPPED);
         self.duplicates.fill(Duplicate { at: UNMAPPED, references: 0 });
-        self.unchecked.fill(0);
         self.logs.fill(Vec::new());
         self.mapped = 0;
+        (self.unpaced, self.unpaced_reads) = (0, 0);
+        self.gatherer.clear();
     }
 
     /// Notes what was written into the chunk at `at`; of a duplicate, which one it is.
@@ -298,7 +312,7 @@ impl Store {
     }
 
     /// The tag of what a read of a unit finds.
-    pub fn tag(&self, lpn: u32) -> Option<u32> {
+    pub fn tag_of(&self, lpn: u32) -> Option<u32> {
         if self.tags.is_empty() {
             return None;
         }
@@ -319,18 +333,12 @@ impl Store {
         self.map.len() as u32
     }
 
-    pub fn granules_per_superblock(&self) -> u32 {
-        self.granules_per_superblock
-    }
-
     /// Bytes of the tables and logs, tags aside.
-    pub fn memory_bytes(&self) -> u64 {
+    pub fn table_bytes(&self) -> u64 {
         let logs: usize = self.logs.iter().map(Vec::capacity).sum();
         (self.map.capacity() * 4
             + self.size_of.capacity()
             + logs * size_of::<Owner>()
-            + self.logs.capacity() * size_of::<Vec<Owner>>()
-            + self.blocks.capacity() * size_of::<Block>()
-            + self.unchecked.capacity() * 4) as u64
+            + self.logs.capacity() * size_of::<Vec<Owner>>()) as u64
     }
 }

@@ -5,111 +5,103 @@
 //! touches the bitmap and the block's count but never `p2l`: the bitmap is 64 times smaller and stays in
 //! the processor's cache, and a victim's entries of `p2l` are read in order anyway.
 
+use super::super::config::SsdConfig;
+use super::super::ftl::{Bitmap, NONE, Slot};
 use super::super::geometry::Geometry;
-use super::super::superblock::{Block, NONE};
+use super::map_cache::MapCache;
+use super::slc::SlcCache;
 
 #[derive(Clone, Debug)]
-pub(super) struct Mapping {
-    /// Behind the logical units of the host come those of the map, if it lies in the flash.
-    pub l2p: Vec<u32>,
-    pub p2l: Vec<u32>,
-    pub bits: Vec<u64>,
-    words_per_superblock: u32,
+pub(in crate::ssd) struct PageMap {
+    /// The logical units of the host, and behind them those of the map if it lies in the flash.
+    pub(super) l2p: Vec<u32>,
+    pub(super) p2l: Vec<u32>,
+    pub(super) live: Bitmap,
     superblock_units: u32,
-    pub blocks: Vec<Block>,
-    /// Logical units of the host that hold data.
-    pub mapped: u64,
+    /// Logical units of the host.
+    pub(super) logical_units: u32,
+    /// Of them, those that hold data.
+    pub(super) mapped: u64,
+    pub(super) slc: Option<Box<SlcCache>>,
+    pub(super) cache: Option<Box<MapCache>>,
     /// Tags by slot, only for tests.
     tags: Vec<u32>,
 }
 
-impl Mapping {
-    pub fn new(geometry: &Geometry, track_tags: bool) -> Self {
-        let words_per_superblock = geometry.superblock_units.div_ceil(64);
+impl PageMap {
+    pub fn new(config: &SsdConfig, geometry: &Geometry) -> Self {
         Self {
             l2p: vec![NONE; (geometry.logical_units + geometry.map_units) as usize],
             p2l: vec![NONE; geometry.physical_units() as usize],
-            bits: vec![0; words_per_superblock as usize * geometry.superblocks as usize],
-            words_per_superblock,
+            live: Bitmap::new(geometry.superblocks, geometry.superblock_units),
             superblock_units: geometry.superblock_units,
-            blocks: vec![Block::NEW; geometry.superblocks as usize],
+            logical_units: geometry.logical_units,
             mapped: 0,
-            tags: vec![0; if track_tags { geometry.physical_units() as usize } else { 0 }],
+            slc: SlcCache::new(config, geometry.superblock_units).map(Box::new),
+            cache: MapCache::new(config, geometry).map(Box::new),
+            tags: vec![0; if config.track_tags { geometry.physical_units() as usize } else { 0 }],
         }
     }
 
     #[inline]
-    pub fn split(&self, ppn: u32) -> (u32, u32) {
-        (ppn / self.superblock_units, ppn % self.superblock_units)
+    pub fn ppn(&self, slot: Slot) -> u32 {
+        slot.superblock * self.superblock_units + slot.offset
     }
 
+    /// Notes that a logical unit lies at a slot now.
     #[inline]
-    fn word(&self, superblock: u32, offset: u32) -> usize {
-        superblock as usize * self.words_per_superblock as usize + (offset / 64) as usize
-    }
-
-    #[inline]
-    pub fn set(&mut self, superblock: u32, offset: u32, lpn: u32) {
-        let ppn = superblock * self.superblock_units + offset;
-        let word = self.word(superblock, offset);
+    pub fn set(&mut self, slot: Slot, lpn: u32) {
+        let ppn = self.ppn(slot);
         self.l2p[lpn as usize] = ppn;
         self.p2l[ppn as usize] = lpn;
-        self.bits[word] |= 1 << (offset % 64);
+        self.live.set(slot.superblock, slot.offset);
     }
 
-    /// Clears the slot's bit; the block's count is the caller's.
+    /// Takes the slot from a logical unit, of the host or of the map, that has one. Returns its superblock.
     #[inline]
-    pub fn clear_bit(&mut self, superblock: u32, offset: u32) {
-        let word = self.word(superblock, offset);
-        self.bits[word] &= !(1 << (offset % 64));
-    }
-
-    pub fn is_valid(&self, ppn: u32) -> bool {
-        let (superblock, offset) = self.split(ppn);
-        self.bits[self.word(superblock, offset)] >> (offset % 64) & 1 == 1
-    }
-
-    /// The first valid slot of a superblock at or behind `from`.
-    #[inline]
-    pub fn next_valid(&self, superblock: u32, from: u32) -> Option<u32> {
-        let base = superblock as usize * self.words_per_superblock as usize;
-        let mut index = from / 64;
-        if index >= self.words_per_superblock {
+    pub fn clear(&mut self, lpn: u32) -> Option<u32> {
+        let ppn = std::mem::replace(&mut self.l2p[lpn as usize], NONE);
+        if ppn == NONE {
             return None;
         }
-        let mut word = self.bits[base + index as usize] >> (from % 64) << (from % 64);
-        while word == 0 {
-            index += 1;
-            if index >= self.words_per_superblock {
-                return None;
-            }
-            word = self.bits[base + index as usize];
-        }
-        Some(index * 64 + word.trailing_zeros())
+        let superblock = ppn / self.superblock_units;
+        self.live.clear(superblock, ppn % self.superblock_units);
+        Some(superblock)
     }
 
-    pub fn set_tag(&mut self, ppn: u32, tag: u32) {
-        if let Some(slot) = self.tags.get_mut(ppn as usize) {
-            *slot = tag;
+    /// Where a unit of the host lies.
+    pub fn find(&self, lpn: u32) -> Option<u32> {
+        self.l2p.get(lpn as usize).copied().filter(|&ppn| ppn != NONE)
+    }
+
+    pub fn set_tag(&mut self, slot: Slot, tag: u32) {
+        let ppn = self.ppn(slot);
+        if let Some(kept) = self.tags.get_mut(ppn as usize) {
+            *kept = tag;
         }
     }
 
-    pub fn tag(&self, ppn: u32) -> Option<u32> {
+    pub fn tag_at(&self, ppn: u32) -> Option<u32> {
         self.tags.get(ppn as usize).copied()
     }
 
     #[inline]
-    pub fn copy_tag(&mut self, from: u32, to: u32) {
+    pub fn copy_tag(&mut self, from: Slot, to: Slot) {
         if !self.tags.is_empty() {
+            let (from, to) = (self.ppn(from), self.ppn(to));
             self.tags[to as usize] = self.tags[from as usize];
         }
     }
 
+    /// Forgets everything; the counts of the superblocks are the caller's.
+    pub fn clear_all(&mut self) {
+        self.l2p.fill(NONE);
+        self.live.clear_all();
+        self.mapped = 0;
+    }
+
     /// Bytes of the tables, tags aside.
-    pub fn memory_bytes(&self) -> u64 {
-        (self.l2p.capacity() * 4
-            + self.p2l.capacity() * 4
-            + self.bits.capacity() * 8
-            + self.blocks.capacity() * size_of::<Block>()) as u64
+    pub fn table_bytes(&self) -> u64 {
+        (self.l2p.capacity() + self.p2l.capacity()) as u64 * 4 + self.live.memory_bytes()
     }
 }

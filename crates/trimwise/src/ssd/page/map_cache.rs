@@ -17,9 +17,9 @@ use std::ops::Range;
 
 use super::super::audit::{AuditError, ensure};
 use super::super::config::{MappingConfig, SsdConfig};
+use super::super::ftl::NONE;
 use super::super::geometry::{Geometry, MAP_PART_UNITS};
-use super::super::superblock::NONE;
-use super::{Frontier, PageMapped, Stream};
+use super::PageMapped;
 use crate::units::UNIT_BYTES;
 
 /// What is known of a part.
@@ -46,7 +46,6 @@ pub(super) struct MapCache {
     oldest: u32,
     /// Parts that copies have changed, in that order. Those no longer marked as moved are skipped.
     moved: Vec<u32>,
-    pub frontier: Frontier,
     /// Slots of the frontier's stripes for which nothing was collected yet.
     owed_units: u32,
     /// When what the last unmapping had to read was there.
@@ -66,7 +65,6 @@ impl MapCache {
             newest: NONE,
             oldest: NONE,
             moved: Vec::new(),
-            frontier: Frontier::UNUSED,
             owed_units: 0,
             unmapped_at: 0,
         })
@@ -125,7 +123,6 @@ impl MapCache {
         self.parts.fill(Part::default());
         (self.newest, self.oldest) = (NONE, NONE);
         self.moved.clear();
-        self.frontier = Frontier::UNUSED;
         self.owed_units = 0;
     }
 
@@ -175,7 +172,7 @@ impl MapCache {
 impl PageMapped {
     /// The slot of a part in the flash.
     fn part_slot(&self, part: u32) -> u32 {
-        self.map.l2p[(self.flash.geometry.logical_units + part) as usize]
+        self.map.l2p[(self.map.logical_units + part) as usize]
     }
 
     /// Looks up a unit, which it is possible to begin with at `ready`, and notes that its place `changes`. Returns when
@@ -183,7 +180,7 @@ impl PageMapped {
     pub fn translate(&mut self, now: u64, ready: u64, lpn: u32, changes: bool) -> u64 {
         let index = lpn / MAP_PART_UNITS;
         let slot = self.part_slot(index);
-        let Some(cache) = &mut self.map_cache else { return ready };
+        let Some(cache) = &mut self.map.cache else { return ready };
         let part = &mut cache.parts[index as usize];
         if part.cached {
             part.dirty |= changes;
@@ -204,7 +201,7 @@ impl PageMapped {
         }
         // Making room may have moved the part, but did not bring it into the cache.
         let at_hand = self.read_part_of_map(index, now, ready);
-        let Some(cache) = &mut self.map_cache else { return ready };
+        let Some(cache) = &mut self.map.cache else { return ready };
         let part = &mut cache.parts[index as usize];
         // What copies have changed is in it from now on.
         (part.cached, part.dirty) = (true, changes || part.moved);
@@ -217,24 +214,31 @@ impl PageMapped {
     /// Reads a part from the flash, if it has ever been written. Returns when it is at hand.
     fn read_part_of_map(&mut self, part: u32, now: u64, ready: u64) -> u64 {
         let slot = self.part_slot(part);
-        if slot == NONE || self.in_memory(slot, now) {
+        if slot == NONE || self.in_memory(slot, 1, now) {
             return ready;
         }
         self.flash.stats.map_cache.reads += 1;
-        let (superblock, offset) = self.map.split(slot);
+        let (superblock, offset) = self.split(slot);
         let at = self.flash.place(superblock, offset);
         self.flash.nand.read_map(at, now, ready, &mut self.flash.stats.busy_ns)
     }
 
+    /// Makes sure that the map has a frontier with room.
+    fn prepare_map(&mut self, now: u64) {
+        if !self.frontiers[self.map_frontier].has_room(1) {
+            self.make_room(self.map_frontier, 0, 1, now);
+        }
+    }
+
     /// Makes room in the cache for a part.
     fn evict(&mut self, now: u64) {
-        let Some(cache) = &self.map_cache else { return };
+        let Some(cache) = &self.map.cache else { return };
         let oldest = cache.oldest;
         if cache.parts[oldest as usize].dirty {
             // Collecting changes no order of use, and marks no cached part as moved.
-            self.prepare(Stream::Map, 0, now);
+            self.prepare_map(now);
         }
-        let Some(cache) = &mut self.map_cache else { return };
+        let Some(cache) = &mut self.map.cache else { return };
         if cache.remove(oldest) {
             self.write_part_of_map(oldest, now, now);
         }
@@ -242,59 +246,54 @@ impl PageMapped {
 
     /// Writes a part to the map's frontier, which is open.
     fn write_part_of_map(&mut self, part: u32, now: u64, ready: u64) {
-        let lpn = self.flash.geometry.logical_units + part;
-        let old = self.map.l2p[lpn as usize];
-        if old != NONE {
-            self.invalidate(old);
-        }
-        let frontier = self.frontier(Stream::Map);
-        let (superblock, offset) = (frontier.superblock, frontier.next);
-        frontier.next += 1;
-        frontier.ready = frontier.ready.max(ready);
-        let full = frontier.next == frontier.stripe_end;
-        self.map.set(superblock, offset, lpn);
-        let block = &mut self.map.blocks[superblock as usize];
-        block.valid += 1;
-        block.written += 1;
+        self.clear_part(part);
+        let lpn = self.map.logical_units + part;
+        self.map.set(self.frontiers[self.map_frontier].slot(), lpn);
         self.flash.stats.nand_units.map += 1;
-        if full {
-            self.program(Stream::Map, now);
-            if let Some(cache) = &mut self.map_cache {
-                cache.owed_units += self.flash.geometry.stripe_units;
-            }
+        if self.append(self.map_frontier, now, ready, 1, false)
+            && let Some(cache) = &mut self.map.cache
+        {
+            cache.owed_units += self.stripe_slots;
+        }
+    }
+
+    /// Marks the slot of a part in the flash as dead, if it has one.
+    fn clear_part(&mut self, part: u32) {
+        if let Some(superblock) = self.map.clear(self.map.logical_units + part) {
+            self.kill(superblock, 1);
         }
     }
 
     /// Writes the parts that copies have changed, as far as there is room for them.
     pub fn write_moved_parts(&mut self, now: u64) {
-        let Some(cache) = &mut self.map_cache else { return };
+        let Some(cache) = &mut self.map.cache else { return };
         let mut moved = std::mem::take(&mut cache.moved);
         let mut done = 0;
         for &part in &moved {
-            let Some(cache) = &mut self.map_cache else { break };
+            let Some(cache) = &mut self.map.cache else { break };
             if cache.parts[part as usize].moved {
-                if cache.frontier.superblock == NONE {
-                    if self.free_count <= 1 {
+                if !self.frontiers[self.map_frontier].has_room(1) {
+                    if self.pool.free() <= 1 {
                         break;
                     }
-                    self.open(Stream::Map, 0);
+                    self.open(self.map_frontier, 0);
                 }
                 let ready = self.read_part_of_map(part, now, now);
                 self.write_part_of_map(part, now, ready);
             }
-            let Some(cache) = &mut self.map_cache else { break };
+            let Some(cache) = &mut self.map.cache else { break };
             (cache.parts[part as usize].moved, cache.parts[part as usize].listed) = (false, false);
             done += 1;
         }
         moved.drain(..done);
-        if let Some(cache) = &mut self.map_cache {
+        if let Some(cache) = &mut self.map.cache {
             cache.moved = moved;
         }
     }
 
     /// What the map does before ranges are unmapped: parts of which nothing is left are dropped, the others looked up.
     pub fn unmap_parts(&mut self, now: u64, ranges: &[Range<u32>]) {
-        let logical = self.flash.geometry.logical_units;
+        let logical = self.map.logical_units;
         let mut at = 0;
         for range in ranges {
             let mut from = range.start;
@@ -311,30 +310,26 @@ impl PageMapped {
                 from = to;
             }
         }
-        if let Some(cache) = &mut self.map_cache {
+        if let Some(cache) = &mut self.map.cache {
             cache.unmapped_at = at;
         }
     }
 
     /// Forgets a part, of whose units none is mapped any more.
     fn drop_part(&mut self, part: u32) {
-        let lpn = self.flash.geometry.logical_units + part;
-        let slot = std::mem::replace(&mut self.map.l2p[lpn as usize], NONE);
-        if slot != NONE {
-            self.invalidate(slot);
-        }
-        let Some(cache) = &mut self.map_cache else { return };
+        self.clear_part(part);
+        let Some(cache) = &mut self.map.cache else { return };
         if cache.parts[part as usize].cached {
             cache.remove(part);
         }
         cache.parts[part as usize].moved = false;
     }
 
-    /// The books of the map in the flash: what is mapped must be found again.
+    /// Checks the map in the flash: what is mapped must be found again.
     pub fn audit_map_cache(&self) -> Result<(), AuditError> {
-        let Some(cache) = &self.map_cache else { return Ok(()) };
+        let Some(cache) = &self.map.cache else { return Ok(()) };
         cache.audit()?;
-        let logical = self.flash.geometry.logical_units as usize;
+        let logical = self.map.logical_units as usize;
         for (i, units) in self.map.l2p[..logical].chunks(MAP_PART_UNITS as usize).enumerate() {
             let known = cache.parts[i].cached || self.part_slot(i as u32) != NONE;
             ensure!(

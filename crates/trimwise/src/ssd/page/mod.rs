@@ -1,372 +1,323 @@
-//! The page map: any unit may lie in any page.
-//!
-//! Host units fill the *host frontiers*, open superblocks taken in turn, stripe by stripe; copies fill a
-//! frontier of their own (or the host's, as a setting). How room is made is in `collect`.
+//! The page map: any unit may lie in any page. A slot of the core is a unit.
 //!
 //! Two things may stand before it: `slc`, a cache of flash in SLC mode that takes host units first, and `map_cache`,
-//! where the map itself lies in the flash. A device without them pays for them one branch a unit.
-//!
-//! Copies wait in the controller's own memory, not in the host's write cache, until their stripe is full; the
-//! model takes that memory as safe against power loss.
+//! where the map itself lies in the flash. A device without them pays one branch a unit for them.
 
-mod audit;
-mod collect;
-mod frontier;
 mod map;
 mod map_cache;
 mod slc;
-mod unmap;
 
-use std::collections::VecDeque;
 use std::ops::Range;
 
-use rand_core::SeedableRng;
-use rand_xoshiro::Xoshiro256PlusPlus;
-
-use super::audit::AuditError;
+use super::audit::{AuditError, ensure};
 use super::config::SsdConfig;
-use super::flash::Flash;
-use super::gc::Victims;
+use super::ftl::{Block, Cause, Cursor, Ftl, Layout, NONE, Piece, Placement, Reads, Slot, State};
 use super::geometry::Geometry;
-use super::stats::Wear;
-use super::superblock::{NONE, State};
-use super::translation::{Ready, Translation};
+use super::translation::Ready;
 use crate::content::Content;
-use collect::Collector;
-use frontier::{Frontier, Stream};
-use map::Mapping;
-use map_cache::MapCache;
-use slc::SlcCache;
+use map::PageMap;
 
-#[derive(Clone, Debug)]
-pub(super) struct PageMapped {
-    flash: Flash,
-    map: Mapping,
-    victims: Victims,
-    /// Free superblocks by lane, in the order in which they became free.
-    free: Vec<VecDeque<u32>>,
-    free_count: u32,
-    /// With an SLC cache, as many in SLC mode come behind them, and one that is never open.
-    host: Vec<Frontier>,
-    copies: Frontier,
-    /// The host frontier that takes the next unit.
-    turn: usize,
-    collector: Collector,
-    shared_frontier: bool,
-    slc: Option<Box<SlcCache>>,
-    map_cache: Option<Box<MapCache>>,
-    /// Slots that were written and then erased, for the audit.
-    erased_slots: u64,
-}
+/// A device with a page map.
+pub(super) type PageMapped = Ftl<PageMap>;
 
 impl PageMapped {
     pub fn new(config: &SsdConfig, geometry: Geometry, seed: u64) -> Self {
-        let slc = SlcCache::new(config, geometry.superblock_units).map(Box::new);
-        let mut free = vec![VecDeque::new(); geometry.lanes as usize];
-        let first = slc.as_ref().map_or(0, |slc| slc.static_superblocks());
-        for superblock in first..geometry.superblocks {
-            free[(superblock % geometry.lanes) as usize].push_back(superblock);
-        }
-        let rest = slc.as_ref().map(|slc| slc.rest());
-        Self {
-            map: Mapping::new(&geometry, config.track_tags),
-            victims: Victims::new(config.gc.victim, geometry.superblocks, geometry.superblock_units),
-            free,
-            free_count: geometry.superblocks - first,
-            host: vec![Frontier::UNUSED; rest.map_or(config.gc.host_frontiers as usize, |rest| rest + 1)],
-            copies: Frontier::UNUSED,
+        let map = PageMap::new(config, &geometry);
+        let frontiers = config.gc.host_frontiers as usize;
+        let rest = map.slc.as_ref().map(|slc| slc.rest());
+        let layout = Layout {
+            unit_slots: 1,
+            // With an SLC cache, as many in SLC mode come behind them, and one that is never open.
+            host_frontiers: rest.map_or(frontiers, |rest| rest + 1),
             turn: rest.unwrap_or(0),
-            slc,
-            map_cache: MapCache::new(config, &geometry).map(Box::new),
-            collector: Collector::new(config, Xoshiro256PlusPlus::seed_from_u64(seed)),
-            shared_frontier: config.gc.shared_frontier,
-            erased_slots: 0,
-            flash: Flash::new(config, geometry),
-        }
-    }
-
-    /// Slots that no unit has taken since their erase.
-    pub fn free_slots(&self) -> u64 {
-        self.map.blocks.iter().map(|b| u64::from(self.flash.geometry.superblock_units - b.written)).sum()
-    }
-
-    /// Slots that were written and then erased.
-    pub fn erased_slots(&self) -> u64 {
-        self.erased_slots
-    }
-
-    /// The superblocks in the free pool, for the audit.
-    pub fn free_pool(&self) -> impl Iterator<Item = u32> + '_ {
-        self.free.iter().flatten().copied()
-    }
-
-    /// The open superblocks and their next slots, for the audit.
-    pub fn frontiers(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
-        let copies = (!self.shared_frontier).then_some(&self.copies);
-        let map = self.map_cache.as_ref().map(|cache| &cache.frontier);
-        self.host
-            .iter()
-            .chain(copies)
-            .chain(map)
-            .filter(|f| f.superblock != NONE)
-            .map(|f| (f.superblock, f.next))
+            pool_from: map.slc.as_ref().map_or(0, |slc| slc.static_superblocks()),
+        };
+        Self::with_placement(config, geometry, seed, &layout, map)
     }
 
     /// Writes one host unit that the controller has at hand at `ready`.
     #[inline]
     fn write_unit(&mut self, now: u64, ready: u64, lpn: u32, tag: u32) {
         let mut turn = self.turn;
-        if self.host[turn].next == self.host[turn].stripe_end {
+        if !self.frontiers[turn].has_room(1) {
             turn = self.begin_stripe(turn, now);
         }
-        let old = self.map.l2p[lpn as usize];
-        if old == NONE {
-            self.map.mapped += 1;
-        } else {
-            self.invalidate(old);
+        match self.map.clear(lpn) {
+            None => self.map.mapped += 1,
+            Some(superblock) => self.kill(superblock, 1),
         }
-        let frontier = &mut self.host[turn];
-        let (superblock, offset) = (frontier.superblock, frontier.next);
-        frontier.next += 1;
-        frontier.host_units += 1;
-        frontier.ready = frontier.ready.max(ready);
-        let full = frontier.next == frontier.stripe_end;
-        self.map.set(superblock, offset, lpn);
-        self.map.set_tag(superblock * self.flash.geometry.superblock_units + offset, tag);
-        let block = &mut self.map.blocks[superblock as usize];
-        block.valid += 1;
-        block.written += 1;
-        self.flash.stats.nand_units.host += 1;
-        if full {
-            self.program(Stream::Host(turn), now);
-            self.end_stripe(turn, now);
-        }
+        let slot = self.frontiers[turn].slot();
+        self.map.set(slot, lpn);
+        self.map.set_tag(slot, tag);
+        self.append_host(turn, now, ready, 1);
     }
 
-    /// The unit at a slot counts no more.
-    #[inline]
-    pub fn invalidate(&mut self, ppn: u32) {
-        let (superblock, offset) = self.map.split(ppn);
-        self.map.clear_bit(superblock, offset);
-        let block = &mut self.map.blocks[superblock as usize];
-        let before = block.valid;
-        block.valid = before - 1;
-        if block.state == State::Closed {
-            self.victims.lost(superblock, before, before - 1);
+    /// Makes sure that the host has a frontier with a stripe to fill. Returns its index.
+    fn begin_stripe(&mut self, turn: usize, now: u64) -> usize {
+        if self.map.slc.is_some() {
+            return self.begin_slc_stripe(now);
         }
-    }
-
-    /// Whether a slot belongs to a stripe that is still being filled, or to one of the host's whose program
-    /// has not ended at `now`: a read then needs no flash.
-    #[inline]
-    pub fn in_memory(&self, ppn: u32, now: u64) -> bool {
-        let (superblock, offset) = self.map.split(ppn);
-        let block = &self.map.blocks[superblock as usize];
-        let stripe_units = self.flash.geometry.stripe_units;
-        let first = offset - offset % stripe_units;
-        if block.state == State::Open && block.written < first + stripe_units {
-            return true;
-        }
-        block.programmed_at > now
-            && self.flash.cache.holds(superblock * self.flash.geometry.superblock_units + first, now)
-    }
-
-    pub fn erased(&mut self, superblock: u32) {
-        let block = &mut self.map.blocks[superblock as usize];
-        debug_assert_eq!(block.valid, 0, "an erase must not destroy data");
-        self.erased_slots += u64::from(block.written);
-        block.written = 0;
-        block.erases += 1;
-        block.state = State::Free;
-        block.slc = false;
-        block.programmed_at = 0;
-        self.collector.erases_since_move = self.collector.erases_since_move.saturating_add(1);
-        self.flash.stats.superblock_erases += 1;
-        self.flash.stats.block_erases += u64::from(self.flash.geometry.blocks_per_superblock);
-    }
-
-    fn erase_everything(&mut self, now: u64) -> u64 {
-        let mut end = now;
-        let first = self.static_superblocks();
-        self.map.l2p.fill(NONE);
-        self.map.bits.fill(0);
-        self.map.mapped = 0;
-        for lane in &mut self.free {
-            lane.clear();
-        }
-        for superblock in 0..self.flash.geometry.superblocks {
-            let block = &mut self.map.blocks[superblock as usize];
-            block.valid = 0;
-            if block.written > 0 || block.state != State::Free {
-                self.erased(superblock);
-                for i in 0..self.flash.geometry.dies_per_superblock {
-                    let die = self.flash.geometry.die(superblock, i);
-                    end = end.max(self.flash.nand.erase(die, now, &mut self.flash.stats.busy_ns));
-                }
-            }
-            if superblock >= first {
-                self.free[(superblock % self.flash.geometry.lanes) as usize].push_back(superblock);
-            }
-        }
-        self.free_count = self.flash.geometry.superblocks - first;
-        self.host.fill(Frontier::UNUSED);
-        self.copies = Frontier::UNUSED;
-        if let Some(slc) = &mut self.slc {
-            slc.clear();
-            self.turn = slc.rest();
-        }
-        if let Some(cache) = &mut self.map_cache {
-            cache.clear();
-        }
-        self.collector.clear();
-        self.victims.clear();
-        self.flash.cache.clear();
-        end
-    }
-
-    fn slot(&self, lpn: u32) -> Option<u32> {
-        let ppn = *self.map.l2p.get(lpn as usize)?;
-        (ppn != NONE).then_some(ppn)
-    }
-
-    /// Reads a number of units of a stripe whose places are known at `ready`.
-    fn read_run(&mut self, run: Option<(u32, u32, u64)>, now: u64) -> Option<u64> {
-        let (stripe, units, ready) = run?;
-        let (superblock, offset) = self.map.split(stripe * self.flash.geometry.stripe_units);
-        let mut at = self.flash.place(superblock, offset);
-        at.slc = self.slc.is_some() && self.map.blocks[superblock as usize].slc;
-        Some(self.flash.nand.read(at, now, ready, units, &mut self.flash.stats.busy_ns))
+        self.prepare_host(turn, 1, now);
+        turn
     }
 }
 
-impl Translation for PageMapped {
-    fn boxed_clone(&self) -> Box<dyn Translation> {
-        Box::new(self.clone())
-    }
+impl Placement for PageMap {
+    /// `p2l` says which unit is at a slot.
+    type Owner = ();
 
-    fn flash(&self) -> &Flash {
-        &self.flash
-    }
+    const SLOTS_ARE_GRANULES: bool = false;
+    const NEEDS_FREE_SUPERBLOCK: bool = false;
 
-    fn flash_mut(&mut self) -> &mut Flash {
-        &mut self.flash
-    }
-
-    fn write(&mut self, now: u64, arrived: u64, units: Range<u32>, content: Content) -> u64 {
+    fn write(ftl: &mut PageMapped, now: u64, arrived: u64, units: Range<u32>, content: Content) -> u64 {
         let tag = content.tag();
         let mut acknowledged = arrived;
         for lpn in units {
-            let (in_cache, mut ready) = self.flash.admit(acknowledged);
+            let (in_cache, mut ready) = ftl.flash.admit(acknowledged);
             acknowledged = in_cache;
-            if self.map_cache.is_some() {
-                ready = ready.max(self.translate(now, in_cache, lpn, true));
+            if ftl.map.cache.is_some() {
+                ready = ready.max(ftl.translate(now, in_cache, lpn, true));
             }
-            self.write_unit(now, ready, lpn, tag);
+            ftl.write_unit(now, ready, lpn, tag);
         }
         acknowledged
     }
 
-    fn pad(&mut self, now: u64) {
-        self.pad_stripes(now);
-    }
-
-    fn read(&mut self, now: u64, decoded: u64, units: Range<u32>) -> Ready {
-        // Units of one stripe that follow each other are read together.
-        let (mut first, mut last) = (u64::MAX, decoded);
-        let mut run: Option<(u32, u32, u64)> = None;
+    fn read(ftl: &mut PageMapped, now: u64, decoded: u64, units: Range<u32>) -> Ready {
+        let mut reads = Reads::new(decoded);
         for lpn in units {
             let mut decoded = decoded;
-            if self.map_cache.is_some() {
-                decoded = self.translate(now, decoded, lpn, false);
-                last = last.max(decoded);
+            if ftl.map.cache.is_some() {
+                decoded = ftl.translate(now, decoded, lpn, false);
+                reads.wait(decoded);
             }
-            let ppn = self.map.l2p[lpn as usize];
-            if ppn == NONE {
-                self.flash.stats.host_units_read_unmapped += 1;
-                first = first.min(decoded);
-                continue;
-            }
-            if self.in_memory(ppn, now) {
-                self.flash.stats.host_units_read_cached += 1;
-                first = first.min(decoded);
-                continue;
-            }
-            let stripe = ppn / self.flash.geometry.stripe_units;
-            run = match run {
-                Some((at, count, ready)) if at == stripe => Some((at, count + 1, ready.max(decoded))),
-                other => {
-                    let ready = self.read_run(other, now);
-                    first = first.min(ready.unwrap_or(u64::MAX));
-                    last = last.max(ready.unwrap_or(0));
-                    Some((stripe, 1, decoded))
+            match ftl.map.find(lpn) {
+                None => {
+                    ftl.flash.stats.host_units_read_unmapped += 1;
+                    reads.at_hand(decoded);
                 }
-            };
+                Some(ppn) if ftl.in_memory(ppn, 1, now) => {
+                    ftl.flash.stats.host_units_read_cached += 1;
+                    reads.at_hand(decoded);
+                }
+                Some(ppn) => {
+                    let slc = ftl.blocks[ftl.split(ppn).0 as usize].slc;
+                    reads.slot(&mut ftl.flash, now, ppn, slc, decoded);
+                }
+            }
         }
-        if let Some(ready) = self.read_run(run, now) {
-            first = first.min(ready);
-            last = last.max(ready);
-        }
-        Ready { first, last }
-    }
-
-    fn is_in_memory(&self, lpn: u32, now: u64) -> bool {
-        self.slot(lpn).is_some_and(|ppn| self.in_memory(ppn, now))
-    }
-
-    fn unmap(&mut self, now: u64, ranges: &[Range<u32>]) -> u64 {
-        if self.map_cache.is_some() {
-            self.unmap_parts(now, ranges);
-        }
-        self.unmap_ranges(ranges)
-    }
-
-    fn forget(&mut self, now: u64, range: &Range<u32>) -> u64 {
-        // The parts of the map stay as they are, unless nothing is left of any: that costs nothing.
-        if self.map_cache.is_some() && range.len() == self.flash.geometry.logical_units as usize {
-            self.unmap_parts(now, std::slice::from_ref(range));
-        }
-        self.unmap_ranges(std::slice::from_ref(range))
-    }
-
-    fn unmapped_at(&self) -> u64 {
-        self.map_cache.as_ref().map_or(0, |cache| cache.unmapped_at())
-    }
-
-    fn erase_all(&mut self, now: u64) -> u64 {
-        self.erase_everything(now)
-    }
-
-    fn collect_idle(&mut self, from: u64, until: u64) {
-        self.collect_between(from, until);
+        reads.finish(&mut ftl.flash, now)
     }
 
     fn is_mapped(&self, lpn: u32) -> bool {
-        self.slot(lpn).is_some()
+        self.find(lpn).is_some()
     }
 
     fn mapped_units(&self) -> u64 {
-        self.map.mapped
+        self.mapped
+    }
+
+    fn slots_of(&self, lpn: u32) -> Option<(u32, u32)> {
+        Some((self.find(lpn)?, 1))
     }
 
     fn tag(&self, lpn: u32) -> Option<u32> {
-        self.map.tag(self.slot(lpn)?)
-    }
-
-    fn wear(&self) -> Wear {
-        Wear::of(self.map.blocks.iter().map(|block| block.erases))
-    }
-
-    fn free_superblocks(&self) -> u32 {
-        self.free_count
+        self.tag_at(self.find(lpn)?)
     }
 
     fn memory_bytes(&self) -> u64 {
-        let free: usize = self.free.iter().map(VecDeque::capacity).sum();
-        let parts = self.map_cache.as_ref().map_or(0, |cache| cache.memory_bytes());
-        self.map.memory_bytes() + self.victims.memory_bytes() + free as u64 * 4 + parts
+        self.table_bytes() + self.cache.as_ref().map_or(0, |cache| cache.memory_bytes())
     }
 
-    fn audit(&self) -> Result<(), AuditError> {
-        self.audit_books()
+    #[inline]
+    fn release(&mut self, lpn: u32) -> Option<(u32, u32)> {
+        let superblock = self.clear(lpn)?;
+        self.mapped -= 1;
+        Some((superblock, 1))
+    }
+
+    /// The whole device, with the map if it lies in the flash: three fills.
+    fn release_all(ftl: &mut PageMapped) -> bool {
+        ftl.map.clear_all();
+        for block in &mut ftl.blocks {
+            debug_assert!(block.state != State::Free || block.valid == 0);
+            block.valid = 0;
+        }
+        true
+    }
+
+    fn before_unmap(ftl: &mut PageMapped, now: u64, ranges: &[Range<u32>]) {
+        if ftl.map.cache.is_some() {
+            ftl.unmap_parts(now, ranges);
+        }
+    }
+
+    fn unmapped_at(&self) -> u64 {
+        self.cache.as_ref().map_or(0, |cache| cache.unmapped_at())
+    }
+
+    #[inline]
+    fn stripe_filled(ftl: &mut PageMapped, frontier: usize, now: u64) {
+        // What the map has taken is paid for here.
+        let mut units = ftl.map.cache.as_mut().map_or(0, |cache| cache.take_owed());
+        if ftl.map.slc.is_none() {
+            units += ftl.stripe_slots;
+            ftl.turn = ftl.next_turn(frontier);
+        } else if !ftl.end_slc_stripe(frontier, now) {
+            // What goes to the SLC cache is paid for when it is folded.
+            units += ftl.stripe_slots;
+        }
+        if units > 0 {
+            ftl.pace(now, units);
+        }
+    }
+
+    fn closed(&mut self, superblock: u32, slc: bool) {
+        if let Some(cache) = &mut self.slc
+            && slc
+        {
+            cache.filled(superblock);
+        }
+    }
+
+    fn slc_erased(&mut self, superblock: u32, written: u32) -> bool {
+        self.slc.as_mut().is_some_and(|slc| slc.release(superblock, written))
+    }
+
+    fn clear(ftl: &mut PageMapped) {
+        ftl.map.clear_all();
+        if let Some(slc) = &mut ftl.map.slc {
+            slc.clear();
+            ftl.turn = slc.rest();
+        }
+        if let Some(cache) = &mut ftl.map.cache {
+            cache.clear();
+        }
+    }
+
+    #[inline]
+    fn next_piece(&self, superblock: u32, from: Cursor) -> Option<Piece<()>> {
+        let offset = self.live.next(superblock, from.offset)?;
+        Some(Piece { offset, slots: 1, live: true, owner: () })
+    }
+
+    #[inline]
+    fn moved(&mut self, (): (), from: Slot, to: Slot) {
+        let lpn = self.p2l[self.ppn(from) as usize];
+        self.live.clear(from.superblock, from.offset);
+        self.set(to, lpn);
+        self.copy_tag(from, to);
+        if let Some(cache) = &mut self.cache
+            && lpn < self.logical_units
+        {
+            cache.copied(lpn);
+        }
+    }
+
+    #[inline]
+    fn copy_target(ftl: &mut PageMapped, cause: Cause, slots: u32, now: u64) -> usize {
+        if cause == Cause::Folding { ftl.fold_target(now) } else { ftl.prepare_copies(slots, now) }
+    }
+
+    #[inline]
+    fn copies_filled(ftl: &mut PageMapped, cause: Cause, frontier: usize, now: u64) {
+        if cause == Cause::Folding {
+            ftl.end_fold_stripe(frontier, now);
+        }
+    }
+
+    fn victim_done(ftl: &mut PageMapped, now: u64) {
+        if ftl.map.cache.is_some() {
+            ftl.write_moved_parts(now);
+        }
+    }
+
+    fn work_while_idle(ftl: &mut PageMapped, now: u64, slots: u32) -> bool {
+        ftl.fold_while_idle(now, slots)
+    }
+
+    fn superblocks_wanted(ftl: &PageMapped) -> u32 {
+        ftl.wanted_by_slc()
+    }
+
+    fn own_victim(&self) -> u32 {
+        self.slc.as_ref().map_or(NONE, |slc| slc.folded_superblock())
+    }
+
+    fn free_outside_pool(&self) -> usize {
+        self.slc.as_ref().map_or(0, |slc| slc.static_free())
+    }
+
+    fn audit_map(ftl: &PageMapped) -> Result<u64, AuditError> {
+        let map = &ftl.map;
+        let (mut mapped, mut of_map) = (0, 0);
+        for (lpn, &ppn) in map.l2p.iter().enumerate() {
+            if ppn == NONE {
+                continue;
+            }
+            if lpn < map.logical_units as usize {
+                mapped += 1;
+            } else {
+                of_map += 1;
+            }
+            ensure!(map.p2l[ppn as usize] == lpn as u32, "unit {lpn} is at slot {ppn}, which holds another");
+            let (superblock, offset) = ftl.split(ppn);
+            ensure!(map.live.get(superblock, offset), "unit {lpn} is at slot {ppn}, which is not valid");
+        }
+        ensure!(mapped == map.mapped, "{mapped} units are mapped, {} counted", map.mapped);
+        let stats = &ftl.flash.stats;
+        ensure!(
+            stats.nand_units.host == stats.host_units_written,
+            "{} host units written, {} placed",
+            stats.host_units_written,
+            stats.nand_units.host
+        );
+        ftl.audit_slc()?;
+        ftl.audit_map_cache()?;
+        Ok(mapped + of_map)
+    }
+
+    fn audit_superblock(ftl: &PageMapped, superblock: u32) -> Result<u32, AuditError> {
+        let Block { written, .. } = ftl.blocks[superblock as usize];
+        let (mut count, mut from) = (0, 0);
+        while let Some(offset) = ftl.map.live.next(superblock, from) {
+            count += 1;
+            ensure!(
+                offset < written,
+                "superblock {superblock}: slot {offset} is valid and was never written"
+            );
+            from = offset + 1;
+        }
+        Ok(count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::PageMapped;
+    use crate::content::Content;
+    use crate::ssd::SsdConfig;
+    use crate::ssd::ftl::NONE;
+    use crate::ssd::geometry::Geometry;
+    use crate::ssd::translation::Translation;
+    use crate::units::Bytes;
+
+    /// A mapping that forgets a unit without making its slot invalid has nothing to gain anywhere in the end.
+    #[test]
+    #[should_panic(expected = "victims and no superblock free: Err(")]
+    fn collection_that_gains_nothing_fails_and_names_what_does_not_add_up() {
+        let mut config = SsdConfig {
+            capacity_bytes: Bytes::mib(16).0,
+            over_provisioning_percent: Some(50),
+            ..SsdConfig::default()
+        };
+        config.geometry.pages_per_block = 8;
+        let geometry = Geometry::new(&config).unwrap();
+        let units = geometry.physical_units();
+        let mut mapped = PageMapped::new(&config, geometry, 1);
+        for _ in 0..units {
+            mapped.write(0, 0, 0..1, Content::default());
+            mapped.map.l2p[0] = NONE;
+        }
     }
 }

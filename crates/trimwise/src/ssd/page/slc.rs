@@ -23,12 +23,12 @@
 //! frontier as it left it.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use super::super::audit::{AuditError, ensure};
 use super::super::config::SsdConfig;
-use super::super::superblock::{NONE, State};
-use super::collect::{Cause, Victim};
-use super::{Frontier, PageMapped, Stream};
+use super::super::ftl::{Cause, NONE, State, Victim};
+use super::PageMapped;
 
 #[derive(Clone, Debug)]
 pub(super) struct SlcCache {
@@ -102,6 +102,26 @@ impl SlcCache {
         true
     }
 
+    /// The frontiers in SLC mode.
+    fn fast_frontiers(&self) -> Range<usize> {
+        self.frontiers..2 * self.frontiers
+    }
+
+    /// Notes that a superblock in SLC mode is full.
+    pub fn filled(&mut self, superblock: u32) {
+        self.full.push_back(superblock);
+    }
+
+    /// The superblock being folded; [`NONE`] if there is none.
+    pub fn folded_superblock(&self) -> u32 {
+        self.victim.map_or(NONE, |victim| victim.superblock)
+    }
+
+    /// Superblocks of the static part that are free.
+    pub fn static_free(&self) -> usize {
+        self.static_free.len()
+    }
+
     /// Everything was erased.
     pub fn clear(&mut self) {
         (self.written, self.dynamic) = (0, 0);
@@ -120,23 +140,23 @@ impl PageMapped {
 
     /// Superblocks that the dynamic part may have at the moment.
     fn dynamic_share(&self, slc: &SlcCache) -> u32 {
-        let free = self.unmapped_units() / u64::from(self.flash.geometry.superblock_units);
+        let free = self.unmapped_units() / u64::from(self.superblock_slots);
         (free * slc.dynamic_percent / 100) as u32
     }
 
     /// Superblocks that idle collection should free for the dynamic part to have its share.
     pub fn wanted_by_slc(&self) -> u32 {
-        self.slc.as_ref().map_or(0, |slc| self.dynamic_share(slc).saturating_sub(slc.dynamic))
+        self.map.slc.as_ref().map_or(0, |slc| self.dynamic_share(slc).saturating_sub(slc.dynamic))
     }
 
     /// Chooses the frontier that the host's next stripe goes to, and makes sure that it is open. Returns its index.
     pub fn begin_slc_stripe(&mut self, now: u64) -> usize {
         self.shrink_slc(now);
-        let Some(slc) = &mut self.slc else { return self.turn };
+        let Some(slc) = &mut self.map.slc else { return self.turn };
         let turn = slc.turn;
         slc.turn = (turn + 1) % slc.frontiers;
         self.turn = self.slc_frontier(turn).unwrap_or_else(|| {
-            self.prepare_host(turn, now);
+            self.prepare_host(turn, 1, now);
             turn
         });
         self.turn
@@ -144,35 +164,32 @@ impl PageMapped {
 
     /// An open SLC frontier: the one of this turn, else any. `None` if the cache is full.
     fn slc_frontier(&mut self, turn: usize) -> Option<usize> {
-        let slc = self.slc.as_ref()?;
-        let frontiers = slc.frontiers;
-        let index = frontiers + turn;
-        if self.host[index].superblock != NONE {
+        let slc = self.map.slc.as_ref()?;
+        let units = slc.units;
+        let index = slc.frontiers + turn;
+        if self.frontiers[index].superblock != NONE {
             return Some(index);
         }
-        let may_borrow = slc.dynamic < self.dynamic_share(slc) && self.free_count > self.collector.free_min;
-        let slc = self.slc.as_mut()?;
+        let may_borrow = slc.dynamic < self.dynamic_share(slc) && self.pool.free() > self.collector.free_min;
+        let slc = self.map.slc.as_mut()?;
         let superblock = match slc.static_free.pop_front() {
             Some(superblock) => superblock,
             None if may_borrow => {
                 slc.dynamic += 1;
-                self.take_free(turn % self.free.len())
+                self.take_free(turn % self.pool.lanes())
             }
-            None => return (frontiers..2 * frontiers).find(|&i| self.host[i].superblock != NONE),
+            None => return slc.fast_frontiers().find(|&i| self.frontiers[i].superblock != NONE),
         };
-        let block = &mut self.map.blocks[superblock as usize];
-        block.state = State::Open;
-        block.slc = true;
-        let stripe_end = self.flash.geometry.stripe_units;
-        self.host[index] = Frontier { superblock, stripe_end, ..Frontier::UNUSED };
+        self.blocks[superblock as usize].slc = true;
+        self.open_superblock(index, superblock, units);
         Some(index)
     }
 
     /// The host has filled a stripe of frontier `turn`. Returns whether that was one in SLC mode.
     pub fn end_slc_stripe(&mut self, turn: usize, now: u64) -> bool {
-        let Some(slc) = &mut self.slc else { return false };
+        let Some(slc) = &mut self.map.slc else { return false };
         self.turn = slc.rest();
-        let units = self.flash.geometry.stripe_units;
+        let units = self.stripe_slots;
         let in_slc = turn >= slc.frontiers;
         if in_slc {
             slc.written += u64::from(units);
@@ -181,29 +198,11 @@ impl PageMapped {
         in_slc
     }
 
-    /// Slots of a superblock in SLC mode.
-    pub fn slc_units(&self) -> u32 {
-        self.slc.as_ref().map_or(0, |slc| slc.units)
-    }
-
-    /// Superblocks that are in SLC mode only; they come before the others.
-    pub fn static_superblocks(&self) -> u32 {
-        self.slc.as_ref().map_or(0, |slc| slc.static_superblocks)
-    }
-
-    /// A superblock in SLC mode is full.
-    pub fn close_slc(&mut self, superblock: u32) {
-        self.map.blocks[superblock as usize].state = State::Slc;
-        if let Some(slc) = &mut self.slc {
-            slc.full.push_back(superblock);
-        }
-    }
-
     /// Gives superblocks of the dynamic part back, until they are no more than the free space has room for: what the
     /// guarantee of the collector rests on.
     fn shrink_slc(&mut self, now: u64) {
-        let units = u64::from(self.flash.geometry.superblock_units);
-        while let Some(slc) = &self.slc
+        let units = u64::from(self.superblock_slots);
+        while let Some(slc) = &self.map.slc
             && u64::from(slc.dynamic) * units > self.unmapped_units()
         {
             if !self.start_folding(true) {
@@ -216,16 +215,14 @@ impl PageMapped {
 
     /// Closes an open superblock of the dynamic part early. What it has not taken is lost until it is erased.
     fn close_a_borrowed_frontier(&mut self) {
-        let Some(slc) = &mut self.slc else { return };
-        let borrowed = |f: &&mut Frontier| f.superblock != NONE && !slc.is_static(f.superblock);
-        let Some(frontier) = self.host[slc.frontiers..].iter_mut().find(borrowed) else {
+        let Some(slc) = &self.map.slc else { return };
+        let superblock = |i: usize| self.frontiers[i].superblock;
+        let borrowed = |&i: &usize| superblock(i) != NONE && !slc.is_static(superblock(i));
+        let Some(frontier) = slc.fast_frontiers().find(borrowed) else {
             unreachable!("a superblock of the dynamic part is a victim, full or open");
         };
-        debug_assert_eq!(frontier.host_units, 0, "between two stripes of the host");
-        let superblock = frontier.superblock;
-        *frontier = Frontier::UNUSED;
-        self.map.blocks[superblock as usize].state = State::Slc;
-        slc.full.push_back(superblock);
+        debug_assert!(!self.frontiers[frontier].stripe.holds_host, "between two stripes of the host");
+        self.close(frontier);
     }
 
     /// Whether more than the threshold is in use.
@@ -237,16 +234,16 @@ impl PageMapped {
     /// Makes sure that there is a superblock to fold. Those without valid units go first, as they cost nothing, then the
     /// oldest; if the dynamic part must shrink, only what belongs to it. Returns whether there is one.
     fn start_folding(&mut self, must_shrink: bool) -> bool {
-        let Some(slc) = &mut self.slc else { return false };
+        let Some(slc) = &mut self.map.slc else { return false };
         if slc.victim.is_some() {
             return true;
         }
-        let blocks = &self.map.blocks;
+        let blocks = &self.blocks;
         let wanted = |superblock: u32| !(must_shrink && slc.is_static(superblock));
         let dead = slc.full.iter().position(|&s| wanted(s) && blocks[s as usize].valid == 0);
         let Some(at) = dead.or_else(|| slc.full.iter().position(|&s| wanted(s))) else { return false };
         let Some(superblock) = slc.full.remove(at) else { return false };
-        let block = &mut self.map.blocks[superblock as usize];
+        let block = &mut self.blocks[superblock as usize];
         block.state = State::Victim;
         slc.victim = Some(Victim::new(superblock, Cause::Folding, block.valid, slc.units));
         true
@@ -254,7 +251,7 @@ impl PageMapped {
 
     /// Folds as much as `units` units of the host pay for.
     fn pace_folding(&mut self, now: u64, units: u32) {
-        let Some(slc) = &self.slc else { return };
+        let Some(slc) = &self.map.slc else { return };
         if !self.must_fold(slc) {
             return;
         }
@@ -263,7 +260,7 @@ impl PageMapped {
         if !self.start_folding(must_shrink) && !self.start_folding(false) {
             return;
         }
-        let Some(victim) = self.slc.as_mut().and_then(|slc| slc.victim.as_mut()) else { return };
+        let Some(victim) = self.map.slc.as_mut().and_then(|slc| slc.victim.as_mut()) else { return };
         if let Some(due) = victim.due(units) {
             self.fold(now, due, false);
         }
@@ -271,22 +268,22 @@ impl PageMapped {
 
     /// Copies up to `budget` units of the superblock being folded, and erases it if none is left.
     fn fold(&mut self, now: u64, budget: u32, idle: bool) {
-        let Some(victim) = self.slc.as_mut().and_then(|slc| slc.victim.take()) else { return };
-        let (copied, rest) = self.copy_victim::<true>(victim, now, budget);
+        let Some(victim) = self.map.slc.as_mut().and_then(|slc| slc.victim.take()) else { return };
+        let (copied, rest) = self.copy_victim(victim, now, budget);
         let stats = &mut self.flash.stats;
         stats.nand_units.folding += u64::from(copied);
         stats.folded_units_idle += if idle { u64::from(copied) } else { 0 };
-        if let Some(slc) = &mut self.slc {
+        if let Some(slc) = &mut self.map.slc {
             slc.victim = rest;
         }
-        if rest.is_none() && self.map_cache.is_some() {
+        if rest.is_none() && self.map.cache.is_some() {
             self.write_moved_parts(now);
         }
     }
 
     /// Folds a piece while the host is idle. Returns whether there was something to fold.
     pub fn fold_while_idle(&mut self, now: u64, piece: u32) -> bool {
-        let folds = self.slc.as_ref().is_some_and(|slc| slc.fold_when_idle) && self.start_folding(false);
+        let folds = self.map.slc.as_ref().is_some_and(|slc| slc.fold_when_idle) && self.start_folding(false);
         if folds {
             self.fold(now, piece, true);
         }
@@ -294,32 +291,32 @@ impl PageMapped {
     }
 
     /// The frontier that folded units go to, opened if it was not.
-    pub(super) fn fold_stream(&mut self, now: u64) -> Stream {
-        let index = self.slc.as_ref().map_or(0, |slc| slc.fold_turn);
-        self.prepare_host(index, now);
-        Stream::Host(index)
+    pub fn fold_target(&mut self, now: u64) -> usize {
+        let index = self.map.slc.as_ref().map_or(0, |slc| slc.fold_turn);
+        self.prepare_host(index, 1, now);
+        index
     }
 
     /// Folding has filled a stripe of the host's frontier `index`.
     pub fn end_fold_stripe(&mut self, index: usize, now: u64) {
-        let Some(slc) = &mut self.slc else { return };
+        let Some(slc) = &mut self.map.slc else { return };
         slc.fold_turn = (index + 1) % slc.frontiers;
         // The host may have begun that stripe.
         if self.turn == index {
             self.turn = slc.rest();
         }
-        self.pace(now, self.flash.geometry.stripe_units);
+        self.pace(now, self.stripe_slots);
     }
 
-    /// The books of the SLC cache.
+    /// Checks the accounting of the SLC cache.
     pub fn audit_slc(&self) -> Result<(), AuditError> {
-        let Some(slc) = &self.slc else {
-            let stray = self.map.blocks.iter().position(|block| block.slc);
+        let Some(slc) = &self.map.slc else {
+            let stray = self.blocks.iter().position(|block| block.slc);
             ensure!(stray.is_none(), "superblock {stray:?} is in SLC mode, and there is no SLC cache");
             return Ok(());
         };
         let (mut written, mut dynamic, mut full) = (0, 0, 0);
-        for (i, block) in self.map.blocks.iter().enumerate() {
+        for (i, block) in self.blocks.iter().enumerate() {
             let is_static = slc.is_static(i as u32);
             ensure!(
                 block.slc || !is_static || block.state == State::Free,
@@ -327,7 +324,6 @@ impl PageMapped {
             );
             full += usize::from(block.state == State::Slc);
             if !block.slc {
-                ensure!(block.state != State::Slc, "superblock {i} waits to be folded in normal mode");
                 continue;
             }
             ensure!(
@@ -345,11 +341,8 @@ impl PageMapped {
             dynamic += u32::from(!is_static);
         }
         // The stripe that the host is filling counts when it is full.
-        let begun: u64 = self.host[slc.frontiers..]
-            .iter()
-            .filter(|f| f.superblock != NONE)
-            .map(|f| u64::from(f.next % self.flash.geometry.stripe_units))
-            .sum();
+        let begun: u64 =
+            slc.fast_frontiers().map(|i| u64::from(self.frontiers[i].next % self.stripe_slots)).sum();
         ensure!(
             written == slc.written + begun,
             "SLC superblocks hold {written} units, {begun} of begun stripes; {} counted",
@@ -357,26 +350,16 @@ impl PageMapped {
         );
         ensure!(dynamic == slc.dynamic, "{dynamic} superblocks are borrowed, {} counted", slc.dynamic);
         ensure!(full == slc.full.len(), "{full} superblocks wait to be folded, {} listed", slc.full.len());
-        let units = u64::from(self.flash.geometry.superblock_units);
+        let units = u64::from(self.superblock_slots);
         ensure!(
             u64::from(dynamic) * units <= self.unmapped_units() + units,
             "{dynamic} superblocks are borrowed, and {} units are free",
             self.unmapped_units()
         );
         for &superblock in &slc.static_free {
-            let block = &self.map.blocks[superblock as usize];
+            let block = &self.blocks[superblock as usize];
             ensure!(block.state == State::Free, "superblock {superblock} is in the static pool and not free");
         }
         Ok(())
-    }
-
-    /// The superblock being folded.
-    pub fn folded_superblock(&self) -> Option<u32> {
-        self.slc.as_ref()?.victim.map(|victim| victim.superblock)
-    }
-
-    /// Superblocks of the static part that are free.
-    pub fn static_free(&self) -> usize {
-        self.slc.as_ref().map_or(0, |slc| slc.static_free.len())
     }
 }

@@ -9,13 +9,13 @@
 use rand_core::Rng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use super::config::VictimPolicy;
+use super::super::config::VictimPolicy;
+use super::super::translation::Translation;
 use super::superblock::{Block, NONE};
-use super::translation::Translation;
 
 /// Panics if more victims were collected, one after the other, than any choice needs until a superblock is free: then
 /// the mapping has lost count of what is valid, and would go on for ever.
-pub(super) fn must_have_gained(victims: u32, mapping: &dyn Translation) {
+pub(in crate::ssd) fn must_have_gained(victims: u32, mapping: &dyn Translation) {
     // Chosen by their gain, each gives back a slot at least; taken in turn or drawn, some give nothing.
     const TURNS: u32 = 64;
     let geometry = &mapping.flash().geometry;
@@ -24,7 +24,7 @@ pub(super) fn must_have_gained(victims: u32, mapping: &dyn Translation) {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Victims {
+pub(in crate::ssd) struct Victims {
     policy: VictimPolicy,
     /// Units in a superblock: the highest list.
     top: u32,

@@ -1,11 +1,11 @@
 //! What is known of a superblock, whatever the mapping.
 
 /// No unit, no slot.
-pub(super) const NONE: u32 = u32::MAX;
+pub(in crate::ssd) const NONE: u32 = u32::MAX;
 
 /// What a superblock is at the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(in crate::ssd) enum State {
     Free,
     /// A frontier.
     Open,
@@ -19,9 +19,11 @@ pub(super) enum State {
 
 /// What is known of a superblock.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Block {
-    /// Slots that hold live data.
+pub(in crate::ssd) struct Block {
+    /// Slots that hold live data. Those that were trimmed and not yet checked for other references count too.
     pub valid: u32,
+    /// Of them, those that were trimmed and not yet checked.
+    pub unchecked: u32,
     /// Slots taken since the last erase.
     pub written: u32,
     pub erases: u32,
@@ -38,6 +40,7 @@ impl Block {
     /// As it leaves the factory.
     pub const NEW: Self = Self {
         valid: 0,
+        unchecked: 0,
         written: 0,
         erases: 0,
         state: State::Free,

@@ -1,0 +1,101 @@
+//! The accounting of the core and its placement, checked from scratch.
+//!
+//! Slow (it looks at every slot) and meant for tests and for the end of a run.
+
+use super::super::audit::{AuditError, ensure};
+use super::{Ftl, Placement, State};
+
+impl<P: Placement> Ftl<P> {
+    /// Checks that nothing is lost or counted twice: live + dead + free slots are all slots, each unit lies where the
+    /// map says, and what was written by cause is what the erases freed and the superblocks hold.
+    ///
+    /// # Errors
+    ///
+    /// The first thing that does not add up.
+    pub fn audit_books(&self) -> Result<(), AuditError> {
+        let live = P::audit_map(self)?;
+        let written = self.audit_superblocks(live)?;
+        self.audit_pool()?;
+        self.victims.audit(&self.blocks).map_err(AuditError::new)?;
+        let stats = &self.flash.stats;
+        let counts = if P::SLOTS_ARE_GRANULES { stats.nand_granules } else { stats.nand_units };
+        ensure!(
+            counts.total() == written + self.erased_slots,
+            "{} slots written by cause; superblocks hold {written}, and {} were erased",
+            counts.total(),
+            self.erased_slots
+        );
+        let erases: u64 = self.blocks.iter().map(|b| u64::from(b.erases)).sum();
+        ensure!(
+            erases == stats.superblock_erases,
+            "{erases} erases in superblocks, {} counted",
+            stats.superblock_erases
+        );
+        Ok(())
+    }
+
+    /// Returns the slots that the superblocks hold.
+    fn audit_superblocks(&self, live_by_map: u64) -> Result<u64, AuditError> {
+        let all = self.superblock_slots;
+        let (mut live, mut dead, mut free, mut closed) = (0u64, 0u64, 0u64, 0);
+        for (i, block) in self.blocks.iter().enumerate() {
+            let superblock = i as u32;
+            let count = P::audit_superblock(self, superblock)?;
+            ensure!(
+                count + block.unchecked == block.valid,
+                "superblock {i}: {count} slots live and {} to check, {} counted",
+                block.unchecked,
+                block.valid
+            );
+            ensure!(block.written <= all, "superblock {i} has taken {} slots", block.written);
+            match block.state {
+                State::Free => ensure!(block.written == 0, "superblock {i} is free and was written"),
+                State::Closed => closed += 1,
+                State::Slc => ensure!(block.slc, "superblock {i} waits to be folded in normal mode"),
+                State::Open => ensure!(
+                    self.open_superblocks().any(|(s, next)| s == superblock && next == block.written),
+                    "superblock {i} is open and no frontier fills it"
+                ),
+                State::Victim => {
+                    let victim = self.collector.victim.map(|victim| victim.superblock);
+                    ensure!(
+                        victim == Some(superblock) || self.map.own_victim() == superblock,
+                        "superblock {i} is a stray victim"
+                    );
+                }
+            }
+            live += u64::from(count);
+            dead += u64::from(block.written - count);
+            free += u64::from(all - block.written);
+        }
+        ensure!(live == live_by_map, "{live} slots are live in superblocks, {live_by_map} by the map");
+        let slots = u64::from(all) * self.blocks.len() as u64;
+        ensure!(live + dead + free == slots, "{live} live + {dead} dead + {free} free slots are not {slots}");
+        ensure!(
+            closed == self.victims.closed().len(),
+            "{closed} superblocks are closed, not all are candidates"
+        );
+        Ok(live + dead)
+    }
+
+    fn audit_pool(&self) -> Result<(), AuditError> {
+        let mut pool = vec![false; self.blocks.len()];
+        for superblock in self.pool.iter() {
+            let i = superblock as usize;
+            ensure!(!pool[i], "superblock {i} is twice in the free pool");
+            ensure!(self.blocks[i].state == State::Free, "superblock {i} is in the free pool and not free");
+            pool[i] = true;
+        }
+        let pooled = pool.iter().filter(|&&p| p).count();
+        let free = self.blocks.iter().filter(|b| b.state == State::Free).count();
+        ensure!(
+            pooled + self.map.free_outside_pool() == free,
+            "{free} superblocks are free, {pooled} in the pool"
+        );
+        ensure!(
+            pooled == self.pool.free() as usize,
+            "{pooled} superblocks in the pool, another number counted"
+        );
+        Ok(())
+    }
+}

@@ -1,0 +1,356 @@
+//! Making room: collection in the foreground, while idle, and for wear levelling.
+//!
+//! When fewer superblocks than a minimum are free, a victim is chosen and copied piece by piece: for each
+//! stripe that the host fills, as many slots are copied as bring the victim to its end just when the host has
+//! used up what the victim gains. The host thus pays a little on each write and not much at once. While the
+//! host is idle the same goes on without it, until a larger number is free.
+//!
+//! The last free superblock belongs to the collector: with it, a victim can always be finished. As the
+//! physical space exceeds the logical by the open superblocks and two more (checked in the
+//! configuration), some closed superblock always holds something to gain, and collecting on demand comes to an
+//! end.
+//!
+//! Wear levelling is a victim like any other, chosen for its few erases and counted by its own cause.
+//!
+//! What was trimmed counts as valid until the collector has read its superblock, if the placement checks references:
+//! the controller cannot tell without reading whether something else refers to it. Such a victim is read from end to end.
+
+use rand_core::SeedableRng;
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+use super::super::config::{SsdConfig, VictimPolicy};
+use super::{Block, Cursor, Ftl, Piece, Placement, Slot, State};
+
+/// Why slots are copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::ssd) enum Cause {
+    Gc,
+    WearLevelling,
+    /// Out of the SLC cache.
+    Folding,
+}
+
+/// How much a victim is wanted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(in crate::ssd) enum Urgency {
+    /// The host is idle, or there is free flash: only for a gain.
+    Idle,
+    /// The free pool is low.
+    Paced,
+    /// The host waits for a free superblock.
+    Needed,
+}
+
+/// A superblock being collected, or folded.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::ssd) struct Victim {
+    pub superblock: u32,
+    cursor: Cursor,
+    cause: Cause,
+    /// Slots to read for `gain` slots that the host writes.
+    work: u64,
+    gain: u64,
+    /// Earned by host writes and not yet used, in slots times `gain`.
+    credit: u64,
+}
+
+impl Victim {
+    pub fn new(superblock: u32, cause: Cause, work: u32, gain: u32) -> Self {
+        let cursor = Cursor::default();
+        Self { superblock, cursor, cause, work: work.into(), gain: gain.into(), credit: 0 }
+    }
+
+    /// Returns how many slots to copy now that the host has written `slots` more. 0 is not nothing: a victim without
+    /// valid slots is erased at once.
+    #[inline]
+    pub fn due(&mut self, slots: u32) -> Option<u32> {
+        if self.gain == 0 {
+            return Some(u32::MAX);
+        }
+        self.credit += u64::from(slots) * self.work;
+        let due = self.credit / self.gain;
+        self.credit %= self.gain;
+        (due > 0 || self.work == 0).then(|| u32::try_from(due).unwrap_or(u32::MAX))
+    }
+}
+
+/// What is read from one stripe of a victim in one go. It is asked for piece by piece.
+#[derive(Clone, Copy, Debug, Default)]
+struct Reading {
+    stripe: u32,
+    slots: u32,
+    /// The frontier that waits for it, if some of it is copied.
+    target: Option<usize>,
+}
+
+/// What the collector knows from one call to the next.
+#[derive(Clone, Debug)]
+pub(in crate::ssd) struct Collector {
+    pub victim: Option<Victim>,
+    /// The lane that the next superblock for copies comes from.
+    copy_lane: usize,
+    rng: Xoshiro256PlusPlus,
+    pub free_min: u32,
+    fifo: bool,
+    wear_threshold: Option<u32>,
+    wear_interval: u32,
+    /// Idle collection stops when this many superblocks are free; 0 if there is none.
+    idle_target: u32,
+    /// Erases since the last wear-levelling move.
+    pub(super) erases_since_move: u32,
+}
+
+impl Collector {
+    pub(super) fn new(config: &SsdConfig, seed: u64) -> Self {
+        Self {
+            victim: None,
+            copy_lane: 0,
+            rng: Xoshiro256PlusPlus::seed_from_u64(seed),
+            free_min: config.gc.free_superblocks_min,
+            fifo: config.gc.victim == VictimPolicy::Fifo,
+            wear_threshold: config.wear_levelling.threshold_erases,
+            wear_interval: config.wear_levelling.interval_erases,
+            idle_target: if config.gc.idle { config.gc.idle_free_superblocks } else { 0 },
+            erases_since_move: 0,
+        }
+    }
+
+    /// The lane for the next superblock of copies.
+    pub(super) fn next_lane(&mut self, lanes: usize) -> usize {
+        let lane = self.copy_lane;
+        self.copy_lane = (lane + 1) % lanes;
+        lane
+    }
+}
+
+impl<P: Placement> Ftl<P> {
+    /// Finishes the victim at hand, or chooses one and collects it whole.
+    pub(super) fn collect_one(&mut self, now: u64) {
+        if self.collector.victim.is_none() {
+            self.start_victim(Urgency::Needed);
+        }
+        self.collect(now, u32::MAX, false);
+    }
+
+    /// Does the collector's share now that the host has filled `slots`.
+    #[inline]
+    pub fn pace(&mut self, now: u64, slots: u32) {
+        if self.collector.victim.is_some() || self.start_paced() {
+            self.work_off(now, slots);
+        }
+    }
+
+    fn start_paced(&mut self) -> bool {
+        if self.pool.free() < self.collector.free_min {
+            return self.start_victim(Urgency::Paced);
+        }
+        P::recycle(self)
+    }
+
+    /// Copies as much of the victim at hand as `slots` of the host pay for.
+    pub fn work_off(&mut self, now: u64, slots: u32) {
+        let Some(due) = self.collector.victim.as_mut().and_then(|victim| victim.due(slots)) else { return };
+        self.collect(now, due, false);
+        if self.collector.victim.is_none() {
+            P::victim_done(self, now);
+        }
+    }
+
+    /// Slots of a superblock that hold live data, as far as the placement knows.
+    pub fn live(&self, superblock: u32) -> u32 {
+        let Block { valid, unchecked, .. } = self.blocks[superblock as usize];
+        valid - unchecked
+    }
+
+    /// Chooses a victim, if there is one worth it. Returns whether there is a victim now.
+    pub fn start_victim(&mut self, urgency: Urgency) -> bool {
+        if urgency != Urgency::Needed && self.start_wear_levelling() {
+            return true;
+        }
+        let clock = self.flash.stats.host_units_written;
+        let Some(chosen) = self.victims.choose(&self.blocks, clock, &mut self.collector.rng) else {
+            return false;
+        };
+        let superblock = match urgency {
+            Urgency::Needed => P::victim_for_waiting_host(self, chosen),
+            Urgency::Idle | Urgency::Paced => chosen,
+        };
+        let gain_wanted = match urgency {
+            Urgency::Idle => true,
+            // First-in first-out takes what comes, or it would never get past a superblock without gain.
+            Urgency::Paced => !self.collector.fifo,
+            Urgency::Needed => false,
+        };
+        if gain_wanted && self.live(superblock) == self.superblock_slots {
+            return false;
+        }
+        let closed = self.victims.closed().len() as u64 * u64::from(self.flash.geometry.superblock_units);
+        let normal = |&(superblock, _): &(u32, u32)| !self.blocks[superblock as usize].slc;
+        let open = self.open_superblocks().filter(normal);
+        let open: u64 = open.map(|(_, next)| u64::from(next >> self.unit_shift)).sum();
+        self.flash.stats.gc_victims += 1;
+        self.flash.stats.usable_units_sum += closed + open;
+        self.take_victim(superblock, Cause::Gc);
+        true
+    }
+
+    fn take_victim(&mut self, superblock: u32, cause: Cause) {
+        let live = self.live(superblock);
+        let block = &mut self.blocks[superblock as usize];
+        block.state = State::Victim;
+        self.victims.remove(superblock, block.valid);
+        let work = if block.unchecked > 0 { block.written } else { live };
+        self.collector.victim = Some(Victim::new(superblock, cause, work, self.superblock_slots - live));
+    }
+
+    /// Makes the least erased closed superblock the victim, if the wear has spread too far and the last move
+    /// is long enough ago.
+    fn start_wear_levelling(&mut self) -> bool {
+        let Some(threshold) = self.collector.wear_threshold else { return false };
+        if self.collector.erases_since_move < self.collector.wear_interval || self.pool.free() < 2 {
+            return false;
+        }
+        self.collector.erases_since_move = 0;
+        // What is always in SLC mode is erased far more often, and takes part in nothing.
+        let levelled = &self.blocks[self.pool_from as usize..];
+        let most = levelled.iter().map(|b| b.erases).max().unwrap_or(0);
+        let erases = |superblock: u32| self.blocks[superblock as usize].erases;
+        let least = self.victims.closed().iter().copied().min_by_key(|&s| (erases(s), s));
+        let Some(superblock) = least.filter(|&s| most - erases(s) > threshold) else { return false };
+        self.take_victim(superblock, Cause::WearLevelling);
+        true
+    }
+
+    /// Copies up to `budget` slots of the collector's victim, and erases it if none is left.
+    fn collect(&mut self, now: u64, budget: u32, idle: bool) {
+        let Some(victim) = self.collector.victim.take() else { return };
+        let (copied, rest) = self.copy_victim(victim, now, budget);
+        let counts = self.counts();
+        match victim.cause {
+            Cause::WearLevelling => counts.wear_levelling += u64::from(copied),
+            Cause::Gc | Cause::Folding => counts.gc += u64::from(copied),
+        }
+        if idle {
+            self.flash.stats.gc_units_idle += u64::from(copied >> self.unit_shift);
+        }
+        self.collector.victim = rest;
+    }
+
+    /// Reads up to `budget` slots of a victim and moves what is live. Erases the victim if none is left, and otherwise
+    /// returns what is left of it; before that, how many slots were copied.
+    pub fn copy_victim(&mut self, mut victim: Victim, now: u64, budget: u32) -> (u32, Option<Victim>) {
+        let source = victim.superblock;
+        let checks = self.blocks[source as usize].unchecked > 0;
+        let (mut done, mut copied) = (0, 0);
+        let mut reading = Reading::default();
+        let mut left = self.map.next_piece(source, victim.cursor);
+        // Without a free superblock some victims are finished at once: the host may share the frontier of copies, and
+        // would take the room that is meant for the rest.
+        while let Some(piece) = left
+            && (done < budget || (P::NEEDS_FREE_SUPERBLOCK && self.pool.free() == 0))
+        {
+            victim.cursor = Cursor { piece: victim.cursor.piece + 1, offset: piece.offset + piece.slots };
+            if piece.live || checks {
+                done += piece.slots;
+                self.read_piece(source, &mut reading, &piece, now);
+            }
+            if piece.live {
+                copied += piece.slots;
+                self.copy_piece(&victim, &mut reading, &piece, now);
+            }
+            left = self.map.next_piece(source, victim.cursor);
+        }
+        self.carry_out(source, &mut reading, now);
+        if left.is_some() {
+            return (copied, Some(victim));
+        }
+        // What is left of it was trimmed, and nothing else refers to it.
+        let Block { slc, written, unchecked, .. } = self.blocks[source as usize];
+        self.blocks[source as usize].valid -= unchecked;
+        self.erase(source, now);
+        if !slc || self.map.slc_erased(source, written) {
+            self.pool.put(source);
+        }
+        (copied, None)
+    }
+
+    /// Asks for slots of a victim, which may lie in several stripes. What was asked of another stripe is read.
+    #[inline]
+    fn read_piece(&mut self, source: u32, reading: &mut Reading, piece: &Piece<P::Owner>, now: u64) {
+        let (mut offset, end) = (piece.offset, piece.offset + piece.slots);
+        while offset < end {
+            let stripe = offset / self.stripe_slots;
+            if reading.slots > 0 && reading.stripe != stripe {
+                self.carry_out(source, reading, now);
+            }
+            let part = end.min((stripe + 1) * self.stripe_slots) - offset;
+            reading.stripe = stripe;
+            reading.slots += part;
+            if piece.live {
+                reading.target = Some(self.copies);
+            }
+            offset += part;
+        }
+    }
+
+    /// Moves a piece that is being read.
+    #[inline]
+    fn copy_piece(&mut self, victim: &Victim, reading: &mut Reading, piece: &Piece<P::Owner>, now: u64) {
+        let (source, slots) = (victim.superblock, piece.slots);
+        let target = P::copy_target(self, victim.cause, slots, now);
+        reading.target = Some(target);
+        if self.frontiers[target].fills_stripe(slots) {
+            // What is programmed must have been read.
+            self.carry_out(source, reading, now);
+        }
+        let open = &self.frontiers[target];
+        let (to, ready) = (open.slot(), open.stripe.ready);
+        self.map.moved(piece.owner, Slot { superblock: source, offset: piece.offset }, to);
+        self.blocks[source as usize].valid -= slots;
+        if self.append(target, now, ready, slots, false) {
+            P::copies_filled(self, victim.cause, target, now);
+        }
+    }
+
+    /// Reserves the read of what was asked for.
+    fn carry_out(&mut self, source: u32, reading: &mut Reading, now: u64) {
+        let Reading { stripe, slots, target } = std::mem::take(reading);
+        if slots == 0 {
+            return;
+        }
+        let at = self.place(source, stripe * self.stripe_slots);
+        let units = slots.div_ceil(1 << self.unit_shift);
+        let ready = self.flash.nand.read_for_copy(at, now, units, &mut self.flash.stats.busy_ns);
+        self.map.die_used(at.die);
+        if let Some(target) = target {
+            let stripe = &mut self.frontiers[target].stripe;
+            stripe.ready = stripe.ready.max(ready);
+        }
+    }
+
+    /// Collects while the host is idle, from `from` on and as long as it can begin before `until`, until enough
+    /// superblocks are free. What it does at once is a stripe for each die.
+    pub(super) fn collect_between(&mut self, from: u64, until: u64) {
+        let budget = self.stripe_slots * self.flash.geometry.dies_per_superblock;
+        let mut at = from;
+        while at < until {
+            if !P::work_while_idle(self, at, budget) {
+                if self.collector.idle_target == 0 {
+                    return;
+                }
+                let wanted = self.collector.free_min + P::superblocks_wanted(self);
+                let target = self.collector.idle_target.max(wanted);
+                if self.collector.victim.is_none()
+                    && (self.pool.free() >= target || !self.start_victim(Urgency::Idle))
+                {
+                    return;
+                }
+                self.collect(at, budget, true);
+                if self.collector.victim.is_none() {
+                    P::victim_done(self, at);
+                }
+            }
+            at = self.flash.nand.idle_at().max(at + 1);
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! Frontiers: open superblocks, and the stripe of each that is being filled.
+//!
+//! A stripe is programmed when it is full, or padded. A superblock is closed with its last stripe. What does not fit
+//! into a stripe goes on in the next one, but never in another superblock.
+
+use super::super::flash::Stripe;
+use super::{Ftl, NONE, Placement, Slot, State, must_have_gained};
+
+/// An open superblock. Places are slots in it.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::ssd) struct Frontier {
+    /// [`NONE`] while it has no superblock.
+    pub superblock: u32,
+    /// The next slot.
+    pub next: u32,
+    /// Where the stripe ends that is being filled.
+    stripe_end: u32,
+    /// Where the superblock ends.
+    end: u32,
+    /// What is not programmed yet.
+    pub stripe: Stripe,
+}
+
+impl Frontier {
+    pub const UNUSED: Self = Self {
+        superblock: NONE,
+        next: 0,
+        stripe_end: 0,
+        end: 0,
+        stripe: Stripe { host_units: 0, holds_host: false, ready: 0 },
+    };
+
+    /// The next slot.
+    #[inline]
+    pub fn slot(&self) -> Slot {
+        Slot { superblock: self.superblock, offset: self.next }
+    }
+
+    /// Returns whether this many slots still fit into the superblock; false if there is none.
+    #[inline]
+    pub fn has_room(&self, slots: u32) -> bool {
+        self.next + slots <= self.end
+    }
+
+    /// Returns whether this many slots fill the stripe.
+    #[inline]
+    pub fn fills_stripe(&self, slots: u32) -> bool {
+        self.next + slots >= self.stripe_end
+    }
+}
+
+impl<P: Placement> Ftl<P> {
+    /// The open superblocks and their next slots.
+    pub fn open_superblocks(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
+        self.frontiers.iter().filter(|f| f.superblock != NONE).map(|f| (f.superblock, f.next))
+    }
+
+    /// The host's next frontier in turn.
+    pub fn next_turn(&self, frontier: usize) -> usize {
+        (frontier + 1) % self.hosts
+    }
+
+    /// Makes sure that a frontier of the host has room.
+    #[inline]
+    pub fn prepare_host(&mut self, frontier: usize, slots: u32, now: u64) {
+        if !self.frontiers[frontier].has_room(slots) {
+            self.make_room(frontier, frontier % self.pool.lanes(), slots, now);
+        }
+    }
+
+    /// Makes sure that a frontier has room. Opens a superblock if it must, of `lane` if there is one. Leaves the last
+    /// free superblock to the collector: collects until there is another.
+    #[cold]
+    pub fn make_room(&mut self, frontier: usize, lane: usize, slots: u32, now: u64) {
+        // The collector may open and fill superblocks of a shared frontier meanwhile.
+        let mut victims = 0;
+        while !self.frontiers[frontier].has_room(slots) {
+            if self.frontiers[frontier].superblock != NONE {
+                self.fill_up(frontier, self.frontiers[frontier].end, now);
+            } else if self.pool.free() > 1 {
+                self.open(frontier, lane);
+            } else {
+                self.flash.stats.gc_stalls += 1;
+                self.collect_one(now);
+                victims += 1;
+                must_have_gained(victims, self);
+            }
+        }
+    }
+
+    /// Makes sure that the frontier of copies has room. Returns which one it is.
+    #[inline]
+    pub fn prepare_copies(&mut self, slots: u32, now: u64) -> usize {
+        let copies = self.copies;
+        while !self.frontiers[copies].has_room(slots) {
+            if self.frontiers[copies].superblock != NONE {
+                self.fill_up(copies, self.frontiers[copies].end, now);
+            } else {
+                let lane = self.collector.next_lane(self.pool.lanes());
+                self.open(copies, lane);
+            }
+        }
+        copies
+    }
+
+    /// Opens a free superblock, of `lane` if there is one.
+    pub fn open(&mut self, frontier: usize, lane: usize) {
+        let superblock = self.take_free(lane);
+        self.open_superblock(frontier, superblock, self.superblock_slots);
+    }
+
+    /// Opens a superblock that takes `slots`.
+    pub fn open_superblock(&mut self, frontier: usize, superblock: u32, slots: u32) {
+        self.blocks[superblock as usize].state = State::Open;
+        let (stripe_end, end) = (self.stripe_slots, slots);
+        self.frontiers[frontier] = Frontier { superblock, stripe_end, end, ..Frontier::UNUSED };
+    }
+
+    /// Takes a superblock from the free pool, of `lane` if there is one.
+    pub fn take_free(&mut self, lane: usize) -> u32 {
+        let Some(superblock) = self.pool.take(lane) else {
+            unreachable!(
+                "the last free superblock is kept for the collector, and a victim needs one at most"
+            );
+        };
+        superblock
+    }
+
+    /// Fills slots of a host frontier that has room for them, with units that are at hand at `ready`.
+    #[inline]
+    pub fn append_host(&mut self, frontier: usize, now: u64, ready: u64, slots: u32) {
+        self.counts().host += u64::from(slots);
+        if self.append(frontier, now, ready, slots, true) {
+            P::stripe_filled(self, frontier, now);
+        }
+    }
+
+    /// Fills slots of a frontier that has room for them. Returns whether a stripe became full.
+    #[inline]
+    pub fn append(&mut self, frontier: usize, now: u64, ready: u64, slots: u32, is_host: bool) -> bool {
+        let open = &mut self.frontiers[frontier];
+        open.next += slots;
+        open.stripe.ready = open.stripe.ready.max(ready);
+        open.stripe.holds_host |= is_host;
+        let block = &mut self.blocks[open.superblock as usize];
+        block.valid += slots;
+        block.written += slots;
+        if open.next < open.stripe_end {
+            open.stripe.host_units += u32::from(is_host);
+            return false;
+        }
+        self.complete(frontier, now, ready, is_host);
+        true
+    }
+
+    /// Programs the stripes that end at or before the frontier's next slot. A unit leaves the write cache with the
+    /// stripe that it ends in.
+    fn complete(&mut self, frontier: usize, now: u64, ready: u64, is_host: bool) {
+        let next = self.frontiers[frontier].next;
+        while next > self.frontiers[frontier].stripe_end {
+            self.program(frontier, now);
+            self.frontiers[frontier].stripe = Stripe { host_units: 0, holds_host: is_host, ready };
+        }
+        self.frontiers[frontier].stripe.host_units += u32::from(is_host);
+        if next == self.frontiers[frontier].stripe_end {
+            self.program(frontier, now);
+        }
+    }
+
+    /// Programs the stripes in which the host has begun, after filling them up with nothing.
+    pub(super) fn pad_stripes(&mut self, now: u64) {
+        for i in 0..self.frontiers.len() {
+            if self.frontiers[i].stripe.holds_host {
+                self.fill_up(i, self.frontiers[i].stripe_end, now);
+                P::stripe_filled(self, i, now);
+            }
+        }
+    }
+
+    /// Fills a frontier up with nothing up to `end`, where a stripe ends.
+    fn fill_up(&mut self, frontier: usize, end: u32, now: u64) {
+        let open = &mut self.frontiers[frontier];
+        let (superblock, padding, is_host) = (open.superblock, end - open.next, open.stripe.holds_host);
+        open.next = end;
+        if padding > 0 {
+            self.blocks[superblock as usize].written += padding;
+            self.counts().padding += u64::from(padding);
+            self.map.padded(superblock, padding, is_host);
+        }
+        while self.frontiers[frontier].superblock == superblock && self.frontiers[frontier].stripe_end <= end
+        {
+            self.program(frontier, now);
+        }
+    }
+
+    /// Reserves the program of the stripe that is being filled. Moves on to the next one, or closes the superblock if
+    /// that was its last.
+    fn program(&mut self, frontier: usize, now: u64) {
+        let open = &mut self.frontiers[frontier];
+        let Frontier { superblock, stripe_end, end, .. } = *open;
+        let stripe = std::mem::take(&mut open.stripe);
+        open.stripe_end += self.stripe_slots;
+        let first = stripe_end - self.stripe_slots;
+        let at = self.place(superblock, first);
+        let done = self.flash.program(at, superblock * self.superblock_slots + first, now, stripe);
+        self.map.die_used(at.die);
+        if stripe.host_units > 0 {
+            let block = &mut self.blocks[superblock as usize];
+            block.programmed_at = block.programmed_at.max(done);
+            self.flash.stats.slc_units_written += if at.slc { u64::from(stripe.host_units) } else { 0 };
+        }
+        if stripe_end == end {
+            self.close(frontier);
+        }
+    }
+
+    /// Closes a frontier's superblock.
+    pub fn close(&mut self, frontier: usize) {
+        let Frontier { superblock, .. } = std::mem::replace(&mut self.frontiers[frontier], Frontier::UNUSED);
+        let block = &mut self.blocks[superblock as usize];
+        block.closed_at = self.flash.stats.host_units_written;
+        if block.slc {
+            block.state = State::Slc;
+        } else {
+            block.state = State::Closed;
+            self.victims.insert(superblock, block.valid);
+        }
+        self.map.closed(superblock, block.slc);
+    }
+}

@@ -1,0 +1,323 @@
+//! The log-structured core of a mapping.
+//!
+//! Host data fill the *host frontiers*, open superblocks taken in turn, stripe by stripe. Copies fill a frontier of their
+//! own, or the first of the host's if they share it. A full superblock is *closed*. When room is needed, a closed one
+//! becomes the *victim*: what is live in it moves to the frontier of copies, and it is erased.
+//!
+//! What the host writes goes where a [`Placement`] says: the page map, in `ssd/page`, or the compressing one, in
+//! `ssd/compressing`. The core counts in *slots*: a slot is a unit of the page map, and a granule of the compressing
+//! one. Each combination is compiled by itself, so that no unit passes a dynamic call.
+//!
+//! Copies wait in the controller's own memory, not in the host's write cache, until their stripe is full. The model
+//! takes that memory as safe against power loss.
+//!
+//! `frontier` fills superblocks, `collect` makes room, `victims` chooses, `pool` holds what is free, `bitmap` the live
+//! slots, `reads` what a read waits for. The block map, in `ssd/block`, has no log of this kind: it shares the last three.
+
+mod audit;
+mod bitmap;
+mod collect;
+mod frontier;
+mod placement;
+mod pool;
+mod reads;
+mod superblock;
+mod victims;
+
+use std::ops::Range;
+
+use super::audit::AuditError;
+use super::config::SsdConfig;
+use super::flash::Flash;
+use super::geometry::Geometry;
+use super::stats::{NandUnits, Wear};
+use super::timing::Place;
+use super::translation::{Ready, Translation};
+use crate::content::Content;
+pub(super) use bitmap::Bitmap;
+use collect::Collector;
+pub(super) use collect::{Cause, Urgency, Victim};
+use frontier::Frontier;
+pub(super) use placement::{Cursor, Piece, Placement, Slot};
+pub(super) use pool::Pool;
+pub(super) use reads::Reads;
+pub(super) use superblock::{Block, NONE, State};
+pub(super) use victims::{Victims, must_have_gained};
+
+/// From this many units on, the lists of victims are rebuilt after unmapping instead of being kept up to date.
+const BULK_UNITS: usize = 65_536;
+
+/// What a placement asks of the core.
+pub(super) struct Layout {
+    /// Slots in a unit; a power of two.
+    pub unit_slots: u32,
+    /// Frontiers that the host may fill, whether in turn or as the placement says.
+    pub host_frontiers: usize,
+    /// The frontier that takes the first unit.
+    pub turn: usize,
+    /// Superblocks below this one never go to the pool.
+    pub pool_from: u32,
+}
+
+/// A device's flash under one placement.
+#[derive(Clone, Debug)]
+pub(super) struct Ftl<P> {
+    pub flash: Flash,
+    pub map: P,
+    pub blocks: Vec<Block>,
+    pub victims: Victims,
+    pub pool: Pool,
+    /// Those of the host, and behind them one for copies and one for parts of a map that lies in the flash.
+    pub frontiers: Vec<Frontier>,
+    /// The host frontier that takes the next unit.
+    pub turn: usize,
+    /// Host frontiers that are filled in turn.
+    hosts: usize,
+    copies: usize,
+    pub map_frontier: usize,
+    pub collector: Collector,
+    pub superblock_slots: u32,
+    pub stripe_slots: u32,
+    /// The binary logarithm of the slots in a unit.
+    pub unit_shift: u32,
+    pool_from: u32,
+    /// Slots that were written and then erased; for the audit.
+    erased_slots: u64,
+}
+
+impl<P: Placement> Ftl<P> {
+    pub fn with_placement(
+        config: &SsdConfig,
+        geometry: Geometry,
+        seed: u64,
+        layout: &Layout,
+        map: P,
+    ) -> Self {
+        let mut pool = Pool::new(geometry.lanes);
+        pool.extend(layout.pool_from..geometry.superblocks);
+        let superblock_slots = geometry.superblock_units * layout.unit_slots;
+        Self {
+            map,
+            blocks: vec![Block::NEW; geometry.superblocks as usize],
+            victims: Victims::new(config.gc.victim, geometry.superblocks, superblock_slots),
+            pool,
+            frontiers: vec![Frontier::UNUSED; layout.host_frontiers + 2],
+            turn: layout.turn,
+            hosts: config.gc.host_frontiers as usize,
+            copies: if config.gc.shared_frontier { 0 } else { layout.host_frontiers },
+            map_frontier: layout.host_frontiers + 1,
+            collector: Collector::new(config, seed),
+            superblock_slots,
+            stripe_slots: geometry.stripe_units * layout.unit_slots,
+            unit_shift: layout.unit_slots.trailing_zeros(),
+            pool_from: layout.pool_from,
+            erased_slots: 0,
+            flash: Flash::new(config, geometry),
+        }
+    }
+
+    /// The superblock of a slot, and the slot's number there.
+    #[inline]
+    pub fn split(&self, slot: u32) -> (u32, u32) {
+        (slot / self.superblock_slots, slot % self.superblock_slots)
+    }
+
+    /// The die and the channel of a slot, and whether it is in SLC mode.
+    #[inline]
+    pub fn place(&self, superblock: u32, offset: u32) -> Place {
+        let slc = self.blocks[superblock as usize].slc;
+        Place { slc, ..self.flash.place(superblock, offset >> self.unit_shift) }
+    }
+
+    /// What has been written to the flash by cause, in slots.
+    #[inline]
+    pub fn counts(&mut self) -> &mut NandUnits {
+        let stats = &mut self.flash.stats;
+        if P::SLOTS_ARE_GRANULES { &mut stats.nand_granules } else { &mut stats.nand_units }
+    }
+
+    /// Carries the counts of granules over into units.
+    #[inline]
+    pub fn count_units(&mut self) {
+        if P::SLOTS_ARE_GRANULES {
+            let granules = self.flash.stats.nand_granules;
+            let units = &mut self.flash.stats.nand_units;
+            units.host = granules.host >> self.unit_shift;
+            units.gc = granules.gc >> self.unit_shift;
+            units.wear_levelling = granules.wear_levelling >> self.unit_shift;
+            units.padding = granules.padding >> self.unit_shift;
+        }
+    }
+
+    /// Marks slots of a superblock as dead: they no longer hold live data.
+    #[inline]
+    pub fn kill(&mut self, superblock: u32, slots: u32) {
+        let block = &mut self.blocks[superblock as usize];
+        let before = block.valid;
+        block.valid = before - slots;
+        if block.state == State::Closed {
+            self.victims.lost(superblock, before, before - slots);
+        }
+    }
+
+    /// Returns whether a read of slots that lie behind each other needs no flash: their last stripe is still being
+    /// filled, or it is the host's and its program has not ended at `now`.
+    #[inline]
+    pub fn in_memory(&self, slot: u32, slots: u32, now: u64) -> bool {
+        let (superblock, offset) = self.split(slot);
+        let block = &self.blocks[superblock as usize];
+        let stripe_slots = self.stripe_slots;
+        if block.state == State::Open && offset + slots > block.written - block.written % stripe_slots {
+            return true;
+        }
+        let last = slot + slots - 1;
+        block.programmed_at > now && self.flash.cache.holds(last - last % stripe_slots, now)
+    }
+
+    /// Unmaps ranges: few units one by one, many in bulk. Returns how many units held data.
+    fn unmap_ranges(&mut self, ranges: &[Range<u32>]) -> u64 {
+        let before = self.map.mapped_units();
+        let bulk = ranges.iter().map(ExactSizeIterator::len).sum::<usize>() >= BULK_UNITS;
+        for range in ranges {
+            let is_whole = range.len() == self.flash.geometry.logical_units as usize;
+            if bulk && is_whole && P::release_all(self) {
+                continue;
+            }
+            for lpn in range.clone() {
+                let Some((superblock, slots)) = self.map.release(lpn) else { continue };
+                if self.map.checks_references() {
+                    self.blocks[superblock as usize].unchecked += slots;
+                } else if bulk {
+                    self.blocks[superblock as usize].valid -= slots;
+                } else {
+                    self.kill(superblock, slots);
+                }
+            }
+        }
+        if bulk {
+            self.victims.relink(&self.blocks);
+        }
+        before - self.map.mapped_units()
+    }
+
+    /// Erases a superblock that holds no live data. Returns when the last of its dies has erased its part.
+    fn erase(&mut self, superblock: u32, now: u64) -> u64 {
+        let end = self.flash.erase(superblock, now);
+        for i in 0..self.flash.geometry.dies_per_superblock {
+            self.map.die_used(self.flash.geometry.die(superblock, i));
+        }
+        self.map.erased(superblock);
+        let block = &mut self.blocks[superblock as usize];
+        debug_assert_eq!(block.valid, 0, "an erase must not destroy data");
+        self.erased_slots += u64::from(block.written);
+        *block = Block { erases: block.erases + 1, ..Block::NEW };
+        self.collector.erases_since_move = self.collector.erases_since_move.saturating_add(1);
+        end
+    }
+}
+
+impl<P: Placement> Translation for Ftl<P> {
+    fn boxed_clone(&self) -> Box<dyn Translation> {
+        Box::new(self.clone())
+    }
+
+    fn flash(&self) -> &Flash {
+        &self.flash
+    }
+
+    fn flash_mut(&mut self) -> &mut Flash {
+        &mut self.flash
+    }
+
+    fn write(&mut self, now: u64, arrived: u64, units: Range<u32>, content: Content) -> u64 {
+        let acknowledged = P::write(self, now, arrived, units, content);
+        self.count_units();
+        acknowledged
+    }
+
+    fn pad(&mut self, now: u64) {
+        self.pad_stripes(now);
+        self.count_units();
+    }
+
+    fn read(&mut self, now: u64, decoded: u64, units: Range<u32>) -> Ready {
+        P::read(self, now, decoded, units)
+    }
+
+    fn is_in_memory(&self, lpn: u32, now: u64) -> bool {
+        let in_memory = |(slot, slots)| self.in_memory(slot, slots, now);
+        self.map.is_mapped(lpn) && self.map.slots_of(lpn).is_none_or(in_memory)
+    }
+
+    fn unmap(&mut self, now: u64, ranges: &[Range<u32>]) -> u64 {
+        P::before_unmap(self, now, ranges);
+        self.unmap_ranges(ranges)
+    }
+
+    fn forget(&mut self, now: u64, range: &Range<u32>) -> u64 {
+        // A map in the flash stays as it is, unless nothing is left of any part of it: that costs nothing.
+        if range.len() == self.flash.geometry.logical_units as usize {
+            P::before_unmap(self, now, std::slice::from_ref(range));
+        }
+        self.unmap_ranges(std::slice::from_ref(range))
+    }
+
+    fn unmapped_at(&self) -> u64 {
+        self.map.unmapped_at()
+    }
+
+    fn erase_all(&mut self, now: u64) -> u64 {
+        let mut end = now;
+        self.pool.clear();
+        for superblock in 0..self.flash.geometry.superblocks {
+            let block = &mut self.blocks[superblock as usize];
+            block.valid = 0;
+            if block.written > 0 || block.state != State::Free {
+                end = end.max(self.erase(superblock, now));
+            }
+            if superblock >= self.pool_from {
+                self.pool.put(superblock);
+            }
+        }
+        self.frontiers.fill(Frontier::UNUSED);
+        P::clear(self);
+        self.collector.victim = None;
+        self.victims.clear();
+        self.flash.cache.clear();
+        end
+    }
+
+    fn collect_idle(&mut self, from: u64, until: u64) {
+        self.collect_between(from, until);
+        self.count_units();
+    }
+
+    fn is_mapped(&self, lpn: u32) -> bool {
+        self.map.is_mapped(lpn)
+    }
+
+    fn mapped_units(&self) -> u64 {
+        self.map.mapped_units()
+    }
+
+    fn tag(&self, lpn: u32) -> Option<u32> {
+        self.map.tag(lpn)
+    }
+
+    fn wear(&self) -> Wear {
+        Wear::of(self.blocks.iter().map(|block| block.erases))
+    }
+
+    fn free_superblocks(&self) -> u32 {
+        self.pool.free()
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        let blocks = self.blocks.capacity() * size_of::<Block>();
+        self.map.memory_bytes() + self.victims.memory_bytes() + self.pool.memory_bytes() + blocks as u64
+    }
+
+    fn audit(&self) -> Result<(), AuditError> {
+        self.audit_books()
+    }
+}

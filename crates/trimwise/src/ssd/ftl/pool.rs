@@ -1,0 +1,80 @@
+//! Unused superblocks, by lane.
+
+use std::collections::VecDeque;
+
+/// A queue of unused superblocks for each lane, in the order in which they became unused.
+#[derive(Clone, Debug)]
+pub(in crate::ssd) struct Pool {
+    lanes: Vec<VecDeque<u32>>,
+    free: u32,
+}
+
+impl Pool {
+    pub fn new(lanes: u32) -> Self {
+        Self { lanes: vec![VecDeque::new(); lanes as usize], free: 0 }
+    }
+
+    pub fn lanes(&self) -> usize {
+        self.lanes.len()
+    }
+
+    /// Superblocks in the pool.
+    pub fn free(&self) -> u32 {
+        self.free
+    }
+
+    /// Superblocks of one lane in the pool.
+    pub fn free_in(&self, lane: usize) -> usize {
+        self.lanes[lane].len()
+    }
+
+    /// The lane of a superblock.
+    pub fn lane(&self, superblock: u32) -> usize {
+        superblock as usize % self.lanes.len()
+    }
+
+    /// All lanes in the order in which a superblock is looked for, if it should be one of `lane`.
+    pub fn lanes_from(&self, lane: usize) -> impl Iterator<Item = usize> + use<> {
+        let lanes = self.lanes.len();
+        (0..lanes).map(move |i| (lane + i) % lanes)
+    }
+
+    /// Puts a superblock behind the others of its lane.
+    pub fn put(&mut self, superblock: u32) {
+        let lane = self.lane(superblock);
+        self.lanes[lane].push_back(superblock);
+        self.free += 1;
+    }
+
+    /// Takes the oldest superblock of a lane.
+    pub fn take_from(&mut self, lane: usize) -> Option<u32> {
+        let superblock = self.lanes[lane].pop_front()?;
+        self.free -= 1;
+        Some(superblock)
+    }
+
+    /// Takes a superblock, of `lane` if the pool has one.
+    pub fn take(&mut self, lane: usize) -> Option<u32> {
+        self.lanes_from(lane).find_map(|lane| self.take_from(lane))
+    }
+
+    pub fn clear(&mut self) {
+        self.lanes.iter_mut().for_each(VecDeque::clear);
+        self.free = 0;
+    }
+
+    /// The superblocks in the pool, lane by lane.
+    pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
+        self.lanes.iter().flatten().copied()
+    }
+
+    pub fn memory_bytes(&self) -> u64 {
+        self.lanes.iter().map(|lane| lane.capacity() as u64 * 4).sum()
+    }
+}
+
+impl Extend<u32> for Pool {
+    fn extend<T: IntoIterator<Item = u32>>(&mut self, superblocks: T) {
+        superblocks.into_iter().for_each(|superblock| self.put(superblock));
+    }
+}
