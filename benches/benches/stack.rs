@@ -9,7 +9,7 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use trimwise::experiment::cell::{CellSpec, run_cell};
+use trimwise::compare::cell::{CellSpec, run_cell};
 use trimwise::experiment::postmark_vendors;
 use trimwise::fs::host::HostConfig;
 use trimwise::fs::layout::FormatOptions;

@@ -7,7 +7,7 @@
 //! issued at best (figure 4, at appends of 64 KiB). On nothing else: the other figures are checks. The result is printed
 //! as the lines of a profile.
 
-use trimwise::experiment::cell::CellError;
+use trimwise::compare::cell::CellError;
 use trimwise::experiment::lazy::{device, run_size, run_write};
 use trimwise::policy::PolicySpec;
 use trimwise::ssd::SsdConfig;

@@ -9,8 +9,9 @@ use std::sync::atomic::AtomicBool;
 
 use serde::Serialize;
 use trimwise::bench::{Results, Settings, Test};
+use trimwise::compare::result::Cell;
 use trimwise::crash::CrashReport;
-use trimwise::experiment::result::{Cell, ExperimentResult};
+use trimwise::experiment::result::ExperimentResult;
 use trimwise::fs::host::LinuxVersion;
 use trimwise::units::Bytes;
 use trimwise_uml::cell::{KernelPolicy, KernelTarget};

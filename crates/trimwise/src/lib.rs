@@ -6,6 +6,7 @@
 
 pub mod bench;
 pub mod block;
+pub mod compare;
 pub mod content;
 pub mod crash;
 pub mod engine;

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use trimwise::experiment::cell::CellError;
+use trimwise::compare::cell::CellError;
 use trimwise::experiment::postmark_vendors::Column;
 use trimwise::experiment::result::ExperimentResult;
 use trimwise::experiment::set::{self, Setting, one_a, one_b};

@@ -8,13 +8,11 @@ use std::time::SystemTime;
 use trimwise::bench::{
     Broken as BrokenTest, Device, DeviceCounts, Did, Findings, Measured, Settled, Steady, TestResult,
 };
+use trimwise::compare::ledger::{CellLedger, compare_with_off};
+use trimwise::compare::result::{DeviceFigures, PostmarkFigures, QUANTILES, TimelineSample, WorkloadFigures};
 use trimwise::crash::{Broken, CUTS_PER_RUN, CrashReport, Survival, Violation};
-use trimwise::experiment::ledger::{CellLedger, compare_with_off};
 use trimwise::experiment::plot::{Axis, Plot, PlotKind, Point, Series};
-use trimwise::experiment::result::{
-    Basis, Claim, DeviceFigures, ExperimentRows, Figure, PostmarkFigures, QUANTILES, Role, TimelineSample,
-    VendorRow, WorkloadFigures,
-};
+use trimwise::experiment::result::{Basis, Claim, ExperimentRows, Figure, Role, VendorRow};
 use trimwise::policy::Ledger;
 use trimwise::units::SimDuration;
 use trimwise::workload::latency::{LatencySummary, Operation};

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use trimwise::bench::{Results, Settings, Test};
+use trimwise::compare::cell::{CellError, CellSpec, run_cell};
+use trimwise::compare::result::{Cell, CellId};
 use trimwise::crash::{CrashReport, CrashTest};
-use trimwise::experiment::cell::{CellError, CellSpec, run_cell};
-use trimwise::experiment::result::{Cell, CellId, ExperimentResult};
+use trimwise::experiment::result::ExperimentResult;
 use trimwise::fs::host::HostConfig;
 use trimwise::fs::layout::FormatOptions;
 use trimwise::policy::PolicySpec;

@@ -212,7 +212,7 @@ pub fn error_summary(rows: &ExperimentRows) -> Vec<String> {
             .collect();
         errors.sort_by(f64::total_cmp);
         let worst = *errors.last()?;
-        let median = trimwise::experiment::statistics::median(&errors)?;
+        let median = trimwise::compare::statistics::median(&errors)?;
         Some(format!(
             "median {:.1} %, worst {:.1} % of {} figures",
             median * 100.0,

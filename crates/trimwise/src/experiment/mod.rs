@@ -1,15 +1,10 @@
-//! What is compared with what, and the results as data.
+//! The published experiments, each with its settings, its figures and its claims.
 
 pub mod capacity;
-pub mod cell;
-mod choice;
 pub mod claims;
 pub mod daemon_week;
-mod figures;
-pub mod gauge;
 pub mod kernels;
 pub mod lazy;
-pub mod ledger;
 pub mod model_ext4;
 pub mod plot;
 pub mod postmark_vendors;
@@ -17,8 +12,4 @@ pub mod result;
 pub mod sandforce;
 pub mod set;
 pub mod settling;
-pub mod statistics;
-pub mod summary;
-pub mod verdict;
 pub mod verdicts;
-mod watch;

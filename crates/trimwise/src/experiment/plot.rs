@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 
-use super::statistics;
+use crate::compare::statistics;
 
 /// An axis.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

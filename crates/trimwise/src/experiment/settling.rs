@@ -4,12 +4,12 @@
 //! further writes before, throughput starts below normal and settles over time; a larger range takes longer; the writes
 //! between two TRIMs matter too, in which direction is not said.
 
-use super::cell::CellError;
 use super::claims::{Figures, Published};
 use super::plot::{Axis, Plot, PlotKind, Point, Series};
 use super::result::{ExperimentResult, ExperimentRows};
 use crate::bench::{self, Findings, Hooks, Percent, Settings, Settled, Test};
 use crate::block::{BlockQueue, ModelDevice, QueueConfig};
+use crate::compare::cell::CellError;
 use crate::engine::Sim;
 use crate::profile::Profile;
 use crate::ssd::Drive;

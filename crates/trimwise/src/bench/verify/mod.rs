@@ -34,8 +34,8 @@ pub use verdict::{Evidence, Fault, Judgement, Verdict};
 use super::load::{Action, Limit, Order, Stream};
 use super::{Bench, Broken, Device, Did, Hooks, Settings, SetupError};
 use crate::block::{BlockDevice, BlockError, Operation};
+use crate::compare::statistics::median;
 use crate::content::ContentClass;
-use crate::experiment::statistics::median;
 use crate::units::{Bytes, SimDuration, UNIT_BYTES, UnitRange};
 
 /// The smallest region that can be judged: with less, caches are a good part of it.

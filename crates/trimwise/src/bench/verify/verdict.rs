@@ -6,7 +6,7 @@ use std::mem;
 use serde::Serialize;
 
 use super::{Integrity, Measured, Speed, Speeds};
-use crate::experiment::statistics::{Sample, compare};
+use crate::compare::statistics::{Sample, compare};
 
 /// Slower than this share of its clean speed, a device has something to restore.
 const SLOWED: f64 = 0.9;

@@ -3,8 +3,8 @@
 use super::lab::{Lab, SMALLER, device, small};
 use super::{DEVICES, FIRMWARES, STATIC};
 use crate::bench::{Direction, Part, Percent, Test};
-use crate::experiment::cell::CellError;
-use crate::experiment::statistics;
+use crate::compare::cell::CellError;
+use crate::compare::statistics;
 use crate::units::Bytes;
 
 /// What the source's dd wrote.

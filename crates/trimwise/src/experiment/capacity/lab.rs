@@ -2,8 +2,8 @@
 
 use crate::bench::{self, Hooks, Part, Settings, Test};
 use crate::block::{BlockDevice, BlockQueue, ModelDevice, QueueConfig};
+use crate::compare::cell::CellError;
 use crate::engine::Sim;
-use crate::experiment::cell::CellError;
 use crate::profile::Profile;
 use crate::ssd::{MappingConfig, Ssd, SsdConfig};
 use crate::units::SimDuration;

@@ -11,7 +11,7 @@ mod on_kernel;
 mod sizes;
 mod table2;
 
-pub use super::watch::Issue;
+pub use crate::compare::watch::Issue;
 pub use on_kernel::{
     FIGURE_3_KERNEL, GUEST_MEMORY, KERNEL, KernelCase, KernelRun, QUESTION_3_KERNEL, evaluate_on_kernel,
     kernel_cases,
@@ -22,9 +22,9 @@ pub use sizes::{
 };
 pub use table2::{FSYNC, QUESTION_T2, TABLE_2, WriteRun, WriteRuns, evaluate_table_2, run_write};
 
-use super::cell::{CellError, audited, commit_phase};
-use super::watch::Watch;
 use crate::block::{BlockQueue, QueueConfig};
+use crate::compare::cell::{CellError, audited, commit_phase};
+use crate::compare::watch::Watch;
 use crate::engine::Sim;
 use crate::fs::host::{CpuCosts, DiscardGeneration, HostConfig};
 use crate::fs::layout::FormatOptions;

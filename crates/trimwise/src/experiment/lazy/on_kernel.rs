@@ -6,7 +6,7 @@
 //! kernel has: `nodiscard`.
 
 use super::{DEVICE, device, milliseconds, run_size_on, sizes};
-use crate::experiment::cell::CellError;
+use crate::compare::cell::CellError;
 use crate::experiment::claims::{Figures, Published};
 use crate::experiment::plot::{Axis, Plot, PlotKind, Point, Series};
 use crate::experiment::result::{ExperimentResult, ExperimentRows};

@@ -2,7 +2,7 @@
 //! append size.
 
 use super::{Issue, POLICIES, Setup, host, label, milliseconds};
-use crate::experiment::cell::CellError;
+use crate::compare::cell::CellError;
 use crate::experiment::claims::{Figures, Published};
 use crate::experiment::plot::{Axis, Plot, PlotKind, Point, Series};
 use crate::experiment::result::{ExperimentResult, ExperimentRows};

@@ -1,11 +1,11 @@
 //! Table II: a synchronous write that needs a block, on a full file system of which a file was just removed.
 
 use super::{Issue, POLICIES, Setup, host, label, milliseconds};
-use crate::experiment::cell::CellError;
+use crate::compare::cell::CellError;
+use crate::compare::statistics;
 use crate::experiment::claims::{Figures, Published};
 use crate::experiment::plot::{Axis, Plot, PlotKind, Point, Series};
 use crate::experiment::result::{ExperimentResult, ExperimentRows};
-use crate::experiment::statistics;
 use crate::policy::PolicySpec;
 use crate::ssd::SsdConfig;
 use crate::units::{Bytes, SimDuration};

@@ -16,10 +16,10 @@ use std::rc::Rc;
 
 use serde::Serialize;
 
-use super::cell::{CellError, audited};
 use super::claims::Published;
 use super::result::{ExperimentResult, ExperimentRows};
 use crate::block::{BlockQueue, Stage};
+use crate::compare::cell::{CellError, audited};
 use crate::engine::Sim;
 use crate::fs::Volume;
 use crate::fs::host::{HostConfig, Slabs};

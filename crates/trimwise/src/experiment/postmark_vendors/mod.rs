@@ -11,10 +11,11 @@ mod claims;
 
 use claims::Table;
 
-use super::cell::{CellError, CellSpec, run_in_turn};
 use super::claims::Published;
-use super::result::{Cell, ExperimentResult, ExperimentRows, PostmarkFigures};
+use super::result::{ExperimentResult, ExperimentRows};
 use crate::block::QueueConfig;
+use crate::compare::cell::{CellError, CellSpec, run_in_turn};
+use crate::compare::result::{Cell, PostmarkFigures};
 use crate::fs::host::{CpuCosts, DiscardGeneration, HostConfig, Writeback};
 use crate::fs::layout::FormatOptions;
 use crate::policy::PolicySpec;

@@ -16,9 +16,9 @@ mod sharing;
 pub use claims::{Measured, evaluate};
 pub use sharing::{Sharing, run_sharing};
 
-use super::cell::CellError;
 use crate::bench::{Direction, Hooks, Part, Passes, Percent, Results, Settings, Test, TestResult};
 use crate::block::{BlockQueue, ModelDevice, QueueConfig};
+use crate::compare::cell::CellError;
 use crate::content::ContentClass;
 use crate::engine::Sim;
 use crate::profile::Profile;

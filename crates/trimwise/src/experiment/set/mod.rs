@@ -7,9 +7,9 @@
 pub mod one_a;
 pub mod one_b;
 
-use super::cell::{CellError, SETTLING, commit_phase};
 use super::plot::{Axis, Place, Plot, PlotKind, Point, Series};
 use crate::block::BlockQueue;
+use crate::compare::cell::{CellError, SETTLING, commit_phase};
 use crate::engine::Sim;
 use crate::experiment::postmark_vendors;
 use crate::fs::host::HostConfig;

@@ -1,12 +1,12 @@
 //! `set-1a`: execution time of PostMark against the drive's utilization, TRIM off and on.
 
 use super::{Aged, DEVICE, Run, Setting, plot, postmark_on};
+use crate::compare::cell::{CellError, audited};
+use crate::compare::statistics::median;
 use crate::engine::Sim;
-use crate::experiment::cell::{CellError, audited};
 use crate::experiment::claims::{Figures, Published};
 use crate::experiment::plot::{Axis, PlotKind};
 use crate::experiment::result::{ExperimentResult, ExperimentRows};
-use crate::experiment::statistics::median;
 use crate::fs::Volume;
 use crate::fs::layout::FormatOptions;
 use crate::policy::PolicySpec;

@@ -1,12 +1,12 @@
 //! `set-1b`: one file system through 60 %, 40 %, 70 % and 60 %, with PostMark at each, under each policy.
 
 use super::{Aged, DEVICE, Run, Setting, plot, postmark_on};
+use crate::compare::cell::{CellError, audited};
+use crate::compare::statistics::median;
 use crate::engine::Sim;
-use crate::experiment::cell::{CellError, audited};
 use crate::experiment::claims::{Figures, Published};
 use crate::experiment::plot::{Axis, Plot, PlotKind};
 use crate::experiment::result::{ExperimentResult, ExperimentRows};
-use crate::experiment::statistics::median;
 use crate::policy::PolicySpec;
 
 /// Its name on the command line.

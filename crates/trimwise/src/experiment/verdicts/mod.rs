@@ -15,11 +15,11 @@ use std::rc::Rc;
 
 use serde::Serialize;
 
-use super::cell::{CellError, SETTLING, audited, commit_phase};
 use super::claims::Published;
 use super::model_ext4::log::{Entry, Places, Traffic};
 use super::result::{ExperimentResult, ExperimentRows};
 use crate::block::{BlockQueue, Stage};
+use crate::compare::cell::{CellError, SETTLING, audited, commit_phase};
 use crate::engine::Sim;
 use crate::fs::Volume;
 use crate::fs::host::HostConfig;

@@ -1,8 +1,8 @@
 //! What the rows come to: medians, the change that a policy makes, and how often both sides agree.
 
 use super::{Row, Side};
+use crate::compare::statistics::median;
 use crate::experiment::claims::Figures;
-use crate::experiment::statistics::median;
 
 /// A change of duration smaller than this is none.
 pub const CHANGE_MIN: f64 = 0.03;

@@ -6,12 +6,12 @@
 //! Over several devices the policy with the best geometric mean of speedups wins: a ratio of 2 on one device
 //! and of 1/2 on another is no gain.
 
-use crate::experiment::choice::{
+use crate::compare::choice::{
     SPEED_INDIFFERENCE, WEAR_INDIFFERENCE, choose, erases_seen, fastest, proven, told_apart, wear,
 };
-use crate::experiment::result::{Cell, DeviceVerdict, Measure, Verdict};
-use crate::experiment::statistics::{CONFIDENCE, Comparison, compare};
-use crate::experiment::summary::{DeviceSummary, PolicySummary, Summary};
+use crate::compare::result::{Cell, DeviceVerdict, Measure, Verdict};
+use crate::compare::statistics::{CONFIDENCE, Comparison, compare};
+use crate::compare::summary::{DeviceSummary, PolicySummary, Summary};
 
 /// Chooses a policy from the cells of a comparison and says why. `None` if there are no cells.
 pub fn verdict(cells: &[Cell]) -> Option<Verdict> {

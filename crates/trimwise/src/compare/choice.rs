@@ -17,8 +17,8 @@
 //! policy, and say something about the repetitions only. Then the medians alone decide, with the same two limits, and
 //! the verdict says that nothing is proven.
 
-use crate::experiment::statistics::{CONFIDENCE, Comparison, Sample, compare};
-use crate::experiment::summary::{DeviceSummary, PolicySummary};
+use crate::compare::statistics::{CONFIDENCE, Comparison, Sample, compare};
+use crate::compare::summary::{DeviceSummary, PolicySummary};
 
 /// A difference in duration below which policies count as equally fast: half a per cent.
 pub const SPEED_INDIFFERENCE: f64 = 0.005;

@@ -2,9 +2,9 @@
 
 use serde::Serialize;
 
-use crate::experiment::ledger::{CellLedger, WITHOUT_TRIM};
-use crate::experiment::result::{Cell, DeviceFigures, Measure};
-use crate::experiment::statistics::{Comparison, Sample, compare, median};
+use crate::compare::ledger::{CellLedger, WITHOUT_TRIM};
+use crate::compare::result::{Cell, DeviceFigures, Measure};
+use crate::compare::statistics::{Comparison, Sample, compare, median};
 use crate::policy::PolicySpec;
 
 /// The bound that each policy's distance is measured to.

@@ -206,8 +206,12 @@ async fn run_on(
     Ok(cell)
 }
 
-/// Makes sure that neither file system nor device have lost count, and unmounts between.
-pub(super) async fn audited(fs: Ext4, device: &str, policy: PolicySpec) -> Result<Volume, CellError> {
+/// Audits the file system, unmounts it, and audits the device.
+///
+/// # Errors
+///
+/// [`CellError::Audit`] if either has lost count.
+pub async fn audited(fs: Ext4, device: &str, policy: PolicySpec) -> Result<Volume, CellError> {
     let audit = |what| CellError::Audit { device: device.to_owned(), policy, what };
     fs.audit().map_err(audit)?;
     let volume = fs.unmount().await;

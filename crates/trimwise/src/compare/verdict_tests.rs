@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::experiment::result::{AppendFigures, PostmarkFigures, WorkloadFigures};
+use crate::compare::result::{AppendFigures, PostmarkFigures, WorkloadFigures};
 
 fn cell(device: &str, policy: &str, rep: u32, seconds: f64, erases: u64) -> Cell {
     Cell {
@@ -31,7 +31,7 @@ fn cell(device: &str, policy: &str, rep: u32, seconds: f64, erases: u64) -> Cell
             deletion_alone_per_s: 0.0,
         }),
         ledger: None,
-        device_stats: Some(crate::experiment::result::DeviceFigures {
+        device_stats: Some(crate::compare::result::DeviceFigures {
             host_units_written: 1000,
             nand_units_written: 1000 + 100 * erases,
             write_amplification: 1.5,
