@@ -15,7 +15,6 @@ pub mod fs;
 pub mod live;
 pub mod policy;
 pub mod profile;
-pub mod selftest;
 pub mod ssd;
 pub mod units;
 pub mod workload;

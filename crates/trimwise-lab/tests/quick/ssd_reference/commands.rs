@@ -3,9 +3,9 @@
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 use trimwise::content::{Content, ContentClass};
-use trimwise::selftest::FlatArray;
 use trimwise::ssd::{Ssd, SsdConfig};
 use trimwise::units::{Lpn, SimDuration, SimTime, UnitRange};
+use trimwise_lab::selftest::FlatArray;
 
 use super::configs::UNITS;
 

@@ -10,13 +10,12 @@ mod flat_array;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::Serialize;
+use trimwise::content::{Content, ContentClass};
+use trimwise::profile::Profile;
+use trimwise::ssd::{Ssd, SsdConfig};
+use trimwise::units::{Bytes, Lba, Lpn, SectorRange, SimDuration, SimTime, UnitRange};
 
 pub use flat_array::FlatArray;
-
-use crate::content::{Content, ContentClass};
-use crate::profile::Profile;
-use crate::ssd::{Ssd, SsdConfig};
-use crate::units::{Bytes, Lba, Lpn, SectorRange, SimDuration, SimTime, UnitRange};
 
 /// Commands in a part.
 pub const OPS_PER_PART: u64 = 10_000;

@@ -1,8 +1,8 @@
 //! The naive model of a device: an array of what each unit holds.
 
-use crate::content::{Content, Stored};
-use crate::ssd::{ReadAfterTrim, Ssd, TrimConfig};
-use crate::units::{Lpn, UnitRange};
+use trimwise::content::{Content, Stored};
+use trimwise::ssd::{ReadAfterTrim, Ssd, TrimConfig};
+use trimwise::units::{Lpn, UnitRange};
 
 /// What a unit holds, and what a read of it may return.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +65,7 @@ impl FlatArray {
         self.mapped.fill(false);
     }
 
-    /// Whether a device holds what the array says in a range; it must keep tags ([`crate::ssd::SsdConfig::track_tags`]).
+    /// Whether a device holds what the array says in a range; it must keep tags ([`trimwise::ssd::SsdConfig::track_tags`]).
     ///
     /// # Errors
     /// The first unit that does not, in words.

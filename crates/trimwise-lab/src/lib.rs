@@ -1,0 +1,6 @@
+//! What is done with the models of `trimwise`.
+//!
+//! Device tests, attacks on the models, and the published experiments. Like the library this opens no file and reads no
+//! clock, unless a module says otherwise.
+
+pub mod selftest;
