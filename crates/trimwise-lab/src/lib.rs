@@ -3,4 +3,5 @@
 //! Device tests, attacks on the models, and the published experiments. Like the library this opens no file and reads no
 //! clock, unless a module says otherwise.
 
+pub mod crash;
 pub mod selftest;

@@ -8,7 +8,6 @@ pub mod bench;
 pub mod block;
 pub mod compare;
 pub mod content;
-pub mod crash;
 pub mod engine;
 pub mod experiment;
 pub mod fs;

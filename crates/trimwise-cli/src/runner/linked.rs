@@ -7,7 +7,6 @@ use std::sync::atomic::AtomicBool;
 use trimwise::bench::{Results, Settings, Test};
 use trimwise::compare::cell::{CellError, CellSpec, run_cell};
 use trimwise::compare::result::{Cell, CellId};
-use trimwise::crash::{CrashReport, CrashTest};
 use trimwise::experiment::result::ExperimentResult;
 use trimwise::fs::host::HostConfig;
 use trimwise::fs::layout::FormatOptions;
@@ -19,6 +18,7 @@ use trimwise::workload::postmark::{
     self, LocationError, Phase, PlannedRun, PostmarkConfig, Progress, footprint,
 };
 use trimwise::workload::timed::{Timed, Timing};
+use trimwise_lab::crash::{CrashReport, CrashTest};
 use trimwise_linux::{DirectoryError, RealDirectory, block_on, mount_of};
 use trimwise_uml::cell::{KernelCell, KernelPolicy, KernelTarget, KernelWorkload};
 use trimwise_uml::images::KernelImage;

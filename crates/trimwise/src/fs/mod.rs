@@ -39,13 +39,16 @@ mod names;
 mod operations;
 mod page_lists;
 mod read;
-pub(crate) mod sabotage;
+#[cfg(feature = "sabotage")]
+pub mod sabotage;
+#[cfg(not(feature = "sabotage"))]
+mod sabotage;
 pub mod stale;
 #[cfg(test)]
 mod tests;
 mod throttle;
 mod turns;
-pub(crate) mod witness;
+pub mod witness;
 mod writeback;
 
 use std::cell::{Cell, RefCell};
@@ -183,7 +186,7 @@ struct Inner {
     /// Notes what each write carries, for the crash checker.
     witness: Option<Rc<Witness>>,
     /// What this host does wrong, so that the crash checker has something to find.
-    #[cfg(test)]
+    #[cfg(feature = "sabotage")]
     sabotage: Cell<Option<sabotage::Sabotage>>,
 }
 
@@ -288,7 +291,7 @@ impl Volume {
     }
 
     /// Mounts it, and lets `witness` (of this volume when it was just formatted) note what happens.
-    pub(crate) async fn mount_witnessed(
+    pub async fn mount_witnessed(
         self,
         host: HostConfig,
         governor: Box<dyn Governor>,
@@ -348,7 +351,7 @@ impl Volume {
             stopping: Cell::new(false),
             threads: Cell::new(0),
             witness,
-            #[cfg(test)]
+            #[cfg(feature = "sabotage")]
             sabotage: Cell::new(None),
             queue: self.queue,
             host,

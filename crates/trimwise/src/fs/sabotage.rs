@@ -1,31 +1,31 @@
-//! Wrong hosts: what the crash checker must find (tests only).
+//! Wrong hosts: what the crash checker must find (with the feature `sabotage`, which only its tests ask for).
 //!
 //! A governor cannot be wrong in these ways, since it only ever decides about extents that the pending set
-//! holds; a host that goes past the set, or a journal that leaves a step out, can. In a build without tests
-//! nothing here does anything.
+//! holds; a host that goes past the set, or a journal that leaves a step out, can. Without the
+//! feature nothing here does anything.
 
 use super::Ext4;
 use crate::units::UnitRange;
 
 /// One thing that a host does wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sabotage {
+pub enum Sabotage {
     /// Freed blocks are trimmed before the transaction that frees them is durable.
-    #[cfg(test)]
+    #[cfg(feature = "sabotage")]
     TrimBeforeCommit,
     /// Blocks wait in a queue for their TRIM, and an allocation does not take them out of it.
-    #[cfg(test)]
+    #[cfg(feature = "sabotage")]
     ReuseWithoutWithdrawal,
     /// The queue is looked at when the TRIM is made, but its blocks can be allocated until it is sent.
-    #[cfg(test)]
+    #[cfg(feature = "sabotage")]
     TrimAfterLaterWrite,
     /// Blocks can be allocated while they are in a TRIM.
-    #[cfg(test)]
+    #[cfg(feature = "sabotage")]
     ReuseDuringTrim,
     /// The same, in a FITRIM.
     ReuseDuringFitrim,
     /// Two tasks wake each other for ever.
-    #[cfg(test)]
+    #[cfg(feature = "sabotage")]
     Livelock,
     /// The commit block is written without waiting for what it commits.
     NoFlushBeforeCommitBlock,
@@ -39,7 +39,7 @@ pub(crate) enum Sabotage {
     NoFlushInFsync,
 }
 
-#[cfg(not(test))]
+#[cfg(not(feature = "sabotage"))]
 impl Ext4 {
     pub(super) fn is_sabotaged(&self, _how: Sabotage) -> bool {
         false
@@ -50,10 +50,10 @@ impl Ext4 {
     pub(super) fn after_commit_is_durable(&self, _freed: &[UnitRange]) {}
 }
 
-#[cfg(test)]
+#[cfg(feature = "sabotage")]
 impl Ext4 {
     /// From now on this host does something wrong.
-    pub(crate) fn sabotage(&self, how: Option<Sabotage>) {
+    pub fn sabotage(&self, how: Option<Sabotage>) {
         self.0.sabotage.set(how);
     }
 

@@ -7,11 +7,12 @@
 
 use std::collections::BTreeMap;
 
+use trimwise::fs::layout::{Layout, ROOT_INODE};
+use trimwise::fs::witness::{Content, ContentId, Image, InodeImage, NEVER, Record, Tail};
+use trimwise::units::{Lpn, UnitRange};
+
 use super::power::Platter;
 use super::violation::Broken;
-use crate::fs::layout::{Layout, ROOT_INODE};
-use crate::fs::witness::{Content, ContentId, Image, InodeImage, NEVER, Record, Tail};
-use crate::units::{Lpn, UnitRange};
 
 /// A file system as it is found.
 pub struct Recovered<'a> {
@@ -125,7 +126,7 @@ pub fn mount<'a>(
     let mut lost = |block: u64, what: &'static str| {
         broken.push(Broken::MetadataLost { block, kind: what, found: record.describe(platter.read(block)) });
     };
-    let groups = layout.total_units().div_ceil(crate::fs::alloc::GROUP_UNITS);
+    let groups = layout.total_units().div_ceil(trimwise::fs::alloc::GROUP_UNITS);
     for block in (0..groups).map(|group| layout.block_bitmap(group).0) {
         match record.image(platter.read(block), block) {
             Some(Image::Bitmap(runs)) => found.allocated.extend_from_slice(runs),

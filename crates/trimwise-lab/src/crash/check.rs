@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use trimwise::fs::witness::{Content, InodeImage, Promise, Record, Removal, TRIMMED};
+use trimwise::units::{UNIT_BYTES, UnitRange};
+
 use super::power::Platter;
 use super::recovery::Recovered;
 use super::violation::Broken;
-use crate::fs::witness::{Content, InodeImage, Promise, Record, Removal, TRIMMED};
-use crate::units::{UNIT_BYTES, UnitRange};
 
 /// What the host had told somebody by the time of the cut.
 #[derive(Default)]

@@ -9,19 +9,18 @@ use std::rc::Rc;
 
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use trimwise::block::{BlockQueue, QueueConfig};
+use trimwise::engine::{Budget, Sim};
+use trimwise::fs::host::{DiscardGeneration, HostConfig, Writeback};
+use trimwise::fs::layout::{FormatOptions, Layout};
+use trimwise::fs::witness::{Record, Witness};
+use trimwise::fs::{Ext4, Volume};
+use trimwise::policy::PolicySpec;
+use trimwise::ssd::{GeometryConfig, LinkKind, Ssd, SsdConfig, TrimConfig, TrimKind};
+use trimwise::units::{Bytes, Lpn, SimDuration, UNIT_BYTES, UnitRange};
+use trimwise::workload::files::{FileError, Files, OpenMode};
 
 use super::{CrashError, below};
-use crate::block::{BlockQueue, QueueConfig};
-use crate::engine::{Budget, Sim};
-use crate::fs::host::{DiscardGeneration, HostConfig, Writeback};
-use crate::fs::layout::{FormatOptions, Layout};
-use crate::fs::sabotage::Sabotage;
-use crate::fs::witness::{Record, Witness};
-use crate::fs::{Ext4, Volume};
-use crate::policy::PolicySpec;
-use crate::ssd::{GeometryConfig, LinkKind, Ssd, SsdConfig, TrimConfig, TrimKind};
-use crate::units::{Bytes, Lpn, SimDuration, UNIT_BYTES, UnitRange};
-use crate::workload::files::{FileError, Files, OpenMode};
 
 /// Room for 25 MiB of files beside 11 MiB of metadata and log.
 const DRIVE: Bytes = Bytes::mib(40);
@@ -160,8 +159,11 @@ pub struct Run {
     pub layout: Layout,
 }
 
+/// Called with each mount of a run before anything happens there.
+pub type AfterMount = Rc<dyn Fn(&Ext4)>;
+
 /// Makes the run that `seed` draws.
-pub fn run(policy: PolicySpec, seed: u64, sabotage: Option<Sabotage>) -> Result<Run, CrashError> {
+pub fn run(policy: PolicySpec, seed: u64, after_mount: AfterMount) -> Result<Run, CrashError> {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
     let machine = Machine::draw(&mut rng);
     let sim = Sim::new();
@@ -177,10 +179,7 @@ pub fn run(policy: PolicySpec, seed: u64, sabotage: Option<Sabotage>) -> Result<
         let witness = Witness::new(&volume);
         for (mount, operations) in OPERATIONS.into_iter().enumerate() {
             let fs = volume.mount_witnessed(host, policy.governor(), Some(Rc::clone(&witness))).await;
-            #[cfg(test)]
-            fs.sabotage(sabotage);
-            #[cfg(not(test))]
-            let _ = sabotage;
+            after_mount(&fs);
             if mount == 0 {
                 prepare(&fs, &machine).await.map_err(CrashError::Workload)?;
             }

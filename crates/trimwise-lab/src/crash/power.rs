@@ -9,9 +9,9 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use rand_core::Rng;
+use trimwise::fs::witness::{ContentId, Event, NEVER, OpKind, Record, TRIMMED};
 
 use super::below;
-use crate::fs::witness::{ContentId, Event, NEVER, OpKind, Record, TRIMMED};
 
 /// Which of the commands since the last flush have survived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -197,7 +197,7 @@ impl<'a> Platter<'a> {
 
     /// Commands on a unit so far, the last ones, in words.
     pub fn history(&self, unit: u64) -> Vec<String> {
-        let name = |op: &crate::fs::witness::Op| {
+        let name = |op: &trimwise::fs::witness::Op| {
             let what = match &op.kind {
                 OpKind::Write { start, contents } => {
                     let content = contents.get((unit - start.0) as usize);
@@ -233,8 +233,8 @@ mod tests {
     use rand_xoshiro::Xoshiro256PlusPlus;
 
     use super::*;
-    use crate::fs::witness::Op;
-    use crate::units::{Lpn, UnitRange};
+    use trimwise::fs::witness::Op;
+    use trimwise::units::{Lpn, UnitRange};
 
     const A: ContentId = 10;
     const B: ContentId = 11;

@@ -2,7 +2,7 @@
 //! a file system in which everything that was promised is there.
 //!
 //! A run is a random workload on a small modelled machine under a policy. A witness
-//! (`fs::witness`) notes what each command carries. Then, for each of many cuts,
+//! ([`trimwise::fs::witness`]) notes what each command carries. Then, for each of many cuts,
 //!
 //! 1. `power` works out what the device holds: what was flushed, and any subset of the writes *and TRIMs*
 //!    since, block by block;
@@ -23,16 +23,16 @@ mod violation;
 mod workload;
 
 use std::collections::BTreeSet;
+use std::rc::Rc;
 
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::Serialize;
 use thiserror::Error;
-
-use crate::fs::sabotage::Sabotage;
-use crate::fs::witness::{Content, Event, Image, Record};
-use crate::policy::PolicySpec;
-use crate::workload::files::FileError;
+use trimwise::fs::Ext4;
+use trimwise::fs::witness::{Content, Event, Image, Record};
+use trimwise::policy::PolicySpec;
+use trimwise::workload::files::FileError;
 
 pub use power::Survival;
 pub use violation::{Broken, Violation};
@@ -131,13 +131,14 @@ impl CrashTest {
     ///
     /// [`CrashError`] if it could not be made.
     pub fn one_run(&self, run: u64) -> Result<CrashReport, CrashError> {
-        self.sabotaged_run(run, None)
+        self.run_with(run, Rc::new(|_| ()))
     }
 
-    fn sabotaged_run(&self, run: u64, sabotage: Option<Sabotage>) -> Result<CrashReport, CrashError> {
+    /// The same on a host that `after_mount` may have made wrong.
+    fn run_with(&self, run: u64, after_mount: workload::AfterMount) -> Result<CrashReport, CrashError> {
         let cuts = self.cuts.saturating_sub(run * CUTS_PER_RUN).min(CUTS_PER_RUN);
         let seed = seed_of(self.seed, run);
-        let made = workload::run(self.policy, seed, sabotage)?;
+        let made = workload::run(self.policy, seed, after_mount)?;
         Ok(attack(&made, run, cuts, seed))
     }
 }
