@@ -12,6 +12,7 @@ pub mod engine;
 pub mod experiment;
 pub mod fs;
 pub mod live;
+pub mod plot;
 pub mod policy;
 pub mod profile;
 pub mod ssd;

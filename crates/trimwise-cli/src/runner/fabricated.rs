@@ -10,8 +10,8 @@ use trimwise::bench::{
 };
 use trimwise::compare::ledger::{CellLedger, compare_with_off};
 use trimwise::compare::result::{DeviceFigures, PostmarkFigures, QUANTILES, TimelineSample, WorkloadFigures};
-use trimwise::experiment::plot::{Axis, Plot, PlotKind, Point, Series};
 use trimwise::experiment::result::{Basis, Claim, ExperimentRows, Figure, Role, VendorRow};
+use trimwise::plot::{Axis, Plot, PlotKind, Point, Series};
 use trimwise::policy::Ledger;
 use trimwise::units::SimDuration;
 use trimwise::workload::latency::{LatencySummary, Operation};

@@ -6,7 +6,7 @@ use super::spec::Part;
 use super::streams::INTERVAL;
 use super::{Bench, Findings, Found, Measured};
 use crate::block::{BlockDevice, BlockError, Operation};
-use crate::experiment::plot::{Axis, Plot, PlotKind, Point, Series};
+use crate::plot::{Axis, Plot, PlotKind, Point, Series};
 use crate::units::{Bytes, SimDuration, UNIT_BYTES, UnitRange};
 
 /// The largest range whose latency is measured; each is four times the one before it.

@@ -37,7 +37,7 @@ pub use spec::{Direction, Part, Passes, Percent, TESTS, Test, TestError};
 
 use crate::block::{BlockDevice, BlockError, DeviceFacts, Operation};
 use crate::content::ContentClass;
-use crate::experiment::plot::Plot;
+use crate::plot::Plot;
 use crate::ssd::SsdStats;
 use crate::units::{Bytes, Lpn, UnitRange};
 

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::load::{Done, Tally, per_second};
 use crate::block::DeviceFacts;
-use crate::experiment::plot::Plot;
+use crate::plot::Plot;
 use crate::ssd::SsdStats;
 use crate::units::SimDuration;
 use crate::workload::latency::LatencySummary;

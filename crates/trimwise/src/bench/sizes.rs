@@ -6,7 +6,7 @@
 use super::load::{Action, Limit, Order, Stream, Tally};
 use super::{Bench, Found, Measured};
 use crate::block::{BlockDevice, BlockError};
-use crate::experiment::plot::{Axis, Plot, PlotKind, Point, Series};
+use crate::plot::{Axis, Plot, PlotKind, Point, Series};
 use crate::units::{Bytes, SimDuration, UnitRange};
 
 /// The smallest transfer; each next one is twice as large.

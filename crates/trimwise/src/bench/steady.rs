@@ -13,7 +13,7 @@ use super::result::Steady;
 use super::spec::{DEPTH, Seconds};
 use super::{Bench, Findings, Found, Measured};
 use crate::block::{BlockDevice, BlockError};
-use crate::experiment::plot::{Axis, Plot, PlotKind, Point, Series};
+use crate::plot::{Axis, Plot, PlotKind, Point, Series};
 use crate::units::{Bytes, SimDuration};
 
 /// A round.

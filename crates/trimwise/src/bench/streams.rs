@@ -4,7 +4,7 @@ use super::load::{Action, Done, Limit, Order, Stream, Tally};
 use super::spec::{DEPTH, Direction, Percent, Seconds};
 use super::{Bench, Found, Measured};
 use crate::block::{BlockDevice, BlockError};
-use crate::experiment::plot::{Axis, Plot, PlotKind, Point, Series};
+use crate::plot::{Axis, Plot, PlotKind, Point, Series};
 use crate::units::{Bytes, SimDuration, UNIT_BYTES, UnitRange};
 
 /// Transfers of a fill and of dd.

@@ -8,7 +8,7 @@ use super::load::{Action, Limit, Order, Stream, Tally};
 use super::spec::Passes;
 use super::{Bench, Found, Measured};
 use crate::block::{BlockDevice, BlockError};
-use crate::experiment::plot::{Axis, Plot, PlotKind, Point, Series};
+use crate::plot::{Axis, Plot, PlotKind, Point, Series};
 use crate::units::{Bytes, SimDuration, UNIT_BYTES, UnitRange};
 
 /// Zones of a pass.

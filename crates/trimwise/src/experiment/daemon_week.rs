@@ -19,8 +19,8 @@ use serde::Serialize;
 
 use super::claims::Published;
 use super::kernels::observe::{Discarded, Discards};
-use super::plot::Plot;
 use super::result::{ExperimentResult, ExperimentRows};
+use crate::plot::Plot;
 use crate::units::{Bytes, SimDuration};
 use crate::workload::latency::{LatencySummary, OpLatencies, Operation};
 use crate::workload::week::{Week, WeekDone};

@@ -6,7 +6,6 @@ pub mod daemon_week;
 pub mod kernels;
 pub mod lazy;
 pub mod model_ext4;
-pub mod plot;
 pub mod postmark_vendors;
 pub mod result;
 pub mod sandforce;

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use super::daemon_week::WeekRows;
 use super::kernels::KernelRows;
 use super::model_ext4::Pair;
-use super::plot::Plot;
 use super::verdicts::Row;
+use crate::plot::Plot;
 
 /// A published experiment, made again.
 #[derive(Clone, Debug, Serialize)]

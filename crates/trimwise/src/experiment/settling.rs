@@ -5,12 +5,12 @@
 //! between two TRIMs matter too, in which direction is not said.
 
 use super::claims::{Figures, Published};
-use super::plot::{Axis, Plot, PlotKind, Point, Series};
 use super::result::{ExperimentResult, ExperimentRows};
 use crate::bench::{self, Findings, Hooks, Percent, Settings, Settled, Test};
 use crate::block::{BlockQueue, ModelDevice, QueueConfig};
 use crate::compare::cell::CellError;
 use crate::engine::Sim;
+use crate::plot::{Axis, Plot, PlotKind, Point, Series};
 use crate::profile::Profile;
 use crate::ssd::Drive;
 

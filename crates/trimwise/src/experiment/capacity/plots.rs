@@ -4,7 +4,7 @@ use super::history::{
     History, LEVELS, LEVELS_IDLE, LEVELS_OF_PARTITION, LEVELS_WRITE, Measured, REMAINDERS, mean,
 };
 use super::{DEVICES, FIRMWARES, label};
-use crate::experiment::plot::{Axis, Plot, PlotKind, Point, Series};
+use crate::plot::{Axis, Plot, PlotKind, Point, Series};
 
 const SPEED: Axis = Axis::linear("throughput_mb_per_s", "throughput", "MB/s");
 

@@ -1,7 +1,7 @@
 //! Untrimmed space over the days, a figure for each file system.
 
 use super::{FILE_SYSTEMS, Row};
-use crate::experiment::plot::{Axis, Plot, PlotKind, Point, Series};
+use crate::plot::{Axis, Plot, PlotKind, Point, Series};
 use crate::workload::week::Week;
 
 /// All figures; of what was not run there is none.

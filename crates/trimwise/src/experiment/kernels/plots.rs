@@ -2,7 +2,7 @@
 
 use super::observe::{Deletion, Layout};
 use super::{DeletionRun, MOUNTS, Measured};
-use crate::experiment::plot::{Axis, Plot, PlotKind, Point, Series};
+use crate::plot::{Axis, Plot, PlotKind, Point, Series};
 
 /// All figures, file systems in their order; what nobody discarded is not drawn.
 pub fn all(measured: &Measured) -> Vec<Plot> {

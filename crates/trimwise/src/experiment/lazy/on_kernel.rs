@@ -8,9 +8,9 @@
 use super::{DEVICE, device, milliseconds, run_size_on, sizes};
 use crate::compare::cell::CellError;
 use crate::experiment::claims::{Figures, Published};
-use crate::experiment::plot::{Axis, Plot, PlotKind, Point, Series};
 use crate::experiment::result::{ExperimentResult, ExperimentRows};
 use crate::fs::host::HostConfig;
+use crate::plot::{Axis, Plot, PlotKind, Point, Series};
 use crate::policy::PolicySpec;
 use crate::units::{Bytes, SimDuration};
 

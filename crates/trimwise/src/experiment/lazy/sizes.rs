@@ -4,9 +4,9 @@
 use super::{Issue, POLICIES, Setup, host, label, milliseconds};
 use crate::compare::cell::CellError;
 use crate::experiment::claims::{Figures, Published};
-use crate::experiment::plot::{Axis, Plot, PlotKind, Point, Series};
 use crate::experiment::result::{ExperimentResult, ExperimentRows};
 use crate::fs::host::HostConfig;
+use crate::plot::{Axis, Plot, PlotKind, Point, Series};
 use crate::policy::PolicySpec;
 use crate::ssd::SsdConfig;
 use crate::units::{Bytes, SimDuration};

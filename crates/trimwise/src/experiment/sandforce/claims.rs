@@ -4,8 +4,8 @@ use super::files::{FilesRun, LEVELS_PERCENT};
 use super::sharing::Sharing;
 use super::{BESIDE, BesideRun, CLASSES, ClassRun, FIRMWARES, Figures, NAME, QUESTION};
 use crate::experiment::claims::{self, Published};
-use crate::experiment::plot::{Axis, Plot, PlotKind, Point, Series};
 use crate::experiment::result::{ExperimentResult, ExperimentRows};
+use crate::plot::{Axis, Plot, PlotKind, Point, Series};
 
 /// All runs of the experiment.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -220,8 +220,8 @@ fn line(tests: &[TestResult], name: &str) -> Vec<(f64, f64)> {
     let points = series.filter(|series| series.name == name).flat_map(|series| &series.points);
     points
         .filter_map(|point| match point.x {
-            super::plot::Place::At(x) => Some((x, point.y)),
-            super::plot::Place::In(_) => None,
+            crate::plot::Place::At(x) => Some((x, point.y)),
+            crate::plot::Place::In(_) => None,
         })
         .collect()
 }

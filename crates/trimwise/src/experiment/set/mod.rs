@@ -7,7 +7,6 @@
 pub mod one_a;
 pub mod one_b;
 
-use super::plot::{Axis, Place, Plot, PlotKind, Point, Series};
 use crate::block::BlockQueue;
 use crate::compare::cell::{CellError, SETTLING, commit_phase};
 use crate::engine::Sim;
@@ -15,6 +14,7 @@ use crate::experiment::postmark_vendors;
 use crate::fs::host::HostConfig;
 use crate::fs::layout::FormatOptions;
 use crate::fs::{Ext4, Volume, VolumeImage};
+use crate::plot::{Axis, Place, Plot, PlotKind, Point, Series};
 use crate::policy::PolicySpec;
 use crate::profile::Profile;
 use crate::ssd::{Ssd, SsdConfig, SsdStats};

@@ -5,10 +5,10 @@ use crate::compare::cell::{CellError, audited};
 use crate::compare::statistics::median;
 use crate::engine::Sim;
 use crate::experiment::claims::{Figures, Published};
-use crate::experiment::plot::{Axis, PlotKind};
 use crate::experiment::result::{ExperimentResult, ExperimentRows};
 use crate::fs::Volume;
 use crate::fs::layout::FormatOptions;
+use crate::plot::{Axis, PlotKind};
 use crate::policy::PolicySpec;
 use crate::units::{Lpn, UnitRange};
 

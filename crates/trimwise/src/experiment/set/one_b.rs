@@ -5,8 +5,8 @@ use crate::compare::cell::{CellError, audited};
 use crate::compare::statistics::median;
 use crate::engine::Sim;
 use crate::experiment::claims::{Figures, Published};
-use crate::experiment::plot::{Axis, Plot, PlotKind};
 use crate::experiment::result::{ExperimentResult, ExperimentRows};
+use crate::plot::{Axis, Plot, PlotKind};
 use crate::policy::PolicySpec;
 
 /// Its name on the command line.
