@@ -2,7 +2,7 @@
 //! the worst 99th percentile of its operations, as ratios to the best of the others.
 
 use trimwise::compare::cell::run_in_turn;
-use trimwise::experiment::postmark_vendors::{self, Column};
+use trimwise_lab::experiment::postmark_vendors::{self, Column};
 use trimwise::compare::result::Cell;
 use trimwise::compare::statistics::median;
 use trimwise::policy::PolicySpec;

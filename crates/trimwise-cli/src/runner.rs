@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicBool;
 use serde::Serialize;
 use trimwise::bench::{Results, Settings, Test};
 use trimwise::compare::result::Cell;
-use trimwise::experiment::result::ExperimentResult;
+use trimwise_lab::experiment::result::ExperimentResult;
 use trimwise::fs::host::LinuxVersion;
 use trimwise::units::Bytes;
 use trimwise_lab::crash::CrashReport;

@@ -4,4 +4,5 @@
 //! clock, unless a module says otherwise.
 
 pub mod crash;
+pub mod experiment;
 pub mod selftest;

@@ -9,7 +9,6 @@ pub mod block;
 pub mod compare;
 pub mod content;
 pub mod engine;
-pub mod experiment;
 pub mod fs;
 pub mod live;
 pub mod plot;

@@ -2,7 +2,7 @@
 
 use minijinja::Value;
 use serde::Serialize;
-use trimwise::experiment::result::ExperimentResult;
+use trimwise_lab::experiment::result::ExperimentResult;
 use trimwise::plot::{Axis, Plot};
 
 use super::{Entry, STYLE, charts, plots, rendered, safe, with_code};

@@ -1,7 +1,7 @@
 //! Boots the kernel of the experiments `daemon-week` and `daemon-day`.
 
 use serde_json::Value;
-use trimwise::experiment::daemon_week::{
+use trimwise_lab::experiment::daemon_week::{
     AGED_PERCENT, CAPACITY, Case, DEVICE, FILE_SYSTEMS, KERNEL, Run, Slices, Trimming, cases,
 };
 use trimwise::units::Bytes;

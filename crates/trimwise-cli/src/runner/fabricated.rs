@@ -10,7 +10,7 @@ use trimwise::bench::{
 };
 use trimwise::compare::ledger::{CellLedger, compare_with_off};
 use trimwise::compare::result::{DeviceFigures, PostmarkFigures, QUANTILES, TimelineSample, WorkloadFigures};
-use trimwise::experiment::result::{Basis, Claim, ExperimentRows, Figure, Role, VendorRow};
+use trimwise_lab::experiment::result::{Basis, Claim, ExperimentRows, Figure, Role, VendorRow};
 use trimwise::plot::{Axis, Plot, PlotKind, Point, Series};
 use trimwise::policy::Ledger;
 use trimwise::units::SimDuration;

@@ -1,7 +1,7 @@
 //! Boots the kernel of the experiment `lazy-3-kernel`, and runs the model beside it.
 
 use trimwise::compare::result::WorkloadFigures;
-use trimwise::experiment::lazy::{self, KernelCase, KernelRun};
+use trimwise_lab::experiment::lazy::{self, KernelCase, KernelRun};
 use trimwise::profile::Profile;
 use trimwise::units::{Bytes, SimDuration};
 use trimwise::workload::fragmenting::Fragmenting;

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use trimwise::bench::{Results, Settings, Test};
 use trimwise::compare::cell::{CellError, CellSpec, run_cell};
 use trimwise::compare::result::{Cell, CellId};
-use trimwise::experiment::result::ExperimentResult;
+use trimwise_lab::experiment::result::ExperimentResult;
 use trimwise::fs::host::HostConfig;
 use trimwise::fs::layout::FormatOptions;
 use trimwise::policy::PolicySpec;

@@ -1,8 +1,8 @@
 //! Boots the kernels of the experiment `verdicts-ext4`: each repetition of each cell is one boot.
 
 use trimwise::compare::cell::{SETTLING, commit_phase};
-use trimwise::experiment::model_ext4::log::{Entry, Places, Traffic};
-use trimwise::experiment::verdicts::{
+use trimwise_lab::experiment::model_ext4::log::{Entry, Places, Traffic};
+use trimwise_lab::experiment::verdicts::{
     self, CAPACITY, Case, DRIVES, KERNELS, MEMORY, POLICIES, Row, Side, UTILIZATIONS, WORKLOADS, Work,
 };
 use trimwise::units::Bytes;

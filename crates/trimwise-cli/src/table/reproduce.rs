@@ -1,6 +1,6 @@
 //! A published experiment beside ours, in its source's layout.
 
-use trimwise::experiment::result::{Claim, ExperimentResult, ExperimentRows, Figure, VendorRow};
+use trimwise_lab::experiment::result::{Claim, ExperimentResult, ExperimentRows, Figure, VendorRow};
 use trimwise::plot::{Place, Plot, PlotKind, Point};
 
 mod beside;

@@ -1,7 +1,7 @@
 //! What real kernels discard, as tables.
 
-use trimwise::experiment::kernels::observe::{Deletion, Discards};
-use trimwise::experiment::kernels::{DeletionRun, Fitrim, MOUNTS, Measured, Mount, RemountStep};
+use trimwise_lab::experiment::kernels::observe::{Deletion, Discards};
+use trimwise_lab::experiment::kernels::{DeletionRun, Fitrim, MOUNTS, Measured, Mount, RemountStep};
 use trimwise::units::Bytes;
 
 use super::Block;

@@ -1,6 +1,6 @@
 //! Days of work under each way of trimming, as tables: what it cost the foreground, and what came of it.
 
-use trimwise::experiment::daemon_week::{FILE_SYSTEMS, Row, WeekRows};
+use trimwise_lab::experiment::daemon_week::{FILE_SYSTEMS, Row, WeekRows};
 use trimwise::units::Bytes;
 use trimwise::workload::latency::LatencySummary;
 
