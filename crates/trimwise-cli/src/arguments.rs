@@ -9,7 +9,7 @@ mod verify;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
-use trimwise::bench::{Part, TESTS};
+use trimwise_lab::bench::{Part, TESTS};
 use trimwise::content::ContentClass;
 use trimwise::policy::TERMS;
 use trimwise::units::Bytes;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use serde::Serialize;
-use trimwise::bench::{Results, Settings, Test};
+use trimwise_lab::bench::{Results, Settings, Test};
 use trimwise::compare::result::Cell;
 use trimwise_lab::experiment::result::ExperimentResult;
 use trimwise::fs::host::LinuxVersion;

@@ -3,6 +3,8 @@
 //! Device tests, attacks on the models, and the published experiments. Like the library this opens no file and reads no
 //! clock, unless a module says otherwise.
 
+pub mod bench;
 pub mod crash;
 pub mod experiment;
+pub mod plot;
 pub mod selftest;

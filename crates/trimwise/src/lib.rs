@@ -4,14 +4,12 @@
 //! time, TRIM policies as state machines, and workloads over narrow traits. It opens no file, starts no
 //! thread and reads no clock, so that the same inputs and seed give the same bytes on any machine.
 
-pub mod bench;
 pub mod block;
 pub mod compare;
 pub mod content;
 pub mod engine;
 pub mod fs;
 pub mod live;
-pub mod plot;
 pub mod policy;
 pub mod profile;
 pub mod ssd;

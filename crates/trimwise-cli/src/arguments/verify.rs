@@ -1,7 +1,7 @@
 //! Arguments of `verify`.
 
 use clap::{Args, ValueEnum};
-use trimwise::bench::Part;
+use trimwise_lab::bench::Part;
 use trimwise::content::ContentClass;
 use trimwise::ssd::Faults;
 use trimwise::units::Bytes;

@@ -3,7 +3,7 @@
 use minijinja::Value;
 use serde::Serialize;
 use trimwise_lab::experiment::result::ExperimentResult;
-use trimwise::plot::{Axis, Plot};
+use trimwise_lab::plot::{Axis, Plot};
 
 use super::{Entry, STYLE, charts, plots, rendered, safe, with_code};
 use crate::failure::Failure;

@@ -5,13 +5,13 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
-use trimwise::bench::{
+use trimwise_lab::bench::{
     Broken as BrokenTest, Device, DeviceCounts, Did, Findings, Measured, Settled, Steady, TestResult,
 };
 use trimwise::compare::ledger::{CellLedger, compare_with_off};
 use trimwise::compare::result::{DeviceFigures, PostmarkFigures, QUANTILES, TimelineSample, WorkloadFigures};
 use trimwise_lab::experiment::result::{Basis, Claim, ExperimentRows, Figure, Role, VendorRow};
-use trimwise::plot::{Axis, Plot, PlotKind, Point, Series};
+use trimwise_lab::plot::{Axis, Plot, PlotKind, Point, Series};
 use trimwise::policy::Ledger;
 use trimwise::units::SimDuration;
 use trimwise::workload::latency::{LatencySummary, Operation};

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use trimwise::bench::{Results, Settings, Test};
+use trimwise_lab::bench::{Results, Settings, Test};
 use trimwise::compare::cell::{CellError, CellSpec, run_cell};
 use trimwise::compare::result::{Cell, CellId};
 use trimwise_lab::experiment::result::ExperimentResult;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use trimwise::bench::verify::{Torture, Verification, verify};
-use trimwise::bench::{Hooks, Settings};
+use trimwise_lab::bench::verify::{Torture, Verification, verify};
+use trimwise_lab::bench::{Hooks, Settings};
 use trimwise::block::{BlockQueue, ModelDevice, QueueConfig};
 use trimwise::engine::Sim;
 use trimwise::ssd::{Drive, Faults, SsdConfig};

@@ -1,7 +1,7 @@
 //! A published experiment beside ours, in its source's layout.
 
 use trimwise_lab::experiment::result::{Claim, ExperimentResult, ExperimentRows, Figure, VendorRow};
-use trimwise::plot::{Place, Plot, PlotKind, Point};
+use trimwise_lab::plot::{Place, Plot, PlotKind, Point};
 
 mod beside;
 mod kernels;
@@ -266,7 +266,7 @@ pub fn words(figure: &Figure) -> String {
 
 #[cfg(test)]
 mod tests {
-    use trimwise::plot::Series;
+    use trimwise_lab::plot::Series;
 
     use super::*;
     use crate::runner::fabricated;

@@ -16,11 +16,11 @@ mod plots;
 mod tests;
 
 use serde::Serialize;
-use trimwise::plot::Plot;
 use trimwise::units::{Bytes, SimDuration};
 use trimwise::workload::latency::{LatencySummary, OpLatencies, Operation};
 use trimwise::workload::week::{Week, WeekDone};
 
+use crate::plot::Plot;
 use super::claims::Published;
 use super::kernels::observe::{Discarded, Discards};
 use super::result::{ExperimentResult, ExperimentRows};

@@ -269,5 +269,5 @@ pub struct KernelRows {
     #[serde(flatten)]
     pub measured: Measured,
     /// Discarded bytes over time.
-    pub plots: Vec<trimwise::plot::Plot>,
+    pub plots: Vec<crate::plot::Plot>,
 }

@@ -1,8 +1,8 @@
 //! The result of a published experiment as data: what `reproduce` prints as JSON and what tables and reports are made from.
 
 use serde::{Deserialize, Serialize};
-use trimwise::plot::Plot;
 
+use crate::plot::Plot;
 use super::daemon_week::WeekRows;
 use super::kernels::KernelRows;
 use super::model_ext4::Pair;

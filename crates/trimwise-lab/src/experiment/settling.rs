@@ -4,14 +4,14 @@
 //! further writes before, throughput starts below normal and settles over time; a larger range takes longer; the writes
 //! between two TRIMs matter too, in which direction is not said.
 
-use trimwise::bench::{self, Findings, Hooks, Percent, Settings, Settled, Test};
 use trimwise::block::{BlockQueue, ModelDevice, QueueConfig};
 use trimwise::compare::cell::CellError;
 use trimwise::engine::Sim;
-use trimwise::plot::{Axis, Plot, PlotKind, Point, Series};
 use trimwise::profile::Profile;
 use trimwise::ssd::Drive;
 
+use crate::bench::{self, Findings, Hooks, Percent, Settings, Settled, Test};
+use crate::plot::{Axis, Plot, PlotKind, Point, Series};
 use super::claims::{Figures, Published};
 use super::result::{ExperimentResult, ExperimentRows};
 

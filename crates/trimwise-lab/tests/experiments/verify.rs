@@ -5,8 +5,8 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use trimwise::bench::verify::{Fault, Torture, Verdict, Verification, verify};
-use trimwise::bench::{Hooks, Settings};
+use trimwise_lab::bench::verify::{Fault, Torture, Verdict, Verification, verify};
+use trimwise_lab::bench::{Hooks, Settings};
 use trimwise::block::{BlockQueue, ModelDevice, QueueConfig};
 use trimwise::content::ContentClass;
 use trimwise::engine::Sim;

@@ -1,10 +1,10 @@
 //! The histories: what is done to a new drive, and what is measured at its end.
 
-use trimwise::bench::{Direction, Part, Percent, Test};
 use trimwise::compare::cell::CellError;
 use trimwise::compare::statistics;
 use trimwise::units::Bytes;
 
+use crate::bench::{Direction, Part, Percent, Test};
 use super::lab::{Lab, SMALLER, device, small};
 use super::{DEVICES, FIRMWARES, STATIC};
 

@@ -1,12 +1,13 @@
 //! A drive on the bench: device tests on parts of it, pauses, and the audit at the end.
 
-use trimwise::bench::{self, Hooks, Part, Settings, Test};
 use trimwise::block::{BlockDevice, BlockQueue, ModelDevice, QueueConfig};
 use trimwise::compare::cell::CellError;
 use trimwise::engine::Sim;
 use trimwise::profile::Profile;
 use trimwise::ssd::{MappingConfig, Ssd, SsdConfig};
 use trimwise::units::SimDuration;
+
+use crate::bench::{self, Hooks, Part, Settings, Test};
 
 /// A device by its profile's name, with its firmware variant.
 pub fn device(name: &str) -> Result<SsdConfig, CellError> {

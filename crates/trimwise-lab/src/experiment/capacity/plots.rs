@@ -1,7 +1,6 @@
 //! The pictures: random writes over how full the drive is, and what helps.
 
-use trimwise::plot::{Axis, Plot, PlotKind, Point, Series};
-
+use crate::plot::{Axis, Plot, PlotKind, Point, Series};
 use super::history::{
     History, LEVELS, LEVELS_IDLE, LEVELS_OF_PARTITION, LEVELS_WRITE, Measured, REMAINDERS, mean,
 };

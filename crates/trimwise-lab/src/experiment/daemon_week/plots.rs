@@ -1,8 +1,8 @@
 //! Untrimmed space over the days, a figure for each file system.
 
-use trimwise::plot::{Axis, Plot, PlotKind, Point, Series};
 use trimwise::workload::week::Week;
 
+use crate::plot::{Axis, Plot, PlotKind, Point, Series};
 use super::{FILE_SYSTEMS, Row};
 
 /// All figures; of what was not run there is none.

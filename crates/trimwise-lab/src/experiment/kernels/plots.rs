@@ -1,7 +1,6 @@
 //! Discarded bytes over time, a figure for each file system and layout.
 
-use trimwise::plot::{Axis, Plot, PlotKind, Point, Series};
-
+use crate::plot::{Axis, Plot, PlotKind, Point, Series};
 use super::observe::{Deletion, Layout};
 use super::{DeletionRun, MOUNTS, Measured};
 

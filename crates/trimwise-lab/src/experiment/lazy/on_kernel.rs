@@ -7,10 +7,10 @@
 
 use trimwise::compare::cell::CellError;
 use trimwise::fs::host::HostConfig;
-use trimwise::plot::{Axis, Plot, PlotKind, Point, Series};
 use trimwise::policy::PolicySpec;
 use trimwise::units::{Bytes, SimDuration};
 
+use crate::plot::{Axis, Plot, PlotKind, Point, Series};
 use super::{DEVICE, device, milliseconds, run_size_on, sizes};
 use crate::experiment::claims::{Figures, Published};
 use crate::experiment::result::{ExperimentResult, ExperimentRows};

@@ -3,12 +3,12 @@
 
 use trimwise::compare::cell::CellError;
 use trimwise::fs::host::HostConfig;
-use trimwise::plot::{Axis, Plot, PlotKind, Point, Series};
 use trimwise::policy::PolicySpec;
 use trimwise::ssd::SsdConfig;
 use trimwise::units::{Bytes, SimDuration};
 use trimwise::workload::fragmenting::{self, FILE, Fragmenting, Note};
 
+use crate::plot::{Axis, Plot, PlotKind, Point, Series};
 use super::{Issue, POLICIES, Setup, host, label, milliseconds};
 use crate::experiment::claims::{Figures, Published};
 use crate::experiment::result::{ExperimentResult, ExperimentRows};

@@ -2,13 +2,13 @@
 
 use trimwise::compare::cell::CellError;
 use trimwise::compare::statistics;
-use trimwise::plot::{Axis, Plot, PlotKind, Point, Series};
 use trimwise::policy::PolicySpec;
 use trimwise::ssd::SsdConfig;
 use trimwise::units::{Bytes, SimDuration};
 use trimwise::workload::fragmenting::Fragmenting;
 use trimwise::workload::full_write;
 
+use crate::plot::{Axis, Plot, PlotKind, Point, Series};
 use super::{Issue, POLICIES, Setup, host, label, milliseconds};
 use crate::experiment::claims::{Figures, Published};
 use crate::experiment::result::{ExperimentResult, ExperimentRows};

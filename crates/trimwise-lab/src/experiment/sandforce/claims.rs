@@ -1,7 +1,6 @@
 //! The figures of the experiment: what its claims are about, and what is drawn.
 
-use trimwise::plot::{Axis, Plot, PlotKind, Point, Series};
-
+use crate::plot::{Axis, Plot, PlotKind, Point, Series};
 use super::files::{FilesRun, LEVELS_PERCENT};
 use super::sharing::Sharing;
 use super::{BESIDE, BesideRun, CLASSES, ClassRun, FIRMWARES, Figures, NAME, QUESTION};

@@ -8,7 +8,6 @@
 
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use trimwise::bench::{Part, Test};
 use trimwise::block::BlockQueue;
 use trimwise::compare::cell::audited;
 use trimwise::content::ContentClass;
@@ -21,6 +20,7 @@ use trimwise::ssd::{Faults, SsdConfig};
 use trimwise::units::{Bytes, SimTime, UNIT_BYTES};
 use trimwise::workload::files::{FileError, Files, OpenMode};
 
+use crate::bench::{Part, Test};
 use super::{CellError, Figures, Image, TORMENT, figures_of};
 
 const CLASS: ContentClass = ContentClass::Incompressible;

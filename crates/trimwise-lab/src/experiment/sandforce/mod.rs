@@ -2,7 +2,7 @@
 //!
 //! From "SandForce TRIM Issue & Corsair Force Series GS (240GB) Review" (AnandTech, November 2012). One profile
 //! stands for the drive, with its firmware as a variant; the page-mapped drive of the same year stands beside it.
-//! All is done by the tests of [`trimwise::bench`], which would do the same to a real drive. A drive is filled and
+//! All is done by the tests of [`crate::bench`], which would do the same to a real drive. A drive is filled and
 //! tortured once for each class of data; every measurement gets a clone of it, under its own firmware, so that no
 //! measurement sees what another one wrote.
 //!
@@ -16,7 +16,6 @@ mod sharing;
 pub use claims::{Measured, evaluate};
 pub use sharing::{Sharing, run_sharing};
 
-use trimwise::bench::{Direction, Hooks, Part, Passes, Percent, Results, Settings, Test, TestResult};
 use trimwise::block::{BlockQueue, ModelDevice, QueueConfig};
 use trimwise::compare::cell::CellError;
 use trimwise::content::ContentClass;
@@ -24,6 +23,8 @@ use trimwise::engine::Sim;
 use trimwise::profile::Profile;
 use trimwise::ssd::{Drive, Faults, SsdConfig};
 use trimwise::units::{Bytes, SimTime};
+
+use crate::bench::{Direction, Hooks, Part, Passes, Percent, Results, Settings, Test, TestResult};
 
 /// Its name on the command line.
 pub const NAME: &str = "sandforce";
@@ -165,7 +166,7 @@ impl Image {
             let queue = BlockQueue::new(&sim, self.drive, QueueConfig::default());
             let device = ModelDevice::new(queue.clone(), DEVICE);
             let settings = Settings { content, seed, region: Part::ALL };
-            let results = trimwise::bench::run(&device, &tests, &settings, Hooks::default()).await;
+            let results = crate::bench::run(&device, &tests, &settings, Hooks::default()).await;
             drop(device);
             (results, queue.into_drive().map(|drive| Self { drive, at: sim.now() }))
         })?;
@@ -220,8 +221,8 @@ fn line(tests: &[TestResult], name: &str) -> Vec<(f64, f64)> {
     let points = series.filter(|series| series.name == name).flat_map(|series| &series.points);
     points
         .filter_map(|point| match point.x {
-            trimwise::plot::Place::At(x) => Some((x, point.y)),
-            trimwise::plot::Place::In(_) => None,
+            crate::plot::Place::At(x) => Some((x, point.y)),
+            crate::plot::Place::In(_) => None,
         })
         .collect()
 }

@@ -13,7 +13,6 @@ use trimwise::engine::Sim;
 use trimwise::fs::host::HostConfig;
 use trimwise::fs::layout::FormatOptions;
 use trimwise::fs::{Ext4, Volume, VolumeImage};
-use trimwise::plot::{Axis, Place, Plot, PlotKind, Point, Series};
 use trimwise::policy::PolicySpec;
 use trimwise::profile::Profile;
 use trimwise::ssd::{Ssd, SsdConfig, SsdStats};
@@ -22,6 +21,7 @@ use trimwise::workload::ageing::Population;
 use trimwise::workload::latency::Operation;
 use trimwise::workload::postmark::{self, PostmarkConfig};
 
+use crate::plot::{Axis, Place, Plot, PlotKind, Point, Series};
 use crate::experiment::postmark_vendors;
 
 /// The drive, a built-in profile.

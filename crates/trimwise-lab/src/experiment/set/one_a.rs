@@ -5,10 +5,10 @@ use trimwise::compare::statistics::median;
 use trimwise::engine::Sim;
 use trimwise::fs::Volume;
 use trimwise::fs::layout::FormatOptions;
-use trimwise::plot::{Axis, PlotKind};
 use trimwise::policy::PolicySpec;
 use trimwise::units::{Lpn, UnitRange};
 
+use crate::plot::{Axis, PlotKind};
 use super::{Aged, DEVICE, Run, Setting, plot, postmark_on};
 use crate::experiment::claims::{Figures, Published};
 use crate::experiment::result::{ExperimentResult, ExperimentRows};

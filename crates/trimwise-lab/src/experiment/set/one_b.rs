@@ -3,9 +3,9 @@
 use trimwise::compare::cell::{CellError, audited};
 use trimwise::compare::statistics::median;
 use trimwise::engine::Sim;
-use trimwise::plot::{Axis, Plot, PlotKind};
 use trimwise::policy::PolicySpec;
 
+use crate::plot::{Axis, Plot, PlotKind};
 use super::{Aged, DEVICE, Run, Setting, plot, postmark_on};
 use crate::experiment::claims::{Figures, Published};
 use crate::experiment::result::{ExperimentResult, ExperimentRows};

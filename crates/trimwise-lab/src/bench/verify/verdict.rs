@@ -4,9 +4,9 @@ use std::fmt;
 use std::mem;
 
 use serde::Serialize;
+use trimwise::compare::statistics::{Sample, compare};
 
 use super::{Integrity, Measured, Speed, Speeds};
-use crate::compare::statistics::{Sample, compare};
 
 /// Slower than this share of its clean speed, a device has something to restore.
 const SLOWED: f64 = 0.9;

@@ -8,12 +8,13 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
+use trimwise::block::{BlockQueue, Completion, ModelDevice, QueueConfig, TrimFacts, check_operation};
+use trimwise::content::Stored;
+use trimwise::engine::Sim;
+use trimwise::ssd::{Ssd, SsdConfig, TrimKind};
+use trimwise::units::{SimDuration, SimTime};
+
 use super::*;
-use crate::block::{BlockQueue, Completion, ModelDevice, QueueConfig, TrimFacts, check_operation};
-use crate::content::Stored;
-use crate::engine::Sim;
-use crate::ssd::{Ssd, SsdConfig, TrimKind};
-use crate::units::{SimDuration, SimTime};
 
 /// The end of an operation, its number, its token, and when it was submitted.
 type Waiting = Reverse<(SimTime, u64, u64, SimTime)>;

@@ -6,11 +6,11 @@
 //! in there somewhere.
 
 use serde::Serialize;
+use trimwise::block::{BlockDevice, BlockError, Operation};
+use trimwise::content::{Content, Stored};
+use trimwise::units::{Bytes, Lpn, UnitRange};
 
 use super::super::Bench;
-use crate::block::{BlockDevice, BlockError, Operation};
-use crate::content::{Content, Stored};
-use crate::units::{Bytes, Lpn, UnitRange};
 
 /// A piece is at least so long.
 const PIECE_UNITS: u64 = 16;

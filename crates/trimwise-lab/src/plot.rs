@@ -6,8 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
-
-use crate::compare::statistics;
+use trimwise::compare::statistics;
 
 /// An axis.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

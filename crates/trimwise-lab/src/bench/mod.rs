@@ -35,11 +35,12 @@ pub use result::{
 };
 pub use spec::{Direction, Part, Passes, Percent, TESTS, Test, TestError};
 
-use crate::block::{BlockDevice, BlockError, DeviceFacts, Operation};
-use crate::content::ContentClass;
+use trimwise::block::{BlockDevice, BlockError, DeviceFacts, Operation};
+use trimwise::content::ContentClass;
+use trimwise::ssd::SsdStats;
+use trimwise::units::{Bytes, Lpn, UnitRange};
+
 use crate::plot::Plot;
-use crate::ssd::SsdStats;
-use crate::units::{Bytes, Lpn, UnitRange};
 
 /// The smallest region that tests make sense on.
 pub const REGION_MIN: Bytes = Bytes::mib(16);

@@ -1,13 +1,14 @@
 //! Erasing, TRIM, and how long TRIM takes.
 
+use trimwise::block::{BlockDevice, BlockError, Operation};
+use trimwise::units::{Bytes, SimDuration, UNIT_BYTES, UnitRange};
+
 use super::load::{Action, Limit, Order, Stream};
 use super::result::TrimTime;
 use super::spec::Part;
 use super::streams::INTERVAL;
 use super::{Bench, Findings, Found, Measured};
-use crate::block::{BlockDevice, BlockError, Operation};
 use crate::plot::{Axis, Plot, PlotKind, Point, Series};
-use crate::units::{Bytes, SimDuration, UNIT_BYTES, UnitRange};
 
 /// The largest range whose latency is measured; each is four times the one before it.
 const RANGE_MOST: Bytes = Bytes::gib(1);

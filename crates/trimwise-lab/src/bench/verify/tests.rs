@@ -1,10 +1,11 @@
 //! A sound and a faulty drive of each kind; the whole table of profiles and faults is in `tests/experiments/verify.rs`.
 
+use trimwise::block::{BlockQueue, ModelDevice, QueueConfig};
+use trimwise::engine::Sim;
+use trimwise::profile::Profile;
+use trimwise::ssd::{Drive, Faults, SsdConfig};
+
 use super::*;
-use crate::block::{BlockQueue, ModelDevice, QueueConfig};
-use crate::engine::Sim;
-use crate::profile::Profile;
-use crate::ssd::{Drive, Faults, SsdConfig};
 
 fn verified(name: &str, faults: Faults) -> Judgement {
     let config = Profile::embedded(name).unwrap().config.shrunk(Bytes::gib(1).0).unwrap();

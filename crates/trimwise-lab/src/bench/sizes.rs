@@ -3,11 +3,12 @@
 //! For each size a stretch of 256 MiB is written sequentially, four transfers at a time, and then read. Small sizes
 //! have a shorter stretch, so that none takes longer than it tells: 32,768 transfers.
 
+use trimwise::block::{BlockDevice, BlockError};
+use trimwise::units::{Bytes, SimDuration, UnitRange};
+
 use super::load::{Action, Limit, Order, Stream, Tally};
 use super::{Bench, Found, Measured};
-use crate::block::{BlockDevice, BlockError};
 use crate::plot::{Axis, Plot, PlotKind, Point, Series};
-use crate::units::{Bytes, SimDuration, UnitRange};
 
 /// The smallest transfer; each next one is twice as large.
 const SMALLEST: Bytes = Bytes(512);

@@ -1,13 +1,13 @@
 //! What tests found, as data.
 
 use serde::Serialize;
+use trimwise::block::DeviceFacts;
+use trimwise::ssd::SsdStats;
+use trimwise::units::SimDuration;
+use trimwise::workload::latency::LatencySummary;
 
 use super::load::{Done, Tally, per_second};
-use crate::block::DeviceFacts;
 use crate::plot::Plot;
-use crate::ssd::SsdStats;
-use crate::units::SimDuration;
-use crate::workload::latency::LatencySummary;
 
 /// What tests did to a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -231,7 +231,7 @@ impl From<&DeviceFacts> for Device {
     fn from(facts: &DeviceFacts) -> Self {
         Self {
             name: facts.name.clone(),
-            size_bytes: facts.size_units.saturating_mul(crate::units::UNIT_BYTES),
+            size_bytes: facts.size_units.saturating_mul(trimwise::units::UNIT_BYTES),
             sector_bytes: facts.sector_bytes,
             trim: facts.trim.is_some(),
             is_model: facts.is_model,

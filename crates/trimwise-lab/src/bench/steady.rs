@@ -8,13 +8,14 @@
 //!
 //! The decision is made in whole numbers: it says how long a simulation goes on.
 
+use trimwise::block::{BlockDevice, BlockError};
+use trimwise::units::{Bytes, SimDuration};
+
 use super::load::{Action, Limit, Order, Stream, Tally, per_second};
 use super::result::Steady;
 use super::spec::{DEPTH, Seconds};
 use super::{Bench, Findings, Found, Measured};
-use crate::block::{BlockDevice, BlockError};
 use crate::plot::{Axis, Plot, PlotKind, Point, Series};
-use crate::units::{Bytes, SimDuration};
 
 /// A round.
 const ROUND: SimDuration = SimDuration::from_secs(60);

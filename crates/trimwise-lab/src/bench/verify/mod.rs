@@ -31,12 +31,13 @@ pub use integrity::Integrity;
 use samples::Samples;
 pub use verdict::{Evidence, Fault, Judgement, Verdict};
 
+use trimwise::block::{BlockDevice, BlockError, Operation};
+use trimwise::compare::statistics::median;
+use trimwise::content::ContentClass;
+use trimwise::units::{Bytes, SimDuration, UNIT_BYTES, UnitRange};
+
 use super::load::{Action, Limit, Order, Stream};
 use super::{Bench, Broken, Device, Did, Hooks, Settings, SetupError};
-use crate::block::{BlockDevice, BlockError, Operation};
-use crate::compare::statistics::median;
-use crate::content::ContentClass;
-use crate::units::{Bytes, SimDuration, UNIT_BYTES, UnitRange};
 
 /// The smallest region that can be judged: with less, caches are a good part of it.
 pub const REGION_MIN: Bytes = Bytes::mib(256);

@@ -4,13 +4,14 @@
 //! written once, or not: what was written between two TRIMs matters too. Then the range is trimmed, and from that
 //! instant small sequential writes into it go on, booked in intervals of 100 ms.
 
+use trimwise::block::{BlockDevice, BlockError};
+use trimwise::units::{Bytes, SimDuration, UNIT_BYTES, UnitRange};
+
 use super::load::{Action, Order, Stream};
 use super::result::Settled;
 use super::spec::{DEPTH, Percent, Seconds};
 use super::streams::{INTERVAL, throughput};
 use super::{Bench, Findings, Found};
-use crate::block::{BlockDevice, BlockError};
-use crate::units::{Bytes, SimDuration, UNIT_BYTES, UnitRange};
 
 /// The ranges, unless one is given.
 const RANGES: [Percent; 4] =

@@ -7,8 +7,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use thiserror::Error;
-
-use crate::units::{Bytes, Lpn, UnitRange};
+use trimwise::units::{Bytes, Lpn, UnitRange};
 
 /// A share of the region under test, in hundredths of a percent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -424,7 +423,7 @@ impl FromStr for Test {
                     fields.next_or_default("a size of whole units of 4 KiB, such as 4GiB", |text| {
                         text.parse::<Bytes>()
                             .ok()
-                            .filter(|b| b.0 > 0 && b.0.is_multiple_of(crate::units::UNIT_BYTES))
+                            .filter(|b| b.0 > 0 && b.0.is_multiple_of(trimwise::units::UNIT_BYTES))
                     })?;
                 let start = fields
                     .next("percent from 0 to below 100, with at most two decimals", |text| {

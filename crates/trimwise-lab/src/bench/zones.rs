@@ -4,12 +4,13 @@
 //! for, a sample of 8 MiB from its beginning stands for it, as in HD Tach's quick bench. Reads come first: the
 //! writes of such a pass put the drive in order as they go, and what is read after them is no longer what was there.
 
+use trimwise::block::{BlockDevice, BlockError};
+use trimwise::units::{Bytes, SimDuration, UNIT_BYTES, UnitRange};
+
 use super::load::{Action, Limit, Order, Stream, Tally};
 use super::spec::Passes;
 use super::{Bench, Found, Measured};
-use crate::block::{BlockDevice, BlockError};
 use crate::plot::{Axis, Plot, PlotKind, Point, Series};
-use crate::units::{Bytes, SimDuration, UNIT_BYTES, UnitRange};
 
 /// Zones of a pass.
 const ZONES: u64 = 100;

@@ -1,11 +1,12 @@
 //! The plain loads: sequential and random, reading, writing, mixed, and both at the same time.
 
+use trimwise::block::{BlockDevice, BlockError};
+use trimwise::units::{Bytes, SimDuration, UNIT_BYTES, UnitRange};
+
 use super::load::{Action, Done, Limit, Order, Stream, Tally};
 use super::spec::{DEPTH, Direction, Percent, Seconds};
 use super::{Bench, Found, Measured};
-use crate::block::{BlockDevice, BlockError};
 use crate::plot::{Axis, Plot, PlotKind, Point, Series};
-use crate::units::{Bytes, SimDuration, UNIT_BYTES, UnitRange};
 
 /// Transfers of a fill and of dd.
 pub(super) const LARGE: Bytes = Bytes::mib(1);

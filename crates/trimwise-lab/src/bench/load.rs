@@ -8,12 +8,12 @@
 use hdrhistogram::Histogram;
 use rand_core::Rng;
 use rand_xoshiro::Xoshiro256PlusPlus;
+use trimwise::block::{BlockDevice, BlockError, Operation};
+use trimwise::content::Content;
+use trimwise::units::{Bytes, Lba, SECTOR_BYTES, SectorRange, SimDuration, SimTime, UNIT_BYTES, UnitRange};
+use trimwise::workload::latency::LatencySummary;
 
 use super::Bench;
-use crate::block::{BlockDevice, BlockError, Operation};
-use crate::content::Content;
-use crate::units::{Bytes, Lba, SECTOR_BYTES, SectorRange, SimDuration, SimTime, UNIT_BYTES, UnitRange};
-use crate::workload::latency::LatencySummary;
 
 /// Sectors of a unit.
 const UNIT_SECTORS: u64 = UNIT_BYTES / SECTOR_BYTES;
