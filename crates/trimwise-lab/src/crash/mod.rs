@@ -29,7 +29,6 @@ use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::Serialize;
 use thiserror::Error;
-use trimwise::fs::Ext4;
 use trimwise::fs::witness::{Content, Event, Image, Record};
 use trimwise::policy::PolicySpec;
 use trimwise::workload::files::FileError;
