@@ -9,8 +9,8 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use trimwise::experiment::cell::{CellSpec, run_cell};
-use trimwise::experiment::postmark_vendors;
+use trimwise::compare::cell::{CellSpec, run_cell};
+use trimwise_lab::experiment::postmark_vendors;
 use trimwise::fs::host::HostConfig;
 use trimwise::fs::layout::FormatOptions;
 use trimwise::policy::PolicySpec;

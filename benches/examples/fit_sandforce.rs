@@ -4,8 +4,8 @@
 
 use std::time::Instant;
 
-use trimwise::experiment::sandforce::files::run_files;
-use trimwise::experiment::sandforce::{AttoSize, Figures, Setting, run_beside, run_class, run_sharing};
+use trimwise_lab::experiment::sandforce::files::run_files;
+use trimwise_lab::experiment::sandforce::{AttoSize, Figures, Setting, run_beside, run_class, run_sharing};
 use trimwise::ssd::MappingConfig;
 use trimwise::units::Bytes;
 

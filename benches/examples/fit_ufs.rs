@@ -7,8 +7,8 @@
 //! issued at best (figure 4, at appends of 64 KiB). On nothing else: the other figures are checks. The result is printed
 //! as the lines of a profile.
 
-use trimwise::experiment::cell::CellError;
-use trimwise::experiment::lazy::{device, run_size, run_write};
+use trimwise::compare::cell::CellError;
+use trimwise_lab::experiment::lazy::{device, run_size, run_write};
 use trimwise::policy::PolicySpec;
 use trimwise::ssd::SsdConfig;
 use trimwise::units::Bytes;
@@ -27,7 +27,7 @@ fn write_ms(ssd: &SsdConfig, lazy: PolicySpec) -> Result<f64, CellError> {
 fn issue_ns(ssd: &SsdConfig, lazy: PolicySpec) -> Result<(f64, f64, f64), CellError> {
     let run = |policy| run_size(ssd, policy, Bytes::kib(64), 0, SEED).map(|run| run.issue);
     let (traditional, lazy) = (run(PolicySpec::COMMIT)?, run(lazy)?);
-    let ns = |issue: trimwise::experiment::lazy::Issue| issue.time.as_nanos() as f64;
+    let ns = |issue: trimwise_lab::experiment::lazy::Issue| issue.time.as_nanos() as f64;
     Ok((ns(traditional), ns(lazy), traditional.commands as f64))
 }
 

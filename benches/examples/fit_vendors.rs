@@ -7,8 +7,8 @@
 //! nothing else. Where discard did not slow a drive down, its TRIM takes no time. The result is printed as
 //! the lines of a profile.
 
-use trimwise::experiment::cell::{CellError, run_in_turn};
-use trimwise::experiment::postmark_vendors::{Column, DEVICES, Means, spec};
+use trimwise::compare::cell::{CellError, run_in_turn};
+use trimwise_lab::experiment::postmark_vendors::{Column, DEVICES, Means, spec};
 use trimwise::profile::Profile;
 
 /// Repetitions of each trial: means over some phases of the commit timer.

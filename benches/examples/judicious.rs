@@ -1,10 +1,10 @@
 //! `judicious` against the policies that were published, on PostMark with the six vendors' drives: total time and
 //! the worst 99th percentile of its operations, as ratios to the best of the others.
 
-use trimwise::experiment::cell::run_in_turn;
-use trimwise::experiment::postmark_vendors::{self, Column};
-use trimwise::experiment::result::Cell;
-use trimwise::experiment::statistics::median;
+use trimwise::compare::cell::run_in_turn;
+use trimwise_lab::experiment::postmark_vendors::{self, Column};
+use trimwise::compare::result::Cell;
+use trimwise::compare::statistics::median;
 use trimwise::policy::PolicySpec;
 use trimwise::profile::Profile;
 
@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 let column = Column { device, buffering, discard: false };
                 let spec = postmark_vendors::spec(column, &profile, 1);
                 let runs =
-                    run_in_turn(&trimwise::experiment::cell::CellSpec { policy, ..spec }, reps, &|| ())?;
+                    run_in_turn(&trimwise::compare::cell::CellSpec { policy, ..spec }, reps, &|| ())?;
                 Ok::<_, Box<dyn std::error::Error>>(figures(&runs))
             };
             let judicious = run(PolicySpec::JUDICIOUS)?;

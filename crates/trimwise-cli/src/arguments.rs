@@ -9,10 +9,10 @@ mod verify;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
-use trimwise::bench::{Part, TESTS};
 use trimwise::content::ContentClass;
 use trimwise::policy::TERMS;
 use trimwise::units::Bytes;
+use trimwise_lab::bench::{Part, TESTS};
 
 use crate::defaults;
 pub use daemon::{

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use serde::Serialize;
-use trimwise::bench::{self, Results, Settings, Test};
+use trimwise_lab::bench::{self, Results, Settings, Test};
 
 use crate::arguments::{BenchArguments, OutputArguments};
 use crate::command_line::CommandText;

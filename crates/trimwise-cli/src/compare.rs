@@ -8,10 +8,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Serialize;
-use trimwise::experiment::ledger::compare_with_off;
-use trimwise::experiment::result::{Cell, Verdict};
-use trimwise::experiment::summary::{Summary, SummaryRow};
-use trimwise::experiment::verdict;
+use trimwise::compare::ledger::compare_with_off;
+use trimwise::compare::result::{Cell, Verdict};
+use trimwise::compare::summary::{Summary, SummaryRow};
+use trimwise::compare::verdict;
 use trimwise::fs::host::LinuxVersion;
 use trimwise::units::Bytes;
 use trimwise_uml::cell::KernelTarget;

@@ -1,8 +1,8 @@
 //! `trimwise crashtest`: power cuts under policies, in parallel, and what they have broken.
 
 use serde::Serialize;
-use trimwise::crash::{CUTS_PER_RUN, CrashReport};
 use trimwise::units::Bytes;
+use trimwise_lab::crash::{CUTS_PER_RUN, CrashReport};
 
 use crate::arguments::CrashtestArguments;
 use crate::command_line::CommandText;

@@ -1,10 +1,10 @@
 //! Numbers as tables and reports show them.
 
-use trimwise::experiment::ledger::WITHOUT_TRIM;
-use trimwise::experiment::result::{DeviceFigures, Measure};
-use trimwise::experiment::statistics::{Comparison, Interval, Sample};
-use trimwise::experiment::summary::{BOUND, LedgerRow, PolicySummary, Saved};
-pub use trimwise::experiment::verdict::{grouped, thousands};
+use trimwise::compare::ledger::WITHOUT_TRIM;
+use trimwise::compare::result::{DeviceFigures, Measure};
+use trimwise::compare::statistics::{Comparison, Interval, Sample};
+use trimwise::compare::summary::{BOUND, LedgerRow, PolicySummary, Saved};
+pub use trimwise::compare::verdict::{grouped, thousands};
 use trimwise::units::{Bytes, UNIT_BYTES};
 
 /// What stands where there is no figure.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use serde::Serialize;
-use trimwise::experiment::result::ExperimentResult;
+use trimwise_lab::experiment::result::ExperimentResult;
 use trimwise_uml::cell::KernelTarget;
 
 use crate::arguments::ReproduceArguments;

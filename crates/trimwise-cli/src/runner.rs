@@ -8,11 +8,12 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use serde::Serialize;
-use trimwise::bench::{Results, Settings, Test};
-use trimwise::crash::CrashReport;
-use trimwise::experiment::result::{Cell, ExperimentResult};
+use trimwise::compare::result::Cell;
 use trimwise::fs::host::LinuxVersion;
 use trimwise::units::Bytes;
+use trimwise_lab::bench::{Results, Settings, Test};
+use trimwise_lab::crash::CrashReport;
+use trimwise_lab::experiment::result::ExperimentResult;
 use trimwise_uml::cell::{KernelPolicy, KernelTarget};
 use trimwise_uml::images::KernelImage;
 use trimwise_uml::machine::Limits;

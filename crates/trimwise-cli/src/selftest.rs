@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use trimwise::selftest::{OPS_PER_PART, PartReport, Violation, run_part};
 use trimwise::units::Bytes;
+use trimwise_lab::selftest::{OPS_PER_PART, PartReport, Violation, run_part};
 
 use crate::arguments::SelftestArguments;
 use crate::command_line::CommandText;

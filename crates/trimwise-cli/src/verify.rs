@@ -9,10 +9,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use serde::Serialize;
-use trimwise::bench::verify::{Torture, Verdict, Verification};
-use trimwise::bench::{Part, Settings};
 use trimwise::content::ContentClass;
 use trimwise::units::{Bytes, SimDuration};
+use trimwise_lab::bench::verify::{Torture, Verdict, Verification};
+use trimwise_lab::bench::{Part, Settings};
 use trimwise_linux::raw_device::Target;
 
 use crate::arguments::VerifyArguments;

@@ -17,9 +17,9 @@ use std::str::FromStr;
 
 use thiserror::Error;
 use trimwise::block::Port;
-use trimwise::experiment::cell::{SETTLING, commit_phase};
-use trimwise::experiment::gauge::{Stale, device_figures};
-use trimwise::experiment::result::Cell;
+use trimwise::compare::cell::{SETTLING, commit_phase};
+use trimwise::compare::gauge::{Stale, device_figures};
+use trimwise::compare::result::Cell;
 use trimwise::policy::{BatchConfig, PolicySpec};
 use trimwise::profile::Profile;
 use trimwise::ssd::{ConfigError, Ssd};

@@ -24,7 +24,7 @@ use rustix::fs::{FallocateFlags, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags, mount, mount_remount, unmount};
 use rustix::system::{RebootCommand, reboot};
-use trimwise::experiment::result::{Cell, CellId};
+use trimwise::compare::result::{Cell, CellId};
 use trimwise::units::SimTime;
 use trimwise::workload::ageing;
 use trimwise::workload::postmark::{self, PostmarkConfig};

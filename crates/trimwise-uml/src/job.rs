@@ -17,7 +17,7 @@ use rustix::fs::{Mode, OFlags, openat};
 use rustix::process::geteuid;
 use serde::{Deserialize, Serialize, Serializer};
 use thiserror::Error;
-use trimwise::experiment::result::Cell;
+use trimwise::compare::result::Cell;
 use trimwise::units::{Bytes, SimDuration};
 use trimwise::workload::week::{Week, WeekDone};
 

@@ -4,17 +4,14 @@
 //! policies as state machines, and workloads over narrow traits. It opens no file, starts no thread and reads no clock,
 //! so the same inputs and seed give the same bytes on any machine.
 
-pub mod bench;
 pub mod block;
+pub mod compare;
 pub mod content;
-pub mod crash;
 pub mod engine;
-pub mod experiment;
 pub mod fs;
 pub mod live;
 pub mod policy;
 pub mod profile;
-pub mod selftest;
 pub mod ssd;
 pub mod units;
 pub mod workload;

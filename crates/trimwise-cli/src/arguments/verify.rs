@@ -1,10 +1,10 @@
 //! Arguments of `verify`.
 
 use clap::{Args, ValueEnum};
-use trimwise::bench::Part;
 use trimwise::content::ContentClass;
 use trimwise::ssd::Faults;
 use trimwise::units::Bytes;
+use trimwise_lab::bench::Part;
 
 use super::{JsonArguments, region, some_bytes, whole};
 

@@ -5,8 +5,8 @@
 //! seed and repetitions are the model's.
 
 use serde::Serialize;
-use trimwise::experiment::result::Cell;
-use trimwise::experiment::summary::{DeviceSummary, Summary, SummaryRow};
+use trimwise::compare::result::Cell;
+use trimwise::compare::summary::{DeviceSummary, Summary, SummaryRow};
 use trimwise_uml::cell::{KernelPolicy, KernelTarget};
 use trimwise_uml::images::KernelImage;
 use trimwise_uml::job::FileSystem;

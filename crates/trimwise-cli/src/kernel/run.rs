@@ -9,8 +9,8 @@ use std::time::Instant;
 
 use serde::Serialize;
 use trimwise::block::PortCounts;
-use trimwise::experiment::gauge::{Stale, device_figures};
-use trimwise::experiment::result::DeviceFigures;
+use trimwise::compare::gauge::{Stale, device_figures};
+use trimwise::compare::result::DeviceFigures;
 use trimwise::units::Bytes;
 use trimwise_uml::cell::{KernelTarget, new_disk};
 use trimwise_uml::disk::{Mark, TraceEntry};

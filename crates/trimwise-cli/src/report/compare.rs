@@ -2,9 +2,9 @@
 
 use minijinja::Value;
 use serde::Serialize;
-use trimwise::experiment::result::{Cell, Measure, PostmarkFigures, QUANTILES, WorkloadFigures};
-use trimwise::experiment::statistics::median;
-use trimwise::experiment::summary::{DeviceSummary, PolicySummary, Summary};
+use trimwise::compare::result::{Cell, Measure, PostmarkFigures, QUANTILES, WorkloadFigures};
+use trimwise::compare::statistics::median;
+use trimwise::compare::summary::{DeviceSummary, PolicySummary, Summary};
 use trimwise::units::{Bytes, UNIT_BYTES};
 use trimwise::workload::latency::Operation;
 

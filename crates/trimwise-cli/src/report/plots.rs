@@ -3,7 +3,7 @@
 use plotters::coord::Shift;
 use plotters::coord::ranged1d::{AsRangedCoord, Ranged, ValueFormatter};
 use plotters::prelude::*;
-use trimwise::experiment::plot::{Place, Plot, PlotKind, Point, Series};
+use trimwise_lab::plot::{Place, Plot, PlotKind, Point, Series};
 
 use super::charts::{self, Bar, DrawResult};
 use crate::failure::Failure;
@@ -180,7 +180,7 @@ where
 
 #[cfg(test)]
 mod tests {
-    use trimwise::experiment::plot::Axis;
+    use trimwise_lab::plot::Axis;
 
     use super::*;
 

@@ -2,8 +2,8 @@
 
 use minijinja::Value;
 use serde::Serialize;
-use trimwise::experiment::plot::{Axis, Plot};
-use trimwise::experiment::result::ExperimentResult;
+use trimwise_lab::experiment::result::ExperimentResult;
+use trimwise_lab::plot::{Axis, Plot};
 
 use super::{Entry, STYLE, charts, plots, rendered, safe, with_code};
 use crate::failure::Failure;

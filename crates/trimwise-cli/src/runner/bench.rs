@@ -4,11 +4,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use trimwise::bench::{self, Hooks, Results, Settings, Test};
 use trimwise::block::{BlockQueue, ModelDevice, QueueConfig};
 use trimwise::engine::Sim;
 use trimwise::profile::Profile;
 use trimwise::ssd::Drive;
+use trimwise_lab::bench::{self, Hooks, Results, Settings, Test};
 use trimwise_linux::block_on;
 
 use super::{BenchProgress, RealTarget};

@@ -1,11 +1,11 @@
 //! Boots the kernel of the experiments `daemon-week` and `daemon-day`.
 
 use serde_json::Value;
-use trimwise::experiment::daemon_week::{
-    AGED_PERCENT, CAPACITY, Case, DEVICE, FILE_SYSTEMS, KERNEL, Run, Slices, Trimming, cases,
-};
 use trimwise::units::Bytes;
 use trimwise::workload::week::Week;
+use trimwise_lab::experiment::daemon_week::{
+    AGED_PERCENT, CAPACITY, Case, DEVICE, FILE_SYSTEMS, KERNEL, Run, Slices, Trimming, cases,
+};
 use trimwise_uml::cell::KernelTarget;
 use trimwise_uml::images::KernelImage;
 use trimwise_uml::job::{DAEMON_FOLDER, FileSystem, Job, Outcome, ProgramEnd, Said, Step};

@@ -2,17 +2,17 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use trimwise::experiment::cell::CellError;
-use trimwise::experiment::postmark_vendors::Column;
-use trimwise::experiment::result::ExperimentResult;
-use trimwise::experiment::set::{self, Setting, one_a, one_b};
-use trimwise::experiment::{
-    capacity, daemon_week, kernels, lazy, model_ext4, postmark_vendors, sandforce, settling, verdicts,
-};
+use trimwise::compare::cell::CellError;
 use trimwise::policy::PolicySpec;
 use trimwise::profile::Profile;
 use trimwise::units::Bytes;
 use trimwise::workload::week::Week;
+use trimwise_lab::experiment::postmark_vendors::Column;
+use trimwise_lab::experiment::result::ExperimentResult;
+use trimwise_lab::experiment::set::{self, Setting, one_a, one_b};
+use trimwise_lab::experiment::{
+    capacity, daemon_week, kernels, lazy, model_ext4, postmark_vendors, sandforce, settling, verdicts,
+};
 use trimwise_uml::cell::{KernelCell, KernelPolicy, KernelTarget, KernelWorkload};
 
 use super::Report;

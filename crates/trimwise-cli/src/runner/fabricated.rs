@@ -5,19 +5,17 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
-use trimwise::bench::{
-    Broken as BrokenTest, Device, DeviceCounts, Did, Findings, Measured, Settled, Steady, TestResult,
-};
-use trimwise::crash::{Broken, CUTS_PER_RUN, CrashReport, Survival, Violation};
-use trimwise::experiment::ledger::{CellLedger, compare_with_off};
-use trimwise::experiment::plot::{Axis, Plot, PlotKind, Point, Series};
-use trimwise::experiment::result::{
-    Basis, Claim, DeviceFigures, ExperimentRows, Figure, PostmarkFigures, QUANTILES, Role, TimelineSample,
-    VendorRow, WorkloadFigures,
-};
+use trimwise::compare::ledger::{CellLedger, compare_with_off};
+use trimwise::compare::result::{DeviceFigures, PostmarkFigures, QUANTILES, TimelineSample, WorkloadFigures};
 use trimwise::policy::Ledger;
 use trimwise::units::SimDuration;
 use trimwise::workload::latency::{LatencySummary, Operation};
+use trimwise_lab::bench::{
+    Broken as BrokenTest, Device, DeviceCounts, Did, Findings, Measured, Settled, Steady, TestResult,
+};
+use trimwise_lab::crash::{Broken, CUTS_PER_RUN, CrashReport, Survival, Violation};
+use trimwise_lab::experiment::result::{Basis, Claim, ExperimentRows, Figure, Role, VendorRow};
+use trimwise_lab::plot::{Axis, Plot, PlotKind, Point, Series};
 
 use super::*;
 

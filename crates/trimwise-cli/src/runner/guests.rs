@@ -4,10 +4,10 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
-use trimwise::experiment::kernels::observe::Discarded;
 use trimwise::fs::layout::FormatOptions;
 use trimwise::profile::Profile;
 use trimwise::units::Bytes;
+use trimwise_lab::experiment::kernels::observe::Discarded;
 use trimwise_uml::cell::{KernelCellError, KernelTarget, MEMORY_MIN, new_disk};
 use trimwise_uml::disk::{Disk, TraceEntry, Traced};
 use trimwise_uml::images::{self, KernelImage};

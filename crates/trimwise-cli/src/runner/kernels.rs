@@ -2,15 +2,15 @@
 
 use std::path::Path;
 
-use trimwise::experiment::kernels::observe::{
+use trimwise::units::Bytes;
+use trimwise_lab::experiment::kernels::observe::{
     Calls, Deletion, Discarded, Discards, Layout, Piece, covered, gaps_taken, union,
 };
-use trimwise::experiment::kernels::{
+use trimwise_lab::experiment::kernels::{
     self, AFTER_FITRIM_NS, CAPACITY, Case, DEVICE, DeletionRun, EXTENT_BYTES, EXTENTS, Fitrim, KERNELS,
     Kernel, LATER_FSYNCS, MOUNTS, Measured, Mount, PLAIN_BYTES, RemountRun, RemountStep, SETTLE_NS,
     SMALL_BYTES, UnmountRun, WINDOW_NS,
 };
-use trimwise::units::Bytes;
 use trimwise_uml::disk::TraceEntry;
 use trimwise_uml::images::{self, KernelImage};
 use trimwise_uml::job::{FileSystem, Job, Outcome, Step, StepReport};

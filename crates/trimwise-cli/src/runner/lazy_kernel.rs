@@ -1,11 +1,11 @@
 //! Boots the kernel of the experiment `lazy-3-kernel`, and runs the model beside it.
 
-use trimwise::experiment::lazy::{self, KernelCase, KernelRun};
-use trimwise::experiment::result::WorkloadFigures;
+use trimwise::compare::result::WorkloadFigures;
 use trimwise::profile::Profile;
 use trimwise::units::{Bytes, SimDuration};
 use trimwise::workload::fragmenting::Fragmenting;
 use trimwise::workload::timed::Timed;
+use trimwise_lab::experiment::lazy::{self, KernelCase, KernelRun};
 use trimwise_uml::cell::{KernelCell, KernelPolicy, KernelTarget, KernelWorkload};
 use trimwise_uml::images::KernelImage;
 use trimwise_uml::job::FileSystem;

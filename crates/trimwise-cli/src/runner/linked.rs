@@ -4,10 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use trimwise::bench::{Results, Settings, Test};
-use trimwise::crash::{CrashReport, CrashTest};
-use trimwise::experiment::cell::{CellError, CellSpec, run_cell};
-use trimwise::experiment::result::{Cell, CellId, ExperimentResult};
+use trimwise::compare::cell::{CellError, CellSpec, run_cell};
+use trimwise::compare::result::{Cell, CellId};
 use trimwise::fs::host::HostConfig;
 use trimwise::fs::layout::FormatOptions;
 use trimwise::policy::PolicySpec;
@@ -18,6 +16,9 @@ use trimwise::workload::postmark::{
     self, LocationError, Phase, PlannedRun, PostmarkConfig, Progress, footprint,
 };
 use trimwise::workload::timed::{Timed, Timing};
+use trimwise_lab::bench::{Results, Settings, Test};
+use trimwise_lab::crash::{CrashReport, CrashTest};
+use trimwise_lab::experiment::result::ExperimentResult;
 use trimwise_linux::{DirectoryError, RealDirectory, block_on, mount_of};
 use trimwise_uml::cell::{KernelCell, KernelPolicy, KernelTarget, KernelWorkload};
 use trimwise_uml::images::KernelImage;

@@ -1,10 +1,10 @@
 //! Boots the kernel of the experiment `model-ext4` and tells its commands apart by where they lie.
 
-use trimwise::experiment::model_ext4::log::{Entry, Places, Traffic};
-use trimwise::experiment::model_ext4::{
+use trimwise::units::{Bytes, Lpn, UNIT_BYTES, UnitRange};
+use trimwise_lab::experiment::model_ext4::log::{Entry, Places, Traffic};
+use trimwise_lab::experiment::model_ext4::{
     self, Case, GUEST_MEMORY, GuestFacts, KERNEL, Pair, SETTLE, Side, cases,
 };
-use trimwise::units::{Bytes, Lpn, UNIT_BYTES, UnitRange};
 use trimwise_linux::sparse_store::SparseStore;
 use trimwise_uml::cell::KernelTarget;
 use trimwise_uml::disk::{TraceEntry, Traced};

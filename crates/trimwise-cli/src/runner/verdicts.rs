@@ -1,11 +1,11 @@
 //! Boots the kernels of the experiment `verdicts-ext4`: each repetition of each cell is one boot.
 
-use trimwise::experiment::cell::{SETTLING, commit_phase};
-use trimwise::experiment::model_ext4::log::{Entry, Places, Traffic};
-use trimwise::experiment::verdicts::{
+use trimwise::compare::cell::{SETTLING, commit_phase};
+use trimwise::units::Bytes;
+use trimwise_lab::experiment::model_ext4::log::{Entry, Places, Traffic};
+use trimwise_lab::experiment::verdicts::{
     self, CAPACITY, Case, DRIVES, KERNELS, MEMORY, POLICIES, Row, Side, UTILIZATIONS, WORKLOADS, Work,
 };
-use trimwise::units::Bytes;
 use trimwise_uml::cell::{KernelPolicy, KernelTarget, new_disk, stale_units};
 use trimwise_uml::images::KernelImage;
 use trimwise_uml::job::{FileSystem, Job, Outcome, Step, StepReport};

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use trimwise::bench::verify::{Torture, Verification, verify};
-use trimwise::bench::{Hooks, Settings};
 use trimwise::block::{BlockQueue, ModelDevice, QueueConfig};
 use trimwise::engine::Sim;
 use trimwise::ssd::{Drive, Faults, SsdConfig};
+use trimwise_lab::bench::verify::{Torture, Verification, verify};
+use trimwise_lab::bench::{Hooks, Settings};
 use trimwise_linux::block_on;
 use trimwise_linux::raw_device::Target;
 

@@ -1,8 +1,8 @@
 //! What device tests found, as text.
 
-use trimwise::bench::{Findings, Measured, Settled, Steady, TestResult};
 use trimwise::units::Bytes;
 use trimwise::workload::latency::LatencySummary;
+use trimwise_lab::bench::{Findings, Measured, Settled, Steady, TestResult};
 
 use super::reproduce::{Block, is_tabled, of_plot};
 use super::{bold, folded, laid_out};
@@ -166,7 +166,7 @@ fn steady_state(steady: &Steady) -> String {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
-    use trimwise::bench::{Settings, Test};
+    use trimwise_lab::bench::{Settings, Test};
 
     use super::*;
     use crate::arguments::{Command, CommandLine};
@@ -179,7 +179,7 @@ mod tests {
         };
         let tests: Vec<Test> = arguments.tests.iter().map(|t| t.parse().unwrap()).collect();
         let settings = Settings {
-            region: arguments.region.unwrap_or(trimwise::bench::Part::ALL),
+            region: arguments.region.unwrap_or(trimwise_lab::bench::Part::ALL),
             ..Settings::default()
         };
         let results = fabricated::bench_results(&arguments.target, &tests);

@@ -1,8 +1,8 @@
 //! The table of `compare`: a block for each device, then the verdict, then how to make it again.
 
-use trimwise::experiment::result::Measure;
-use trimwise::experiment::statistics::too_few_runs;
-use trimwise::experiment::summary::{DeviceSummary, PolicySummary, Summary};
+use trimwise::compare::result::Measure;
+use trimwise::compare::statistics::too_few_runs;
+use trimwise::compare::summary::{DeviceSummary, PolicySummary, Summary};
 use trimwise::units::Bytes;
 
 use super::{bold, folded, laid_out};

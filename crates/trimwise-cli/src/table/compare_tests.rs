@@ -1,6 +1,6 @@
-use trimwise::experiment::ledger::compare_with_off;
-use trimwise::experiment::result::{AppendFigures, Cell, RemovalTrims, WorkloadFigures};
-use trimwise::experiment::verdict::verdict;
+use trimwise::compare::ledger::compare_with_off;
+use trimwise::compare::result::{AppendFigures, Cell, RemovalTrims, WorkloadFigures};
+use trimwise::compare::verdict::verdict;
 use trimwise::fs::host::DiscardGeneration;
 
 use super::*;

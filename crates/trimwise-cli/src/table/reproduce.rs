@@ -1,7 +1,7 @@
 //! A published experiment beside ours, in its source's layout.
 
-use trimwise::experiment::plot::{Place, Plot, PlotKind, Point};
-use trimwise::experiment::result::{Claim, ExperimentResult, ExperimentRows, Figure, VendorRow};
+use trimwise_lab::experiment::result::{Claim, ExperimentResult, ExperimentRows, Figure, VendorRow};
+use trimwise_lab::plot::{Place, Plot, PlotKind, Point};
 
 mod beside;
 mod kernels;
@@ -212,7 +212,7 @@ pub fn error_summary(rows: &ExperimentRows) -> Vec<String> {
             .collect();
         errors.sort_by(f64::total_cmp);
         let worst = *errors.last()?;
-        let median = trimwise::experiment::statistics::median(&errors)?;
+        let median = trimwise::compare::statistics::median(&errors)?;
         Some(format!(
             "median {:.1} %, worst {:.1} % of {} figures",
             median * 100.0,
@@ -266,7 +266,7 @@ pub fn words(figure: &Figure) -> String {
 
 #[cfg(test)]
 mod tests {
-    use trimwise::experiment::plot::Series;
+    use trimwise_lab::plot::Series;
 
     use super::*;
     use crate::runner::fabricated;

@@ -1,7 +1,7 @@
 //! What `verify` found, as text.
 
-use trimwise::bench::verify::{Judgement, Verdict};
 use trimwise::units::Bytes;
+use trimwise_lab::bench::verify::{Judgement, Verdict};
 
 use super::{bold, folded, laid_out};
 use crate::figures::{NONE, grouped, significant};
@@ -146,8 +146,8 @@ fn capitalised(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use trimwise::bench::verify::{Evidence, Fault, Speed, Speeds, Torture, Verification};
-    use trimwise::bench::{Did, Settings};
+    use trimwise_lab::bench::verify::{Evidence, Fault, Speed, Speeds, Torture, Verification};
+    use trimwise_lab::bench::{Did, Settings};
     use trimwise_linux::block_device::DiscardCounts;
     use trimwise_linux::mounted_verify::{Block, Disk, Found, Report};
     use trimwise_linux::raw_device::Promise;
@@ -174,7 +174,7 @@ mod tests {
     fn stages_are_rows_and_the_verdict_has_its_reasons() {
         let speed = |read_mb_per_s, write_mb_per_s| Some(Speed { read_mb_per_s, write_mb_per_s });
         let found = Verification {
-            device: trimwise::bench::Device {
+            device: trimwise_lab::bench::Device {
                 name: "sata-small".to_owned(),
                 size_bytes: 4 << 30,
                 sector_bytes: 512,

@@ -104,7 +104,7 @@ fn what_fails_half_way_shows_what_was_measured_and_gives_no_verdict() {
     found.judgement = None;
     found.evidence.speeds.trimmed = None;
     found.evidence.speeds.trimmed_again = None;
-    found.broken = Some(trimwise::bench::Broken {
+    found.broken = Some(trimwise_lab::bench::Broken {
         test: "trimmed".to_owned(),
         why: "input/output error".to_owned(),
         interrupted: false,

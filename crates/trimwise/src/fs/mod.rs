@@ -38,13 +38,16 @@ mod names;
 mod operations;
 mod page_lists;
 mod read;
-pub(crate) mod sabotage;
+#[cfg(feature = "sabotage")]
+pub mod sabotage;
+#[cfg(not(feature = "sabotage"))]
+mod sabotage;
 pub mod stale;
 #[cfg(test)]
 mod tests;
 mod throttle;
 mod turns;
-pub(crate) mod witness;
+pub mod witness;
 mod writeback;
 
 use std::cell::{Cell, RefCell};
@@ -181,7 +184,7 @@ struct Inner {
     /// Records what each write carries, for the crash checker.
     witness: Option<Rc<Witness>>,
     /// The deliberate fault of this host, for the crash checker to find.
-    #[cfg(test)]
+    #[cfg(feature = "sabotage")]
     sabotage: Cell<Option<sabotage::Sabotage>>,
 }
 
@@ -287,7 +290,7 @@ impl Volume {
     }
 
     /// Mounts the volume, and lets `witness` (of this volume, freshly formatted) record what happens.
-    pub(crate) async fn mount_witnessed(
+    pub async fn mount_witnessed(
         self,
         host: HostConfig,
         governor: Box<dyn Governor>,
@@ -347,7 +350,7 @@ impl Volume {
             stopping: Cell::new(false),
             threads: Cell::new(0),
             witness,
-            #[cfg(test)]
+            #[cfg(feature = "sabotage")]
             sabotage: Cell::new(None),
             queue: self.queue,
             host,

@@ -1,30 +1,30 @@
-//! Broken hosts, which the crash checker must find (tests only).
+//! Broken hosts, which the crash checker must find (with the feature `sabotage`, which only its tests enable).
 //!
 //! A governor cannot fail in these ways, since it decides only about extents that the pending set holds. A host that
-//! bypasses the set, or a journal that skips a step, can. In a build without tests nothing here does anything.
+//! bypasses the set, or a journal that skips a step, can. Without the feature nothing here does anything.
 
 use super::Ext4;
 use crate::units::UnitRange;
 
 /// One fault of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sabotage {
+pub enum Sabotage {
     /// Freed blocks are trimmed before the transaction that frees them is durable.
-    #[cfg(test)]
+    #[cfg(feature = "sabotage")]
     TrimBeforeCommit,
     /// Blocks wait in a queue for their TRIM, and an allocation does not remove them from it.
-    #[cfg(test)]
+    #[cfg(feature = "sabotage")]
     ReuseWithoutWithdrawal,
     /// The queue is checked when the TRIM is made, but its blocks can be allocated until it is sent.
-    #[cfg(test)]
+    #[cfg(feature = "sabotage")]
     TrimAfterLaterWrite,
     /// Blocks can be allocated while they are in a TRIM.
-    #[cfg(test)]
+    #[cfg(feature = "sabotage")]
     ReuseDuringTrim,
     /// Blocks can be allocated while they are in a FITRIM.
     ReuseDuringFitrim,
-    /// A task yields for ever without letting time pass.
-    #[cfg(test)]
+    /// Two tasks wake each other for ever.
+    #[cfg(feature = "sabotage")]
     Livelock,
     /// The commit block is written without a flush of what it commits.
     NoFlushBeforeCommitBlock,
@@ -38,7 +38,7 @@ pub(crate) enum Sabotage {
     NoFlushInFsync,
 }
 
-#[cfg(not(test))]
+#[cfg(not(feature = "sabotage"))]
 impl Ext4 {
     pub(super) fn is_sabotaged(&self, _how: Sabotage) -> bool {
         false
@@ -49,10 +49,10 @@ impl Ext4 {
     pub(super) fn after_commit_is_durable(&self, _freed: &[UnitRange]) {}
 }
 
-#[cfg(test)]
+#[cfg(feature = "sabotage")]
 impl Ext4 {
     /// Breaks this host from now on; `None` repairs it.
-    pub(crate) fn sabotage(&self, how: Option<Sabotage>) {
+    pub fn sabotage(&self, how: Option<Sabotage>) {
         self.0.sabotage.set(how);
     }
 

@@ -11,7 +11,7 @@ mod record;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use super::inode::FileExtent;
+pub use super::inode::FileExtent;
 pub use super::journal::Tail;
 use super::journal::{REVOKES_PER_BLOCK, TAGS_PER_DESCRIPTOR};
 use super::layout::{Layout, ROOT_INODE};
@@ -29,7 +29,7 @@ pub use record::{
 pub struct Witness(RefCell<Record>);
 
 /// The contents of a transaction's log blocks.
-pub struct Frozen {
+pub(super) struct Frozen {
     /// Revokes, descriptors and metadata, in the order in which they are written.
     pub log: Vec<ContentId>,
     pub commit: ContentId,
@@ -264,7 +264,7 @@ impl Disk {
 
 impl Volume {
     /// The layout of the file system.
-    pub(crate) fn layout(&self) -> &Layout {
+    pub fn layout(&self) -> &Layout {
         &self.disk.layout
     }
 }

@@ -1,9 +1,3 @@
-//! The published experiments and grids: samples of them, or all by an environment variable (`just full`).
+//! Grids of write amplification: a sample, or all by an environment variable (`just full`).
 
-mod capacity;
-mod lazy_paper;
-mod postmark_vendors;
-mod sandforce;
-mod set;
-mod verify;
 mod write_amplification;

@@ -2,7 +2,7 @@
 
 use crate::fs_common::{JOURNAL_UNITS, Trace, dispatched, drive, host, on_fs, trace, write};
 use trimwise::block::{Command, Stage};
-use trimwise::experiment::cell::{CellSpec, run_cell};
+use trimwise::compare::cell::{CellSpec, run_cell};
 use trimwise::fs::Ext4;
 use trimwise::fs::host::{DiscardGeneration, HostConfig};
 use trimwise::fs::layout::FormatOptions;

@@ -13,4 +13,3 @@ mod live_windows;
 mod ssd_classes;
 mod ssd_options;
 mod ssd_profile;
-mod ssd_reference;

@@ -1,6 +1,6 @@
 //! The modelled file system beside a real one, as tables: one of each figure's numbers for each case.
 
-use trimwise::experiment::model_ext4::{COMPARED, Compared, Pair, error_percent};
+use trimwise_lab::experiment::model_ext4::{COMPARED, Compared, Pair, error_percent};
 
 use super::Block;
 use crate::figures::{change, grouped, time};

@@ -1,8 +1,8 @@
 //! What real kernels discard, as tables.
 
-use trimwise::experiment::kernels::observe::{Deletion, Discards};
-use trimwise::experiment::kernels::{DeletionRun, Fitrim, MOUNTS, Measured, Mount, RemountStep};
 use trimwise::units::Bytes;
+use trimwise_lab::experiment::kernels::observe::{Deletion, Discards};
+use trimwise_lab::experiment::kernels::{DeletionRun, Fitrim, MOUNTS, Measured, Mount, RemountStep};
 
 use super::Block;
 use crate::figures::{NONE, grouped, significant, time};

@@ -1,6 +1,6 @@
 //! The truth table, as tables: what each policy changes on both sides, and how far the model is off, drive by drive.
 
-use trimwise::experiment::verdicts::{Row, Shift, changes, measures};
+use trimwise_lab::experiment::verdicts::{Row, Shift, changes, measures};
 
 use super::Block;
 use crate::figures::change;

@@ -1,8 +1,8 @@
 //! Days of work under each way of trimming, as tables: what it cost the foreground, and what came of it.
 
-use trimwise::experiment::daemon_week::{FILE_SYSTEMS, Row, WeekRows};
 use trimwise::units::Bytes;
 use trimwise::workload::latency::LatencySummary;
+use trimwise_lab::experiment::daemon_week::{FILE_SYSTEMS, Row, WeekRows};
 
 use super::Block;
 use crate::figures::{NONE, grouped, significant, time};

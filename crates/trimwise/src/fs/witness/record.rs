@@ -31,15 +31,40 @@ pub enum Content {
     /// A page of a file.
     Page(Page),
     /// A metadata block in its place.
-    Metadata { block: u64, image: Image },
-    /// Log: where the metadata blocks after it belong.
-    Descriptor { tid: u64, blocks: Vec<u64> },
-    /// Log: blocks not to be replayed from this or an older transaction.
-    Revoke { tid: u64, blocks: Vec<u64> },
+    Metadata {
+        /// That place.
+        block: u64,
+        /// What it says.
+        image: Image,
+    },
+    /// Log: where metadata blocks go that follow it.
+    Descriptor {
+        /// The transaction.
+        tid: u64,
+        /// Where they go.
+        blocks: Vec<u64>,
+    },
+    /// Log: blocks that must not be replayed from this or an older transaction.
+    Revoke {
+        /// The transaction.
+        tid: u64,
+        /// The revoked blocks.
+        blocks: Vec<u64>,
+    },
     /// Log: the frozen contents of a metadata block.
-    Logged { tid: u64, block: u64, content: ContentId },
+    Logged {
+        /// The transaction.
+        tid: u64,
+        /// Where it goes.
+        block: u64,
+        /// The block's contents when the transaction was closed.
+        content: ContentId,
+    },
     /// Log: the transaction is complete.
-    Commit { tid: u64 },
+    Commit {
+        /// The transaction.
+        tid: u64,
+    },
     /// The journal's superblock.
     Tail(Tail),
 }
@@ -47,8 +72,9 @@ pub enum Content {
 /// One version of a page of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Page {
-    /// The file's inode, and how many files had it before.
+    /// The file's inode.
     pub inode: u32,
+    /// How many files had the inode before.
     pub generation: u32,
     /// Number of the page.
     pub page: u64,
@@ -66,18 +92,31 @@ pub enum Image {
     /// The inodes of the block that are in use, in order.
     Inodes(Vec<InodeImage>),
     /// A block of a directory: names and inodes.
-    Directory { inode: u32, entries: BTreeMap<Box<str>, u32> },
-    /// A block of an inode's extent tree. The extents themselves are in the inode's image.
-    Tree { inode: u32 },
+    Directory {
+        /// The directory's own inode.
+        inode: u32,
+        /// The inode of each path.
+        entries: BTreeMap<Box<str>, u32>,
+    },
+    /// A block of an inode's extent tree. What it says of extents is in the inode's own image.
+    Tree {
+        /// The inode whose tree it is.
+        inode: u32,
+    },
 }
 
 /// An inode on the disk.
 #[derive(Clone, Debug)]
 pub struct InodeImage {
+    /// Its number.
     pub inode: u32,
+    /// How many files had it before.
     pub generation: u32,
+    /// Whether it is a directory, and not a file.
     pub is_directory: bool,
+    /// Length of the file.
     pub size_bytes: u64,
+    /// Where its pages lie.
     pub extents: Vec<FileExtent>,
     /// Runs of pages (first page and count) that read as zeros, whatever their blocks hold.
     pub unwritten: Vec<(u64, u64)>,
@@ -95,8 +134,11 @@ impl InodeImage {
 /// A promise by the file system that a file is durable.
 #[derive(Clone, Debug)]
 pub struct Promise {
+    /// The file's name at that time.
     pub path: Box<str>,
+    /// The file's inode.
     pub inode: u32,
+    /// How many files had the inode before.
     pub generation: u32,
     /// Version of each page when `fsync` was called; 0 for a hole.
     pub versions: Vec<u64>,
@@ -105,8 +147,11 @@ pub struct Promise {
 /// A file that was removed.
 #[derive(Clone, Debug)]
 pub struct Removal {
+    /// The name that was taken away.
     pub path: Box<str>,
+    /// The file's inode.
     pub inode: u32,
+    /// How many files had the inode before.
     pub generation: u32,
     pub(super) tid: u64,
 }
@@ -114,25 +159,36 @@ pub struct Removal {
 /// A command that the device was given.
 #[derive(Clone, Debug)]
 pub struct Op {
+    /// What the device was asked to do.
     pub kind: OpKind,
-    /// Index of the event.
+    /// Index of the event with which the command was handed to the device.
     pub dispatched: usize,
-    /// Index of the event; `usize::MAX` if there was none.
+    /// Index of the event with which the device acknowledged it; `usize::MAX` if it never did.
     pub completed: usize,
 }
 
+/// What a command asks of the device.
 #[derive(Clone, Debug)]
 pub enum OpKind {
-    Write { start: Lpn, contents: Vec<ContentId> },
+    /// Write whole blocks.
+    Write {
+        /// The first of them.
+        start: Lpn,
+        /// What each of them then holds.
+        contents: Vec<ContentId>,
+    },
+    /// Discard these ranges.
     Trim(Vec<UnitRange>),
+    /// Make everything durable that was acknowledged before.
     Flush,
 }
 
 /// What happened, in order. The power can be cut after each event.
 #[derive(Clone, Copy, Debug)]
 pub enum Event {
-    /// A command was handed to the device, or acknowledged by it.
+    /// A command was handed to the device (index into [`Record::ops`]).
     Dispatched(usize),
+    /// The device acknowledged a command (index into [`Record::ops`]).
     Completed(usize),
     /// An `fsync` or `sync` returned (index into [`Record::promises`]).
     Promised(usize),
@@ -145,10 +201,15 @@ pub enum Event {
 /// Everything that a witness has recorded.
 #[derive(Debug, Default)]
 pub struct Record {
+    /// What blocks held; a [`ContentId`] is an index into it.
     pub contents: Vec<Content>,
+    /// The commands that the device was given, in order.
     pub ops: Vec<Op>,
+    /// What happened, in order.
     pub events: Vec<Event>,
+    /// What was promised, in order.
     pub promises: Vec<Promise>,
+    /// The files that were removed, in order.
     pub removals: Vec<Removal>,
     /// What the device held when the witness began: metadata blocks in their places.
     pub initial: Vec<(u64, ContentId)>,

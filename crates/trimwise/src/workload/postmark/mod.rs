@@ -32,6 +32,6 @@ mod tests;
 pub use config::{ConfigError, ParsedConfig, PlannedRun, PostmarkConfig, ReportFormat};
 pub use footprint::{Footprint, footprint, footprint_min};
 pub use layout::LocationError;
-pub use outcome::{Outcome, PhaseTimes};
+pub use outcome::{Outcome, PhaseTimes, PostmarkFigures};
 pub use run::{Leftovers, Progress, RunError, run};
 pub use script::{Counts, Phase};

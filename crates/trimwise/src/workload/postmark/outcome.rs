@@ -1,7 +1,8 @@
 //! Results of a PostMark run.
 
+use serde::{Deserialize, Serialize};
+
 use super::script::Counts;
-use crate::experiment::result::PostmarkFigures;
 use crate::units::{SimDuration, SimTime};
 use crate::workload::latency::OpLatencies;
 
@@ -32,6 +33,48 @@ pub struct Outcome {
     /// Whether the transactions ended early because every file was deleted. PostMark prints "out of files!" then,
     /// deletes nothing more and prints no report; the figures cover what was done.
     pub out_of_files: bool,
+}
+
+/// PostMark's figures, exact where PostMark's own report rounds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PostmarkFigures {
+    /// All three phases, in seconds.
+    pub total_s: f64,
+    /// The transaction phase, in seconds.
+    pub transactions_s: f64,
+    /// The creation phase, in seconds.
+    pub creation_alone_s: f64,
+    /// The deletion phase, in seconds.
+    pub deletion_alone_s: f64,
+    /// Files created in all.
+    pub created: u64,
+    /// Files created before the transactions.
+    pub creation_alone: u64,
+    /// Files created by transactions.
+    pub created_mixed: u64,
+    /// Files read.
+    pub read: u64,
+    /// Files appended to.
+    pub appended: u64,
+    /// Files deleted in all.
+    pub deleted: u64,
+    /// Files deleted after the transactions.
+    pub deletion_alone: u64,
+    /// Files deleted by transactions.
+    pub deleted_mixed: u64,
+    /// Bytes read.
+    pub bytes_read: u64,
+    /// Bytes written.
+    pub bytes_written: u64,
+    /// Whether the transactions ended early because every file was deleted.
+    pub out_of_files: bool,
+    /// Transactions each second of the transaction phase.
+    pub transactions_per_s: f64,
+    /// Files created each second of the creation phase.
+    pub creation_alone_per_s: f64,
+    /// Files deleted each second of the deletion phase (its true rate: PostMark 1.51's terse report
+    /// divides by the duration of the creation phase).
+    pub deletion_alone_per_s: f64,
 }
 
 impl Outcome {

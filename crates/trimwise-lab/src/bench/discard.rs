@@ -1,0 +1,108 @@
+//! Erasing, TRIM, and how long TRIM takes.
+
+use trimwise::block::{BlockDevice, BlockError, Operation};
+use trimwise::units::{Bytes, SimDuration, UNIT_BYTES, UnitRange};
+
+use super::load::{Action, Limit, Order, Stream};
+use super::result::TrimTime;
+use super::spec::Part;
+use super::streams::INTERVAL;
+use super::{Bench, Findings, Found, Measured};
+use crate::plot::{Axis, Plot, PlotKind, Point, Series};
+
+/// The largest range whose latency is measured; each is four times the one before it.
+const RANGE_MOST: Bytes = Bytes::gib(1);
+/// TRIMs of a size up to 16 MiB, and of larger ones.
+const TRIMS: (u64, u64) = (8, 3);
+/// Up to here a range counts as small.
+const SMALL: Bytes = Bytes::mib(16);
+/// Random writes at a time beside a TRIM.
+const BESIDE: u32 = 8;
+/// Random writes that complete between two TRIMs.
+const BETWEEN: u32 = 64;
+
+impl<D: BlockDevice> Bench<'_, D> {
+    pub(super) async fn erase(&mut self) -> Result<Found, BlockError> {
+        let start = self.device.now();
+        self.device.erase().await?;
+        self.did.whole_device_erases += 1;
+        let bytes = Bytes::from_units(self.device.size_units()).0;
+        let measured = vec![Measured::operation("erase", bytes, self.device.now().since(start))];
+        Ok(Found { measured, ..Found::default() })
+    }
+
+    pub(super) async fn trim_part(&mut self, part: Part) -> Result<Found, BlockError> {
+        let range = part.of(self.region);
+        let took = self.trim(range).await?;
+        let measured = vec![Measured::operation("TRIM", Bytes::from_units(range.units).0, took)];
+        Ok(Found { measured, ..Found::default() })
+    }
+
+    /// One TRIM, with nothing else on its way.
+    pub(super) async fn trim(&mut self, range: UnitRange) -> Result<SimDuration, BlockError> {
+        let took = self.device.perform(Operation::Trim(vec![range])).await?;
+        self.did.bytes_trimmed += Bytes::from_units(range.units).0;
+        Ok(took)
+    }
+
+    /// TRIMs of ranges that were just written, in the first half of the region; the load beside them is random
+    /// writes to the second half.
+    pub(super) async fn trim_latency(&mut self) -> Result<Found, BlockError> {
+        let half = self.region.units / 2;
+        let trimmed = UnitRange::new(self.region.start, half);
+        let others = UnitRange::new(self.region.start.offset(half), half);
+        let most = RANGE_MOST.units_floor().min(self.region.units / 8);
+        let sizes: Vec<u64> = (0..32).map(|i| 1 << (2 * i)).take_while(|&units| units <= most).collect();
+        let mut times = Vec::new();
+        for (i, &units) in sizes.iter().enumerate() {
+            for loaded in [false, true] {
+                let share = 0.5 / sizes.len() as f64;
+                self.phase((2 * i + usize::from(loaded)) as f64 * share, share);
+                let wanted = if Bytes::from_units(units) <= SMALL { TRIMS.0 } else { TRIMS.1 };
+                let count = wanted.min(trimmed.units / units);
+                let area = UnitRange::new(trimmed.start, count * units);
+                self.write_all(area).await?;
+                let (transfer, limit) =
+                    (Bytes::from_units(units), Limit::bytes(Bytes::from_units(area.units)));
+                let (action, order, pace) =
+                    (Action::Trim, Order::Sequential, if loaded { BETWEEN } else { 0 });
+                let mut streams = vec![Stream { action, order, area, transfer, depth: 1, pace, limit }];
+                if loaded {
+                    streams.push(Stream {
+                        action: Action::Write,
+                        order: Order::Random,
+                        area: others,
+                        transfer: Bytes(UNIT_BYTES),
+                        depth: BESIDE,
+                        pace: 0,
+                        limit: Limit::NONE,
+                    });
+                }
+                let done = self.run(&streams, INTERVAL).await?;
+                let latency = done.first().and_then(|d| d.trims.latency());
+                times.extend(latency.map(|latency| TrimTime { range_bytes: transfer.0, loaded, latency }));
+            }
+        }
+        let line = |name: &str, loaded: bool| Series {
+            name: name.to_owned(),
+            points: times
+                .iter()
+                .filter(|t| t.loaded == loaded)
+                .map(|t| Point {
+                    // Figures have three digits: what is closer is the same.
+                    range: (t.latency.max_ns > t.latency.p50_ns + t.latency.p50_ns / 500)
+                        .then(|| (t.latency.p50_ns as f64 / 1e6, t.latency.max_ns as f64 / 1e6)),
+                    ..Point::new(t.range_bytes as f64 / 1024.0, t.latency.p50_ns as f64 / 1e6)
+                })
+                .collect(),
+        };
+        let plot = Plot {
+            title: "TRIM latency by the size of the range, median and slowest".to_owned(),
+            kind: PlotKind::Lines,
+            x: Axis::log("range_kib", "range", "KiB"),
+            y: Axis::log("latency_ms", "latency", "ms"),
+            series: vec![line("idle", false), line("beside random writes at QD 8", true)],
+        };
+        Ok(Found { plots: vec![plot], findings: Findings::TrimLatency(times), ..Found::default() })
+    }
+}

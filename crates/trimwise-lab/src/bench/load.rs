@@ -1,0 +1,426 @@
+//! Loads: streams of reads and writes, each at a queue depth, for a time or an amount.
+//!
+//! One loop in one task keeps the queues of all streams full: it hands over what the depths allow, waits for a
+//! completion, books it, and hands over the next of the stream that completed. A run ends when the first stream has
+//! had its time or its amount; streams beside it (a background load) end with it. What is on its way then still
+//! completes and counts.
+
+use hdrhistogram::Histogram;
+use rand_core::Rng;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use trimwise::block::{BlockDevice, BlockError, Operation};
+use trimwise::content::Content;
+use trimwise::units::{Bytes, Lba, SECTOR_BYTES, SectorRange, SimDuration, SimTime, UNIT_BYTES, UnitRange};
+use trimwise::workload::latency::LatencySummary;
+
+use super::Bench;
+
+/// Sectors of a unit.
+const UNIT_SECTORS: u64 = UNIT_BYTES / SECTOR_BYTES;
+/// Completions from one report of progress to the next.
+const REPORT_EVERY: u64 = 1024;
+
+/// What a stream does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Read.
+    Read,
+    /// Write.
+    Write,
+    /// Either, drawn for each transfer: so many of a hundred are reads.
+    Mixed {
+        /// How many.
+        read_percent: u8,
+    },
+    /// TRIM.
+    Trim,
+}
+
+/// What one transfer is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Read,
+    Write,
+    Trim,
+}
+
+/// Where the next transfer goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Behind the last one, from the beginning again at the end.
+    Sequential,
+    /// Anywhere, at multiples of the transfer's size.
+    Random,
+}
+
+/// When a stream has done enough: at what comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit {
+    /// It submits nothing more from then on.
+    pub time: Option<SimDuration>,
+    /// So much is submitted.
+    pub bytes: Option<Bytes>,
+}
+
+impl Limit {
+    /// As long as the others last.
+    pub const NONE: Self = Self { time: None, bytes: None };
+
+    /// An amount.
+    pub const fn bytes(bytes: Bytes) -> Self {
+        Self { time: None, bytes: Some(bytes) }
+    }
+
+    /// A time.
+    pub const fn time(time: SimDuration) -> Self {
+        Self { time: Some(time), bytes: None }
+    }
+}
+
+/// One stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stream {
+    /// What it does.
+    pub action: Action,
+    /// In which order.
+    pub order: Order,
+    /// Where.
+    pub area: UnitRange,
+    /// The size of a transfer: whole units, or a part of one that divides it.
+    pub transfer: Bytes,
+    /// How many at a time.
+    pub depth: u32,
+    /// So many transfers of the other streams complete before each of its own; 0: it does not wait for them.
+    pub pace: u32,
+    /// How long; a run ends with the first stream that reaches its limit.
+    pub limit: Limit,
+}
+
+/// Transfers of one direction.
+#[derive(Clone, Debug, Default)]
+pub struct Tally {
+    /// How many.
+    pub operations: u64,
+    /// Their bytes.
+    pub bytes: Bytes,
+    latency: Option<Histogram<u64>>,
+}
+
+impl Tally {
+    pub(super) fn add(&mut self, bytes: u64, latency: SimDuration) {
+        self.operations += 1;
+        self.bytes.0 += bytes;
+        self.latency.get_or_insert_with(latencies).saturating_record(latency.as_nanos().max(1));
+    }
+
+    /// How long they took; `None` if there were none.
+    pub fn latency(&self) -> Option<LatencySummary> {
+        self.latency.as_ref().map(|histogram| LatencySummary {
+            count: histogram.len(),
+            p50_ns: histogram.value_at_quantile(0.5),
+            p99_ns: histogram.value_at_quantile(0.99),
+            p999_ns: histogram.value_at_quantile(0.999),
+            max_ns: histogram.max(),
+        })
+    }
+
+    /// Adds another one's transfers.
+    pub fn merge(&mut self, other: &Self) {
+        self.operations += other.operations;
+        self.bytes.0 += other.bytes.0;
+        if let Some(histogram) = &other.latency {
+            // Histograms of the same bounds always add up.
+            let _ = self.latency.get_or_insert_with(latencies).add(histogram);
+        }
+    }
+}
+
+/// Three significant digits, up to an hour.
+fn latencies() -> Histogram<u64> {
+    const HOUR_NS: u64 = 3_600_000_000_000;
+    Histogram::new_with_bounds(1, HOUR_NS, 3).expect("constant bounds are valid")
+}
+
+/// Bytes that completed in each interval of a run. When there are too many intervals, neighbours become one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Intervals {
+    /// How long each is.
+    pub length: SimDuration,
+    /// What completed in each, the last one cut off by the end.
+    pub bytes: Vec<u64>,
+}
+
+impl Intervals {
+    /// More are never kept.
+    const MAX: usize = 4096;
+
+    pub(super) fn new(length: SimDuration) -> Self {
+        Self { length, bytes: Vec::new() }
+    }
+
+    pub(super) fn add(&mut self, after: SimDuration, bytes: u64) {
+        // What completes at the end of an interval belongs to it.
+        let index = |length: SimDuration| after.as_nanos().saturating_sub(1) / length.as_nanos();
+        while index(self.length) >= Self::MAX as u64 {
+            self.bytes = self.bytes.chunks(2).map(|pair| pair.iter().sum()).collect();
+            self.length = self.length * 2;
+        }
+        let index = index(self.length) as usize;
+        if index >= self.bytes.len() {
+            self.bytes.resize(index + 1, 0);
+        }
+        self.bytes[index] += bytes;
+    }
+
+    /// Megabytes a second in each whole interval of a run that took `elapsed`, with the seconds at its end.
+    pub fn rates(&self, elapsed: SimDuration) -> Vec<(f64, f64)> {
+        let whole = (elapsed.as_nanos() / self.length.as_nanos()) as usize;
+        let seconds = self.length.as_secs_f64();
+        let rate = |(i, &bytes): (usize, &u64)| ((i + 1) as f64 * seconds, bytes as f64 / 1e6 / seconds);
+        self.bytes.iter().take(whole).enumerate().map(rate).collect()
+    }
+}
+
+/// What came of a stream.
+#[derive(Clone, Debug)]
+pub struct Done {
+    /// What was read.
+    pub reads: Tally,
+    /// What was written.
+    pub writes: Tally,
+    /// What was trimmed.
+    pub trims: Tally,
+    /// From the first submission to the last completion.
+    pub elapsed: SimDuration,
+    /// Throughput over time, both directions.
+    pub intervals: Intervals,
+}
+
+impl Done {
+    /// Read and written.
+    pub fn bytes(&self) -> Bytes {
+        Bytes(self.reads.bytes.0 + self.writes.bytes.0)
+    }
+
+    /// Reads and writes.
+    pub fn operations(&self) -> u64 {
+        self.reads.operations + self.writes.operations
+    }
+
+    /// Megabytes (of 1,000,000 bytes) a second.
+    pub fn mb_per_s(&self) -> f64 {
+        per_second(self.bytes().0 as f64 / 1e6, self.elapsed)
+    }
+}
+
+/// So much in that time, for each second; 0 of no time.
+pub fn per_second(amount: f64, elapsed: SimDuration) -> f64 {
+    if elapsed == SimDuration::ZERO { 0.0 } else { amount / elapsed.as_secs_f64() }
+}
+
+/// A stream at work.
+struct Running {
+    stream: Stream,
+    transfer_sectors: u64,
+    area_sectors: u64,
+    /// Sequential: where the next transfer begins in the area.
+    at: u64,
+    submitted_bytes: u64,
+    /// Sectors and kind of what is on its way, by slot.
+    transfers: Vec<(u32, Kind)>,
+    vacant: Vec<u32>,
+    /// Transfers of other streams since its own last one.
+    waited: u32,
+    ended: bool,
+    done: Done,
+}
+
+impl Running {
+    fn new(stream: Stream, interval: SimDuration) -> Self {
+        Self {
+            stream,
+            transfer_sectors: (stream.transfer.0 / SECTOR_BYTES).max(1),
+            area_sectors: stream.area.units * UNIT_SECTORS,
+            at: 0,
+            submitted_bytes: 0,
+            transfers: vec![(0, Kind::Read); stream.depth as usize],
+            vacant: (0..stream.depth).rev().collect(),
+            waited: 0,
+            ended: false,
+            done: Done {
+                reads: Tally::default(),
+                writes: Tally::default(),
+                trims: Tally::default(),
+                elapsed: SimDuration::ZERO,
+                intervals: Intervals::new(interval),
+            },
+        }
+    }
+
+    /// Whether it wants more; once it does not, it never does again.
+    fn wants_more(&mut self, elapsed: SimDuration) -> bool {
+        let Limit { time, bytes } = self.stream.limit;
+        self.ended |= self.area_sectors == 0
+            || bytes.is_some_and(|most| self.submitted_bytes >= most.0)
+            || time.is_some_and(|most| elapsed >= most);
+        !self.ended
+    }
+
+    /// The sectors of the next transfer.
+    fn next(&mut self, rng: &mut Xoshiro256PlusPlus) -> SectorRange {
+        let (first, sectors) = match self.stream.order {
+            Order::Sequential => {
+                // The last transfer of the area ends with it, and the last of an amount with that.
+                let left = match self.stream.limit.bytes {
+                    Some(most) => (most.0 - self.submitted_bytes).div_ceil(SECTOR_BYTES),
+                    None => u64::MAX,
+                };
+                let sectors = self.transfer_sectors.min(self.area_sectors - self.at).min(left);
+                let first = self.at;
+                self.at = (self.at + sectors) % self.area_sectors;
+                (first, sectors)
+            }
+            Order::Random => {
+                let places = (self.area_sectors / self.transfer_sectors).max(1);
+                // The high half of a product: no division, and as even as 64 bits make it.
+                let place = ((u128::from(rng.next_u64()) * u128::from(places)) >> 64) as u64;
+                (place * self.transfer_sectors, self.transfer_sectors.min(self.area_sectors))
+            }
+        };
+        SectorRange::new(Lba(self.stream.area.start.first_lba().0 + first), sectors)
+    }
+
+    fn kind(&self, rng: &mut Xoshiro256PlusPlus) -> Kind {
+        match self.stream.action {
+            Action::Read => Kind::Read,
+            Action::Write => Kind::Write,
+            Action::Trim => Kind::Trim,
+            Action::Mixed { read_percent } if ((rng.next_u64() >> 32) * 100) >> 32 < read_percent.into() => {
+                Kind::Read
+            }
+            Action::Mixed { .. } => Kind::Write,
+        }
+    }
+
+    /// How much of its limit is done; for the progress bar only.
+    fn progress(&self, elapsed: SimDuration) -> f64 {
+        let Limit { time, bytes } = self.stream.limit;
+        let time = time.map_or(0.0, |t| elapsed.as_secs_f64() / t.as_secs_f64().max(1e-9));
+        time.max(bytes.map_or(0.0, |b| self.submitted_bytes as f64 / b.0.max(1) as f64)).min(1.0)
+    }
+}
+
+impl<D: BlockDevice> Bench<'_, D> {
+    /// Runs streams at the same time, until the first of them has had enough.
+    ///
+    /// # Errors
+    /// What the device says. What completed until then is in the account of what was done to it.
+    pub(super) async fn run(
+        &mut self,
+        streams: &[Stream],
+        interval: SimDuration,
+    ) -> Result<Vec<Done>, BlockError> {
+        let start = self.device.now();
+        let mut running: Vec<Running> = streams.iter().map(|&s| Running::new(s, interval)).collect();
+        let mut on_its_way = 0;
+        let mut ended = false;
+        for (i, stream) in running.iter_mut().enumerate() {
+            on_its_way += self.refill(i, stream, start)?;
+            ended |= stream.ended;
+        }
+        let is_paced = streams.iter().any(|s| s.pace > 0);
+        let mut completions = 0u64;
+        while on_its_way > 0 {
+            let completion = self.device.completion().await?;
+            on_its_way -= 1;
+            // The stream stands in the upper half of a token, its transfer's slot in the lower.
+            let (index, slot) = ((completion.token >> 32) as usize, completion.token as u32);
+            let known = running.get_mut(index).filter(|r| (slot as usize) < r.transfers.len());
+            let Some(stream) = known else {
+                let what = format!("the device completed {:#x}, which was not submitted", completion.token);
+                return Err(BlockError::Other(what));
+            };
+            self.book(stream, slot, start, completion.completed, completion.latency());
+            if !ended {
+                on_its_way += self.refill(index, stream, start)?;
+                ended |= stream.ended;
+            }
+            if is_paced && !ended {
+                on_its_way += self.refill_paced(index, &mut running, start)?;
+            }
+            completions += 1;
+            if completions.is_multiple_of(REPORT_EVERY) {
+                let elapsed = self.device.now().since(start);
+                self.report(running.iter().map(|r| r.progress(elapsed)).fold(0.0, f64::max));
+            }
+        }
+        Ok(running.into_iter().map(|r| r.done).collect())
+    }
+
+    /// Hands over what the depth allows; answers how many.
+    fn refill(&mut self, index: usize, running: &mut Running, start: SimTime) -> Result<u64, BlockError> {
+        let mut submitted = 0;
+        while !running.vacant.is_empty()
+            && running.wants_more(self.device.now().since(start))
+            && running.waited >= running.stream.pace
+        {
+            let Some(slot) = running.vacant.pop() else { break };
+            let kind = running.kind(&mut self.rng);
+            let sectors = running.next(&mut self.rng);
+            let operation = match kind {
+                Kind::Read => Operation::Read(sectors),
+                Kind::Trim => Operation::Trim(vec![sectors.units()]),
+                Kind::Write => {
+                    self.version = self.version.wrapping_add(1);
+                    Operation::Write(sectors, Content::new(self.settings.content, self.version))
+                }
+            };
+            self.device.submit(operation, (index as u64) << 32 | u64::from(slot))?;
+            running.transfers[slot as usize] = (sectors.sectors as u32, kind);
+            running.submitted_bytes += sectors.bytes().0;
+            running.waited = 0;
+            submitted += 1;
+        }
+        Ok(submitted)
+    }
+
+    /// A transfer of stream `completed` is one less to wait for, for the others.
+    fn refill_paced(
+        &mut self,
+        completed: usize,
+        running: &mut [Running],
+        start: SimTime,
+    ) -> Result<u64, BlockError> {
+        let mut submitted = 0;
+        for (i, other) in running.iter_mut().enumerate().filter(|(i, _)| *i != completed) {
+            other.waited = other.waited.saturating_add(1);
+            submitted += self.refill(i, other, start)?;
+        }
+        Ok(submitted)
+    }
+
+    fn book(
+        &mut self,
+        running: &mut Running,
+        slot: u32,
+        start: SimTime,
+        completed: SimTime,
+        latency: SimDuration,
+    ) {
+        let (sectors, kind) = running.transfers[slot as usize];
+        running.vacant.push(slot);
+        let bytes = u64::from(sectors) * SECTOR_BYTES;
+        let (tally, did) = match kind {
+            Kind::Read => (&mut running.done.reads, &mut self.did.bytes_read),
+            Kind::Write => (&mut running.done.writes, &mut self.did.bytes_written),
+            Kind::Trim => (&mut running.done.trims, &mut self.did.bytes_trimmed),
+        };
+        tally.add(bytes, latency);
+        *did += bytes;
+        let elapsed = completed.since(start);
+        running.done.elapsed = running.done.elapsed.max(elapsed);
+        if kind != Kind::Trim {
+            running.done.intervals.add(elapsed, bytes);
+        }
+    }
+}

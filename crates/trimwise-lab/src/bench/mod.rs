@@ -1,0 +1,311 @@
+//! Device tests: what a drive does under the loads that people measure drives with.
+//!
+//! Each test is written once over [`BlockDevice`], so that a model in virtual time and a real device or file run the
+//! same code. Tests run one after another on the same device and leave it as they made it: that is the point, since
+//! what a drive does depends on what was done to it. `erase fill torture:60 hdtach:reads trim hdtach:reads` is a
+//! drive fresh, full, worn down, and after TRIM.
+//!
+//! `spec` is how tests are written, `load` the engine that keeps queues full, `result` what comes out; the tests
+//! themselves are in a file for each family: `streams` the plain loads, `zones` HD Tach, `sizes` ATTO, `discard`
+//! erase, TRIM and what it costs, `settling` throughput after TRIM, `steady` the steady state of the SNIA.
+//!
+//! On a real device a test ends by the clock. A model can be so large that this would be too long to compute, so
+//! that tests whose time is not given are limited in amount too; each result says how much was transferred.
+
+mod discard;
+mod load;
+mod result;
+mod settling;
+mod sizes;
+mod spec;
+mod steady;
+mod streams;
+pub mod verify;
+mod zones;
+
+#[cfg(test)]
+mod tests;
+
+use rand_core::SeedableRng;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use thiserror::Error;
+
+pub use result::{
+    Broken, Device, DeviceCounts, Did, Findings, Measured, Results, Settled, Steady, TestResult, TrimTime,
+};
+pub use spec::{Direction, Part, Passes, Percent, TESTS, Test, TestError};
+
+use trimwise::block::{BlockDevice, BlockError, DeviceFacts, Operation};
+use trimwise::content::ContentClass;
+use trimwise::ssd::SsdStats;
+use trimwise::units::{Bytes, Lpn, UnitRange};
+
+use crate::plot::Plot;
+
+/// The smallest region that tests make sense on.
+pub const REGION_MIN: Bytes = Bytes::mib(16);
+
+/// What all tests share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// What is written.
+    pub content: ContentClass,
+    /// Where random places come from: same seed, same places.
+    pub seed: u64,
+    /// The part of the device that is tested. Only `erase` reaches beyond it.
+    pub region: Part,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { content: ContentClass::default(), seed: 1, region: Part::ALL }
+    }
+}
+
+impl Settings {
+    /// The units under test.
+    pub fn region(&self, facts: &DeviceFacts) -> UnitRange {
+        self.region.of(UnitRange::new(Lpn(0), facts.size_units))
+    }
+}
+
+/// What a run of tests tells while it goes on, and what it may ask.
+#[derive(Clone, Copy)]
+pub struct Hooks<'a> {
+    /// Called now and then with the number of the test, from 0, and how far it is, in thousandths.
+    pub on_progress: &'a dyn Fn(usize, u64),
+    /// What a model has counted so far; `None` of a real device.
+    pub stats: Option<&'a dyn Fn() -> SsdStats>,
+}
+
+impl Default for Hooks<'_> {
+    fn default() -> Self {
+        Self { on_progress: &|_, _| {}, stats: None }
+    }
+}
+
+/// Tests that cannot be run on a device.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum SetupError {
+    /// It does not take TRIM.
+    #[error("{test}: {device} takes no TRIM; expected tests without it, or another device")]
+    NoTrim {
+        /// The test that needs it.
+        test: String,
+        /// The device.
+        device: String,
+    },
+    /// Its erase command is not ours to give.
+    #[error(
+        "erase: {device} is erased with its vendor's means (hdparm, nvme format); expected trim in its place"
+    )]
+    NoErase {
+        /// The device.
+        device: String,
+    },
+    /// There is too little of it.
+    #[error("{device}: {region} to test on; expected at least {REGION_MIN}")]
+    TooSmall {
+        /// The device.
+        device: String,
+        /// What is there.
+        region: Bytes,
+    },
+    /// There is too little of it to verify TRIM.
+    #[error("{device}: {region} to verify TRIM on; expected at least {}", verify::REGION_MIN)]
+    TooSmallToVerify {
+        /// The device.
+        device: String,
+        /// What is there.
+        region: Bytes,
+    },
+    /// A test needs more than there is.
+    #[error("{test}: {wanted} from {start} % on; expected at most {room}, which is what there is")]
+    NoRoom {
+        /// The test.
+        test: String,
+        /// What it would take.
+        wanted: Bytes,
+        /// Where it begins.
+        start: Percent,
+        /// What there is.
+        room: Bytes,
+    },
+    /// A part of less than a unit.
+    #[error("{test}: less than one unit of 4 KiB of a region of {region}; expected a larger share")]
+    NoUnit {
+        /// The test.
+        test: String,
+        /// The region.
+        region: Bytes,
+    },
+}
+
+/// Refuses tests that the device cannot do, before anything is run.
+///
+/// # Errors
+/// The first reason.
+pub fn check(tests: &[Test], settings: &Settings, facts: &DeviceFacts) -> Result<(), SetupError> {
+    let region = settings.region(facts);
+    let bytes = Bytes::from_units(region.units);
+    if bytes < REGION_MIN {
+        return Err(SetupError::TooSmall { device: facts.name.clone(), region: bytes });
+    }
+    for test in tests {
+        if test.needs_trim() && facts.trim.is_none() {
+            return Err(SetupError::NoTrim { test: test.to_string(), device: facts.name.clone() });
+        }
+        if *test == Test::Erase && !facts.is_model {
+            return Err(SetupError::NoErase { device: facts.name.clone() });
+        }
+        let share = match *test {
+            Test::Fill(level) => level.of(region.units),
+            Test::Trim(part) => part.of(region).units,
+            Test::Settling { range: Some(range), .. } => range.of(region.units),
+            Test::Sequential { start, .. } => region.units - start.of(region.units),
+            _ => region.units,
+        };
+        if share == 0 {
+            return Err(SetupError::NoUnit { test: test.to_string(), region: bytes });
+        }
+        if let Test::Sequential { size: Some(wanted), start, .. } = *test
+            && wanted.units_ceil() > share
+        {
+            let (test, room) = (test.to_string(), Bytes::from_units(share));
+            return Err(SetupError::NoRoom { test, wanted, start, room });
+        }
+    }
+    Ok(())
+}
+
+/// Runs tests one after another. If the device fails or the user has had enough, the results say where that was.
+///
+/// # Errors
+/// What [`check`] says; then nothing was run.
+pub async fn run<D: BlockDevice>(
+    device: &D,
+    tests: &[Test],
+    settings: &Settings,
+    hooks: Hooks<'_>,
+) -> Result<Results, SetupError> {
+    check(tests, settings, device.facts())?;
+    let mut results =
+        Results { device: device.facts().into(), notes: Vec::new(), tests: Vec::new(), broken: None };
+    // Versions go on from test to test, so that what one writes is not what another has written.
+    let mut version = 0;
+    // Each test draws from a sequence of its own: it finds the same places whatever ran before it.
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(settings.seed);
+    for (number, test) in tests.iter().enumerate() {
+        let mut bench = Bench {
+            device,
+            settings,
+            hooks,
+            region: settings.region(device.facts()),
+            number,
+            phase: (0.0, 1.0),
+            rng: rng.clone(),
+            version,
+            did: Did::default(),
+        };
+        rng.jump();
+        let (start, before) = (device.now(), hooks.stats.map(|stats| stats()));
+        match bench.perform(*test).await {
+            Ok(found) => {
+                let counted = hooks.stats.zip(before).map(|(stats, before)| stats().since(&before));
+                let counts = counted.as_ref().map(DeviceCounts::of);
+                let mut notes = found.notes;
+                notes.extend(counts.as_ref().and_then(unmapped_note));
+                results.tests.push(TestResult {
+                    test: test.to_string(),
+                    elapsed_ns: device.now().since(start).as_nanos(),
+                    did: bench.did,
+                    measured: found.measured,
+                    findings: found.findings,
+                    plots: found.plots,
+                    notes,
+                    device: counts,
+                });
+            }
+            Err(error) => {
+                results.broken = Some(Broken {
+                    test: test.to_string(),
+                    why: error.to_string(),
+                    interrupted: error == BlockError::Interrupted,
+                    did: bench.did,
+                });
+                return Ok(results);
+            }
+        }
+        version = bench.version;
+        (hooks.on_progress)(number, 1000);
+    }
+    Ok(results)
+}
+
+/// Reads of what was never written are fast, and say nothing of the flash.
+fn unmapped_note(counts: &DeviceCounts) -> Option<String> {
+    let percent = counts.unmapped_reads_percent.filter(|&percent| percent >= 1.0)?;
+    Some(format!(
+        "{percent:.0} % of the units read hold no data: no flash is read for them; `fill` before the test writes them"
+    ))
+}
+
+/// What a test found, before the device's side is added.
+#[derive(Default)]
+struct Found {
+    measured: Vec<Measured>,
+    findings: Findings,
+    plots: Vec<Plot>,
+    notes: Vec<String>,
+}
+
+/// A device under one test.
+struct Bench<'a, D> {
+    device: &'a D,
+    settings: &'a Settings,
+    hooks: Hooks<'a>,
+    /// The units under test.
+    region: UnitRange,
+    number: usize,
+    /// Which share of the test is done, and how much of it goes on now.
+    phase: (f64, f64),
+    rng: Xoshiro256PlusPlus,
+    version: u32,
+    did: Did,
+}
+
+impl<D: BlockDevice> Bench<'_, D> {
+    async fn perform(&mut self, test: Test) -> Result<Found, BlockError> {
+        let found = match test {
+            Test::Fill(level) => self.fill(level).await,
+            Test::Sequential { direction, size, start } => self.sequential(direction, size, start).await,
+            Test::Random { read_percent, depth, seconds } => self.random(read_percent, depth, seconds).await,
+            Test::ReadWrite(seconds) => self.read_write(seconds).await,
+            Test::HdTach { passes, full } => self.hd_tach(passes, full).await,
+            Test::Atto => self.atto().await,
+            Test::Torture(seconds) => self.torture(seconds).await,
+            Test::Erase => self.erase().await,
+            Test::Trim(part) => self.trim_part(part).await,
+            Test::TrimLatency => self.trim_latency().await,
+            Test::Settling { range, seconds } => self.settling(range, seconds).await,
+            Test::Steady(round) => self.steady(round).await,
+        }?;
+        if self.did.bytes_written > 0 {
+            // What a volatile cache still holds is not left for the next test to pay for.
+            self.device.perform(Operation::Flush).await?;
+        }
+        Ok(found)
+    }
+
+    /// Says which share of the test begins now, and how much of it that is.
+    fn phase(&mut self, done: f64, share: f64) {
+        self.phase = (done, share);
+        self.report(0.0);
+    }
+
+    /// Tells how far the present phase is.
+    fn report(&self, of_phase: f64) {
+        let (done, share) = self.phase;
+        (self.hooks.on_progress)(self.number, ((done + share * of_phase) * 1000.0) as u64);
+    }
+}

@@ -1,0 +1,266 @@
+//! What tests found, as data.
+
+use serde::Serialize;
+use trimwise::block::DeviceFacts;
+use trimwise::ssd::SsdStats;
+use trimwise::units::SimDuration;
+use trimwise::workload::latency::LatencySummary;
+
+use super::load::{Done, Tally, per_second};
+use crate::plot::Plot;
+
+/// What tests did to a device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Did {
+    /// Bytes read, in completed transfers.
+    pub bytes_read: u64,
+    /// Bytes written, in completed transfers.
+    pub bytes_written: u64,
+    /// Bytes in completed TRIMs.
+    pub bytes_trimmed: u64,
+    /// How often the whole device was erased.
+    pub whole_device_erases: u64,
+}
+
+/// Transfers of one kind.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Measured {
+    /// Which.
+    pub what: String,
+    /// How many.
+    pub operations: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// From the first submission to the last completion.
+    pub elapsed_ns: u64,
+    /// Megabytes (1,000,000 bytes) a second; `None` where nothing is transferred.
+    pub throughput_mb_per_s: Option<f64>,
+    /// The slowest part (zone, interval), where there are several.
+    pub throughput_min_mb_per_s: Option<f64>,
+    /// The fastest.
+    pub throughput_max_mb_per_s: Option<f64>,
+    /// Transfers a second.
+    pub iops: Option<f64>,
+    /// How long they took.
+    pub latency: Option<LatencySummary>,
+}
+
+impl Measured {
+    /// Transfers of one direction in `elapsed`.
+    pub(super) fn of(what: impl Into<String>, tally: &Tally, elapsed: SimDuration) -> Self {
+        Self {
+            throughput_mb_per_s: Some(per_second(tally.bytes.0 as f64 / 1e6, elapsed)),
+            iops: Some(per_second(tally.operations as f64, elapsed)),
+            latency: tally.latency(),
+            operations: tally.operations,
+            ..Self::operation(what, tally.bytes.0, elapsed)
+        }
+    }
+
+    /// What a stream read, and what it wrote.
+    pub(super) fn of_stream(done: &Done) -> Vec<Self> {
+        [("read", &done.reads), ("write", &done.writes)]
+            .into_iter()
+            .filter(|(_, tally)| tally.operations > 0)
+            .map(|(what, tally)| Self::of(what, tally, done.elapsed))
+            .collect()
+    }
+
+    /// With the least and the most of some parts.
+    pub(super) fn spread(mut self, rates: impl Iterator<Item = f64> + Clone) -> Self {
+        let least = rates.clone().fold(f64::INFINITY, f64::min);
+        let most = rates.fold(f64::NEG_INFINITY, f64::max);
+        if least <= most {
+            (self.throughput_min_mb_per_s, self.throughput_max_mb_per_s) = (Some(least), Some(most));
+        }
+        self
+    }
+
+    /// One operation that transfers nothing.
+    pub(super) fn operation(what: impl Into<String>, bytes: u64, elapsed: SimDuration) -> Self {
+        let ns = elapsed.as_nanos();
+        Self {
+            what: what.into(),
+            operations: 1,
+            bytes,
+            elapsed_ns: ns,
+            throughput_mb_per_s: None,
+            throughput_min_mb_per_s: None,
+            throughput_max_mb_per_s: None,
+            iops: None,
+            latency: Some(LatencySummary { count: 1, p50_ns: ns, p99_ns: ns, p999_ns: ns, max_ns: ns }),
+        }
+    }
+}
+
+/// How long throughput took to settle after a TRIM.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Settled {
+    /// The share of the region that was trimmed.
+    pub range_percent: f64,
+    /// What was written between the TRIM before and this one.
+    pub written_before_bytes: u64,
+    /// How long the TRIM took.
+    pub trim_ns: u64,
+    /// The first instant from which throughput stays within a tenth of its final level; `None`: it did not.
+    pub settled_after_ns: Option<u64>,
+    /// Throughput of the first second.
+    pub first_mb_per_s: f64,
+    /// The final level: the mean of the last quarter.
+    pub final_mb_per_s: f64,
+}
+
+/// How long TRIMs of one size took.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct TrimTime {
+    /// The size of the range.
+    pub range_bytes: u64,
+    /// Whether the device had something else to do.
+    pub loaded: bool,
+    /// How long they took.
+    pub latency: LatencySummary,
+}
+
+/// What came of the search for steady state.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Steady {
+    /// Whether it was found.
+    pub reached: bool,
+    /// How many rounds were made.
+    pub rounds: u32,
+    /// Transfers a second of each round.
+    pub round_iops: Vec<f64>,
+    /// Their mean over the last window.
+    pub iops: f64,
+    /// Most less least over the window, in percent of its mean.
+    pub excursion_percent: f64,
+    /// What the fitted line rises or falls over the window, in percent of its mean.
+    pub slope_percent: f64,
+}
+
+/// What a test finds beside transfers.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Findings {
+    /// Nothing.
+    #[default]
+    None,
+    /// TRIM latency.
+    TrimLatency(Vec<TrimTime>),
+    /// Settling after TRIM.
+    Settling(Vec<Settled>),
+    /// Steady state.
+    Steady(Steady),
+}
+
+/// What a modelled device counted during a test.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct DeviceCounts {
+    /// Units written to flash for each unit that the host wrote; `None` if it wrote none.
+    pub write_amplification: Option<f64>,
+    /// Units that the host wrote.
+    pub host_units_written: u64,
+    /// Units written to flash.
+    pub nand_units_written: u64,
+    /// Units copied by garbage collection.
+    pub gc_units: u64,
+    /// Erase blocks erased.
+    pub block_erases: u64,
+    /// TRIM commands.
+    pub trim_commands: u64,
+    /// Units that held data and were unmapped by them.
+    pub trimmed_units: u64,
+    /// Of the units read, the share that held no data, so that no flash was read for them; `None` without reads.
+    pub unmapped_reads_percent: Option<f64>,
+}
+
+impl DeviceCounts {
+    pub(super) fn of(stats: &SsdStats) -> Self {
+        let share = |part: u64, whole: u64| (whole > 0).then(|| part as f64 / whole as f64);
+        Self {
+            write_amplification: (stats.host_units_written > 0).then(|| stats.write_amplification()),
+            host_units_written: stats.host_units_written,
+            nand_units_written: stats.nand_units.total(),
+            gc_units: stats.nand_units.gc,
+            block_erases: stats.block_erases,
+            trim_commands: stats.trim.commands,
+            trimmed_units: stats.trim.units_invalidated,
+            unmapped_reads_percent: share(stats.host_units_read_unmapped, stats.host_units_read)
+                .map(|share| share * 100.0),
+        }
+    }
+}
+
+/// What a test found.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct TestResult {
+    /// The test, as it is written.
+    pub test: String,
+    /// How long it took, with all that it prepared.
+    pub elapsed_ns: u64,
+    /// What it did to the device, with all that it prepared.
+    pub did: Did,
+    /// Its transfers, without those that prepare.
+    pub measured: Vec<Measured>,
+    /// What else it found.
+    pub findings: Findings,
+    /// Pictures over time, zones and sizes.
+    pub plots: Vec<Plot>,
+    /// What must be known to read the figures.
+    pub notes: Vec<String>,
+    /// What the model counted; `None` of a real device.
+    pub device: Option<DeviceCounts>,
+}
+
+/// The device, as it says it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Device {
+    /// Its name or path.
+    pub name: String,
+    /// Its size.
+    pub size_bytes: u64,
+    /// The smallest transfer.
+    pub sector_bytes: u64,
+    /// Whether it says that it takes TRIM.
+    pub trim: bool,
+    /// Whether its time is virtual.
+    pub is_model: bool,
+}
+
+impl From<&DeviceFacts> for Device {
+    fn from(facts: &DeviceFacts) -> Self {
+        Self {
+            name: facts.name.clone(),
+            size_bytes: facts.size_units.saturating_mul(trimwise::units::UNIT_BYTES),
+            sector_bytes: facts.sector_bytes,
+            trim: facts.trim.is_some(),
+            is_model: facts.is_model,
+        }
+    }
+}
+
+/// Where tests ended before their end.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Broken {
+    /// The test at which they did.
+    pub test: String,
+    /// Why.
+    pub why: String,
+    /// Whether it was the user's wish.
+    pub interrupted: bool,
+    /// What that test had done to the device until then.
+    pub did: Did,
+}
+
+/// What tests found, as far as they came.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Results {
+    /// On which device.
+    pub device: Device,
+    /// What must be known of the device to read the figures: what whoever opened it noticed.
+    pub notes: Vec<String>,
+    /// The tests that ended, in order.
+    pub tests: Vec<TestResult>,
+    /// If not all did: where. The results are partial then.
+    pub broken: Option<Broken>,
+}

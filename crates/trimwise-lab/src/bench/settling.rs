@@ -1,0 +1,122 @@
+//! Throughput over time after a TRIM: some drives are slow at first, while they work it off.
+//!
+//! Each run begins from the same state: the region is trimmed whole, and the device rests. Then the region is
+//! written once, or not: what was written between two TRIMs matters too. Then the range is trimmed, and from that
+//! instant small sequential writes into it go on, booked in intervals of 100 ms.
+
+use trimwise::block::{BlockDevice, BlockError};
+use trimwise::units::{Bytes, SimDuration, UNIT_BYTES, UnitRange};
+
+use super::load::{Action, Order, Stream};
+use super::result::Settled;
+use super::spec::{DEPTH, Percent, Seconds};
+use super::streams::{INTERVAL, throughput};
+use super::{Bench, Findings, Found};
+
+/// The ranges, unless one is given.
+const RANGES: [Percent; 4] =
+    [Percent::hundredths(1250), Percent::hundredths(2500), Percent::hundredths(5000), Percent::ALL];
+/// How long each is looked at, unless it is said.
+const LOOK: SimDuration = SimDuration::from_secs(60);
+/// What a model writes at most in that time.
+const MODEL_MOST: Bytes = Bytes::gib(16);
+/// How long the device rests before, so that what it does in the background comes to an end.
+const REST: SimDuration = SimDuration::from_secs(30);
+/// How far from the final level throughput counts as settled, in hundredths of it.
+const NEAR_PERCENT: f64 = 10.0;
+
+impl<D: BlockDevice> Bench<'_, D> {
+    pub(super) async fn settling(
+        &mut self,
+        range: Option<Percent>,
+        seconds: Option<Seconds>,
+    ) -> Result<Found, BlockError> {
+        let ranges = range.map_or(RANGES.to_vec(), |range| vec![range]);
+        let limit = self.limit(seconds, LOOK, MODEL_MOST);
+        let share = 1.0 / (2 * ranges.len()) as f64;
+        let mut settled = Vec::new();
+        let mut lines = Vec::new();
+        for (i, percent) in ranges.into_iter().enumerate() {
+            for writes_before in [false, true] {
+                let at = (2 * i + usize::from(writes_before)) as f64 * share;
+                self.phase(at, share * 0.5);
+                let area = UnitRange::new(self.region.start, percent.of(self.region.units));
+                if area.units == 0 {
+                    continue; // a region so small that the share of it is nothing
+                }
+                self.trim(self.region).await?;
+                self.device.sleep(REST).await;
+                let before = match writes_before {
+                    true => self.write_all(self.region).await?.bytes(),
+                    false => Bytes(0),
+                };
+                self.phase(at + share * 0.5, share * 0.5);
+                let trim = self.trim(area).await?;
+                let (action, order) = (Action::Write, Order::Sequential);
+                let transfer = Bytes(UNIT_BYTES);
+                let stream = Stream { action, order, area, transfer, depth: DEPTH, pace: 0, limit };
+                let done = self.run_one(stream).await?;
+                let rates = done.intervals.rates(done.elapsed);
+                let level = level(&rates).unwrap_or_else(|| done.mb_per_s());
+                settled.push(Settled {
+                    range_percent: percent.value(),
+                    written_before_bytes: before.0,
+                    trim_ns: trim.as_nanos(),
+                    settled_after_ns: settled_after(&rates, level, done.intervals.length),
+                    first_mb_per_s: first_second(&rates).unwrap_or(level),
+                    final_mb_per_s: level,
+                });
+                let name = if writes_before { "the region written before" } else { "nothing written before" };
+                lines.push((format!("{percent} %, {name}"), rates));
+            }
+        }
+        let title =
+            format!("4 KiB sequential writes after a TRIM, in intervals of {} ms", INTERVAL.0 / 1_000_000);
+        let plots = vec![throughput(&title, lines)];
+        Ok(Found { plots, findings: Findings::Settling(settled), ..Found::default() })
+    }
+}
+
+/// The mean over the first second, or over what there is of it: longer than a write cache takes to be full.
+fn first_second(rates: &[(f64, f64)]) -> Option<f64> {
+    let first: Vec<f64> = rates.iter().take_while(|(at, _)| *at <= 1.0).map(|&(_, rate)| rate).collect();
+    (!first.is_empty()).then(|| first.iter().sum::<f64>() / first.len() as f64)
+}
+
+/// The mean of the last quarter; `None` of fewer than four intervals.
+fn level(rates: &[(f64, f64)]) -> Option<f64> {
+    let quarter = rates.len() / 4;
+    let last = &rates[rates.len() - quarter..];
+    (quarter > 0).then(|| last.iter().map(|&(_, rate)| rate).sum::<f64>() / quarter as f64)
+}
+
+/// The first instant from which each interval is near the final level; `None` if that is in the last quarter, whose
+/// mean is the level itself.
+fn settled_after(rates: &[(f64, f64)], level: f64, interval: SimDuration) -> Option<u64> {
+    let is_far = |&(_, rate): &(f64, f64)| (rate - level).abs() > level * NEAR_PERCENT / 100.0;
+    let intervals = rates.iter().rposition(is_far).map_or(0, |last| last + 1);
+    let settled = intervals <= rates.len() - rates.len() / 4;
+    settled.then(|| interval.as_nanos() * intervals as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settled_is_where_the_last_interval_far_from_the_final_level_ends() {
+        let of = |rates: &[f64]| {
+            let rates: Vec<(f64, f64)> =
+                rates.iter().enumerate().map(|(i, &rate)| (i as f64 * 0.1, rate)).collect();
+            let level = level(&rates).unwrap();
+            (level, settled_after(&rates, level, SimDuration::from_millis(100)))
+        };
+        assert_eq!(of(&[100.0; 8]), (100.0, Some(0)));
+        assert_eq!(of(&[40.0, 60.0, 91.0, 100.0, 100.0, 100.0, 100.0, 100.0]), (100.0, Some(200_000_000)));
+        assert_eq!(of(&[100.0, 111.0, 109.0, 100.0, 100.0, 100.0, 100.0, 100.0]), (100.0, Some(200_000_000)));
+        assert_eq!(of(&[100.0, 100.0, 100.0, 100.0, 100.0, 100.0, 50.0, 150.0]), (100.0, None));
+        assert_eq!(level(&[(0.1, 5.0); 3]), None);
+        assert_eq!(first_second(&[(0.5, 300.0), (1.0, 100.0), (1.5, 900.0)]), Some(200.0));
+        assert_eq!(settled_after(&[], 5.0, SimDuration::from_millis(100)), Some(0));
+    }
+}

@@ -1,0 +1,63 @@
+//! Transfer sizes from 0.5 KiB to 8 MiB, as ATTO shows them.
+//!
+//! For each size a stretch of 256 MiB is written sequentially, four transfers at a time, and then read. Small sizes
+//! have a shorter stretch, so that none takes longer than it tells: 32,768 transfers.
+
+use trimwise::block::{BlockDevice, BlockError};
+use trimwise::units::{Bytes, SimDuration, UnitRange};
+
+use super::load::{Action, Limit, Order, Stream, Tally};
+use super::{Bench, Found, Measured};
+use crate::plot::{Axis, Plot, PlotKind, Point, Series};
+
+/// The smallest transfer; each next one is twice as large.
+const SMALLEST: Bytes = Bytes(512);
+/// How many sizes: up to 8 MiB.
+const SIZES: u32 = 15;
+/// Transfers at a time.
+const DEPTH: u32 = 4;
+/// The stretch.
+const STRETCH: Bytes = Bytes::mib(256);
+/// The most transfers of a size and direction.
+const TRANSFERS_MOST: u64 = 32_768;
+
+impl<D: BlockDevice> Bench<'_, D> {
+    pub(super) async fn atto(&mut self) -> Result<Found, BlockError> {
+        let sector = self.device.facts().sector_bytes;
+        let stretch = STRETCH.0.min(Bytes::from_units(self.region.units).0);
+        let actions = [("write", Action::Write), ("read", Action::Read)];
+        let mut sums = [(Tally::default(), SimDuration::ZERO), (Tally::default(), SimDuration::ZERO)];
+        let mut series = actions.map(|(name, _)| Series { name: name.to_owned(), points: Vec::new() });
+        let sizes = (0..SIZES).map(|i| Bytes(SMALLEST.0 << i)).filter(|size| size.0 >= sector);
+        for (i, transfer) in sizes.clone().enumerate() {
+            let bytes = Bytes(stretch.min(transfer.0 * TRANSFERS_MOST));
+            let area = UnitRange::new(self.region.start, bytes.units_floor());
+            let limit = Limit::bytes(Bytes::from_units(area.units));
+            for (j, (_, action)) in actions.into_iter().enumerate() {
+                let share = 1.0 / f64::from(SIZES * 2);
+                self.phase((2 * i + j) as f64 * share, share);
+                let order = Order::Sequential;
+                let stream = Stream { action, order, area, transfer, depth: DEPTH, pace: 0, limit };
+                let done = self.run_one(stream).await?;
+                sums[j].0.merge(if action == Action::Read { &done.reads } else { &done.writes });
+                sums[j].1 += done.elapsed;
+                series[j].points.push(Point::new(transfer.0 as f64 / 1024.0, done.mb_per_s()));
+            }
+        }
+        let measured = series.iter().zip(&sums).map(|(line, (tally, elapsed))| {
+            Measured::of(line.name.clone(), tally, *elapsed).spread(line.points.iter().map(|p| p.y))
+        });
+        let mut found = Found { measured: measured.collect(), ..Found::default() };
+        if sector > SMALLEST.0 {
+            found.notes.push(format!("the smallest transfer of this device is {}", Bytes(sector)));
+        }
+        found.plots.push(Plot {
+            title: "Throughput by transfer size".to_owned(),
+            kind: PlotKind::Lines,
+            x: Axis::log("transfer_kib", "transfer size", "KiB"),
+            y: Axis::linear("throughput_mb_per_s", "throughput", "MB/s"),
+            series: series.to_vec(),
+        });
+        Ok(found)
+    }
+}

@@ -1,0 +1,615 @@
+//! Tests as they are written: `fill`, `randwrite:32:60`, `hdtach:reads`, `trim:50:25`.
+//!
+//! A test is a name and fields behind `:`, in a fixed order; what is left out at the end has its default. `Display`
+//! writes a test back without the defaults at its end.
+
+use std::fmt;
+use std::str::FromStr;
+
+use thiserror::Error;
+use trimwise::units::{Bytes, Lpn, UnitRange};
+
+/// A share of the region under test, in hundredths of a percent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Percent(u32);
+
+impl Percent {
+    /// Nothing.
+    pub const ZERO: Self = Self(0);
+    /// All of it.
+    pub const ALL: Self = Self(10_000);
+
+    /// So many hundredths of a percent; at most all.
+    pub const fn hundredths(hundredths: u32) -> Self {
+        Self(if hundredths > 10_000 { 10_000 } else { hundredths })
+    }
+
+    /// As a number, for figures.
+    pub fn value(self) -> f64 {
+        f64::from(self.0) / 100.0
+    }
+
+    /// The same share of a number of units, rounded down.
+    pub fn of(self, units: u64) -> u64 {
+        (u128::from(units) * u128::from(self.0) / 10_000) as u64
+    }
+
+    /// What is left beside it.
+    pub const fn rest(self) -> Self {
+        Self(10_000 - self.0)
+    }
+}
+
+impl fmt::Display for Percent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.0 / 100, self.0 % 100) {
+            (whole, 0) => write!(f, "{whole}"),
+            (whole, part) if part % 10 == 0 => write!(f, "{whole}.{}", part / 10),
+            (whole, part) => write!(f, "{whole}.{part:02}"),
+        }
+    }
+}
+
+impl FromStr for Percent {
+    type Err = ();
+
+    /// Up to two digits behind the point, without sign or percent sign.
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
+        let digits = |text: &str, most: usize| {
+            (1..=most).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_digit())
+        };
+        if !digits(whole, 3) || !digits(part, 2) {
+            return Err(());
+        }
+        let part: u32 = format!("{part:0<2}").parse().map_err(drop)?;
+        let hundredths = whole.parse::<u32>().map_err(drop)? * 100 + part;
+        if hundredths <= 10_000 { Ok(Self(hundredths)) } else { Err(()) }
+    }
+}
+
+/// A part of the device's address space, as shares of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// What lies before it.
+    pub start: Percent,
+    /// How long it is; with `start` at most all.
+    pub length: Percent,
+}
+
+impl Part {
+    /// All of it.
+    pub const ALL: Self = Self { start: Percent::ZERO, length: Percent::ALL };
+
+    /// The units of `whole` that it stands for. Parts that meet share no unit and leave none out.
+    pub fn of(self, whole: UnitRange) -> UnitRange {
+        let start = self.start.of(whole.units);
+        let end = Percent::hundredths(self.start.0 + self.length.0).of(whole.units);
+        UnitRange::new(Lpn(whole.start.0 + start), end - start)
+    }
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.start, self.length)
+    }
+}
+
+impl FromStr for Part {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let share = |text: &str| text.parse::<Percent>().ok();
+        let parts = text.split_once(':').and_then(|(s, l)| share(s).zip(share(l)));
+        match parts {
+            Some((start, length)) if length > Percent::ZERO && length <= start.rest() => {
+                Ok(Self { start, length })
+            }
+            _ => Err(format!(
+                "'{text}' is no part: expected START_PCT:LEN_PCT, as in 0:50 or 87.5:12.5, together at most 100"
+            )),
+        }
+    }
+}
+
+/// Which way data go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// From the device.
+    Read,
+    /// To the device.
+    Write,
+}
+
+/// What HD Tach's pass over the zones does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Passes {
+    /// Read.
+    Reads,
+    /// Write.
+    Writes,
+    /// Read, then write.
+    Both,
+}
+
+/// Seconds of a test whose time is given. A century in seconds fits by far.
+pub type Seconds = u32;
+
+/// One test, as it is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Test {
+    /// Sequential fill up to a level.
+    Fill(Percent),
+    /// Timed sequential reading or writing, as with dd.
+    Sequential {
+        /// Which way.
+        direction: Direction,
+        /// How much; `None`: the default, or what there is behind `start`.
+        size: Option<Bytes>,
+        /// Where it begins.
+        start: Percent,
+    },
+    /// Transfers of 4 KiB at random places.
+    Random {
+        /// How many of a hundred are reads.
+        read_percent: u8,
+        /// How many at a time.
+        depth: u32,
+        /// How long; `None`: the default, which is limited in amount too.
+        seconds: Option<Seconds>,
+    },
+    /// A sequential reader, a sequential writer, and both at the same time.
+    ReadWrite(Option<Seconds>),
+    /// Sequential passes over the zones of the address space, as HD Tach shows them.
+    HdTach {
+        /// Which.
+        passes: Passes,
+        /// The whole of each zone instead of a sample.
+        full: bool,
+    },
+    /// Transfer sizes from 0.5 KiB to 8 MiB, as ATTO shows them.
+    Atto,
+    /// Random writes of 4 KiB all over the region, for long.
+    Torture(Option<Seconds>),
+    /// Erasing the whole device.
+    Erase,
+    /// TRIM of a part of the region.
+    Trim(Part),
+    /// How long TRIM takes, by the size of its range.
+    TrimLatency,
+    /// Throughput over time after a TRIM.
+    Settling {
+        /// Which share is trimmed; `None`: several, one after the other.
+        range: Option<Percent>,
+        /// How long each is looked at.
+        seconds: Option<Seconds>,
+    },
+    /// Preconditioning and steady state.
+    Steady(Option<Seconds>),
+}
+
+/// The tests there are, with their fields and what they do, for help texts.
+pub const TESTS: [(&str, &str); 15] = [
+    ("fill[:LEVEL_PCT]", "write sequentially up to a level; all if none is given"),
+    (
+        "seqwrite[:SIZE[:START_PCT]]",
+        "time a sequential write, 1 MiB at a time, as dd does; 4.096 GB or what there is",
+    ),
+    ("seqread[:SIZE[:START_PCT]]", "the same, reading"),
+    ("randwrite[:QD[:SECONDS]]", "write 4 KiB at random places, QD at a time (32), for so long (30 s)"),
+    ("randread[:QD[:SECONDS]]", "the same, reading"),
+    ("mixed[:READ_PCT[:QD[:SECONDS]]]", "the same, so many of a hundred reads (70), the others writes"),
+    ("readwrite[:SECONDS]", "a sequential reader alone, a writer alone, both together (10 s each)"),
+    ("hdtach[:reads|writes|both][:full]", "sequential passes by zones, as HD Tach shows them: reads first"),
+    ("atto", "transfer sizes from 0.5 KiB to 8 MiB, writes and reads, as ATTO shows them"),
+    ("torture[:SECONDS]", "write 4 KiB at random places all over, 32 at a time (20 minutes)"),
+    ("erase", "erase the whole device"),
+    ("trim[:START_PCT:LEN_PCT]", "TRIM all of it, or a part"),
+    ("trimlatency", "how long TRIM takes by the size of its range, on an idle device and under load"),
+    (
+        "settling[:RANGE_PCT[:SECONDS]]",
+        "throughput over time after a TRIM, with and without writes before it",
+    ),
+    (
+        "steady[:ROUND_SECONDS]",
+        "write twice the capacity, then rounds until the write rate is steady (SNIA PTS)",
+    ),
+];
+
+/// Requests at a time, unless it is said.
+pub const DEPTH: u32 = 32;
+/// Reads of a hundred in `mixed`, unless it is said.
+pub const READ_PERCENT: u8 = 70;
+/// The most requests at a time.
+const DEPTH_MAX: u64 = 65_536;
+/// The longest time, a week.
+const SECONDS_MAX: u64 = 7 * 86_400;
+
+/// A test that does not parse.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("test '{given}', column {column}: {what}; expected {expected}")]
+pub struct TestError {
+    /// What was written.
+    pub given: String,
+    /// Where it stops making sense, from 1, in characters.
+    pub column: usize,
+    /// What is wrong there.
+    pub what: String,
+    /// What would be accepted.
+    pub expected: String,
+}
+
+impl Test {
+    /// Whether it sends TRIMs.
+    pub fn needs_trim(self) -> bool {
+        matches!(self, Self::Trim(_) | Self::TrimLatency | Self::Settling { .. })
+    }
+
+    /// The most transfers that it has on their way at a time.
+    pub fn depth(self) -> u32 {
+        match self {
+            Self::Random { depth, .. } => depth,
+            _ => DEPTH,
+        }
+    }
+
+    /// Whether it changes what the device holds.
+    pub fn is_destructive(self) -> bool {
+        match self {
+            Self::Sequential { direction, .. } => direction == Direction::Write,
+            Self::Random { read_percent, .. } => read_percent < 100,
+            Self::HdTach { passes, .. } => passes != Passes::Reads,
+            _ => true,
+        }
+    }
+}
+
+impl fmt::Display for Test {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = |f: &mut fmt::Formatter<'_>, seconds: &Option<Seconds>| match seconds {
+            Some(seconds) => write!(f, ":{seconds}"),
+            None => Ok(()),
+        };
+        match self {
+            Self::Fill(Percent::ALL) => f.write_str("fill"),
+            Self::Fill(level) => write!(f, "fill:{level}"),
+            Self::Sequential { direction, size, start } => {
+                f.write_str(if *direction == Direction::Read { "seqread" } else { "seqwrite" })?;
+                match (size, *start) {
+                    (None, Percent::ZERO) => Ok(()),
+                    (None, start) => write!(f, "::{start}"),
+                    (Some(size), Percent::ZERO) => write!(f, ":{}", size.0),
+                    (Some(size), start) => write!(f, ":{}:{start}", size.0),
+                }
+            }
+            Self::Random { read_percent, depth, seconds: time } => {
+                let is_default = *depth == DEPTH && time.is_none();
+                match *read_percent {
+                    0 => f.write_str("randwrite")?,
+                    100 => f.write_str("randread")?,
+                    READ_PERCENT if is_default => f.write_str("mixed")?,
+                    read => write!(f, "mixed:{read}")?,
+                }
+                if is_default {
+                    return Ok(());
+                }
+                write!(f, ":{depth}")?;
+                seconds(f, time)
+            }
+            Self::ReadWrite(time) => f.write_str("readwrite").and_then(|()| seconds(f, time)),
+            Self::HdTach { passes, full } => {
+                f.write_str("hdtach")?;
+                f.write_str(match passes {
+                    Passes::Reads => ":reads",
+                    Passes::Writes => ":writes",
+                    Passes::Both => "",
+                })?;
+                f.write_str(if *full { ":full" } else { "" })
+            }
+            Self::Atto => f.write_str("atto"),
+            Self::Torture(time) => f.write_str("torture").and_then(|()| seconds(f, time)),
+            Self::Erase => f.write_str("erase"),
+            Self::Trim(Part::ALL) => f.write_str("trim"),
+            Self::Trim(part) => write!(f, "trim:{part}"),
+            Self::TrimLatency => f.write_str("trimlatency"),
+            Self::Settling { range, seconds: time } => {
+                f.write_str("settling")?;
+                match (range, time) {
+                    (None, None) => Ok(()),
+                    (None, Some(time)) => write!(f, "::{time}"),
+                    (Some(range), time) => write!(f, ":{range}").and_then(|()| seconds(f, time)),
+                }
+            }
+            Self::Steady(time) => f.write_str("steady").and_then(|()| seconds(f, time)),
+        }
+    }
+}
+
+/// The fields behind a name, taken one by one.
+struct Fields<'a> {
+    given: &'a str,
+    /// Each with the bytes before it.
+    left: std::vec::IntoIter<(usize, &'a str)>,
+}
+
+impl<'a> Fields<'a> {
+    fn of(given: &'a str) -> (&'a str, Self) {
+        let mut fields = given.split(':').scan(0, |at, text| {
+            let field = (*at, text);
+            *at += text.len() + 1;
+            Some(field)
+        });
+        let name = fields.next().map_or("", |(_, name)| name);
+        (name, Self { given, left: fields.collect::<Vec<_>>().into_iter() })
+    }
+
+    fn wrong(&self, at: usize, what: String, expected: impl Into<String>) -> TestError {
+        let column = self.given.get(..at).map_or(0, |before| before.chars().count()) + 1;
+        TestError { given: self.given.to_owned(), column, what, expected: expected.into() }
+    }
+
+    /// The next field as something; `None` if there is none.
+    fn next<T>(
+        &mut self,
+        expected: &str,
+        read: impl FnOnce(&str) -> Option<T>,
+    ) -> Result<Option<T>, TestError> {
+        match self.left.next() {
+            None => Ok(None),
+            Some((at, text)) => match read(text) {
+                Some(value) => Ok(Some(value)),
+                None => Err(self.wrong(at, format!("'{text}'"), expected)),
+            },
+        }
+    }
+
+    /// The same where nothing between two colons stands for the default too, as long as something follows.
+    fn next_or_default<T>(
+        &mut self,
+        expected: &str,
+        read: impl FnOnce(&str) -> Option<T>,
+    ) -> Result<Option<T>, TestError> {
+        if self.left.as_slice().first().is_some_and(|(_, text)| text.is_empty()) && self.left.len() > 1 {
+            self.left.next();
+            return Ok(None);
+        }
+        self.next(expected, read)
+    }
+
+    fn seconds(&mut self) -> Result<Option<Seconds>, TestError> {
+        let expected = format!("whole seconds from 1 to {SECONDS_MAX}");
+        self.next(&expected, |text| number(text, 1, SECONDS_MAX).map(|s| s as Seconds))
+    }
+
+    fn depth(&mut self) -> Result<Option<u32>, TestError> {
+        let expected = format!("a queue depth from 1 to {DEPTH_MAX}");
+        self.next(&expected, |text| number(text, 1, DEPTH_MAX).map(|d| d as u32))
+    }
+
+    /// Nothing may be left.
+    fn end(mut self, test: Test, form: &str) -> Result<Test, TestError> {
+        match self.left.next() {
+            None => Ok(test),
+            Some((at, text)) => Err(self.wrong(at, format!("':{text}' is one too many"), form)),
+        }
+    }
+}
+
+fn number(text: &str, least: u64, most: u64) -> Option<u64> {
+    let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    text.parse().ok().filter(|n| digits && (least..=most).contains(n))
+}
+
+fn share(text: &str) -> Option<Percent> {
+    text.parse().ok().filter(|&p| p > Percent::ZERO)
+}
+
+/// What `name` is written like, of [`TESTS`].
+fn form(name: &str) -> &'static str {
+    let own = |form: &str| form.split(['[', ':']).next() == Some(name);
+    TESTS.iter().map(|(form, _)| *form).find(|form| own(form)).unwrap_or("a test")
+}
+
+impl FromStr for Test {
+    type Err = TestError;
+
+    fn from_str(given: &str) -> Result<Self, TestError> {
+        const LEVEL: &str = "percent above 0 and up to 100, with at most two decimals";
+        let (name, mut fields) = Fields::of(given);
+        let test = match name {
+            "fill" => Self::Fill(fields.next(LEVEL, share)?.unwrap_or(Percent::ALL)),
+            "seqwrite" | "seqread" => {
+                let size =
+                    fields.next_or_default("a size of whole units of 4 KiB, such as 4GiB", |text| {
+                        text.parse::<Bytes>()
+                            .ok()
+                            .filter(|b| b.0 > 0 && b.0.is_multiple_of(trimwise::units::UNIT_BYTES))
+                    })?;
+                let start = fields
+                    .next("percent from 0 to below 100, with at most two decimals", |text| {
+                        text.parse().ok().filter(|&p| p < Percent::ALL)
+                    })?;
+                let direction = if name == "seqread" { Direction::Read } else { Direction::Write };
+                Self::Sequential { direction, size, start: start.unwrap_or(Percent::ZERO) }
+            }
+            "randwrite" | "randread" | "mixed" => {
+                let read_percent = match name {
+                    "randwrite" => 0,
+                    "randread" => 100,
+                    _ => fields
+                        .next("percent of reads, from 1 to 99", |text| number(text, 1, 99))?
+                        .map_or(READ_PERCENT, |percent| percent as u8),
+                };
+                let depth = fields.depth()?.unwrap_or(DEPTH);
+                Self::Random { read_percent, depth, seconds: fields.seconds()? }
+            }
+            "readwrite" => Self::ReadWrite(fields.seconds()?),
+            "hdtach" => {
+                let mut passes = None;
+                let mut full = false;
+                while let Some(word) = fields.next("reads, writes or both, and full behind it", |text| {
+                    let pass = match text {
+                        "reads" => Some(Passes::Reads),
+                        "writes" => Some(Passes::Writes),
+                        "both" => Some(Passes::Both),
+                        "full" if !full => None,
+                        _ => return None,
+                    };
+                    // Each once, and full last.
+                    (!full && (pass.is_none() || passes.is_none())).then_some(pass)
+                })? {
+                    match word {
+                        Some(pass) => passes = Some(pass),
+                        None => full = true,
+                    }
+                }
+                Self::HdTach { passes: passes.unwrap_or(Passes::Both), full }
+            }
+            "atto" => Self::Atto,
+            "torture" => Self::Torture(fields.seconds()?),
+            "erase" => Self::Erase,
+            "trim" => {
+                let part = given.get("trim:".len()..).unwrap_or_default();
+                if given == "trim" {
+                    Self::Trim(Part::ALL)
+                } else {
+                    let part = part.parse::<Part>().map_err(|_| {
+                        let expected = "START_PCT:LEN_PCT, as in 50:25, together at most 100";
+                        fields.wrong("trim:".len(), format!("'{part}'"), expected)
+                    })?;
+                    return Ok(Self::Trim(part));
+                }
+            }
+            "trimlatency" => Self::TrimLatency,
+            "settling" => {
+                let range = fields.next_or_default(LEVEL, share)?;
+                Self::Settling { range, seconds: fields.seconds()? }
+            }
+            "steady" => Self::Steady(fields.seconds()?),
+            other => {
+                let names: Vec<&str> =
+                    TESTS.iter().filter_map(|(form, _)| form.split(['[', ':']).next()).collect();
+                let what = format!("there is no test '{other}'");
+                return Err(fields.wrong(0, what, format!("one of {}", names.join(", "))));
+            }
+        };
+        fields.end(test, form(name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_and_written_again() {
+        for (text, canonical) in [
+            ("fill", "fill"),
+            ("fill:100", "fill"),
+            ("fill:87.3", "fill:87.3"),
+            ("fill:0.05", "fill:0.05"),
+            ("seqwrite", "seqwrite"),
+            ("seqwrite:4096000000:62.9", "seqwrite:4096000000:62.9"),
+            ("seqwrite:1GiB:0", "seqwrite:1073741824"),
+            ("seqread::50", "seqread::50"),
+            ("randwrite", "randwrite"),
+            ("randwrite:32", "randwrite"),
+            ("randwrite:1:5", "randwrite:1:5"),
+            ("randread:32:5", "randread:32:5"),
+            ("mixed", "mixed"),
+            ("mixed:70", "mixed"),
+            ("mixed:30", "mixed:30"),
+            ("mixed:70:8", "mixed:70:8"),
+            ("mixed:1:8:9", "mixed:1:8:9"),
+            ("readwrite:3", "readwrite:3"),
+            ("hdtach", "hdtach"),
+            ("hdtach:both", "hdtach"),
+            ("hdtach:reads", "hdtach:reads"),
+            ("hdtach:full", "hdtach:full"),
+            ("hdtach:writes:full", "hdtach:writes:full"),
+            ("atto", "atto"),
+            ("torture", "torture"),
+            ("torture:1200", "torture:1200"),
+            ("erase", "erase"),
+            ("trim", "trim"),
+            ("trim:0:100", "trim"),
+            ("trim:87.3:12.7", "trim:87.3:12.7"),
+            ("trimlatency", "trimlatency"),
+            ("settling", "settling"),
+            ("settling:12.5", "settling:12.5"),
+            ("settling::9", "settling::9"),
+            ("settling:100:9", "settling:100:9"),
+            ("steady", "steady"),
+            ("steady:60", "steady:60"),
+        ] {
+            let test: Test = text.parse().unwrap_or_else(|e| panic!("{e}"));
+            assert_eq!(test.to_string(), canonical);
+            assert_eq!(canonical.parse(), Ok(test), "{canonical}");
+        }
+    }
+
+    #[test]
+    fn every_test_of_the_list_is_read_without_its_fields() {
+        for (form, _) in TESTS {
+            let name = form.split('[').next().unwrap();
+            assert_eq!(name.parse::<Test>().unwrap().to_string(), name);
+            assert_eq!(super::form(name), form);
+        }
+    }
+
+    #[test]
+    fn what_does_not_parse_is_named_with_its_place_and_what_would_be_accepted() {
+        for (text, column, what, expected) in [
+            ("", 1, "no test ''", "one of fill, seqwrite"),
+            ("größe", 1, "no test 'größe'", "trimlatency, settling, steady"),
+            ("fill:", 6, "''", "up to 100"),
+            ("fill:0", 6, "'0'", "above 0"),
+            ("fill:101", 6, "'101'", "up to 100"),
+            ("fill:5.", 6, "'5.'", "two decimals"),
+            ("fill:5.123", 6, "'5.123'", "two decimals"),
+            ("fill:+5", 6, "'+5'", "two decimals"),
+            ("fill:5:6", 8, "':6' is one too many", "fill[:LEVEL_PCT]"),
+            ("seqwrite:1000", 10, "'1000'", "units of 4 KiB"),
+            ("seqwrite::", 11, "''", "below 100"),
+            ("seqwrite:", 10, "''", "units of 4 KiB"),
+            ("seqread:1MiB:100", 14, "'100'", "below 100"),
+            ("randwrite:0", 11, "'0'", "queue depth from 1"),
+            ("randwrite:32:0", 14, "'0'", "seconds from 1"),
+            ("randwrite:32:1:2", 16, "':2'", "randwrite[:QD[:SECONDS]]"),
+            ("mixed:0", 7, "'0'", "from 1 to 99"),
+            ("mixed:100", 7, "'100'", "from 1 to 99"),
+            ("hdtach:reads:writes", 14, "'writes'", "and full behind it"),
+            ("hdtach:full:reads", 13, "'reads'", "and full behind it"),
+            ("hdtach:größe:full", 8, "'größe'", "reads, writes or both"),
+            ("atto:1", 6, "':1' is one too many", "atto"),
+            ("erase:now", 7, "':now'", "erase"),
+            ("trim:", 6, "''", "START_PCT:LEN_PCT"),
+            ("trim:50", 6, "'50'", "START_PCT:LEN_PCT"),
+            ("trim:50:60", 6, "'50:60'", "at most 100"),
+            ("trim:50:0", 6, "'50:0'", "at most 100"),
+            ("trim:5:6:7", 6, "'5:6:7'", "at most 100"),
+            ("settling:0", 10, "'0'", "above 0"),
+            ("settling:", 10, "''", "above 0"),
+            ("torture:1m", 9, "'1m'", "whole seconds"),
+            ("steady:604801", 8, "'604801'", "to 604800"),
+        ] {
+            let error = text.parse::<Test>().unwrap_err();
+            assert_eq!((error.given.as_str(), error.column), (text, column), "{error}");
+            assert!(error.what.contains(what) && error.expected.contains(expected), "{error}");
+        }
+    }
+
+    #[test]
+    fn parts_that_meet_share_no_unit_and_leave_none_out() {
+        let whole = UnitRange::new(Lpn(7), 1_000_003);
+        let mut end = whole.start;
+        for i in 0..8 {
+            let part = Part { start: Percent::hundredths(i * 1250), length: Percent::hundredths(1250) };
+            assert_eq!(part.of(whole).start, end);
+            end = part.of(whole).end();
+        }
+        assert_eq!(end, whole.end());
+        assert_eq!("87.5:12.5".parse::<Part>().unwrap().to_string(), "87.5:12.5");
+        assert!("87.5:12.6".parse::<Part>().is_err() && "5".parse::<Part>().is_err());
+    }
+}

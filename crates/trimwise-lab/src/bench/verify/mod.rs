@@ -1,0 +1,348 @@
+//! Does this device honour TRIM, and does TRIM restore its speed?
+//!
+//! A device is judged by what it does, never by its name or by what it says of itself. Three things are looked at.
+//!
+//! - *Whose data a TRIM takes* (`integrity`): a part of the device is written with known data, small ranges all over it are
+//!   trimmed, some of them written again at once, and all of it is read back. What was not trimmed must be there, and so
+//!   must what was written after its TRIM.
+//! - *How far a TRIM reaches*: a unit without data is read more quickly than one with data, since no flash is read for
+//!   it. Where the two can be told apart, single reads show which share of what was trimmed is really free.
+//! - *What a TRIM gives back* (`speed`): the device is measured clean, filled, worn down by random writes, measured,
+//!   trimmed, measured, trimmed again, measured. Each time it rests first, so that work in the background is over and
+//!   idle-time collection has had the same chance.
+//!
+//! Whatever is real is noisy, so there each stage is measured several times, and only what stands out from the noise is
+//! judged. Where it does not, the torture is gone through again, and in the end the answer is that nobody can tell.
+//!
+//! `verdict` judges. Zeros in trimmed units prove nothing unless the device promises them, and old data there disprove
+//! nothing unless it does; without a promise they are only counted.
+//!
+//! All data in the region under test are lost.
+
+mod integrity;
+mod samples;
+mod verdict;
+
+use rand_core::{Rng, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use serde::Serialize;
+
+pub use integrity::Integrity;
+use samples::Samples;
+pub use verdict::{Evidence, Fault, Judgement, Verdict};
+
+use trimwise::block::{BlockDevice, BlockError, Operation};
+use trimwise::compare::statistics::median;
+use trimwise::content::ContentClass;
+use trimwise::units::{Bytes, SimDuration, UNIT_BYTES, UnitRange};
+
+use super::load::{Action, Limit, Order, Stream};
+use super::{Bench, Broken, Device, Did, Hooks, Settings, SetupError};
+
+/// The smallest region that can be judged: with less, caches are a good part of it.
+pub const REGION_MIN: Bytes = Bytes::mib(256);
+/// Transfers of the sequential reads: with one at a time, as HD Tach does it.
+const READ: Bytes = Bytes::kib(64);
+/// Places over the region at which is read.
+const ZONES: u64 = 32;
+/// Read at each, at most.
+const ZONE_MOST: Bytes = Bytes::mib(4);
+/// Single units read to see which of them need flash.
+const SAMPLES: u64 = 1024;
+/// Random transfers at a time.
+const DEPTH: u32 = 32;
+/// Share of the region that a measurement writes: enough for collection to show, too little to wear a clean device down.
+const WRITE_PERCENT: u64 = 4;
+/// The longest that a measurement writes.
+const WRITE_TIME: SimDuration = SimDuration::from_secs(60);
+
+/// How often each stage of a real device is measured: enough for an interval of the ratio of two.
+const SAMPLES_PER_STAGE: usize = 5;
+/// How often a real device goes through the torture, at most, until there is an answer.
+const ROUNDS_MAX: usize = 3;
+
+/// How it is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Torture {
+    /// Random writes between fill and measurement, in percent of the region.
+    pub written_percent: u64,
+    /// Rest before each measurement.
+    pub rest: SimDuration,
+    /// Whether TRIM leaves holes in a file: then reads of what was trimmed reach no drive, and writes there wait for the
+    /// file system to allocate blocks.
+    pub leaves_holes: bool,
+}
+
+impl Default for Torture {
+    fn default() -> Self {
+        Self { written_percent: 150, rest: SimDuration::from_secs(60), leaves_holes: false }
+    }
+}
+
+/// Speed at one stage.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Speed {
+    /// Sequential reads of 64 KiB, one at a time, megabytes a second.
+    pub read_mb_per_s: f64,
+    /// Random writes of 4 KiB, 32 at a time, megabytes a second.
+    pub write_mb_per_s: f64,
+}
+
+/// All measurements of a stage, megabytes a second; one of a model, which has no noise.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Measured {
+    /// See [`Speed::read_mb_per_s`].
+    pub reads_mb_per_s: Vec<f64>,
+    /// See [`Speed::write_mb_per_s`].
+    pub writes_mb_per_s: Vec<f64>,
+}
+
+impl Measured {
+    fn median(&self) -> Option<Speed> {
+        Some(Speed {
+            read_mb_per_s: median(&self.reads_mb_per_s)?,
+            write_mb_per_s: median(&self.writes_mb_per_s)?,
+        })
+    }
+}
+
+/// Speed through the torture, the median of each stage; `None` where it was not measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Speeds {
+    /// Erased, or trimmed where it cannot be erased.
+    pub clean: Option<Speed>,
+    /// Filled and worn down.
+    pub tortured: Option<Speed>,
+    /// After a TRIM of all of it.
+    pub trimmed: Option<Speed>,
+    /// After another.
+    pub trimmed_again: Option<Speed>,
+}
+
+impl Speeds {
+    /// Each stage with its name, in the order of the torture.
+    pub fn stages(&self) -> [(&'static str, Option<Speed>); 4] {
+        [
+            ("clean", self.clean),
+            ("tortured", self.tortured),
+            ("trimmed", self.trimmed),
+            ("trimmed again", self.trimmed_again),
+        ]
+    }
+}
+
+/// What was found.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Verification {
+    /// The device, as it says.
+    pub device: Device,
+    /// What was written.
+    pub content: &'static str,
+    /// Where random places came from.
+    pub seed: u64,
+    /// What was done to the device.
+    pub did: Did,
+    /// What the device did.
+    pub evidence: Evidence,
+    /// What follows; `None` if it ended too early to judge.
+    pub judgement: Option<Judgement>,
+    /// Where it ended before its end, if it did: the device failed, or the user had enough.
+    pub broken: Option<Broken>,
+}
+
+/// Verifies a device. All data in the region are lost.
+///
+/// # Errors
+/// If the region is too small, before anything is done.
+pub async fn verify<D: BlockDevice>(
+    device: &D,
+    settings: &Settings,
+    torture: &Torture,
+    hooks: Hooks<'_>,
+) -> Result<Verification, SetupError> {
+    let facts = device.facts();
+    let region = settings.region(facts);
+    let bytes = Bytes::from_units(region.units);
+    if bytes < REGION_MIN {
+        return Err(SetupError::TooSmallToVerify { device: facts.name.clone(), region: bytes });
+    }
+    let mut bench = Bench {
+        device,
+        settings,
+        hooks,
+        region,
+        number: 0,
+        phase: (0.0, 1.0),
+        rng: Xoshiro256PlusPlus::seed_from_u64(settings.seed),
+        version: 0,
+        did: Did::default(),
+    };
+    let (mut evidence, mut stage) = (Evidence::default(), "clean");
+    let ended = bench.gather(torture, &mut evidence, &mut stage).await;
+    Ok(Verification {
+        device: facts.into(),
+        content: settings.content.name(),
+        seed: settings.seed,
+        did: bench.did,
+        judgement: ended.as_ref().ok().map(|()| verdict::judge(&evidence)),
+        broken: ended.err().map(|error| Broken {
+            test: stage.to_owned(),
+            why: error.to_string(),
+            interrupted: error == BlockError::Interrupted,
+            did: bench.did,
+        }),
+        evidence,
+    })
+}
+
+impl<D: BlockDevice> Bench<'_, D> {
+    /// Gathers evidence, stage by stage: what is there when it fails stays.
+    async fn gather(
+        &mut self,
+        torture: &Torture,
+        evidence: &mut Evidence,
+        stage: &mut &'static str,
+    ) -> Result<(), BlockError> {
+        let Some(trim) = self.device.facts().trim else { return Ok(()) };
+        evidence.takes_trim = true;
+        evidence.promises_zeros = trim.promises_zeros;
+        self.phase(0.0, 0.1);
+        evidence.leaves_holes = torture.leaves_holes;
+        evidence.is_clean_by_erase = self.clean().await?;
+        let mut reads = Samples { unmapped_ns: self.rest_and_sample(torture).await?, ..Samples::default() };
+        self.measure(evidence, 0).await?;
+        *stage = "whose data a TRIM takes";
+        self.phase(0.1, 0.05);
+        evidence.integrity = self.integrity(trim.granularity).await?;
+        loop {
+            self.round(torture, evidence, &mut reads, stage).await?;
+            evidence.rounds += 1;
+            // A model has no noise.
+            let is_last = self.device.facts().is_model || evidence.rounds == ROUNDS_MAX;
+            if is_last || !verdict::is_in_doubt(evidence) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Fills, tortures and trims, and measures each stage.
+    async fn round(
+        &mut self,
+        torture: &Torture,
+        evidence: &mut Evidence,
+        reads: &mut Samples,
+        stage: &mut &'static str,
+    ) -> Result<(), BlockError> {
+        *stage = "fill";
+        self.phase(0.15, 0.25);
+        self.write_all(self.region).await?;
+        *stage = "torture";
+        self.phase(0.4, 0.4);
+        let units = u128::from(self.region.units) * u128::from(torture.written_percent) / 100;
+        let wanted = Bytes::from_units(units.min(u128::from(u64::MAX / UNIT_BYTES)) as u64);
+        self.random_units(Action::Write, DEPTH, Limit::bytes(wanted)).await?;
+        *stage = "tortured";
+        self.phase(0.8, 0.1);
+        reads.mapped_ns = self.rest_and_sample(torture).await?;
+        self.measure(evidence, 1).await?;
+        *stage = "trimmed";
+        self.phase(0.9, 0.05);
+        self.trim_region().await?;
+        reads.trimmed_ns = self.rest_and_sample(torture).await?;
+        evidence.reached_percent = reads.reached_percent();
+        self.measure(evidence, 2).await?;
+        *stage = "trimmed again";
+        self.phase(0.95, 0.05);
+        self.trim_region().await?;
+        reads.trimmed_ns = self.rest_and_sample(torture).await?;
+        evidence.reached_again_percent = reads.reached_percent();
+        self.measure(evidence, 3).await
+    }
+
+    /// Measures a stage, as often as it takes.
+    async fn measure(&mut self, evidence: &mut Evidence, stage: usize) -> Result<(), BlockError> {
+        let times = if self.device.facts().is_model { 1 } else { SAMPLES_PER_STAGE };
+        let measured = &mut evidence.measured[stage];
+        // Reads first, since writes change what is read.
+        for _ in 0..times {
+            measured.reads_mb_per_s.push(self.read_speed().await?);
+        }
+        for _ in 0..times {
+            measured.writes_mb_per_s.push(self.write_speed(times as u64).await?);
+        }
+        let Speeds { clean, tortured, trimmed, trimmed_again } = &mut evidence.speeds;
+        *[clean, tortured, trimmed, trimmed_again][stage] = measured.median();
+        Ok(())
+    }
+
+    /// Makes the device as clean as it can be. Answers whether it was erased, and not just trimmed.
+    async fn clean(&mut self) -> Result<bool, BlockError> {
+        let is_whole = self.region.units == self.device.size_units();
+        match self.device.erase().await {
+            // An erase takes all of a device, also what is not under test.
+            _ if !is_whole => self.trim_region().await.map(|()| false),
+            Ok(()) => {
+                self.did.whole_device_erases += 1;
+                Ok(true)
+            }
+            Err(BlockError::Unsupported(_)) => self.trim_region().await.map(|()| false),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn trim_region(&mut self) -> Result<(), BlockError> {
+        self.device.perform(Operation::Trim(vec![self.region])).await?;
+        self.did.bytes_trimmed += Bytes::from_units(self.region.units).0;
+        self.device.perform(Operation::Flush).await?;
+        Ok(())
+    }
+
+    /// Rests, and reads single units here and there, one at a time. Answers how long each took.
+    async fn rest_and_sample(&mut self, torture: &Torture) -> Result<Vec<u64>, BlockError> {
+        self.device.perform(Operation::Flush).await?;
+        self.device.sleep(torture.rest).await;
+        let mut latencies = Vec::with_capacity(SAMPLES as usize);
+        for _ in 0..SAMPLES {
+            let place = u128::from(self.rng.next_u64()) * u128::from(self.region.units);
+            let unit = UnitRange::new(self.region.start.offset((place >> 64) as u64), 1);
+            latencies.push(self.device.perform(Operation::read(unit)).await?.as_nanos());
+            self.did.bytes_read += UNIT_BYTES;
+        }
+        Ok(latencies)
+    }
+
+    async fn read_speed(&mut self) -> Result<f64, BlockError> {
+        let zone = self.region.units / ZONES;
+        let length = zone.min(ZONE_MOST.units_floor());
+        let (mut bytes, mut elapsed) = (0, SimDuration::ZERO);
+        for i in 0..ZONES {
+            let area = UnitRange::new(self.region.start.offset(i * zone), length);
+            let limit = Limit::bytes(Bytes::from_units(length));
+            let (action, order) = (Action::Read, Order::Sequential);
+            let done = self
+                .run_one(Stream { action, order, area, transfer: READ, depth: 1, pace: 0, limit })
+                .await?;
+            bytes += done.bytes().0;
+            elapsed += done.elapsed;
+        }
+        Ok(super::load::per_second(bytes as f64 / 1e6, elapsed))
+    }
+
+    /// One of so many measurements of a stage.
+    async fn write_speed(&mut self, of: u64) -> Result<f64, BlockError> {
+        let written = Bytes(self.region.units * WRITE_PERCENT / 100 / of * UNIT_BYTES);
+        let limit = Limit { time: Some(WRITE_TIME / of), bytes: Some(written) };
+        Ok(self.random_units(Action::Write, DEPTH, limit).await?.mb_per_s())
+    }
+
+    /// A class of data that is recognised when it is read back.
+    fn recognisable(&self) -> ContentClass {
+        match self.settings.content {
+            ContentClass::Zeros | ContentClass::Duplicated => ContentClass::Compressible,
+            other => other,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

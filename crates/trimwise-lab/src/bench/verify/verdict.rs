@@ -1,0 +1,534 @@
+//! The judgement, from what the device did.
+
+use std::fmt;
+use std::mem;
+
+use serde::Serialize;
+use trimwise::compare::statistics::{Sample, compare};
+
+use super::{Integrity, Measured, Speed, Speeds};
+
+/// Slower than this share of its clean speed, a device has something to restore.
+const SLOWED: f64 = 0.9;
+/// At this share of its clean speed it is restored.
+const RESTORED: f64 = 0.9;
+/// Less than this share of what was lost, and nothing has come back.
+const NOTHING_BACK: f64 = 0.1;
+/// A TRIM that reaches less of its range, in percent, reaches nothing of it: some reads are quick by chance.
+const REACHES_NOTHING: f64 = 5.0;
+/// A TRIM that reaches so much of its range reaches all of it.
+const REACHES_ALL: f64 = 95.0;
+/// Below this share of the speed before TRIM, TRIM has made it worse.
+const WORSE: f64 = 0.8;
+
+/// What the device did.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Evidence {
+    /// Whether the device takes TRIM at all.
+    pub takes_trim: bool,
+    /// Whether it promises that trimmed units read as zeros.
+    pub promises_zeros: bool,
+    /// Whether `clean` was made by an erase, and not by the TRIM that is judged.
+    pub is_clean_by_erase: bool,
+    /// Whose data TRIM took.
+    pub integrity: Integrity,
+    /// The share of what was trimmed that is read as quickly as what never held data; `None` where the two kinds of
+    /// reads cannot be told apart.
+    pub reached_percent: Option<f64>,
+    /// The same after the second TRIM.
+    pub reached_again_percent: Option<f64>,
+    /// Whether TRIM leaves holes in a file.
+    pub leaves_holes: bool,
+    /// How often the device went through the torture.
+    pub rounds: usize,
+    /// What TRIM gave back.
+    pub speeds: Speeds,
+    /// What those are the medians of, stage by stage.
+    pub measured: [Measured; 4],
+}
+
+/// The answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// TRIM brings the clean speed back.
+    RestoresFully,
+    /// TRIM brings some of it back.
+    RestoresInPart,
+    /// TRIM changes nothing.
+    Ignored,
+    /// TRIM takes data that it must not take, breaks a promise that others rely on, or makes the device slower.
+    Harmful,
+    /// The device takes no TRIM.
+    Unsupported,
+    /// The torture did not slow the device down, or the noise hides what TRIM does, and nothing else tells.
+    Undetermined,
+}
+
+/// What is wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Fault {
+    /// TRIM is acknowledged and nothing is done.
+    IgnoresTrim,
+    /// TRIM reaches only a part of its range.
+    TrimsInPart,
+    /// TRIM reaches its range, as far as can be seen, and speed does not all come back.
+    StaysSlow,
+    /// TRIM frees what it was not told to free.
+    WrongRange,
+    /// A TRIM frees what was written after it.
+    LateTrim,
+    /// Zeros are promised after TRIM, and old data come.
+    BreaksZerosPromise,
+    /// TRIM makes the device slower.
+    Slows,
+}
+
+/// What follows from the evidence.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Judgement {
+    /// The answer.
+    pub verdict: Verdict,
+    /// What is wrong; the worst first.
+    pub faults: Vec<Fault>,
+    /// What the answer rests on, for people.
+    pub reasons: Vec<String>,
+}
+
+impl Verdict {
+    /// In words.
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::RestoresFully => "restores fully",
+            Self::RestoresInPart => "restores in part",
+            Self::Ignored => "ignored",
+            Self::Harmful => "harmful",
+            Self::Unsupported => "not supported",
+            Self::Undetermined => "cannot tell",
+        }
+    }
+}
+
+impl Fault {
+    /// In words.
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::IgnoresTrim => "TRIM is ignored",
+            Self::TrimsInPart => "TRIM reaches only a part of its range",
+            Self::StaysSlow => "TRIM does not bring all speed back",
+            Self::WrongRange => "TRIM frees what it was not told to free",
+            Self::LateTrim => "a TRIM frees what was written after it",
+            Self::BreaksZerosPromise => "zeros are promised after TRIM, and old data come",
+            Self::Slows => "TRIM makes the device slower",
+        }
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.text())
+    }
+}
+
+/// How one measure went through the torture.
+struct Course {
+    what: &'static str,
+    clean: Sample,
+    tortured: Sample,
+    trimmed: Sample,
+    again: Sample,
+}
+
+impl Course {
+    /// `None` if a stage was not measured.
+    fn of(
+        what: &'static str,
+        evidence: &Evidence,
+        figure: impl Fn(&Speed) -> f64,
+        figures: impl Fn(&Measured) -> &Vec<f64>,
+    ) -> Option<Self> {
+        let stages = evidence.speeds.stages();
+        let sample = |i: usize| match figures(&evidence.measured[i]).as_slice() {
+            [] => Sample::new(vec![stages[i].1.as_ref().map(&figure)?], true),
+            // One is of a model, which has no noise.
+            values => Sample::new(values.to_vec(), values.len() == 1),
+        };
+        Some(Self { what, clean: sample(0)?, tortured: sample(1)?, trimmed: sample(2)?, again: sample(3)? })
+    }
+
+    /// Whether one is below this share of another; `None` if the noise does not let it be told. Twice the same stage after
+    /// the same TRIM should be as fast: what those differ by, others may differ by, too.
+    fn is_below(&self, one: &Sample, share: f64, other: &Sample) -> Option<bool> {
+        let drift = match one.is_exact() && other.is_exact() {
+            true => 1.0,
+            false => {
+                let ratio = compare(&self.trimmed, &self.again).ratio;
+                ratio.max(1.0 / ratio)
+            }
+        };
+        let interval = compare(one, other).interval;
+        match (interval.low / drift, interval.high * drift) {
+            (_, high) if high < share => Some(true),
+            (low, _) if low >= share => Some(false),
+            _ => None,
+        }
+    }
+
+    fn is_slowed(&self) -> Option<bool> {
+        self.is_below(&self.tortured, SLOWED, &self.clean)
+    }
+
+    fn is_restored(&self) -> Option<bool> {
+        self.is_below(&self.trimmed, RESTORED, &self.clean).map(|is_below| !is_below)
+    }
+
+    /// Whether less came back than counts, of what was lost.
+    fn is_nothing_back(&self) -> Option<bool> {
+        let (clean, tortured) = (self.clean.median(), self.tortured.median());
+        self.is_below(&self.trimmed, 1.0 + NOTHING_BACK * (clean - tortured) / tortured, &self.tortured)
+    }
+
+    fn is_worse(&self) -> Option<bool> {
+        self.is_below(&self.trimmed, WORSE, &self.tortured)
+    }
+
+    fn sentence(&self) -> String {
+        let [clean, tortured, trimmed, again] =
+            [&self.clean, &self.tortured, &self.trimmed, &self.again].map(Sample::median);
+        let second = if (again - trimmed).abs() <= 0.1 * trimmed {
+            "a second TRIM changes nothing".to_owned()
+        } else {
+            format!("a second TRIM: {again:.0} MB/s")
+        };
+        let what = self.what;
+        format!("{what}: {clean:.0} MB/s clean, {tortured:.0} tortured, {trimmed:.0} after TRIM; {second}")
+    }
+}
+
+/// Whether all are; `None` if that cannot be told.
+fn all(courses: &[&Course], is: impl Fn(&Course) -> Option<bool>) -> Option<bool> {
+    courses.iter().try_fold(true, |all, course| is(course).map(|one| all && one))
+}
+
+/// Whether more measurements could bring an answer.
+pub(super) fn is_in_doubt(evidence: &Evidence) -> bool {
+    judge_with_doubt(evidence).1
+}
+
+/// Judges.
+pub fn judge(evidence: &Evidence) -> Judgement {
+    judge_with_doubt(evidence).0
+}
+
+fn judge_with_doubt(evidence: &Evidence) -> (Judgement, bool) {
+    if !evidence.takes_trim {
+        let reasons = vec!["the device says that it takes no TRIM".to_owned()];
+        return (Judgement { verdict: Verdict::Unsupported, faults: Vec::new(), reasons }, false);
+    }
+    let Evidence { integrity, .. } = evidence;
+    let reads =
+        Course::of("sequential reads", evidence, |s| s.read_mb_per_s, |measured| &measured.reads_mb_per_s);
+    let writes =
+        Course::of("random writes", evidence, |s| s.write_mb_per_s, |measured| &measured.writes_mb_per_s);
+    let courses: Vec<&Course> = reads.iter().chain(&writes).collect();
+    let mut reasons: Vec<String> = courses.iter().map(|course| course.sentence()).collect();
+    if !evidence.is_clean_by_erase {
+        reasons.push("\"clean\" was made by a TRIM, since the device is not erased here".to_owned());
+    }
+    let mut faults = Vec::new();
+    if integrity.kept_lost_units > 0 {
+        faults.push(Fault::WrongRange);
+        let Integrity { kept_units, kept_lost_units, .. } = integrity;
+        reasons.push(format!("{kept_lost_units} of {kept_units} units that were never trimmed are lost"));
+    }
+    if integrity.rewritten_lost_units > 0 {
+        // A TRIM that hits a neighbour hits what was written again there, too: that is no fault of its own.
+        if integrity.kept_lost_units == 0 {
+            faults.push(Fault::LateTrim);
+        }
+        let Integrity { rewritten_units, rewritten_lost_units, .. } = integrity;
+        reasons.push(format!(
+            "{rewritten_lost_units} of {rewritten_units} units written after their TRIM are lost"
+        ));
+    }
+    // Reads of a hole reach no drive, and nothing of the drive follows from them.
+    let judged: Vec<&Course> = if evidence.leaves_holes { writes.iter().collect() } else { courses };
+    let worse: Vec<Option<bool>> = judged.iter().map(|course| course.is_worse()).collect();
+    if evidence.leaves_holes {
+        reasons.push(
+            "TRIM leaves holes in the file: reads of those reach no drive, and writes there wait for the file system to \
+             allocate blocks, of which the drive knows nothing"
+                .to_owned(),
+        );
+    } else if worse.contains(&Some(true)) {
+        faults.push(Fault::Slows);
+    }
+    let slowed: Vec<&Course> =
+        judged.iter().filter(|course| course.is_slowed() == Some(true)).copied().collect();
+    let reached = if evidence.leaves_holes { Reached::Untold } else { Reached::of(evidence) };
+    let (mut answer, effect) = effect_of(&reached, &slowed, evidence.leaves_holes);
+    faults.extend(effect);
+    if let Some(percent) = evidence.reached_percent.filter(|_| !evidence.leaves_holes) {
+        reasons
+            .push(format!("{percent:.0} % of what was trimmed is read as quickly as what never held data"));
+    }
+    reasons.push(zeros_sentence(evidence));
+    // Old data where zeros were promised; where TRIM did not get there at all, that is said already.
+    if evidence.promises_zeros && integrity.trimmed_old_units > 0 {
+        match effect {
+            Some(Fault::IgnoresTrim | Fault::TrimsInPart) => {}
+            // What was freed in their place is known, too.
+            _ if faults.contains(&Fault::WrongRange) => {}
+            // Some of it reads as zeros: TRIM reached that, and not the rest.
+            _ if integrity.trimmed_old_units < integrity.trimmed_units => {
+                faults.push(Fault::TrimsInPart);
+                answer = Some(Verdict::RestoresInPart);
+            }
+            _ => faults.push(Fault::BreaksZerosPromise),
+        }
+    }
+    let harms = [Fault::WrongRange, Fault::LateTrim, Fault::Slows, Fault::BreaksZerosPromise]
+        .iter()
+        .any(|f| faults.contains(f));
+    let verdict = match answer {
+        _ if harms => Verdict::Harmful,
+        Some(verdict) => verdict,
+        None => Verdict::Undetermined,
+    };
+    // Data that are lost are lost, whatever the noise.
+    let is_open = verdict == Verdict::Undetermined || faults.iter().all(|fault| *fault == Fault::Slows);
+    let is_noisy = judged.iter().any(|course| course.is_slowed().is_none())
+        || slowed.iter().any(|course| course.is_restored().is_none())
+        || !evidence.leaves_holes && worse.contains(&None)
+        || matches!(reached, Reached::InDoubt);
+    if slowed.is_empty() && judged.iter().all(|course| course.is_slowed() == Some(false)) {
+        reasons
+            .push("the torture did not slow the device down, so that TRIM had nothing to restore".to_owned());
+    } else if evidence.leaves_holes && slowed.iter().any(|course| course.is_restored() == Some(false)) {
+        reasons.push("what does not come back may be the time that the file system takes".to_owned());
+    } else if verdict == Verdict::Undetermined {
+        reasons.push(format!(
+            "measurements of the same state differ too much to tell, also after {} rounds",
+            evidence.rounds.max(1)
+        ));
+    }
+    (Judgement { verdict, faults, reasons }, is_open && is_noisy && verdict != Verdict::Harmful)
+}
+
+/// How far TRIM reaches, by the time that reads take.
+enum Reached {
+    Nothing,
+    Part,
+    All,
+    /// The two TRIMs give different answers.
+    InDoubt,
+    /// Reads with and without data cannot be told apart.
+    Untold,
+}
+
+impl Reached {
+    fn of(evidence: &Evidence) -> Self {
+        let class = |percent: f64| match percent {
+            percent if percent < REACHES_NOTHING => Self::Nothing,
+            percent if percent < REACHES_ALL => Self::Part,
+            _ => Self::All,
+        };
+        // What a model's first TRIM does is no chance.
+        let is_noisy = evidence.measured[0].reads_mb_per_s.len() > 1;
+        let second = evidence.reached_again_percent.filter(|_| is_noisy);
+        match (evidence.reached_percent.map(class), second.map(class)) {
+            (None, _) => Self::Untold,
+            (Some(first), Some(second)) if mem::discriminant(&first) != mem::discriminant(&second) => {
+                Self::InDoubt
+            }
+            (Some(first), _) => first,
+        }
+    }
+}
+
+/// What TRIM has done, by how far it reaches and by the measures that the torture slowed down, of which the worst counts.
+fn effect_of(reached: &Reached, slowed: &[&Course], leaves_holes: bool) -> (Option<Verdict>, Option<Fault>) {
+    let is_untold = matches!(reached, Reached::Untold | Reached::InDoubt);
+    match reached {
+        Reached::Nothing => return (Some(Verdict::Ignored), Some(Fault::IgnoresTrim)),
+        Reached::Part => return (Some(Verdict::RestoresInPart), Some(Fault::TrimsInPart)),
+        _ => {}
+    }
+    if slowed.is_empty() {
+        return ((!is_untold).then_some(Verdict::RestoresFully), None);
+    }
+    if is_untold && all(slowed, Course::is_nothing_back) == Some(true) {
+        return (Some(Verdict::Ignored), Some(Fault::IgnoresTrim));
+    }
+    if slowed.iter().any(|course| course.is_restored() == Some(false)) {
+        // What does not come back in a file may be the time that its file system takes.
+        if leaves_holes {
+            return (None, None);
+        }
+        return (Some(Verdict::RestoresInPart), Some(Fault::StaysSlow));
+    }
+    (all(slowed, Course::is_restored).map(|_| Verdict::RestoresFully), None)
+}
+
+fn zeros_sentence(evidence: &Evidence) -> String {
+    let Integrity { trimmed_units, trimmed_zero_units, trimmed_old_units, .. } = evidence.integrity;
+    let meaning = match evidence.promises_zeros {
+        true => "the device promises zeros",
+        false => "the device promises nothing, so that this proves nothing",
+    };
+    format!(
+        "of {trimmed_units} trimmed units {trimmed_zero_units} read as zeros and {trimmed_old_units} as before; {meaning}"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn speed(read: f64, write: f64) -> Option<Speed> {
+        Some(Speed { read_mb_per_s: read, write_mb_per_s: write })
+    }
+
+    /// A device that was slowed down from 100 to 20 MB/s, and then came back to `trimmed`.
+    fn evidence(trimmed: Option<Speed>) -> Evidence {
+        let speeds = Speeds {
+            clean: speed(400.0, 100.0),
+            tortured: speed(400.0, 20.0),
+            trimmed,
+            trimmed_again: trimmed,
+        };
+        Evidence { takes_trim: true, is_clean_by_erase: true, speeds, ..Evidence::default() }
+    }
+
+    fn said(evidence: &Evidence) -> (Verdict, Vec<Fault>) {
+        let judgement = judge(evidence);
+        assert!(!judgement.reasons.is_empty());
+        (judgement.verdict, judgement.faults)
+    }
+
+    #[test]
+    fn speed_alone_tells_full_part_and_nothing() {
+        assert_eq!(said(&evidence(speed(400.0, 95.0))), (Verdict::RestoresFully, vec![]));
+        assert_eq!(said(&evidence(speed(400.0, 60.0))), (Verdict::RestoresInPart, vec![Fault::StaysSlow]));
+        assert_eq!(said(&evidence(speed(400.0, 24.0))), (Verdict::Ignored, vec![Fault::IgnoresTrim]));
+        assert_eq!(said(&evidence(speed(400.0, 12.0))).0, Verdict::Harmful);
+        assert_eq!(said(&Evidence::default()), (Verdict::Unsupported, vec![]));
+    }
+
+    #[test]
+    fn one_measure_that_stays_behind_is_enough() {
+        let mut both = evidence(speed(250.0, 100.0));
+        both.speeds.tortured = speed(180.0, 20.0);
+        assert_eq!(said(&both), (Verdict::RestoresInPart, vec![Fault::StaysSlow]));
+    }
+
+    #[test]
+    fn how_far_trim_reaches_tells_where_speed_does_not() {
+        let reaching = |percent, trimmed| Evidence { reached_percent: Some(percent), ..evidence(trimmed) };
+        let restored = speed(400.0, 100.0);
+        assert_eq!(said(&reaching(100.0, restored)), (Verdict::RestoresFully, vec![]));
+        assert_eq!(said(&reaching(60.0, restored)), (Verdict::RestoresInPart, vec![Fault::TrimsInPart]));
+        assert_eq!(said(&reaching(1.0, speed(400.0, 30.0))), (Verdict::Ignored, vec![Fault::IgnoresTrim]));
+        assert_eq!(
+            said(&reaching(100.0, speed(400.0, 30.0))),
+            (Verdict::RestoresInPart, vec![Fault::StaysSlow]),
+            "it was reached, and stays slow"
+        );
+    }
+
+    #[test]
+    fn lost_data_outweigh_speed() {
+        let mut lost = evidence(speed(400.0, 100.0));
+        lost.integrity.kept_lost_units = 3;
+        lost.integrity.rewritten_lost_units = 1;
+        assert_eq!(said(&lost), (Verdict::Harmful, vec![Fault::WrongRange]));
+        (lost.promises_zeros, lost.integrity.trimmed_units, lost.integrity.trimmed_old_units) = (true, 9, 9);
+        assert_eq!(said(&lost), (Verdict::Harmful, vec![Fault::WrongRange]), "one cause explains both");
+        (lost.integrity.kept_lost_units, lost.integrity.trimmed_old_units) = (0, 0);
+        assert_eq!(said(&lost), (Verdict::Harmful, vec![Fault::LateTrim]));
+    }
+
+    #[test]
+    fn old_data_count_only_against_a_promise() {
+        let mut old = evidence(speed(400.0, 100.0));
+        old.integrity.trimmed_units = 10;
+        old.integrity.trimmed_old_units = 10;
+        assert_eq!(said(&old), (Verdict::RestoresFully, vec![]));
+        old.promises_zeros = true;
+        assert_eq!(said(&old), (Verdict::Harmful, vec![Fault::BreaksZerosPromise]));
+        old.integrity.trimmed_old_units = 4;
+        assert_eq!(said(&old), (Verdict::RestoresInPart, vec![Fault::TrimsInPart]), "the others are zeros");
+        old.speeds.trimmed = speed(400.0, 20.0);
+        assert_eq!(said(&old), (Verdict::Ignored, vec![Fault::IgnoresTrim]), "one cause explains both");
+    }
+
+    /// Five measurements of each stage, with a noise of so many percent.
+    fn noisy(figures: [(f64, f64); 4], noise_percent: f64) -> Evidence {
+        let around = |mean: f64, salt: usize| {
+            let at = |i: usize| ((i * 7 + salt * 3) % 5) as f64 / 2.0 - 1.0;
+            (0..5).map(|i| mean * (1.0 + at(i) * noise_percent / 100.0)).collect::<Vec<f64>>()
+        };
+        let mut evidence = Evidence { takes_trim: true, ..Evidence::default() };
+        for (i, (read, write)) in figures.into_iter().enumerate() {
+            evidence.measured[i] =
+                Measured { reads_mb_per_s: around(read, i), writes_mb_per_s: around(write, i + 1) };
+        }
+        evidence
+    }
+
+    #[test]
+    fn what_the_noise_hides_is_not_judged() {
+        let full = [(400.0, 100.0), (400.0, 20.0), (400.0, 98.0), (400.0, 99.0)];
+        assert_eq!(said(&noisy(full, 2.0)), (Verdict::RestoresFully, vec![]));
+        assert!(!is_in_doubt(&noisy(full, 2.0)));
+        let part = [(400.0, 100.0), (400.0, 20.0), (400.0, 60.0), (400.0, 61.0)];
+        assert_eq!(said(&noisy(part, 10.0)), (Verdict::RestoresInPart, vec![Fault::StaysSlow]));
+        // Nine tenths are a matter of luck here.
+        let doubtful = [(400.0, 100.0), (400.0, 20.0), (400.0, 90.0), (400.0, 91.0)];
+        assert_eq!(said(&noisy(doubtful, 10.0)).1, []);
+        assert!(is_in_doubt(&noisy(doubtful, 10.0)));
+        // The second TRIM of the same shows what the noise between two stages is.
+        let drifting = [(400.0, 100.0), (400.0, 90.0), (400.0, 60.0), (400.0, 100.0)];
+        assert_eq!(said(&noisy(drifting, 2.0)), (Verdict::Undetermined, vec![]));
+        let slows = [(400.0, 100.0), (400.0, 90.0), (400.0, 60.0), (400.0, 60.0)];
+        assert_eq!(said(&noisy(slows, 2.0)), (Verdict::Harmful, vec![Fault::Slows]));
+    }
+
+    /// A healthy file system was called harmful, because writes into punched holes wait for it.
+    #[test]
+    fn regression_a_drive_is_not_blamed_for_allocation_into_holes() {
+        let figures = [(9000.0, 60.0), (2000.0, 100.0), (9000.0, 55.0), (9000.0, 56.0)];
+        let on_device = noisy(figures, 2.0);
+        assert_eq!(said(&on_device), (Verdict::Harmful, vec![Fault::Slows]));
+        let in_file = Evidence { leaves_holes: true, ..on_device };
+        assert_eq!(said(&in_file), (Verdict::Undetermined, vec![]));
+        assert!(!is_in_doubt(&in_file), "another round would show the same");
+        let figures = [(9000.0, 588.0), (1200.0, 300.0), (9000.0, 398.0), (9000.0, 404.0)];
+        let stays_slow = Evidence { leaves_holes: true, ..noisy(figures, 2.0) };
+        assert_eq!(said(&stays_slow), (Verdict::Undetermined, vec![]));
+        let lost = Integrity { kept_units: 9, kept_lost_units: 1, ..Integrity::default() };
+        let lost = Evidence { integrity: lost, ..in_file };
+        assert_eq!(said(&lost), (Verdict::Harmful, vec![Fault::WrongRange]), "data that are lost are lost");
+    }
+
+    #[test]
+    fn two_answers_of_how_far_trim_reaches_are_none() {
+        let figures = [(400.0, 100.0), (400.0, 99.0), (400.0, 98.0), (400.0, 99.0)];
+        let reaching = |first, second| Evidence {
+            reached_percent: Some(first),
+            reached_again_percent: Some(second),
+            ..noisy(figures, 2.0)
+        };
+        assert_eq!(said(&reaching(93.0, 97.0)), (Verdict::Undetermined, vec![]));
+        assert_eq!(said(&reaching(60.0, 62.0)), (Verdict::RestoresInPart, vec![Fault::TrimsInPart]));
+        assert_eq!(said(&reaching(99.0, 98.0)), (Verdict::RestoresFully, vec![]));
+    }
+
+    #[test]
+    fn without_a_slowdown_there_is_nothing_to_see() {
+        let mut quick = evidence(speed(400.0, 100.0));
+        quick.speeds.tortured = quick.speeds.clean;
+        assert_eq!(said(&quick), (Verdict::Undetermined, vec![]));
+    }
+}

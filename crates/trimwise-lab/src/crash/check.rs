@@ -1,0 +1,147 @@
+//! What must hold of a file system after any cut.
+
+use std::collections::BTreeMap;
+
+use trimwise::fs::witness::{Content, InodeImage, Promise, Record, Removal, TRIMMED};
+use trimwise::units::{UNIT_BYTES, UnitRange};
+
+use super::power::Platter;
+use super::recovery::Recovered;
+use super::violation::Broken;
+
+/// What the host had told somebody by the time of the cut.
+#[derive(Default)]
+pub struct Told<'a> {
+    /// By inode: the newest promise that nothing has ended since.
+    pub promises: BTreeMap<u32, &'a Promise>,
+    /// Removals that are durable.
+    pub gone: Vec<&'a Removal>,
+}
+
+/// Checks all of it.
+pub fn check(
+    platter: &Platter<'_>,
+    record: &Record,
+    found: &Recovered<'_>,
+    told: &Told<'_>,
+    broken: &mut Vec<Broken>,
+) {
+    blocks_have_one_owner(found, broken);
+    for (path, inode) in &found.files {
+        if let Some(image) = found.inodes.get(inode) {
+            file_holds_its_own(platter, record, path, image, broken);
+        }
+    }
+    for promise in told.promises.values() {
+        promise_is_kept(platter, record, found, promise, broken);
+    }
+    for removal in &told.gone {
+        let inode = found.files.get(&*removal.path);
+        let image = inode.and_then(|inode| found.inodes.get(inode));
+        if image.is_some_and(|i| (i.inode, i.generation) == (removal.inode, removal.generation)) {
+            broken.push(Broken::RemovedFileIsBack { path: removal.path.to_string() });
+        }
+    }
+}
+
+/// No block belongs to two inodes, and every block of an inode is allocated: free and allocated space do not
+/// overlap.
+fn blocks_have_one_owner(found: &Recovered<'_>, broken: &mut Vec<Broken>) {
+    let inodes = found.inodes.values();
+    let of_inode = |inode: &&InodeImage| {
+        let tree = inode.tree.iter().map(|&block| UnitRange::new(block, 1));
+        inode.extents.iter().map(|e| e.blocks).chain(tree).map(|r| (r, inode.inode)).collect::<Vec<_>>()
+    };
+    let mut owned: Vec<(UnitRange, u32)> = inodes.flat_map(of_inode).collect();
+    owned.sort_unstable();
+    for pair in owned.windows(2) {
+        let [(first, a), (second, b)] = [pair[0], pair[1]];
+        if first.end() > second.start {
+            broken.push(Broken::TwoOwners { block: second.start.0, inodes: [a, b] });
+        }
+    }
+    let mut runs = found.allocated.iter().copied().peekable();
+    for (range, inode) in owned {
+        let mut at = range.start;
+        while at < range.end() {
+            while runs.next_if(|run| run.end() <= at).is_some() {}
+            match runs.peek() {
+                Some(run) if run.start <= at => at = run.end(),
+                _ => {
+                    broken.push(Broken::OwnedButFree { block: at.0, inode });
+                    break;
+                }
+            }
+        }
+    }
+}
+
+/// Every block of a file holds that file's page: not nothing, not another's.
+fn file_holds_its_own(
+    platter: &Platter<'_>,
+    record: &Record,
+    path: &str,
+    image: &InodeImage,
+    broken: &mut Vec<Broken>,
+) {
+    for extent in &image.extents {
+        for (page, block) in (extent.page..).zip(extent.blocks.iter()) {
+            if !image.is_written(page) {
+                continue;
+            }
+            let held = platter.read(block.0);
+            let is_own = matches!(record.content(held), Content::Page(p)
+                if (p.inode, p.generation, p.page) == (image.inode, image.generation, page));
+            if is_own {
+                continue;
+            }
+            let (path, block) = (path.to_owned(), block.0);
+            if held == TRIMMED {
+                broken.push(Broken::Trimmed { path, page, block });
+            } else {
+                broken.push(Broken::NotItsOwn { path, page, block, found: record.describe(held) });
+            }
+        }
+    }
+}
+
+/// A file whose `fsync` returned is there, whole, and at least as new as it was then.
+fn promise_is_kept(
+    platter: &Platter<'_>,
+    record: &Record,
+    found: &Recovered<'_>,
+    promise: &Promise,
+    broken: &mut Vec<Broken>,
+) {
+    let path = || promise.path.to_string();
+    let inode = found.files.get(&*promise.path);
+    let image = inode.and_then(|inode| found.inodes.get(inode));
+    let is_it = |i: &&&InodeImage| (i.inode, i.generation) == (promise.inode, promise.generation);
+    let Some(image) = image.filter(is_it) else {
+        broken.push(Broken::SyncedFileMissing { path: path() });
+        return;
+    };
+    let pages = promise.versions.len() as u64;
+    if image.size_bytes.div_ceil(UNIT_BYTES) < pages {
+        broken.push(Broken::SyncedFileShort { path: path(), pages, found_bytes: image.size_bytes });
+    }
+    let mut extents = image.extents.iter().peekable();
+    for (page, &version) in (0u64..).zip(&promise.versions) {
+        if version == 0 {
+            continue;
+        }
+        while extents.next_if(|e| e.page + e.blocks.units <= page).is_some() {}
+        let extent = extents.peek().filter(|e| e.page <= page && image.is_written(page));
+        let Some(block) = extent.map(|e| e.blocks.start.0 + page - e.page) else {
+            broken.push(Broken::SyncedPageMissing { path: path(), page });
+            continue;
+        };
+        // Somebody else's contents were reported with the file.
+        if let Content::Page(held) = record.content(platter.read(block))
+            && held.version < version
+            && (held.inode, held.generation, held.page) == (promise.inode, promise.generation, page)
+        {
+            broken.push(Broken::SyncedPageOld { path: path(), page, block });
+        }
+    }
+}

@@ -1,0 +1,301 @@
+//! Proof by attack that no policy loses data: the power is cut at any event of a run, and what is left must be
+//! a file system in which everything that was promised is there.
+//!
+//! A run is a random workload on a small modelled machine under a policy. A witness
+//! ([`trimwise::fs::witness`]) notes what each command carries. Then, for each of many cuts,
+//!
+//! 1. `power` works out what the device holds: what was flushed, and any subset of the writes *and TRIMs*
+//!    since, block by block;
+//! 2. `recovery` replays the journal, cut short none to two times before, and builds the tree from the metadata blocks;
+//! 3. `check` looks whether every file whose `fsync` returned is whole, every durable removal has stayed one, no
+//!    live file has a block that was trimmed after it was written or holds something else, no block has two
+//!    owners, and none is free and owned.
+//!
+//! One run serves many cuts: the device is carried along event by event, and a cut only puts on top of it what
+//! was not durable and takes it off again.
+
+mod check;
+mod power;
+mod recovery;
+#[cfg(test)]
+mod tests;
+mod violation;
+mod workload;
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use rand_core::{Rng, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use serde::Serialize;
+use thiserror::Error;
+use trimwise::fs::witness::{Content, Event, Image, Record};
+use trimwise::policy::PolicySpec;
+use trimwise::workload::files::FileError;
+
+pub use power::Survival;
+pub use violation::{Broken, Violation};
+
+/// Cuts of one run: a run costs as much as some hundred of them.
+pub const CUTS_PER_RUN: u64 = 100;
+
+/// Violations that are kept with their details.
+const DETAILS_MAX: usize = 5;
+/// Broken things that a violation lists.
+const BROKEN_MAX: usize = 4;
+
+/// A crash test of one policy.
+#[derive(Clone, Copy, Debug)]
+pub struct CrashTest {
+    /// The policy.
+    pub policy: PolicySpec,
+    /// Everything is drawn from it.
+    pub seed: u64,
+    /// Cuts in all.
+    pub cuts: u64,
+}
+
+/// What a crash test found.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct CrashReport {
+    /// Runs made.
+    pub runs: u64,
+    /// Cuts checked.
+    pub cuts: u64,
+    /// Cuts after which something did not hold.
+    pub violations: u64,
+    /// The number of the first of them, counted from 1 over all runs.
+    pub first_violation: Option<u64>,
+    /// Events of all runs: commands dispatched and completed, promises.
+    pub events: u64,
+    /// Writes and TRIMs that the device had still to make durable, over all cuts.
+    pub not_durable: u64,
+    /// Files that had to be whole, over all cuts.
+    pub files_checked: u64,
+    /// TRIMs given to the device in all runs, and the blocks in them.
+    pub trims: u64,
+    /// Blocks in those TRIMs.
+    pub trimmed_units: u64,
+    /// The first violations.
+    pub details: Vec<Violation>,
+}
+
+/// Why a crash test could not be made; never what it found.
+#[derive(Clone, Debug, Error)]
+pub enum CrashError {
+    /// The machine cannot be built.
+    #[error("the machine of the crash test cannot be built: {0}")]
+    Machine(String),
+    /// The workload failed in a way that no race explains.
+    #[error("the workload of the crash test failed: {0}")]
+    Workload(FileError),
+    /// The modelled host has come to a standstill.
+    #[error("the crash test came to a standstill: {0}")]
+    Stalled(String),
+}
+
+/// A whole number below `limit` (0 if that is 0).
+fn below(rng: &mut (impl Rng + ?Sized), limit: u64) -> u64 {
+    if limit == 0 { 0 } else { rng.next_u64() % limit }
+}
+
+/// The seed of a run.
+fn seed_of(seed: u64, run: u64) -> u64 {
+    let mut mixed = Xoshiro256PlusPlus::seed_from_u64(seed ^ run.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    mixed.next_u64()
+}
+
+impl CrashTest {
+    /// Runs that the test takes.
+    pub fn runs(&self) -> u64 {
+        self.cuts.div_ceil(CUTS_PER_RUN)
+    }
+
+    /// Makes all runs, one after the other.
+    ///
+    /// # Errors
+    ///
+    /// [`CrashError`] if a run could not be made.
+    pub fn run(&self) -> Result<CrashReport, CrashError> {
+        let mut report = CrashReport::default();
+        for run in 0..self.runs() {
+            report.add(self.one_run(run)?);
+        }
+        Ok(report)
+    }
+
+    /// Makes the run of this number (from 0) and its cuts, the same as in the whole test.
+    ///
+    /// # Errors
+    ///
+    /// [`CrashError`] if it could not be made.
+    pub fn one_run(&self, run: u64) -> Result<CrashReport, CrashError> {
+        self.run_with(run, Rc::new(|_| ()))
+    }
+
+    /// The same on a host that `after_mount` may have made wrong.
+    fn run_with(&self, run: u64, after_mount: workload::AfterMount) -> Result<CrashReport, CrashError> {
+        let cuts = self.cuts.saturating_sub(run * CUTS_PER_RUN).min(CUTS_PER_RUN);
+        let seed = seed_of(self.seed, run);
+        let made = workload::run(self.policy, seed, after_mount)?;
+        Ok(attack(&made, run, cuts, seed))
+    }
+}
+
+impl CrashReport {
+    /// Adds what another run found; runs in their order.
+    pub fn add(&mut self, other: Self) {
+        if let (None, Some(first)) = (self.first_violation, other.first_violation) {
+            self.first_violation = Some(self.cuts + first);
+        }
+        self.runs += other.runs;
+        self.cuts += other.cuts;
+        self.violations += other.violations;
+        self.events += other.events;
+        self.not_durable += other.not_durable;
+        self.files_checked += other.files_checked;
+        self.trims += other.trims;
+        self.trimmed_units += other.trimmed_units;
+        let room = DETAILS_MAX.saturating_sub(self.details.len());
+        self.details.extend(other.details.into_iter().take(room));
+    }
+}
+
+/// Cuts the power of a run that was made.
+fn attack(made: &workload::Run, run: u64, cuts: u64, seed: u64) -> CrashReport {
+    let record = &made.record;
+    // Each cut by itself, so that it is the same however many there are; the device goes along with time.
+    let rng_of = |cut: u64| Xoshiro256PlusPlus::seed_from_u64(seed_of(!seed, cut));
+    let contested = contested(record);
+    let mut points: Vec<(usize, u64)> =
+        (0..cuts).map(|cut| (cut_point(record, &contested, cut, &mut rng_of(cut)), cut)).collect();
+    points.sort_unstable();
+    let trims = record.ops.iter().filter(|op| op.is_trim());
+    let mut report = CrashReport {
+        runs: 1,
+        events: record.events.len() as u64,
+        trims: trims.clone().count() as u64,
+        trimmed_units: trims.flat_map(|op| op.ranges()).map(|range| range.units).sum(),
+        ..CrashReport::default()
+    };
+    let tables = inode_tables(record);
+    let mut platter = power::Platter::new(record, made.layout.total_units());
+    let mut told = check::Told::default();
+    let mut points = points.into_iter().peekable();
+    for (at, &event) in record.events.iter().enumerate() {
+        platter.advance(event);
+        match event {
+            Event::Promised(i) => {
+                let promise = &record.promises[i];
+                told.promises.insert(promise.inode, promise);
+            }
+            Event::Gone(i) => told.gone.push(&record.removals[i]),
+            Event::Destroyed(inode) => drop(told.promises.remove(&inode)),
+            Event::Dispatched(_) | Event::Completed(_) => {}
+        }
+        while let Some((_, cut)) = points.next_if(|&(point, _)| point == at + 1) {
+            let mut rng = rng_of(cut);
+            rng.jump(); // its first numbers chose the point
+            let survival = Survival::ALL[below(&mut rng, Survival::ALL.len() as u64) as usize];
+            let not_durable = platter.cut(survival, &mut rng);
+            let mut broken = Vec::new();
+            let recoveries_cut = below(&mut rng, 3);
+            for _ in 0..recoveries_cut {
+                // What is wrong with the log, the last recovery says.
+                let survives = || below(&mut rng, 2) == 0;
+                recovery::replay(&mut platter, record, &made.layout, survives, &mut Vec::new());
+            }
+            recovery::replay(&mut platter, record, &made.layout, || true, &mut broken);
+            let found = recovery::mount(&platter, record, &made.layout, &tables, &mut broken);
+            check::check(&platter, record, &found, &told, &mut broken);
+            report.cuts += 1;
+            report.not_durable += not_durable as u64;
+            report.files_checked += told.promises.len() as u64;
+            if !broken.is_empty() {
+                report.violations += 1;
+                let first = report.first_violation.unwrap_or(u64::MAX);
+                report.first_violation = Some(first.min(cut + 1));
+                if report.details.len() < DETAILS_MAX {
+                    let block = broken.iter().find_map(Broken::block);
+                    report.details.push(Violation {
+                        run,
+                        cut,
+                        events: at + 1,
+                        not_durable,
+                        survived: match recoveries_cut {
+                            0 => survival.to_string(),
+                            1 => format!("{survival}; a recovery was cut short"),
+                            _ => format!("{survival}; two recoveries were cut short"),
+                        },
+                        machine: made.machine.to_string(),
+                        broken_count: broken.len(),
+                        broken: broken.into_iter().take(BROKEN_MAX).collect(),
+                        history: block.map(|block| platter.history(block)).unwrap_or_default(),
+                    });
+                }
+            }
+            platter.restore();
+        }
+    }
+    report
+}
+
+/// After how many events the power is cut: half of the cuts at any, a quarter shortly before a flush ends, when
+/// most is at stake, a quarter shortly after a TRIM was given to the device, or where something is `contested`.
+fn cut_point(record: &Record, contested: &[usize], cut: u64, rng: &mut impl Rng) -> usize {
+    let events = &record.events;
+    if cut % 4 == 3 && !contested.is_empty() {
+        return contested[(cut / 4) as usize % contested.len()];
+    }
+    let is_near = |at: usize| match (cut % 4, events[at]) {
+        (1, Event::Completed(op)) => record.ops[op].is_flush(),
+        (3, Event::Dispatched(op)) => record.ops[op].is_trim(),
+        (remainder, _) => remainder.is_multiple_of(2),
+    };
+    let any = below(rng, events.len() as u64) as usize;
+    let near = (any..events.len()).chain(0..any).find(|&at| is_near(at)).unwrap_or(any);
+    match cut % 4 {
+        1 => near.saturating_sub(below(rng, 3) as usize).max(1),
+        3 => (near + 1 + below(rng, 3) as usize).min(events.len()),
+        _ => any + 1,
+    }
+}
+
+/// Where a host that hands out a block while it is in a TRIM can be found out: behind the completion of each write
+/// over such a TRIM, and behind the flushes of the commit that may refer to the block. A host that does not has none.
+fn contested(record: &Record) -> Vec<usize> {
+    const FLUSHES: usize = 3;
+    let ends_flush = |&at: &usize| match record.events[at - 1] {
+        Event::Completed(op) => record.ops[op].is_flush(),
+        _ => false,
+    };
+    let mut trims: Vec<usize> = Vec::new();
+    let mut points = BTreeSet::new();
+    for event in &record.events {
+        match *event {
+            Event::Dispatched(op) if record.ops[op].is_trim() => trims.push(op),
+            Event::Dispatched(op) => {
+                let write = &record.ops[op];
+                trims.retain(|&trim| record.ops[trim].completed > write.dispatched);
+                let over = |&trim: &usize| record.ops[trim].touches(write);
+                if write.completed < record.events.len() && trims.iter().any(over) {
+                    let completed = write.completed + 1;
+                    let behind = completed + 1..=record.events.len();
+                    points.insert(completed);
+                    points.extend(behind.filter(ends_flush).take(FLUSHES));
+                }
+            }
+            _ => {}
+        }
+    }
+    points.into_iter().collect()
+}
+
+/// The blocks of the inode table that were ever written.
+fn inode_tables(record: &Record) -> Vec<u64> {
+    let blocks = record.contents.iter().filter_map(|content| match content {
+        Content::Metadata { block, image: Image::Inodes(_) } => Some(*block),
+        _ => None,
+    });
+    blocks.collect::<BTreeSet<u64>>().into_iter().collect()
+}

@@ -1,0 +1,132 @@
+//! The checker finds nothing where nothing is wrong, and every wrong host.
+
+use std::rc::Rc;
+
+use proptest::prelude::*;
+use proptest::test_runner::{Config as ProptestConfig, RngSeed};
+use trimwise::fs::sabotage::Sabotage;
+use trimwise::policy::PolicySpec;
+
+use super::{Broken, CUTS_PER_RUN, CrashError, CrashReport, CrashTest};
+
+/// A run of `test` on a host that does this wrong.
+fn sabotaged_run(test: CrashTest, run: u64, how: Sabotage) -> Result<CrashReport, CrashError> {
+    test.run_with(run, Rc::new(move |fs| fs.sabotage(Some(how))))
+}
+
+fn details(report: &CrashReport) -> String {
+    report.details.iter().map(ToString::to_string).collect()
+}
+
+/// A sample for each kind of policy; each must also have been put to the test: TRIMs beside those of the
+/// workload's own FITRIM, files that had to be whole, commands that could get lost.
+#[test]
+fn no_policy_loses_anything() {
+    let mut trims_of_workload = 0;
+    for policy in PolicySpec::examples() {
+        let report = CrashTest { policy, seed: 1, cuts: 2_000 }.run().unwrap();
+        assert_eq!(report.violations, 0, "{policy}:\n{}", details(&report));
+        assert_eq!((report.runs, report.cuts), (20, 2_000));
+        assert!(report.files_checked > 5 * report.cuts, "{policy}: {report:?}");
+        assert!(report.not_durable > 5 * report.cuts, "{policy}: {report:?}");
+        if policy == PolicySpec::OFF {
+            trims_of_workload = report.trims;
+        } else {
+            assert!(report.trims > trims_of_workload, "{policy}: {report:?}");
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 60,
+        rng_seed: RngSeed::Fixed(1),
+        failure_persistence: None,
+        ..Default::default()
+    })]
+    /// Any workload, any policy, any cut.
+    #[test]
+    fn no_cut_loses_anything(policy in 0..PolicySpec::examples().len(), seed in any::<u64>()) {
+        let test = CrashTest { policy: PolicySpec::examples()[policy], seed, cuts: CUTS_PER_RUN };
+        let report = test.one_run(0).unwrap();
+        prop_assert_eq!(report.violations, 0, "{}:\n{}", test.policy, details(&report));
+    }
+}
+
+/// The report up to the first run in which a wrong host is found out, within so many cuts.
+fn found_within(how: Sabotage, cuts: u64, seed: u64) -> CrashReport {
+    let test = CrashTest { policy: PolicySpec::OFF, seed, cuts };
+    let mut report = CrashReport::default();
+    for run in 0..test.runs() {
+        report.add(sabotaged_run(test, run, how).unwrap());
+        if report.violations > 0 {
+            return report;
+        }
+    }
+    panic!("{how:?} was not found within {cuts} cuts, seed {seed}");
+}
+
+fn is_found(how: Sabotage, cuts: u64, as_what: fn(&Broken) -> bool) {
+    for seed in 1..=3 {
+        let report = found_within(how, cuts, seed);
+        println!("{how:?}, seed {seed}: at cut {:?}", report.first_violation);
+        let all = report.details.iter().flat_map(|violation| &violation.broken);
+        assert!(all.clone().any(as_what), "{how:?}:\n{}", details(&report));
+    }
+}
+
+#[test]
+fn a_trim_before_the_commit_is_durable_is_found() {
+    is_found(Sabotage::TrimBeforeCommit, 1_000, |b| matches!(b, Broken::Trimmed { .. }));
+}
+
+#[test]
+fn reuse_that_leaves_the_extent_in_the_queue_is_found() {
+    is_found(Sabotage::ReuseWithoutWithdrawal, 1_000, |b| matches!(b, Broken::Trimmed { .. }));
+}
+
+#[test]
+fn a_trim_after_a_later_write_was_acknowledged_is_found() {
+    is_found(Sabotage::TrimAfterLaterWrite, 1_000, |b| matches!(b, Broken::Trimmed { .. }));
+}
+
+/// What blocks are withheld for: a write that is in the device with a TRIM may lose.
+#[test]
+fn a_block_that_is_handed_out_while_it_is_in_a_trim_is_found() {
+    for how in [Sabotage::ReuseDuringTrim, Sabotage::ReuseDuringFitrim] {
+        is_found(how, 1_000, |b| matches!(b, Broken::Trimmed { .. }));
+    }
+}
+
+#[test]
+fn a_host_that_livelocks_is_reported() {
+    let test = CrashTest { policy: PolicySpec::OFF, seed: 1, cuts: 1_000 };
+    let error = sabotaged_run(test, 0, Sabotage::Livelock).unwrap_err();
+    let Some(at) = error.to_string().find("came to a standstill") else { panic!("{error}") };
+    assert!(error.to_string()[at..].contains("no time passes"), "{error}");
+}
+
+/// What the journal owes its readers: without any of it something is found.
+#[test]
+fn a_journal_that_leaves_a_step_out_is_found() {
+    // The data that the commit block vouches for may be missing as well as the log blocks.
+    is_found(Sabotage::NoFlushBeforeCommitBlock, 1_000, |b| {
+        matches!(b, Broken::LogBlockMissing { .. } | Broken::NotItsOwn { .. })
+    });
+    is_found(Sabotage::CommitBeforeData, 50_000, |b| {
+        matches!(b, Broken::NotItsOwn { .. } | Broken::Trimmed { .. })
+    });
+    is_found(Sabotage::TailBeforeFlush, 50_000, |_| true);
+    is_found(Sabotage::NoRevoke, 50_000, |_| true);
+    is_found(Sabotage::NoFlushInFsync, 50_000, |b| matches!(b, Broken::SyncedPageOld { .. }));
+}
+
+#[test]
+fn the_same_seed_finds_the_same() {
+    let run = || found_within(Sabotage::TrimAfterLaterWrite, 1_000, 1);
+    let (a, b) = (run(), run());
+    assert_eq!(format!("{a:?}"), format!("{b:?}"));
+    let only = CrashTest { policy: PolicySpec::OFF, seed: 1, cuts: 1_000 };
+    let again = sabotaged_run(only, a.details[0].run, Sabotage::TrimAfterLaterWrite).unwrap();
+    assert_eq!(again.details[0].to_string(), a.details[0].to_string());
+}

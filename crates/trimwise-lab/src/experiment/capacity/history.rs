@@ -1,0 +1,261 @@
+//! The histories: what is done to a new drive, and what is measured at its end.
+
+use trimwise::compare::cell::CellError;
+use trimwise::compare::statistics;
+use trimwise::units::Bytes;
+
+use super::lab::{Lab, SMALLER, device, small};
+use super::{DEVICES, FIRMWARES, STATIC};
+use crate::bench::{Direction, Part, Percent, Test};
+
+/// What the source's dd wrote.
+const DD: Bytes = Bytes(4_096_000_000);
+/// How often.
+const DD_RUNS: usize = 4;
+/// The fill levels of the source's sequential writes, and of the follow-up's random ones, hundredths of a percent.
+pub const LEVELS_WRITE: [u32; 2] = [8_730, 6_290];
+/// As above.
+pub const LEVELS_RANDOM: [u32; 2] = [6_390, 8_350];
+/// What sysbench spreads over its files unless told otherwise.
+const SYSBENCH_FILES: Bytes = Bytes::gib(2);
+
+/// Fill levels, percent.
+pub const LEVELS: [u32; 11] = [10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 100];
+/// Fill levels of a partition, percent, where over-provisioning varies.
+pub const LEVELS_OF_PARTITION: [u32; 5] = [25, 50, 75, 90, 100];
+/// Remainders that are not partitioned, percent of the drive.
+pub const REMAINDERS: [u32; 4] = [0, 7, 15, 28];
+/// Fill levels of drives that have pauses, percent.
+pub const LEVELS_IDLE: [u32; 3] = [50, 80, 95];
+
+/// Random writes at a time: as many as SATA queues.
+const DEPTH: u32 = 32;
+/// Seconds of random writes that age a drive, that let its speed settle, and that are measured.
+const AGE_S: u32 = 60;
+const SETTLE_S: u32 = 90;
+const MEASURE_S: u32 = 60;
+/// Bursts of random writes, and the pauses between them, seconds. The first ones are not counted.
+const BURSTS: usize = 8;
+const BURSTS_UNCOUNTED: usize = 2;
+const BURST_S: u32 = 2;
+const PAUSE_S: u64 = 20;
+
+/// What is done to a new drive, and what is measured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum History {
+    /// The source's: filled to a level, the rest trimmed, 4.096 GB written behind it. Measured: four such writes.
+    TrimmedWrite {
+        /// The drive.
+        device: &'static str,
+        /// Hundredths of a percent.
+        level: u32,
+    },
+    /// The source's follow-up: filled to a level, the rest trimmed, files of 2 GiB behind it. Measured: random writes
+    /// in those.
+    TrimmedRandom {
+        /// The drive.
+        device: &'static str,
+        /// Hundredths of a percent.
+        level: u32,
+    },
+    /// All of a partition was written, in order and at random; files fill it to a level, and are overwritten at random.
+    /// Measured: those overwrites, once their speed has settled.
+    Overwritten {
+        /// The drive.
+        device: &'static str,
+        /// What is not partitioned and never written, percent of the drive.
+        remainder: u32,
+        /// How full the partition is, percent.
+        level: u32,
+        /// Whether its free space was trimmed.
+        trimmed: bool,
+    },
+    /// As before without a remainder, in bursts with pauses. Measured: the bursts.
+    WithPauses {
+        /// The drive.
+        device: &'static str,
+        /// How full it is, percent.
+        level: u32,
+        /// Whether its free space was trimmed.
+        trimmed: bool,
+        /// Whether the drive collects in the pauses.
+        idle: bool,
+    },
+    /// The Vertex with one of its firmwares: all written, files on 70 % of it, the rest trimmed if it can be, and a
+    /// minute's pause. Measured: random overwrites of the files, at once and when settled, and after another pause a
+    /// sequential write behind them.
+    Firmware(&'static str),
+    /// Measured: a sequential reader and writer, each alone and both together, on a new drive.
+    Together {
+        /// The drive.
+        device: &'static str,
+    },
+}
+
+/// All of them, the longest first.
+pub fn histories() -> Vec<History> {
+    let mut all = Vec::new();
+    for device in DEVICES {
+        all.extend(LEVELS_WRITE.map(|level| History::TrimmedWrite { device, level }));
+        all.extend(LEVELS_RANDOM.map(|level| History::TrimmedRandom { device, level }));
+        all.push(History::Together { device });
+        let overwritten =
+            |remainder, level, trimmed| History::Overwritten { device, remainder, level, trimmed };
+        all.extend(LEVELS.map(|level| overwritten(0, level, true)));
+        // Only so much was ever written: the rest of the drive is a remainder.
+        all.extend(LEVELS.map(|level| overwritten(100 - level, 100, false)));
+        for remainder in REMAINDERS {
+            let levels = LEVELS_OF_PARTITION.map(|level| overwritten(remainder, level, false));
+            all.extend(
+                levels
+                    .into_iter()
+                    .filter(|history| !matches!(history, History::Overwritten { level: 100, .. })),
+            );
+        }
+        // The partitions that are full are not among the levels above.
+        all.extend(REMAINDERS[1..].iter().map(|&remainder| overwritten(remainder, 100, false)));
+        for level in LEVELS_IDLE {
+            for (trimmed, idle) in [(false, false), (false, true), (true, false), (true, true)] {
+                all.push(History::WithPauses { device, level, trimmed, idle });
+            }
+        }
+    }
+    all.extend(FIRMWARES.map(History::Firmware));
+    all
+}
+
+/// The part behind a level.
+fn behind(level: Percent) -> Part {
+    Part { start: level, length: level.rest() }
+}
+
+/// The part up to a level.
+fn up_to(level: Percent) -> Part {
+    Part { start: Percent::ZERO, length: level }
+}
+
+const fn random(seconds: u32) -> Test {
+    Test::Random { read_percent: 0, depth: DEPTH, seconds: Some(seconds) }
+}
+
+/// Writes a partition, in order and then at random.
+fn age() -> [Test; 2] {
+    [Test::Fill(Percent::ALL), Test::Torture(Some(AGE_S))]
+}
+
+/// Does to a new drive what a history says. Returns what was measured, megabytes a second.
+///
+/// # Errors
+///
+/// [`CellError`].
+pub fn run(history: &History, seed: u64) -> Result<Vec<f64>, CellError> {
+    match *history {
+        History::TrimmedWrite { device: name, level } => {
+            let level = Percent::hundredths(level);
+            let write = Test::Sequential { direction: Direction::Write, size: Some(DD), start: level };
+            Lab::run(name, &device(name)?, seed, async move |lab| {
+                lab.tests(Part::ALL, &[Test::Fill(level)]).await?;
+                lab.tests(Part::ALL, &[Test::Trim(behind(level)), write].repeat(DD_RUNS)).await
+            })
+        }
+        History::TrimmedRandom { device: name, level } => {
+            let config = device(name)?;
+            let level = Percent::hundredths(level);
+            let share = SYSBENCH_FILES.0 * 10_000 / config.capacity_bytes;
+            let files = Part { start: level, length: Percent::hundredths(share as u32) };
+            Lab::run(name, &config, seed, async move |lab| {
+                lab.tests(Part::ALL, &[Test::Fill(level), Test::Trim(behind(level))]).await?;
+                lab.tests(files, &[Test::Fill(Percent::ALL)]).await?;
+                lab.tests(files, &[random(10)]).await
+            })
+        }
+        History::Overwritten { device: name, remainder, level, trimmed } => {
+            let partition = Percent::hundredths((100 - remainder) * 100);
+            let files = up_to(Percent::hundredths((100 - remainder) * level));
+            let free = behind(Percent::hundredths(level * 100));
+            Lab::run(name, &small(device(name)?), seed, async move |lab| {
+                lab.tests(up_to(partition), &age()).await?;
+                if trimmed && level < 100 {
+                    lab.tests(up_to(partition), &[Test::Trim(free)]).await?;
+                }
+                lab.tests(files, &[Test::Torture(Some(SETTLE_S))]).await?;
+                lab.tests(files, &[random(MEASURE_S)]).await
+            })
+        }
+        History::WithPauses { device: name, level, trimmed, idle } => {
+            let level = Percent::hundredths(level * 100);
+            let mut config = small(device(name)?);
+            config.gc.idle = idle;
+            Lab::run(name, &config, seed, async move |lab| {
+                lab.tests(Part::ALL, &age()).await?;
+                if trimmed {
+                    lab.tests(Part::ALL, &[Test::Trim(behind(level))]).await?;
+                }
+                let mut bursts = Vec::new();
+                for _ in 0..BURSTS {
+                    lab.pause(PAUSE_S).await;
+                    bursts.extend(lab.tests(up_to(level), &[random(BURST_S)]).await?);
+                }
+                // All bursts are of the same length, so that their mean is that of all their bytes.
+                Ok(mean(&bursts[BURSTS_UNCOUNTED..]).into_iter().collect())
+            })
+        }
+        History::Firmware(version) => {
+            let name = format!("{STATIC}@{version}");
+            let level = Percent::hundredths(7_000);
+            let size = Some(Bytes(DD.0 / u64::from(SMALLER)));
+            let write = Test::Sequential { direction: Direction::Write, size, start: level };
+            Lab::run(&name.clone(), &small(device(&name)?), seed, async move |lab| {
+                lab.tests(Part::ALL, &age()).await?;
+                if lab.trims() {
+                    lab.tests(Part::ALL, &[Test::Trim(behind(level))]).await?;
+                }
+                lab.pause(60).await;
+                let mut found = lab.tests(up_to(level), &[random(BURST_S)]).await?;
+                lab.tests(up_to(level), &[Test::Torture(Some(SETTLE_S))]).await?;
+                found.extend(lab.tests(up_to(level), &[random(MEASURE_S)]).await?);
+                lab.pause(60).await;
+                found.extend(lab.tests(Part::ALL, &[write]).await?);
+                Ok(found)
+            })
+        }
+        History::Together { device: name } => {
+            let test = Test::ReadWrite(Some(10));
+            Lab::run(name, &device(name)?, seed, async move |lab| lab.tests(Part::ALL, &[test]).await)
+        }
+    }
+}
+
+/// The mean; `None` of nothing.
+pub fn mean(values: &[f64]) -> Option<f64> {
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+}
+
+/// What was measured in which history.
+#[derive(Clone, Debug, Default)]
+pub struct Measured {
+    runs: Vec<(History, Vec<Vec<f64>>)>,
+}
+
+impl Measured {
+    /// Of each history its repetitions.
+    pub fn new(runs: impl IntoIterator<Item = (History, Vec<Vec<f64>>)>) -> Self {
+        Self { runs: runs.into_iter().collect() }
+    }
+
+    /// What the repetitions measured at a place of a history.
+    pub fn each(&self, history: &History, place: usize) -> Vec<f64> {
+        let of_history = self.runs.iter().filter(|(of, _)| of == history).flat_map(|(_, runs)| runs);
+        of_history.filter_map(|run| run.get(place).copied()).collect()
+    }
+
+    /// Their median.
+    pub fn at(&self, history: &History, place: usize) -> Option<f64> {
+        statistics::median(&self.each(history, place))
+    }
+
+    /// All that was measured in a history, repetition by repetition.
+    pub fn all(&self, history: &History) -> Vec<f64> {
+        self.runs.iter().filter(|(of, _)| of == history).flat_map(|(_, runs)| runs.concat()).collect()
+    }
+}

@@ -1,0 +1,483 @@
+//! Claims as data: what a source says, how it knows, what that is worth here, and whether it holds.
+//!
+//! An experiment measures and names its `Figures`. Its claims are in `experiments/NAME/claims.toml`, next to its README;
+//! `experiments/README.md` describes the file. This module is the only judge.
+//!
+//! A condition compares terms: `0.34 <= min(lazy / commit) <= 0.46`. A term is made of numbers (`5%` is 0.05), names of
+//! figures, `+ - * /` with blanks around them, brackets, and the functions of `Reader::call`. Figures are lists. What is
+//! done to a list is done to each of its elements, and a comparison must hold for each; a single number stands next to any
+//! list. `published` is the claim's own published figure.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use super::result::{Basis, Claim, ExperimentResult, ExperimentRows, Figure, Role};
+
+/// What an experiment measured, by name.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Figures(BTreeMap<String, Vec<f64>>);
+
+impl Figures {
+    /// Names a figure. Nothing is no figure: claims about it are left out. What was looked for and not found is a NaN, of
+    /// which nothing holds.
+    pub fn set(&mut self, name: impl Into<String>, values: impl IntoIterator<Item = f64>) {
+        let values: Vec<f64> = values.into_iter().collect();
+        if !values.is_empty() {
+            self.0.insert(name.into(), values);
+        }
+    }
+
+    /// Appends to a figure.
+    pub fn push(&mut self, name: impl Into<String>, values: impl IntoIterator<Item = f64>) {
+        let mut values = values.into_iter().peekable();
+        if values.peek().is_some() {
+            self.0.entry(name.into()).or_default().extend(values);
+        }
+    }
+}
+
+/// An experiment as it is published.
+pub(super) struct Published {
+    pub name: &'static str,
+    pub question: &'static str,
+    /// Its `claims.toml`.
+    pub claims: &'static str,
+}
+
+impl Published {
+    /// Judges all claims.
+    ///
+    /// # Panics
+    ///
+    /// If the file of claims is wrong, which is built in.
+    pub fn judge(&self, figures: &Figures, rows: ExperimentRows, reps: u32, seed: u64) -> ExperimentResult {
+        let Self { name, question, claims } = *self;
+        let document: Document = toml::from_str(claims).unwrap_or_else(|e| panic!("claims of {name}: {e}"));
+        let (claims, finding) = document.judge(figures);
+        ExperimentResult {
+            experiment: name.to_owned(),
+            question: question.to_owned(),
+            source: document.source,
+            finding,
+            trimwise: trimwise::VERSION.to_owned(),
+            seed,
+            reps,
+            rows,
+            claims,
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Document {
+    source: String,
+    /// Of claims that do not say.
+    basis: Option<Basis>,
+    role: Option<Role>,
+    because: Option<String>,
+    /// Sentences; one about what was not measured is left out.
+    #[serde(default)]
+    finding: Vec<String>,
+    /// Terms by name.
+    #[serde(default)]
+    define: BTreeMap<String, String>,
+    claim: Vec<Entry>,
+}
+
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    id: String,
+    basis: Option<Basis>,
+    role: Option<Role>,
+    /// Why it is no check.
+    because: Option<String>,
+    text: String,
+    published: Option<Figure>,
+    /// Conditions, all of which must hold.
+    holds: Vec<String>,
+    /// Text with terms in braces: `{lazy / commit:.2} of it`. A term alone stays a number.
+    measured: String,
+    /// The claim is made once for each of these, which stands where it says `$`.
+    #[serde(default)]
+    each: Vec<String>,
+}
+
+impl Entry {
+    fn expanded(&self) -> Vec<Self> {
+        let of = |word: &String| {
+            let put = |text: &String| text.replace('$', word);
+            Self {
+                id: put(&self.id),
+                text: put(&self.text),
+                because: self.because.as_ref().map(put),
+                holds: self.holds.iter().map(put).collect(),
+                measured: put(&self.measured),
+                ..self.clone()
+            }
+        };
+        if self.each.is_empty() { vec![self.clone()] } else { self.each.iter().map(of).collect() }
+    }
+}
+
+impl Document {
+    fn judge(&self, figures: &Figures) -> (Vec<Claim>, String) {
+        let entries: Vec<Entry> = self.claim.iter().flat_map(Entry::expanded).collect();
+        let scope = Scope { figures, define: &self.define, published: &None };
+        let judge = |entry: &Entry| Scope { published: &entry.published, ..scope }.judge(entry, self);
+        let claims: Vec<Claim> = entries.iter().filter_map(judge).collect();
+        let is_tried = |entry: &&Entry| claims.iter().any(|claim| claim.id == entry.id);
+        let untried: Vec<&str> =
+            entries.iter().filter(|entry| !is_tried(entry)).map(|entry| entry.id.as_str()).collect();
+        let untried = (!untried.is_empty()).then(|| format!("Not tried: {}.", untried.join(", ")));
+        let said = self.finding.iter().filter_map(|sentence| scope.text(sentence).0);
+        let finding: Vec<String> = said.chain([summary(&claims)]).chain(untried).collect();
+        (claims, finding.join(" "))
+    }
+}
+
+/// How many claims are met, by role, and which are not: `Checks met 1 of 2; fitted 3 of 3.`
+pub fn summary(claims: &[Claim]) -> String {
+    let of_role = |(role, name): (Role, &str)| {
+        let of: Vec<bool> = claims.iter().filter(|claim| claim.role == role).map(|claim| claim.met).collect();
+        let met = of.iter().filter(|met| **met).count();
+        match (of.len(), role) {
+            (0, Role::Check) => Some("No checks".to_owned()),
+            (0, _) => None,
+            (all, _) => Some(format!("{name} {met} of {all}")),
+        }
+    };
+    let roles = [(Role::Check, "Checks met"), (Role::Fitted, "fitted"), (Role::BuiltIn, "built-in")];
+    let counts: Vec<String> = roles.into_iter().filter_map(of_role).collect();
+    let open: Vec<&str> = claims.iter().filter(|claim| !claim.met).map(|claim| claim.id.as_str()).collect();
+    let counts = counts.join("; ");
+    match open.len() {
+        0 => format!("{counts}."),
+        _ => format!("{counts}. Not met: {}; the experiment's README says why.", open.join(", ")),
+    }
+}
+
+/// Why there is no value.
+#[derive(Debug, PartialEq)]
+enum Gap {
+    /// Something was not measured.
+    Missing,
+    /// The file of claims is wrong.
+    Wrong(String),
+}
+
+type Values = Result<Vec<f64>, Gap>;
+
+#[derive(Clone, Copy)]
+struct Scope<'a> {
+    figures: &'a Figures,
+    define: &'a BTreeMap<String, String>,
+    published: &'a Option<Figure>,
+}
+
+impl Scope<'_> {
+    /// `None` if anything that it is about was not measured.
+    fn judge(&self, entry: &Entry, document: &Document) -> Option<Claim> {
+        let basis = entry.basis.or(document.basis).expect("every claim has a basis");
+        let role = entry.role.or(document.role).expect("every claim has a role");
+        let because = entry.because.as_ref().or(document.because.as_ref());
+        let because = because.filter(|_| role != Role::Check).cloned();
+        debug_assert_eq!(because.is_none(), role == Role::Check, "{}", entry.id);
+        let (mut met, mut failed) = (true, String::new());
+        for condition in &entry.holds {
+            let held = known(Reader::new(*self, condition).condition(), condition)?;
+            let count = held.iter().filter(|held| **held).count();
+            met &= count == held.len();
+            if count < held.len() && held.len() > 1 {
+                failed = format!(" (holds for {count} of {})", held.len());
+            }
+        }
+        let mut measured = self.figure(&entry.measured);
+        if let Figure::Text(text) = &mut measured {
+            text.push_str(&failed);
+        }
+        Some(Claim {
+            id: entry.id.clone(),
+            text: entry.text.clone(),
+            basis,
+            role,
+            because,
+            met,
+            published: entry.published.clone().unwrap_or(Figure::Text("no figure".to_owned())),
+            measured,
+        })
+    }
+
+    fn term(self, text: &str) -> Values {
+        let mut reader = Reader::new(self, text);
+        let values = reader.sum()?;
+        reader.end()?;
+        Ok(values)
+    }
+
+    /// A template of one term and nothing else is a number, or several.
+    fn figure(&self, template: &str) -> Figure {
+        let alone = template.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
+        let values = alone
+            .filter(|term| !term.contains('{') && precision(term).0 == *term)
+            .map(|term| known(self.term(term), term));
+        match values.flatten().as_deref() {
+            Some([one]) => Figure::Number(*one),
+            Some(all) => Figure::Numbers(all.to_vec()),
+            None => Figure::Text(self.text(template).1),
+        }
+    }
+
+    /// A template filled in: complete, or with words for what was not measured.
+    fn text(&self, template: &str) -> (Option<String>, String) {
+        let (mut text, mut complete, mut rest) = (String::new(), true, template);
+        while let Some((before, (term, after))) =
+            rest.split_once('{').and_then(|(before, rest)| Some((before, rest.split_once('}')?)))
+        {
+            let (term, sign, decimals) = precision(term);
+            let shown = known(self.term(term), term).map(|values| {
+                let show = |v: &f64| match (v.is_nan(), sign) {
+                    (true, _) => "unknown".to_owned(),
+                    (_, true) => format!("{v:+.decimals$}"),
+                    (_, false) => format!("{v:.decimals$}"),
+                };
+                values.iter().map(show).collect::<Vec<_>>().join(", ")
+            });
+            complete &= shown.is_some();
+            text += before;
+            text += shown.as_deref().unwrap_or("none");
+            rest = after;
+        }
+        text += rest;
+        (complete.then(|| text.clone()), text)
+    }
+}
+
+/// A value, if there is one.
+fn known<T>(value: Result<T, Gap>, text: &str) -> Option<T> {
+    match value {
+        Ok(value) => Some(value),
+        Err(Gap::Missing) => None,
+        Err(Gap::Wrong(why)) => panic!("claims: {text}: {why}"),
+    }
+}
+
+/// A term, whether its sign is always shown, and its decimals: `x:+.1`.
+fn precision(term: &str) -> (&str, bool, usize) {
+    let parsed =
+        term.rsplit_once(":.").map(|parts| (parts, false)).or(term.rsplit_once(":+.").map(|p| (p, true)));
+    match parsed.and_then(|((term, decimals), sign)| Some((term, sign, decimals.parse().ok()?))) {
+        Some(parsed) => parsed,
+        None => (term, false, 2),
+    }
+}
+
+/// The smaller one; unknown if either is.
+fn least(a: f64, b: f64) -> f64 {
+    if a.is_nan() || b.is_nan() { f64::NAN } else { a.min(b) }
+}
+
+/// Element by element; a single number goes with each.
+fn paired<T>(a: &[f64], b: &[f64], of: impl Fn(f64, f64) -> T) -> Result<Vec<T>, Gap> {
+    let count = a.len().max(b.len());
+    if [a, b].iter().any(|list| list.len() != 1 && list.len() != count) {
+        return Err(Gap::Missing);
+    }
+    Ok((0..count).map(|i| of(a[i.min(a.len() - 1)], b[i.min(b.len() - 1)])).collect())
+}
+
+/// Reads a term or a condition and computes it.
+struct Reader<'a> {
+    scope: Scope<'a>,
+    words: Vec<String>,
+    at: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn new(scope: Scope<'a>, text: &str) -> Self {
+        let apart = text.replace('(', " ( ").replace(')', " ) ").replace(',', " , ");
+        Self { scope, words: apart.split_whitespace().map(str::to_owned).collect(), at: 0 }
+    }
+
+    fn next_if(&mut self, words: &[&str]) -> Option<String> {
+        let word = self.words.get(self.at).filter(|word| words.contains(&word.as_str()))?.clone();
+        self.at += 1;
+        Some(word)
+    }
+
+    fn end(&self) -> Result<(), Gap> {
+        self.words.get(self.at).map_or(Ok(()), |word| Err(Gap::Wrong(format!("'{word}' was not expected"))))
+    }
+
+    /// Whether it holds, element by element.
+    fn condition(&mut self) -> Result<Vec<bool>, Gap> {
+        let mut left = self.sum()?;
+        let mut held: Vec<f64> = vec![1.0];
+        let mut compared = false;
+        while let Some(operator) = self.next_if(&["<", "<=", ">", ">=", "=="]) {
+            let right = self.sum()?;
+            let holds = paired(&left, &right, |a, b| {
+                f64::from(u8::from(match operator.as_str() {
+                    "<" => a < b,
+                    "<=" => a <= b,
+                    ">" => a > b,
+                    ">=" => a >= b,
+                    _ => a == b,
+                }))
+            })?;
+            held = paired(&held, &holds, |a, b| a * b)?;
+            (left, compared) = (right, true);
+        }
+        self.end()?;
+        if !compared {
+            return Err(Gap::Wrong("nothing is compared".to_owned()));
+        }
+        Ok(held.into_iter().map(|held| held > 0.0).collect())
+    }
+
+    fn sum(&mut self) -> Values {
+        let mut sum = self.product()?;
+        while let Some(operator) = self.next_if(&["+", "-"]) {
+            let sign = if operator == "+" { 1.0 } else { -1.0 };
+            sum = paired(&sum, &self.product()?, |a, b| a + sign * b)?;
+        }
+        Ok(sum)
+    }
+
+    fn product(&mut self) -> Values {
+        let mut product = self.atom()?;
+        while let Some(operator) = self.next_if(&["*", "/"]) {
+            let times = operator == "*";
+            product = paired(&product, &self.atom()?, |a, b| if times { a * b } else { a / b })?;
+        }
+        Ok(product)
+    }
+
+    fn atom(&mut self) -> Values {
+        let Some(word) = self.words.get(self.at).cloned() else {
+            return Err(Gap::Wrong("it ends too early".to_owned()));
+        };
+        self.at += 1;
+        if word == "(" {
+            let inner = self.sum()?;
+            return self.next_if(&[")"]).map(|_| inner).ok_or(Gap::Wrong("a bracket is open".to_owned()));
+        }
+        if self.next_if(&["("]).is_some() {
+            let mut arguments = vec![self.sum()?];
+            while self.next_if(&[","]).is_some() {
+                arguments.push(self.sum()?);
+            }
+            let value = Self::call(&word, &arguments)?;
+            return self.next_if(&[")"]).map(|_| value).ok_or(Gap::Wrong("a bracket is open".to_owned()));
+        }
+        let (digits, unit) = word.strip_suffix('%').map_or((word.as_str(), 1.0), |digits| (digits, 0.01));
+        if let Ok(number) = digits.parse::<f64>() {
+            return Ok(vec![number * unit]);
+        }
+        match (self.scope.figures.0.get(&word), self.scope.define.get(&word), self.scope.published) {
+            (_, _, Some(Figure::Number(number))) if word == "published" => Ok(vec![*number]),
+            (_, _, Some(Figure::Numbers(numbers))) if word == "published" => Ok(numbers.clone()),
+            (Some(values), ..) => Ok(values.clone()),
+            (None, Some(term), _) => self.scope.term(term),
+            (None, None, _) => Err(Gap::Missing),
+        }
+    }
+
+    /// `list(a, b)` joins; `min` and `max` go over one list, or element by element over two; `steps` are the differences
+    /// of neighbours; `off(a, b)` is the relative distance of a from b, none where both are 0.
+    fn call(name: &str, arguments: &[Vec<f64>]) -> Values {
+        let value = match (name, arguments) {
+            ("list", all) => all.concat(),
+            ("min", [list]) => vec![list.iter().copied().fold(f64::INFINITY, least)],
+            ("max", [list]) => vec![-list.iter().map(|value| -value).fold(f64::INFINITY, least)],
+            ("min", [a, b]) => paired(a, b, least)?,
+            ("max", [a, b]) => paired(a, b, |a, b| -least(-a, -b))?,
+            ("mean", [list]) => vec![list.iter().sum::<f64>() / list.len() as f64],
+            ("abs", [list]) => list.iter().map(|value| value.abs()).collect(),
+            ("steps", [list]) => list.windows(2).map(|pair| pair[1] - pair[0]).collect(),
+            ("off", [a, b]) => paired(a, b, |a, b| if a == b { 0.0 } else { (a / b - 1.0).abs() })?,
+            _ => return Err(Gap::Wrong(format!("'{name}' of {} is no function", arguments.len()))),
+        };
+        if value.is_empty() { Err(Gap::Missing) } else { Ok(value) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn figures() -> Figures {
+        let mut figures = Figures::default();
+        figures.set("commit", [8.0, 4.0, 2.0]);
+        figures.set("lazy+reuse", [2.0, 2.0, 3.0]);
+        figures.set("set:40:90", Some(0.5));
+        figures.set("nothing", None);
+        figures
+    }
+
+    fn judged(entry: &str) -> Option<Claim> {
+        let head = "source = 's'\ndefine.ratio = 'lazy+reuse / commit'\n[[claim]]\nid = 'a'\ntext = 't'\nbasis = 'drawn'\n\
+                    role = 'check'\n";
+        let document: Document = toml::from_str(&format!("{head}{entry}")).unwrap();
+        document.judge(&figures()).0.pop()
+    }
+
+    #[test]
+    fn conditions_are_computed_element_by_element() {
+        for (condition, met) in [
+            ("commit > 1", true),
+            ("commit > 2", false),
+            ("2 <= commit <= 8", true),
+            ("lazy+reuse < commit", false),
+            ("min(ratio) == 25%", true),
+            ("max(commit) / (min(commit) + 2) * 2 - 1 == 3", true),
+            ("steps(commit) < 0", true),
+            ("off(set:40:90, published) <= 10%", true),
+            ("off(0, 0) == 0", true),
+            ("off(1, 0) <= 1", false),
+            ("max(commit, 3) == list(8, 4, 3)", true),
+            ("abs(0 - mean(commit)) >= 4.6", true),
+            ("max(list(1, 0 / 0)) > 0", false),
+        ] {
+            let claim = judged(&format!("published = 0.54\nholds = ['{condition}']\nmeasured = '{{ratio}}'"));
+            assert_eq!(claim.unwrap().met, met, "{condition}");
+        }
+    }
+
+    #[test]
+    fn measured_is_a_number_or_words_and_says_for_how_many_it_holds() {
+        let measured = |template: &str| {
+            judged(&format!("holds = ['lazy+reuse < commit']\nmeasured = '{template}'")).unwrap().measured
+        };
+        assert_eq!(measured("{set:40:90}"), Figure::Number(0.5));
+        assert_eq!(measured("{commit}"), Figure::Numbers(vec![8.0, 4.0, 2.0]));
+        let text = "at most 8.00 s, +50.0 %, none (holds for 2 of 3)".to_owned();
+        assert_eq!(
+            measured("at most {max(commit)} s, {100 * set:40:90:+.1} %, {nothing}"),
+            Figure::Text(text)
+        );
+    }
+
+    #[test]
+    fn what_was_not_measured_is_left_out_and_each_makes_several() {
+        assert!(judged("holds = ['commit > 1', 'nothing > 1']\nmeasured = ''").is_none());
+        assert!(judged("holds = ['commit > list(1, 2)']\nmeasured = ''").is_none(), "of other runs");
+        let last = judged("each = ['8', '9']\nholds = ['max(commit) >= $']\nmeasured = '$'").unwrap();
+        assert_eq!((last.met, last.measured), (false, Figure::Text("9".to_owned())));
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_from_what_is_missing() {
+        let (figures, define) = (figures(), BTreeMap::new());
+        let scope = Scope { figures: &figures, define: &define, published: &None };
+        for wrong in
+            ["commit", "commit > ", "(commit > 1", "most(commit) > 1", "commit > 1 2", "min(commit > 1"]
+        {
+            let found = Reader::new(scope, wrong).condition();
+            assert!(matches!(found, Err(Gap::Wrong(_))), "{wrong}: {found:?}");
+        }
+        assert_eq!(Reader::new(scope, "nothing > 1").condition(), Err(Gap::Missing));
+    }
+}

@@ -1,0 +1,331 @@
+//! The daemon's proof: days of a host's work ([`Week`]) on the file systems of a real kernel in virtual time, under each
+//! way of trimming that a Linux host has, and under `trimwised`.
+//!
+//! The drive was full once, and the file system is aged: what stayed lies between many free extents. What a way of
+//! trimming costs is seen in the small accesses of the foreground: they come at the same times and places in every
+//! run, so that a run is compared with itself, touched and untouched, and with the run that never trims. What it
+//! gains is write amplification. What it leaves is the space that the drive holds and the file system does not, every
+//! ten minutes.
+//!
+//! This module is pure: it knows the cases, makes rows of what was measured, and judges. Whoever boots kernels
+//! carries them out.
+
+mod claims;
+mod plots;
+#[cfg(test)]
+mod tests;
+
+use serde::Serialize;
+use trimwise::units::{Bytes, SimDuration};
+use trimwise::workload::latency::{LatencySummary, OpLatencies, Operation};
+use trimwise::workload::week::{Week, WeekDone};
+
+use super::claims::Published;
+use super::kernels::observe::{Discarded, Discards};
+use super::result::{ExperimentResult, ExperimentRows};
+use crate::plot::Plot;
+
+/// Its name on the command line.
+pub const NAME: &str = "daemon-week";
+/// The same for one day.
+pub const NAME_OF_DAY: &str = "daemon-day";
+/// The question that both answer.
+pub const QUESTION: &str =
+    "What does trimwised cost the foreground and gain for the drive, beside fstrim, discard and nothing?";
+/// Nothing is drawn beside the seed: one run says all.
+pub const REPS: u32 = 1;
+/// The kernel: the oldest of the long-term series whose ext4 discards behind the commit.
+pub const KERNEL: &str = "6.1";
+/// The drive: TRIM is not queued and keeps everything else waiting, and a command takes 12 ms. Nobody measured that: it was
+/// chosen so that the claims of the poster on SeT hold.
+pub const DEVICE: &str = "sata-60gb-2011";
+/// It is made this small, so that ageing and a week write twice its size.
+pub const CAPACITY: Bytes = Bytes::gib(4);
+/// What the ageing leaves in use, percent.
+pub const AGED_PERCENT: u64 = 30;
+/// The file systems.
+pub const FILE_SYSTEMS: [&str; 3] = ["ext4", "xfs", "btrfs"];
+/// The most untrimmed space that the daemon's default leaves, in thousandths of the file system.
+pub const BOUND_PERMILLE: u64 = 100;
+
+/// A minute in which a discard was on its way counts as one of trimming.
+const MINUTE_NS: u64 = 60_000_000_000;
+const HOUR_NS: u64 = 60 * MINUTE_NS;
+
+/// How a host trims.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Trimming {
+    /// Never.
+    Never,
+    /// The mount option `discard`; on btrfs `discard=sync`.
+    Discard,
+    /// `discard=async`, which only btrfs has.
+    DiscardAsync,
+    /// FITRIM over everything at 3 o'clock on the first day: fstrim.timer.
+    FstrimWeekly,
+    /// The same at 3 o'clock each day.
+    FstrimDaily,
+    /// `trimwised` with its default configuration.
+    Daemon,
+}
+
+impl Trimming {
+    /// In the order of the tables.
+    pub const ALL: [Self; 6] =
+        [Self::Never, Self::Discard, Self::DiscardAsync, Self::FstrimWeekly, Self::FstrimDaily, Self::Daemon];
+
+    /// Its name, in tables and behind `--only`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Never => "never",
+            Self::Discard => "discard",
+            Self::DiscardAsync => "discard-async",
+            Self::FstrimWeekly => "fstrim-weekly",
+            Self::FstrimDaily => "fstrim-daily",
+            Self::Daemon => "daemon",
+        }
+    }
+}
+
+/// One run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Case {
+    /// ext4, xfs or btrfs.
+    pub file_system: &'static str,
+    /// How it is trimmed.
+    pub trimming: Trimming,
+}
+
+impl Case {
+    /// What the file system is mounted with.
+    pub fn mount_option(&self) -> &'static str {
+        match (self.trimming, self.file_system) {
+            (Trimming::Discard, "btrfs") => "discard=sync",
+            (Trimming::Discard, _) => "discard",
+            (Trimming::DiscardAsync, _) => "discard=async",
+            _ => "nodiscard",
+        }
+    }
+
+    /// When FITRIM comes first, and how often, if it does.
+    pub fn fitrim(&self) -> Option<(SimDuration, SimDuration)> {
+        const FIRST: SimDuration = SimDuration::from_secs(3 * 3_600);
+        match self.trimming {
+            Trimming::FstrimWeekly => Some((FIRST, SimDuration::from_secs(7 * 86_400))),
+            Trimming::FstrimDaily => Some((FIRST, SimDuration::from_secs(86_400))),
+            _ => None,
+        }
+    }
+}
+
+/// All of them, file system by file system.
+pub fn cases() -> Vec<Case> {
+    let of = |file_system| {
+        let has = move |trimming: &Trimming| *trimming != Trimming::DiscardAsync || file_system == "btrfs";
+        Trimming::ALL.into_iter().filter(has).map(move |trimming| Case { file_system, trimming })
+    };
+    FILE_SYSTEMS.into_iter().flat_map(of).collect()
+}
+
+/// The daemon's slices, as its status tells them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Slices {
+    /// Those that ended.
+    pub count: u64,
+    /// Of these, those that took longer than a slice is to take.
+    pub over_count: u64,
+    /// How long the longest took.
+    pub longest_ns: u64,
+}
+
+/// What one run gave. Instants count from the week's begin.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Run {
+    /// Which.
+    pub case: Case,
+    /// What the guest did.
+    pub done: WeekDone,
+    /// What was discarded in the week.
+    pub discards: Vec<Discarded>,
+    /// Bytes that the drive holds, when the week began and at each of its looks.
+    pub mapped_bytes: Vec<u64>,
+    /// Of the drive.
+    pub capacity_bytes: u64,
+    /// Of the week.
+    pub write_amplification: f64,
+    /// Under the daemon.
+    pub slices: Option<Slices>,
+}
+
+/// The writes of those hours in which accesses come at one rate. By night they come five times as often: a write that
+/// waits there for others says nothing of trimming.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct OfRate {
+    /// Whether these are the busy hours of the night, from 1 to 5 o'clock; else all others.
+    pub busy: bool,
+    /// Writes in minutes in which a discard was on its way; none if there was no such minute.
+    pub trimming: Option<LatencySummary>,
+    /// Writes in hours without any discard; none if there was no such hour.
+    pub untouched: Option<LatencySummary>,
+    /// Writes of the run that never trims, in the hours in which this one does.
+    pub never: Option<LatencySummary>,
+}
+
+/// What a run comes to.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Row {
+    /// Which.
+    #[serde(flatten)]
+    pub case: Case,
+    /// How long a write of the foreground took until it was durable.
+    pub write: LatencySummary,
+    /// And a read.
+    pub read: LatencySummary,
+    /// Writes in minutes in which a discard was on its way; none if there was no such minute.
+    pub write_trimming: Option<LatencySummary>,
+    /// The same beside what they are compared with, hour like hour.
+    pub rates: [OfRate; 2],
+    /// The longest time for which a discard was on its way.
+    pub discard_max_ns: u64,
+    /// What was programmed for what the host wrote.
+    pub write_amplification: f64,
+    /// What was discarded.
+    pub discards: Discards,
+    /// Under the daemon: its slices.
+    pub slices: Option<Slices>,
+    /// What was freed: what was in use once when the week began, and what was removed in it.
+    pub freed_bytes: u64,
+    /// How long it took until less than the bound was untrimmed for the first time.
+    pub under_bound_after_ns: Option<u64>,
+    /// The most that was untrimmed at a look after that.
+    pub untrimmed_max_bytes: Option<u64>,
+    /// Untrimmed at the end.
+    pub untrimmed_end_bytes: u64,
+    /// Untrimmed when the week began and at each look: what the drive holds and the file system does not.
+    pub untrimmed_bytes: Vec<u64>,
+}
+
+/// The rows of the experiment.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct WeekRows {
+    /// What the days were made of.
+    pub week: WeekText,
+    /// One for each run.
+    pub runs: Vec<Row>,
+    /// Untrimmed space over the week.
+    pub plots: Vec<Plot>,
+}
+
+/// A week as results show it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct WeekText {
+    /// Days.
+    pub days: u64,
+    /// Small accesses.
+    pub accesses: u64,
+    /// Bytes of files that come and go on a day.
+    pub day_bytes: Bytes,
+    /// Of the file system.
+    pub bound_permille: u64,
+}
+
+/// A set of instants: numbers of minutes or hours, ascending.
+fn slots(discards: &[Discarded], slot_ns: u64) -> Vec<u64> {
+    let spans = discards.iter().flat_map(|d| d.at_ns / slot_ns..=d.done_ns / slot_ns);
+    let mut slots: Vec<u64> = spans.collect();
+    slots.sort_unstable();
+    slots.dedup();
+    slots
+}
+
+/// The latencies of some accesses, writes as [`Operation::Fsync`] since they are durable.
+fn latencies(week: &Week, done: &WeekDone, wanted: impl Fn(u64) -> bool) -> OpLatencies {
+    let mut latencies = OpLatencies::default();
+    for (access, &took) in week.accesses().zip(&done.latencies_ns) {
+        if wanted(access.at.as_nanos()) {
+            let operation = if access.reads { Operation::Read } else { Operation::Fsync };
+            latencies.record(operation, SimDuration(took));
+        }
+    }
+    latencies
+}
+
+/// The most untrimmed space that the daemon's default leaves.
+fn bound(capacity_bytes: u64) -> Bytes {
+    Bytes(capacity_bytes / 1000 * BOUND_PERMILLE)
+}
+
+impl Row {
+    /// What a run comes to, beside the one of the same file system that never trims.
+    pub fn of(week: &Week, run: &Run, never: Option<&Run>) -> Option<Self> {
+        let (minutes, hours) = (slots(&run.discards, MINUTE_NS), slots(&run.discards, HOUR_NS));
+        let all = latencies(week, &run.done, |_| true);
+        let writes = |run: &Run, wanted: &dyn Fn(u64) -> bool| {
+            latencies(week, &run.done, wanted).summary(Operation::Fsync)
+        };
+        let trimming = |at: u64| minutes.binary_search(&(at / MINUTE_NS)).is_ok();
+        let touched = |at: u64| hours.binary_search(&(at / HOUR_NS)).is_ok();
+        let of_rate = |busy| {
+            let is_of = |at: u64| Week::is_busy(SimDuration::from_nanos(at)) == busy;
+            OfRate {
+                busy,
+                trimming: writes(run, &|at| is_of(at) && trimming(at)),
+                untouched: writes(run, &|at| is_of(at) && !touched(at)),
+                never: never.and_then(|never| writes(never, &|at| is_of(at) && touched(at))),
+            }
+        };
+        let used = |free: &u64| run.capacity_bytes.saturating_sub(*free);
+        let untrimmed: Vec<u64> = run
+            .mapped_bytes
+            .iter()
+            .zip(&run.done.free_bytes)
+            .map(|(mapped, free)| mapped.saturating_sub(used(free)))
+            .collect();
+        let under = untrimmed.iter().position(|&bytes| Bytes(bytes) <= bound(run.capacity_bytes));
+        let backlog = run.done.free_bytes.first().copied().unwrap_or_default();
+        Some(Self {
+            case: run.case,
+            write: all.summary(Operation::Fsync)?,
+            read: all.summary(Operation::Read)?,
+            write_trimming: writes(run, &trimming),
+            rates: [true, false].map(of_rate),
+            discard_max_ns: run.discards.iter().map(|d| d.done_ns - d.at_ns).max().unwrap_or(0),
+            write_amplification: run.write_amplification,
+            discards: Discards::of(&run.discards),
+            slices: run.slices,
+            freed_bytes: backlog + run.done.removed_bytes,
+            under_bound_after_ns: under.map(|look| Week::look(look as u64).as_nanos()),
+            untrimmed_max_bytes: under.and_then(|from| untrimmed[from..].iter().copied().max()),
+            untrimmed_end_bytes: untrimmed.last().copied().unwrap_or_default(),
+            untrimmed_bytes: untrimmed,
+        })
+    }
+}
+
+/// Rows, figures and claims of all runs.
+pub fn evaluate(name: &'static str, week: &Week, runs: &[Run], reps: u32, seed: u64) -> ExperimentResult {
+    let never_of = |run: &Run| {
+        runs.iter().find(|other| {
+            other.case.trimming == Trimming::Never && other.case.file_system == run.case.file_system
+        })
+    };
+    let rows: Vec<Row> = runs.iter().filter_map(|run| Row::of(week, run, never_of(run))).collect();
+    let published = Published {
+        name,
+        question: QUESTION,
+        claims: include_str!("../../../../experiments/daemon-week/claims.toml"),
+    };
+    let figures = claims::figures(&rows);
+    let rows = WeekRows {
+        week: WeekText {
+            days: week.days,
+            accesses: week.accesses().count() as u64,
+            day_bytes: week.day_bytes(),
+            bound_permille: BOUND_PERMILLE,
+        },
+        plots: plots::all(&rows),
+        runs: rows,
+    };
+    published.judge(&figures, ExperimentRows::Weeks(Box::new(rows)), reps, seed)
+}

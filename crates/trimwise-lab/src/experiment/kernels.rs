@@ -1,0 +1,273 @@
+//! What real kernels discard: how much, when, and what is lost at unmount.
+//!
+//! Every kernel does the same deletions on each file system. A file lies in one piece, or in many with room between
+//! them that another file occupies, or in many with free room between them. It is removed, the directory is synced, and
+//! every discard that reaches the drive is counted until nothing comes any more. Then the file system is trimmed by FITRIM
+//! twice, and once more after another deletion. Two shorter runs look at unmount and at options that are changed
+//! while it is mounted.
+//!
+//! This module is pure. It knows what the runs are ([`Case`]) and what is made of their traces ([`observe`]), and judges
+//! ([`evaluate`]); whoever boots kernels carries them out.
+
+mod claims;
+pub mod observe;
+mod plots;
+#[cfg(test)]
+mod tests;
+
+use observe::{Deletion, Discards};
+use serde::Serialize;
+use trimwise::units::Bytes;
+
+use super::claims::Published;
+use super::result::{ExperimentResult, ExperimentRows};
+
+/// Its name on the command line.
+pub const NAME: &str = "kernels";
+
+/// The question it answers.
+pub const QUESTION: &str = "What do the file systems of real kernels discard when a file is removed, when, and what is lost at unmount?";
+
+/// Nothing is drawn at random: one run says all.
+pub const REPS: u32 = 1;
+
+/// The kernels, oldest first.
+pub const KERNELS: [&str; 3] = ["5.10", "6.1", "6.12"];
+
+/// Why a kernel cannot be asked about a file system, if so.
+///
+/// In f2fs of 5.10 FITRIM and the discard thread may wait for one command; who comes second looks at it again and again
+/// (`__wait_one_discard_bio` leaves it listed while the other holds it) until a tick of the scheduler lets the first go on.
+/// In virtual time computing takes none, so that there is no tick.
+pub fn cannot_run(kernel: &str, file_system: &str) -> Option<&'static str> {
+    ((kernel, file_system) == ("5.10", "f2fs")).then_some(
+        "f2fs of 5.10, whose FITRIM spins until the scheduler's tick, which never comes where computing takes no time",
+    )
+}
+
+/// The drive.
+pub const DEVICE: &str = "sata-generic";
+
+/// It is made this small: the same drive with fewer blocks a plane. Free space is what ext4 runs on through, and 4 GiB
+/// have enough of it.
+pub const CAPACITY: Bytes = Bytes::gib(4);
+
+/// The file in one piece.
+pub const PLAIN_BYTES: u64 = 64 << 20;
+
+/// Pieces of a scattered file: at once large enough for the 64 KiB that f2fs discards at least in the background, and
+/// small beside the 128 MiB of a block group that ext4 may run on through.
+pub const EXTENT_BYTES: u64 = 64 << 10;
+
+/// How many. Each costs two fsyncs to make.
+pub const EXTENTS: u64 = 1024;
+
+/// The file that is removed between the second FITRIM and the third.
+pub const SMALL_BYTES: u64 = 1 << 20;
+
+/// Syncs of a small file behind the one that follows the deletion.
+pub const LATER_FSYNCS: u64 = 20;
+
+/// How long discards are waited for. The slowest is btrfs, which lets two minutes go by and then sends ten a second
+/// at most on older kernels.
+pub const WINDOW_NS: u64 = 3_600_000_000_000;
+
+/// How long the file system is left alone between making files and removing them: what was written is then
+/// checkpointed, and what making them freed is discarded.
+pub const SETTLE_NS: u64 = 300_000_000_000;
+
+/// How long FITRIM's discards are waited for behind the call.
+pub const AFTER_FITRIM_NS: u64 = 60_000_000_000;
+
+/// A mount that is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Mount {
+    /// ext4, xfs, btrfs or f2fs.
+    pub file_system: &'static str,
+    /// How it is mounted.
+    pub options: &'static str,
+}
+
+/// The mounts of every kernel, by file system. Options are always named: what is the default has changed.
+pub const MOUNTS: [Mount; 9] = [
+    Mount { file_system: "ext4", options: "nodiscard" },
+    Mount { file_system: "ext4", options: "discard" },
+    Mount { file_system: "xfs", options: "nodiscard" },
+    Mount { file_system: "xfs", options: "discard" },
+    Mount { file_system: "btrfs", options: "nodiscard" },
+    Mount { file_system: "btrfs", options: "discard=sync" },
+    Mount { file_system: "btrfs", options: "discard=async" },
+    Mount { file_system: "f2fs", options: "nodiscard" },
+    Mount { file_system: "f2fs", options: "discard" },
+];
+
+impl Mount {
+    /// Whether it discards at all.
+    pub fn discards(&self) -> bool {
+        self.options != "nodiscard"
+    }
+}
+
+/// What one boot looks at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Case {
+    /// Deletions, and what FITRIM finds after them.
+    Deletions(Mount),
+    /// Delete, sync, unmount at once; then mount again and FITRIM.
+    Unmount(Mount),
+    /// Deletions while the options change: mounted without discard, then with, then without.
+    Remount(Mount),
+}
+
+impl Case {
+    /// The mount that it is about.
+    pub fn mount(&self) -> Mount {
+        match *self {
+            Self::Deletions(mount) | Self::Unmount(mount) | Self::Remount(mount) => mount,
+        }
+    }
+}
+
+/// What is looked at on every kernel, in the order of the tables.
+pub fn cases() -> Vec<Case> {
+    let discarding = || MOUNTS.into_iter().filter(Mount::discards);
+    let remounted = discarding().filter(|mount| mount.options != "discard=async");
+    MOUNTS
+        .into_iter()
+        .map(Case::Deletions)
+        .chain(discarding().map(Case::Unmount))
+        .chain(remounted.map(Case::Remount))
+        .collect()
+}
+
+/// One call of FITRIM over the whole file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Fitrim {
+    /// What it answered; what that means is each file system's own.
+    pub answer_bytes: u64,
+    /// How long the call took.
+    pub call_ns: u64,
+    /// When the last discard was acknowledged, since the call began.
+    pub last_ns: Option<u64>,
+    /// What reached the drive before it returned.
+    pub in_call: Discards,
+    /// What reached it by [`AFTER_FITRIM_NS`] later, that included.
+    pub discards: Discards,
+}
+
+/// Deletions on a mount, and FITRIM behind them.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct DeletionRun {
+    /// The kernel: `6.1`.
+    pub kernel: String,
+    /// The mount.
+    #[serde(flatten)]
+    pub mount: Mount,
+    /// In the order in which they were done.
+    pub deletions: Vec<Deletion>,
+    /// FITRIM after all of them.
+    pub first_fitrim: Fitrim,
+    /// At once again.
+    pub second_fitrim: Fitrim,
+    /// After the deletion of one more file of [`SMALL_BYTES`].
+    pub third_fitrim: Fitrim,
+}
+
+/// A deletion right before an unmount.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct UnmountRun {
+    /// The kernel.
+    pub kernel: String,
+    /// The mount.
+    #[serde(flatten)]
+    pub mount: Mount,
+    /// What was freed.
+    pub freed_bytes: u64,
+    /// Discards up to the call of unmount: in the fsync of the directory and in sync.
+    pub before_unmount: Discards,
+    /// Discards in the call of unmount.
+    pub in_unmount: Discards,
+    /// How long that call took.
+    pub unmount_ns: u64,
+    /// What of the freed bytes was discarded until then; `None` where the file system does not tell where they lay.
+    pub covered_bytes: Option<u64>,
+    /// Discards of the next mount by itself, in [`WINDOW_NS`].
+    pub after_mount: Discards,
+    /// FITRIM then.
+    pub fitrim: Fitrim,
+}
+
+/// A deletion behind a change of options.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RemountStep {
+    /// The options that were asked for.
+    pub options: String,
+    /// The line of /proc/mounts then: what the file system says of itself.
+    pub shown_options: String,
+    /// What the deletion freed.
+    pub freed_bytes: u64,
+    /// Discards in the window behind it.
+    pub discards: Discards,
+}
+
+/// Deletions while the options change.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RemountRun {
+    /// The kernel.
+    pub kernel: String,
+    /// The option that was asked for in the middle.
+    #[serde(flatten)]
+    pub mount: Mount,
+    /// Mounted without it, mounted again with it, and again without.
+    pub steps: Vec<RemountStep>,
+}
+
+/// A kernel that took part.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Kernel {
+    /// What it is asked for by: `6.1`.
+    pub version: String,
+    /// What `uname -r` says in it.
+    pub release: String,
+}
+
+/// All that was observed.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Measured {
+    /// The kernels, oldest first.
+    pub kernels: Vec<Kernel>,
+    /// Kernels that are not built, each with the command that builds it.
+    pub missing: Vec<String>,
+    /// By kernel and mount.
+    pub deletions: Vec<DeletionRun>,
+    /// By kernel and mount.
+    pub unmounts: Vec<UnmountRun>,
+    /// By kernel and file system.
+    pub remounts: Vec<RemountRun>,
+}
+
+/// The figures and claims.
+pub fn evaluate(measured: &Measured, reps: u32, seed: u64) -> ExperimentResult {
+    let published = Published {
+        name: NAME,
+        question: QUESTION,
+        claims: include_str!("../../../../experiments/kernels/claims.toml"),
+    };
+    let rows = KernelRows { measured: measured.clone(), plots: plots::all(measured) };
+    let rows = ExperimentRows::Kernels(Box::new(rows));
+    let mut result = published.judge(&claims::figures(measured), rows, reps, seed);
+    if !measured.missing.is_empty() {
+        result.finding += &format!(" Not looked at: {}.", measured.missing.join("; "));
+    }
+    result
+}
+
+/// The rows of the experiment: tables are made of the observations, figures are drawn.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct KernelRows {
+    /// What was observed.
+    #[serde(flatten)]
+    pub measured: Measured,
+    /// Discarded bytes over time.
+    pub plots: Vec<crate::plot::Plot>,
+}

@@ -1,0 +1,39 @@
+//! Discarded bytes over time, a figure for each file system and layout.
+
+use super::observe::{Deletion, Layout};
+use super::{DeletionRun, MOUNTS, Measured};
+use crate::plot::{Axis, Plot, PlotKind, Point, Series};
+
+/// All figures, file systems in their order; what nobody discarded is not drawn.
+pub fn all(measured: &Measured) -> Vec<Plot> {
+    let mut file_systems: Vec<&str> = MOUNTS.iter().map(|mount| mount.file_system).collect();
+    file_systems.dedup();
+    let of = |fs: &'static str| Layout::ALL.map(|layout| timeline(measured, fs, layout));
+    file_systems.into_iter().flat_map(of).filter(|plot| !plot.series.is_empty()).collect()
+}
+
+fn timeline(measured: &Measured, file_system: &str, layout: Layout) -> Plot {
+    let runs = measured.deletions.iter().filter(|run| run.mount.file_system == file_system);
+    let series = |run: &DeletionRun| {
+        let deletion = run.deletions.iter().find(|deletion| deletion.layout == layout)?;
+        let points = curve(deletion);
+        let name = format!("{} {}", run.kernel, run.mount.options);
+        (!points.is_empty()).then_some(Series { name, points })
+    };
+    Plot {
+        title: format!("{file_system}: discarded after the removal of a file ({})", layout.name()),
+        kind: PlotKind::Lines,
+        x: Axis::log("time_s", "time since the unlink", "s"),
+        y: Axis::linear("discarded_mib", "discarded so far", "MiB"),
+        series: runs.filter_map(series).collect(),
+    }
+}
+
+fn curve(deletion: &Deletion) -> Vec<Point> {
+    let point = |(at_ns, bytes): (u64, u64)| {
+        Point::new((at_ns as f64 / 1e9).max(1e-9), bytes as f64 / f64::from(1 << 20))
+    };
+    // From the instant at which the first command came, so that a single one is a line too.
+    let first = deletion.first_ns.map(|at_ns| (at_ns, 0));
+    first.into_iter().chain(deletion.curve.iter().map(|p| (p.at_ns, p.bytes))).map(point).collect()
+}

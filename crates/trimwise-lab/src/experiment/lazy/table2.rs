@@ -1,0 +1,174 @@
+//! Table II: a synchronous write that needs a block, on a full file system of which a file was just removed.
+
+use trimwise::compare::cell::CellError;
+use trimwise::compare::statistics;
+use trimwise::policy::PolicySpec;
+use trimwise::ssd::SsdConfig;
+use trimwise::units::{Bytes, SimDuration};
+use trimwise::workload::fragmenting::Fragmenting;
+use trimwise::workload::full_write;
+
+use super::{Issue, POLICIES, Setup, host, label, milliseconds};
+use crate::experiment::claims::{Figures, Published};
+use crate::experiment::result::{ExperimentResult, ExperimentRows};
+use crate::plot::{Axis, Plot, PlotKind, Point, Series};
+
+/// Its name on the command line.
+pub const TABLE_2: &str = "lazy-table2";
+
+/// The question it answers.
+pub const QUESTION_T2: &str = "How long does a write wait that needs a block on a full file system?";
+
+/// The published figures, as printed. Whether an fsync came before the write they do not say.
+const PUBLISHED: &str = include_str!("../../../../../experiments/lazy-table2/published.csv");
+
+/// The published latency of a policy, milliseconds.
+fn published_ms(policy: &str) -> Option<f64> {
+    let mut rows = PUBLISHED.lines().filter_map(|line| line.split_once(','));
+    rows.find(|(name, _)| *name == policy)?.1.parse().ok()
+}
+
+/// The files of which one is removed, assumed: those of the append benchmark at its smallest append.
+const FILE: Fragmenting = Fragmenting::of_append(Bytes::kib(64));
+
+/// With and without an fsync between removal and write.
+pub const FSYNC: [bool; 2] = [true, false];
+
+/// What one run measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WriteRun {
+    /// Extents of the file that was removed.
+    pub extents: u64,
+    /// The fsync between removal and write, if there was one.
+    pub fsync: Option<SimDuration>,
+    /// The write and its fsync.
+    pub write: SimDuration,
+    /// The TRIMs of the removed file.
+    pub issue: Issue,
+}
+
+/// Fills the file system, removes a file and writes, once on a new device.
+///
+/// # Errors
+///
+/// [`CellError`].
+pub fn run_write(
+    ssd: &SsdConfig,
+    policy: PolicySpec,
+    fsync: bool,
+    rep: u32,
+    seed: u64,
+) -> Result<WriteRun, CellError> {
+    Setup { host: host(), ssd: ssd.clone(), policy, rep, seed }.run(move |fs, watch| async move {
+        let draw = seed ^ u64::from(rep) << 32;
+        let mut full = full_write::fill(&fs, &FILE, full_write::FILES_MAX).await?;
+        fs.drain_discards().await;
+        let victim = full.victim(draw).and_then(|path| fs.extents(&path));
+        let extents = victim.map_or(0, |extents| extents.len() as u64);
+        watch.start();
+        let written = full.remove_and_write(&fs, draw, fsync).await?;
+        fs.drain_discards().await;
+        let issue = watch.stop();
+        let full_write::FullWrite { fsync, write } = written;
+        Ok(WriteRun { extents, fsync, write, issue })
+    })
+}
+
+/// All runs of a policy: those with the fsync, and those without.
+pub type WriteRuns = [Vec<WriteRun>; 2];
+
+/// The median over the repetitions of a policy.
+fn median(
+    runs: &[WriteRuns],
+    policy: &str,
+    fsync: bool,
+    figure: impl Fn(&WriteRun) -> SimDuration,
+) -> Option<f64> {
+    let index = POLICIES.iter().position(|p| *p == policy)?;
+    let runs = &runs.get(index)?[usize::from(!fsync)];
+    statistics::median(&runs.iter().map(|run| milliseconds(figure(run))).collect::<Vec<_>>())
+}
+
+fn bars(title: &str, y: Axis, series: Vec<Series>) -> Plot {
+    let x = Axis::linear("policy", "policy", "");
+    Plot { title: title.to_owned(), kind: PlotKind::Bars, x, y, series }
+}
+
+/// A bar of each policy that has one.
+fn series(name: &str, of: impl Fn(&str) -> Option<f64>) -> Series {
+    let points = POLICIES.iter().filter_map(|policy| Some(Point::new(label(policy), of(policy)?)));
+    Series { name: name.to_owned(), points: points.collect() }
+}
+
+/// The table and its claims from the runs, for each policy of [`POLICIES`].
+pub fn evaluate_table_2(runs: &[WriteRuns], seed: u64) -> ExperimentResult {
+    let write = |policy: &str, fsync| median(runs, policy, fsync, |run| run.write);
+    let issue = |policy: &str, fsync| median(runs, policy, fsync, |run| run.issue.time);
+    let mut figures = Figures::default();
+    for policy in ["commit", "lazy", "lazy+reuse"] {
+        figures.set(policy, write(policy, true));
+        figures.set(format!("{policy}.unsynced"), write(policy, false));
+        figures.set(format!("{policy}.drain"), issue(policy, true));
+    }
+    let write_axis = Axis::linear("write_ms", "write latency", "ms");
+    let queue_axis = Axis::linear("queue_ms", "time until all TRIMs are acknowledged", "ms");
+    let plots = vec![
+        bars(
+            "Synchronous write that needs a block, on a full file system",
+            write_axis,
+            vec![
+                series("after an fsync", |policy| write(policy, true)),
+                series("without an fsync", |policy| write(policy, false)),
+                series("published", published_ms),
+            ],
+        ),
+        bars(
+            "TRIMs of the removed file, from the commit to the last acknowledgement",
+            queue_axis,
+            vec![
+                series("after an fsync", |policy| issue(policy, true)),
+                series("without an fsync", |policy| issue(policy, false)),
+            ],
+        ),
+    ];
+    let claims = include_str!("../../../../../experiments/lazy-table2/claims.toml");
+    let published = Published { name: TABLE_2, question: QUESTION_T2, claims };
+    let reps = runs.first().map_or(0, |runs| runs[0].len() as u32);
+    published.judge(&figures, ExperimentRows::Plots(plots), reps, seed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fabricated(lazy_us: u64, reuse_us: u64, drain_us: u64) -> Vec<WriteRuns> {
+        let run = |write_us: u64| {
+            let issue = Issue { commands: 1, time: SimDuration::from_micros(drain_us) };
+            let write = SimDuration::from_micros(write_us);
+            let one = WriteRun { extents: 1, fsync: None, write, issue };
+            [vec![one; 2], vec![one; 2]]
+        };
+        [2_000, lazy_us, reuse_us, 2_000, 2_000].map(run).into()
+    }
+
+    fn met(lazy_us: u64, reuse_us: u64, drain_us: u64) -> Vec<String> {
+        let result = evaluate_table_2(&fabricated(lazy_us, reuse_us, drain_us), 1);
+        result.claims.iter().filter(|claim| claim.met).map(|claim| claim.id.clone()).collect()
+    }
+
+    #[test]
+    fn claims_hold_of_the_published_figures_and_fail_of_others() {
+        assert_eq!(met(840_000, 2_000, 840_000), ["lazy-table2-lazy", "lazy-table2-reuse"]);
+        assert_eq!(met(840_000, 4_100, 840_000), ["lazy-table2-lazy"]);
+        // It waits, but for something else than the queue; or for too little.
+        assert_eq!(met(840_000, 2_000, 1_000_000), ["lazy-table2-reuse"]);
+        assert_eq!(met(150_000, 2_000, 150_000), ["lazy-table2-reuse"]);
+        assert!(evaluate_table_2(&[], 1).claims.iter().all(|claim| !claim.met));
+    }
+
+    #[test]
+    fn a_policy_without_a_published_figure_has_no_bar_for_it() {
+        let ExperimentRows::Plots(plots) = evaluate_table_2(&fabricated(1, 1, 1), 1).rows else { panic!() };
+        assert_eq!(plots[0].series.iter().map(|s| s.points.len()).collect::<Vec<_>>(), [5, 5, 3]);
+    }
+}

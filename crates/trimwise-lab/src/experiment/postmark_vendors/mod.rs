@@ -1,0 +1,306 @@
+//! `postmark-vendors`: PostMark with and without discard on six vendors' drives.
+//!
+//! The published table (L. Czerner, 2010) gives means of ten runs for six drives, with and without PostMark's
+//! buffering, with and without ext4's discard. Each drive here has three numbers that are fitted: the rate of
+//! its write path, the time of its read path, and the time of a TRIM command. They are fitted on
+//! Transactions/s and Creation_alone/s of the *buffered* columns and nothing else; one host serves all
+//! six. What checks the model is what was not fitted: the deletion phase, in which a cost per file would
+//! be wrong by a factor of fifty, and the unbuffered columns.
+
+mod claims;
+
+use claims::Table;
+use trimwise::block::QueueConfig;
+use trimwise::compare::cell::{CellError, CellSpec, run_in_turn};
+use trimwise::compare::result::{Cell, PostmarkFigures};
+use trimwise::fs::host::{CpuCosts, DiscardGeneration, HostConfig, Writeback};
+use trimwise::fs::layout::FormatOptions;
+use trimwise::policy::PolicySpec;
+use trimwise::profile::Profile;
+use trimwise::units::{Bytes, SimDuration};
+use trimwise::workload::postmark::PostmarkConfig;
+
+use super::claims::Published;
+use super::result::{ExperimentResult, ExperimentRows};
+
+/// Its name on the command line.
+pub const NAME: &str = "postmark-vendors";
+
+/// The question it answers.
+pub const QUESTION: &str = "Does ext4's discard cost PostMark anything, on six vendors' drives of 2010?";
+
+/// Repetitions of the source.
+pub const REPS: u32 = 10;
+
+/// The published means, as printed.
+const PUBLISHED: &str = include_str!("../../../../../experiments/postmark-vendors/published.csv");
+
+/// The six drives.
+pub const DEVICES: [&str; 6] = ["vendor1", "vendor2", "vendor3", "vendor4", "vendor5", "vendor6"];
+
+/// One column of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Column {
+    /// The drive, a built-in profile.
+    pub device: &'static str,
+    /// PostMark's `buffering`.
+    pub buffering: bool,
+    /// Whether mounted with discard.
+    pub discard: bool,
+}
+
+/// All 24 columns, in the order of the table; or, of the drives named in `only`, theirs.
+pub fn columns(only: &[String]) -> Vec<Column> {
+    let mut columns = Vec::new();
+    for device in DEVICES.into_iter().filter(|device| only.is_empty() || only.iter().any(|o| o == device)) {
+        for buffering in [true, false] {
+            for discard in [false, true] {
+                columns.push(Column { device, buffering, discard });
+            }
+        }
+    }
+    columns
+}
+
+/// The host, the same for all columns. The source names neither machine nor kernel; it is of 2010.
+pub fn host() -> HostConfig {
+    HostConfig {
+        // Assumed: an ordinary test machine of the year.
+        memory: Bytes::gib(2),
+        cpu: CpuCosts {
+            // Assumed: two to three times what Linux 6.18 takes on a server of 2023.
+            syscall: SimDuration::from_nanos(500),
+            page_write: SimDuration::from_nanos(3_000),
+            page_read: SimDuration::from_nanos(500),
+            copy_page: SimDuration::from_nanos(1_000),
+            open: SimDuration::from_nanos(8_000),
+            create: SimDuration::from_nanos(40_000),
+            unlink: SimDuration::from_nanos(80_000),
+            page_truncate: SimDuration::from_nanos(300),
+        },
+        // CFQ as of Linux 2.6.32: up to `quantum` (8) background requests, but one at a time while
+        // somebody waits for the device.
+        queue: QueueConfig {
+            max_request: Bytes::kib(512),
+            background_depth: 8,
+            background_ramp: Some(SimDuration::from_millis(100)),
+            ..QueueConfig::default()
+        },
+        // The kernels of the year waited for each discard inside the commit.
+        discard: DiscardGeneration::CommitSerial,
+        // And stopped writers at the limit.
+        writeback: Writeback::AtTheLimit,
+        ..HostConfig::of_the_2010s()
+    }
+}
+
+/// The workload of the source.
+pub fn workload(buffering: bool) -> PostmarkConfig {
+    PostmarkConfig {
+        number: 50_000,
+        transactions: 50_000,
+        size_low: 1_000,
+        size_high: 200_000,
+        read_block: 4_096,
+        write_block: 4_096,
+        bias_read: Some(5),
+        bias_create: Some(5),
+        buffering,
+        ..PostmarkConfig::default()
+    }
+}
+
+/// What a column runs: each repetition with a new file system on the same drive, which mkfs discards.
+pub fn spec(column: Column, profile: &Profile, seed: u64) -> CellSpec {
+    CellSpec {
+        device: column.device.to_owned(),
+        ssd: profile.config.clone(),
+        faults: profile.faults,
+        policy: if column.discard { PolicySpec::COMMIT } else { PolicySpec::OFF },
+        workload: workload(column.buffering).into(),
+        host: host(),
+        format: FormatOptions::default(),
+        utilization_percent: None,
+        rep: 0,
+        seed,
+    }
+}
+
+/// Means over the repetitions of a column.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Means {
+    values: [f64; METRICS.len()],
+    /// Deletion phase by subtraction, as the source's figures allow it.
+    pub deletion_s: f64,
+    reps: u32,
+}
+
+/// The rows of the table, in its order.
+const METRICS: [&str; 13] = [
+    "Total_duration",
+    "Duration_of_transactions",
+    "Transactions/s",
+    "Files_created/s",
+    "Creation_alone/s",
+    "Creation_mixed_with_transaction/s",
+    "Read/s",
+    "Append/s",
+    "Deleted/s",
+    "Deletion_alone/s",
+    "Deletion_mixed_with_transaction/s",
+    "Read_B/s",
+    "Write_B/s",
+];
+
+const TOTAL: usize = 0;
+const TRANSACTIONS: usize = 1;
+const TRANSACTIONS_PER_S: usize = 2;
+const CREATION_ALONE_PER_S: usize = 4;
+
+impl Means {
+    /// The metric of one run, as PostMark 1.51's terse report computes it, but from exact times: there
+    /// `Deleted/s` is the number *created*, and `Deletion_alone/s` is over the *creation* phase.
+    fn of_run(p: &PostmarkFigures) -> [f64; METRICS.len()] {
+        let (total, transactions, creation) = (p.total_s, p.transactions_s, p.creation_alone_s);
+        [
+            total,
+            transactions,
+            p.transactions_per_s,
+            p.created as f64 / total,
+            p.creation_alone_per_s,
+            p.created_mixed as f64 / transactions,
+            p.read as f64 / transactions,
+            p.appended as f64 / transactions,
+            p.created as f64 / total,
+            p.deletion_alone as f64 / creation,
+            p.deleted_mixed as f64 / transactions,
+            p.bytes_read as f64 / total,
+            p.bytes_written as f64 / total,
+        ]
+    }
+
+    /// The means of a column's runs of PostMark.
+    pub fn of(runs: &[Cell]) -> Self {
+        let runs: Vec<&PostmarkFigures> = runs.iter().filter_map(Cell::postmark).collect();
+        let n = runs.len().max(1) as f64;
+        let mut means = Self { reps: runs.len() as u32, ..Self::default() };
+        for run in runs {
+            for (mean, value) in means.values.iter_mut().zip(Self::of_run(run)) {
+                *mean += value / n;
+            }
+            means.deletion_s += run.deletion_alone_s / n;
+        }
+        means
+    }
+
+    /// Transactions each second.
+    pub fn transactions_per_s(&self) -> f64 {
+        self.values[TRANSACTIONS_PER_S]
+    }
+
+    /// Files created each second before the transactions.
+    pub fn creation_alone_per_s(&self) -> f64 {
+        self.values[CREATION_ALONE_PER_S]
+    }
+
+    /// The published means of a column.
+    pub fn published(column: Column) -> Self {
+        let mut means = Self { reps: REPS, ..Self::default() };
+        for row in published() {
+            if row.device != column.device || row.buffering != column.buffering {
+                continue;
+            }
+            if let Some(index) = METRICS.iter().position(|m| *m == row.metric) {
+                means.values[index] = row.means[usize::from(column.discard)];
+            }
+        }
+        let creation_s = 50_000.0 / means.creation_alone_per_s();
+        means.deletion_s = means.values[TOTAL] - means.values[TRANSACTIONS] - creation_s;
+        means
+    }
+}
+
+struct PublishedRow {
+    device: &'static str,
+    buffering: bool,
+    metric: &'static str,
+    /// Without and with discard.
+    means: [f64; 2],
+}
+
+fn published() -> impl Iterator<Item = PublishedRow> {
+    PUBLISHED.lines().filter(|line| line.starts_with("vendor")).filter_map(|line| {
+        let mut fields = line.split(',');
+        Some(PublishedRow {
+            device: fields.next()?,
+            buffering: fields.next()? == "true",
+            metric: fields.next()?,
+            means: [fields.next()?.parse().ok()?, fields.next()?.parse().ok()?],
+        })
+    })
+}
+
+/// Runs one column; `after_each` is called after each repetition.
+///
+/// # Errors
+///
+/// [`CellError`].
+pub fn run_column(column: Column, reps: u32, seed: u64, after_each: &dyn Fn()) -> Result<Means, CellError> {
+    let profile = Profile::embedded(column.device).expect("the six drives are built in");
+    Ok(Means::of(&run_in_turn(&spec(column, &profile, seed), reps, after_each)?))
+}
+
+/// Rows and claims from the means of these columns. Of the drives' order nothing is said unless all are there.
+pub fn evaluate(columns: &[Column], means: &[Means], seed: u64) -> ExperimentResult {
+    let table = Table { measured: means, columns };
+    let published = Published {
+        name: NAME,
+        question: QUESTION,
+        claims: include_str!("../../../../../experiments/postmark-vendors/claims.toml"),
+    };
+    let reps = means.first().map_or(0, |m| m.reps);
+    let mut result = published.judge(&table.figures(), ExperimentRows::Vendors(table.rows()), reps, seed);
+    result.finding.insert_str(0, &table.finding());
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_published_table_is_complete() {
+        assert_eq!(published().count(), DEVICES.len() * 2 * METRICS.len());
+        for column in columns(&[]) {
+            let p = Means::published(column);
+            assert!(p.values.iter().all(|v| *v > 0.0), "{column:?}");
+        }
+        let p = Means::published(Column { device: "vendor2", buffering: true, discard: true });
+        assert!((p.deletion_s - 97.6).abs() < 0.1, "{}", p.deletion_s);
+    }
+
+    #[test]
+    fn claims_hold_of_the_published_figures_themselves() {
+        for (only, claims) in [(vec![], 11), (vec!["vendor2".to_owned()], 7)] {
+            let columns = columns(&only);
+            let means: Vec<Means> = columns.iter().copied().map(Means::published).collect();
+            let result = evaluate(&columns, &means, 1);
+            assert_eq!(result.claims.iter().filter(|c| c.met).count(), claims, "{:#?}", result.claims);
+        }
+    }
+
+    #[test]
+    fn claims_fail_when_discard_costs_nothing() {
+        let columns = columns(&[]);
+        let mut means: Vec<Means> = columns.iter().copied().map(Means::published).collect();
+        for pair in means.chunks_mut(2) {
+            pair[1] = pair[0];
+        }
+        let result = evaluate(&columns, &means, 1);
+        let met: Vec<&str> = result.claims.iter().filter(|c| c.met).map(|c| c.id.as_str()).collect();
+        assert_eq!(
+            met,
+            ["postmark-alone", "postmark-alone-fitted", "postmark-small", "postmark-small-fitted"]
+        );
+    }
+}

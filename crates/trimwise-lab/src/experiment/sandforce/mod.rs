@@ -1,0 +1,355 @@
+//! `sandforce`: what torture does to a compressing drive, and what TRIM gives back under three firmwares.
+//!
+//! From "SandForce TRIM Issue & Corsair Force Series GS (240GB) Review" (AnandTech, November 2012). One profile
+//! stands for the drive, with its firmware as a variant; the page-mapped drive of the same year stands beside it.
+//! All is done by the tests of [`crate::bench`], which would do the same to a real drive. A drive is filled and
+//! tortured once for each class of data; every measurement gets a clone of it, under its own firmware, so that no
+//! measurement sees what another one wrote.
+//!
+//! `claims` says what of the source holds, `files` answers the reader's question, `sharing` looks at data that
+//! repeat.
+
+mod claims;
+pub mod files;
+mod sharing;
+
+pub use claims::{Measured, evaluate};
+pub use sharing::{Sharing, run_sharing};
+
+use trimwise::block::{BlockQueue, ModelDevice, QueueConfig};
+use trimwise::compare::cell::CellError;
+use trimwise::content::ContentClass;
+use trimwise::engine::Sim;
+use trimwise::profile::Profile;
+use trimwise::ssd::{Drive, Faults, SsdConfig};
+use trimwise::units::{Bytes, SimTime};
+
+use crate::bench::{Direction, Hooks, Part, Passes, Percent, Results, Settings, Test, TestResult};
+
+/// Its name on the command line.
+pub const NAME: &str = "sandforce";
+
+/// The question it answers.
+pub const QUESTION: &str =
+    "What does TRIM give back to a compressing drive that was tortured, and under which firmware?";
+
+/// The drive, a built-in profile with its firmwares as variants.
+pub const DEVICE: &str = "sandforce-240gb";
+
+/// The page-mapped drive beside it.
+pub const BESIDE: &str = "sata-240gb-2012";
+
+/// The firmwares: before the fault, with it, and mended.
+pub const FIRMWARES: [&str; 3] = ["3.x", "5.0.2", "5.0.3"];
+
+/// What the drive is filled and tortured with.
+pub const CLASSES: [ContentClass; 3] =
+    [ContentClass::Compressible, ContentClass::PseudoRandom, ContentClass::Incompressible];
+
+/// Repetitions unless asked otherwise.
+pub const REPS: u32 = 1;
+
+/// What HD Tach and ATTO write.
+const THEIR_OWN: ContentClass = ContentClass::Compressible;
+
+/// What the experiment runs on.
+#[derive(Clone, Debug)]
+pub struct Setting {
+    /// The drive.
+    pub ssd: SsdConfig,
+    /// What each firmware of [`FIRMWARES`] does wrong.
+    pub firmwares: [Faults; 3],
+    /// The page-mapped drive.
+    pub beside: SsdConfig,
+    /// How long the torture takes, seconds.
+    pub torture_s: u32,
+    /// How much is written to measure writes of the class that the drive was tortured with.
+    pub written: Bytes,
+    /// The drives of the reader's question: the same, smaller.
+    pub files: files::FilesSetting,
+}
+
+impl Setting {
+    /// That of the source.
+    pub fn published() -> Self {
+        let profile = |name: &str| Profile::embedded(name).expect("the drives are built in");
+        let firmware = |version: &str| profile(&format!("{DEVICE}@{version}")).faults;
+        let (ssd, firmwares) = (profile(DEVICE).config, FIRMWARES.map(firmware));
+        let (torture_s, written) = (1200, Bytes::gib(16));
+        let files = files::FilesSetting::of(&ssd, firmwares[1], torture_s, written);
+        Self {
+            files: files.expect("a small drive like the built-in one"),
+            beside: profile(BESIDE).config,
+            torture_s,
+            written,
+            ssd,
+            firmwares,
+        }
+    }
+
+    /// The same on drives of `capacity`, tortured for as much less time.
+    ///
+    /// # Errors
+    ///
+    /// If no drive of that size can be like these.
+    pub fn shrunk(&self, capacity: Bytes) -> Result<Self, CellError> {
+        let whole = self.ssd.capacity_bytes;
+        let share = |amount: u64| (u128::from(amount) * u128::from(capacity.0) / u128::from(whole)) as u64;
+        Ok(Self {
+            torture_s: share(self.torture_s.into()).max(1) as u32,
+            written: Bytes(share(self.written.0)),
+            ssd: shrunk(&self.ssd, capacity)?,
+            beside: shrunk(&self.beside, capacity)?,
+            ..self.clone()
+        })
+    }
+}
+
+/// A smaller drive with the same cache: the dies are as many, and a smaller one could not keep them busy.
+fn shrunk(ssd: &SsdConfig, capacity: Bytes) -> Result<SsdConfig, CellError> {
+    Ok(SsdConfig { cache: ssd.cache.clone(), ..ssd.shrunk(capacity.0)? })
+}
+
+/// Throughput of one transfer size.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AttoSize {
+    /// The transfer, KiB.
+    pub kib: f64,
+    /// Megabytes a second.
+    pub write: f64,
+    /// Megabytes a second.
+    pub read: f64,
+}
+
+/// What was measured of a drive in one state. Megabytes a second.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Figures {
+    /// HD Tach's pass of reads, and by zone.
+    pub read: f64,
+    /// By zone: gigabytes from the beginning, and its throughput.
+    pub read_zones: Vec<(f64, f64)>,
+    /// HD Tach's pass of writes, behind the reads.
+    pub write: f64,
+    /// A long sequential write of the data that the drive was tortured with.
+    pub same_write: f64,
+    /// ATTO; nothing where it was not run.
+    pub atto: Vec<AttoSize>,
+}
+
+/// A drive at an instant.
+#[derive(Clone, Debug)]
+pub(super) struct Image {
+    drive: Drive,
+    at: SimTime,
+}
+
+impl Image {
+    fn new(ssd: &SsdConfig, seed: u64) -> Result<Self, CellError> {
+        Ok(Self { drive: Drive::new(ssd, Faults::default(), seed)?, at: SimTime::ZERO })
+    }
+
+    /// The same drive under a firmware that does this wrong.
+    fn under(&self, faults: Faults) -> Result<Self, CellError> {
+        Ok(Self { drive: self.drive.clone().with_faults(faults)?, at: self.at })
+    }
+
+    /// Does tests to it, writing data of a class.
+    fn test(
+        self,
+        tests: &[Test],
+        content: ContentClass,
+        seed: u64,
+    ) -> Result<(Vec<TestResult>, Self), CellError> {
+        let (sim, tests) = (Sim::new(), tests.to_vec());
+        let (results, image) = sim.clone().run(async move {
+            sim.sleep_until(self.at).await;
+            let queue = BlockQueue::new(&sim, self.drive, QueueConfig::default());
+            let device = ModelDevice::new(queue.clone(), DEVICE);
+            let settings = Settings { content, seed, region: Part::ALL };
+            let results = crate::bench::run(&device, &tests, &settings, Hooks::default()).await;
+            drop(device);
+            (results, queue.into_drive().map(|drive| Self { drive, at: sim.now() }))
+        })?;
+        let failed = |what: String| CellError::Test { device: DEVICE.to_owned(), what };
+        let Results { tests, broken, .. } = results.map_err(|error| failed(error.to_string()))?;
+        match (broken, image) {
+            (Some(broken), _) => Err(failed(format!("{}: {}", broken.test, broken.why))),
+            (None, Some(image)) => Ok((tests, image)),
+            (None, None) => Err(failed("a command is still on its way".to_owned())),
+        }
+    }
+}
+
+/// Measures clones of a drive in a state. Reads come first, since HD Tach's own writes put a drive in order; the long
+/// write of `written` bytes of a class, and ATTO if asked for, get clones of their own.
+fn figures_of(
+    image: &Image,
+    written: Bytes,
+    class: ContentClass,
+    seed: u64,
+    with_atto: bool,
+) -> Result<Figures, CellError> {
+    let both = Test::HdTach { passes: Passes::Both, full: false };
+    let (hd_tach, _) = image.clone().test(&[both], THEIR_OWN, seed)?;
+    let write = Test::Sequential { direction: Direction::Write, size: Some(written), start: Percent::ZERO };
+    let (same, _) = image.clone().test(&[write], class, seed)?;
+    let mut figures = Figures {
+        read: throughput(&hd_tach, "read"),
+        write: throughput(&hd_tach, "write"),
+        same_write: throughput(&same, "write"),
+        read_zones: line(&hd_tach, "read"),
+        atto: Vec::new(),
+    };
+    if with_atto {
+        let (atto, _) = image.clone().test(&[Test::Atto], THEIR_OWN, seed)?;
+        let reads = line(&atto, "read").into_iter();
+        let sizes = line(&atto, "write").into_iter().zip(reads);
+        figures.atto = sizes.map(|((kib, write), (_, read))| AttoSize { kib, write, read }).collect();
+    }
+    Ok(figures)
+}
+
+/// The throughput of one direction in the last of some tests.
+fn throughput(tests: &[TestResult], what: &str) -> f64 {
+    let measured = tests.iter().flat_map(|test| &test.measured);
+    measured.filter(|m| m.what == what).filter_map(|m| m.throughput_mb_per_s).next_back().unwrap_or(f64::NAN)
+}
+
+/// A line of the plots of some tests.
+fn line(tests: &[TestResult], name: &str) -> Vec<(f64, f64)> {
+    let series = tests.iter().flat_map(|test| &test.plots).flat_map(|plot| &plot.series);
+    let points = series.filter(|series| series.name == name).flat_map(|series| &series.points);
+    points
+        .filter_map(|point| match point.x {
+            crate::plot::Place::At(x) => Some((x, point.y)),
+            crate::plot::Place::In(_) => None,
+        })
+        .collect()
+}
+
+/// A drive under one firmware, tortured before.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Trimmed {
+    /// After TRIM of the whole drive.
+    pub once: Figures,
+    /// After another one.
+    pub twice: Figures,
+}
+
+/// All that was done with one class of data.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ClassRun {
+    /// As new.
+    pub clean: Figures,
+    /// After fill and torture.
+    pub tortured: Figures,
+    /// Under each firmware of [`FIRMWARES`].
+    pub trimmed: Vec<Trimmed>,
+    /// After a secure erase.
+    pub erased: Figures,
+    /// Units that the torture wrote.
+    pub torture_units: u64,
+    /// NAND units over host units in the torture.
+    pub torture_write_amplification: f64,
+}
+
+/// Fill and torture.
+const TORMENT: [Test; 1] = [Test::Fill(Percent::ALL)];
+
+/// Steps that each of the runs tells of.
+pub const STEPS: u64 = 6;
+
+/// The most memory that one of the runs needs: the drive of 58.6 million units and two clones of it.
+pub const MEMORY: Bytes = Bytes::gib(4);
+
+/// Does all of the source's measurements with one class of data.
+///
+/// # Errors
+///
+/// [`CellError`].
+pub fn run_class(
+    setting: &Setting,
+    class: ContentClass,
+    seed: u64,
+    after_each: &dyn Fn(),
+) -> Result<ClassRun, CellError> {
+    let new = Image::new(&setting.ssd, seed)?;
+    let clean = figures_of(&new, setting.written, class, seed, true)?;
+    let (tortured, torture) = torment(new, setting, class, seed)?;
+    after_each();
+    let measured = figures_of(&tortured, setting.written, class, seed, true)?;
+    after_each();
+    let mut trimmed = Vec::new();
+    for faults in setting.firmwares {
+        let trim = [Test::Trim(Part::ALL)];
+        let (_, once) = tortured.under(faults)?.test(&trim, class, seed)?;
+        let figures = figures_of(&once, setting.written, class, seed, true)?;
+        let (_, twice) = once.test(&trim, class, seed)?;
+        trimmed
+            .push(Trimmed { once: figures, twice: figures_of(&twice, setting.written, class, seed, false)? });
+        after_each();
+    }
+    let (_, erased) = tortured.test(&[Test::Erase], class, seed)?;
+    let erased = figures_of(&erased, setting.written, class, seed, true)?;
+    after_each();
+    Ok(ClassRun {
+        clean,
+        tortured: measured,
+        trimmed,
+        erased,
+        torture_units: torture.0,
+        torture_write_amplification: torture.1,
+    })
+}
+
+/// Fills and tortures a drive. Answers what the torture wrote, and its write amplification.
+fn torment(
+    new: Image,
+    setting: &Setting,
+    class: ContentClass,
+    seed: u64,
+) -> Result<(Image, (u64, f64)), CellError> {
+    let (_, full) = new.test(&TORMENT, class, seed)?;
+    let before = *full.drive.ssd().stats();
+    let (_, tortured) = full.test(&[Test::Torture(Some(setting.torture_s))], class, seed ^ 1)?;
+    let stats = tortured.drive.ssd().stats().since(&before);
+    Ok((tortured, (stats.host_units_written, stats.write_amplification())))
+}
+
+/// What the page-mapped drive showed.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct BesideRun {
+    /// As new.
+    pub clean: Figures,
+    /// Filled in order.
+    pub full: Figures,
+    /// After the torture.
+    pub tortured: Figures,
+    /// After TRIM of the whole drive.
+    pub trimmed: Figures,
+}
+
+/// Does the same to the page-mapped drive.
+///
+/// # Errors
+///
+/// [`CellError`].
+pub fn run_beside(setting: &Setting, seed: u64, after_each: &dyn Fn()) -> Result<BesideRun, CellError> {
+    let class = THEIR_OWN;
+    let figures = |image: &Image| figures_of(image, setting.written, class, seed, false);
+    let new = Image::new(&setting.beside, seed)?;
+    let clean = figures(&new)?;
+    after_each();
+    let (_, filled) = new.test(&TORMENT, class, seed)?;
+    let full = figures(&filled)?;
+    after_each();
+    let (_, worn) = filled.test(&[Test::Torture(Some(setting.torture_s))], class, seed ^ 1)?;
+    after_each();
+    let tortured = figures(&worn)?;
+    after_each();
+    let (_, freed) = worn.test(&[Test::Trim(Part::ALL)], class, seed)?;
+    after_each();
+    let trimmed = figures(&freed)?;
+    after_each();
+    Ok(BesideRun { clean, full, tortured, trimmed })
+}

@@ -1,0 +1,174 @@
+//! `set-1a` and `set-1b`: when TRIM at every commit is worth its time, and whether SeT knows it.
+//!
+//! Both are from "To TRIM or Not to TRIM: Judicious TRIMing for Solid State Drives" (SOSP 2011, poster). Its
+//! figures are drawn without numbers, so what is checked is their shape. One drive, one host and one way of
+//! ageing serve both; what the source leaves open is written down in [`Setting`] and in the READMEs.
+
+pub mod one_a;
+pub mod one_b;
+
+use trimwise::block::BlockQueue;
+use trimwise::compare::cell::{CellError, SETTLING, commit_phase};
+use trimwise::engine::Sim;
+use trimwise::fs::host::HostConfig;
+use trimwise::fs::layout::FormatOptions;
+use trimwise::fs::{Ext4, Volume, VolumeImage};
+use trimwise::policy::PolicySpec;
+use trimwise::profile::Profile;
+use trimwise::ssd::{Ssd, SsdConfig, SsdStats};
+use trimwise::units::{Bytes, SimDuration};
+use trimwise::workload::ageing::Population;
+use trimwise::workload::latency::Operation;
+use trimwise::workload::postmark::{self, PostmarkConfig};
+
+use crate::experiment::postmark_vendors;
+use crate::plot::{Axis, Place, Plot, PlotKind, Point, Series};
+
+/// The drive, a built-in profile.
+pub const DEVICE: &str = "sata-60gb-2011";
+
+/// Repetitions unless asked otherwise; the source does not say how many it made.
+pub const REPS: u32 = 1;
+
+/// What both experiments run on.
+#[derive(Clone, Debug)]
+pub struct Setting {
+    /// The drive.
+    pub ssd: SsdConfig,
+    /// The host.
+    pub host: HostConfig,
+    /// PostMark.
+    pub workload: PostmarkConfig,
+    /// How ageing goes on once the file system was full: how often this many percent of it are deleted, drawn
+    /// at random, and created anew.
+    pub turnovers: (u32, u64),
+}
+
+impl Setting {
+    /// That of the source. What it does not say:
+    ///
+    /// - the machine: that of `postmark-vendors`, with a kernel that waits for each discard inside the commit;
+    /// - PostMark's block size, seed and buffering: 4 KiB, and the defaults otherwise;
+    /// - how the file system was aged: filled, and then a fifth of it replaced five times, so that as much was
+    ///   written again as it holds.
+    pub fn published() -> Self {
+        Self {
+            ssd: Profile::embedded(DEVICE).expect("the drive is built in").config,
+            host: postmark_vendors::host(),
+            workload: PostmarkConfig {
+                number: 4_250,
+                transactions: 20_000,
+                size_low: 100_000,
+                size_high: 3_000_000,
+                read_block: 4_096,
+                write_block: 4_096,
+                ..PostmarkConfig::default()
+            },
+            turnovers: (5, 20),
+        }
+    }
+}
+
+/// A file system that is full, with the files that fill it and the drive below.
+#[derive(Clone)]
+pub struct Aged {
+    volume: VolumeImage,
+    files: Population,
+}
+
+/// Ages a new drive to the fullest, without TRIM but for that of mkfs: the state with which all runs begin.
+///
+/// # Errors
+///
+/// [`CellError`].
+pub fn age(setting: &Setting, seed: u64) -> Result<Aged, CellError> {
+    let sim = Sim::new();
+    let queue = BlockQueue::new(&sim, Ssd::new(&setting.ssd, seed)?, setting.host.queue);
+    let Setting { host, turnovers: (times, percent), .. } = *setting;
+    sim.run(async move {
+        let volume = Volume::format(&queue, FormatOptions::default()).await?;
+        let fs = volume.mount(host, PolicySpec::OFF.governor()).await;
+        let mut files = Population::new(&fs, seed).await?;
+        files.fill(&fs).await?;
+        for _ in 0..times {
+            files.delete_to(&fs, 100 - percent.min(100)).await?;
+            files.fill(&fs).await?;
+        }
+        Ok(Aged { volume: fs.unmount().await.image(), files })
+    })?
+}
+
+/// One run of PostMark and what it did to the drive.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Run {
+    /// How full the drive was when it began, as the drive sees it, in percent.
+    pub device_utilization_percent: f64,
+    /// How long it took, in seconds.
+    pub total_s: f64,
+    /// NAND units over host units.
+    pub write_amplification: f64,
+    /// What garbage collection copied, in GiB.
+    pub copied_gib: f64,
+    /// TRIM commands.
+    pub trim_commands: u64,
+    /// Time that the drive spent on them, in seconds.
+    pub trim_s: f64,
+    /// Mean space that was free in the file system and valid in the drive, in percent of the drive.
+    pub stale_percent: f64,
+    /// The 99th percentile of the latency of the operation where it is worst, in milliseconds.
+    pub p99_ms: f64,
+}
+
+/// Lets the drive rest, runs PostMark and counts what it did. `rep` decides at which phase of the commit timer.
+async fn postmark_on(
+    fs: &Ext4,
+    workload: &PostmarkConfig,
+    policy: PolicySpec,
+    rep: u32,
+) -> Result<Run, CellError> {
+    let sim = fs.queue().sim();
+    sim.sleep(SETTLING + commit_phase(rep)).await;
+    let (before, mapped, capacity) = fs.queue().with_ssd_mut(|ssd| {
+        ssd.catch_up(sim.now());
+        (*ssd.stats(), ssd.mapped_units(), ssd.capacity_units())
+    });
+    fs.restart_stale();
+    let outcome = postmark::run(fs, workload, &mut |_| ()).await.map_err(|source| CellError::Workload {
+        device: DEVICE.to_owned(),
+        policy,
+        source: Box::new(source),
+    })?;
+    let stats: SsdStats = fs.queue().with_ssd(|ssd| *ssd.stats()).since(&before);
+    let (_, stale_units) = fs.stale_max_and_mean();
+    let p99_ns = Operation::ALL
+        .into_iter()
+        .filter_map(|o| Some(outcome.latencies.summary(o)?.p99_ns))
+        .max()
+        .unwrap_or(0);
+    Ok(Run {
+        device_utilization_percent: 100.0 * mapped as f64 / capacity as f64,
+        total_s: outcome.duration().as_secs_f64(),
+        write_amplification: stats.write_amplification(),
+        copied_gib: Bytes::from_units(stats.nand_units.gc).0 as f64 / Bytes::gib(1).0 as f64,
+        trim_commands: stats.trim.commands,
+        trim_s: SimDuration::from_nanos(stats.busy_ns.trim).as_secs_f64(),
+        stale_percent: 100.0 * stale_units / capacity as f64,
+        p99_ms: SimDuration::from_nanos(p99_ns).as_secs_f64() * 1e3,
+    })
+}
+
+/// A figure with a series for each name; `at` answers what the repetitions of one point gave.
+fn plot<X: Into<Place> + Clone>(
+    title: &str,
+    kind: PlotKind,
+    (x, y): (Axis, Axis),
+    series: &[String],
+    xs: &[X],
+    at: impl Fn(usize, usize) -> Vec<f64>,
+) -> Plot {
+    let points =
+        |s| xs.iter().enumerate().filter_map(|(i, x)| Point::of_runs(x.clone(), &at(s, i))).collect();
+    let series =
+        series.iter().enumerate().map(|(s, name)| Series { name: name.clone(), points: points(s) }).collect();
+    Plot { title: title.to_owned(), kind, x, y, series }
+}

@@ -1,0 +1,258 @@
+//! `set-1b`: one file system through 60 %, 40 %, 70 % and 60 %, with PostMark at each, under each policy.
+
+use trimwise::compare::cell::{CellError, audited};
+use trimwise::compare::statistics::median;
+use trimwise::engine::Sim;
+use trimwise::policy::PolicySpec;
+
+use super::{Aged, DEVICE, Run, Setting, plot, postmark_on};
+use crate::experiment::claims::{Figures, Published};
+use crate::experiment::result::{ExperimentResult, ExperimentRows};
+use crate::plot::{Axis, Plot, PlotKind};
+
+/// Its name on the command line.
+pub const NAME: &str = "set-1b";
+
+/// The question it answers.
+pub const QUESTION: &str =
+    "Does SeT, which turns TRIM on and off, beat TRIM that is always on or always off?";
+
+/// Utilizations of the file system, in percent, one after the other.
+pub const UTILIZATIONS: [u64; 4] = [60, 40, 70, 60];
+
+/// The eight bars of the source, from left to right: `commit` is its "trim on".
+pub const PUBLISHED: [&str; 8] =
+    ["off", "set:0:100", "set:40:100", "set:40:90", "set:40:80", "set:40:70", "set:40:60", "commit"];
+
+/// Further policies, beside them.
+pub const BESIDES: [&str; 3] = ["lazy+reuse", "judicious", "ideal"];
+
+/// One stage: the utilization was set, and PostMark ran.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Stage {
+    /// How long files were deleted or created to reach the utilization, in seconds.
+    pub adjusting_s: f64,
+    /// PostMark.
+    pub run: Run,
+}
+
+/// Takes the full file system through all utilizations under a policy.
+///
+/// # Errors
+///
+/// [`CellError`].
+pub fn run(
+    setting: &Setting,
+    aged: &Aged,
+    policy: PolicySpec,
+    rep: u32,
+    seed: u64,
+) -> Result<Vec<Stage>, CellError> {
+    let sim = Sim::new();
+    let (Aged { volume, mut files }, workload, host) = (aged.clone(), setting.workload.clone(), setting.host);
+    files.reseed(seed ^ (u64::from(rep) << 32));
+    sim.clone().run(async move {
+        let fs = volume.restore(&sim, host.queue).await.mount(host, policy.governor()).await;
+        let mut stages = Vec::new();
+        for percent in UTILIZATIONS {
+            let begin = sim.now();
+            files.adjust_to(&fs, percent).await?;
+            let adjusting_s = sim.now().since(begin).as_secs_f64();
+            stages.push(Stage { adjusting_s, run: postmark_on(&fs, &workload, policy, rep).await? });
+        }
+        audited(fs, DEVICE, policy).await?;
+        Ok(stages)
+    })?
+}
+
+/// All runs of the experiment.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// As written; those of [`PUBLISHED`] are among them.
+    pub policies: Vec<String>,
+    /// By policy, then repetition, then stage.
+    pub runs: Vec<Vec<Vec<Stage>>>,
+}
+
+impl Measured {
+    fn of(&self, policy: usize, stage: usize, figure: impl Fn(&Stage) -> f64) -> Vec<f64> {
+        self.runs[policy].iter().map(|rep| figure(&rep[stage])).collect()
+    }
+
+    /// Median over the repetitions of a sum over the stages; `None` if that policy was not run.
+    fn total(&self, policy: &str, figure: impl Fn(&Stage) -> f64) -> Option<f64> {
+        let policy = self.policies.iter().position(|p| p == policy)?;
+        median(&self.runs[policy].iter().map(|rep| rep.iter().map(&figure).sum()).collect::<Vec<f64>>())
+    }
+
+    /// The time of all runs of PostMark: what the claims are about.
+    fn postmark_s(&self, policy: &str) -> Option<f64> {
+        self.total(policy, |s| s.run.total_s)
+    }
+
+    /// The policies that a host could use, the fastest first.
+    fn ranked(&self, time: impl Fn(&Stage) -> f64) -> Vec<(&str, f64)> {
+        let usable = self.policies.iter().filter(|p| *p != "ideal");
+        let mut ranked: Vec<(&str, f64)> =
+            usable.filter_map(|p| Some((p.as_str(), self.total(p, &time)?))).collect();
+        ranked.sort_by(|a, b| a.1.total_cmp(&b.1));
+        ranked
+    }
+
+    fn finding(&self) -> String {
+        let (postmark, all) =
+            (self.ranked(|s| s.run.total_s), self.ranked(|s| s.run.total_s + s.adjusting_s));
+        let (Some(first), Some(last), Some(of_all)) = (postmark.first(), postmark.last(), all.first()) else {
+            return String::new();
+        };
+        let mut text = format!(
+            "`{}` is the fastest over the four runs of PostMark ({:.1} s), `{}` the slowest ({:.1} s); with the \
+             deleting and creating between them, `{}` is the fastest ({:.1} s).",
+            first.0, first.1, last.0, last.1, of_all.0, of_all.1
+        );
+        if let Some(ideal) = self.postmark_s("ideal") {
+            text += &format!(" PostMark under the bound `ideal` takes {ideal:.1} s.");
+        }
+        text + " "
+    }
+
+    /// What the claims are about: the time of PostMark, and with the adjusting.
+    fn figures(&self) -> Figures {
+        let mut figures = Figures::default();
+        for policy in &self.policies {
+            figures.set(policy, self.postmark_s(policy));
+            figures.set(format!("{policy}.all"), self.total(policy, |s| s.run.total_s + s.adjusting_s));
+        }
+        figures
+    }
+}
+
+/// Figures and claims.
+pub fn evaluate(measured: &Measured, reps: u32, seed: u64) -> ExperimentResult {
+    let stages: Vec<String> =
+        UTILIZATIONS.iter().enumerate().map(|(i, u)| format!("{}: {u} %", i + 1)).collect();
+    let policy = || Axis::linear("policy", "policy", "");
+    let by_policy = |title: &str, kind, y: Axis, of: fn(&Stage) -> f64| -> Plot {
+        plot(title, kind, (policy(), y), &stages, &measured.policies, |stage, policy| {
+            measured.of(policy, stage, of)
+        })
+    };
+    let time = || Axis::linear("execution_time_s", "execution time", "s");
+    let sum = |stages: &[Stage], part: usize| -> f64 {
+        stages.iter().map(|s| [s.adjusting_s, s.run.total_s][part]).sum()
+    };
+    let whole = plot(
+        "The whole sequence",
+        PlotKind::StackedBars,
+        (policy(), time()),
+        &["adjusting", "PostMark"].map(str::to_owned),
+        &measured.policies,
+        |part, policy| measured.runs[policy].iter().map(|stages| sum(stages, part)).collect(),
+    );
+    // Against a policy of reference, where it ran: sums over the stages of what each series is of.
+    type Part = (&'static str, fn(&Stage) -> f64);
+    let times: [Part; 2] =
+        [("PostMark", |s| s.run.total_s), ("with adjusting", |s| s.run.total_s + s.adjusting_s)];
+    let against = |title: &str, y: Axis, parts: &[Part], reference: &str, figure: fn(f64, f64) -> f64| {
+        let names: Vec<String> = parts.iter().map(|(name, _)| (*name).to_owned()).collect();
+        plot(title, PlotKind::Bars, (policy(), y), &names, &measured.policies, |part, policy| {
+            let policy = &measured.policies[policy];
+            let sum = |policy: &str| measured.total(policy, parts[part].1);
+            let both = sum(policy).zip(sum(reference)).filter(|_| policy != reference);
+            both.map(|(of, reference)| figure(of, reference)).into_iter().collect()
+        })
+    };
+    let percent = Axis::linear("vs_ideal_percent", "longer than under ideal", "%");
+    let saved = Axis::linear("time_saved_s", "time", "s");
+    let copies = Axis::linear("copies_saved_gib", "copies", "GiB");
+    let copied: [Part; 1] = [("PostMark", |s| s.run.copied_gib)];
+    let less = |of, off| off - of;
+    let plots = vec![
+        by_policy("PostMark at each utilization", PlotKind::StackedBars, time(), |s| s.run.total_s),
+        whole,
+        against("Distance to the bound", percent, &times, "ideal", |of, ideal| (of / ideal - 1.0) * 100.0),
+        against("Time saved against off", saved, &times, "off", less),
+        against("Copies saved against off during PostMark", copies, &copied, "off", less),
+        by_policy(
+            "Deleting and creating files to reach the utilization",
+            PlotKind::StackedBars,
+            Axis::linear("adjusting_time_s", "time", "s"),
+            |s| s.adjusting_s,
+        ),
+        by_policy(
+            "TRIM during PostMark",
+            PlotKind::StackedBars,
+            Axis::linear("trim_time_s", "time of the drive", "s"),
+            |s| s.run.trim_s,
+        ),
+        by_policy(
+            "What the drive writes during PostMark",
+            PlotKind::Bars,
+            Axis::linear("write_amplification", "write amplification", ""),
+            |s| s.run.write_amplification,
+        ),
+        by_policy(
+            "The drive when PostMark begins",
+            PlotKind::Bars,
+            Axis::linear("valid_percent", "space that is valid in the drive", "%"),
+            |s| s.run.device_utilization_percent,
+        ),
+        by_policy(
+            "Latency during PostMark",
+            PlotKind::Bars,
+            Axis::linear("p99_ms", "99th percentile of the slowest kind of operation", "ms"),
+            |s| s.run.p99_ms,
+        ),
+    ];
+    let published = Published {
+        name: NAME,
+        question: QUESTION,
+        claims: include_str!("../../../../../experiments/set-1b/claims.toml"),
+    };
+    let mut result = published.judge(&measured.figures(), ExperimentRows::Plots(plots), reps, seed);
+    result.finding.insert_str(0, &measured.finding());
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Totals of the published policies, in their order, spread evenly over the stages.
+    fn measured(totals: [f64; 8]) -> Measured {
+        let stages = |total: f64| {
+            let run = Run { total_s: total / 4.0, ..Run::default() };
+            vec![Stage { adjusting_s: 1.0, run }; UTILIZATIONS.len()]
+        };
+        Measured {
+            policies: PUBLISHED.map(str::to_owned).to_vec(),
+            runs: totals.map(|t| vec![stages(t), stages(t + 4.0), stages(t - 4.0)]).to_vec(),
+        }
+    }
+
+    fn met(totals: [f64; 8]) -> Vec<String> {
+        evaluate(&measured(totals), 3, 1).claims.into_iter().filter(|c| c.met).map(|c| c.id).collect()
+    }
+
+    #[test]
+    fn claims_follow_the_totals() {
+        let all = ["set-1b-on-beats-off", "set-1b-set-beats-on", "set-1b-high-watermark"];
+        assert_eq!(met([900.0, 500.0, 500.0, 510.0, 510.0, 550.0, 600.0, 700.0]), all);
+        assert_eq!(met([900.0, 500.0, 500.0, 510.0, 505.0, 550.0, 600.0, 700.0]), all[..2], "it falls");
+        assert_eq!(met([900.0, 500.0, 500.0, 500.0, 500.0, 500.0, 500.0, 700.0]), all[..2], "all the same");
+        assert_eq!(met([900.0, 720.0, 500.0, 510.0, 510.0, 550.0, 600.0, 700.0]), [all[0], all[2]]);
+        assert_eq!(met([600.0, 500.0, 500.0, 510.0, 510.0, 550.0, 590.0, 700.0]), all[1..]);
+        assert!(met([f64::NAN; 8]).is_empty());
+    }
+
+    #[test]
+    fn a_point_is_the_median_of_its_repetitions_with_their_range() {
+        let result = evaluate(&measured([900.0, 500.0, 500.0, 510.0, 510.0, 550.0, 600.0, 700.0]), 3, 1);
+        let ExperimentRows::Plots(plots) = &result.rows else { panic!("not figures") };
+        let off = &plots[0].series[0].points[0];
+        assert_eq!((off.y, off.range), (225.0, Some((224.0, 226.0))));
+        let whole: f64 = plots[1].series.iter().map(|s| s.points[0].y).sum();
+        assert_eq!(whole, 904.0);
+        assert!(result.finding.starts_with("`set:0:100` is the fastest"), "{}", result.finding);
+    }
+}

@@ -1,0 +1,170 @@
+//! How long a drive is slow after a TRIM that it works off in the background.
+//!
+//! Source: the note on vendor 6 in "Performance of TRIM command on ext4 filesystem": after a whole-device TRIM without
+//! further writes before, throughput starts below normal and settles over time; a larger range takes longer; the writes
+//! between two TRIMs matter too, in which direction is not said.
+
+use trimwise::block::{BlockQueue, ModelDevice, QueueConfig};
+use trimwise::compare::cell::CellError;
+use trimwise::engine::Sim;
+use trimwise::profile::Profile;
+use trimwise::ssd::Drive;
+
+use super::claims::{Figures, Published};
+use super::result::{ExperimentResult, ExperimentRows};
+use crate::bench::{self, Findings, Hooks, Percent, Settings, Settled, Test};
+use crate::plot::{Axis, Plot, PlotKind, Point, Series};
+
+/// Its name on the command line.
+pub const NAME: &str = "settling";
+
+/// The question it answers.
+pub const QUESTION: &str = "How long is a drive slow after a TRIM that it works off in the background?";
+
+/// The drive of the note.
+pub const DEVICE: &str = "vendor6";
+
+/// The source says nothing of repetitions, and nothing here is drawn at random.
+pub const REPS: u32 = 1;
+
+/// Ranges in hundredths of a percent of the device.
+const RANGES: [u32; 4] = [1250, 2500, 5000, 10_000];
+
+/// How many ranges there are.
+pub const fn ranges() -> usize {
+    RANGES.len()
+}
+
+/// How long each is looked at, seconds.
+const SECONDS: u32 = 90;
+
+/// What came of one range.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RangeRun {
+    /// The share of the device, percent.
+    pub percent: f64,
+    /// With nothing written before, and with the whole device written before.
+    pub settled: Vec<Settled>,
+    /// Throughput over time of both.
+    pub plots: Vec<Plot>,
+}
+
+/// Looks at one range on a new drive.
+///
+/// # Errors
+///
+/// [`CellError`].
+pub fn run(index: usize, rep: u32, seed: u64) -> Result<RangeRun, CellError> {
+    let profile = Profile::embedded(DEVICE).expect("the drive is built in");
+    let percent = Percent::hundredths(RANGES[index]);
+    let drive = Drive::new(&profile.config, profile.faults, seed)?;
+    let sim = Sim::new();
+    let device = ModelDevice::new(BlockQueue::new(&sim, drive, QueueConfig::default()), DEVICE);
+    let test = Test::Settling { range: Some(percent), seconds: Some(SECONDS) };
+    let settings = Settings { seed: seed ^ u64::from(rep) << 32, ..Settings::default() };
+    let ran = sim.run(async move { bench::run(&device, &[test], &settings, Hooks::default()).await });
+    let failed = |what: String| CellError::Test { device: DEVICE.to_owned(), what };
+    let mut results = ran.map_err(|e| failed(e.to_string()))?.map_err(|e| failed(e.to_string()))?;
+    let result = results.tests.pop().ok_or_else(|| {
+        failed(results.broken.map_or_else(|| "no test was run".to_owned(), |broken| broken.why))
+    })?;
+    let settled = match result.findings {
+        Findings::Settling(settled) => settled,
+        _ => Vec::new(),
+    };
+    Ok(RangeRun { percent: percent.value(), settled, plots: result.plots })
+}
+
+/// The figures and claims from the runs of each range; of several repetitions the first, since they are all the same.
+pub fn evaluate(runs: &[Vec<RangeRun>], reps: u32, seed: u64) -> ExperimentResult {
+    let runs: Vec<&RangeRun> = runs.iter().filter_map(|reps| reps.first()).collect();
+    let mut figures = Figures::default();
+    let all = |written| runs.iter().map(|run| run.seconds(written)).collect::<Option<Vec<f64>>>();
+    figures.set("without", all(false).into_iter().flatten());
+    figures.set("with", all(true).into_iter().flatten());
+    if let Some(whole) = runs.last() {
+        figures.set("whole.without", whole.seconds(false));
+        figures.set("whole.with", whole.seconds(true));
+        figures.set("first", whole.of(false).map(|settled| settled.first_mb_per_s));
+        figures.set("final", whole.of(false).map(|settled| settled.final_mb_per_s));
+    }
+    let mut plots = vec![settling_times(&runs)];
+    plots.extend(runs.iter().flat_map(|run| run.plots.clone()));
+    let published = Published {
+        name: NAME,
+        question: QUESTION,
+        claims: include_str!("../../../../experiments/settling/claims.toml"),
+    };
+    published.judge(&figures, ExperimentRows::Plots(plots), reps, seed)
+}
+
+impl RangeRun {
+    /// The run with the drive written before, or without.
+    fn of(&self, written: bool) -> Option<&Settled> {
+        self.settled.iter().find(|settled| (settled.written_before_bytes > 0) == written)
+    }
+
+    /// Until it has settled; NaN if it does not.
+    fn seconds(&self, written: bool) -> Option<f64> {
+        Some(self.of(written)?.settled_after_ns.map_or(f64::NAN, |ns| ns as f64 / 1e9))
+    }
+}
+
+fn settling_times(runs: &[&RangeRun]) -> Plot {
+    let series = |name: &str, written: bool| Series {
+        name: name.to_owned(),
+        points: runs
+            .iter()
+            .filter_map(|run| {
+                let seconds = run.seconds(written).filter(|seconds| !seconds.is_nan())?;
+                Some(Point::new(run.percent, seconds))
+            })
+            .collect(),
+    };
+    Plot {
+        title: "Time until throughput has settled after a TRIM".to_owned(),
+        kind: PlotKind::Lines,
+        x: Axis::linear("range_percent", "range", "% of the drive"),
+        y: Axis::linear("settled_after_s", "settled after", "s"),
+        series: vec![
+            series("nothing written before", false),
+            series("the drive written through before", true),
+        ],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fabricated(times: [(f64, f64); 2], first_mb_per_s: f64) -> Vec<Vec<RangeRun>> {
+        let settled = |range_percent, written_before_bytes, seconds: f64| Settled {
+            range_percent,
+            written_before_bytes,
+            trim_ns: 0,
+            settled_after_ns: Some((seconds * 1e9) as u64),
+            first_mb_per_s,
+            final_mb_per_s: 100.0,
+        };
+        let run = |(percent, (without, with)): (f64, (f64, f64))| {
+            let settled = vec![settled(percent, 0, without), settled(percent, 4096, with)];
+            vec![RangeRun { percent, settled, plots: Vec::new() }]
+        };
+        [50.0, 100.0].into_iter().zip(times).map(run).collect()
+    }
+
+    fn met(times: [(f64, f64); 2], first_mb_per_s: f64) -> Vec<String> {
+        let result = evaluate(&fabricated(times, first_mb_per_s), 1, 1);
+        result.claims.into_iter().filter(|c| c.met).map(|c| c.id).collect()
+    }
+
+    #[test]
+    fn claims_hold_of_what_the_note_says_and_fail_of_other_drives() {
+        let all = ["postmark-settling", "postmark-settling-range", "postmark-settling-writes"];
+        assert_eq!(met([(5.0, 8.0), (10.0, 16.0)], 50.0), all);
+        assert_eq!(met([(5.0, 8.0), (10.0, 16.0)], 95.0), all[1..], "it is not slow at first");
+        assert_eq!(met([(5.0, 8.0), (5.0, 16.0)], 50.0), [all[0], all[2]], "the range does not matter");
+        assert_eq!(met([(5.0, 8.0), (10.0, 9.0)], 50.0), all[..2], "once longer, once shorter");
+        assert!(evaluate(&[], 1, 1).claims.iter().all(|claim| !claim.met));
+    }
+}

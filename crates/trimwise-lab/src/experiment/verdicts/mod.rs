@@ -1,0 +1,276 @@
+//! What TRIM is worth, in the model and on a real ext4: the truth table behind `trimwise compare`.
+//!
+//! Every cell is a workload on a drive that was aged, under one policy, on one kernel. Both sides have the same drive, the
+//! same ageing, the same workload and a machine with the same memory; neither has a processor that takes time. They are
+//! unmounted in between by nobody: what ageing leaves in memory is there when the workload begins, as on a host.
+//!
+//! This module is pure: it runs the model and judges. Whoever boots kernels brings what they did.
+
+mod summary;
+
+pub use summary::{Change, Measure, Shift, changes, measures};
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use serde::Serialize;
+use trimwise::block::{BlockQueue, Stage};
+use trimwise::compare::cell::{CellError, SETTLING, audited, commit_phase};
+use trimwise::engine::Sim;
+use trimwise::fs::Volume;
+use trimwise::fs::host::HostConfig;
+use trimwise::fs::layout::FormatOptions;
+use trimwise::policy::PolicySpec;
+use trimwise::profile::Profile;
+use trimwise::ssd::{Drive, SsdStats};
+use trimwise::units::Bytes;
+use trimwise::workload::ageing;
+use trimwise::workload::postmark::{self, PostmarkConfig};
+use trimwise::workload::scene::Scene;
+
+use super::claims::Published;
+use super::model_ext4::log::{Entry, Places, Traffic};
+use super::result::{ExperimentResult, ExperimentRows};
+
+/// Its name on the command line.
+pub const NAME: &str = "verdicts-ext4";
+
+/// The question it answers.
+pub const QUESTION: &str = "Does the model say of TRIM what a real ext4 says?";
+
+/// Repetitions: they differ by the seed of ageing and the phase of the commit timer.
+pub const REPS: u32 = 5;
+
+/// The kernels.
+pub const KERNELS: [&str; 2] = ["6.12", "6.1"];
+
+/// The drives: one whose TRIM runs alone, and one that queues it.
+pub const DRIVES: [&str; 2] = ["sata-small", "nvme-generic"];
+
+/// They are made this small, so that a run takes seconds.
+pub const CAPACITY: Bytes = Bytes::gib(4);
+
+/// How full ageing leaves the file system, in percent.
+pub const UTILIZATIONS: [u8; 3] = [50, 80, 92];
+
+/// The machine's memory: what the workloads hold in it is a small part, so that nothing hangs on what is dropped first.
+pub const MEMORY: Bytes = Bytes::mib(512);
+
+/// The policies that a stock kernel has; the batch is so frequent that it comes several times in a run.
+pub const POLICIES: [&str; 3] = ["off", "commit", "batch:2s"];
+
+/// What runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// PostMark, by its configuration.
+    Postmark(&'static str),
+    /// A scene.
+    Scene(Scene),
+}
+
+/// A workload and its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Workload {
+    /// What it is called in the tables.
+    pub name: &'static str,
+    /// What runs.
+    pub work: Work,
+}
+
+const fn postmark(name: &'static str, config: &'static str) -> Workload {
+    Workload { name, work: Work::Postmark(config) }
+}
+
+/// All of them, small enough for what ageing to 92 % leaves.
+pub const WORKLOADS: [Workload; 7] = [
+    // Mail: small files, none of them durable.
+    postmark("mail", "set number 10000\nset transactions 60000\nset size 500 20000\nset buffering false\n"),
+    // Mail, each durable.
+    Workload { name: "spool", work: Work::Scene(Scene::Spool) },
+    postmark(
+        "mid",
+        "set number 200\nset transactions 3000\nset size 10000 1000000\nset buffering false\nset read 4096\nset write 4096\n",
+    ),
+    postmark(
+        "large",
+        "set number 8\nset transactions 120\nset size 5000000 30000000\nset buffering false\nset read 65536\nset write 65536\n",
+    ),
+    Workload { name: "database", work: Work::Scene(Scene::Database) },
+    Workload { name: "trees", work: Work::Scene(Scene::Trees) },
+    // That of `trimwise compare`, with a quarter of the files.
+    postmark(
+        "default",
+        "set number 2000\nset transactions 30000\nset size 1000 200000\nset read 4096\nset write 4096\nset buffering false\n",
+    ),
+];
+
+/// One cell: what is run on both sides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Case {
+    /// The kernel.
+    pub linux: &'static str,
+    /// The drive.
+    pub drive: &'static str,
+    /// How full ageing leaves the file system, in percent.
+    pub utilization_percent: u8,
+    /// The workload.
+    pub workload: Workload,
+    /// The policy, as both sides write it.
+    pub policy: &'static str,
+}
+
+/// All cells, in the order of the tables.
+pub fn cases() -> Vec<Case> {
+    let mut all = Vec::new();
+    for linux in KERNELS {
+        for drive in DRIVES {
+            for workload in WORKLOADS {
+                for utilization_percent in UTILIZATIONS {
+                    let case = |policy| Case { linux, drive, utilization_percent, workload, policy };
+                    all.extend(POLICIES.map(case));
+                }
+            }
+        }
+    }
+    all
+}
+
+impl Case {
+    /// The drive.
+    ///
+    /// # Errors
+    /// [`CellError::Device`] if the profile is not what it should be.
+    pub fn profile(&self) -> Result<Profile, CellError> {
+        let mut profile = Profile::embedded(self.drive).expect("the device is built in");
+        profile.config = profile.config.shrunk(CAPACITY.0)?;
+        Ok(profile)
+    }
+
+    /// The policy.
+    pub fn policy(&self) -> PolicySpec {
+        self.policy.parse().expect("it is written here")
+    }
+
+    /// What a repetition draws.
+    pub fn draw_seed(seed: u64, rep: u32) -> u64 {
+        seed ^ (u64::from(rep) << 32)
+    }
+}
+
+/// What one side did while the workload ran.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Side {
+    /// How long the workload took.
+    pub duration_ns: u64,
+    /// What the drive was asked for.
+    #[serde(flatten)]
+    pub traffic: Traffic,
+    /// Units that the drive wrote for each that the host did.
+    pub write_amplification: f64,
+    /// Blocks erased.
+    pub erases: u64,
+    /// Units at the end that are free in the file system and hold data in the drive.
+    pub stale_units: u64,
+}
+
+impl Side {
+    /// Of what the drive counted.
+    pub fn new(duration_ns: u64, traffic: Traffic, stats: &SsdStats, stale_units: u64) -> Self {
+        let write_amplification =
+            if stats.host_units_written == 0 { 1.0 } else { stats.write_amplification() };
+        Self { duration_ns, traffic, write_amplification, erases: stats.block_erases, stale_units }
+    }
+}
+
+/// Both sides of a cell, each repetition.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Row {
+    /// The kernel.
+    pub linux: &'static str,
+    /// The drive.
+    pub drive: &'static str,
+    /// How full it was, in percent.
+    pub utilization_percent: u8,
+    /// The workload.
+    pub workload: &'static str,
+    /// The policy.
+    pub policy: &'static str,
+    /// The real one.
+    pub kernel: Vec<Side>,
+    /// The model.
+    pub model: Vec<Side>,
+}
+
+impl Row {
+    /// Of these repetitions.
+    pub fn new(case: Case, kernel: Vec<Side>, model: Vec<Side>) -> Self {
+        let Case { linux, drive, utilization_percent, workload, policy } = case;
+        Self { linux, drive, utilization_percent, workload: workload.name, policy, kernel, model }
+    }
+}
+
+/// Runs the model's side of a repetition.
+///
+/// # Errors
+/// [`CellError`].
+pub fn run_model(case: Case, rep: u32, seed: u64) -> Result<Side, CellError> {
+    let host = HostConfig::in_guest(case.linux.parse().expect("it is a version"), MEMORY);
+    let sim = Sim::new();
+    let drive = Drive::new(&case.profile()?.config, Default::default(), seed)?;
+    let queue = BlockQueue::new(&sim, drive, host.queue);
+    let draw = Case::draw_seed(seed, rep);
+    sim.run(async move {
+        let format = FormatOptions { discard: false, ..FormatOptions::TODAY };
+        let volume = Volume::format(&queue, format).await?;
+        let fs = volume.mount(host, case.policy().governor()).await;
+        let sim = queue.sim();
+        ageing::age(&fs, case.utilization_percent.into(), draw).await?;
+        sim.sleep(SETTLING).await;
+        sim.sleep(commit_phase(rep)).await;
+
+        let log: Rc<RefCell<Vec<Entry>>> = Rc::default();
+        let tracer = Rc::clone(&log);
+        queue.trace(Some(Box::new(move |_, stage, command| {
+            if stage == Stage::Dispatched {
+                tracer.borrow_mut().extend(Entry::of(command));
+            }
+        })));
+        let stats = || {
+            queue.with_ssd_mut(|ssd| {
+                ssd.catch_up(sim.now());
+                *ssd.stats()
+            })
+        };
+        let before = stats();
+        let duration_ns = match case.workload.work {
+            Work::Postmark(config) => {
+                let parsed = PostmarkConfig::parse(&format!("{config}run\n"), case.workload.name);
+                let config = parsed.expect("it is written here").runs[0].config.for_model()?;
+                let run = postmark::run(&fs, &config, &mut |_| ()).await;
+                let outcome = run.map_err(|source| CellError::Workload {
+                    device: case.drive.to_owned(),
+                    policy: case.policy(),
+                    source: Box::new(source),
+                })?;
+                outcome.duration().as_nanos()
+            }
+            Work::Scene(scene) => scene.run(&fs, draw).await?.as_nanos(),
+        };
+        queue.trace(None);
+        let places = Places::new(vec![fs.journal_blocks()], fs.metadata_blocks());
+        let traffic = Traffic::of(&log.borrow(), &places);
+        let side = Side::new(duration_ns, traffic, &stats().since(&before), fs.stale_units());
+        audited(fs, case.drive, case.policy()).await?;
+        Ok(side)
+    })?
+}
+
+/// The tables and the claims.
+pub fn evaluate(rows: Vec<Row>, reps: u32, seed: u64) -> ExperimentResult {
+    let published = Published {
+        name: NAME,
+        question: QUESTION,
+        claims: include_str!("../../../../../experiments/verdicts-ext4/claims.toml"),
+    };
+    published.judge(&summary::figures(&rows), ExperimentRows::Verdicts(rows), reps, seed)
+}

@@ -1,0 +1,97 @@
+//! The naive model of a device: an array of what each unit holds.
+
+use trimwise::content::{Content, Stored};
+use trimwise::ssd::{ReadAfterTrim, Ssd, TrimConfig};
+use trimwise::units::{Lpn, UnitRange};
+
+/// What a unit holds, and what a read of it may return.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Held {
+    /// Written, or never touched, or erased.
+    Exactly(Option<u32>),
+    /// Freed: zeros or what was there.
+    Freed(Option<u32>),
+}
+
+/// An array of units, and which of them are mapped.
+#[derive(Clone, Debug)]
+pub struct FlatArray {
+    held: Vec<Held>,
+    mapped: Vec<bool>,
+    granularity_units: u64,
+    read_after: ReadAfterTrim,
+}
+
+impl FlatArray {
+    /// An empty device of `units` units with this TRIM.
+    pub fn new(units: u64, trim: &TrimConfig) -> Self {
+        Self {
+            held: vec![Held::Exactly(None); units as usize],
+            mapped: vec![false; units as usize],
+            granularity_units: trim.granularity_units.into(),
+            read_after: trim.read_after,
+        }
+    }
+
+    /// A write.
+    pub fn write(&mut self, range: UnitRange, content: Content) {
+        for lpn in range.iter() {
+            self.held[lpn.0 as usize] = Held::Exactly(Some(content.tag()));
+            self.mapped[lpn.0 as usize] = true;
+        }
+    }
+
+    /// A TRIM of a range, of which whole granules count.
+    pub fn trim(&mut self, range: UnitRange) {
+        let start = range.start.0.next_multiple_of(self.granularity_units);
+        let end = range.end().0 / self.granularity_units * self.granularity_units;
+        self.free(UnitRange::new(Lpn(start), end.saturating_sub(start)));
+    }
+
+    /// Every unit of a range is freed.
+    pub fn free(&mut self, range: UnitRange) {
+        for lpn in range.iter() {
+            let i = lpn.0 as usize;
+            if std::mem::replace(&mut self.mapped[i], false) {
+                let (Held::Exactly(old) | Held::Freed(old)) = self.held[i];
+                self.held[i] = Held::Freed(old);
+            }
+        }
+    }
+
+    /// The device is erased.
+    pub fn erase(&mut self) {
+        self.held.fill(Held::Exactly(None));
+        self.mapped.fill(false);
+    }
+
+    /// Whether a device holds what the array says in a range; it must keep tags ([`trimwise::ssd::SsdConfig::track_tags`]).
+    ///
+    /// # Errors
+    /// The first unit that does not, in words.
+    pub fn check(&self, ssd: &Ssd, range: UnitRange) -> Result<(), String> {
+        for lpn in range.iter() {
+            let (held, mapped) = (self.held[lpn.0 as usize], self.mapped[lpn.0 as usize]);
+            if ssd.is_mapped(lpn) != mapped {
+                let not = if mapped { "not " } else { "" };
+                return Err(format!("unit {} is {not}mapped", lpn.0));
+            }
+            // Zeros are zeros and duplicates are duplicates, whichever version: what is read counts.
+            let read = |tag: Option<u32>| tag.map_or(Stored::Zeros, |tag| Content::of_tag(tag).stored(lpn));
+            let stored = read(ssd.tag(lpn));
+            let right = match (held, self.read_after) {
+                (Held::Exactly(expected), _) | (Held::Freed(expected), ReadAfterTrim::Old) => {
+                    stored == read(expected)
+                }
+                (Held::Freed(_), ReadAfterTrim::Zeros) => stored == Stored::Zeros,
+                (Held::Freed(old), ReadAfterTrim::Undefined) => {
+                    stored == Stored::Zeros || stored == read(old)
+                }
+            };
+            if !right {
+                return Err(format!("unit {} holds {stored:?}; expected {held:?}", lpn.0));
+            }
+        }
+        Ok(())
+    }
+}

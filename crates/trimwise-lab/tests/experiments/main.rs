@@ -1,0 +1,9 @@
+//! The published experiments and drives under verification: samples of them, or all by an environment variable (`just
+//! full`).
+
+mod capacity;
+mod lazy_paper;
+mod postmark_vendors;
+mod sandforce;
+mod set;
+mod verify;

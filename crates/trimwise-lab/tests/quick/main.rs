@@ -1,0 +1,3 @@
+//! The device model against a flat array: quick, needs nothing.
+
+mod ssd_reference;

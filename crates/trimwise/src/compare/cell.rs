@@ -1,0 +1,345 @@
+//! One cell of a comparison: a device, a policy, a workload, a repetition, run in virtual time.
+
+use thiserror::Error;
+
+use super::gauge::Gauge;
+use super::result::{AppendFigures, Cell, CellId, FullWriteFigures, WorkloadFigures};
+use super::watch::Watch;
+use crate::block::BlockQueue;
+use crate::engine::{Sim, Stalled};
+use crate::fs::host::HostConfig;
+use crate::fs::layout::{FormatError, FormatOptions};
+use crate::fs::{Ext4, Volume};
+use crate::policy::PolicySpec;
+use crate::ssd::{ConfigError, Drive, Faults, SsdConfig};
+use crate::units::SimDuration;
+use crate::workload::ageing;
+use crate::workload::files::FileError;
+use crate::workload::postmark::layout::LocationError;
+use crate::workload::postmark::{self, PostmarkConfig, Progress, RunError};
+use crate::workload::timed::Timed;
+
+/// Idle time between ageing and the workload: a multiple of any drive's idle threshold.
+pub const SETTLING: SimDuration = SimDuration::from_secs(10);
+
+/// What runs.
+#[derive(Clone, Debug)]
+pub enum Workload {
+    /// PostMark.
+    Postmark(PostmarkConfig),
+    /// A benchmark that times one operation.
+    Timed(Timed),
+}
+
+impl From<PostmarkConfig> for Workload {
+    fn from(config: PostmarkConfig) -> Self {
+        Self::Postmark(config)
+    }
+}
+
+impl From<Timed> for Workload {
+    fn from(timed: Timed) -> Self {
+        Self::Timed(timed)
+    }
+}
+
+/// Everything that a run depends on.
+#[derive(Clone, Debug)]
+pub struct CellSpec {
+    /// Name of the device, for the result.
+    pub device: String,
+    /// The device.
+    pub ssd: SsdConfig,
+    /// What its firmware does wrong.
+    pub faults: Faults,
+    /// The policy.
+    pub policy: PolicySpec,
+    /// The workload.
+    pub workload: Workload,
+    /// The host.
+    pub host: HostConfig,
+    /// How the file system is made.
+    pub format: FormatOptions,
+    /// If given, the file system is aged before: filled, then emptied to this utilization under the policy.
+    pub utilization_percent: Option<u64>,
+    /// The repetition. It decides at which phase of the commit timer the workload begins, and the seed of
+    /// the ageing step (and of what a workload draws by itself): the two causes by which repetitions differ.
+    pub rep: u32,
+    /// The seed of the whole.
+    pub seed: u64,
+}
+
+impl CellSpec {
+    /// What this repetition draws: in ageing, and which file is removed of several.
+    fn draw_seed(&self) -> u64 {
+        self.seed ^ (u64::from(self.rep) << 32)
+    }
+}
+
+/// When, after the mount, a workload begins: repetitions are spread over the commit interval by the golden ratio,
+/// so that any number of them covers it evenly.
+pub fn commit_phase(rep: u32) -> SimDuration {
+    const GOLDEN_NS: u64 = 3_090_169_944; // 5 s / 1.618...
+    const COMMIT_NS: u64 = crate::fs::COMMIT_INTERVAL.as_nanos();
+    SimDuration::from_nanos(u64::from(rep) * GOLDEN_NS % COMMIT_NS)
+}
+
+/// Why a cell has no result.
+#[derive(Debug, Error)]
+pub enum CellError {
+    /// The device's numbers contradict each other.
+    #[error(transparent)]
+    Device(#[from] ConfigError),
+    /// The file system does not fit.
+    #[error(transparent)]
+    Format(#[from] FormatError),
+    /// A location of the workload that the model does not have.
+    #[error(transparent)]
+    Location(#[from] LocationError),
+    /// The ageing step failed.
+    #[error("ageing: {0}")]
+    Ageing(#[from] FileError),
+    /// The workload failed.
+    #[error("{device}, policy {policy}: {source}")]
+    Workload {
+        /// The device.
+        device: String,
+        /// The policy.
+        policy: PolicySpec,
+        /// What happened.
+        source: Box<RunError>,
+    },
+    /// A workload that times one operation failed.
+    #[error("{device}, policy {policy}: {source}")]
+    Timed {
+        /// The device.
+        device: String,
+        /// The policy.
+        policy: PolicySpec,
+        /// What the file system answered.
+        source: Box<FileError>,
+    },
+    /// A device test failed, or what it did does not add up.
+    #[error("{device}: {what}")]
+    Test {
+        /// The device.
+        device: String,
+        /// What happened.
+        what: String,
+    },
+    /// A defect in the model.
+    #[error(transparent)]
+    Stalled(#[from] Stalled),
+    /// A defect in the model: an invariant does not hold after the run.
+    #[error("{device}, policy {policy}: the audit after the run failed: {what}")]
+    Audit {
+        /// The device.
+        device: String,
+        /// The policy.
+        policy: PolicySpec,
+        /// What does not hold.
+        what: String,
+    },
+}
+
+/// Runs one cell on a new device: format, mount, age if asked for, the workload, unmount, audit.
+///
+/// Its callback is `dyn`, as in the experiments: a generic function would be compiled, and the models with it, in each
+/// crate that calls it.
+///
+/// # Errors
+///
+/// [`CellError`].
+pub fn run_cell(spec: &CellSpec, mut progress: Box<dyn FnMut(Progress)>) -> Result<Cell, CellError> {
+    let sim = Sim::new();
+    let queue = BlockQueue::new(&sim, Drive::new(&spec.ssd, spec.faults, spec.seed)?, spec.host.queue);
+    let spec = spec.clone();
+    sim.run(async move { run_on(&queue, &spec, &mut *progress).await })?
+}
+
+/// Runs several repetitions one after the other on the same device, each with a new file system, as a
+/// benchmark on a real drive does it; `after_each` is called after each.
+///
+/// # Errors
+///
+/// [`CellError`].
+pub fn run_in_turn(spec: &CellSpec, reps: u32, after_each: &dyn Fn()) -> Result<Vec<Cell>, CellError> {
+    let sim = Sim::new();
+    let queue = BlockQueue::new(&sim, Drive::new(&spec.ssd, spec.faults, spec.seed)?, spec.host.queue);
+    let mut runs = Vec::new();
+    for rep in 0..reps {
+        let (queue, spec) = (queue.clone(), CellSpec { rep, ..spec.clone() });
+        runs.push(sim.run(async move { run_on(&queue, &spec, &mut |_| ()).await })??);
+        after_each();
+    }
+    Ok(runs)
+}
+
+async fn run_on(
+    queue: &BlockQueue,
+    spec: &CellSpec,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Cell, CellError> {
+    let sim = queue.sim();
+    let workload = match &spec.workload {
+        Workload::Postmark(config) => Workload::Postmark(config.for_model()?),
+        Workload::Timed(timed) => Workload::Timed(*timed),
+    };
+    let volume = Volume::format(queue, spec.format).await?;
+    // Nor is the TRIM of mkfs the workload's debt, where the drive works it off in the background.
+    sim.sleep_until(queue.with_ssd(|ssd| ssd.worked_off_at())).await;
+    let fs = volume.mount(spec.host, spec.policy.governor()).await;
+    if let Some(percent) = spec.utilization_percent {
+        ageing::age(&fs, percent, spec.draw_seed()).await?;
+        // What ageing left to trim is ageing's debt, not the workload's; and the drive gets the same idle time
+        // under every policy before the workload begins.
+        fs.drain_discards().await;
+        sim.sleep(SETTLING).await;
+    }
+    sim.sleep(commit_phase(spec.rep)).await;
+
+    let cell = match &workload {
+        Workload::Postmark(config) => run_postmark(&fs, spec, config, progress).await?,
+        Workload::Timed(timed) => run_timed(&fs, spec, *timed).await?,
+    };
+    audited(fs, &spec.device, spec.policy).await?;
+    Ok(cell)
+}
+
+/// Audits the file system, unmounts it, and audits the device.
+///
+/// # Errors
+///
+/// [`CellError::Audit`] if either has lost count.
+pub async fn audited(fs: Ext4, device: &str, policy: PolicySpec) -> Result<Volume, CellError> {
+    let audit = |what| CellError::Audit { device: device.to_owned(), policy, what };
+    fs.audit().map_err(audit)?;
+    let volume = fs.unmount().await;
+    volume.queue().with_ssd(|ssd| ssd.audit()).map_err(|e| audit(e.to_string()))?;
+    Ok(volume)
+}
+
+fn cell_id(spec: &CellSpec) -> CellId {
+    CellId {
+        device: spec.device.clone(),
+        policy: spec.policy.to_string(),
+        target: "model".to_owned(),
+        rep: spec.rep,
+    }
+}
+
+async fn run_postmark(
+    fs: &Ext4,
+    spec: &CellSpec,
+    config: &PostmarkConfig,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Cell, CellError> {
+    let gauge = Gauge::start(fs);
+    let result = postmark::run(fs, config, progress).await;
+    let (device, ledger) = gauge.finish();
+    let outcome = result.map_err(|source| CellError::Workload {
+        device: spec.device.clone(),
+        policy: spec.policy,
+        source: Box::new(source),
+    })?;
+    let cell = Cell::of_postmark(cell_id(spec), &outcome, config.report);
+    Ok(Cell { device_stats: Some(device), ledger: Some(ledger), ..cell })
+}
+
+/// The device is watched until the TRIMs of what was removed are issued; what the workload then removes is not its own
+/// any more. A file system that is filled has the policy's work of that behind it when the removal comes.
+async fn run_timed(fs: &Ext4, spec: &CellSpec, timed: Timed) -> Result<Cell, CellError> {
+    let failed = |source| CellError::Timed {
+        device: spec.device.clone(),
+        policy: spec.policy,
+        source: Box::new(source),
+    };
+    let gauge = Gauge::start(fs);
+    let begin = fs.queue().sim().now();
+    let mut prepared = timed.prepare(fs, spec.draw_seed()).await.map_err(failed)?;
+    if timed.fills() {
+        fs.drain_discards().await;
+    }
+    let watch = Watch::new(fs.queue());
+    watch.start();
+    let timing = prepared.measure(fs).await.map_err(failed)?;
+    let duration = fs.queue().sim().now().since(begin);
+    fs.drain_discards().await;
+    let issue = watch.stop();
+    let (device, ledger) = gauge.finish();
+    prepared.remove(fs).await.map_err(failed)?;
+    let mut cell = Cell::of_timed(cell_id(spec), duration, timed, timing);
+    match &mut cell.workload {
+        WorkloadFigures::Append(AppendFigures { trims, .. })
+        | WorkloadFigures::FullWrite(FullWriteFigures { trims, .. }) => *trims = Some(issue.into()),
+        WorkloadFigures::Postmark(_) => {}
+    }
+    Ok(Cell { device_stats: Some(device), ledger: Some(ledger), ..cell })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::{Cell as StdCell, RefCell};
+    use std::rc::Rc;
+
+    use super::*;
+    use crate::block::{Command, Stage};
+    use crate::ssd::{Ssd, TrimConfig};
+    use crate::units::{Bytes, SimTime};
+
+    /// When the first operation of the workload had ended, and when the device had acknowledged the last TRIM before.
+    fn begin(rep: u32, utilization_percent: Option<u64>) -> (SimTime, SimTime) {
+        let trim = TrimConfig { cost_per_command_ns: 1_000_000_000, ..SsdConfig::default().trim };
+        let mut ssd = SsdConfig {
+            capacity_bytes: Bytes::mib(128).0,
+            over_provisioning_percent: Some(30),
+            trim,
+            ..SsdConfig::default()
+        };
+        ssd.geometry.pages_per_block = 32;
+        let spec = CellSpec {
+            device: "small".to_owned(),
+            ssd,
+            faults: Faults::default(),
+            policy: "lazy".parse().unwrap(),
+            workload: PostmarkConfig { number: 10, transactions: 0, ..PostmarkConfig::default() }.into(),
+            // So little memory that what ageing writes reaches the device.
+            host: HostConfig { memory: Bytes::mib(16), ..HostConfig::of_the_2010s() },
+            format: FormatOptions { journal: Some(Bytes::mib(4)), ..FormatOptions::default() },
+            utilization_percent,
+            rep,
+            seed: 1,
+        };
+        let sim = Sim::new();
+        let queue = BlockQueue::new(&sim, Ssd::new(&spec.ssd, 1).unwrap(), spec.host.queue);
+        let trimmed = Rc::new(StdCell::new(SimTime::ZERO));
+        let begun = Rc::new(RefCell::new(None));
+        let (sink, first, clock) = (Rc::clone(&trimmed), Rc::clone(&begun), sim.clone());
+        queue.trace(Some(Box::new(move |at, stage, command| {
+            if matches!((stage, command), (Stage::Completed, Command::Trim(_))) {
+                sink.set(at);
+            }
+        })));
+        let mut progress = move |_| {
+            first.borrow_mut().get_or_insert((clock.now(), trimmed.get()));
+        };
+        sim.run(async move { run_on(&queue, &spec, &mut progress).await }).unwrap().unwrap();
+        begun.take().expect("the workload has begun")
+    }
+
+    #[test]
+    fn repetitions_begin_at_different_phases_of_the_commit_timer() {
+        let phases = [0, 1, 2].map(commit_phase);
+        assert_eq!(phases.map(|phase| phase.as_nanos()), [0, 3_090_169_944, 1_180_339_888]);
+        let [first, second, third] = [0, 1, 2].map(|rep| begin(rep, None).0);
+        assert_eq!([second.since(first), third.since(first)], [phases[1], phases[2]]);
+    }
+
+    /// TRIMs of a second each: some are left when ageing ends, and they must not fall into the rest that follows.
+    #[test]
+    fn a_workload_begins_when_the_device_has_rested_from_ageing() {
+        let (begun, trimmed) = begin(0, Some(50));
+        assert!(trimmed > SimTime(2_000_000_000), "only mkfs has trimmed anything");
+        assert!(begun.since(trimmed) >= SETTLING, "{begun:?}, and the last TRIM ended at {trimmed:?}");
+    }
+}

@@ -1,0 +1,139 @@
+//! Which policy to use on one device: the rule of the verdict.
+//!
+//! Among the policies that a host can really use (`ideal` knows what no host can tell a device in time,
+//! so it is shown as the bound and never recommended):
+//!
+//! 1. The fastest is the one with the lowest median.
+//! 2. Those that cannot be told apart from it are as fast: the test finds no difference, or one below half a per cent,
+//!    which no user would feel.
+//! 3. Of these, those remain that cannot be told apart from the one that wears the flash least: by the same test, since
+//!    erases vary between repetitions as durations do, or by less than one per cent.
+//! 4. If the baseline is among them, it wins: nobody should change a mount option for nothing.
+//! 5. Otherwise the lowest median wins. Nothing that was measured speaks for one of the others, and the median is the
+//!    best estimate that there is; to take the first in the list instead would be to draw a lot. The verdict names those
+//!    that it could not tell apart.
+//!
+//! With fewer repetitions than the test needs to find any difference at all, "not told apart" would hold of every
+//! policy, and say something about the repetitions only. Then the medians alone decide, with the same two limits, and
+//! the verdict says that nothing is proven.
+
+use crate::compare::statistics::{CONFIDENCE, Comparison, Sample, compare};
+use crate::compare::summary::{DeviceSummary, PolicySummary};
+
+/// A difference in duration below which policies count as equally fast: half a per cent.
+pub const SPEED_INDIFFERENCE: f64 = 0.005;
+/// A difference in wear below which policies count as equally gentle: one per cent.
+pub const WEAR_INDIFFERENCE: f64 = 0.01;
+
+/// The policy to use, and those between which there was little to choose.
+pub struct Choice<'s, 'a> {
+    pub chosen: &'s PolicySummary<'a>,
+    /// Not told apart from it, neither in speed nor in wear.
+    alike: Vec<&'s str>,
+    /// As fast as the fastest, but they wear the flash more.
+    rougher: Vec<&'s str>,
+}
+
+impl Choice<'_, '_> {
+    /// The sentence about the others; empty if there is nothing to say.
+    pub fn others(&self, baseline: &str) -> String {
+        let mut sentences = Vec::new();
+        if !self.alike.is_empty() && self.chosen.policy != baseline {
+            let lowest = if self.alike.len() == 1 { "lower" } else { "lowest" };
+            let alike = listed(&self.alike);
+            sentences.push(format!("{alike} cannot be told apart from it; it has the {lowest} median."));
+        }
+        if !self.rougher.is_empty() {
+            let (is, wears) = if self.rougher.len() == 1 { ("is", "wears") } else { ("are", "wear") };
+            sentences.push(format!(
+                "{} {is} as fast, as far as this can tell, but {wears} the flash more.",
+                listed(&self.rougher)
+            ));
+        }
+        sentences.join(" ")
+    }
+}
+
+/// Names in a sentence.
+fn listed(names: &[&str]) -> String {
+    let quoted: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+    match quoted.split_last() {
+        Some((last, rest)) if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),
+        _ => quoted.concat(),
+    }
+}
+
+/// Chooses on one device by the rule above; a bound only if nothing else ran.
+pub fn choose<'s, 'a>(device: &'s DeviceSummary<'a>, baseline: &str) -> Option<Choice<'s, 'a>> {
+    let fastest = fastest(device.policies.iter().filter(|p| !p.bound)).or(device.policies.first())?;
+    let as_fast: Vec<&PolicySummary> = device
+        .policies
+        .iter()
+        .filter(|p| !p.bound || p.policy == fastest.policy)
+        .filter(|p| {
+            p.policy == fastest.policy
+                || !told_apart(&compare(&p.time_s, &fastest.time_s), SPEED_INDIFFERENCE)
+        })
+        .collect();
+    let wear_of = |p: &PolicySummary| wear_sample(device, p);
+    let least_wear =
+        as_fast.iter().filter_map(|p| wear_of(p)).min_by(|a, b| a.median().total_cmp(&b.median()));
+    let is_gentle = |p: &PolicySummary| match (wear_of(p), &least_wear) {
+        (Some(wear), Some(least)) => !told_apart(&compare(&wear, least), WEAR_INDIFFERENCE),
+        _ => true,
+    };
+    let (gentle, rougher): (Vec<&PolicySummary>, Vec<_>) = as_fast.into_iter().partition(|p| is_gentle(p));
+    let kept = gentle.iter().copied().find(|p| p.policy == baseline);
+    let chosen = kept.or_else(|| self::fastest(gentle.iter().copied()))?;
+    let others = gentle.into_iter().filter(|p| p.policy != chosen.policy);
+    Some(Choice {
+        chosen,
+        alike: others.map(|p| p.policy).collect(),
+        rougher: rougher.into_iter().map(|p| p.policy).collect(),
+    })
+}
+
+/// The policy with the lowest median.
+pub fn fastest<'s, 'a: 's>(
+    policies: impl Iterator<Item = &'s PolicySummary<'a>>,
+) -> Option<&'s PolicySummary<'a>> {
+    policies.min_by(|a, b| a.time_s.median().total_cmp(&b.time_s.median()))
+}
+
+/// Whether two policies differ in speed by something that is shown and that anyone would feel.
+pub fn proven(c: &Comparison) -> bool {
+    c.significant && exceeds(c, SPEED_INDIFFERENCE)
+}
+
+/// Whether two policies are told apart: by the test, or by their medians alone where the test has too few repetitions
+/// to find any difference.
+pub fn told_apart(c: &Comparison, indifference: f64) -> bool {
+    (c.significant || untestable(c)) && exceeds(c, indifference)
+}
+
+fn exceeds(c: &Comparison, indifference: f64) -> bool {
+    (c.ratio - 1.0).abs() > indifference
+}
+
+/// Whether there are so few repetitions that the test can find no difference, whatever they measured.
+fn untestable(c: &Comparison) -> bool {
+    c.p.is_some() && c.interval.confidence < CONFIDENCE
+}
+
+/// What a policy costs the flash: blocks erased, or units programmed where no policy erased any.
+pub fn wear(device: &DeviceSummary, policy: &PolicySummary) -> Option<f64> {
+    wear_sample(device, policy).map(|sample| sample.median())
+}
+
+fn wear_sample(device: &DeviceSummary, policy: &PolicySummary) -> Option<Sample> {
+    if erases_seen(device) {
+        policy.device_sample_of(|d| d.erases as f64)
+    } else {
+        policy.device_sample_of(|d| d.nand_units_written as f64)
+    }
+}
+
+/// Whether any policy erased anything here.
+pub fn erases_seen(device: &DeviceSummary) -> bool {
+    device.policies.iter().any(|p| p.device_median_of(|d| d.erases as f64).is_some_and(|e| e > 0.0))
+}

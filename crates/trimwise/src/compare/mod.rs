@@ -1,0 +1,12 @@
+//! One cell of a comparison, its figures, what they say over repetitions, and the verdict.
+
+pub mod cell;
+mod choice;
+mod figures;
+pub mod gauge;
+pub mod ledger;
+pub mod result;
+pub mod statistics;
+pub mod summary;
+pub mod verdict;
+pub mod watch;

@@ -1,0 +1,260 @@
+//! Results as data: what `compare` prints as JSON and what tables and reports are made from.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+pub use super::figures::{AppendFigures, FullWriteFigures, Measure, RemovalTrims, WorkloadFigures};
+use super::ledger::CellLedger;
+use crate::units::SimDuration;
+use crate::workload::fragmenting::Removal;
+use crate::workload::full_write::FullWrite;
+use crate::workload::latency::{LatencySummary, Operation};
+pub use crate::workload::postmark::PostmarkFigures;
+use crate::workload::postmark::{Outcome, ReportFormat, report};
+use crate::workload::timed::{Timed, Timing};
+
+/// One run of one workload: a device, a policy, a repetition.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Cell {
+    /// The device profile's name; the path of a real directory's mount otherwise.
+    pub device: String,
+    /// The policy as it is written on the command line; on a real directory what the mount has (`discard`,
+    /// `nodiscard`).
+    pub policy: String,
+    /// `model`, `kernel:VERSION:FS[:OPTIONS]` or `dir:PATH`.
+    pub target: String,
+    /// Repetition, from 0.
+    pub rep: u32,
+    /// Duration of the workload: up to the end of what it times, if that is one operation.
+    pub duration_ns: u64,
+    /// The workload's own figures, under its name: `postmark`, `append` or `full_write`.
+    #[serde(flatten)]
+    pub workload: WorkloadFigures,
+    /// What the device did during the workload; `None` on a real directory.
+    pub device_stats: Option<DeviceFigures>,
+    /// Where freed units went, and what TRIM cost and saved; `None` on a real directory.
+    pub ledger: Option<CellLedger>,
+    /// Latency for each operation that occurred, by name; PostMark's only.
+    pub latency: BTreeMap<Cow<'static, str>, LatencySummary>,
+    /// PostMark's own report of the run, verbose or terse as the workload asks.
+    #[serde(skip)]
+    pub postmark_report: String,
+    /// Latency at the quantiles of [`QUANTILES`], by operation, for the report's distributions.
+    pub latency_quantiles_ns: BTreeMap<Cow<'static, str>, Vec<u64>>,
+}
+
+/// Which run a cell is; see the fields of [`Cell`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CellId {
+    /// The device.
+    pub device: String,
+    /// The policy.
+    pub policy: String,
+    /// Where it ran.
+    pub target: String,
+    /// Repetition.
+    pub rep: u32,
+}
+
+impl Cell {
+    /// The cell of a PostMark run that ended as `outcome` says; `format` is that of PostMark's own report.
+    pub fn of_postmark(id: CellId, outcome: &Outcome, format: ReportFormat) -> Self {
+        let CellId { device, policy, target, rep } = id;
+        let recorded = || Operation::ALL.into_iter().filter_map(|o| Some((o, outcome.latencies.summary(o)?)));
+        Self {
+            device,
+            policy,
+            target,
+            rep,
+            duration_ns: outcome.duration().as_nanos(),
+            workload: WorkloadFigures::Postmark(outcome.figures()),
+            device_stats: None,
+            ledger: None,
+            latency: recorded().map(|(o, summary)| (o.name().into(), summary)).collect(),
+            latency_quantiles_ns: recorded()
+                .map(|(o, _)| (o.name().into(), outcome.latencies.quantiles(o, &QUANTILES)))
+                .collect(),
+            postmark_report: report::of(outcome, format),
+        }
+    }
+
+    /// The cell of a run that timed one operation.
+    pub fn of_timed(id: CellId, duration: SimDuration, timed: Timed, timing: Timing) -> Self {
+        let CellId { device, policy, target, rep } = id;
+        let file = timed.file();
+        let (append_bytes, file_bytes) = (file.append.0, file.file.0);
+        let workload = match timing {
+            Timing::Append(Removal { unlink, fsync }) => WorkloadFigures::Append(AppendFigures {
+                append_bytes,
+                file_bytes,
+                pieces: file.pieces(),
+                unlink_ns: unlink.as_nanos(),
+                fsync_ns: fsync.as_nanos(),
+                trims: None,
+            }),
+            Timing::FullWrite(FullWrite { fsync, write }) => WorkloadFigures::FullWrite(FullWriteFigures {
+                append_bytes,
+                file_bytes,
+                fsync_ns: fsync.map(SimDuration::as_nanos),
+                write_ns: write.as_nanos(),
+                trims: None,
+            }),
+        };
+        Self {
+            device,
+            policy,
+            target,
+            rep,
+            duration_ns: duration.as_nanos(),
+            workload,
+            device_stats: None,
+            ledger: None,
+            latency: BTreeMap::new(),
+            postmark_report: String::new(),
+            latency_quantiles_ns: BTreeMap::new(),
+        }
+    }
+
+    /// Whether time was virtual: then nothing but named causes makes repetitions differ.
+    pub fn is_in_virtual_time(&self) -> bool {
+        self.target == "model" || self.target.starts_with("kernel:")
+    }
+
+    /// PostMark's figures, if it was PostMark.
+    pub fn postmark(&self) -> Option<&PostmarkFigures> {
+        match &self.workload {
+            WorkloadFigures::Postmark(figures) => Some(figures),
+            WorkloadFigures::Append(_) | WorkloadFigures::FullWrite(_) => None,
+        }
+    }
+
+    /// What policies are judged by.
+    pub fn measure(&self) -> Measure {
+        match &self.workload {
+            WorkloadFigures::Postmark(_) => Measure::Total,
+            WorkloadFigures::Append(_) => Measure::Fsync,
+            WorkloadFigures::FullWrite(_) => Measure::Write,
+        }
+    }
+
+    /// The time that policies are judged by.
+    pub fn measured_ns(&self) -> u64 {
+        match &self.workload {
+            WorkloadFigures::Postmark(_) => self.duration_ns,
+            WorkloadFigures::Append(figures) => figures.fsync_ns,
+            WorkloadFigures::FullWrite(figures) => figures.write_ns,
+        }
+    }
+
+    /// The TRIMs of what a workload that times one operation removed; `None` of another, and on a real directory.
+    pub fn removal_trims(&self) -> Option<RemovalTrims> {
+        match &self.workload {
+            WorkloadFigures::Postmark(_) => None,
+            WorkloadFigures::Append(figures) => figures.trims,
+            WorkloadFigures::FullWrite(figures) => figures.trims,
+        }
+    }
+}
+
+/// The quantiles at which latency distributions are kept.
+pub const QUANTILES: [f64; 12] = [0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.995, 0.999, 0.9999, 1.0];
+
+/// What the device did during the workload (not during ageing), and what it held.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DeviceFigures {
+    /// Units that the host wrote.
+    pub host_units_written: u64,
+    /// Units that the flash was programmed with.
+    pub nand_units_written: u64,
+    /// NAND units over host units; 1 if the host wrote nothing.
+    pub write_amplification: f64,
+    /// TRIM commands received.
+    pub trim_commands: u64,
+    /// Ranges in them.
+    pub trim_ranges: u64,
+    /// Units that a TRIM made invalid.
+    pub trimmed_units: u64,
+    /// Blocks erased.
+    pub erases: u64,
+    /// Erases of the least erased superblock since the device was new.
+    pub erase_count_min: u32,
+    /// Mean over all superblocks.
+    pub erase_count_mean: f64,
+    /// Erases of the most erased superblock.
+    pub erase_count_max: u32,
+    /// Units that garbage collection copied.
+    pub gc_units_copied: u64,
+    /// Units that were copied out of an SLC cache.
+    pub folded_units: u64,
+    /// Units written because parts of the map lie in the flash.
+    pub map_units_written: u64,
+    /// Look-ups of the host's units that found their part of the map in no cache.
+    pub map_lookups_missed: u64,
+    /// Largest number of stale units (free in the file system, valid in the device); `None` where the host does not
+    /// follow them, as a real kernel.
+    pub stale_units_max: Option<u64>,
+    /// Time-weighted mean of the stale units.
+    pub stale_units_mean: Option<f64>,
+    /// Stale units at the end of the workload; `None` where the file system does not tell what is free.
+    pub stale_units_end: Option<u64>,
+    /// Device time by cause, ns: `link`, `controller`, `write_path`, `read_host`, `read_gc`, `read_map`,
+    /// `program_host`, `program_gc`, `erase`, `trim`, `flush`.
+    pub busy_ns: BTreeMap<Cow<'static, str>, u64>,
+    /// Samples of the stale units and the running write amplification over time.
+    pub timeline: Vec<TimelineSample>,
+}
+
+/// One sample of what is tracked over time.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TimelineSample {
+    /// Time since the workload began.
+    pub at_ns: u64,
+    /// The most stale units since the sample before.
+    pub stale_units: u64,
+    /// Host units written so far.
+    pub host_units_written: u64,
+    /// NAND units written so far.
+    pub nand_units_written: u64,
+}
+
+/// Which policy to use, and by how much it is better: on the one device, or over all of them.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Verdict {
+    /// The policy to use.
+    pub policy: String,
+    /// Baseline's median duration over this policy's: above 1 is faster. Over several devices the geometric
+    /// mean of theirs.
+    pub speedup: f64,
+    /// Lower end of its confidence interval.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+    /// One sentence on speed, one on life time.
+    pub text: String,
+    /// The same for each device by itself, in the order given.
+    pub per_device: Vec<DeviceVerdict>,
+}
+
+/// Which policy to use on one device.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct DeviceVerdict {
+    /// The device.
+    pub device: String,
+    /// The policy to use.
+    pub policy: String,
+    /// Baseline's median duration over this policy's.
+    pub speedup: f64,
+    /// Lower end of its confidence interval.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+    /// Whether the policy can be told apart from the baseline in speed.
+    pub significant: bool,
+    /// Baseline's erases over this policy's, or its NAND writes where nothing was erased: how many times as
+    /// long the flash lasts. `None` where the device does not tell.
+    pub life_time: Option<f64>,
+    /// One sentence on speed, one on life time.
+    pub text: String,
+}

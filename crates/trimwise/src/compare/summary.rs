@@ -1,0 +1,323 @@
+//! Cells gathered into what a table shows: for each device and policy the medians of its repetitions.
+
+use serde::Serialize;
+
+use crate::compare::ledger::{CellLedger, WITHOUT_TRIM};
+use crate::compare::result::{Cell, DeviceFigures, Measure};
+use crate::compare::statistics::{Comparison, Sample, compare, median};
+use crate::policy::PolicySpec;
+
+/// The bound that each policy's distance is measured to.
+pub const BOUND: &str = "ideal";
+
+/// Values by name, in the order in which the names came.
+type Named<'a, T> = Vec<(&'a str, T)>;
+
+/// All the cells of a comparison, by device and policy in the order in which they came.
+#[derive(Clone, Debug)]
+pub struct Summary<'a> {
+    /// The policy that others are compared with: `off` if it ran, else the first.
+    pub baseline: String,
+    /// What policies are judged by.
+    pub measure: Measure,
+    /// One entry for each device.
+    pub devices: Vec<DeviceSummary<'a>>,
+}
+
+/// The policies that ran on one device.
+#[derive(Clone, Debug)]
+pub struct DeviceSummary<'a> {
+    /// The device's name.
+    pub device: &'a str,
+    /// One entry for each policy.
+    pub policies: Vec<PolicySummary<'a>>,
+}
+
+/// The repetitions of one policy on one device.
+#[derive(Clone, Debug)]
+pub struct PolicySummary<'a> {
+    /// The policy's name.
+    pub policy: &'a str,
+    /// Whether it is only a bound, which no host can use.
+    pub bound: bool,
+    /// Whether it fills its commands with several ranges, which stock Linux does on NVMe only.
+    pub fills_commands: bool,
+    /// The repetitions.
+    pub runs: Vec<&'a Cell>,
+    /// The times that policies are judged by, in seconds.
+    pub time_s: Sample,
+    /// Compared with the baseline; `None` for the baseline itself, or where it did not run.
+    pub versus_baseline: Option<Comparison>,
+    /// Compared with [`BOUND`], which comes first; `None` for the bound itself, or where it did not run.
+    pub versus_ideal: Option<Comparison>,
+    /// What was saved against `off`; `None` where it did not run, or the device did not tell.
+    pub saved: Option<Saved>,
+}
+
+/// What a policy saves against `off`: differences of the medians, as the table shows them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Saved {
+    /// Units that garbage collection did not have to copy; below 0 it copied more.
+    pub gc_units: f64,
+    /// Time, in seconds; below 0 it took longer.
+    pub time_s: f64,
+}
+
+impl<'a> Summary<'a> {
+    /// Gathers cells. A cell whose duration is no number cannot occur: durations are whole nanoseconds.
+    pub fn of(cells: &'a [Cell]) -> Self {
+        let mut devices: Named<Named<Vec<&Cell>>> = Vec::new();
+        for cell in cells {
+            let device = entry(&mut devices, &cell.device);
+            entry(device, &cell.policy).push(cell);
+        }
+        let baseline = cells
+            .iter()
+            .find(|c| c.policy == WITHOUT_TRIM)
+            .or(cells.first())
+            .map_or_else(|| WITHOUT_TRIM.to_string(), |c| c.policy.clone());
+        let devices = devices
+            .into_iter()
+            .map(|(device, policies)| {
+                let policies =
+                    policies.into_iter().filter_map(|(policy, runs)| PolicySummary::of(policy, runs));
+                let mut device = DeviceSummary { device, policies: policies.collect() };
+                device.compare(&baseline);
+                device
+            })
+            .collect();
+        Self { baseline, measure: cells.first().map(Cell::measure).unwrap_or_default(), devices }
+    }
+
+    /// The summary as data: a row for each policy on each device.
+    pub fn rows(&self) -> Vec<SummaryRow> {
+        let row = |d: &DeviceSummary, p: &PolicySummary| SummaryRow::of(d.device, p, self.measure);
+        self.devices.iter().flat_map(|d| d.policies.iter().map(|p| row(d, p))).collect()
+    }
+}
+
+impl<'a> DeviceSummary<'a> {
+    /// The policy of this name, if it ran here.
+    pub fn policy(&self, name: &str) -> Option<&PolicySummary<'a>> {
+        self.policies.iter().find(|p| p.policy == name)
+    }
+
+    fn compare(&mut self, baseline: &str) {
+        let time_of = |name: &str| self.policy(name).map(|p| p.time_s.clone());
+        let (of_baseline, of_bound) = (time_of(baseline), time_of(BOUND));
+        let copied = |p: &PolicySummary| p.device_median_of(|d| d.gc_units_copied as f64);
+        let without = self.policy(WITHOUT_TRIM).and_then(|p| Some((p.time_s.median(), copied(p)?)));
+        for p in &mut self.policies {
+            if p.policy != baseline {
+                p.versus_baseline = of_baseline.as_ref().map(|b| compare(b, &p.time_s));
+            }
+            if p.policy != BOUND {
+                p.versus_ideal = of_bound.as_ref().map(|b| compare(b, &p.time_s));
+            }
+            p.saved = without.and_then(|(time_s, gc_units)| {
+                Some(Saved { gc_units: gc_units - copied(p)?, time_s: time_s - p.time_s.median() })
+            });
+        }
+    }
+}
+
+impl<'a> PolicySummary<'a> {
+    fn of(policy: &'a str, runs: Vec<&'a Cell>) -> Option<Self> {
+        let seconds = runs.iter().map(|c| c.measured_ns() as f64 / 1e9).collect();
+        // A real directory is never exact, even if two runs should take the same nanoseconds; and one run does
+        // not say what another repetition would have been.
+        let exact = runs.len() > 1
+            && runs.iter().all(|c| c.is_in_virtual_time())
+            && runs.windows(2).all(|w| same_run(w[0], w[1]));
+        let time_s = Sample::new(seconds, exact)?;
+        // On a real directory it is what the mount does, and no policy of ours.
+        let spec = policy.parse::<PolicySpec>().ok().filter(|_| runs.iter().all(|c| c.target == "model"));
+        let bound = spec.is_some_and(|p| !p.is_usable());
+        let fills_commands = spec.is_some_and(PolicySpec::fills_commands);
+        Some(Self {
+            policy,
+            bound,
+            fills_commands,
+            runs,
+            time_s,
+            versus_baseline: None,
+            versus_ideal: None,
+            saved: None,
+        })
+    }
+
+    /// The median of a figure over the repetitions.
+    pub fn median_of(&self, figure: impl Fn(&Cell) -> f64) -> f64 {
+        let values: Vec<f64> = self.runs.iter().map(|c| figure(c)).collect();
+        median(&values).unwrap_or(0.0)
+    }
+
+    /// The median of a figure that a run may not have; `None` if one of the repetitions does not.
+    pub fn known_median_of(&self, figure: impl Fn(&Cell) -> Option<f64>) -> Option<f64> {
+        let values: Option<Vec<f64>> = self.runs.iter().map(|c| figure(c)).collect();
+        median(&values?)
+    }
+
+    /// The median of a figure of the device; `None` if the device did not tell in every repetition.
+    pub fn device_median_of(&self, figure: impl Fn(&DeviceFigures) -> f64) -> Option<f64> {
+        self.known_median_of(|c| c.device_stats.as_ref().map(&figure))
+    }
+
+    /// The median of a figure of the ledger; `None` if there is none.
+    pub fn ledger_median_of(&self, figure: impl Fn(&CellLedger) -> f64) -> Option<f64> {
+        self.known_median_of(|c| c.ledger.as_ref().map(&figure))
+    }
+
+    /// The repetitions of a figure of the device, to be compared with another policy's.
+    pub fn device_sample_of(&self, figure: impl Fn(&DeviceFigures) -> f64) -> Option<Sample> {
+        let values: Option<Vec<f64>> =
+            self.runs.iter().map(|c| c.device_stats.as_ref().map(&figure)).collect();
+        Sample::new(values?, self.time_s.is_exact())
+    }
+}
+
+/// One policy on one device, as data: medians over its repetitions.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SummaryRow {
+    /// The device.
+    pub device: String,
+    /// The policy.
+    pub policy: String,
+    /// Whether it is only a bound, which no host can use.
+    pub bound: bool,
+    /// Whether it fills its commands with several ranges, which stock Linux does on NVMe only.
+    pub fills_commands: bool,
+    /// Repetitions.
+    pub reps: usize,
+    /// Whether they were all the same to the last bit.
+    pub exact: bool,
+    /// What the times below are of: `total`, `fsync` or `write`.
+    pub measure: Measure,
+    /// Median of that time.
+    pub median_s: f64,
+    /// Lower end of its interval; null after a single run.
+    pub low_s: f64,
+    /// Upper end.
+    pub high_s: f64,
+    /// How much longer than the baseline, in percent; null for the baseline itself, or where it did not run.
+    pub vs_baseline_percent: Option<f64>,
+    /// Whether that difference is significant.
+    pub vs_baseline_significant: Option<bool>,
+    /// How much longer than `ideal`, in percent; null for `ideal` itself, or where it did not run.
+    pub vs_ideal_percent: Option<f64>,
+    /// Whether that difference is significant.
+    pub vs_ideal_significant: Option<bool>,
+    /// PostMark's transactions a second; null of another workload.
+    pub transactions_per_s: Option<f64>,
+    /// Units that the flash wrote for each that the host did; this and the next ones are null on a real directory.
+    pub write_amplification: Option<f64>,
+    /// Blocks of flash erased.
+    pub erases: Option<f64>,
+    /// TRIM commands.
+    pub trim_commands: Option<f64>,
+    /// The most stale units at a time; null where only those at the end are known.
+    pub stale_units_max: Option<f64>,
+    /// Stale units at the end.
+    pub stale_units_end: Option<f64>,
+    /// The ledger; null on a real directory.
+    pub ledger: Option<LedgerRow>,
+}
+
+/// The medians of the ledgers of one policy on one device.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LedgerRow {
+    /// Freed during the workload.
+    pub freed_units: f64,
+    /// Issued to the device, or revealed to it.
+    pub issued_units: f64,
+    /// Taken by an allocation before they were issued.
+    pub reused_units: f64,
+    /// Not trimmed.
+    pub dropped_units: f64,
+    /// Waiting at the end.
+    pub pending_units: f64,
+    /// On their way to the device at the end.
+    pub in_flight_units: f64,
+    /// Device time spent on TRIM.
+    pub trim_busy_ns: f64,
+    /// Its share of the time that passed.
+    pub trim_busy_percent: f64,
+    /// What garbage collection did not have to copy: the difference of the medians; null if `off` did not run.
+    pub gc_units_saved: Option<f64>,
+    /// The time saved against `off`: the difference of the medians; null if `off` did not run.
+    pub time_saved_s: Option<f64>,
+}
+
+impl SummaryRow {
+    fn of(device: &str, p: &PolicySummary, measure: Measure) -> Self {
+        let interval = p.time_s.interval();
+        let longer = |c: Option<Comparison>| c.map(|c| (1.0 / c.ratio - 1.0) * 100.0);
+        let significant = |c: Option<Comparison>| c.map(|c| c.significant);
+        let stale = |figure: fn(&DeviceFigures) -> Option<u64>| {
+            p.known_median_of(|c| figure(c.device_stats.as_ref()?).map(|units| units as f64))
+        };
+        Self {
+            device: device.to_owned(),
+            policy: p.policy.to_owned(),
+            bound: p.bound,
+            fills_commands: p.fills_commands,
+            reps: p.runs.len(),
+            exact: p.time_s.is_exact(),
+            measure,
+            median_s: p.time_s.median(),
+            low_s: interval.low,
+            high_s: interval.high,
+            vs_baseline_percent: longer(p.versus_baseline),
+            vs_baseline_significant: significant(p.versus_baseline),
+            vs_ideal_percent: longer(p.versus_ideal),
+            vs_ideal_significant: significant(p.versus_ideal),
+            transactions_per_s: p.known_median_of(|c| c.postmark().map(|p| p.transactions_per_s)),
+            write_amplification: p.device_median_of(|d| d.write_amplification),
+            erases: p.device_median_of(|d| d.erases as f64),
+            trim_commands: p.device_median_of(|d| d.trim_commands as f64),
+            stale_units_max: stale(|d| d.stale_units_max),
+            stale_units_end: stale(|d| d.stale_units_end),
+            ledger: LedgerRow::of(p),
+        }
+    }
+}
+
+impl LedgerRow {
+    /// `None` if a repetition has no ledger.
+    pub fn of(p: &PolicySummary) -> Option<Self> {
+        let units = |figure: fn(&crate::policy::Ledger) -> u64| {
+            p.ledger_median_of(|ledger| figure(&ledger.units) as f64)
+        };
+        Some(Self {
+            freed_units: units(|l| l.freed)?,
+            issued_units: units(|l| l.issued)?,
+            reused_units: units(|l| l.reused)?,
+            dropped_units: units(|l| l.dropped)?,
+            pending_units: units(|l| l.pending)?,
+            in_flight_units: units(|l| l.in_tokens)?,
+            trim_busy_ns: p.ledger_median_of(|l| l.trim_busy_ns as f64)?,
+            trim_busy_percent: p.ledger_median_of(|l| l.trim_busy_percent)?,
+            gc_units_saved: p.saved.map(|s| s.gc_units),
+            time_saved_s: p.saved.map(|s| s.time_s),
+        })
+    }
+}
+
+/// Whether two repetitions agree in everything but their number.
+fn same_run(a: &Cell, b: &Cell) -> bool {
+    a.duration_ns == b.duration_ns
+        && a.workload == b.workload
+        && a.device_stats == b.device_stats
+        && a.ledger.map(|l| (l.units, l.trim_busy_ns)) == b.ledger.map(|l| (l.units, l.trim_busy_ns))
+        && a.latency == b.latency
+        && a.latency_quantiles_ns == b.latency_quantiles_ns
+}
+
+/// The value of `key`, made if it is new; first come, first in the list.
+fn entry<'l, 'a, T: Default>(list: &'l mut Named<'a, T>, key: &'a str) -> &'l mut T {
+    let index = list.iter().position(|(k, _)| *k == key).unwrap_or_else(|| {
+        list.push((key, T::default()));
+        list.len() - 1
+    });
+    &mut list[index].1
+}

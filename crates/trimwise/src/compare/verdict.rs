@@ -1,0 +1,370 @@
+//! Which policy to use: the sentence that the whole comparison is made for.
+//!
+//! On each device a policy is chosen by the rule of `choice`, which never recommends `ideal`: it knows what no host
+//! can tell a device in time, so it is shown as the bound.
+//!
+//! Over several devices the policy with the best geometric mean of speedups wins: a ratio of 2 on one device
+//! and of 1/2 on another is no gain.
+
+use crate::compare::choice::{
+    SPEED_INDIFFERENCE, WEAR_INDIFFERENCE, choose, erases_seen, fastest, proven, told_apart, wear,
+};
+use crate::compare::result::{Cell, DeviceVerdict, Measure, Verdict};
+use crate::compare::statistics::{CONFIDENCE, Comparison, compare};
+use crate::compare::summary::{DeviceSummary, PolicySummary, Summary};
+
+/// Chooses a policy from the cells of a comparison and says why. `None` if there are no cells.
+pub fn verdict(cells: &[Cell]) -> Option<Verdict> {
+    of_summary(&Summary::of(cells))
+}
+
+/// The same from cells that are gathered already.
+pub fn of_summary(summary: &Summary) -> Option<Verdict> {
+    let baseline = summary.baseline.as_str();
+    let per_device: Vec<DeviceVerdict> =
+        summary.devices.iter().filter_map(|d| device_verdict(d, baseline, summary.measure)).collect();
+    let first = per_device.first()?;
+    if per_device.len() > 1
+        && let Some(overall) = overall(summary, &per_device)
+    {
+        return Some(Verdict { per_device, ..overall });
+    }
+    let DeviceVerdict { policy, speedup, low, high, text, .. } = first.clone();
+    Some(Verdict { policy, speedup, low, high, text, per_device })
+}
+
+fn device_verdict(device: &DeviceSummary, baseline: &str, measure: Measure) -> Option<DeviceVerdict> {
+    let choice = choose(device, baseline)?;
+    let chosen = choice.chosen;
+    let (speedup, low, high, significant) = match (&chosen.versus_baseline, chosen.policy == baseline) {
+        (Some(c), _) => (c.ratio, c.interval.low, c.interval.high, proven(c)),
+        _ => (1.0, 1.0, 1.0, false),
+    };
+    let life_time = device.policy(baseline).and_then(|b| life_time(device, b, chosen));
+    let sentences = [
+        speed_sentence(device, chosen, baseline, measure),
+        choice.others(baseline),
+        life_sentence(device, chosen, baseline),
+    ];
+    let text = sentences.into_iter().filter(|s| !s.is_empty()).collect::<Vec<_>>().join(" ");
+    Some(DeviceVerdict {
+        device: device.device.to_string(),
+        policy: chosen.policy.to_string(),
+        speedup,
+        low,
+        high,
+        significant,
+        life_time,
+        text,
+    })
+}
+
+/// How many times as long the flash lasts under `policy` as under `baseline`.
+fn life_time(device: &DeviceSummary, baseline: &PolicySummary, policy: &PolicySummary) -> Option<f64> {
+    let (before, after) = (wear(device, baseline)?, wear(device, policy)?);
+    if before == after {
+        return Some(1.0);
+    }
+    (before > 0.0 && after > 0.0).then(|| before / after)
+}
+
+/// The policy that a recommendation of the baseline is explained against: the fastest of the others.
+fn alternative<'s, 'a>(device: &'s DeviceSummary<'a>, baseline: &str) -> Option<&'s PolicySummary<'a>> {
+    fastest(device.policies.iter().filter(|p| !p.bound && p.policy != baseline))
+}
+
+fn speed_sentence(
+    device: &DeviceSummary,
+    chosen: &PolicySummary,
+    baseline: &str,
+    measure: Measure,
+) -> String {
+    let name = chosen.policy;
+    let (what, is, with) = match measure {
+        Measure::Total => ("run", "it is", ""),
+        Measure::Fsync => ("fsync", "its fsync is", "with "),
+        Measure::Write => ("write", "its write is", "with "),
+    };
+    let mut text = if name == baseline {
+        match alternative(device, baseline).and_then(|a| Some((a.policy, a.versus_baseline?))) {
+            None if chosen.bound => format!("`{name}` is only a bound: no host can use it"),
+            None => format!(
+                "`{name}` took {}, and there is no other usable policy here to compare it with",
+                seconds(chosen.time_s.median())
+            ),
+            Some((other, c)) if proven(&c) => format!(
+                "Keep `{baseline}`: with `{other}` the {what} takes {} as long ({})",
+                times(1.0 / c.ratio),
+                evidence(&c, true)
+            ),
+            Some((other, c)) if told_apart(&c, SPEED_INDIFFERENCE) && c.ratio < 1.0 => format!(
+                "Keep `{baseline}`: with `{other}` the {what} takes {} as long, which so few repetitions cannot prove \
+                 (~; {})",
+                times(1.0 / c.ratio),
+                evidence(&c, true)
+            ),
+            Some((other, c)) => {
+                format!("Keep `{baseline}`: `{other}` {} ({})", no_difference(&c), evidence(&c, true))
+            }
+        }
+    } else {
+        match &chosen.versus_baseline {
+            None => format!("Use `{name}`, the fastest; `{baseline}` did not run on this device"),
+            Some(c) if proven(c) && c.ratio > 1.0 => {
+                format!(
+                    "Use `{name}`: {is} {} as fast as {with}`{baseline}` ({})",
+                    times(c.ratio),
+                    evidence(c, false)
+                )
+            }
+            Some(c) if told_apart(c, SPEED_INDIFFERENCE) && c.ratio > 1.0 => {
+                format!(
+                    "Use `{name}`: {is} {} as fast as {with}`{baseline}`, which so few repetitions cannot prove (~; {})",
+                    times(c.ratio),
+                    evidence(c, false)
+                )
+            }
+            Some(c) if proven(c) => format!(
+                "Use `{name}`, the fastest that a host can use, though it takes {} as long as `{baseline}` ({})",
+                times(1.0 / c.ratio),
+                evidence(c, true)
+            ),
+            Some(c) => format!(
+                "Use `{name}`, but not for its speed, which {} against `{baseline}` ({})",
+                no_difference(c),
+                evidence(c, false)
+            ),
+        }
+    };
+    let bound = fastest(device.policies.iter().filter(|p| p.bound && p.policy != name));
+    if let Some(b) = bound {
+        let c = compare(&chosen.time_s, &b.time_s);
+        if proven(&c) && c.ratio > 1.0 {
+            text += &format!("; the bound `{}` would be {} as fast as `{name}`", b.policy, times(c.ratio));
+        } else {
+            let how = if c.p.is_some() && c.ratio > 1.0 { "not significantly" } else { "no" };
+            text += &format!("; the bound `{}` is {how} faster than `{name}`", b.policy);
+        }
+    }
+    text + "."
+}
+
+fn no_difference(c: &Comparison) -> &'static str {
+    match c.p {
+        None => "makes no difference that matters",
+        Some(_) if c.interval.confidence < CONFIDENCE => {
+            "shows no difference that so few repetitions could prove (~)"
+        }
+        Some(_) if c.significant => "shows a difference too small to matter",
+        Some(_) => "shows no significant difference (~)",
+    }
+}
+
+/// What a ratio rests on. `inverse`: the sentence speaks of durations, not of speed.
+fn evidence(c: &Comparison, inverse: bool) -> String {
+    let Some(p) = c.p else {
+        return if c.ratio == 1.0 {
+            "the same to the nanosecond".to_string()
+        } else {
+            format!("exact: {:+.1} % in time", (1.0 / c.ratio - 1.0) * 100.0).replace('-', "\u{2212}")
+        };
+    };
+    if c.interval.confidence <= 0.0 {
+        return "one run of each".to_string();
+    }
+    let (low, high) = match inverse {
+        true => (1.0 / c.interval.high, 1.0 / c.interval.low),
+        false => (c.interval.low, c.interval.high),
+    };
+    format!(
+        "{} % interval {} to {}, {}",
+        (c.interval.confidence * 100.0).floor(),
+        factor(low),
+        factor(high),
+        if p < 0.001 { "p < 0.001".to_string() } else { format!("p = {p:.3}") }
+    )
+}
+
+fn life_sentence(device: &DeviceSummary, chosen: &PolicySummary, baseline: &str) -> String {
+    let Some(chosen_wear) = wear(device, chosen) else {
+        return "Life time: not known, since a real directory does not tell what its device erases."
+            .to_string();
+    };
+    let what =
+        if erases_seen(device) { "blocks erased" } else { "units programmed (nothing was erased yet)" };
+    // The subject is the policy that is not the baseline, whichever was chosen.
+    let other = if chosen.policy == baseline { alternative(device, baseline) } else { Some(chosen) };
+    let base = device.policy(baseline);
+    let (Some(other), Some(base)) = (other, base) else {
+        return format!("Life time: {} {what}.", thousands(chosen_wear));
+    };
+    let (Some(before), Some(after)) = (wear(device, base), wear(device, other)) else {
+        return format!("Life time: {} {what}.", thousands(chosen_wear));
+    };
+    if before == 0.0 && after == 0.0 {
+        return "Life time: this run is too small to tell; nothing of it has reached the flash.".to_string();
+    }
+    let figures = format!(
+        "{} {what} with `{}`, {} with `{baseline}`",
+        thousands(after),
+        other.policy,
+        thousands(before)
+    );
+    let effect = match life_time(device, base, other) {
+        None if after < before => "it spares the flash altogether in this run".to_string(),
+        None => "only it wears the flash in this run".to_string(),
+        Some(f) if (f - 1.0).abs() <= WEAR_INDIFFERENCE => "no difference that matters".to_string(),
+        Some(f) if f > 1.0 => format!(
+            "{:.0} % fewer, so the flash lasts {} as long with `{}`",
+            (1.0 - 1.0 / f) * 100.0,
+            times(f),
+            other.policy
+        ),
+        Some(f) => format!(
+            "{:.0} % more, so the flash lasts only {} as long with `{}`",
+            (1.0 / f - 1.0) * 100.0,
+            times(f),
+            other.policy
+        ),
+    };
+    format!("Life time: {figures}: {effect}.")
+}
+
+/// The verdict over several devices; `None` if no usable policy ran on all of them beside the baseline.
+fn overall(summary: &Summary, per_device: &[DeviceVerdict]) -> Option<Verdict> {
+    let baseline = summary.baseline.as_str();
+    let devices = &summary.devices;
+    devices.iter().all(|d| d.policy(baseline).is_some()).then_some(())?;
+    let mut best = (baseline.to_string(), Means { ratio: 1.0, low: 1.0, high: 1.0 });
+    for p in devices[0].policies.iter().filter(|p| !p.bound && p.policy != baseline) {
+        let comparisons: Option<Vec<Comparison>> =
+            devices.iter().map(|d| d.policy(p.policy).and_then(|p| p.versus_baseline)).collect();
+        let Some(comparisons) = comparisons else { continue };
+        let means = Means::of(&comparisons);
+        let better_than_nothing = means.ratio > 1.0 + SPEED_INDIFFERENCE && means.low > 1.0;
+        if better_than_nothing && means.ratio > best.1.ratio {
+            best = (p.policy.to_string(), means);
+        }
+    }
+    let (policy, means) = best;
+    let agreeing = per_device.iter().filter(|v| v.policy == policy).count();
+    let agreement = if agreeing == per_device.len() {
+        "the choice on each of them".to_string()
+    } else {
+        format!("the choice on {agreeing} of them: look at each below")
+    };
+    let speed = if policy == baseline {
+        format!(
+            "Over all {} devices: keep `{baseline}`; no usable policy is faster on average ({agreement}).",
+            devices.len()
+        )
+    } else {
+        format!(
+            "Over all {} devices: use `{policy}`, {} as fast as `{baseline}` (geometric mean, {} to {}; {agreement}).",
+            devices.len(),
+            times(means.ratio),
+            factor(means.low),
+            factor(means.high)
+        )
+    };
+    let lives: Option<Vec<f64>> =
+        devices.iter().map(|d| life_time(d, d.policy(baseline)?, d.policy(&policy)?)).collect();
+    let life = match lives {
+        _ if policy == baseline => "Life time: unchanged.".to_string(),
+        Some(lives) => format!("Life time: {} as long (geometric mean).", times(geometric_mean(&lives))),
+        None => "Life time: see each device.".to_string(),
+    };
+    Some(Verdict {
+        policy,
+        speedup: means.ratio,
+        low: means.low,
+        high: means.high,
+        text: format!("{speed} {life}"),
+        per_device: Vec::new(),
+    })
+}
+
+/// Geometric means of ratios and of the ends of their intervals (which is wider than need be, never too narrow).
+struct Means {
+    ratio: f64,
+    low: f64,
+    high: f64,
+}
+
+impl Means {
+    fn of(comparisons: &[Comparison]) -> Self {
+        let mean = |figure: fn(&Comparison) -> f64| {
+            geometric_mean(&comparisons.iter().map(figure).collect::<Vec<_>>())
+        };
+        Self { ratio: mean(|c| c.ratio), low: mean(|c| c.interval.low), high: mean(|c| c.interval.high) }
+    }
+}
+
+/// The geometric mean, by bisection with multiplications only: `ln` and `powf` may differ between platforms
+/// in the last bit, and results are the same bytes on any machine.
+fn geometric_mean(values: &[f64]) -> f64 {
+    let usable = values.iter().all(|v| v.is_finite() && *v > 0.0);
+    if values.is_empty() || !usable {
+        return f64::NAN;
+    }
+    let mut low = values.iter().copied().fold(f64::INFINITY, f64::min);
+    let mut high = values.iter().copied().fold(0.0, f64::max);
+    while low < high {
+        let middle = low + (high - low) / 2.0;
+        if middle <= low || middle >= high {
+            break; // neighbours
+        }
+        // The product of all value / middle, in the given order, is 1 at the mean.
+        let product = values.iter().fold(1.0, |product, v| product * (v / middle));
+        if product > 1.0 { low = middle } else { high = middle }
+    }
+    high
+}
+
+/// A factor with as many digits as make sense beside others.
+fn factor(f: f64) -> String {
+    match f.abs() {
+        a if a >= 100.0 => format!("{f:.0}"),
+        a if a >= 10.0 => format!("{f:.1}"),
+        _ => format!("{f:.2}"),
+    }
+}
+
+fn times(f: f64) -> String {
+    format!("{} times", factor(f))
+}
+
+fn seconds(f: f64) -> String {
+    match f {
+        f if f >= 100.0 => format!("{f:.0} s"),
+        f if f >= 1.0 || f == 0.0 => format!("{f:.2} s"),
+        f => format!("{:.2} ms", f * 1e3),
+    }
+}
+
+/// A rounded number with its thousands apart and a true minus sign: `−1,234`.
+pub fn thousands(f: f64) -> String {
+    let digits = format!("{:.0}", f.abs());
+    let sign = if f < 0.0 && digits != "0" { "\u{2212}" } else { "" };
+    format!("{sign}{}", in_groups(&digits))
+}
+
+/// A whole number with its thousands apart, to the last digit: `1,234,567`.
+pub fn grouped(n: u64) -> String {
+    in_groups(&n.to_string())
+}
+
+fn in_groups(digits: &str) -> String {
+    let mut text = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+#[path = "verdict_tests.rs"]
+mod tests;
