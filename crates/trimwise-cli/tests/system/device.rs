@@ -304,7 +304,7 @@ fn a_full_disk_below_the_data_is_an_error_of_the_write() {
     let words =
         ["attach", "--profile", "sata-small", "--size", "64MiB", "--backing", backing.to_str().unwrap()];
     let said = place.refused(2, &words);
-    assert!(said.contains("holds the data of another drive that is served"), "{said}");
+    assert!(said.contains("holds the data of another drive in use"), "{said}");
     sh("cmp", &["-n", "4194304", &node, backing.to_str().unwrap()]);
     place.ok(&["detach", &node]);
     let said = place.refused(

@@ -130,7 +130,7 @@ impl fmt::Display for Verdict {
                 "TRIM arrives: the file's data are gone from the disk, which promises zeros after TRIM"
             }
             Self::Consistent => {
-                "consistent with TRIM, but no proof of it: the places read as zeros, but the disk does not promise that"
+                "consistent with TRIM, but not proof: the places read as zeros, which the disk does not promise"
             }
             Self::InPart => {
                 "TRIM arrives in part: some places still hold the file's data, though the disk promises zeros"
