@@ -122,7 +122,7 @@ impl std::str::FromStr for FileSystem {
 
 /// One thing that a guest does. Paths are relative to the root of the mounted file system.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", tag = "step")]
+#[serde(rename_all = "snake_case")]
 pub enum Step {
     /// Makes a file system on the first disk, with fixed identifiers and without TRIM.
     Mkfs {

@@ -180,28 +180,33 @@ impl Sim {
             let value = main.await;
             *output.borrow_mut() = Some(value);
         });
+        let outcome = self.run_until(&|| result.borrow().is_some());
+        self.drop_tasks();
+        outcome.map(|()| result.borrow_mut().take().expect("`run_until` ends well when there is a result"))
+    }
+
+    /// The loop of [`Sim::run`], compiled once rather than for every type of result.
+    fn run_until(&self, is_over: &dyn Fn() -> bool) -> Result<(), Stalled> {
         let stalled = |why| Err(Stalled { at: self.now(), events: self.0.events.get(), why });
-        let end = loop {
+        loop {
             while let Some(id) = self.next_ready() {
                 self.poll(id);
-                if result.borrow().is_some() || self.over_budget().is_some() {
+                if is_over() || self.over_budget().is_some() {
                     break;
                 }
             }
-            if let Some(value) = result.borrow_mut().take() {
-                break Ok(value);
+            if is_over() {
+                return Ok(());
             }
             if let Some(why) = self.over_budget() {
-                break stalled(why);
+                return stalled(why);
             }
             let Some(Reverse((at, _, id))) = self.0.timers.borrow_mut().pop() else {
-                break stalled(Standstill::Waiting);
+                return stalled(Standstill::Waiting);
             };
             self.pass_to(at);
             self.0.ready.borrow_mut().push_back(id);
-        };
-        self.drop_tasks();
-        end
+        }
     }
 
     /// Drops every task. Slots keep their generations, so that a wake-up meant for one of them finds no task.
