@@ -9,7 +9,7 @@ use super::{
     Reason,
 };
 use crate::policy::PolicyEvent;
-use crate::units::SimTime;
+use crate::units::{SimDuration, SimTime};
 
 impl LiveHost {
     /// Time has passed without a sample: a rest may be over. See [`LiveHost::next_at`].
@@ -177,7 +177,10 @@ impl LiveHost {
             return;
         };
         self.touched = true;
-        if self.is_forced() {
+        if let Some(message) = &self.slice_failure {
+            // The attempt may wait a long time for discards that hang: until it succeeds the trouble is not over.
+            self.reason = Reason::Failed { message: message.clone(), again_in: SimDuration::ZERO };
+        } else if self.is_forced() {
             self.reason = Reason::OverBound { untrimmed: self.waiting(), bound: self.bound() };
         } else if !matches!(self.reason, Reason::Asked) {
             self.reason = Reason::Trimming { bytes: slice.bytes };

@@ -162,8 +162,8 @@ pub struct LiveHost {
     overshoot: u64,
     overshoots: u32,
     failures: u32,
-    /// Whether slices fail, about which a successful map says nothing.
-    slices_fail: bool,
+    /// Why the last slice failed, until one succeeds; a successful map says nothing about it.
+    slice_failure: Option<String>,
     retry_at: SimTime,
     /// A reported discard failure of the device, not handled yet.
     device_failed: Option<String>,
@@ -230,7 +230,7 @@ impl LiveHost {
             overshoot: 0,
             overshoots: 0,
             failures: 0,
-            slices_fail: false,
+            slice_failure: None,
             retry_at: now,
             device_failed: None,
             forget_not_before: now,

@@ -34,7 +34,7 @@ impl LiveHost {
 
     /// Learns from a map; with `begins` it is the first of a round.
     fn learn(&mut self, begins: bool, Window { from, upto, free }: Window<'_>) {
-        if !self.slices_fail {
+        if self.slice_failure.is_none() {
             self.failures = 0;
         }
         self.look_wanted &= !begins;
@@ -126,7 +126,9 @@ impl LiveHost {
             Ok(counted) => self.slice_done(took, &slice, &covered, counted),
             Err(failed) => {
                 self.totals.slices_failed += 1;
-                self.slices_fail = true;
+                if !matches!(failed, Failed::Interrupted) {
+                    self.slice_failure = Some(failed.to_string());
+                }
                 self.slice_failed(&covered);
                 self.fail(failed);
             }
@@ -151,7 +153,7 @@ impl LiveHost {
         self.totals.counted_bytes += counted.unwrap_or_default().0;
         let is_sure = !self.is_short(slice, counted);
         if is_sure {
-            (self.failures, self.slices_fail, self.unsure_in_turn) = (0, false, 0);
+            (self.failures, self.slice_failure, self.unsure_in_turn) = (0, None, 0);
         }
         let sent_whole = self.see_overshoot(slice, counted);
         let now = self.now;
@@ -210,11 +212,10 @@ impl LiveHost {
         self.unsure_in_turn += 1;
         if self.unsure_in_turn > UNSURE_MAX {
             let (counted, sent) = (Bytes(counted), Bytes(bytes(&still_free)));
-            self.slices_fail = true;
+            let message = format!("the device counted {counted} of the {sent} that a slice should have sent");
+            self.slice_failure = Some(message.clone());
             self.pace.failed();
-            self.fail(Failed::Again(format!(
-                "the device counted {counted} of the {sent} that a slice should have sent"
-            )));
+            self.fail(Failed::Again(message));
         }
     }
 

@@ -74,7 +74,7 @@ pub enum Reason {
     Failed {
         /// The operating system's message.
         message: String,
-        /// Time until the next attempt.
+        /// Time until the next attempt; 0 during one.
         #[serde(rename = "again_in_ns")]
         again_in: SimDuration,
     },
@@ -169,6 +169,9 @@ impl fmt::Display for Reason {
                 write!(f, "{untrimmed} of free space is untrimmed, more than the bound of {bound}.")
             }
             Self::Asked => f.write_str("`trimwise trim --now` asked to trim all free space."),
+            Self::Failed { message, again_in: SimDuration::ZERO } => {
+                write!(f, "{message}; it is being tried again now.")
+            }
             Self::Failed { message, again_in } => {
                 write!(f, "{message}; it will be tried again in {}.", seconds(again_in))
             }

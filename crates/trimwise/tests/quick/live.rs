@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use crate::live_host::{EXT4, FakeHost, GROUP, PIECE, PIECES, Step, XFS, facts, host, step};
 use trimwise::live::{
-    Asked, Cut, Facts, Failed, FreeSpace, Reason, SPANS_MAX, Sample, Settings, WHOLE, keep_longest,
+    Asked, Cut, Facts, Failed, FreeSpace, Order, Reason, SPANS_MAX, Sample, Settings, WHOLE, keep_longest,
 };
 use trimwise::units::{Bytes, SimDuration, Span};
 
@@ -391,6 +391,26 @@ fn failures_are_tried_again_ever_later_and_a_refusal_never() {
     never.pass(7200);
     assert_eq!((never.slices.len(), never.sent), (1, 0));
     assert!(matches!(never.live.reason(), Reason::Refused { .. }));
+}
+
+/// The next attempt waits for discards that hang. Meanwhile nothing is trimmed, and the status must not say otherwise.
+#[test]
+fn regression_the_trouble_stays_until_an_attempt_succeeds() {
+    let mut host = host("judicious", XFS);
+    host.told.fill(false);
+    host.failure = Some(Failed::Device("discards hang".into()));
+    while host.slices.is_empty() || !matches!(host.under_way, Some((Order::Look { .. }, _))) {
+        host.pass(1);
+    }
+    host.finish();
+    assert!(matches!(host.under_way, Some((Order::Trim(_), _))), "{:?}", host.under_way);
+    assert!(host.live.reason().is_trouble(), "{:?}", host.live.reason());
+    let explained = host.live.explain().join(" ");
+    assert!(explained.contains("discards hang; it is being tried again now"), "{explained}");
+    host.failure = None;
+    host.pass(3600);
+    assert!(!host.live.reason().is_trouble(), "{:?}", host.live.reason());
+    assert_eq!(host.untrimmed(), 0);
 }
 
 #[test]
