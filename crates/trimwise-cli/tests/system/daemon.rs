@@ -120,6 +120,12 @@ fn whoever_waits_is_told_what_ended_it() {
     refused(1, &output, &["it was paused"]);
     assert_eq!(outcome, "paused");
 
+    let (output, outcome) = wait(&mut || (), &mut |_| drop(sh("umount", &["--lazy", &point])));
+    disk.was_unmounted();
+    refused(1, &output, &["it was unmounted"]);
+    assert_eq!(outcome, "gone");
+
+    disk.mount();
     let (output, outcome) = wait(
         &mut || {
             sh("xfs_io", &["-x", "-c", "shutdown", &point]);
@@ -128,14 +134,9 @@ fn whoever_waits_is_told_what_ended_it() {
     );
     refused(1, &output, &["it will be tried again in"]);
     assert_eq!(outcome, "failed");
-
-    let (output, outcome) = wait(&mut || (), &mut |_| drop(sh("umount", &["--lazy", &point])));
-    disk.was_unmounted();
-    refused(1, &output, &["it was unmounted"]);
-    assert_eq!(outcome, "gone");
     daemon.end();
 
-    disk.mount();
+    disk.remount();
     daemon.arguments = vec!["--dry-run"];
     daemon.start();
     daemon.wait_until(&disk.point, "seen", serde_json::Value::is_object);

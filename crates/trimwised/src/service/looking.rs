@@ -252,6 +252,10 @@ impl Service {
         }
         self.restore_unmanaged(found.changed);
         new.retain(|(numbers, _)| !self.is_restoring(*numbers));
+        if !new.is_empty() {
+            // Only changes are reported, and a new one may look to the sampler like one that it has reported already.
+            self.looking.watched.clear();
+        }
         self.managed.extend(new);
         self.skipped = found.skipped;
     }

@@ -103,6 +103,31 @@ fn regression_what_is_unmounted_lazily_is_put_back_when_it_is_seen_again() {
     assert!(!fs::read_to_string(daemon.state("mount-options.json")).unwrap().contains("nodiscard"));
 }
 
+/// Samples report changes only. A file system that is let go and taken again during a single round has changed in
+/// nothing, and was never sampled again.
+#[test]
+fn regression_a_mount_managed_anew_within_one_round_of_samples_is_sampled() {
+    if !can_run(&["mkfs.ext4"]) {
+        return;
+    }
+    let (disk, mut daemon) = turned_on(|config| Daemon::prepared(TRIMWISED, config));
+    let sampler = sh("pgrep", &["--parent", &daemon.process().to_string(), "--full", " sample"]);
+    sh("kill", &["-s", "STOP", sampler.trim()]);
+    std::thread::sleep(std::time::Duration::from_secs(2)); // a round is in progress, and waits
+    daemon.configure(&table(&disk.point, "policy = \"off\""));
+    daemon.ask(&Request::Reload);
+    wait_until("put back", || !options(&disk.point).contains(",discard"));
+    let is_taken_again = || {
+        let all = daemon.ask(&Request::Status);
+        let all = all["file_systems"].as_array().unwrap();
+        all.iter().any(|one| one["mount_point"] == disk.point.to_str().unwrap() && one["status"].is_null())
+    };
+    wait_until("taken again", is_taken_again);
+    sh("kill", &["-s", "CONT", sampler.trim()]);
+    daemon.wait_until(&disk.point, "managed anew", |status| status["policy"] == "off");
+    daemon.end();
+}
+
 #[test]
 fn another_policy_begins_with_the_option_as_it_was() {
     if !can_run(&["mkfs.ext4"]) {
