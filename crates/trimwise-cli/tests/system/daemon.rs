@@ -89,12 +89,13 @@ fn whoever_waits_is_told_what_ended_it() {
     disk.limit_discards(4096);
     let config = table(&disk.point, "policy = \"off\"");
     let mut daemon = Daemon::started(program.to_str().unwrap(), &config);
-    let point = disk.point.to_str().unwrap().to_owned();
+    let path = disk.point.clone();
+    let point = path.to_str().unwrap().to_owned();
     let run = daemon.run();
     let talk =
         |arguments: &[&str]| said(&trimwise(&[arguments, &["--run", run.to_str().unwrap()]].concat()), &[]);
     let wait = |before: &mut dyn FnMut(), then: &mut dyn FnMut(&Child)| {
-        daemon.wait_until(&disk.point, "seen", serde_json::Value::is_object);
+        daemon.wait_until(&path, "seen", serde_json::Value::is_object);
         // What was asked before is called off.
         talk(&["pause", &point]);
         talk(&["resume", &point]);
@@ -103,7 +104,7 @@ fn whoever_waits_is_told_what_ended_it() {
         command.args(["trim", &point, "--now", "--wait", "--json", "-", "--run"]).arg(&run);
         let child =
             command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        daemon.wait_until(&disk.point, "asked", |status| status["asked"] == "under-way");
+        daemon.wait_until(&path, "asked", |status| status["asked"] == "under-way");
         then(&child);
         let output = child.wait_with_output().unwrap();
         let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -114,7 +115,7 @@ fn whoever_waits_is_told_what_ended_it() {
         wait(&mut || (), &mut |child| drop(sh("kill", &["-s", "INT", &child.id().to_string()])));
     refused(130, &output, &["no longer waiting; trimwised goes on"]);
     assert_eq!(outcome, "interrupted");
-    assert_eq!(daemon.status(&disk.point)["asked"], "under-way", "the trim goes on");
+    assert_eq!(daemon.status(&path)["asked"], "under-way", "the trim goes on");
 
     let (output, outcome) = wait(&mut || (), &mut |_| talk(&["pause", &point]));
     refused(1, &output, &["it was paused"]);
