@@ -20,7 +20,15 @@ fn the_modelled_ext4_asks_its_drive_for_what_the_real_one_does() {
     for id in KEPT {
         assert!(is_met(&result, id), "{id}: {:#}", result["claims"]);
     }
+    let mut compared = 0;
     for pair in result["rows"].as_array().unwrap() {
+        // One commit more or less is most of such a short journal, and depends on which side of 5 s a run ends.
+        if pair["kernel"]["commits"] == pair["model"]["commits"] {
+            compared += 1;
+            let [kernel, model] =
+                ["kernel", "model"].map(|side| pair[side]["journal_blocks"].as_f64().unwrap());
+            assert!((model / kernel - 1.0).abs() <= 0.15, "journal: {pair:#}");
+        }
         let discards = pair["policy"] == "commit";
         for side in ["kernel", "model"] {
             let figure = |name: &str| pair[side][name].as_u64().unwrap();
@@ -35,10 +43,11 @@ fn the_modelled_ext4_asks_its_drive_for_what_the_real_one_does() {
             assert!(figure("journal_blocks") >= 3 * figure("commits"), "{side}: {pair:#}");
         }
     }
+    assert!(compared > 0, "no pair has the same number of commits on both sides: {result:#}");
 }
 
 /// The claims that hold and are to hold; those that do not, the experiment's README explains.
-const KEPT: [&str; 4] = ["model-data", "model-journal", "model-metadata", "model-duration"];
+const KEPT: [&str; 3] = ["model-data", "model-metadata", "model-duration"];
 
 #[test]
 #[cfg(feature = "kernel-5-10-tests")]
