@@ -72,7 +72,7 @@ pub enum Command {
     Crashtest(CrashtestArguments),
     /// Run device tests one after another: fill, random writes, HD Tach, ATTO, TRIM and others
     Bench(BenchArguments),
-    /// Find out whether a drive honours TRIM and whether TRIM gives its speed back
+    /// Find out whether a drive honours TRIM and whether TRIM restores its speed
     Verify(VerifyArguments),
     /// Trim the free space of a mounted file system in slices; --dry-run shows what would be sent
     Trim(TrimArguments),

@@ -282,7 +282,7 @@ impl Trims {
     }
 }
 
-/// Makes a file system that is the same each time. On ext4 no blocks are reserved for root, who fills it.
+/// Makes a file system that is the same each time. On ext4 no blocks are reserved for root, which fills it.
 fn make(file_system: FileSystem, options: &[String]) -> Result<String, Failed> {
     let seeded = format!("hash_seed={IDENTIFIER},lazy_itable_init=0,lazy_journal_init=0,nodiscard");
     let fixed: Vec<String> = match file_system {

@@ -88,9 +88,9 @@ pub struct KernelListArguments {
     trimwise kernel run 5.10:ext4:discard,noatime -- fio --name=a --size=64m --rw=randwrite \\\n      \
     --clocksource=clock_gettime\n  \
     trimwise kernel run 6.1:btrfs --device ufs21-64gb --trace t.csv -- sh -c 'seq 9999 >a; sync'\n\n\
-    The program is one of this computer, whose files the guest sees read-only. It runs in the root of the new\n\
-    file system and reads standard input unless that is a terminal. Computing takes no time. /tmp is the\n\
-    guest's own.\n\n\
+    The program is one of this computer, whose files the guest sees read-only. It runs in the root of\n\
+    the new file system and reads standard input unless that is a terminal. Computing takes no time.\n\
+    /tmp is the guest's own.\n\n\
     Exit codes: 0 done, 1 the program or the run failed, 2 wrong arguments, 130 interrupted.")]
 pub struct KernelRunArguments {
     /// Kernel, file system (ext4, xfs, btrfs or f2fs) and mount options as in mount(8)

@@ -63,7 +63,7 @@ pub fn render(comparison: &Comparison) -> String {
         };
         text += &folded(
             &format!(
-                "Real kernel: Linux {}, {}{options}, {aged}; {} of memory. Computing takes no time there.",
+                "Real kernel: Linux {}, {}{options}, {aged}; {} of memory. Computing takes no time.",
                 kernel.release,
                 kernel.file_system,
                 Bytes(memory)

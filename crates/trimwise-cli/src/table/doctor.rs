@@ -33,7 +33,7 @@ fn file_system(one: &Diagnosis) -> String {
     let mut text = format!("\n{}: {passes}\n", bold(&plain(&title)));
     for layer in &one.layers {
         let takes = match layer.discard_max_bytes {
-            0 => "takes no TRIM".to_owned(),
+            0 => "does not support TRIM".to_owned(),
             bytes => format!("TRIM up to {}", Bytes(bytes)),
         };
         let counted = layer.discards.map_or(String::new(), |n| format!(", {n} since boot"));

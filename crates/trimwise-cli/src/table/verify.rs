@@ -94,7 +94,8 @@ pub fn render_directory(report: &DirectoryReport) -> String {
     let mut text = format!("{}\n", bold(&format!("{mount_point}, {file_system} on {device}")));
     text += &folded(
         &format!(
-            "A file of {} in {} was written, found on the disk, removed and its place trimmed ({}, which returned {}).",
+            "A file of {} in {} was written, found on the disk and removed, and its place was trimmed \
+             ({}, which returned {}).",
             Bytes(report.file_bytes),
             counted(report.file_extents as u64, "extent"),
             counted(report.trims.into(), "FITRIM"),

@@ -101,7 +101,7 @@ impl<D: BlockDevice> Bench<'_, D> {
             kind: PlotKind::Lines,
             x: Axis::log("range_kib", "range", "KiB"),
             y: Axis::log("latency_ms", "latency", "ms"),
-            series: vec![line("idle", false), line("beside random writes at QD 8", true)],
+            series: vec![line("idle", false), line("during random writes at QD 8", true)],
         };
         Ok(Found { plots: vec![plot], findings: Findings::TrimLatency(times), ..Found::default() })
     }

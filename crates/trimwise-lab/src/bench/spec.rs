@@ -447,7 +447,7 @@ impl FromStr for Test {
             "hdtach" => {
                 let mut passes = None;
                 let mut full = false;
-                while let Some(word) = fields.next("reads, writes or both, and full behind it", |text| {
+                while let Some(word) = fields.next("reads, writes or both, then full", |text| {
                     let pass = match text {
                         "reads" => Some(Passes::Reads),
                         "writes" => Some(Passes::Writes),
@@ -578,8 +578,8 @@ mod tests {
             ("randwrite:32:1:2", 16, "':2'", "randwrite[:QD[:SECONDS]]"),
             ("mixed:0", 7, "'0'", "from 1 to 99"),
             ("mixed:100", 7, "'100'", "from 1 to 99"),
-            ("hdtach:reads:writes", 14, "'writes'", "and full behind it"),
-            ("hdtach:full:reads", 13, "'reads'", "and full behind it"),
+            ("hdtach:reads:writes", 14, "'writes'", "then full"),
+            ("hdtach:full:reads", 13, "'reads'", "then full"),
             ("hdtach:größe:full", 8, "'größe'", "reads, writes or both"),
             ("atto:1", 6, "':1' is one too many", "atto"),
             ("erase:now", 7, "':now'", "erase"),

@@ -111,7 +111,7 @@ impl<D: BlockDevice> Bench<'_, D> {
         }
         let lines = [("read alone", &read), ("write alone", &written)]
             .into_iter()
-            .chain(["read beside a write", "write beside a read"].into_iter().zip(&both))
+            .chain(["read during writes", "write during reads"].into_iter().zip(&both))
             .map(|(name, done)| (name.to_owned(), done.intervals.rates(done.elapsed)));
         Ok(Found {
             plots: vec![throughput("reading and writing", lines)],

@@ -5,11 +5,11 @@
 //! what each command carries. Then, for each of many cuts,
 //!
 //! 1. `power` determines what the device holds: what was flushed, and any subset of the writes *and TRIMs* since, block
-//!   by block;
+//!    by block;
 //! 2. `recovery` replays the journal, interrupted up to two times before, and builds the tree from the metadata blocks;
 //! 3. `check` verifies that every file whose `fsync` returned is whole, every durable removal is still in effect, no
-//!   live file has a block that was trimmed after it was written or holds something else, no block has two owners, and
-//!   none is free and owned.
+//!    live file has a block that was trimmed after it was written or holds something else, no block has two owners, and
+//!    none is free and owned.
 //!
 //! One run serves many cuts: the device advances event by event, and a cut only applies what was not durable on top of
 //! it and takes that back again.

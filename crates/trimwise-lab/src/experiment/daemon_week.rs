@@ -29,8 +29,7 @@ pub const NAME: &str = "daemon-week";
 /// Name for a single day.
 pub const NAME_OF_DAY: &str = "daemon-day";
 /// The question that both answer.
-pub const QUESTION: &str =
-    "What does trimwised cost the foreground and gain for the drive, beside fstrim, discard and nothing?";
+pub const QUESTION: &str = "What does trimwised cost the foreground and gain for the drive, compared with fstrim, discard and no TRIM?";
 /// Nothing but the seed is random: one run is enough.
 pub const REPS: u32 = 1;
 /// The kernel: the oldest long-term series whose ext4 discards after the commit.

@@ -144,7 +144,7 @@ impl Measured {
             self.bars("A long sequential write of the same data", |f| f.same_write),
             self.atto_lines("ATTO reads, compressible data", |size| size.read),
             self.atto_lines("ATTO writes, compressible data", |size| size.write),
-            plot(&format!("{BESIDE} beside it"), PlotKind::Bars, state(), beside),
+            plot(&format!("{BESIDE} for comparison"), PlotKind::Bars, state(), beside),
             plot("Tortured raw and through files, 8 GB, 5.0.2", PlotKind::Bars, state(), files),
         ]
     }
