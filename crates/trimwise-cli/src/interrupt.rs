@@ -44,13 +44,13 @@ pub fn install(on_interrupt: OnInterrupt) -> Result<Arc<AtomicBool>, Failure> {
             if raised.swap(true, Ordering::SeqCst) {
                 std::process::exit(Failure::Interrupted.exit_code().into());
             }
-            eprintln!("\nstopping after this slice; press again to end at once");
+            eprintln!("\nstopping after this slice; press Ctrl-C again to end at once");
         }
         OnInterrupt::StopAfterRun => {
             if raised.swap(true, Ordering::SeqCst) {
                 std::process::exit(Failure::Interrupted.exit_code().into());
             }
-            eprintln!("\nstopping; press again to end at once");
+            eprintln!("\nstopping; press Ctrl-C again to end at once");
         }
         OnInterrupt::StopWaiting => {
             if raised.swap(true, Ordering::SeqCst) {
@@ -62,7 +62,7 @@ pub fn install(on_interrupt: OnInterrupt) -> Result<Arc<AtomicBool>, Failure> {
             if raised.swap(true, Ordering::SeqCst) {
                 std::process::exit(Failure::Interrupted.exit_code().into());
             }
-            eprintln!("\nstopping with the results so far; press again to end at once");
+            eprintln!("\nstopping with the results so far; press Ctrl-C again to end at once");
         }
     })
     .map_err(|e| Failure::run(format!("cannot install the handler for Ctrl-C: {e}")))?;

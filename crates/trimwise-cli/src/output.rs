@@ -33,7 +33,7 @@ impl Destinations {
             let (file, directory) = (resolved(json), resolved(report));
             if directory.starts_with(&file) || file == directory.join("index.html") {
                 return Err(Failure::usage(format!(
-                    "--json {} and --report {}: both would write the same path; expected two different ones",
+                    "--json {} and --report {}: one would replace the other; expected two different places",
                     json.display(),
                     report.display()
                 )));

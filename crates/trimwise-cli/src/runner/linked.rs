@@ -418,8 +418,8 @@ fn on_kernel(experiment: &Experiment, target: &KernelTarget) -> Result<OnKernel,
         let able: Vec<&str> =
             experiments::ALL.iter().filter(|e| e.on_kernel.is_some()).map(|e| e.name).collect();
         Failure::usage(format!(
-            "{} --target kernel:{target}: it uses policies or a host of no real kernel, or boots kernels by itself; \
-             expected --target model, or one of {} on a kernel",
+            "{} --target kernel:{target}: it uses policies or a host that no real kernel has, or boots kernels \
+             by itself; expected --target model, or one of {} on a kernel",
             experiment.name,
             able.join(", ")
         ))

@@ -76,7 +76,7 @@ fn sentence(judgement: &Judgement) -> String {
         Verdict::RestoresFully => {
             "Restores fully: TRIM reaches everything that it is given, and restores the clean speed."
         }
-        Verdict::RestoresInPart => "Restores in part: TRIM works only in part.",
+        Verdict::RestoresInPart => "Restores in part: TRIM does only a part of its work.",
         Verdict::Ignored => "Ignored: TRIM changes nothing.",
         // The worst fault comes first.
         Verdict::Harmful => {
