@@ -52,7 +52,7 @@ pub use verify::VerifyArguments;
     max_term_width = 100
 )]
 pub struct CommandLine {
-    /// Print no text and draw no progress; errors, and files that were asked for, come all the same
+    /// Print no text and no progress; errors are still printed and requested files still written
     #[arg(long, short = 'q', global = true)]
     pub quiet: bool,
 
@@ -66,42 +66,42 @@ pub struct CommandLine {
 pub enum Command {
     /// Run a workload under several TRIM policies and say which one to use
     Compare(CompareArguments),
-    /// Make a published experiment again and show its figures beside ours
+    /// Repeat a published experiment and show its figures next to ours
     Reproduce(ReproduceArguments),
-    /// Cut the power at many points of random runs and look whether a TRIM policy has lost anything
+    /// Cut the power at many points of random runs and check that no TRIM policy loses data
     Crashtest(CrashtestArguments),
     /// Run device tests one after another: fill, random writes, HD Tach, ATTO, TRIM and others
     Bench(BenchArguments),
-    /// Find out whether a drive honours TRIM and whether TRIM gives its speed back
+    /// Find out whether a drive honours TRIM and whether TRIM restores its speed
     Verify(VerifyArguments),
-    /// Trim the free space of a mounted file system, slice by slice; --dry-run says what would be sent
+    /// Trim the free space of a mounted file system in slices; --dry-run shows what would be sent
     Trim(TrimArguments),
     /// Show what the daemon `trimwised` does on each file system
     Status(StatusArguments),
-    /// Say why the daemon does what it does on a file system, and what would change it
+    /// Explain why the daemon does what it does on a file system, and what would change it
     Explain(ExplainArguments),
     /// Show what happened on a file system under the daemon
     History(HistoryArguments),
-    /// Let the daemon begin no slice any more, on one file system or on all
+    /// Pause the daemon's trimming, on one file system or on all
     Pause(PauseArguments),
-    /// Let the daemon go on
+    /// Resume the daemon's trimming
     Resume(PauseArguments),
     /// Check the daemon's configuration
     Config(ConfigArguments),
-    /// Is TRIM on here, and does it arrive? Names the place where it ends, and what mends that
+    /// Check whether TRIM is on and reaches the drive; if not, name the layer that stops it and the remedy
     Doctor(DoctorArguments),
-    /// Make modelled drives block devices of this host, or serve them over NBD, in real time
+    /// Turn modelled drives into block devices of this host, or serve them over NBD, in real time
     Device(DeviceArguments),
-    /// The init of a guest in virtual time
+    /// The init process of a guest in virtual time
     #[command(hide = true)]
     GuestInit,
     /// Build the Linux kernels that run as guests in virtual time; list and remove them
     Kernel(KernelArguments),
-    /// List the SSD profiles that are built in, or show one in full with the source of each number
+    /// List the built-in SSD profiles, or show one in full with the source of each number
     Devices(DevicesArguments),
-    /// List the terms that TRIM policies are made of, and examples of policies
+    /// List the terms of TRIM policies, and examples of policies
     Policies(PoliciesArguments),
-    /// Compare the device models with a flat array under random commands, and audit their books
+    /// Compare the device models with a flat array under random commands, and audit their accounting
     Selftest(SelftestArguments),
 }
 
@@ -110,14 +110,13 @@ pub enum Command {
 #[command(after_long_help = compare_help())]
 pub struct CompareArguments {
     /// PostMark configuration file or the name of a built-in one; or a benchmark that times one operation:
-    /// append[:APPEND[:FILE]], the fsync after the removal of a fragmented file, or
-    /// fullwrite[:APPEND[:FILE]][:nofsync], a write on a full file system, with or without an fsync
-    /// before it
+    /// append[:APPEND[:FILE]], the fsync after removing a fragmented file, or fullwrite[:APPEND[:FILE]][:nofsync], a
+    /// write to a full file system, with or without an fsync before it
     #[arg(long, short = 'w', value_name = "FILE.pmrc|NAME|SPEC", default_value = defaults::WORKLOAD)]
     pub workload: String,
 
-    /// SSD profile: built-in name (see `trimwise devices`) or TOML file, with @VERSION one of its
-    /// firmwares; one or several [default: sata-small]
+    /// SSD profile: built-in name (see `trimwise devices`) or TOML file; @VERSION after it chooses one of its
+    /// firmwares; one or more [default: sata-small]
     #[arg(long = "device", short = 'd', value_name = "NAME|FILE", num_args = 1..)]
     pub devices: Vec<String>,
 
@@ -130,34 +129,34 @@ pub struct CompareArguments {
     #[arg(long, short = 't', value_name = "model|kernel:...|dir:PATH", default_value = "model")]
     pub target: String,
 
-    /// Then run the policies that a stock kernel has (off, commit, batch) on a real one too, with the same
-    /// memory, and say first where it contradicts the model: kernel:VERSION:ext4[:MOUNT_OPTIONS]
+    /// Also run the policies that a stock kernel has (off, commit, batch) on a real one with the same memory, and
+    /// report first where it contradicts the model: kernel:VERSION:ext4[:MOUNT_OPTIONS]
     #[arg(long, value_name = "kernel:VERSION:ext4")]
     pub check: Option<String>,
 
-    /// With fullwrite on a real directory: yes, write until its file system is full, then remove that
+    /// With fullwrite on a real directory: confirm that it may fill the file system; its files are then removed
     #[arg(long)]
     pub fill: bool,
 
-    /// Age the file system first: fill it, then delete files at random, under the policy, until this
-    /// share is in use [default: 80]; on a kernel the file system is new unless this is given
+    /// Age the file system first: fill it, then delete files at random, under the policy, until this share is in use
+    /// [default: 80]; on a kernel, the file system is new unless this is given
     #[arg(long, value_name = "PCT", value_parser = whole::<u8>(0, 100), allow_negative_numbers = true)]
     pub utilization: Option<u8>,
 
-    /// Linux version of the modelled host, 2.6 or later: it decides how discard works, how writers are
-    /// paced and how write-back is held back [default: 6.12]; with --check that kernel
+    /// Linux version of the modelled host, 2.6 or later: it decides how discard works, how writers are paced and how
+    /// write-back is held back [default: 6.12]; with --check the kernel named there
     #[arg(long, value_name = "VERSION")]
     pub linux: Option<String>,
 
-    /// Memory of the machine, in MiB, of which the kernel needs its part [default: 1024]
+    /// Memory of the machine in MiB, including what the kernel needs [default: 1024]
     #[arg(long, value_name = "MIB", value_parser = whole::<u64>(64, 1_048_576), allow_negative_numbers = true)]
     pub memory: Option<u64>,
 
-    /// Print PostMark's own report of each run too, verbose or terse as the workload says
+    /// Also print PostMark's own report of each run, verbose or terse as the workload says
     #[arg(long)]
     pub postmark: bool,
 
-    /// Repetitions of each device and policy; they differ by named physical causes only
+    /// Repetitions of each device and policy; they differ only by named physical causes
     #[arg(long, short = 'n', value_name = "N", default_value_t = defaults::REPS, value_parser = whole::<u32>(1, 1000),
           allow_negative_numbers = true)]
     pub reps: u32,
@@ -180,9 +179,9 @@ pub struct CompareArguments {
     trimwise reproduce --list\n  \
     trimwise reproduce postmark-vendors\n  \
     trimwise reproduce --all --json results.json\n\n\
-    A claim that is not met here is shown as such; it is no failure of the run (exit code 0).")]
+    A claim that is not met is shown as such; the run still succeeds (exit code 0).")]
 pub struct ReproduceArguments {
-    /// Which experiment
+    /// Name of the experiment
     #[arg(value_name = "NAME", required_unless_present_any = ["list", "all"], conflicts_with_all = ["list", "all"])]
     pub name: Option<String>,
 
@@ -190,21 +189,21 @@ pub struct ReproduceArguments {
     #[arg(long, conflicts_with = "all")]
     pub list: bool,
 
-    /// Run them all
+    /// Run all experiments
     #[arg(long)]
     pub all: bool,
 
-    /// Where to run: model, or kernel:VERSION:FS[:MOUNT_OPTIONS] if its policies are those that a kernel has
+    /// Where to run: model, or kernel:VERSION:FS[:MOUNT_OPTIONS] if a kernel has the experiment's policies
     #[arg(long, short = 't', value_name = "TARGET", default_value = "model", conflicts_with = "list")]
     pub target: String,
 
-    /// Only these parts: of `kernels` kernels and file systems (6.1, 6.1:ext4), of `postmark-vendors` drives
-    /// (vendor1), of `model-ext4` workloads (small), of `lazy-3-kernel` append sizes in KiB (64), of `daemon-week` and
-    /// `daemon-day` file systems and ways of trimming (xfs, xfs:daemon)
+    /// Only these parts: for `kernels`, kernels and file systems (6.1, 6.1:ext4); for `postmark-vendors`, drives
+    /// (vendor1); for `model-ext4`, workloads (small); for `lazy-3-kernel`, append sizes in KiB (64); for `daemon-week`
+    /// and `daemon-day`, file systems and ways of trimming (xfs, xfs:daemon)
     #[arg(long, value_name = "PART", num_args = 1.., conflicts_with_all = ["list", "all"])]
     pub only: Vec<String>,
 
-    /// Repetitions [default: as many as the source made]
+    /// Repetitions [default: as many as in the source]
     #[arg(long, short = 'n', value_name = "N", value_parser = whole::<u32>(1, 1000), allow_negative_numbers = true,
           conflicts_with = "list")]
     pub reps: Option<u32>,
@@ -225,28 +224,28 @@ pub struct ReproduceArguments {
     trimwise crashtest --policy set:40:90+lazy+reuse --cuts 10000 --seed 7\n      \
     one policy, thoroughly\n  \
     trimwise crashtest --policy lazy --seed 7 --run 12\n      \
-    one run again, with what the device was told about the blocks concerned\n\n\
-    Exit code 1 if a cut has lost anything. What is cut, and what must hold: docs/guide.md")]
+    repeat one run and show what the device was told about the blocks concerned\n\n\
+    Exit code 1 if a cut loses anything. What is cut, and what must hold: docs/guide.md")]
 pub struct CrashtestArguments {
-    /// TRIM policy; one or several [default: one of every kind]
+    /// TRIM policy; one or more [default: one of every kind]
     #[arg(long = "policy", short = 'p', value_name = "P", num_args = 1..)]
     pub policies: Vec<String>,
 
-    /// Power cuts for each policy; a run of the workload serves 100 of them [default: 1000]
+    /// Power cuts for each policy; each run of the workload serves 100 of them [default: 1000]
     #[arg(long, value_name = "N", value_parser = whole::<u64>(1, 10_000_000), allow_negative_numbers = true,
           conflicts_with = "run")]
     pub cuts: Option<u64>,
 
-    /// Seed of everything that is drawn at random: same seed, same result
+    /// Seed of everything drawn at random: same seed, same result
     #[arg(long, short = 's', value_name = "N", default_value_t = defaults::SEED, value_parser = whole::<u64>(0, u64::MAX),
           allow_negative_numbers = true)]
     pub seed: u64,
 
-    /// Only the run of this number, counted from 0, and its 100 cuts: to repeat what was found
+    /// Make only the run with this number, counted from 0, with its 100 cuts, to repeat a finding
     #[arg(long, value_name = "N", value_parser = whole::<u64>(0, 99_999), allow_negative_numbers = true)]
     pub run: Option<u64>,
 
-    /// How many runs at a time; the result is the same for any number [default: the number of cores]
+    /// Runs at a time; the result is the same for any number [default: the number of cores]
     #[arg(long, short = 'j', value_name = "N", value_parser = whole::<u16>(1, 1024), allow_negative_numbers = true)]
     pub jobs: Option<u16>,
 
@@ -258,8 +257,8 @@ pub struct CrashtestArguments {
 #[derive(Debug, Args)]
 #[command(after_long_help = bench_help())]
 pub struct BenchArguments {
-    /// What is tested: an SSD profile (built-in name, see `trimwise devices`, or TOML file), in the
-    /// model; file:PATH or dev:PATH, a real file or device
+    /// What to test: an SSD profile (built-in name, see `trimwise devices`, or TOML file), in the model; or file:PATH
+    /// or dev:PATH, a real file or device
     #[arg(value_name = "TARGET")]
     pub target: String,
 
@@ -267,11 +266,11 @@ pub struct BenchArguments {
     #[arg(value_name = "TEST", required = true, num_args = 1..)]
     pub tests: Vec<String>,
 
-    /// What is written: zeros, compressible, pseudo-random, incompressible or duplicated
+    /// What to write: zeros, compressible, pseudo-random, incompressible or duplicated
     #[arg(long, value_name = "CLASS", default_value_t = ContentClass::Incompressible)]
     pub content: ContentClass,
 
-    /// The part of the device that is tested, in percent of it; only erase goes beyond [default: all]
+    /// Part of the device to test, in percent of it; only erase goes beyond [default: all]
     #[arg(long, value_name = "START_PCT:LEN_PCT", value_parser = region)]
     pub region: Option<Part>,
 
@@ -280,18 +279,17 @@ pub struct BenchArguments {
           allow_negative_numbers = true)]
     pub seed: u64,
 
-    /// With file:PATH, where there is no such file or an empty one: how large it is made; a file that
-    /// was made is removed at the end [default: 1GiB]
+    /// With file:PATH, if the file does not exist or is empty: the size to make it; a file created here is removed at
+    /// the end [default: 1GiB]
     #[arg(long, value_name = "SIZE", allow_negative_numbers = true, value_parser = some_bytes)]
     pub size: Option<Bytes>,
 
-    /// With file:PATH and dev:PATH, for tests that write: yes, destroy what WORD names; without it the
-    /// command says what to give
+    /// With file:PATH and dev:PATH, for tests that write: confirm that what WORD names may be destroyed; without this
+    /// option the command says which WORD to give
     #[arg(long, value_name = "WORD")]
     pub destroy: Option<String>,
 
-    /// Write the results as JSON to a new file; `-`, or no FILE, prints
-    /// them instead of the table
+    /// Write the results as JSON to a new file; `-`, or no FILE, prints them instead of the table
     #[arg(long, short = 'J', value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-")]
     pub json: Option<PathBuf>,
 
@@ -299,7 +297,7 @@ pub struct BenchArguments {
     #[arg(long, short = 'r', value_name = "DIR")]
     pub report: Option<PathBuf>,
 
-    /// Replace files of --json and --report that exist
+    /// Replace existing files of --json and --report
     #[arg(long, short = 'f')]
     pub force: bool,
 }
@@ -314,7 +312,7 @@ pub struct BenchArguments {
     trimwise trim /home --offset 100GiB --length 10GiB --json -\n      \
     a part of the file system, for another program to read\n  \
     trimwise trim /home --now --wait\n      \
-    by the daemon, and return when it is done\n\n\
+    let the daemon do it, and return when it is done\n\n\
     SIZE is in bytes, or has a unit: KiB, MiB, GiB, TiB (or K, M, G, T) are powers of 1,024,\n\
     kB, MB, GB, TB powers of 1,000.\n\n\
     What the figures mean on each file system: docs/guide.md")]
@@ -323,25 +321,24 @@ pub struct TrimArguments {
     #[arg(value_name = "MOUNT")]
     pub mount: PathBuf,
 
-    /// Send nothing; say what would be sent, from the file system's own map of its free space
+    /// Send nothing; show what would be sent, according to the file system's own map of its free space
     #[arg(long, short = 'n')]
     pub dry_run: bool,
 
-    /// Leave out free extents that are shorter; a device leaves out those below its granularity anyway
-    /// [default: 0]
+    /// Leave out free extents shorter than this; a device leaves out those below its granularity anyway [default: 0]
     #[arg(long, value_name = "SIZE", allow_negative_numbers = true)]
     pub min_extent: Option<Bytes>,
 
-    /// Begin there: an address of the file system (btrfs: a logical one) [default: 0]
+    /// Start at this address of the file system (btrfs: a logical one) [default: 0]
     #[arg(long, value_name = "SIZE", allow_negative_numbers = true)]
     pub offset: Option<Bytes>,
 
-    /// Trim so much from there on [default: to the end]
+    /// Trim this much from there on [default: to the end]
     #[arg(long, value_name = "SIZE", allow_negative_numbers = true, value_parser = some_bytes)]
     pub length: Option<Bytes>,
 
-    /// Block groups (XFS: allocation groups) in a slice; Ctrl-C stops between slices
-    /// [default: as many as make 1 GiB, at least 1]
+    /// Block groups (XFS: allocation groups) per slice; Ctrl-C stops between slices [default: as many as make 1 GiB, at
+    /// least 1]
     #[arg(long, value_name = "N", value_parser = whole::<u64>(1, u64::MAX), allow_negative_numbers = true)]
     pub groups: Option<u64>,
 
@@ -350,16 +347,16 @@ pub struct TrimArguments {
           value_parser = some_bytes)]
     pub slice: Option<Bytes>,
 
-    /// Rest so long between two slices, in milliseconds [default: 0]
+    /// Pause between two slices, in milliseconds [default: 0]
     #[arg(long, value_name = "MS", value_parser = whole::<u64>(0, 86_400_000), allow_negative_numbers = true,
           conflicts_with = "dry_run")]
     pub pause: Option<u64>,
 
-    /// By the daemon, at once: all that is untrimmed, in its slices, whatever the policy says
+    /// Have the daemon trim everything untrimmed now, in its slices, whatever the policy says
     #[arg(long, conflicts_with_all = ["dry_run", "min_extent", "offset", "length", "groups", "slice", "pause"])]
     pub now: bool,
 
-    /// Wait until all that --now asks for is trimmed; Ctrl-C stops the waiting, not the trim
+    /// Wait until everything that --now asks for is trimmed; Ctrl-C stops the waiting, not the trim
     #[arg(long, requires = "now")]
     pub wait: bool,
 
@@ -381,7 +378,7 @@ pub struct TrimArguments {
     trimwise compare --device sata-60gb-2011 ufs21-64gb\n\n\
     How to write one: profiles/README.md")]
 pub struct DevicesArguments {
-    /// Show this one in full: built-in name or TOML file, with @VERSION one of its firmwares
+    /// Show this one in full: built-in name or TOML file; @VERSION after it chooses one of its firmwares
     #[arg(value_name = "NAME|FILE")]
     pub device: Option<String>,
 
@@ -407,23 +404,23 @@ pub struct PoliciesArguments {
     trimwise selftest --ops 10000000\n      \
     a thousand devices and ten million commands\n  \
     trimwise selftest --part 17 --seed 3\n      \
-    one part again, as a report of a violation says")]
+    repeat one part, as the report of a violation suggests")]
 pub struct SelftestArguments {
-    /// How many commands, in parts of 10,000 that have a device of their own
+    /// Number of commands, in parts of 10,000, each with a device of its own
     #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = whole::<u64>(1, 1_000_000_000_000),
           allow_negative_numbers = true, conflicts_with = "part")]
     pub ops: u64,
 
-    /// Seed of everything that is drawn at random: same seed, same result
+    /// Seed of everything drawn at random: same seed, same result
     #[arg(long, short = 's', value_name = "N", default_value_t = defaults::SEED, value_parser = whole::<u64>(0, u64::MAX),
           allow_negative_numbers = true)]
     pub seed: u64,
 
-    /// Only the part of this number, counted from 0: to repeat what was found
+    /// Run only the part with this number, counted from 0, to repeat a finding
     #[arg(long, value_name = "N", value_parser = whole::<u64>(0, 99_999_999), allow_negative_numbers = true)]
     pub part: Option<u64>,
 
-    /// How many parts at a time; the result is the same for any number [default: the number of cores]
+    /// Parts at a time; the result is the same for any number [default: the number of cores]
     #[arg(long, short = 'j', value_name = "N", value_parser = whole::<u16>(1, 1024), allow_negative_numbers = true)]
     pub jobs: Option<u16>,
 
@@ -431,11 +428,10 @@ pub struct SelftestArguments {
     pub json: JsonArguments,
 }
 
-/// Where a command's result goes, as programs read it.
+/// Where a command's result goes as JSON.
 #[derive(Clone, Debug, Default, Args)]
 pub struct JsonArguments {
-    /// Write the result as JSON to a new file; `-`, or no FILE, prints it
-    /// instead of the text
+    /// Write the result as JSON to a new file; `-`, or no FILE, prints it instead of the text
     #[arg(long, short = 'J', value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-")]
     pub json: Option<PathBuf>,
 
@@ -447,13 +443,12 @@ pub struct JsonArguments {
 /// Arguments about output that commands share.
 #[derive(Clone, Debug, Default, Args)]
 pub struct OutputArguments {
-    /// How many runs at a time; the result is the same for any number [default: the number of cores, or
-    /// fewer if the memory is short]
+    /// Runs at a time; the result is the same for any number [default: the number of cores, or fewer if memory is
+    /// short]
     #[arg(long, short = 'j', value_name = "N", value_parser = whole::<u16>(1, 1024), allow_negative_numbers = true)]
     pub jobs: Option<u16>,
 
-    /// Write the results as JSON to a new file; `-`, or no FILE, prints
-    /// them instead of the table
+    /// Write the results as JSON to a new file; `-`, or no FILE, prints them instead of the table
     #[arg(long, short = 'J', value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-")]
     pub json: Option<PathBuf>,
 
@@ -461,19 +456,19 @@ pub struct OutputArguments {
     #[arg(long, short = 'r', value_name = "DIR")]
     pub report: Option<PathBuf>,
 
-    /// Replace files of --json and --report that exist
+    /// Replace existing files of --json and --report
     #[arg(long, short = 'f')]
     pub force: bool,
 }
 
-/// Examples of `compare`; the terms of policies stand before them.
+/// Examples of `compare`; the terms of policies come before them.
 const COMPARE_EXAMPLES: &str = "Examples:\n  \
     trimwise compare\n      \
     the built-in workload on a built-in device, with everything at its default\n  \
     trimwise compare --policy off set:40:90+lazy+reuse batch:10s ideal\n      \
-    policies of your own making; terms are joined with `+`\n  \
+    your own policies; join terms with `+`\n  \
     trimwise compare --workload append:64KiB:256MiB --policy commit lazy ideal\n      \
-    how long fsync takes when a file of so many fragments was removed\n  \
+    how long fsync takes after a file in that many fragments is removed\n  \
     trimwise compare --workload mail.pmrc --device my-ssd.toml --utilization 80\n      \
     your PostMark configuration on your device profile, 80 % full\n  \
     trimwise compare --device sata-small sata-generic --json - | jq .verdict\n      \
@@ -486,7 +481,7 @@ const COMPARE_EXAMPLES: &str = "Examples:\n  \
     the workload on a real directory, as mounted\n\n\
     How to read the table, and what each figure means: docs/guide.md";
 
-/// What stands below the options of `compare`.
+/// Help below the options of `compare`.
 fn compare_help() -> String {
     let mut help = String::from("Terms of policies (`trimwise policies` lists them too, with examples):\n");
     for (term, meaning) in TERMS {
@@ -495,17 +490,17 @@ fn compare_help() -> String {
     help + "\n" + COMPARE_EXAMPLES
 }
 
-/// The help of `--policy`, which names the default.
+/// Help of `--policy`, including the default.
 fn policy_help() -> String {
     let default = defaults::POLICIES.join(" ");
     format!(
-        "TRIM policy: terms joined with `+`, see below; one or several [default: {default}]. On a kernel what its \
+        "TRIM policy: terms joined with `+`, see below; one or more [default: {default}]. On a kernel, what its \
          file system does: off, commit, async (btrfs), batch:EVERY [default: all but batch]. discard is commit, nodiscard \
          is off, fstrim is batch:1w"
     )
 }
 
-/// The tests, and examples of `bench`.
+/// Help below the options of `bench`: the tests, and examples.
 fn bench_help() -> String {
     let mut help = String::from("Tests:\n");
     for (test, meaning) in TESTS {
@@ -519,12 +514,12 @@ fn bench_help() -> String {
         What each test does, and how to read its figures: docs/guide.md"
 }
 
-/// Reads a part of a device.
+/// Parses a part of a device.
 fn region(text: &str) -> Result<Part, String> {
     text.parse()
 }
 
-/// Reads a whole number, and says which ones are accepted where it cannot.
+/// Parses a whole number; the error names the accepted range.
 fn whole<T: TryFrom<u64>>(
     least: u64,
     most: u64,
@@ -537,7 +532,7 @@ fn whole<T: TryFrom<u64>>(
     }
 }
 
-/// Reads a size that is not zero.
+/// Parses a size above 0.
 fn some_bytes(text: &str) -> Result<Bytes, String> {
     let bytes: Bytes = text.parse().map_err(|e: trimwise::units::SizeError| e.to_string())?;
     if bytes.0 == 0 { Err("expected a size above 0".to_string()) } else { Ok(bytes) }
@@ -554,7 +549,7 @@ mod tests {
         let mut command = CommandLine::command();
         command.clone().debug_assert();
         let help = command.find_subcommand_mut("compare").unwrap().render_long_help().to_string();
-        let help = help.split_whitespace().collect::<Vec<_>>().join(" "); // it is folded
+        let help = help.split_whitespace().collect::<Vec<_>>().join(" "); // clap wraps it
         for value in [
             defaults::UTILIZATION_PERCENT.to_string(),
             defaults::DEVICE.to_string(),

@@ -24,7 +24,7 @@ pub struct BenchReport {
     pub settings: BenchSettings,
     /// Whether tests are missing, because the device failed or the user stopped them.
     pub partial: bool,
-    /// What came of it.
+    /// The results.
     #[serde(flatten)]
     pub results: Results,
 }
@@ -44,11 +44,12 @@ pub struct BenchSettings {
     pub region_start_percent: f64,
     /// How long that part is.
     pub region_length_percent: f64,
-    /// The command that makes this again.
+    /// The command that repeats this.
     pub command: String,
 }
 
-/// Runs the command and answers what to print. `on_signal` installs what Ctrl-C does and answers the flag that it raises.
+/// Runs the command and returns what to print. `on_signal` installs the handler for Ctrl-C and returns the flag that it
+/// raises.
 pub fn run<M: Models>(
     models: &M,
     arguments: &BenchArguments,
@@ -91,7 +92,7 @@ pub fn run<M: Models>(
     let text = destinations.deliver_with_report(&report, html, || table::bench::render(&report))?;
     match &report.results.broken {
         None => Ok(text),
-        // What was done is told also where it is not all.
+        // Report what was done even if the run broke off.
         Some(broken) if broken.interrupted => output::print(&text).and(Err(Failure::Interrupted)),
         Some(broken) => {
             output::print(&text)?;
@@ -100,12 +101,12 @@ pub fn run<M: Models>(
     }
 }
 
-/// A model is neither made nor destroyed.
+/// Rejects options that mean nothing for a model.
 fn only_for_real_targets(arguments: &BenchArguments) -> Result<(), Failure> {
     let given = [("--size", arguments.size.is_some()), ("--destroy", arguments.destroy.is_some())];
     match given.into_iter().find(|(_, given)| *given) {
         Some((option, _)) => Err(Failure::usage(format!(
-            "{option}: {} is a model; expected it with file:PATH or dev:PATH only",
+            "{option}: {} is a model; this option is for file:PATH and dev:PATH only",
             arguments.target
         ))),
         None => Ok(()),
@@ -113,7 +114,7 @@ fn only_for_real_targets(arguments: &BenchArguments) -> Result<(), Failure> {
 }
 
 impl BenchReport {
-    /// What `arguments` asked for, and what came of it.
+    /// Combines what `arguments` asked for with the results.
     pub fn new(arguments: &BenchArguments, tests: &[Test], settings: &Settings, results: Results) -> Self {
         let mut command = CommandText::new("bench");
         command.argument(&arguments.target);

@@ -1,8 +1,8 @@
-//! The command that makes a result again, as a user would type it.
+//! The command that repeats a result, as a user would type it.
 
 use std::fmt::Display;
 
-/// A command line in the making; every word is quoted for a POSIX shell where it must be.
+/// A command line under construction; words are quoted for a POSIX shell where necessary.
 #[derive(Clone, Debug)]
 pub struct CommandText(String);
 

@@ -1,4 +1,4 @@
-//! `trimwise compare`: device x policy x repetition, in parallel, and what comes out of it.
+//! `trimwise compare`: runs each device, policy and repetition in parallel and evaluates the results.
 
 pub mod check;
 mod on_kernel;
@@ -51,7 +51,7 @@ pub struct Settings {
     pub reps: u32,
     /// What the other policies are compared with.
     pub baseline: String,
-    /// The command that makes this again.
+    /// The command that repeats this.
     pub command: String,
 }
 
@@ -75,9 +75,10 @@ pub struct RealKernel {
     pub recipe: String,
     /// The file system.
     pub file_system: String,
-    /// What it is mounted with, beside what the policy says.
+    /// Its mount options, apart from those of the policy.
     pub mount_options: String,
-    /// The SHA-256 of the program that is the guest's init and runs workloads: another one is another guest.
+    /// The SHA-256 of the program that is the guest's init and runs workloads; a different program makes a different
+    /// guest.
     pub guest_program: String,
 }
 
@@ -95,7 +96,7 @@ impl RealKernel {
     }
 }
 
-/// What is refused where no guest runs.
+/// Error for guest limits where no guest runs.
 pub const GUEST_LIMITS: &str = "--max-silence and --max-wall are limits of guests";
 
 /// A comparison, as `--json` writes it; the order of the keys is part of the format.
@@ -115,17 +116,17 @@ pub struct Comparison {
     pub summary: Vec<SummaryRow>,
     /// Which policy to use.
     pub verdict: Verdict,
-    /// What a real kernel says to that; `None` if it was not asked.
+    /// The same on a real kernel; `None` if that was not requested.
     pub check: Option<check::Check>,
     /// Why runs are missing.
     #[serde(skip)]
     pub ended_by: Option<Failure>,
 }
 
-/// The runs that are finished, and why there are no more.
+/// The finished runs, and why there are no more.
 type Ran = (Vec<Cell>, Option<Failure>);
 
-const NO_FILL: &str = "--fill is for --target dir:PATH: elsewhere nothing real becomes full";
+const NO_FILL: &str = "--fill is for --target dir:PATH; other targets fill nothing real";
 
 /// Where the workload runs.
 enum Target {
@@ -134,7 +135,8 @@ enum Target {
     Directory(PathBuf),
 }
 
-/// Runs the command and answers what to print. `on_signal` installs what Ctrl-C does and answers the flag that it raises.
+/// Runs the command and returns what to print. `on_signal` installs the handler for Ctrl-C and returns the flag that it
+/// raises.
 pub fn run<M: Models>(
     models: &M,
     arguments: &CompareArguments,
@@ -168,7 +170,7 @@ pub fn run<M: Models>(
     let text = destinations.deliver_with_report(&comparison, || report::compare::html(&comparison), text)?;
     match comparison.ended_by {
         None => Ok(text),
-        // What is finished is told also where it is not all.
+        // Report finished runs even if others are missing.
         Some(failure) => output::print(&text).and(Err(failure)),
     }
 }
@@ -184,7 +186,7 @@ fn parse_target(text: &str) -> Result<Target, Failure> {
     }
 }
 
-/// Every cell in virtual time.
+/// Runs every cell in virtual time.
 fn in_model<M: Models>(
     models: &M,
     arguments: &CompareArguments,
@@ -212,7 +214,7 @@ fn in_model<M: Models>(
         }
         models.check_room(device, &workload, utilization_percent)?;
     }
-    // What is checked on a kernel is a model of that kernel, with as much memory.
+    // The model that is checked on a kernel models that kernel, with as much memory.
     let (option, linux) = match (&arguments.linux, &target) {
         (None, Some(target)) => ("--check", target.version.as_str()),
         (linux, _) => ("--linux", linux.as_deref().unwrap_or(defaults::LINUX)),
@@ -300,7 +302,7 @@ fn in_model<M: Models>(
     Ok(comparison)
 }
 
-/// One column, in real time, one run after the other: runs beside each other would measure each other.
+/// Runs one column in real time, one run after the other: parallel runs would measure each other.
 fn on_directory<M: Models>(
     models: &M,
     arguments: &CompareArguments,
@@ -323,12 +325,12 @@ fn on_directory<M: Models>(
                 "a real directory has the TRIM policy that it is mounted with. To compare policies there, \
                  remount (mount -o remount,discard or nodiscard) and run again, or compare in the model"
             }
-            "--seed" => {
-                "nothing is drawn at random there but by PostMark, whose seed is `set seed` of the workload"
+            "--seed" => "only PostMark draws at random there; set its seed with `set seed` in the workload",
+            "--jobs" => {
+                "runs on a real directory are sequential, since parallel runs would measure each other"
             }
-            "--jobs" => "runs on a real directory go one after the other, or they would measure each other",
             _ => {
-                "a real directory has the device, the utilization and the host that it has; these are for the model"
+                "a real directory comes with its device, utilization and host; these options are for the model"
             }
         };
         return Err(Failure::usage(format!("{option} does not go with --target dir:PATH: {why}")));
@@ -357,7 +359,7 @@ fn on_directory<M: Models>(
     finish(arguments, ran, host, command)
 }
 
-/// The workload, which must be PostMark where PostMark's report is asked for.
+/// Reads the workload, which must be PostMark if its report is requested.
 fn workload<M: Models>(models: &M, arguments: &CompareArguments) -> Result<M::Workload, Failure> {
     let workload = models.workload(&arguments.workload)?;
     if arguments.postmark && !models.is_postmark(&workload) {
@@ -369,7 +371,7 @@ fn workload<M: Models>(models: &M, arguments: &CompareArguments) -> Result<M::Wo
     Ok(workload)
 }
 
-/// Resolves arguments and refuses one thing given twice: the table would have two columns of one name.
+/// Resolves arguments and rejects duplicates, which would give the table two columns of one name.
 pub fn named<T>(
     arguments: &[String],
     option: &str,

@@ -114,7 +114,7 @@ fn the_settings_name_the_host_and_never_the_jobs() {
     assert!(!settings.to_string().contains("jobs"), "{settings}");
 }
 
-/// One failed, and the results of all the others were lost.
+/// When one run failed, the results of all others were lost.
 #[test]
 fn regression_what_is_finished_is_shown_and_saved_when_a_run_fails() {
     let dir = tempfile::tempdir().unwrap();
@@ -296,7 +296,11 @@ fn a_check_runs_what_the_kernel_has_and_names_the_rest() {
     assert_eq!(check["contradictions"], serde_json::json!([]));
     assert!(check["not_run"].is_null());
 
-    assert_eq!(json["cells"].as_array().unwrap().len(), 4 * 2, "the model's are as without");
+    assert_eq!(
+        json["cells"].as_array().unwrap().len(),
+        4 * 2,
+        "the model's cells are the same without the check"
+    );
     let settings = &json["settings"];
     assert_eq!(settings["host_memory_bytes"], 1u64 << 30, "as much as the guest has");
     assert_eq!(settings["linux"]["version"], "6.1", "the kernel that it is checked on");

@@ -1,4 +1,4 @@
-//! `trimwise crashtest`: power cuts under policies, in parallel, and what they have broken.
+//! `trimwise crashtest`: power cuts under policies, in parallel, and what they break.
 
 use serde::Serialize;
 use trimwise::units::Bytes;
@@ -25,11 +25,11 @@ pub struct CrashTests {
     pub trimwise: &'static str,
     /// The seed.
     pub seed: u64,
-    /// The only run that was made, if it was one.
+    /// The only run that was made, if one was chosen.
     pub run: Option<u64>,
     /// Cuts of one run.
     pub cuts_per_run: u64,
-    /// The command that makes this again.
+    /// The command that repeats this.
     pub command: String,
     /// Each policy.
     pub policies: Vec<PolicyReport>,
@@ -40,14 +40,14 @@ pub struct CrashTests {
 pub struct PolicyReport {
     /// The policy.
     pub policy: String,
-    /// The command that makes the run of the first violation again.
+    /// The command that repeats the run of the first violation.
     pub again: Option<String>,
     /// All runs together.
     #[serde(flatten)]
     pub report: CrashReport,
 }
 
-/// Runs the command and answers what to print; a violation is a failed run (exit code 1).
+/// Runs the command and returns what to print; a violation is a failed run (exit code 1).
 pub fn run<M: Models>(
     models: &M,
     arguments: &CrashtestArguments,

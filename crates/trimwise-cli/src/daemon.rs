@@ -18,7 +18,7 @@ use crate::failure::Failure;
 use crate::output::Destinations;
 use crate::table::daemon as text;
 
-/// Only what was asked wrongly is a wrong argument; a daemon that is not there is a failure like any other.
+/// Only a wrong request is a usage error; a daemon that cannot be reached is a failed run.
 pub fn failed(error: ClientError) -> Failure {
     match error {
         ClientError::BadRequest(_) => Failure::usage(error),
@@ -26,8 +26,8 @@ pub fn failed(error: ClientError) -> Failure {
     }
 }
 
-/// A mount point as the kernel writes it: absolute, without links, and without a slash at the end. What is not there may
-/// be one all the same, of a daemon elsewhere or of the past.
+/// Returns a mount point as the kernel writes it: absolute, without links or a trailing slash. A path that does not
+/// exist is accepted: it may be known to a daemon elsewhere or from the past.
 pub fn normal(mount: &Path) -> Result<PathBuf, Failure> {
     let refused = |why: &dyn std::fmt::Display| Failure::usage(format!("{}: {why}", mount.display()));
     let absolute = mount.canonicalize().or_else(|_| std::path::absolute(mount)).map_err(|e| refused(&e))?;
@@ -37,7 +37,7 @@ pub fn normal(mount: &Path) -> Result<PathBuf, Failure> {
     Ok(absolute.components().collect())
 }
 
-/// Asks, and answers the data as JSON or as the text that is made of it.
+/// Sends a request and returns the data, as JSON or as the text made of it.
 pub fn ask(
     run: &Path,
     request: &Request,
@@ -61,15 +61,13 @@ pub fn status(arguments: &StatusArguments) -> Result<String, Failure> {
         return ask(&arguments.run.run, &Request::Status, &arguments.json, |data| text::status(data, show));
     }
     if !std::io::stdout().is_terminal() {
-        return Err(Failure::usage(
-            "--watch writes to a terminal only; expected none, or `--json -`, in a pipe",
-        ));
+        return Err(Failure::usage("--watch needs a terminal; in a pipe, leave it out or use `--json -`"));
     }
     let mut client = Client::connect(&arguments.run.run).map_err(failed)?;
     loop {
         let text = match client.ask(&Request::Status) {
             Ok(data) => text::status(&data, show),
-            // It may only be restarted.
+            // The daemon may only be restarting.
             Err(error) => {
                 if let Ok(next) = Client::connect(&arguments.run.run) {
                     client = next;
@@ -77,7 +75,7 @@ pub fn status(arguments: &StatusArguments) -> Result<String, Failure> {
                 format!("{error}\nWaiting for trimwised.\n")
             }
         };
-        // The cursor goes to the first place, and what is below the text is cleared.
+        // Move the cursor home, and clear what is below the text.
         let shown = text.replace('\n', "\u{1b}[K\n");
         let mut out = std::io::stdout().lock();
         let written = write!(out, "\u{1b}[H{shown}\u{1b}[J").and_then(|()| out.flush());
@@ -105,9 +103,7 @@ pub fn history(arguments: &HistoryArguments) -> Result<String, Failure> {
 pub fn pause(arguments: &PauseArguments, paused: bool) -> Result<String, Failure> {
     let mount = arguments.mount.as_deref().map(normal).transpose()?;
     if paused && mount.is_none() && !arguments.all {
-        return Err(Failure::usage(
-            "pause needs a MOUNT; expected `--all` to pause all file systems at once",
-        ));
+        return Err(Failure::usage("pause needs a MOUNT, or `--all` to pause all file systems"));
     }
     let all = arguments.all;
     let request = if paused { Request::Pause { mount, all } } else { Request::Resume { mount } };
@@ -118,7 +114,7 @@ pub fn pause(arguments: &PauseArguments, paused: bool) -> Result<String, Failure
         text::points(word, data)
     })?;
     match not_saved {
-        Some(why) => Err(Failure::run(format!("{word} until trimwised ends only: {why}"))),
+        Some(why) => Err(Failure::run(format!("{word}, but only until trimwised ends: {why}"))),
         None => Ok(text),
     }
 }
@@ -129,7 +125,7 @@ struct Checked {
     trimwise: &'static str,
     file: PathBuf,
     errors: Vec<CheckedError>,
-    /// What is accepted, and will not work on this host.
+    /// Accepted settings that will not work on this host.
     notes: Vec<String>,
 }
 
@@ -156,8 +152,7 @@ pub fn config(command: &ConfigCommand) -> Result<String, Failure> {
     let errors = errors.iter().map(told).collect();
     let mut notes: Vec<String> = result.iter().flat_map(notes_on).collect();
     if result.is_ok() && !file.exists() {
-        notes
-            .push(format!("{}: there is none; what its drop-ins do not set has its default", file.display()));
+        notes.push(format!("{}: no such file; what its drop-ins do not set has its default", file.display()));
     }
     let checked = Checked { trimwise: trimwise::VERSION, file: file.clone(), errors, notes };
     let text = destinations.deliver(&checked, || {
@@ -172,11 +167,11 @@ pub fn config(command: &ConfigCommand) -> Result<String, Failure> {
     }
 }
 
-/// A configuration may be checked elsewhere than where it is for, so these are no errors.
+/// A configuration may be checked on another host than the one that it is for, so these are not errors.
 fn notes_on(config: &Config) -> Vec<String> {
     let unknown = config.group.as_ref().filter(|name| group_number(&HostRoot::default(), name).is_none());
     let group = unknown.map(|name| {
-        format!("group = \"{name}\": there is no such group on this host, where trimwised would refuse this")
+        format!("group = \"{name}\": no such group on this host; trimwised would reject this here")
     });
     let places = [("metrics-file", &config.metrics_file), ("metrics-socket", &config.metrics_socket)];
     let metrics = places.into_iter().filter_map(|(key, place)| {

@@ -1,4 +1,4 @@
-//! What `trimwise compare` runs when it is told nothing; each value with its reason.
+//! What `trimwise compare` runs by default; each value with its reason.
 
 /// The workload: small enough to end within seconds, large enough to make the device collect garbage.
 pub const WORKLOAD: &str = "default";
@@ -7,10 +7,10 @@ pub const WORKLOAD: &str = "default";
 pub const DEVICE: &str = "sata-small";
 
 /// What Linux's nodiscard and discard do, what the two papers propose (SeT, and lazy TRIM with reuse), the default to
-/// ship, and the bound that no policy can pass.
+/// ship, and the bound that no policy can beat.
 ///
-/// A batch is not among them: fstrim runs once a day or a week, and within a run of seconds it would be `off`; every
-/// ten seconds nobody runs it. `--policy batch:10s` shows what one costs.
+/// Batch is left out: fstrim runs once a day or a week, so in a run of seconds it would equal `off`; every ten seconds
+/// is not realistic. `--policy batch:10s` shows what one costs.
 pub const POLICIES: [&str; 6] = ["off", "commit", "set:40:90", "lazy+reuse", "judicious", "ideal"];
 
 /// Repetitions: six are the fewest that give a 95 % interval of the median (1 - 2 / 2^6 = 96.9 %).
@@ -25,9 +25,9 @@ pub const UTILIZATION_PERCENT: u8 = 80;
 /// The modelled host's Linux: the long-term release of today's distributions.
 pub const LINUX: &str = "6.12";
 
-/// The machine's memory, modelled or a guest's: as much smaller than a laptop's as the default device is than its drive,
-/// so that the workload does not end in memory; and little enough to have several guests beside each other.
+/// The machine's memory, modelled or a guest's: as much smaller than a laptop's as the default device is smaller than
+/// its drive, so that the workload does not fit in memory; and small enough to run several guests at a time.
 pub const MEMORY_MIB: u64 = 1024;
 
-/// Power cuts of a crash test for each policy: a second or two for all of them.
+/// Power cuts of a crash test for each policy: all of them take a second or two.
 pub const CUTS: u64 = 1000;

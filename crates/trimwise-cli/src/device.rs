@@ -1,7 +1,7 @@
 //! `trimwise device`: modelled drives as block devices, in real time.
 //!
-//! A device is served by a process of its own. `attach` starts it in the background by running this program once more with
-//! the same words, and waits until it says that the device can be used.
+//! Each device is served by its own process. `attach` starts it in the background by running this program again with
+//! the same arguments, and waits until it says that the device is ready.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
@@ -28,7 +28,7 @@ use crate::output::{self, Destinations};
 use crate::runner::devices::profile;
 use crate::table;
 
-/// How long a server may take until its device can be used.
+/// How long a server may take until its device is ready.
 const START_MAX: Duration = Duration::from_secs(60);
 
 /// Devices as `--json` writes them.
@@ -39,16 +39,16 @@ struct Devices<'a> {
     devices: &'a [Shown],
 }
 
-/// A device and what is known of it.
+/// A device and its state.
 #[derive(Debug, Serialize)]
 pub struct Shown {
     #[serde(flatten)]
     pub record: Record,
     /// `serving`, `detached`, `silent` (its server does not answer) or `dead` (its server was killed).
     pub state: &'static str,
-    /// Who keeps what a dead server left from being taken away.
+    /// What still uses the remains of a dead server, so that they are not removed.
     pub in_use: Option<String>,
-    /// What was asked of it; `None` if nobody can say any more.
+    /// What it served; `None` if unknown.
     pub status: Option<Status>,
 }
 
@@ -67,7 +67,7 @@ impl Shown {
     }
 }
 
-/// Runs the command and answers what to print.
+/// Runs the command and returns what to print.
 pub fn run(arguments: &DeviceArguments) -> Result<String, Failure> {
     let state_dir = arguments.state_dir.clone().unwrap_or_else(registry::usual_place);
     let registry = Registry::at(absolute("state-dir", &state_dir)?);
@@ -76,7 +76,7 @@ pub fn run(arguments: &DeviceArguments) -> Result<String, Failure> {
             attach_here(&registry, attach)
         }
         DeviceCommand::Attach(attach) => {
-            // What is wrong with the words is said by this process.
+            // This process reports errors in the arguments.
             drive_config(&attach.drive)?;
             in_background()
                 .and_then(|record| output::print_always(first_line(&record)))
@@ -106,7 +106,7 @@ fn absolute(option: &str, path: &Path) -> Result<PathBuf, Failure> {
     std::path::absolute(path).map_err(|e| Failure::usage(format!("--{option} {}: {e}", path.display())))
 }
 
-/// The drive as it was asked for, and how its profile is called.
+/// Returns the drive as requested, and the name of its profile.
 fn drive_config(arguments: &DriveArguments) -> Result<(SsdConfig, trimwise::ssd::Faults, String), Failure> {
     let profile = profile(&arguments.profile, "profile")?;
     let whole = Bytes(profile.config.capacity_bytes);
@@ -124,7 +124,7 @@ fn drive_config(arguments: &DriveArguments) -> Result<(SsdConfig, trimwise::ssd:
     Ok((config, profile.faults, profile.name))
 }
 
-/// A drive with its bytes; a backing file that was made for it and that is in vain is removed again.
+/// A drive with its bytes; if it ends up unused, a backing file created for it is removed.
 struct Made {
     drive: Arc<EmulatedDrive>,
     description: Description,
@@ -170,10 +170,10 @@ fn stops() -> Result<Stops, Failure> {
     Ok(stops)
 }
 
-/// Says that the device can be used. In the background that is the last word.
+/// Says that the device is ready. In the background that is the last output.
 fn announce(record: &Record, announced: bool) {
     if !announced {
-        // A reader who went away does not end the device.
+        // A reader that has gone away does not end the device.
         drop(output::print_always(first_line(record)));
         return;
     }
@@ -236,7 +236,7 @@ fn ended(
     Ok(if announced { String::new() } else { table::device::render(&[shown]) })
 }
 
-/// What the user can do better is a wrong argument.
+/// What the user can correct is a usage error.
 fn refused(error: RegistryError) -> Failure {
     match error {
         RegistryError::Io { .. } | RegistryError::Lingers { .. } | RegistryError::InUse { .. } => {
@@ -246,7 +246,7 @@ fn refused(error: RegistryError) -> Failure {
     }
 }
 
-/// Runs this command in the background and answers what it serves.
+/// Runs this command in the background and returns what it serves.
 fn in_background() -> Result<Record, Failure> {
     let cannot = |e: std::io::Error| Failure::run(format!("cannot start a server in the background: {e}"));
     let mut child = Command::new(std::env::current_exe().map_err(cannot)?)
@@ -262,14 +262,14 @@ fn in_background() -> Result<Record, Failure> {
         std::thread::spawn(move || {
             let mut line = String::new();
             let read = BufReader::new(stdout).read_line(&mut line);
-            // If nobody waits any more, the server has been ended.
+            // If the parent no longer waits, it has ended the server.
             drop(sender.send(read.map(|_| line)));
         });
     }
     let Ok(line) = receiver.recv_timeout(START_MAX) else {
         drop(child.kill());
         drop(child.wait());
-        return Err(Failure::run(format!("the server has not started within {} s", START_MAX.as_secs())));
+        return Err(Failure::run(format!("the server did not start within {} s", START_MAX.as_secs())));
     };
     if let Ok(record) = serde_json::from_str(&line.map_err(cannot)?) {
         return Ok(record);
@@ -282,7 +282,7 @@ fn in_background() -> Result<Record, Failure> {
     let said = said.trim().trim_start_matches("error: ").to_owned();
     Err(match status.code() {
         Some(2) => Failure::Usage(said),
-        _ if said.is_empty() => Failure::run(format!("the server ended at once: {status}")),
+        _ if said.is_empty() => Failure::run(format!("the server exited at once: {status}")),
         _ => Failure::Run(said),
     })
 }
@@ -304,7 +304,7 @@ fn detach_devices(registry: &Registry, arguments: &DetachArguments) -> Result<St
     }
     let text = show(&destinations, &shown)?;
     let Some(first) = failures.first().cloned() else { return Ok(text) };
-    // What was done is told also where it is not all.
+    // Report what was done even if it is not all.
     output::print(if shown.is_empty() { "" } else { &text })?;
     for failure in &failures[1..] {
         eprintln!("error: {failure}");

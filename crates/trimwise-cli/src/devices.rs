@@ -11,7 +11,7 @@ use crate::output::Destinations;
 use crate::runner::devices::profile;
 use crate::table;
 
-/// All of them, as `--json` writes them.
+/// All profiles, as `--json` writes them.
 #[derive(Debug, Serialize)]
 struct Devices {
     /// The version of trimwise.
@@ -19,7 +19,7 @@ struct Devices {
     devices: Vec<Essentials>,
 }
 
-/// One of them in full, as `--json` writes it.
+/// One profile in full, as `--json` writes it.
 #[derive(Debug, Serialize)]
 struct Device<'a> {
     /// The version of trimwise.
@@ -28,15 +28,15 @@ struct Device<'a> {
     settings: &'a [Setting],
 }
 
-/// What one wants to know of a device first.
+/// The most important facts about a device.
 #[derive(Debug, Serialize)]
 pub struct Essentials {
     pub name: String,
     pub description: String,
-    /// The firmware variant that this is; `None`: as the file is without one.
+    /// The firmware variant shown; `None` for the profile as it is.
     pub firmware: Option<String>,
     pub firmware_variants: Vec<Firmware>,
-    /// Whether its firmware does anything wrong, on purpose.
+    /// Whether its firmware is deliberately faulty.
     pub faulty: bool,
     pub capacity_bytes: u64,
     /// The flash that the device may use.
@@ -55,7 +55,7 @@ pub struct Essentials {
     pub cache_volatile: bool,
     pub read_ahead_bytes: u64,
     pub slc: Option<Slc>,
-    /// `None`: the firmware knows no TRIM.
+    /// `None` if the firmware has no TRIM.
     pub trim: Option<Trim>,
 }
 
@@ -69,20 +69,20 @@ pub struct Firmware {
 /// An SLC cache.
 #[derive(Debug, Serialize)]
 pub struct Slc {
-    /// What its fixed part holds.
+    /// Capacity of its fixed part.
     pub static_bytes: u64,
-    /// Share of the free space that may serve besides.
+    /// Share of the free space that may be used as well.
     pub dynamic_percent: u32,
 }
 
-/// What a TRIM is to a device.
+/// How a device handles TRIM.
 #[derive(Debug, Serialize)]
 pub struct Trim {
-    /// Whether it has a place in the queue; otherwise it runs alone.
+    /// Whether it can be queued; otherwise it runs alone.
     pub queued: bool,
-    /// Whether it is acknowledged at once and worked off later.
+    /// Whether it is acknowledged at once and carried out later.
     pub background: bool,
-    /// The device's time to trim so much that holds data, in as few commands as possible.
+    /// The device's time to trim this much data, in as few commands as possible.
     pub time_4kib_ns: u64,
     pub time_1gib_ns: u64,
     /// What a read of a trimmed unit returns: `zeros`, `old` or `undefined`.
@@ -94,7 +94,7 @@ pub struct Trim {
 pub struct Setting {
     pub setting: String,
     pub value: SettingValue,
-    /// `None`: the profile names none.
+    /// `None` if the profile names none.
     pub source: Option<String>,
     /// Whether the firmware variant sets it.
     pub by_firmware: bool,
@@ -104,7 +104,7 @@ impl Essentials {
     fn of(profile: &Profile) -> Self {
         let config = &profile.config;
         let geometry = &config.geometry;
-        // A profile that was read has been checked.
+        // A profile is checked when it is read.
         let physical_bytes = config.physical_bytes().unwrap_or(config.capacity_bytes);
         let spare = physical_bytes.saturating_sub(config.capacity_bytes);
         let (mapping, map_cache_bytes) = match &config.mapping {
@@ -164,7 +164,7 @@ impl Trim {
     }
 }
 
-/// The device's time for a TRIM of so many units that hold data, one behind the other, in as few commands as possible.
+/// Returns the device's time to trim `units` consecutive units that hold data, in as few commands as possible.
 fn trim_ns(trim: &TrimConfig, units: u64) -> u64 {
     let ranges = units.div_ceil(u64::from(trim.max_units_per_range.max(1)));
     let commands = ranges.div_ceil(u64::from(trim.max_ranges.max(1)));
@@ -183,7 +183,7 @@ fn settings(profile: &Profile) -> Vec<Setting> {
     profile.settings.iter().map(setting).collect()
 }
 
-/// Runs the command and answers what to print.
+/// Runs the command and returns what to print.
 pub fn run(arguments: &DevicesArguments) -> Result<String, Failure> {
     let DevicesArguments { device, json } = arguments;
     let destinations = Destinations::check_json(json)?;
@@ -260,11 +260,11 @@ mod tests {
     #[test]
     fn the_time_of_a_trim_counts_commands_ranges_and_units() {
         let trim = |name: &str| Trim::of(&Profile::embedded(name).unwrap().config.trim);
-        // 262,144 units in ranges of 8,191 are 33, in one command: 2 ms and 33 times 20 us.
+        // 262,144 units in ranges of 8,191 make 33 ranges, in one command: 2 ms plus 33 times 20 us.
         let vertex = trim("vertex-60gb");
         assert_eq!((vertex.time_4kib_ns, vertex.time_1gib_ns), (2_020_000, 2_660_000));
         assert!(!vertex.queued && !vertex.background);
-        // One range takes a range's time and a nanosecond a unit.
+        // One range costs a range's time plus a nanosecond per unit.
         let dramless = trim("nvme-500gb-dramless");
         assert_eq!((dramless.time_4kib_ns, dramless.time_1gib_ns), (32_001, 32_000 + 262_144));
         assert!(dramless.queued && dramless.background);

@@ -16,18 +16,18 @@ use crate::table;
 struct DoctorReport<'a> {
     /// The version of trimwise.
     trimwise: &'static str,
-    /// How many things are wrong.
+    /// Number of things that are wrong.
     wrong: usize,
     #[serde(flatten)]
     report: &'a Report,
 }
 
-/// Runs the command; what it found is printed also where something is wrong.
+/// Runs the command. Findings are printed even if something is wrong.
 pub fn run(arguments: &DoctorArguments) -> Result<String, Failure> {
     let destinations = Destinations::check_json(&arguments.json)?;
     arguments.mount.as_deref().map_or(Ok(()), expect_mount)?;
     let root = arguments.host_root.clone().map_or_else(HostRoot::default, HostRoot::new);
-    // In a container a path is one of the host.
+    // In a container, paths are the host's.
     let only = arguments.mount.as_deref().map(|mount| match arguments.host_root {
         Some(_) => Ok(mount.to_owned()),
         None => normal(mount),

@@ -7,7 +7,7 @@ use trimwise::compare::summary::{BOUND, LedgerRow, PolicySummary, Saved};
 pub use trimwise::compare::verdict::{grouped, thousands};
 use trimwise::units::{Bytes, UNIT_BYTES};
 
-/// What stands where there is no figure.
+/// Shown where there is no figure.
 pub const NONE: &str = "-";
 
 /// The minus sign, as wide as a plus.
@@ -51,12 +51,12 @@ pub fn plus_minus(median: f64, interval: Interval) -> String {
     if median == 0.0 { "± 0 %".to_string() } else { format!("± {:.1} %", reach / median * 100.0) }
 }
 
-/// The number of runs; where one says it all, that it is exact.
+/// Formats the number of runs; if one stands for all, adds that it is exact.
 pub fn runs(sample: &Sample) -> String {
     if sample.is_exact() { "1, exact".to_string() } else { sample.n().to_string() }
 }
 
-/// A span of time, given in seconds, with about four digits in the unit that suits it.
+/// Formats a time in seconds with about four digits in a suitable unit.
 pub fn time(seconds: f64) -> String {
     let (value, unit) = match seconds.abs() {
         0.0 => return "0 s".to_string(),
@@ -77,7 +77,7 @@ pub fn duration(sample: &Sample) -> String {
     }
 }
 
-/// The change in duration against the baseline; `~` where there is none that is significant.
+/// Formats the change in duration against the baseline; `~` if it is not significant.
 pub fn difference(comparison: Option<&Comparison>) -> String {
     match comparison {
         None => String::new(),
@@ -86,8 +86,8 @@ pub fn difference(comparison: Option<&Comparison>) -> String {
     }
 }
 
-/// How much longer than the bound, which comes first in `comparison`. The distance is shown also where it is not
-/// significant, behind a `~`: it is an estimate then. Nothing for the bound itself.
+/// Formats how much longer it takes than the bound, which comes first in `comparison`. A distance that is not
+/// significant is an estimate and comes after a `~`. Empty for the bound itself.
 pub fn distance(p: &PolicySummary) -> String {
     match &p.versus_ideal {
         None if p.policy == BOUND => String::new(),
@@ -97,7 +97,7 @@ pub fn distance(p: &PolicySummary) -> String {
     }
 }
 
-/// What is saved, with its sign; nothing for the policy that savings are counted against.
+/// Formats a saving with its sign; empty for the policy that savings are counted against.
 fn saved(p: &PolicySummary, figure: impl Fn(Saved) -> f64, show: impl Fn(f64) -> String) -> String {
     match p.saved {
         _ if p.policy == WITHOUT_TRIM => String::new(),
@@ -114,7 +114,7 @@ fn saved(p: &PolicySummary, figure: impl Fn(Saved) -> f64, show: impl Fn(f64) ->
 pub const LEDGER: [&str; 9] =
     ["policy", "freed", "trimmed", "reused", "dropped", "pending", "TRIM time", "GC saved", "time saved"];
 
-/// A policy's row of the ledger; `None` if it has none.
+/// Returns a policy's row of the ledger; `None` if it has none.
 pub fn ledger(p: &PolicySummary) -> Option<[String; LEDGER.len()]> {
     let row = LedgerRow::of(p)?;
     Some([
@@ -130,7 +130,7 @@ pub fn ledger(p: &PolicySummary) -> Option<[String; LEDGER.len()]> {
     ])
 }
 
-/// A share: `0 %` only where there is none.
+/// Formats a share; `0 %` only for exactly none.
 fn percent(percent: f64) -> String {
     match percent {
         0.0 => "0 %".to_string(),
@@ -139,12 +139,12 @@ fn percent(percent: f64) -> String {
     }
 }
 
-/// A number of units as bytes.
+/// Formats units as bytes.
 pub fn units_as_bytes(units: f64) -> String {
     Bytes((units * UNIT_BYTES as f64) as u64).to_string()
 }
 
-/// A span of time in the unit that suits it.
+/// Formats a time in nanoseconds in a suitable unit.
 pub fn nanoseconds(ns: f64) -> String {
     let (value, unit) = match ns {
         n if n >= 1e9 => (n / 1e9, "s"),
@@ -156,8 +156,8 @@ pub fn nanoseconds(ns: f64) -> String {
     format!("{value:.digits$} {unit}")
 }
 
-/// The heading of the figure that is a workload's own: PostMark's rate, or else the time that it took until the TRIMs
-/// of what was removed were acknowledged.
+/// The heading of the workload's own figure: PostMark's rate, or else the time until the TRIMs of what was removed were
+/// acknowledged.
 pub fn own_heading(measure: Measure) -> &'static str {
     match measure {
         Measure::Total => "trans./s",
@@ -165,7 +165,7 @@ pub fn own_heading(measure: Measure) -> &'static str {
     }
 }
 
-/// The figures of a policy that follow its duration in table and report.
+/// Formats the figures of a policy that follow its duration in table and report.
 pub fn of_policy(p: &PolicySummary) -> [String; 5] {
     let device = |figure: Option<f64>, show: &dyn Fn(f64) -> String| figure.map_or(NONE.to_string(), show);
     let own = match p.runs.first().map(|c| c.measure()).unwrap_or_default() {
@@ -174,7 +174,7 @@ pub fn of_policy(p: &PolicySummary) -> [String; 5] {
             .map_or(NONE.to_string(), significant),
         Measure::Fsync | Measure::Write => p
             .known_median_of(|c| c.removal_trims().map(|t| t.acknowledged_ns as f64 / 1e9))
-            // Where none was sent there is nothing that could be done.
+            // If none was sent, there was nothing to do.
             .filter(|&seconds| seconds > 0.0)
             .map_or(NONE.to_string(), time),
     };
@@ -187,12 +187,12 @@ pub fn of_policy(p: &PolicySummary) -> [String; 5] {
     ]
 }
 
-/// The median of a figure of stale units, if every repetition has it.
+/// Returns the median of a figure of stale units, if every repetition has it.
 fn stale(p: &PolicySummary, figure: impl Fn(&DeviceFigures) -> Option<u64>) -> Option<f64> {
     p.known_median_of(|c| figure(c.device_stats.as_ref()?).map(|units| units as f64))
 }
 
-/// The heading of the stale space: its largest value, or where only that is known the one at the end.
+/// Returns the heading of the stale space: its maximum, or its final value if only that is known.
 pub fn stale_heading(policies: &[PolicySummary]) -> &'static str {
     let is_followed = |p: &PolicySummary| stale(p, |d| d.stale_units_max).is_some();
     if policies.iter().any(is_followed) { "stale max" } else { "stale end" }

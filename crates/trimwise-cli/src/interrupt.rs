@@ -1,8 +1,8 @@
 //! Ctrl-C (and SIGTERM).
 //!
-//! A run in the model holds nothing but memory: it simply ends. A run on a real directory has files there:
-//! it is told to stop, removes what it made, and ends then. A trim ends behind the slice that it is at, and device
-//! tests end with the results that they have. Whoever waits for the daemon only stops waiting.
+//! A run in the model holds nothing but memory, so it simply ends. A run on a real directory removes its files first. A
+//! trim ends after the current slice, and device tests end with the results so far. A command that waits for the daemon
+//! only stops waiting.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,13 +16,13 @@ pub enum OnInterrupt {
     Exit,
     /// Raise the flag and let the run clean up.
     Stop,
-    /// Raise the flag and let the step end that it is at; the second time, end at once.
+    /// Raise the flag and let the current step end; the second time, end at once.
     StopAfterStep,
-    /// Raise the flag and let what is booted be ended; the second time, end at once.
+    /// Raise the flag and let the booted guests be ended; the second time, end at once.
     StopAfterRun,
-    /// Raise the flag and let the run show what it has found; the second time, end at once.
+    /// Raise the flag and let the run show its results so far; the second time, end at once.
     StopAndShow,
-    /// Raise the flag; what is waited for goes on. The second time, end at once.
+    /// Raise the flag; what it waits for goes on. The second time, end at once.
     StopWaiting,
 }
 
@@ -44,13 +44,13 @@ pub fn install(on_interrupt: OnInterrupt) -> Result<Arc<AtomicBool>, Failure> {
             if raised.swap(true, Ordering::SeqCst) {
                 std::process::exit(Failure::Interrupted.exit_code().into());
             }
-            eprintln!("\nstopping after this slice; once more to end at once");
+            eprintln!("\nstopping after this slice; press Ctrl-C again to end at once");
         }
         OnInterrupt::StopAfterRun => {
             if raised.swap(true, Ordering::SeqCst) {
                 std::process::exit(Failure::Interrupted.exit_code().into());
             }
-            eprintln!("\nstopping; once more to end at once");
+            eprintln!("\nstopping; press Ctrl-C again to end at once");
         }
         OnInterrupt::StopWaiting => {
             if raised.swap(true, Ordering::SeqCst) {
@@ -62,7 +62,7 @@ pub fn install(on_interrupt: OnInterrupt) -> Result<Arc<AtomicBool>, Failure> {
             if raised.swap(true, Ordering::SeqCst) {
                 std::process::exit(Failure::Interrupted.exit_code().into());
             }
-            eprintln!("\nstopping, to show what was found until now; once more to end at once");
+            eprintln!("\nstopping with the results so far; press Ctrl-C again to end at once");
         }
     })
     .map_err(|e| Failure::run(format!("cannot install the handler for Ctrl-C: {e}")))?;

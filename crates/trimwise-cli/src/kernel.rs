@@ -22,7 +22,7 @@ use crate::table;
 
 pub use run::{Phase, RunReport};
 
-/// Steps of the progress bar for one kernel, and where in them each part of a build begins, as time goes by.
+/// Steps of the progress bar for one kernel, and where in them each part of a build begins, in proportion to its time.
 const STEPS: u64 = 1000;
 const UNPACK_AT: u64 = 15;
 const CONFIGURE_AT: u64 = 45;
@@ -31,26 +31,26 @@ const COMPILE_AT: u64 = 50;
 /// What `--json` writes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct KernelsReport {
-    /// The trimwise that wrote it.
+    /// The version of trimwise.
     pub trimwise: &'static str,
     /// The folder of the kernels.
     pub directory: PathBuf,
-    /// One for each.
+    /// One entry per kernel.
     pub kernels: Vec<Kernel>,
 }
 
 /// One kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Kernel {
-    /// What it is asked for by.
+    /// The version that names it.
     pub version: String,
-    /// Whether there is one.
+    /// Whether it is built.
     pub state: State,
-    /// What results on it tell, if that is known.
+    /// Which kernels its results stand for, if known.
     pub stands_for: Option<&'static str>,
     /// What `uname -r` says in it.
     pub release: Option<String>,
-    /// Where its source is from.
+    /// Where its source came from.
     pub source: Option<String>,
     /// The compiler's own first line.
     pub compiler: Option<String>,
@@ -58,27 +58,28 @@ pub struct Kernel {
     pub recipe: Option<String>,
     /// The kernel program.
     pub linux: Option<PathBuf>,
-    /// Its size.
+    /// Size of the program.
     pub size_bytes: Option<u64>,
     /// When it was built, UTC.
     pub built: Option<String>,
 }
 
-/// Whether a kernel is there.
+/// Whether a kernel is built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
-    /// This command has built it.
+    /// Built by this command.
     New,
-    /// It was there.
+    /// Already built.
     Built,
-    /// It was built by another trimwise, with another configuration or recipe; it is not used.
+    /// Built by another trimwise, with another configuration or recipe; it is not used.
     Outdated,
-    /// It can be built.
+    /// Can be built.
     NotBuilt,
 }
 
-/// Runs the command and answers what to print. `on_signal` installs what Ctrl-C does and answers the flag that it raises.
+/// Runs the command and returns what to print. `on_signal` installs the handler for Ctrl-C and returns the flag that it
+/// raises.
 pub fn run(
     command: &KernelCommand,
     on_signal: impl FnOnce(OnInterrupt) -> Result<Arc<AtomicBool>, Failure>,
@@ -106,7 +107,7 @@ fn build(
     if let (Some(source), [_, _, ..]) = (&arguments.source, versions.as_slice()) {
         let given = versions.join(" ");
         let what =
-            format!("--source {}: is of one version, and {given} are given; expected one", source.display());
+            format!("--source {}: holds one version, but {given} were given; expected one", source.display());
         return Err(Failure::usage(what));
     }
     let orders: Vec<Order> = versions
@@ -148,7 +149,7 @@ fn build(
     show(cache, kernels, &destinations)
 }
 
-/// What became of the images that the new one makes useless, if there were any.
+/// Reports what became of the outdated images that the new one replaces, if there were any.
 fn removed(version: &str, freed_bytes: Result<u64, String>) -> Option<String> {
     match freed_bytes {
         Ok(0) => None,
@@ -159,10 +160,10 @@ fn removed(version: &str, freed_bytes: Result<u64, String>) -> Option<String> {
     }
 }
 
-/// How far a build is, and what it does.
+/// Returns how far a build is, and its current step.
 fn at(step: Step) -> (u64, String) {
     match step {
-        Step::Wait => (0, "another build of it goes on".to_owned()),
+        Step::Wait => (0, "waiting for another build of it".to_owned()),
         Step::Download => (0, "download".to_owned()),
         Step::Unpack => (UNPACK_AT, "unpacking".to_owned()),
         Step::Configure => (CONFIGURE_AT, "configuration".to_owned()),

@@ -1,7 +1,7 @@
 //! The `trimwise` command: reads its arguments, runs what they ask for, and shows the result.
 //!
-//! What is run lives in the libraries; here are the parts that need threads, files and a terminal. All of
-//! it meets the models in one place, [`runner`].
+//! The work itself is done by the libraries; this crate holds what needs threads, files and a terminal. It meets the
+//! models in one place, [`runner`].
 
 mod arguments;
 mod bench;
@@ -39,7 +39,7 @@ use crate::interrupt::OnInterrupt;
 use crate::runner::Linked;
 
 fn main() -> ExitCode {
-    let command_line = CommandLine::parse(); // ends with exit code 2 by itself where words make no sense
+    let command_line = CommandLine::parse(); // exits with code 2 on wrong arguments
     if command_line.quiet {
         output::be_quiet();
     }
@@ -53,7 +53,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Does what was asked for and answers what is left to print.
+/// Runs the command and returns what is left to print.
 fn run(command: Command) -> Result<String, Failure> {
     let models = Linked;
     match command {

@@ -1,9 +1,9 @@
 //! Where results go.
 //!
-//! Nothing is overwritten unasked, and whatever would be refused is refused before the run, not after it:
-//! nobody should wait for minutes to read that a file exists. Each file is written whole under another name
-//! in the same directory and then put in its place, so that a full disk leaves no half of one. What cannot be written in
-//! the end goes to the temporary directory: no finished run is lost.
+//! Nothing is overwritten unless `--force` is given, and a bad destination is rejected before the run: nobody should
+//! wait minutes to read that a file exists. Each file is written whole under another name in the same directory and
+//! then renamed, so that a full disk leaves no half file. If the final write fails, the result goes to the temporary
+//! directory: no finished run is lost.
 
 use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -16,7 +16,7 @@ use serde::Serialize;
 use crate::arguments::{JsonArguments, OutputArguments};
 use crate::failure::Failure;
 
-/// The places that the user asked results to be put in.
+/// Where the user wants the results.
 #[derive(Clone, Debug)]
 pub struct Destinations {
     json: Option<PathBuf>,
@@ -25,7 +25,7 @@ pub struct Destinations {
 }
 
 impl Destinations {
-    /// Checks that results can go where they were asked to.
+    /// Checks that results can be written to their destinations.
     pub fn check(arguments: &OutputArguments) -> Result<Self, Failure> {
         let force = arguments.force;
         let json = arguments.json.as_deref().filter(|p| !is_stdout(p));
@@ -33,7 +33,7 @@ impl Destinations {
             let (file, directory) = (resolved(json), resolved(report));
             if directory.starts_with(&file) || file == directory.join("index.html") {
                 return Err(Failure::usage(format!(
-                    "--json {} and --report {}: one would take the place of the other; expected two places",
+                    "--json {} and --report {}: one would replace the other; expected two different places",
                     json.display(),
                     report.display()
                 )));
@@ -44,9 +44,7 @@ impl Destinations {
         }
         if let Some(directory) = &arguments.report {
             if is_stdout(directory) {
-                return Err(Failure::usage(
-                    "--report -: a report is not printed; expected a directory for it",
-                ));
+                return Err(Failure::usage("--report -: a report cannot be printed; expected a directory"));
             }
             let refuse = |what: String| Failure::usage(format!("--report {}: {what}", directory.display()));
             match fs::metadata(directory) {
@@ -55,10 +53,10 @@ impl Destinations {
                 Err(e) if e.kind() == ErrorKind::NotFound => {
                     let (there, missing) = split_at_missing(directory);
                     if missing.as_os_str().is_empty() {
-                        return Err(refuse("a symbolic link that leads nowhere".to_string()));
+                        return Err(refuse("a symbolic link to nothing".to_string()));
                     }
                     try_to_write_in(&there).map_err(|e| {
-                        refuse(format!("nothing can be made in {}: {}", there.display(), words(&e)))
+                        refuse(format!("cannot create anything in {}: {}", there.display(), words(&e)))
                     })?;
                 }
                 Err(e) => return Err(refuse(e.to_string())),
@@ -67,29 +65,29 @@ impl Destinations {
         Ok(Self { json: arguments.json.clone(), report: arguments.report.clone(), force })
     }
 
-    /// The same for a command that writes JSON and no report.
+    /// Does the same for a command that writes JSON and no report.
     pub fn check_json(arguments: &JsonArguments) -> Result<Self, Failure> {
         let JsonArguments { json, force } = arguments.clone();
         Self::check(&OutputArguments { json, force, ..OutputArguments::default() })
     }
 
-    /// Whether standard output is for JSON alone.
+    /// Whether standard output carries only JSON.
     pub fn json_to_stdout(&self) -> bool {
         self.json.as_deref().is_some_and(is_stdout)
     }
 
-    /// Whether a report is wanted.
+    /// Whether a report is requested.
     pub fn wants_report(&self) -> bool {
         self.report.is_some()
     }
 
-    /// Puts a finished result where it was asked to go, and answers the text to print. If something cannot be written, the
-    /// text is printed all the same, and then that is the failure.
+    /// Writes a finished result to its destinations and returns the text to print. If something cannot be written, the
+    /// text is printed anyway, and the failure is returned.
     pub fn deliver<T: Serialize>(&self, json: &T, text: impl FnOnce() -> String) -> Result<String, Failure> {
         self.deliver_with_report(json, || Ok(String::new()), text)
     }
 
-    /// The same with the report, which is made only if it is wanted.
+    /// Does the same with a report, which is made only if it is requested.
     pub fn deliver_with_report<T: Serialize>(
         &self,
         json: &T,
@@ -100,7 +98,7 @@ impl Destinations {
         self.deliver_text(serde_json::to_string_pretty(&versioned), html, text)
     }
 
-    /// The same for a list, each of whose documents has the schema's number.
+    /// Does the same for a list; each of its documents has the schema's number.
     pub fn deliver_list<T: Serialize>(
         &self,
         list: &[T],
@@ -135,7 +133,7 @@ impl Destinations {
         }
     }
 
-    /// Writes JSON to where it was asked, if it was.
+    /// Writes JSON to its destination, if there is one.
     fn write_json(&self, json: &str) -> Result<(), Failure> {
         let Some(path) = &self.json else { return Ok(()) };
         if is_stdout(path) {
@@ -144,7 +142,7 @@ impl Destinations {
         self.write_file("--json", path, json).map_err(|failure| rescued(failure, "json", json))
     }
 
-    /// Writes the report and answers where.
+    /// Writes the report and returns its path.
     fn write_report(&self, html: &str) -> Result<Option<PathBuf>, Failure> {
         let Some(directory) = &self.report else { return Ok(None) };
         let (there, missing) = split_at_missing(directory);
@@ -153,7 +151,7 @@ impl Destinations {
             .map_err(|e| Failure::run(format!("--report {}: {e}", directory.display())))
             .and_then(|()| self.write_file("--report", &path, html));
         if let Err(failure) = written {
-            // Whatever directories were made for it go again; those that are not empty stay.
+            // Remove the directories created for it; those that are not empty stay.
             let made: Vec<PathBuf> = missing.ancestors().map(|tail| there.join(tail)).collect();
             for directory in made.iter().take(made.len().saturating_sub(1)) {
                 drop(fs::remove_dir(directory));
@@ -163,16 +161,16 @@ impl Destinations {
         Ok(Some(path))
     }
 
-    /// Refuses a file of another option that could not be written, or exists.
+    /// Rejects a file of another option that exists or cannot be written.
     pub fn check_file(option: &str, path: &Path, force: bool) -> Result<(), Failure> {
         check_file(option, path, force)
     }
 
-    /// Writes a file of another option, which was checked before.
+    /// Writes a file of another option after [`Self::check_file`] accepted it.
     pub fn write_file(&self, option: &str, path: &Path, text: &str) -> Result<(), Failure> {
         let fail = |e: std::io::Error| Failure::run(format!("{option} {}: {e}", path.display()));
         if fs::metadata(path).is_ok_and(|m| !m.is_file()) {
-            // A pipe or /dev/null: there is nothing to replace.
+            // For a pipe or /dev/null there is nothing to replace.
             return OpenOptions::new()
                 .write(true)
                 .open(path)
@@ -187,7 +185,7 @@ impl Destinations {
             if self.force {
                 fs::rename(&beside, path)
             } else {
-                // Unlike a rename, a link does not replace a file that came into being during the run.
+                // Unlike a rename, a link does not replace a file that appeared during the run.
                 match fs::hard_link(&beside, path) {
                     Err(e) if e.kind() != ErrorKind::AlreadyExists && !path.exists() => {
                         fs::rename(&beside, path)
@@ -196,26 +194,26 @@ impl Destinations {
                 }
             }
         });
-        drop(fs::remove_file(&beside)); // gone already if it was renamed
+        drop(fs::remove_file(&beside)); // already gone if it was renamed
         result.map_err(fail)
     }
 }
 
-/// Saves what could not be written where it was wanted, and says where it is.
+/// Saves in the temporary directory what could not be written to its destination, and says where it is.
 fn rescued(failure: Failure, ending: &str, text: &str) -> Failure {
     let path = std::env::temp_dir().join(format!("trimwise-{}.{ending}", std::process::id()));
     let saved = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
     match saved.and_then(|mut file| file.write_all(text.as_bytes())) {
-        Ok(()) => Failure::run(format!("{failure}; what should be there is in {}", path.display())),
+        Ok(()) => Failure::run(format!("{failure}; the result was saved in {}", path.display())),
         Err(error) => {
-            // Of half a file nobody has anything.
+            // Half a file is of no use.
             drop(fs::remove_file(&path));
             Failure::run(format!("{failure}; {}: {error}", path.display()))
         }
     }
 }
 
-/// The number of the schema of JSON documents: it grows when a key goes or changes its meaning, not when one is added.
+/// The schema number of JSON documents: it grows when a key is removed or changes its meaning, not when one is added.
 pub const SCHEMA: u32 = 1;
 
 /// A document with the number of its schema in front.
@@ -228,22 +226,22 @@ struct Versioned<'a, T> {
 
 static QUIET: AtomicBool = AtomicBool::new(false);
 
-/// Prints no more text and draws no more progress (`--quiet`).
+/// Stops all text and progress from being printed (`--quiet`).
 pub fn be_quiet() {
     QUIET.store(true, Ordering::Relaxed);
 }
 
-/// Whether text and progress are wanted.
+/// Whether text and progress are suppressed.
 pub fn is_quiet() -> bool {
     QUIET.load(Ordering::Relaxed)
 }
 
-/// Prints text to standard output, unless the user wants none.
+/// Prints text to standard output, unless `--quiet` is given.
 pub fn print(text: impl AsRef<[u8]>) -> Result<(), Failure> {
     if is_quiet() { Ok(()) } else { print_always(text) }
 }
 
-/// Prints to standard output. A reader who has seen enough (`| head`) is no failure.
+/// Prints to standard output. A reader that closes the pipe early (`| head`) is not an error.
 pub fn print_always(text: impl AsRef<[u8]>) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_ref()).and_then(|()| out.flush()) {
@@ -261,17 +259,19 @@ fn check_file(option: &str, path: &Path, force: bool) -> Result<(), Failure> {
     match fs::metadata(path) {
         Ok(m) if m.is_dir() => return Err(Failure::usage(format!("{option} {shown}: is a directory"))),
         Ok(m) if m.is_file() && !force => {
-            return Err(Failure::usage(format!("{option} {shown}: exists already; --force replaces it")));
+            return Err(Failure::usage(format!(
+                "{option} {shown}: already exists; pass --force to replace it"
+            )));
         }
         Ok(m) if !m.is_file() => {
-            // A pipe is opened only when there is something to write: its reader may come later.
+            // A pipe is opened only when there is something to write: its reader may start later.
             return Ok(());
         }
         Ok(_) => {}
         Err(e) if e.kind() == ErrorKind::NotFound => {
             if !force && fs::symlink_metadata(path).is_ok() {
                 return Err(Failure::usage(format!(
-                    "{option} {shown}: is a link to nothing; --force replaces it"
+                    "{option} {shown}: is a link to nothing; pass --force to replace it"
                 )));
             }
         }
@@ -280,29 +280,29 @@ fn check_file(option: &str, path: &Path, force: bool) -> Result<(), Failure> {
     let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if !parent.is_dir() {
         let parent = parent.display();
-        return Err(Failure::usage(format!("{option} {shown}: there is no directory {parent}")));
+        return Err(Failure::usage(format!("{option} {shown}: the directory {parent} does not exist")));
     }
     try_to_write_in(parent).map_err(|e| {
         Failure::usage(format!(
-            "{option} {shown}: no file can be made in {}: {}",
+            "{option} {shown}: cannot create a file in {}: {}",
             parent.display(),
             words(&e)
         ))
     })
 }
 
-/// Makes a file in a directory and removes it again: nothing else tells for sure that one can be made there.
+/// Creates a file in a directory and removes it again: there is no other reliable test that one can be created there.
 fn try_to_write_in(directory: &Path) -> std::io::Result<()> {
     let probe = directory.join(format!(".trimwise.{}.new", std::process::id()));
     OpenOptions::new().write(true).create_new(true).open(&probe)?;
     fs::remove_file(&probe)
 }
 
-/// Why nothing can be made in a directory that is there.
+/// Why nothing can be created in an existing directory.
 fn words(error: &std::io::Error) -> String {
     match error.kind() {
-        // What procfs and sysfs answer, of a file that was to be new.
-        ErrorKind::NotFound => "its file system takes none".to_owned(),
+        // procfs and sysfs return this for a new file.
+        ErrorKind::NotFound => "its file system does not allow new files".to_owned(),
         _ => error.to_string(),
     }
 }
@@ -319,7 +319,7 @@ fn split_at_missing(path: &Path) -> (PathBuf, PathBuf) {
     (PathBuf::from("."), path.to_path_buf())
 }
 
-/// The path without symbolic links, as far as it exists.
+/// Resolves symbolic links as far as the path exists.
 fn resolved(path: &Path) -> PathBuf {
     let (there, missing) = split_at_missing(path);
     let there = fs::canonicalize(&there).unwrap_or(there);
@@ -347,7 +347,7 @@ mod tests {
         let failure = write(&destinations, 1).unwrap_err();
         assert!(matches!(&failure, Failure::Run(m) if m.contains("r.json")), "{failure:?}");
         assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "nothing is left beside it");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "nothing is left next to it");
     }
 
     #[test]
@@ -381,7 +381,7 @@ mod tests {
         let made = Destinations::check(&arguments(false)).unwrap().write_report("<p>").unwrap().unwrap();
         assert_eq!(fs::read_to_string(&made).unwrap(), "<p>");
         let refused = Destinations::check(&arguments(false)).unwrap_err();
-        assert!(refused.to_string().contains("index.html: exists already"), "{refused}");
+        assert!(refused.to_string().contains("index.html: already exists"), "{refused}");
         Destinations::check(&arguments(true)).unwrap();
     }
 
@@ -398,7 +398,7 @@ mod tests {
         }
         both(at("a.json"), at("a")).unwrap();
         both(at("a.json"), at("")).unwrap();
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "nothing is left of the check");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "the check leaves nothing behind");
     }
 
     #[test]
@@ -422,13 +422,13 @@ mod tests {
         let arguments =
             OutputArguments { report: Some(dir.path().join("a/b")), ..OutputArguments::default() };
         let destinations = Destinations::check(&arguments).unwrap();
-        // Somebody takes the name of the temporary file meanwhile: it cannot be made.
+        // If the name of the temporary file is taken meanwhile, it cannot be created.
         let taken = dir.path().join(format!("a/b/index.html.{}.new", std::process::id()));
         fs::create_dir_all(&taken).unwrap();
         assert!(matches!(destinations.write_report("<p>"), Err(Failure::Run(_))));
-        assert!(taken.exists(), "what was there stays");
+        assert!(taken.exists(), "the existing file stays");
         fs::remove_dir_all(dir.path().join("a")).unwrap();
-        // A name that is too long: the directory can be made, the file in it cannot.
+        // With a name that is too long, the directory can be created but not the file in it.
         let long = Destinations { report: Some(dir.path().join("c").join("d".repeat(300))), ..destinations };
         assert!(matches!(long.write_report("<p>"), Err(Failure::Run(_))));
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);

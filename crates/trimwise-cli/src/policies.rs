@@ -1,4 +1,4 @@
-//! `trimwise policies`: what a policy can be made of.
+//! `trimwise policies`: the terms that make up policies.
 
 use serde::Serialize;
 use trimwise::policy::{PolicySpec, TERMS};
@@ -9,20 +9,20 @@ use crate::failure::Failure;
 use crate::output::Destinations;
 use crate::table::folded;
 
-/// What there is, as `--json` writes it.
+/// Everything listed, as `--json` writes it.
 #[derive(Debug, Serialize)]
 struct Policies {
     /// The version of trimwise.
     trimwise: &'static str,
     terms: Vec<Term>,
-    /// Policies as they are written, one of every kind.
+    /// Complete policies, one of every kind.
     examples: Vec<Example>,
 }
 
-/// A term that policies are made of.
+/// A term of policies.
 #[derive(Debug, Serialize)]
 struct Term {
-    /// How it is written; capitals stand for a value, brackets for what may be left out.
+    /// Its syntax; capitals stand for a value, brackets enclose what may be left out.
     term: &'static str,
     meaning: &'static str,
 }
@@ -30,9 +30,9 @@ struct Term {
 #[derive(Debug, Serialize)]
 struct Example {
     policy: String,
-    /// Whether it is only a bound, which no host can use.
+    /// Whether it is only a bound, which no real host can use.
     bound: bool,
-    /// Whether `compare` runs it when it is not told which.
+    /// Whether `compare` runs it by default.
     default: bool,
     /// Whether `trimwised` can follow it on a stock host.
     live: bool,
@@ -68,7 +68,7 @@ impl Policies {
     }
 }
 
-/// Runs the command and answers what to print.
+/// Runs the command and returns what to print.
 pub fn run(arguments: &PoliciesArguments) -> Result<String, Failure> {
     let PoliciesArguments { json } = arguments;
     let destinations = Destinations::check_json(json)?;

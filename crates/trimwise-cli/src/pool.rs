@@ -1,17 +1,17 @@
 //! Runs on several threads, results in order.
 //!
-//! Each run is a pure function of its number, so how many threads there are shows in nothing but the time.
+//! Each run is a pure function of its number, so the number of threads affects nothing but the time.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use trimwise::units::Bytes;
 
-/// Calls `run` for 0 to `count - 1` on up to `jobs` threads and gives the results in that order.
+/// Calls `run` for 0 to `count - 1` on up to `jobs` threads and returns the results in that order.
 ///
-/// After a failure no further run is begun; those begun already end. Numbers are dealt in order, so that
-/// everything below a failed number was begun too, and the failure reported, the one with the lowest number,
-/// is the same for any `jobs`.
+/// After a failure no further run starts; those already running finish. Numbers are dealt in order, so everything below
+/// a failed number was started too, and the failure with the lowest number, which is returned, is the same for any
+/// `jobs`.
 pub fn run_ordered<T: Send, E: Send>(
     jobs: usize,
     count: usize,
@@ -23,7 +23,7 @@ pub fn run_ordered<T: Send, E: Send>(
     }
 }
 
-/// The same, but what is finished is given beside the failure, if there is one.
+/// Does the same, but returns the finished results together with the failure, if there is one.
 pub fn run_finished<T, E>(
     jobs: usize,
     count: usize,
@@ -49,7 +49,7 @@ where
     };
     std::thread::scope(|scope| {
         for _ in 1..jobs.clamp(1, count.max(1)) {
-            // If the system refuses another thread, those that are there do the work.
+            // If the system refuses another thread, the existing ones do the work.
             if std::thread::Builder::new().spawn_scoped(scope, work).is_err() {
                 break;
             }
@@ -57,7 +57,7 @@ where
         work();
     });
     let (mut finished, mut failure) = (Vec::new(), None);
-    // A slot is empty only behind a failure.
+    // A slot can be empty only after a failure.
     for slot in results {
         match slot.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()) {
             Some(Ok(result)) => finished.push(result),
@@ -68,21 +68,21 @@ where
     (finished, failure)
 }
 
-/// How many runs at a time where the user does not say: one for each core, as long as the memory holds them.
+/// Number of parallel runs by default: one for each core, as long as they fit in memory.
 pub fn default_jobs(bytes_per_run: Bytes) -> usize {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let available = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| available_memory(&text));
     jobs_that_fit(cores, available, bytes_per_run)
 }
 
-/// As many as fit into 70 % of the available memory, and at least one: other programs need the rest.
+/// Returns how many runs fit into 70 % of the available memory, at least one: other programs need the rest.
 fn jobs_that_fit(cores: usize, available: Option<Bytes>, bytes_per_run: Bytes) -> usize {
     let Some(available) = available else { return cores };
     let fit = available.0 / 100 * 70 / bytes_per_run.0.max(1);
     usize::try_from(fit).unwrap_or(cores).clamp(1, cores.max(1))
 }
 
-/// `MemAvailable` of /proc/meminfo.
+/// Reads `MemAvailable` from /proc/meminfo.
 fn available_memory(meminfo: &str) -> Option<Bytes> {
     let value = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     let kib: u64 = value.trim().strip_suffix("kB")?.trim().parse().ok()?;

@@ -1,4 +1,4 @@
-//! A progress bar for whoever waits: on a terminal only, and only where there is something to wait for.
+//! A progress bar, only on a terminal and only for commands that take a while.
 
 use std::io::IsTerminal;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,10 +12,10 @@ use crate::runner::Report;
 /// A bar is drawn once a command has run this long; shorter ones would only flicker.
 const DRAWN_AFTER: Duration = Duration::from_secs(2);
 
-/// Steps that one run counts for.
+/// Steps per run.
 const STEPS: u64 = 1000;
 
-/// How often the bar is drawn: it shows that something goes on also while no run reports anything.
+/// How often the bar is drawn, so that it moves even while no run reports anything.
 const DRAWN_EVERY: Duration = Duration::from_millis(200);
 
 /// How far the runs of a command are.
@@ -23,19 +23,19 @@ const DRAWN_EVERY: Duration = Duration::from_millis(200);
 pub struct Progress {
     bar: ProgressBar,
     runs: Vec<Run>,
-    /// What they are called.
+    /// What a run is called.
     what: &'static str,
-    /// What is being done just now, where that is worth telling.
+    /// What is being done now, if worth telling.
     note: Mutex<String>,
     since: Instant,
-    /// Set once the bar is taken away; held while it is drawn.
+    /// Set once the bar is removed; locked while it is drawn.
     finished: Mutex<bool>,
 }
 
 /// How far one run is.
 #[derive(Debug, Default)]
 struct Run {
-    /// Whether it ages its file system, about which it reports nothing.
+    /// Whether it is ageing its file system, which reports no progress.
     ageing: AtomicBool,
     steps: AtomicU64,
 }
@@ -46,7 +46,7 @@ impl Progress {
         Self::of(runs, "runs")
     }
 
-    /// Progress over as many steps of another name.
+    /// Progress over `runs` steps with another name.
     pub fn of(runs: usize, what: &'static str) -> Arc<Self> {
         let bar = ProgressBar::with_draw_target(Some(runs as u64 * STEPS), ProgressDrawTarget::hidden());
         if let Ok(style) =
@@ -65,20 +65,20 @@ impl Progress {
         let dumb = std::env::var_os("TERM").is_some_and(|t| t == "dumb");
         if std::io::stderr().is_terminal() && !dumb && !crate::output::is_quiet() {
             let weak = Arc::downgrade(&progress);
-            // Without a thread for it there is no bar; the runs go on.
+            // If its thread cannot start, there is no bar; the runs go on.
             drop(std::thread::Builder::new().spawn(move || draw_while_there(&weak)));
         }
         progress
     }
 
-    /// Notes that a run begins, and ages its file system first.
+    /// Notes that a run starts by ageing its file system.
     pub fn begin_ageing(&self, run: usize) {
         if let Some(run) = self.runs.get(run) {
             run.ageing.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Notes that `done` of `total` of one run is done.
+    /// Notes that `done` of `total` steps of one run are done.
     pub fn update(&self, run: usize, done: u64, total: u64) {
         let Some(run) = self.runs.get(run) else { return };
         let steps = (u128::from(done) * u128::from(STEPS)).checked_div(u128::from(total)).unwrap_or(0);
@@ -86,12 +86,12 @@ impl Progress {
         run.steps.store((steps as u64).min(STEPS), Ordering::Relaxed);
     }
 
-    /// Says what is being done just now.
+    /// Shows what is being done now.
     pub fn say(&self, what: String) {
         *self.note.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = what;
     }
 
-    /// What the run of this number calls while it goes on.
+    /// Returns the callback through which this run reports its progress.
     pub fn report(self: &Arc<Self>, run: usize) -> Report {
         let progress = Arc::clone(self);
         Arc::new(move |done, total| progress.update(run, done, total))
@@ -102,7 +102,7 @@ impl Progress {
         self.update(run, 1, 1);
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub fn finish(&self) {
         *self.finished.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = true;
         self.bar.finish_and_clear();
@@ -123,15 +123,15 @@ impl Progress {
         }
     }
 
-    /// The time that is left if what is left takes as long as what is done.
+    /// Estimates the time left, assuming a constant rate.
     fn remaining(&self, elapsed: Duration) -> Option<Duration> {
         let (steps, all) = (self.steps(), self.runs.len() as u64 * STEPS);
-        // Of less than a hundredth nobody can tell.
+        // Below a hundredth, an estimate is worthless.
         let known = steps * 100 >= all && steps > 0;
         known.then(|| elapsed.mul_f64((all - steps) as f64 / steps as f64))
     }
 
-    /// Draws the bar; answers whether there still is one.
+    /// Draws the bar; returns whether it still exists.
     fn draw(&self) -> bool {
         let finished = self.finished.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         if !*finished {
@@ -167,9 +167,9 @@ mod tests {
         p.update(0, 5, 10);
         p.update(1, 1_000_000, 4_000_000);
         assert_eq!(p.steps(), 750);
-        p.update(1, 3, 0); // a run that does not know how long it is
-        p.update(0, 9, 3); // or has done more than it thought
-        p.done(7); // or is not there
+        p.update(1, 3, 0); // a run that does not know its length
+        p.update(0, 9, 3); // one that did more than it announced
+        p.done(7); // one that does not exist
         assert_eq!(p.steps(), 1000);
     }
     #[test]

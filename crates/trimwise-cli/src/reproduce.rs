@@ -1,4 +1,4 @@
-//! `trimwise reproduce`: published experiments made again.
+//! `trimwise reproduce`: repeats published experiments.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -24,11 +24,11 @@ use crate::table::{self, folded};
 struct Made<'a> {
     #[serde(flatten)]
     result: &'a ExperimentResult,
-    /// The SHA-256 of the program that was the guests' init and ran their workloads; null if no kernel was booted.
+    /// The SHA-256 of the program that was the guests' init and ran their workloads; null if no kernel booted.
     guest_program: Option<&'a str>,
 }
 
-/// Runs the command and answers what to print.
+/// Runs the command and returns what to print.
 pub fn run<M: Models>(
     models: &M,
     arguments: &ReproduceArguments,
@@ -39,7 +39,7 @@ pub fn run<M: Models>(
     let destinations = Destinations::check(&arguments.output)?;
     if arguments.list {
         if arguments.output.json.is_some() || arguments.output.report.is_some() {
-            return Err(Failure::usage("--list runs nothing: --json and --report do not go with it"));
+            return Err(Failure::usage("--list runs nothing, so --json and --report do not go with it"));
         }
         return Ok(list(&listed));
     }
@@ -66,9 +66,9 @@ pub fn run<M: Models>(
     let mut left_out = Vec::new();
     for name in &names {
         match models.check_reproduction(&asked(arguments, target.as_ref(), name, Arc::default())) {
-            // Of all experiments those are made that can be made here.
+            // With --all, skip the experiments that cannot run here.
             Err(failure) if arguments.all => {
-                eprintln!("note: {name} is left out: {failure}");
+                eprintln!("note: {name} is skipped: {failure}");
                 left_out.push(name.clone());
             }
             checked => checked?,
@@ -77,13 +77,13 @@ pub fn run<M: Models>(
     let names: Vec<String> = names.into_iter().filter(|name| !left_out.contains(name)).collect();
     if names.is_empty() {
         return Err(Failure::usage(format!(
-            "--all --target {}: no experiment can be made there; the notes above say why",
+            "--all --target {}: no experiment can run there; the notes above say why",
             arguments.target
         )));
     }
     let stop = on_signal(on_interrupt)?;
     let progress = Progress::new(names.len());
-    // One experiment after the other: each spreads its own cells over the jobs.
+    // One experiment after another: each spreads its own cells over the jobs.
     let mut failure = None;
     let mut results: Vec<ExperimentResult> = Vec::new();
     for (i, name) in names.iter().enumerate() {
@@ -99,7 +99,7 @@ pub fn run<M: Models>(
     }
     progress.finish();
     if results.is_empty() {
-        return Err(failure.unwrap_or_else(|| Failure::run("no experiment was made")));
+        return Err(failure.unwrap_or_else(|| Failure::run("no experiment ran")));
     }
     let html = || report::reproduce::html(&results, &command(arguments, None));
     let text = || {
@@ -117,12 +117,12 @@ pub fn run<M: Models>(
     };
     match failure {
         None => Ok(text),
-        // What is finished is told also where it is not all.
+        // Report what is finished even if something failed.
         Some(failure) => output::print(&text).and(Err(failure)),
     }
 }
 
-/// The kernel to run on, if it is not the model.
+/// Parses the kernel to run on; `None` for the model.
 fn parse_target(arguments: &ReproduceArguments) -> Result<Option<KernelTarget>, Failure> {
     let text = &arguments.target;
     let refused = |what: String| Failure::usage(format!("--target {text}: {what}"));
@@ -147,7 +147,7 @@ fn asked<'a>(
     Reproduction { name, target, reps: *reps, jobs: arguments.output.jobs, only, bounds }
 }
 
-/// The command that makes one result again, or all of them.
+/// Returns the command that repeats one result, or all of them.
 fn command(arguments: &ReproduceArguments, result: Option<&ExperimentResult>) -> String {
     let mut command = CommandText::new("reproduce");
     match result.map(|r| &r.experiment).or(arguments.name.as_ref()) {
@@ -164,7 +164,7 @@ fn command(arguments: &ReproduceArguments, result: Option<&ExperimentResult>) ->
     command.into_text()
 }
 
-/// Names and what is behind them, in two columns, of which the second is folded.
+/// Lays out names and their summaries in two columns; the second is folded.
 pub fn list(entries: &[Listed]) -> String {
     let width = entries.iter().map(|e| e.name.chars().count()).max().unwrap_or(0);
     let row = |e: &Listed| format!("{:width$}  {}", e.name, folded(&e.summary, width + 2).trim_start());

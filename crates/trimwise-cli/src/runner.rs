@@ -20,10 +20,10 @@ use trimwise_uml::machine::Limits;
 
 use crate::failure::Failure;
 
-/// What a run reports while it goes on: how much of how much is done.
+/// Progress callback of a run: how much is done, of how much.
 pub type Report = Arc<dyn Fn(u64, u64) + Send + Sync>;
 
-/// What device tests report while they go on: which test, and how many thousandths of it are done.
+/// Progress callback of device tests: the test's number, and how many thousandths of it are done.
 pub type BenchProgress = Arc<dyn Fn(usize, u64) + Send + Sync>;
 
 /// One run in the model.
@@ -74,20 +74,20 @@ pub struct KernelRun<'a, M: Models + ?Sized> {
     pub stop: &'a Arc<AtomicBool>,
 }
 
-/// How an experiment is to be made again.
+/// How to repeat an experiment.
 #[derive(Clone, Debug)]
 pub struct Reproduction<'a> {
     /// Its name.
     pub name: &'a str,
     /// The real kernel to run it on, if not the model.
     pub target: Option<&'a KernelTarget>,
-    /// Repetitions, if not as many as its source made.
+    /// Repetitions, if not as many as in its source.
     pub reps: Option<u32>,
-    /// Runs at a time, if not as many as suit this computer.
+    /// Runs at a time; `None` for as many as suit this computer.
     pub jobs: Option<u16>,
-    /// Which parts of it, as its own grammar writes them; empty: all.
+    /// Parts of it to run, in the experiment's own grammar; empty means all.
     pub only: &'a [String],
-    /// Of the guests that it boots.
+    /// Limits of the guests that it boots.
     pub bounds: guests::Bounds,
 }
 
@@ -98,18 +98,18 @@ pub struct Listed {
     pub name: String,
     /// One line about it.
     pub summary: String,
-    /// Whether it boots kernels, which have to be ended when the user has had enough.
+    /// Whether it boots kernels, which must be ended when the user stops it.
     pub boots: bool,
 }
 
-/// Where a real directory lies.
+/// Where a real directory is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Mounted {
-    /// Where its file system is mounted; `None` if the system does not tell.
+    /// Where its file system is mounted; `None` if the system does not say.
     pub point: Option<String>,
     /// `ext4`, `btrfs`...
     pub file_system: Option<String>,
-    /// What it does with TRIM, in a word for the table's policy column.
+    /// How it uses TRIM, in a word for the table's policy column.
     pub policy: String,
 }
 
@@ -122,45 +122,45 @@ pub trait Models: Sync {
     /// A workload.
     type Workload: Sync;
 
-    /// The device of this name, or of the profile in this file, or one of its firmware variants, with the name that
+    /// Finds the device of this name or profile file, or one of its firmware variants; returns it with the name that
     /// tables show.
     fn device(&self, argument: &str) -> Result<(String, Self::Device), Failure>;
-    /// The policy that is written so, with the name that tables show.
+    /// Parses a policy; returns it with the name that tables show.
     fn policy(&self, argument: &str) -> Result<(String, Self::Policy), Failure>;
-    /// The workload of this name, or of this configuration file.
+    /// Finds the workload of this name or configuration file.
     fn workload(&self, argument: &str) -> Result<Self::Workload, Failure>;
     /// Whether it is PostMark, which has a report of its own.
     fn is_postmark(&self, workload: &Self::Workload) -> bool;
-    /// Refuses a policy that the device cannot carry out.
+    /// Rejects a policy that the device cannot carry out.
     fn check_policy(&self, device: &Self::Device, policy: &Self::Policy) -> Result<(), Failure>;
-    /// Refuses what cannot fit on the device, before anything is run.
+    /// Rejects what cannot fit on the device, before anything runs.
     fn check_room(
         &self,
         device: &Self::Device,
         workload: &Self::Workload,
         utilization_percent: u8,
     ) -> Result<(), Failure>;
-    /// About how much memory of this computer one run on the device takes.
+    /// Estimates how much memory of this computer one run on the device takes.
     fn memory_of_run(&self, device: &Self::Device) -> Bytes;
     /// Runs one cell in virtual time: deterministic, and the same on any thread.
     fn run_model(&self, run: &ModelRun<Self>, report: Report) -> Result<Cell, Failure>;
-    /// The kernel of a target, with all that its file system needs on this computer.
+    /// Finds the kernel of a target and checks that this computer has everything its file system needs.
     fn kernel(&self, target: &KernelTarget) -> Result<KernelImage, Failure>;
-    /// Refuses what cannot be run on a kernel, before anything is.
+    /// Rejects what cannot run on a kernel, before anything runs.
     fn check_kernel_run(&self, run: &KernelRun<Self>) -> Result<(), Failure>;
     /// Runs one cell on a real kernel in virtual time: deterministic, and the same on any thread.
     fn run_kernel(&self, run: &KernelRun<Self>) -> Result<Cell, Failure>;
-    /// About how much memory of this computer such a run takes.
+    /// Estimates how much memory of this computer such a run takes.
     fn kernel_memory(&self, run: &KernelRun<Self>) -> Bytes;
-    /// Where a real directory lies; refuses one that the workload cannot use, and a workload that takes all the space
-    /// there unless `may_fill`.
+    /// Describes a real directory; rejects one that the workload cannot use, and, unless `may_fill`, a workload that
+    /// takes all the space there.
     fn directory(
         &self,
         directory: &Path,
         workload: &Self::Workload,
         may_fill: bool,
     ) -> Result<Mounted, Failure>;
-    /// Runs the workload in a real directory and removes what it made there, also when told to stop.
+    /// Runs the workload in a real directory and removes its files there, even when told to stop.
     fn run_directory(
         &self,
         directory: &Path,
@@ -170,7 +170,7 @@ pub trait Models: Sync {
         stop: &Arc<AtomicBool>,
         report: Report,
     ) -> Result<Cell, Failure>;
-    /// The policies of a crash test where none is named.
+    /// The default policies of a crash test.
     fn crash_policies(&self) -> Vec<String>;
     /// Makes one run of a crash test and its cuts: deterministic, and the same on any thread.
     fn crash_run(
@@ -188,8 +188,8 @@ pub trait Models: Sync {
         settings: &Settings,
         on_progress: BenchProgress,
     ) -> Result<Results, Failure>;
-    /// Runs device tests on a real file or device, if that may be overwritten; when told to stop, answers what was
-    /// found until then.
+    /// Runs device tests on a real file or device, if the user agreed to overwrite it; when told to stop, returns the
+    /// results so far.
     fn bench_real(
         &self,
         target: &RealTarget,
@@ -198,11 +198,11 @@ pub trait Models: Sync {
         stop: &Arc<AtomicBool>,
         on_progress: BenchProgress,
     ) -> Result<Results, Failure>;
-    /// The published experiments that can be made again.
+    /// The published experiments that can be repeated.
     fn experiments(&self) -> Vec<Listed>;
-    /// Refuses an experiment that this computer cannot run as asked, before anything is run.
+    /// Rejects a requested experiment that this computer cannot run, before anything runs.
     fn check_reproduction(&self, asked: &Reproduction) -> Result<(), Failure>;
-    /// Makes one of them again.
+    /// Repeats one of them.
     fn reproduce(&self, asked: &Reproduction, report: Report) -> Result<ExperimentResult, Failure>;
 }
 

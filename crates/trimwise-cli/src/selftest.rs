@@ -1,4 +1,4 @@
-//! `trimwise selftest`: the device models against a flat array, in parallel, for as many operations as one likes.
+//! `trimwise selftest`: the device models against a flat array, in parallel, for any number of operations.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::pool;
 use crate::progress::Progress;
 use crate::table;
 
-/// Memory of this computer that one part takes: a device of 16 MiB, of few profiles 1 GiB, with a tag for each unit.
+/// Memory of this computer that one part takes: a device of 16 MiB, for a few profiles 1 GiB, with a tag for each unit.
 const MEMORY_OF_PART: Bytes = Bytes::mib(64);
 
 /// What `--json` writes; the order of the keys is part of the format.
@@ -24,15 +24,15 @@ pub struct SelfTests {
     pub trimwise: &'static str,
     /// The seed.
     pub seed: u64,
-    /// The only part that was made, if it was one.
+    /// The only part that ran, if one was chosen.
     pub part: Option<u64>,
     /// Operations of one part.
     pub operations_per_part: u64,
-    /// The command that makes this again.
+    /// The command that repeats this.
     pub command: String,
     /// Each device.
     pub devices: Vec<DeviceReport>,
-    /// What was found wrong, each with its part.
+    /// The violations found, each with its part.
     pub violations: Vec<Violation>,
 }
 
@@ -47,15 +47,15 @@ pub struct DeviceReport {
     pub operations: u64,
     /// Units that the host wrote.
     pub host_units_written: u64,
-    /// Units that the flash took, by all causes.
+    /// Units programmed into the flash, for any cause.
     pub nand_units_written: u64,
-    /// Looks at all units and the books.
+    /// Audits of all units and the accounting.
     pub audits: u64,
     /// Parts that ended with a violation.
     pub violations: u64,
 }
 
-/// Runs the command and answers what to print; a violation is a failed run (exit code 1).
+/// Runs the command and returns what to print; a violation is a failed run (exit code 1).
 pub fn run(
     arguments: &SelftestArguments,
     on_signal: impl FnOnce() -> Result<(), Failure>,

@@ -24,10 +24,11 @@ use crate::table;
 
 use report::{Device, FileSystem, TrimDone, TrimReport, TrimSettings};
 
-/// A slice, unless the user says how large: nobody waits long for Ctrl-C, and there are few calls.
+/// Default size of a slice: Ctrl-C takes effect soon, and there are few calls.
 const SLICE: Bytes = Bytes::gib(1);
 
-/// Runs the command and answers what to print. `on_signal` installs what Ctrl-C does and answers the flag that it raises.
+/// Runs the command and returns what to print. `on_signal` installs the handler for Ctrl-C and returns the flag that it
+/// raises.
 pub fn run(
     arguments: &TrimArguments,
     on_signal: impl FnOnce(OnInterrupt) -> Result<Arc<AtomicBool>, Failure>,
@@ -79,13 +80,13 @@ pub fn run(
     let text = destinations.deliver(&report, || table::trim::render(&report))?;
     match outcome.map(|outcome| outcome.ended) {
         None | Some(Ended::Done) => Ok(text),
-        // What was done is told also where it is not all.
+        // Report what was done even if it is not all.
         Some(Ended::Stopped) => output::print(&text).and(Err(Failure::Interrupted)),
         Some(Ended::Failed(error)) => output::print(&text).and(Err(failed(error))),
     }
 }
 
-/// A mount that cannot be trimmed is a wrong argument.
+/// A mount that cannot be trimmed is a usage error.
 pub fn refused(error: TrimError) -> Failure {
     match error {
         TrimError::Mount(MountError::Io { .. } | MountError::Unknown { .. })
@@ -98,7 +99,7 @@ pub fn refused(error: TrimError) -> Failure {
     }
 }
 
-/// A trim that did not work is a failed run, unless it cannot work there.
+/// A failed trim is a failed run, unless trimming cannot work there.
 fn failed(error: TrimError) -> Failure {
     match error {
         TrimError::NoFitrim { .. } => Failure::usage(error),
@@ -106,16 +107,16 @@ fn failed(error: TrimError) -> Failure {
     }
 }
 
-/// Groups in a slice; `None` if the file system is one slice.
+/// Returns the groups per slice; `None` if the file system is one slice.
 fn groups_per_slice(arguments: &TrimArguments, target: &Target) -> Result<Option<u64>, Failure> {
     let Some(layout) = &target.layout else {
         let given = [("--groups", arguments.groups.is_some()), ("--slice", arguments.slice.is_some())];
         if let Some((option, _)) = given.into_iter().find(|(_, given)| *given) {
             let why = match target.kind {
                 Kind::Btrfs => {
-                    "btrfs trims what is not allocated to a block group with each call, whatever the range"
+                    "each call to btrfs trims the space outside all block groups, whatever the range"
                 }
-                _ => "the groups of this file system are not known",
+                _ => "its groups are unknown",
             };
             return Err(Failure::usage(format!(
                 "{option}: {} is {}, which is trimmed in one piece: {why}; expected neither --groups nor --slice",

@@ -1,7 +1,7 @@
 //! `trimwise verify`: whether a drive honours TRIM, and whether TRIM gives its speed back.
 //!
-//! On a model, a real file or a device the torture is run, which destroys all data; `directory` is the form for a mounted
-//! file system, which destroys nothing.
+//! On a model, a real file or a device it runs the torture, which destroys all data; `directory` is the form for a
+//! mounted file system, which destroys nothing.
 
 pub mod directory;
 
@@ -26,7 +26,7 @@ use crate::runner::verify::{self, OnThousandths};
 use crate::runner::{RealTarget, devices};
 use crate::table;
 
-/// How large a modelled drive is made, unless the user says otherwise: every profile comes to the same verdict, in seconds.
+/// Default size of a modelled drive: every profile comes to the same verdict, in seconds.
 const MODEL_BYTES: Bytes = Bytes::gib(4);
 
 /// What `--json` writes; the order of the keys is part of the format.
@@ -36,9 +36,9 @@ pub struct VerifyReport {
     pub trimwise: &'static str,
     /// What was asked for.
     pub settings: VerifySettings,
-    /// Whether it ended before its end, because the device failed or the user stopped it.
+    /// Whether it ended early, because the device failed or the user stopped it.
     pub partial: bool,
-    /// What the user should know besides.
+    /// Further remarks for the user.
     pub notes: Vec<String>,
     /// What was found.
     #[serde(flatten)]
@@ -60,12 +60,12 @@ pub struct VerifySettings {
     pub torture_percent: u64,
     /// Rest before each measurement.
     pub rest_s: u64,
-    /// The command that makes this again.
+    /// The command that repeats this.
     pub command: String,
 }
 
-/// Runs the command and answers what to print; a drive that treats TRIM wrongly is told by exit code 1. `on_signal`
-/// installs what Ctrl-C does and answers the flag that it raises.
+/// Runs the command and returns what to print; exit code 1 reports a drive that treats TRIM wrongly. `on_signal`
+/// installs the handler for Ctrl-C and returns the flag that it raises.
 pub fn run(
     arguments: &VerifyArguments,
     on_signal: impl FnOnce(OnInterrupt) -> Result<Arc<AtomicBool>, Failure>,
@@ -99,7 +99,7 @@ pub fn run(
             modelled.verify(&settings, &torture, on_progress)
         }
         Some(real) => {
-            refuse(arguments, "is no model", &[("--fault", arguments.fault.is_some())])?;
+            refuse(arguments, "is not a model", &[("--fault", arguments.fault.is_some())])?;
             let stop = on_signal(OnInterrupt::StopAndShow)?;
             verify::on_real(&real, &settings, &torture, &stop, on_progress)
         }
@@ -113,7 +113,7 @@ pub fn run(
     }
 }
 
-/// Refuses options that make no sense for this kind of target.
+/// Rejects options that make no sense for this kind of target.
 fn refuse(arguments: &VerifyArguments, what: &str, given: &[(&str, bool)]) -> Result<(), Failure> {
     match given.iter().find(|(_, given)| *given) {
         Some((option, _)) => Err(Failure::usage(format!(
@@ -124,7 +124,7 @@ fn refuse(arguments: &VerifyArguments, what: &str, given: &[(&str, bool)]) -> Re
     }
 }
 
-/// A profile's drive, as it is verified.
+/// A profile's drive, prepared for verification.
 struct Modelled {
     name: String,
     config: trimwise::ssd::SsdConfig,
@@ -140,10 +140,9 @@ impl Modelled {
             return Err(Failure::usage(format!("--size {size}: expected at most {whole}, which {name} has")));
         }
         let size = arguments.size.unwrap_or(MODEL_BYTES).min(whole);
-        let config = profile
-            .config
-            .shrunk(size.0)
-            .map_err(|error| Failure::usage(format!("--size {size}: {name} cannot be made so: {error}")))?;
+        let config = profile.config.shrunk(size.0).map_err(|error| {
+            Failure::usage(format!("--size {size}: {name} cannot be scaled down to that: {error}"))
+        })?;
         let faults = arguments.fault.map_or(profile.faults, |plant| plant.on(profile.faults));
         if let Some(plant) = arguments.fault {
             faults
@@ -153,7 +152,7 @@ impl Modelled {
         let mut notes = Vec::new();
         if size < whole {
             notes.push(format!(
-                "The drive was made small, {size} of {whole}, with the same dies, rates and shares of space"
+                "The drive was scaled down, {size} of {whole}, with the same dies, rates and shares of space"
             ));
         }
         Ok(Self { name, config, faults, notes })
@@ -172,7 +171,7 @@ impl Modelled {
 }
 
 impl VerifyReport {
-    /// What `arguments` asked for, and what came of it.
+    /// Combines what `arguments` asked for with the results.
     pub fn new(
         arguments: &VerifyArguments,
         settings: &Settings,
@@ -216,7 +215,7 @@ impl VerifyReport {
         }
     }
 
-    /// What ends the command with another exit code than 0.
+    /// Returns the failure if the exit code is not 0.
     fn failure(&self) -> Option<Failure> {
         let name = &self.found.device.name;
         if let Some(broken) = &self.found.broken {

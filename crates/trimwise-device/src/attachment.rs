@@ -1,10 +1,11 @@
 //! A loop device over a mounted drive: a block device of this host.
 //!
-//! The loop driver opens the drive's file with direct I/O, so that a request to the device is one to the drive. When the
-//! device is taken from the file, by us or by `losetup -d`, the file is closed, and that is how the server learns of it.
+//! The loop driver opens the drive's file with direct I/O, so that a request to the device is one request to the drive.
+//! When the device is detached from the file, by us or by `losetup -d`, the file is closed; that is how the server
+//! notices.
 //!
-//! The server must never be the last who has the device open: what is dirty in its page cache is written at that moment,
-//! and a server that was killed cannot serve its own write. So the device is held open here only for one call at a time.
+//! The server must never be the last to have the device open: the last close writes the dirty page cache, and a server
+//! that was killed cannot serve its own write. So the device is held open here only for one call at a time.
 
 use std::fs::File;
 use std::io;
@@ -22,7 +23,7 @@ use trimwise_linux::mount::parse_mountinfo;
 /// Attaches a loop device to `file` and returns its node. It offers discards if `takes_trim`.
 ///
 /// # Errors
-/// What the kernel says: needs root and `/dev/loop-control`.
+/// The kernel's error; needs root and `/dev/loop-control`.
 pub fn attach(file: &Path, takes_trim: bool) -> io::Result<PathBuf> {
     let of = |what: &str| {
         let what = what.to_owned();
@@ -36,7 +37,7 @@ pub fn attach(file: &Path, takes_trim: bool) -> io::Result<PathBuf> {
         .custom_flags(OFlags::DIRECT.bits().cast_signed())
         .open(file)
         .map_err(of(&file.display().to_string()))?;
-    // Whoever asks at the same time is told the same number; one of us is faster.
+    // Concurrent callers get the same number; only one of them succeeds.
     for _ in 0..64 {
         let number = loop_device::free_number(control.as_fd()).map_err(io::Error::from)?;
         let node = PathBuf::from(format!("/dev/loop{number}"));
@@ -47,7 +48,7 @@ pub fn attach(file: &Path, takes_trim: bool) -> io::Result<PathBuf> {
         match loop_device::configure(device.as_fd(), drive.as_fd(), SECTOR_BYTES as u32) {
             Ok(()) => {
                 if !takes_trim {
-                    // The driver offers discards until the first is refused, and forgets them then.
+                    // The driver offers discards until the first is refused, and then no longer.
                     let _ = ioctl::discard(device.as_fd(), 0, UNIT_BYTES);
                 }
                 return Ok(node);
@@ -65,14 +66,14 @@ pub fn is_over(device: &Path, file: &Path) -> bool {
     let path = format!("/sys/block/{name}/loop/backing_file");
     std::fs::read_to_string(path).is_ok_and(|shown| {
         let shown = Path::new(shown.trim_end());
-        // A file below a mount that was taken from its place is shown by what is left of its path. Somebody else may have one
-        // there by that name.
+        // If a file lies below a mount that was moved away, only the remainder of its path is shown. An unrelated file
+        // may exist at that path.
         let is_what_is_left = file.file_name().is_some_and(|name| shown == Path::new("/").join(name));
         shown == file || (is_what_is_left && !lies_over(device, shown))
     })
 }
 
-/// Whether the file at this path is the one that a loop device lies over. If it cannot be told, it is.
+/// Whether a loop device lies over the file at this path; true if that cannot be determined.
 fn lies_over(device: &Path, path: &Path) -> bool {
     let Ok(found) = std::fs::metadata(path) else { return false };
     let below = File::open(device).and_then(|opened| Ok(loop_device::file(opened.as_fd())?));
@@ -82,7 +83,7 @@ fn lies_over(device: &Path, path: &Path) -> bool {
 /// Detaches a loop device from its file: at once, or when the last user closes it.
 ///
 /// # Errors
-/// What the kernel says.
+/// The kernel's error.
 pub fn detach(device: &Path, file: &Path) -> io::Result<()> {
     if !is_over(device, file) {
         return Ok(());
@@ -94,7 +95,7 @@ pub fn detach(device: &Path, file: &Path) -> io::Result<()> {
     }
 }
 
-/// Who holds the device for itself: where it is mounted, or in other words. `None`: nobody.
+/// Describes what holds the device exclusively, such as a mount; `None` if nothing does.
 pub fn user(device: &Path) -> Option<String> {
     let name = device.display().to_string();
     let mounts = parse_mountinfo(&std::fs::read("/proc/self/mountinfo").unwrap_or_default());

@@ -1,4 +1,4 @@
-//! The time of an emulated drive, and answers that wait for their instant.
+//! The time of an emulated drive, and answers that wait until they are due.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
@@ -11,16 +11,18 @@ use std::time::{Duration, Instant};
 use thiserror::Error;
 use trimwise::units::SimTime;
 
-/// How much longer than modelled everything takes on an emulated drive: 1 is real time; at 10, what takes a drive
-/// 100 us takes 1 ms, and an error of the host's timers weighs a tenth of what it did.
+/// Factor by which everything on an emulated drive takes longer than modelled: 1 is real time; at 10, what takes a
+/// drive 100 us takes 1 ms, and an error of the host's timers weighs a tenth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeScale {
     millionths: NonZeroU64,
 }
 
-/// A time scale that is not accepted.
+/// An invalid time scale.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[error("'{given}' is no time scale; expected a number from 0.001 to 1000, such as 10 for ten times slower")]
+#[error(
+    "'{given}' is not a time scale; expected a number from 0.001 to 1000, such as 10 for ten times slower"
+)]
 pub struct TimeScaleError {
     given: String,
 }
@@ -28,7 +30,7 @@ pub struct TimeScaleError {
 impl TimeScale {
     const UNIT: u64 = 1_000_000;
 
-    /// As a factor, for reports.
+    /// Returns the factor, for reports.
     pub fn factor(self) -> f64 {
         self.millionths.get() as f64 / Self::UNIT as f64
     }
@@ -63,7 +65,7 @@ impl FromStr for TimeScale {
     }
 }
 
-/// The time of a drive, which began when this was made.
+/// The time of a drive, counted from its creation.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     begin: Instant,
@@ -71,17 +73,17 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// A clock that stands at zero.
+    /// Creates a clock that starts at zero.
     pub fn new(scale: TimeScale) -> Self {
         Self { begin: Instant::now(), scale }
     }
 
-    /// What it shows.
+    /// Returns its time.
     pub fn now(&self) -> SimTime {
         SimTime(self.scale.modelled_ns(self.begin.elapsed().as_nanos()))
     }
 
-    /// When it will show `time`. What lies further ahead than a year is answered after a year.
+    /// Returns when it will show `time`, but at most a year from now.
     pub fn instant(&self, time: SimTime) -> Instant {
         const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
         let wait = Duration::from_nanos(self.scale.real_ns(time.as_nanos()));
@@ -89,10 +91,10 @@ impl Clock {
     }
 }
 
-/// Answers that wait for their instant, and the thread that gives them.
+/// Answers that wait until they are due, and the thread that gives them.
 ///
-/// An answer whose instant has come, or comes sooner than a thread could be woken, is given at once by whoever brings it:
-/// a drive that takes no time has no second thread.
+/// An answer that is due, or due sooner than a thread could be woken, is given at once by the caller: a drive that
+/// takes no time needs no second thread.
 #[derive(Debug)]
 pub struct Completions {
     shared: Arc<Shared>,
@@ -108,7 +110,7 @@ struct Shared {
 #[derive(Default)]
 struct Waiting {
     answers: BinaryHeap<Reverse<Waiter>>,
-    /// How many there were, so that those of the same instant keep their order.
+    /// A running number, so that answers due at the same time keep their order.
     sequence: u64,
     ended: bool,
 }
@@ -142,14 +144,14 @@ impl Ord for Waiter {
     }
 }
 
-/// Nobody waits for less: to wake a thread takes longer.
+/// Shorter waits are skipped: waking a thread takes longer.
 const AT_ONCE: Duration = Duration::from_micros(5);
 
 impl Completions {
-    /// None, and a thread that waits for some.
+    /// Starts empty, with a thread for answers that wait.
     ///
     /// # Errors
-    /// If no thread can be made.
+    /// If the thread cannot be created.
     pub fn new() -> std::io::Result<Self> {
         let shared = Arc::new(Shared::default());
         let theirs = Arc::clone(&shared);
@@ -163,7 +165,7 @@ impl Completions {
         due <= Instant::now() + AT_ONCE
     }
 
-    /// Gives `answer` at `due`.
+    /// Calls `answer` at `due`.
     pub fn at(&self, due: Instant, answer: impl FnOnce() + Send + 'static) {
         if Self::is_due(due) {
             return answer();
@@ -179,19 +181,19 @@ impl Completions {
         }
     }
 
-    /// How many wait.
+    /// Returns the number of waiting answers.
     pub fn waiting(&self) -> usize {
         self.shared.lock().answers.len()
     }
 }
 
 impl Drop for Completions {
-    /// Gives all that still wait.
+    /// Gives all answers that still wait.
     fn drop(&mut self) {
         self.shared.lock().ended = true;
         self.shared.changed.notify_one();
         if let Some(thread) = self.thread.take() {
-            // The thread itself reported a panic in an answer.
+            // The thread itself has reported any panic in an answer.
             drop(thread.join());
         }
     }
@@ -203,8 +205,8 @@ impl Shared {
     }
 
     fn give(&self) {
-        // Timers of ordinary threads fire up to 50 us late on purpose, to save wake-ups. Where that cannot be changed, they
-        // do here too.
+        // Timers of ordinary threads fire up to 50 us late on purpose, to save wake-ups. If that cannot be changed,
+        // they do so here too.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         let mut waiting = self.lock();
         loop {

@@ -1,8 +1,8 @@
-//! The drive as one file of a FUSE file system; all of the crate `fuser` that is used stands here.
+//! The drive as one file of a FUSE file system; only this file uses the crate `fuser`.
 //!
-//! The file is as long as the drive. Whoever opens it talks to the drive directly (direct I/O, no page cache, no
-//! write-back): what reaches it is what was asked for. FALLOC_FL_PUNCH_HOLE is a discard, FALLOC_FL_ZERO_RANGE a write of
-//! zeros, fsync a flush.
+//! The file is as long as the drive. Its users talk to the drive directly (direct I/O, no page cache, no write-back):
+//! requests arrive as they were made. FALLOC_FL_PUNCH_HOLE is a discard, FALLOC_FL_ZERO_RANGE a write of zeros, fsync a
+//! flush.
 
 use std::cell::RefCell;
 use std::ffi::OsStr;
@@ -28,7 +28,7 @@ const WRITE_BYTES_MAX: u32 = 1 << 20;
 /// The kernel may ask again, but nothing changes.
 const FOR_EVER: Duration = Duration::from_secs(3600);
 
-/// What a mounted drive tells.
+/// Events of a mounted drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FuseEvent {
     /// The last open handle of the file was closed.
@@ -45,10 +45,10 @@ pub struct Mounted {
 }
 
 impl Mounted {
-    /// Serves `drive` as a file below `point`, with this many threads. What happens to it is told to `events`.
+    /// Serves `drive` as a file below `point`, with this many threads. `events` receives what happens to it.
     ///
     /// # Errors
-    /// What the kernel says: mounting needs root and `/dev/fuse`.
+    /// The kernel's error: mounting needs root and `/dev/fuse`.
     pub fn new(
         drive: Arc<EmulatedDrive>,
         point: &Path,
@@ -77,7 +77,7 @@ impl Mounted {
 
     /// Cuts the connection: pending requests fail with an error.
     pub fn abort(&self) {
-        // To force an unmount cuts the connection first, and then fails if the file is open.
+        // A forced unmount cuts the connection first, and then fails if the file is open.
         let _ = rustix::mount::unmount(&self.point, rustix::mount::UnmountFlags::FORCE);
     }
 }
@@ -85,7 +85,7 @@ impl Mounted {
 impl Drop for Mounted {
     fn drop(&mut self) {
         let Some(session) = self.session.take() else { return };
-        // Busy, if somebody works in there: then it goes from its place now, and what is open gets errors.
+        // The mount is busy if a program works in it: detach it now, so that open files get errors.
         let unmounted = rustix::mount::unmount(&self.point, rustix::mount::UnmountFlags::empty());
         if unmounted.is_err() {
             self.abort();
@@ -99,7 +99,7 @@ const ROOT: INodeNo = INodeNo::ROOT;
 const DRIVE: INodeNo = INodeNo(2);
 
 thread_local! {
-    /// Where a thread puts what is read, if it is answered at once.
+    /// Buffer of a thread for data that is read and answered at once.
     static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -151,14 +151,14 @@ fn errno(error: &RequestError) -> Errno {
 
 impl Drop for OneFile {
     fn drop(&mut self) {
-        // Nobody listens any more where the device is being taken away.
+        // If the device is being removed, nothing receives this any more.
         let _ = self.events.send(FuseEvent::Ended);
     }
 }
 
 impl Filesystem for OneFile {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        // What a kernel lacks is done without.
+        // Missing features of a kernel are optional.
         for wanted in [InitFlags::FUSE_ASYNC_DIO, InitFlags::FUSE_PARALLEL_DIROPS] {
             let _ = config.add_capabilities(wanted);
         }
@@ -190,7 +190,7 @@ impl Filesystem for OneFile {
     }
 
     fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
-        // That of close(2), which is no flush of a drive.
+        // This is the flush of close(2), not a flush of the drive.
         reply.ok();
     }
 
@@ -219,7 +219,7 @@ impl Filesystem for OneFile {
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        // At the end there is nothing, as in any file.
+        // As in any file, there is nothing to read at the end.
         let length = u64::from(size).min(self.drive.size().0.saturating_sub(offset)) as usize;
         BUFFER.with_borrow_mut(|buffer| {
             if buffer.len() < length {

@@ -1,21 +1,22 @@
 //! A modelled drive as a block device of this host, in real time.
 //!
-//! An [`EmulatedDrive`] is the front of a modelled drive ([`Port`]), the bytes behind it ([`SparseStore`]) and a clock. It
-//! takes the reads, writes, discards and flushes of whoever has the device, moves the bytes, asks the model when a real
-//! drive would have answered, and says so; the front that brought the request answers then. There are two fronts:
+//! An [`EmulatedDrive`] is the front of a modelled drive ([`Port`]), the bytes behind it ([`SparseStore`]) and a clock.
+//! It takes reads, writes, discards and flushes, moves the bytes, asks the model when a real drive would have answered,
+//! and returns that time; the front that brought the request answers then. There are two fronts:
 //!
-//! - [`fuse`] serves the drive as one file, and [`attachment`] lays a loop device over it: a block device for this host.
-//!   A discard arrives as a hole that is punched into the file. The loop driver sends writes of zeros that may unmap in
-//!   the same way, so that on this path what was discarded reads as zeros whatever the drive would do;
-//! - [`nbd`] serves it over a socket to QEMU and others. Requests arrive as what they are, and each is answered on its own.
+//! - [`fuse`] serves the drive as one file, and [`attachment`] lays a loop device over it: a block device for this
+//!   host. A discard arrives as a hole punched into the file. The loop driver sends writes of zeros that may unmap in
+//!   the same way, so that on this path what was discarded reads as zeros, whatever the drive would do;
+//! - [`nbd`] serves it over a socket to QEMU and others. Requests arrive unchanged, and each is answered by itself.
 //!
-//! [`server`] keeps a front until it is told to end. [`registry`] knows which devices there are, and takes away what a server left behind that was killed.
+//! [`server`] keeps a front until it is told to end. [`registry`] lists the devices of this host, and cleans up after
+//! servers that were killed.
 //!
-//! How the bytes agree with the model. The model says which units a TRIM destroys, which for faulty firmware are others
-//! than were named, or the same ones later. A sound drive destroys what it was told to before it answers, and a host
-//! gives no order to requests that it has under way at the same time; so bytes move outside of the lock on the model, and
-//! several threads move them at once. A faulty drive may destroy what somebody else is writing: there the lock is held
-//! while bytes move, and their order is the model's.
+//! How the bytes agree with the model: the model says which units a TRIM destroys. With faulty firmware, these may be
+//! different units than those named, or the same ones later. A sound drive destroys what it was told to before it
+//! answers, and the host does not order requests that are under way at the same time. So bytes move outside of the lock
+//! on the model, and several threads move them at once. A faulty drive may destroy what another request is writing, so
+//! there the lock is held while bytes move, and their order is the model's.
 
 pub mod attachment;
 mod clock;
@@ -42,7 +43,7 @@ use trimwise_linux::sparse_store::SparseStore;
 #[derive(Debug, Error)]
 pub enum RequestError {
     /// It does not begin or end at a sector.
-    #[error("{length_bytes} bytes at byte {offset_bytes} are no whole sectors of {SECTOR_BYTES} bytes")]
+    #[error("{length_bytes} bytes at byte {offset_bytes} are not whole sectors of {SECTOR_BYTES} bytes")]
     NoSectors {
         /// Where it begins.
         offset_bytes: u64,
@@ -52,13 +53,13 @@ pub enum RequestError {
     /// The drive refused it.
     #[error(transparent)]
     Refused(#[from] PortError),
-    /// The bytes could not be moved: the file system of the backing file is full, say.
+    /// The bytes could not be moved; for example, the file system of the backing file is full.
     #[error(transparent)]
     Store(#[from] io::Error),
 }
 
 impl RequestError {
-    /// Linux's number for it, which all fronts speak.
+    /// Linux's number for it, which all fronts use.
     pub fn errno(&self) -> i32 {
         use rustix::io::Errno;
         match self {
@@ -71,24 +72,24 @@ impl RequestError {
     }
 }
 
-/// A drive with its bytes, on a clock that runs.
+/// A drive with its bytes and a running clock.
 #[derive(Debug)]
 pub struct EmulatedDrive {
     port: Mutex<Port>,
     store: SparseStore,
     clock: Clock,
     limits: PortLimits,
-    /// Whether bytes are moved while the port is held; see above.
+    /// Whether bytes are moved while the port is locked; see the module's documentation.
     bytes_in_order: bool,
-    /// Whether it matters to the drive what is written.
+    /// Whether the drive depends on what is written.
     looks_at_content: bool,
 }
 
 impl EmulatedDrive {
-    /// A new drive over `store`, whose time begins now.
+    /// Creates a drive over `store`, whose time begins now.
     ///
     /// # Errors
-    /// What [`Drive::new`] says.
+    /// Those of [`Drive::new`].
     ///
     /// # Panics
     /// If the store has another size than the drive.
@@ -116,31 +117,31 @@ impl EmulatedDrive {
         self.store.size()
     }
 
-    /// What may be asked of it.
+    /// Returns the limits of requests.
     pub fn limits(&self) -> PortLimits {
         self.limits
     }
 
-    /// What was asked of it so far.
+    /// Returns the requests served so far.
     pub fn counts(&self) -> PortCounts {
         self.port().counts()
     }
 
-    /// Bytes that its data take, in memory or in the backing file.
+    /// Returns the bytes that its data take, in memory or in the backing file.
     pub fn stored(&self) -> Bytes {
         use std::os::unix::fs::MetadataExt;
         Bytes(self.store.file().metadata().map_or(0, |found| found.blocks() * SECTOR_BYTES))
     }
 
-    /// Lets another drive have the backing file, once nobody asks anything of this one any more.
+    /// Releases the backing file for another drive, after the last request to this one.
     pub fn release(&self) {
         self.store.release();
     }
 
-    /// Fills `bytes` with what lies at `offset_bytes`, and answers when the drive would have.
+    /// Fills `bytes` with the data at `offset_bytes`, and returns when the drive would have answered.
     ///
     /// # Errors
-    /// [`RequestError`]; so for all requests.
+    /// [`RequestError`], as for all requests.
     pub fn read(&self, offset_bytes: u64, bytes: &mut [u8]) -> Result<Instant, RequestError> {
         let sectors = sectors(offset_bytes, bytes.len() as u64)?;
         let mut port = self.port();
@@ -150,17 +151,17 @@ impl EmulatedDrive {
         Ok(due)
     }
 
-    /// Puts `bytes` at `offset_bytes`.
+    /// Writes `bytes` at `offset_bytes`.
     ///
     /// # Errors
-    /// As [`EmulatedDrive::read`]. If there is no room for the bytes, the drive knows nothing of the request.
+    /// As for [`EmulatedDrive::read`]. If there is no space for the bytes, the request does not reach the drive.
     pub fn write(&self, offset_bytes: u64, bytes: &[u8]) -> Result<Instant, RequestError> {
         let sectors = sectors(offset_bytes, bytes.len() as u64)?;
         let class =
             if self.looks_at_content { content::classify_write(bytes) } else { ContentClass::default() };
         let request = Request::Write(sectors, Content::new(class, 0));
         let held = self.bytes_in_order.then(|| self.port());
-        // The bytes first: what they find no room for was never written.
+        // Store the bytes first: if there is no space for them, they were never written.
         self.store.write(offset_bytes, bytes)?;
         let mut port = held.unwrap_or_else(|| self.port());
         let due = self.submit(&mut port, &request)?;
@@ -170,10 +171,11 @@ impl EmulatedDrive {
         Ok(due)
     }
 
-    /// Tells the drive that nobody needs a range. With `as_zeros` it reads as zeros from then on, whatever the drive does.
+    /// Tells the drive that a range is no longer needed. With `as_zeros` it reads as zeros from then on, whatever the
+    /// drive does.
     ///
     /// # Errors
-    /// As [`EmulatedDrive::read`]; and if the drive takes no TRIM.
+    /// As for [`EmulatedDrive::read`]; and if the drive does not support TRIM.
     pub fn discard(&self, offset_bytes: u64, length: Bytes, as_zeros: bool) -> Result<Instant, RequestError> {
         let sectors = sectors(offset_bytes, length.0)?;
         let mut port = self.port();
@@ -182,10 +184,10 @@ impl EmulatedDrive {
         Ok(due)
     }
 
-    /// Makes a range read as zeros; it is trimmed if it may be and the drive promises zeros then.
+    /// Makes a range read as zeros. It is trimmed if that is allowed and the drive then promises zeros.
     ///
     /// # Errors
-    /// As [`EmulatedDrive::read`].
+    /// As for [`EmulatedDrive::read`].
     pub fn write_zeroes(
         &self,
         offset_bytes: u64,
@@ -196,27 +198,27 @@ impl EmulatedDrive {
         let mut port = self.port();
         let trims = port.counts().discards;
         let due = self.submit(&mut port, &Request::WriteZeroes { sectors, may_unmap })?;
-        // Faulty firmware does not keep what it promises.
+        // Faulty firmware does not keep its promises.
         let is_lost = self.bytes_in_order && port.counts().discards != trims;
         self.punch_or_zero(port, (!is_lost).then_some((offset_bytes, length)))?;
         Ok(due)
     }
 
-    /// Makes all completed writes survive a power loss of the drive. The bytes survive the end of their server as it is:
-    /// they lie in the kernel, or in the backing file's page cache.
+    /// Makes all completed writes survive a power loss of the drive. The bytes survive the end of their server anyway:
+    /// they are in the kernel or in the backing file's page cache.
     ///
     /// # Errors
-    /// As [`EmulatedDrive::read`].
+    /// As for [`EmulatedDrive::read`].
     pub fn flush(&self) -> Result<Instant, RequestError> {
         Ok(self.submit(&mut self.port(), &Request::Flush)?)
     }
 
-    /// A thread that panicked in the model has left it between two commands or in one; the device goes on.
+    /// If a thread panicked in the model, it may have left a command unfinished; the device goes on.
     fn port(&self) -> MutexGuard<'_, Port> {
         self.port.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Hands a request to the model. The clock is read while the port is held, so that time never decreases there.
+    /// Submits a request to the model. The clock is read while the port is locked, so that its time never decreases.
     fn submit(&self, port: &mut Port, request: &Request) -> Result<Instant, PortError> {
         let done = port.submit(self.clock.now(), request)?;
         Ok(self.clock.instant(done))
@@ -232,7 +234,7 @@ impl EmulatedDrive {
         } else {
             let destroyed = port.take_destroyed();
             drop(port);
-            // All of it lies within what reads as zeros anyway.
+            // The whole range already reads as zeros.
             if zeros.is_none() {
                 destroyed.into_iter().try_for_each(|range| self.store.punch_units(range))?;
             }
@@ -248,7 +250,7 @@ impl EmulatedDrive {
     }
 }
 
-/// The sectors of a range of bytes.
+/// Converts a range of bytes to sectors.
 fn sectors(offset_bytes: u64, length_bytes: u64) -> Result<SectorRange, RequestError> {
     if !offset_bytes.is_multiple_of(SECTOR_BYTES) || !length_bytes.is_multiple_of(SECTOR_BYTES) {
         return Err(RequestError::NoSectors { offset_bytes, length_bytes });

@@ -1,10 +1,10 @@
 //! The drive as a network block device, for QEMU, nbd-client and other users of NBD.
 //!
 //! One export, named after the device; the default export is the same. Several connections may use it at once. Requests
-//! are worked on as they arrive, and each is answered when the model says that it completed, so that answers overtake
-//! each other as they do on a drive. A connection has two threads: one reads requests and moves bytes, the other gives the
-//! answers that had to wait. Its buffers hold at most 64 MiB and a little, and there are at most [`CONNECTIONS_MAX`]
-//! connections; whoever comes beyond those is left at once.
+//! are carried out as they arrive, and each is answered when the model says that it completed, so answers overtake each
+//! other as they do on a drive. A connection has two threads: one reads requests and moves bytes, the other sends the
+//! answers that had to wait. Its buffers hold little more than 64 MiB, and there are at most [`CONNECTIONS_MAX`]
+//! connections; further ones are closed at once.
 
 mod connection;
 pub mod protocol;
@@ -46,23 +46,24 @@ struct Shared {
     connections: Mutex<Vec<(Arc<Stream>, JoinHandle<()>)>>,
 }
 
-/// Connections at a time, over all addresses; as many as clients that use several (nbd-client, QEMU) ask for at most.
+/// Maximum number of connections over all addresses; clients that open several (nbd-client, QEMU) ask for at most this
+/// many.
 pub const CONNECTIONS_MAX: usize = 16;
-/// How often a listener looks whether it shall end, and how long it rests when no connection can be taken.
+/// How often a listener checks whether to end, and how long it rests if it cannot accept a connection.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 impl Server {
-    /// Listens at all addresses.
+    /// Listens on all addresses.
     ///
     /// # Errors
-    /// A path that is too long or taken; what the kernel says.
+    /// A path that is too long or taken; the kernel's error.
     pub fn new(drive: Arc<EmulatedDrive>, export: &str, addresses: &[Address]) -> io::Result<Self> {
         let connections = Mutex::default();
         let shared =
             Arc::new(Shared { drive, export: export.to_owned(), ended: AtomicBool::new(false), connections });
         let mut server = Self { shared, threads: Vec::new(), sockets: Vec::new(), addresses: Vec::new() };
         for address in addresses {
-            // What was made before an error is taken away by `drop`.
+            // After an error, `drop` removes what was created.
             let listener =
                 server.listen(address).map_err(|e| io::Error::new(e.kind(), format!("{address}: {e}")))?;
             let shared = Arc::clone(&server.shared);
@@ -72,7 +73,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Where it listens: port 0 has become one that was free.
+    /// Returns the addresses that it listens on; port 0 has become a free one.
     pub fn addresses(&self) -> &[Address] {
         &self.addresses
     }
@@ -119,12 +120,12 @@ impl Drop for Server {
 impl Shared {
     fn accept(self: &Arc<Self>, incoming: &impl Incoming) {
         while !self.ended.load(Ordering::SeqCst) {
-            // Also while nobody comes: those that have ended hold descriptors.
+            // Also without new clients: ended connections hold descriptors.
             self.connections().retain(|(_, thread)| !thread.is_finished());
             if !incoming.wait() {
                 continue;
             }
-            // Somebody went away meanwhile, or there are no descriptors left: then the socket stays ready.
+            // The client left, or there are no descriptors; in that case the socket stays ready.
             let Ok(stream) = incoming.accept() else {
                 std::thread::sleep(LOOK_EVERY);
                 continue;
@@ -137,7 +138,7 @@ impl Shared {
             let stream = Arc::new(stream);
             let (shared, theirs) = (Arc::clone(self), Arc::clone(&stream));
             let serve = move || {
-                // What a client does wrong ends its connection, and nothing else.
+                // A client's mistake ends only its connection.
                 drop(serve(&shared, &theirs));
                 theirs.shut_down();
             };
@@ -152,7 +153,7 @@ impl Shared {
         self.connections.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the export can do.
+    /// Returns the features of the export.
     fn flags(&self) -> u16 {
         use export_flags::{CAN_MULTI_CONN, HAS_FLAGS, SEND_FLUSH, SEND_FUA, SEND_TRIM, SEND_WRITE_ZEROES};
         let trim = if self.drive.limits().discard_max_sectors > 0 { SEND_TRIM } else { 0 };

@@ -1,17 +1,17 @@
-//! Which emulated devices there are on this host.
+//! The emulated devices of this host.
 //!
-//! Each has a folder, `/run/trimwise/devices/NAME` unless another place is asked for, or the user is not root:
+//! Each has a folder, by default `/run/trimwise/devices/NAME`; users other than root have another place.
 //!
 //! | entry | what it is |
 //! |---|---|
 //! | `record.json` | what the device is: a [`Record`] |
-//! | `lock` | locked by the server as long as it lives, so that a number of a process that is used again misleads nobody |
-//! | `control` | a socket on which the server answers `status`, and `stop` once it has ended |
+//! | `lock` | locked by the server while it runs; a reused process number cannot mislead |
+//! | `control` | a socket on which the server answers `status` at once, and `stop` after it has ended |
 //! | `mounted` | where the drive's file is mounted, if a loop device lies over it |
 //!
-//! A server that ends takes its folder away. One that was killed cannot; its device answers with I/O errors from that
-//! moment on, and whoever comes next, to make a device or to list them, takes away what it left: loop device, mount and
-//! folder. Only a loop device that is still mounted stays until it is unmounted.
+//! A server that ends removes its folder. One that was killed cannot: its device returns I/O errors from then on. The
+//! next command that creates or lists devices removes what it left: loop device, mount and folder. Only a loop device
+//! that is still mounted stays until it is unmounted.
 
 mod error;
 mod registered;
@@ -34,16 +34,16 @@ use crate::{EmulatedDrive, attachment};
 pub use error::RegistryError;
 pub use registered::Registered;
 
-/// Where devices are registered unless another place is asked for.
+/// Default place of registration.
 pub const PLACE: &str = "/run/trimwise/devices";
-/// Where devices of this user are registered unless another place is asked for: [`PLACE`] is for root only.
+/// Default place of registration for this user: [`PLACE`] is for root only.
 pub fn usual_place() -> PathBuf {
     let variable = |name| std::env::var_os(name).map(PathBuf::from);
     place_of(geteuid().is_root(), variable)
 }
 
 fn place_of(is_root: bool, variable: impl Fn(&'static str) -> Option<PathBuf>) -> PathBuf {
-    // As the XDG base directories have it, what is not absolute does not count.
+    // According to the XDG base directories, relative paths do not count.
     let folder = |name| variable(name).filter(|path| path.is_absolute());
     let own = || {
         let state = || folder("XDG_STATE_HOME").or_else(|| Some(folder("HOME")?.join(".local/state")));
@@ -58,39 +58,39 @@ pub const NAME_BYTES_MAX: usize = 48;
 /// How long a running server may take to respond.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What a device is.
+/// The description of a device.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Record {
     /// Its name here.
     pub name: String,
-    /// The profile that it was made from.
+    /// The profile that it was created from.
     pub profile: String,
     /// Its size.
     pub size_bytes: u64,
-    /// Seed of what the drive draws at random.
+    /// Seed of everything that the drive draws at random.
     pub seed: u64,
-    /// How much longer than modelled everything takes.
+    /// Factor by which everything takes longer than modelled.
     pub time_scale: f64,
     /// The file that holds its data; `None`: memory.
     pub backing: Option<PathBuf>,
     /// The process that serves it.
     pub server_pid: u32,
-    /// How it is reached.
+    /// How it is accessed.
     pub front: Front,
 }
 
-/// How a device is reached.
+/// How a device is accessed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Front {
     /// A block device of this host.
     Loop {
-        /// Its node; `None` while it is being made.
+        /// Its node; `None` while it is being created.
         device: Option<PathBuf>,
     },
     /// Network block devices at these addresses: `unix:PATH` or `tcp:ADDRESS:PORT`.
     Nbd {
-        /// All that are served.
+        /// All addresses that are served.
         addresses: Vec<String>,
     },
 }
@@ -98,29 +98,29 @@ pub enum Front {
 /// A server's response.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Status {
-    /// What was asked of the drive so far.
+    /// Requests served so far.
     pub counts: PortCounts,
     /// Bytes that its data take in memory or in the backing file.
     pub stored_bytes: u64,
 }
 
 impl Status {
-    /// That of a drive now.
+    /// The current status of a drive.
     pub fn of(drive: &EmulatedDrive) -> Self {
         Self { counts: drive.counts(), stored_bytes: drive.stored().0 }
     }
 }
 
-/// How it is with a device.
+/// The state of a device.
 #[derive(Clone, Debug, PartialEq)]
 pub enum State {
-    /// It is served.
+    /// Its server is running and responds.
     Serving(Status),
     /// Its server is running but does not respond.
     Silent,
-    /// Its server has died, and this keeps what it left from being taken away.
+    /// Its server has died, and its remains cannot be removed yet.
     Dead {
-        /// What somebody else has to do first.
+        /// What still uses them.
         in_use: String,
     },
 }
@@ -128,7 +128,7 @@ pub enum State {
 /// The longest path of a socket: `sun_path` has 108 bytes including a final zero.
 pub const SOCKET_PATH_BYTES_MAX: usize = 107;
 
-/// Whether a socket can have this path.
+/// Checks whether a socket can have this path.
 ///
 /// # Errors
 /// [`RegistryError::LongPath`].
@@ -151,13 +151,13 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// That at `place`, which is made when the first device is.
+    /// The registry at `place`, which is created with the first device.
     pub fn at(place: impl Into<PathBuf>) -> Self {
         Self { place: place.into() }
     }
 
-    /// Takes a name for a device; `None`: `like`, or with a number behind it if that is taken. What dead servers left is
-    /// taken away first.
+    /// Reserves a name for a device. `None` stands for `like`, with a number after it if that is taken. Removes what
+    /// dead servers left first.
     ///
     /// # Errors
     /// [`RegistryError`].
@@ -188,7 +188,7 @@ impl Registry {
         Err(RegistryError::Taken { name: candidates.into_iter().next().unwrap_or_default() })
     }
 
-    /// All devices and how it is with them, by name. What dead servers left is taken away first.
+    /// Returns all devices with their states, by name. Removes what dead servers left first.
     ///
     /// # Errors
     /// [`RegistryError`].
@@ -212,11 +212,11 @@ impl Registry {
         Ok(devices)
     }
 
-    /// Ends the device of this name or node, and answers what was asked of it until then. `None`: its server had died, and
-    /// what it left is gone now.
+    /// Ends the device with this name or node, and returns the requests that it served. `None` means that its server
+    /// had died, and that its remains are now removed.
     ///
     /// # Errors
-    /// [`RegistryError`]; if somebody uses it, nothing was done.
+    /// [`RegistryError`]; if the device is in use, nothing was done.
     pub fn detach(&self, given: &str) -> Result<(Record, Option<Status>), RegistryError> {
         let records = if self.place.exists() { self.records()? } else { Vec::new() };
         let node = |record: &Record| match &record.front {
@@ -262,19 +262,19 @@ impl Registry {
             }
             std::thread::sleep(Duration::from_millis(10));
         }
-        // Until then it has its backing file open, and whoever unmounts what that lies on would find it in use.
+        // Until then it has its backing file open, so the file system below that could not be unmounted.
         if let Some(server) = server {
             let rest = Timespec::try_from(PATIENCE.saturating_sub(begin.elapsed())).ok();
-            // Nothing remains of the device, whatever keeps the process.
+            // The device is gone, whatever keeps the process.
             let _ = poll(&mut [PollFd::new(&server, PollFlags::IN)], rest.as_ref());
         }
-        // A server that is stopped, killed meanwhile, or older than its folder.
+        // The server is stopped, was killed meanwhile, or is older than its folder.
         let guard = self.guard()?;
         self.clean(&guard)?;
         Ok((record, status))
     }
 
-    /// Only one at a time makes folders or takes them away.
+    /// Locks the registry: only one process at a time creates or removes folders.
     fn guard(&self) -> Result<Guard, RegistryError> {
         let path = self.place.join(".lock");
         let file = io_at(&path, File::options().write(true).create(true).truncate(false).open(&path))?;
@@ -282,7 +282,7 @@ impl Registry {
         Ok(Guard(file))
     }
 
-    /// Takes away what dead servers left, and answers what cannot be taken away yet, and why.
+    /// Removes what dead servers left, and returns what cannot be removed yet, with the reason.
     fn clean(&self, _: &Guard) -> Result<Vec<(String, String)>, RegistryError> {
         let mut dead = Vec::new();
         for name in self.names()? {
@@ -323,7 +323,7 @@ impl Registry {
         Ok(self.names()?.iter().filter_map(|name| read_record(&self.place.join(name)).ok()).collect())
     }
 
-    /// Asks the server of a device.
+    /// Sends a request to the server of a device.
     fn ask(&self, name: &str, word: &str) -> io::Result<Status> {
         let mut stream = UnixStream::connect(self.place.join(name).join("control"))?;
         stream.set_read_timeout(Some(PATIENCE))?;
@@ -335,7 +335,7 @@ impl Registry {
     }
 }
 
-/// A process other than this one, to be waited for.
+/// Opens another process, to wait for it.
 fn process(pid: u32) -> Option<OwnedFd> {
     let other = (pid != std::process::id()).then_some(pid)?;
     pidfd_open(Pid::from_raw(other.try_into().ok()?)?, PidfdFlags::empty()).ok()
@@ -356,7 +356,7 @@ fn read_record(folder: &Path) -> io::Result<Record> {
     Ok(serde_json::from_str(&fs::read_to_string(folder.join("record.json"))?)?)
 }
 
-/// Where the drive's file is mounted.
+/// Returns where the drive's file is mounted.
 fn mounted_in(folder: &Path) -> PathBuf {
     folder.join("mounted")
 }
@@ -365,16 +365,16 @@ fn file_in(folder: &Path) -> PathBuf {
     mounted_in(folder).join(super::fuse::FILE)
 }
 
-/// Whether a server lives: its lock is held.
+/// Whether a server is running: it holds the lock.
 fn is_served(folder: &Path) -> bool {
     let Ok(file) = File::open(folder.join("lock")) else { return false };
     flock(&file, FlockOperation::NonBlockingLockExclusive).is_err()
 }
 
-/// Takes a folder away, with the mount in it. Nothing below a mount is touched.
+/// Removes a folder and the mount in it. Nothing below a mount is touched.
 fn remove(folder: &Path) -> io::Result<()> {
     let mounted = mounted_in(folder);
-    // Not mounted, most often; and what was not unmounted keeps the folder from being removed.
+    // Usually it is not mounted; if it cannot be unmounted, the folder is not removed either.
     let _ = rustix::mount::unmount(&mounted, rustix::mount::UnmountFlags::DETACH);
     let gone = |result: io::Result<()>| match result {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -391,7 +391,7 @@ fn remove(folder: &Path) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// Everybody's devices were to be registered in /run, where only root may make anything.
+    /// Devices of all users were registered in /run, where only root may create files.
     #[test]
     fn regression_a_user_s_devices_are_registered_where_the_user_may_write() {
         let at = |is_root, set: &[(&str, &str)]| {

@@ -1,8 +1,8 @@
 //! Serves an emulated drive until it is told to stop, and then removes everything.
 //!
-//! An end is asked for by a signal, by `detach` or, of a loop device, by whoever takes the device from its file. The first
-//! time it is gentle: a loop device that is mounted is served until it is unmounted. The second time the device ends at
-//! once, and who still uses it gets I/O errors.
+//! A stop is requested by a signal, by `detach` or, for a loop device, by detaching it from its file. The first request
+//! is gentle: a loop device that is mounted is served until it is unmounted. The second ends the device at once, and
+//! its users get I/O errors.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -19,45 +19,45 @@ use crate::nbd::{Address, Server};
 use crate::registry::{Front, Record, Registered, Registry, RegistryError, Status};
 use crate::{EmulatedDrive, TimeScale};
 
-/// What is served, besides the drive.
+/// What to serve, besides the drive.
 #[derive(Clone, Debug)]
 pub struct Description {
-    /// Its name; `None`: that of the profile, or with a number behind it.
+    /// Its name; `None` for that of the profile, with a number after it if necessary.
     pub name: Option<String>,
-    /// The profile that it was made from.
+    /// The profile that it was created from.
     pub profile: String,
-    /// Seed of what the drive draws at random.
+    /// Seed of everything that the drive draws at random.
     pub seed: u64,
-    /// How much longer than modelled everything takes.
+    /// Factor by which everything takes longer than modelled.
     pub scale: TimeScale,
     /// The file that holds its data.
     pub backing: Option<PathBuf>,
 }
 
-/// Why a device cannot be served, or is not served any more.
+/// Why a device cannot be served, or is no longer served.
 #[derive(Debug, Error)]
 pub enum ServeError {
-    /// Of its name or folder.
+    /// An error about its name or folder.
     #[error(transparent)]
     Registry(#[from] RegistryError),
-    /// No such file system or loop device can be made.
-    #[error("no block device can be made (needs root, /dev/fuse and loop devices): {0}")]
+    /// The file system or loop device cannot be created.
+    #[error("cannot create a block device (needs root, /dev/fuse and loop devices): {0}")]
     Attach(io::Error),
-    /// Nothing can be served there.
+    /// The address cannot be served.
     #[error("{0}")]
     Listen(io::Error),
-    /// Somebody cut the connection to the kernel.
-    #[error("the connection of {device} to the kernel was cut; who uses it gets I/O errors")]
+    /// The connection to the kernel was cut.
+    #[error("the connection of {device} to the kernel was cut; its users get I/O errors")]
     Cut {
         /// The device's node.
         device: String,
     },
 }
 
-/// How often somebody asked for the end: more than once means at once.
+/// Number of stop requests: more than one means stop at once.
 pub type Stops = Arc<AtomicU32>;
 
-/// How often it is looked whether the end was asked for.
+/// Interval for checking stop requests.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 impl Description {
@@ -80,21 +80,21 @@ impl Description {
         drive: &Arc<EmulatedDrive>,
         stops: &Stops,
     ) -> Result<Registered, ServeError> {
-        // A variant's sign is part of the name, a path is not.
+        // The sign of a variant is part of the name, the path is not.
         let like = Path::new(&self.profile).file_stem().map_or("drive".into(), |stem| stem.to_string_lossy());
         let registered = registry.register(self.name.as_deref(), &like)?;
         let stops = Arc::clone(stops);
         registered.answer(Arc::clone(drive), move || {
-            // `detach` is gentle however often it is asked for.
+            // Requests by `detach` stay gentle, however many there are.
             stops.fetch_max(1, Ordering::SeqCst);
         })?;
         Ok(registered)
     }
 }
 
-/// Goes on in the background: without the terminal, and without keeping a directory busy.
+/// Continues in the background, without the terminal and without keeping a directory busy.
 pub fn leave_terminal() {
-    // Each of these can only fail where there is nothing to leave.
+    // Each of these can fail only if there is nothing to leave.
     let _ = rustix::process::setsid();
     drop(std::env::set_current_dir("/"));
     if let Ok(null) = std::fs::File::options().read(true).write(true).open("/dev/null") {
@@ -103,11 +103,11 @@ pub fn leave_terminal() {
     }
 }
 
-/// Serves a drive as a block device of this host by `threads` threads. `ready` is called when it can be used, `notice`
-/// with what is worth to be said meanwhile. Answers what was asked of it.
+/// Serves a drive as a block device of this host with `threads` threads. Calls `ready` when it can be used, and
+/// `notice` with messages for the user. Returns the requests that it served.
 ///
 /// # Errors
-/// [`ServeError`]; nothing is left then.
+/// [`ServeError`]; nothing is left behind then.
 pub fn attach(
     registry: &Registry,
     description: &Description,
@@ -117,7 +117,7 @@ pub fn attach(
     ready: impl FnOnce(&Record),
     notice: impl Fn(&str),
 ) -> Result<(Record, Status), ServeError> {
-    // Memory that is needed to write memory back must not wait for that. Without the privilege it is as before.
+    // Memory needed to write memory back must not wait for that. Without the privilege nothing changes.
     let _ = rustix::process::configure_io_flusher_behavior(true);
     let registered = description.register(registry, drive, stops)?;
     let (sender, events) = mpsc::channel();
@@ -168,7 +168,7 @@ pub fn attach(
             }
         }
     }
-    // If it is still open elsewhere, it is removed when it is closed.
+    // If it is still open elsewhere, it is removed when that is closed.
     let detached = attachment::detach(&device, &file);
     drop(mounted);
     let status = Status::of(drive);
@@ -185,7 +185,7 @@ pub fn attach(
 /// Serves a drive over NBD at all these addresses; see [`attach`].
 ///
 /// # Errors
-/// [`ServeError`]; nothing is left then.
+/// [`ServeError`]; nothing is left behind then.
 pub fn serve(
     registry: &Registry,
     description: &Description,

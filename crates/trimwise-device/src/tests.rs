@@ -19,7 +19,7 @@ fn byte_at(drive: &EmulatedDrive, unit: u64) -> u8 {
     bytes[0]
 }
 
-/// The units of `range` are written with 7.
+/// Fills the first `units` units with 7.
 fn written(drive: &EmulatedDrive, units: u64) {
     drive.write(0, &vec![7; (units * UNIT) as usize]).unwrap();
 }
@@ -32,7 +32,7 @@ fn what_is_written_is_read_until_it_is_discarded() {
     let mut sector = [0; 512];
     drive.read(4 * UNIT + 512, &mut sector).unwrap();
     assert_eq!(sector, [9; 512]);
-    // A part of a unit at both ends: these stay.
+    // The partial units at both ends stay.
     drive.discard(8 * UNIT - 512, Bytes(2 * UNIT + 1024), false).unwrap();
     let found: Vec<u8> = (6..12).map(|unit| byte_at(&drive, unit)).collect();
     assert_eq!(found, [7, 7, 0, 0, 7, 7]);
@@ -96,7 +96,7 @@ fn what_a_drive_cannot_do_is_refused_with_linux_s_number() {
     assert_eq!(number(drive.write_zeroes(Bytes::mib(64).0, Bytes(512), true)), invalid);
     assert_eq!(number(drive.discard(0, Bytes(UNIT), true)), unsupported);
     assert_eq!(drive.counts(), PortCounts::default(), "nothing was done");
-    // Without TRIM zeros are written.
+    // Without TRIM, zeros are written.
     written(&drive, 1);
     drive.write_zeroes(0, Bytes(UNIT), true).unwrap();
     assert_eq!((byte_at(&drive, 0), drive.counts().discards), (0, 0));

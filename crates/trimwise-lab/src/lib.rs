@@ -1,7 +1,7 @@
-//! What is done with the models of `trimwise`.
+//! Applications of the models of `trimwise`.
 //!
-//! Device tests, attacks on the models, and the published experiments. Like the library this opens no file and reads no
-//! clock.
+//! Device tests, attacks on the models, and the published experiments. Like the library, this crate opens no file and
+//! reads no clock.
 
 pub mod bench;
 pub mod crash;

@@ -1,6 +1,6 @@
-//! A figure of a published experiment, made again: series of points over an axis.
+//! A figure of a repeated experiment: series of points over an axis.
 //!
-//! It says what a table, a program or a chart needs, and how none of them looks.
+//! It holds what a table, a program or a chart needs, and nothing about their appearance.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use trimwise::compare::statistics;
 pub struct Axis {
     /// The key of its values for programs, with the unit: `execution_time_s`.
     pub key: &'static str,
-    /// What it shows, for people.
+    /// What it shows, for display.
     pub label: &'static str,
     /// The unit of its values; empty for counts and names.
     pub unit: &'static str,
@@ -39,13 +39,13 @@ impl Axis {
 pub enum PlotKind {
     /// Lines over a number; both axes may be logarithmic.
     Lines,
-    /// For each category a bar of each series, from zero.
+    /// For each category a bar per series, from zero.
     Bars,
     /// For each category one bar whose parts are the series, which add up.
     StackedBars,
 }
 
-/// Where a point stands on the x axis.
+/// Position of a point on the x axis.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Place {
@@ -67,24 +67,24 @@ impl From<String> for Place {
     }
 }
 
-/// A point: what was measured at a place.
+/// A point: the measurement at a place.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Point {
-    /// Where.
+    /// Its place.
     pub x: Place,
     /// The median over the repetitions, in the y axis's unit.
     pub y: f64,
-    /// Least and most of the repetitions, if there were several that differ.
+    /// Minimum and maximum of the repetitions, if they differ.
     pub range: Option<(f64, f64)>,
 }
 
 impl Point {
-    /// What one run gave.
+    /// Makes a point from one run.
     pub fn new(x: impl Into<Place>, y: f64) -> Self {
         Self { x: x.into(), y, range: None }
     }
 
-    /// What several runs gave; `None` without any.
+    /// Makes a point from several runs; `None` if there are none.
     pub fn of_runs(x: impl Into<Place>, runs: &[f64]) -> Option<Self> {
         let y = statistics::median(runs)?;
         let low = runs.iter().copied().fold(f64::INFINITY, f64::min);
@@ -96,7 +96,7 @@ impl Point {
 /// Points that belong together: a policy over all settings, or a part of all bars.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
-    /// What it is called.
+    /// Its name.
     pub name: String,
     /// Its points, in the order of the x axis.
     pub points: Vec<Point>,
@@ -109,16 +109,16 @@ pub struct Plot {
     pub title: String,
     /// How it is drawn.
     pub kind: PlotKind,
-    /// Along it lie settings or categories.
+    /// The x axis: settings or categories.
     pub x: Axis,
-    /// Along it lies what was measured.
+    /// The y axis: what was measured.
     pub y: Axis,
     /// The series, in the order of their legend.
     pub series: Vec<Series>,
 }
 
 impl Plot {
-    /// The places on the x axis, each once: in the order of the first series that has them.
+    /// Returns the places on the x axis, each once: in the order of the first series that has them.
     pub fn places(&self) -> Vec<&Place> {
         let mut places: Vec<&Place> = Vec::new();
         for point in self.series.iter().flat_map(|s| &s.points) {
@@ -135,13 +135,13 @@ impl Plot {
         places
     }
 
-    /// What a series has at a place.
+    /// Returns a series' point at a place.
     pub fn at(&self, series: &str, place: &Place) -> Option<&Point> {
         self.series.iter().find(|s| s.name == series)?.points.iter().find(|p| p.x == *place)
     }
 
-    /// The same places with what `figure` makes of each point and of the point of one series there: how far from a
-    /// bound, how much less than a baseline. Without the series itself; `None` if it is not there.
+    /// Makes a plot of the same places, with `figure` applied to each point and to the point of one series there: how
+    /// far from a bound, how much less than a baseline. The series itself is left out; `None` if it does not exist.
     pub fn against(
         &self,
         series: &str,
@@ -168,14 +168,14 @@ impl Plot {
         })
     }
 
-    /// How much longer than under `ideal`, in percent, where this plot is of times.
+    /// How much longer than under `ideal`, in percent, if this plot shows times.
     pub fn distance_to_ideal(&self) -> Option<Self> {
         let y = Axis::linear("vs_ideal_percent", "longer than under ideal", "%");
         self.against("ideal", "Distance to the bound", y, |time, bound| (time / bound - 1.0) * 100.0)
     }
 }
 
-/// As a program reads it: points are objects whose keys are those of the axes, so that each value has its unit.
+/// Serialised for programs: points are objects whose keys are those of the axes, so that each value has its unit.
 impl Serialize for Plot {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]

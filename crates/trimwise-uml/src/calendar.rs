@@ -1,13 +1,13 @@
 //! The calendar: who may run, and what time it is.
 //!
 //! User-Mode Linux asks for time over a socket (include/uapi/linux/um_timetravel.h): REQUEST says when it wants to run
-//! again, WAIT that it has nothing to do before, RUN lets it go on at an instant. FREE_UNTIL, sent before RUN, spares
-//! the messages in between: up to that instant, at which the disk's next request completes, the kernel moves its clock
-//! by itself.
+//! again, WAIT that it has nothing to do before that, RUN lets it continue at a given time. FREE_UNTIL, sent before
+//! RUN, saves the messages in between: up to that time, at which the disk's next request completes, the kernel moves
+//! its clock by itself.
 //!
-//! Since Linux 6.11 most of it can lie in shared memory, which is handed over with the answer to START: the present,
-//! the kernel's next request, and how far it may run. What is left are WAIT and RUN, without an answer. Older
-//! kernels don't see the memory and send messages.
+//! Since Linux 6.11 most of this can be in shared memory, which is passed with the answer to START: the current time,
+//! the kernel's next request, and how far it may run. Only WAIT and RUN remain, without an answer. Older kernels ignore
+//! the memory and send messages.
 
 use std::fs::File;
 use std::io::{self, IoSlice, Read};
@@ -74,7 +74,7 @@ struct Board {
 
 impl Board {
     const VERSION: u32 = 2;
-    /// Calendar and kernel.
+    /// The calendar and the kernel.
     const CLIENTS: u16 = 2;
     const CALENDAR: u16 = 0;
     const KERNEL: u16 = 1;
@@ -139,21 +139,21 @@ pub struct Calendar {
     /// Whether the kernel uses the board.
     shares: bool,
     now: SimTime,
-    /// When the kernel wants to run again; from messages.
+    /// When the kernel wants to run again, according to messages.
     request: Option<SimTime>,
     is_waiting: bool,
     sequence: u32,
-    /// How far the kernel may run, as last told.
+    /// How far the kernel may run, as it was last told.
     free_until: SimTime,
-    /// Messages both ways, for a run's figures.
+    /// Messages both ways, for a run's statistics.
     messages: u64,
 }
 
 impl Calendar {
-    /// No instant: nothing will happen.
+    /// A time that never comes.
     pub const NEVER: SimTime = SimTime(i64::MAX as u64);
 
-    /// The calendar of the kernel that has connected.
+    /// Creates the calendar of the kernel that has connected.
     pub fn new(socket: UnixStream) -> io::Result<Self> {
         Ok(Self {
             socket,
@@ -168,7 +168,7 @@ impl Calendar {
         })
     }
 
-    /// The present, as far as the kernel has told.
+    /// Returns the current time, as far as the kernel has reported it.
     pub fn now(&self) -> io::Result<SimTime> {
         if self.shares && !self.is_waiting {
             Ok(SimTime(self.board.load(Board::AT_NOW)?))
@@ -177,34 +177,34 @@ impl Calendar {
         }
     }
 
-    /// Whether the kernel has nothing to do until it is let run.
+    /// Whether the kernel has nothing to do until it may run again.
     pub fn is_waiting(&self) -> bool {
         self.is_waiting
     }
 
-    /// Whether time is kept in shared memory.
+    /// Whether times are exchanged through shared memory.
     pub fn shares_memory(&self) -> bool {
         self.shares
     }
 
-    /// Messages so far, both ways.
+    /// Returns the messages so far, both ways.
     pub fn messages(&self) -> u64 {
         self.messages
     }
 
-    /// When the kernel, which waits, wants to run again.
+    /// Returns when the waiting kernel wants to run again.
     pub fn request(&self) -> io::Result<SimTime> {
         let request = if self.shares { self.board.request()? } else { self.request };
         Ok(request.unwrap_or(Self::NEVER))
     }
 
-    /// Lets the clock jump to `at`, while the kernel waits.
+    /// Moves the clock to `at` while the kernel waits.
     pub fn advance(&mut self, at: SimTime) -> io::Result<()> {
         self.now = self.now.max(at);
         if self.shares { self.board.store(Board::AT_NOW, self.now.0) } else { Ok(()) }
     }
 
-    /// Takes one message, which must be there.
+    /// Receives one message, which must be available.
     pub fn take_message(&mut self) -> io::Result<()> {
         self.take().map(drop)
     }
@@ -250,7 +250,7 @@ impl Calendar {
         Ok(message.op)
     }
 
-    /// Tells the running kernel that something will happen at `event`, if it believes that it may run on beyond.
+    /// Tells the running kernel that something will happen at `event`, if it thinks that it may run beyond that.
     pub fn limit(&mut self, event: SimTime) -> io::Result<()> {
         if event >= self.free_until {
             return Ok(());
@@ -280,7 +280,7 @@ impl Calendar {
         self.tell(op::RUN, self.now)
     }
 
-    /// Sends a message that is answered, and serves the kernel until it is.
+    /// Sends a message, and serves the kernel until it answers.
     fn tell(&mut self, op: u32, time: SimTime) -> io::Result<()> {
         self.sequence += 1;
         self.send(op, self.sequence, time.0, false)?;
@@ -296,7 +296,7 @@ impl Calendar {
         let null;
         let descriptors;
         if with_board {
-            // The second one is for a common log; nobody writes one.
+            // The second one is for a shared log, which is not used.
             null = File::options().write(true).open("/dev/null")?;
             descriptors = [self.board.file.as_fd(), null.as_fd()];
             ancillary.push(SendAncillaryMessage::ScmRights(&descriptors));

@@ -1,16 +1,16 @@
-//! One run of a comparison on a real kernel: device, policy, workload, repetition, as the model has it.
+//! One run of a comparison on a real kernel: device, policy, workload and repetition, as in the model.
 //!
-//! The kernel brings its own file system and its own discard; the policies are those that it has ([`KernelPolicy`]), set by
-//! mount options. Everything else is as in a cell of the model: a new file system on a new drive, aged if asked for, the
-//! same rest before the workload, the workload's own code, and figures of the same drive.
+//! The kernel brings its own file system and its own discard; the policies are its own ([`KernelPolicy`]), set by mount
+//! options. Everything else is as in a cell of the model: a new file system on a new drive, aged if requested, the same
+//! rest before the workload, the workload's own code, and figures of the same drive.
 //!
 //! What differs, and why:
 //!
-//! - The guest's processor takes no time, but for 256 ns each time that somebody reads the clock. What is measured is what
-//!   the drive and the kernel's own waiting cost.
-//! - Stale space is known at the end only, and only where the file system says what is free (ext4, XFS).
-//! - There is no ledger: what the kernel drops or keeps pending it does not tell.
-//! - After a workload that times one operation, what it left is removed before the drive's figures are taken.
+//! - The guest's processor takes no time, except 256 ns for each reading of the clock. What is measured is the time of
+//!   the drive and of the kernel's own waiting.
+//! - Stale space is known only at the end, and only if the file system reports free space (ext4, XFS).
+//! - There is no ledger: the kernel does not report what it drops or keeps pending.
+//! - After a workload that times one operation, its files are removed before the drive's figures are taken.
 
 use std::fmt;
 use std::str::FromStr;
@@ -30,25 +30,25 @@ use crate::images;
 use crate::job::{FileSystem, Guest, Job, JobError, Outcome, Step};
 use trimwise_linux::sparse_store::SparseStore;
 
-/// The least memory in which the four file systems run a workload.
+/// The smallest memory in which the four file systems run a workload.
 pub const MEMORY_MIN: Bytes = Bytes::mib(64);
 
-/// A kernel, a file system and what it is mounted with: `6.1:ext4`, `5.10:btrfs:compress=zstd,noatime`.
+/// A kernel, a file system and its mount options: `6.1:ext4`, `5.10:btrfs:compress=zstd,noatime`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelTarget {
     /// The kernel, as `trimwise kernel list` names it.
     pub version: String,
     /// The file system.
     pub file_system: FileSystem,
-    /// Options as of mount(8), with commas; those of discard come with the policy.
+    /// Mount options as in mount(8), separated by commas; those of discard come with the policy.
     pub options: String,
 }
 
 impl KernelTarget {
-    /// Refuses options that a policy sets.
+    /// Rejects options that a policy sets.
     ///
     /// # Errors
-    /// Which one, and what sets it.
+    /// The option, and what sets it.
     pub fn check_for_policies(&self) -> Result<(), String> {
         let is_discard = |option: &&str| {
             option.split('=').next().is_some_and(|name| matches!(name, "discard" | "nodiscard"))
@@ -56,7 +56,7 @@ impl KernelTarget {
         match self.options.split(',').find(is_discard) {
             None => Ok(()),
             Some(option) => Err(format!(
-                "mount option '{option}' is what --policy sets; expected it there: {}",
+                "mount option '{option}' is set by --policy; give it there: {}",
                 KernelPolicy::forms(self.file_system)
             )),
         }
@@ -72,8 +72,8 @@ impl FromStr for KernelTarget {
         if version.is_empty() || file_system.is_empty() {
             let names = FileSystem::ALL.map(FileSystem::name).join(", ");
             return Err(format!(
-                "'{text}' is no kernel with a file system; expected VERSION:FS[:MOUNT_OPTIONS] as in 6.1:ext4, where FS is \
-                 one of {names}"
+                "'{text}' is not a kernel with a file system; expected VERSION:FS[:MOUNT_OPTIONS] such as 6.1:ext4, \
+                 where FS is one of {names}"
             ));
         }
         images::check(version).map_err(|e| e.to_string())?;
@@ -92,13 +92,13 @@ impl fmt::Display for KernelTarget {
     }
 }
 
-/// What a kernel can do with TRIM.
+/// A kernel's ways of using TRIM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KernelPolicy {
     /// Never: `nodiscard`.
     Off,
-    /// As the file system does it when it is mounted with `discard`: ext4 and XFS with or after each commit, btrfs in the
-    /// commit (`discard=sync`), f2fs from a thread of its own.
+    /// What the file system does when mounted with `discard`: ext4 and XFS with or after each commit, btrfs in the
+    /// commit (`discard=sync`), f2fs from its own thread.
     Commit,
     /// `discard=async`, which only btrfs has.
     Async,
@@ -107,7 +107,7 @@ pub enum KernelPolicy {
 }
 
 impl KernelPolicy {
-    /// Those that are the file system's own.
+    /// Returns the file system's own policies.
     pub fn all_of(file_system: FileSystem) -> Vec<Self> {
         match file_system {
             FileSystem::Btrfs => vec![Self::Off, Self::Commit, Self::Async],
@@ -115,7 +115,7 @@ impl KernelPolicy {
         }
     }
 
-    /// What `--policy` may be, with what it mounts with.
+    /// Lists the possible values of `--policy` with their mount options.
     pub fn forms(file_system: FileSystem) -> String {
         let own = Self::all_of(file_system);
         let own =
@@ -123,10 +123,10 @@ impl KernelPolicy {
         own.collect::<Vec<_>>().join(", ") + ", batch:EVERY[:SMALLEST] (nodiscard, and FITRIM at intervals)"
     }
 
-    /// Reads the policy of a file system.
+    /// Parses a policy for a file system.
     ///
     /// # Errors
-    /// What there is for this one.
+    /// The policies that this file system has.
     pub fn parse(text: &str, file_system: FileSystem) -> Result<Self, String> {
         let own = Self::all_of(file_system).into_iter().find(|policy| policy.to_string() == text);
         if let Some(policy) = own {
@@ -139,13 +139,13 @@ impl KernelPolicy {
             }
         }
         Err(format!(
-            "'{text}' is nothing that {} of a real kernel does; expected {}",
+            "'{text}' is not a policy that {} of a real kernel has; expected {}",
             file_system.name(),
             Self::forms(file_system)
         ))
     }
 
-    /// FITRIM at its intervals, if that is what it is.
+    /// Returns FITRIM at intervals, if this policy uses it.
     pub fn trim_every(self) -> Option<Step> {
         let Self::Batch(config) = self else { return None };
         let minlen_bytes = if config.units_min <= 1 { 0 } else { config.units_min * UNIT_BYTES };
@@ -153,7 +153,7 @@ impl KernelPolicy {
         Some(Step::TrimEvery { first_ns: every_ns, every_ns, minlen_bytes })
     }
 
-    /// The option of mount(8) that it is.
+    /// Returns its option of mount(8).
     pub fn mount_option(self, file_system: FileSystem) -> &'static str {
         match (self, file_system) {
             (Self::Off | Self::Batch(_), _) => "nodiscard",
@@ -180,7 +180,7 @@ impl fmt::Display for KernelPolicy {
 pub enum KernelWorkload {
     /// PostMark, by the text of its configuration.
     Postmark(String),
-    /// A benchmark that times one operation, as it is written.
+    /// A benchmark that times one operation, as on the command line.
     Timed(String),
 }
 
@@ -189,17 +189,17 @@ pub enum KernelWorkload {
 pub struct KernelCell<'a> {
     /// The device.
     pub device: &'a Profile,
-    /// The file system, and what it is mounted with beside what the policy says.
+    /// The file system, and its mount options apart from those of the policy.
     pub target: &'a KernelTarget,
     /// The policy.
     pub policy: KernelPolicy,
     /// The workload.
     pub workload: &'a KernelWorkload,
-    /// If given, the file system is aged before, under the policy, until this much is in use.
+    /// If given, the file system is first aged under the policy until this much is in use.
     pub utilization_percent: Option<u8>,
-    /// The repetition: it decides at which phase of the commit timer the workload begins, and the seed of ageing.
+    /// The repetition: it decides at which phase of the commit timer the workload begins, and the seed of the ageing.
     pub rep: u32,
-    /// The seed of the whole.
+    /// The seed of the comparison.
     pub seed: u64,
 }
 
@@ -209,24 +209,24 @@ pub enum KernelCellError {
     /// The device's numbers contradict each other.
     #[error(transparent)]
     Device(#[from] ConfigError),
-    /// No room for the drive's bytes.
+    /// There is not enough memory for the drive's bytes.
     #[error("cannot make the drive's memory: {0}")]
     Store(std::io::Error),
-    /// The guest.
+    /// The guest failed.
     #[error(transparent)]
     Job(#[from] JobError),
-    /// A defect: the drive has lost count.
+    /// A defect: the drive's accounting is wrong.
     #[error("the audit of the drive after the run failed: {0}")]
     Audit(String),
-    /// A defect: the guest did not say what it was asked.
-    #[error("the guest did not answer {0}")]
+    /// A defect: the guest did not report what it was asked for.
+    #[error("the guest did not report {0}")]
     NoAnswer(&'static str),
     /// The drive refused a request of the kernel.
     #[error("a block request failed: {0}")]
     Request(String),
 }
 
-/// A new drive of this profile.
+/// Creates a new drive of this profile.
 ///
 /// # Errors
 /// [`KernelCellError::Device`], [`KernelCellError::Store`].
@@ -238,7 +238,7 @@ pub fn new_disk(device: &Profile, seed: u64, is_traced: bool) -> Result<Disk, Ke
 }
 
 impl KernelCell<'_> {
-    /// The options that the file system is mounted with.
+    /// Returns the options to mount the file system with.
     pub fn mount_options(&self) -> String {
         let of_policy = self.policy.mount_option(self.target.file_system);
         match self.target.options.as_str() {
@@ -251,7 +251,7 @@ impl KernelCell<'_> {
         self.seed ^ (u64::from(self.rep) << 32)
     }
 
-    /// The steps, and which of them is the workload.
+    /// Returns the steps, and which of them is the workload.
     fn steps(&self) -> (Vec<Step>, usize) {
         let file_system = self.target.file_system;
         let mut steps = vec![
@@ -271,7 +271,7 @@ impl KernelCell<'_> {
                 Step::Timed { spec: spec.clone(), rep: self.rep, seed: self.draw_seed() }
             }
         });
-        // The guest ends behind it as it is, mounted: so the drive's map is that of this very instant.
+        // The guest ends right after this with the file system mounted, so the drive's map is from exactly this moment.
         if matches!(file_system, FileSystem::Ext4 | FileSystem::Xfs) {
             steps.push(Step::FreeSpace);
         }
@@ -321,7 +321,7 @@ fn between(before: &Mark, after: &Mark) -> trimwise::ssd::SsdStats {
     after.stats.since(&before.stats)
 }
 
-/// Units that lie whole in a free extent and hold data in the drive.
+/// Counts units that lie entirely in a free extent and hold data in the drive.
 pub fn stale_units(ssd: &Ssd, free: &[(u64, u64)]) -> u64 {
     let units =
         free.iter().flat_map(|&(offset, length)| offset.div_ceil(UNIT_BYTES)..(offset + length) / UNIT_BYTES);

@@ -1,8 +1,8 @@
 //! A disk of the guest: virtio-blk requests on the modelled drive.
 //!
-//! A request is carried out when it arrives, and completes when the drive says: the drive's front answers at once with
-//! that instant ([`Port`]), and the request waits for it in a heap. Bytes are copied at arrival too. No request can tell,
-//! since Linux never has two in flight of which one writes what the other touches.
+//! A request is carried out on arrival, and completes when the drive says: the drive's front returns that time at once
+//! ([`Port`]), and the request waits for it in a heap. Bytes are copied on arrival too. No request can tell the
+//! difference, since Linux never has two requests in flight of which one writes what the other accesses.
 //!
 //! Requests: virtio 1.2, 5.2 "Block Device".
 
@@ -47,16 +47,16 @@ const STATUS_OK: u8 = 0;
 const STATUS_IO_ERROR: u8 = 1;
 const STATUS_UNSUPPORTED: u8 = 2;
 
-/// Data segments of a request; Linux merges up to it.
+/// Data segments of a request; Linux merges up to this many.
 const SEGMENTS_MAX: u32 = 126;
 /// Longest write of zeros: 2 GiB less a unit.
 const WRITE_ZEROES_SECTORS_MAX: u32 = (1 << 22) - 8;
-/// A serial number's bytes.
+/// Length of a serial number in bytes.
 const SERIAL_BYTES: usize = 20;
 /// UNMAP flag of a write of zeros.
 const FLAG_UNMAP: u32 = 1;
 
-/// What kind of command a traced one is.
+/// The kind of a traced command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Traced {
@@ -73,7 +73,7 @@ pub enum Traced {
 }
 
 impl Traced {
-    /// Its name, as JSON has it.
+    /// Returns its name in JSON.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Read => "read",
@@ -88,64 +88,65 @@ impl Traced {
 /// A command as blktrace would show it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TraceEntry {
-    /// When the drive got it.
+    /// When the drive received it.
     pub at_ns: u64,
     /// When it completes.
     pub done_ns: u64,
-    /// What it is.
+    /// Its kind.
     pub kind: Traced,
-    /// Where.
+    /// Where it begins.
     pub offset_bytes: u64,
-    /// How long.
+    /// Its length.
     pub length_bytes: u64,
 }
 
-/// What a disk had been asked for, and what its flash had done, when the guest said "now".
+/// The requests to a disk and the work of its flash, up to a moment that the guest marked.
 ///
-/// The guest says it by asking for the disk's serial number (`/sys/block/vda/serial`), which costs no time. That number
-/// counts how often it was asked for: so the guest's init can tell its own marks from those of programs that ask, too.
+/// The guest sets a mark by reading the disk's serial number (`/sys/block/vda/serial`), which costs no time. That
+/// number counts how often it was read, so the guest's init can tell its own marks from those of other programs that
+/// read it.
 #[derive(Clone, Debug)]
 pub struct Mark {
-    /// When.
+    /// When it was set.
     pub at: SimTime,
-    /// What the kernel had asked for.
+    /// The kernel's requests so far.
     pub counts: PortCounts,
-    /// What the drive had done.
+    /// The drive's work so far.
     pub stats: SsdStats,
-    /// How many units hold data in the drive.
+    /// Number of units that hold data in the drive.
     pub mapped_units: u64,
-    /// How many entries the trace had.
+    /// Number of entries in the trace.
     pub traced: usize,
 }
 
-/// What goes wrong with a disk.
+/// A fault of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Discards end in errors.
+    /// Discards fail.
     DiscardsFail,
-    /// Discards are refused: from now on it knows none.
+    /// Discards are refused as unsupported.
     DiscardsRefused,
-    /// It was pulled out: every request ends in an error.
+    /// It was unplugged: every request fails.
     Gone,
 }
 
 impl Fault {
-    /// A failed request takes so long. At no time at all, a kernel that tries again would never come to the next instant.
+    /// Time that a failed request takes. With zero, a kernel that retries would never get past the current time.
     const TAKES: SimDuration = SimDuration::from_millis(1);
 
-    /// What a request of this kind is answered, if not as by a sound disk.
+    /// Returns the error status of a request of this kind; `None` if it succeeds as usual.
     fn answer(self, code: u32) -> Option<u8> {
         match (self, code) {
             (Self::DiscardsFail, kind::DISCARD) => Some(STATUS_IO_ERROR),
             (Self::DiscardsRefused, kind::DISCARD) => Some(STATUS_UNSUPPORTED),
-            // Marks are no requests of the disk under test.
+            // Marks are not requests of the disk under test.
             (Self::Gone, code) => (code != kind::GET_ID).then_some(STATUS_IO_ERROR),
             _ => None,
         }
     }
 }
 
-/// A request on its way: when it completes, its number, its queue, and for the ring its head and how much was written.
+/// A pending request: when it completes, its number, its queue, and for the ring its head and how much was written.
 type Pending = (SimTime, u64, usize, u16, u32);
 
 /// A disk of the guest.
@@ -153,22 +154,22 @@ pub struct Disk {
     port: Port,
     store: SparseStore,
     name: String,
-    /// What waits for its instant.
+    /// Requests that wait for their completion.
     pending: BinaryHeap<Reverse<Pending>>,
     sequence: u64,
     requests: u64,
-    /// Whether it matters to the drive what is written.
+    /// Whether the drive depends on what is written.
     looks_at_content: bool,
     trace: Option<Vec<TraceEntry>>,
     marks: Vec<Mark>,
-    /// What goes wrong, and while the disk has how many marks.
+    /// Planned faults, each for a range in the number of marks.
     faults: Vec<(Range<usize>, Fault)>,
-    /// Why requests failed on this host, the first time.
+    /// Why requests failed on this host: the first reason.
     failure: Option<String>,
 }
 
 impl Disk {
-    /// A disk of a drive, with its bytes.
+    /// Creates a disk from a drive and its bytes.
     pub fn new(port: Port, store: SparseStore, name: &str, is_traced: bool) -> Self {
         Self {
             looks_at_content: port.drive().ssd().config().looks_at_content(),
@@ -185,17 +186,17 @@ impl Disk {
         }
     }
 
-    /// The same with faults, each while the disk has so many marks: `2..4` is during the second and third step of a job,
-    /// since the first mark stands before the first step.
+    /// Adds faults, each active while the number of marks is in its range: `2..4` covers the second and third step of a
+    /// job, since the first mark precedes the first step.
     #[must_use]
     pub fn with_faults(self, faults: Vec<(Range<usize>, Fault)>) -> Self {
         Self { faults, ..self }
     }
 
-    /// Queues that it has.
+    /// Number of queues.
     pub const QUEUES: usize = 1;
 
-    /// Its features.
+    /// Returns its features.
     pub fn features(&self) -> u64 {
         let limits = self.port.limits();
         let mut features = feature::SEG_MAX | feature::BLK_SIZE | feature::TOPOLOGY | feature::WRITE_ZEROES;
@@ -211,7 +212,7 @@ impl Disk {
         features
     }
 
-    /// Its configuration space: `struct virtio_blk_config`.
+    /// Returns its configuration space: `struct virtio_blk_config`.
     pub fn config(&self) -> Vec<u8> {
         let limits = self.port.limits();
         let mut config = Vec::with_capacity(60);
@@ -234,25 +235,25 @@ impl Disk {
         config
     }
 
-    /// When the next request completes.
+    /// Returns when the next request completes.
     pub fn next_completion(&self) -> Option<SimTime> {
         self.pending.peek().map(|Reverse((at, ..))| *at)
     }
 
-    /// Requests so far.
+    /// Returns the number of requests so far.
     pub fn requests(&self) -> u64 {
         self.requests
     }
 
-    /// Why the first request that failed did.
+    /// Returns why the first failed request failed.
     pub fn failure(&self) -> Option<&str> {
         self.failure.as_deref()
     }
 
-    /// Keeps only these marks, by their numbers.
+    /// Keeps only these marks, by number.
     ///
     /// # Errors
-    /// What is wrong with the numbers; or that there were others, by whose count its faults would have been misplaced.
+    /// If the numbers are wrong, or if there were other marks, which would have misplaced the disk's faults.
     pub(super) fn keep_marks(&mut self, numbers: &[usize]) -> Result<(), String> {
         let marks = std::mem::take(&mut self.marks);
         let all = marks.len();
@@ -271,17 +272,17 @@ impl Disk {
         Ok(())
     }
 
-    /// Whether something goes wrong with it on purpose.
+    /// Whether it has planned faults.
     pub(super) fn has_faults(&self) -> bool {
         !self.faults.is_empty()
     }
 
-    /// What is left of a disk after a run: its drive, its bytes, what was traced and marked.
+    /// Returns what is left of a disk after a run: its drive, its bytes, its trace and its marks.
     pub fn into_parts(self) -> (Port, SparseStore, Vec<TraceEntry>, Vec<Mark>) {
         (self.port, self.store, self.trace.unwrap_or_default(), self.marks)
     }
 
-    /// Takes all new requests of a queue.
+    /// Receives all new requests of a queue.
     pub fn take_requests(&mut self, front: &mut FrontEnd, index: usize, now: SimTime) -> io::Result<()> {
         let (memory, queue) = front.queue(index)?;
         while let Some(chain) = queue.pop_descriptor_chain(memory) {
@@ -294,7 +295,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Hands the kernel all requests that complete by `now`; returns whose interrupts are due.
+    /// Passes the kernel all requests that complete by `now`; returns the queues whose interrupts are due.
     pub fn complete(&mut self, front: &mut FrontEnd, now: SimTime) -> io::Result<Vec<usize>> {
         let mut queues = Vec::new();
         while let Some(&Reverse((at, _, index, head, written))) = self.pending.peek()
@@ -384,7 +385,7 @@ impl Disk {
                 serial.resize(data_bytes.min(SERIAL_BYTES), 0);
                 to_guest.write_all(&serial)?;
                 let traced = self.trace.as_ref().map_or(0, Vec::len);
-                // What the drive collected while it rested is not the next step's.
+                // What the drive collected while idle does not belong to the next step.
                 self.port.catch_up(now);
                 let (counts, ssd) = (self.port.counts(), self.port.drive().ssd());
                 let (stats, mapped_units) = (*ssd.stats(), ssd.mapped_units());
@@ -412,7 +413,7 @@ impl Disk {
         }
     }
 
-    /// Keeps what was written. Long runs of zeros take no memory, so that a drive may be filled with them.
+    /// Stores what was written. Long runs of zeros take no memory, so a drive can be filled with them.
     fn keep(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         const LONG: usize = 64 << 10;
         if bytes.len() >= LONG && bytes.iter().all(|&byte| byte == 0) {
@@ -421,7 +422,7 @@ impl Disk {
         self.store.write(offset, bytes)
     }
 
-    /// Asks the drive, and lets go the bytes that it destroys.
+    /// Submits a request to the drive, and drops the bytes that it destroys.
     fn submit(&mut self, now: SimTime, request: &PortRequest) -> io::Result<SimTime> {
         let done = self.port.submit(now, request).map_err(io::Error::other)?;
         for units in self.port.take_destroyed() {

@@ -1,10 +1,10 @@
 //! The guest's side: this program as the init of a kernel in virtual time.
 //!
-//! Root is the host's file system, read-only, so that the programs and libraries that a job needs are those of the host.
-//! What must be written lies in a tmpfs over `/tmp`: the mount point of the file system under test, and the run's folder,
-//! mounted from the host for the job and the reports. Time is the calendar's; `sleep` costs none of anybody's.
+//! The root is the host's file system, read-only, so that a job can use the host's programs and libraries. What must be
+//! written is in a tmpfs at `/tmp`: the mount point of the file system under test, and the run's folder, mounted from
+//! the host for the job and the reports. Time comes from the calendar, so `sleep` takes no real time.
 //!
-//! Whatever happens, the guest powers off at the end: an init that returned would make the kernel panic.
+//! Whatever happens, the guest powers off at the end: if init returned, the kernel would panic.
 
 mod daemon;
 mod week;
@@ -42,23 +42,23 @@ use trimwise_linux::ioctl::{Fsmap, FsmapQuery, FstrimRange, credit_randomness, f
 
 /// The first disk.
 const DISK: &str = "/dev/vda";
-/// Every file system has this identifier; a drawn one would change what hashes it.
+/// Every file system has this identifier; a random one would change what hashes it.
 const IDENTIFIER: &str = "74726d77-6973-6520-6f6e-6520666f7220";
-/// How long an unmount waits for those who have a file open: the longest slices of a daemon take less.
+/// How long an unmount waits for programs with open files: a daemon's longest slices take less.
 const UNMOUNT_PATIENCE: Duration = Duration::from_secs(30);
-/// What is written at once to fill a file: 1 MiB.
+/// Bytes written at a time to fill a file: 1 MiB.
 const FILLED_AT_ONCE: u64 = 1 << 20;
 
 /// Why a step failed.
 type Failed = String;
 
-/// Does the job in the run's folder and powers the guest off. Call it as process 1 of a guest only.
+/// Does the job in the run's folder and powers the guest off. Call it only as process 1 of a guest.
 ///
 /// # Errors
-/// If this is no guest's init: then nothing was done.
+/// If this is not a guest's init; then nothing was done.
 pub fn run_as_init() -> io::Result<()> {
     if std::process::id() != 1 {
-        return Err(io::Error::other("this command is for the init of a guest that trimwise itself boots"));
+        return Err(io::Error::other("this command is only for the init of a guest that trimwise boots"));
     }
     if let Err(what) = prepare().and_then(|()| carry_out()) {
         println!("trimwise: {what}");
@@ -74,8 +74,8 @@ fn prepare() -> Result<(), Failed> {
         mount(source, target, kind, MountFlags::empty(), Some(data.as_c_str()))
             .map_err(|errno| format!("cannot mount {kind} on {target}: {errno}"))
     };
-    // Where the host maps only the user who runs this, every program of root's would be another user's, also those that
-    // change to their owner: as root already, none needs to.
+    // If the host maps only the user of this run, root's programs belong to another user, including setuid ones. A
+    // program that is root already does not need setuid.
     mount_remount("/", MountFlags::BIND | MountFlags::RDONLY | MountFlags::NOSUID, "")
         .map_err(|errno| format!("cannot mount the root without setuid: {errno}"))?;
     attach("proc", "/proc", "proc", "")?;
@@ -85,17 +85,17 @@ fn prepare() -> Result<(), Failed> {
         fs::create_dir(directory).map_err(|e| format!("{directory}: {e}"))?;
     }
     be_an_ssd()?;
-    // The host resolves the path, for the kernel's own process there.
+    // The host resolves the path for the kernel's own process there.
     attach("run", FOLDER, "hostfs", "/proc/self/cwd")
 }
 
-/// A disk of virtio does not say that it does not rotate, as drives do on a real host; mballoc, Btrfs and the write-back
-/// throttle go by it.
+/// A virtio disk does not report that it is non-rotational, as real drives do; mballoc, Btrfs and the write-back
+/// throttle depend on it.
 fn be_an_ssd() -> Result<(), Failed> {
     for (attribute, value) in [("rotational", "0"), ("wbt_lat_usec", "-1")] {
         let path = format!("/sys/block/vda/queue/{attribute}");
         match fs::write(&path, value) {
-            // A guest without a disk, or a kernel without a throttle.
+            // There is no disk, or the kernel has no throttle.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             written => written.map_err(|e| format!("{path}: {e}"))?,
         }
@@ -106,7 +106,7 @@ fn be_an_ssd() -> Result<(), Failed> {
 fn carry_out() -> Result<(), Failed> {
     let folder = Path::new(FOLDER);
     let text = fs::read(folder.join(JOB_FILE)).map_err(|e| format!("no job: {e}"))?;
-    let job: Job = serde_json::from_slice(&text).map_err(|e| format!("the job makes no sense: {e}"))?;
+    let job: Job = serde_json::from_slice(&text).map_err(|e| format!("the job is invalid: {e}"))?;
     let boot = Instant::now();
     let now = || boot.elapsed().as_nanos() as u64;
     let mut reports = Report::default();
@@ -126,7 +126,7 @@ fn carry_out() -> Result<(), Failed> {
     reports.marks = MARKS.lock().map_err(|e| e.to_string())?.clone();
     let text = serde_json::to_vec(&reports).map_err(|e| e.to_string())?;
     fs::write(folder.join(REPORT_FILE), text).map_err(|e| format!("cannot leave the report: {e}"))?;
-    // A kernel that halts over a mounted file system goes on writing to a disk that is gone, and may do so for ever.
+    // A kernel that halts with a mounted file system goes on writing to a disk that is gone, possibly for ever.
     beside.stop()?;
     match detach() {
         Ok(()) | Err(Errno::INVAL) => Ok(()), // INVAL: nothing is mounted
@@ -137,7 +137,7 @@ fn carry_out() -> Result<(), Failed> {
 /// The numbers of the marks so far.
 static MARKS: Mutex<Vec<usize>> = Mutex::new(Vec::new());
 
-/// Tells the host that a step is over: a question for the disk's serial number reaches it at this very instant. The answer
+/// Tells the host that a step is over: reading the disk's serial number reaches it at exactly this moment. The answer
 /// ends with the mark's number.
 fn mark() -> Result<(), Failed> {
     let wrong = |e: &dyn std::fmt::Display| format!("cannot mark the disk: {e}");
@@ -148,7 +148,7 @@ fn mark() -> Result<(), Failed> {
     Ok(())
 }
 
-/// What runs during the steps.
+/// What runs in the background during the steps.
 #[derive(Default)]
 struct Beside {
     trims: Option<Trims>,
@@ -207,7 +207,7 @@ fn perform(step: &Step, beside: &mut Beside) -> Result<Outcome, Failed> {
         Step::Week { week } => week::run(week).map(Outcome::Week),
         Step::Daemon { config } => {
             if beside.daemon.is_some() {
-                return Err("a daemon is running already".to_owned());
+                return Err("a daemon is already running".to_owned());
             }
             beside.daemon = Some(Daemon::start(config)?);
             Ok(Outcome::Done)
@@ -252,7 +252,7 @@ fn trim_all(minlen_bytes: u64) -> Result<u64, Failed> {
     Ok(range.len)
 }
 
-/// FITRIM at intervals, in a thread of its own.
+/// FITRIM at intervals, in its own thread.
 struct Trims {
     stop: mpsc::Sender<()>,
     thread: std::thread::JoinHandle<Result<(), Failed>>,
@@ -266,7 +266,7 @@ impl Trims {
             while let Err(mpsc::RecvTimeoutError::Timeout) = stopped.recv_timeout(next - Instant::now()) {
                 let begin = Instant::now();
                 trim_all(minlen_bytes)?;
-                // One that takes longer than the interval is followed by the next at once, as by a timer.
+                // A trim that takes longer than the interval is followed by the next at once, as with a timer.
                 next = (begin + every).max(Instant::now());
             }
             Ok(())
@@ -282,7 +282,7 @@ impl Trims {
     }
 }
 
-/// Makes a file system that is the same each time. Of ext4 nothing is kept for root, who fills it.
+/// Makes a file system that is the same each time. On ext4 no blocks are reserved for root, which fills it.
 fn make(file_system: FileSystem, options: &[String]) -> Result<String, Failed> {
     let seeded = format!("hash_seed={IDENTIFIER},lazy_itable_init=0,lazy_journal_init=0,nodiscard");
     let fixed: Vec<String> = match file_system {
@@ -319,7 +319,7 @@ fn detach() -> rustix::io::Result<()> {
     }
 }
 
-/// Options as mount(8) takes them: those that are flags of the call, and the file system's own.
+/// Parses options as mount(8) does: flags of the call, and the file system's own options.
 fn mount_options(options: &str) -> Result<(MountFlags, std::ffi::CString), Failed> {
     let mut flags = MountFlags::empty();
     let mut own = Vec::new();
@@ -349,7 +349,7 @@ fn open_root() -> io::Result<fs::File> {
 }
 
 fn cell_id(rep: u32) -> CellId {
-    // The host says what device, policy and kernel these are.
+    // The host knows device, policy and kernel.
     CellId { device: String::new(), policy: String::new(), target: String::new(), rep }
 }
 
@@ -392,7 +392,7 @@ fn run_tool(command: &[String]) -> Result<String, Failed> {
     Err(format!("{program}: {}: {}{}", output.status, text, String::from_utf8_lossy(&output.stderr)))
 }
 
-/// Runs a program to its end.
+/// Runs a program until it ends.
 fn output_of(directory: &Path, command: &[String], input: &[u8]) -> Result<Output, Failed> {
     let (program, arguments) = command.split_first().ok_or("no program to run")?;
     let mut child = Command::new(program)
@@ -405,9 +405,9 @@ fn output_of(directory: &Path, command: &[String], input: &[u8]) -> Result<Outpu
         .map_err(|e| format!("{program}: {e}"))?;
     let stdin = child.stdin.take().filter(|_| !input.is_empty());
     std::thread::scope(|scope| {
-        // It may write more than a pipe holds before it has read all.
+        // It may write more than a pipe holds before it has read its whole input.
         if let Some(mut stdin) = stdin {
-            // Whoever closes it without reading wants none of it.
+            // A program that closes its input early does not need it.
             scope.spawn(move || stdin.write_all(input));
         }
         child.wait_with_output().map_err(|e| format!("{program}: {e}"))
@@ -418,15 +418,16 @@ fn in_mount(file: &str) -> PathBuf {
     Path::new(MOUNT_POINT).join(file.trim_start_matches('/'))
 }
 
-/// A file every other piece of which is a hole: written whole, so that its pieces lie behind each other, and then punched.
-/// Or two files that are written in turn.
+/// Makes a file in which every other piece is a hole: writes it whole, so that its pieces are adjacent, and then
+/// punches holes. Or makes two files by writing them in turn.
 fn scatter(file: &str, extents: u64, extent_bytes: u64, keeps_gaps: bool) -> io::Result<()> {
     let piece = vec![0x5a; extent_bytes as usize];
     let mut scattered = fs::File::create(in_mount(file))?;
     if keeps_gaps {
         let mut gaps = fs::File::create(in_mount(&format!("{file}.gaps")))?;
-        // What is allocated ahead for a growing file (ext4 and XFS: megabytes) would keep the pieces of each together. An
-        // allocation by fallocate is as long as it says. F2FS allocates when data are written, in the order of the syncs.
+        // Preallocation for a growing file (ext4 and XFS: megabytes) would keep each file's pieces together. An
+        // allocation by fallocate has exactly its length. F2FS allocates when data are written, in the order of the
+        // syncs.
         for i in 0..extents {
             for file in [&scattered, &gaps] {
                 rustix::fs::fallocate(file, FallocateFlags::empty(), i * extent_bytes, extent_bytes)?;
@@ -483,7 +484,7 @@ fn append(file: &str, bytes: u64) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Writes so many bytes of one value, in pieces: the guest has less memory than a file may have bytes.
+/// Writes `bytes` bytes of one value, in pieces: the guest's memory may be smaller than the file.
 fn fill(file: &mut fs::File, bytes: u64, value: u8) -> io::Result<()> {
     let piece = vec![value; bytes.min(FILLED_AT_ONCE) as usize];
     let mut left = bytes;
@@ -495,7 +496,7 @@ fn fill(file: &mut fs::File, bytes: u64, value: u8) -> io::Result<()> {
     Ok(())
 }
 
-/// The text of the files that a path with stars names, one after the other.
+/// Concatenates the text of the files that match a path with stars.
 fn read_pattern(path: &Path) -> Result<String, Failed> {
     let mut found = vec![PathBuf::from("/")];
     for part in path.components().skip(1) {
@@ -519,9 +520,9 @@ fn read_pattern(path: &Path) -> Result<String, Failed> {
     Ok(text)
 }
 
-/// What GETFSMAP says of metadata.
+/// Returns the metadata that GETFSMAP reports.
 fn metadata() -> Result<Vec<MetadataExtent>, Failed> {
-    /// FMR_OWN_UNKNOWN: somebody's, most often a file's.
+    /// FMR_OWN_UNKNOWN: an unknown owner, usually a file.
     const UNKNOWN: u64 = 2;
     /// EXT4_FMR_OWN_LOG and XFS_FMR_OWN_LOG.
     const LOG: u64 = ((b'X' as u64) << 32) | 2;
@@ -536,13 +537,13 @@ fn metadata() -> Result<Vec<MetadataExtent>, Failed> {
     fsmap(|record| is_metadata(record).then(|| extent(record)))
 }
 
-/// What GETFSMAP says is free.
+/// Returns the free space that GETFSMAP reports.
 fn free_space() -> Result<Vec<(u64, u64)>, Failed> {
     let is_free = |record: &Fsmap| record.flags & Fsmap::SPECIAL_OWNER != 0 && record.owner == Fsmap::FREE;
     fsmap(|record| is_free(record).then_some((record.physical, record.length)))
 }
 
-/// What `take` makes of each record of GETFSMAP.
+/// Applies `take` to each record of GETFSMAP.
 fn fsmap<T>(take: impl Fn(&Fsmap) -> Option<T>) -> Result<Vec<T>, Failed> {
     let root = open_root().map_err(|e| e.to_string())?;
     let mut query = FsmapQuery::new();

@@ -1,21 +1,21 @@
 //! User-Mode Linux kernels: built from the distribution's source package, kept in a cache, found by version.
 //!
-//! An *image* is a folder of the cache, named by version and a hash of what it is made by: our configuration (`um.config`),
-//! the source of the library beside it, and how `make` is called. What another trimwise built otherwise is thus
-//! never taken for ours. In it are
+//! An *image* is a folder of the cache, named after its version and a hash of what it is made from: our configuration
+//! (`um.config`), the source of the preloaded library, and how `make` is called. An image that a different trimwise
+//! built differently is therefore never used by mistake. It contains
 //!
 //! - `linux`, the kernel, an ordinary program;
-//! - `preload.so`, to be preloaded into it: from 6.1 on a kernel seeds itself from the host's getrandom(2), and two
-//!   runs would differ; and no kernel could run processes on a processor that has more registers than it knows;
-//! - `config`, the whole configuration; `build.log`, what the build said; `image.json`, what the image is.
+//! - `preload.so`, to be preloaded into it: from 6.1 on, a kernel seeds itself from the host's getrandom(2), and two
+//!   runs would differ; also, no kernel could run processes on a processor with more registers than it knows;
+//! - `config`, the whole configuration; `build.log`, the output of the build; `image.json`, the image's description.
 //!
-//! A build works in a hidden folder of the cache and moves the finished image into its place in one step, so whoever
-//! finds an image finds a whole one. Its log lies beside the images until then, and is its lock: a second build of the
-//! same image waits, and finds it done. The kernel removes the lock of a process that dies; the folder that it leaves goes
-//! with the next build.
+//! A build works in a hidden folder of the cache and moves the finished image into place in one step, so a visible
+//! image is always complete. Until then its log is next to the images and serves as its lock: a second build of the
+//! same image waits, and then finds it done. The kernel releases the lock of a process that dies; the next build
+//! removes its folder.
 //!
-//! `catalogue` says which kernels there are, `tools` what a build needs, `source` where the source comes from, `build` is
-//! the order of things, `run` one program at a time that can be stopped.
+//! `catalogue` lists the known kernels, `tools` what a build needs, `source` where the source comes from, `build` is
+//! the sequence of a build, `run` runs one program at a time that can be stopped.
 
 mod build;
 mod catalogue;
@@ -43,26 +43,26 @@ pub use error::KernelError;
 /// Our part of the kernel's configuration, over `allnoconfig`.
 const CONFIGURATION: &str = include_str!("um.config");
 
-/// The library that takes the host's randomness from the kernel.
+/// The library that replaces the host's randomness.
 const PRELOAD_SOURCE: &str = include_str!("preload.c");
 
-/// Targets, variables and their order, as `build` gives them to `make`; part of the hash.
+/// Targets, variables and their order, as `build` passes them to `make`; part of the hash.
 const RECIPE: &str = "make ARCH=um allnoconfig linux; KBUILD_BUILD_TIMESTAMP, USER, HOST fixed; 1";
 
-/// How much of the hash names an image.
+/// Length of the hash in an image's name, in bytes.
 const RECIPE_BYTES: usize = 6;
 
-/// Says where images are kept.
+/// The variable that names the folder of images.
 const CACHE_VARIABLE: &str = "TRIMWISE_KERNELS";
 
-/// A kernel that can be run.
+/// A kernel that can run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelImage {
-    /// What it was asked for by: `6.1`.
+    /// The version that names it: `6.1`.
     pub version: String,
     /// What `uname -r` says in it: `6.1.192`.
     pub release: String,
-    /// The source: a package and its version, or the path that was given.
+    /// The source: a package and its version, or the given path.
     pub source: String,
     /// The compiler's own first line.
     pub compiler: String,
@@ -90,50 +90,50 @@ struct Description {
     recipe: String,
 }
 
-/// The folder that images are kept in.
+/// The folder of images.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cache {
     directory: PathBuf,
 }
 
-/// The image of this version (`6.1`) in the cache of this user.
+/// Finds the image of this version (`6.1`) in the user's cache.
 ///
 /// # Errors
 ///
-/// [`KernelError::NotBuilt`] says the command that builds it.
+/// [`KernelError::NotBuilt`] names the command that builds it.
 pub fn find(version: &str) -> Result<KernelImage, KernelError> {
     Cache::of_user()?.find(version)
 }
 
 impl Cache {
-    /// `$TRIMWISE_KERNELS`, else `$XDG_CACHE_HOME/trimwise/kernels`, else `~/.cache/trimwise/kernels`.
+    /// Returns `$TRIMWISE_KERNELS`, else `$XDG_CACHE_HOME/trimwise/kernels`, else `~/.cache/trimwise/kernels`.
     pub fn of_user() -> Result<Self, KernelError> {
         let of = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         let directory = of(CACHE_VARIABLE)
             .or_else(|| of("XDG_CACHE_HOME").map(|cache| cache.join("trimwise/kernels")))
             .or_else(|| of("HOME").map(|home| home.join(".cache/trimwise/kernels")))
             .ok_or(KernelError::NoCache)?;
-        // A kernel is started from other folders than the one that this path was given in.
+        // A kernel is started from a different working directory, so the path must be absolute.
         let directory = std::path::absolute(&directory)
             .map_err(KernelError::io("find the folder of kernels", &directory))?;
         Ok(Self::at(directory))
     }
 
-    /// The cache in this folder, which is made when something is built.
+    /// Returns the cache in this folder, which is created by the first build.
     pub fn at(directory: PathBuf) -> Self {
         Self { directory }
     }
 
-    /// Where it is.
+    /// Returns its folder.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// The image of this version that this trimwise would build.
+    /// Finds the image of this version that this trimwise would build.
     ///
     /// # Errors
     ///
-    /// If there is none, or only one that another trimwise built otherwise; if it cannot be read.
+    /// If there is none, or only one that a different trimwise built differently; if it cannot be read.
     pub fn find(&self, version: &str) -> Result<KernelImage, KernelError> {
         check(version)?;
         match self.read(&self.directory.join(folder(version)))? {
@@ -147,7 +147,7 @@ impl Cache {
         }
     }
 
-    /// Every image, also those that another trimwise built otherwise, by version.
+    /// Returns all images by version, including those that a different trimwise built.
     pub fn list(&self) -> Result<Vec<KernelImage>, KernelError> {
         let entries = match fs::read_dir(&self.directory) {
             Ok(entries) => entries,
@@ -166,11 +166,11 @@ impl Cache {
         Ok(images)
     }
 
-    /// Removes all images of this version, and logs of builds that failed; returns how many images.
+    /// Removes all images of this version, and logs of failed builds; returns the number of images.
     ///
     /// # Errors
     ///
-    /// If there is none, or one cannot be removed.
+    /// If there is none, or if one cannot be removed.
     pub fn remove(&self, version: &str) -> Result<usize, KernelError> {
         check(version)?;
         let images: Vec<_> = self.list()?.into_iter().filter(|image| image.version == version).collect();
@@ -189,12 +189,12 @@ impl Cache {
 
     /// Removes the images of this version made by another recipe; returns how many bytes that frees.
     ///
-    /// Only folders that are called as an image of this version and hold its description count. A guest that runs from
-    /// one runs on: its program keeps its blocks until it ends.
+    /// Only folders that are named like an image of this version and hold its description count. A guest that runs from
+    /// one continues: its program keeps its blocks until it ends.
     fn remove_outdated(&self, version: &str) -> Result<u64, KernelError> {
         let mut freed = 0;
         for name in self.names(version)? {
-            // One that is damaged is no reason not to remove the others; `kernel remove` tells of it.
+            // A damaged image does not keep the others from being removed; `kernel remove` reports it.
             let Ok(Some(image)) = self.read(&self.directory.join(&name)) else { continue };
             let is_ours = image.version == version
                 && is_recipe(&image.recipe)
@@ -209,13 +209,13 @@ impl Cache {
         Ok(freed)
     }
 
-    /// Names of the folders that may be images of this version.
+    /// Returns the names of folders that may be images of this version.
     fn names(&self, version: &str) -> Result<Vec<String>, KernelError> {
         let entries = fs::read_dir(&self.directory).map_err(KernelError::io("read", &self.directory))?;
         let mut names = Vec::new();
         for entry in entries {
             let entry = entry.map_err(KernelError::io("read", &self.directory))?;
-            // A link leads to what is not the cache's.
+            // A link leads outside the cache.
             let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
             let name = entry.file_name().to_string_lossy().into_owned();
             if is_folder && name.strip_prefix(version).is_some_and(|rest| rest.starts_with('-')) {
@@ -226,7 +226,7 @@ impl Cache {
     }
 
     fn remove_image(&self, image: &KernelImage) -> Result<(), KernelError> {
-        // Hide it in one step, so that no half image is ever found.
+        // Hide it in one step, so that no incomplete image is ever found.
         let name = image.directory.file_name().unwrap_or_default().to_string_lossy();
         let hidden = self.directory.join(format!("{}{name}.removed", build::WORK_PREFIX));
         fs::rename(&image.directory, &hidden)
@@ -234,7 +234,7 @@ impl Cache {
             .map_err(KernelError::io("remove", &image.directory))
     }
 
-    /// The log of a build that goes on or has failed; that of a finished image is in it.
+    /// Returns the log of a build that is running or has failed; a finished image contains its own.
     fn log(&self, version: &str) -> PathBuf {
         self.directory.join(format!("{}.log", folder(version)))
     }
@@ -270,12 +270,12 @@ impl Cache {
 }
 
 impl KernelImage {
-    /// Whether this trimwise would build it in the same way.
+    /// Whether this trimwise would build it the same way.
     pub fn is_current(&self) -> bool {
         self.recipe == recipe()
     }
 
-    /// The disk space of the files in its folder.
+    /// Returns the disk space of the files in its folder.
     fn allocated_bytes(&self) -> Result<u64, KernelError> {
         let failed = || KernelError::io("read", &self.directory);
         let mut bytes = 0;
@@ -286,10 +286,10 @@ impl KernelImage {
     }
 }
 
-/// Hash of everything that an image is made by, apart from the kernel's source and the compiler.
+/// Hashes everything that an image is made from, except the kernel's source and the compiler.
 fn recipe() -> String {
     let mut hash = Sha256::new();
-    // A comment changes no kernel.
+    // Comments do not change the kernel.
     let is_option = |line: &&str| line.starts_with("CONFIG_") || line.ends_with(" is not set");
     let options: Vec<&str> = CONFIGURATION.lines().filter(is_option).collect();
     for part in [RECIPE, &options.join("\n"), PRELOAD_SOURCE] {
@@ -326,7 +326,7 @@ fn folder(version: &str) -> String {
     format!("{version}-{}", recipe())
 }
 
-/// `6.1` and `6.1.192` are versions. They become names of files, so nothing else does.
+/// Checks a version such as `6.1` or `6.1.192`. Versions become file names, so nothing else is accepted.
 pub(crate) fn check(version: &str) -> Result<(), KernelError> {
     let parts: Vec<&str> = version.split('.').collect();
     let number = |part: &&str| (1..=5).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_digit());
@@ -336,7 +336,7 @@ pub(crate) fn check(version: &str) -> Result<(), KernelError> {
     Err(KernelError::NoVersion { version: version.to_owned() })
 }
 
-/// For sorting: 5.10 is later than 5.4.
+/// Parses for sorting: 5.10 is later than 5.4.
 fn numbers(version: &str) -> Vec<u32> {
     version.split('.').map(|part| part.parse().unwrap_or(0)).collect()
 }

@@ -1,8 +1,8 @@
-//! What a guest does: steps as data, and what came of each.
+//! What a guest does: steps as data, and their results.
 //!
-//! The host writes a [`Job`] into the run's folder, which the guest mounts; the guest, whose init is this very program,
-//! carries the steps out one by one ([`super::guest`]) and leaves a [`StepReport`] for each. Before the first step and
-//! behind each one it marks the disk, so that the host knows what the drive was asked for and did in between.
+//! The host writes a [`Job`] into the run's folder, which the guest mounts. The guest's init is this same program; it
+//! carries out the steps one by one ([`super::guest`]) and writes a [`StepReport`] for each. It marks the disk before
+//! the first step and after each step, so that the host knows the drive's requests and work in between.
 
 use std::borrow::Cow;
 use std::fs;
@@ -24,9 +24,9 @@ use trimwise::workload::week::{Week, WeekDone};
 use crate::disk::Disk;
 use crate::machine::{CONSOLE, Ended, Limits, Machine, MachineError, SEARCH_PATH, complaints, last_lines};
 
-/// File of the job in the run's folder.
+/// The job's file in the run's folder.
 pub(super) const JOB_FILE: &str = "job.json";
-/// File of the reports there.
+/// The reports' file there.
 pub(super) const REPORT_FILE: &str = "report.json";
 /// The hidden command by which the program is the guest's init.
 pub const INIT_COMMAND: &str = "guest-init";
@@ -77,10 +77,10 @@ impl FileSystem {
         }
     }
 
-    /// Looks whether a guest will find the program that makes it.
+    /// Checks that a guest will find the program that makes it.
     ///
     /// # Errors
-    /// Which program is missing, and the package that it is in.
+    /// The missing program, and its package.
     pub fn check_mkfs(self) -> Result<(), String> {
         self.check_mkfs_in(SEARCH_PATH)
     }
@@ -92,12 +92,12 @@ impl FileSystem {
             return Ok(());
         }
         Err(format!(
-            "{program} is not in {folders}, and a guest makes {} with it; to install it: apt-get install {package}",
+            "{program} is not in {folders}, but a guest needs it to make {}; to install it: apt-get install {package}",
             self.name()
         ))
     }
 
-    /// The smallest device that its mkfs of today takes.
+    /// The smallest device that its current mkfs accepts.
     pub const fn least(self) -> Bytes {
         match self {
             Self::Ext4 => Bytes::mib(16),
@@ -115,12 +115,12 @@ impl std::str::FromStr for FileSystem {
         let names = Self::ALL.map(Self::name).join(", ");
         let found = Self::ALL.into_iter().find(|fs| fs.name() == text);
         found.ok_or_else(|| {
-            format!("'{text}' is no file system that a guest can make; expected one of {names}")
+            format!("'{text}' is not a file system that a guest can make; expected one of {names}")
         })
     }
 }
 
-/// One thing that a guest does. Paths are relative to the root of the mounted file system.
+/// One step of a guest. Paths are relative to the root of the mounted file system.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Step {
@@ -135,12 +135,12 @@ pub enum Step {
     Mount {
         /// Which.
         file_system: FileSystem,
-        /// As of mount(8), with commas.
+        /// Options as in mount(8), separated by commas.
         options: String,
     },
-    /// Mounts it again with other options, where it is.
+    /// Remounts it in place with other options.
     Remount {
-        /// As of mount(8), with commas.
+        /// Options as in mount(8), separated by commas.
         options: String,
     },
     /// Unmounts it, waiting for programs that briefly have it open.
@@ -149,7 +149,7 @@ pub enum Step {
     Age {
         /// Percent in use at the end.
         utilization_percent: u64,
-        /// What is drawn.
+        /// Seed of the random choices.
         seed: u64,
     },
     /// Runs PostMark.
@@ -163,16 +163,16 @@ pub enum Step {
     Scene {
         /// Its name.
         name: String,
-        /// What is drawn.
+        /// Seed of the random choices.
         seed: u64,
     },
     /// Runs a benchmark that times one operation (`append`, `fullwrite:1MiB`).
     Timed {
-        /// As it is written on the command line.
+        /// As on the command line.
         spec: String,
         /// The number of the run.
         rep: u32,
-        /// What is drawn.
+        /// Seed of the random choices.
         seed: u64,
     },
     /// Makes a file of scattered extents.
@@ -181,12 +181,12 @@ pub enum Step {
         file: String,
         /// Extents.
         extents: u64,
-        /// Bytes of each; as long are the gaps between.
+        /// Bytes of each extent, and of the gaps between them.
         extent_bytes: u64,
-        /// Whether another file (`NAME.gaps`) keeps the gaps; if not they are free.
+        /// Whether another file (`NAME.gaps`) occupies the gaps; otherwise they are free.
         keeps_gaps: bool,
     },
-    /// Removes a file, and waits until that is durable: an fsync of the root directory.
+    /// Removes a file, and waits until that is durable, by an fsync of the root directory.
     Remove {
         /// Its name.
         file: String,
@@ -224,7 +224,8 @@ pub enum Step {
     Metadata,
     /// Asks it which space is free (the same call); only ext4 and XFS answer that.
     FreeSpace,
-    /// From now on, FITRIM over the whole file system at intervals, beside the steps that follow, until it is unmounted.
+    /// From now on, runs FITRIM over the whole file system at intervals during the following steps, until it is
+    /// unmounted.
     TrimEvery {
         /// When the first comes, from now on.
         first_ns: u64,
@@ -233,17 +234,17 @@ pub enum Step {
         /// Extents below this are left out.
         minlen_bytes: u64,
     },
-    /// Makes what a week finds when it begins.
+    /// Creates what a week needs at its start.
     PrepareWeek {
         /// Which.
         week: Week,
     },
-    /// Days of work. Beside the marks of every step, the disk is marked when it begins and at each of its looks.
+    /// Days of work. In addition to the marks of every step, the disk is marked at its start and at each of its looks.
     Week {
         /// Which.
         week: Week,
     },
-    /// From now on, runs `trimwised` during the steps that follow, until [`Step::StopDaemon`] or the end.
+    /// From now on, runs `trimwised` during the following steps, until [`Step::StopDaemon`] or the end.
     Daemon {
         /// Its configuration: the text of trimwise.toml.
         config: String,
@@ -252,20 +253,20 @@ pub enum Step {
     StopDaemon,
     /// Ends it with SIGKILL, and returns its output.
     KillDaemon,
-    /// Lets the kernel count its random numbers as random, so that getrandom(2) does not wait until it believes so: 2.5 s on
-    /// 6.1. They are the same in every run.
+    /// Lets the kernel trust its random numbers, so that getrandom(2) does not wait until it does: 2.5 s on 6.1. They
+    /// are the same in every run.
     TrustRandomness,
-    /// Runs a program of the host's file system, in the root of the mounted one. One that fails is no failure of the
-    /// step.
+    /// Runs a program of the host's file system, in the root of the mounted one. The step succeeds even if the program
+    /// fails.
     Program {
         /// The program and its arguments.
         command: Vec<String>,
-        /// What it reads.
+        /// Its standard input.
         input: Said,
     },
 }
 
-/// An extent of metadata, and what it is for, in the words of GETFSMAP.
+/// An extent of metadata, and its purpose, as GETFSMAP reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MetadataExtent {
     /// Where it begins on the device.
@@ -298,31 +299,31 @@ pub enum Outcome {
         /// That.
         duration_ns: u64,
     },
-    /// What a program or a file said.
+    /// The output of a program or the text of a file.
     Text(String),
-    /// What FITRIM answered; what that means is each file system's own.
+    /// The result of FITRIM; its meaning depends on the file system.
     Trimmed {
         /// The number.
         answer_bytes: u64,
     },
     /// Where the metadata lie.
     Metadata(Vec<MetadataExtent>),
-    /// Which space is free: where each extent begins on the device and how long it is, in bytes.
+    /// Free space: start on the device and length of each extent, in bytes.
     Free(Vec<(u64, u64)>),
-    /// How a program ended, and what it said.
+    /// The exit status and the output of a program.
     Program(ProgramEnd),
-    /// Where a file lies, pieces that follow each other as one. On btrfs these are addresses of its own.
+    /// Location of a file; adjacent pieces are joined. On btrfs these are its own addresses.
     Extents(Vec<FileExtent>),
-    /// What was done of a week.
+    /// The completed work of a week.
     Week(WeekDone),
     /// A file was removed.
     Removed {
         /// How long the unlink took.
         unlink_ns: u64,
-        /// And the fsync of the directory after it.
+        /// How long the fsync of the directory after it took.
         fsync_ns: u64,
     },
-    /// It failed, and no further step was tried.
+    /// It failed, and the remaining steps did not run.
     Failed(String),
 }
 
@@ -339,13 +340,13 @@ pub struct ProgramEnd {
     pub errors: Said,
 }
 
-/// What a program reads or writes: bytes, most often text. As JSON a string; an array of bytes if it is not UTF-8.
+/// Input or output of a program: bytes, usually text. In JSON a string; an array of bytes if it is not UTF-8.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(from = "Written")]
 pub struct Said(pub Vec<u8>);
 
 impl Said {
-    /// As text; what is not UTF-8 is replaced.
+    /// Returns it as text; what is not UTF-8 is replaced.
     pub fn text(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(&self.0)
     }
@@ -360,7 +361,7 @@ impl Serialize for Said {
     }
 }
 
-/// [`Said`] as JSON has it.
+/// [`Said`] in JSON.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Written {
@@ -384,7 +385,7 @@ pub struct StepReport {
     pub begin_ns: u64,
     /// When it ended.
     pub end_ns: u64,
-    /// What came of it.
+    /// Its result.
     pub outcome: Outcome,
 }
 
@@ -395,23 +396,23 @@ impl StepReport {
     }
 }
 
-/// What the guest's init leaves for the host.
+/// What the guest's init writes for the host.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Report {
     /// One for each step.
     pub steps: Vec<StepReport>,
-    /// The numbers of its marks of the disk, in order. Others were not its own.
+    /// The numbers of its own marks of the disk, in order.
     pub marks: Vec<usize>,
 }
 
-/// What a guest is to do.
+/// Work for a guest.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Job {
-    /// One after the other; the first that fails is the last.
+    /// Carried out in order; the first that fails is the last.
     pub steps: Vec<Step>,
 }
 
-/// How a job is run.
+/// How to run a job.
 #[derive(Clone, Debug)]
 pub struct Guest {
     /// The kernel.
@@ -426,33 +427,33 @@ pub struct Guest {
     pub memory: Bytes,
     /// How long it may take.
     pub limits: Limits,
-    /// Set when the user has had enough.
+    /// Set when the user wants to stop.
     pub interrupted: Arc<AtomicBool>,
 }
 
-/// What came of a job.
+/// The results of a job.
 #[derive(Debug)]
 pub struct JobReport {
     /// One for each step.
     pub steps: Vec<StepReport>,
     /// The run of the kernel.
     pub ended: Ended,
-    /// What the kernel's log says of faults: warnings, reports of sanitizers, errors of file systems and disks.
+    /// Faults in the kernel's log: warnings, reports of sanitizers, errors of file systems and disks.
     pub complaints: Vec<String>,
 }
 
 /// Why a job has no result.
 #[derive(Debug, Error)]
 pub enum JobError {
-    /// The run's folder.
+    /// The run's folder failed.
     #[error("{what}: {source}")]
     Folder {
-        /// What was tried.
+        /// What was attempted.
         what: String,
-        /// What the host answered.
+        /// The host's error.
         source: io::Error,
     },
-    /// The kernel.
+    /// The kernel failed.
     #[error(transparent)]
     Machine(#[from] MachineError),
     /// A request of the guest could not be carried out here.
@@ -464,15 +465,15 @@ pub enum JobError {
     /// A step failed in the guest.
     #[error("in the guest, {step}: {what}")]
     Step {
-        /// Which.
+        /// The step.
         step: String,
-        /// What the guest said.
+        /// The guest's message.
         what: String,
     },
     /// The kernel found a fault in itself, in its file system or in its disk.
-    #[error("the guest's kernel complains, so the result is not to be trusted:\n{}", .complaints.join("\n"))]
+    #[error("the guest's kernel complains, so the result cannot be trusted:\n{}", .complaints.join("\n"))]
     Complains {
-        /// Its words.
+        /// Its messages.
         complaints: Vec<String>,
     },
     /// The guest left no report: its init failed.
@@ -487,10 +488,10 @@ pub enum JobError {
 
 impl Guest {
     /// Boots a guest with these disks, has it do a job, and returns the result. Everything that the run needed on the
-    /// host is gone then.
+    /// host is removed by then.
     ///
     /// # Errors
-    /// [`JobError`]; a failed step is one too, and so is a kernel that complains, unless a disk is meant to fail.
+    /// [`JobError`]; it includes a failed step, and a kernel that complains unless a disk is meant to fail.
     pub fn run(&self, job: &Job, disks: &mut [Disk]) -> Result<JobReport, JobError> {
         let report = self.run_in_any_case(job, disks)?;
         if report.complaints.is_empty() || disks.iter().any(Disk::has_faults) {
@@ -499,7 +500,7 @@ impl Guest {
         Err(JobError::Complains { complaints: report.complaints })
     }
 
-    /// The same, but it is left to the caller what the kernel's complaints mean.
+    /// Does the same, but leaves the kernel's complaints to the caller.
     ///
     /// # Errors
     /// [`JobError`].
@@ -528,7 +529,7 @@ impl Guest {
             interrupted: Arc::clone(&self.interrupted),
         };
         let outcome = machine.run(disks);
-        // What the guest makes of a failed request is its affair: an error somewhere, or silence.
+        // How the guest handles a failed request is up to it: an error somewhere, or silence.
         if let Some(what) = disks.iter().find_map(|disk| disk.failure()) {
             return Err(JobError::Disk { what: what.to_owned() });
         }
@@ -536,7 +537,7 @@ impl Guest {
         let console = place.join(CONSOLE);
         let no_report = |what: String| JobError::NoReport { what, console: last_lines(&console) };
         let mut bytes = Vec::new();
-        // What runs in the guest can write in the folder, too.
+        // Programs in the guest can write to the folder, too.
         fs::File::open(place)
             .and_then(|folder| open_regular(&folder, REPORT_FILE)?.read_to_end(&mut bytes))
             .map_err(|e| no_report(e.to_string()))?;
@@ -556,10 +557,10 @@ impl Guest {
     }
 }
 
-/// A run's folder. It is removed with this value; if the process is killed before, by the next run of the same user.
+/// A run's folder. Dropping this value removes it; if the process is killed, the next run of the same user does.
 struct RunFolder {
     folder: tempfile::TempDir,
-    /// Locked as long as the run lasts, however it ends.
+    /// Locked while the run lasts, however it ends.
     _lock: fs::File,
 }
 
@@ -573,7 +574,7 @@ impl RunFolder {
         loop {
             let folder =
                 tempfile::Builder::new().prefix(Self::PREFIX).permissions(private.clone()).tempdir()?;
-            // Before it is locked another run may take it for one that was left, and remove it.
+            // Before it is locked, another run may take it for a leftover and remove it.
             match Self::locked(folder.path()) {
                 Ok(lock) => return Ok(Self { folder, _lock: lock }),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -582,7 +583,7 @@ impl RunFolder {
         }
     }
 
-    /// The folder's lock, held; not found if the folder went meanwhile.
+    /// Locks the folder; not found if the folder has been removed meanwhile.
     fn locked(folder: &Path) -> io::Result<fs::File> {
         let path = folder.join(Self::LOCK);
         let lock = fs::File::create_new(&path)?;
@@ -595,22 +596,22 @@ impl RunFolder {
         self.folder.path()
     }
 
-    /// Removes the folders of this user's runs whose process is gone. The folder that they lie in is everybody's: what
-    /// another user has made there is never waited for.
+    /// Removes the folders of this user's runs whose process is gone. The parent folder is open to all users, so this
+    /// never waits for what another user has created there.
     fn sweep(parent: &Path) {
         for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
             if !entry.file_name().to_string_lossy().starts_with(Self::PREFIX) {
                 continue;
             }
             let lock = Self::left(&entry.path()).filter(|lock| lock.try_lock().is_ok());
-            // Held until the folder is gone: a run that is about to lock it then finds it gone, and takes another.
+            // Held until the folder is gone: a run that is about to lock it then finds it gone, and uses another.
             if let Some(_held) = lock {
                 let _ = fs::remove_dir_all(entry.path());
             }
         }
     }
 
-    /// The lock of a folder of this user.
+    /// Locks a leftover folder of this user.
     fn left(path: &Path) -> Option<fs::File> {
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let folder = fs::File::from(rustix::fs::open(path, flags, Mode::empty()).ok()?);
@@ -619,7 +620,7 @@ impl RunFolder {
     }
 }
 
-/// Opens a regular file for reading. A FIFO in its place would keep whoever opens it waiting, and a link lead elsewhere.
+/// Opens a regular file for reading. A FIFO in its place would block the caller, and a link could lead elsewhere.
 fn open_regular(folder: impl AsFd, name: &str) -> io::Result<fs::File> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = fs::File::from(openat(folder, name, flags, Mode::empty())?);
@@ -653,7 +654,7 @@ impl Step {
             Self::Read { path } => format!("reading {path}"),
             Self::Metadata | Self::FreeSpace => "GETFSMAP".to_owned(),
             Self::TrimEvery { .. } => "FITRIM at intervals".to_owned(),
-            Self::PrepareWeek { .. } => "making what a week begins with".to_owned(),
+            Self::PrepareWeek { .. } => "preparing the week".to_owned(),
             Self::Week { .. } => "a week".to_owned(),
             Self::Daemon { .. } | Self::StopDaemon | Self::KillDaemon => "trimwised".to_owned(),
             Self::TrustRandomness => "crediting random numbers".to_owned(),
@@ -667,7 +668,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn regression_no_run_takes_the_folder_of_one_that_begins_beside_it() {
+    fn regression_no_run_takes_the_folder_of_a_run_that_is_starting() {
         std::thread::scope(|scope| {
             for _ in 0..8 {
                 scope.spawn(|| {
@@ -680,7 +681,7 @@ mod tests {
         });
     }
 
-    /// Any user could make a folder in everybody's `/tmp` that kept every run waiting in open(2).
+    /// Any user could create a folder in the shared `/tmp` that blocked every run in open(2).
     #[test]
     fn regression_a_fifo_for_a_lock_keeps_nobody_waiting() {
         let parent = tempfile::tempdir().unwrap();
@@ -697,7 +698,7 @@ mod tests {
         std::os::unix::fs::symlink(&secret, &linked).unwrap();
         let left = folder("left");
         fs::write(left.join(RunFolder::LOCK), "").unwrap();
-        // Of another user, if this one is root.
+        // Owned by another user, if this one is root.
         let others = folder("others");
         fs::write(others.join(RunFolder::LOCK), "").unwrap();
         let is_root = std::os::unix::fs::chown(&others, Some(65534), None).is_ok();
@@ -708,11 +709,11 @@ mod tests {
             RunFolder::sweep(&path);
             let _ = done.send(());
         });
-        // So long that it is no measure of time: it ends, or never does.
+        // Long enough not to measure time: it ends, or never does.
         ended.recv_timeout(std::time::Duration::from_secs(60)).expect("it waits for a FIFO");
         assert!(fifo.exists() && linked.is_symlink() && secret.exists());
-        assert!(!left.exists(), "what a killed run left goes");
-        assert_eq!(others.exists(), is_root, "what is another user's stays");
+        assert!(!left.exists(), "what a killed run left is removed");
+        assert_eq!(others.exists(), is_root, "another user's folder stays");
     }
 
     #[test]

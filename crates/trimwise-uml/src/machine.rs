@@ -1,18 +1,18 @@
-//! Boots a kernel in virtual time, carries time on until it powers off, and ends it in every case.
+//! Boots a kernel in virtual time, advances time until it powers off, and ends it in every case.
 //!
-//! The order of events is this. While the kernel runs, it may send messages, which are served one by one. When it waits,
-//! the earlier of two things happens: the disk's next completion, or the instant at which the kernel wants to run again; at
-//! the same instant the completion comes first. Nothing else lets time go on.
+//! The order of events: while the kernel runs, it may send messages, which are served one by one. When it waits, the
+//! earlier of two things happens: the disk's next completion, or the time at which the kernel wants to run again. If
+//! both come at the same time, the completion is first. Nothing else advances time.
 //!
-//! Kernel and calendar talk in turns, never both at once. They are kept on one processor, where a turn is a switch
-//! between two threads; on two, each turn wakes a sleeping processor, which on a virtual machine takes ten times as long.
+//! Kernel and calendar take turns and never run at once. They stay on one processor, where a turn is a switch between
+//! two threads; on two, each turn wakes a sleeping processor, which on a virtual machine takes ten times as long.
 //!
 //! # What ends a run
 //!
-//! The kernel powers off (its init has ended), or one of these, each an error with the guest's last lines: it panics or
-//! is killed (the connection breaks), it says nothing for [`Limits::silence`], it sleeps for ever, or [`Limits::wall`]
-//! or [`Limits::virtual_time`] is over. In each case the kernel's process group is killed before the answer is given;
-//! and if this process is killed, the kernel's is too.
+//! The kernel powers off (its init has ended), or one of these happens, each an error with the guest's last lines: it
+//! panics or is killed (the connection breaks), it is silent for [`Limits::silence`], it sleeps for ever, or it exceeds
+//! [`Limits::wall`] or [`Limits::virtual_time`]. In each case the kernel's process group is killed before the result is
+//! returned; if this process is killed, so is the kernel's.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -37,7 +37,7 @@ use crate::disk::Disk;
 use crate::vhost::{Event, FrontEnd};
 use trimwise_linux::ioctl::child::{die_with_parent, with_the_host_read_only, without_randomized_addresses};
 
-/// How far a kernel may run without a word, in its own time. A guest that only sleeps would never be heard of again.
+/// How far a kernel may run without a message, in its own time; a guest that only sleeps would never send another one.
 const FREE_SPAN_MAX: SimDuration = SimDuration::from_secs(60);
 
 /// Turns of a run between checks of its limits; a turn takes some 50 us.
@@ -46,11 +46,11 @@ const TURNS_BETWEEN_CHECKS: u64 = 4096;
 /// Where a guest looks for programs: folders of the host, whose files it sees.
 pub(super) const SEARCH_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// Where the kernel keeps the guest's memory, a file that it maps: a file system in memory, mounted in the run's folder for
-/// this kernel alone. `/dev/shm` may be small, or forbid to run what is mapped from it.
+/// The file that holds the guest's memory, which the kernel maps. It is on a file system in memory, mounted in the
+/// run's folder for this kernel alone: `/dev/shm` may be small, or forbid executable mappings.
 const MEMORY: &str = "memory";
 
-/// What the kernel says, in the run's folder.
+/// The kernel's output, in the run's folder.
 pub(super) const CONSOLE: &str = "console";
 
 /// Lines of the guest's console that an error shows.
@@ -77,23 +77,24 @@ impl Default for Limits {
     }
 }
 
-/// What is booted.
+/// What to boot.
 #[derive(Clone, Debug)]
 pub struct Machine {
     /// The kernel: a User-Mode Linux program.
     pub linux: PathBuf,
-    /// A library that is loaded into its process and makes the host's randomness constant.
+    /// A library that is preloaded into its process and makes the host's randomness constant.
     pub preload: Option<PathBuf>,
     /// The guest's memory.
     pub memory: Bytes,
-    /// A folder of its own: sockets, console, and what guest and host exchange. The guest's init is the program `init`
-    /// in it, and finds the folder at the host path `/proc/self/cwd`: the kernel's command line is the same for any folder.
+    /// A folder of its own: sockets, console, and the files that guest and host exchange. The guest's init is the
+    /// program `init` in it, which finds the folder at the host path `/proc/self/cwd`: the kernel's command line is the
+    /// same for any folder.
     pub folder: PathBuf,
-    /// What is handed to init.
+    /// Arguments of init.
     pub arguments: Vec<String>,
     /// How long it may take.
     pub limits: Limits,
-    /// Set when the user has had enough.
+    /// Set when the user wants to stop.
     pub interrupted: Arc<AtomicBool>,
 }
 
@@ -106,19 +107,19 @@ pub struct Ended {
     pub messages: u64,
     /// Block requests.
     pub requests: u64,
-    /// Whether the calendar lay in shared memory.
+    /// Whether the calendar was in shared memory.
     pub shared_calendar: bool,
 }
 
-/// Why a run gave no result.
+/// Why a run has no result.
 #[derive(Debug, Error)]
 pub enum MachineError {
-    /// Something on the host.
+    /// An operation on the host failed.
     #[error("{what}: {source}")]
     Host {
-        /// What was tried.
+        /// What was attempted.
         what: String,
-        /// What the host answered.
+        /// The host's error.
         source: io::Error,
     },
     /// The guest could write to this computer's files.
@@ -127,9 +128,9 @@ pub enum MachineError {
          root with CAP_SYS_ADMIN or a user who may make user namespaces"
     )]
     Unprotected {
-        /// What is needed for it.
+        /// The protection that could not be set up.
         what: String,
-        /// What the host answered.
+        /// The host's error.
         source: io::Error,
     },
     /// The kernel broke off: a panic, a signal, or it could not start.
@@ -140,7 +141,7 @@ pub enum MachineError {
         /// Its last lines.
         console: String,
     },
-    /// The kernel said nothing for too long.
+    /// The kernel was silent for too long.
     #[error("the kernel said nothing for {} s and was ended; its last lines:\n{console}", .silence.as_secs())]
     Silent {
         /// How long.
@@ -149,14 +150,14 @@ pub enum MachineError {
         console: String,
     },
     /// Nothing in the guest will ever happen again.
-    #[error("the guest sleeps for ever, since {} ns; its last lines:\n{console}", .at.0)]
+    #[error("the guest has been asleep for ever since {} ns; its last lines:\n{console}", .at.0)]
     SleepsForEver {
         /// Since when.
         at: SimTime,
         /// Its last lines.
         console: String,
     },
-    /// A limit of the run.
+    /// The run exceeded a limit.
     #[error("the run was ended after {limit}; the guest's last lines:\n{console}")]
     TookTooLong {
         /// Which limit.
@@ -164,7 +165,7 @@ pub enum MachineError {
         /// Its last lines.
         console: String,
     },
-    /// The user wants no more of it.
+    /// The user stopped it.
     #[error("interrupted")]
     Interrupted,
 }
@@ -223,7 +224,7 @@ impl Machine {
     fn command(&self, disks: usize) -> Command {
         let mut command = Command::new(&self.linux);
         command.current_dir(&self.folder);
-        // The host's environment would reach nobody but the kernel's own process; it needs none of it.
+        // The host's environment would reach only the kernel's own process, which needs none of it.
         command.env_clear().env("HOME", ".").env("TMPDIR", MEMORY);
         if let Some(preload) = &self.preload {
             command.env("LD_PRELOAD", preload);
@@ -236,20 +237,20 @@ impl Machine {
             "norandmaps",
             "random.trust_cpu=off",
             "panic=-1",
-            // Nothing in the guest can keep a fault from the console.
+            // No setting in the guest can keep a fault from the console.
             "ignore_loglevel",
         ]);
         command.args(["con=null", "con0=null,fd:1", "time-travel=ext:time", "init=/proc/self/cwd/init"]);
         command.args((0..disks).map(|i| format!("virtio_uml.device=disk{i}:2")));
-        // What init finds in its environment; its children inherit it.
+        // The environment of init, inherited by its children.
         command.arg(format!("PATH={SEARCH_PATH}")).arg("LC_ALL=C");
-        // Not behind `--`: the kernel adds arguments of its own at the end. Words that it does not know go to init.
+        // Not after `--`, since the kernel appends arguments of its own. Words that it does not know go to init.
         command.args(&self.arguments);
         command
     }
 }
 
-/// The run's folder, by a short path: a socket's name has 107 bytes at most, a folder's may have more.
+/// The run's folder, by a short path: a socket's path has at most 107 bytes, and a folder's may be longer.
 struct Place {
     folder: File,
 }
@@ -264,18 +265,18 @@ impl Place {
     }
 }
 
-/// The processor that one run keeps to; runs beside each other have different ones, also those of other commands.
+/// The processor that a run keeps to; concurrent runs use different ones, even those of other commands.
 struct Turn {
     before: Option<CpuSet>,
-    /// Nobody else can have a socket of this name, and the host takes it back when this process ends.
+    /// This socket name is unique, and the host releases it when this process ends.
     _taken: Option<UnixDatagram>,
 }
 
 impl Turn {
-    /// So many runs of one processor are told apart; further ones take any.
+    /// Up to this many runs are distinguished per processor; further ones take any.
     const RUNS_MAX: usize = 64;
 
-    /// Binds this thread, and what it starts, to the processor that the fewest runs have.
+    /// Binds this thread, and what it starts, to the processor with the fewest runs.
     fn take(name: &str) -> Self {
         let before = sched_getaffinity(None).ok();
         let allowed = || (0..CpuSet::MAX_CPU).filter(|&cpu| before.is_some_and(|set| set.is_set(cpu)));
@@ -288,7 +289,7 @@ impl Turn {
         if let Some((cpu, _)) = taken {
             let mut one = CpuSet::new();
             one.set(cpu);
-            // A host that forbids it is slower, nothing else.
+            // If the host forbids it, the run is only slower.
             let _ = sched_setaffinity(None, &one);
         }
         Self { before, _taken: taken.map(|(_, socket)| socket) }
@@ -319,7 +320,7 @@ impl Guest {
         // The guest's root is the host's, and a guest could mount it writable.
         with_the_host_read_only(&mut command, &machine.folder, MEMORY).map_err(host(failed()))?;
         die_with_parent(&mut command);
-        // With the addresses that the host draws, one run in eight merged other requests than the rest.
+        // With the host's random addresses, one run in eight merged different requests than the rest.
         without_randomized_addresses(&mut command);
         let mut child = command.spawn().map_err(|source| {
             let what = std::fs::read_to_string(machine.folder.join(CONSOLE)).unwrap_or_default();
@@ -336,7 +337,7 @@ impl Guest {
         }
     }
 
-    /// Waits until the kernel's process ends by itself, but not longer than that.
+    /// Waits until the kernel's process ends by itself, up to `patience`.
     fn wait(&mut self, patience: Duration) -> Option<ExitStatus> {
         let begin = Instant::now();
         loop {
@@ -350,15 +351,15 @@ impl Guest {
         }
     }
 
-    /// Ends the kernel, however it is, and all that it has started.
+    /// Ends the kernel, whatever its state, and everything that it started.
     fn end(&mut self) {
         // After a power-off it needs a moment to end by itself.
         self.wait(Duration::from_secs(2));
-        // The group is led by the child, whose number is not used again before it was waited for.
+        // The child leads the group; its number is not reused before it was waited for.
         let group = Pid::from_child(&self.child);
         let _ = kill_process_group(group, Signal::KILL);
         let _ = self.child.wait();
-        // The others die by themselves, each in its time; the next run may need what they hold.
+        // The others die by themselves in a while, and the next run may need what they hold.
         let begin = Instant::now();
         while test_kill_process_group(group).is_ok() && begin.elapsed() < Duration::from_secs(5) {
             std::thread::sleep(Duration::from_millis(1));
@@ -393,7 +394,7 @@ fn is_a_broken_connection(error: &io::Error) -> bool {
     matches!(error.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)
 }
 
-/// A run on its way.
+/// A run in progress.
 struct Run<'a> {
     machine: &'a Machine,
     begin: Instant,
@@ -409,7 +410,7 @@ impl Run<'_> {
     fn finish(&mut self) -> Result<Ended, Stop> {
         self.calendar = Some(Calendar::new(self.accept_calendar()?)?);
         match self.carry_on() {
-            // A kernel that powers off says so by closing its connections; so does one that breaks off.
+            // A kernel that powers off closes its connections; so does one that breaks off.
             Err(Stop::Io(error)) if is_a_broken_connection(&error) && self.has_powered_off() => {}
             Err(stop) => return Err(stop),
             Ok(never) => match never {},
@@ -439,7 +440,7 @@ impl Run<'_> {
         Ok(self.calendar_listener.accept()?.0)
     }
 
-    /// Events one after the other; ends with the kernel's connection.
+    /// Carries out one event after another; ends with the kernel's connection.
     fn carry_on(&mut self) -> Result<std::convert::Infallible, Stop> {
         for turn in 0_u64.. {
             if turn % TURNS_BETWEEN_CHECKS == 0 {
@@ -488,7 +489,7 @@ impl Run<'_> {
         self.disks.iter().filter_map(Disk::next_completion).min().unwrap_or(Calendar::NEVER)
     }
 
-    /// Hands the waiting kernel what completes now, disk by disk.
+    /// Gives the waiting kernel what completes now, disk by disk.
     fn complete(&mut self) -> Result<(), Stop> {
         let now = self.calendar()?.now()?;
         for index in 0..self.disks.len() {
@@ -503,10 +504,10 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Waits for one message and serves it. Returns whether it was the answer to an interrupt of the disk `called`.
+    /// Waits for one message and serves it. Returns whether it answered an interrupt of the disk `called`.
     fn serve(&mut self, called: Option<usize>) -> Result<bool, Stop> {
-        // Which descriptors are waited for: the calendar, each disk's connection or listener, the kernel's end, then
-        // the called disk's channel for interrupts.
+        // Descriptors to wait for: the calendar, each disk's connection or listener, the kernel's end, then the called
+        // disk's channel for interrupts.
         let calendar = self.calendar.as_ref().ok_or(Stop::Silent)?;
         let mut waiting = Vec::with_capacity(self.disks.len() + 3);
         waiting.push(calendar.as_fd());
@@ -534,7 +535,7 @@ impl Run<'_> {
             return Ok(true);
         }
         if ready[ended] {
-            // A process that the kernel has started may outlive it, and hold its connections open.
+            // A process started by the kernel may outlive it and hold its connections open.
             return Err(io::Error::from(ErrorKind::UnexpectedEof).into());
         }
         Ok(false)
@@ -559,12 +560,12 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Waits until one of these has something to read, and returns which.
+    /// Waits until one of these is readable, and returns which.
     fn poll<'f>(&self, waiting: impl IntoIterator<Item = PollFd<'f>>) -> Result<Vec<bool>, Stop> {
         let mut waiting: Vec<PollFd<'_>> = waiting.into_iter().collect();
         let begin = Instant::now();
         loop {
-            // In short steps, so that a raised flag is seen.
+            // In short steps, so that a stop request is noticed.
             let step = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
             match poll(&mut waiting, Some(&step)) {
                 Ok(0) | Err(rustix::io::Errno::INTR) => {}
@@ -579,7 +580,7 @@ impl Run<'_> {
     }
 }
 
-/// What a kernel says of a fault in it or below it.
+/// Messages of a kernel about a fault in or below it.
 const COMPLAINTS: [&str; 15] = [
     "WARNING: ",
     "BUG: ",
@@ -598,7 +599,7 @@ const COMPLAINTS: [&str; 15] = [
     "I/O error",
 ];
 
-/// The console's lines that tell of a fault, the first few.
+/// Returns the first few lines of the console that report a fault.
 pub(super) fn complaints(console: &Path) -> Vec<String> {
     let text = std::fs::read(console).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
@@ -606,7 +607,7 @@ pub(super) fn complaints(console: &Path) -> Vec<String> {
     text.lines().map(str::trim_end).filter(complains).take(LAST_LINES).map(str::to_owned).collect()
 }
 
-/// The console's last lines that say something: without the dump of stack and registers after a panic.
+/// Returns the console's last meaningful lines, without the dump of stack and registers after a panic.
 pub(super) fn last_lines(console: &Path) -> String {
     let text = std::fs::read(console).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
@@ -625,18 +626,18 @@ pub(super) fn last_lines(console: &Path) -> String {
 mod tests {
     use super::*;
 
-    /// Runs of two commands kept to one processor, while the next stood idle.
+    /// Runs of two commands kept to one processor, while another was idle.
     #[test]
     fn regression_runs_of_two_commands_have_different_processors() {
         const HOLD: &str = "TRIMWISE_TEST_HOLD";
         if let Ok(name) = std::env::var(HOLD) {
-            // The other command: takes its turn, and keeps it until it is killed.
+            // The other command: takes a processor, and keeps it until it is killed.
             let _turn = Turn::take(&name);
             println!("cpu {}", allowed()[0]);
             std::thread::sleep(Duration::from_secs(3600));
         }
         if allowed().len() < 2 {
-            return; // on one processor there is nothing to choose
+            return; // with one processor there is no choice
         }
         let name = format!("trimwise-test-{}", std::process::id());
         let test = "machine::tests::regression_runs_of_two_commands_have_different_processors";

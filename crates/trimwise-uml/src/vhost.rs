@@ -1,9 +1,9 @@
 //! The kernel's side of a disk: vhost-user messages, guest memory, virtqueues.
 //!
-//! The kernel is the front end, as QEMU would be for a virtual machine. Queues are kicked and interrupts raised by
-//! messages in band (VHOST_USER_PROTOCOL_F_INBAND_NOTIFICATIONS) that are answered (REPLY_ACK), so that nothing happens
-//! beside the one conversation: the crates `vhost` and `vhost-user-backend` notify by eventfd from threads of their own,
-//! which no calendar could order. Memory and queues are rust-vmm's (`vm-memory`, `virtio-queue`).
+//! The kernel is the front end, like QEMU for a virtual machine. Queues are kicked and interrupts raised by messages in
+//! band (VHOST_USER_PROTOCOL_F_INBAND_NOTIFICATIONS) that are answered (REPLY_ACK), so that everything is part of one
+//! conversation. The crates `vhost` and `vhost-user-backend` notify by eventfd from threads of their own, which no
+//! calendar could order. Memory and queues are from rust-vmm (`vm-memory`, `virtio-queue`).
 //!
 //! Messages: <https://qemu-project.gitlab.io/qemu/interop/vhost-user.html>.
 
@@ -52,24 +52,25 @@ const PAYLOAD_BYTES_MAX: usize = 4096;
 const TRANSPORT_FEATURES: u64 = 1 << 32 | 1 << 30 | 1 << 28;
 /// MQ, REPLY_ACK, BACKEND_REQ, CONFIG, INBAND_NOTIFICATIONS.
 const PROTOCOL_FEATURES: u64 = 1 | 1 << 3 | 1 << 5 | 1 << 9 | 1 << 14;
-/// What the kernel's driver can ask for (MAX_SUPPORTED_QUEUE_SIZE in its virtio_uml.c).
+/// The most that the kernel's driver can ask for (MAX_SUPPORTED_QUEUE_SIZE in its virtio_uml.c).
 const QUEUE_SIZE_MAX: u16 = 256;
 
-/// What a message asks the disk to do.
+/// What the disk must do after a message.
 pub enum Event {
-    /// The queue of this number has new requests; answer with [`FrontEnd::acknowledge`] when they are taken.
+    /// The queue with this number has new requests; call [`FrontEnd::acknowledge`] when they are taken.
     Kick(usize),
-    /// The message was dealt with here.
+    /// Nothing; the message was handled here.
     Nothing,
 }
 
 /// One disk's connection.
 pub struct FrontEnd {
     socket: UnixStream,
-    /// Towards the kernel, for interrupts.
+    /// The connection to the kernel for interrupts.
     backend: Option<UnixStream>,
     memory: Option<GuestMemoryMmap>,
-    /// Where regions begin in the kernel's own addresses, which rings are given in, and in the guest's, and how long.
+    /// Each region's start in the kernel's own addresses, which rings use, its start in the guest's addresses, and its
+    /// length.
     regions: Vec<(u64, u64, u64)>,
     queues: Vec<Queue>,
     features: u64,
@@ -78,7 +79,8 @@ pub struct FrontEnd {
 }
 
 impl FrontEnd {
-    /// The connection of a kernel to a disk with these features besides the transport's, and this configuration space.
+    /// Creates the connection of a kernel to a disk with these features, besides the transport's, and this
+    /// configuration space.
     pub fn new(socket: UnixStream, features: u64, config: Vec<u8>, queues: usize) -> io::Result<Self> {
         let queue = || Queue::new(QUEUE_SIZE_MAX).map_err(io::Error::other);
         Ok(Self {
@@ -93,7 +95,7 @@ impl FrontEnd {
         })
     }
 
-    /// The guest's memory and a queue, once the kernel has set them up.
+    /// Returns the guest's memory and a queue, once the kernel has set them up.
     pub fn queue(&mut self, index: usize) -> io::Result<(&GuestMemoryMmap, &mut Queue)> {
         match (&self.memory, self.queues.get_mut(index)) {
             (Some(memory), Some(queue)) => Ok((memory, queue)),
@@ -101,17 +103,17 @@ impl FrontEnd {
         }
     }
 
-    /// The socket on which interrupts are acknowledged.
+    /// Returns the socket on which interrupts are acknowledged.
     pub fn backend(&self) -> Option<BorrowedFd<'_>> {
         self.backend.as_ref().map(AsFd::as_fd)
     }
 
-    /// Messages so far, both ways.
+    /// Returns the messages so far, both ways.
     pub fn messages(&self) -> u64 {
         self.messages
     }
 
-    /// Takes one message, which must be there.
+    /// Receives one message, which must be available.
     pub fn take_message(&mut self) -> io::Result<Event> {
         let (head, descriptors) = self.receive_head()?;
         self.messages += 1;
@@ -132,12 +134,13 @@ impl FrontEnd {
         Ok(Event::Nothing)
     }
 
-    /// Answers a kick: what it was about is taken.
+    /// Answers a kick after its requests were taken.
     pub fn acknowledge(&mut self) -> io::Result<()> {
         self.reply(request::VRING_KICK, &0_u64.to_ne_bytes())
     }
 
-    /// Raises the interrupt of a queue. The kernel answers on [`FrontEnd::backend`]; meanwhile it may send others.
+    /// Raises the interrupt of a queue. The kernel answers on [`FrontEnd::backend`]; meanwhile it may send other
+    /// messages.
     pub fn call(&mut self, queue: usize) -> io::Result<()> {
         self.messages += 1;
         let Some(backend) = &mut self.backend else {
@@ -147,7 +150,7 @@ impl FrontEnd {
         backend.write_all(&words.map(u32::to_ne_bytes).concat())
     }
 
-    /// Takes the answer to [`FrontEnd::call`], which must be there.
+    /// Receives the answer to [`FrontEnd::call`], which must be available.
     pub fn take_call_answer(&mut self) -> io::Result<()> {
         self.messages += 1;
         let mut answer = [0; HEAD_BYTES + 8];
@@ -157,7 +160,7 @@ impl FrontEnd {
         }
     }
 
-    /// Deals with a message; the answer, if it has one of its own.
+    /// Handles a message; returns its answer, if it has one.
     fn answer(
         &mut self,
         code: u32,
@@ -296,7 +299,7 @@ impl AsFd for FrontEnd {
     }
 }
 
-/// A payload's numbers.
+/// The numbers of a payload.
 struct Fields<'a>(&'a [u8]);
 
 impl Fields<'_> {
@@ -309,7 +312,7 @@ impl Fields<'_> {
         Ok(u32::from_ne_bytes(self.take(at)?))
     }
 
-    /// A number that has 32 bits in the message, and 16 where it is used.
+    /// Reads a number that has 32 bits in the message, but is used with 16.
     fn u16(&self, at: usize) -> io::Result<u16> {
         let number = self.u32(at)?;
         u16::try_from(number).map_err(|_| invalid(format!("{number}, expected at most {}", u16::MAX)))

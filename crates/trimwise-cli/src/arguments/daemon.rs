@@ -22,15 +22,15 @@ pub struct RunArguments {
     trimwise status /home\n  \
     trimwise status --json - | jq '.file_systems[].status.why'")]
 pub struct StatusArguments {
-    /// Show this file system only; JSON has all of them
+    /// Show only this file system; JSON always has all of them
     #[arg(value_name = "MOUNT")]
     pub mount: Option<PathBuf>,
 
-    /// Show each file system, also where many are alike
+    /// Show each file system, even if many are alike
     #[arg(long, conflicts_with = "mount")]
     pub all: bool,
 
-    /// Show it again each second, until Ctrl-C
+    /// Refresh every second until Ctrl-C
     #[arg(long, conflicts_with = "json")]
     pub watch: bool,
 
@@ -67,7 +67,7 @@ pub struct HistoryArguments {
     #[arg(value_name = "MOUNT")]
     pub mount: PathBuf,
 
-    /// The last N entries
+    /// Show the last N entries
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = whole::<u32>(1, 1_000_000),
           allow_negative_numbers = true)]
     pub limit: u32,
@@ -82,7 +82,7 @@ pub struct HistoryArguments {
 /// Arguments of `pause` and `resume`.
 #[derive(Debug, Args)]
 pub struct PauseArguments {
-    /// Where the file system is mounted; `resume` without it is for all of them
+    /// Where the file system is mounted; `resume` without it applies to all of them
     #[arg(value_name = "MOUNT", conflicts_with = "all")]
     pub mount: Option<PathBuf>,
 
@@ -105,10 +105,10 @@ pub struct ConfigArguments {
     pub command: ConfigCommand,
 }
 
-/// What can be done with a configuration.
+/// Things to do with a configuration.
 #[derive(Debug, Subcommand)]
 pub enum ConfigCommand {
-    /// Check it and its drop-ins: all that is wrong, with file, line and key
+    /// Check the file and its drop-ins; every error comes with file, line and key
     Check(ConfigCheckArguments),
 }
 

@@ -14,10 +14,10 @@ use crate::defaults;
 #[derive(Debug, Args)]
 #[command(after_long_help = "Examples:\n  \
     trimwise device attach --profile sata-generic --size 8GiB\n      \
-    prints its node, such as /dev/loop0; mkfs, mount and discard it as any disk\n  \
+    prints its node, such as /dev/loop0; format, mount and trim it like any disk\n  \
     trimwise device list\n  \
     trimwise device detach /dev/loop0\n      \
-    and says what was asked of it\n  \
+    stop it and show the requests that it served\n  \
     trimwise device serve --profile ufs21-64gb --size 8GiB --nbd unix:/run/drive.sock\n      \
     qemu-system-x86_64 ... -drive file=nbd:unix:/run/drive.sock,format=raw,discard=unmap\n\n\
     How exact its times are: docs/model.md")]
@@ -26,57 +26,56 @@ pub struct DeviceArguments {
     #[command(subcommand)]
     pub command: DeviceCommand,
 
-    /// Where the devices of this host are registered [default: /run/trimwise/devices; of a user other than
-    /// root $XDG_RUNTIME_DIR/trimwise/devices, or else ~/.local/state/trimwise/devices]
+    /// Where the devices of this host are registered [default: /run/trimwise/devices; for users other than root
+    /// $XDG_RUNTIME_DIR/trimwise/devices, or else ~/.local/state/trimwise/devices]
     #[arg(long, global = true, value_name = "DIR")]
     pub state_dir: Option<PathBuf>,
 }
 
-/// What can be done with emulated devices.
+/// Things to do with emulated devices.
 #[derive(Debug, Subcommand)]
 pub enum DeviceCommand {
     /// Make a block device of this host (/dev/loopN) that behaves like a modelled drive, in real time
     Attach(AttachArguments),
-    /// End devices, and say what was asked of them
+    /// Stop devices, and show the requests that each served
     Detach(DetachArguments),
     /// Serve a modelled drive to QEMU and others over NBD, in real time
     Serve(ServeArguments),
-    /// List the emulated devices, and what was asked of each; takes away what a killed server left
+    /// List the emulated devices and the requests that each served; cleans up after killed servers
     List(ListArguments),
 }
 
-/// Which drive is emulated.
+/// Which drive to emulate.
 #[derive(Debug, Args)]
 pub struct DriveArguments {
-    /// SSD profile: built-in name (see `trimwise devices`) or TOML file, with @VERSION one of its
-    /// firmwares
+    /// SSD profile: built-in name (see `trimwise devices`) or TOML file; @VERSION after it chooses one of its firmwares
     #[arg(long, value_name = "NAME|FILE", default_value = defaults::DEVICE)]
     pub profile: String,
 
-    /// How large the drive is: the same drive with fewer and smaller blocks [default: as the profile]
+    /// Size of the drive: the same drive with fewer and smaller blocks [default: as in the profile]
     #[arg(long, value_name = "SIZE", allow_negative_numbers = true, value_parser = some_bytes)]
     pub size: Option<Bytes>,
 
-    /// How much longer than modelled everything takes, from 0.001 to 1000: at 10, what takes a drive
-    /// 0.1 ms takes 1 ms, and the host's own delays weigh a tenth
+    /// Factor by which everything takes longer than modelled, from 0.001 to 1000: at 10, what takes a drive 0.1 ms
+    /// takes 1 ms, and the host's own delays weigh a tenth
     #[arg(long, value_name = "X", default_value = "1", allow_negative_numbers = true)]
     pub time_scale: TimeScale,
 
-    /// Seed of what the drive draws at random
+    /// Seed of everything that the drive draws at random
     #[arg(long, short = 's', value_name = "N", default_value_t = defaults::SEED, value_parser = whole::<u64>(0, u64::MAX),
           allow_negative_numbers = true)]
     pub seed: u64,
 
-    /// Keep the data in this file, sparsely, and leave it there; the drive's own state begins fresh with
-    /// each start [default: memory, gone at the end]
+    /// Keep the data in this file, sparsely, and leave it there; the drive's own state starts fresh each time [default:
+    /// memory, gone at the end]
     #[arg(long, value_name = "FILE")]
     pub backing: Option<PathBuf>,
 
-    /// What it is called here [default: as the profile, with a number if that is taken]
+    /// Name of the device [default: the profile's, with a number if that is taken]
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
 
-    /// Set by the command itself on the process that serves in the background
+    /// Set by the command itself for the process that serves in the background
     #[arg(long, hide = true)]
     pub announced: bool,
 }
@@ -88,11 +87,11 @@ pub struct AttachArguments {
     #[command(flatten)]
     pub drive: DriveArguments,
 
-    /// Stay until Ctrl-C, instead of serving in the background
+    /// Stay in the foreground until Ctrl-C, instead of serving in the background
     #[arg(long)]
     pub foreground: bool,
 
-    /// Threads that serve [default: as many as cores, at most 4]
+    /// Threads that serve [default: the number of cores, at most 4]
     #[arg(long, value_name = "N", value_parser = whole::<u16>(1, 64), allow_negative_numbers = true)]
     pub threads: Option<u16>,
 }
@@ -104,8 +103,8 @@ pub struct ServeArguments {
     #[command(flatten)]
     pub drive: DriveArguments,
 
-    /// Where: unix:PATH, a socket that is made there, or tcp:ADDRESS:PORT; one or several. NBD has no
-    /// password: who reaches the address may read and write
+    /// Where to serve: unix:PATH, a socket to create, or tcp:ADDRESS:PORT; one or more. NBD has no password: anyone who
+    /// can reach the address can read and write
     #[arg(long, value_name = "ADDRESS", required = true, num_args = 1..)]
     pub nbd: Vec<Address>,
 
@@ -117,11 +116,11 @@ pub struct ServeArguments {
 /// Arguments of `device detach`.
 #[derive(Debug, Args)]
 pub struct DetachArguments {
-    /// Name or node; one or several
+    /// Name or node; one or more
     #[arg(value_name = "NAME|/dev/loopN", required_unless_present = "all", conflicts_with = "all")]
     pub devices: Vec<String>,
 
-    /// All of them
+    /// All devices
     #[arg(long)]
     pub all: bool,
 

@@ -14,7 +14,7 @@ use crate::defaults;
 #[derive(Debug, Args)]
 #[command(after_long_help = "Examples:\n  \
     trimwise kernel build\n      \
-    every kernel that there is, from Debian's source packages; some minutes each\n  \
+    every known kernel, from Debian's source packages; some minutes each\n  \
     trimwise kernel list\n  \
     trimwise kernel run 6.1:ext4 -- postmark <mail.pmrc\n\n\
     Kernels are kept in $TRIMWISE_KERNELS, or else ~/.cache/trimwise/kernels.\n\
@@ -25,18 +25,18 @@ pub struct KernelArguments {
     pub command: KernelCommand,
 }
 
-/// What can be done with kernels.
+/// Things to do with kernels.
 #[derive(Debug, Subcommand)]
 pub enum KernelCommand {
-    /// Build kernels, unless they are there; needs no privileges, and installs nothing
+    /// Build the kernels that are missing; needs no privileges and installs nothing
     #[command(disable_version_flag = true)]
     Build(KernelBuildArguments),
-    /// List the kernels that there are, and those that can be built
+    /// List the kernels that are built and those that can be
     List(KernelListArguments),
     /// Run a program on a kernel in virtual time, in a new file system on a modelled drive
     #[command(disable_version_flag = true)]
     Run(KernelRunArguments),
-    /// Remove a kernel that was built, and the log of a build that failed
+    /// Remove a built kernel, and the log of a build that failed
     #[command(disable_version_flag = true)]
     Remove(KernelRemoveArguments),
 }
@@ -47,27 +47,26 @@ pub enum KernelCommand {
     trimwise kernel build --version 6.1\n  \
     trimwise kernel build --version 5.10 6.12 --jobs 2\n  \
     trimwise kernel build --version 6.6 --source linux-6.6.30.tar.xz\n      \
-    any other kernel, or this one where Debian's packages are out of reach\n\n\
+    a kernel of your own choice, or one whose Debian package is out of reach\n\n\
     Exit codes: 0 done, 1 a build failed, 2 wrong arguments, 130 interrupted.")]
 pub struct KernelBuildArguments {
-    /// Which kernel, as a series; one or several [default: all that `trimwise kernel list` describes]
+    /// Kernel series to build; one or more [default: all that `trimwise kernel list` describes]
     #[arg(long = "version", value_name = "V", num_args = 1..)]
     pub versions: Vec<String>,
 
-    /// Build it from this source, a clean tree (which is not changed) or a tarball
+    /// Build from this source: a clean tree (which is not changed) or a tarball
     #[arg(long, value_name = "DIR|TARBALL", requires = "versions")]
     pub source: Option<PathBuf>,
 
-    /// How many compilers at a time [default: the number of cores]
+    /// Compilers at a time [default: the number of cores]
     #[arg(long, short = 'j', value_name = "N", value_parser = jobs, allow_negative_numbers = true)]
     pub jobs: Option<NonZero<u16>>,
 
-    /// Build also what is there, from the newest package; replace the file of --json if it exists
+    /// Also rebuild existing kernels, from the newest package; replace the file of --json if it exists
     #[arg(long, short = 'f')]
     pub force: bool,
 
-    /// Write what was built as JSON to a new file; `-`, or no FILE, prints it
-    /// instead of the table
+    /// Write what was built as JSON to a new file; `-`, or no FILE, prints it instead of the table
     #[arg(long, short = 'J', value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-")]
     pub json: Option<PathBuf>,
 }
@@ -89,12 +88,12 @@ pub struct KernelListArguments {
     trimwise kernel run 5.10:ext4:discard,noatime -- fio --name=a --size=64m --rw=randwrite \\\n      \
     --clocksource=clock_gettime\n  \
     trimwise kernel run 6.1:btrfs --device ufs21-64gb --trace t.csv -- sh -c 'seq 9999 >a; sync'\n\n\
-    The program is one of this computer, whose files the guest sees, read-only; it runs in the root of the new\n\
-    file system, reads standard input unless that is a terminal, and its processor takes no time. /tmp is the\n\
-    guest's own.\n\n\
+    The program is one of this computer, whose files the guest sees read-only. It runs in the root of\n\
+    the new file system and reads standard input unless that is a terminal. Computing takes no time.\n\
+    /tmp is the guest's own.\n\n\
     Exit codes: 0 done, 1 the program or the run failed, 2 wrong arguments, 130 interrupted.")]
 pub struct KernelRunArguments {
-    /// Kernel, file system (ext4, xfs, btrfs or f2fs) and options as of mount(8)
+    /// Kernel, file system (ext4, xfs, btrfs or f2fs) and mount options as in mount(8)
     #[arg(value_name = "VERSION:FS[:MOUNT_OPTIONS]")]
     pub target: String,
 
@@ -110,7 +109,7 @@ pub struct KernelRunArguments {
     #[arg(long, value_name = "MIB", value_parser = whole::<u64>(16, 1_048_576), allow_negative_numbers = true)]
     pub memory: Option<u64>,
 
-    /// Seed of what the modelled drive draws: same seed, same result
+    /// Seed of everything that the modelled drive draws: same seed, same result
     #[arg(long, short = 's', value_name = "N", default_value_t = defaults::SEED, value_parser = whole::<u64>(0, u64::MAX),
           allow_negative_numbers = true)]
     pub seed: u64,
@@ -118,16 +117,15 @@ pub struct KernelRunArguments {
     #[command(flatten)]
     pub limits: GuestLimits,
 
-    /// Write each block request from the program's begin on, with its instants, to a new file
+    /// Write each block request since the program's start, with its times, to a new file
     #[arg(long, value_name = "FILE.csv|FILE.json")]
     pub trace: Option<PathBuf>,
 
-    /// Write the result as JSON to a new file; `-`, or no FILE, prints it
-    /// instead of what the program says
+    /// Write the result as JSON to a new file; `-`, or no FILE, prints it instead of the program's output
     #[arg(long, short = 'J', value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-")]
     pub json: Option<PathBuf>,
 
-    /// Replace files of --json and --trace that exist
+    /// Replace existing files of --json and --trace
     #[arg(long, short = 'f')]
     pub force: bool,
 }
@@ -135,22 +133,22 @@ pub struct KernelRunArguments {
 /// How long a guest may take, in this computer's time.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct GuestLimits {
-    /// End a kernel that says nothing for so many seconds: it computes, or hangs [default: 120]
+    /// End a kernel that is silent for this many seconds, because it computes or hangs [default: 120]
     #[arg(long, value_name = "SECONDS", value_parser = whole::<u64>(1, 31_536_000), allow_negative_numbers = true)]
     pub max_silence: Option<u64>,
 
-    /// End a kernel's run after so many seconds of this computer's time [default: 3600]
+    /// End a kernel's run after this many seconds of this computer's time [default: 3600]
     #[arg(long, value_name = "SECONDS", value_parser = whole::<u64>(1, 31_536_000), allow_negative_numbers = true)]
     pub max_wall: Option<u64>,
 }
 
 impl GuestLimits {
-    /// Whether any is given.
+    /// Whether any limit is given.
     pub const fn are_given(&self) -> bool {
         self.max_silence.is_some() || self.max_wall.is_some()
     }
 
-    /// With the defaults where none are given.
+    /// Returns the limits, with defaults for those not given.
     pub fn limits(&self) -> Limits {
         let default = Limits::default();
         let or = |given: Option<u64>, default| given.map_or(default, Duration::from_secs);

@@ -19,19 +19,19 @@ use super::{JsonArguments, region, some_bytes, whole};
     trimwise verify dir:/home\n      \
     does TRIM reach the disk below /home? Nothing is destroyed\n  \
     trimwise verify dev:/dev/sdx --destroy /dev/sdx --json -\n      \
-    a real, unused drive, all of whose data are lost\n\n\
-    Exit code 1 if TRIM is ignored, does its work only in part, does harm or is not sent; 0 if it does\n\
-    its work, if the drive takes none, and if nothing can be said.\n\n\
+    a real, unused drive; all its data are lost\n\n\
+    Exit code 1 if TRIM is ignored, works only in part, does harm or is not sent; 0 if it works,\n\
+    if the drive has no TRIM, and if the result is inconclusive.\n\n\
     What is done, and how it is judged: docs/guide.md")]
 pub struct VerifyArguments {
-    /// What is verified: an SSD profile (built-in name, see `trimwise devices`, or TOML file; with
-    /// @VERSION one of its firmwares), in the model; file:PATH or dev:PATH, a real file or device, which
-    /// is overwritten; dir:PATH, a directory of a mounted file system, of which nothing is destroyed
+    /// What to verify: an SSD profile (built-in name, see `trimwise devices`, or TOML file; @VERSION after it chooses
+    /// one of its firmwares), in the model; file:PATH or dev:PATH, a real file or device, which is overwritten;
+    /// dir:PATH, a directory of a mounted file system, where nothing is destroyed
     #[arg(value_name = "TARGET")]
     pub target: String,
 
-    /// How much: of a profile (made small: the same dies, rates and shares of space) [default: 4GiB, or
-    /// all of it]; of a new file for file:PATH [default: 1GiB]; of the file for dir:PATH [default: 64MiB]
+    /// How much to verify: of a profile (scaled down: the same dies, rates and shares of space) [default: 4GiB, or all
+    /// of it]; of a new file for file:PATH [default: 1GiB]; of the file for dir:PATH [default: 64MiB]
     #[arg(long, value_name = "SIZE", allow_negative_numbers = true, value_parser = some_bytes)]
     pub size: Option<Bytes>,
 
@@ -39,22 +39,21 @@ pub struct VerifyArguments {
     #[arg(long, value_name = "FAULT")]
     pub fault: Option<Plant>,
 
-    /// What is written: zeros, compressible, pseudo-random, incompressible or duplicated. Where a drive
-    /// compresses, compressible data give the clean speed that it is sold with, and so show best what
-    /// TRIM gives back; HD Tach and ATTO write such, too. Others see no difference
-    /// [default: compressible]
+    /// What to write: zeros, compressible, pseudo-random, incompressible or duplicated. If a drive compresses,
+    /// compressible data give its advertised clean speed, and so show best what TRIM restores; HD Tach and ATTO write
+    /// such data too. Other drives show no difference [default: compressible]
     #[arg(long, value_name = "CLASS")]
     pub content: Option<ContentClass>,
 
-    /// Random writes of the torture, in percent of what is verified [default: 150]
+    /// Random writes of the torture, in percent of the verified size [default: 150]
     #[arg(long, value_name = "PCT", value_parser = whole::<u64>(1, 10_000), allow_negative_numbers = true)]
     pub torture: Option<u64>,
 
-    /// Rest before each measurement, in seconds, so that the drive's own work is over [default: 60]
+    /// Rest before each measurement, in seconds, so that the drive's own work is finished [default: 60]
     #[arg(long, value_name = "SECONDS", value_parser = whole::<u64>(0, 86_400), allow_negative_numbers = true)]
     pub rest: Option<u64>,
 
-    /// The part of the device that is verified, in percent of it [default: all]
+    /// Part of the device to verify, in percent of it [default: all]
     #[arg(long, value_name = "START_PCT:LEN_PCT", value_parser = region)]
     pub region: Option<Part>,
 
@@ -62,8 +61,8 @@ pub struct VerifyArguments {
     #[arg(long, short = 's', value_name = "N", value_parser = whole::<u64>(0, u64::MAX), allow_negative_numbers = true)]
     pub seed: Option<u64>,
 
-    /// With file:PATH and dev:PATH: yes, destroy what WORD names; without it the command says what to
-    /// give
+    /// With file:PATH and dev:PATH: confirm that what WORD names may be destroyed; without this option the command says
+    /// which WORD to give
     #[arg(long, value_name = "WORD")]
     pub destroy: Option<String>,
 
@@ -74,20 +73,20 @@ pub struct VerifyArguments {
 /// A fault to plant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Plant {
-    /// TRIM is acknowledged and nothing is done
+    /// TRIM is acknowledged and ignored
     IgnoresTrim,
     /// TRIM frees the first half of each MiB
     Partial,
-    /// TRIM frees what lies 96 KiB further on
+    /// TRIM frees the range 96 KiB further on
     WrongRange,
     /// A queued TRIM is carried out 100 writes too late
     Late,
-    /// Zeros are promised after TRIM, and old data come
+    /// Zeros are promised after TRIM, but reads return old data
     BrokenPromise,
 }
 
 impl Plant {
-    /// The same firmware with this fault too.
+    /// Returns `faults` with this one added.
     pub fn on(self, faults: Faults) -> Faults {
         match self {
             Self::IgnoresTrim => Faults { ignores_trim: true, ..faults },
@@ -98,7 +97,7 @@ impl Plant {
         }
     }
 
-    /// As it is written.
+    /// Returns the name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::IgnoresTrim => "ignores-trim",

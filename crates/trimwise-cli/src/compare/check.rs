@@ -1,8 +1,7 @@
-//! `compare --check kernel:...`: what a real kernel gives next to the model's figures, and where the two contradict each
-//! other.
+//! `compare --check kernel:...`: a real kernel's figures next to the model's, and where the two contradict each other.
 //!
-//! Only the policies that a stock kernel has can be checked; the others are named. Device, workload, utilization, memory,
-//! seed and repetitions are the model's.
+//! Only the policies that a stock kernel has can be checked; the others are named. Device, workload, utilization,
+//! memory, seed and repetitions are the model's.
 
 use serde::Serialize;
 use trimwise::compare::result::Cell;
@@ -16,7 +15,7 @@ use crate::failure::Failure;
 use crate::figures;
 use crate::runner::Models;
 
-/// Up to this, a difference between two policies' durations contradicts nothing.
+/// Differences between two policies' durations up to this contradict nothing.
 const LIMIT: f64 = 0.03;
 
 /// What the check found; the order of the keys is part of the format.
@@ -28,7 +27,7 @@ pub struct Check {
     pub kernel: Option<RealKernel>,
     /// Each run on it.
     pub cells: Vec<Cell>,
-    /// A row for each policy on each device, as the model's; against the same baseline, if that ran on the kernel.
+    /// A row for each policy on each device, as for the model; against the same baseline if that ran on the kernel.
     pub summary: Vec<SummaryRow>,
     /// Policies that no stock kernel has.
     pub left_out: Vec<LeftOut>,
@@ -47,7 +46,7 @@ pub struct LeftOut {
     pub reason: String,
 }
 
-/// Two policies of which model and kernel say different things.
+/// Two policies that model and kernel compare differently.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Contradiction {
     /// The device.
@@ -64,20 +63,20 @@ pub struct Contradiction {
     pub text: String,
 }
 
-/// Reads the target.
+/// Parses the target.
 pub fn parse(text: &str) -> Result<KernelTarget, Failure> {
     let target = text.strip_prefix("kernel:").and_then(|target| target.parse::<KernelTarget>().ok());
     let Some(target) = target.filter(|target| target.file_system == FileSystem::Ext4) else {
         return Err(Failure::usage(format!(
-            "--check {text}: expected kernel:VERSION:ext4[:MOUNT_OPTIONS] as in kernel:6.12:ext4; the model is of ext4 \
-             only"
+            "--check {text}: expected kernel:VERSION:ext4[:MOUNT_OPTIONS] such as kernel:6.12:ext4; only ext4 is \
+             modelled"
         )));
     };
     target.check_for_policies().map_err(|e| Failure::usage(format!("--check {text}: {e}")))?;
     Ok(target)
 }
 
-/// A check before it is run.
+/// A check before it runs.
 pub struct Planned<'a> {
     pub target: &'a KernelTarget,
     pub policies: Vec<(String, KernelPolicy)>,
@@ -87,7 +86,7 @@ pub struct Planned<'a> {
 }
 
 impl<'a> Planned<'a> {
-    /// Sorts the policies and finds the kernel. One that is not there is told at once; the model runs without it.
+    /// Sorts the policies and finds the kernel. A missing kernel is reported at once; the model runs without it.
     pub fn of<'p, M: Models>(
         models: &M,
         target: &'a KernelTarget,
@@ -108,12 +107,12 @@ impl<'a> Planned<'a> {
         }
         let image = models.kernel(target).map_err(|failure| failure.to_string());
         if let Err(reason) = &image {
-            eprintln!("note: --check kernel:{target} is left out: {}", crate::table::plain(reason));
+            eprintln!("note: --check kernel:{target} is skipped: {}", crate::table::plain(reason));
         }
         Ok(Self { target, policies: checked, left_out, image })
     }
 
-    /// The check with these runs of the kernel, if there was one.
+    /// Returns the check with these runs of the kernel, if there was one.
     pub fn found(self, cells: Vec<Cell>) -> Result<Check, Failure> {
         let (kernel, not_run) = match self.image {
             Ok(image) => (Some(RealKernel::of(&image, self.target)?), None),
@@ -132,7 +131,7 @@ impl<'a> Planned<'a> {
 }
 
 impl Comparison {
-    /// Adds a check and what its runs mean; the verdict begins with the contradictions.
+    /// Adds a check and its conclusions; the verdict begins with the contradictions.
     pub fn add_check(&mut self, mut check: Check) {
         let (model, kernel) = (Summary::of(&self.cells), check.summarised(&self.settings.baseline));
         let (rows, mut contradictions) = (kernel.rows(), Vec::new());
@@ -171,7 +170,7 @@ impl Comparison {
 }
 
 impl Check {
-    /// The kernel's figures, compared with the model's baseline or with nothing.
+    /// Summarises the kernel's figures, compared with the model's baseline if that ran.
     pub fn summarised(&self, baseline: &str) -> Summary<'_> {
         let mut summary = Summary::of(&self.cells);
         if summary.baseline != baseline {
@@ -180,14 +179,14 @@ impl Check {
         summary
     }
 
-    /// What the reader should know of the check, beside its figures.
+    /// What to know about the check besides its figures.
     pub fn notes(&self, recommended: &str) -> Vec<String> {
         if let Some(reason) = &self.not_run {
             return vec![format!("Not checked on a real kernel: {reason}")];
         }
         let mut notes = vec![
-            "Rows named by a version are the real kernel's. What the processor costs is in the model's figures and not in the \
-             guest's."
+            "Rows named after a version are the real kernel's. The model's figures include processor time, the \
+             guest's do not."
                 .to_owned(),
         ];
         if !self.left_out.is_empty() {
@@ -211,8 +210,8 @@ struct Pair<'a> {
 }
 
 impl Pair<'_> {
-    /// Policies that the model calls better than the baseline and the kernel worse, or the other way round; and policies
-    /// that the model recommends, here or over all devices, where the kernel is faster with another.
+    /// Finds policies that the model calls better than the baseline and the kernel worse, or the other way round; and
+    /// policies that the model recommends, here or over all devices, although the kernel is faster with another.
     fn contradictions(&self, baseline: &str, own: &str, overall: &str) -> Vec<Contradiction> {
         let mut found: Vec<Contradiction> = Vec::new();
         for p in &self.kernel.policies {
@@ -223,7 +222,7 @@ impl Pair<'_> {
         }
         for recommended in [own, overall] {
             let worse = |against: &&str| {
-                // Over several devices the model may know itself that another one is better here.
+                // Over several devices the model itself may know that another one is better here.
                 self.changes(recommended, against)
                     .is_some_and(|(model, kernel)| kernel > LIMIT && (recommended == own || model <= LIMIT))
             };
@@ -245,8 +244,8 @@ impl Pair<'_> {
         found
     }
 
-    /// How much longer `policy` takes than `against`, in the model and on the kernel; `None` if one of them did not run on
-    /// both.
+    /// Returns how much longer `policy` takes than `against`, in the model and on the kernel; `None` if one of them did
+    /// not run on both.
     fn changes(&self, policy: &str, against: &str) -> Option<(f64, f64)> {
         let of = |device: &DeviceSummary| {
             let seconds = |policy| device.policy(policy).map(|p| p.time_s.median());

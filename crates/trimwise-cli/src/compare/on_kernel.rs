@@ -90,7 +90,7 @@ pub fn run<M: Models>(
     finish(arguments, ran, host, command)
 }
 
-/// Each policy on each device, as often as asked for, on one kernel.
+/// Each policy on each device, as often as requested, on one kernel.
 pub struct Runs<'a, M: Models> {
     pub devices: &'a [(String, M::Device)],
     pub policies: &'a [(String, KernelPolicy)],
@@ -106,13 +106,13 @@ pub struct Runs<'a, M: Models> {
 }
 
 impl<M: Models> Runs<'_, M> {
-    /// Refuses what cannot be run, before anything is.
+    /// Rejects what cannot run, before anything runs.
     pub fn check(&self, models: &M) -> Result<(), Failure> {
         let stop = Arc::default();
         self.first_of_each(&stop).try_for_each(|run| models.check_kernel_run(&run))
     }
 
-    /// Runs them, as many at a time as fit. When told to stop, each guest is ended.
+    /// Runs them, as many at a time as fit. A stop ends each guest.
     pub fn cells(&self, models: &M, stop: &Arc<AtomicBool>) -> Ran {
         let memory = || self.first_of_each(stop).map(|run| models.kernel_memory(&run)).max();
         let jobs = self.jobs.map_or_else(|| pool::default_jobs(memory().unwrap_or_default()), usize::from);

@@ -27,13 +27,13 @@ use crate::runner::devices;
 use crate::runner::guests::{self, Bounds};
 use crate::table;
 
-/// The most that is handed to a program: it is held in memory.
+/// Most bytes of standard input for a program: they are held in memory.
 const INPUT_BYTES_MAX: u64 = 64 << 20;
 
-/// What `--json` writes; nothing in it depends on how fast this computer is.
+/// What `--json` writes; nothing in it depends on the speed of this computer.
 #[derive(Clone, Debug, Serialize)]
 pub struct RunReport {
-    /// The trimwise that wrote it.
+    /// The version of trimwise.
     pub trimwise: &'static str,
     /// The seed of the drive.
     pub seed: u64,
@@ -45,11 +45,11 @@ pub struct RunReport {
     pub memory_bytes: u64,
     /// The program and its arguments.
     pub command: Vec<String>,
-    /// How it ended, and what it said.
+    /// How it ended, and its output.
     pub program: ProgramEnd,
-    /// What the kernel's log says of faults; if anything, the figures are not to be trusted.
+    /// Faults in the kernel's log; if there are any, the figures cannot be trusted.
     pub complaints: Vec<String>,
-    /// While it ran, and then the unmount, which writes what was in memory only.
+    /// The program's run, and then the unmount, which writes what was only in memory.
     pub phases: [Phase; 2],
 }
 
@@ -60,13 +60,13 @@ pub struct Phase {
     pub phase: &'static str,
     /// How long it took, in virtual time.
     pub duration_ns: u64,
-    /// What the kernel asked the drive for.
+    /// The kernel's requests to the drive.
     pub requests: PortCounts,
     /// What the drive did; stale space is not followed.
     pub device_stats: DeviceFigures,
 }
 
-/// Runs the command; prints what the program says, and answers what is left to print.
+/// Runs the command; prints the program's output, and returns what is left to print.
 pub fn run(
     arguments: &KernelRunArguments,
     on_signal: impl FnOnce(OnInterrupt) -> Result<Arc<AtomicBool>, Failure>,
@@ -112,7 +112,7 @@ pub fn run(
     let (Some(Outcome::Program(program)), [.., before, between, after]) =
         (report.steps.into_iter().nth(3).map(|step| step.outcome), marks.as_slice())
     else {
-        return Err(Failure::run("the guest did not answer how the program ended"));
+        return Err(Failure::run("the guest did not report how the program ended"));
     };
     let wear = port.drive().ssd().wear();
     let phase = |phase, from: &Mark, to: &Mark| Phase {
@@ -133,7 +133,7 @@ pub fn run(
         phases: [phase("program", before, between), phase("unmount", between, after)],
     };
     if !destinations.json_to_stdout() {
-        // Whoever has closed standard error wants none of it.
+        // A closed standard error is no failure.
         let _ = std::io::stderr().write_all(&report.program.errors.0);
         output::print_always(&report.program.output.0)?;
     }
@@ -154,7 +154,7 @@ pub fn run(
     }
 }
 
-/// The program as the guest finds it: a path is that of the host, whatever the guest's working directory.
+/// The program as the guest finds it: a path means the host's, whatever the guest's working directory.
 fn command(given: &[String]) -> Result<Vec<String>, Failure> {
     let mut command = given.to_vec();
     let Some(program) = command.first_mut().filter(|program| program.contains('/')) else {
@@ -163,14 +163,14 @@ fn command(given: &[String]) -> Result<Vec<String>, Failure> {
     let path = std::path::absolute(&*program).map_err(|e| Failure::usage(format!("{program}: {e}")))?;
     if path.starts_with("/tmp") {
         return Err(Failure::usage(format!(
-            "{program}: lies below /tmp, and a guest has a /tmp of its own; expected a program elsewhere"
+            "{program}: is below /tmp, but a guest has a /tmp of its own; expected a program elsewhere"
         )));
     }
     *program = path.display().to_string();
     Ok(command)
 }
 
-/// What is handed to the program: standard input, unless somebody sits there.
+/// Reads the program's input: standard input, unless that is a terminal.
 fn input() -> Result<Said, Failure> {
     let stdin = std::io::stdin();
     if stdin.is_terminal() {
@@ -204,7 +204,7 @@ impl TraceFile {
         Ok(Self { path: path.to_owned(), is_json })
     }
 
-    /// Writes it, with instants since the program began.
+    /// Writes it, with times since the program began.
     fn write(&self, to: &Destinations, trace: &[TraceEntry], begin_ns: u64) -> Result<(), Failure> {
         let since = |entry: &TraceEntry| TraceEntry {
             at_ns: entry.at_ns - begin_ns,

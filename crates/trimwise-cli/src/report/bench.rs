@@ -39,7 +39,7 @@ struct Block {
     rows: Vec<Vec<String>>,
 }
 
-/// The whole file.
+/// Renders the whole file.
 pub fn html(report: &BenchReport) -> Result<String, Failure> {
     let tests = report.results.tests.iter().map(|test| {
         let table =

@@ -1,7 +1,7 @@
-//! Charts as SVG text, to stand inside the report.
+//! Charts as SVG text for the report.
 //!
-//! Text and axes are drawn in `currentColor`, so that the page's light or dark style reaches them; series
-//! have colours that are legible on either.
+//! Text and axes are drawn in `currentColor`, so that they follow the page's light or dark style; the colours of series
+//! are legible on both.
 
 use plotters::chart::MeshStyle;
 use plotters::coord::Shift;
@@ -11,7 +11,7 @@ use plotters::prelude::*;
 use crate::failure::Failure;
 use crate::figures::nanoseconds;
 
-/// Colours of policies, by their place; the first, mostly the baseline, is grey.
+/// Colours of policies by position; the first, usually the baseline, is grey.
 const POLICIES: [RGBColor; 8] = [
     RGBColor(0x8a, 0x90, 0x9c),
     RGBColor(0x2f, 0x7f, 0xd1),
@@ -23,7 +23,7 @@ const POLICIES: [RGBColor; 8] = [
     RGBColor(0xa0, 0x8a, 0x2c),
 ];
 
-/// Colours of the parts of a bar (phases, causes): others than the policies', so that none is taken for one.
+/// Colours of the parts of a bar (phases, causes): different from the policies', so that the two are not confused.
 const PARTS: [RGBColor; 10] = [
     RGBColor(0x5b, 0x7d, 0xb1),
     RGBColor(0xe0, 0xa4, 0x3a),
@@ -59,7 +59,7 @@ pub fn part(index: usize) -> RGBColor {
     PARTS[index % PARTS.len()]
 }
 
-/// One bar: its name, its parts from left to right, and what stands at its end.
+/// One bar: its name, its parts from left to right, and the figure at its end.
 #[derive(Clone, Debug)]
 pub struct Bar {
     /// Its name, at the left.
@@ -98,8 +98,8 @@ pub fn bars(bars: &[Bar]) -> Result<String, Failure> {
 /// A line with its colour.
 pub type Line = (RGBColor, Vec<(f64, f64)>);
 
-/// Latency from left (fast) to right on a logarithmic axis; upwards the share of operations that took no
-/// longer, each kept quantile as far from the next, so that the slow tail is as visible as the middle.
+/// Latency from left (fast) to right on a logarithmic axis; upwards the share of operations that took no longer.
+/// Quantiles are evenly spaced, so that the slow tail is as visible as the middle.
 ///
 /// `lines` hold (nanoseconds, index of the quantile).
 pub fn quantiles(lines: &[Line], quantile_names: &[String]) -> Result<String, Failure> {
@@ -133,7 +133,7 @@ pub fn quantiles(lines: &[Line], quantile_names: &[String]) -> Result<String, Fa
     })
 }
 
-/// Something over time: `lines` hold (seconds, value).
+/// A value over time: `lines` hold (seconds, value).
 pub fn over_time(lines: &[Line], unit: &str) -> Result<String, Failure> {
     let max = |axis: fn(&(f64, f64)) -> f64| lines.iter().flat_map(|l| &l.1).map(axis).fold(0.0, f64::max);
     let (end, top) = (max(|p| p.0), max(|p| p.1));
@@ -159,12 +159,12 @@ pub fn over_time(lines: &[Line], unit: &str) -> Result<String, Failure> {
     })
 }
 
-/// Earlier lines are wider, so that where lines coincide each still shows beside the one above it.
+/// Earlier lines are wider, so that where lines coincide each still shows behind the one drawn over it.
 pub fn stroke(index: usize, lines: usize) -> u32 {
     2 + 3 * (lines - 1 - index).min(3) as u32
 }
 
-/// The look of all axes.
+/// Styles all axes.
 pub fn styled<'m, 'a, 'b, X, Y, DB>(
     mesh: &'m mut MeshStyle<'a, 'b, X, Y, DB>,
 ) -> &'m mut MeshStyle<'a, 'b, X, Y, DB>
@@ -179,10 +179,10 @@ where
         .label_style((FONT, 15))
 }
 
-/// What drawing answers.
+/// Result of a drawing function.
 pub type DrawResult = Result<(), Box<dyn std::error::Error>>;
 
-/// Draws on an empty canvas of the report's width and answers the SVG element.
+/// Draws on an empty canvas of the report's width and returns the SVG element.
 pub fn drawn(
     height: u32,
     draw: impl FnOnce(&DrawingArea<SVGBackend<'_>, Shift>) -> DrawResult,

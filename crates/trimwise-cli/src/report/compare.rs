@@ -32,7 +32,7 @@ struct Page {
 #[derive(Serialize)]
 struct Device {
     name: String,
-    /// Its own verdict; `None` where it is the only device and the page has said it.
+    /// Its own verdict; `None` if it is the only device, since the page begins with that.
     verdict: Option<Value>,
     header: Vec<String>,
     rows: Vec<Row>,
@@ -55,7 +55,7 @@ struct Chart {
     caption: &'static str,
 }
 
-/// The whole file.
+/// Renders the whole file.
 pub fn html(comparison: &Comparison) -> Result<String, Failure> {
     let summary = Summary::of(&comparison.cells);
     let settings = &comparison.settings;
@@ -162,7 +162,7 @@ fn charts_of(device: &DeviceSummary, measure: Measure) -> Result<Vec<Chart>, Fai
     Ok(all)
 }
 
-/// One colour for each policy, the same in every chart.
+/// Assigns each policy one colour, the same in every chart.
 fn policy_legend(device: &DeviceSummary) -> Vec<Entry> {
     let entry = |(i, p): (usize, &PolicySummary)| Entry {
         name: p.policy.to_string(),
@@ -171,7 +171,7 @@ fn policy_legend(device: &DeviceSummary) -> Vec<Entry> {
     device.policies.iter().enumerate().map(entry).collect()
 }
 
-/// One colour for each part of a bar.
+/// Assigns each part of a bar one colour.
 fn part_legend<S: ToString>(names: &[S]) -> Vec<Entry> {
     let entry =
         |(i, name): (usize, &S)| Entry { name: name.to_string(), colour: charts::css(charts::part(i)) };
@@ -197,7 +197,7 @@ fn phases(device: &DeviceSummary) -> Result<Chart, Failure> {
     })
 }
 
-/// The operations of a workload that times them, one behind the other.
+/// Operations of a workload that times them, one after another.
 fn operations(device: &DeviceSummary) -> Result<Chart, Failure> {
     let first_and_second = |c: &Cell| match &c.workload {
         WorkloadFigures::Append(f) => [f.unlink_ns, f.fsync_ns],
@@ -250,7 +250,7 @@ fn write_amplification(device: &DeviceSummary) -> Result<Option<Chart>, Failure>
     }))
 }
 
-/// Device time by cause; causes in the order of their names, those without any time left out.
+/// Device time by cause; causes in alphabetical order, without those that took no time.
 fn busy(device: &DeviceSummary) -> Result<Option<Chart>, Failure> {
     let figures_of = || device.policies.iter().flat_map(|p| &p.runs).filter_map(|c| c.device_stats.as_ref());
     let mut causes: Vec<&str> =
@@ -297,7 +297,7 @@ fn stale(device: &DeviceSummary) -> Result<Option<Chart>, Failure> {
         title: "Stale space over time".to_string(),
         legend: policy_legend(device),
         svg: safe(charts::over_time(&lines, "GiB")?),
-        caption: "Free in the file system, but still valid to the device, which copies it about: what TRIM is for. \
+        caption: "Free in the file system, but still valid to the device, which copies it around: what TRIM is for. \
                   First repetition.",
     }))
 }

@@ -8,7 +8,7 @@ fn the_skeleton_of_the_page() {
     if let Some(path) = std::env::var_os("TRIMWISE_TEST_REPORT_COMPARE") {
         std::fs::write(path, &page).unwrap(); // to look at it in a browser
     }
-    // Coordinates and style change with every touch; what the page says should not do so unnoticed.
+    // Coordinates and style may change with any edit; a change in the page's words should be noticed.
     let without = |page: &str, from: &str, to: &str| {
         let mut rest = page;
         let mut out = String::new();

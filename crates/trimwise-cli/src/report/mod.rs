@@ -1,7 +1,7 @@
-//! The report: one HTML file that needs nothing else, neither network nor scripts.
+//! The report: one self-contained HTML file without network access or scripts.
 //!
-//! Templates escape whatever is put into them; only the style sheet and the charts, which escape for
-//! themselves, are marked as safe.
+//! Templates escape whatever is put into them. Only the style sheet and the charts are marked as safe; the charts do
+//! their own escaping.
 
 pub mod bench;
 pub mod charts;
@@ -25,12 +25,12 @@ struct Entry {
     colour: String,
 }
 
-/// Text that is markup already.
+/// Marks text as finished markup.
 fn safe(markup: impl Into<String>) -> Value {
     Value::from_safe_string(markup.into())
 }
 
-/// Prose with names between backticks, which become code; everything in it is escaped.
+/// Turns prose with names between backticks into markup; the names become code, and everything is escaped.
 fn with_code(text: &str) -> Value {
     let mut markup = String::new();
     for (i, piece) in text.split('`').enumerate() {
@@ -40,7 +40,7 @@ fn with_code(text: &str) -> Value {
     safe(markup)
 }
 
-/// Fills a template. The name ends in `.html`, which is what turns escaping on.
+/// Fills a template. Its name ends in `.html`, which turns escaping on.
 fn rendered(name: &'static str, template: &'static str, page: &impl Serialize) -> Result<String, Failure> {
     let fail = |e: minijinja::Error| Failure::run(format!("cannot make the report: {e:#}"));
     let mut environment = Environment::new();

@@ -10,7 +10,7 @@ use crate::failure::Failure;
 use crate::figures::significant;
 use crate::table::reproduce::place;
 
-/// The colour of a series: parts of bars have others than whole ones.
+/// The colour of a series: parts of bars have different colours from whole bars.
 pub fn colour(kind: PlotKind, index: usize) -> RGBColor {
     match kind {
         PlotKind::Lines | PlotKind::Bars => charts::policy(index),
@@ -45,7 +45,7 @@ fn stacked(plot: &Plot) -> Result<String, Failure> {
     charts::bars(&bars)
 }
 
-/// The bars of a category one below the other; its name stands at the first.
+/// Draws the bars of a category one below the other; the first carries its name.
 fn bars(plot: &Plot) -> Result<String, Failure> {
     let mut bars = Vec::new();
     for at in plot.places() {
@@ -68,7 +68,7 @@ fn valued(value: f64, plot: &Plot) -> String {
 }
 
 fn lines(plot: &Plot) -> Result<String, Failure> {
-    // On a logarithmic axis there is no place for zero.
+    // A logarithmic axis has no place for zero.
     let x = |p: &Point| match p.x {
         Place::At(x) if !plot.x.log || x > 0.0 => Some(x),
         _ => None,
@@ -111,7 +111,7 @@ fn lines(plot: &Plot) -> Result<String, Failure> {
     })
 }
 
-/// What is drawn of a series.
+/// What to draw of a series.
 struct Drawn {
     colour: RGBColor,
     points: Vec<(f64, f64)>,
@@ -119,7 +119,7 @@ struct Drawn {
     ranges: Vec<(f64, f64, f64)>,
 }
 
-/// Least and most; `None` of nothing, or if something is no number.
+/// Minimum and maximum; `None` if there are no values or one is not a number.
 fn bounds(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
     let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
     for value in values {

@@ -51,17 +51,17 @@ struct Block {
     rows: Vec<Vec<String>>,
 }
 
-/// A figure as the templates take it.
+/// A figure as the templates read it.
 #[derive(Serialize)]
 pub(super) struct Drawn {
     title: String,
-    /// What lies along the axes: y over x.
+    /// What the axes show: y over x.
     axes: String,
     legend: Vec<Entry>,
     svg: Value,
 }
 
-/// The whole file.
+/// Renders the whole file.
 pub fn html(results: &[ExperimentResult], command: &str) -> Result<String, Failure> {
     let experiments = results.iter().map(experiment).collect::<Result<Vec<_>, _>>()?;
     let names: Vec<&str> = experiments.iter().map(|e| e.name).collect();

@@ -35,7 +35,7 @@ pub fn in_model(
     ended.map_err(Failure::run)?.map_err(Failure::usage)
 }
 
-/// Runs tests on a real file or device. Where one of them writes, the user must have agreed to that.
+/// Runs tests on a real file or device. If one of them writes, the user must have agreed.
 pub fn on_real(
     real: &RealTarget,
     tests: &[Test],

@@ -13,17 +13,17 @@ use trimwise_uml::job::{DAEMON_FOLDER, FileSystem, Job, Outcome, ProgramEnd, Sai
 use super::guests::{self, Bounds};
 use crate::failure::Failure;
 
-/// The guest's memory: less than the database, so that reads reach the drive in any case.
+/// The guest's memory: less than the database, so that reads always reach the drive.
 const MEMORY: Bytes = Bytes::mib(256);
 
-/// What one run takes of this computer: guest, the drive's model, what it was asked for, and the bytes that are not zeros.
+/// Memory of this computer that one run takes: guest, the drive's model, its trace, and the bytes that are not zeros.
 pub const MEMORY_OF_RUN: Bytes = Bytes::mib(1_500);
 
-/// The kernel, and the cases that `--only` names as FS or FS:TRIMMING; all if it names none. A target is another kernel, and
-/// one file system.
+/// Returns the kernel and the cases that `--only` names as FS or FS:TRIMMING; all if it names none. A target chooses
+/// another kernel and a single file system.
 ///
 /// # Errors
-/// One that there is not; a missing kernel or program.
+/// An unknown case; a missing kernel or program.
 pub fn choice(only: &[String], target: Option<&KernelTarget>) -> Result<(KernelImage, Vec<Case>), Failure> {
     let mut cases = cases();
     if let Some(target) = target {
@@ -66,7 +66,7 @@ fn file_system(case: Case) -> Result<FileSystem, Failure> {
     case.file_system.parse().map_err(Failure::run)
 }
 
-/// The steps, and which of them is the week.
+/// Returns the steps, and which of them is the week.
 fn steps(case: Case, week: &Week) -> Result<(Vec<Step>, usize), Failure> {
     let file_system = file_system(case)?;
     let options = case.mount_option().to_owned();
@@ -77,7 +77,7 @@ fn steps(case: Case, week: &Week) -> Result<(Vec<Step>, usize), Failure> {
         Step::PrepareWeek { week: week.clone() },
     ];
     if case.trimming == Trimming::Daemon {
-        // The default, as it is shipped: an empty configuration.
+        // An empty configuration gives the defaults as shipped.
         steps.push(Step::Daemon { config: String::new() });
     }
     if let Some((first, every)) = case.fitrim() {
@@ -95,7 +95,7 @@ fn steps(case: Case, week: &Week) -> Result<(Vec<Step>, usize), Failure> {
     Ok((steps, at))
 }
 
-/// The slices that the daemon's status tells of, with one file system in it.
+/// Reads the slices from the daemon's status, which covers one file system.
 fn slices(status: &ProgramEnd) -> Result<Slices, Failure> {
     let data: Value = serde_json::from_slice(&status.output.0).unwrap_or_default();
     let totals = &data["file_systems"][0]["status"]["totals"];
@@ -125,16 +125,16 @@ pub fn run(image: &KernelImage, case: Case, week: &Week, seed: u64, bounds: &Bou
     let mut outcomes = report.steps.into_iter().map(|step| step.outcome).skip(at);
     let done = match outcomes.next() {
         Some(Outcome::Week(done)) => done,
-        other => return Err(Failure::run(format!("the guest answered {other:?} to a week"))),
+        other => return Err(Failure::run(format!("the guest returned {other:?} for a week"))),
     };
     let slices = match outcomes.next() {
         Some(Outcome::Program(status)) if case.trimming == Trimming::Daemon => Some(slices(&status)?),
         _ => None,
     };
-    // A mark before the first step and one behind each; then the week's own: at its begin, and at each look.
+    // One mark precedes the first step and one follows each; the week adds its own at its start and at each look.
     let marks = marks.get(at + 1..at + 1 + done.free_bytes.len());
     let [first, .., last] = marks.unwrap_or_default() else {
-        return Err(Failure::run("the guest has not marked the looks"));
+        return Err(Failure::run("the guest did not mark the looks"));
     };
     Ok(Run {
         case,

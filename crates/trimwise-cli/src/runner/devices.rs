@@ -7,11 +7,11 @@ use trimwise::profile::Profile;
 use super::input;
 use crate::failure::Failure;
 
-/// What an argument that should be a profile's file is called in messages.
+/// Name in messages for an argument that should be a profile's file.
 const WHAT: &str = "a profile (TOML)";
 
-/// The profile of this name or in this file, or one of its firmware variants: NAME, FILE, NAME@VERSION or FILE@VERSION.
-/// `option` is named in messages. A file whose whole name is as written goes before a variant.
+/// Finds the profile of this name or in this file, or one of its firmware variants: NAME, FILE, NAME@VERSION or
+/// FILE@VERSION. Messages name `option`. A file with exactly this name takes precedence over a variant.
 pub fn profile(argument: &str, option: &str) -> Result<Profile, Failure> {
     let names: Vec<&str> = Profile::embedded_names().collect();
     if let Some(text) = Profile::embedded_text(argument) {
@@ -29,7 +29,7 @@ pub fn profile(argument: &str, option: &str) -> Result<Profile, Failure> {
     .map_err(Failure::usage)
 }
 
-/// The same failure where the profile is an argument, and not the value of `--device`.
+/// Rewords the failure for a profile that is a plain argument, not the value of `--device`.
 pub fn as_argument(failure: Failure) -> Failure {
     match failure {
         Failure::Usage(message) => Failure::usage(message.trim_start_matches("--device ")),

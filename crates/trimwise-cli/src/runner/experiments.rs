@@ -21,24 +21,24 @@ use super::linked::memory_of_run;
 use crate::failure::Failure;
 use crate::pool;
 
-/// Refuses parts of an experiment, and kernels for it, that this computer cannot run, before anything is run.
+/// Rejects parts of an experiment, and kernels for it, that this computer cannot run, before anything runs.
 pub type Check = fn(&[String], Option<&KernelTarget>) -> Result<(), Failure>;
 
-/// A published experiment that can be made again.
+/// A published experiment that can be repeated.
 pub struct Experiment {
     /// Its name on the command line.
     pub name: &'static str,
-    /// What it asks.
+    /// The question that it answers.
     pub question: &'static str,
-    /// Repetitions unless the user says how many: as many as the source made.
+    /// Default repetitions: as many as in the source.
     pub reps: u32,
     /// Runs it.
     pub run: Run,
-    /// Of those that have parts to choose from: whether this computer can run these of them, there.
+    /// For experiments with parts to choose from: checks whether this computer can run these parts on that kernel.
     pub check: Option<Check>,
     /// Whether it boots kernels by itself.
     pub boots: bool,
-    /// Of those whose workload and policies a real kernel has too, or which run on any: runs it there.
+    /// For experiments whose workload and policies a real kernel has too, or that run on any kernel: runs them there.
     pub on_kernel: Option<OnKernel>,
 }
 
@@ -110,28 +110,27 @@ pub const ALL: &[Experiment] = &[
     },
 ];
 
-/// How an experiment is to be run.
+/// How to run an experiment.
 pub struct Request {
     /// Repetitions of each of its cells.
     pub reps: u32,
-    /// The seed of all.
+    /// The seed of all its runs.
     pub seed: u64,
-    /// How many runs at a time; `None`: as many as suit this computer.
+    /// Runs at a time; `None`: as many as suit this computer.
     pub jobs: Option<usize>,
     /// Which parts of it; empty: all.
     pub only: Vec<String>,
-    /// Of the guests of those experiments that boot kernels.
+    /// Limits of the guests, for experiments that boot kernels.
     pub bounds: Bounds,
-    /// Told how much of how much is done.
+    /// Told how much is done, of how much.
     pub report: Report,
 }
 
 impl Request {
-    /// Carries out `count` runs on several threads and answers their results in order. `run` is given its
-    /// number and something to call after each of its `steps`, for the progress that the user sees.
+    /// Carries out `count` runs on several threads and returns their results in order. `run` receives its number and a
+    /// callback to call after each of its `steps`, which drives the progress display.
     ///
-    /// `devices` are those whose models exist at the same time: the largest decides how many runs fit into
-    /// memory.
+    /// `devices` are those whose models exist at the same time; the largest decides how many runs fit into memory.
     fn spread<T: Send>(
         &self,
         devices: &[&str],
@@ -144,7 +143,7 @@ impl Request {
         self.spread_in(memory.unwrap_or_default(), count, steps, |i, step| run(i, step).map_err(Failure::run))
     }
 
-    /// The same, for runs of which each needs so much memory.
+    /// Does the same for runs that each need this much memory.
     fn spread_in<T: Send>(
         &self,
         memory: Bytes,
@@ -159,7 +158,7 @@ impl Request {
         pool::run_ordered(jobs, count, |i| run(i, &step))
     }
 
-    /// Carries out the cases of an experiment that boots a kernel for each, each of which needs so much memory.
+    /// Carries out the cases of an experiment that boots a kernel for each; every case needs this much memory.
     fn boot<C: Copy + Sync, T: Send>(
         &self,
         memory: Bytes,
@@ -189,7 +188,7 @@ fn run_postmark_vendors(request: &Request) -> Result<ExperimentResult, Failure> 
     Ok(postmark_vendors::evaluate(&columns, &means, seed))
 }
 
-/// The same drives, workload and memory below a real file system. What the source's processor took is not there.
+/// Runs the same drives, workload and memory below a real file system. The source's processor time is not included.
 fn run_postmark_vendors_on_kernel(
     request: &Request,
     target: &KernelTarget,
@@ -228,10 +227,8 @@ fn run_postmark_vendors_on_kernel(
         Ok::<_, Failure>(postmark_vendors::Means::of(&cells.collect::<Result<Vec<_>, _>>()?))
     })?;
     let mut result = postmark_vendors::evaluate(&columns, &means, seed);
-    result.finding = format!(
-        "On kernel:{target} ({}), where the processor takes no time: {}",
-        image.release, result.finding
-    );
+    result.finding =
+        format!("On kernel:{target} ({}), where computing takes no time: {}", image.release, result.finding);
     Ok(result)
 }
 
@@ -323,7 +320,7 @@ enum Sandforce {
 fn run_sandforce(request: &Request) -> Result<ExperimentResult, Failure> {
     let (setting, seed) = (sandforce::Setting::published(), request.seed);
     let classes = sandforce::CLASSES;
-    // The longest first. Each class has as many steps as all of the rest is told in.
+    // The longest come first; every run reports the same number of steps.
     let runs = request.spread_in(sandforce::MEMORY, classes.len() + 2, sandforce::STEPS, |i, step| {
         let run = || match i {
             i if i < classes.len() => {
@@ -349,8 +346,8 @@ fn run_sandforce(request: &Request) -> Result<ExperimentResult, Failure> {
     Ok(sandforce::evaluate(&measured, seed))
 }
 
-/// One device and one history a run. The model draws nothing but the places of random writes, so that a run of one
-/// history stands for all.
+/// Each run is one device and one history. The model draws only the places of random writes, so one run of a history
+/// stands for all.
 fn run_capacity(request: &Request) -> Result<ExperimentResult, Failure> {
     let Request { reps, seed, .. } = *request;
     let histories = capacity::histories();
@@ -370,7 +367,7 @@ fn run_settling(request: &Request) -> Result<ExperimentResult, Failure> {
     Ok(settling::evaluate(&runs, reps, seed))
 }
 
-/// Every case of every kernel that is built is one boot.
+/// Each case of each built kernel is one boot.
 fn run_kernels(request: &Request) -> Result<ExperimentResult, Failure> {
     let choice = super::kernels::Choice::of(&request.only)?;
     let observed = request.boot(super::kernels::MEMORY_OF_RUN, &choice.runs(), |(image, case)| {
@@ -379,7 +376,7 @@ fn run_kernels(request: &Request) -> Result<ExperimentResult, Failure> {
     Ok(kernels::evaluate(&choice.measured(observed), request.reps, request.seed))
 }
 
-/// Every append size, with discard and without, is one boot, and the model beside it.
+/// Each append size, with and without discard, is one boot plus a run of the model.
 fn run_lazy_3_kernel(request: &Request) -> Result<ExperimentResult, Failure> {
     let (image, cases) = super::lazy_kernel::choice(&request.only)?;
     let runs = request.boot(super::lazy_kernel::MEMORY_OF_RUN, &cases, |case| {
@@ -388,7 +385,7 @@ fn run_lazy_3_kernel(request: &Request) -> Result<ExperimentResult, Failure> {
     Ok(lazy::evaluate_on_kernel(&runs, request.seed))
 }
 
-/// Every case is one boot, and the model beside it.
+/// Each case is one boot plus a run of the model.
 fn run_model_ext4(request: &Request) -> Result<ExperimentResult, Failure> {
     let (image, cases) = super::model_ext4::choice(&request.only)?;
     let pairs = request.boot(super::model_ext4::MEMORY_OF_RUN, &cases, |case| {
@@ -397,7 +394,7 @@ fn run_model_ext4(request: &Request) -> Result<ExperimentResult, Failure> {
     Ok(model_ext4::evaluate(&pairs, request.seed))
 }
 
-/// Every repetition of every cell is one boot, and the model beside it.
+/// Each repetition of each cell is one boot plus a run of the model.
 fn run_verdicts(request: &Request) -> Result<ExperimentResult, Failure> {
     let (images, cases) = super::verdicts::choice(&request.only)?;
     let Request { reps, seed, .. } = *request;
@@ -408,7 +405,7 @@ fn run_verdicts(request: &Request) -> Result<ExperimentResult, Failure> {
     Ok(verdicts::evaluate(rows, reps, seed))
 }
 
-/// Every way of trimming on every file system, or on that of the target, is one boot.
+/// Each way of trimming on each file system, or only the target's, is one boot.
 fn run_daemon_week(
     request: &Request,
     name: &'static str,

@@ -1,4 +1,4 @@
-//! Cells out of thin air, for tests: plausible, deterministic, and quick.
+//! Invented cells for tests: plausible, deterministic and quick.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -19,8 +19,7 @@ use trimwise_lab::plot::{Axis, Plot, PlotKind, Point, Series};
 
 use super::*;
 
-/// What device tests would find: each as much as every other, with what its kind has beside it. A torture breaks the
-/// device.
+/// Invents results of device tests: each kind with its extra figures. A torture breaks the device.
 pub fn bench_results(device: &str, tests: &[Test]) -> Results {
     let latency =
         LatencySummary { count: 9, p50_ns: 8_000, p99_ns: 90_000, p999_ns: 400_000, max_ns: 2_000_000 };

@@ -1,4 +1,4 @@
-//! Guests: finding the kernel and the programs that an argument needs, and what a run that failed tells the user.
+//! Guests: finds the kernel and programs that an argument needs, and explains failed runs to the user.
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
@@ -17,14 +17,14 @@ use trimwise_uml::machine::{Limits, MachineError};
 use super::room::Room;
 use crate::failure::Failure;
 
-/// The kernel of a target, if the programs that its file system needs are there too.
+/// Finds the kernel of a target, and checks that the programs for its file system are there too.
 pub fn image(target: &KernelTarget) -> Result<KernelImage, Failure> {
     target.file_system.check_mkfs().map_err(Failure::usage)?;
     images::find(&target.version)
         .map_err(|error| if error.is_usage() { Failure::usage(error) } else { Failure::run(error) })
 }
 
-/// Refuses a device that no such file system can be made on.
+/// Rejects a device that is too small for the file system.
 pub fn check_size(device: &Profile, file_system: FileSystem) -> Result<(), Failure> {
     let (size, least) = (Bytes(device.config.capacity_bytes), file_system.least());
     if size >= least {
@@ -37,38 +37,38 @@ pub fn check_size(device: &Profile, file_system: FileSystem) -> Result<(), Failu
     )))
 }
 
-/// Refuses a guest that has too little memory for any of the file systems.
+/// Rejects a guest with too little memory for any of the file systems.
 pub fn check_memory(memory: Bytes) -> Result<(), Failure> {
     if memory >= MEMORY_MIN {
         return Ok(());
     }
-    Err(Failure::usage(format!("--memory: a guest needs {MEMORY_MIN} at least; {memory} were given")))
+    Err(Failure::usage(format!("--memory: a guest needs at least {MEMORY_MIN}; got {memory}")))
 }
 
-/// The room that ext4 has on a device; of the others nothing is known before.
+/// The room that ext4 has on a device; unknown for the others.
 pub fn room(device: &Profile, file_system: FileSystem, utilization: Option<u8>) -> Option<Room> {
     let is_ext4 = file_system == FileSystem::Ext4;
     is_ext4.then(|| Room::of(device, FormatOptions::TODAY, utilization.unwrap_or(0)).ok()).flatten()
 }
 
-/// About how much memory of this computer one guest takes, beside the model of its drive: its own memory, and what it
-/// has written.
+/// Estimates how much memory of this computer one guest takes besides the model of its drive: its own memory, and what
+/// it has written.
 pub fn memory_of_guest(memory: Bytes, device: &Profile, utilization: Option<u8>) -> Bytes {
-    // An aged file system was full once; of another nothing is known, and its working set is in its memory.
+    // An aged file system was full once; for a new one that is unknown, and its working set is in the guest's memory.
     let written = if utilization.is_some() { device.config.capacity_bytes } else { memory.0 };
     Bytes(memory.0.saturating_add(written))
 }
 
-/// What ends a guest before its work is done.
+/// What ends a guest early.
 #[derive(Clone, Debug, Default)]
 pub struct Bounds {
     /// How long it may take.
     pub limits: Limits,
-    /// Raised when the user has had enough.
+    /// Raised when the user wants to stop.
     pub stop: Arc<AtomicBool>,
 }
 
-/// A guest of this kernel, whose init is this program.
+/// Prepares a guest of this kernel, whose init is this program.
 pub fn guest(image: &KernelImage, memory: Bytes, bounds: &Bounds) -> Result<Guest, Failure> {
     Ok(Guest {
         linux: image.linux.clone(),
@@ -81,14 +81,14 @@ pub fn guest(image: &KernelImage, memory: Bytes, bounds: &Bounds) -> Result<Gues
     })
 }
 
-/// This program, which is also the init of its guests.
+/// Returns this program, which is also the init of its guests.
 fn this_program() -> Result<PathBuf, Failure> {
     std::env::current_exe()
         .map_err(|e| Failure::run(format!("cannot find this program, which guests need: {e}")))
 }
 
-/// The SHA-256 of this program. Another one leaves a guest another amount of memory free, and so decides when it writes
-/// back: without the debug information, too, it is another guest.
+/// Returns the SHA-256 of this program. Another program leaves a guest a different amount of free memory, which decides
+/// when it writes back. So even this program without debug information makes a different guest.
 pub fn program_hash() -> Result<String, Failure> {
     static HASH: OnceLock<String> = OnceLock::new();
     if let Some(hash) = HASH.get() {
@@ -100,7 +100,7 @@ pub fn program_hash() -> Result<String, Failure> {
     Ok(HASH.get_or_init(|| hash).clone())
 }
 
-/// `trimwised`, which guests run as their daemon: the program next to this one.
+/// Returns `trimwised`, which guests run as their daemon: the program next to this one.
 pub fn trimwised() -> Result<PathBuf, Failure> {
     let daemon = this_program()?.with_file_name("trimwised");
     if daemon.is_file() {
@@ -112,14 +112,14 @@ pub fn trimwised() -> Result<PathBuf, Failure> {
     )))
 }
 
-/// A new drive of a built-in profile, made this small, that keeps a trace of what it is asked for.
+/// Makes a new drive of a built-in profile, scaled down to `capacity`, that keeps a trace of its requests.
 pub fn small_drive(name: &str, capacity: Bytes, seed: u64) -> Result<Disk, Failure> {
     let mut device = Profile::embedded(name).ok_or_else(|| Failure::run("a drive is missing"))?;
     device.config = device.config.shrunk(capacity.0).map_err(Failure::run)?;
     new_disk(&device, seed, true).map_err(failure)
 }
 
-/// What was discarded, of all that a drive was asked for. Instants count from `begin_ns`.
+/// Extracts the discards from a drive's trace. Times count from `begin_ns`.
 pub fn discards(trace: &[TraceEntry], begin_ns: u64) -> Vec<Discarded> {
     let is_discard = |entry: &&TraceEntry| entry.kind == Traced::Discard;
     let discarded = |entry: &TraceEntry| Discarded {
@@ -131,7 +131,7 @@ pub fn discards(trace: &[TraceEntry], begin_ns: u64) -> Vec<Discarded> {
     trace.iter().filter(is_discard).map(discarded).collect()
 }
 
-/// What a run that failed tells the user.
+/// Explains a failed run to the user.
 pub fn failure(error: KernelCellError) -> Failure {
     match error {
         KernelCellError::Job(error) => job_failure(error),
@@ -140,7 +140,7 @@ pub fn failure(error: KernelCellError) -> Failure {
     }
 }
 
-/// The same of a job.
+/// Does the same for a job.
 pub fn job_failure(error: JobError) -> Failure {
     match error {
         JobError::Machine(MachineError::Interrupted) => Failure::Interrupted,
@@ -148,7 +148,7 @@ pub fn job_failure(error: JobError) -> Failure {
     }
 }
 
-/// A guest that answered another question than it was asked.
+/// The error for a guest that answered a different question.
 pub fn unexpected(outcome: &Outcome) -> Failure {
-    Failure::run(format!("the guest answered {outcome:?} to another question"))
+    Failure::run(format!("the guest answered {outcome:?} to a different question"))
 }

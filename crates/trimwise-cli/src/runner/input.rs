@@ -1,4 +1,4 @@
-//! Files that were given where a built-in name could stand.
+//! Input files given where a built-in name is also possible.
 
 use std::io::Read;
 use std::os::unix::fs::FileTypeExt as _;
@@ -6,29 +6,29 @@ use std::path::Path;
 
 use crate::failure::Failure;
 
-/// The name that is almost as written, if there is one.
+/// Returns the name that is almost spelled like `written`, if there is one.
 pub fn nearest<'a>(written: &str, names: &[&'a str]) -> Option<&'a str> {
     const EDITS_MAX: usize = 2;
     let edits = names.iter().map(|name| (strsim::osa_distance(written, name), *name));
     edits.filter(|(edits, _)| *edits <= EDITS_MAX).min().map(|(_, name)| name)
 }
 
-/// Refuses a block device where a mounted file system is meant.
+/// Rejects a block device given instead of a mounted file system.
 pub fn expect_mount(path: &Path) -> Result<(), Failure> {
     let is_device = std::fs::metadata(path).is_ok_and(|found| found.file_type().is_block_device());
     let shown = path.display();
     match is_device {
         false => Ok(()),
         true => Err(Failure::usage(format!(
-            "{shown}: a block device; expected where a file system of it is mounted, which `findmnt {shown}` says"
+            "{shown}: a block device; expected a mount point of it, which `findmnt {shown}` shows"
         ))),
     }
 }
 
 /// Reads an input file.
 ///
-/// The largest that makes any sense is far below a mebibyte; a device file or a disk image given by mistake
-/// is refused instead of read to its end.
+/// Sensible input is far below a mebibyte; a device file or a disk image given by mistake is rejected instead of read
+/// to its end.
 pub fn read(argument: &str, option: &str, what: &str, names: &[&str]) -> Result<String, Failure> {
     const BYTES_MAX: u64 = 1 << 20;
 

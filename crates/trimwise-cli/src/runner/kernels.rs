@@ -18,13 +18,13 @@ use trimwise_uml::job::{FileSystem, Job, Outcome, Step, StepReport};
 use super::guests::{self, Bounds, unexpected};
 use crate::failure::Failure;
 
-/// The guest's memory: the largest file and its journal fit.
+/// The guest's memory: it holds the largest file and its journal.
 const MEMORY: Bytes = Bytes::mib(256);
 
-/// What a run of one case takes of this computer: guest, model and what the guest writes.
+/// Memory of this computer that a run of one case takes: guest, model and what the guest writes.
 pub const MEMORY_OF_RUN: Bytes = Bytes::mib(900);
 
-/// What one case gave.
+/// The results of one case.
 pub enum Observed {
     /// Of [`Case::Deletions`].
     Deletions(DeletionRun),
@@ -35,7 +35,7 @@ pub enum Observed {
 }
 
 impl Observed {
-    /// Puts it where it belongs.
+    /// Stores them where they belong.
     pub fn enter(self, measured: &mut Measured) {
         match self {
             Self::Deletions(run) => measured.deletions.push(run),
@@ -64,8 +64,8 @@ pub fn run(image: &KernelImage, case: Case, seed: u64, bounds: &Bounds) -> Resul
     }
 }
 
-/// The files that are removed, in the order of [`Layout::ALL`]. When the first goes the last still stands between its
-/// pieces; when the last goes nobody stands there.
+/// The files that are removed, in the order of [`Layout::ALL`]. When the first is removed, the last still lies between
+/// its pieces; when the last is removed, nothing does.
 const FILES: [&str; 3] = ["scattered", "plain", "scattered.gaps"];
 
 fn file_system(mount: Mount) -> Result<FileSystem, Failure> {
@@ -148,7 +148,7 @@ fn remount(mount: Mount) -> Result<Vec<Step>, Failure> {
 struct Ran {
     steps: Vec<(Step, StepReport)>,
     trace: Vec<TraceEntry>,
-    /// One more than steps: the instant, and how many entries the trace had.
+    /// One more than steps: the time, and how many entries the trace had.
     marks: Vec<(u64, usize)>,
 }
 
@@ -174,7 +174,7 @@ impl Ran {
         Discards::of(&self.discards(first, last))
     }
 
-    /// The steps that `wanted` holds of.
+    /// Returns the steps that satisfy `wanted`.
     fn all(&self, wanted: impl Fn(&Step) -> bool) -> Vec<usize> {
         (0..self.steps.len()).filter(|&i| wanted(&self.steps[i].0)).collect()
     }
@@ -183,7 +183,7 @@ impl Ran {
         self.steps[step].1.duration().as_nanos()
     }
 
-    /// What FIEMAP said.
+    /// Returns the extents that FIEMAP reported.
     fn pieces(&self, step: usize) -> Result<Vec<Piece>, Failure> {
         match &self.steps[step].1.outcome {
             Outcome::Extents(found) => Ok(found.iter().map(|e| (e.offset_bytes, e.length_bytes)).collect()),
@@ -208,7 +208,7 @@ impl Ran {
     }
 }
 
-/// Whether FIEMAP answers addresses of the drive; those of btrfs are its own.
+/// Whether FIEMAP reports addresses of the drive; btrfs reports its own.
 fn on_drive(mount: Mount) -> bool {
     mount.file_system != "btrfs"
 }
@@ -281,17 +281,17 @@ fn remount_run(ran: &Ran, kernel: String, mount: Mount) -> Result<RemountRun, Fa
     Ok(RemountRun { kernel, mount, steps: steps.collect::<Result<_, _>>()? })
 }
 
-/// What is run: kernels that are built, and the cases of each.
+/// What to run: kernels that are built, and the cases of each.
 pub struct Choice {
     images: Vec<(KernelImage, Vec<Case>)>,
     missing: Vec<String>,
 }
 
 impl Choice {
-    /// What `--only` names (`6.1`, `6.1:ext4`), or everything.
+    /// Selects what `--only` names (`6.1`, `6.1:ext4`), or everything.
     ///
     /// # Errors
-    /// A part that there is not; no kernel, or none of those named; a missing program of those that make file systems.
+    /// An unknown part; no kernel, or none of those named; a missing program that makes file systems.
     pub fn of(only: &[String]) -> Result<Self, Failure> {
         let mut file_systems: Vec<&str> = MOUNTS.iter().map(|mount| mount.file_system).collect();
         file_systems.dedup();
@@ -306,7 +306,7 @@ impl Choice {
                 )));
             }
             if let Some(why) = fs.and_then(|fs| kernels::cannot_run(version, fs)) {
-                return Err(Failure::usage(format!("--only {part}: cannot be looked at: {why}")));
+                return Err(Failure::usage(format!("--only {part}: cannot be examined: {why}")));
             }
             wanted.push((version, fs));
         }
@@ -354,7 +354,7 @@ impl Choice {
         Ok(Self { images, missing })
     }
 
-    /// Kernels outside, so that a table lists one after the other.
+    /// Kernels in the outer loop, so that a table lists one after another.
     pub fn runs(&self) -> Vec<(&KernelImage, Case)> {
         let of = |(image, cases)| {
             let cases: &Vec<Case> = cases;
@@ -363,7 +363,7 @@ impl Choice {
         self.images.iter().map(|(image, cases)| (image, cases)).flat_map(of).collect()
     }
 
-    /// What the runs gave, in their order.
+    /// Collects what the runs gave, in their order.
     pub fn measured(&self, observed: Vec<Observed>) -> Measured {
         let kernel = |(image, _): &(KernelImage, Vec<Case>)| Kernel {
             version: image.version.clone(),
@@ -379,7 +379,7 @@ impl Choice {
     }
 }
 
-/// Whether the guest will find a program; it looks where the system's own are.
+/// Whether the guest will find a program; it searches the system's own directories.
 fn is_there(program: &str) -> bool {
     ["/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/local/bin", "/usr/bin", "/bin"]
         .iter()

@@ -1,4 +1,4 @@
-//! Boots the kernel of the experiment `lazy-3-kernel`, and runs the model beside it.
+//! Boots the kernel of the experiment `lazy-3-kernel`, and runs the model next to it.
 
 use trimwise::compare::result::WorkloadFigures;
 use trimwise::profile::Profile;
@@ -13,17 +13,17 @@ use trimwise_uml::job::FileSystem;
 use super::guests::{self, Bounds};
 use crate::failure::Failure;
 
-/// What one run takes of this computer: guest, the drive's model, and the file's bytes.
+/// Memory of this computer that one run takes: guest, the drive's model, and the file's bytes.
 pub const MEMORY_OF_RUN: Bytes = Bytes::mib(2_500);
 
 fn target() -> KernelTarget {
     KernelTarget { version: lazy::KERNEL.to_owned(), file_system: FileSystem::Ext4, options: String::new() }
 }
 
-/// The kernel, and the cases that `--only` names by their append size in KiB; all if it names none.
+/// Returns the kernel and the cases that `--only` names by their append size in KiB; all if it names none.
 ///
 /// # Errors
-/// A size that there is not; a missing kernel or program.
+/// An unknown size; a missing kernel or program.
 pub fn choice(only: &[String]) -> Result<(KernelImage, Vec<KernelCase>), Failure> {
     let name = |case: &KernelCase| (case.append.0 >> 10).to_string();
     let mut cases = lazy::kernel_cases();
@@ -39,7 +39,7 @@ pub fn choice(only: &[String]) -> Result<(KernelImage, Vec<KernelCase>), Failure
     Ok((guests::image(&target())?, cases))
 }
 
-/// Runs one case on both sides.
+/// Runs one case on the kernel and in the model.
 pub fn run(image: &KernelImage, case: KernelCase, seed: u64, bounds: &Bounds) -> Result<KernelRun, Failure> {
     let device = Profile::embedded(lazy::DEVICE).ok_or_else(|| Failure::run("a drive is missing"))?;
     let workload = KernelWorkload::Timed(Timed::Append(Fragmenting::of_append(case.append)).to_string());
@@ -54,7 +54,7 @@ pub fn run(image: &KernelImage, case: KernelCase, seed: u64, bounds: &Bounds) ->
     };
     let cell = cell.run(&guests::guest(image, lazy::GUEST_MEMORY, bounds)?).map_err(guests::failure)?;
     let WorkloadFigures::Append(figures) = cell.workload else {
-        return Err(Failure::run("the guest ran another workload"));
+        return Err(Failure::run("the guest ran a different workload"));
     };
     KernelRun::beside(case, SimDuration(figures.fsync_ns), seed).map_err(Failure::run)
 }

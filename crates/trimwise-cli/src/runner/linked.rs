@@ -1,4 +1,4 @@
-//! The models and the host of this build.
+//! The models and the host compiled into this build.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -35,24 +35,24 @@ use super::{
 use crate::defaults::SEED;
 use crate::failure::Failure;
 
-/// Progress is reported once in so many operations: each takes a microsecond or so, a report little less.
+/// Operations per progress report: an operation takes about a microsecond, a report a little less.
 const OPERATIONS_PER_REPORT: u64 = 256;
 
 /// The models of this build.
 #[derive(Clone, Copy, Debug)]
 pub struct Linked;
 
-/// A workload, and where it was written.
+/// A workload, and where it came from.
 #[derive(Clone, Debug)]
 pub struct Workload {
     /// Its file or name, as given.
     argument: String,
-    /// The configuration file; empty of what is no PostMark.
+    /// The configuration file; empty if the workload is not PostMark.
     text: String,
     kind: Kind,
 }
 
-/// What runs.
+/// What to run.
 #[derive(Clone, Debug)]
 enum Kind {
     Postmark(PlannedRun),
@@ -60,7 +60,7 @@ enum Kind {
 }
 
 impl Workload {
-    /// A location that the target does not have, with the file and the line that set it.
+    /// The error for a location that the target does not have, with the file and the line that set it.
     fn bad_location(&self, error: &LocationError) -> Failure {
         let line = match &self.kind {
             Kind::Postmark(run) => run.line_of_location(&error.path),
@@ -71,20 +71,20 @@ impl Workload {
     }
 }
 
-/// A policy by the name that it has in mount options and elsewhere.
+/// Translates the name of a policy in mount options and elsewhere.
 pub fn usual_name(policy: &str) -> String {
     match policy {
         "discard" => "commit".to_owned(),
         "nodiscard" | "none" => "off".to_owned(),
-        // As often as the timer that distributions ship.
+        // The interval of the timer that distributions ship.
         "fstrim" => "batch:1w".to_owned(),
         other => other.strip_prefix("fstrim:").map_or(other.to_owned(), |every| format!("batch:{every}")),
     }
 }
 
-/// About how much memory of this computer one run on the device takes.
+/// Estimates how much memory of this computer one run on the device takes.
 pub(super) fn memory_of_run(device: &Profile) -> Bytes {
-    // Maps of the device and of the file system, whose entries are counted for each unit, and caches.
+    // Maps of the device and of the file system, with entries per unit, and caches.
     const BYTES_PER_UNIT: u64 = 12;
     const BESIDES: Bytes = Bytes::mib(200);
     Bytes(device.config.capacity_bytes / UNIT_BYTES * BYTES_PER_UNIT + BESIDES.0)
@@ -101,12 +101,12 @@ impl Models for Linked {
     }
 
     fn check_policy(&self, device: &Profile, policy: &PolicySpec) -> Result<(), Failure> {
-        // `ideal` sends nothing: the modelled device knows.
+        // `ideal` sends nothing: the modelled device already knows.
         if device.config.trim.is_supported() || *policy == PolicySpec::OFF || !policy.is_usable() {
             return Ok(());
         }
         Err(Failure::usage(format!(
-            "--policy {policy}: {} takes no TRIM; expected --policy off, or off and the bound ideal, there",
+            "--policy {policy}: {} does not support TRIM; expected --policy off there, or off and the bound ideal",
             device.name
         )))
     }
@@ -134,7 +134,7 @@ impl Models for Linked {
         let mut runs = PostmarkConfig::parse(&text, argument).map_err(Failure::usage)?.runs;
         match (runs.pop(), runs.len()) {
             (Some(run), 0) if run.line.is_none() => Err(Failure::usage(format!(
-                "--workload {argument}: asks for no run, so that nothing would be done; expected a line `run`"
+                "--workload {argument}: has no line `run`, so nothing would be done; add one"
             ))),
             (Some(run), 0) => {
                 let location = run.config.for_model().err();
@@ -143,7 +143,7 @@ impl Models for Linked {
                 Ok(workload)
             }
             (_, more) => Err(Failure::usage(format!(
-                "--workload {argument}: asks for {} runs; give one `run` a file, so that it is clear what is compared",
+                "--workload {argument}: has {} lines `run`; keep one per file, so that it is clear what is compared",
                 more + 1
             ))),
         }
@@ -223,7 +223,7 @@ impl Models for Linked {
         guests::check_size(device, target.file_system)?;
         if !device.config.trim.is_supported() && policy != KernelPolicy::Off {
             return Err(Failure::usage(format!(
-                "--policy {policy}: {} takes no TRIM; expected --policy off there",
+                "--policy {policy}: {} does not support TRIM; expected --policy off there",
                 device.name
             )));
         }
@@ -262,7 +262,7 @@ impl Models for Linked {
     }
 
     fn directory(&self, directory: &Path, workload: &Workload, may_fill: bool) -> Result<Mounted, Failure> {
-        // Opened only to be looked at: a refusal comes before the first file is made.
+        // Opened read-only: a refusal comes before the first file is created.
         let root = RealDirectory::open(directory, Arc::default()).map_err(Failure::usage)?;
         let fills = matches!(&workload.kind, Kind::Timed(timed) if timed.fills());
         if may_fill && !fills {
@@ -278,8 +278,8 @@ impl Models for Linked {
                 let space = root.check_timed(*timed).map_err(Failure::usage)?;
                 if fills && !may_fill {
                     return Err(Failure::usage(format!(
-                        "--workload {}: on {} this writes {}, all that is free there, until nobody can write any \
-                         more, and then removes what it wrote. Give a file system that nothing else uses, and --fill",
+                        "--workload {}: on {} this writes {}, all that is free there, until nothing can write any \
+                         more, and then removes it. If nothing else uses that file system, pass --fill",
                         workload.argument,
                         directory.display(),
                         space.free
@@ -326,7 +326,7 @@ impl Models for Linked {
             }
             Kind::Timed(timed) => {
                 let begin = root.now();
-                // Which file is removed is drawn, and another in each repetition.
+                // The removed file is drawn at random, a different one in each repetition.
                 let run = time_one(&root, *timed, SEED ^ u64::from(rep) << 32);
                 let (timing, end) = block_on(run).map_err(waited)?.map_err(|e| match e {
                     FileError::Interrupted => Failure::Interrupted,
@@ -395,7 +395,7 @@ impl Models for Linked {
 
     fn reproduce(&self, asked: &Reproduction, report: Report) -> Result<ExperimentResult, Failure> {
         let experiment = experiment(asked)?;
-        // A guest's run is the same again but for the phase of its commit timer: one stands for all.
+        // Runs of a guest differ only in the phase of its commit timer, so one stands for all.
         let reps = if asked.target.is_some() { 1 } else { experiment.reps };
         let request = experiments::Request {
             reps: asked.reps.unwrap_or(reps),
@@ -412,27 +412,27 @@ impl Models for Linked {
     }
 }
 
-/// How an experiment runs on a real kernel; of most, why it does not.
+/// Returns how an experiment runs on a real kernel, or why it cannot.
 fn on_kernel(experiment: &Experiment, target: &KernelTarget) -> Result<OnKernel, Failure> {
     experiment.on_kernel.ok_or_else(|| {
         let able: Vec<&str> =
             experiments::ALL.iter().filter(|e| e.on_kernel.is_some()).map(|e| e.name).collect();
         Failure::usage(format!(
-            "{} --target kernel:{target}: it runs policies or a host that no real kernel has, or boots kernels by itself; \
-             expected --target model, or one of {} on a kernel",
+            "{} --target kernel:{target}: it uses policies or a host that no real kernel has, or boots kernels \
+             by itself; expected --target model, or one of {} on a kernel",
             experiment.name,
             able.join(", ")
         ))
     })
 }
 
-/// The experiment of this name.
+/// Finds the experiment of this name.
 fn experiment(asked: &Reproduction) -> Result<&'static Experiment, Failure> {
     let found = experiments::ALL.iter().find(|e| e.name == asked.name);
     found.ok_or_else(|| Failure::usage(format!("there is no experiment '{}'", asked.name)))
 }
 
-/// An interrupted run that cleaned up is just that; one that could not says what it left.
+/// An interrupted run that cleaned up is just interrupted; one that could not says what it left.
 fn interrupted(error: &postmark::RunError) -> Failure {
     match error {
         postmark::RunError::File { leftovers: Some(_), .. } => Failure::run(error),
@@ -440,12 +440,12 @@ fn interrupted(error: &postmark::RunError) -> Failure {
     }
 }
 
-/// Whether a run ended since the file system was full.
+/// Whether a run ended because the file system was full.
 fn is_full(error: &postmark::RunError) -> bool {
     matches!(error, postmark::RunError::File { source: FileError::NoSpace { .. }, .. })
 }
 
-/// The three phases count the same: which of them is the longest is not known before.
+/// The three phases get equal shares: which one takes longest is not known in advance.
 fn report_phase(report: &Report, progress: Progress) {
     if !progress.done.is_multiple_of(OPERATIONS_PER_REPORT) {
         return;
@@ -459,7 +459,7 @@ fn report_phase(report: &Report, progress: Progress) {
     report(phase * of + progress.done.min(of), 3 * of);
 }
 
-/// Prepares, measures and removes, also when the measurement failed; answers when it ended, before the removal.
+/// Prepares, measures and removes, even if the measurement failed; returns when it ended, before the removal.
 async fn time_one(root: &RealDirectory, timed: Timed, seed: u64) -> Result<(Timing, SimTime), FileError> {
     let mut prepared = timed.prepare(root, seed).await?;
     let timing = prepared.measure(root).await;

@@ -1,4 +1,4 @@
-//! Boots the kernel of the experiment `model-ext4` and tells its commands apart by where they lie.
+//! Boots the kernel of the experiment `model-ext4` and classifies its commands by where they lie.
 
 use trimwise::units::{Bytes, Lpn, UNIT_BYTES, UnitRange};
 use trimwise_lab::experiment::model_ext4::log::{Entry, Places, Traffic};
@@ -14,20 +14,20 @@ use trimwise_uml::job::{FileSystem, Job, Outcome, Step, StepReport};
 use super::guests::{self, Bounds, unexpected};
 use crate::failure::Failure;
 
-/// What one run takes of this computer: guest, model and what the guest writes.
+/// Memory of this computer that one run takes: guest, model and what the guest writes.
 pub const MEMORY_OF_RUN: Bytes = Bytes::mib(2_500);
 
-/// Where the kernel tells of its dirty limits.
+/// Where the kernel reports its dirty limits.
 const VMSTAT: &str = "/proc/vmstat";
-/// And of its memory.
+/// Where it reports its memory.
 const MEMINFO: &str = "/proc/meminfo";
-/// Where it tells how many transactions it has committed.
+/// Where it reports how many transactions it has committed.
 const JOURNAL_INFO: &str = "/proc/fs/jbd2/*/info";
 
-/// The kernel, and the cases that `--only` names; all if it names none.
+/// Returns the kernel and the cases that `--only` names; all if it names none.
 ///
 /// # Errors
-/// A case that there is not; a missing kernel or program.
+/// An unknown case; a missing kernel or program.
 pub fn choice(only: &[String]) -> Result<(KernelImage, Vec<Case>), Failure> {
     let names: Vec<&str> = model_ext4::SHAPES.iter().map(|shape| shape.name).collect();
     if let Some(part) = only.iter().find(|part| !names.contains(&part.as_str())) {
@@ -40,7 +40,7 @@ pub fn choice(only: &[String]) -> Result<(KernelImage, Vec<Case>), Failure> {
     Ok((guests::image(&target)?, cases))
 }
 
-/// Runs one case on both sides.
+/// Runs one case on the kernel and in the model.
 pub fn run(image: &KernelImage, case: Case, seed: u64, bounds: &Bounds) -> Result<Pair, Failure> {
     let (guest, kernel) = run_kernel(image, case, seed, bounds)?;
     Pair::beside(case, guest, kernel, seed).map_err(Failure::run)
@@ -110,7 +110,7 @@ fn run_kernel(
     let places = Places::new(journal, fixed.chain(directory));
     let traced = |step: usize| marks.get(step).map(|mark| mark.traced);
     let traced = traced(begin).zip(traced(end)).and_then(|(begin, end)| trace.get(begin..end));
-    let traced = traced.ok_or_else(|| Failure::run("the guest did not answer when the workload ran"))?;
+    let traced = traced.ok_or_else(|| Failure::run("the guest did not report when the workload ran"))?;
     let log: Vec<Entry> = traced.iter().map(entry).collect();
     Ok((facts, Side { duration_ns, commits, traffic: Traffic::of(&log, &places) }))
 }
@@ -123,7 +123,7 @@ pub(super) fn entry(entry: &TraceEntry) -> Entry {
     let range = units(entry.offset_bytes, entry.length_bytes);
     match entry.kind {
         Traced::Read => Entry::Read(range),
-        // A write of zeros is what ext4 and jbd2 make of one that they do not want to compute.
+        // ext4 and jbd2 send this instead of a write full of zeros.
         Traced::Write | Traced::WriteZeroes => Entry::Write(range),
         Traced::Discard => Entry::Discard(range),
         Traced::Flush => Entry::Flush,
@@ -137,21 +137,23 @@ fn text(outcome: Outcome) -> Result<String, Failure> {
     }
 }
 
-/// A line `NAME NUMBER` of /proc/vmstat, or `NAME NUMBER kB` of /proc/meminfo.
+/// Reads a line `NAME NUMBER` of /proc/vmstat, or `NAME NUMBER kB` of /proc/meminfo.
 fn field(text: &str, name: &str) -> Result<u64, Failure> {
     let number = |line: &str| line.strip_prefix(name)?.trim_end_matches(" kB").trim().parse().ok();
     let found = text.lines().find_map(number);
     found.ok_or_else(|| Failure::run(format!("the guest's {VMSTAT} or {MEMINFO} has no number {name}")))
 }
 
-/// The first number of jbd2's info: `12 transactions (3 requested), each up to 1024 blocks`.
+/// Reads the first number of jbd2's info: `12 transactions (3 requested), each up to 1024 blocks`.
 fn commits(info: &str) -> Result<u64, Failure> {
     let number = info.split_whitespace().next().and_then(|word| word.parse().ok());
-    number.ok_or_else(|| Failure::run(format!("the guest's {JOURNAL_INFO} begins with no number: {info}")))
+    number.ok_or_else(|| {
+        Failure::run(format!("the guest's {JOURNAL_INFO} does not begin with a number: {info}"))
+    })
 }
 
-/// Where the journal lies: ext4's superblock has a copy of the extents in the journal's inode (`s_jnl_blocks`), a header
-/// of 12 bytes and up to four of 12 bytes each.
+/// Finds the journal: ext4's superblock has a copy of the extents in the journal's inode (`s_jnl_blocks`), a header of
+/// 12 bytes and up to four extents of 12 bytes each.
 pub(super) fn journal_blocks(store: &SparseStore) -> Result<Vec<UnitRange>, Failure> {
     const SUPERBLOCK: u64 = 1024;
     const JOURNAL_BLOCKS: u64 = 0x10c;

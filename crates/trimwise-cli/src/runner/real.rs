@@ -1,4 +1,4 @@
-//! Real files and devices: finding the one that an argument names, and opening it.
+//! Real files and devices: finds the one that an argument names, and opens it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,11 +13,11 @@ use crate::failure::Failure;
 /// A real file or device for device tests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RealTarget {
-    /// Which.
+    /// The file or device.
     pub target: Target,
-    /// What the user repeated, to have it overwritten.
+    /// The name that the user repeated to allow overwriting it.
     pub destroy: Option<String>,
-    /// How large a file is made where there is none; `None`: as the host has it.
+    /// Size of a newly created file; `None` for the default of the host.
     pub size: Option<Bytes>,
 }
 
@@ -28,7 +28,8 @@ impl fmt::Display for RealTarget {
 }
 
 impl RealTarget {
-    /// What `file:PATH` and `dev:PATH` name, with the values of `--size` and `--destroy`; `None` of anything else.
+    /// Parses `file:PATH` and `dev:PATH`, with the values of `--size` and `--destroy`; returns `None` for anything
+    /// else.
     pub fn parse(text: &str, size: Option<Bytes>, destroy: Option<&String>) -> Result<Option<Self>, Failure> {
         if !["file:", "dev:"].iter().any(|prefix| text.starts_with(prefix)) {
             return Ok(None);
@@ -42,7 +43,7 @@ impl RealTarget {
         Ok(Some(Self { target, destroy: destroy.cloned(), size }))
     }
 
-    /// Opens it, with so many operations at a time. Where it is written, the user must have agreed to that.
+    /// Opens it with at least `depth` operations at a time. If it will be written, the user must have agreed.
     pub(super) fn open(
         &self,
         is_written: bool,

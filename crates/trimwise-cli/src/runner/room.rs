@@ -1,8 +1,8 @@
-//! Whether a workload fits on an aged file system, before anybody waits for the ageing.
+//! Checks whether a workload fits on an aged file system, before anyone waits for the ageing.
 //!
-//! What a run needs at its peak is known exactly, what ageing leaves free within the size of one file, and what
-//! directories take is not counted: what would fit is never refused, and what just does not fit may begin and
-//! fail.
+//! The peak need of a run is known exactly; what ageing leaves free is known to within the size of one file; what
+//! directories take is not counted. So a workload that fits is never rejected, and one that just does not fit may start
+//! and fail.
 
 use trimwise::fs::layout::{FormatOptions, Layout};
 use trimwise::profile::Profile;
@@ -12,20 +12,20 @@ use trimwise::workload::timed::Timed;
 
 use crate::failure::Failure;
 
-/// How far the ageing step may stay below the utilization asked for: its largest file.
+/// How far ageing may stay below the requested utilization: its largest file.
 const AGEING_STEP: Bytes = Bytes::mib(4);
 
-/// So many operations are gone through in a moment, to know exactly what a workload needs.
+/// Replaying this many operations takes only a moment and shows exactly what a workload needs.
 const OPERATIONS_GONE_THROUGH: u64 = 500_000;
 
 /// What an aged file system has left for a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
-    /// What files could use of it when it is empty.
+    /// What files could use when it is empty.
     total: Bytes,
     /// The most that ageing leaves free.
     free: Bytes,
-    /// Inodes, of which the files that ageing leaves take some.
+    /// Inodes; the files that ageing leaves take some of them.
     inodes: u64,
     utilization_percent: u8,
 }
@@ -42,16 +42,16 @@ impl Room {
         Ok(Self { total, free, inodes: layout.inodes(), utilization_percent })
     }
 
-    /// Refuses a workload that needs more; `Err` says what it needs and what there is.
+    /// Rejects a workload that needs more; `Err` says what it needs and what is available.
     pub fn check(&self, config: &PostmarkConfig) -> Result<(), String> {
         if u64::from(config.number) + u64::from(config.transactions) > OPERATIONS_GONE_THROUGH {
-            // At once, where the whole sequence would take its time.
+            // Check this first: the whole sequence would take its time.
             self.holds(footprint_min(config)).map_err(|what| what.replacen("need ", "need at least ", 1))?;
         }
         self.holds(footprint(config))
     }
 
-    /// Refuses a workload that times one operation, if its files need more.
+    /// Rejects a workload that times one operation, if its files need more.
     pub fn check_timed(&self, timed: Timed) -> Result<(), String> {
         let needed = timed.needed();
         if needed > self.free {
@@ -85,11 +85,11 @@ impl Room {
         Ok(())
     }
 
-    /// What to say when a run finds the file system full after all.
+    /// The message for a run that finds the file system full after all.
     pub fn when_full(&self, needed: Bytes) -> String {
         format!(
             "the file system is full: the files need {} at one time, with --utilization {} at most {} of {} are \
-             free, and directories and blocks that await a commit take room too; give a lower --utilization, a \
+             free, and directories and blocks that await a commit take space too; give a lower --utilization, a \
              smaller workload, or a larger --device",
             needed, self.utilization_percent, self.free, self.total
         )
@@ -126,7 +126,7 @@ mod tests {
         }
     }
 
-    /// The same workload needed 1.0 GiB at 99 % and 31.2 MiB at 100 %.
+    /// Regression: the same workload needed 1.0 GiB at 99 % and 31.2 MiB at 100 %.
     #[test]
     fn regression_what_a_workload_needs_does_not_depend_on_what_is_free() {
         let config = PostmarkConfig {

@@ -14,18 +14,18 @@ use super::guests::{self, Bounds, unexpected};
 use super::model_ext4::{entry, journal_blocks, units};
 use crate::failure::Failure;
 
-/// What one run takes of this computer: the guest, what it has written, and the drive's model.
+/// Memory of this computer that one run takes: the guest, what it has written, and the drive's model.
 pub const MEMORY_OF_RUN: Bytes = Bytes(CAPACITY.0 + MEMORY.0 + (1 << 30));
 
 fn target(version: &str) -> KernelTarget {
     KernelTarget { version: version.to_owned(), file_system: FileSystem::Ext4, options: String::new() }
 }
 
-/// The kernels, and the cells that `--only` names: those of these workloads, drives, kernels, policies or degrees of
-/// ageing; all if it names none.
+/// Returns the kernels and the cells that `--only` names: those of these workloads, drives, kernels, policies or
+/// degrees of ageing; all if it names none.
 ///
 /// # Errors
-/// What there is not; a missing kernel or program.
+/// An unknown name; a missing kernel or program.
 pub fn choice(only: &[String]) -> Result<(Vec<KernelImage>, Vec<Case>), Failure> {
     let workloads = WORKLOADS.map(|workload| workload.name.to_owned());
     let degrees = UTILIZATIONS.map(|percent| format!("{percent}%"));
@@ -49,7 +49,7 @@ pub fn choice(only: &[String]) -> Result<(Vec<KernelImage>, Vec<Case>), Failure>
     Ok((images, cases))
 }
 
-/// Runs all repetitions of a cell on both sides; tells after each.
+/// Runs all repetitions of a cell on the kernel and in the model, and reports progress after each.
 pub fn run(
     images: &[KernelImage],
     case: Case,
@@ -123,7 +123,7 @@ fn run_kernel(
     let fixed = fixed.map(|extent| units(extent.offset_bytes, extent.length_bytes));
     let places = Places::new(journal_blocks(&store)?, fixed);
     let (Some(before), Some(after)) = (marks.get(work), marks.get(work + 1)) else {
-        return Err(Failure::run("the guest did not answer when the workload ran"));
+        return Err(Failure::run("the guest did not report when the workload ran"));
     };
     let log: Vec<Entry> = trace[before.traced..after.traced].iter().map(entry).collect();
     Ok(Side::new(duration_ns, Traffic::of(&log, &places), &after.stats.since(&before.stats), stale))

@@ -14,10 +14,10 @@ use trimwise_linux::raw_device::Target;
 use super::RealTarget;
 use crate::failure::Failure;
 
-/// What is called while it goes on, with the thousandths that are done.
+/// Progress callback, called with the thousandths that are done.
 pub type OnThousandths = Arc<dyn Fn(u64)>;
 
-/// Verifies a new drive of this kind, with these faults.
+/// Verifies a new drive of this kind with these faults.
 pub fn in_model(
     name: &str,
     config: &SsdConfig,
@@ -27,7 +27,7 @@ pub fn in_model(
     on_progress: OnThousandths,
 ) -> Result<Verification, Failure> {
     let sim = Sim::new();
-    // Only a drive that remembers what it holds can be found to have lost it.
+    // Only a drive that remembers its contents can show that it lost some.
     let config = SsdConfig { track_tags: true, ..config.clone() };
     let drive = Drive::new(&config, faults, settings.seed)
         .map_err(|error| Failure::usage(format!("{name}: {error}")))?;
@@ -40,8 +40,7 @@ pub fn in_model(
     ended.map_err(Failure::run)?.map_err(Failure::usage)
 }
 
-/// Verifies a real file or device, which is overwritten, if it may be. Answers also what the user should know of how it
-/// was opened.
+/// Verifies a real file or device, which is overwritten if the user agreed. Also returns notes on how it was opened.
 pub fn on_real(
     real: &RealTarget,
     settings: &Settings,
@@ -56,7 +55,9 @@ pub fn on_real(
     let mut notes = device.notes().to_vec();
     notes.push(device.promise().to_string());
     if let Target::File(_) = &real.target {
-        notes.push("TRIM of a file punches holes: the file system is judged with the drive".to_owned());
+        notes.push(
+            "TRIM of a file punches holes, so the file system is judged together with the drive".to_owned(),
+        );
     }
     Ok((found, notes))
 }

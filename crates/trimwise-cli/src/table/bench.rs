@@ -1,4 +1,4 @@
-//! What device tests found, as text.
+//! Results of device tests, as text.
 
 use trimwise::units::Bytes;
 use trimwise::workload::latency::LatencySummary;
@@ -12,7 +12,7 @@ use crate::figures::{NONE, nanoseconds, significant};
 /// The headings of the table of transfers.
 pub const HEADER: [&str; 9] = ["test", "", "MB/s", "least-most", "IOPS", "p50", "p99.9", "written", "WA"];
 
-/// The whole text.
+/// Renders the whole text.
 pub fn render(report: &BenchReport) -> String {
     let results = &report.results;
     let mut text = format!("{}\n", bold(&heading(report)));
@@ -39,17 +39,17 @@ pub fn render(report: &BenchReport) -> String {
     if let Some(partial) = partial(report) {
         text += &format!("{}\n\n", bold(folded(&partial, 0).trim_end()));
     }
-    text + &format!("trimwise {}; again:\n  {}\n", report.trimwise, report.settings.command)
+    text + &format!("trimwise {}; repeat with:\n  {}\n", report.trimwise, report.settings.command)
 }
 
-/// The device in a line.
+/// Describes the device in a line.
 pub fn heading(report: &BenchReport) -> String {
     let device = &report.results.device;
     let kind = if device.is_model { "in the model" } else { "a real device or file" };
     format!("{}, {}, {kind}", device.name, Bytes(device.size_bytes))
 }
 
-/// What was asked for, in a line.
+/// Describes the settings in a line.
 pub fn said(report: &BenchReport) -> String {
     let settings = &report.settings;
     let mut text = format!("Data: {}; seed {}", settings.content, settings.seed);
@@ -62,12 +62,12 @@ pub fn said(report: &BenchReport) -> String {
     text + "."
 }
 
-/// What is missing, and why.
+/// Says what is missing and why, if anything is.
 pub fn partial(report: &BenchReport) -> Option<String> {
     let broken = report.results.broken.as_ref()?;
     let (done, all) = (report.results.tests.len(), report.settings.tests.len());
     Some(format!(
-        "Partial: {done} of {all} tests were made. {} ended with: {}. Until then it had written {} and trimmed {}.",
+        "Partial: {done} of {all} tests finished. {} ended with: {}. By then it had written {} and trimmed {}.",
         broken.test,
         broken.why,
         Bytes(broken.did.bytes_written),
@@ -75,7 +75,7 @@ pub fn partial(report: &BenchReport) -> Option<String> {
     ))
 }
 
-/// A row for each kind of transfers of a test; what holds for the whole test stands in the first.
+/// Returns a row for each kind of transfers of a test; the first row carries what holds for the whole test.
 pub fn rows(test: &TestResult) -> Vec<Vec<String>> {
     let amplification = test.device.as_ref().and_then(|d| d.write_amplification);
     let row = |i: usize, measured: Option<&Measured>| {
@@ -101,13 +101,13 @@ pub fn rows(test: &TestResult) -> Vec<Vec<String>> {
         ]
     };
     if test.measured.is_empty() {
-        // What it found stands below; what it wrote stands here.
+        // Findings are shown below the table; this column shows what was written.
         return vec![row(0, None)];
     }
     test.measured.iter().enumerate().map(|(i, m)| row(i, Some(m))).collect()
 }
 
-/// What a test found beside transfers, and its figures that are short enough, as tables.
+/// Returns a test's results other than transfers, and its figures that are short enough, as tables.
 pub fn blocks(test: &TestResult) -> Vec<Block> {
     let mut blocks = match &test.findings {
         Findings::Settling(settled) => vec![settling(settled)],
@@ -144,7 +144,7 @@ fn settling(settled: &[Settled]) -> Block {
     }
 }
 
-/// What must be known to read the figures of a test, and what came of a search.
+/// Returns what a reader needs to know about a test's figures, and the result of a search.
 pub fn notes(test: &TestResult) -> Vec<String> {
     let found = match &test.findings {
         Findings::Steady(steady) => Some(steady_state(steady)),
@@ -157,8 +157,8 @@ fn steady_state(steady: &Steady) -> String {
     let Steady { rounds, iops, excursion_percent, slope_percent, .. } = steady;
     let reached = if steady.reached { "steady" } else { "not steady" };
     format!(
-        "{reached} after {rounds} rounds: {} IOPS over the last five, of which the most and the least differ by {excursion_percent:.1} % of \
-         the mean (20 % are allowed), with a slope of {slope_percent:.1} % (10 %)",
+        "{reached} after {rounds} rounds: {} IOPS over the last five; highest and lowest differ by \
+         {excursion_percent:.1} % of the mean (limit 20 %), the slope is {slope_percent:.1} % (limit 10 %)",
         significant(*iops)
     )
 }

@@ -1,4 +1,4 @@
-//! The table of `compare`: a block for each device, then the verdict, then how to make it again.
+//! The table of `compare`: a block for each device, then the verdict, then the command that repeats it.
 
 use trimwise::compare::result::Measure;
 use trimwise::compare::statistics::too_few_runs;
@@ -9,7 +9,7 @@ use super::{bold, folded, laid_out};
 use crate::compare::{Comparison, Settings};
 use crate::figures;
 
-/// The whole text.
+/// Renders the whole text.
 pub fn render(comparison: &Comparison) -> String {
     let summary = Summary::of(&comparison.cells);
     let settings = &comparison.settings;
@@ -29,7 +29,8 @@ pub fn render(comparison: &Comparison) -> String {
         text += &(folded(&note, 0) + "\n");
     }
     if comparison.partial {
-        text += &format!("{}\n", bold("Partial: runs are missing; the figures are of those that are done."));
+        text +=
+            &format!("{}\n", bold("Partial: some runs are missing; the figures cover the finished ones."));
     }
     let several = comparison.verdict.per_device.len() > 1;
     text += &bold(folded(&comparison.verdict.text, 0).trim_end());
@@ -62,7 +63,7 @@ pub fn render(comparison: &Comparison) -> String {
         };
         text += &folded(
             &format!(
-                "Real kernel: Linux {}, {}{options}, {aged}; {} of memory. Its processor takes no time.",
+                "Real kernel: Linux {}, {}{options}, {aged}; {} of memory. Computing takes no time.",
                 kernel.release,
                 kernel.file_system,
                 Bytes(memory)
@@ -72,12 +73,12 @@ pub fn render(comparison: &Comparison) -> String {
     }
     let seed = match settings.mount {
         None => format!(", seed {}", comparison.seed),
-        Some(_) => String::new(), // nothing is drawn there
+        Some(_) => String::new(), // nothing is drawn at random there
     };
-    text + &format!("trimwise {}{seed}; again:\n  {}\n", comparison.trimwise, settings.command)
+    text + &format!("trimwise {}{seed}; repeat with:\n  {}\n", comparison.trimwise, settings.command)
 }
 
-/// What a device is called in titles: its name, or the directory with what it lies on.
+/// Names a device in titles: its name, or the directory with its file system and mount point.
 pub fn place(settings: &Settings, device: &str) -> String {
     if let Some(kernel) = &settings.kernel {
         return format!("{device}, {} of Linux {}", kernel.file_system, kernel.release);
@@ -92,7 +93,7 @@ pub fn place(settings: &Settings, device: &str) -> String {
     }
 }
 
-/// What ran, in words.
+/// Describes the workload in words.
 pub fn workload(settings: &Settings, measure: Measure) -> String {
     match measure {
         Measure::Total => format!("PostMark {}", settings.workload),
@@ -100,8 +101,8 @@ pub fn workload(settings: &Settings, measure: Measure) -> String {
     }
 }
 
-/// Header and rows, without the columns that no row has a figure for, such as a real device's erases. The distance to
-/// the bound is there wherever it could be: in the model. What a real kernel gave stands below the model's figures.
+/// Returns header and rows, without the columns that no row has a figure for, such as a real device's erases. The
+/// distance to the bound is always shown for the model. A real kernel's figures follow the model's.
 pub fn columns(
     device: &DeviceSummary,
     comparison: &Comparison,
@@ -138,7 +139,7 @@ pub fn columns(
         if let (Some(kernel), Some(p)) = (kernel, checked.and_then(|d| d.policy(p.policy))) {
             let mut row = row(p);
             row[0] = format!("  {}", kernel.release);
-            // The heading is of the model's largest; the kernel's is known at the end only.
+            // The heading is for the model's maximum; for the kernel only the final value is known.
             row.pop();
             row.push(figures::NONE.to_owned());
             rows.push(row);
@@ -153,12 +154,12 @@ pub fn columns(
     (kept(header.iter().map(ToString::to_string).collect()), rows.into_iter().map(kept).collect())
 }
 
-/// The rows of the ledger; none on a real directory.
+/// Returns the rows of the ledger; none on a real directory.
 pub fn ledger(device: &DeviceSummary) -> Vec<Vec<String>> {
     device.policies.iter().filter_map(figures::ledger).map(Vec::from).collect()
 }
 
-/// What the reader should know before he believes the intervals; each thing once.
+/// Returns what to know before trusting the intervals; each remark once.
 pub fn notes(comparison: &Comparison, summary: &Summary) -> Vec<String> {
     let mut notes: Vec<String> = Vec::new();
     let policies = || summary.devices.iter().flat_map(|d| &d.policies);
@@ -184,14 +185,14 @@ pub fn notes(comparison: &Comparison, summary: &Summary) -> Vec<String> {
     filling.dedup();
     if !filling.is_empty() && in_model {
         notes.push(format!(
-            "Filled commands: {}. Several ranges in a TRIM command are what Linux as it is sends on NVMe only; on \
+            "Filled commands: {}. Stock Linux sends several ranges in a TRIM command only on NVMe; on \
              SATA and UFS it sends one.",
             filling.join(", ")
         ));
     }
     for p in policies() {
         let note = if p.time_s.is_exact() && p.runs.len() > 1 {
-            Some("exact: all repetitions were the same to the last bit, so that one says it all.".to_string())
+            Some("exact: all repetitions were identical to the last bit, so one is enough.".to_string())
         } else {
             too_few_runs(&p.time_s).map(|n| format!("Few runs: {n}."))
         };
@@ -201,7 +202,7 @@ pub fn notes(comparison: &Comparison, summary: &Summary) -> Vec<String> {
     notes
 }
 
-/// What the time of a workload is of, where that is not all of it.
+/// Explains what a workload's time covers, if that is only a part of it.
 fn meaning(measure: Measure) -> Option<String> {
     const TRIMS: &str =
         "TRIMs done: from the end of the commit until the last TRIM of the file was acknowledged.";

@@ -1,10 +1,10 @@
-//! What power cuts have broken, policy by policy.
+//! Results of power cuts, policy by policy.
 
 use super::{aligned, bold, figures_table, finished, folded};
 use crate::crashtest::CrashTests;
 use crate::figures::grouped;
 
-/// The whole text.
+/// Renders the whole text.
 pub fn render(tests: &CrashTests) -> String {
     let mut table = figures_table(&[
         "policy",
@@ -37,7 +37,7 @@ pub fn render(tests: &CrashTests) -> String {
             text += &violation.to_string();
         }
         if let Some(again) = &policy.again {
-            text += &format!("again:\n  {again}\n");
+            text += &format!("repeat with:\n  {again}\n");
         }
         text.push('\n');
     }
@@ -50,9 +50,9 @@ pub fn render(tests: &CrashTests) -> String {
     text += &bold(&verdict);
     text += "\n";
     text += &folded(
-        "Not durable: writes and TRIMs that the device had still to make durable, over all cuts; any subset of \
+        "Not durable: writes and TRIMs that the device had yet to make durable, over all cuts; any subset of \
          them survives. Files checked: those whose fsync had returned.",
         0,
     );
-    text + &format!("\ntrimwise {}, seed {}; again:\n  {}\n", tests.trimwise, tests.seed, tests.command)
+    text + &format!("\ntrimwise {}, seed {}; repeat with:\n  {}\n", tests.trimwise, tests.seed, tests.command)
 }

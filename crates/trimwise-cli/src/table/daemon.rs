@@ -1,4 +1,4 @@
-//! The texts of `status`, `explain`, `history`, `pause` and `config check`, from what the daemon answered.
+//! The texts of `status`, `explain`, `history`, `pause` and `config check`, from the daemon's replies.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,18 +13,18 @@ use crate::figures::NONE;
 /// Which file systems `status` shows.
 #[derive(Clone, Copy, Debug)]
 pub enum Show<'a> {
-    /// All; of many, those that are alike as one.
+    /// All; if there are many, similar ones as a group.
     Groups,
-    /// Each.
+    /// Each by itself.
     Each,
     /// The one that is mounted there.
     One(&'a Path),
 }
 
-/// Fewer are shown each, alike or not.
+/// Fewer than this are shown one by one, similar or not.
 const MANY: usize = 16;
 
-/// File systems: a table of figures, and below it why each does what it does.
+/// File systems: a table of figures, and below it the reasons for what is done on each.
 pub fn status(data: &Value, show: Show<'_>) -> String {
     let all: Vec<&Value> = data["file_systems"].as_array().into_iter().flatten().collect();
     let skipped: Vec<&Value> = data["skipped"].as_array().into_iter().flatten().collect();
@@ -64,7 +64,7 @@ pub fn status(data: &Value, show: Show<'_>) -> String {
             let (option, before) = (word(&one["option"]), word(&one["option_before"]));
             text += &folded(
                 &format!(
-                    "! Its mount option is {option} now: trimwised changed it from {before}, and puts it back."
+                    "! Its mount option is {option} now: trimwised changed it from {before} and will restore it."
                 ),
                 2,
             );
@@ -74,7 +74,7 @@ pub fn status(data: &Value, show: Show<'_>) -> String {
         text += &folded(&format!("{}: not managed: {}.", names(&group), word(&group[0]["why"])), 0);
     }
     if let Some(problem) = data["config_problem"].as_str() {
-        text += &folded("! The configuration is kept as it was, since the new one is broken:", 0);
+        text += &folded("! The old configuration stays in effect, since the new one has errors:", 0);
         for line in problem.lines() {
             text += &folded(&word(&line.into()), 2);
         }
@@ -91,7 +91,7 @@ pub fn status(data: &Value, show: Show<'_>) -> String {
     text
 }
 
-/// Those that are alike together, in the order in which they come. Few are each on its own.
+/// Groups similar ones, in the order in which they come. A few are each a group of their own.
 fn alike<'a>(all: &[&'a Value], show: Show<'_>, key: impl Fn(&Value) -> String) -> Vec<Vec<&'a Value>> {
     if all.len() <= MANY || !matches!(show, Show::Groups) {
         return all.iter().map(|one| vec![*one]).collect();
@@ -108,16 +108,16 @@ fn alike<'a>(all: &[&'a Value], show: Show<'_>, key: impl Fn(&Value) -> String) 
     groups
 }
 
-/// The first of a group, and how many more there are.
+/// Names the first of a group, and how many more there are.
 fn names(group: &[&Value]) -> String {
     let first = word(&group[0]["mount_point"]);
     match group.len() {
         1 => first,
-        n => format!("{first} and {} more (--all shows each), of which this is the first", n - 1),
+        n => format!("{first} and {} more (--all shows each; this is the first)", n - 1),
     }
 }
 
-/// The figures of one, or of some that are alike: then the sums, the least and the most use, and the last slice of all.
+/// The figures of one, or of a group: then the sums, the range of use, and the last slice of all.
 fn row(group: &[&Value]) -> Vec<String> {
     let first = &group[0]["status"];
     let name = match group.len() {
@@ -137,7 +137,7 @@ fn row(group: &[&Value]) -> Vec<String> {
         (all().map(percent).min().unwrap_or_default(), all().map(percent).max().unwrap_or_default());
     let used = if least == most { format!("{least} %") } else { format!("{least} to {most} %") };
     let sum = |of: fn(&Value) -> &Value| all().map(|one| number(of(one))).fold(0, u64::saturating_add);
-    // An estimate is marked as one.
+    // Estimates carry a mark.
     let mark = if all().all(|one| one["mapped"] == true) { "" } else { "~" };
     let estimated = |of: fn(&Value) -> &Value| format!("{mark}{}", Bytes(sum(of)));
     let last = all().filter_map(|one| one["last"]["ago_ns"].as_u64()).min();
@@ -163,26 +163,26 @@ fn ago(seconds: u64) -> String {
     }
 }
 
-/// A word of an answer.
+/// A string of the reply.
 fn word(value: &Value) -> String {
     plain(value.as_str().unwrap_or(NONE))
 }
 
-/// Sentences.
+/// Formats the explanation in sentences.
 pub fn explain(data: &Value) -> String {
     let sentences = data["sentences"].as_array().cloned().unwrap_or_default();
     let told: String = sentences.iter().map(|sentence| folded(&word(sentence), 2)).collect();
     format!("{}\n{told}", bold(&word(&data["mount_point"])))
 }
 
-/// One line an entry.
+/// Formats one line per entry.
 pub fn history(data: &Value) -> String {
     let entries = data["entries"].as_array().cloned().unwrap_or_default();
     if entries.is_empty() {
         return "Nothing has happened there yet.\n".to_owned();
     }
     let line = |entry: &Value| {
-        // Up to the year 9999, which is as far as it can be written.
+        // The format has no years after 9999.
         let at = u64::try_from(entry["at_ms"].as_i64().unwrap_or(0)).unwrap_or(0).min(253_402_300_799_000);
         let at = std::time::UNIX_EPOCH + std::time::Duration::from_millis(at);
         let at = humantime::format_rfc3339_seconds(at);
@@ -191,7 +191,7 @@ pub fn history(data: &Value) -> String {
     entries.iter().map(line).collect()
 }
 
-/// What was paused or resumed.
+/// Names what was paused or resumed.
 pub fn points(what: &str, data: &Value) -> String {
     let points: Vec<String> = data["mount_points"].as_array().into_iter().flatten().map(word).collect();
     if points.is_empty() {
@@ -201,13 +201,13 @@ pub fn points(what: &str, data: &Value) -> String {
     }
 }
 
-/// What a sound configuration says.
+/// Describes a valid configuration.
 pub fn config(file: &Path, config: &Config, notes: &[String]) -> String {
     let manage = match config.manage {
         Manage::All => "all file systems that can be trimmed",
         Manage::Listed => "listed file systems only",
     };
-    let mut text = format!("{}: sound. Manages {manage}, with {}", file.display(), config.default.policy);
+    let mut text = format!("{}: valid. Manages {manage}, with {}", file.display(), config.default.policy);
     for (point, treatment) in &config.mounts {
         text += &format!("; {} with {}", plain(&point.display().to_string()), treatment.policy);
     }

@@ -9,7 +9,7 @@ use crate::figures::{NONE, grouped};
 const HEADER: [&str; 9] =
     ["device", "profile", "size", "state", "reads", "writes", "flushes", "discards", "discarded"];
 
-/// A row for each device, and what is to be said of some.
+/// Renders a row for each device, and remarks on some.
 pub fn render(devices: &[Shown]) -> String {
     if devices.is_empty() {
         return "no emulated device\n".to_owned();
@@ -22,7 +22,7 @@ pub fn render(devices: &[Shown]) -> String {
         }
         if let Some(in_use) = &device.in_use {
             text += &format!(
-                "{}: its server was killed, and it is {in_use}; unmount it, then it goes with the next command\n",
+                "{}: its server was killed, and it is {in_use}; unmount it, and the next command removes it\n",
                 device.place()
             );
         }

@@ -10,14 +10,14 @@ use crate::figures::{NONE, grouped, time};
 const HEADER: [&str; 9] = ["device", "capacity", "link", "mapping", "OP", "cache", "SLC", "TRIM", "1 GiB"];
 
 const NOTES: [&str; 4] = [
-    "OP: flash beyond the capacity. Cache: for writes; *: kept over a power cut. Mapping: +cache where only parts of \
+    "OP: flash beyond the capacity. Cache: for writes; *: survives a power cut. Mapping: +cache if only parts of \
      the map are in memory.",
-    "SLC: what the fixed part holds, and the share of the free space that may serve besides.",
-    "TRIM: alone or queued among other commands; the device's time for 1 GiB that holds data, bg: in the background.",
-    "One in full, with the source of each number: trimwise devices NAME. A firmware: NAME@VERSION.",
+    "SLC: capacity of the fixed part, and the share of the free space that may be used as well.",
+    "TRIM: alone or queued with other commands; the device's time for 1 GiB that holds data; bg: in the background.",
+    "To see one in full, with the source of each number: trimwise devices NAME, or NAME@VERSION for a firmware.",
 ];
 
-/// All of them: a row of figures for each, and what it is.
+/// Renders all: a row of figures for each, and its description.
 pub fn list(devices: &[Essentials]) -> String {
     let rows: Vec<Vec<String>> = devices.iter().map(row).collect();
     let table = laid_out(&HEADER, &rows);
@@ -32,7 +32,7 @@ pub fn list(devices: &[Essentials]) -> String {
     text
 }
 
-/// One of them: all its settings, and where they come from.
+/// Renders one: all its settings with their sources.
 pub fn full(device: &Essentials, settings: &[Setting]) -> String {
     let mut text = folded(&format!("{}: {}", device.name, device.description), 0);
     for firmware in &device.firmware_variants {
@@ -41,18 +41,18 @@ pub fn full(device: &Essentials, settings: &[Setting]) -> String {
         text += &folded(&format!("firmware {}{this}: {what}", firmware.version), 4);
     }
     if device.faulty {
-        text += &folded("Its firmware is faulty, on purpose: see faults below.", 4);
+        text += &folded("Its firmware is deliberately faulty: see faults below.", 4);
     }
     text.push('\n');
     text += &laid_out(&HEADER, &[row(device)]);
     text += "\n";
-    text += &bold("Settings, and where they come from");
+    text += &bold("Settings and their sources");
     text += "\n\n";
-    // Neighbours that have their source in common share its line.
+    // Neighbouring settings with the same source share its line.
     for group in settings.chunk_by(|a, b| a.source == b.source && a.by_firmware == b.by_firmware) {
         let values: Vec<String> = group.iter().map(|setting| one(setting, device)).collect();
         text += &folded(&values.join(", "), 0);
-        text += &folded(group[0].source.as_deref().unwrap_or("no source is named"), 4);
+        text += &folded(group[0].source.as_deref().unwrap_or("no source given"), 4);
     }
     text
 }
@@ -70,7 +70,7 @@ fn one(setting: &Setting, device: &Essentials) -> String {
     format!("{} = {value}{firmware}", setting.setting)
 }
 
-/// What it is, and the firmwares that there are.
+/// Describes it, and lists its firmwares.
 fn what(device: &Essentials) -> String {
     let versions: Vec<&str> = device.firmware_variants.iter().map(|v| v.version.as_str()).collect();
     let firmwares = match versions.join(", ") {
@@ -113,7 +113,7 @@ fn trim_time(trim: &Trim) -> String {
     format!("{}{background}", time(trim.time_1gib_ns as f64 / 1e9))
 }
 
-/// As drives are sold: powers of 1,000.
+/// Formats as drives are sold: in powers of 1,000.
 fn decimal(bytes: u64) -> String {
     match bytes as f64 {
         b if b >= 999.5e9 => format!("{:.2} TB", b / 1e12),

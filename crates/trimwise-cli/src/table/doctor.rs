@@ -1,14 +1,14 @@
-//! The text of `doctor`: each file system with the way down to its disks, and what was found.
+//! The text of `doctor`: each file system with the layers down to its disks, and the findings.
 
 use trimwise::units::Bytes;
 use trimwise_linux::doctor::{Diagnosis, Finding, Report};
 
 use super::{bold, folded, plain};
 
-/// The whole text.
+/// Renders the whole text.
 pub fn render(report: &Report) -> String {
     let trimmers = if report.trimmers.is_empty() { "none".to_owned() } else { report.trimmers.join(", ") };
-    let kernel = if report.kernel.is_empty() { "of a version that is not known" } else { &report.kernel };
+    let kernel = if report.kernel.is_empty() { "of unknown version" } else { &report.kernel };
     let mut text = format!("Linux {}; trims at intervals: {trimmers}\n", kernel);
     text += &findings(&report.findings);
     for one in &report.file_systems {
@@ -17,7 +17,7 @@ pub fn render(report: &Report) -> String {
     text.push('\n');
     text += &match report.wrong() {
         0 => folded("Nothing is wrong. To see blocks arrive on the disk: trimwise verify dir:PATH", 0),
-        // How many things comes behind it, as the reason why the command fails.
+        // The number of things comes after this, as the reason why the command fails.
         _ => folded("What is wrong is marked with !.", 0),
     };
     text
@@ -27,13 +27,13 @@ fn file_system(one: &Diagnosis) -> String {
     let passes = match one.passes {
         Some(true) => "TRIM passes",
         Some(false) => "TRIM does not pass",
-        None => "it is not known whether TRIM passes",
+        None => "unknown whether TRIM passes",
     };
     let title = format!("{}: {} on {}, {}", one.mount_point.display(), one.fs_type, one.device, one.discard);
     let mut text = format!("\n{}: {passes}\n", bold(&plain(&title)));
     for layer in &one.layers {
         let takes = match layer.discard_max_bytes {
-            0 => "takes no TRIM".to_owned(),
+            0 => "does not support TRIM".to_owned(),
             bytes => format!("TRIM up to {}", Bytes(bytes)),
         };
         let counted = layer.discards.map_or(String::new(), |n| format!(", {n} since boot"));
@@ -50,7 +50,7 @@ fn findings(findings: &[Finding]) -> String {
         let mark = if finding.wrong { "! " } else { "- " };
         text += &folded(&plain(&format!("{mark}{}: {}.", finding.place, finding.what)), 2);
         if let Some(mend) = finding.mend.as_ref().filter(|mend| !mend.is_empty()) {
-            text += &folded(&plain(&format!("mended by: {mend}")), 6);
+            text += &folded(&plain(&format!("remedy: {mend}")), 6);
         }
     }
     text

@@ -8,7 +8,7 @@ use crate::kernel::{Kernel, KernelsReport, RunReport, State};
 
 const HEADER: [&str; 6] = ["kernel", "state", "uname -r", "source", "size", "built (UTC)"];
 
-/// The whole text.
+/// Renders the whole text.
 pub fn render(report: &KernelsReport) -> String {
     let rows: Vec<Vec<String>> = report.kernels.iter().map(row).collect();
     let mut text = laid_out(&HEADER, &rows);
@@ -35,7 +35,7 @@ pub fn render(report: &KernelsReport) -> String {
     text + &format!("Folder: {}\n", report.directory.display())
 }
 
-/// What the kernel asked the drive for while a program ran.
+/// Renders the kernel's requests to the drive while a program ran.
 pub fn run(report: &RunReport, wall_s: f64) -> String {
     let counted = |count: u64, bytes: u64| {
         if count == 0 { NONE.to_owned() } else { format!("{} of {}", grouped(count), Bytes(bytes)) }

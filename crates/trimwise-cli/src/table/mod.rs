@@ -18,12 +18,12 @@ use std::io::IsTerminal;
 use comfy_table::{Cell, CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
 use trimwise_linux::text::is_unprintable;
 
-/// The width that no line exceeds.
+/// No line exceeds this width.
 pub const WIDTH_MAX: u16 = 100;
-/// In a terminal that is narrower figures would be cut to pieces.
+/// In a narrower terminal, figures would be cut to pieces.
 const WIDTH_MIN: u16 = 60;
 
-/// The width that lines have here at most.
+/// The maximum width of lines here.
 fn width_here() -> u16 {
     let terminal = console::Term::stdout();
     let columns = terminal.is_term().then(|| terminal.size_checked()).flatten().map(|(_, columns)| columns);
@@ -45,7 +45,7 @@ fn aligned(column: usize, text: &str) -> Cell {
     Cell::new(text).set_alignment(alignment)
 }
 
-/// The finished table without trailing blanks; folded to the width only if it would exceed it.
+/// Renders the table without trailing blanks; folded only if it would exceed the width.
 fn finished(table: Table) -> String {
     finished_in(table, width_here())
 }
@@ -67,8 +67,8 @@ fn finished_in(mut table: Table, most: u16) -> String {
     text
 }
 
-/// A table of these rows. Where it would be too wide, what stands in its first column (a policy) is broken behind `+`
-/// first, so that figures stay in one piece as long as they can.
+/// Lays out a table of these rows. If it would be too wide, the first column (a policy) is first broken after `+`, so
+/// that figures stay in one piece as long as possible.
 fn laid_out(header: &[impl AsRef<str>], rows: &[Vec<String>]) -> String {
     let width = |text: &str| text.chars().count();
     let widths: Vec<usize> = (0..header.len())
@@ -86,7 +86,7 @@ fn laid_out(header: &[impl AsRef<str>], rows: &[Vec<String>]) -> String {
     finished(table)
 }
 
-/// The text with line breaks behind some `+`, so that its lines are no longer than `width` if that is possible.
+/// Breaks the text after some `+`, so that its lines are no longer than `width` if possible.
 fn broken(text: &str, width: usize) -> String {
     let mut out = String::new();
     let mut line = 0;
@@ -102,13 +102,13 @@ fn broken(text: &str, width: usize) -> String {
     out
 }
 
-/// A text without what a terminal would take for a command, or would show in another order than it is written: mount points
-/// and files are named by users.
+/// Removes what a terminal would take for a command, or would display out of order: mount points and files are named by
+/// users.
 pub fn plain(text: &str) -> String {
     text.chars().map(|c| if is_unprintable(c) { '\u{fffd}' } else { c }).collect()
 }
 
-/// Prose, folded at blanks, with the first word of each line after `indent` blanks.
+/// Folds prose at blanks; each line begins after `indent` blanks.
 pub fn folded(text: &str, indent: usize) -> String {
     let mut out = String::new();
     let mut width = 0;
@@ -133,7 +133,7 @@ pub fn folded(text: &str, indent: usize) -> String {
     out
 }
 
-/// Bold on a terminal that shows it, plain elsewhere and where NO_COLOR is set.
+/// Bold on a terminal that supports it; plain elsewhere and if NO_COLOR is set.
 pub fn bold(text: &str) -> String {
     let dumb = std::env::var_os("TERM").is_none_or(|t| t == "dumb");
     let no_color = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());

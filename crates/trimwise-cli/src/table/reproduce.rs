@@ -1,4 +1,4 @@
-//! A published experiment beside ours, in its source's layout.
+//! A published experiment next to ours, in its source's layout.
 
 use trimwise_lab::experiment::result::{Claim, ExperimentResult, ExperimentRows, Figure, VendorRow};
 use trimwise_lab::plot::{Place, Plot, PlotKind, Point};
@@ -11,7 +11,7 @@ mod weeks;
 use super::{WIDTH_MAX, aligned, bold, figures_table, finished, folded};
 use crate::figures::{NONE, change, significant, thousands};
 
-/// The whole text.
+/// Renders the whole text.
 pub fn render(result: &ExperimentResult, command: &str) -> String {
     let mut text = format!("{}\n{}\n", bold(&result.experiment), folded(&result.question, 0));
     for block in blocks(&result.rows) {
@@ -40,21 +40,21 @@ pub fn render(result: &ExperimentResult, command: &str) -> String {
     text.push('\n');
     text += &bold(folded(&result.finding, 0).trim_end());
     text + &format!(
-        "\n\ntrimwise {}, seed {}, {}; again:\n  {command}\n",
+        "\n\ntrimwise {}, seed {}, {}; repeat with:\n  {command}\n",
         result.trimwise,
         result.seed,
         repetitions(result.reps)
     )
 }
 
-/// How many repetitions, in words.
+/// The number of repetitions, in words.
 pub fn repetitions(reps: u32) -> String {
     format!("{reps} repetition{}", if reps == 1 { "" } else { "s" })
 }
 
 /// One table of an experiment.
 pub struct Block {
-    /// What it is of.
+    /// Its title.
     pub title: String,
     /// Its columns.
     pub header: Vec<String>,
@@ -63,14 +63,14 @@ pub struct Block {
 }
 
 impl Block {
-    /// A table of so many columns.
+    /// A table with `N` columns.
     fn new<const N: usize>(title: impl Into<String>, header: [&str; N], rows: Vec<[String; N]>) -> Self {
         let rows = rows.into_iter().map(Vec::from).collect();
         Self { title: title.into(), header: header.map(str::to_owned).to_vec(), rows }
     }
 }
 
-/// The tables of an experiment: those of its source, or of each figure.
+/// Returns the tables of an experiment: those of its source, or one for each figure.
 pub fn blocks(rows: &ExperimentRows) -> Vec<Block> {
     match rows {
         ExperimentRows::Vendors(rows) => vendors(rows),
@@ -84,15 +84,15 @@ pub fn blocks(rows: &ExperimentRows) -> Vec<Block> {
     }
 }
 
-/// A figure of more places is drawn in the report only.
+/// A figure with more places is drawn only in the report.
 const PLACES_MAX: usize = 30;
 
-/// Whether a figure says something as a table: of throughput over time, a point more or less says nothing.
+/// Whether a figure makes a useful table; the single points of throughput over time do not.
 pub fn is_tabled(plot: &Plot) -> bool {
     plot.x.key != "time_s" && plot.places().len() <= PLACES_MAX
 }
 
-/// A block for each device and each kind of buffering, metrics downwards as in the source.
+/// Returns a block for each device and each kind of buffering, metrics downwards as in the source.
 fn vendors(rows: &[VendorRow]) -> Vec<Block> {
     const HEADER: [&str; 9] =
         ["Type", "NODISCARD", "published", "error", "DISCARD", "published", "error", "DIFF", "published"];
@@ -106,7 +106,7 @@ fn vendors(rows: &[VendorRow]) -> Vec<Block> {
         .collect()
 }
 
-/// Places downwards, series across; as many series in a table as fit into the width.
+/// Lays out places downwards and series across; as many series per table as fit into the width.
 pub fn of_plot(plot: &Plot) -> Vec<Block> {
     let places = plot.places();
     let names: Vec<String> = places.iter().map(|p| place(p)).collect();
@@ -157,10 +157,10 @@ pub fn of_plot(plot: &Plot) -> Vec<Block> {
     blocks
 }
 
-/// What a column takes beside its text.
+/// Blanks between columns.
 const BETWEEN: usize = 2;
 
-/// A label with its unit, which counts and names do not have.
+/// A label with its unit, if it has one; counts and names do not.
 pub fn with_unit(label: &str, unit: &str) -> String {
     if unit.is_empty() { label.to_string() } else { format!("{label}, {unit}") }
 }
@@ -174,7 +174,7 @@ pub fn place(place: &Place) -> String {
     }
 }
 
-/// A point's median, and how far its repetitions reach from it on the wider side; counts are whole.
+/// Formats a point's median, and how far its repetitions reach from it on the wider side; counts are whole.
 fn point(point: &Point, counts: bool) -> String {
     match point.range {
         None if counts => thousands(point.y),
@@ -201,7 +201,7 @@ fn row(row: &VendorRow) -> [String; 9] {
     ]
 }
 
-/// How large the errors are on what parameters were fitted on, and on what they were not.
+/// Summarises the errors of figures that parameters were fitted to, and of those that they were not.
 pub fn error_summary(rows: &ExperimentRows) -> Vec<String> {
     let ExperimentRows::Vendors(rows) = rows else { return Vec::new() };
     let line = |fitted: bool| {
@@ -220,19 +220,19 @@ pub fn error_summary(rows: &ExperimentRows) -> Vec<String> {
             errors.len()
         ))
     };
-    let fitted = line(true).map(|l| format!("* the profile was fitted on these: error {l}."));
+    let fitted = line(true).map(|l| format!("* the profile was fitted to these: error {l}."));
     let checked = line(false).map(|l| format!("Not fitted, so a check of the model: error {l}."));
     [fitted, checked].into_iter().flatten().collect()
 }
 
-/// The source's names, the longest shortened so that a row fits.
+/// The source's metric names; the longest are shortened so that a row fits.
 fn metric(name: &str) -> String {
     name.replace("_mixed_with_transaction/s", "_mixed/s")
         .replace("Duration_of_transactions", "Transactions_duration")
         .replace("Duration_of_deletion", "Deletion_duration")
 }
 
-/// Two decimals as in the source; none where bytes a second would be too wide with them.
+/// Formats two decimals as in the source; none if bytes per second would be too wide with them.
 fn figure(f: f64) -> String {
     if f.abs() >= 99_999.5 { format!("{f:.0}") } else { format!("{f:.2}") }
 }
@@ -241,7 +241,7 @@ fn difference(without: f64, with: f64) -> String {
     if without == 0.0 { "-".to_string() } else { tight(change(with / without - 1.0)) }
 }
 
-/// Without the blank before the percent sign, as the source has it.
+/// Removes the blank before the percent sign, as in the source.
 fn tight(percent: String) -> String {
     percent.replace(" %", "%")
 }
@@ -255,7 +255,7 @@ fn claim_text(claim: &Claim) -> String {
     format!("  {sign}  {}\n{}{}", head.trim(), folded(&figures, 11), why.collect::<String>())
 }
 
-/// A claim's figure in words.
+/// Formats a claim's figure in words.
 pub fn words(figure: &Figure) -> String {
     match figure {
         Figure::Number(f) => significant(*f),

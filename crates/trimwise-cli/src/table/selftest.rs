@@ -1,11 +1,11 @@
-//! What a self-test did, device by device.
+//! Results of a self-test, by device.
 
 use super::{aligned, bold, figures_table, finished, folded};
 use crate::command_line::CommandText;
 use crate::figures::grouped;
 use crate::selftest::SelfTests;
 
-/// The whole text.
+/// Renders the whole text.
 pub fn render(tests: &SelfTests) -> String {
     let mut table = figures_table(&["device", "parts", "operations", "audits", "host units", "WA", "wrong"]);
     for device in &tests.devices {
@@ -32,7 +32,7 @@ pub fn render(tests: &SelfTests) -> String {
         let mut command = CommandText::new("selftest");
         command.option("--part", violation.part);
         command.option("--seed", tests.seed);
-        text += &format!("  again: {}\n\n", command.into_text());
+        text += &format!("  repeat with: {}\n\n", command.into_text());
     }
     let operations = grouped(tests.devices.iter().map(|d| d.operations).sum());
     let verdict = match tests.violations.len() {
@@ -43,9 +43,9 @@ pub fn render(tests: &SelfTests) -> String {
     text += &bold(&verdict);
     text += "\n";
     text += &folded(
-        "Each part is a built-in profile, made small, and commands drawn at random; what it holds is compared with a flat \
-         array, and its books are audited. WA says nothing of the drive: the commands are chosen to be hard.",
+        "Each part runs random commands on a built-in profile, scaled down. Its contents are compared with a flat \
+         array, and its accounting is audited. WA says nothing about the drive: the commands are chosen to be hard.",
         0,
     );
-    text + &format!("\ntrimwise {}, seed {}; again:\n  {}\n", tests.trimwise, tests.seed, tests.command)
+    text + &format!("\ntrimwise {}, seed {}; repeat with:\n  {}\n", tests.trimwise, tests.seed, tests.command)
 }

@@ -1,4 +1,4 @@
-//! The text of `trim`: what was expected, what FITRIM answered and what the device counted, side by side.
+//! The text of `trim`: the estimate, FITRIM's return value and the device's count, side by side.
 
 use trimwise::units::Bytes;
 
@@ -6,7 +6,7 @@ use super::{aligned, bold, figures_table, finished, folded, plain};
 use crate::figures::{NONE, grouped};
 use crate::trim::report::{EstimateReport, TrimReport};
 
-/// The whole text.
+/// Renders the whole text.
 pub fn render(report: &TrimReport) -> String {
     let mut text = bold(&plain(&title(report)));
     text += "\n\n";
@@ -23,7 +23,7 @@ pub fn render(report: &TrimReport) -> String {
     for note in &report.notes {
         text += &folded(&plain(note), 0);
     }
-    text + &format!("\ntrimwise {}; again:\n  {}\n", report.trimwise, plain(&report.settings.command))
+    text + &format!("\ntrimwise {}; repeat with:\n  {}\n", report.trimwise, plain(&report.settings.command))
 }
 
 fn title(report: &TrimReport) -> String {
@@ -62,7 +62,7 @@ fn rows(report: &TrimReport) -> Vec<[String; 5]> {
         }
     }
     if let Some(trim) = &report.trim {
-        rows.push(row("FITRIM answered", none(), none(), size(trim.fitrim_answered_bytes)));
+        rows.push(row("FITRIM returned", none(), none(), size(trim.fitrim_answered_bytes)));
         if let Some(counted) = &trim.device_counted {
             rows.push(row("the device counted", none(), grouped(counted.commands), size(counted.bytes)));
         }
@@ -79,7 +79,7 @@ fn lines(report: &TrimReport) -> Vec<String> {
             let seconds = trim.duration_ns as f64 / 1e9;
             let how = if trim.ended == "done" { String::new() } else { format!(" ({})", trim.ended) };
             lines.push(format!("{} of {} slices in {seconds:.2} s{how}.", trim.slices_done, trim.slices));
-            lines.push(format!("FITRIM's answer: {}.", trim.fitrim_answer_means));
+            lines.push(format!("FITRIM's return value: {}.", trim.fitrim_answer_means));
         }
     }
     let range = match settings.length_bytes {

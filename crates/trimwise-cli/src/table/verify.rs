@@ -1,4 +1,4 @@
-//! What `verify` found, as text.
+//! Results of `verify`, as text.
 
 use trimwise::units::Bytes;
 use trimwise_lab::bench::verify::{Judgement, Verdict};
@@ -8,7 +8,7 @@ use crate::figures::{NONE, grouped, significant};
 use crate::verify::VerifyReport;
 use crate::verify::directory::{DirectoryReport, Units};
 
-/// The whole text of a drive.
+/// Renders the whole text for a drive.
 pub fn render(report: &VerifyReport) -> String {
     let found = &report.found;
     let device = &found.device;
@@ -40,7 +40,7 @@ pub fn render(report: &VerifyReport) -> String {
     report.notes.iter().for_each(|note| text += &item(&format!("{note}.")));
     if let Some(broken) = &found.broken {
         let partial = format!(
-            "Partial, and no verdict: {} ended with: {}. Until then {} were written and {} trimmed.",
+            "Partial, and no verdict: {} ended with: {}. By then {} were written and {} trimmed.",
             broken.test,
             broken.why,
             Bytes(broken.did.bytes_written),
@@ -48,15 +48,15 @@ pub fn render(report: &VerifyReport) -> String {
         );
         text += &format!("\n{}\n", bold(folded(&partial, 0).trim_end()));
     }
-    text + &format!("\ntrimwise {}; again:\n  {}\n", report.trimwise, report.settings.command)
+    text + &format!("\ntrimwise {}; repeat with:\n  {}\n", report.trimwise, report.settings.command)
 }
 
-/// What was asked for, in a line.
+/// Describes the settings in a line.
 fn said(report: &VerifyReport) -> String {
     let settings = &report.settings;
     let mut text = format!("Data: {}; seed {}", report.found.content, report.found.seed);
     text += &format!(
-        "; torture: random writes of {} % of what is verified; rests of {} s",
+        "; torture: random writes of {} % of the verified size; rests of {} s",
         settings.torture_percent, settings.rest_s
     );
     if settings.region_length_percent < 100.0 {
@@ -74,27 +74,28 @@ fn said(report: &VerifyReport) -> String {
 fn sentence(judgement: &Judgement) -> String {
     let verdict = match judgement.verdict {
         Verdict::RestoresFully => {
-            "Restores fully: TRIM reaches what it is told, and gives the clean speed back."
+            "Restores fully: TRIM reaches everything that it is given, and restores the clean speed."
         }
-        Verdict::RestoresInPart => "Restores in part: TRIM does some of its work.",
+        Verdict::RestoresInPart => "Restores in part: TRIM does only a part of its work.",
         Verdict::Ignored => "Ignored: TRIM changes nothing.",
-        // The worst is said first.
+        // The worst fault comes first.
         Verdict::Harmful => {
             return format!("Harmful: {}.", judgement.faults.first().map_or("TRIM does harm", |f| f.text()));
         }
-        Verdict::Unsupported => "Not supported: the drive takes no TRIM.",
-        Verdict::Undetermined => "Cannot tell: nothing shows whether TRIM does its work.",
+        Verdict::Unsupported => "Not supported: the drive has no TRIM.",
+        Verdict::Undetermined => "Cannot tell: nothing shows whether TRIM works.",
     };
     verdict.to_owned()
 }
 
-/// The whole text of a mounted file system.
+/// Renders the whole text for a mounted file system.
 pub fn render_directory(report: &DirectoryReport) -> String {
     let DirectoryReport { mount_point, file_system, device, .. } = report;
     let mut text = format!("{}\n", bold(&format!("{mount_point}, {file_system} on {device}")));
     text += &folded(
         &format!(
-            "A file of {} in {} was written, found on the disk, removed, and its place trimmed ({}, which answered {}).",
+            "A file of {} in {} was written, found on the disk and removed, and its place was trimmed \
+             ({}, which returned {}).",
             Bytes(report.file_bytes),
             counted(report.file_extents as u64, "extent"),
             counted(report.trims.into(), "FITRIM"),
@@ -127,10 +128,10 @@ pub fn render_directory(report: &DirectoryReport) -> String {
         let partial = format!("Partial: the trim failed: {failed}.");
         text += &format!("\n{}\n", bold(folded(&partial, 0).trim_end()));
     }
-    text + &format!("\ntrimwise {}; again:\n  {}\n", report.trimwise, report.settings.command)
+    text + &format!("\ntrimwise {}; repeat with:\n  {}\n", report.trimwise, report.settings.command)
 }
 
-/// A line of a list, folded.
+/// Formats a list item, folded.
 fn item(line: &str) -> String {
     folded(line, 2).replacen("  ", "- ", 1)
 }

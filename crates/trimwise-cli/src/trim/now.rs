@@ -1,4 +1,4 @@
-//! `trimwise trim MOUNT --now`: by the daemon, and with `--wait` until it is done.
+//! `trimwise trim MOUNT --now`: a trim by the daemon; with `--wait`, returns when it is done.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,7 +20,7 @@ use crate::progress::Progress;
 use crate::runner::expect_mount;
 use crate::table::folded;
 
-/// How often the daemon is asked how far it is.
+/// Interval at which the daemon is asked for its progress.
 const ASKED_EVERY: Duration = Duration::from_millis(250);
 
 /// Runs the command and returns what to print.
@@ -43,8 +43,8 @@ pub fn run(
         let explain = explain.into_text();
         folded(
             &format!(
-                "{shown}: trimwised looks at all that is free, and trims slice by slice what is untrimmed, {known} as \
-                 far as it knows now{but}; `{explain}` says how far it is"
+                "{shown}: trimwised scans all free space and trims what is untrimmed, slice by slice: {known} as \
+                 far as it knows now{but}; `{explain}` shows its progress"
             ),
             0,
         )
@@ -57,13 +57,13 @@ pub fn run(
 enum Outcome {
     /// All that was free is trimmed.
     Done,
-    /// A slice or a look failed. The daemon may try again.
+    /// A slice or a scan failed. The daemon may try again.
     Failed,
-    /// Somebody paused it.
+    /// The trim was paused.
     Paused,
-    /// The daemon does not manage it any more.
+    /// The daemon no longer manages it.
     Gone,
-    /// The daemon manages it anew, and has forgotten the request.
+    /// The daemon started over there, and has forgotten the request.
     BegunAnew,
     /// The user stopped waiting.
     Interrupted,
@@ -75,14 +75,14 @@ struct Waited<'a> {
     trimwise: &'static str,
     mount_point: &'a str,
     outcome: Outcome,
-    /// Why, unless it is done.
+    /// The reason, unless it is done.
     why: Option<String>,
     took_ns: SimDuration,
-    /// By the daemon, since it was asked.
+    /// Bytes trimmed by the daemon since the request.
     trimmed_bytes: u64,
     slices: u64,
     slices_failed: u64,
-    /// What still waited in the end, as far as the daemon knew.
+    /// Bytes still waiting at the end, as far as the daemon knew.
     waiting_bytes: u64,
 }
 
@@ -97,7 +97,7 @@ fn wait(
     let before = client.ask(&Request::Status).map_err(failed)?;
     if before["dry_run"] == true {
         return Err(Failure::usage(
-            "--wait: trimwised runs with --dry-run and sends nothing; expected --now alone",
+            "--wait: trimwised runs with --dry-run and sends nothing; use --now alone",
         ));
     }
     let mut last = status_of(&before, mount).cloned().unwrap_or_default();
@@ -144,7 +144,7 @@ fn wait(
         Waited { outcome: Outcome::Interrupted, .. } => Failure::Interrupted,
         Waited { why, .. } => Failure::run(format!("{mount}: {}", why.unwrap_or_default())),
     };
-    // What was done is told also where it is not all.
+    // Report what was done even if it is not all.
     output::print(&text).and(Err(failure))
 }
 
@@ -152,17 +152,17 @@ fn number(value: &Value) -> u64 {
     value.as_u64().unwrap_or(0)
 }
 
-/// The status of one file system: `None` if it is not managed, null if it was not looked at yet.
+/// Finds the status of one file system: `None` if it is not managed, null if it has not been looked at yet.
 fn status_of<'a>(data: &'a Value, mount: &str) -> Option<&'a Value> {
     let all = data["file_systems"].as_array()?;
     all.iter().find(|one| one["mount_point"] == mount).map(|one| &one["status"])
 }
 
-/// How it ended, and why if it is not done; `None` while it goes on.
+/// Returns how it ended, and the reason if it is not done; `None` while it goes on.
 fn how_it_ended(status: Option<&Value>) -> Option<(Outcome, Option<String>)> {
     let because = |outcome, why: &str| Some((outcome, Some(why.to_owned())));
     let Some(status) = status else {
-        return because(Outcome::Gone, "it was unmounted, or is not managed any more");
+        return because(Outcome::Gone, "it was unmounted, or is no longer managed");
     };
     match (status["asked"].as_str(), status["reason"]["code"].as_str()) {
         (Some("done"), _) => Some((Outcome::Done, None)),
@@ -173,7 +173,7 @@ fn how_it_ended(status: Option<&Value>) -> Option<(Outcome, Option<String>)> {
         (Some("under-way"), _) => None,
         _ => because(
             Outcome::BegunAnew,
-            "trimwised began anew there, with another policy or because the size changed, and forgot the request; ask again",
+            "trimwised started over there, because the policy or the size changed, and forgot the request; ask again",
         ),
     }
 }
@@ -181,14 +181,14 @@ fn how_it_ended(status: Option<&Value>) -> Option<(Outcome, Option<String>)> {
 fn show(progress: &Progress, status: &Value, before: &Value) {
     let (trimmed, waiting) = (grown(status, before, "trimmed_bytes"), number(&status["waiting_bytes"]));
     match status["round_permille"].as_u64() {
-        // What waits is known of one window only.
+        // What is waiting is known for one window only.
         Some(permille) => progress.update(0, permille, 1000),
         None => progress.update(0, trimmed, trimmed.saturating_add(waiting)),
     }
     progress.say(format!("{} trimmed, {} waiting", Bytes(trimmed), Bytes(waiting)));
 }
 
-/// How much a sum has grown since the request.
+/// Returns how much a sum has grown since the request.
 fn grown(status: &Value, before: &Value, name: &str) -> u64 {
     number(&status["totals"][name]).saturating_sub(number(&before[name]))
 }

@@ -1,4 +1,4 @@
-//! What is told of a trim, as `--json` writes it and [`table::trim`](crate::table::trim) shows it.
+//! A trim's results, as `--json` writes them and [`table::trim`](crate::table::trim) shows them.
 
 use serde::Serialize;
 use trimwise::units::Bytes;
@@ -14,53 +14,53 @@ pub struct TrimReport {
     pub trimwise: &'static str,
     /// What was asked for.
     pub settings: TrimSettings,
-    /// What is mounted there.
+    /// The file system that is mounted there.
     pub file_system: FileSystem,
-    /// What it lies on.
+    /// The devices below it.
     pub devices: Vec<Device>,
-    /// What was expected to be sent.
+    /// The estimate of what would be sent.
     pub estimate: EstimateReport,
     /// What was done; `None` in a dry run.
     pub trim: Option<TrimDone>,
-    /// What the figures do not say.
+    /// What the figures leave out.
     pub notes: Vec<String>,
 }
 
 /// What was asked for.
 #[derive(Clone, Debug, Serialize)]
 pub struct TrimSettings {
-    /// Whether nothing was to be sent.
+    /// Whether this is a dry run.
     pub dry_run: bool,
-    /// The least extent that FITRIM was given.
+    /// The shortest extent requested of FITRIM.
     pub min_extent_bytes: Bytes,
-    /// The shortest extent that is sent with that: the device's granularity and the file system's blocks count too.
+    /// The shortest extent that is actually sent: the device's granularity and the file system's blocks count too.
     pub min_extent_effective_bytes: Bytes,
     /// The first byte.
     pub offset_bytes: u64,
-    /// How many from there; `None` to the end of an address space that has none known (btrfs).
+    /// The length from there; `None` means up to the end of an address space of unknown size (btrfs).
     pub length_bytes: Option<Bytes>,
     /// Groups in a slice; `None` if everything is one slice.
     pub groups_per_slice: Option<u64>,
-    /// The rest between slices.
+    /// The pause between slices.
     pub pause_ms: u64,
-    /// The command that does this again.
+    /// The command that repeats this.
     pub command: String,
 }
 
-/// What is mounted there.
+/// The mounted file system.
 #[derive(Clone, Debug, Serialize)]
 pub struct FileSystem {
-    /// Where.
+    /// Its mount point.
     pub mount_point: String,
     /// `ext4`, `xfs`...
     pub kind: String,
     /// Its discard option.
     pub mounted_with: String,
-    /// What its groups are called; `None` if none are known.
+    /// What its groups are called; `None` if it has no known groups.
     pub groups_name: Option<&'static str>,
-    /// How many there are.
+    /// Number of groups.
     pub groups: Option<u64>,
-    /// Bytes of one.
+    /// Size of a group.
     pub group_bytes: Option<Bytes>,
 }
 
@@ -75,11 +75,11 @@ pub struct Device {
     pub discard_granularity_bytes: Bytes,
     /// The largest discard.
     pub discard_max_bytes: Bytes,
-    /// Ranges in a command.
+    /// Ranges per command.
     pub ranges_per_command: u64,
 }
 
-/// What was expected to be sent.
+/// The estimate of what would be sent.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "basis", rename_all = "kebab-case")]
 pub enum EstimateReport {
@@ -96,9 +96,9 @@ pub enum EstimateReport {
         /// Their bytes.
         too_short_bytes: Bytes,
     },
-    /// No more than what is not in use on the devices.
+    /// At most what is not in use on the devices.
     UpperBound {
-        /// That.
+        /// The bound.
         bytes_max: Bytes,
     },
 }
@@ -108,11 +108,11 @@ pub enum EstimateReport {
 pub struct TrimDone {
     /// Slices that were trimmed.
     pub slices_done: usize,
-    /// Slices there were.
+    /// Slices in all.
     pub slices: usize,
-    /// The sum of FITRIM's answers.
+    /// The sum of FITRIM's return values.
     pub fitrim_answered_bytes: Bytes,
-    /// What that counts here.
+    /// The meaning of that value on this file system.
     pub fitrim_answer_means: &'static str,
     /// Discards that the device counted; `None` on a kernel that does not count them.
     pub device_counted: Option<Counted>,
@@ -142,7 +142,7 @@ impl From<DiscardCounts> for Counted {
 }
 
 impl FileSystem {
-    /// What a target is.
+    /// Describes a target.
     pub fn of(target: &Target) -> Self {
         let layout = target.layout.as_ref();
         Self {
@@ -184,7 +184,7 @@ impl From<&Estimate> for EstimateReport {
 }
 
 impl TrimDone {
-    /// What came of a trim of so many slices.
+    /// Summarises a trim of `slices` slices.
     pub fn of(target: &Target, outcome: &Outcome, slices: usize) -> Self {
         let (ended, failure) = match &outcome.ended {
             Ended::Done => ("done", None),
@@ -204,7 +204,7 @@ impl TrimDone {
     }
 }
 
-/// What the reader should know before he takes the figures for more than they are.
+/// Returns what to know about the limits of the figures.
 pub fn notes(
     target: &Target,
     span: Span,
@@ -218,43 +218,43 @@ pub fn notes(
         (Kind::Ext4, Estimate::Extents(_)) => note(
             match trimmed {
                 TrimmedGroups::Again | TrimmedGroups::AgainSince { .. } => {
-                    "ext4 was last asked for longer extents, so it goes over the groups again that it trimmed then."
+                    "ext4 was last asked for longer extents, so it visits the groups that it trimmed then once more."
                 }
                 TrimmedGroups::Skipped => {
-                    "ext4 skips block groups that it trimmed since it was mounted and that nothing was freed in since; \
-                     nobody can ask it which they are, so it may send less than estimated, down to nothing."
+                    "ext4 skips block groups that it has trimmed since the mount and that nothing was freed in since. \
+                     It does not say which they are, so it may send less than estimated, even nothing."
                 }
                 TrimmedGroups::Unknown => {
-                    "ext4 skips block groups that it trimmed since it was mounted and that nothing was freed in since, \
-                     unless it is asked for shorter extents than the last time, which this kernel does not tell (Linux \
-                     5.17 and later do). So it may send less than estimated; and if --min-extent is smaller than the \
-                     last time, give --groups as many as there are: behind the first slice it skips them again."
+                    "ext4 skips block groups that it has trimmed since the mount and that nothing was freed in since, \
+                     unless it is asked for shorter extents than the last time, which this kernel does not report \
+                     (Linux 5.17 and later do). So it may send less than estimated. If --min-extent is smaller than \
+                     the last time, set --groups to the number of groups: after the first slice it skips them again."
                 }
             }
             .to_string(),
         ),
         (_, Estimate::Extents(_)) => note(
-            "XFS trims again what it has trimmed before; extents that were freed a moment ago may be passed over."
+            "XFS trims again what it has trimmed before; extents that were freed a moment ago may be left out."
                 .to_string(),
         ),
         (Kind::Btrfs, Estimate::Bound(_)) => note(
-            "Btrfs does not list its free space: the bound is what its devices hold less what is in use on them. How \
-             much of that is sent is not known beforehand. Ranges are logical addresses, and device space that no \
-             block group has is trimmed whatever the range; what has been trimmed of that since it was mounted is \
+            "Btrfs does not list its free space: the bound is the size of its devices less what is in use on them. How \
+             much of that is sent is not known in advance. Ranges are logical addresses. Device space outside all \
+             block groups is trimmed whatever the range; what has been trimmed of it since the mount is \
              skipped."
                 .to_string(),
         ),
         (_, Estimate::Bound(_)) => note(format!(
-            "{} does not list its free space: the bound is what the device holds less what is in use. How much of that \
-             is sent is not known beforehand.",
+            "{} does not list its free space: the bound is the size of the device less what is in use. How much of \
+             that is sent is not known in advance.",
             target.mount.fs_type
         )),
     }
     if let Some(layout) = &target.layout {
         if layout.assumed {
             note(format!(
-                "The superblock on {} cannot be read (run it as root); groups are taken to be {} large, as mkfs makes \
-                 them by itself.",
+                "The superblock on {} cannot be read (run as root); groups are assumed to be {} large, the default \
+                 of mkfs.",
                 target.devices[0].name, layout.group
             ));
         }
@@ -263,17 +263,20 @@ pub fn notes(
         }
         if target.kind == Kind::Ext4 && span.end != layout.group_end(span.end.saturating_sub(1)) {
             note(
-                "The range ends inside a block group: since Linux 6.6 ext4 sends a free extent across its end whole, \
-                 and the estimate counts it so."
+                "The range ends inside a block group: since Linux 6.6 ext4 sends a free extent that crosses the end \
+                 whole, and so the estimate counts it."
                     .to_string(),
             );
         }
     }
     if target.devices.iter().any(|device| device.limits.ranges > 1) {
-        note("The device takes several ranges in a command; where the kernel merges, there are fewer commands.".into());
+        note(
+            "The device takes several ranges per command; if the kernel merges, there are fewer commands."
+                .into(),
+        );
     }
     if outcome.is_some_and(|outcome| outcome.counted.is_some()) {
-        note("The device's count holds all discards in that time, whoever sent them.".to_string());
+        note("The device's count includes all discards in that time, whoever sent them.".to_string());
     }
     if outcome.is_some_and(|outcome| outcome.counted.is_none()) {
         note("This kernel does not count discards (Linux 4.18 and later do).".to_string());

@@ -28,17 +28,17 @@ pub struct DirectoryReport {
     pub trimwise: &'static str,
     /// What was asked for.
     pub settings: DirectorySettings,
-    /// Whether the trim failed or was stopped, so that nothing can be said.
+    /// Whether the trim failed or was stopped, so that there is no conclusion.
     pub partial: bool,
-    /// What went wrong, if something did.
+    /// What went wrong, if anything.
     pub failed: Option<String>,
-    /// The answer.
+    /// The verdict.
     pub verdict: &'static str,
-    /// The answer, for people.
+    /// The verdict in words.
     pub sentence: String,
     /// Where the file system is mounted.
     pub mount_point: String,
-    /// Which one it is.
+    /// Its type.
     pub file_system: String,
     /// The device that is mounted.
     pub device: String,
@@ -48,15 +48,15 @@ pub struct DirectoryReport {
     pub file_extents: usize,
     /// How often it was trimmed.
     pub trims: u32,
-    /// What FITRIM answered, over all of them.
+    /// The sum of FITRIM's return values.
     pub trim_answered_bytes: u64,
-    /// What lay at the file's places after it was removed.
+    /// What the file's blocks held after it was removed.
     pub after_delete: Units,
-    /// What lay there after the trim.
+    /// What they held after the trim.
     pub after_trim: Units,
     /// The disks that were read.
     pub disks: Vec<Disk>,
-    /// What the user should know besides.
+    /// Further remarks for the user.
     pub notes: Vec<String>,
 }
 
@@ -65,18 +65,18 @@ pub struct DirectoryReport {
 pub struct DirectorySettings {
     /// The target, as given.
     pub target: String,
-    /// The command that makes this again.
+    /// The command that repeats this.
     pub command: String,
 }
 
-/// Units of 4 KiB by what they hold.
+/// Units of 4 KiB by their contents.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Units {
     /// The file's data.
     pub old_data_units: u64,
     /// Zeros.
     pub zero_units: u64,
-    /// Something else: used again.
+    /// Something else: reused.
     pub other_units: u64,
     /// Not readable.
     pub unreadable_units: u64,
@@ -100,7 +100,7 @@ pub struct Disk {
     pub name: String,
     /// Whether it promises zeros after TRIM.
     pub promises_zeros: bool,
-    /// Where that stands, or why nothing is promised.
+    /// The source of that promise, or why nothing is promised.
     pub promise: String,
     /// Discards that the kernel counted meanwhile, whoever sent them; `None` if it does not count them.
     pub discards: Option<u64>,
@@ -108,7 +108,7 @@ pub struct Disk {
     pub discarded_bytes: Option<u64>,
 }
 
-/// Runs the command and answers what to print.
+/// Runs the command and returns what to print.
 pub fn run(
     arguments: &VerifyArguments,
     destinations: &Destinations,
@@ -116,7 +116,7 @@ pub fn run(
 ) -> Result<String, Failure> {
     refuse(
         arguments,
-        "is a mounted file system, of which nothing is destroyed",
+        "is a mounted file system, where nothing is destroyed",
         &[
             ("--fault", arguments.fault.is_some()),
             ("--content", arguments.content.is_some()),
@@ -153,7 +153,7 @@ pub fn run(
     output::print(&text).and(Err(failure))
 }
 
-/// A place where nothing can be found out is a wrong argument.
+/// A place where nothing can be found out is a usage error.
 fn failure_of(error: VerifyError) -> Failure {
     match error {
         VerifyError::Io { ref source, .. } if source.kind() == ErrorKind::PermissionDenied => {
@@ -172,7 +172,7 @@ fn failure_of(error: VerifyError) -> Failure {
 }
 
 impl DirectoryReport {
-    /// What `arguments` asked for, and what came of it.
+    /// Combines what `arguments` asked for with the results.
     pub fn new(arguments: &VerifyArguments, found: &Report) -> Self {
         let mut command = CommandText::new("verify");
         command.argument(&arguments.target);

@@ -69,7 +69,7 @@ fn what_makes_no_sense_is_refused_with_what_would() {
         ("vertex-60gb@1.3 --fault partial", "expected 100 where the device takes no TRIM"),
         ("vertex-60gb --fault broken-promise", "expected false where trim.read_after promises no"),
         ("file:", "'file:' is not a real target"),
-        ("file:x --fault late", "--fault: file:x is no model"),
+        ("file:x --fault late", "--fault: file:x is not a model"),
         ("dev:/dev/null --size 1GiB", "--size: dev:/dev/null has its own size"),
         ("dev:/dev/null", "/dev/null"),
         ("dir:", "expected dir:PATH"),

@@ -1,4 +1,4 @@
-//! `trimwise device` as a test runs it: with a registry of its own.
+//! Runs `trimwise device` with a registry of its own.
 
 #![allow(dead_code)] // each tier uses a part of this
 
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// The registry of one test, of which nothing is left at its end.
+/// The registry of one test; nothing of it is left at its end.
 pub struct Place(tempfile::TempDir);
 
 impl Place {
@@ -38,7 +38,7 @@ impl Place {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// What it says where it must fail with this code.
+    /// Returns the error message of a command that must fail with this code.
     pub fn refused(&self, code: i32, words: &[&str]) -> String {
         let output = self.device(words);
         assert_eq!(output.status.code(), Some(code), "{words:?}: {output:?}");
@@ -47,7 +47,7 @@ impl Place {
         said
     }
 
-    /// Attaches and answers the node.
+    /// Attaches a device and returns its node.
     pub fn attach(&self, words: &[&str]) -> String {
         let said = self.ok(&[&["attach"], words].concat());
         let node = said.trim().to_owned();
@@ -64,7 +64,7 @@ impl Place {
         self.list()[0]["server_pid"].as_i64().unwrap()
     }
 
-    /// Nothing of what was made here is left.
+    /// Asserts that nothing created here is left.
     pub fn is_clean(&self) {
         let here = self.0.path().to_str().unwrap();
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
@@ -74,7 +74,7 @@ impl Place {
             let backing = fs::read_to_string(&file).unwrap_or_default();
             assert!(!backing.contains(here), "{} is left over {backing}", file.display());
         }
-        // A server that was cut off is gone from the list before its folder is.
+        // A server that was cut off leaves the list before its folder is removed.
         waits("its folder is removed", || {
             let entries = fs::read_dir(self.path("devices")).into_iter().flatten();
             entries.into_iter().all(|entry| entry.unwrap().file_name() == ".lock")
@@ -84,7 +84,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // Where a test failed half way: whatever is mounted there goes, then its devices.
+        // If a test failed half way, unmount what is mounted there, then remove its devices.
         let mounted = self.path("mounted");
         if std::thread::panicking() {
             let _ = Command::new("umount").arg("-l").arg(&mounted).stderr(Stdio::null()).status();

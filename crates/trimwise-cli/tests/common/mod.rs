@@ -1,18 +1,18 @@
-//! The command as a test runs it, and what it expects of it.
+//! Runs the command, and checks its output.
 
 #![allow(dead_code)] // each tier uses a part of this
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-/// The command with these words.
+/// Returns the command with these arguments.
 pub fn command(words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_trimwise"));
     command.args(words).env("NO_COLOR", "1").stdin(Stdio::null());
     command
 }
 
-/// The command in a folder, which is also where it makes its temporary ones.
+/// Returns the command in a folder, which also holds its temporary files.
 pub fn command_in(folder: &Path, line: &str) -> Command {
     let mut command = command(&line.split_whitespace().collect::<Vec<_>>());
     command.current_dir(folder).env("TMPDIR", folder);

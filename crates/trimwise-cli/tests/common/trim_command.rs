@@ -1,4 +1,4 @@
-//! `trimwise trim` as a test runs it.
+//! Runs `trimwise trim`.
 
 #![allow(dead_code)] // each tier uses a part of this
 

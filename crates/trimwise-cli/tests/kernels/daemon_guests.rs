@@ -1,6 +1,6 @@
-//! `trimwised` in trouble, on the real ext4, XFS and btrfs of Linux 6.1 in virtual time: killed at instants within its
-//! slices, on mounts that go, change or fill up under it, on drives that fail, with a clock that jumps and a state folder
-//! that is full or broken. What must hold after each of them is in [`Script::run`].
+//! `trimwised` in trouble, on the real ext4, XFS and btrfs of Linux 6.1 in virtual time: killed at random moments
+//! within its slices, on mounts that disappear, change or fill up, on failing drives, with a clock that jumps, and with
+//! a full or broken state folder. [`Script::run`] checks what must hold after each of them.
 
 use crate::guest_daemon::{Done, Script, kernel};
 use serde_json::Value;
@@ -8,18 +8,18 @@ use trimwise::units::Bytes;
 use trimwise_uml::disk::{Fault, Traced};
 use trimwise_uml::job::{DAEMON_FOLDER, FileSystem, MOUNT_POINT, Step};
 
-/// How often the daemon is killed on each file system.
+/// Kills of the daemon on each file system.
 const KILLS: u64 = 50;
-/// At least so many of these come while the drive is at a discard; how many do is told in docs/architecture.md.
+/// Minimum number of kills that hit a discard in progress; docs/architecture.md tells how many do.
 const KILLS_WITHIN_DISCARDS: usize = 3;
 /// Mounts of a flood.
 const MOUNTS: u64 = 200;
-/// So much freed is worth a map at once.
+/// Freeing this much is worth a new map at once.
 const FREED: Bytes = Bytes::mib(80);
-/// Longer than the daemon takes for all of the drive at one discard after the other.
+/// Longer than the daemon needs to trim the whole drive, one discard at a time.
 const PATIENCE_S: u64 = 120;
 
-/// A generator of instants, the same in every run: Knuth's MMIX.
+/// A generator of random instants, the same in every run: Knuth's MMIX.
 struct Draw(u64);
 
 impl Draw {
@@ -29,7 +29,7 @@ impl Draw {
     }
 }
 
-/// A daemon that is killed again and again, each time by the next drawn instant after something was freed.
+/// A daemon that is killed again and again, each time at the next drawn instant after something was freed.
 fn killed(file_system: FileSystem, seed: u64) -> Script {
     let mut script = Script::new(file_system, &[], "true");
     let mut draw = Draw(seed);
@@ -50,10 +50,10 @@ fn killed(file_system: FileSystem, seed: u64) -> Script {
     script
 }
 
-/// How many kills came while the drive was at a discard.
+/// Counts the kills that hit a discard in progress.
 fn within_discards(done: &Done) -> usize {
     let at = |kill| done.step(&format!("kill {kill}")).begin_ns;
-    // The guest's own clock began with the first mark's instant, but for the boot.
+    // The guest's own clock started at the first mark, except for the boot.
     let boot = done.marks[1].at.0 - done.steps[0].end_ns;
     let within = |at: u64| {
         let mut discards = done.trace.iter().filter(|entry| entry.kind == Traced::Discard);
@@ -100,8 +100,8 @@ fn killed_fifty_times_on_btrfs() {
     leaves_everything_sound(FileSystem::Btrfs);
 }
 
-/// Nothing waits any more, or only what is not yet worth a command and below the bound (ext4), or the kernel's own discard
-/// does it (btrfs).
+/// Asserts that nothing is waiting, or only what is not yet worth a command and below the bound (ext4), or that the
+/// kernel's own discard handles it (btrfs).
 #[track_caller]
 fn is_cared_for(done: &Done, when: &str) {
     let status = done.status(when);
@@ -111,13 +111,13 @@ fn is_cared_for(done: &Done, when: &str) {
     assert!(trimmed || status["reason"]["code"] == "online", "{when}: {status:#}");
 }
 
-/// It is passed over, or not there.
+/// Asserts that the mount is skipped, or not there.
 #[track_caller]
 fn is_let_alone(done: &Done, when: &str) {
     assert_eq!(done.status(when), Value::Null, "{when}");
 }
 
-/// So much at least was discarded between two steps.
+/// Asserts that at least `least` bytes were discarded between two steps.
 #[track_caller]
 fn is_discarded(done: &Done, from: &str, to: &str, least: u64) {
     let bytes = done.discarded_before(to) - done.discarded_before(from);
@@ -210,7 +210,7 @@ fn a_mount_goes_fills_up_and_grows_on_btrfs() {
     follows_its_mount(FileSystem::Btrfs);
 }
 
-/// An option that the daemon turned on is put back when the mount becomes read-only, which it must stay.
+/// An option that the daemon turned on is restored when the mount becomes read-only; the mount must stay read-only.
 fn stays_read_only(file_system: FileSystem) {
     let Some(kernel) = kernel(file_system) else { return };
     let mut script = Script::new(file_system, &[], "true");
@@ -225,7 +225,7 @@ fn stays_read_only(file_system: FileSystem) {
     script.then(Step::Remount { options: String::new() });
 
     let done = script.run(&kernel, 1);
-    // The last field is the file system's own, behind the device.
+    // The last field is the file system's own options, after the device.
     let of_file_system = |name| {
         let options = done.mount_options(name);
         options.rsplit(' ').next().unwrap().split(',').map(str::to_owned).collect::<Vec<_>>()
@@ -293,7 +293,7 @@ fn tells_what_its_drive_does(file_system: FileSystem) {
     assert!(words.iter().any(|words| failing["why"].as_str().unwrap().contains(words)), "{failing:#}");
     assert!(failing["waiting_bytes"].as_u64() >= Some(FREED.0 * 9 / 10), "it still waits: {failing:#}");
     is_discarded(&done, "failing", "sound again", FREED.0 * 9 / 10);
-    // ext4 and XFS are still there, and fail; btrfs is read-only at once.
+    // ext4 and XFS are still there, but fail; btrfs is read-only at once.
     let gone = done.status("gone");
     let skipped = done.json("gone")["skipped"].to_string();
     assert!(
@@ -301,7 +301,7 @@ fn tells_what_its_drive_does(file_system: FileSystem) {
         "{gone:#} {skipped}"
     );
     is_let_alone(&done, "unmounted");
-    // Linux takes discards that virtio refuses for done, so that nobody can tell.
+    // Linux treats discards that virtio refuses as done, so that failure cannot be seen.
     assert_eq!(done.discarded_before("refused"), done.discarded_before("back"));
     tells_of(&done, &["found", "gone", "trimmed", "failed"]);
 }
@@ -355,7 +355,7 @@ fn a_clock_that_jumps_a_second_daemon_a_flood_of_mounts() {
         is_cared_for(&done, to);
         assert!(done.discarded_before(to) >= done.discarded_before(from));
     }
-    // What was freed three times, but for what may wait.
+    // What was freed three times, apart from what may wait.
     is_discarded(&done, "at first", "flood", FREED.0);
     let second = done.program("second");
     assert!(
@@ -365,7 +365,7 @@ fn a_clock_that_jumps_a_second_daemon_a_flood_of_mounts() {
     let flood = done.json("flood");
     assert_eq!(flood["file_systems"].as_array().unwrap().len(), 1);
     assert_eq!(flood["skipped"].to_string().matches("the same file system as").count() as u64, MOUNTS / 2);
-    // In the order in which it happened, whatever the clock said.
+    // Entries stay in the order in which they happened, whatever the clock said.
     let history = done.json("history");
     let clocks = history["entries"]
         .as_array()
@@ -426,13 +426,13 @@ fn a_state_folder_that_is_full_or_broken() {
     for when in ["status when full", "status begun full", "status begun broken"] {
         is_cared_for(&done, when);
     }
-    // What is written down stays, and what has no room there waits in memory; it is lost with a kill.
+    // What is written stays, and what does not fit waits in memory; a kill loses it.
     let entries = |name: &str| done.json(name)["entries"].as_array().unwrap().clone();
     assert_eq!(entries("full")[..entries("at first").len()], entries("at first"));
     assert!(entries("full").len() > entries("at first").len());
     assert_eq!(entries("begun full")[..entries("at first").len()], entries("at first"));
     assert_eq!(entries("room again"), entries("begun full"));
-    // What is broken is moved aside, and a new one is begun.
+    // A broken file is moved aside, and a new one is started.
     for (name, kind) in [("broken", "trimmed"), ("begun broken", "found")] {
         assert_eq!(entries(name)[0]["kind"], kind, "{:?}", entries(name));
     }
@@ -440,7 +440,7 @@ fn a_state_folder_that_is_full_or_broken() {
     assert!(done.text("said").contains("known.json cannot be parsed"), "{}", done.text("said"));
 }
 
-/// It lists no free space: all of its addresses are gone over, slice by slice.
+/// f2fs does not list its free space: the daemon walks all of its addresses, slice by slice.
 #[test]
 fn what_f2fs_has_freed_is_found_by_a_walk() {
     let Some(kernel) = kernel(FileSystem::F2fs) else { return };
@@ -448,7 +448,7 @@ fn what_f2fs_has_freed_is_found_by_a_walk() {
         script.then(Step::Remount { options: option.to_owned() });
     };
     let mut script = Script::new(FileSystem::F2fs, &[], "true");
-    remount(&mut script, "nodiscard"); // by itself it discards
+    remount(&mut script, "nodiscard"); // its default is to discard
     script.daemon("pressure-max = 101");
     script.free(FREED);
     script.sleep_s(30);
@@ -461,7 +461,7 @@ fn what_f2fs_has_freed_is_found_by_a_walk() {
     script.status("walked again");
     script.history("history");
     script.then(Step::StopDaemon);
-    remount(&mut script, "discard,alloc_mode=reuse"); // which a remount does not leave as it was
+    remount(&mut script, "discard,alloc_mode=reuse"); // a remount would reset alloc_mode
 
     let done = script.run(&kernel, 1);
     let freed = done.status("freed");
@@ -469,7 +469,7 @@ fn what_f2fs_has_freed_is_found_by_a_walk() {
     is_cared_for(&done, "walked");
     is_discarded(&done, "freed", "walked", FREED.0);
     assert!(done.status("walked")["totals"]["slices"].as_u64() > Some(3), "{:#}", done.status("walked"));
-    // It keeps a record of what it has sent.
+    // f2fs keeps a record of what it has sent.
     let again = done.discarded_before("walked again") - done.discarded_before("walked");
     assert!(again < FREED.0, "{again} bytes");
     tells_of(&done, &["found", "trimmed"]);

@@ -1,12 +1,12 @@
-//! `trimwise reproduce daemon-day`: `trimwised` inside a guest, on XFS, the same bytes twice; all of it, and the week, with
-//! `KERNELS=full`. And what is refused before anything boots.
+//! `trimwise reproduce daemon-day`: `trimwised` inside a guest, on XFS, the same bytes twice; with `KERNELS=full`
+//! everything and the week. Also checks what is refused before anything boots.
 
 use std::process::Stdio;
 
 use crate::reproduction::{error, image, is_full, is_met, refused, reproduce};
 use serde_json::Value;
 
-/// The claims of the daemon that hold and are to hold; those that do not, the experiment's README explains.
+/// The daemon's claims that must hold; the experiment's README explains those that do not.
 const KEPT: [&str; 3] = ["daemon-p99-xfs", "daemon-bound-xfs", "daemon-discarded-xfs"];
 
 #[test]
@@ -18,7 +18,7 @@ fn a_day_under_the_daemon_is_the_same_each_time_and_keeps_what_is_promised() {
         true => "daemon-week --only xfs --json -",
         false => "daemon-day --only xfs:daemon --json -",
     };
-    // Beside each other: a guest has one processor.
+    // In parallel: a guest has one processor.
     let runs = [(), ()].map(|()| {
         let mut command = reproduce(&format!("{arguments} --jobs 1"));
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()

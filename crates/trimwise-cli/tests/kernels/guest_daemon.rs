@@ -1,4 +1,4 @@
-//! Jobs of guests with `trimwised` in them, written step by step and read by the names of their steps.
+//! Jobs of guests with `trimwised` in them, written step by step; results are read by step name.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -22,11 +22,11 @@ use trimwise_uml::machine::Limits;
 
 use crate::reproduction::image;
 
-/// TRIM is not queued and takes 12 ms a command, so that most instants of a slice lie within a discard.
+/// Its TRIM is not queued and takes 12 ms a command, so that most of a slice's time lies within a discard.
 const DRIVE: &str = "sata-60gb-2011";
 const CAPACITY: Bytes = Bytes::gib(1);
 
-/// The kernel, if everything is there that a guest and what is looked at afterwards need.
+/// Returns the kernel, if everything is there that a guest and the checks afterwards need.
 pub fn kernel(file_system: FileSystem) -> Option<KernelImage> {
     let why = file_system.check_mkfs().err();
     why.map_or(Some(()), |why| {
@@ -37,14 +37,14 @@ pub fn kernel(file_system: FileSystem) -> Option<KernelImage> {
     image("6.1")
 }
 
-/// A daemon that looks each second, at the file system under test and nothing else.
+/// Configures a daemon that checks every second, only the file system under test.
 pub fn config(settings: &str) -> String {
     format!(
         "manage = \"listed\"\ntracepoints = false\nlook-every-s = 1\n[mount.\"{MOUNT_POINT}\"]\n{settings}\n"
     )
 }
 
-/// A job, and how its run is to go wrong.
+/// A job, and the faults planned for its run.
 pub struct Script {
     file_system: FileSystem,
     steps: Vec<Step>,
@@ -53,11 +53,11 @@ pub struct Script {
 }
 
 impl Script {
-    /// A mounted file system, with files whose bytes are known.
+    /// Starts with a mounted file system that has files with known contents.
     pub fn new(file_system: FileSystem, mkfs: &[&str], before_mount: &str) -> Self {
         let mut script = Self { file_system, steps: Vec::new(), names: BTreeMap::new(), faults: Vec::new() };
         script.then(Step::Mkfs { file_system, options: mkfs.iter().map(|&word| word.to_owned()).collect() });
-        // 2027: told from what a test sets the clock to.
+        // 2027: distinct from the times that a test sets the clock to.
         script.shell("", &format!("date -s @1800000000; {before_mount}"));
         script.mount();
         script.shell("", "for i in 1 2 3 4; do seq $i $i$((i * 100000)) > kept$i; done");
@@ -92,7 +92,7 @@ impl Script {
         self.program(name, &["sh", "-c", script]);
     }
 
-    /// This program with words of its command line.
+    /// Runs this program with these arguments.
     pub fn trimwise(&mut self, name: &str, words: &[&str]) {
         let run = format!("{DAEMON_FOLDER}/run");
         let words = [&["/proc/self/exe"], words, &["--run", &run, "--json", "-"]].concat();
@@ -111,7 +111,7 @@ impl Script {
         self.then(Step::Daemon { config: config(settings) });
     }
 
-    /// Once more, beside the one that runs: with its configuration and its folders.
+    /// Runs another daemon next to the running one: with its configuration and its folders.
     pub fn second_daemon(&mut self, name: &str) {
         let [config, state, run] =
             ["config.toml", "state", "run"].map(|file| format!("{DAEMON_FOLDER}/{file}"));
@@ -119,13 +119,13 @@ impl Script {
         self.program(name, &words);
     }
 
-    /// Makes a file, and removes it when the daemon has seen it: so much is to be trimmed.
+    /// Creates a file, and removes it after the daemon has seen it: `bytes` become free to trim.
     pub fn free(&mut self, bytes: Bytes) {
         let file = "gone".to_owned();
         self.then(Step::Append { file: file.clone(), bytes: bytes.0 });
         self.sleep_s(5);
         self.then(Step::Remove { file });
-        self.then(Step::Sync); // btrfs shows what is free when it commits
+        self.then(Step::Sync); // btrfs reports free space when it commits
         self.sleep_s(5);
     }
 
@@ -137,9 +137,9 @@ impl Script {
         self.then(Step::Remove { file });
     }
 
-    /// The drive is like this during the steps that `act` writes.
+    /// Applies a fault to the drive during the steps that `act` writes.
     pub fn during(&mut self, fault: Fault, act: impl FnOnce(&mut Self)) {
-        // The first mark stands before the first step.
+        // The first mark precedes the first step.
         let first = self.steps.len() + 1;
         act(self);
         self.faults.push((first..self.steps.len() + 1, fault));
@@ -150,15 +150,16 @@ impl Script {
         self.named(&format!("mounts {when}"), Step::Read { path: "/proc/self/mountinfo".to_owned() });
     }
 
-    /// Runs it, with a look behind its last step; asserts what must hold after any trouble: nobody of the daemon is left,
-    /// the mount options are as before, the files read from the drive have their bytes, and the checker finds nothing.
+    /// Runs it, and checks the state after its last step. Asserts what must hold after any trouble: no process of the
+    /// daemon is left, the mount options are as before, the files read from the drive have their bytes, and the checker
+    /// finds nothing.
     #[track_caller]
     pub fn run(mut self, kernel: &KernelImage, seed: u64) -> Done {
         let fs = self.file_system;
         self.shell("processes", "cat /proc/[0-9]*/cmdline | tr '\\0' ' '");
         self.looks_as_it_does("after");
         self.then(Step::Unmount);
-        self.mount(); // what is in memory is read from the drive
+        self.mount(); // so that files are read from the drive
         self.shell("sums read", "sha256sum kept*");
         self.then(Step::Unmount);
 
@@ -198,7 +199,7 @@ impl Script {
     }
 }
 
-/// The checker of the file system, on the drive's bytes: it must find nothing.
+/// Runs the checker of the file system on the drive's bytes: it must find nothing.
 #[track_caller]
 fn check(file_system: FileSystem, store: &SparseStore) {
     let image = format!("/proc/{}/fd/{}", std::process::id(), store.file().as_raw_fd());
@@ -209,7 +210,7 @@ fn check(file_system: FileSystem, store: &SparseStore) {
         FileSystem::F2fs => &["fsck.f2fs", "--dry-run"],
     };
     let mut command = Command::new(words[0]);
-    // The folders of the superuser, as everybody's search path may lack them.
+    // The superuser's directories, which an ordinary search path may lack.
     let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
     let output = command.args(&words[1..]).arg(&image).env("PATH", path).output();
     let output = output.unwrap_or_else(|e| panic!("{}: {e}", words[0]));
@@ -239,7 +240,7 @@ impl Done {
         }
     }
 
-    /// What a program that did not fail has printed.
+    /// Returns the output of a program that succeeded.
     #[track_caller]
     pub fn output(&self, name: &str) -> &str {
         let end = self.program(name);
@@ -269,18 +270,18 @@ impl Done {
         found.map_or(Value::Null, |one| one["status"].clone())
     }
 
-    /// Bytes of discards that the drive had carried out at the begin of a step.
+    /// Returns the bytes of discards that the drive had carried out when a step began.
     #[track_caller]
     pub fn discarded_before(&self, name: &str) -> u64 {
-        // The mark behind the step before it.
+        // The mark after the previous step.
         self.marks[self.names[name]].counts.discarded_bytes
     }
 
-    /// The options of mount and file system, as the kernel shows them.
+    /// Returns the options of mount and file system, as the kernel shows them.
     #[track_caller]
     pub fn mount_options(&self, name: &str) -> String {
         let line = self.text(name).lines().rfind(|line| line.split(' ').nth(4) == Some(MOUNT_POINT)).unwrap();
-        // Without the mount's own number, which is another one once it was mounted again.
+        // Without the mount's own number, which changes when it is mounted again.
         line.split(' ').skip(2).collect::<Vec<_>>().join(" ")
     }
 }

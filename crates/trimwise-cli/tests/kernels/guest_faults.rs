@@ -168,7 +168,7 @@ fn guest(kernel: &KernelImage) -> Guest {
     }
 }
 
-/// mkfs, mount, and what comes then.
+/// A job that makes and mounts a file system, and then runs `steps`.
 fn job(steps: impl IntoIterator<Item = Step>) -> Job {
     let file_system = FileSystem::Ext4;
     let begin =
@@ -205,17 +205,17 @@ fn a_full_disk_of_the_host_is_named() {
     assert!(error.contains("a disk of the guest failed on this host: No space left on device"), "{error}");
 }
 
-/// What a program of the guest does, and how it ends.
+/// A step that runs a shell script in the guest.
 fn program(script: &str) -> Step {
     let command = ["sh", "-c", script].map(str::to_owned).to_vec();
     Step::Program { command, input: Said::default() }
 }
 
-/// Root is the host's own file system: what a guest may do there as its root, it may not on the host.
+/// The guest's root is the host's own file system: what a guest may do there as its root, it must not do to the host.
 #[test]
 fn regression_a_guest_that_mounts_its_root_writable_cannot_write_to_the_host() {
     let Some(kernel) = image("6.1") else { return };
-    // Not below /tmp, where a clone may lie: the guest has one of its own.
+    // Not below /tmp, where a clone may lie: the guest has a /tmp of its own.
     let folder = tempfile::Builder::new().tempdir_in("/var/tmp").unwrap();
     let precious = folder.path().join("precious");
     fs::write(&precious, "text").unwrap();
@@ -238,7 +238,7 @@ fn regression_a_guest_that_mounts_its_root_writable_cannot_write_to_the_host() {
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
 }
 
-/// The same for a user who is not root: not even that user's own files. It takes a user namespace.
+/// The same for an ordinary user: the guest must not even write that user's own files. Needs a user namespace.
 #[test]
 fn regression_a_guest_of_an_ordinary_user_cannot_write_to_that_user_s_files() {
     let Some(kernel) = image("6.1") else { return };
@@ -280,7 +280,7 @@ fn regression_a_guest_of_an_ordinary_user_cannot_write_to_that_user_s_files() {
     assert_eq!(fs::read_dir(at("home")).unwrap().count(), 1);
 }
 
-/// Where neither can be had, as in many containers, nothing is started.
+/// If neither protection is available, as in many containers, nothing is started.
 #[test]
 fn a_guest_that_could_write_to_the_host_is_not_started() {
     if image("6.1").is_none() {
@@ -304,7 +304,7 @@ fn a_guest_that_could_write_to_the_host_is_not_started() {
     );
 }
 
-/// A warning in the log of a guest was read by nobody, and the command ended well.
+/// A warning in a guest's log went unnoticed, and the command succeeded.
 #[test]
 fn regression_a_kernel_that_complains_fails_the_job() {
     let Some(kernel) = image("6.1") else { return };
@@ -315,7 +315,7 @@ fn regression_a_kernel_that_complains_fails_the_job() {
     assert!(complaints.len() == 1 && complaints[0].ends_with(fault), "{complaints:?}");
 }
 
-/// A mark is the init's own, whoever else asks for the serial number; and faults that follow marks are not misplaced.
+/// Only the init sets marks, even if another program reads the serial number; faults placed after marks stay in place.
 #[test]
 fn regression_a_program_that_asks_for_the_serial_number_makes_no_mark() {
     let Some(kernel) = image("6.1") else { return };

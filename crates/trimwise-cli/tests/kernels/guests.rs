@@ -12,11 +12,11 @@ use trimwise_uml::job::FileSystem;
 use crate::common::command_in as trimwise;
 use crate::guest_daemon::kernel;
 
-/// Enough files that each file system writes, commits and frees; some seconds of virtual time.
+/// Enough files for each file system to write, commit and free; some seconds of virtual time.
 const POSTMARK: &str =
     "set number 400\nset transactions 600\nset size 10000 100000\nset buffering false\nrun\n";
 
-/// Whether the kernel of these tests is there, and each file system can be made here.
+/// Whether the kernel of these tests is built, and this computer can make each file system.
 fn is_there(file_system: FileSystem) -> bool {
     kernel(file_system).is_some()
 }
@@ -27,7 +27,7 @@ fn folder_with_postmark() -> TempDir {
     folder
 }
 
-/// Runs a command in a folder and answers the JSON that it prints, as text.
+/// Runs a command in a folder and returns its JSON output as text.
 #[track_caller]
 fn json(folder: &Path, line: &str, input: Stdio) -> String {
     let output = trimwise(folder, &format!("{line} --json -")).stdin(input).output().unwrap();
@@ -43,7 +43,7 @@ fn fails(folder: &Path, line: &str, code: i32, words: &[&str]) {
     assert!(words.iter().all(|word| message.contains(word)), "{line}: {message}");
 }
 
-/// What may be left of guests: folders in this test's own temporary folder.
+/// Returns what guests may have left: folders in this test's own temporary folder.
 fn left_in(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     entries.filter(|path| path.to_string_lossy().contains("trimwise-guest-")).collect()
@@ -108,14 +108,14 @@ fn f2fs_in_virtual_time_is_the_same_twice() {
     two_runs_are_the_same(FileSystem::F2fs);
 }
 
-/// A guest that walked to its program folder by folder had less memory free where there were more of them, wrote back
-/// earlier, and laid files out in another way.
+/// A guest that walked to its program folder by folder had less memory free if there were more folders, so it wrote
+/// back earlier and laid files out differently.
 #[test]
 fn regression_where_the_program_and_its_folder_are_changes_nothing() {
     if !is_there(FileSystem::Xfs) {
         return;
     }
-    // More than the guest has memory for, so that it writes back when that runs short.
+    // More than the guest's memory holds, so that it must write back.
     let work = "cat /proc/meminfo /proc/buddyinfo; for i in $(seq 64); do head -c 6000000 /dev/zero > $i; done; \
                 cat /proc/meminfo";
     let run = |mut command: Command| {
@@ -148,7 +148,7 @@ fn the_table_names_kernel_and_file_system_and_fits() {
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     for words in
-        ["ext4 of Linux 6.1.", "mounted with data=journal", "batch:1s", "stale end", "Files:", "again:"]
+        ["ext4 of Linux 6.1.", "mounted with data=journal", "batch:1s", "stale end", "Files:", "repeat with:"]
     {
         assert!(text.contains(words), "{words} is not in: {text}");
     }
@@ -157,7 +157,7 @@ fn the_table_names_kernel_and_file_system_and_fits() {
     assert!(report.contains("a real kernel and a modelled SSD"));
 }
 
-/// FITRIM finds what the removed files have left, at each interval.
+/// FITRIM finds what the removed files left, at each interval.
 #[test]
 fn a_batch_trims_at_its_interval_beside_the_workload() {
     if !is_there(FileSystem::Ext4) {
@@ -171,7 +171,7 @@ fn a_batch_trims_at_its_interval_beside_the_workload() {
     assert!(commands(1) > 0);
 }
 
-/// Debian's PostMark and ours: the same counts in their reports, and the same requests at the drive.
+/// Debian's PostMark and ours give the same counts in their reports and send the drive the same requests.
 #[test]
 fn debian_s_postmark_runs_beside_ours() {
     if !is_there(FileSystem::Ext4) {
@@ -203,7 +203,7 @@ fn debian_s_postmark_runs_beside_ours() {
         assert_eq!(figures[key], count, "{line}");
     }
 
-    // Each request from the program's begin on is in the trace, with the bytes that were counted.
+    // The trace has each request since the program's start, with the bytes that were counted.
     let trace = fs::read_to_string(folder.path().join("t.csv")).unwrap();
     let written: u64 = trace
         .lines()
@@ -238,7 +238,7 @@ fn a_program_that_fails_fails_the_command_and_its_words_are_kept() {
     assert_eq!(left_in(folder.path()), Vec::<PathBuf>::new());
 }
 
-/// A drive that compresses stores zeros in next to nothing, and random bytes whole.
+/// A compressing drive stores zeros in almost no space, and random bytes whole.
 #[test]
 fn a_compressing_drive_looks_at_what_the_guest_writes() {
     if !is_there(FileSystem::Ext4) {
@@ -258,8 +258,8 @@ fn a_compressing_drive_looks_at_what_the_guest_writes() {
     assert!(stored("/dev/urandom") > 0.95);
 }
 
-/// More than a pipe holds kept program and init waiting for each other until the end of virtual time; and what was no text
-/// was refused, or came out changed.
+/// With more output than a pipe holds, program and init waited for each other until the end of virtual time; output
+/// that was not text was refused or changed.
 #[test]
 fn regression_300_kb_of_any_bytes_pass_through_a_program() {
     if !is_there(FileSystem::Ext4) {
@@ -279,8 +279,8 @@ fn regression_300_kb_of_any_bytes_pass_through_a_program() {
     assert!(output.stdout.starts_with(&bytes) && output.stderr.starts_with(&bytes));
 }
 
-/// A program that reads the serial number moved the marks, and the figures were those of nothing. On 6.1 the first
-/// getrandom took 2.5 s of virtual time. And the result names what decides it.
+/// A program that read the serial number moved the marks, so that the figures covered the wrong interval. On 6.1 the
+/// first getrandom took 2.5 s of virtual time. The result also names the guest program, which affects it.
 #[test]
 fn regression_the_figures_of_a_run_are_those_of_its_program() {
     if !is_there(FileSystem::Ext4) {
@@ -324,7 +324,7 @@ fn regression_an_error_in_the_kernel_s_log_fails_the_command() {
     assert_eq!(result["complaints"].as_array().unwrap().len(), 1);
 }
 
-/// As in a container: the guest's memory is not there.
+/// As in some containers; the guest's memory must go elsewhere.
 #[test]
 fn regression_a_small_dev_shm_that_forbids_programs_is_not_used() {
     if !is_there(FileSystem::Ext4) {
@@ -363,7 +363,7 @@ fn limits_of_a_guest_can_be_set() {
     fails(folder.path(), "kernel run 6.1:ext4 --max-silence 0 -- true", 2, &["from 1 to"]);
 }
 
-/// The guest's processes and their kernel die with the command, however it dies; its folder goes at the next run.
+/// The guest's processes and their kernel die with the command, however it dies; its folder is removed at the next run.
 #[test]
 fn a_killed_command_leaves_no_guest() {
     if !is_there(FileSystem::Ext4) {
@@ -396,7 +396,7 @@ fn a_killed_command_leaves_no_guest() {
     assert_eq!(left_in(folder.path()), Vec::<PathBuf>::new());
 }
 
-/// A step that fails says which, and why: here a mount option that the file system does not know.
+/// A failing step is named with the reason: here a mount option that the file system does not know.
 #[test]
 fn a_failed_step_is_named_with_the_kernel_s_own_words() {
     if !is_there(FileSystem::Ext4) {
@@ -408,7 +408,7 @@ fn a_failed_step_is_named_with_the_kernel_s_own_words() {
     assert_eq!(left_in(folder.path()), Vec::<PathBuf>::new());
 }
 
-/// The model of 6.1 and the kernel itself, with the same of everything; without the kernel the model alone.
+/// Compares the model of 6.1 with the kernel itself, all else equal; without the kernel, runs the model alone.
 #[test]
 fn the_model_is_checked_on_the_kernel_that_it_models() {
     let folder = folder_with_postmark();
@@ -430,7 +430,7 @@ fn the_model_is_checked_on_the_kernel_that_it_models() {
     let output = trimwise(folder.path(), line).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let result: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(result["cells"], alone["cells"], "a check changes nothing of the model");
+    assert_eq!(result["cells"], alone["cells"], "a check does not change the model");
     let check = &result["check"];
     assert!(check["kernel"]["release"].as_str().unwrap().starts_with("6.1."));
     assert_eq!(check["left_out"][0]["policy"], "lazy");
@@ -463,7 +463,7 @@ fn what_cannot_run_is_refused_with_what_can() {
     fails(folder.path(), "kernel run 6.1:ext4", 2, &["PROGRAM"]);
     fails(folder.path(), "kernel run 6.1:ext4 --trace t.txt -- true", 2, &["FILE.csv or FILE.json"]);
     fails(folder.path(), "kernel run 6.1:ext4 --trace small.json -- /tmp/x", 2, &["below /tmp"]);
-    fails(folder.path(), "kernel run 6.1:ext4 --memory 32 -- true", 2, &["64 MiB at least"]);
+    fails(folder.path(), "kernel run 6.1:ext4 --memory 32 -- true", 2, &["at least 64 MiB"]);
     fails(folder.path(), "reproduce set-1a --target kernel:6.1:ext4", 2, &["set-1a", "postmark-vendors"]);
     fails(folder.path(), "reproduce postmark-vendors --only vendor7", 2, &["vendor7", "vendor1, vendor2"]);
 

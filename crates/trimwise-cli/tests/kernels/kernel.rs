@@ -7,7 +7,7 @@ use trimwise_testing::skipped;
 
 use crate::reproduction::image;
 
-/// `.ci/run` builds it, or finds it.
+/// `.ci/run` builds or finds the kernel.
 #[test]
 fn the_real_kernel_says_its_version_and_gets_the_same_randomness_each_time() {
     let Some(image) = image("6.1") else { return };

@@ -1,5 +1,5 @@
-//! `trimwise reproduce kernels` on real kernels: ext4 of 6.1, or with `KERNELS=full` every kernel that is built and every
-//! file system; and what is refused before anything boots.
+//! `trimwise reproduce kernels` on real kernels: ext4 of 6.1, or with `KERNELS=full` every built kernel and every file
+//! system. Also checks what is refused before anything boots.
 
 use crate::reproduction::{error, image, is_full, is_met, refused, reproduce};
 use serde_json::Value;
@@ -30,7 +30,7 @@ fn real_kernels_discard_as_the_source_says_and_the_same_each_time() {
     for (i, extents) in [1000..=1024, 1..=64, 1000..=1024].into_iter().enumerate() {
         let (with, without) = (&of("discard")[i], &of("nodiscard")[i]);
         assert_eq!(without["discards"]["commands"], 0);
-        // The appends behind the removal take some of its blocks before the worker comes to them.
+        // The appends after the removal reuse some of its blocks before the worker reaches them.
         let bytes = |name: &str| with[name].as_u64().unwrap();
         assert!(
             bytes("covered_bytes") >= bytes("freed_bytes") / 1000 * 999,

@@ -1,11 +1,11 @@
 //! `trimwise reproduce model-ext4`, one shape of it, and `lazy-3-kernel`, one append size (with the feature
-//! `kernel-5-10-tests`, since it needs another kernel); all of both
-//! with `KERNELS=full`. And what is refused before anything boots.
+//! `kernel-5-10-tests`, since it needs another kernel); all of both with `KERNELS=full`. Also checks what is refused
+//! before anything boots.
 
 use crate::reproduction::{error, image, is_full, is_met, refused, reproduce};
 use serde_json::Value;
 
-/// The result of an experiment, whole or its sample; `None` where its kernel is not built.
+/// Returns the result of an experiment, whole or its sample; `None` if its kernel is not built.
 fn result(version: &str, experiment: &str, sample: &str) -> Option<Value> {
     image(version)?;
     let only = if is_full() { String::new() } else { format!("--only {sample}") };
@@ -38,7 +38,7 @@ fn the_modelled_ext4_asks_its_drive_for_what_the_real_one_does() {
             {
                 assert!(figure(name) > 0, "{side}, {name}: {pair:#}");
             }
-            // Whoever commits flushes twice, and logs a descriptor, a block and a commit block at least.
+            // Each commit flushes twice, and logs at least a descriptor, a block and a commit block.
             assert!(figure("flushes") >= 2 * figure("commits"), "{side}: {pair:#}");
             assert!(figure("journal_blocks") >= 3 * figure("commits"), "{side}: {pair:#}");
         }
@@ -46,7 +46,7 @@ fn the_modelled_ext4_asks_its_drive_for_what_the_real_one_does() {
     assert!(compared > 0, "no pair has the same number of commits on both sides: {result:#}");
 }
 
-/// The claims that hold and are to hold; those that do not, the experiment's README explains.
+/// The claims that must hold; the experiment's README explains those that do not.
 const KEPT: [&str; 3] = ["model-data", "model-metadata", "model-duration"];
 
 #[test]

@@ -6,36 +6,36 @@ use serde_json::Value;
 use trimwise_testing::skipped;
 use trimwise_uml::images::{self, KernelImage};
 
-/// The command.
+/// Returns the command.
 pub fn reproduce(arguments: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_trimwise"));
     command.arg("reproduce").args(arguments.split_whitespace());
     command
 }
 
-/// A kernel of this version, or `None` where none is built, which skips the test.
+/// Finds a kernel of this version; `None` if none is built, which skips the test.
 pub fn image(version: &str) -> Option<KernelImage> {
     images::find(version).map_err(|error| skipped(&error.to_string())).ok()
 }
 
-/// What it wrote to standard error.
+/// Returns its standard error.
 pub fn error(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Whether the claim of a result is met.
+/// Whether a claim of a result is met.
 pub fn is_met(result: &Value, id: &str) -> bool {
     let claims = result["claims"].as_array().unwrap();
     let claim = claims.iter().find(|claim| claim["id"] == id);
     claim.unwrap_or_else(|| panic!("no claim {id}"))["met"].as_bool().unwrap()
 }
 
-/// Whether all is run, and not only a sample.
+/// Whether everything runs, not just a sample.
 pub fn is_full() -> bool {
     std::env::var("KERNELS").is_ok_and(|value| value == "full")
 }
 
-/// Where no kernel is built, the command is refused with all of these words.
+/// Asserts that without a built kernel the command is refused with all of these words.
 pub fn refused(arguments: &str, words: &[&str]) {
     let empty = tempfile::tempdir().unwrap();
     let output = reproduce(arguments).env("TRIMWISE_KERNELS", empty.path()).output().unwrap();

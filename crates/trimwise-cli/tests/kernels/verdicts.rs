@@ -20,7 +20,7 @@ fn the_model_says_of_a_mail_spool_what_the_real_ext4_says() {
         for side in ["kernel", "model"] {
             let side = &row[side][0];
             assert!(side["data_blocks"].as_u64().unwrap() > 0, "{row:#}");
-            // Nobody asks for TRIM who is told not to.
+            // `off` sends no TRIM.
             assert!(row["policy"] != "off" || side["discards"] == 0, "{row:#}");
         }
     }

@@ -1,4 +1,4 @@
-//! The built binary, as a user or a script meets it: exit codes, and one clear message each.
+//! Runs the built binary as a user or a script does: exit codes, and one clear message each.
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -110,18 +110,18 @@ fn a_policy_that_does_not_parse_is_refused_with_those_that_do() {
     refused("compare --policy commit+lazy", &["column 8", "contradicts"]);
 }
 
-/// Each of these was accepted silently, or refused with words that helped nobody.
+/// Each of these was accepted silently, or refused with an unhelpful message.
 #[test]
-fn regression_what_people_write_is_understood_or_refused_with_what_would_do() {
+fn regression_likely_mistakes_are_understood_or_refused_with_a_hint() {
     refused("bench sata-smal fill", &["sata-smal: neither a built-in name", "did you mean sata-small?"]);
     for line in ["compare --device sata-smal", "verify sata-smal", "devices sata-smal"] {
         refused(line, &["did you mean sata-small?"]);
     }
-    refused("compare --workload /dev/null", &["/dev/null: asks for no run", "expected a line `run`"]);
-    refused("compare --policy off --report -", &["--report -: a report is not printed"]);
+    refused("compare --workload /dev/null", &["/dev/null: has no line `run`", "add one"]);
+    refused("compare --policy off --report -", &["--report -: a report cannot be printed"]);
     refused(
         "policies --json /proc/x",
-        &["--json /proc/x: no file can be made in /proc: its file system takes none"],
+        &["--json /proc/x: cannot create a file in /proc: its file system does not allow new files"],
     );
     refused("compare --policy discard commit --reps 1", &["'commit' is given twice"]);
     refused("compare --policy nodiscard off", &["'off' is given twice"]);
@@ -149,7 +149,7 @@ fn a_workload_that_does_not_parse_is_refused_with_its_column() {
 
 #[test]
 fn a_real_file_system_is_not_filled_unasked() {
-    let words = ["--workload fullwrite:64KiB:1MiB", "until nobody can write any more", "--fill"];
+    let words = ["--workload fullwrite:64KiB:1MiB", "until nothing can write any more", "--fill"];
     refused("compare --workload fullwrite:64KiB:1MiB --target dir:.", &words);
     refused("compare --workload fullwrite --fill", &["--fill", "--target dir:PATH"]);
     refused("compare --workload append:4KiB:8KiB --target dir:. --fill", &["--fill", "fills no file system"]);
@@ -160,7 +160,7 @@ fn a_firmware_is_named_behind_the_device() {
     refused("compare --device vertex-60gb@1.6", &["vertex-60gb:", "\"1.6\"", "one of 1.3, 1.4, 1.41, 1.5"]);
     refused("compare --device sata-small@1", &["this profile has no firmware variants"]);
     refused("devices nosuch@1", &["--device nosuch", "neither a built-in name", "vertex-60gb"]);
-    let words = ["--policy commit", "vertex-60gb@1.3 takes no TRIM", "off"];
+    let words = ["--policy commit", "vertex-60gb@1.3 does not support TRIM", "off"];
     refused("compare --device vertex-60gb@1.3 --policy off commit", &words);
     let list = text(&trimwise_in(Path::new("."), "devices").stdout);
     assert!(list.contains("vertex-60gb ") && list.contains("1.3, 1.4,"), "{list}");
@@ -224,11 +224,11 @@ fn existing_files_are_not_overwritten() {
     std::fs::write(dir.path().join("r.json"), "precious").unwrap();
     std::fs::write(dir.path().join("index.html"), "precious").unwrap();
     for (line, word) in [
-        ("compare --json r.json", "r.json: exists already"),
-        ("compare --report .", "index.html: exists already"),
+        ("compare --json r.json", "r.json: already exists"),
+        ("compare --report .", "index.html: already exists"),
         ("compare --report r.json", "not a directory"),
         ("compare --json .", "is a directory"),
-        ("compare --json no/such/r.json", "there is no directory"),
+        ("compare --json no/such/r.json", "does not exist"),
         ("reproduce --list --json x.json", "--list"),
     ] {
         let output = trimwise_in(dir.path(), line);
@@ -241,7 +241,7 @@ fn existing_files_are_not_overwritten() {
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 2);
 }
 
-/// Options that the guide does not know are found by nobody; lines that are too long, by nobody's eyes.
+/// An option missing from the guide would not be found, and a long line would not be read.
 #[test]
 fn the_guide_names_every_option_of_compare_and_trim() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide.md");

@@ -1,4 +1,4 @@
-//! The commands that talk to the daemon where there is none, `config check` and `doctor`.
+//! The commands that talk to the daemon, without a daemon; `config check` and `doctor`.
 
 use std::fs;
 
@@ -15,8 +15,8 @@ fn without_a_daemon_it_says_so() {
         refused(1, &output, &["control.sock: trimwised is not listening", "systemctl start trimwised"]);
     }
     refused(1, &trimwise(&["trim", "/", "--now", "--run", run]), &["trimwised is not listening"]);
-    // One word does not pause everything.
-    refused(2, &trimwise(&["pause", "--run", run]), &["pause needs a MOUNT; expected `--all`"]);
+    // A bare `pause` does not pause everything.
+    refused(2, &trimwise(&["pause", "--run", run]), &["pause needs a MOUNT, or `--all`"]);
     refused(2, &trimwise(&["trim", "/", "--now", "--dry-run"]), &["cannot be used with"]);
     refused(2, &trimwise(&["trim", "/", "--wait"]), &["required arguments", "--now"]);
     refused(1, &trimwise(&["trim", "/", "--now", "--wait", "--run", run]), &["trimwised is not listening"]);
@@ -31,10 +31,10 @@ fn a_configuration_is_checked_and_all_that_is_wrong_is_told() {
     fs::write(&file, "").unwrap();
     said(
         &trimwise(&["config", "check", path]),
-        &["sound. Manages all file systems that can be trimmed, with judicious"],
+        &["valid. Manages all file systems that can be trimmed, with judicious"],
     );
     fs::write(&file, "group = \"nobody-is-in-this\"\n").unwrap();
-    said(&trimwise(&["config", "check", path]), &["sound.", "there is no such group on this host"]);
+    said(&trimwise(&["config", "check", path]), &["valid.", "no such group on this host"]);
     fs::write(&file, "policy = \"ideal\"\n[mount.\"/home\"]\nslice = 3\n").unwrap();
     fs::create_dir(folder.path().join("trimwise.toml.d")).unwrap();
     fs::write(folder.path().join("trimwise.toml.d/a.toml"), "group = 7\n").unwrap();
@@ -73,7 +73,7 @@ fn the_doctor_says_what_is_wrong_with_exit_code_1() {
     refused(1, &output, &["error: 1 thing is wrong"]);
     let shown = text(&output.stdout);
     for words in
-        ["/media: ext4 on /dev/sdb, nodiscard: TRIM does not pass", "the USB adapter of sdb", "mended by: "]
+        ["/media: ext4 on /dev/sdb, nodiscard: TRIM does not pass", "the USB adapter of sdb", "remedy: "]
     {
         assert!(shown.contains(words), "'{words}' is not in: {shown}");
     }

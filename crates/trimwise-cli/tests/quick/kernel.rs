@@ -1,5 +1,5 @@
-//! `trimwise kernel` with a compiler and a `make` that only pretend, so that each way in which a build can end is met
-//! within seconds.
+//! `trimwise kernel` with a fake compiler and a fake `make`, so that each way in which a build can end is tested within
+//! seconds.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// A machine on which nothing is real but the shell: programs, a home, a kernel's source of version 6.6.30, a cache.
+/// A machine on which only the shell is real: programs, a home, a kernel's source of version 6.6.30, a cache.
 struct Machine(TempDir);
 
 /// Copies its configuration, "compiles", and does what `$HOME/compile` says.
@@ -46,7 +46,7 @@ impl Machine {
             fs::write(&path, text).unwrap();
             fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
         }
-        // Where the machine has no xz, one that is not called.
+        // If the machine has no xz, a dummy that is never called.
         fs::copy(machine.path("bin/bc"), machine.path("bin/xz")).unwrap();
         fs::write(machine.path("linux-6.6.30/Makefile"), "VERSION = 6\nPATCHLEVEL = 6\nSUBLEVEL = 30\n")
             .unwrap();
@@ -82,7 +82,7 @@ impl Machine {
         self.command(line).output().unwrap()
     }
 
-    /// Runs, expects this exit code, and answers standard error.
+    /// Runs, expects this exit code, and returns standard error.
     #[track_caller]
     fn fails(&self, line: &str, code: i32) -> String {
         let output = self.run(line);
@@ -91,7 +91,7 @@ impl Machine {
         message
     }
 
-    /// Runs, and answers the JSON that it prints.
+    /// Runs, and returns the JSON that it prints.
     #[track_caller]
     fn json(&self, line: &str) -> Value {
         let output = self.run(&format!("{line} --json -"));
@@ -104,7 +104,7 @@ impl Machine {
         fs::read_to_string(self.path("home/calls")).map_or(0, |text| text.lines().count())
     }
 
-    /// What lies in the cache, hidden or not.
+    /// Lists the cache, including hidden entries.
     fn cached(&self) -> Vec<String> {
         let entries = fs::read_dir(self.path("cache")).into_iter().flatten();
         let mut names: Vec<_> =
@@ -113,7 +113,7 @@ impl Machine {
         names
     }
 
-    /// Starts a build that goes on until it is stopped; answers it and a process that its `make` has started.
+    /// Starts a build that runs until it is stopped; returns it and a process that its `make` has started.
     fn endless(&self) -> (Child, u32) {
         self.write(
             "compile",
@@ -133,7 +133,7 @@ const BUILD: &str = "kernel build --version 6.6 --source linux-6.6.30";
 fn until(holds: impl Fn() -> bool) {
     let since = Instant::now();
     while !holds() {
-        assert!(since.elapsed() < Duration::from_secs(300), "it did not come to pass");
+        assert!(since.elapsed() < Duration::from_secs(300), "it did not happen");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -144,7 +144,7 @@ fn signal(process: u32, name: &str) {
     );
 }
 
-/// Whether there is such a process, and it has not ended.
+/// Whether the process exists and has not ended.
 fn is_alive(process: u32) -> bool {
     fs::read_to_string(format!("/proc/{process}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
 }
@@ -171,7 +171,7 @@ fn a_kernel_is_built_once_and_found_from_then_on() {
     assert_eq!(format!("{states:?}").matches("\"not_built\"").count(), 3, "{states:?}");
     assert!(states.iter().any(|(version, state)| *version == "6.6" && *state == "built"), "{states:?}");
 
-    // Again where it is asked for, and from another source.
+    // Rebuilt if forced, or from another source.
     assert_eq!(machine.json(&format!("{BUILD} --force"))["kernels"][0]["state"], "new");
     fs::rename(machine.path("linux-6.6.30"), machine.path("other")).unwrap();
     let other = machine.json("kernel build --version 6.6 --source other");
@@ -198,7 +198,7 @@ fn a_new_image_takes_the_place_of_those_that_another_recipe_made() {
     };
     image("6.6-0123456789ab", "6.6", "0123456789ab");
     image("6.6-ba9876543210", "6.6", "ba9876543210");
-    // Another version; a name or a description that is not ours; a link to what somebody keeps elsewhere.
+    // Another version; a name or a description that is not ours; a link to a kernel kept elsewhere.
     image("6.60-0123456789ab", "6.60", "0123456789ab");
     image("6.6-mine", "6.6", "mine");
     image("6.6-aaaaaaaaaaab", "6.6", "0123456789ab");
@@ -222,7 +222,7 @@ fn a_new_image_takes_the_place_of_those_that_another_recipe_made() {
     assert_eq!(left.len(), before.len() - 1, "{left:?}");
     assert!(machine.path("elsewhere/linux").exists());
 
-    // Once they are gone there is nothing to tell.
+    // Once they are gone there is nothing to report.
     let again = machine.run(&format!("{BUILD} --force"));
     assert_eq!(String::from_utf8(again.stderr).unwrap(), "");
 }
@@ -247,7 +247,7 @@ fn a_build_that_fails_leaves_its_log_and_what_was_there() {
     assert!(message.contains("main.c:1: error: no") && message.contains(&cached[0]), "{message}");
     assert!(fs::read_to_string(machine.path("cache").join(&cached[0])).unwrap().contains("error: no"));
 
-    // The log's place is taken by the next build, whose image stays when one more fails.
+    // The next build replaces the log; its image stays if one more build fails.
     machine.write("compile", "");
     machine.json(BUILD);
     machine.write("compile", "exit 3");
@@ -260,7 +260,7 @@ fn an_option_that_the_kernel_does_not_take_is_named() {
     let machine = Machine::new();
     machine.write("configure", "sed -i /CONFIG_F2FS_FS/d \"$out/.config\"");
     let message = machine.fails(BUILD, 1);
-    assert!(message.contains("CONFIG_F2FS_FS=y did not become so"), "{message}");
+    assert!(message.contains("CONFIG_F2FS_FS=y did not take effect"), "{message}");
     assert_eq!(machine.calls(), 0);
 }
 
@@ -302,7 +302,7 @@ fn what_a_killed_build_leaves_goes_with_the_next_one() {
     assert_eq!(build.wait().unwrap().signal(), Some(9));
     assert!(machine.cached().iter().any(|name| name.starts_with(".building-")), "{:?}", machine.cached());
     if is_alive(sleeper) {
-        signal(sleeper, "KILL"); // `make` ends when nobody hears it; a program that says nothing does not
+        signal(sleeper, "KILL"); // `make` ends when its output is closed; a silent program does not
     }
     machine.write("compile", "");
     machine.json(BUILD);

@@ -1,4 +1,4 @@
-//! The command as a user meets it: quick, needs nothing.
+//! The command as a user meets it: quick tests, without requirements.
 
 #[path = "../common/mod.rs"]
 mod common;

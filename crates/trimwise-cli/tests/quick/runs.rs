@@ -1,4 +1,4 @@
-//! Whole runs of the built binary, small ones: what it prints, what it leaves, and how it stops.
+//! Small complete runs of the built binary: what it prints, what it leaves behind, and how it stops.
 
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
@@ -33,7 +33,7 @@ fn the_same_seed_gives_the_same_json_for_any_number_of_jobs() {
     let parsed: serde_json::Value = serde_json::from_str(&one).expect("nothing but JSON is printed");
     assert_eq!(parsed["cells"].as_array().unwrap().len(), 2 * 6);
     assert_eq!(parsed["cells"][0]["device_stats"]["trim_commands"], 0, "`off` sends none");
-    // What the chart shows is what the table says, also of what came and went within a second.
+    // The chart agrees with the table, even for stale space that came and went within a second.
     for cell in parsed["cells"].as_array().unwrap() {
         let device = &cell["device_stats"];
         let samples = device["timeline"].as_array().unwrap().iter();
@@ -114,7 +114,7 @@ fn regression_a_full_disk_loses_no_result() {
     let message = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{message}");
     assert!(String::from_utf8(output.stdout).unwrap().contains("trimwise compare --workload small.pmrc"));
-    let (_, saved) = message.trim().split_once("what should be there is in ").unwrap();
+    let (_, saved) = message.trim().split_once("saved in ").unwrap();
     let json: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(saved).unwrap()).unwrap();
     assert_eq!((&json["schema"], json["cells"].as_array().unwrap().len()), (&1.into(), 1));
 }
@@ -139,7 +139,7 @@ fn a_wrong_line_of_a_workload_is_named() {
     assert!(message.contains("w.pmrc:2:"), "{message}");
     std::fs::write(dir.path().join("w.pmrc"), "run\nrun\n").unwrap();
     let output = trimwise(dir.path(), "compare --workload w.pmrc").output().unwrap();
-    assert!(String::from_utf8(output.stderr).unwrap().contains("asks for 2 runs"));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("has 2 lines `run`"));
 }
 
 #[test]
@@ -167,7 +167,7 @@ fn a_million_files_are_refused_at_once() {
     assert!(message.contains("3.8 GiB at one time") && message.contains("are free"), "{message}");
 }
 
-/// Its files just fit, and the directory that names them does not.
+/// The files just fit, but the directory that names them does not.
 #[test]
 fn a_run_that_finds_the_file_system_full_says_what_it_needs() {
     let dir = tempfile::tempdir().unwrap();
@@ -183,7 +183,7 @@ fn a_run_that_finds_the_file_system_full_says_what_it_needs() {
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1, "no report, no directory for it");
 }
 
-/// Whether its handler of SIGINT is installed.
+/// Whether the child's handler of SIGINT is installed.
 fn catches_interrupts(child: &Child) -> bool {
     const SIGINT: u32 = 2;
     let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
@@ -191,7 +191,7 @@ fn catches_interrupts(child: &Child) -> bool {
     caught.is_some_and(|mask| u64::from_str_radix(mask.trim(), 16).unwrap() >> (SIGINT - 1) & 1 == 1)
 }
 
-/// Waits until `ready`, then interrupts as Ctrl-C does, and answers the exit code.
+/// Waits until `ready`, then interrupts as Ctrl-C does, and returns the exit code.
 fn interrupted(mut child: Child, ready: impl Fn(&Child) -> bool) -> Option<i32> {
     let begin = Instant::now();
     while !ready(&child) {

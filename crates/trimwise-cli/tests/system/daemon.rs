@@ -19,7 +19,7 @@ const NOBODY: u32 = 65_534;
 fn a_user_sees_what_the_daemon_does_pauses_it_and_lets_it_trim() {
     let Some(program) = trimwised().filter(|_| can_run(&["mkfs.xfs"])) else { return };
     let disk = Loop::xfs(400 * MIB);
-    let before = disk.discards().1; // of whoever had the loop device before
+    let before = disk.discards().1; // from earlier uses of the loop device
     let mut daemon = Daemon::started(program.to_str().unwrap(), &table(&disk.point, "policy = \"lazy\""));
     let (run, point) = (daemon.run().to_str().unwrap().to_owned(), disk.point.to_str().unwrap());
     let talk = |arguments: &[&str]| trimwise(&[arguments, &["--run", &run]].concat());
@@ -69,7 +69,7 @@ fn a_user_sees_what_the_daemon_does_pauses_it_and_lets_it_trim() {
     refused(1, &talk(&["status"]), &["trimwised is not listening"]);
 }
 
-/// When `--wait` returns, all of it was sent: nobody has to look at the daemon again.
+/// When `--wait` returns, everything was sent: no further check of the daemon is needed.
 fn waiting_ends_with_the_trim(daemon: &Daemon, disk: &Loop, data_of: &dyn Fn(&[&str]) -> serde_json::Value) {
     let (point, sent) = (disk.point.to_str().unwrap(), disk.discards().1);
     let waited = data_of(&["trim", point, "--now", "--wait"]);
@@ -81,9 +81,9 @@ fn waiting_ends_with_the_trim(daemon: &Daemon, disk: &Loop, data_of: &dyn Fn(&[&
     assert_eq!(daemon.status(&disk.point)["asked"], "done");
 }
 
-/// On a device whose discards are so small that the trim takes far longer than it takes to end the waiting for it.
+/// Uses a device with discards so small that the trim takes far longer than the test takes to end the waiting.
 #[test]
-fn whoever_waits_is_told_what_ended_it() {
+fn the_end_of_waiting_has_its_reason() {
     let Some(program) = trimwised().filter(|_| can_run(&["mkfs.xfs", "xfs_io"])) else { return };
     let mut disk = Loop::xfs(8 << 30);
     disk.limit_discards(4096);
@@ -96,7 +96,7 @@ fn whoever_waits_is_told_what_ended_it() {
         |arguments: &[&str]| said(&trimwise(&[arguments, &["--run", run.to_str().unwrap()]].concat()), &[]);
     let wait = |before: &mut dyn FnMut(), then: &mut dyn FnMut(&Child)| {
         daemon.wait_until(&path, "seen", serde_json::Value::is_object);
-        // What was asked before is called off.
+        // A pending request is called off.
         talk(&["pause", &point]);
         talk(&["resume", &point]);
         before();
@@ -143,14 +143,14 @@ fn whoever_waits_is_told_what_ended_it() {
     daemon.wait_until(&disk.point, "seen", serde_json::Value::is_object);
     let run = daemon.run();
     let dry = trimwise(&["trim", &point, "--now", "--wait", "--run", run.to_str().unwrap()]);
-    refused(2, &dry, &["--dry-run and sends nothing; expected --now alone"]);
+    refused(2, &dry, &["--dry-run and sends nothing; use --now alone"]);
     daemon.end();
 }
 
 #[test]
 fn others_than_root_read_the_status_only_if_they_may_and_command_nothing() {
     let Some(program) = trimwised().filter(|_| can_run(&[])) else { return };
-    // Where nobody can reach it, and the program with it.
+    // A place that the user nobody can reach, with the program in it.
     let folder = tempfile::tempdir_in("/tmp").unwrap();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let client = folder.path().join("trimwise");

@@ -1,5 +1,5 @@
-//! `trimwise device` as a whole binary: file systems on an attached drive, servers that are killed, disks that are full,
-//! and nothing left behind.
+//! `trimwise device` as a whole binary: file systems on an attached drive, killed servers, full disks, and nothing left
+//! behind.
 
 use std::fs;
 use std::path::Path;
@@ -47,8 +47,8 @@ fn a_drive_is_attached_listed_and_detached() {
     assert!(said.contains("no emulated device here has this name or node; there is none"), "{said}");
 }
 
-/// A file system lives on the drive: files come and go with `-o discard` and fstrim, nothing is lost, and its checker finds
-/// nothing afterwards.
+/// Puts a file system on the drive: files come and go with `-o discard` and fstrim, nothing is lost, and its checker
+/// finds nothing afterwards.
 fn carries(mkfs: &[&str], check: &[&str]) {
     if !can_run(&[mkfs[0], check[0], "fstrim", "sha256sum"]) {
         return;
@@ -86,10 +86,7 @@ fn carries(mkfs: &[&str], check: &[&str]) {
     sh("mount", &[&node, mounted]);
     sh("bash", &["-c", r#"cd "$0" && sha256sum --quiet -c sums"#, mounted]);
     let said = place.refused(1, &["detach", &node]);
-    assert!(
-        said.contains(&format!("{node} is mounted at {mounted}; expected that nobody uses it")),
-        "{said}"
-    );
+    assert!(said.contains(&format!("{node} is mounted at {mounted}; stop using it first")), "{said}");
     sh("umount", &[mounted]);
     let counts = place.list()[0]["status"]["counts"].clone();
     assert!(counts["discarded_bytes"].as_u64().unwrap() > 256 << 20, "{counts}");
@@ -112,7 +109,7 @@ fn a_btrfs_lives_on_it() {
     carries(&["mkfs.btrfs", "-q"], &["btrfs", "check"]);
 }
 
-/// Random writes with trims among them, each block compared with what was written last, and trimmed ones with zeros.
+/// Random writes mixed with trims; each block is compared with what was written last, trimmed ones with zeros.
 #[test]
 fn fio_finds_nothing_lost_or_mixed() {
     if !can_run(&["fio"]) {
@@ -149,7 +146,7 @@ fn fio_finds_nothing_lost_or_mixed() {
     place.is_clean();
 }
 
-/// Users of the device get errors within bounds, and the next command takes all away.
+/// Users of the device get errors in bounded time, and the next command removes everything.
 #[test]
 fn a_server_that_is_killed_leaves_nothing_that_stays() {
     if !can_run(&["mkfs.ext4"]) {
@@ -179,7 +176,7 @@ fn a_server_that_is_killed_leaves_nothing_that_stays() {
     assert_eq!(place.list(), [] as [Value; 0]);
     place.is_clean();
 
-    // And where nobody has it: the next one takes the name.
+    // If it is not in use, the next device takes the name.
     place.attach(&["--profile", "sata-small", "--size", "64MiB"]);
     let pid = place.pid();
     sh("kill", &["-9", &pid.to_string()]);
@@ -245,7 +242,7 @@ fn in_the_foreground_it_stays_until_it_is_interrupted() {
     place.is_clean();
 }
 
-/// The loop device is taken away by other means, or the connection to the kernel is cut.
+/// The loop device is removed by other means, or the connection to the kernel is cut.
 #[test]
 fn a_device_that_is_taken_away_ends_its_server() {
     if !can_run(&["losetup"]) {
@@ -262,13 +259,13 @@ fn a_device_that_is_taken_away_ends_its_server() {
     // Cuts the connection, and then fails since the file is open.
     assert!(!run("umount", &["-f", mounted.to_str().unwrap()]).status.success());
     let failed = run("dd", &[&format!("if={node}"), "of=/dev/null", "count=1", "iflag=direct"]);
-    // Nothing is read: an error, or, where the device is gone already, its end at once.
+    // Nothing is read: an error, or, if the device is already gone, an immediate end.
     let said = String::from_utf8_lossy(&failed.stderr);
     assert!(!failed.status.success() || said.contains("0+0 records in"), "{said}");
     waits("the server ends", || place.list().is_empty());
     place.is_clean();
 
-    // Unmounted lazily while in use: the device works on, and is detached as any other.
+    // Unmounted lazily while in use: the device works on, and is detached like any other.
     let node = place.attach(&["--profile", "sata-small", "--size", "64MiB"]);
     sh("umount", &["-l", mounted.to_str().unwrap()]);
     sh("dd", &["if=/dev/zero", &format!("of={node}"), "bs=1M", "count=4", "oflag=direct", "status=none"]);
@@ -293,12 +290,12 @@ fn a_full_disk_below_the_data_is_an_error_of_the_write() {
     let full = run("dd", &["if=/dev/urandom", &of, "bs=1M", "count=60", "oflag=direct", "status=none"]);
     let said = String::from_utf8_lossy(&full.stderr);
     assert!(!full.status.success() && said.contains("No space left"), "{said}");
-    // Room that is given back can be written again.
+    // Space that is freed can be written again.
     sh("blkdiscard", &[&node]);
     sh("dd", &["if=/dev/urandom", &of, "bs=1M", "count=4", "oflag=direct", "status=none"]);
     place.ok(&["detach", &node]);
     assert!(backing.exists(), "the data stay");
-    // They are there the next time, and nobody else may have them meanwhile.
+    // They are there the next time, and no other drive may use them meanwhile.
     let node =
         place.attach(&["--profile", "sata-small", "--size", "64MiB", "--backing", backing.to_str().unwrap()]);
     let words =
@@ -324,7 +321,7 @@ fn a_drive_without_trim_takes_none() {
     let place = Place::new();
     let node = place.attach(&["--profile", "vertex-60gb@1.41", "--size", "1GiB"]);
     assert!(!run("blkdiscard", &[&node]).status.success());
-    // Zeros are written then.
+    // Zeros are written instead.
     sh("blkdiscard", &["-z", "-l", "1048576", &node]);
     let report: Value = serde_json::from_str(&place.ok(&["detach", &node, "--json", "-"])).unwrap();
     let counts = &report["devices"][0]["status"]["counts"];

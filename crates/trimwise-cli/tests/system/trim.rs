@@ -1,4 +1,4 @@
-//! `trimwise trim` on file systems on loop devices, as a user or a script meets it.
+//! `trimwise trim` on file systems on loop devices, as a user or a script runs it.
 
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Output, Stdio};
@@ -46,7 +46,7 @@ fn a_dry_run_sends_nothing_and_the_trim_sends_what_it_said() {
     let said = text(&again.stdout);
     assert_eq!((again.status.code(), text(&again.stderr).as_str()), (Some(0), ""));
     for words in
-        ["5 block groups of 128 MiB", "free, would be sent", "FITRIM answered", "the device counted", "0 B"]
+        ["5 block groups of 128 MiB", "free, would be sent", "FITRIM returned", "the device counted", "0 B"]
     {
         assert!(said.contains(words), "'{words}' is not in: {said}");
     }
@@ -86,14 +86,14 @@ fn only_root_may_trim_and_anybody_may_ask() {
     if !can_run(&["mkfs.ext4"]) {
         return;
     }
-    // A copy where nobody can run it: the build may lie in a directory that is closed to others.
+    // A copy that the user nobody can run: the build may lie in a directory closed to others.
     let directory = tempfile::Builder::new().prefix("trimwise-").tempdir_in("/tmp").unwrap();
     sh("chmod", &["755", directory.path().to_str().unwrap()]);
     let program = directory.path().join("trimwise");
     std::fs::copy(env!("CARGO_BIN_EXE_trimwise"), &program).unwrap();
     let mut disk = Loop::ext4(300 * MIB);
     disk.unmount();
-    // Mounted where nobody can see it, for the same reason.
+    // Mounted where the user nobody can see it, for the same reason.
     let point = directory.path().join("mounted");
     std::fs::create_dir(&point).unwrap();
     disk.point = point;
@@ -135,7 +135,7 @@ fn ctrl_c_stops_between_slices_and_says_what_was_done() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // It rests for a day once the first slice is sent.
+    // It rests for a day after the first slice.
     while disk.discards() == before {
         assert_eq!(child.try_wait().unwrap(), None, "it ended before it sent anything");
         std::thread::sleep(Duration::from_millis(10));

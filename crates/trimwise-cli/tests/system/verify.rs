@@ -1,5 +1,5 @@
-//! `trimwise verify dir:PATH` on file systems on loop devices, which promise zeros. As root; otherwise the tests say
-//! that they skip.
+//! `trimwise verify dir:PATH` on file systems on loop devices, which promise zeros. Needs root; otherwise the tests
+//! report that they are skipped.
 
 use std::process::{Command, Output, Stdio};
 

@@ -1,4 +1,4 @@
-//! What a user meets who gives a block device where none is meant, or reads in a narrow terminal.
+//! Block devices given where none is expected, and narrow terminals.
 
 use std::process::Stdio;
 
@@ -16,8 +16,8 @@ fn a_block_device_is_refused_with_what_would_do() {
     let before = disk.discards();
     let node = disk.node();
     let node = node.to_str().unwrap();
-    let mount = format!("{node}: a block device; expected where a file system of it is mounted");
-    let ask = format!("`findmnt {node}` says");
+    let mount = format!("{node}: a block device; expected a mount point of it");
+    let ask = format!("`findmnt {node}` shows");
     let of_directory = format!("dir:{node}");
     for line in [&["trim", node][..], &["trim", node, "--now"], &["doctor", node], &["verify", &of_directory]]
     {

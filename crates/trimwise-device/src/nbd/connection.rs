@@ -1,4 +1,4 @@
-//! One connection: what is agreed on at its begin, and the requests.
+//! One connection: the negotiation at its start, and the requests.
 
 use std::io::{self, BufReader, Read, Write};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -14,10 +14,10 @@ use super::protocol::{
 use super::socket::Stream;
 use crate::{Completions, EmulatedDrive, RequestError};
 
-/// Data that wait to be sent on one connection; beyond it no further request is read.
+/// Maximum data waiting to be sent on one connection; beyond it no further request is read.
 const WAITING_BYTES_MAX: usize = 32 << 20;
 
-/// One connection from its begin to its end.
+/// Serves one connection from start to end.
 pub(super) fn serve(shared: &Shared, stream: &Arc<Stream>) -> io::Result<()> {
     let mut reader = BufReader::with_capacity(256 << 10, &**stream);
     if !negotiate(shared, &mut reader, stream)? {
@@ -110,7 +110,7 @@ struct Answers {
 }
 
 impl Answers {
-    /// Waits until there is room for a reply of this many bytes.
+    /// Waits until there is space for a reply of this many bytes.
     fn reserve(&self, bytes: usize) {
         let mut waiting = self.waiting_bytes.lock().unwrap_or_else(PoisonError::into_inner);
         while *waiting > 0 && *waiting + bytes > WAITING_BYTES_MAX {
@@ -119,7 +119,7 @@ impl Answers {
         *waiting += bytes;
     }
 
-    /// Sends an answer for which there was room. If it cannot be sent, the connection ends.
+    /// Sends an answer whose space was reserved. If it cannot be sent, the connection ends.
     fn send(&self, bytes: &[u8], reserved_bytes: usize) {
         let sending = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
         if (&*self.stream).write_all(bytes).is_err() {
@@ -131,10 +131,10 @@ impl Answers {
     }
 }
 
-/// What a reply costs besides its data, so that the number of replies is bounded too.
+/// What a reply costs in addition to its data, so that the number of replies is bounded too.
 const ANSWER_BYTES: usize = 4096;
 
-/// Works on requests until the client goes.
+/// Serves requests until the client leaves.
 fn transmit(shared: &Shared, reader: &mut impl Read, stream: &Arc<Stream>) -> io::Result<()> {
     let answers = Arc::new(Answers {
         stream: Arc::clone(stream),
@@ -144,7 +144,7 @@ fn transmit(shared: &Shared, reader: &mut impl Read, stream: &Arc<Stream>) -> io
     });
     let completions = Completions::new()?;
     let mut data = Vec::new();
-    // The answer with its data, used again for those that need not wait.
+    // The buffer for an answer with its data, reused by answers that need not wait.
     let mut buffer = Vec::new();
     loop {
         let mut head = [0; REQUEST_BYTES];
@@ -185,7 +185,7 @@ fn transmit(shared: &Shared, reader: &mut impl Read, stream: &Arc<Stream>) -> io
     }
 }
 
-/// Does what is asked for; answers when it completes, or why not.
+/// Carries out a request; returns when it completes, or the error.
 fn perform(
     drive: &EmulatedDrive,
     request: &Request,
@@ -200,7 +200,7 @@ fn perform(
     let (offset, length) = (request.offset_bytes, Bytes(request.length_bytes.into()));
     let beyond = offset.checked_add(length.0).is_none_or(|end| end > drive.size().0);
     if beyond && matches!(request.command, Command::Write | Command::WriteZeroes { .. }) {
-        // As in the protocol: no space after the end.
+        // As the protocol says: beyond the end there is no space.
         return refuse(Errno::NOSPC);
     }
     let done = match request.command {

@@ -1,11 +1,11 @@
-//! The messages of the NBD protocol: fixed newstyle negotiation, simple replies. Numbers and rules are those of
-//! doc/proto.md of the project `nbd`. All pure: bytes in, meaning out.
+//! The messages of the NBD protocol: fixed newstyle negotiation, simple replies. Numbers and rules are from
+//! doc/proto.md of the project `nbd`. Pure functions from bytes to meaning.
 
 use thiserror::Error;
 
-/// The first eight bytes that a server says.
+/// The first eight bytes that a server sends.
 pub const MAGIC: u64 = 0x4e42_444d_4147_4943;
-/// What options begin with, of both sides.
+/// The start of an option, from both sides.
 pub const OPTION_MAGIC: u64 = 0x4948_4156_454f_5054;
 const OPTION_REPLY_MAGIC: u64 = 0x0003_e889_0455_65a9;
 const REQUEST_MAGIC: u32 = 0x2560_9513;
@@ -24,16 +24,16 @@ pub const REQUEST_BYTES: usize = 28;
 pub const REPLY_BYTES: usize = 16;
 /// Longest data of an option that is read; a name has at most 4,096 bytes.
 pub const OPTION_BYTES_MAX: u32 = 8192;
-/// Longest read or write; all that are larger are refused.
+/// Longest read or write; larger ones are refused.
 pub const DATA_BYTES_MAX: u32 = 32 << 20;
 
-/// What no NBD client says. The connection ends with it.
+/// Invalid messages, which end the connection.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum ProtocolError {
-    /// The bytes that should say what follows are others.
-    #[error("no NBD client: {0:#x} where a magic number belongs")]
+    /// There is something else where a magic number belongs.
+    #[error("not an NBD client: found {0:#x} instead of a magic number")]
     Magic(u64),
-    /// Data that are longer than any that make sense.
+    /// Data longer than any sensible message.
     #[error("{0} bytes of data; expected fewer")]
     TooLong(u32),
 }
@@ -50,20 +50,20 @@ fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_be_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
 }
 
-/// Which option a client asks for.
+/// The option that a client requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OptionKind {
-    /// NBD_OPT_EXPORT_NAME: this export, at once, without an answer if there is none.
+    /// NBD_OPT_EXPORT_NAME: use this export at once; there is no answer if it does not exist.
     ExportName,
-    /// NBD_OPT_ABORT: nothing more.
+    /// NBD_OPT_ABORT: end the negotiation.
     Abort,
-    /// NBD_OPT_LIST: which exports there are.
+    /// NBD_OPT_LIST: list the exports.
     List,
-    /// NBD_OPT_INFO: what this export is.
+    /// NBD_OPT_INFO: describe this export.
     Info,
-    /// NBD_OPT_GO: the same, and then this export.
+    /// NBD_OPT_GO: describe this export, then use it.
     Go,
-    /// One that is not known here.
+    /// An unknown option.
     Other,
 }
 
@@ -72,17 +72,17 @@ pub enum OptionKind {
 pub struct OptionHead {
     /// Its number, which the reply repeats.
     pub number: u32,
-    /// What it is.
+    /// Its meaning.
     pub kind: OptionKind,
     /// Length of its data.
     pub data_bytes: u32,
 }
 
 impl OptionHead {
-    /// Reads one.
+    /// Parses an option's head.
     ///
     /// # Errors
-    /// If this is none.
+    /// If this is not one.
     pub fn parse(bytes: &[u8; OPTION_HEAD_BYTES]) -> Result<Self, ProtocolError> {
         let magic = u64_at(bytes, 0).unwrap_or_default();
         if magic != OPTION_MAGIC {
@@ -110,12 +110,12 @@ impl OptionHead {
 pub struct Wanted<'a> {
     /// Name of the export.
     pub export: &'a [u8],
-    /// What is wanted to be known of it: numbers of NBD_INFO.
+    /// Requested information: numbers of NBD_INFO.
     pub information: Vec<u16>,
 }
 
 impl<'a> Wanted<'a> {
-    /// Reads it; `None` if lengths do not agree.
+    /// Parses it; `None` if the lengths do not agree.
     pub fn parse(data: &'a [u8]) -> Option<Self> {
         let name_bytes = usize::try_from(u32_at(data, 0)?).ok()?;
         let end = name_bytes.checked_add(4)?;
@@ -140,15 +140,15 @@ pub enum OptionAnswer {
     Server = 2,
     /// NBD_REP_INFO: something about an export.
     Info = 3,
-    /// NBD_REP_ERR_UNSUP: this option is not known here.
+    /// NBD_REP_ERR_UNSUP: unknown option.
     Unsupported = (1 << 31) + 1,
-    /// NBD_REP_ERR_INVALID: its data make no sense.
+    /// NBD_REP_ERR_INVALID: invalid data.
     Invalid = (1 << 31) + 3,
     /// NBD_REP_ERR_UNKNOWN: no such export.
     Unknown = (1 << 31) + 6,
 }
 
-/// The bytes of an answer to an option.
+/// Returns the bytes of an answer to an option.
 pub fn option_answer(option: u32, answer: OptionAnswer, data: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(20 + data.len());
     bytes.extend(OPTION_REPLY_MAGIC.to_be_bytes());
@@ -159,9 +159,9 @@ pub fn option_answer(option: u32, answer: OptionAnswer, data: &[u8]) -> Vec<u8> 
     bytes
 }
 
-/// What an export can do: the transmission flags.
+/// Features of an export: the transmission flags.
 pub mod export_flags {
-    /// There are flags.
+    /// The flags are valid.
     pub const HAS_FLAGS: u16 = 1;
     /// NBD_CMD_FLUSH works.
     pub const SEND_FLUSH: u16 = 1 << 2;
@@ -171,11 +171,11 @@ pub mod export_flags {
     pub const SEND_TRIM: u16 = 1 << 5;
     /// NBD_CMD_WRITE_ZEROES works.
     pub const SEND_WRITE_ZEROES: u16 = 1 << 6;
-    /// What one connection has written and flushed, all of them see.
+    /// Every connection sees what another has written and flushed.
     pub const CAN_MULTI_CONN: u16 = 1 << 8;
 }
 
-/// What a client wants of an export.
+/// A client's command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
     /// Read.
@@ -186,39 +186,39 @@ pub enum Command {
     Disconnect,
     /// Make what was written survive a power loss.
     Flush,
-    /// Nobody needs this.
+    /// Discard a range that is no longer needed.
     Trim,
     /// Make this read as zeros.
     WriteZeroes {
-        /// Whether it may be trimmed for it.
+        /// Whether the range may be trimmed for it.
         may_unmap: bool,
     },
-    /// One that was not offered, with this number.
+    /// A command that was not offered, with its number.
     Other(u16),
 }
 
 /// A request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// What is wanted.
+    /// Its command.
     pub command: Command,
     /// Whether it must survive a power loss when it is answered.
     pub fua: bool,
     /// Whether it has a flag that was not offered.
     pub unknown_flags: bool,
-    /// What the client calls it.
+    /// The client's identifier for it.
     pub cookie: u64,
-    /// Where it begins, in bytes.
+    /// Its start, in bytes.
     pub offset_bytes: u64,
-    /// How long it is.
+    /// Its length, in bytes.
     pub length_bytes: u32,
 }
 
 impl Request {
-    /// Reads one.
+    /// Parses a request.
     ///
     /// # Errors
-    /// If this is none, or one whose data would be too long to read over.
+    /// If this is not one, or if its data would be too long to skip.
     pub fn parse(bytes: &[u8; REQUEST_BYTES]) -> Result<Self, ProtocolError> {
         const FUA: u16 = 1;
         const NO_HOLE: u16 = 2;
@@ -253,9 +253,9 @@ impl Request {
     }
 }
 
-/// The head of an answer to a request. `errno` is Linux's number; 0: done.
+/// The head of an answer to a request. `errno` is Linux's number; 0 means success.
 pub fn reply(errno: i32, cookie: u64) -> [u8; REPLY_BYTES] {
-    // NBD knows these numbers, which are Linux's, and no others.
+    // NBD knows only these numbers, which are Linux's.
     const KNOWN: [i32; 8] = [0, 1, 5, 12, 22, 28, 75, 95];
     const EIO: i32 = 5;
     let errno = if KNOWN.contains(&errno) { errno } else { EIO };

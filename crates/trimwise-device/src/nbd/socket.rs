@@ -1,4 +1,4 @@
-//! Where a server listens, and the sockets, which are of two kinds.
+//! Addresses of a server, and the two kinds of sockets.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -14,7 +14,7 @@ use thiserror::Error;
 
 use super::LOOK_EVERY;
 
-/// How long a client may take to say what it wants.
+/// How long a client may take to negotiate.
 const NEGOTIATION_MAX: Duration = Duration::from_secs(10);
 
 /// Where a server listens.
@@ -26,9 +26,9 @@ pub enum Address {
     Tcp(SocketAddr),
 }
 
-/// What is no address.
+/// An invalid address.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[error("'{given}' is no address; expected unix:PATH or tcp:ADDRESS:PORT, such as tcp:127.0.0.1:10809")]
+#[error("'{given}' is not an address; expected unix:PATH or tcp:ADDRESS:PORT, such as tcp:127.0.0.1:10809")]
 pub struct AddressError {
     given: String,
 }
@@ -55,7 +55,7 @@ impl std::fmt::Display for Address {
     }
 }
 
-/// Removes a socket without a listener; refuses anything else.
+/// Removes a socket that has no listener; refuses anything else.
 pub(super) fn free(path: &Path) -> io::Result<()> {
     use std::os::unix::fs::FileTypeExt;
     let refuse = |why: &str| Err(io::Error::new(io::ErrorKind::AlreadyExists, why.to_owned()));
@@ -63,7 +63,7 @@ pub(super) fn free(path: &Path) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(error),
         Ok(found) if !found.file_type().is_socket() => {
-            refuse("exists and is no socket; expected a path that is free")
+            refuse("exists and is not a socket; expected a path that is free")
         }
         Ok(_) => match UnixStream::connect(path) {
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path),
@@ -79,11 +79,11 @@ pub(super) enum Listener {
     Tcp(TcpListener),
 }
 
-/// Where clients come from; a test counts how often it is asked.
+/// Source of clients; a test counts its calls.
 pub(super) trait Incoming {
     /// Waits for a client, but no longer than [`LOOK_EVERY`]; returns whether there is one.
     fn wait(&self) -> bool;
-    /// Takes the client.
+    /// Accepts the client.
     fn accept(&self) -> io::Result<Stream>;
 }
 
@@ -129,7 +129,7 @@ pub(super) enum Stream {
 
 impl Stream {
     pub(super) fn shut_down(&self) {
-        // Closed already, if the client went first.
+        // This fails if the client closed it first.
         drop(match self {
             Self::Unix(stream) => stream.shutdown(Shutdown::Both),
             Self::Tcp(stream) => stream.shutdown(Shutdown::Both),

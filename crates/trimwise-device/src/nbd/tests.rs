@@ -1,4 +1,4 @@
-//! The loop that takes connections, where there are no descriptors for them.
+//! The loop that accepts connections when there are no descriptors for them.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -15,9 +15,9 @@ use super::{LOOK_EVERY, Shared};
 use crate::tests::drive;
 use trimwise::ssd::Faults;
 
-/// Longer than anything takes on a busy machine.
+/// Longer than any step takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(300);
-/// The test runs once more in a process of its own, whose descriptors it may take.
+/// The test runs itself again in its own process, to use up the descriptors there.
 const ALONE: &str = "TRIMWISE_TEST_TAKES_DESCRIPTORS";
 
 struct Counted {
@@ -78,14 +78,14 @@ fn without_descriptors() {
     std::thread::scope(|scope| {
         let begin = Instant::now();
         scope.spawn(|| shared.accept(&counted));
-        // The last descriptor is the client's own.
+        // The client itself takes the last descriptor.
         taken.pop();
         let mut client = UnixStream::connect(&path).unwrap();
         while counted.refused.load(Ordering::SeqCst) < 5 {
             assert!(begin.elapsed() < PATIENCE, "the limit is never met");
             std::thread::sleep(LOOK_EVERY);
         }
-        // A rest is never shorter than it is meant to be, however busy the machine is.
+        // A rest is never shorter than intended, however busy the machine is.
         let (woken, rests) =
             (counted.woken.load(Ordering::SeqCst), begin.elapsed().as_nanos() / LOOK_EVERY.as_nanos());
         taken.clear();

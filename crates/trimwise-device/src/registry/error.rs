@@ -1,4 +1,4 @@
-//! What can be wrong with devices and their names.
+//! Errors about devices and their names.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,48 +7,48 @@ use thiserror::Error;
 
 use super::{NAME_BYTES_MAX, PATIENCE, SOCKET_PATH_BYTES_MAX};
 
-/// Why something could not be done with a device.
+/// Why an operation on a device failed.
 #[derive(Debug, Error)]
 pub enum RegistryError {
-    /// A name that cannot be one.
+    /// An invalid name.
     #[error(
-        "'{name}' is no name of a device; expected at most {NAME_BYTES_MAX} letters, digits, '.', '-', '_', '@' or '+', \
+        "'{name}' is not a device name; expected at most {NAME_BYTES_MAX} letters, digits, '.', '-', '_', '@' or '+', \
          beginning with a letter or a digit"
     )]
     Name {
-        /// What was given.
+        /// The given name.
         name: String,
     },
-    /// There is one of that name.
-    #[error("there is a device named {name} already; expected another --name, or that it is detached first")]
+    /// The name is taken.
+    #[error("a device named {name} already exists; choose another --name, or detach that device first")]
     Taken {
         /// Its name.
         name: String,
     },
-    /// There is none.
+    /// There is no such device.
     #[error("{given}: no emulated device here has this name or node{}", known(.there))]
     Unknown {
-        /// What was asked for.
+        /// The given name or node.
         given: String,
-        /// Those that there are.
+        /// The existing devices.
         there: Vec<String>,
     },
-    /// Somebody uses it.
-    #[error("{device} is {how}; expected that nobody uses it")]
+    /// The device is in use.
+    #[error("{device} is {how}; stop using it first")]
     InUse {
         /// Its node.
         device: String,
-        /// By whom.
+        /// How it is used.
         how: String,
     },
     /// The server did not end in time.
-    #[error("the server of {name} (process {pid}) has not ended within {} s: {why}", PATIENCE.as_secs())]
+    #[error("the server of {name} (process {pid}) did not end within {} s: {why}", PATIENCE.as_secs())]
     Lingers {
         /// The device.
         name: String,
         /// Its server.
         pid: u32,
-        /// Why that may be.
+        /// A likely reason.
         why: String,
     },
     /// A path too long for a socket.
@@ -56,17 +56,17 @@ pub enum RegistryError {
         "{path}: {bytes} bytes are too long for the path of a socket; expected at most {SOCKET_PATH_BYTES_MAX}"
     )]
     LongPath {
-        /// It.
+        /// The path.
         path: PathBuf,
         /// Its length.
         bytes: usize,
     },
-    /// A file or folder could not be read or made.
+    /// A file or folder could not be read or created.
     #[error("{}: {source}", .path.display())]
     Io {
-        /// Which.
+        /// Its path.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
 }

@@ -1,4 +1,4 @@
-//! A device as its own server holds it.
+//! A device as its own server sees it.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -13,14 +13,14 @@ use rustix::fs::{FlockOperation, flock};
 use super::{Record, RegistryError, Status, io_at, mounted_in, remove};
 use crate::EmulatedDrive;
 
-/// A name that this process holds. Dropping it takes the folder away.
+/// A name held by this process. Dropping it removes the folder.
 #[derive(Debug)]
 pub struct Registered {
     name: String,
     folder: PathBuf,
     lock: File,
     waiting: Arc<Mutex<Vec<UnixStream>>>,
-    /// The folder is gone, and another device may have the name.
+    /// Whether the folder is gone, so that another device may have the name.
     ended: bool,
 }
 
@@ -47,12 +47,12 @@ impl Registered {
         &self.name
     }
 
-    /// Where a drive's file can be mounted.
+    /// Returns where a drive's file can be mounted.
     pub fn mount_point(&self) -> PathBuf {
         mounted_in(&self.folder)
     }
 
-    /// Says what the device is.
+    /// Writes the device's record.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -63,10 +63,10 @@ impl Registered {
         io_at(&path, fs::rename(&new, &path))
     }
 
-    /// Answers whoever asks, from now on. `on_stop` is called when somebody wants the device to end.
+    /// Answers requests from now on. `on_stop` is called when the device should end.
     ///
     /// # Errors
-    /// If there can be no socket or no thread.
+    /// If the socket or the thread cannot be created.
     pub fn answer(
         &self,
         drive: Arc<EmulatedDrive>,
@@ -77,9 +77,9 @@ impl Registered {
         let waiting = Arc::clone(&self.waiting);
         let serve = move || {
             for stream in listener.incoming() {
-                // A silent client blocks the others for no longer than this.
+                // A silent client blocks the others for at most this long.
                 let Ok(mut stream) = stream else {
-                    // No descriptors are left, and the socket stays ready.
+                    // There are no descriptors left, and the socket stays ready.
                     std::thread::sleep(Duration::from_millis(50));
                     continue;
                 };
@@ -101,7 +101,7 @@ impl Registered {
         io_at(&path, thread.map(drop))
     }
 
-    /// Tells those who wait for the end what was asked of the drive, and takes the folder away.
+    /// Reports the drive's requests to those waiting for the end, and removes the folder.
     ///
     /// # Errors
     /// If something in it cannot be removed.
@@ -120,12 +120,12 @@ impl Drop for Registered {
         if !self.ended {
             drop(remove(&self.folder));
         }
-        // Behind it: nobody finds a folder without a server.
+        // Unlock last, so that no folder is ever seen without a server.
         let _ = flock(self.lock.as_fd(), FlockOperation::Unlock);
     }
 }
 
-/// Whoever does not listen any more misses it.
+/// Sends a status; a client that has gone misses it.
 fn tell(stream: &mut UnixStream, status: &Status) {
     if let Ok(text) = serde_json::to_string(status) {
         drop(stream.write_all(text.as_bytes()));

@@ -16,7 +16,7 @@ use trimwise_device::server::{self, Description, ServeError, Stops};
 use trimwise_device::{EmulatedDrive, TimeScale};
 use trimwise_linux::sparse_store::SparseStore;
 
-/// A server in a thread of this process; ended when it is dropped.
+/// A server in a thread of this process; dropping it ends the server.
 pub struct Served {
     pub record: Record,
     pub registry: Registry,
@@ -29,7 +29,7 @@ pub fn emulated(profile: &str, mib: u64) -> (Arc<EmulatedDrive>, Description) {
     let profile = Profile::embedded(profile).unwrap();
     let config = profile.config.shrunk(Bytes::mib(mib).0).unwrap();
     let store = SparseStore::in_memory(Bytes(config.capacity_bytes)).unwrap();
-    // Ten times as fast as the drive: these tests are not about time.
+    // Ten times as fast as the drive: these tests are not about timing.
     let scale: TimeScale = "0.1".parse().unwrap();
     let drive = EmulatedDrive::new(&config, profile.faults, 1, store, scale).unwrap();
     let description = Description { name: None, profile: profile.name, seed: 1, scale, backing: None };
@@ -98,7 +98,7 @@ impl Served {
         }
     }
 
-    /// Ends it; nothing may be left.
+    /// Ends it; nothing may be left behind.
     pub fn end(mut self) -> PortCounts {
         let (_, status) = self.registry.detach(&self.record.name).unwrap();
         let (_, last) = self.thread.take().unwrap().join().unwrap().unwrap();
@@ -112,7 +112,7 @@ impl Served {
 
 impl Drop for Served {
     fn drop(&mut self) {
-        // Where a test fails: at once.
+        // If a test fails, end at once.
         self.stops.fetch_add(2, Ordering::SeqCst);
         if let Some(thread) = self.thread.take() {
             drop(thread.join());

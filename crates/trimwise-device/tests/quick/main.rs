@@ -1,4 +1,4 @@
-//! Emulated drives over NBD: quick, needs nothing.
+//! Emulated drives over NBD: quick tests, without requirements.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -1,4 +1,4 @@
-//! Clients of NBD that speak nonsense, sockets and names.
+//! Invalid NBD clients, sockets and names.
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -12,13 +12,13 @@ use trimwise_device::server::{self, Description, Stops};
 use crate::common::{Served, emulated};
 
 #[test]
-fn clients_that_speak_nonsense_are_left() {
+fn invalid_clients_are_disconnected() {
     let served = Served::nbd("zero-cost", 64);
     let talk = |said: &[&[u8]]| {
         let mut stream = UnixStream::connect(served.socket()).unwrap();
         stream.set_read_timeout(Some(std::time::Duration::from_secs(300))).unwrap();
         for bytes in said {
-            // It may have been left already.
+            // The server may have closed the connection already.
             drop(stream.write_all(bytes));
         }
         drop(stream.shutdown(std::net::Shutdown::Write));
@@ -40,7 +40,7 @@ fn clients_that_speak_nonsense_are_left() {
     assert_eq!(answer(5, &[]), [0x80, 0, 0, 1], "no TLS");
     assert_eq!(answer(2, &[]), [0, 0, 0, 1], "abort");
 
-    // Transmission: each is refused by its number, and the next is heard all the same.
+    // Transmission: each is refused by its number, and the next is still processed.
     let request = |flags: u16, command: u16, offset: u64, length: u32| {
         let mut bytes = 0x2560_9513_u32.to_be_bytes().to_vec();
         bytes.extend(flags.to_be_bytes());
@@ -75,7 +75,7 @@ fn clients_that_speak_nonsense_are_left() {
     assert_eq!((counts.reads, counts.writes), (9, 0));
 }
 
-/// Each connection may hold 64 MiB, and any number was taken.
+/// Each connection may hold 64 MiB, and their number was not limited.
 #[test]
 fn regression_connections_beyond_the_limit_are_left_and_do_not_harm_the_others() {
     let served = Served::nbd("zero-cost", 64);
@@ -87,9 +87,9 @@ fn regression_connections_beyond_the_limit_are_left_and_do_not_harm_the_others()
     let mut held: Vec<_> = (0..CONNECTIONS_MAX).map(|_| greeted().unwrap()).collect();
     assert!(greeted().is_none() && greeted().is_none());
     held.pop();
-    // Its thread ends at some time after that.
+    // Its thread ends some time after that.
     while greeted().is_none() {}
-    // The option 2 ends it, with an answer.
+    // Option 2 ends it with an answer.
     let mut first = held.swap_remove(0);
     first.write_all(b"\0\0\0\x03IHAVEOPT\0\0\0\x02\0\0\0\0").unwrap();
     let mut heard = Vec::new();
@@ -115,7 +115,7 @@ fn a_socket_is_made_only_where_nothing_is_lost() {
     let file = directory.path().join("file");
     std::fs::write(&file, "precious").unwrap();
     let error = serve(&file).unwrap_err();
-    assert!(error.contains("exists and is no socket; expected a path that is free"), "{error}");
+    assert!(error.contains("exists and is not a socket; expected a path that is free"), "{error}");
     assert_eq!(std::fs::read(&file).unwrap(), b"precious");
 
     let long = directory.path().join("x".repeat(100));
@@ -133,7 +133,7 @@ fn a_socket_is_made_only_where_nothing_is_lost() {
 }
 
 #[test]
-fn nobody_gets_another_s_name() {
+fn a_name_belongs_to_one_device() {
     let served = Served::nbd("zero-cost", 64);
     let (drive, mut description) = emulated("zero-cost", 64);
     let stops = Stops::default();
@@ -144,11 +144,11 @@ fn nobody_gets_another_s_name() {
     };
     assert_eq!(serve(&description).unwrap().0.name, "zero-cost-2");
     description.name = Some("zero-cost".to_owned());
-    assert!(serve(&description).unwrap_err().to_string().contains("a device named zero-cost already"));
+    assert!(serve(&description).unwrap_err().to_string().contains("a device named zero-cost already exists"));
     for name in ["", ".", "..", "../x", "a/b", ".lock", "a b", &"x".repeat(49)] {
         description.name = Some(name.to_owned());
         let error = serve(&description).unwrap_err().to_string();
-        assert!(error.contains("is no name of a device; expected"), "{error}");
+        assert!(error.contains("is not a device name; expected"), "{error}");
     }
     let error = served.registry.detach("nosuch").unwrap_err().to_string();
     assert_eq!(error, "nosuch: no emulated device here has this name or node; expected one of zero-cost");

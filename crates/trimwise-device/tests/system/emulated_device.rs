@@ -1,5 +1,5 @@
-//! An emulated drive as a block device and over NBD, served by this process: it is a device as any other, and real clients
-//! of NBD find what they expect.
+//! An emulated drive as a block device and over NBD, served by this process: it works like any other device, and real
+//! clients of NBD find what they expect.
 
 use std::path::Path;
 use std::process::Command;
@@ -28,9 +28,9 @@ fn an_attached_drive_is_a_device_as_any_other() {
     assert_eq!((counts.discards, counts.discarded_bytes), (2, 39 * 4096), "as they were sent");
 }
 
-/// What is left of the path of a drive whose mount is gone is a name in `/`; somebody may have a file of that name there.
+/// The remaining path of a drive whose mount is gone is a name in `/`; an unrelated file may have that name.
 #[test]
-fn regression_a_loop_device_of_somebody_else_is_left_alone() {
+fn regression_an_unrelated_loop_device_is_left_alone() {
     if !can_run(&["losetup"]) {
         return;
     }
@@ -47,7 +47,7 @@ fn regression_a_loop_device_of_somebody_else_is_left_alone() {
     assert!(is_over == [false, true] && detached.is_ok() && still_there, "{is_over:?} {still_there}");
 }
 
-/// What the kernel was asked for and what reached the drive are the same.
+/// The requests to the kernel and those that reached the drive are the same.
 #[test]
 fn counts_are_those_of_the_device() {
     if !can_run(&["blkdiscard", "dd"]) {
@@ -93,7 +93,7 @@ fn clients_of_nbd_find_what_they_expect() {
         (0..48_u64 << 20).map(|i| (i.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8).collect();
     std::fs::write(&image, &bytes).unwrap();
     let back = served.directory.path().join("back");
-    // Several connections, many requests at once.
+    // Several connections with many requests at once.
     sh("nbdcopy", &["--connections=4", image.to_str().unwrap(), &served.uri()]);
     sh("nbdcopy", &["--connections=4", &served.uri(), back.to_str().unwrap()]);
     assert!(std::fs::read(&back).unwrap()[..bytes.len()] == bytes, "what was copied came back");
@@ -124,8 +124,8 @@ fn clients_of_nbd_find_what_they_expect() {
     assert!(counts.flushes >= 2, "a forced write flushes: {counts:?}");
 }
 
-/// An invalid message ends only that client's connection. Random reads, writes and trims, each read compared with what
-/// was written last.
+/// An invalid message ends only that client's connection. Random reads, writes and trims; each read is compared with
+/// what was written last.
 #[test]
 fn fio_finds_nothing_lost_or_mixed_over_nbd() {
     if !can_run(&["fio"]) {

@@ -10,13 +10,13 @@ use super::streams::INTERVAL;
 use super::{Bench, Findings, Found, Measured};
 use crate::plot::{Axis, Plot, PlotKind, Point, Series};
 
-/// The largest range whose latency is measured; each is four times the one before it.
+/// The largest range whose latency is measured; each range is four times the one before it.
 const RANGE_MOST: Bytes = Bytes::gib(1);
-/// TRIMs of a size up to 16 MiB, and of larger ones.
+/// Number of TRIMs for sizes up to 16 MiB, and for larger ones.
 const TRIMS: (u64, u64) = (8, 3);
-/// Up to here a range counts as small.
+/// Up to this size a range counts as small.
 const SMALL: Bytes = Bytes::mib(16);
-/// Random writes at a time beside a TRIM.
+/// Random writes at a time during a TRIM under load.
 const BESIDE: u32 = 8;
 /// Random writes that complete between two TRIMs.
 const BETWEEN: u32 = 64;
@@ -38,15 +38,15 @@ impl<D: BlockDevice> Bench<'_, D> {
         Ok(Found { measured, ..Found::default() })
     }
 
-    /// One TRIM, with nothing else on its way.
+    /// Sends one TRIM with nothing else under way.
     pub(super) async fn trim(&mut self, range: UnitRange) -> Result<SimDuration, BlockError> {
         let took = self.device.perform(Operation::Trim(vec![range])).await?;
         self.did.bytes_trimmed += Bytes::from_units(range.units).0;
         Ok(took)
     }
 
-    /// TRIMs of ranges that were just written, in the first half of the region; the load beside them is random
-    /// writes to the second half.
+    /// TRIMs of freshly written ranges in the first half of the region; the concurrent load is random writes to the
+    /// second half.
     pub(super) async fn trim_latency(&mut self) -> Result<Found, BlockError> {
         let half = self.region.units / 2;
         let trimmed = UnitRange::new(self.region.start, half);
@@ -89,7 +89,7 @@ impl<D: BlockDevice> Bench<'_, D> {
                 .iter()
                 .filter(|t| t.loaded == loaded)
                 .map(|t| Point {
-                    // Figures have three digits: what is closer is the same.
+                    // Figures have three digits; closer values count as equal.
                     range: (t.latency.max_ns > t.latency.p50_ns + t.latency.p50_ns / 500)
                         .then(|| (t.latency.p50_ns as f64 / 1e6, t.latency.max_ns as f64 / 1e6)),
                     ..Point::new(t.range_bytes as f64 / 1024.0, t.latency.p50_ns as f64 / 1e6)
@@ -101,7 +101,7 @@ impl<D: BlockDevice> Bench<'_, D> {
             kind: PlotKind::Lines,
             x: Axis::log("range_kib", "range", "KiB"),
             y: Axis::log("latency_ms", "latency", "ms"),
-            series: vec![line("idle", false), line("beside random writes at QD 8", true)],
+            series: vec![line("idle", false), line("during random writes at QD 8", true)],
         };
         Ok(Found { plots: vec![plot], findings: Findings::TrimLatency(times), ..Found::default() })
     }

@@ -1,8 +1,8 @@
-//! Loads: streams of reads and writes, each at a queue depth, for a time or an amount.
+//! Loads: streams of reads and writes, each at a queue depth, for a time or up to an amount.
 //!
-//! One loop in one task keeps the queues of all streams full: it hands over what the depths allow, waits for a
-//! completion, books it, and hands over the next of the stream that completed. A run ends when the first stream has
-//! had its time or its amount; streams beside it (a background load) end with it. What is on its way then still
+//! One loop in one task keeps the queues of all streams full: it submits what the depths allow, waits for a completion,
+//! records it, and submits the next transfer of that stream. A run ends when the first stream reaches its time or
+//! amount; the others (a background load) end with it. What is under way by then still completes and counts.
 //! completes and counts.
 
 use hdrhistogram::Histogram;
@@ -17,7 +17,7 @@ use super::Bench;
 
 /// Sectors of a unit.
 const UNIT_SECTORS: u64 = UNIT_BYTES / SECTOR_BYTES;
-/// Completions from one report of progress to the next.
+/// Completions between two progress reports.
 const REPORT_EVERY: u64 = 1024;
 
 /// What a stream does.
@@ -27,9 +27,9 @@ pub enum Action {
     Read,
     /// Write.
     Write,
-    /// Either, drawn for each transfer: so many of a hundred are reads.
+    /// Either, drawn for each transfer.
     Mixed {
-        /// How many.
+        /// Percentage of reads.
         read_percent: u8,
     },
     /// TRIM.
@@ -47,23 +47,23 @@ enum Kind {
 /// Where the next transfer goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Behind the last one, from the beginning again at the end.
+    /// After the last one; at the end, from the beginning again.
     Sequential,
     /// Anywhere, at multiples of the transfer's size.
     Random,
 }
 
-/// When a stream has done enough: at what comes first.
+/// When a stream has done enough: the limit reached first counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
-    /// It submits nothing more from then on.
+    /// The time after which it submits nothing more.
     pub time: Option<SimDuration>,
-    /// So much is submitted.
+    /// The amount that it submits.
     pub bytes: Option<Bytes>,
 }
 
 impl Limit {
-    /// As long as the others last.
+    /// Lasts as long as the others.
     pub const NONE: Self = Self { time: None, bytes: None };
 
     /// An amount.
@@ -82,17 +82,17 @@ impl Limit {
 pub struct Stream {
     /// What it does.
     pub action: Action,
-    /// In which order.
+    /// The order of its transfers.
     pub order: Order,
-    /// Where.
+    /// The area it uses.
     pub area: UnitRange,
     /// The size of a transfer: whole units, or a part of one that divides it.
     pub transfer: Bytes,
-    /// How many at a time.
+    /// Transfers at a time.
     pub depth: u32,
-    /// So many transfers of the other streams complete before each of its own; 0: it does not wait for them.
+    /// Transfers of other streams that must complete before each of its own; 0 means that it does not wait for them.
     pub pace: u32,
-    /// How long; a run ends with the first stream that reaches its limit.
+    /// Its limit; a run ends with the first stream that reaches one.
     pub limit: Limit,
 }
 
@@ -113,7 +113,7 @@ impl Tally {
         self.latency.get_or_insert_with(latencies).saturating_record(latency.as_nanos().max(1));
     }
 
-    /// How long they took; `None` if there were none.
+    /// Summarises their latency; `None` if there were none.
     pub fn latency(&self) -> Option<LatencySummary> {
         self.latency.as_ref().map(|histogram| LatencySummary {
             count: histogram.len(),
@@ -124,34 +124,34 @@ impl Tally {
         })
     }
 
-    /// Adds another one's transfers.
+    /// Adds the transfers of another tally.
     pub fn merge(&mut self, other: &Self) {
         self.operations += other.operations;
         self.bytes.0 += other.bytes.0;
         if let Some(histogram) = &other.latency {
-            // Histograms of the same bounds always add up.
+            // Histograms with the same bounds can always be added.
             let _ = self.latency.get_or_insert_with(latencies).add(histogram);
         }
     }
 }
 
-/// Three significant digits, up to an hour.
+/// A histogram with three significant digits, up to an hour.
 fn latencies() -> Histogram<u64> {
     const HOUR_NS: u64 = 3_600_000_000_000;
     Histogram::new_with_bounds(1, HOUR_NS, 3).expect("constant bounds are valid")
 }
 
-/// Bytes that completed in each interval of a run. When there are too many intervals, neighbours become one.
+/// Bytes completed in each interval of a run. If there are too many intervals, neighbours are merged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Intervals {
     /// How long each is.
     pub length: SimDuration,
-    /// What completed in each, the last one cut off by the end.
+    /// Bytes completed in each; the last interval may be cut short by the end.
     pub bytes: Vec<u64>,
 }
 
 impl Intervals {
-    /// More are never kept.
+    /// Maximum number kept.
     const MAX: usize = 4096;
 
     pub(super) fn new(length: SimDuration) -> Self {
@@ -172,7 +172,8 @@ impl Intervals {
         self.bytes[index] += bytes;
     }
 
-    /// Megabytes a second in each whole interval of a run that took `elapsed`, with the seconds at its end.
+    /// Returns megabytes per second in each whole interval of a run that took `elapsed`, with the time at its end in
+    /// seconds.
     pub fn rates(&self, elapsed: SimDuration) -> Vec<(f64, f64)> {
         let whole = (elapsed.as_nanos() / self.length.as_nanos()) as usize;
         let seconds = self.length.as_secs_f64();
@@ -181,7 +182,7 @@ impl Intervals {
     }
 }
 
-/// What came of a stream.
+/// The result of a stream.
 #[derive(Clone, Debug)]
 pub struct Done {
     /// What was read.
@@ -197,23 +198,23 @@ pub struct Done {
 }
 
 impl Done {
-    /// Read and written.
+    /// Returns the bytes read and written.
     pub fn bytes(&self) -> Bytes {
         Bytes(self.reads.bytes.0 + self.writes.bytes.0)
     }
 
-    /// Reads and writes.
+    /// Returns the number of reads and writes.
     pub fn operations(&self) -> u64 {
         self.reads.operations + self.writes.operations
     }
 
-    /// Megabytes (of 1,000,000 bytes) a second.
+    /// Returns megabytes (of 1,000,000 bytes) per second.
     pub fn mb_per_s(&self) -> f64 {
         per_second(self.bytes().0 as f64 / 1e6, self.elapsed)
     }
 }
 
-/// So much in that time, for each second; 0 of no time.
+/// Returns `amount` per second; 0 if no time elapsed.
 pub fn per_second(amount: f64, elapsed: SimDuration) -> f64 {
     if elapsed == SimDuration::ZERO { 0.0 } else { amount / elapsed.as_secs_f64() }
 }
@@ -226,7 +227,7 @@ struct Running {
     /// Sequential: where the next transfer begins in the area.
     at: u64,
     submitted_bytes: u64,
-    /// Sectors and kind of what is on its way, by slot.
+    /// Sectors and kind of what is under way, by slot.
     transfers: Vec<(u32, Kind)>,
     vacant: Vec<u32>,
     /// Transfers of other streams since its own last one.
@@ -257,7 +258,7 @@ impl Running {
         }
     }
 
-    /// Whether it wants more; once it does not, it never does again.
+    /// Whether it has more to submit; once false, it stays false.
     fn wants_more(&mut self, elapsed: SimDuration) -> bool {
         let Limit { time, bytes } = self.stream.limit;
         self.ended |= self.area_sectors == 0
@@ -282,7 +283,7 @@ impl Running {
             }
             Order::Random => {
                 let places = (self.area_sectors / self.transfer_sectors).max(1);
-                // The high half of a product: no division, and as even as 64 bits make it.
+                // The high half of a product needs no division, and is as uniform as 64 bits allow.
                 let place = ((u128::from(rng.next_u64()) * u128::from(places)) >> 64) as u64;
                 (place * self.transfer_sectors, self.transfer_sectors.min(self.area_sectors))
             }
@@ -302,7 +303,7 @@ impl Running {
         }
     }
 
-    /// How much of its limit is done; for the progress bar only.
+    /// Returns how much of its limit is done; only for the progress bar.
     fn progress(&self, elapsed: SimDuration) -> f64 {
         let Limit { time, bytes } = self.stream.limit;
         let time = time.map_or(0.0, |t| elapsed.as_secs_f64() / t.as_secs_f64().max(1e-9));
@@ -311,10 +312,10 @@ impl Running {
 }
 
 impl<D: BlockDevice> Bench<'_, D> {
-    /// Runs streams at the same time, until the first of them has had enough.
+    /// Runs streams at the same time until the first of them reaches its limit.
     ///
     /// # Errors
-    /// What the device says. What completed until then is in the account of what was done to it.
+    /// The device's error. What completed by then is in the account of what was done to it.
     pub(super) async fn run(
         &mut self,
         streams: &[Stream],
@@ -333,7 +334,7 @@ impl<D: BlockDevice> Bench<'_, D> {
         while on_its_way > 0 {
             let completion = self.device.completion().await?;
             on_its_way -= 1;
-            // The stream stands in the upper half of a token, its transfer's slot in the lower.
+            // A token holds the stream in its upper half and the transfer's slot in its lower.
             let (index, slot) = ((completion.token >> 32) as usize, completion.token as u32);
             let known = running.get_mut(index).filter(|r| (slot as usize) < r.transfers.len());
             let Some(stream) = known else {
@@ -357,7 +358,7 @@ impl<D: BlockDevice> Bench<'_, D> {
         Ok(running.into_iter().map(|r| r.done).collect())
     }
 
-    /// Hands over what the depth allows; answers how many.
+    /// Submits what the depth allows; returns how many.
     fn refill(&mut self, index: usize, running: &mut Running, start: SimTime) -> Result<u64, BlockError> {
         let mut submitted = 0;
         while !running.vacant.is_empty()
@@ -384,7 +385,7 @@ impl<D: BlockDevice> Bench<'_, D> {
         Ok(submitted)
     }
 
-    /// A transfer of stream `completed` is one less to wait for, for the others.
+    /// Counts a completed transfer of stream `completed` for the streams that wait for others.
     fn refill_paced(
         &mut self,
         completed: usize,

@@ -1,16 +1,16 @@
-//! Device tests: what a drive does under the loads that people measure drives with.
+//! Device tests: a drive's behaviour under the loads commonly used to measure drives.
 //!
 //! Each test is written once over [`BlockDevice`], so that a model in virtual time and a real device or file run the
-//! same code. Tests run one after another on the same device and leave it as they made it: that is the point, since
-//! what a drive does depends on what was done to it. `erase fill torture:60 hdtach:reads trim hdtach:reads` is a
-//! drive fresh, full, worn down, and after TRIM.
+//! same code. Tests run one after another on the same device and leave it as they made it. That is the point, since a
+//! drive's behaviour depends on its history: `erase fill torture:60 hdtach:reads trim hdtach:reads` measures a drive
+//! fresh, full, worn down, and after TRIM.
 //!
-//! `spec` is how tests are written, `load` the engine that keeps queues full, `result` what comes out; the tests
-//! themselves are in a file for each family: `streams` the plain loads, `zones` HD Tach, `sizes` ATTO, `discard`
-//! erase, TRIM and what it costs, `settling` throughput after TRIM, `steady` the steady state of the SNIA.
+//! `spec` is the syntax of tests, `load` the engine that keeps queues full, `result` the results. Each family of tests
+//! has a file: `streams` the plain loads, `zones` HD Tach, `sizes` ATTO, `discard` erase, TRIM and its cost, `settling`
+//! throughput after TRIM, `steady` the steady state of the SNIA.
 //!
-//! On a real device a test ends by the clock. A model can be so large that this would be too long to compute, so
-//! that tests whose time is not given are limited in amount too; each result says how much was transferred.
+//! On a real device a test ends by the clock. A model can be so large that this would take too long to compute, so
+//! tests without a given time are limited in amount too; each result says how much was transferred.
 
 mod discard;
 mod load;
@@ -42,17 +42,17 @@ use trimwise::units::{Bytes, Lpn, UnitRange};
 
 use crate::plot::Plot;
 
-/// The smallest region that tests make sense on.
+/// The smallest region on which tests make sense.
 pub const REGION_MIN: Bytes = Bytes::mib(16);
 
-/// What all tests share.
+/// Settings shared by all tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// What is written.
+    /// The data to write.
     pub content: ContentClass,
-    /// Where random places come from: same seed, same places.
+    /// Seed of the random places: same seed, same places.
     pub seed: u64,
-    /// The part of the device that is tested. Only `erase` reaches beyond it.
+    /// The part of the device to test. Only `erase` reaches beyond it.
     pub region: Part,
 }
 
@@ -63,18 +63,18 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// The units under test.
+    /// Returns the units under test.
     pub fn region(&self, facts: &DeviceFacts) -> UnitRange {
         self.region.of(UnitRange::new(Lpn(0), facts.size_units))
     }
 }
 
-/// What a run of tests tells while it goes on, and what it may ask.
+/// What tests report while they run, and what they may query.
 #[derive(Clone, Copy)]
 pub struct Hooks<'a> {
-    /// Called now and then with the number of the test, from 0, and how far it is, in thousandths.
+    /// Called now and then with the number of the test, from 0, and its progress in thousandths.
     pub on_progress: &'a dyn Fn(usize, u64),
-    /// What a model has counted so far; `None` of a real device.
+    /// Returns a model's counters so far; `None` for a real device.
     pub stats: Option<&'a dyn Fn() -> SsdStats>,
 }
 
@@ -84,54 +84,52 @@ impl Default for Hooks<'_> {
     }
 }
 
-/// Tests that cannot be run on a device.
+/// Why tests cannot run on a device.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum SetupError {
-    /// It does not take TRIM.
-    #[error("{test}: {device} takes no TRIM; expected tests without it, or another device")]
+    /// The device does not support TRIM.
+    #[error("{test}: {device} does not support TRIM; expected tests without it, or another device")]
     NoTrim {
         /// The test that needs it.
         test: String,
         /// The device.
         device: String,
     },
-    /// Its erase command is not ours to give.
-    #[error(
-        "erase: {device} is erased with its vendor's means (hdparm, nvme format); expected trim in its place"
-    )]
+    /// Its erase command is not available here.
+    #[error("erase: {device} is erased with its vendor's tools (hdparm, nvme format); expected trim instead")]
     NoErase {
         /// The device.
         device: String,
     },
-    /// There is too little of it.
+    /// The region is too small.
     #[error("{device}: {region} to test on; expected at least {REGION_MIN}")]
     TooSmall {
         /// The device.
         device: String,
-        /// What is there.
+        /// Its size.
         region: Bytes,
     },
-    /// There is too little of it to verify TRIM.
+    /// The region is too small to verify TRIM.
     #[error("{device}: {region} to verify TRIM on; expected at least {}", verify::REGION_MIN)]
     TooSmallToVerify {
         /// The device.
         device: String,
-        /// What is there.
+        /// Its size.
         region: Bytes,
     },
-    /// A test needs more than there is.
-    #[error("{test}: {wanted} from {start} % on; expected at most {room}, which is what there is")]
+    /// A test needs more space than there is.
+    #[error("{test}: {wanted} from {start} % on; expected at most {room}, the space there")]
     NoRoom {
         /// The test.
         test: String,
-        /// What it would take.
+        /// What it needs.
         wanted: Bytes,
         /// Where it begins.
         start: Percent,
-        /// What there is.
+        /// The space there.
         room: Bytes,
     },
-    /// A part of less than a unit.
+    /// The part is smaller than a unit.
     #[error("{test}: less than one unit of 4 KiB of a region of {region}; expected a larger share")]
     NoUnit {
         /// The test.
@@ -141,7 +139,7 @@ pub enum SetupError {
     },
 }
 
-/// Refuses tests that the device cannot do, before anything is run.
+/// Rejects tests that the device cannot do, before anything runs.
 ///
 /// # Errors
 /// The first reason.
@@ -178,10 +176,10 @@ pub fn check(tests: &[Test], settings: &Settings, facts: &DeviceFacts) -> Result
     Ok(())
 }
 
-/// Runs tests one after another. If the device fails or the user has had enough, the results say where that was.
+/// Runs tests one after another. If the device fails or the user stops them, the results say where.
 ///
 /// # Errors
-/// What [`check`] says; then nothing was run.
+/// Those of [`check`]; then nothing ran.
 pub async fn run<D: BlockDevice>(
     device: &D,
     tests: &[Test],
@@ -191,9 +189,9 @@ pub async fn run<D: BlockDevice>(
     check(tests, settings, device.facts())?;
     let mut results =
         Results { device: device.facts().into(), notes: Vec::new(), tests: Vec::new(), broken: None };
-    // Versions go on from test to test, so that what one writes is not what another has written.
+    // Versions continue from test to test, so that each test writes different data.
     let mut version = 0;
-    // Each test draws from a sequence of its own: it finds the same places whatever ran before it.
+    // Each test has a random sequence of its own: it finds the same places whatever ran before it.
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(settings.seed);
     for (number, test) in tests.iter().enumerate() {
         let mut bench = Bench {
@@ -242,7 +240,7 @@ pub async fn run<D: BlockDevice>(
     Ok(results)
 }
 
-/// Reads of what was never written are fast, and say nothing of the flash.
+/// Notes reads of units that were never written: they are fast, and say nothing about the flash.
 fn unmapped_note(counts: &DeviceCounts) -> Option<String> {
     let percent = counts.unmapped_reads_percent.filter(|&percent| percent >= 1.0)?;
     Some(format!(
@@ -250,7 +248,7 @@ fn unmapped_note(counts: &DeviceCounts) -> Option<String> {
     ))
 }
 
-/// What a test found, before the device's side is added.
+/// Results of a test, before those of the device are added.
 #[derive(Default)]
 struct Found {
     measured: Vec<Measured>,
@@ -267,7 +265,7 @@ struct Bench<'a, D> {
     /// The units under test.
     region: UnitRange,
     number: usize,
-    /// Which share of the test is done, and how much of it goes on now.
+    /// The completed share of the test, and the share of the current phase.
     phase: (f64, f64),
     rng: Xoshiro256PlusPlus,
     version: u32,
@@ -291,19 +289,19 @@ impl<D: BlockDevice> Bench<'_, D> {
             Test::Steady(round) => self.steady(round).await,
         }?;
         if self.did.bytes_written > 0 {
-            // What a volatile cache still holds is not left for the next test to pay for.
+            // Flush, so that the next test does not pay for what a volatile cache still holds.
             self.device.perform(Operation::Flush).await?;
         }
         Ok(found)
     }
 
-    /// Says which share of the test begins now, and how much of it that is.
+    /// Starts a phase: the share of the test done so far, and the phase's own share.
     fn phase(&mut self, done: f64, share: f64) {
         self.phase = (done, share);
         self.report(0.0);
     }
 
-    /// Tells how far the present phase is.
+    /// Reports the progress of the current phase.
     fn report(&self, of_phase: f64) {
         let (done, share) = self.phase;
         (self.hooks.on_progress)(self.number, ((done + share * of_phase) * 1000.0) as u64);

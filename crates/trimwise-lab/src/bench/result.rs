@@ -1,4 +1,4 @@
-//! What tests found, as data.
+//! Results of tests, as data.
 
 use serde::Serialize;
 use trimwise::block::DeviceFacts;
@@ -18,14 +18,14 @@ pub struct Did {
     pub bytes_written: u64,
     /// Bytes in completed TRIMs.
     pub bytes_trimmed: u64,
-    /// How often the whole device was erased.
+    /// Number of erases of the whole device.
     pub whole_device_erases: u64,
 }
 
 /// Transfers of one kind.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Measured {
-    /// Which.
+    /// Name of the kind.
     pub what: String,
     /// How many.
     pub operations: u64,
@@ -33,20 +33,20 @@ pub struct Measured {
     pub bytes: u64,
     /// From the first submission to the last completion.
     pub elapsed_ns: u64,
-    /// Megabytes (1,000,000 bytes) a second; `None` where nothing is transferred.
+    /// Megabytes (1,000,000 bytes) per second; `None` if nothing is transferred.
     pub throughput_mb_per_s: Option<f64>,
-    /// The slowest part (zone, interval), where there are several.
+    /// The slowest part (zone, interval), if there are several.
     pub throughput_min_mb_per_s: Option<f64>,
     /// The fastest.
     pub throughput_max_mb_per_s: Option<f64>,
-    /// Transfers a second.
+    /// Transfers per second.
     pub iops: Option<f64>,
     /// How long they took.
     pub latency: Option<LatencySummary>,
 }
 
 impl Measured {
-    /// Transfers of one direction in `elapsed`.
+    /// Summarises transfers of one direction in `elapsed`.
     pub(super) fn of(what: impl Into<String>, tally: &Tally, elapsed: SimDuration) -> Self {
         Self {
             throughput_mb_per_s: Some(per_second(tally.bytes.0 as f64 / 1e6, elapsed)),
@@ -57,7 +57,7 @@ impl Measured {
         }
     }
 
-    /// What a stream read, and what it wrote.
+    /// Summarises the reads and writes of a stream.
     pub(super) fn of_stream(done: &Done) -> Vec<Self> {
         [("read", &done.reads), ("write", &done.writes)]
             .into_iter()
@@ -66,7 +66,7 @@ impl Measured {
             .collect()
     }
 
-    /// With the least and the most of some parts.
+    /// Adds the minimum and maximum over parts.
     pub(super) fn spread(mut self, rates: impl Iterator<Item = f64> + Clone) -> Self {
         let least = rates.clone().fold(f64::INFINITY, f64::min);
         let most = rates.fold(f64::NEG_INFINITY, f64::max);
@@ -76,7 +76,7 @@ impl Measured {
         self
     }
 
-    /// One operation that transfers nothing.
+    /// Describes one operation that transfers nothing.
     pub(super) fn operation(what: impl Into<String>, bytes: u64, elapsed: SimDuration) -> Self {
         let ns = elapsed.as_nanos();
         Self {
@@ -98,11 +98,11 @@ impl Measured {
 pub struct Settled {
     /// The share of the region that was trimmed.
     pub range_percent: f64,
-    /// What was written between the TRIM before and this one.
+    /// Bytes written between the previous TRIM and this one.
     pub written_before_bytes: u64,
     /// How long the TRIM took.
     pub trim_ns: u64,
-    /// The first instant from which throughput stays within a tenth of its final level; `None`: it did not.
+    /// The first time from which throughput stays within a tenth of its final level; `None` if it never does.
     pub settled_after_ns: Option<u64>,
     /// Throughput of the first second.
     pub first_mb_per_s: f64,
@@ -110,35 +110,35 @@ pub struct Settled {
     pub final_mb_per_s: f64,
 }
 
-/// How long TRIMs of one size took.
+/// Latency of TRIMs of one size.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TrimTime {
     /// The size of the range.
     pub range_bytes: u64,
-    /// Whether the device had something else to do.
+    /// Whether the device was under load.
     pub loaded: bool,
-    /// How long they took.
+    /// Their latency.
     pub latency: LatencySummary,
 }
 
-/// What came of the search for steady state.
+/// Result of the search for steady state.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Steady {
-    /// Whether it was found.
+    /// Whether it was reached.
     pub reached: bool,
-    /// How many rounds were made.
+    /// Number of rounds.
     pub rounds: u32,
-    /// Transfers a second of each round.
+    /// Transfers per second of each round.
     pub round_iops: Vec<f64>,
     /// Their mean over the last window.
     pub iops: f64,
-    /// Most less least over the window, in percent of its mean.
+    /// Maximum less minimum over the window, in percent of its mean.
     pub excursion_percent: f64,
-    /// What the fitted line rises or falls over the window, in percent of its mean.
+    /// Rise or fall of the fitted line over the window, in percent of its mean.
     pub slope_percent: f64,
 }
 
-/// What a test finds beside transfers.
+/// A test's results other than transfers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Findings {
@@ -168,9 +168,9 @@ pub struct DeviceCounts {
     pub block_erases: u64,
     /// TRIM commands.
     pub trim_commands: u64,
-    /// Units that held data and were unmapped by them.
+    /// Units that held data and were unmapped by TRIMs.
     pub trimmed_units: u64,
-    /// Of the units read, the share that held no data, so that no flash was read for them; `None` without reads.
+    /// Share of the units read that held no data, so that no flash was read for them; `None` without reads.
     pub unmapped_reads_percent: Option<f64>,
 }
 
@@ -191,28 +191,28 @@ impl DeviceCounts {
     }
 }
 
-/// What a test found.
+/// The result of a test.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TestResult {
     /// The test, as it is written.
     pub test: String,
-    /// How long it took, with all that it prepared.
+    /// Its duration, including all preparation.
     pub elapsed_ns: u64,
-    /// What it did to the device, with all that it prepared.
+    /// What it did to the device, including all preparation.
     pub did: Did,
-    /// Its transfers, without those that prepare.
+    /// Its transfers, without preparation.
     pub measured: Vec<Measured>,
-    /// What else it found.
+    /// Its other results.
     pub findings: Findings,
-    /// Pictures over time, zones and sizes.
+    /// Figures over time, zones and sizes.
     pub plots: Vec<Plot>,
-    /// What must be known to read the figures.
+    /// What a reader needs to know about the figures.
     pub notes: Vec<String>,
-    /// What the model counted; `None` of a real device.
+    /// The model's counters; `None` for a real device.
     pub device: Option<DeviceCounts>,
 }
 
-/// The device, as it says it is.
+/// The device, as it describes itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Device {
     /// Its name or path.
@@ -221,7 +221,7 @@ pub struct Device {
     pub size_bytes: u64,
     /// The smallest transfer.
     pub sector_bytes: u64,
-    /// Whether it says that it takes TRIM.
+    /// Whether it says that it supports TRIM.
     pub trim: bool,
     /// Whether its time is virtual.
     pub is_model: bool,
@@ -239,28 +239,28 @@ impl From<&DeviceFacts> for Device {
     }
 }
 
-/// Where tests ended before their end.
+/// Where tests ended early.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Broken {
-    /// The test at which they did.
+    /// The last test.
     pub test: String,
     /// Why.
     pub why: String,
-    /// Whether it was the user's wish.
+    /// Whether the user stopped it.
     pub interrupted: bool,
-    /// What that test had done to the device until then.
+    /// What that test had done to the device by then.
     pub did: Did,
 }
 
-/// What tests found, as far as they came.
+/// Results of tests, as far as they ran.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Results {
-    /// On which device.
+    /// The device.
     pub device: Device,
-    /// What must be known of the device to read the figures: what whoever opened it noticed.
+    /// What a reader needs to know about the device: remarks made when it was opened.
     pub notes: Vec<String>,
     /// The tests that ended, in order.
     pub tests: Vec<TestResult>,
-    /// If not all did: where. The results are partial then.
+    /// Where they ended, if not all finished. The results are partial then.
     pub broken: Option<Broken>,
 }

@@ -1,8 +1,8 @@
-//! Throughput over time after a TRIM: some drives are slow at first, while they work it off.
+//! Throughput over time after a TRIM: some drives are slow at first, while they carry it out.
 //!
-//! Each run begins from the same state: the region is trimmed whole, and the device rests. Then the region is
-//! written once, or not: what was written between two TRIMs matters too. Then the range is trimmed, and from that
-//! instant small sequential writes into it go on, booked in intervals of 100 ms.
+//! Each run starts from the same state: the whole region is trimmed, and the device rests. Then the region is written
+//! once, or not: what was written between two TRIMs matters too. Then the range is trimmed, followed at once by small
+//! sequential writes into it, recorded in intervals of 100 ms.
 
 use trimwise::block::{BlockDevice, BlockError};
 use trimwise::units::{Bytes, SimDuration, UNIT_BYTES, UnitRange};
@@ -13,16 +13,16 @@ use super::spec::{DEPTH, Percent, Seconds};
 use super::streams::{INTERVAL, throughput};
 use super::{Bench, Findings, Found};
 
-/// The ranges, unless one is given.
+/// The default ranges.
 const RANGES: [Percent; 4] =
     [Percent::hundredths(1250), Percent::hundredths(2500), Percent::hundredths(5000), Percent::ALL];
-/// How long each is looked at, unless it is said.
+/// Default duration of the measurement of each range.
 const LOOK: SimDuration = SimDuration::from_secs(60);
-/// What a model writes at most in that time.
+/// The most that a model writes in that time.
 const MODEL_MOST: Bytes = Bytes::gib(16);
-/// How long the device rests before, so that what it does in the background comes to an end.
+/// Rest before, so that the device finishes its background work.
 const REST: SimDuration = SimDuration::from_secs(30);
-/// How far from the final level throughput counts as settled, in hundredths of it.
+/// Distance from the final level at which throughput counts as settled, in hundredths of it.
 const NEAR_PERCENT: f64 = 10.0;
 
 impl<D: BlockDevice> Bench<'_, D> {
@@ -42,7 +42,7 @@ impl<D: BlockDevice> Bench<'_, D> {
                 self.phase(at, share * 0.5);
                 let area = UnitRange::new(self.region.start, percent.of(self.region.units));
                 if area.units == 0 {
-                    continue; // a region so small that the share of it is nothing
+                    continue; // the share of such a small region is empty
                 }
                 self.trim(self.region).await?;
                 self.device.sleep(REST).await;
@@ -77,21 +77,21 @@ impl<D: BlockDevice> Bench<'_, D> {
     }
 }
 
-/// The mean over the first second, or over what there is of it: longer than a write cache takes to be full.
+/// The mean over the first second, or what there is of it: longer than a write cache takes to fill.
 fn first_second(rates: &[(f64, f64)]) -> Option<f64> {
     let first: Vec<f64> = rates.iter().take_while(|(at, _)| *at <= 1.0).map(|&(_, rate)| rate).collect();
     (!first.is_empty()).then(|| first.iter().sum::<f64>() / first.len() as f64)
 }
 
-/// The mean of the last quarter; `None` of fewer than four intervals.
+/// The mean of the last quarter; `None` if there are fewer than four intervals.
 fn level(rates: &[(f64, f64)]) -> Option<f64> {
     let quarter = rates.len() / 4;
     let last = &rates[rates.len() - quarter..];
     (quarter > 0).then(|| last.iter().map(|&(_, rate)| rate).sum::<f64>() / quarter as f64)
 }
 
-/// The first instant from which each interval is near the final level; `None` if that is in the last quarter, whose
-/// mean is the level itself.
+/// The first time from which each interval is near the final level; `None` if that is in the last quarter, whose mean
+/// is the level itself.
 fn settled_after(rates: &[(f64, f64)], level: f64, interval: SimDuration) -> Option<u64> {
     let is_far = |&(_, rate): &(f64, f64)| (rate - level).abs() > level * NEAR_PERCENT / 100.0;
     let intervals = rates.iter().rposition(is_far).map_or(0, |last| last + 1);

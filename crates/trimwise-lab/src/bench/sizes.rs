@@ -1,7 +1,7 @@
 //! Transfer sizes from 0.5 KiB to 8 MiB, as ATTO shows them.
 //!
 //! For each size a stretch of 256 MiB is written sequentially, four transfers at a time, and then read. Small sizes
-//! have a shorter stretch, so that none takes longer than it tells: 32,768 transfers.
+//! have a shorter stretch of 32,768 transfers, so that none takes longer than is useful.
 
 use trimwise::block::{BlockDevice, BlockError};
 use trimwise::units::{Bytes, SimDuration, UnitRange};
@@ -10,13 +10,13 @@ use super::load::{Action, Limit, Order, Stream, Tally};
 use super::{Bench, Found, Measured};
 use crate::plot::{Axis, Plot, PlotKind, Point, Series};
 
-/// The smallest transfer; each next one is twice as large.
+/// The smallest transfer; each following size is twice as large.
 const SMALLEST: Bytes = Bytes(512);
-/// How many sizes: up to 8 MiB.
+/// Number of sizes: up to 8 MiB.
 const SIZES: u32 = 15;
 /// Transfers at a time.
 const DEPTH: u32 = 4;
-/// The stretch.
+/// Size of the stretch.
 const STRETCH: Bytes = Bytes::mib(256);
 /// The most transfers of a size and direction.
 const TRANSFERS_MOST: u64 = 32_768;

@@ -1,7 +1,7 @@
-//! Tests as they are written: `fill`, `randwrite:32:60`, `hdtach:reads`, `trim:50:25`.
+//! The syntax of tests: `fill`, `randwrite:32:60`, `hdtach:reads`, `trim:50:25`.
 //!
-//! A test is a name and fields behind `:`, in a fixed order; what is left out at the end has its default. `Display`
-//! writes a test back without the defaults at its end.
+//! A test is a name and fields separated by `:`, in a fixed order; fields left out at the end have their defaults.
+//! `Display` writes a test without trailing defaults.
 
 use std::fmt;
 use std::str::FromStr;
@@ -19,22 +19,22 @@ impl Percent {
     /// All of it.
     pub const ALL: Self = Self(10_000);
 
-    /// So many hundredths of a percent; at most all.
+    /// Creates a share from hundredths of a percent; at most all.
     pub const fn hundredths(hundredths: u32) -> Self {
         Self(if hundredths > 10_000 { 10_000 } else { hundredths })
     }
 
-    /// As a number, for figures.
+    /// Returns it as a number, for figures.
     pub fn value(self) -> f64 {
         f64::from(self.0) / 100.0
     }
 
-    /// The same share of a number of units, rounded down.
+    /// Returns this share of a number of units, rounded down.
     pub fn of(self, units: u64) -> u64 {
         (u128::from(units) * u128::from(self.0) / 10_000) as u64
     }
 
-    /// What is left beside it.
+    /// Returns the remaining share.
     pub const fn rest(self) -> Self {
         Self(10_000 - self.0)
     }
@@ -53,7 +53,7 @@ impl fmt::Display for Percent {
 impl FromStr for Percent {
     type Err = ();
 
-    /// Up to two digits behind the point, without sign or percent sign.
+    /// Parses up to two decimals, without sign or percent sign.
     fn from_str(text: &str) -> Result<Self, ()> {
         let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
         let digits = |text: &str, most: usize| {
@@ -68,12 +68,12 @@ impl FromStr for Percent {
     }
 }
 
-/// A part of the device's address space, as shares of it.
+/// A part of the device's address space, as shares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
     /// What lies before it.
     pub start: Percent,
-    /// How long it is; with `start` at most all.
+    /// Its length; with `start` at most all.
     pub length: Percent,
 }
 
@@ -81,7 +81,7 @@ impl Part {
     /// All of it.
     pub const ALL: Self = Self { start: Percent::ZERO, length: Percent::ALL };
 
-    /// The units of `whole` that it stands for. Parts that meet share no unit and leave none out.
+    /// Returns the units of `whole` that it stands for. Adjacent parts share no unit and leave none out.
     pub fn of(self, whole: UnitRange) -> UnitRange {
         let start = self.start.of(whole.units);
         let end = Percent::hundredths(self.start.0 + self.length.0).of(whole.units);
@@ -106,13 +106,13 @@ impl FromStr for Part {
                 Ok(Self { start, length })
             }
             _ => Err(format!(
-                "'{text}' is no part: expected START_PCT:LEN_PCT, as in 0:50 or 87.5:12.5, together at most 100"
+                "'{text}' is not a part: expected START_PCT:LEN_PCT, such as 0:50 or 87.5:12.5, together at most 100"
             )),
         }
     }
 }
 
-/// Which way data go.
+/// The direction of data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// From the device.
@@ -121,7 +121,7 @@ pub enum Direction {
     Write,
 }
 
-/// What HD Tach's pass over the zones does.
+/// The passes of HD Tach over the zones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Passes {
     /// Read.
@@ -132,30 +132,30 @@ pub enum Passes {
     Both,
 }
 
-/// Seconds of a test whose time is given. A century in seconds fits by far.
+/// Duration of a test in seconds. A century fits easily.
 pub type Seconds = u32;
 
-/// One test, as it is written.
+/// One test, as written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Test {
     /// Sequential fill up to a level.
     Fill(Percent),
     /// Timed sequential reading or writing, as with dd.
     Sequential {
-        /// Which way.
+        /// The direction.
         direction: Direction,
-        /// How much; `None`: the default, or what there is behind `start`.
+        /// Amount; `None`: the default, or what follows `start` if that is less.
         size: Option<Bytes>,
         /// Where it begins.
         start: Percent,
     },
     /// Transfers of 4 KiB at random places.
     Random {
-        /// How many of a hundred are reads.
+        /// Percentage of reads.
         read_percent: u8,
-        /// How many at a time.
+        /// Transfers at a time.
         depth: u32,
-        /// How long; `None`: the default, which is limited in amount too.
+        /// Duration; `None`: the default, which is limited in amount too.
         seconds: Option<Seconds>,
     },
     /// A sequential reader, a sequential writer, and both at the same time.
@@ -169,36 +169,36 @@ pub enum Test {
     },
     /// Transfer sizes from 0.5 KiB to 8 MiB, as ATTO shows them.
     Atto,
-    /// Random writes of 4 KiB all over the region, for long.
+    /// Long random writes of 4 KiB all over the region.
     Torture(Option<Seconds>),
     /// Erasing the whole device.
     Erase,
     /// TRIM of a part of the region.
     Trim(Part),
-    /// How long TRIM takes, by the size of its range.
+    /// Latency of TRIM, by the size of its range.
     TrimLatency,
     /// Throughput over time after a TRIM.
     Settling {
-        /// Which share is trimmed; `None`: several, one after the other.
+        /// The trimmed share; `None`: several, one after another.
         range: Option<Percent>,
-        /// How long each is looked at.
+        /// Duration for each range.
         seconds: Option<Seconds>,
     },
     /// Preconditioning and steady state.
     Steady(Option<Seconds>),
 }
 
-/// The tests there are, with their fields and what they do, for help texts.
+/// The tests with their fields and meanings, for help texts.
 pub const TESTS: [(&str, &str); 15] = [
-    ("fill[:LEVEL_PCT]", "write sequentially up to a level; all if none is given"),
+    ("fill[:LEVEL_PCT]", "write sequentially up to a level; without one, everything"),
     (
         "seqwrite[:SIZE[:START_PCT]]",
-        "time a sequential write, 1 MiB at a time, as dd does; 4.096 GB or what there is",
+        "time a sequential write, 1 MiB at a time, as dd does; 4.096 GB, or less if there is no more",
     ),
     ("seqread[:SIZE[:START_PCT]]", "the same, reading"),
-    ("randwrite[:QD[:SECONDS]]", "write 4 KiB at random places, QD at a time (32), for so long (30 s)"),
+    ("randwrite[:QD[:SECONDS]]", "write 4 KiB at random places, QD at a time (32), for this long (30 s)"),
     ("randread[:QD[:SECONDS]]", "the same, reading"),
-    ("mixed[:READ_PCT[:QD[:SECONDS]]]", "the same, so many of a hundred reads (70), the others writes"),
+    ("mixed[:READ_PCT[:QD[:SECONDS]]]", "the same, with READ_PCT % reads (70), the rest writes"),
     ("readwrite[:SECONDS]", "a sequential reader alone, a writer alone, both together (10 s each)"),
     ("hdtach[:reads|writes|both][:full]", "sequential passes by zones, as HD Tach shows them: reads first"),
     ("atto", "transfer sizes from 0.5 KiB to 8 MiB, writes and reads, as ATTO shows them"),
@@ -216,22 +216,22 @@ pub const TESTS: [(&str, &str); 15] = [
     ),
 ];
 
-/// Requests at a time, unless it is said.
+/// Default number of requests at a time.
 pub const DEPTH: u32 = 32;
-/// Reads of a hundred in `mixed`, unless it is said.
+/// Default percentage of reads in `mixed`.
 pub const READ_PERCENT: u8 = 70;
-/// The most requests at a time.
+/// Maximum number of requests at a time.
 const DEPTH_MAX: u64 = 65_536;
 /// The longest time, a week.
 const SECONDS_MAX: u64 = 7 * 86_400;
 
-/// A test that does not parse.
+/// An invalid test.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("test '{given}', column {column}: {what}; expected {expected}")]
 pub struct TestError {
-    /// What was written.
+    /// The given text.
     pub given: String,
-    /// Where it stops making sense, from 1, in characters.
+    /// Where the error is, from 1, in characters.
     pub column: usize,
     /// What is wrong there.
     pub what: String,
@@ -245,7 +245,7 @@ impl Test {
         matches!(self, Self::Trim(_) | Self::TrimLatency | Self::Settling { .. })
     }
 
-    /// The most transfers that it has on their way at a time.
+    /// Returns the maximum number of its transfers under way.
     pub fn depth(self) -> u32 {
         match self {
             Self::Random { depth, .. } => depth,
@@ -253,7 +253,7 @@ impl Test {
         }
     }
 
-    /// Whether it changes what the device holds.
+    /// Whether it changes the device's contents.
     pub fn is_destructive(self) -> bool {
         match self {
             Self::Sequential { direction, .. } => direction == Direction::Write,
@@ -325,10 +325,10 @@ impl fmt::Display for Test {
     }
 }
 
-/// The fields behind a name, taken one by one.
+/// The fields after a name, taken one by one.
 struct Fields<'a> {
     given: &'a str,
-    /// Each with the bytes before it.
+    /// The fields left, each with its position in bytes.
     left: std::vec::IntoIter<(usize, &'a str)>,
 }
 
@@ -348,7 +348,7 @@ impl<'a> Fields<'a> {
         TestError { given: self.given.to_owned(), column, what, expected: expected.into() }
     }
 
-    /// The next field as something; `None` if there is none.
+    /// Parses the next field; `None` if there is none.
     fn next<T>(
         &mut self,
         expected: &str,
@@ -363,7 +363,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// The same where nothing between two colons stands for the default too, as long as something follows.
+    /// Does the same, but an empty field stands for the default if more follows.
     fn next_or_default<T>(
         &mut self,
         expected: &str,
@@ -386,7 +386,7 @@ impl<'a> Fields<'a> {
         self.next(&expected, |text| number(text, 1, DEPTH_MAX).map(|d| d as u32))
     }
 
-    /// Nothing may be left.
+    /// Checks that no field is left.
     fn end(mut self, test: Test, form: &str) -> Result<Test, TestError> {
         match self.left.next() {
             None => Ok(test),
@@ -404,7 +404,7 @@ fn share(text: &str) -> Option<Percent> {
     text.parse().ok().filter(|&p| p > Percent::ZERO)
 }
 
-/// What `name` is written like, of [`TESTS`].
+/// Returns the syntax of `name` from [`TESTS`].
 fn form(name: &str) -> &'static str {
     let own = |form: &str| form.split(['[', ':']).next() == Some(name);
     TESTS.iter().map(|(form, _)| *form).find(|form| own(form)).unwrap_or("a test")
@@ -447,7 +447,7 @@ impl FromStr for Test {
             "hdtach" => {
                 let mut passes = None;
                 let mut full = false;
-                while let Some(word) = fields.next("reads, writes or both, and full behind it", |text| {
+                while let Some(word) = fields.next("reads, writes or both, then full", |text| {
                     let pass = match text {
                         "reads" => Some(Passes::Reads),
                         "writes" => Some(Passes::Writes),
@@ -455,7 +455,7 @@ impl FromStr for Test {
                         "full" if !full => None,
                         _ => return None,
                     };
-                    // Each once, and full last.
+                    // Each at most once, and `full` last.
                     (!full && (pass.is_none() || passes.is_none())).then_some(pass)
                 })? {
                     match word {
@@ -474,7 +474,7 @@ impl FromStr for Test {
                     Self::Trim(Part::ALL)
                 } else {
                     let part = part.parse::<Part>().map_err(|_| {
-                        let expected = "START_PCT:LEN_PCT, as in 50:25, together at most 100";
+                        let expected = "START_PCT:LEN_PCT, such as 50:25, together at most 100";
                         fields.wrong("trim:".len(), format!("'{part}'"), expected)
                     })?;
                     return Ok(Self::Trim(part));
@@ -578,8 +578,8 @@ mod tests {
             ("randwrite:32:1:2", 16, "':2'", "randwrite[:QD[:SECONDS]]"),
             ("mixed:0", 7, "'0'", "from 1 to 99"),
             ("mixed:100", 7, "'100'", "from 1 to 99"),
-            ("hdtach:reads:writes", 14, "'writes'", "and full behind it"),
-            ("hdtach:full:reads", 13, "'reads'", "and full behind it"),
+            ("hdtach:reads:writes", 14, "'writes'", "then full"),
+            ("hdtach:full:reads", 13, "'reads'", "then full"),
             ("hdtach:größe:full", 8, "'größe'", "reads, writes or both"),
             ("atto:1", 6, "':1' is one too many", "atto"),
             ("erase:now", 7, "':now'", "erase"),

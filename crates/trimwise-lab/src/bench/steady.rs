@@ -1,12 +1,11 @@
 //! Preconditioning and steady state, as the SNIA's Performance Test Specification has it.
 //!
 //! Source: SNIA, *Solid State Storage Performance Test Specification* 2.0. First the region is written twice,
-//! sequentially, 128 KiB at a time (workload-independent preconditioning, 2x the capacity). Then random writes of
-//! 4 KiB go on in rounds of a minute. The state is steady over a window of five rounds if in it the most and the
-//! least differ by no more than 20 % of the mean, and if the line fitted to it rises or falls by no more than 10 % of
-//! the mean. After 25 rounds the search ends.
+//! sequentially, 128 KiB at a time (workload-independent preconditioning, 2x the capacity). Then random writes of 4 KiB
+//! go on in rounds of a minute. A window of five rounds is steady if the maximum and the minimum differ by at most 20 %
+//! of the mean, and if the fitted line rises or falls by at most 10 % of the mean. After 25 rounds the search ends.
 //!
-//! The decision is made in whole numbers: it says how long a simulation goes on.
+//! The decision uses integers, since it determines how long a simulation goes on.
 
 use trimwise::block::{BlockDevice, BlockError};
 use trimwise::units::{Bytes, SimDuration};
@@ -17,20 +16,20 @@ use super::spec::{DEPTH, Seconds};
 use super::{Bench, Findings, Found, Measured};
 use crate::plot::{Axis, Plot, PlotKind, Point, Series};
 
-/// A round.
+/// Duration of a round.
 const ROUND: SimDuration = SimDuration::from_secs(60);
-/// Rounds of a window.
+/// Rounds per window.
 const WINDOW: usize = 5;
-/// The most rounds.
+/// Maximum number of rounds.
 const ROUNDS_MOST: usize = 25;
-/// How often the region is written before.
+/// How often the region is written for preconditioning.
 const PRECONDITIONING: u32 = 2;
-/// Its transfers.
+/// Transfer size of preconditioning.
 const LARGE: Bytes = Bytes::kib(128);
 
 impl<D: BlockDevice> Bench<'_, D> {
     pub(super) async fn steady(&mut self, round: Option<Seconds>) -> Result<Found, BlockError> {
-        // So that five rounds of a model write all of a large region once, however long that takes.
+        // Five rounds of a model must write all of a large region once, however long that takes.
         let limit = self.limit(round, ROUND, Bytes::from_units((self.region.units / 4).max(1)));
         for i in 0..PRECONDITIONING {
             self.phase(f64::from(i) * 0.1, 0.1);
@@ -39,7 +38,7 @@ impl<D: BlockDevice> Bench<'_, D> {
             let stream = Stream { action, order, area, transfer: LARGE, depth: DEPTH, pace: 0, limit: bytes };
             self.run_one(stream).await?;
         }
-        // Transfers in a thousand seconds, so that slow devices have digits enough.
+        // Transfers in a thousand seconds, so that slow devices have enough digits.
         let mut rounds: Vec<u64> = Vec::new();
         let mut window: Vec<(Tally, SimDuration)> = Vec::new();
         let mut reached = false;
@@ -84,12 +83,12 @@ impl<D: BlockDevice> Bench<'_, D> {
     }
 }
 
-/// Most less least, the sum, and five times the slope of the fitted line times two: its rise over the window is
-/// four slopes.
+/// Returns maximum less minimum, the sum, and ten times the slope of the fitted line: its rise over the window is four
+/// slopes.
 fn moments(window: &[u64; WINDOW]) -> (u128, u128, u128) {
     let (most, least) = window.iter().fold((0, u64::MAX), |(m, l), &y| (m.max(y), l.min(y)));
     let sum = window.iter().map(|&y| u128::from(y)).sum();
-    // Rounds are one apart, so that the slope is the sum of (i - 2) y over 10, the sum of (i - 2) squared.
+    // Rounds are one apart, so the slope is the sum of (i - 2) y divided by 10, the sum of (i - 2) squared.
     let [a, b, _, d, e] = window.map(u128::from);
     (u128::from(most - least), sum, (2 * e + d).abs_diff(2 * a + b))
 }
@@ -97,12 +96,12 @@ fn moments(window: &[u64; WINDOW]) -> (u128, u128, u128) {
 /// Whether a window is steady.
 fn is_steady(window: &[u64; WINDOW]) -> bool {
     let (excursion, sum, weighted) = moments(window);
-    // Excursion at most a fifth of the mean, which is a fifth of the sum; rise, 4/10 of the weighted sum, at most a
-    // tenth of the mean.
+    // The excursion is at most a fifth of the mean, which is a fifth of the sum; the rise, 4/10 of the weighted sum, is
+    // at most a tenth of the mean.
     sum > 0 && excursion * 25 <= sum && weighted * 20 <= sum
 }
 
-/// The same two in percent of the mean, for people.
+/// Returns the same two values in percent of the mean, for display.
 fn deviations(window: &[u64; WINDOW]) -> (f64, f64) {
     let (excursion, sum, weighted) = moments(window);
     let mean = (sum as f64 / WINDOW as f64).max(f64::MIN_POSITIVE);
@@ -115,7 +114,7 @@ mod tests {
 
     #[test]
     fn both_conditions_hold_at_their_limit_and_not_beyond() {
-        // A window whose mean is 1000: most less least 200 is a fifth.
+        // A window with mean 1000: a spread of 200 is a fifth.
         assert!(is_steady(&[900, 1100, 1000, 1100, 900]));
         assert!(!is_steady(&[899, 1100, 1001, 1100, 900]));
         // A straight line that rises by 100 of 1000 over the window.

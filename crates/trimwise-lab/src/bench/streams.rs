@@ -8,23 +8,23 @@ use super::spec::{DEPTH, Direction, Percent, Seconds};
 use super::{Bench, Found, Measured};
 use crate::plot::{Axis, Plot, PlotKind, Point, Series};
 
-/// Transfers of a fill and of dd.
+/// Transfer size of a fill and of dd.
 pub(super) const LARGE: Bytes = Bytes::mib(1);
-/// What the source's dd wrote: 4,096,000,000 bytes.
+/// Bytes that the source's dd wrote.
 const DD: Bytes = Bytes(4_096_000_000);
-/// How long random transfers go on, unless it is said.
+/// Default duration of random transfers.
 const RANDOM: SimDuration = SimDuration::from_secs(30);
-/// How long torture goes on, unless it is said: as long as the source's.
+/// Default duration of torture: that of the source.
 const TORTURE: SimDuration = SimDuration::from_secs(20 * 60);
-/// How long a reader and a writer are looked at, each alone and both together, unless it is said.
+/// Default duration for a reader and a writer, each alone and both together.
 const TOGETHER: SimDuration = SimDuration::from_secs(10);
-/// The most that the reader beside a writer reads, again and again: it is written first.
+/// The most that the reader next to a writer reads, again and again; it is written first.
 const READER_MOST: Bytes = Bytes::gib(4);
-/// Throughput over time is booked in such intervals, or in longer ones where there would be too many.
+/// Interval of throughput over time; longer if there would be too many.
 pub(super) const INTERVAL: SimDuration = SimDuration::from_millis(100);
-/// The most that a model transfers in a test whose time is not given.
+/// The most that a model transfers in a test without a given time.
 pub(super) const MODEL_MOST: Bytes = Bytes::gib(256);
-/// The most points of a line over time.
+/// Maximum number of points of a line over time.
 const POINTS: usize = 200;
 
 impl<D: BlockDevice> Bench<'_, D> {
@@ -77,7 +77,7 @@ impl<D: BlockDevice> Bench<'_, D> {
     }
 
     pub(super) async fn torture(&mut self, seconds: Option<Seconds>) -> Result<Found, BlockError> {
-        // Twice over: whatever was in order before is not any more.
+        // Twice the region, so that no order from before remains.
         let most = Bytes::from_units(self.region.units.saturating_mul(2)).min(MODEL_MOST);
         let limit = self.limit(seconds, TORTURE, most);
         Ok(over_time("torture", &self.random_units(Action::Write, DEPTH, limit).await?))
@@ -111,7 +111,7 @@ impl<D: BlockDevice> Bench<'_, D> {
         }
         let lines = [("read alone", &read), ("write alone", &written)]
             .into_iter()
-            .chain(["read beside a write", "write beside a read"].into_iter().zip(&both))
+            .chain(["read during writes", "write during reads"].into_iter().zip(&both))
             .map(|(name, done)| (name.to_owned(), done.intervals.rates(done.elapsed)));
         Ok(Found {
             plots: vec![throughput("reading and writing", lines)],
@@ -136,7 +136,7 @@ impl<D: BlockDevice> Bench<'_, D> {
         self.run_one(Stream { action, order: Order::Random, area, transfer, depth, pace: 0, limit }).await
     }
 
-    /// The time that was given, or else a default, and on a model an amount too.
+    /// Returns the given time, or a default; on a model without a given time, an amount too.
     pub(super) fn limit(&self, seconds: Option<Seconds>, default: SimDuration, most: Bytes) -> Limit {
         match seconds {
             Some(seconds) => Limit::time(SimDuration::from_secs(seconds.into())),
@@ -146,12 +146,12 @@ impl<D: BlockDevice> Bench<'_, D> {
 
     pub(super) async fn run_one(&mut self, stream: Stream) -> Result<Done, BlockError> {
         let mut done = self.run(&[stream], INTERVAL).await?;
-        // One stream, one result.
-        done.pop().ok_or_else(|| BlockError::Other("a stream came to nothing".to_owned()))
+        // One stream has one result.
+        done.pop().ok_or_else(|| BlockError::Other("a stream gave no result".to_owned()))
     }
 }
 
-/// What one stream did, with its throughput over time.
+/// Summarises one stream, with its throughput over time.
 pub(super) fn over_time(name: &str, done: &Done) -> Found {
     let rates = done.intervals.rates(done.elapsed);
     let mut measured = Measured::of_stream(done);
@@ -162,7 +162,7 @@ pub(super) fn over_time(name: &str, done: &Done) -> Found {
     Found { measured, plots, ..Found::default() }
 }
 
-/// Lines of throughput over time, each of at most [`POINTS`] points.
+/// Draws lines of throughput over time, each with at most [`POINTS`] points.
 pub(super) fn throughput(title: &str, lines: impl IntoIterator<Item = (String, Vec<(f64, f64)>)>) -> Plot {
     let series = lines.into_iter().map(|(name, rates)| Series { name, points: thinned(&rates) });
     Plot {
@@ -174,7 +174,7 @@ pub(super) fn throughput(title: &str, lines: impl IntoIterator<Item = (String, V
     }
 }
 
-/// The mean of neighbours, with the least and the most of them, so that no more than [`POINTS`] are left.
+/// Merges neighbours into their mean, with minimum and maximum, so that at most [`POINTS`] are left.
 fn thinned(rates: &[(f64, f64)]) -> Vec<Point> {
     let together = rates.len().div_ceil(POINTS).max(1);
     let point = |chunk: &[(f64, f64)]| {

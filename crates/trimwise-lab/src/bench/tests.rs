@@ -1,4 +1,4 @@
-//! Tests on a device whose latencies are set by hand, where every figure has a closed form, and on small models.
+//! Tests on a device with hand-set latencies, where every figure has a closed form, and on small models.
 
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
@@ -19,7 +19,7 @@ use super::*;
 /// The end of an operation, its number, its token, and when it was submitted.
 type Waiting = Reverse<(SimTime, u64, u64, SimTime)>;
 
-/// A device that takes any number of operations at a time; how long each takes, `latency` says.
+/// A device that takes any number of operations at a time; `latency` says how long each takes.
 struct Fabricated<L> {
     facts: DeviceFacts,
     now: Cell<SimTime>,
@@ -99,7 +99,7 @@ impl<L: Fn(SimTime, &Operation) -> SimDuration> BlockDevice for Fabricated<L> {
         }
         let next = self.on_its_way.borrow_mut().pop();
         let Some(Reverse((completed, _, token, submitted))) = next else {
-            return Err(BlockError::Other("nothing is on its way".to_owned()));
+            return Err(BlockError::Other("nothing is under way".to_owned()));
         };
         self.now.set(completed.max(self.now.get()));
         Ok(Completion { token, submitted, completed })
@@ -115,7 +115,7 @@ impl<L: Fn(SimTime, &Operation) -> SimDuration> BlockDevice for Fabricated<L> {
     }
 }
 
-/// What a future that never has to wait answers.
+/// Returns the result of a future that never has to wait.
 fn polled<T>(future: impl Future<Output = T>) -> T {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(value) => value,
@@ -184,7 +184,7 @@ fn a_device_that_fails_leaves_a_partial_result() {
     assert_eq!(results.tests.len(), 1);
     let broken = results.broken.unwrap();
     assert_eq!((broken.test.as_str(), broken.why.as_str()), ("randwrite:4:1", "input/output error"));
-    // 32 transfers and a flush before it, and the one that failed is not counted.
+    // 32 transfers and a flush come before; the failing one is not counted.
     assert_eq!((broken.did.bytes_written, broken.interrupted), (67 * 4096, false));
 }
 
@@ -200,7 +200,7 @@ fn what_cannot_be_done_is_refused_before_anything_is_run() {
     let all = Settings::default();
     assert_eq!(
         refused(&device, "fill seqwrite:60MiB:50", all),
-        "seqwrite:62914560:50: 60 MiB from 50 % on; expected at most 32 MiB, which is what there is"
+        "seqwrite:62914560:50: 60 MiB from 50 % on; expected at most 32 MiB, the space there"
     );
     let small = Settings { region: "90:10".parse().unwrap(), ..all };
     assert!(refused(&device, "fill", small).contains("6.4 MiB to test on; expected at least 16 MiB"));
@@ -211,7 +211,7 @@ fn what_cannot_be_done_is_refused_before_anything_is_run() {
     device.facts.trim = None;
     for test in ["trim", "trimlatency", "settling:50"] {
         let error = refused(&device, &format!("fill {test}"), all);
-        assert!(error.starts_with(&format!("{test}: fabricated takes no TRIM")), "{error}");
+        assert!(error.starts_with(&format!("{test}: fabricated does not support TRIM")), "{error}");
     }
 }
 
@@ -270,7 +270,7 @@ fn a_device_without_trim_is_refused_by_its_own_facts() {
 
 #[test]
 fn a_pass_over_the_zones_shows_where_the_device_is_slow() {
-    // Sixteen MiB a zone; the second half is half as fast.
+    // Sixteen MiB per zone; the second half is half as fast.
     let half = Bytes::mib(800).0 / 512;
     let device = Fabricated::new(Bytes::mib(1600), move |_, operation| match operation {
         Operation::Read(sectors) if sectors.first.0 >= half => SimDuration::from_millis(2),
@@ -305,7 +305,7 @@ fn throughput_by_size_is_four_transfers_a_latency() {
         }
     }
     let transfers = device.transfers();
-    // Up to 8 KiB so many that the stretch is shorter; then half as many for each size, down to 32.
+    // Up to 8 KiB, the number of transfers is capped; then it halves for each size, down to 32.
     assert_eq!(transfers.len(), 2 * (5 * 32_768 + (1..=10).map(|i| 32_768 >> i).sum::<usize>()));
     // The eighth transfer of 512 bytes is the last part of the first unit.
     assert_eq!(transfers[7], (false, 7, 1));
@@ -351,7 +351,7 @@ fn trim_latency_is_that_of_the_trims_alone() {
         assert!(time.latency.p50_ns.abs_diff(expected) <= expected / 500, "{time:?}");
         assert_eq!(time.latency.count, if time.range_bytes <= 16 << 20 { 8 } else { 3 });
     }
-    // Beside a load, 64 random writes come before each TRIM.
+    // Under load, 64 random writes precede each TRIM.
     let submitted = device.submitted.borrow();
     let trims: Vec<usize> = (0..submitted.len())
         .filter(|&i| matches!(&submitted[i].1, Operation::Trim(ranges) if ranges[0].units == 1))
@@ -369,7 +369,7 @@ fn trim_latency_is_that_of_the_trims_alone() {
 
 #[test]
 fn the_settling_time_is_that_of_the_device() {
-    // After a TRIM writes take four times as long, for ten milliseconds a MiB of it.
+    // After a TRIM, writes take four times as long, for ten milliseconds per MiB of it.
     let slow_until = Cell::new(SimTime::ZERO);
     let device = Fabricated::new(Bytes::mib(400), move |now, operation| match operation {
         Operation::Trim(ranges) => {
@@ -391,7 +391,7 @@ fn the_settling_time_is_that_of_the_device() {
         assert_eq!(found[2 * i + 1], (range, 400, Some(ms)));
     }
     assert!(settled.iter().all(|s| (s.final_mb_per_s - 131.072).abs() < 1e-9));
-    // The first second: of the smallest range half of it is slow.
+    // The first second: for the smallest range half of it is slow.
     let first = |s: &Settled| if s.range_percent == 12.5 { (32.768 + 131.072) / 2.0 } else { 32.768 };
     assert!(settled.iter().all(|s| (s.first_mb_per_s - first(s)).abs() < 1e-9), "{settled:?}");
     assert_eq!(results.tests[0].plots[0].series.len(), 8);
@@ -408,7 +408,7 @@ fn steady_state_is_found_where_there_is_one() {
     // Twice the region before, and five rounds.
     assert_eq!(results.tests[0].did.bytes_written, (2 << 24) + 5 * 32_000 * 4096);
 
-    // Slower each second: over five rounds too much of a slope, however long it is looked at.
+    // Slower each second: the slope over five rounds stays too steep, however long it is measured.
     let aging = |now: SimTime, _: &Operation| SimDuration::from_nanos(1_000_000 + now.as_nanos() / 1000);
     let device = Fabricated::new(Bytes::mib(16), aging);
     let results = device.run("steady:1");
@@ -436,7 +436,7 @@ fn torture_wears_a_model_down_and_trim_brings_it_back() {
     assert!(amplification(3) > 1.2 && amplification(5) == 1.0, "{}", amplification(3));
     let (before, worn, after) = (rate(1), rate(3), rate(5));
     assert!(worn < 0.8 * before && (after / before - 1.0).abs() < 0.01, "{before}, {worn}, {after}");
-    // A model's torture ends with an amount, where its time is not given.
+    // A model's torture ends by amount if no time is given.
     assert_eq!(results.tests[2].did.bytes_written, 2 * Bytes::mib(512).0);
 }
 
@@ -452,7 +452,7 @@ fn every_test_runs_on_a_small_model() {
         let counted = test.device.as_ref().unwrap();
         let trimmed = counted.trim_commands > 0;
         assert_eq!(test.did.bytes_trimmed > 0, trimmed, "{}", test.test);
-        // Parts of a unit may meet in the cache, so that fewer units are written than transfers say.
+        // Parts of a unit may merge in the cache, so fewer units are written than transfers say.
         assert!(test.test == "atto" || test.did.bytes_written == counted.host_units_written * 4096);
     }
 }

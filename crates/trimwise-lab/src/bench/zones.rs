@@ -1,8 +1,8 @@
 //! Sequential passes over the whole address space by zones, as HD Tach shows them.
 //!
-//! A pass goes through the zones in order, 64 KiB at a time, one transfer at a time. Unless all of each zone is asked
-//! for, a sample of 8 MiB from its beginning stands for it, as in HD Tach's quick bench. Reads come first: the
-//! writes of such a pass put the drive in order as they go, and what is read after them is no longer what was there.
+//! A pass goes through the zones in order, 64 KiB at a time, one transfer at a time. By default a sample of 8 MiB from
+//! its beginning stands for each zone, as in HD Tach's quick bench. Reads come first: the writes of such a pass put the
+//! drive in order as they go, so reads after them would no longer measure the old state.
 
 use trimwise::block::{BlockDevice, BlockError};
 use trimwise::units::{Bytes, SimDuration, UNIT_BYTES, UnitRange};
@@ -14,9 +14,9 @@ use crate::plot::{Axis, Plot, PlotKind, Point, Series};
 
 /// Zones of a pass.
 const ZONES: u64 = 100;
-/// What is transferred of a zone, unless all of it is.
+/// Amount transferred per zone by default.
 const SAMPLE: Bytes = Bytes::mib(8);
-/// A transfer.
+/// Transfer size.
 const TRANSFER: Bytes = Bytes::kib(64);
 
 impl<D: BlockDevice> Bench<'_, D> {
@@ -47,7 +47,7 @@ impl<D: BlockDevice> Bench<'_, D> {
         Ok(found)
     }
 
-    /// One pass; `place` is its number and how many there are.
+    /// Makes one pass; `place` is its number and the number of passes.
     async fn pass(
         &mut self,
         action: Action,
@@ -76,7 +76,7 @@ impl<D: BlockDevice> Bench<'_, D> {
         Ok((measured, Series { name: what.to_owned(), points }))
     }
 
-    /// Zones meet, and the last one ends with the region.
+    /// Returns a zone; zones are adjacent, and the last one ends with the region.
     fn zone(&self, i: u64) -> UnitRange {
         let at = |i: u64| (u128::from(self.region.units) * u128::from(i) / u128::from(ZONES)) as u64;
         UnitRange::new(self.region.start.offset(at(i)), at(i + 1) - at(i))

@@ -1,4 +1,4 @@
-//! What must hold of a file system after any cut.
+//! What must hold for a file system after any cut.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::power::Platter;
 use super::recovery::Recovered;
 use super::violation::Broken;
 
-/// What the host had told somebody by the time of the cut.
+/// Promises that the host had made by the time of the cut.
 #[derive(Default)]
 pub struct Told<'a> {
     /// By inode: the newest promise that nothing has ended since.
@@ -44,8 +44,8 @@ pub fn check(
     }
 }
 
-/// No block belongs to two inodes, and every block of an inode is allocated: free and allocated space do not
-/// overlap.
+/// Checks that no block belongs to two inodes, and that every block of an inode is allocated: free and allocated space
+/// do not overlap.
 fn blocks_have_one_owner(found: &Recovered<'_>, broken: &mut Vec<Broken>) {
     let inodes = found.inodes.values();
     let of_inode = |inode: &&InodeImage| {
@@ -76,7 +76,7 @@ fn blocks_have_one_owner(found: &Recovered<'_>, broken: &mut Vec<Broken>) {
     }
 }
 
-/// Every block of a file holds that file's page: not nothing, not another's.
+/// Checks that every block of a file holds that file's page: not nothing, and not another's.
 fn file_holds_its_own(
     platter: &Platter<'_>,
     record: &Record,
@@ -105,7 +105,7 @@ fn file_holds_its_own(
     }
 }
 
-/// A file whose `fsync` returned is there, whole, and at least as new as it was then.
+/// Checks that a file whose `fsync` returned is there, whole, and at least as new as it was then.
 fn promise_is_kept(
     platter: &Platter<'_>,
     record: &Record,
@@ -136,7 +136,7 @@ fn promise_is_kept(
             broken.push(Broken::SyncedPageMissing { path: path(), page });
             continue;
         };
-        // Somebody else's contents were reported with the file.
+        // Another file's contents were reported with the file.
         if let Content::Page(held) = record.content(platter.read(block))
             && held.version < version
             && (held.inode, held.generation, held.page) == (promise.inode, promise.generation, page)

@@ -1,18 +1,18 @@
-//! Proof by attack that no policy loses data: the power is cut at any event of a run, and what is left must be
-//! a file system in which everything that was promised is there.
+//! Attacks every policy to show that it loses no data: the power is cut at any event of a run, and what is left must be
+//! a file system that contains everything promised.
 //!
-//! A run is a random workload on a small modelled machine under a policy. A witness
-//! ([`trimwise::fs::witness`]) notes what each command carries. Then, for each of many cuts,
+//! A run is a random workload on a small modelled machine under a policy. A witness ([`trimwise::fs::witness`]) records
+//! what each command carries. Then, for each of many cuts,
 //!
-//! 1. `power` works out what the device holds: what was flushed, and any subset of the writes *and TRIMs*
-//!    since, block by block;
-//! 2. `recovery` replays the journal, cut short none to two times before, and builds the tree from the metadata blocks;
-//! 3. `check` looks whether every file whose `fsync` returned is whole, every durable removal has stayed one, no
-//!    live file has a block that was trimmed after it was written or holds something else, no block has two
-//!    owners, and none is free and owned.
+//! 1. `power` determines what the device holds: what was flushed, and any subset of the writes *and TRIMs* since, block
+//!    by block;
+//! 2. `recovery` replays the journal, interrupted up to two times before, and builds the tree from the metadata blocks;
+//! 3. `check` verifies that every file whose `fsync` returned is whole, every durable removal is still in effect, no
+//!    live file has a block that was trimmed after it was written or holds something else, no block has two owners, and
+//!    none is free and owned.
 //!
-//! One run serves many cuts: the device is carried along event by event, and a cut only puts on top of it what
-//! was not durable and takes it off again.
+//! One run serves many cuts: the device advances event by event, and a cut only applies what was not durable on top of
+//! it and takes that back again.
 
 mod check;
 mod power;
@@ -36,12 +36,12 @@ use trimwise::workload::files::FileError;
 pub use power::Survival;
 pub use violation::{Broken, Violation};
 
-/// Cuts of one run: a run costs as much as some hundred of them.
+/// Cuts per run: a run costs as much as some hundred of them.
 pub const CUTS_PER_RUN: u64 = 100;
 
-/// Violations that are kept with their details.
+/// Number of violations kept with their details.
 const DETAILS_MAX: usize = 5;
-/// Broken things that a violation lists.
+/// Number of broken things that a violation lists.
 const BROKEN_MAX: usize = 4;
 
 /// A crash test of one policy.
@@ -49,13 +49,13 @@ const BROKEN_MAX: usize = 4;
 pub struct CrashTest {
     /// The policy.
     pub policy: PolicySpec,
-    /// Everything is drawn from it.
+    /// Seed of everything drawn at random.
     pub seed: u64,
     /// Cuts in all.
     pub cuts: u64,
 }
 
-/// What a crash test found.
+/// Results of a crash test.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct CrashReport {
     /// Runs made.
@@ -64,15 +64,15 @@ pub struct CrashReport {
     pub cuts: u64,
     /// Cuts after which something did not hold.
     pub violations: u64,
-    /// The number of the first of them, counted from 1 over all runs.
+    /// Number of the first of them, counted from 1 over all runs.
     pub first_violation: Option<u64>,
     /// Events of all runs: commands dispatched and completed, promises.
     pub events: u64,
-    /// Writes and TRIMs that the device had still to make durable, over all cuts.
+    /// Writes and TRIMs that the device had yet to make durable, over all cuts.
     pub not_durable: u64,
     /// Files that had to be whole, over all cuts.
     pub files_checked: u64,
-    /// TRIMs given to the device in all runs, and the blocks in them.
+    /// TRIMs sent to the device in all runs.
     pub trims: u64,
     /// Blocks in those TRIMs.
     pub trimmed_units: u64,
@@ -80,7 +80,7 @@ pub struct CrashReport {
     pub details: Vec<Violation>,
 }
 
-/// Why a crash test could not be made; never what it found.
+/// Why a crash test could not run; never its findings.
 #[derive(Clone, Debug, Error)]
 pub enum CrashError {
     /// The machine cannot be built.
@@ -89,29 +89,29 @@ pub enum CrashError {
     /// The workload failed in a way that no race explains.
     #[error("the workload of the crash test failed: {0}")]
     Workload(FileError),
-    /// The modelled host has come to a standstill.
+    /// The modelled host has stalled.
     #[error("the crash test came to a standstill: {0}")]
     Stalled(String),
 }
 
-/// A whole number below `limit` (0 if that is 0).
+/// Returns a random integer below `limit` (0 if that is 0).
 fn below(rng: &mut (impl Rng + ?Sized), limit: u64) -> u64 {
     if limit == 0 { 0 } else { rng.next_u64() % limit }
 }
 
-/// The seed of a run.
+/// Returns the seed of a run.
 fn seed_of(seed: u64, run: u64) -> u64 {
     let mut mixed = Xoshiro256PlusPlus::seed_from_u64(seed ^ run.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     mixed.next_u64()
 }
 
 impl CrashTest {
-    /// Runs that the test takes.
+    /// Returns the number of runs that the test takes.
     pub fn runs(&self) -> u64 {
         self.cuts.div_ceil(CUTS_PER_RUN)
     }
 
-    /// Makes all runs, one after the other.
+    /// Makes all runs, one after another.
     ///
     /// # Errors
     ///
@@ -124,7 +124,7 @@ impl CrashTest {
         Ok(report)
     }
 
-    /// Makes the run of this number (from 0) and its cuts, the same as in the whole test.
+    /// Makes the run with this number (from 0) and its cuts, the same as in the whole test.
     ///
     /// # Errors
     ///
@@ -133,7 +133,7 @@ impl CrashTest {
         self.run_with(run, Rc::new(|_| ()))
     }
 
-    /// The same on a host that `after_mount` may have made wrong.
+    /// Does the same on a host that `after_mount` may have broken.
     fn run_with(&self, run: u64, after_mount: workload::AfterMount) -> Result<CrashReport, CrashError> {
         let cuts = self.cuts.saturating_sub(run * CUTS_PER_RUN).min(CUTS_PER_RUN);
         let seed = seed_of(self.seed, run);
@@ -143,7 +143,7 @@ impl CrashTest {
 }
 
 impl CrashReport {
-    /// Adds what another run found; runs in their order.
+    /// Adds the results of another run; add runs in order.
     pub fn add(&mut self, other: Self) {
         if let (None, Some(first)) = (self.first_violation, other.first_violation) {
             self.first_violation = Some(self.cuts + first);
@@ -161,10 +161,10 @@ impl CrashReport {
     }
 }
 
-/// Cuts the power of a run that was made.
+/// Cuts the power of a finished run.
 fn attack(made: &workload::Run, run: u64, cuts: u64, seed: u64) -> CrashReport {
     let record = &made.record;
-    // Each cut by itself, so that it is the same however many there are; the device goes along with time.
+    // Each cut is independent, so it is the same however many there are; the device advances in time order.
     let rng_of = |cut: u64| Xoshiro256PlusPlus::seed_from_u64(seed_of(!seed, cut));
     let contested = contested(record);
     let mut points: Vec<(usize, u64)> =
@@ -201,7 +201,7 @@ fn attack(made: &workload::Run, run: u64, cuts: u64, seed: u64) -> CrashReport {
             let mut broken = Vec::new();
             let recoveries_cut = below(&mut rng, 3);
             for _ in 0..recoveries_cut {
-                // What is wrong with the log, the last recovery says.
+                // The last recovery reports what is wrong with the log.
                 let survives = || below(&mut rng, 2) == 0;
                 recovery::replay(&mut platter, record, &made.layout, survives, &mut Vec::new());
             }
@@ -240,8 +240,9 @@ fn attack(made: &workload::Run, run: u64, cuts: u64, seed: u64) -> CrashReport {
     report
 }
 
-/// After how many events the power is cut: half of the cuts at any, a quarter shortly before a flush ends, when
-/// most is at stake, a quarter shortly after a TRIM was given to the device, or where something is `contested`.
+/// Returns after how many events the power is cut: half of the cuts at any event, a quarter shortly before a flush
+/// ends, when most is at stake, a quarter shortly after a TRIM was sent to the device, or where something is
+/// `contested`.
 fn cut_point(record: &Record, contested: &[usize], cut: u64, rng: &mut impl Rng) -> usize {
     let events = &record.events;
     if cut % 4 == 3 && !contested.is_empty() {
@@ -261,8 +262,8 @@ fn cut_point(record: &Record, contested: &[usize], cut: u64, rng: &mut impl Rng)
     }
 }
 
-/// Where a host that hands out a block while it is in a TRIM can be found out: behind the completion of each write
-/// over such a TRIM, and behind the flushes of the commit that may refer to the block. A host that does not has none.
+/// Returns where a host that hands out a block while it is in a TRIM can be caught: after the completion of each write
+/// over such a TRIM, and after the flushes of the commit that may refer to the block. A correct host has no such place.
 fn contested(record: &Record) -> Vec<usize> {
     const FLUSHES: usize = 3;
     let ends_flush = |&at: &usize| match record.events[at - 1] {
@@ -291,7 +292,7 @@ fn contested(record: &Record) -> Vec<usize> {
     points.into_iter().collect()
 }
 
-/// The blocks of the inode table that were ever written.
+/// Returns the blocks of the inode table that were ever written.
 fn inode_tables(record: &Record) -> Vec<u64> {
     let blocks = record.contents.iter().filter_map(|content| match content {
         Content::Metadata { block, image: Image::Inodes(_) } => Some(*block),

@@ -1,9 +1,8 @@
-//! What a device holds after its power was cut.
+//! What a device holds after a power cut.
 //!
-//! Durable is what was completed before the last completed flush was given to the device. Each unit of a write
-//! or TRIM that was given to it since, completed or not, has survived or not, in any subset: a request may be
-//! torn between two units. What has survived of two commands on one unit is what the later one says; if both
-//! were in the device at the same time, either.
+//! What was completed before the last completed flush was sent to the device is durable. Each unit of a write or TRIM
+//! sent since, completed or not, has survived or not, in any subset: a request may be torn between two units. If two
+//! commands on one unit survive, the later one counts; if both were in the device at the same time, either may.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -13,7 +12,7 @@ use trimwise::fs::witness::{ContentId, Event, NEVER, OpKind, Record, TRIMMED};
 
 use super::below;
 
-/// Which of the commands since the last flush have survived.
+/// Which of the commands since the last flush survived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Survival {
     /// All.
@@ -24,16 +23,16 @@ pub enum Survival {
     OnlyTrims,
     /// Every write, no TRIM.
     OnlyWrites,
-    /// The first ones, in the order in which the device was given them.
+    /// The first ones, in the order in which they were sent to the device.
     Prefix,
-    /// Each unit by itself, with this probability in percent.
+    /// Each unit independently, with this probability in percent.
     Units(u8),
     /// Each command as a whole, with this probability in percent.
     Commands(u8),
 }
 
 impl Survival {
-    /// Those that are tried: half of them extremes, half of them drawn unit by unit or command by command.
+    /// The variants to try: half of them extremes, half of them drawn unit by unit or command by command.
     pub const ALL: [Self; 10] = [
         Self::Units(50),
         Self::OnlyTrims,
@@ -64,22 +63,22 @@ impl fmt::Display for Survival {
     }
 }
 
-/// The device, event by event; between [`Platter::cut`] and [`Platter::restore`] as it is after the cut.
+/// The device, event by event; between [`Platter::cut`] and [`Platter::restore`] its state after the cut.
 pub struct Platter<'a> {
     record: &'a Record,
-    /// What each unit holds for certain, or after a cut.
+    /// What each unit holds, durably or after a cut.
     held: Vec<ContentId>,
     /// Which command made it so (its index and one; 0: none).
     by: Vec<u32>,
     undo: Vec<(usize, ContentId, u32)>,
-    /// Writes and TRIMs that are not durable, in the order in which the device was given them.
+    /// Writes and TRIMs that are not durable, in the order in which they were sent to the device.
     window: BTreeSet<usize>,
-    /// Events that have happened.
+    /// Number of events that have happened.
     at: usize,
 }
 
 impl<'a> Platter<'a> {
-    /// The device when the witness began.
+    /// Creates the device as it was when the witness began.
     pub fn new(record: &'a Record, units: u64) -> Self {
         let mut held = vec![NEVER; units as usize];
         for &(block, content) in &record.initial {
@@ -89,7 +88,7 @@ impl<'a> Platter<'a> {
         Self { record, held, by, undo: Vec::new(), window: BTreeSet::new(), at: 0 }
     }
 
-    /// Lets the next event happen.
+    /// Applies the next event.
     pub fn advance(&mut self, event: Event) {
         self.at += 1;
         let ops = &self.record.ops;
@@ -112,7 +111,7 @@ impl<'a> Platter<'a> {
         }
     }
 
-    /// Cuts the power; answers how many commands the device still had to make durable.
+    /// Cuts the power; returns how many commands the device had yet to make durable.
     pub fn cut(&mut self, survival: Survival, rng: &mut impl Rng) -> usize {
         let window: Vec<usize> = self.window.iter().copied().collect();
         let prefix = below(rng, window.len() as u64 + 1) as usize;
@@ -142,8 +141,8 @@ impl<'a> Platter<'a> {
         self.apply(op, survives, is_last);
     }
 
-    /// Applies those units of a command that `survives`; `wins` decides against one that was in the device at
-    /// the same time.
+    /// Applies those units of a command that satisfy `survives`; `wins` decides against a command that was in the
+    /// device at the same time.
     fn apply(&mut self, op: usize, survives: impl Fn(usize) -> bool, wins: impl Fn(usize) -> bool) {
         let record = self.record;
         let this = &record.ops[op];
@@ -174,7 +173,7 @@ impl<'a> Platter<'a> {
         }
     }
 
-    /// What a unit holds.
+    /// Returns what a unit holds.
     pub fn read(&self, unit: u64) -> ContentId {
         self.held.get(unit as usize).copied().unwrap_or(NEVER)
     }
@@ -187,7 +186,7 @@ impl<'a> Platter<'a> {
         }
     }
 
-    /// Takes the cut and the recovery back.
+    /// Undoes the cut and the recovery.
     pub fn restore(&mut self) {
         while let Some((unit, content, by)) = self.undo.pop() {
             self.held[unit] = content;
@@ -195,7 +194,7 @@ impl<'a> Platter<'a> {
         }
     }
 
-    /// Commands on a unit so far, the last ones, in words.
+    /// Describes the last commands on a unit so far.
     pub fn history(&self, unit: u64) -> Vec<String> {
         let name = |op: &trimwise::fs::witness::Op| {
             let what = match &op.kind {
@@ -247,7 +246,7 @@ mod tests {
         OpKind::Trim(vec![UnitRange::new(Lpn(3), 4)])
     }
 
-    /// A record in which each command is given to the device (`+`) and acknowledged (`-`) as the script says.
+    /// A record in which each command is sent to the device (`+`) and acknowledged (`-`) as the script says.
     fn record(kinds: Vec<OpKind>, script: &[(char, usize)]) -> Record {
         let mut record = Record::default();
         record.ops.extend(kinds.into_iter().map(|kind| Op { kind, dispatched: 0, completed: usize::MAX }));
@@ -263,7 +262,7 @@ mod tests {
         record
     }
 
-    /// What the four units can hold after a cut at the end, over many draws.
+    /// Returns what the four units can hold after a cut at the end, over many draws.
     fn outcomes(record: &Record, survival: Survival) -> BTreeSet<[ContentId; 4]> {
         let mut platter = Platter::new(record, 10);
         record.events.iter().for_each(|&event| platter.advance(event));

@@ -1,9 +1,8 @@
-//! What a mount after the cut finds: the journal replayed as jbd2 does it, and the tree built from the blocks.
+//! What a mount after the cut finds: the journal replayed like jbd2 does it, and the tree built from the blocks.
 //!
-//! The log is read from the tail that the journal's superblock names, transaction by transaction, as long as
-//! descriptors, and at the end a commit block, of the expected transaction are there. There are no checksums:
-//! a commit block stands for all that was logged before it, so that a missing log block behind a commit block
-//! would be replayed as whatever is there.
+//! The log is read from the tail named in the journal's superblock, transaction by transaction, as long as there are
+//! descriptors and a final commit block of the expected transaction. There are no checksums: a commit block vouches for
+//! everything logged before it, so a missing log block before a commit block would be replayed as whatever is there.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +13,7 @@ use trimwise::units::{Lpn, UnitRange};
 use super::power::Platter;
 use super::violation::Broken;
 
-/// A file system as it is found.
+/// A file system as found.
 pub struct Recovered<'a> {
     /// Every inode in use, named or not.
     pub inodes: BTreeMap<u32, &'a InodeImage>,
@@ -31,8 +30,8 @@ struct Logged {
     end: u64,
 }
 
-/// Replays the log; what is wrong with it is added to `broken`. Of what it writes to its places, that which `survives`
-/// stays: all of it, or what a power failure leaves before the log is given up.
+/// Replays the log and adds what is wrong with it to `broken`. Of what it writes to its place, only what `survives`
+/// remains: all of it, or what a power failure leaves before the log is released.
 pub fn replay(
     platter: &mut Platter<'_>,
     record: &Record,
@@ -114,7 +113,7 @@ fn scan(
     None
 }
 
-/// Builds the tree from the metadata blocks in their places.
+/// Builds the tree from the metadata blocks in place.
 pub fn mount<'a>(
     platter: &Platter<'_>,
     record: &'a Record,
@@ -136,7 +135,7 @@ pub fn mount<'a>(
     for &block in tables {
         match record.image(platter.read(block), block) {
             Some(Image::Inodes(inodes)) => found.inodes.extend(inodes.iter().map(|i| (i.inode, i))),
-            None if platter.read(block) == NEVER => {} // no inode of it was ever in use
+            None if platter.read(block) == NEVER => {} // none of its inodes was ever in use
             _ => lost(block, "a block of the inode table"),
         }
     }

@@ -1,4 +1,4 @@
-//! The checker finds nothing where nothing is wrong, and every wrong host.
+//! The checker finds nothing if nothing is wrong, and finds every faulty host.
 
 use std::rc::Rc;
 
@@ -9,12 +9,12 @@ use trimwise::policy::PolicySpec;
 
 use super::{Broken, CUTS_PER_RUN, CrashError, CrashReport, CrashTest};
 
-/// A run of `test` on a host that does this wrong.
+/// Makes a run of `test` on a host with this fault.
 fn sabotaged_run(test: CrashTest, run: u64, how: Sabotage) -> Result<CrashReport, CrashError> {
     test.run_with(run, Rc::new(move |fs| fs.sabotage(Some(how))))
 }
 
-/// Whether to run all of what the quick tier samples (`just full`).
+/// Whether to run everything that the quick tier samples (`just full`).
 fn is_full() -> bool {
     std::env::var_os("CRASH").is_some_and(|value| value == "full")
 }
@@ -23,8 +23,8 @@ fn details(report: &CrashReport) -> String {
     report.details.iter().map(ToString::to_string).collect()
 }
 
-/// A sample for each kind of policy; each must also have been put to the test: TRIMs beside those of the
-/// workload's own FITRIM, files that had to be whole, commands that could get lost.
+/// Samples each kind of policy, and checks that it was really tested: TRIMs besides those of the workload's own FITRIM,
+/// files that had to be whole, commands that could get lost.
 #[test]
 fn no_policy_loses_anything() {
     let mut trims_of_workload = 0;
@@ -59,7 +59,7 @@ proptest! {
     }
 }
 
-/// The report up to the first run in which a wrong host is found out, within so many cuts.
+/// Returns the report up to the first run in which a faulty host is caught, within `cuts` cuts.
 fn found_within(how: Sabotage, cuts: u64, seed: u64) -> CrashReport {
     let test = CrashTest { policy: PolicySpec::OFF, seed, cuts };
     let mut report = CrashReport::default();
@@ -76,7 +76,7 @@ fn is_found(how: Sabotage, cuts: u64, as_what: fn(&Broken) -> bool) {
     is_found_from(how, [1, 2, 3], cuts, as_what);
 }
 
-/// A fault that takes thousands of cuts to show: from one seed, or from three if everything is to be run.
+/// A fault that takes thousands of cuts to show: uses one seed, or three if everything runs.
 fn rare_is_found(how: Sabotage, seed: u64, as_what: fn(&Broken) -> bool) {
     let seeds = if is_full() { vec![1, 2, 3] } else { vec![seed] };
     is_found_from(how, seeds, 50_000, as_what);
@@ -111,7 +111,7 @@ fn a_trim_after_a_later_write_was_acknowledged_is_found() {
     is_found(Sabotage::TrimAfterLaterWrite, 1_000, |b| matches!(b, Broken::Trimmed { .. }));
 }
 
-/// What blocks are withheld for: a write that is in the device with a TRIM may lose.
+/// The reason for withholding blocks: a write that is in the device together with a TRIM may lose.
 #[test]
 fn a_block_that_is_handed_out_while_it_is_in_a_trim_is_found() {
     for how in [Sabotage::ReuseDuringTrim, Sabotage::ReuseDuringFitrim] {
@@ -127,10 +127,10 @@ fn a_host_that_livelocks_is_reported() {
     assert!(error.to_string()[at..].contains("no time passes"), "{error}");
 }
 
-/// What the journal owes its readers: without any of it something is found.
+/// The steps of the journal: if any is left out, the checker finds something.
 #[test]
 fn a_journal_that_leaves_a_step_out_is_found() {
-    // The data that the commit block vouches for may be missing as well as the log blocks.
+    // The data that the commit block vouches for may be missing, as well as the log blocks.
     is_found(Sabotage::NoFlushBeforeCommitBlock, 1_000, |b| {
         matches!(b, Broken::LogBlockMissing { .. } | Broken::NotItsOwn { .. })
     });

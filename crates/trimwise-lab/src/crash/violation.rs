@@ -1,14 +1,14 @@
-//! What can be wrong after a cut, in words that somebody can act upon.
+//! What can be wrong after a cut, described so that it can be acted on.
 
 use std::fmt;
 
 use serde::Serialize;
 
-/// One thing that does not hold after a recovery.
+/// Something that does not hold after a recovery.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "what", rename_all = "kebab-case")]
 pub enum Broken {
-    /// The journal's superblock is not there.
+    /// The journal's superblock is missing.
     NoJournal {
         /// The block.
         block: u64,
@@ -42,7 +42,7 @@ pub enum Broken {
         /// What it holds.
         found: String,
     },
-    /// A name leads to an inode that is not in use.
+    /// A name refers to an inode that is not in use.
     NameWithoutInode {
         /// The file or directory.
         path: String,
@@ -83,7 +83,7 @@ pub enum Broken {
         /// The inode.
         inode: u32,
     },
-    /// A file whose `fsync` returned is not there.
+    /// A file whose `fsync` returned is missing.
     SyncedFileMissing {
         /// The file or directory.
         path: String,
@@ -97,7 +97,7 @@ pub enum Broken {
         /// Bytes now.
         found_bytes: u64,
     },
-    /// A page that was there at the `fsync` has no block.
+    /// A page that existed at the `fsync` has no block.
     SyncedPageMissing {
         /// The file or directory.
         path: String,
@@ -113,7 +113,7 @@ pub enum Broken {
         /// The block.
         block: u64,
     },
-    /// A file is there whose removal was durable.
+    /// A file whose removal was durable is there again.
     RemovedFileIsBack {
         /// The file or directory.
         path: String,
@@ -121,7 +121,7 @@ pub enum Broken {
 }
 
 impl Broken {
-    /// The block concerned, if there is one.
+    /// Returns the block concerned, if there is one.
     pub fn block(&self) -> Option<u64> {
         match self {
             Self::NoJournal { block }
@@ -157,7 +157,7 @@ impl fmt::Display for Broken {
                 write!(f, "block {block} of directory '{path}' holds {found}")
             }
             Self::NameWithoutInode { path, inode } => {
-                write!(f, "'{path}' leads to inode {inode}, which is not in use")
+                write!(f, "'{path}' refers to inode {inode}, which is not in use")
             }
             Self::Trimmed { path, page, block } => {
                 write!(f, "page {page} of '{path}' (block {block}) was trimmed after it was written")
@@ -189,21 +189,21 @@ impl fmt::Display for Broken {
 /// A cut after which something does not hold.
 #[derive(Clone, Debug, Serialize)]
 pub struct Violation {
-    /// Which run of the test.
+    /// Number of the run.
     pub run: u64,
-    /// Which cut of the run.
+    /// Number of the cut in the run.
     pub cut: u64,
-    /// After how many events of the run the power was cut.
+    /// Number of events before the power cut.
     pub events: usize,
     /// Commands that were not durable then.
     pub not_durable: usize,
     /// Which of them survived.
     pub survived: String,
-    /// What the run was made with.
+    /// The machine of the run.
     pub machine: String,
     /// What does not hold (the first few).
     pub broken: Vec<Broken>,
-    /// How many things do not hold.
+    /// Number of things that do not hold.
     pub broken_count: usize,
     /// What the device was told about the first block concerned.
     pub history: Vec<String>,

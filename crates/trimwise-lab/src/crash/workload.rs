@@ -1,7 +1,7 @@
-//! A random run: a small machine, a policy, and tasks that make, change, sync and remove files.
+//! A random run: a small machine, a policy, and tasks that create, change, sync and remove files.
 //!
-//! The device and the log are small, so that blocks are freed, trimmed and used again all the time and the log
-//! wraps; a file that stays takes up a part of the device, drawn anew for each run.
+//! The device and the log are small, so that blocks are constantly freed, trimmed and reused, and the log wraps. A
+//! permanent file, drawn anew for each run, takes up part of the device.
 
 use std::cell::Cell;
 use std::fmt;
@@ -22,18 +22,18 @@ use trimwise::workload::files::{FileError, Files, OpenMode};
 
 use super::{CrashError, below};
 
-/// Room for 25 MiB of files beside 11 MiB of metadata and log.
+/// Space for 25 MiB of files besides 11 MiB of metadata and log.
 const DRIVE: Bytes = Bytes::mib(40);
 /// The smallest log that the model runs with: a transaction of 64 blocks fills a quarter of it.
 const LOG: Bytes = Bytes::mib(1);
 /// Operations of all tasks together, in the first and the second mount.
 const OPERATIONS: [u64; 2] = [200, 60];
-/// More than a hundred times what a run takes. A host that goes on for longer will not come to an end.
+/// More than a hundred times what a run takes; a host that exceeds it will never finish.
 const EVENTS_MAX: Budget = Budget { at_an_instant: 1_000_000, in_all: 20_000_000 };
 /// Largest write.
 const WRITE_BYTES_MAX: u64 = 400_000;
 
-/// What a run was made with.
+/// The machine of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Machine {
     link: LinkKind,
@@ -41,10 +41,10 @@ pub struct Machine {
     trim_us: u64,
     generation: DiscardGeneration,
     memory: Bytes,
-    /// New blocks count as unwritten until their data are there, instead of holding up the commit.
+    /// New blocks count as unwritten until their data are on the device, instead of delaying the commit.
     converts: bool,
     narrow: bool,
-    /// Blocks that were freed are soon used again, while slow TRIMs are in the device with everything else.
+    /// Freed blocks are soon reused, while slow TRIMs are in the device together with everything else.
     tight: bool,
     ballast_percent: u64,
     tasks: u64,
@@ -149,20 +149,20 @@ impl Machine {
     }
 }
 
-/// What was seen of a run.
+/// The record of a run.
 pub struct Run {
     /// What it was made with.
     pub machine: Machine,
-    /// All that happened.
+    /// All events.
     pub record: Record,
-    /// Where things lie.
+    /// The layout of the file system.
     pub layout: Layout,
 }
 
-/// Called with each mount of a run before anything happens there.
+/// Called after each mount of a run, before anything happens there.
 pub type AfterMount = Rc<dyn Fn(&Ext4)>;
 
-/// Makes the run that `seed` draws.
+/// Makes the run that `seed` determines.
 pub fn run(policy: PolicySpec, seed: u64, after_mount: AfterMount) -> Result<Run, CrashError> {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
     let machine = Machine::draw(&mut rng);
@@ -191,7 +191,7 @@ pub fn run(policy: PolicySpec, seed: u64, after_mount: AfterMount) -> Result<Run
     result.map_err(|stalled| CrashError::Stalled(stalled.to_string()))?
 }
 
-/// Directories, and a file that stays.
+/// Creates directories, and a file that stays.
 async fn prepare(fs: &Ext4, machine: &Machine) -> Result<(), FileError> {
     let ballast_percent = machine.ballast_percent;
     for directory in 1..machine.directories {
@@ -216,7 +216,7 @@ async fn tasks(fs: &Ext4, machine: Machine, operations: u64, seed: u64) -> Resul
         sim.spawn(async move {
             for _ in 0..operations / machine.tasks {
                 match step(&fs, &machine, &mut rng).await {
-                    // Another task was faster, or there is no room: all in order.
+                    // Another task was faster, or there is no space: both are fine.
                     Ok(()) | Err(FileError::NoSpace { .. } | FileError::NotFound { .. }) => {}
                     Err(FileError::Exists { .. } | FileError::Other { .. }) => {}
                     Err(error @ FileError::Interrupted) => failed.set(Some(error)),
@@ -241,7 +241,7 @@ fn path_of(file: u64, directories: u64) -> String {
     }
 }
 
-/// One operation.
+/// Performs one operation.
 async fn step(fs: &Ext4, machine: &Machine, rng: &mut impl Rng) -> Result<(), FileError> {
     let path = path_of(below(rng, machine.files), machine.directories);
     let directory = format!("d{}", 1 + below(rng, machine.directories));
@@ -249,7 +249,7 @@ async fn step(fs: &Ext4, machine: &Machine, rng: &mut impl Rng) -> Result<(), Fi
     let kind = below(rng, 100);
     match kind {
         0..20 => {
-            // Created, or emptied and written anew.
+            // Created, or truncated and rewritten.
             let mut file = fs.open(&path, OpenMode::Create).await?;
             fs.write(&mut file, &vec![0; bytes as usize]).await?;
             maybe_fsync(fs, rng, &mut file).await?;

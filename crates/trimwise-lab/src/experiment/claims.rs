@@ -1,12 +1,12 @@
-//! Claims as data: what a source says, how it knows, what that is worth here, and whether it holds.
+//! Claims as data: what a source says, how it knows, what role that plays here, and whether it holds.
 //!
-//! An experiment measures and names its `Figures`. Its claims are in `experiments/NAME/claims.toml`, next to its README;
-//! `experiments/README.md` describes the file. This module is the only judge.
+//! An experiment measures and names its `Figures`. Its claims are in `experiments/NAME/claims.toml`, next to its
+//! README; `experiments/README.md` describes the file. Only this module judges claims.
 //!
-//! A condition compares terms: `0.34 <= min(lazy / commit) <= 0.46`. A term is made of numbers (`5%` is 0.05), names of
-//! figures, `+ - * /` with blanks around them, brackets, and the functions of `Reader::call`. Figures are lists. What is
-//! done to a list is done to each of its elements, and a comparison must hold for each; a single number stands next to any
-//! list. `published` is the claim's own published figure.
+//! A condition compares terms: `0.34 <= min(lazy / commit) <= 0.46`. A term consists of numbers (`5%` is 0.05), names
+//! of figures, `+ - * /` with blanks around them, brackets, and the functions of `Reader::call`. Figures are lists. An
+//! operation on a list applies to each of its elements, and a comparison must hold for each; a single number combines
+//! with any list. `published` is the claim's own published figure.
 
 use std::collections::BTreeMap;
 
@@ -14,13 +14,13 @@ use serde::Deserialize;
 
 use super::result::{Basis, Claim, ExperimentResult, ExperimentRows, Figure, Role};
 
-/// What an experiment measured, by name.
+/// Measurements of an experiment, by name.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Figures(BTreeMap<String, Vec<f64>>);
 
 impl Figures {
-    /// Names a figure. Nothing is no figure: claims about it are left out. What was looked for and not found is a NaN, of
-    /// which nothing holds.
+    /// Names a figure. An empty list is no figure: claims about it are left out. A value that was not found is NaN, for
+    /// which no condition holds.
     pub fn set(&mut self, name: impl Into<String>, values: impl IntoIterator<Item = f64>) {
         let values: Vec<f64> = values.into_iter().collect();
         if !values.is_empty() {
@@ -50,7 +50,7 @@ impl Published {
     ///
     /// # Panics
     ///
-    /// If the file of claims is wrong, which is built in.
+    /// If the built-in file of claims is wrong.
     pub fn judge(&self, figures: &Figures, rows: ExperimentRows, reps: u32, seed: u64) -> ExperimentResult {
         let Self { name, question, claims } = *self;
         let document: Document = toml::from_str(claims).unwrap_or_else(|e| panic!("claims of {name}: {e}"));
@@ -73,11 +73,11 @@ impl Published {
 #[serde(deny_unknown_fields)]
 struct Document {
     source: String,
-    /// Of claims that do not say.
+    /// For claims without their own.
     basis: Option<Basis>,
     role: Option<Role>,
     because: Option<String>,
-    /// Sentences; one about what was not measured is left out.
+    /// Sentences; one about something that was not measured is left out.
     #[serde(default)]
     finding: Vec<String>,
     /// Terms by name.
@@ -92,15 +92,16 @@ struct Entry {
     id: String,
     basis: Option<Basis>,
     role: Option<Role>,
-    /// Why it is no check.
+    /// Why it is not a check.
     because: Option<String>,
     text: String,
     published: Option<Figure>,
     /// Conditions, all of which must hold.
     holds: Vec<String>,
-    /// Text with terms in braces: `{lazy / commit:.2} of it`. A term alone stays a number.
+    /// Text with terms in braces: `{lazy / commit:.2} of it`. If a single term is all there is, the value stays a
+    /// number.
     measured: String,
-    /// The claim is made once for each of these, which stands where it says `$`.
+    /// The claim is made once for each of these values, which replaces `$`.
     #[serde(default)]
     each: Vec<String>,
 }
@@ -138,7 +139,7 @@ impl Document {
     }
 }
 
-/// How many claims are met, by role, and which are not: `Checks met 1 of 2; fitted 3 of 3.`
+/// Summarises how many claims are met, by role, and which are not: `Checks met 1 of 2; fitted 3 of 3.`
 pub fn summary(claims: &[Claim]) -> String {
     let of_role = |(role, name): (Role, &str)| {
         let of: Vec<bool> = claims.iter().filter(|claim| claim.role == role).map(|claim| claim.met).collect();
@@ -159,7 +160,7 @@ pub fn summary(claims: &[Claim]) -> String {
     }
 }
 
-/// Why there is no value.
+/// Why a value is missing.
 #[derive(Debug, PartialEq)]
 enum Gap {
     /// Something was not measured.
@@ -178,7 +179,7 @@ struct Scope<'a> {
 }
 
 impl Scope<'_> {
-    /// `None` if anything that it is about was not measured.
+    /// Judges a claim; `None` if anything that it is about was not measured.
     fn judge(&self, entry: &Entry, document: &Document) -> Option<Claim> {
         let basis = entry.basis.or(document.basis).expect("every claim has a basis");
         let role = entry.role.or(document.role).expect("every claim has a role");
@@ -217,7 +218,7 @@ impl Scope<'_> {
         Ok(values)
     }
 
-    /// A template of one term and nothing else is a number, or several.
+    /// Evaluates a template; a single term gives a number, or several.
     fn figure(&self, template: &str) -> Figure {
         let alone = template.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
         let values = alone
@@ -230,7 +231,7 @@ impl Scope<'_> {
         }
     }
 
-    /// A template filled in: complete, or with words for what was not measured.
+    /// Fills in a template: complete, or with words for what was not measured.
     fn text(&self, template: &str) -> (Option<String>, String) {
         let (mut text, mut complete, mut rest) = (String::new(), true, template);
         while let Some((before, (term, after))) =
@@ -255,7 +256,7 @@ impl Scope<'_> {
     }
 }
 
-/// A value, if there is one.
+/// Returns a value, if there is one.
 fn known<T>(value: Result<T, Gap>, text: &str) -> Option<T> {
     match value {
         Ok(value) => Some(value),
@@ -264,7 +265,7 @@ fn known<T>(value: Result<T, Gap>, text: &str) -> Option<T> {
     }
 }
 
-/// A term, whether its sign is always shown, and its decimals: `x:+.1`.
+/// Splits a term from its format: whether its sign is always shown, and its decimals, as in `x:+.1`.
 fn precision(term: &str) -> (&str, bool, usize) {
     let parsed =
         term.rsplit_once(":.").map(|parts| (parts, false)).or(term.rsplit_once(":+.").map(|p| (p, true)));
@@ -274,12 +275,12 @@ fn precision(term: &str) -> (&str, bool, usize) {
     }
 }
 
-/// The smaller one; unknown if either is.
+/// Returns the smaller value; NaN if either is.
 fn least(a: f64, b: f64) -> f64 {
     if a.is_nan() || b.is_nan() { f64::NAN } else { a.min(b) }
 }
 
-/// Element by element; a single number goes with each.
+/// Combines two lists element by element; a single number combines with each.
 fn paired<T>(a: &[f64], b: &[f64], of: impl Fn(f64, f64) -> T) -> Result<Vec<T>, Gap> {
     let count = a.len().max(b.len());
     if [a, b].iter().any(|list| list.len() != 1 && list.len() != count) {
@@ -288,7 +289,7 @@ fn paired<T>(a: &[f64], b: &[f64], of: impl Fn(f64, f64) -> T) -> Result<Vec<T>,
     Ok((0..count).map(|i| of(a[i.min(a.len() - 1)], b[i.min(b.len() - 1)])).collect())
 }
 
-/// Reads a term or a condition and computes it.
+/// Parses and evaluates a term or a condition.
 struct Reader<'a> {
     scope: Scope<'a>,
     words: Vec<String>,
@@ -311,7 +312,7 @@ impl<'a> Reader<'a> {
         self.words.get(self.at).map_or(Ok(()), |word| Err(Gap::Wrong(format!("'{word}' was not expected"))))
     }
 
-    /// Whether it holds, element by element.
+    /// Evaluates a condition, element by element.
     fn condition(&mut self) -> Result<Vec<bool>, Gap> {
         let mut left = self.sum()?;
         let mut held: Vec<f64> = vec![1.0];
@@ -385,8 +386,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// `list(a, b)` joins; `min` and `max` go over one list, or element by element over two; `steps` are the differences
-    /// of neighbours; `off(a, b)` is the relative distance of a from b, none where both are 0.
+    /// Calls a function: `list(a, b)` joins; `min` and `max` work on one list, or element by element on two; `steps`
+    /// are the differences of neighbours; `off(a, b)` is the relative distance of a from b, zero if both are 0.
     fn call(name: &str, arguments: &[Vec<f64>]) -> Values {
         let value = match (name, arguments) {
             ("list", all) => all.concat(),

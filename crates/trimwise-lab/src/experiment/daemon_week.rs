@@ -1,14 +1,13 @@
-//! The daemon's proof: days of a host's work ([`Week`]) on the file systems of a real kernel in virtual time, under each
-//! way of trimming that a Linux host has, and under `trimwised`.
+//! The daemon's proof: days of a host's work ([`Week`]) on the file systems of a real kernel in virtual time, under
+//! each way of trimming that a Linux host has, and under `trimwised`.
 //!
-//! The drive was full once, and the file system is aged: what stayed lies between many free extents. What a way of
-//! trimming costs is seen in the small accesses of the foreground: they come at the same times and places in every
-//! run, so that a run is compared with itself, touched and untouched, and with the run that never trims. What it
-//! gains is write amplification. What it leaves is the space that the drive holds and the file system does not, every
+//! The drive was full once, and the file system is aged: remaining files lie between many free extents. The cost of a
+//! way of trimming shows in the small accesses of the foreground. They come at the same times and places in every run,
+//! so a run is compared with itself, while trimming and not, and with the run that never trims. The gain is in write
+//! amplification. The remaining untrimmed space, which the drive holds and the file system does not, is sampled every
 //! ten minutes.
 //!
-//! This module is pure: it knows the cases, makes rows of what was measured, and judges. Whoever boots kernels
-//! carries them out.
+//! This module is pure: it knows the cases, turns measurements into rows, and judges. Its caller boots the kernels.
 
 mod claims;
 mod plots;
@@ -25,34 +24,33 @@ use super::kernels::observe::{Discarded, Discards};
 use super::result::{ExperimentResult, ExperimentRows};
 use crate::plot::Plot;
 
-/// Its name on the command line.
+/// Name on the command line.
 pub const NAME: &str = "daemon-week";
-/// The same for one day.
+/// Name for a single day.
 pub const NAME_OF_DAY: &str = "daemon-day";
 /// The question that both answer.
-pub const QUESTION: &str =
-    "What does trimwised cost the foreground and gain for the drive, beside fstrim, discard and nothing?";
-/// Nothing is drawn beside the seed: one run says all.
+pub const QUESTION: &str = "What does trimwised cost the foreground and gain for the drive, compared with fstrim, discard and no TRIM?";
+/// Nothing but the seed is random: one run is enough.
 pub const REPS: u32 = 1;
-/// The kernel: the oldest of the long-term series whose ext4 discards behind the commit.
+/// The kernel: the oldest long-term series whose ext4 discards after the commit.
 pub const KERNEL: &str = "6.1";
-/// The drive: TRIM is not queued and keeps everything else waiting, and a command takes 12 ms. Nobody measured that: it was
-/// chosen so that the claims of the poster on SeT hold.
+/// The drive: its TRIM is not queued and blocks everything else, and a command takes 12 ms. That is not a measured
+/// value: it was chosen so that the claims of the poster on SeT hold.
 pub const DEVICE: &str = "sata-60gb-2011";
-/// It is made this small, so that ageing and a week write twice its size.
+/// Capacity, small enough that ageing and a week write twice its size.
 pub const CAPACITY: Bytes = Bytes::gib(4);
-/// What the ageing leaves in use, percent.
+/// Utilization after ageing, percent.
 pub const AGED_PERCENT: u64 = 30;
 /// The file systems.
 pub const FILE_SYSTEMS: [&str; 3] = ["ext4", "xfs", "btrfs"];
 /// The most untrimmed space that the daemon's default leaves, in thousandths of the file system.
 pub const BOUND_PERMILLE: u64 = 100;
 
-/// A minute in which a discard was on its way counts as one of trimming.
+/// A minute in which a discard was under way counts as trimming.
 const MINUTE_NS: u64 = 60_000_000_000;
 const HOUR_NS: u64 = 60 * MINUTE_NS;
 
-/// How a host trims.
+/// A host's way of trimming.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Trimming {
@@ -71,11 +69,11 @@ pub enum Trimming {
 }
 
 impl Trimming {
-    /// In the order of the tables.
+    /// All of them, in the order of the tables.
     pub const ALL: [Self; 6] =
         [Self::Never, Self::Discard, Self::DiscardAsync, Self::FstrimWeekly, Self::FstrimDaily, Self::Daemon];
 
-    /// Its name, in tables and behind `--only`.
+    /// Returns its name, in tables and for `--only`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Never => "never",
@@ -88,7 +86,7 @@ impl Trimming {
     }
 }
 
-/// One run.
+/// A run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Case {
     /// ext4, xfs or btrfs.
@@ -98,7 +96,7 @@ pub struct Case {
 }
 
 impl Case {
-    /// What the file system is mounted with.
+    /// Returns the mount option of the file system.
     pub fn mount_option(&self) -> &'static str {
         match (self.trimming, self.file_system) {
             (Trimming::Discard, "btrfs") => "discard=sync",
@@ -108,7 +106,7 @@ impl Case {
         }
     }
 
-    /// When FITRIM comes first, and how often, if it does.
+    /// Returns the time of the first FITRIM and the interval, if there is FITRIM.
     pub fn fitrim(&self) -> Option<(SimDuration, SimDuration)> {
         const FIRST: SimDuration = SimDuration::from_secs(3 * 3_600);
         match self.trimming {
@@ -119,7 +117,7 @@ impl Case {
     }
 }
 
-/// All of them, file system by file system.
+/// Returns all cases, file system by file system.
 pub fn cases() -> Vec<Case> {
     let of = |file_system| {
         let has = move |trimming: &Trimming| *trimming != Trimming::DiscardAsync || file_system == "btrfs";
@@ -128,88 +126,88 @@ pub fn cases() -> Vec<Case> {
     FILE_SYSTEMS.into_iter().flat_map(of).collect()
 }
 
-/// The daemon's slices, as its status tells them.
+/// The daemon's slices, as its status reports them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Slices {
-    /// Those that ended.
+    /// Slices that ended.
     pub count: u64,
-    /// Of these, those that took longer than a slice is to take.
+    /// Of these, slices that took longer than allowed.
     pub over_count: u64,
-    /// How long the longest took.
+    /// Duration of the longest.
     pub longest_ns: u64,
 }
 
-/// What one run gave. Instants count from the week's begin.
+/// The measurements of a run. Times count from the start of the week.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Run {
     /// Which.
     pub case: Case,
-    /// What the guest did.
+    /// The guest's results.
     pub done: WeekDone,
-    /// What was discarded in the week.
+    /// Discards during the week.
     pub discards: Vec<Discarded>,
-    /// Bytes that the drive holds, when the week began and at each of its looks.
+    /// Bytes that the drive holds, at the start of the week and at each of its looks.
     pub mapped_bytes: Vec<u64>,
-    /// Of the drive.
+    /// Capacity of the drive.
     pub capacity_bytes: u64,
-    /// Of the week.
+    /// Write amplification during the week.
     pub write_amplification: f64,
     /// Under the daemon.
     pub slices: Option<Slices>,
 }
 
-/// The writes of those hours in which accesses come at one rate. By night they come five times as often: a write that
-/// waits there for others says nothing of trimming.
+/// The writes of those hours in which accesses come at one rate. At night they come five times as often: a write that
+/// waits for others there says nothing about trimming.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct OfRate {
     /// Whether these are the busy hours of the night, from 1 to 5 o'clock; else all others.
     pub busy: bool,
-    /// Writes in minutes in which a discard was on its way; none if there was no such minute.
+    /// Writes in minutes in which a discard was under way; `None` if there was no such minute.
     pub trimming: Option<LatencySummary>,
-    /// Writes in hours without any discard; none if there was no such hour.
+    /// Writes in hours without any discard; `None` if there was no such hour.
     pub untouched: Option<LatencySummary>,
-    /// Writes of the run that never trims, in the hours in which this one does.
+    /// Writes of the run that never trims, in the hours in which this one trims.
     pub never: Option<LatencySummary>,
 }
 
-/// What a run comes to.
+/// The evaluation of a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
     /// Which.
     #[serde(flatten)]
     pub case: Case,
-    /// How long a write of the foreground took until it was durable.
+    /// Time until a write of the foreground was durable.
     pub write: LatencySummary,
-    /// And a read.
+    /// Time of a read.
     pub read: LatencySummary,
-    /// Writes in minutes in which a discard was on its way; none if there was no such minute.
+    /// Writes in minutes in which a discard was under way; `None` if there was no such minute.
     pub write_trimming: Option<LatencySummary>,
-    /// The same beside what they are compared with, hour like hour.
+    /// The same next to what they are compared with, by the kind of hour.
     pub rates: [OfRate; 2],
-    /// The longest time for which a discard was on its way.
+    /// The longest time that a discard was under way.
     pub discard_max_ns: u64,
-    /// What was programmed for what the host wrote.
+    /// NAND writes per host write.
     pub write_amplification: f64,
-    /// What was discarded.
+    /// Discards during the week.
     pub discards: Discards,
     /// Under the daemon: its slices.
     pub slices: Option<Slices>,
-    /// What was freed: what was in use once when the week began, and what was removed in it.
+    /// Space freed: what had been in use when the week began, and what was removed in it.
     pub freed_bytes: u64,
-    /// How long it took until less than the bound was untrimmed for the first time.
+    /// Time until less than the bound was untrimmed for the first time.
     pub under_bound_after_ns: Option<u64>,
-    /// The most that was untrimmed at a look after that.
+    /// Maximum untrimmed at a look after that.
     pub untrimmed_max_bytes: Option<u64>,
     /// Untrimmed at the end.
     pub untrimmed_end_bytes: u64,
-    /// Untrimmed when the week began and at each look: what the drive holds and the file system does not.
+    /// Untrimmed at the start of the week and at each look: space that the drive holds and the file system does not.
     pub untrimmed_bytes: Vec<u64>,
 }
 
 /// The rows of the experiment.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct WeekRows {
-    /// What the days were made of.
+    /// The composition of the days.
     pub week: WeekText,
     /// One for each run.
     pub runs: Vec<Row>,
@@ -224,13 +222,13 @@ pub struct WeekText {
     pub days: u64,
     /// Small accesses.
     pub accesses: u64,
-    /// Bytes of files that come and go on a day.
+    /// Bytes of files created and removed per day.
     pub day_bytes: Bytes,
-    /// Of the file system.
+    /// The bound on untrimmed space, in thousandths of the file system.
     pub bound_permille: u64,
 }
 
-/// A set of instants: numbers of minutes or hours, ascending.
+/// Returns a set of minutes or hours with discards, by number, ascending.
 fn slots(discards: &[Discarded], slot_ns: u64) -> Vec<u64> {
     let spans = discards.iter().flat_map(|d| d.at_ns / slot_ns..=d.done_ns / slot_ns);
     let mut slots: Vec<u64> = spans.collect();
@@ -239,7 +237,7 @@ fn slots(discards: &[Discarded], slot_ns: u64) -> Vec<u64> {
     slots
 }
 
-/// The latencies of some accesses, writes as [`Operation::Fsync`] since they are durable.
+/// Returns the latencies of some accesses; writes count as [`Operation::Fsync`] since they are durable.
 fn latencies(week: &Week, done: &WeekDone, wanted: impl Fn(u64) -> bool) -> OpLatencies {
     let mut latencies = OpLatencies::default();
     for (access, &took) in week.accesses().zip(&done.latencies_ns) {
@@ -251,13 +249,13 @@ fn latencies(week: &Week, done: &WeekDone, wanted: impl Fn(u64) -> bool) -> OpLa
     latencies
 }
 
-/// The most untrimmed space that the daemon's default leaves.
+/// Returns the most untrimmed space that the daemon's default leaves.
 fn bound(capacity_bytes: u64) -> Bytes {
     Bytes(capacity_bytes / 1000 * BOUND_PERMILLE)
 }
 
 impl Row {
-    /// What a run comes to, beside the one of the same file system that never trims.
+    /// Evaluates a run, next to the one of the same file system that never trims.
     pub fn of(week: &Week, run: &Run, never: Option<&Run>) -> Option<Self> {
         let (minutes, hours) = (slots(&run.discards, MINUTE_NS), slots(&run.discards, HOUR_NS));
         let all = latencies(week, &run.done, |_| true);
@@ -303,7 +301,7 @@ impl Row {
     }
 }
 
-/// Rows, figures and claims of all runs.
+/// Makes rows, figures and claims from all runs.
 pub fn evaluate(name: &'static str, week: &Week, runs: &[Run], reps: u32, seed: u64) -> ExperimentResult {
     let never_of = |run: &Run| {
         runs.iter().find(|other| {

@@ -1,13 +1,12 @@
 //! What real kernels discard: how much, when, and what is lost at unmount.
 //!
-//! Every kernel does the same deletions on each file system. A file lies in one piece, or in many with room between
-//! them that another file occupies, or in many with free room between them. It is removed, the directory is synced, and
-//! every discard that reaches the drive is counted until nothing comes any more. Then the file system is trimmed by FITRIM
-//! twice, and once more after another deletion. Two shorter runs look at unmount and at options that are changed
-//! while it is mounted.
+//! Every kernel does the same deletions on each file system. A file lies in one piece, in many pieces with another file
+//! between them, or in many pieces with free space between them. It is removed, the directory is synced, and every
+//! discard that reaches the drive is counted until no more come. Then FITRIM trims the file system twice, and once more
+//! after another deletion. Two shorter runs examine unmount and changes of options while mounted.
 //!
-//! This module is pure. It knows what the runs are ([`Case`]) and what is made of their traces ([`observe`]), and judges
-//! ([`evaluate`]); whoever boots kernels carries them out.
+//! This module is pure. It defines the runs ([`Case`]), evaluates their traces ([`observe`]), and judges
+//! ([`evaluate`]); its caller boots the kernels.
 
 mod claims;
 pub mod observe;
@@ -22,23 +21,23 @@ use trimwise::units::Bytes;
 use super::claims::Published;
 use super::result::{ExperimentResult, ExperimentRows};
 
-/// Its name on the command line.
+/// Name on the command line.
 pub const NAME: &str = "kernels";
 
-/// The question it answers.
+/// The question that it answers.
 pub const QUESTION: &str = "What do the file systems of real kernels discard when a file is removed, when, and what is lost at unmount?";
 
-/// Nothing is drawn at random: one run says all.
+/// Nothing is drawn at random: one run is enough.
 pub const REPS: u32 = 1;
 
 /// The kernels, oldest first.
 pub const KERNELS: [&str; 3] = ["5.10", "6.1", "6.12"];
 
-/// Why a kernel cannot be asked about a file system, if so.
+/// Returns why a kernel cannot run with a file system, if so.
 ///
-/// In f2fs of 5.10 FITRIM and the discard thread may wait for one command; who comes second looks at it again and again
-/// (`__wait_one_discard_bio` leaves it listed while the other holds it) until a tick of the scheduler lets the first go on.
-/// In virtual time computing takes none, so that there is no tick.
+/// In f2fs of 5.10, FITRIM and the discard thread may wait for one command. The second waiter looks at it again and
+/// again (`__wait_one_discard_bio` leaves it listed while the other holds it) until a tick of the scheduler lets the
+/// first continue. In virtual time computing takes none, so there is no tick.
 pub fn cannot_run(kernel: &str, file_system: &str) -> Option<&'static str> {
     ((kernel, file_system) == ("5.10", "f2fs")).then_some(
         "f2fs of 5.10, whose FITRIM spins until the scheduler's tick, which never comes where computing takes no time",
@@ -48,47 +47,46 @@ pub fn cannot_run(kernel: &str, file_system: &str) -> Option<&'static str> {
 /// The drive.
 pub const DEVICE: &str = "sata-generic";
 
-/// It is made this small: the same drive with fewer blocks a plane. Free space is what ext4 runs on through, and 4 GiB
-/// have enough of it.
+/// Capacity: the same drive with fewer blocks per plane. ext4 runs on through free space, and 4 GiB have enough of it.
 pub const CAPACITY: Bytes = Bytes::gib(4);
 
 /// The file in one piece.
 pub const PLAIN_BYTES: u64 = 64 << 20;
 
-/// Pieces of a scattered file: at once large enough for the 64 KiB that f2fs discards at least in the background, and
-/// small beside the 128 MiB of a block group that ext4 may run on through.
+/// Pieces of a scattered file: large enough for the 64 KiB that f2fs discards at least in the background, and small
+/// compared with the 128 MiB of a block group that ext4 may run on through.
 pub const EXTENT_BYTES: u64 = 64 << 10;
 
-/// How many. Each costs two fsyncs to make.
+/// Number of pieces. Each costs two fsyncs to make.
 pub const EXTENTS: u64 = 1024;
 
 /// The file that is removed between the second FITRIM and the third.
 pub const SMALL_BYTES: u64 = 1 << 20;
 
-/// Syncs of a small file behind the one that follows the deletion.
+/// Syncs of a small file after the one that follows the deletion.
 pub const LATER_FSYNCS: u64 = 20;
 
-/// How long discards are waited for. The slowest is btrfs, which lets two minutes go by and then sends ten a second
-/// at most on older kernels.
+/// How long to wait for discards. The slowest is btrfs, which waits for two minutes and on older kernels then sends at
+/// most ten a second.
 pub const WINDOW_NS: u64 = 3_600_000_000_000;
 
-/// How long the file system is left alone between making files and removing them: what was written is then
-/// checkpointed, and what making them freed is discarded.
+/// How long the file system is left alone between creating files and removing them: by then what was written is
+/// checkpointed, and what creating them freed is discarded.
 pub const SETTLE_NS: u64 = 300_000_000_000;
 
-/// How long FITRIM's discards are waited for behind the call.
+/// How long to wait for FITRIM's discards after the call.
 pub const AFTER_FITRIM_NS: u64 = 60_000_000_000;
 
-/// A mount that is looked at.
+/// A mount to examine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Mount {
     /// ext4, xfs, btrfs or f2fs.
     pub file_system: &'static str,
-    /// How it is mounted.
+    /// Its mount option.
     pub options: &'static str,
 }
 
-/// The mounts of every kernel, by file system. Options are always named: what is the default has changed.
+/// The mounts of every kernel, by file system. Options are always named, since defaults have changed.
 pub const MOUNTS: [Mount; 9] = [
     Mount { file_system: "ext4", options: "nodiscard" },
     Mount { file_system: "ext4", options: "discard" },
@@ -108,10 +106,10 @@ impl Mount {
     }
 }
 
-/// What one boot looks at.
+/// What one boot examines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Case {
-    /// Deletions, and what FITRIM finds after them.
+    /// Deletions, followed by FITRIM.
     Deletions(Mount),
     /// Delete, sync, unmount at once; then mount again and FITRIM.
     Unmount(Mount),
@@ -128,7 +126,7 @@ impl Case {
     }
 }
 
-/// What is looked at on every kernel, in the order of the tables.
+/// Returns what every kernel is examined for, in the order of the tables.
 pub fn cases() -> Vec<Case> {
     let discarding = || MOUNTS.into_iter().filter(Mount::discards);
     let remounted = discarding().filter(|mount| mount.options != "discard=async");
@@ -143,19 +141,19 @@ pub fn cases() -> Vec<Case> {
 /// One call of FITRIM over the whole file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Fitrim {
-    /// What it answered; what that means is each file system's own.
+    /// Its return value; the meaning depends on the file system.
     pub answer_bytes: u64,
     /// How long the call took.
     pub call_ns: u64,
     /// When the last discard was acknowledged, since the call began.
     pub last_ns: Option<u64>,
-    /// What reached the drive before it returned.
+    /// Discards that reached the drive before it returned.
     pub in_call: Discards,
-    /// What reached it by [`AFTER_FITRIM_NS`] later, that included.
+    /// Discards that reached it until [`AFTER_FITRIM_NS`] later, including those.
     pub discards: Discards,
 }
 
-/// Deletions on a mount, and FITRIM behind them.
+/// Deletions on a mount, followed by FITRIM.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DeletionRun {
     /// The kernel: `6.1`.
@@ -167,9 +165,9 @@ pub struct DeletionRun {
     pub deletions: Vec<Deletion>,
     /// FITRIM after all of them.
     pub first_fitrim: Fitrim,
-    /// At once again.
+    /// FITRIM again, at once.
     pub second_fitrim: Fitrim,
-    /// After the deletion of one more file of [`SMALL_BYTES`].
+    /// FITRIM after the deletion of one more file of [`SMALL_BYTES`].
     pub third_fitrim: Fitrim,
 }
 
@@ -181,7 +179,7 @@ pub struct UnmountRun {
     /// The mount.
     #[serde(flatten)]
     pub mount: Mount,
-    /// What was freed.
+    /// Bytes freed.
     pub freed_bytes: u64,
     /// Discards up to the call of unmount: in the fsync of the directory and in sync.
     pub before_unmount: Discards,
@@ -189,24 +187,24 @@ pub struct UnmountRun {
     pub in_unmount: Discards,
     /// How long that call took.
     pub unmount_ns: u64,
-    /// What of the freed bytes was discarded until then; `None` where the file system does not tell where they lay.
+    /// The freed bytes that had been discarded by then; `None` if the file system does not tell where they lay.
     pub covered_bytes: Option<u64>,
-    /// Discards of the next mount by itself, in [`WINDOW_NS`].
+    /// Discards after the next mount without further action, in [`WINDOW_NS`].
     pub after_mount: Discards,
-    /// FITRIM then.
+    /// FITRIM after that.
     pub fitrim: Fitrim,
 }
 
-/// A deletion behind a change of options.
+/// A deletion after a change of options.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RemountStep {
-    /// The options that were asked for.
+    /// The requested options.
     pub options: String,
-    /// The line of /proc/mounts then: what the file system says of itself.
+    /// The line of /proc/mounts: the options as the file system shows them.
     pub shown_options: String,
-    /// What the deletion freed.
+    /// Bytes that the deletion freed.
     pub freed_bytes: u64,
-    /// Discards in the window behind it.
+    /// Discards in the window after it.
     pub discards: Discards,
 }
 
@@ -215,23 +213,23 @@ pub struct RemountStep {
 pub struct RemountRun {
     /// The kernel.
     pub kernel: String,
-    /// The option that was asked for in the middle.
+    /// The option requested in the middle.
     #[serde(flatten)]
     pub mount: Mount,
-    /// Mounted without it, mounted again with it, and again without.
+    /// Mounted without it, remounted with it, and remounted without it.
     pub steps: Vec<RemountStep>,
 }
 
 /// A kernel that took part.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Kernel {
-    /// What it is asked for by: `6.1`.
+    /// The version that names it: `6.1`.
     pub version: String,
     /// What `uname -r` says in it.
     pub release: String,
 }
 
-/// All that was observed.
+/// All observations.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Measured {
     /// The kernels, oldest first.
@@ -246,7 +244,7 @@ pub struct Measured {
     pub remounts: Vec<RemountRun>,
 }
 
-/// The figures and claims.
+/// Makes the figures and claims.
 pub fn evaluate(measured: &Measured, reps: u32, seed: u64) -> ExperimentResult {
     let published = Published {
         name: NAME,
@@ -262,10 +260,10 @@ pub fn evaluate(measured: &Measured, reps: u32, seed: u64) -> ExperimentResult {
     result
 }
 
-/// The rows of the experiment: tables are made of the observations, figures are drawn.
+/// The rows of the experiment: the observations, for tables, and the figures.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct KernelRows {
-    /// What was observed.
+    /// The observations.
     #[serde(flatten)]
     pub measured: Measured,
     /// Discarded bytes over time.

@@ -1,4 +1,4 @@
-//! The result of a published experiment as data: what `reproduce` prints as JSON and what tables and reports are made from.
+//! The result of a published experiment as data: the JSON of `reproduce`, and the source of its tables and reports.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,16 +8,16 @@ use super::model_ext4::Pair;
 use super::verdicts::Row;
 use crate::plot::Plot;
 
-/// A published experiment, made again.
+/// The result of a repeated experiment.
 #[derive(Clone, Debug, Serialize)]
 pub struct ExperimentResult {
-    /// Its name, as `reproduce` takes it.
+    /// Its name on the command line.
     pub experiment: String,
-    /// What it asks.
+    /// The question that it answers.
     pub question: String,
-    /// Where its claims are from.
+    /// The source of its claims.
     pub source: String,
-    /// What came out of it here, in a sentence or two, and how many claims of each role are met.
+    /// The result in a sentence or two, and how many claims of each role are met.
     pub finding: String,
     /// The version of trimwise.
     pub trimwise: String,
@@ -25,9 +25,9 @@ pub struct ExperimentResult {
     pub seed: u64,
     /// Repetitions of each of its cells.
     pub reps: u32,
-    /// Its figures beside the published ones.
+    /// Its figures next to the published ones.
     pub rows: ExperimentRows,
-    /// What its source claims, whether it holds here, and what that is worth.
+    /// The source's claims, whether they hold here, and in which role.
     pub claims: Vec<Claim>,
 }
 
@@ -37,20 +37,20 @@ pub struct ExperimentResult {
 pub enum ExperimentRows {
     /// PostMark with and without discard on several vendors' devices.
     Vendors(Vec<VendorRow>),
-    /// Figures, one after the other.
+    /// Figures, one after another.
     Plots(Vec<Plot>),
-    /// What real kernels did, with figures.
+    /// Observations of real kernels, with figures.
     Kernels(Box<KernelRows>),
-    /// The modelled file system beside a real one.
+    /// The modelled file system next to a real one.
     Beside(Vec<Pair>),
-    /// Both sides of every cell of the truth table.
+    /// The kernel's and the model's side of every cell of the truth table.
     Verdicts(Vec<Row>),
     /// Days of work under each way of trimming.
     Weeks(Box<WeekRows>),
 }
 
 impl ExperimentRows {
-    /// Its figures.
+    /// Returns its figures.
     pub fn plots(&self) -> &[Plot] {
         match self {
             Self::Vendors(_) | Self::Beside(_) | Self::Verdicts(_) => &[],
@@ -61,14 +61,14 @@ impl ExperimentRows {
     }
 }
 
-/// One metric of one device, with and without discard, beside what was published.
+/// One metric of one device, with and without discard, next to the published values.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct VendorRow {
     /// The device profile's name.
     pub device: String,
     /// Whether PostMark went through the C library's buffering.
     pub postmark_buffering: bool,
-    /// The metric, called as the source calls it.
+    /// The metric, by the source's name.
     pub metric: String,
     /// Mean without discard, in the model.
     pub nodiscard: f64,
@@ -78,12 +78,12 @@ pub struct VendorRow {
     pub published_nodiscard: f64,
     /// Published mean with discard.
     pub published_discard: f64,
-    /// Whether the profile's parameters were fitted on this row; if not, it is a check.
+    /// Whether the profile's parameters were fitted to this row; if not, it is a check.
     pub fitted: bool,
 }
 
 impl VendorRow {
-    /// The model's relative error without and with discard: 0.1 is 10 % too much.
+    /// Returns the model's relative error without and with discard: 0.1 is 10 % too much.
     pub fn errors(&self) -> (f64, f64) {
         let error = |measured: f64, published: f64| {
             if published == 0.0 { 0.0 } else { measured / published - 1.0 }
@@ -92,24 +92,24 @@ impl VendorRow {
     }
 }
 
-/// Whether a published claim holds here, and what that is worth.
+/// Whether a published claim holds here, and in which role.
 #[derive(Clone, Debug, Serialize)]
 pub struct Claim {
-    /// Stable name.
+    /// Stable identifier.
     pub id: String,
     /// The claim in a sentence, with its tolerance.
     pub text: String,
-    /// How its source knows.
+    /// How the source knows.
     pub basis: Basis,
-    /// What it is worth here.
+    /// Its role here.
     pub role: Role,
-    /// Why it is no check.
+    /// Why it is not a check.
     pub because: Option<String>,
     /// Whether it was met.
     pub met: bool,
     /// The published figure, in words or a number.
     pub published: Figure,
-    /// What was measured.
+    /// The measured figure.
     pub measured: Figure,
 }
 
@@ -117,16 +117,16 @@ pub struct Claim {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Basis {
-    /// It measured, and says what.
+    /// The source measured it, and gives figures.
     Measured,
-    /// It drew a picture without numbers.
+    /// The source drew it without numbers.
     Drawn,
-    /// It believes or infers; limits that are our own are of this kind too.
+    /// The source believes or infers it; our own limits are of this kind too.
     Asserted,
 }
 
 impl Basis {
-    /// In words.
+    /// Returns it in words.
     pub const fn words(self) -> &'static str {
         match self {
             Self::Measured => "measured",
@@ -136,20 +136,20 @@ impl Basis {
     }
 }
 
-/// What it is worth that a claim holds here.
+/// How much it means that a claim holds here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
-    /// It could have failed: nothing was fitted to it.
+    /// The claim could have failed: nothing was fitted to it.
     Check,
-    /// Something was chosen with it in view, so that it says little.
+    /// Something was chosen with the claim in view, so it says little.
     Fitted,
-    /// It follows from how the model is made, so that it says nothing.
+    /// The claim follows from how the model is made, so it says nothing.
     BuiltIn,
 }
 
 impl Role {
-    /// In words.
+    /// Returns it in words.
     pub const fn words(self) -> &'static str {
         match self {
             Self::Check => "check",

@@ -1,8 +1,8 @@
-//! How long a drive is slow after a TRIM that it works off in the background.
+//! How long a drive is slow after a TRIM that it carries out in the background.
 //!
-//! Source: the note on vendor 6 in "Performance of TRIM command on ext4 filesystem": after a whole-device TRIM without
-//! further writes before, throughput starts below normal and settles over time; a larger range takes longer; the writes
-//! between two TRIMs matter too, in which direction is not said.
+//! Source: the note on vendor 6 in "Performance of TRIM command on ext4 filesystem". After a whole-device TRIM without
+//! writes before it, throughput starts below normal and settles over time; a larger range takes longer; the writes
+//! between two TRIMs matter too, but the note does not say in which direction.
 
 use trimwise::block::{BlockQueue, ModelDevice, QueueConfig};
 use trimwise::compare::cell::CellError;
@@ -15,41 +15,41 @@ use super::result::{ExperimentResult, ExperimentRows};
 use crate::bench::{self, Findings, Hooks, Percent, Settings, Settled, Test};
 use crate::plot::{Axis, Plot, PlotKind, Point, Series};
 
-/// Its name on the command line.
+/// Name on the command line.
 pub const NAME: &str = "settling";
 
-/// The question it answers.
+/// The question that it answers.
 pub const QUESTION: &str = "How long is a drive slow after a TRIM that it works off in the background?";
 
 /// The drive of the note.
 pub const DEVICE: &str = "vendor6";
 
-/// The source says nothing of repetitions, and nothing here is drawn at random.
+/// The source does not mention repetitions, and nothing here is drawn at random.
 pub const REPS: u32 = 1;
 
 /// Ranges in hundredths of a percent of the device.
 const RANGES: [u32; 4] = [1250, 2500, 5000, 10_000];
 
-/// How many ranges there are.
+/// Returns the number of ranges.
 pub const fn ranges() -> usize {
     RANGES.len()
 }
 
-/// How long each is looked at, seconds.
+/// Duration of each measurement, seconds.
 const SECONDS: u32 = 90;
 
-/// What came of one range.
+/// The measurements of one range.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RangeRun {
     /// The share of the device, percent.
     pub percent: f64,
-    /// With nothing written before, and with the whole device written before.
+    /// Without writes before, and with the whole device written before.
     pub settled: Vec<Settled>,
     /// Throughput over time of both.
     pub plots: Vec<Plot>,
 }
 
-/// Looks at one range on a new drive.
+/// Measures one range on a new drive.
 ///
 /// # Errors
 ///
@@ -75,7 +75,7 @@ pub fn run(index: usize, rep: u32, seed: u64) -> Result<RangeRun, CellError> {
     Ok(RangeRun { percent: percent.value(), settled, plots: result.plots })
 }
 
-/// The figures and claims from the runs of each range; of several repetitions the first, since they are all the same.
+/// Makes the figures and claims from the runs of each range; uses the first repetition, since all are the same.
 pub fn evaluate(runs: &[Vec<RangeRun>], reps: u32, seed: u64) -> ExperimentResult {
     let runs: Vec<&RangeRun> = runs.iter().filter_map(|reps| reps.first()).collect();
     let mut figures = Figures::default();
@@ -99,12 +99,12 @@ pub fn evaluate(runs: &[Vec<RangeRun>], reps: u32, seed: u64) -> ExperimentResul
 }
 
 impl RangeRun {
-    /// The run with the drive written before, or without.
+    /// Returns the run with the drive written before, or the one without.
     fn of(&self, written: bool) -> Option<&Settled> {
         self.settled.iter().find(|settled| (settled.written_before_bytes > 0) == written)
     }
 
-    /// Until it has settled; NaN if it does not.
+    /// Returns the time until it settles; NaN if it does not.
     fn seconds(&self, written: bool) -> Option<f64> {
         Some(self.of(written)?.settled_after_ns.map_or(f64::NAN, |ns| ns as f64 / 1e9))
     }

@@ -7,13 +7,13 @@ use trimwise::units::{Lpn, UnitRange};
 /// What a unit holds, and what a read of it may return.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Held {
-    /// Written, or never touched, or erased.
+    /// Written, never touched, or erased.
     Exactly(Option<u32>),
-    /// Freed: zeros or what was there.
+    /// Freed: reads return zeros or the old data.
     Freed(Option<u32>),
 }
 
-/// An array of units, and which of them are mapped.
+/// An array of units with the information which are mapped.
 #[derive(Clone, Debug)]
 pub struct FlatArray {
     held: Vec<Held>,
@@ -23,7 +23,7 @@ pub struct FlatArray {
 }
 
 impl FlatArray {
-    /// An empty device of `units` units with this TRIM.
+    /// Creates an empty device of `units` units with this TRIM.
     pub fn new(units: u64, trim: &TrimConfig) -> Self {
         Self {
             held: vec![Held::Exactly(None); units as usize],
@@ -33,7 +33,7 @@ impl FlatArray {
         }
     }
 
-    /// A write.
+    /// Writes a range.
     pub fn write(&mut self, range: UnitRange, content: Content) {
         for lpn in range.iter() {
             self.held[lpn.0 as usize] = Held::Exactly(Some(content.tag()));
@@ -41,14 +41,14 @@ impl FlatArray {
         }
     }
 
-    /// A TRIM of a range, of which whole granules count.
+    /// Trims a range; only whole granules count.
     pub fn trim(&mut self, range: UnitRange) {
         let start = range.start.0.next_multiple_of(self.granularity_units);
         let end = range.end().0 / self.granularity_units * self.granularity_units;
         self.free(UnitRange::new(Lpn(start), end.saturating_sub(start)));
     }
 
-    /// Every unit of a range is freed.
+    /// Frees every unit of a range.
     pub fn free(&mut self, range: UnitRange) {
         for lpn in range.iter() {
             let i = lpn.0 as usize;
@@ -59,13 +59,14 @@ impl FlatArray {
         }
     }
 
-    /// The device is erased.
+    /// Erases the device.
     pub fn erase(&mut self) {
         self.held.fill(Held::Exactly(None));
         self.mapped.fill(false);
     }
 
-    /// Whether a device holds what the array says in a range; it must keep tags ([`trimwise::ssd::SsdConfig::track_tags`]).
+    /// Checks that a device holds what the array says in a range; it must keep tags
+    /// ([`trimwise::ssd::SsdConfig::track_tags`]).
     ///
     /// # Errors
     /// The first unit that does not, in words.

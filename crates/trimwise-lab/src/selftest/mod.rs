@@ -1,9 +1,9 @@
-//! The device model against a flat array, for as long as one likes: random devices, random commands.
+//! The device model against a flat array, for any length of time: random devices, random commands.
 //!
-//! A *part* is one device (a built-in profile and firmware, made small) and [`OPS_PER_PART`] commands, both drawn from
-//! the seed and the part's number alone, so that any part can be made again by itself. After each command the units
-//! that it touched must hold what the array says, and now and then all units must, the books must add up, and instants
-//! must not go back.
+//! A *part* is one device (a built-in profile and firmware, scaled down) and [`OPS_PER_PART`] commands. Both are drawn
+//! only from the seed and the part's number, so any part can be repeated by itself. After each command the units that
+//! it touched must hold what the array says. Now and then all units are checked and the accounting is audited; times
+//! must never decrease.
 
 mod flat_array;
 
@@ -19,14 +19,14 @@ pub use flat_array::FlatArray;
 
 /// Commands in a part.
 pub const OPS_PER_PART: u64 = 10_000;
-/// Commands from one look at everything to the next.
+/// Commands between two audits of everything.
 const AUDIT_EVERY: u64 = 256;
-/// The smallest device that is tried; large enough for most profiles, small enough to be overwritten many times.
+/// The smallest device to try; large enough for most profiles, small enough to be overwritten many times.
 const CAPACITY: Bytes = Bytes::mib(16);
-/// A profile that cannot be made so small is doubled up to this.
+/// A profile that cannot be scaled down that far is doubled up to this size.
 const CAPACITY_MOST: Bytes = Bytes::gib(1);
 
-/// What went wrong, and where.
+/// A violation, and where it happened.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Violation {
     /// The part.
@@ -35,13 +35,13 @@ pub struct Violation {
     pub device: String,
     /// The command, from 0.
     pub operation: u64,
-    /// What was done.
+    /// The command.
     pub command: String,
-    /// What is not as it should be.
+    /// What is wrong.
     pub what: String,
 }
 
-/// What a part did.
+/// The result of a part.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PartReport {
     /// The part.
@@ -52,11 +52,11 @@ pub struct PartReport {
     pub operations: u64,
     /// Units that the host wrote.
     pub host_units_written: u64,
-    /// Units that the flash took, by all causes.
+    /// Units programmed into the flash, for any cause.
     pub nand_units_written: u64,
-    /// Looks at all units and the books.
+    /// Audits of all units and the accounting.
     pub audits: u64,
-    /// The first thing that went wrong; the part ends there.
+    /// The first violation; the part ends there.
     pub violation: Option<Violation>,
 }
 
@@ -74,7 +74,7 @@ enum Command {
     SecureErase,
 }
 
-/// Carries out a part of a self-test, of which the last may be shorter: `operations` commands.
+/// Carries out a part of a self-test with `operations` commands; the last part may be shorter.
 pub fn run_part(seed: u64, part: u64, operations: u64) -> PartReport {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed ^ part.wrapping_mul(0x9E37_79B9_7F4A_7C15));
     let (device, config) = draw_device(&mut rng);
@@ -90,7 +90,7 @@ pub fn run_part(seed: u64, part: u64, operations: u64) -> PartReport {
     let mut ssd = match Ssd::new(&config, rng.next_u64()) {
         Ok(ssd) => ssd,
         Err(error) => {
-            report.fail("none: the device is to be made".to_owned(), error.to_string());
+            report.fail("none: creating the device".to_owned(), error.to_string());
             return report;
         }
     };
@@ -100,7 +100,7 @@ pub fn run_part(seed: u64, part: u64, operations: u64) -> PartReport {
         let command = draw_command(&mut rng, &config, ssd.capacity_units(), operation as u32);
         let done = carry_out(&mut ssd, &mut array, now, &command);
         let mut checked = match done {
-            Ok(done) if done < now => Err(format!("it is done at {}, and began at {}", done.0, now.0)),
+            Ok(done) if done < now => Err(format!("it completed at {}, but began at {}", done.0, now.0)),
             Ok(done) => {
                 now = done;
                 touched(&command).iter().try_for_each(|&range| array.check(&ssd, range))
@@ -131,14 +131,14 @@ impl PartReport {
     }
 }
 
-/// A number below `most`.
+/// Returns a random number below `most`.
 fn below(rng: &mut Xoshiro256PlusPlus, most: u64) -> u64 {
     ((u128::from(rng.next_u64()) * u128::from(most)) >> 64) as u64
 }
 
-/// A profile with a firmware, made small.
+/// Draws a profile with a firmware, scaled down.
 fn draw_device(rng: &mut Xoshiro256PlusPlus) -> (String, SsdConfig) {
-    // One of them is no drive but a yardstick: nothing of it could go wrong.
+    // One profile is a yardstick rather than a drive: nothing in it could go wrong.
     let names: Vec<&str> = Profile::embedded_names().filter(|name| *name != "zero-cost").collect();
     let mut name = names[below(rng, names.len() as u64) as usize].to_owned();
     let mut config = SsdConfig::default();
@@ -193,7 +193,7 @@ fn draw_command(rng: &mut Xoshiro256PlusPlus, config: &SsdConfig, units: u64, op
     }
 }
 
-/// Mostly a few units; at times many, or the same few again and again.
+/// Draws usually a few units, sometimes many, or the same few again and again.
 fn draw_range(rng: &mut Xoshiro256PlusPlus, units: u64) -> UnitRange {
     let (start, length) = match below(rng, 10) {
         0..5 => (below(rng, units), 1 + below(rng, 16)),
@@ -219,7 +219,7 @@ fn carry_out(
         Command::WritePart(part, content) => {
             let cached = ssd.stats().host_units_written;
             let done = ssd.write_part(now, *part, *content);
-            // What joins a unit in the cache is no new version of it: the model keeps one content for a unit.
+            // Data that joins a unit in the cache is not a new version of it: the model keeps one content per unit.
             if ssd.stats().host_units_written > cached {
                 array.write(part.units(), *content);
             }
@@ -248,7 +248,7 @@ fn carry_out(
     })
 }
 
-/// Where a command may have changed something.
+/// Returns the ranges that a command may have changed.
 fn touched(command: &Command) -> Vec<UnitRange> {
     match command {
         Command::Write(range, _) | Command::Read(range) | Command::InformFree(range) => vec![*range],
@@ -270,7 +270,7 @@ mod tests {
         assert!(devices.len() > 5, "{devices:?}");
     }
 
-    /// What CI runs; `trimwise selftest --ops 10000000` is a night's.
+    /// CI runs this; `trimwise selftest --ops 10000000` takes a night.
     #[test]
     fn a_hundred_thousand_operations_find_nothing() {
         for part in 0..10 {
@@ -280,7 +280,8 @@ mod tests {
         }
     }
 
-    /// The collector of the compressing mapping moved full superblocks in circles, while others had only to be looked at.
+    /// The collector of the compressing mapping moved full superblocks in circles, while others only had to be
+    /// examined.
     #[test]
     fn regression_a_waiting_host_gets_room_from_what_is_to_be_checked() {
         for part in [23, 27] {

@@ -1,4 +1,4 @@
-//! `trimwised` during the steps that follow.
+//! Runs `trimwised` during the following steps.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt as _;
@@ -37,13 +37,13 @@ impl Daemon {
         Ok(Self(child))
     }
 
-    /// Ends it as a service manager does; returns its output.
+    /// Ends it as a service manager would; returns its output.
     pub fn stop(self) -> Result<String, Failed> {
         let (status, said) = self.end(Signal::TERM)?;
         if status.success() { Ok(said) } else { Err(format!("the daemon: {status}: {said}")) }
     }
 
-    /// Ends it as nobody should. One that had ended before is an error.
+    /// Kills it without warning. If it had already ended, that is an error.
     pub fn kill(self) -> Result<String, Failed> {
         let (status, said) = self.end(Signal::KILL)?;
         let is_killed = status.signal() == Some(Signal::KILL.as_raw());

@@ -1,5 +1,5 @@
-//! Carrying out a week ([`trimwise::workload::week`]): accesses, chores and the clock each in a thread of its own, so that
-//! none waits for another but in the file system.
+//! Carries out a week ([`trimwise::workload::week`]): accesses, chores and the clock each have their own thread, so
+//! that none waits for another except in the file system.
 
 use std::fs::{self, File};
 use std::io;
@@ -13,7 +13,7 @@ use trimwise::workload::week::{Access, Chore, Week, WeekDone};
 
 use super::{Failed, MOUNT_POINT, fill, mark};
 
-/// What direct reads are aligned to: a page.
+/// Alignment of direct reads: a page.
 const PAGE: usize = 4096;
 
 fn path(name: &str) -> PathBuf {
@@ -24,7 +24,7 @@ fn folder(day: u64) -> PathBuf {
     path(&format!("day{day}"))
 }
 
-/// What is there when the week begins: the database, and the files of the day before.
+/// Creates what exists when the week begins: the database, and the files of the day before.
 pub fn prepare(week: &Week) -> io::Result<()> {
     let mut database = File::create(path("database"))?;
     fill(&mut database, week.database.0, 0)?;
@@ -50,7 +50,7 @@ fn remove(day: u64) -> io::Result<u64> {
     let folder = folder(day);
     let mut names: Vec<PathBuf> =
         fs::read_dir(&folder)?.map(|entry| Ok(entry?.path())).collect::<io::Result<_>>()?;
-    names.sort(); // not in the order of hashes, which differs between file systems
+    names.sort(); // hash order differs between file systems
     let mut bytes = 0;
     for name in names {
         bytes += fs::symlink_metadata(&name)?.blocks() * 512;
@@ -60,7 +60,7 @@ fn remove(day: u64) -> io::Result<u64> {
     Ok(bytes)
 }
 
-/// Carries the week out, beginning now. The disk is marked at its begin and at each look.
+/// Carries out the week, starting now. Marks the disk at the start and at each look.
 pub fn run(week: &Week) -> Result<WeekDone, Failed> {
     let begin = Instant::now();
     let until = |at: SimDuration| {

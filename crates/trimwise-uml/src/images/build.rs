@@ -18,13 +18,13 @@ use super::{
     recipe, tools,
 };
 
-/// What folders in which a build works are called, before the image's name. Nobody takes them for images.
+/// Prefix of the folders in which builds work; such a folder is never taken for an image.
 pub(super) const WORK_PREFIX: &str = ".building-";
 
-/// What source (1.3 GiB), objects (0.6 GiB) and package need at most, with something to spare.
+/// The most that source (1.3 GiB), objects (0.6 GiB) and package need, with a margin.
 const ROOM_BYTES: u64 = 2560 << 20;
 
-/// How often a build that waits for another one looks again.
+/// How often a waiting build checks again.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// Estimated lines that `make` prints for a kernel without a known count.
@@ -33,37 +33,37 @@ const MAKE_LINES: u64 = 1400;
 /// What to build.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Order {
-    /// `6.1`, of the catalogue; or the version of `source`.
+    /// `6.1`, from the catalogue; or the version of `source`.
     pub version: String,
     /// A kernel's source: a tree, which is not changed, or a tarball. Without it, the distribution's package.
     pub source: Option<PathBuf>,
-    /// Compilers at a time; without it, one for each core.
+    /// Compilers at a time; `None`: one for each core.
     pub jobs: Option<NonZero<u16>>,
-    /// Build also what is in the cache; it stays there until the new image takes its place.
+    /// Whether to rebuild an image that is in the cache; it stays there until the new one replaces it.
     pub again: bool,
 }
 
-/// What a build is at.
+/// The current step of a build.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Another process builds the same image.
+    /// Waiting for another process that builds the same image.
     Wait,
-    /// The package is on its way.
+    /// Downloading the package.
     Download,
-    /// Source is unpacked.
+    /// Unpacking the source.
     Unpack,
-    /// The kernel is configured.
+    /// Configuring the kernel.
     Configure,
-    /// `make` has printed so many lines of about so many.
+    /// Compiling; progress in lines printed by `make`.
     Compile {
-        /// Until now.
+        /// Lines so far.
         done: u64,
-        /// In the end, as it was with another package of this series.
+        /// Estimated total, from another package of this series.
         expected: u64,
     },
 }
 
-/// How an image came to be there.
+/// How an image was obtained.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Built {
     /// It was in the cache.
@@ -78,7 +78,7 @@ pub enum Built {
 }
 
 impl Order {
-    /// Checks that there is something to be built: a version, and a source for it.
+    /// Checks that there is something to build: a version, and a source for it.
     ///
     /// # Errors
     ///
@@ -93,11 +93,11 @@ impl Order {
 }
 
 impl Cache {
-    /// Builds an image unless it is in the cache. `step` hears how far the build is; `stop` ends it.
+    /// Builds an image unless it is in the cache. `step` receives the progress; setting `stop` ends the build.
     ///
     /// # Errors
     ///
-    /// Whatever is missing or fails; nothing is left of it then but its log, which the error names.
+    /// Whatever is missing or fails; then nothing is left but the log, which the error names.
     pub fn build(
         &self,
         order: &Order,
@@ -116,7 +116,7 @@ impl Cache {
         let log_path = self.log(version);
         let log = lock(&log_path, stop, step)?;
         if let Some(image) = self.fitting(order)? {
-            // By the one that we have waited for; its log is in it, and ours is empty.
+            // The build that we waited for has made it; its log is inside, and ours is empty.
             fs::remove_file(&log_path).map_err(KernelError::io("remove", &log_path))?;
             return Ok(Built::Found(image));
         }
@@ -133,7 +133,7 @@ impl Cache {
         self.put(&image, order, &log_path)
     }
 
-    /// The image in the cache, if that is what was ordered.
+    /// Returns the image in the cache, if it fits the order.
     fn fitting(&self, order: &Order) -> Result<Option<KernelImage>, KernelError> {
         if order.again {
             return Ok(None);
@@ -143,7 +143,7 @@ impl Cache {
             Err(KernelError::NotBuilt { .. }) => return Ok(None),
             Err(error) => return Err(error),
         };
-        // From another place it is another kernel.
+        // A kernel from another source is a different one.
         let same = match (&order.source, catalogue::series(&order.version)) {
             (Some(path), _) => {
                 path.canonicalize().is_ok_and(|path| image.source == path.display().to_string())
@@ -154,25 +154,25 @@ impl Cache {
         Ok(same.then_some(image))
     }
 
-    /// Puts a finished image into its place, in one step, and its log into it.
+    /// Moves a finished image into place in one step, and then its log into it.
     fn put(&self, image: &Path, order: &Order, log_path: &Path) -> Result<Built, KernelError> {
         let place = self.directory().join(folder(&order.version));
         let failed = |e: rustix::io::Errno| KernelError::io("put an image at", &place)(e.into());
         if place.exists() {
-            // The old one goes with the folder in which we have worked.
+            // The old image is removed with the work folder.
             rustix::fs::renameat_with(CWD, image, CWD, &place, RenameFlags::EXCHANGE).map_err(failed)?;
         } else {
             rustix::fs::rename(image, &place).map_err(failed)?;
         }
-        // Only now: as long as it lies outside it is the lock.
+        // Only now: the log is the lock as long as it is outside.
         fs::rename(log_path, place.join("build.log")).map_err(KernelError::io("move", log_path))?;
         let image = self.find(&order.version)?;
-        // The image is there: what cannot be removed is no failure of its build.
+        // The image is built: if the old ones cannot be removed, the build has not failed.
         let freed_bytes = self.remove_outdated(&order.version).map_err(|error| error.to_string());
         Ok(Built::New { image, freed_bytes })
     }
 
-    /// Removes what builds have left that were killed: those of the image whose lock is ours, and those that nobody locks.
+    /// Removes the remains of killed builds: those of the image that we hold the lock of, and those without a lock.
     fn sweep(&self, ours: &str) {
         let entries = fs::read_dir(self.directory()).into_iter().flatten().flatten();
         for path in entries.map(|entry| entry.path()) {
@@ -204,7 +204,7 @@ impl Cache {
     }
 }
 
-/// The log, locked. The one who held it may have moved it away meanwhile: then there is a new one to be locked.
+/// Locks the log. The previous holder may have moved it away; then there is a new one to lock.
 fn lock(path: &Path, stop: &AtomicBool, step: &mut dyn FnMut(Step)) -> Result<File, KernelError> {
     loop {
         let open = OpenOptions::new().create(true).append(true).open(path);
@@ -245,7 +245,7 @@ impl Making<'_> {
         let work = self.work.path();
         let image = work.join("image");
         fs::create_dir(&image).map_err(KernelError::io("make", &image))?;
-        // The shortest step first: it tells within a moment whether the compiler works at all.
+        // The shortest step first: it shows at once whether the compiler works at all.
         let compiler = self.preload(&image)?;
         let tree = match (&self.order.source, series) {
             (Some(path), _) => source::given(path, version, work, self.runner, step)?,
@@ -281,7 +281,7 @@ impl Making<'_> {
             }
         })?;
 
-        // A name of its own for whatever holds the source: `linux` and `vmlinux` are one file with two names.
+        // A unique name for what holds the source: `linux` and `vmlinux` are one file with two names.
         for (from, to) in [("linux", "linux"), (".config", "config")] {
             let from = objects.join(from);
             fs::copy(&from, image.join(to)).map_err(KernelError::io("copy", &from))?;
@@ -300,7 +300,7 @@ impl Making<'_> {
         Ok(image)
     }
 
-    /// Compiles the library to be preloaded; returns which compiler was used.
+    /// Compiles the library to preload; returns the compiler used.
     fn preload(&self, image: &Path) -> Result<String, KernelError> {
         let code = self.work.path().join("preload.c");
         fs::write(&code, PRELOAD_SOURCE).map_err(KernelError::io("write", &code))?;
@@ -323,14 +323,14 @@ impl Making<'_> {
         Ok(first.unwrap_or_default())
     }
 
-    /// `make`, with nothing of the caller's environment that would change what it makes.
+    /// Prepares `make` without anything from the caller's environment that would change the result.
     fn make(&self, tree: &Tree, objects: &Path) -> Command {
         let mut command = Command::new("make");
         command.env_clear();
         for name in ["PATH", "HOME", "TMPDIR"] {
             command.envs(std::env::var_os(name).map(|value| (name, value)));
         }
-        // The kernel tells these when it boots; a log of one machine shall be that of any other.
+        // The kernel prints these when it boots; logs of different machines should be the same.
         command
             .env("LC_ALL", "C")
             .env("KBUILD_BUILD_TIMESTAMP", "Thu Jan  1 00:00:00 UTC 1970")
@@ -347,7 +347,7 @@ impl Making<'_> {
     }
 }
 
-/// Lines of our configuration that the kernel's does not have. An option that it does not know is not set.
+/// Returns the lines of our configuration that the kernel's lacks. An unknown option counts as not set.
 fn not_as_written(ours: &str, kernels: &str) -> Vec<String> {
     let is_set =
         |name: &str| kernels.lines().any(|l| l.strip_prefix(name).is_some_and(|rest| rest.starts_with('=')));
@@ -369,7 +369,7 @@ mod tests {
         assert_eq!(
             not_as_written(ours, "CONFIG_AB=y\n# CONFIG_C is not set\n"),
             ["CONFIG_A=y"],
-            "an option that is not known is not set"
+            "an unknown option counts as not set"
         );
         let kernels = "# CONFIG_A is not set\nCONFIG_AB=y\nCONFIG_C=m\nCONFIG_DE=y\n";
         assert_eq!(not_as_written(ours, kernels), ["CONFIG_A=y", "# CONFIG_C is not set"]);

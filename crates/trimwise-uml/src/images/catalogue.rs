@@ -1,4 +1,4 @@
-//! Which kernels can be built by their version alone, and what each stands for.
+//! Kernels that can be built by version alone, and what each stands for.
 
 /// A long-term series that Debian has as a source package.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -7,17 +7,17 @@ pub struct Series {
     pub version: &'static str,
     /// The source package.
     pub package: &'static str,
-    /// What a result on it tells about kernels in general.
+    /// What a result on it says about kernels in general.
     pub stands_for: &'static str,
     /// The suites that have it; the newest package of all of them is taken.
     pub(super) suites: &'static [&'static str],
-    /// Lines that `make` prints for our configuration, as counted once: the end of the progress bar, no more.
+    /// Lines that `make` prints for our configuration, as counted once; used only as the end of the progress bar.
     pub(super) make_lines: u64,
 }
 
-/// The kernels available to everybody, oldest first.
+/// The kernels with a known source package, oldest first.
 ///
-/// What they stand for was read in fs/jbd2, fs/ext4/mballoc.c: `ext4_process_freed_data` as the commit's callback up to
+/// What they stand for comes from fs/jbd2, fs/ext4/mballoc.c: `ext4_process_freed_data` as the commit's callback up to
 /// 5.14, `ext4_discard_work` since 5.15.
 pub const CATALOGUE: [Series; 3] = [
     Series {

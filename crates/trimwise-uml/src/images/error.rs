@@ -1,4 +1,4 @@
-//! What can be wrong with a kernel, as messages for the user.
+//! Errors about kernels, as messages for the user.
 
 use std::path::{Path, PathBuf};
 
@@ -10,19 +10,19 @@ use super::catalogue::CATALOGUE;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum KernelError {
-    /// The text names no version.
+    /// The text is not a version.
     #[error("kernel version '{version}': expected numbers such as {}, 6.6 or 6.6.30", known())]
     NoVersion {
-        /// What was given.
+        /// The given text.
         version: String,
     },
-    /// Nothing says where the source of this version is.
+    /// The source of this version is unknown.
     #[error(
         "kernel {version}: there is no source package for it here; expected {}, or --source DIR|TARBALL",
         known()
     )]
     UnknownVersion {
-        /// What was asked for.
+        /// The requested version.
         version: String,
     },
     /// There is no such image in the cache.
@@ -30,16 +30,16 @@ pub enum KernelError {
             if *otherwise { " for this trimwise, only for another" } else { "" }, directory.display(),
             if *source_needed { " --source DIR|TARBALL" } else { "" })]
     NotBuilt {
-        /// What was asked for.
+        /// The requested version.
         version: String,
         /// The cache.
         directory: PathBuf,
-        /// Whether there is an image that was built in another way.
+        /// Whether there is an image built by a different trimwise.
         otherwise: bool,
         /// Whether the source must be given.
         source_needed: bool,
     },
-    /// The image is not as a build leaves it.
+    /// The image is incomplete or changed.
     #[error("the image in {} is damaged: {what}; to build it again: trimwise kernel build --force", directory.display())]
     Damaged {
         /// The image's folder.
@@ -47,10 +47,10 @@ pub enum KernelError {
         /// What is wrong.
         what: String,
     },
-    /// No variable says where the cache is.
+    /// No variable names the cache.
     #[error("there is no folder for kernels: expected TRIMWISE_KERNELS, XDG_CACHE_HOME or HOME to be set")]
     NoCache,
-    /// Programs or files that a build needs are not there.
+    /// Programs or files for the build are missing.
     #[error("a kernel cannot be built without {}; to install {}: {install}",
             missing.join(", "), if missing.len() == 1 { "it" } else { "them" })]
     Missing {
@@ -70,10 +70,10 @@ pub enum KernelError {
         /// The cache.
         directory: PathBuf,
     },
-    /// The source that was given is not that of this kernel.
+    /// The given source is not of this kernel.
     #[error("--source {}: {what}", path.display())]
     Source {
-        /// What was given.
+        /// The given path.
         path: PathBuf,
         /// What it is, and what was expected.
         what: String,
@@ -83,17 +83,17 @@ pub enum KernelError {
     Failed {
         /// The kernel.
         version: String,
-        /// What was being done.
+        /// The failed step.
         doing: &'static str,
         /// How the program ended.
         how: String,
         /// The log.
         log: PathBuf,
-        /// Its end.
+        /// Its last lines.
         last_lines: Vec<String>,
     },
-    /// The kernel does not take options that we need.
-    #[error("kernel {version} cannot be configured as it must be: {} did not become so; the log is {}",
+    /// The kernel rejects options that we need.
+    #[error("kernel {version} cannot be configured as needed: {} did not take effect; the log is {}",
             options.join(", "), log.display())]
     Options {
         /// The kernel.
@@ -103,23 +103,23 @@ pub enum KernelError {
         /// The log.
         log: PathBuf,
     },
-    /// The user has stopped the build.
+    /// The user stopped the build.
     #[error("interrupted")]
     Interrupted,
-    /// The host refused something.
+    /// An operation on the host failed.
     #[error("cannot {doing} {}: {error}", path.display())]
     Io {
-        /// What was tried.
+        /// What was attempted.
         doing: &'static str,
-        /// With which file.
+        /// The file.
         path: PathBuf,
-        /// The system's answer.
+        /// The system's error.
         error: std::io::Error,
     },
 }
 
 impl KernelError {
-    /// Whether the user asked for something that there is not; otherwise, something has failed.
+    /// Whether the request was wrong; otherwise, something failed.
     pub fn is_usage(&self) -> bool {
         matches!(
             self,
@@ -131,7 +131,7 @@ impl KernelError {
         )
     }
 
-    /// Makes an error of a system call.
+    /// Returns a function that turns a system error into this one.
     pub(super) fn io(doing: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.to_owned();
         move |error| Self::Io { doing, path, error }

@@ -1,4 +1,4 @@
-//! One program at a time, whose output goes to the log, and which can be stopped with all that it has started.
+//! Runs one program at a time. Its output goes to the log, and it can be stopped with everything that it started.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -14,10 +14,10 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::KernelError;
 
-/// How soon a request to stop is seen.
+/// How soon a stop request is noticed.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// How many of the log's last lines an error shows.
+/// Number of the log's last lines in an error.
 const LAST_LINES: usize = 15;
 
 /// Runs programs for the build of one kernel.
@@ -29,7 +29,7 @@ pub(super) struct Runner<'a> {
 }
 
 impl Runner<'_> {
-    /// Runs a program to its end; `each` hears every line that it prints. Returns its last lines.
+    /// Runs a program until it ends; `each` receives every line that it prints. Returns its last lines.
     pub(super) fn run(
         &self,
         doing: &'static str,
@@ -49,14 +49,14 @@ impl Runner<'_> {
         let start = |error| KernelError::io("start", &program)(error);
         let (reader, writer) = std::io::pipe().map_err(start)?;
         let also = writer.try_clone().map_err(start)?;
-        // A group of its own: Ctrl-C reaches us alone, and we end all of them.
+        // A group of its own: Ctrl-C reaches only us, and we end all of its processes.
         let child = command.process_group(0).stdin(Stdio::null()).stdout(writer).stderr(also).spawn();
-        // The command holds our ends of the pipe, whose end we shall wait for.
+        // The command holds our ends of the pipe; drop it, since we wait for the pipe's end.
         command.stdout(Stdio::null()).stderr(Stdio::null());
         let mut group = Group { leader: child.map_err(start)?, is_over: false };
 
         let (sender, lines) = channel();
-        // It ends when nobody holds the pipe any more, or nobody listens.
+        // This ends when the pipe is closed everywhere, or when the receiver is gone.
         std::thread::spawn(move || {
             for line in BufReader::new(reader).split(b'\n').map_while(Result::ok) {
                 if sender.send(String::from_utf8_lossy(&line).into_owned()).is_err() {
@@ -82,7 +82,7 @@ impl Runner<'_> {
                 Err(RecvTimeoutError::Timeout) => {
                     status = group.leader.try_wait().map_err(start)?;
                     if status.is_some() {
-                        group.end(); // what it has left behind holds the pipe
+                        group.end(); // leftover processes hold the pipe
                     }
                 }
             }
@@ -110,17 +110,17 @@ impl Runner<'_> {
     }
 }
 
-/// A program and everything that it has started; nothing of it outlives this.
+/// A program and everything that it started; none of it outlives this value.
 struct Group {
     leader: Child,
-    /// Whether all of them have ended, and their number may be another group's.
+    /// Whether all of them have ended, so that their number may belong to another group.
     is_over: bool,
 }
 
 impl Group {
     fn end(&self) {
         if let Some(group) = i32::try_from(self.leader.id()).ok().and_then(Pid::from_raw) {
-            // There may be none of them left, which is what we want.
+            // There may be none left, as intended.
             let _ = kill_process_group(group, Signal::KILL);
         }
     }

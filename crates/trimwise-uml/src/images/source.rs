@@ -1,8 +1,8 @@
 //! Where a kernel's source comes from: Debian's package, a tree, or a tarball.
 //!
-//! The package is downloaded by apt, which checks Debian's signature, under a configuration of its own in the build's
-//! folder: its sources, lists, cache and status are there, the machine's are neither read nor changed, and nothing is
-//! installed. From the machine's configuration come the proxies alone.
+//! apt downloads the package and checks Debian's signature. Its configuration is in the build's folder, with its own
+//! sources, lists, cache and status: those of this machine are neither read nor changed, and nothing is installed. Only
+//! the proxies come from this machine's configuration.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,16 +13,16 @@ use super::run::Runner;
 use super::tools::KEYRING;
 use super::{KernelError, Step};
 
-/// Where packages are; a suite moves from the first to the second when its support has ended.
+/// Where packages are; a suite moves from the first to the second when its support ends.
 const MIRRORS: [&str; 2] = ["http://deb.debian.org", "http://archive.debian.org"];
 
-/// A kernel's source, ready to be built in another folder.
+/// A kernel's source, ready to be built in a separate folder.
 #[derive(Debug)]
 pub(super) struct Tree {
     pub(super) directory: PathBuf,
-    /// What the image says about it.
+    /// The image's description of it.
     pub(super) origin: String,
-    /// `6.1.192`, by its Makefile.
+    /// Release by its Makefile: `6.1.192`.
     pub(super) release: String,
 }
 
@@ -62,7 +62,7 @@ pub(super) fn package(
     let unpacked = work.join("package");
     let mut unpack = Command::new("dpkg-deb");
     runner.run("unpacking the package", unpack.arg("-x").arg(&package).arg(&unpacked), |_| {})?;
-    remove(&apt)?; // room for the source
+    remove(&apt)?; // makes space for the source
     let tarball = unpacked.join("usr/src").join(format!("{}.tar.xz", series.package));
     let directory = unpack_tarball(&tarball, work, runner)?;
     remove(&unpacked)?;
@@ -70,15 +70,15 @@ pub(super) fn package(
     Ok(Tree { directory, origin: origin(&name), release })
 }
 
-/// `linux-source-6.1_6.1.192-2_all.deb` is the package linux-source-6.1 of version 6.1.192-2.
+/// Parses `linux-source-6.1_6.1.192-2_all.deb` as the package linux-source-6.1 of version 6.1.192-2.
 fn origin(file_name: &str) -> String {
     let mut parts = file_name.trim_end_matches(".deb").splitn(3, '_');
     let (package, version) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
-    // apt escapes what a file name should not have.
+    // apt escapes characters that file names should not have.
     format!("{package} {}", version.replace("%3a", ":").replace("%7e", "~"))
 }
 
-/// Uses a tree or tarball that the user has named, and checks that it is this version's.
+/// Uses a tree or tarball named by the user, and checks that it is of this version.
 pub(super) fn given(
     path: &Path,
     version: &str,
@@ -111,7 +111,7 @@ pub(super) fn given(
     Ok(Tree { directory, origin: path.display().to_string(), release })
 }
 
-/// The version of a kernel's source: from a tree's Makefile, before anything is done with it.
+/// Reads the version of a kernel's source from a tree's Makefile, before anything else is done with it.
 fn release(directory: &Path) -> Result<String, String> {
     let makefile = directory.join("Makefile");
     let text = fs::read_to_string(&makefile).map_err(|e| {
@@ -144,7 +144,7 @@ fn unpack_tarball(tarball: &Path, work: &Path, runner: &Runner<'_>) -> Result<Pa
     Ok(directory)
 }
 
-/// apt's configuration: every folder that it would look into on this machine is one of ours.
+/// apt's configuration: it replaces every folder that apt would use on this machine.
 fn configuration(apt: &Path, proxies: &str) -> String {
     let at = apt.display();
     format!(
@@ -158,7 +158,7 @@ fn configuration(apt: &Path, proxies: &str) -> String {
     )
 }
 
-/// The machine's proxies, if apt has any.
+/// Returns this machine's proxies, if apt has any.
 fn proxies() -> String {
     let output = Command::new("apt-config").args(["dump", "Acquire"]).output();
     let text = output.map(|o| String::from_utf8_lossy(&o.stdout).into_owned()).unwrap_or_default();
@@ -166,7 +166,7 @@ fn proxies() -> String {
     text.lines().filter(is_proxy).map(|line| format!("{line}\n")).collect()
 }
 
-/// The sources of one kernel. A suite that is supported no longer has a list whose date has passed; its signature counts.
+/// Returns the sources of one kernel. The list of a suite without support has expired; its signature still counts.
 fn sources(series: &Series, mirror: &str) -> String {
     let line =
         |suite: &&str| format!("deb [signed-by={KEYRING} check-valid-until=no] {mirror}/{suite} main\n");

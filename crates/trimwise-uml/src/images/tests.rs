@@ -1,4 +1,4 @@
-//! Images in a cache, without a build.
+//! Images in a cache, without building any.
 
 use std::ffi::OsString;
 use std::os::unix::fs::PermissionsExt;
@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// A cache with an image of each of these, which is what `put` leaves.
+/// A cache with these images, as `put` leaves them.
 fn cache_with(images: &[(&str, &str)]) -> (TempDir, Cache) {
     let dir = tempfile::tempdir().unwrap();
     for (version, recipe) in images {
@@ -92,7 +92,7 @@ fn a_kernel_is_removed_with_all_its_images_and_nothing_else() {
 
 #[test]
 fn whatever_changes_a_kernel_changes_the_name_of_its_folder() {
-    // Of the images in caches out there: change it whenever a kernel changes, and only then.
+    // The hash in existing caches: change it whenever a kernel changes, and only then.
     assert_eq!(recipe(), "79dda1ea87f0");
 }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::KernelError;
 
-/// A program, and the packages that bring it: of Debian and its kin, and of others.
+/// A program, and the packages that contain it: of Debian and its relatives, and of others.
 type Tool = (&'static str, &'static str, &'static str);
 
 const TO_BUILD: [Tool; 7] = [
@@ -21,10 +21,10 @@ const TO_BUILD: [Tool; 7] = [
 
 const TO_DOWNLOAD: [Tool; 2] = [("apt-get", "apt", "apt"), ("dpkg-deb", "dpkg", "dpkg")];
 
-/// The keys that Debian signs its packages with.
+/// The keys that sign Debian's packages.
 pub(super) const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
-/// Package managers in the order in which they are looked for, and how they install.
+/// Package managers in search order, with their install commands.
 const MANAGERS: [(&str, &str); 4] = [
     ("apt-get", "apt-get install"),
     ("dnf", "dnf install"),
@@ -32,7 +32,7 @@ const MANAGERS: [(&str, &str); 4] = [
     ("zypper", "zypper install"),
 ];
 
-/// Checks that everything is there, in the folders of `path` (as in `$PATH`); names all that is missing at once.
+/// Checks that everything is in the folders of `path` (as in `$PATH`); the error names everything missing.
 pub(super) fn check(path: &OsStr, download: bool, keyring: &Path) -> Result<(), KernelError> {
     let debian = MANAGERS.iter().find(|(program, _)| is_there(path, program));
     let (manager, install) = debian.copied().unwrap_or(MANAGERS[0]);

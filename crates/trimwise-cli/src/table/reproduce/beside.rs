@@ -1,11 +1,11 @@
-//! The modelled file system beside a real one, as tables: one of each figure's numbers for each case.
+//! The modelled file system next to a real one, as tables: a table per case, with a row per figure.
 
 use trimwise_lab::experiment::model_ext4::{COMPARED, Compared, Pair, error_percent};
 
 use super::Block;
 use crate::figures::{change, grouped, time};
 
-/// One table a case.
+/// Returns one table per case.
 pub fn blocks(pairs: &[Pair]) -> Vec<Block> {
     pairs.iter().map(block).collect()
 }

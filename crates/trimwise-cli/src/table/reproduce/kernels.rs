@@ -7,7 +7,7 @@ use trimwise_lab::experiment::kernels::{DeletionRun, Fitrim, MOUNTS, Measured, M
 use super::Block;
 use crate::figures::{NONE, grouped, significant, time};
 
-/// All of them.
+/// Returns all tables.
 pub fn blocks(measured: &Measured) -> Vec<Block> {
     let mut file_systems: Vec<&str> = MOUNTS.iter().map(|mount| mount.file_system).collect();
     file_systems.dedup();
@@ -32,7 +32,7 @@ fn bytes(bytes: u64) -> String {
     Bytes(bytes).to_string()
 }
 
-/// Share of a whole, percent.
+/// Formats the share of a whole in percent.
 fn share(part: Option<u64>, whole: u64) -> String {
     part.map_or(NONE.to_owned(), |part| format!("{} %", 100 * part / whole.max(1)))
 }
@@ -54,10 +54,10 @@ fn deletions(measured: &Measured, file_system: &str) -> Block {
     let of = |run: &&DeletionRun| run.mount.file_system == file_system && run.mount.discards();
     let discarding = measured.deletions.iter().filter(of);
     Block::new(
-        format!("{file_system}: what was discarded when a file was removed, and the directory synced"),
+        format!("{file_system}: what was discarded after a file was removed and the directory synced"),
         [
             "mount",
-            "the file lay",
+            "file layout",
             "freed",
             "commands",
             "discarded",
@@ -88,7 +88,7 @@ fn syncs(measured: &Measured, file_system: &str) -> Block {
     let runs = measured.deletions.iter().filter(of);
     Block::new(
         format!("{file_system}: how long the calls took, and the appends with fsync that followed"),
-        ["mount", "the file lay", "unlink", "fsync", "next fsync", "20 more, mean", "longest"],
+        ["mount", "file layout", "unlink", "fsync", "next fsync", "20 more, mean", "longest"],
         runs.flat_map(|run| run.deletions.iter().map(move |d| row(run, d))).collect(),
     )
 }
@@ -129,7 +129,7 @@ fn fitrims(measured: &Measured) -> Block {
     });
     Block::new(
         "FITRIM after the deletions, again, and after one more deletion of 1 MiB",
-        ["mount", "first sent", "answered", "second sent", "third sent", "first took", "in the call"],
+        ["mount", "first sent", "returned", "second sent", "third sent", "first took", "in the call"],
         rows.collect(),
     )
 }

@@ -1,18 +1,18 @@
-//! The truth table, as tables: what each policy changes on both sides, and how far the model is off, drive by drive.
+//! The truth table: what each policy changes in the model and on the kernel, and how far the model is off, by drive.
 
 use trimwise_lab::experiment::verdicts::{Row, Shift, changes, measures};
 
 use super::Block;
 use crate::figures::change;
 
-/// First what a policy changes, then each figure.
+/// Returns first what a policy changes, then each figure.
 pub fn blocks(rows: &[Row]) -> Vec<Block> {
     let mut kinds: Vec<(&str, &str)> = rows.iter().map(|row| (row.linux, row.drive)).collect();
     kinds.dedup();
     kinds.iter().flat_map(|&(linux, drive)| of_drive(rows, linux, drive)).collect()
 }
 
-/// The medians' change, and those of the repetitions where there are some.
+/// Formats the medians' change, and the range over the repetitions if there are any.
 fn shift(of: &Shift) -> String {
     if of.least < of.most {
         format!("{} ({} to {})", change(of.median), change(of.least), change(of.most))

@@ -1,4 +1,4 @@
-//! Days of work under each way of trimming, as tables: what it cost the foreground, and what came of it.
+//! Days of work under each way of trimming, as tables: the cost to the foreground, and the results.
 
 use trimwise::units::Bytes;
 use trimwise::workload::latency::LatencySummary;
@@ -7,7 +7,7 @@ use trimwise_lab::experiment::daemon_week::{FILE_SYSTEMS, Row, WeekRows};
 use super::Block;
 use crate::figures::{NONE, grouped, significant, time};
 
-/// Three for each file system, and the daemon's slices.
+/// Returns three tables per file system, and the daemon's slices.
 pub fn blocks(rows: &WeekRows) -> Vec<Block> {
     let of = |fs: &'static str| {
         let runs: Vec<&Row> = rows.runs.iter().filter(|row| row.case.file_system == fs).collect();
@@ -43,7 +43,7 @@ fn foreground(file_system: &str, runs: &[&Row]) -> Block {
     )
 }
 
-/// Writes of minutes of trimming, in each kind of hours in which there were some.
+/// Writes in minutes with trimming, by the kind of hour, if there were any.
 fn while_trimming(file_system: &str, runs: &[&Row]) -> Block {
     let of_run = |row: &&Row| {
         let trimming = row.case.trimming.name();
@@ -76,7 +76,7 @@ fn slices(runs: &[Row]) -> Block {
         Some([fs, grouped(slices.count), ns(slices.longest_ns), grouped(slices.over_count)])
     };
     Block::new(
-        "trimwised: its slices, each of which is to take 100 ms at most".to_owned(),
+        "trimwised: its slices, each of which may take at most 100 ms".to_owned(),
         ["file system", "slices", "longest", "longer than that"],
         runs.iter().filter_map(row).collect(),
     )

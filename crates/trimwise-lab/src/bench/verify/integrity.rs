@@ -1,9 +1,9 @@
-//! Whose data a TRIM takes.
+//! Checks which data a TRIM destroys.
 //!
-//! The region is divided into slots of equal length. At a place that differs from slot to slot lie six pieces: kept,
-//! trimmed, kept, trimmed and at once written again, kept, and one that is written while the TRIMs are on their way. In
-//! addition two whole slots are written and read back: whatever constant distance a wrong TRIM is off by, its hole lies
-//! in there somewhere.
+//! The region is divided into slots of equal length. Six pieces lie at a place that differs from slot to slot: kept,
+//! trimmed, kept, trimmed and rewritten at once, kept, and one that is written while the TRIMs are under way. In
+//! addition two whole slots are written and read back: if a wrong TRIM is off by any constant distance, its hole lies
+//! somewhere in there.
 
 use serde::Serialize;
 use trimwise::block::{BlockDevice, BlockError, Operation};
@@ -12,23 +12,23 @@ use trimwise::units::{Bytes, Lpn, UnitRange};
 
 use super::super::Bench;
 
-/// A piece is at least so long.
+/// Minimum length of a piece.
 const PIECE_UNITS: u64 = 16;
-/// Slots at least.
+/// Minimum number of slots.
 const SLOTS: u64 = 128;
-/// A slot is at most so long, since two of them are read unit by unit.
+/// Maximum length of a slot, since two of them are read unit by unit.
 const SLOT_MOST: Bytes = Bytes::mib(64);
-/// Single writes afterwards, for TRIMs that come late.
+/// Single writes afterwards, for TRIMs that take effect late.
 const LATER_WRITES: u64 = 4096;
-/// Units in a transfer.
+/// Units per transfer.
 const TRANSFER_UNITS: u64 = 64;
 
-/// What was found when it was read back, in units.
+/// Results of reading back, in units.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Integrity {
     /// Units that were written and never trimmed.
     pub kept_units: u64,
-    /// Of those, units that do not hold their data any more.
+    /// Of those, units that no longer hold their data.
     pub kept_lost_units: u64,
     /// Units that were written after their TRIM.
     pub rewritten_units: u64,
@@ -38,11 +38,11 @@ pub struct Integrity {
     pub trimmed_units: u64,
     /// Of those, units that read as zeros.
     pub trimmed_zero_units: u64,
-    /// Of those, units that read as what was there before.
+    /// Of those, units that read as the old data.
     pub trimmed_old_units: u64,
 }
 
-/// What is done to a piece.
+/// The treatment of a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Piece {
     Kept,
@@ -54,7 +54,7 @@ enum Piece {
 const PIECES: [Piece; 6] =
     [Piece::Kept, Piece::Trimmed, Piece::Kept, Piece::Rewritten, Piece::Kept, Piece::Beside];
 
-/// Where pieces lie.
+/// The layout of the pieces.
 struct Plan {
     region: UnitRange,
     slots: u64,
@@ -66,7 +66,7 @@ impl Plan {
     fn new(region: UnitRange, granularity_units: u64) -> Self {
         let slots = SLOTS.max(region.units.div_ceil(SLOT_MOST.units_floor()));
         let slot_units = region.units / slots;
-        // Pieces lie on whole granules, and all six fit with room to spare.
+        // Pieces lie on whole granules, and all six fit with space to spare.
         let piece = PIECE_UNITS.next_multiple_of(granularity_units.max(1));
         let piece_units = if piece * 2 * PIECES.len() as u64 <= slot_units { piece } else { PIECE_UNITS };
         Self { region, slots, slot_units, piece_units }
@@ -76,14 +76,15 @@ impl Plan {
     fn piece(&self, slot: u64, index: usize) -> UnitRange {
         let start = self.region.start.0 + slot * self.slot_units;
         let room = self.slot_units / self.piece_units - PIECES.len() as u64 - 1;
-        // Another place in each slot, spread as the multiples of the golden ratio are.
+        // A different place in each slot, spread like the multiples of the golden ratio.
         let place = slot.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
         let offset = (place * room) >> 32;
         let first = start.next_multiple_of(self.piece_units);
         UnitRange::new(Lpn(first + (offset + index as u64) * self.piece_units), self.piece_units)
     }
 
-    /// The slots that are written and read back whole: in the middle, so that holes from both sides fall into them.
+    /// Returns the slots that are written and read back whole: in the middle, so that holes from both sides fall into
+    /// them.
     fn whole(&self) -> [u64; 2] {
         [self.slots / 2, self.slots / 2 + 1]
     }
@@ -166,7 +167,7 @@ impl<D: BlockDevice> Bench<'_, D> {
                     let is = |content: Content| stored == content.stored(lpn);
                     match kind {
                         Piece::Kept => found.kept(is(old)),
-                        // The later writes reach only some of it.
+                        // The later writes reach only part of it.
                         Piece::Beside => found.kept(is(new) || is(old)),
                         Piece::Rewritten => {
                             found.rewritten_units += 1;

@@ -1,20 +1,21 @@
 //! Does this device honour TRIM, and does TRIM restore its speed?
 //!
-//! A device is judged by what it does, never by its name or by what it says of itself. Three things are looked at.
+//! A device is judged by its behaviour, never by its name or its own description. Three things are checked.
 //!
-//! - *Whose data a TRIM takes* (`integrity`): a part of the device is written with known data, small ranges all over it are
-//!   trimmed, some of them written again at once, and all of it is read back. What was not trimmed must be there, and so
-//!   must what was written after its TRIM.
+//! - *Which data a TRIM destroys* (`integrity`): a part of the device is written with known data, small ranges all over
+//!   it are trimmed, some of them are rewritten at once, and all of it is read back. What was not trimmed must be
+//!   there, and so must what was written after its TRIM.
 //! - *How far a TRIM reaches*: a unit without data is read more quickly than one with data, since no flash is read for
-//!   it. Where the two can be told apart, single reads show which share of what was trimmed is really free.
-//! - *What a TRIM gives back* (`speed`): the device is measured clean, filled, worn down by random writes, measured,
-//!   trimmed, measured, trimmed again, measured. Each time it rests first, so that work in the background is over and
+//!   it. If the two can be told apart, single reads show which share of the trimmed units is really free.
+//! - *What a TRIM restores* (`speed`): the device is measured clean, filled, worn down by random writes, measured,
+//!   trimmed, measured, trimmed again, measured. Each time it rests first, so that background work is finished and
 //!   idle-time collection has had the same chance.
 //!
-//! Whatever is real is noisy, so there each stage is measured several times, and only what stands out from the noise is
-//! judged. Where it does not, the torture is gone through again, and in the end the answer is that nobody can tell.
+//! Real devices are noisy, so each of their stages is measured several times, and only what stands out from the noise
+//! is judged. If the noise hides the answer, the torture is repeated; if it still does at the end, the verdict is that
+//! the answer is unknown.
 //!
-//! `verdict` judges. Zeros in trimmed units prove nothing unless the device promises them, and old data there disprove
+//! `verdict` judges. Zeros in trimmed units prove nothing unless the device promises them, and old data disprove
 //! nothing unless it does; without a promise they are only counted.
 //!
 //! All data in the region under test are lost.
@@ -39,13 +40,13 @@ use trimwise::units::{Bytes, SimDuration, UNIT_BYTES, UnitRange};
 use super::load::{Action, Limit, Order, Stream};
 use super::{Bench, Broken, Device, Did, Hooks, Settings, SetupError};
 
-/// The smallest region that can be judged: with less, caches are a good part of it.
+/// The smallest region that can be judged: in a smaller one caches weigh too much.
 pub const REGION_MIN: Bytes = Bytes::mib(256);
-/// Transfers of the sequential reads: with one at a time, as HD Tach does it.
+/// Transfers of the sequential reads, one at a time as in HD Tach.
 const READ: Bytes = Bytes::kib(64);
-/// Places over the region at which is read.
+/// Places over the region that are read.
 const ZONES: u64 = 32;
-/// Read at each, at most.
+/// The most to read at each.
 const ZONE_MOST: Bytes = Bytes::mib(4);
 /// Single units read to see which of them need flash.
 const SAMPLES: u64 = 1024;
@@ -58,17 +59,17 @@ const WRITE_TIME: SimDuration = SimDuration::from_secs(60);
 
 /// How often each stage of a real device is measured: enough for an interval of the ratio of two.
 const SAMPLES_PER_STAGE: usize = 5;
-/// How often a real device goes through the torture, at most, until there is an answer.
+/// The most rounds of torture for a real device until there is an answer.
 const ROUNDS_MAX: usize = 3;
 
-/// How it is done.
+/// How to verify.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Torture {
     /// Random writes between fill and measurement, in percent of the region.
     pub written_percent: u64,
     /// Rest before each measurement.
     pub rest: SimDuration,
-    /// Whether TRIM leaves holes in a file: then reads of what was trimmed reach no drive, and writes there wait for the
+    /// Whether TRIM leaves holes in a file: then reads of trimmed units reach no drive, and writes there wait for the
     /// file system to allocate blocks.
     pub leaves_holes: bool,
 }
@@ -88,7 +89,7 @@ pub struct Speed {
     pub write_mb_per_s: f64,
 }
 
-/// All measurements of a stage, megabytes a second; one of a model, which has no noise.
+/// All measurements of a stage, in megabytes per second; a model has just one, since it has no noise.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Measured {
     /// See [`Speed::read_mb_per_s`].
@@ -106,21 +107,21 @@ impl Measured {
     }
 }
 
-/// Speed through the torture, the median of each stage; `None` where it was not measured.
+/// Speed through the torture, the median of each stage; `None` if it was not measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Speeds {
-    /// Erased, or trimmed where it cannot be erased.
+    /// Erased, or trimmed if it cannot be erased.
     pub clean: Option<Speed>,
     /// Filled and worn down.
     pub tortured: Option<Speed>,
-    /// After a TRIM of all of it.
+    /// After a TRIM of the whole region.
     pub trimmed: Option<Speed>,
-    /// After another.
+    /// After another TRIM.
     pub trimmed_again: Option<Speed>,
 }
 
 impl Speeds {
-    /// Each stage with its name, in the order of the torture.
+    /// Returns each stage with its name, in the order of the torture.
     pub fn stages(&self) -> [(&'static str, Option<Speed>); 4] {
         [
             ("clean", self.clean),
@@ -131,29 +132,29 @@ impl Speeds {
     }
 }
 
-/// What was found.
+/// Results of a verification.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Verification {
-    /// The device, as it says.
+    /// The device, as it describes itself.
     pub device: Device,
-    /// What was written.
+    /// The data written.
     pub content: &'static str,
-    /// Where random places came from.
+    /// Seed of the random places.
     pub seed: u64,
     /// What was done to the device.
     pub did: Did,
-    /// What the device did.
+    /// The evidence.
     pub evidence: Evidence,
-    /// What follows; `None` if it ended too early to judge.
+    /// The judgement; `None` if it ended too early to judge.
     pub judgement: Option<Judgement>,
-    /// Where it ended before its end, if it did: the device failed, or the user had enough.
+    /// Where it ended early, if it did: the device failed, or the user stopped it.
     pub broken: Option<Broken>,
 }
 
 /// Verifies a device. All data in the region are lost.
 ///
 /// # Errors
-/// If the region is too small, before anything is done.
+/// If the region is too small; then nothing was done.
 pub async fn verify<D: BlockDevice>(
     device: &D,
     settings: &Settings,
@@ -196,7 +197,7 @@ pub async fn verify<D: BlockDevice>(
 }
 
 impl<D: BlockDevice> Bench<'_, D> {
-    /// Gathers evidence, stage by stage: what is there when it fails stays.
+    /// Gathers evidence stage by stage; if it fails, the evidence so far remains.
     async fn gather(
         &mut self,
         torture: &Torture,
@@ -259,7 +260,7 @@ impl<D: BlockDevice> Bench<'_, D> {
         self.measure(evidence, 3).await
     }
 
-    /// Measures a stage, as often as it takes.
+    /// Measures a stage as often as necessary.
     async fn measure(&mut self, evidence: &mut Evidence, stage: usize) -> Result<(), BlockError> {
         let times = if self.device.facts().is_model { 1 } else { SAMPLES_PER_STAGE };
         let measured = &mut evidence.measured[stage];
@@ -275,11 +276,11 @@ impl<D: BlockDevice> Bench<'_, D> {
         Ok(())
     }
 
-    /// Makes the device as clean as it can be. Answers whether it was erased, and not just trimmed.
+    /// Makes the device as clean as possible. Returns whether it was erased rather than just trimmed.
     async fn clean(&mut self) -> Result<bool, BlockError> {
         let is_whole = self.region.units == self.device.size_units();
         match self.device.erase().await {
-            // An erase takes all of a device, also what is not under test.
+            // An erase covers the whole device, even what is not under test.
             _ if !is_whole => self.trim_region().await.map(|()| false),
             Ok(()) => {
                 self.did.whole_device_erases += 1;
@@ -297,7 +298,7 @@ impl<D: BlockDevice> Bench<'_, D> {
         Ok(())
     }
 
-    /// Rests, and reads single units here and there, one at a time. Answers how long each took.
+    /// Rests, and then reads single units all over the region, one at a time. Returns how long each took.
     async fn rest_and_sample(&mut self, torture: &Torture) -> Result<Vec<u64>, BlockError> {
         self.device.perform(Operation::Flush).await?;
         self.device.sleep(torture.rest).await;
@@ -328,14 +329,14 @@ impl<D: BlockDevice> Bench<'_, D> {
         Ok(super::load::per_second(bytes as f64 / 1e6, elapsed))
     }
 
-    /// One of so many measurements of a stage.
+    /// Takes one of `of` measurements of a stage.
     async fn write_speed(&mut self, of: u64) -> Result<f64, BlockError> {
         let written = Bytes(self.region.units * WRITE_PERCENT / 100 / of * UNIT_BYTES);
         let limit = Limit { time: Some(WRITE_TIME / of), bytes: Some(written) };
         Ok(self.random_units(Action::Write, DEPTH, limit).await?.mb_per_s())
     }
 
-    /// A class of data that is recognised when it is read back.
+    /// Returns a class of data that is recognised when it is read back.
     fn recognisable(&self) -> ContentClass {
         match self.settings.content {
             ContentClass::Zeros | ContentClass::Duplicated => ContentClass::Compressible,

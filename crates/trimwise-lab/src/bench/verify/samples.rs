@@ -1,22 +1,22 @@
-//! Which share of what was trimmed is free, by how long single reads take.
+//! Determines which share of the trimmed units is free, from the time of single reads.
 
-/// How long single reads took, nanoseconds.
+/// Times of single reads, in nanoseconds.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Samples {
-    /// On the clean device: no unit holds data.
+    /// On the clean device, where no unit holds data.
     pub unmapped_ns: Vec<u64>,
-    /// On the full device: every unit does.
+    /// On the full device, where every unit does.
     pub mapped_ns: Vec<u64>,
     /// After TRIM.
     pub trimmed_ns: Vec<u64>,
 }
 
 impl Samples {
-    /// The share of what was trimmed that is read as quickly as what never held data. `None` where reads with and
-    /// without data cannot be told apart: at least nine tenths of each must lie on its own side of a limit.
+    /// Returns the share of the trimmed units that are read as quickly as units that never held data. `None` if reads
+    /// with and without data cannot be told apart: at least nine tenths of each must be on their own side of a limit.
     ///
-    /// The limit lies nearer to reads without data: between the two lie reads of quicker flash (an SLC cache). The few of
-    /// either kind that lie on the wrong side, by chance or by a cache, are taken into account.
+    /// The limit is nearer to reads without data, because reads of quicker flash (an SLC cache) lie between the two.
+    /// The few of either kind on the wrong side, by chance or because of a cache, are taken into account.
     pub fn reached_percent(&self) -> Option<f64> {
         let (unmapped, mapped) = (quantile(&self.unmapped_ns, 9)?, quantile(&self.mapped_ns, 1)?);
         if self.trimmed_ns.is_empty() || unmapped >= mapped {
@@ -31,7 +31,7 @@ impl Samples {
     }
 }
 
-/// The value below which so many tenths lie.
+/// Returns the value below which this many tenths lie.
 fn quantile(values: &[u64], tenths: usize) -> Option<u64> {
     let mut sorted = values.to_vec();
     sorted.sort_unstable();

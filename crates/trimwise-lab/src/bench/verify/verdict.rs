@@ -1,4 +1,4 @@
-//! The judgement, from what the device did.
+//! The judgement of the evidence.
 
 use std::fmt;
 use std::mem;
@@ -8,96 +8,96 @@ use trimwise::compare::statistics::{Sample, compare};
 
 use super::{Integrity, Measured, Speed, Speeds};
 
-/// Slower than this share of its clean speed, a device has something to restore.
+/// Below this share of its clean speed, a device has something to restore.
 const SLOWED: f64 = 0.9;
-/// At this share of its clean speed it is restored.
+/// From this share of its clean speed on, it is restored.
 const RESTORED: f64 = 0.9;
-/// Less than this share of what was lost, and nothing has come back.
+/// If less than this share of the loss came back, nothing has come back.
 const NOTHING_BACK: f64 = 0.1;
-/// A TRIM that reaches less of its range, in percent, reaches nothing of it: some reads are quick by chance.
+/// A TRIM that reaches less of its range than this, in percent, reaches nothing: some reads are quick by chance.
 const REACHES_NOTHING: f64 = 5.0;
-/// A TRIM that reaches so much of its range reaches all of it.
+/// A TRIM that reaches this much of its range, in percent, reaches all of it.
 const REACHES_ALL: f64 = 95.0;
-/// Below this share of the speed before TRIM, TRIM has made it worse.
+/// Below this share of the speed before TRIM, TRIM has made the device slower.
 const WORSE: f64 = 0.8;
 
-/// What the device did.
+/// The device's behaviour.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Evidence {
-    /// Whether the device takes TRIM at all.
+    /// Whether the device supports TRIM at all.
     pub takes_trim: bool,
     /// Whether it promises that trimmed units read as zeros.
     pub promises_zeros: bool,
-    /// Whether `clean` was made by an erase, and not by the TRIM that is judged.
+    /// Whether `clean` was reached by an erase rather than by the TRIM that is judged.
     pub is_clean_by_erase: bool,
-    /// Whose data TRIM took.
+    /// Which data TRIM destroyed.
     pub integrity: Integrity,
-    /// The share of what was trimmed that is read as quickly as what never held data; `None` where the two kinds of
-    /// reads cannot be told apart.
+    /// The share of the trimmed units that are read as quickly as units that never held data; `None` if the two kinds
+    /// of reads cannot be told apart.
     pub reached_percent: Option<f64>,
     /// The same after the second TRIM.
     pub reached_again_percent: Option<f64>,
     /// Whether TRIM leaves holes in a file.
     pub leaves_holes: bool,
-    /// How often the device went through the torture.
+    /// Number of rounds of torture.
     pub rounds: usize,
-    /// What TRIM gave back.
+    /// What TRIM restored.
     pub speeds: Speeds,
-    /// What those are the medians of, stage by stage.
+    /// The measurements behind those medians, stage by stage.
     pub measured: [Measured; 4],
 }
 
-/// The answer.
+/// The verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// TRIM brings the clean speed back.
+    /// TRIM restores the clean speed.
     RestoresFully,
-    /// TRIM brings some of it back.
+    /// TRIM restores some of it.
     RestoresInPart,
     /// TRIM changes nothing.
     Ignored,
-    /// TRIM takes data that it must not take, breaks a promise that others rely on, or makes the device slower.
+    /// TRIM destroys data that it must not destroy, breaks a promise that others rely on, or makes the device slower.
     Harmful,
-    /// The device takes no TRIM.
+    /// The device does not support TRIM.
     Unsupported,
-    /// The torture did not slow the device down, or the noise hides what TRIM does, and nothing else tells.
+    /// The torture did not slow the device down, or noise hides the effect of TRIM, and there is no other evidence.
     Undetermined,
 }
 
-/// What is wrong.
+/// A fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fault {
-    /// TRIM is acknowledged and nothing is done.
+    /// TRIM is acknowledged and ignored.
     IgnoresTrim,
     /// TRIM reaches only a part of its range.
     TrimsInPart,
-    /// TRIM reaches its range, as far as can be seen, and speed does not all come back.
+    /// TRIM reaches its range, as far as can be seen, but not all speed comes back.
     StaysSlow,
     /// TRIM frees what it was not told to free.
     WrongRange,
     /// A TRIM frees what was written after it.
     LateTrim,
-    /// Zeros are promised after TRIM, and old data come.
+    /// Zeros are promised after TRIM, but reads return old data.
     BreaksZerosPromise,
     /// TRIM makes the device slower.
     Slows,
 }
 
-/// What follows from the evidence.
+/// The conclusion from the evidence.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Judgement {
     /// The answer.
     pub verdict: Verdict,
-    /// What is wrong; the worst first.
+    /// The faults, worst first.
     pub faults: Vec<Fault>,
-    /// What the answer rests on, for people.
+    /// The reasons in words.
     pub reasons: Vec<String>,
 }
 
 impl Verdict {
-    /// In words.
+    /// Returns it in words.
     pub const fn text(self) -> &'static str {
         match self {
             Self::RestoresFully => "restores fully",
@@ -111,15 +111,15 @@ impl Verdict {
 }
 
 impl Fault {
-    /// In words.
+    /// Returns it in words.
     pub const fn text(self) -> &'static str {
         match self {
             Self::IgnoresTrim => "TRIM is ignored",
             Self::TrimsInPart => "TRIM reaches only a part of its range",
-            Self::StaysSlow => "TRIM does not bring all speed back",
+            Self::StaysSlow => "TRIM does not restore all speed",
             Self::WrongRange => "TRIM frees what it was not told to free",
             Self::LateTrim => "a TRIM frees what was written after it",
-            Self::BreaksZerosPromise => "zeros are promised after TRIM, and old data come",
+            Self::BreaksZerosPromise => "zeros are promised after TRIM, but reads return old data",
             Self::Slows => "TRIM makes the device slower",
         }
     }
@@ -131,7 +131,7 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// How one measure went through the torture.
+/// One measure through the torture.
 struct Course {
     what: &'static str,
     clean: Sample,
@@ -151,14 +151,14 @@ impl Course {
         let stages = evidence.speeds.stages();
         let sample = |i: usize| match figures(&evidence.measured[i]).as_slice() {
             [] => Sample::new(vec![stages[i].1.as_ref().map(&figure)?], true),
-            // One is of a model, which has no noise.
+            // A single value comes from a model, which has no noise.
             values => Sample::new(values.to_vec(), values.len() == 1),
         };
         Some(Self { what, clean: sample(0)?, tortured: sample(1)?, trimmed: sample(2)?, again: sample(3)? })
     }
 
-    /// Whether one is below this share of another; `None` if the noise does not let it be told. Twice the same stage after
-    /// the same TRIM should be as fast: what those differ by, others may differ by, too.
+    /// Whether one is below this share of another; `None` if the noise does not allow a decision. The same stage after
+    /// the same TRIM, measured twice, should be equally fast: its difference shows the noise between stages.
     fn is_below(&self, one: &Sample, share: f64, other: &Sample) -> Option<bool> {
         let drift = match one.is_exact() && other.is_exact() {
             true => 1.0,
@@ -183,7 +183,7 @@ impl Course {
         self.is_below(&self.trimmed, RESTORED, &self.clean).map(|is_below| !is_below)
     }
 
-    /// Whether less came back than counts, of what was lost.
+    /// Whether too little of the loss came back to count.
     fn is_nothing_back(&self) -> Option<bool> {
         let (clean, tortured) = (self.clean.median(), self.tortured.median());
         self.is_below(&self.trimmed, 1.0 + NOTHING_BACK * (clean - tortured) / tortured, &self.tortured)
@@ -206,12 +206,12 @@ impl Course {
     }
 }
 
-/// Whether all are; `None` if that cannot be told.
+/// Whether all are; `None` if undecided.
 fn all(courses: &[&Course], is: impl Fn(&Course) -> Option<bool>) -> Option<bool> {
     courses.iter().try_fold(true, |all, course| is(course).map(|one| all && one))
 }
 
-/// Whether more measurements could bring an answer.
+/// Whether more measurements could lead to an answer.
 pub(super) fn is_in_doubt(evidence: &Evidence) -> bool {
     judge_with_doubt(evidence).1
 }
@@ -223,7 +223,7 @@ pub fn judge(evidence: &Evidence) -> Judgement {
 
 fn judge_with_doubt(evidence: &Evidence) -> (Judgement, bool) {
     if !evidence.takes_trim {
-        let reasons = vec!["the device says that it takes no TRIM".to_owned()];
+        let reasons = vec!["the device says that it does not support TRIM".to_owned()];
         return (Judgement { verdict: Verdict::Unsupported, faults: Vec::new(), reasons }, false);
     }
     let Evidence { integrity, .. } = evidence;
@@ -243,7 +243,7 @@ fn judge_with_doubt(evidence: &Evidence) -> (Judgement, bool) {
         reasons.push(format!("{kept_lost_units} of {kept_units} units that were never trimmed are lost"));
     }
     if integrity.rewritten_lost_units > 0 {
-        // A TRIM that hits a neighbour hits what was written again there, too: that is no fault of its own.
+        // A TRIM that hits a neighbour also hits what was rewritten there; that is not a separate fault.
         if integrity.kept_lost_units == 0 {
             faults.push(Fault::LateTrim);
         }
@@ -252,13 +252,13 @@ fn judge_with_doubt(evidence: &Evidence) -> (Judgement, bool) {
             "{rewritten_lost_units} of {rewritten_units} units written after their TRIM are lost"
         ));
     }
-    // Reads of a hole reach no drive, and nothing of the drive follows from them.
+    // Reads of a hole reach no drive, so they say nothing about it.
     let judged: Vec<&Course> = if evidence.leaves_holes { writes.iter().collect() } else { courses };
     let worse: Vec<Option<bool>> = judged.iter().map(|course| course.is_worse()).collect();
     if evidence.leaves_holes {
         reasons.push(
-            "TRIM leaves holes in the file: reads of those reach no drive, and writes there wait for the file system to \
-             allocate blocks, of which the drive knows nothing"
+            "TRIM leaves holes in the file: reads of those reach no drive, and writes there wait for the file system \
+             to allocate blocks, of which the drive knows nothing"
                 .to_owned(),
         );
     } else if worse.contains(&Some(true)) {
@@ -270,17 +270,18 @@ fn judge_with_doubt(evidence: &Evidence) -> (Judgement, bool) {
     let (mut answer, effect) = effect_of(&reached, &slowed, evidence.leaves_holes);
     faults.extend(effect);
     if let Some(percent) = evidence.reached_percent.filter(|_| !evidence.leaves_holes) {
-        reasons
-            .push(format!("{percent:.0} % of what was trimmed is read as quickly as what never held data"));
+        reasons.push(format!(
+            "{percent:.0} % of the trimmed units are read as quickly as units that never held data"
+        ));
     }
     reasons.push(zeros_sentence(evidence));
-    // Old data where zeros were promised; where TRIM did not get there at all, that is said already.
+    // Old data where zeros were promised. If TRIM did not get there at all, another fault already says so.
     if evidence.promises_zeros && integrity.trimmed_old_units > 0 {
         match effect {
             Some(Fault::IgnoresTrim | Fault::TrimsInPart) => {}
-            // What was freed in their place is known, too.
+            // It is also known what was freed in their place.
             _ if faults.contains(&Fault::WrongRange) => {}
-            // Some of it reads as zeros: TRIM reached that, and not the rest.
+            // Some of it reads as zeros: TRIM reached that part only.
             _ if integrity.trimmed_old_units < integrity.trimmed_units => {
                 faults.push(Fault::TrimsInPart);
                 answer = Some(Verdict::RestoresInPart);
@@ -296,27 +297,26 @@ fn judge_with_doubt(evidence: &Evidence) -> (Judgement, bool) {
         Some(verdict) => verdict,
         None => Verdict::Undetermined,
     };
-    // Data that are lost are lost, whatever the noise.
+    // Lost data are lost, whatever the noise.
     let is_open = verdict == Verdict::Undetermined || faults.iter().all(|fault| *fault == Fault::Slows);
     let is_noisy = judged.iter().any(|course| course.is_slowed().is_none())
         || slowed.iter().any(|course| course.is_restored().is_none())
         || !evidence.leaves_holes && worse.contains(&None)
         || matches!(reached, Reached::InDoubt);
     if slowed.is_empty() && judged.iter().all(|course| course.is_slowed() == Some(false)) {
-        reasons
-            .push("the torture did not slow the device down, so that TRIM had nothing to restore".to_owned());
+        reasons.push("the torture did not slow the device down, so TRIM had nothing to restore".to_owned());
     } else if evidence.leaves_holes && slowed.iter().any(|course| course.is_restored() == Some(false)) {
-        reasons.push("what does not come back may be the time that the file system takes".to_owned());
+        reasons.push("the speed that does not come back may be lost to the file system".to_owned());
     } else if verdict == Verdict::Undetermined {
         reasons.push(format!(
-            "measurements of the same state differ too much to tell, also after {} rounds",
+            "measurements of the same state differ too much to tell, even after {} rounds",
             evidence.rounds.max(1)
         ));
     }
     (Judgement { verdict, faults, reasons }, is_open && is_noisy && verdict != Verdict::Harmful)
 }
 
-/// How far TRIM reaches, by the time that reads take.
+/// How far TRIM reaches, judged by the time of reads.
 enum Reached {
     Nothing,
     Part,
@@ -334,7 +334,7 @@ impl Reached {
             percent if percent < REACHES_ALL => Self::Part,
             _ => Self::All,
         };
-        // What a model's first TRIM does is no chance.
+        // A model's first TRIM is not subject to chance.
         let is_noisy = evidence.measured[0].reads_mb_per_s.len() > 1;
         let second = evidence.reached_again_percent.filter(|_| is_noisy);
         match (evidence.reached_percent.map(class), second.map(class)) {
@@ -347,7 +347,7 @@ impl Reached {
     }
 }
 
-/// What TRIM has done, by how far it reaches and by the measures that the torture slowed down, of which the worst counts.
+/// Judges the effect of TRIM by how far it reaches and by the measures that the torture slowed down; the worst counts.
 fn effect_of(reached: &Reached, slowed: &[&Course], leaves_holes: bool) -> (Option<Verdict>, Option<Fault>) {
     let is_untold = matches!(reached, Reached::Untold | Reached::InDoubt);
     match reached {
@@ -362,7 +362,7 @@ fn effect_of(reached: &Reached, slowed: &[&Course], leaves_holes: bool) -> (Opti
         return (Some(Verdict::Ignored), Some(Fault::IgnoresTrim));
     }
     if slowed.iter().any(|course| course.is_restored() == Some(false)) {
-        // What does not come back in a file may be the time that its file system takes.
+        // In a file, the missing speed may be lost to the file system.
         if leaves_holes {
             return (None, None);
         }
@@ -375,7 +375,7 @@ fn zeros_sentence(evidence: &Evidence) -> String {
     let Integrity { trimmed_units, trimmed_zero_units, trimmed_old_units, .. } = evidence.integrity;
     let meaning = match evidence.promises_zeros {
         true => "the device promises zeros",
-        false => "the device promises nothing, so that this proves nothing",
+        false => "the device promises nothing, so this proves nothing",
     };
     format!(
         "of {trimmed_units} trimmed units {trimmed_zero_units} read as zeros and {trimmed_old_units} as before; {meaning}"
@@ -463,7 +463,7 @@ mod tests {
         assert_eq!(said(&old), (Verdict::Ignored, vec![Fault::IgnoresTrim]), "one cause explains both");
     }
 
-    /// Five measurements of each stage, with a noise of so many percent.
+    /// Five measurements of each stage, with `noise_percent` of noise.
     fn noisy(figures: [(f64, f64); 4], noise_percent: f64) -> Evidence {
         let around = |mean: f64, salt: usize| {
             let at = |i: usize| ((i * 7 + salt * 3) % 5) as f64 / 2.0 - 1.0;
@@ -484,18 +484,18 @@ mod tests {
         assert!(!is_in_doubt(&noisy(full, 2.0)));
         let part = [(400.0, 100.0), (400.0, 20.0), (400.0, 60.0), (400.0, 61.0)];
         assert_eq!(said(&noisy(part, 10.0)), (Verdict::RestoresInPart, vec![Fault::StaysSlow]));
-        // Nine tenths are a matter of luck here.
+        // Here nine tenths are a matter of chance.
         let doubtful = [(400.0, 100.0), (400.0, 20.0), (400.0, 90.0), (400.0, 91.0)];
         assert_eq!(said(&noisy(doubtful, 10.0)).1, []);
         assert!(is_in_doubt(&noisy(doubtful, 10.0)));
-        // The second TRIM of the same shows what the noise between two stages is.
+        // The second TRIM of the same range shows the noise between two stages.
         let drifting = [(400.0, 100.0), (400.0, 90.0), (400.0, 60.0), (400.0, 100.0)];
         assert_eq!(said(&noisy(drifting, 2.0)), (Verdict::Undetermined, vec![]));
         let slows = [(400.0, 100.0), (400.0, 90.0), (400.0, 60.0), (400.0, 60.0)];
         assert_eq!(said(&noisy(slows, 2.0)), (Verdict::Harmful, vec![Fault::Slows]));
     }
 
-    /// A healthy file system was called harmful, because writes into punched holes wait for it.
+    /// A healthy file system was called harmful because writes into punched holes wait for it.
     #[test]
     fn regression_a_drive_is_not_blamed_for_allocation_into_holes() {
         let figures = [(9000.0, 60.0), (2000.0, 100.0), (9000.0, 55.0), (9000.0, 56.0)];

@@ -1,15 +1,15 @@
-//! What the claims of the source and its readers are about, and what came out in words.
+//! The figures that the claims of the source and its readers are about, and the findings in words.
 
 use super::history::{History, LEVELS, LEVELS_IDLE, LEVELS_RANDOM, LEVELS_WRITE, Measured, mean};
 use super::{DEVICES, NAME, PAGE, QUESTION, STATIC, label, plots};
 use crate::experiment::claims::{Figures, Published};
 use crate::experiment::result::{ExperimentResult, ExperimentRows};
 
-/// The published runs, MB/s, by the fill level before them, hundredths of a percent.
+/// The published runs in MB/s, by the previous fill level in hundredths of a percent.
 pub const PUBLISHED: [(u32, [f64; 4]); 2] =
     [(LEVELS_WRITE[0], [196.0, 195.0, 185.0, 200.0]), (LEVELS_WRITE[1], [201.0, 180.0, 187.0, 194.0])];
 
-/// Plots and claims from what was measured.
+/// Makes plots and claims from the measurements.
 pub fn evaluate(measured: &Measured, reps: u32, seed: u64) -> ExperimentResult {
     let sentences = [
         sequential_sentence(measured),
@@ -28,7 +28,7 @@ pub fn evaluate(measured: &Measured, reps: u32, seed: u64) -> ExperimentResult {
     result
 }
 
-/// What the claims are about, MB/s; `block` and `page` are the two mappings.
+/// Returns the figures that the claims are about, in MB/s; `block` and `page` are the two mappings.
 fn figures(measured: &Measured) -> Figures {
     let mut figures = Figures::default();
     for (name, level) in ["random.lower", "random.higher"].into_iter().zip(LEVELS_RANDOM) {
@@ -62,7 +62,7 @@ fn full_to(measured: &Measured, device: &'static str, level: u32, trimmed: bool)
     measured.at(&History::Overwritten { device, remainder: 0, level, trimmed }, 0)
 }
 
-/// Settled overwrites of all that was ever written: all but a remainder.
+/// Settled overwrites of everything ever written: all but a remainder.
 fn all_but(measured: &Measured, device: &'static str, remainder: u32) -> Option<f64> {
     measured.at(&History::Overwritten { device, remainder, level: 100, trimmed: false }, 0)
 }
@@ -88,18 +88,18 @@ fn sequential_sentence(measured: &Measured) -> String {
     }
 }
 
-/// The least share of free space, percent, with which a drive reaches so many percent of its best; `None` if that takes
-/// more than was measured, or nothing was.
+/// Returns the smallest share of free space, in percent, with which a drive reaches `percent` of its best speed; `None`
+/// if that takes more than was measured, or if nothing was.
 fn least_free(measured: &Measured, device: &'static str, percent: f64) -> Option<u32> {
     let speeds: Vec<(u32, f64)> =
         LEVELS.iter().filter_map(|&level| Some((level, full_to(measured, device, level, true)?))).collect();
     let best = speeds.iter().map(|&(_, speed)| speed).fold(0.0, f64::max);
-    // What counts is that all emptier drives reach it too.
+    // All emptier drives must reach it too.
     let reached = speeds.iter().take_while(|(_, speed)| *speed >= best * percent / 100.0);
     reached.last().map(|&(level, _)| 100 - level)
 }
 
-/// The answer to "what is the least free space that I should keep?".
+/// Answers "how much free space should I keep at least?".
 fn least_free_sentence(measured: &Measured) -> String {
     let of_device = |device: &'static str| {
         let full = full_to(measured, device, 100, true)?;
@@ -127,7 +127,7 @@ fn least_free_sentence(measured: &Measured) -> String {
     )
 }
 
-/// What free space is worth where nobody tells the drive of it.
+/// Describes what free space is worth if the drive is not told about it.
 fn full_sentence(measured: &Measured) -> String {
     let half = |trimmed| full_to(measured, PAGE, 50, trimmed);
     match (half(true), half(false)) {
@@ -144,7 +144,7 @@ mod tests {
     use super::super::history::histories;
     use super::*;
 
-    /// All histories, with figures as they are claimed; `change` makes some of them different.
+    /// Judges all histories, with figures as claimed except where `change` alters them.
     fn met(change: impl Fn(&History) -> Option<f64>) -> Vec<String> {
         let claimed = |history: &History| match *history {
             History::TrimmedWrite { level: 8_730, .. } => 194.0,

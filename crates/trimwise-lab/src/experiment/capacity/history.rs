@@ -1,4 +1,4 @@
-//! The histories: what is done to a new drive, and what is measured at its end.
+//! The histories: what is done to a new drive, and what is measured at the end.
 
 use trimwise::compare::cell::CellError;
 use trimwise::compare::statistics;
@@ -8,33 +8,33 @@ use super::lab::{Lab, SMALLER, device, small};
 use super::{DEVICES, FIRMWARES, STATIC};
 use crate::bench::{Direction, Part, Percent, Test};
 
-/// What the source's dd wrote.
+/// Bytes that the source's dd wrote.
 const DD: Bytes = Bytes(4_096_000_000);
-/// How often.
+/// Number of its runs.
 const DD_RUNS: usize = 4;
 /// The fill levels of the source's sequential writes, and of the follow-up's random ones, hundredths of a percent.
 pub const LEVELS_WRITE: [u32; 2] = [8_730, 6_290];
 /// As above.
 pub const LEVELS_RANDOM: [u32; 2] = [6_390, 8_350];
-/// What sysbench spreads over its files unless told otherwise.
+/// Total size of sysbench's files by default.
 const SYSBENCH_FILES: Bytes = Bytes::gib(2);
 
 /// Fill levels, percent.
 pub const LEVELS: [u32; 11] = [10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 100];
-/// Fill levels of a partition, percent, where over-provisioning varies.
+/// Fill levels of a partition in percent, for varying over-provisioning.
 pub const LEVELS_OF_PARTITION: [u32; 5] = [25, 50, 75, 90, 100];
-/// Remainders that are not partitioned, percent of the drive.
+/// Unpartitioned remainders, percent of the drive.
 pub const REMAINDERS: [u32; 4] = [0, 7, 15, 28];
-/// Fill levels of drives that have pauses, percent.
+/// Fill levels of drives with pauses, percent.
 pub const LEVELS_IDLE: [u32; 3] = [50, 80, 95];
 
-/// Random writes at a time: as many as SATA queues.
+/// Random writes at a time: the queue depth of SATA.
 const DEPTH: u32 = 32;
 /// Seconds of random writes that age a drive, that let its speed settle, and that are measured.
 const AGE_S: u32 = 60;
 const SETTLE_S: u32 = 90;
 const MEASURE_S: u32 = 60;
-/// Bursts of random writes, and the pauses between them, seconds. The first ones are not counted.
+/// Bursts of random writes, and the pauses between them in seconds. The first ones do not count.
 const BURSTS: usize = 8;
 const BURSTS_UNCOUNTED: usize = 2;
 const BURST_S: u32 = 2;
@@ -43,34 +43,34 @@ const PAUSE_S: u64 = 20;
 /// What is done to a new drive, and what is measured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum History {
-    /// The source's: filled to a level, the rest trimmed, 4.096 GB written behind it. Measured: four such writes.
+    /// The source's: filled to a level, the rest trimmed, 4.096 GB written after it. Measured: four such writes.
     TrimmedWrite {
         /// The drive.
         device: &'static str,
         /// Hundredths of a percent.
         level: u32,
     },
-    /// The source's follow-up: filled to a level, the rest trimmed, files of 2 GiB behind it. Measured: random writes
-    /// in those.
+    /// The source's follow-up: filled to a level, the rest trimmed, files of 2 GiB after it. Measured: random writes in
+    /// those.
     TrimmedRandom {
         /// The drive.
         device: &'static str,
         /// Hundredths of a percent.
         level: u32,
     },
-    /// All of a partition was written, in order and at random; files fill it to a level, and are overwritten at random.
+    /// A whole partition was written, in order and at random; files fill it to a level, and are overwritten at random.
     /// Measured: those overwrites, once their speed has settled.
     Overwritten {
         /// The drive.
         device: &'static str,
-        /// What is not partitioned and never written, percent of the drive.
+        /// The remainder that is not partitioned and never written, percent of the drive.
         remainder: u32,
         /// How full the partition is, percent.
         level: u32,
         /// Whether its free space was trimmed.
         trimmed: bool,
     },
-    /// As before without a remainder, in bursts with pauses. Measured: the bursts.
+    /// The same without a remainder, in bursts with pauses. Measured: the bursts.
     WithPauses {
         /// The drive.
         device: &'static str,
@@ -78,12 +78,12 @@ pub enum History {
         level: u32,
         /// Whether its free space was trimmed.
         trimmed: bool,
-        /// Whether the drive collects in the pauses.
+        /// Whether the drive collects garbage in the pauses.
         idle: bool,
     },
-    /// The Vertex with one of its firmwares: all written, files on 70 % of it, the rest trimmed if it can be, and a
-    /// minute's pause. Measured: random overwrites of the files, at once and when settled, and after another pause a
-    /// sequential write behind them.
+    /// The Vertex with one of its firmwares: everything written, files on 70 % of it, the rest trimmed if possible, and
+    /// a minute's pause. Measured: random overwrites of the files, at first and when settled; then, after another
+    /// pause, a sequential write after them.
     Firmware(&'static str),
     /// Measured: a sequential reader and writer, each alone and both together, on a new drive.
     Together {
@@ -92,7 +92,7 @@ pub enum History {
     },
 }
 
-/// All of them, the longest first.
+/// Returns all histories, the longest first.
 pub fn histories() -> Vec<History> {
     let mut all = Vec::new();
     for device in DEVICES {
@@ -102,7 +102,7 @@ pub fn histories() -> Vec<History> {
         let overwritten =
             |remainder, level, trimmed| History::Overwritten { device, remainder, level, trimmed };
         all.extend(LEVELS.map(|level| overwritten(0, level, true)));
-        // Only so much was ever written: the rest of the drive is a remainder.
+        // Only this much was ever written: the rest of the drive is a remainder.
         all.extend(LEVELS.map(|level| overwritten(100 - level, 100, false)));
         for remainder in REMAINDERS {
             let levels = LEVELS_OF_PARTITION.map(|level| overwritten(remainder, level, false));
@@ -112,7 +112,7 @@ pub fn histories() -> Vec<History> {
                     .filter(|history| !matches!(history, History::Overwritten { level: 100, .. })),
             );
         }
-        // The partitions that are full are not among the levels above.
+        // Full partitions are not among the levels above.
         all.extend(REMAINDERS[1..].iter().map(|&remainder| overwritten(remainder, 100, false)));
         for level in LEVELS_IDLE {
             for (trimmed, idle) in [(false, false), (false, true), (true, false), (true, true)] {
@@ -124,7 +124,7 @@ pub fn histories() -> Vec<History> {
     all
 }
 
-/// The part behind a level.
+/// The part after a level.
 fn behind(level: Percent) -> Part {
     Part { start: level, length: level.rest() }
 }
@@ -138,12 +138,12 @@ const fn random(seconds: u32) -> Test {
     Test::Random { read_percent: 0, depth: DEPTH, seconds: Some(seconds) }
 }
 
-/// Writes a partition, in order and then at random.
+/// Writes a partition, sequentially and then at random.
 fn age() -> [Test; 2] {
     [Test::Fill(Percent::ALL), Test::Torture(Some(AGE_S))]
 }
 
-/// Does to a new drive what a history says. Returns what was measured, megabytes a second.
+/// Carries out a history on a new drive. Returns the measurements in megabytes per second.
 ///
 /// # Errors
 ///
@@ -196,7 +196,7 @@ pub fn run(history: &History, seed: u64) -> Result<Vec<f64>, CellError> {
                     lab.pause(PAUSE_S).await;
                     bursts.extend(lab.tests(up_to(level), &[random(BURST_S)]).await?);
                 }
-                // All bursts are of the same length, so that their mean is that of all their bytes.
+                // All bursts have the same length, so their mean is that of all their bytes.
                 Ok(mean(&bursts[BURSTS_UNCOUNTED..]).into_iter().collect())
             })
         }
@@ -226,24 +226,24 @@ pub fn run(history: &History, seed: u64) -> Result<Vec<f64>, CellError> {
     }
 }
 
-/// The mean; `None` of nothing.
+/// Returns the mean; `None` if there are no values.
 pub fn mean(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
-/// What was measured in which history.
+/// The measurements of each history.
 #[derive(Clone, Debug, Default)]
 pub struct Measured {
     runs: Vec<(History, Vec<Vec<f64>>)>,
 }
 
 impl Measured {
-    /// Of each history its repetitions.
+    /// Collects the repetitions of each history.
     pub fn new(runs: impl IntoIterator<Item = (History, Vec<Vec<f64>>)>) -> Self {
         Self { runs: runs.into_iter().collect() }
     }
 
-    /// What the repetitions measured at a place of a history.
+    /// Returns the measurements of all repetitions at a place of a history.
     pub fn each(&self, history: &History, place: usize) -> Vec<f64> {
         let of_history = self.runs.iter().filter(|(of, _)| of == history).flat_map(|(_, runs)| runs);
         of_history.filter_map(|run| run.get(place).copied()).collect()
@@ -254,7 +254,7 @@ impl Measured {
         statistics::median(&self.each(history, place))
     }
 
-    /// All that was measured in a history, repetition by repetition.
+    /// Returns all measurements of a history, repetition by repetition.
     pub fn all(&self, history: &History) -> Vec<f64> {
         self.runs.iter().filter(|(of, _)| of == history).flat_map(|(_, runs)| runs.concat()).collect()
     }

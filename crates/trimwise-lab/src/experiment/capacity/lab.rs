@@ -1,4 +1,4 @@
-//! A drive on the bench: device tests on parts of it, pauses, and the audit at the end.
+//! A drive under test: device tests on parts of it, pauses, and the audit at the end.
 
 use trimwise::block::{BlockDevice, BlockQueue, ModelDevice, QueueConfig};
 use trimwise::compare::cell::CellError;
@@ -9,17 +9,18 @@ use trimwise::units::SimDuration;
 
 use crate::bench::{self, Hooks, Part, Settings, Test};
 
-/// A device by its profile's name, with its firmware variant.
+/// Finds a device by its profile's name, with its firmware variant.
 pub fn device(name: &str) -> Result<SsdConfig, CellError> {
     let unknown = || CellError::Test { device: name.to_owned(), what: "no profile of that name".to_owned() };
     Ok(Profile::embedded(name).ok_or_else(unknown)?.config)
 }
 
-/// By how much [`small`] makes a drive smaller.
+/// Factor by which [`small`] shrinks a drive.
 pub const SMALLER: u32 = 16;
 
-/// The drive with blocks of one sixteenth of the pages. Superblocks, log and free pool are as many as before, and what
-/// depends on sizes shrinks with them: the time of an erase, so that it stays the same share, and the cache.
+/// Shrinks the drive's blocks to one sixteenth of the pages. The number of superblocks, the log and the free pool stay
+/// the same. What depends on sizes shrinks with them: the cache, and the time of an erase, so that it stays the same
+/// share.
 pub fn small(mut config: SsdConfig) -> SsdConfig {
     config.geometry.pages_per_block /= SMALLER;
     config.capacity_bytes /= u64::from(SMALLER);
@@ -29,7 +30,7 @@ pub fn small(mut config: SsdConfig) -> SsdConfig {
     config
 }
 
-/// A drive on the bench.
+/// A drive under test.
 pub struct Lab {
     device: ModelDevice,
     name: String,
@@ -37,7 +38,7 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// Makes a new drive, does `work` with it, and audits it.
+    /// Creates a drive, does `work` with it, and audits it.
     pub fn run<T: 'static, F: Future<Output = Result<T, CellError>> + 'static>(
         name: &str,
         config: &SsdConfig,
@@ -59,12 +60,12 @@ impl Lab {
         CellError::Test { device: self.name.clone(), what }
     }
 
-    /// Whether the drive takes TRIM.
+    /// Whether the drive supports TRIM.
     pub fn trims(&self) -> bool {
         self.device.facts().trim.is_some()
     }
 
-    /// Runs tests on a part of the drive. Returns the megabytes a second of all that they measured, in order.
+    /// Runs tests on a part of the drive. Returns all their measurements in order, in megabytes per second.
     pub async fn tests(&self, region: Part, tests: &[Test]) -> Result<Vec<f64>, CellError> {
         let settings = Settings { seed: self.seed, region, ..Settings::default() };
         let results = bench::run(&self.device, tests, &settings, Hooks::default())
@@ -77,7 +78,7 @@ impl Lab {
         Ok(measured.filter_map(|measured| measured.throughput_mb_per_s).collect())
     }
 
-    /// Leaves the drive alone.
+    /// Leaves the drive idle.
     pub async fn pause(&self, seconds: u64) {
         self.device.sleep(SimDuration::from_secs(seconds)).await;
     }

@@ -1,4 +1,4 @@
-//! The pictures: random writes over how full the drive is, and what helps.
+//! The figures: random writes by how full the drive is, and what helps.
 
 use super::history::{
     History, LEVELS, LEVELS_IDLE, LEVELS_OF_PARTITION, LEVELS_WRITE, Measured, REMAINDERS, mean,
@@ -8,7 +8,7 @@ use crate::plot::{Axis, Plot, PlotKind, Point, Series};
 
 const SPEED: Axis = Axis::linear("throughput_mb_per_s", "throughput", "MB/s");
 
-/// A line: what a history measured for each number.
+/// A line: the measurement of a history for each number.
 fn line(
     name: impl Into<String>,
     measured: &Measured,
@@ -27,7 +27,7 @@ fn bars(title: &str, x: Axis, series: Vec<Series>) -> Plot {
     Plot { title: title.to_owned(), kind: PlotKind::Bars, x, y: SPEED, series }
 }
 
-/// All of them, the one that answers the readers' question first.
+/// Returns all figures, beginning with the one that answers the readers' question.
 pub fn all(measured: &Measured) -> Vec<Plot> {
     let mut plots = vec![free_space(measured)];
     plots.extend(DEVICES.map(|device| over_provisioning(measured, device)));
@@ -36,7 +36,7 @@ pub fn all(measured: &Measured) -> Vec<Plot> {
     plots
 }
 
-/// How much free space is worth.
+/// The value of free space.
 fn free_space(measured: &Measured) -> Plot {
     let mut series = Vec::new();
     for device in DEVICES {
@@ -56,7 +56,7 @@ fn free_space(measured: &Measured) -> Plot {
     )
 }
 
-/// What a remainder that is not partitioned is worth without TRIM.
+/// The value of an unpartitioned remainder without TRIM.
 fn over_provisioning(measured: &Measured, device: &'static str) -> Plot {
     let series = REMAINDERS.map(|remainder| {
         line(format!("{remainder} % not partitioned"), measured, &LEVELS_OF_PARTITION, |level| {
@@ -70,7 +70,7 @@ fn over_provisioning(measured: &Measured, device: &'static str) -> Plot {
     )
 }
 
-/// What collection at idle is worth.
+/// The value of idle-time collection.
 fn pauses(measured: &Measured, device: &'static str) -> Plot {
     let variants = [
         ("no TRIM", false, false),
@@ -118,7 +118,7 @@ fn together(measured: &Measured) -> Plot {
     )
 }
 
-/// The source's own figures beside ours.
+/// The source's own figures next to ours.
 fn sequential(measured: &Measured) -> Plot {
     let mut series: Vec<Series> = Vec::new();
     for device in DEVICES {

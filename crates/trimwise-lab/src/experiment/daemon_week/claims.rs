@@ -1,9 +1,9 @@
-//! What the claims are about, for each file system.
+//! The figures that the claims are about, by file system.
 
 use super::{CAPACITY, FILE_SYSTEMS, Row, Trimming, bound};
 use crate::experiment::claims::Figures;
 
-/// For each file system that was run under the daemon.
+/// Returns the figures of each file system that was run under the daemon.
 pub fn figures(rows: &[Row]) -> Figures {
     let mut figures = Figures::default();
     let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
@@ -38,21 +38,21 @@ pub fn figures(rows: &[Row]) -> Figures {
     figures
 }
 
-/// Of fewer writes the slowest one is the p99, which is chance.
+/// With fewer writes, the p99 is the slowest write, which is chance.
 const WRITES_MIN: u64 = 100;
 
-/// How much longer writes take while it trims, in the hours of one rate of accesses.
+/// How much longer writes take during trimming, in the hours of one rate of accesses.
 struct Slower {
     busy: bool,
-    /// So many were written while it trimmed.
+    /// Number of writes during trimming.
     writes: u64,
-    /// Over the p99 of untouched hours of that rate; where there is none, of the run that never trims.
+    /// Ratio to the p99 of untouched hours of that rate; if there are none, to that of the run that never trims.
     ratio: f64,
     beside_never: bool,
 }
 
 impl Slower {
-    /// For each rate at which anything was written while it trimmed; with neither to compare it with, nothing is known.
+    /// Returns one for each rate with writes during trimming; `None` if there is nothing to compare with.
     fn of(row: &Row) -> Option<Vec<Self>> {
         let touched = row.rates.iter().filter_map(|of| Some((of, of.trimming?)));
         let slower = touched.map(|(of, trimming)| {
@@ -65,7 +65,7 @@ impl Slower {
     }
 }
 
-/// NaN if nothing is known.
+/// Returns the largest ratio; NaN if none is known.
 fn worst(of_run: &[Slower]) -> f64 {
     of_run
         .iter()

@@ -7,7 +7,7 @@ fn week() -> Week {
     Week { days: 1, gap_mean: SimDuration::from_secs(10), reads_percent: 50, ..Week::default() }
 }
 
-/// A run in which each access takes 1 ms, and from `at_hour` on for so many minutes the `slow_ns` of it.
+/// A run in which each access takes 1 ms, but `slow_ns` for `minutes` from `at_hour` on.
 fn run(trimming: Trimming, at_hour: u64, minutes: u64, slow_ns: u64) -> Run {
     let (from, until) = (at_hour * HOUR_NS, at_hour * HOUR_NS + minutes * MINUTE_NS);
     let took = |at: u64| if (from..until).contains(&at) { slow_ns } else { 1_000_000 };
@@ -79,8 +79,8 @@ fn what_is_reached_and_what_is_not() {
     }
 }
 
-/// A night that is slower for itself is no fault of the trims in it; and where no hour of a kind is untouched, the run that
-/// never trims stands beside, in words.
+/// A slow night is not the fault of the trims in it. If no hour of a kind is untouched, the text compares with the run
+/// that never trims.
 #[test]
 fn hours_are_compared_with_hours_of_the_same_rate() {
     let with_night = |mut run: Run, night_ns: u64| {
@@ -98,7 +98,7 @@ fn hours_are_compared_with_hours_of_the_same_rate() {
     let Figure::Text(said) = &same.measured else { panic!("{same:?}") };
     assert!(said.starts_with("1.000 (busy hours 1.000 of "), "{said}");
 
-    // From 1 o'clock for four hours: no busy hour is left untouched.
+    // From 1 o'clock for four hours: no busy hour remains untouched.
     let all_night = with_night(run(Trimming::Daemon, 1, 240, 3_000_000), 3_000_000);
     let alone = judged(std::slice::from_ref(&all_night));
     assert!(!alone.met && alone.measured != same.measured, "{alone:?}");

@@ -1,10 +1,10 @@
-//! What the claims are about.
+//! The figures that the claims are about.
 
 use super::observe::Layout;
 use super::{DeletionRun, Fitrim, KERNELS, MOUNTS, Measured};
 use crate::experiment::claims::Figures;
 
-/// Of each kernel's ext4, and of each file system over all kernels that were looked at, the oldest first.
+/// Returns figures of each kernel's ext4, and of each file system over all examined kernels, oldest first.
 pub fn figures(measured: &Measured) -> Figures {
     let mut figures = Figures::default();
     for kernel in KERNELS {

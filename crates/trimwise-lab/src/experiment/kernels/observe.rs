@@ -1,13 +1,13 @@
-//! From the commands that a drive was given to what a deletion made of them.
+//! Evaluates the commands that a drive received for a deletion.
 
 use serde::Serialize;
 
-/// One range that was discarded, as the drive saw it. Instants are of one clock, ns.
+/// One discarded range, as the drive saw it. Times are from one clock, in ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Discarded {
-    /// When the drive got its command.
+    /// When the drive received its command.
     pub at_ns: u64,
-    /// When that was acknowledged.
+    /// When the command was acknowledged.
     pub done_ns: u64,
     /// Where it begins.
     pub offset_bytes: u64,
@@ -15,35 +15,35 @@ pub struct Discarded {
     pub length_bytes: u64,
 }
 
-/// How much was discarded.
+/// Amount of discards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Discards {
     /// Commands.
     pub commands: u64,
     /// Ranges in them.
     pub ranges: u64,
-    /// Bytes in these; what was discarded twice counts twice.
+    /// Bytes in these; what is discarded twice counts twice.
     pub bytes: u64,
 }
 
-/// How a file lay when it was removed.
+/// Layout of a file when it was removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Layout {
-    /// In one piece, as far as the file system makes it.
+    /// In one piece, as far as the file system allows.
     Plain,
-    /// In many pieces; the room between them belongs to another file.
+    /// In many pieces; the space between them belongs to another file.
     GapsOccupied,
-    /// In many pieces; the room between them is free.
+    /// In many pieces; the space between them is free.
     GapsFree,
 }
 
 impl Layout {
-    /// In the order of the deletions. The file in one piece goes second: were it gone before, a discard of a piece next to it
-    /// would run into the hole that it leaves.
+    /// In the order of the deletions. The file in one piece comes second: if it were already gone, a discard of a piece
+    /// next to it would run into the hole that it leaves.
     pub const ALL: [Self; 3] = [Self::GapsOccupied, Self::Plain, Self::GapsFree];
 
-    /// In words.
+    /// Returns it in words.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Plain => "one piece",
@@ -53,11 +53,11 @@ impl Layout {
     }
 }
 
-/// When a deletion's discards were issued.
+/// When the discards of a deletion were issued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Issued {
-    /// None was.
+    /// There were none.
     Never,
     /// All before the fsync of the directory returned.
     InCommit,
@@ -68,7 +68,7 @@ pub enum Issued {
 }
 
 impl Issued {
-    /// In words.
+    /// Returns it in words.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Never => "never",
@@ -79,14 +79,14 @@ impl Issued {
     }
 }
 
-/// How long the calls of a deletion and of what follows it took.
+/// Durations of the calls for a deletion and of those that follow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Calls {
     /// The unlink.
     pub unlink_ns: u64,
     /// The fsync of the directory.
     pub fsync_ns: u64,
-    /// The append of 4 KiB to another file and its fsync, at once behind.
+    /// The append of 4 KiB to another file and its fsync, right after.
     pub next_fsync_ns: u64,
     /// The mean of the same, [`super::LATER_FSYNCS`] times more.
     pub later_fsync_mean_ns: u64,
@@ -97,54 +97,55 @@ pub struct Calls {
 /// The removal of one file, and what was discarded until [`super::WINDOW_NS`] later.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Deletion {
-    /// How the file lay.
+    /// Layout of the file.
     pub layout: Layout,
-    /// Its bytes.
+    /// Bytes freed.
     pub freed_bytes: u64,
-    /// Its pieces, as FIEMAP told.
+    /// Number of its pieces, according to FIEMAP.
     pub extents: u64,
-    /// Share of the room between the pieces that another file takes, as FIEMAP told; `None` if there is no such file.
+    /// Share of the space between the pieces that another file occupies, according to FIEMAP; `None` if there is no
+    /// such file.
     pub gaps_taken: Option<f64>,
-    /// How long the calls took.
+    /// Durations of the calls.
     #[serde(flatten)]
     pub calls: Calls,
     /// When discards were issued.
     pub issued: Issued,
-    /// All of them.
+    /// All discards.
     pub discards: Discards,
-    /// Those that the drive got before the fsync of the directory returned.
+    /// Discards that the drive received before the fsync of the directory returned.
     pub in_fsync: Discards,
-    /// Bytes that were discarded once or more.
+    /// Bytes discarded at least once.
     pub distinct_bytes: u64,
-    /// Bytes of the file that were; `None` where the file system does not tell where on the drive they lay.
+    /// Bytes of the file that were discarded; `None` if the file system does not tell where on the drive they lay.
     pub covered_bytes: Option<u64>,
-    /// When the drive got the first, since the unlink began.
+    /// When the drive received the first, since the start of the unlink.
     pub first_ns: Option<u64>,
-    /// When the last was acknowledged, since then.
+    /// When the last was acknowledged, since the start of the unlink.
     pub last_ns: Option<u64>,
-    /// Discarded bytes so far, at instants since the unlink began; at most [`CURVE_POINTS_MAX`].
+    /// Discarded bytes over the time since the start of the unlink; at most [`CURVE_POINTS_MAX`] points.
     pub curve: Vec<CurvePoint>,
 }
 
 /// A point of the curve of discarded bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct CurvePoint {
-    /// Since the unlink began.
+    /// Time since the start of the unlink.
     pub at_ns: u64,
-    /// Discarded until then, acknowledged.
+    /// Bytes discarded and acknowledged by then.
     pub bytes: u64,
 }
 
-/// Points that a curve keeps.
+/// Maximum number of points of a curve.
 pub const CURVE_POINTS_MAX: usize = 60;
 
 /// A piece of a file on the drive: offset and length, bytes.
 pub type Piece = (u64, u64);
 
 impl Deletion {
-    /// From the discards of the window, in the order in which the drive got them. `begin_ns` is when the unlink began, on
-    /// their clock; `commands` how many commands the ranges came in. `on_drive` is whether `pieces` are addresses
-    /// of the drive.
+    /// Evaluates the discards of the window, in the order in which the drive received them. `begin_ns` is when the
+    /// unlink began, on the same clock; `commands` is the number of commands of the ranges. `on_drive` is whether
+    /// `pieces` are addresses of the drive.
     pub fn of(
         layout: Layout,
         pieces: &[Piece],
@@ -180,14 +181,14 @@ impl Deletion {
         }
     }
 
-    /// Discarded bytes over freed ones.
+    /// Returns discarded bytes divided by freed bytes.
     pub fn ratio(&self) -> f64 {
         self.discards.bytes as f64 / self.freed_bytes.max(1) as f64
     }
 }
 
 impl Discards {
-    /// Of these ranges. Ranges of one command follow each other and have its instants.
+    /// Counts these ranges. Ranges of one command follow each other and have its times.
     pub fn of(ranges: &[Discarded]) -> Self {
         let same = |a: &Discarded, b: &Discarded| (a.at_ns, a.done_ns) == (b.at_ns, b.done_ns);
         Self {
@@ -198,7 +199,7 @@ impl Discards {
     }
 }
 
-/// What is discarded at least once, in order and without overlap.
+/// Returns what is discarded at least once, in order and without overlap.
 pub fn union(ranges: &[Discarded]) -> Vec<Piece> {
     let mut sorted: Vec<Piece> = ranges.iter().map(|d| (d.offset_bytes, d.length_bytes)).collect();
     sorted.sort_unstable();
@@ -214,7 +215,7 @@ pub fn union(ranges: &[Discarded]) -> Vec<Piece> {
     spans
 }
 
-/// Bytes of `pieces` that lie in `spans`, which are in order and do not overlap.
+/// Returns the bytes of `pieces` that lie in `spans`, which are in order and do not overlap.
 pub fn covered(pieces: &[Piece], spans: &[Piece]) -> u64 {
     let within = |&(offset, length): &Piece| {
         let first = spans.partition_point(|span| span.0 + span.1 <= offset);
@@ -227,8 +228,8 @@ pub fn covered(pieces: &[Piece], spans: &[Piece]) -> u64 {
     pieces.iter().map(within).sum()
 }
 
-/// Share of the room between the pieces of a file that another file's pieces take. Room for more than a piece lies between
-/// two places where the file lies, and is not counted.
+/// Returns the share of the space between the pieces of a file that another file's pieces occupy. Gaps longer than a
+/// piece are not counted: there the file continues elsewhere.
 pub fn gaps_taken(pieces: &[Piece], others: &[Piece]) -> Option<f64> {
     let mut sorted = pieces.to_vec();
     sorted.sort_unstable();
@@ -242,7 +243,7 @@ pub fn gaps_taken(pieces: &[Piece], others: &[Piece]) -> Option<f64> {
     (all > 0).then(|| covered(&gaps, &spans) as f64 / all as f64)
 }
 
-/// The first and the last point, and between them some at about equal steps.
+/// Keeps the first and the last point, and some between them at about equal steps.
 fn curve(ranges: &[Discarded], begin_ns: u64) -> Vec<CurvePoint> {
     let mut done: Vec<(u64, u64)> = ranges.iter().map(|d| (d.done_ns - begin_ns, d.length_bytes)).collect();
     done.sort_unstable();

@@ -4,7 +4,7 @@ use super::observe::{Deletion, Layout};
 use super::{DeletionRun, MOUNTS, Measured};
 use crate::plot::{Axis, Plot, PlotKind, Point, Series};
 
-/// All figures, file systems in their order; what nobody discarded is not drawn.
+/// Returns all figures, in the order of file systems; without discards there is no figure.
 pub fn all(measured: &Measured) -> Vec<Plot> {
     let mut file_systems: Vec<&str> = MOUNTS.iter().map(|mount| mount.file_system).collect();
     file_systems.dedup();
@@ -33,7 +33,7 @@ fn curve(deletion: &Deletion) -> Vec<Point> {
     let point = |(at_ns, bytes): (u64, u64)| {
         Point::new((at_ns as f64 / 1e9).max(1e-9), bytes as f64 / f64::from(1 << 20))
     };
-    // From the instant at which the first command came, so that a single one is a line too.
+    // Start when the first command came, so that a single one is a line too.
     let first = deletion.first_ns.map(|at_ns| (at_ns, 0));
     first.into_iter().chain(deletion.curve.iter().map(|p| (p.at_ns, p.bytes))).map(point).collect()
 }

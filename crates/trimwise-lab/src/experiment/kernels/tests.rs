@@ -1,4 +1,4 @@
-//! The experiment's sums and claims on made-up traces.
+//! The experiment's sums and claims, on invented traces.
 
 use super::observe::*;
 use super::*;
@@ -15,7 +15,7 @@ fn what_is_discarded_twice_counts_twice_and_covers_once() {
     let ranges = [range(10, 20, 0, 100), range(20, 30, 50, 100), range(40, 50, 300, 10)];
     assert_eq!(union(&ranges), [(0, 150), (300, 10)]);
     assert_eq!(Discards::of(&ranges), Discards { commands: 3, ranges: 3, bytes: 210 });
-    // Pieces that begin before, end behind, lie within, and touch nothing.
+    // Pieces that begin before, end after, lie within, and touch nothing.
     assert_eq!(covered(&[(140, 20), (290, 30), (10, 5), (200, 50)], &union(&ranges)), 10 + 10 + 5);
     assert_eq!(covered(&[(0, 1000)], &union(&ranges)), 160);
 }
@@ -60,7 +60,7 @@ fn a_long_curve_keeps_its_ends() {
     assert_eq!(curve.last(), Some(&CurvePoint { at_ns: 1000, bytes: 8000 }));
 }
 
-/// A deletion of 64 MiB of which `times` as much is discarded, in the fsync or a second after it.
+/// A deletion of 64 MiB with `times` as much discarded, in the fsync or a second after it.
 fn deletion(layout: Layout, times: f64, is_in_fsync: bool, fsync_ms: u64, later_us: u64) -> Deletion {
     let calls = Calls {
         unlink_ns: 0,
@@ -91,7 +91,7 @@ fn mounted(kernel: &str, mount: Mount, deletions: Vec<Deletion>, fitrims: [u64; 
     }
 }
 
-/// All kernels as they were published, but those that `change` changes.
+/// All kernels as published, except where `change` changes them.
 fn published(change: impl Fn(&str, Layout) -> Option<f64>) -> Measured {
     let mut measured = Measured::default();
     for kernel in KERNELS {

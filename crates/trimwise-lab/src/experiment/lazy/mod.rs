@@ -1,11 +1,11 @@
 //! The experiments of the Lazy TRIM paper: figures 3 and 4, and table II.
 //!
-//! K. Lee, D. H. Kang, D. Jeong and Y. I. Eom, "Lazy TRIM: Optimizing the Journaling Overhead caused by TRIM commands on
-//! Ext4 File System", measured a Galaxy S8. The text gives four numbers: the fsync after the removal of a file takes up to
-//! 99 % less (at appends of 64 KiB), all TRIMs are issued in up to 60 % less time, and a write that needs a block on a
-//! full file system takes 2 ms, 840 ms under lazy TRIM, and 2 ms again with reuse. Everything else is drawn.
+//! K. Lee, D. H. Kang, D. Jeong and Y. I. Eom, "Lazy TRIM: Optimizing the Journaling Overhead caused by TRIM commands
+//! on Ext4 File System", measured a Galaxy S8. The text gives four numbers: the fsync after the removal of a file takes
+//! up to 99 % less (at appends of 64 KiB), all TRIMs are issued in up to 60 % less time, and a write that needs a block
+//! on a full file system takes 2 ms, 840 ms under lazy TRIM, and 2 ms again with reuse. Everything else is drawn.
 //!
-//! One profile and one host serve all three. Two numbers of the profile are fitted, on the 60 % and the 840 ms.
+//! One profile and one host serve all three. Two numbers of the profile are fitted, to the 60 % and the 840 ms.
 
 mod on_kernel;
 mod sizes;
@@ -37,19 +37,19 @@ use trimwise::units::{Bytes, SimDuration};
 /// The phone's storage.
 pub const DEVICE: &str = "ufs21-64gb";
 
-/// Repetitions; how many the source made it does not say. They differ in where the commit timer stands, and in table II
-/// in the file that is removed.
+/// Repetitions; the source does not give their number. They differ in the phase of the commit timer, and in table II in
+/// the file that is removed.
 pub const REPS: u32 = 1;
 
-/// Policies that are compared: the source's three, and two beside them. What the source calls traditional is `commit`.
+/// Policies to compare: the source's three, and two more. What the source calls traditional is `commit`.
 pub const POLICIES: [&str; 5] = ["commit", "lazy", "lazy+reuse", "judicious", "ideal"];
 
-/// The phone's storage, as its profile has it.
+/// Returns the phone's storage according to its profile.
 pub fn device() -> SsdConfig {
     Profile::embedded(DEVICE).expect("the device is built in").config
 }
 
-/// The source's name of a policy beside ours, for what is printed.
+/// Returns a policy's name with the source's name, for display.
 fn label(policy: &str) -> String {
     match policy {
         "commit" => "commit (traditional)".to_owned(),
@@ -66,7 +66,7 @@ pub fn host() -> HostConfig {
         dirty_background_percent: 5,
         dirty_expire: SimDuration::from_secs(2),
         cpu: CpuCosts {
-            // Assumed: twice what a desktop of today takes; 2.3 GHz, narrower, slower memory.
+            // Assumed: twice what a current desktop takes; 2.3 GHz, narrower, slower memory.
             syscall: SimDuration::from_nanos(500),
             page_write: SimDuration::from_nanos(1_200),
             page_read: SimDuration::from_nanos(300),
@@ -95,7 +95,7 @@ struct Setup {
 }
 
 impl Setup {
-    /// Runs `test`, and audits file system and device behind it.
+    /// Runs `test`, and then audits file system and device.
     fn run<T: 'static, F: Future<Output = Result<T, CellError>> + 'static>(
         self,
         test: impl FnOnce(Ext4, Watch) -> F + 'static,

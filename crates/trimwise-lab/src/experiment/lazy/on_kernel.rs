@@ -1,9 +1,9 @@
 //! Figure 3 on a real ext4: the append benchmark on Linux 5.10 in virtual time, which discards inside the commit as the
-//! source's kernel did, and the model of that kernel beside it.
+//! source's kernel did, next to the model of that kernel.
 //!
-//! The source's 4.4 waited for each discard before it sent the next; 5.10 sends those of a commit together and waits at its
-//! end (a015434480dc). Lazy TRIM is in no kernel. What it comes to at best is a commit without discards, and that every
-//! kernel has: `nodiscard`.
+//! The source's 4.4 waited for each discard before it sent the next; 5.10 sends those of a commit together and waits at
+//! its end (a015434480dc). No kernel has lazy TRIM. At best it equals a commit without discards, which every kernel
+//! has: `nodiscard`.
 
 use trimwise::compare::cell::CellError;
 use trimwise::fs::host::HostConfig;
@@ -15,19 +15,19 @@ use crate::experiment::claims::{Figures, Published};
 use crate::experiment::result::{ExperimentResult, ExperimentRows};
 use crate::plot::{Axis, Plot, PlotKind, Point, Series};
 
-/// Its name on the command line.
+/// Name on the command line.
 pub const FIGURE_3_KERNEL: &str = "lazy-3-kernel";
 
-/// Its question.
+/// The question that it answers.
 pub const QUESTION_3_KERNEL: &str = "How long does fsync take after the removal of a fragmented file on a real ext4 that discards in the commit?";
 
 /// The kernel: the last series that discards inside the commit.
 pub const KERNEL: &str = "5.10";
 
-/// The guest's memory: the largest append is 64 MiB, and ext4 and its journal beside it.
+/// The guest's memory: room for the largest append, 64 MiB, besides ext4 and its journal.
 pub const GUEST_MEMORY: Bytes = Bytes::mib(512);
 
-/// One run on both sides.
+/// One run on the kernel and in the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KernelCase {
     /// Bytes of an append.
@@ -37,31 +37,31 @@ pub struct KernelCase {
 }
 
 impl KernelCase {
-    /// The policy by its name, which both sides have.
+    /// Returns the policy, which both have under the same name.
     pub fn policy(&self) -> PolicySpec {
         if self.discard { PolicySpec::COMMIT } else { PolicySpec::OFF }
     }
 }
 
-/// All of them: with discard, then without, each over all sizes.
+/// Returns all cases: with discard, then without, each over all sizes.
 pub fn kernel_cases() -> Vec<KernelCase> {
     let of = |discard| sizes().map(move |append| KernelCase { append, discard });
     of(true).chain(of(false)).collect()
 }
 
-/// What both sides measured.
+/// The measurements of both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KernelRun {
-    /// What was run.
+    /// The case.
     pub case: KernelCase,
-    /// The fsync on the real one.
+    /// The fsync on the kernel.
     pub kernel: SimDuration,
-    /// In the model.
+    /// The fsync in the model.
     pub model: SimDuration,
 }
 
 impl KernelRun {
-    /// Runs the model beside what the kernel did.
+    /// Runs the model for comparison with the kernel.
     ///
     /// # Errors
     /// [`CellError`].
@@ -72,7 +72,7 @@ impl KernelRun {
     }
 }
 
-/// The figure and its claims.
+/// Makes the figure and its claims.
 pub fn evaluate_on_kernel(runs: &[KernelRun], seed: u64) -> ExperimentResult {
     let of = |discard, side: fn(&KernelRun) -> SimDuration| -> Vec<(Bytes, f64)> {
         let runs = runs.iter().filter(|run| run.case.discard == discard);

@@ -15,15 +15,15 @@ use crate::plot::{Axis, Plot, PlotKind, Point, Series};
 
 /// Name of figure 3's experiment on the command line.
 pub const FIGURE_3: &str = "lazy-3";
-/// Name of figure 4's.
+/// Name of figure 4's experiment.
 pub const FIGURE_4: &str = "lazy-4";
 
-/// The append sizes of the source's x axis: 64 KiB, 128 KiB, ... 64 MiB.
+/// Returns the append sizes of the source's x axis: 64 KiB, 128 KiB, ... 64 MiB.
 pub fn sizes() -> impl Iterator<Item = Bytes> {
     (0..=10).map(|i| Bytes::kib(64 << i))
 }
 
-/// What one run measured.
+/// The measurements of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SizeRun {
     /// Appends that the file is made of.
@@ -32,13 +32,13 @@ pub struct SizeRun {
     pub extents: u64,
     /// The removal.
     pub unlink: SimDuration,
-    /// The fsync behind it.
+    /// The fsync after it.
     pub fsync: SimDuration,
     /// The TRIMs of the removed file.
     pub issue: Issue,
 }
 
-/// SizeRuns the append benchmark once.
+/// Runs the append benchmark once.
 ///
 /// # Errors
 ///
@@ -53,7 +53,7 @@ pub fn run_size(
     run_size_on(host(), ssd, policy, append, rep, seed)
 }
 
-/// The same on another host.
+/// Does the same on another host.
 ///
 /// # Errors
 ///
@@ -80,7 +80,7 @@ pub fn run_size_on(
     })
 }
 
-/// All runs of a policy: for each size those of its repetitions.
+/// All runs of a policy: for each size its repetitions.
 pub type SizeRuns = Vec<Vec<SizeRun>>;
 
 /// The measured figure of all policies over all sizes.
@@ -90,14 +90,14 @@ struct Table<'a> {
 }
 
 impl Table<'_> {
-    /// The median of a policy at each size; empty if the policy was not run.
+    /// Returns the median of a policy at each size; empty if the policy was not run.
     fn of(&self, policy: &str) -> Vec<f64> {
         let index = POLICIES.iter().position(|p| *p == policy);
         let runs = index.and_then(|i| self.runs.get(i)).map_or(&[][..], Vec::as_slice);
         runs.iter().filter_map(|runs| self.point(0.0, runs)).map(|point| point.y).collect()
     }
 
-    /// Both of the source's policies over the sizes.
+    /// Returns the figures of both of the source's policies over the sizes.
     fn figures(&self) -> Figures {
         let mut figures = Figures::default();
         for policy in ["commit", "lazy"] {
@@ -111,7 +111,7 @@ impl Table<'_> {
         Point::of_runs(x, &runs.iter().map(self.figure).collect::<Vec<_>>())
     }
 
-    /// Series over the append size; without what is zero, which no logarithmic axis has.
+    /// Returns the series over the append size; leaves out zeros, which a logarithmic axis cannot show.
     fn series(&self) -> Vec<Series> {
         let series = POLICIES.iter().zip(self.runs).map(|(policy, runs)| Series {
             name: label(policy),
@@ -133,7 +133,7 @@ fn append_axis() -> Axis {
     Axis::log("append_kib", "append size", "KiB")
 }
 
-/// How many TRIMs the removed file takes under each policy, beside what was asked.
+/// Draws how many TRIMs the removed file takes under each policy; the source does not show this.
 fn commands_plot(runs: &[SizeRuns]) -> Plot {
     let table = Table { runs, figure: |run| run.issue.commands as f64 };
     Plot {
@@ -148,7 +148,7 @@ fn commands_plot(runs: &[SizeRuns]) -> Plot {
 /// The question of figure 3.
 pub const QUESTION_3: &str = "How long does fsync take after the removal of a fragmented file?";
 
-/// Figure 3 and its claims from the runs, for each policy of [`POLICIES`] in the order of [`sizes`].
+/// Makes figure 3 and its claims from the runs, for each policy of [`POLICIES`] in the order of [`sizes`].
 pub fn evaluate_figure_3(runs: &[SizeRuns], seed: u64) -> ExperimentResult {
     let table = Table { runs, figure: |run| milliseconds(run.fsync) };
     let plot = Plot {
@@ -168,7 +168,7 @@ pub fn evaluate_figure_3(runs: &[SizeRuns], seed: u64) -> ExperimentResult {
 /// The question of figure 4.
 pub const QUESTION_4: &str = "How long does it take to issue all TRIMs of a removed file?";
 
-/// Figure 4 and its claim from the same runs.
+/// Makes figure 4 and its claim from the same runs.
 pub fn evaluate_figure_4(runs: &[SizeRuns], seed: u64) -> ExperimentResult {
     let table = Table { runs, figure: |run| milliseconds(run.issue.time) };
     let traditional = table.of("commit");
@@ -206,7 +206,7 @@ pub fn evaluate_figure_4(runs: &[SizeRuns], seed: u64) -> ExperimentResult {
 mod tests {
     use super::*;
 
-    /// SizeRuns as a device would make them that takes `each` for a TRIM one by one and `share` of it in parallel.
+    /// Invents runs on a device that takes `each` for a TRIM one by one and `share` of it in parallel.
     fn fabricated(each_us: u64, share_percent: u64) -> Vec<SizeRuns> {
         let run = |policy: &str, pieces: u64| {
             let serial = SimDuration::from_micros(each_us * pieces);

@@ -1,4 +1,4 @@
-//! Table II: a synchronous write that needs a block, on a full file system of which a file was just removed.
+//! Table II: a synchronous write that needs a block, on a full file system from which a file was just removed.
 
 use trimwise::compare::cell::CellError;
 use trimwise::compare::statistics;
@@ -13,28 +13,28 @@ use crate::experiment::claims::{Figures, Published};
 use crate::experiment::result::{ExperimentResult, ExperimentRows};
 use crate::plot::{Axis, Plot, PlotKind, Point, Series};
 
-/// Its name on the command line.
+/// Name on the command line.
 pub const TABLE_2: &str = "lazy-table2";
 
-/// The question it answers.
+/// The question that it answers.
 pub const QUESTION_T2: &str = "How long does a write wait that needs a block on a full file system?";
 
-/// The published figures, as printed. Whether an fsync came before the write they do not say.
+/// The published figures, as printed. They do not say whether an fsync preceded the write.
 const PUBLISHED: &str = include_str!("../../../../../experiments/lazy-table2/published.csv");
 
-/// The published latency of a policy, milliseconds.
+/// Returns the published latency of a policy, in milliseconds.
 fn published_ms(policy: &str) -> Option<f64> {
     let mut rows = PUBLISHED.lines().filter_map(|line| line.split_once(','));
     rows.find(|(name, _)| *name == policy)?.1.parse().ok()
 }
 
-/// The files of which one is removed, assumed: those of the append benchmark at its smallest append.
+/// The files, of which one is removed; assumed to be those of the append benchmark at its smallest append.
 const FILE: Fragmenting = Fragmenting::of_append(Bytes::kib(64));
 
 /// With and without an fsync between removal and write.
 pub const FSYNC: [bool; 2] = [true, false];
 
-/// What one run measured.
+/// The measurements of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteRun {
     /// Extents of the file that was removed.
@@ -74,10 +74,10 @@ pub fn run_write(
     })
 }
 
-/// All runs of a policy: those with the fsync, and those without.
+/// All runs of a policy: with the fsync, and without.
 pub type WriteRuns = [Vec<WriteRun>; 2];
 
-/// The median over the repetitions of a policy.
+/// Returns the median over the repetitions of a policy.
 fn median(
     runs: &[WriteRuns],
     policy: &str,
@@ -94,13 +94,13 @@ fn bars(title: &str, y: Axis, series: Vec<Series>) -> Plot {
     Plot { title: title.to_owned(), kind: PlotKind::Bars, x, y, series }
 }
 
-/// A bar of each policy that has one.
+/// Makes a bar for each policy that has a value.
 fn series(name: &str, of: impl Fn(&str) -> Option<f64>) -> Series {
     let points = POLICIES.iter().filter_map(|policy| Some(Point::new(label(policy), of(policy)?)));
     Series { name: name.to_owned(), points: points.collect() }
 }
 
-/// The table and its claims from the runs, for each policy of [`POLICIES`].
+/// Makes the table and its claims from the runs, for each policy of [`POLICIES`].
 pub fn evaluate_table_2(runs: &[WriteRuns], seed: u64) -> ExperimentResult {
     let write = |policy: &str, fsync| median(runs, policy, fsync, |run| run.write);
     let issue = |policy: &str, fsync| median(runs, policy, fsync, |run| run.issue.time);
@@ -160,7 +160,7 @@ mod tests {
     fn claims_hold_of_the_published_figures_and_fail_of_others() {
         assert_eq!(met(840_000, 2_000, 840_000), ["lazy-table2-lazy", "lazy-table2-reuse"]);
         assert_eq!(met(840_000, 4_100, 840_000), ["lazy-table2-lazy"]);
-        // It waits, but for something else than the queue; or for too little.
+        // It waits, but not for the queue; or too briefly.
         assert_eq!(met(840_000, 2_000, 1_000_000), ["lazy-table2-reuse"]);
         assert_eq!(met(150_000, 2_000, 150_000), ["lazy-table2-reuse"]);
         assert!(evaluate_table_2(&[], 1).claims.iter().all(|claim| !claim.met));

@@ -1,19 +1,19 @@
-//! What is compared, and how far the model is off.
+//! The figures to compare, and how far the model is off.
 
 use super::{Pair, Side};
 use crate::experiment::claims::Figures;
 
-/// A figure that is compared.
+/// A figure to compare.
 pub struct Compared {
-    /// What claims call it.
+    /// Its name in claims.
     id: &'static str,
-    /// For people.
+    /// Its name in tables.
     pub name: &'static str,
     /// The figure.
     pub of: fn(&Side) -> u64,
 }
 
-/// What is compared, in the order of the table.
+/// The figures to compare, in the order of the table.
 pub const COMPARED: [Compared; 9] = [
     Compared { id: "data", name: "data blocks", of: |side| side.traffic.data_blocks },
     Compared { id: "journal", name: "journal blocks", of: |side| side.traffic.journal_blocks },
@@ -26,7 +26,7 @@ pub const COMPARED: [Compared; 9] = [
     Compared { id: "duration", name: "duration", of: |side| side.duration_ns },
 ];
 
-/// The model over the kernel, percent off; nothing beside nothing is no error.
+/// Returns the model's error against the kernel in percent; if both are zero, there is no error.
 pub fn error_percent(pair: &Pair, of: fn(&Side) -> u64) -> f64 {
     match (of(&pair.kernel), of(&pair.model)) {
         (0, 0) => 0.0,
@@ -35,7 +35,7 @@ pub fn error_percent(pair: &Pair, of: fn(&Side) -> u64) -> f64 {
     }
 }
 
-/// What is compared, over all cases: `kernel.ID` and `model.ID`.
+/// Returns the compared figures over all cases: `kernel.ID` and `model.ID`.
 pub fn figures(pairs: &[Pair]) -> Figures {
     let mut figures = Figures::default();
     for Compared { id, of, .. } in &COMPARED {

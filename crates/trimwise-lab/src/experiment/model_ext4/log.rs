@@ -1,15 +1,15 @@
-//! What a file system asked its drive for, told apart by where it lies: journal, metadata in their places, data.
+//! A file system's requests to its drive, classified by where they lie: journal, metadata in place, data.
 //!
-//! The same log is kept of a modelled and of a real ext4. A block is the journal's if the journal's inode owns it, it is
-//! metadata if mkfs put it there (superblock, descriptors, bitmaps, inode tables) or if a directory owns it at the end,
-//! and data otherwise. What is not seen: blocks of extent trees, which files of more than four extents have, are taken
-//! for data, and so are blocks of a directory that was removed.
+//! The same log is kept of a modelled and of a real ext4. A block is the journal's if the journal's inode owns it. It
+//! is metadata if mkfs put it there (superblock, descriptors, bitmaps, inode tables) or if a directory owns it at the
+//! end, and data otherwise. Two kinds are wrongly taken for data: blocks of extent trees, which files of more than four
+//! extents have, and blocks of a directory that was removed.
 
 use serde::Serialize;
 use trimwise::block::Command;
 use trimwise::units::{UNIT_BYTES, UnitRange};
 
-/// A command, as the drive gets it.
+/// A command, as the drive receives it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entry {
     /// A read.
@@ -22,7 +22,7 @@ pub enum Entry {
     Flush,
 }
 
-/// What is not data.
+/// The places that are not data.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Places {
     journal: Vec<UnitRange>,
@@ -30,7 +30,7 @@ pub struct Places {
 }
 
 impl Places {
-    /// The journal's blocks; of mkfs and of directories the others.
+    /// Takes the journal's blocks, and the metadata of mkfs and of directories.
     pub fn new(journal: Vec<UnitRange>, metadata: impl IntoIterator<Item = UnitRange>) -> Self {
         let sorted = |mut ranges: Vec<UnitRange>| {
             ranges.retain(|range| range.units > 0);
@@ -42,12 +42,12 @@ impl Places {
 }
 
 impl Entry {
-    /// What a command of the modelled host is; a file system asks for whole blocks only.
+    /// Converts a command of the modelled host; a file system requests only whole blocks.
     pub fn of(command: &Command) -> Option<Self> {
         match command {
             Command::Read(range) => Some(Self::Read(*range)),
             Command::Write(range, _) => Some(Self::Write(*range)),
-            // On SATA Linux sends one run a command, in as many ranges as it takes.
+            // On SATA, Linux sends one run per command, in as many ranges as it takes.
             Command::Trim(ranges) => {
                 let start = ranges.iter().map(|range| range.start).min().unwrap_or_default();
                 let units = ranges.iter().map(|range| range.units).sum();
@@ -59,21 +59,21 @@ impl Entry {
     }
 }
 
-/// How many units of `range` lie in `places`, which are sorted and do not overlap.
+/// Returns how many units of `range` lie in `places`, which are sorted and do not overlap.
 fn units_in(places: &[UnitRange], range: UnitRange) -> u64 {
     let first = places.partition_point(|place| place.end() <= range.start);
     let touched = places[first..].iter().take_while(|place| place.start < range.end());
     touched.map(|place| place.end().min(range.end()).0 - place.start.max(range.start).0).sum()
 }
 
-/// What was asked for.
+/// Counts of requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Traffic {
     /// Blocks of 4 KiB written for files.
     pub data_blocks: u64,
-    /// Blocks written to the journal, its superblock included.
+    /// Blocks written to the journal, including its superblock.
     pub journal_blocks: u64,
-    /// Blocks of metadata written to their places.
+    /// Blocks of metadata written in place.
     pub metadata_blocks: u64,
     /// Flushes.
     pub flushes: u64,
@@ -86,7 +86,7 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// What these commands are.
+    /// Classifies and counts these commands.
     pub fn of(log: &[Entry], places: &Places) -> Self {
         let mut traffic = Self::default();
         for entry in log {

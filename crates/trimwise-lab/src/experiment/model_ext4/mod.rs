@@ -1,10 +1,11 @@
-//! The modelled ext4 beside that of a real kernel: the same PostMark on the same drive, and what reached the drive.
+//! The modelled ext4 next to that of a real kernel: the same PostMark on the same drive, and the requests that reach
+//! it.
 //!
-//! The guest's processor takes no time, so the model's takes none either; the model's memory and journal are what the
-//! guest has. What is counted is counted from the beginning of PostMark until [`SETTLE`] behind its end, when everything
-//! is in its place; the duration is PostMark's own.
+//! The guest's processor takes no time, so the model's takes none either; the model's memory and journal are those of
+//! the guest. Requests are counted from the start of PostMark until [`SETTLE`] after its end, when everything has been
+//! written; the duration is PostMark's own.
 //!
-//! This module is pure: it runs the model and judges. Whoever boots kernels brings what they did.
+//! This module is pure: it runs the model and judges. Its caller boots the kernels and provides their results.
 
 mod claims;
 pub mod log;
@@ -31,13 +32,13 @@ use trimwise::workload::postmark::{self, PostmarkConfig};
 use super::claims::Published;
 use super::result::{ExperimentResult, ExperimentRows};
 
-/// Its name on the command line.
+/// Name on the command line.
 pub const NAME: &str = "model-ext4";
 
-/// The question it answers.
+/// The question that it answers.
 pub const QUESTION: &str = "How near is the modelled ext4 to that of a real kernel?";
 
-/// Neither side draws anything: one run says all.
+/// Nothing is drawn at random: one run is enough.
 pub const REPS: u32 = 1;
 
 /// The kernel.
@@ -46,27 +47,27 @@ pub const KERNEL: &str = "6.1";
 /// The drive.
 pub const DEVICE: &str = "sata-generic";
 
-/// It is made this small: more than any of the workloads fills, so that what blocks are taken from is free space.
+/// Capacity: more than any of the workloads fills, so that there are always free blocks to take.
 pub const CAPACITY: Bytes = Bytes::gib(8);
 
-/// The guest's memory, of which one half or so is left to the page cache.
+/// The guest's memory; about half of it remains for the page cache.
 pub const GUEST_MEMORY: Bytes = Bytes::mib(256);
 
-/// How long both sides rest behind the mount, and behind PostMark before the count ends: twice the age at which what is
-/// dirty is written.
+/// How long both rest after the mount, and after PostMark before counting ends: twice the age at which dirty data is
+/// written.
 pub const SETTLE: SimDuration = SimDuration::from_secs(70);
 
 /// A PostMark configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// What it is called in the tables.
+    /// Its name in the tables.
     pub name: &'static str,
-    /// As PostMark reads it.
+    /// Its text, as PostMark reads it.
     pub config: &'static str,
 }
 
-/// Three shapes: metadata rule the first, the flow of data the second; the third reads and appends over more than fits
-/// into memory.
+/// Three shapes: metadata dominate the first, the flow of data the second; the third reads and appends over more than
+/// fits into memory.
 pub const SHAPES: [Shape; 3] = [
     Shape {
         name: "small",
@@ -85,7 +86,7 @@ pub const SHAPES: [Shape; 3] = [
     },
 ];
 
-/// What is run on both sides.
+/// What to run on the kernel and in the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Case {
     /// The workload.
@@ -100,7 +101,7 @@ impl Case {
         format!("{}, {}", self.shape.name, self.policy())
     }
 
-    /// The policy by its name, which both sides have.
+    /// Returns the policy, which both have under the same name.
     pub fn policy(&self) -> PolicySpec {
         if self.discard { PolicySpec::COMMIT } else { PolicySpec::OFF }
     }
@@ -112,16 +113,16 @@ pub fn cases() -> Vec<Case> {
     SHAPES.iter().flat_map(with).collect()
 }
 
-/// The drive of both sides.
+/// Returns the drive of both.
 ///
 /// # Errors
-/// [`CellError::Device`] if the profile is not what it should be.
+/// [`CellError::Device`] if the profile is invalid.
 pub fn device() -> Result<SsdConfig, CellError> {
     let profile = Profile::embedded(DEVICE).expect("the device is built in");
     Ok(profile.config.shrunk(CAPACITY.0)?)
 }
 
-/// What the guest has that decides how its file system works, as it said before PostMark began.
+/// Properties of the guest that affect its file system, as reported before PostMark began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct GuestFacts {
     /// Dirty pages beyond which write-back starts (`nr_dirty_background_threshold` of /proc/vmstat).
@@ -135,7 +136,8 @@ pub struct GuestFacts {
 }
 
 impl GuestFacts {
-    /// The model's host: dirty limits are shares of the memory that pages may fill, so that follows from them.
+    /// Returns the model's host. Its memory follows from the dirty limits, which are shares of the memory that pages
+    /// may fill.
     fn host(&self) -> HostConfig {
         let linux = KERNEL.parse().expect("it is a version");
         let guest = HostConfig::in_guest(linux, GUEST_MEMORY);
@@ -147,35 +149,35 @@ impl GuestFacts {
     }
 }
 
-/// What one side did.
+/// The results of one side, the kernel or the model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Side {
     /// PostMark's duration.
     pub duration_ns: u64,
     /// Transactions committed.
     pub commits: u64,
-    /// What the drive was asked for.
+    /// Requests to the drive.
     #[serde(flatten)]
     pub traffic: Traffic,
 }
 
-/// Both sides of one case.
+/// Both sides of a case.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Pair {
     /// The workload's name.
     pub shape: &'static str,
     /// `off` or `commit`.
     pub policy: String,
-    /// What the guest has.
+    /// Properties of the guest.
     pub guest: GuestFacts,
-    /// The real one.
+    /// The results on the kernel.
     pub kernel: Side,
-    /// The model.
+    /// The results in the model.
     pub model: Side,
 }
 
 impl Pair {
-    /// Runs the model beside what the kernel did.
+    /// Runs the model for comparison with the kernel.
     ///
     /// # Errors
     /// [`CellError`].
@@ -185,7 +187,7 @@ impl Pair {
     }
 }
 
-/// Runs the model's side.
+/// Runs the model.
 ///
 /// # Errors
 /// [`CellError`].
@@ -230,7 +232,7 @@ pub fn run_model(case: Case, guest: GuestFacts, seed: u64) -> Result<Side, CellE
     })?
 }
 
-/// The table and the claims.
+/// Makes the table and the claims.
 pub fn evaluate(pairs: &[Pair], seed: u64) -> ExperimentResult {
     let published = Published {
         name: NAME,

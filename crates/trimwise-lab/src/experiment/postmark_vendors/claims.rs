@@ -1,17 +1,17 @@
-//! What the table of `postmark-vendors` says: its rows next to the published ones, and what the claims are about.
+//! The table of `postmark-vendors`: its rows next to the published ones, and the figures that the claims are about.
 
 use super::{CREATION_ALONE_PER_S, Column, DEVICES, METRICS, Means, TRANSACTIONS_PER_S};
 use crate::experiment::claims::Figures;
 use crate::experiment::result::VendorRow;
 
-/// All columns, measured.
+/// The measurements of all columns.
 pub struct Table<'a> {
     /// In the order of `columns`.
     pub measured: &'a [Means],
     pub columns: &'a [Column],
 }
 
-/// The size of a DIFF that counts as none.
+/// A DIFF up to this size counts as none.
 const SMALL_DIFF_PERCENT: f64 = 5.0;
 
 impl Table<'_> {
@@ -25,7 +25,7 @@ impl Table<'_> {
             .map(|(_, m, _)| m)
     }
 
-    /// Change of Transactions/s by discard, in percent: measured and published.
+    /// Returns the change of Transactions/s by discard in percent: measured and published.
     fn diffs(&self) -> Vec<(&'static str, bool, f64, f64)> {
         let mut diffs = Vec::new();
         for device in DEVICES {
@@ -44,7 +44,7 @@ impl Table<'_> {
         diffs
     }
 
-    /// The source's rows in its order, and behind those of each table the phase that its rates hide.
+    /// Returns the source's rows in its order; each table is followed by the phase that its rates hide.
     pub fn rows(&self) -> Vec<VendorRow> {
         let mut rows = Vec::new();
         for device in DEVICES {
@@ -76,7 +76,8 @@ impl Table<'_> {
         rows
     }
 
-    /// What the claims are about, of the buffered and of the unbuffered columns, ours and (`published.`) the source's.
+    /// Returns the figures that the claims are about, for the buffered and the unbuffered columns: ours and
+    /// (`published.`) the source's.
     pub fn figures(&self) -> Figures {
         let mut figures = Figures::default();
         let name = |buffering| if buffering { "buffered" } else { "unbuffered" };
@@ -104,7 +105,7 @@ impl Table<'_> {
         figures
     }
 
-    /// What came out, from the figures themselves.
+    /// Describes the result, from the figures themselves.
     pub fn finding(&self) -> String {
         let paying: Vec<String> = self
             .diffs()

@@ -1,11 +1,10 @@
 //! `postmark-vendors`: PostMark with and without discard on six vendors' drives.
 //!
 //! The published table (L. Czerner, 2010) gives means of ten runs for six drives, with and without PostMark's
-//! buffering, with and without ext4's discard. Each drive here has three numbers that are fitted: the rate of
-//! its write path, the time of its read path, and the time of a TRIM command. They are fitted on
-//! Transactions/s and Creation_alone/s of the *buffered* columns and nothing else; one host serves all
-//! six. What checks the model is what was not fitted: the deletion phase, in which a cost per file would
-//! be wrong by a factor of fifty, and the unbuffered columns.
+//! buffering, with and without ext4's discard. Each drive here has three fitted numbers: the rate of its write path,
+//! the time of its read path, and the time of a TRIM command. They are fitted to Transactions/s and Creation_alone/s of
+//! the *buffered* columns and nothing else; one host serves all six. What was not fitted checks the model: the deletion
+//! phase, in which a cost per file would be wrong by a factor of fifty, and the unbuffered columns.
 
 mod claims;
 
@@ -23,13 +22,13 @@ use trimwise::workload::postmark::PostmarkConfig;
 use super::claims::Published;
 use super::result::{ExperimentResult, ExperimentRows};
 
-/// Its name on the command line.
+/// Name on the command line.
 pub const NAME: &str = "postmark-vendors";
 
-/// The question it answers.
+/// The question that it answers.
 pub const QUESTION: &str = "Does ext4's discard cost PostMark anything, on six vendors' drives of 2010?";
 
-/// Repetitions of the source.
+/// Repetitions in the source.
 pub const REPS: u32 = 10;
 
 /// The published means, as printed.
@@ -49,7 +48,7 @@ pub struct Column {
     pub discard: bool,
 }
 
-/// All 24 columns, in the order of the table; or, of the drives named in `only`, theirs.
+/// Returns all 24 columns, in the order of the table; or those of the drives named in `only`.
 pub fn columns(only: &[String]) -> Vec<Column> {
     let mut columns = Vec::new();
     for device in DEVICES.into_iter().filter(|device| only.is_empty() || only.iter().any(|o| o == device)) {
@@ -62,7 +61,7 @@ pub fn columns(only: &[String]) -> Vec<Column> {
     columns
 }
 
-/// The host, the same for all columns. The source names neither machine nor kernel; it is of 2010.
+/// Returns the host, the same for all columns. The source, of 2010, names neither machine nor kernel.
 pub fn host() -> HostConfig {
     HostConfig {
         // Assumed: an ordinary test machine of the year.
@@ -78,23 +77,23 @@ pub fn host() -> HostConfig {
             unlink: SimDuration::from_nanos(80_000),
             page_truncate: SimDuration::from_nanos(300),
         },
-        // CFQ as of Linux 2.6.32: up to `quantum` (8) background requests, but one at a time while
-        // somebody waits for the device.
+        // CFQ as of Linux 2.6.32: up to `quantum` (8) background requests, but one at a time while a task waits for the
+        // device.
         queue: QueueConfig {
             max_request: Bytes::kib(512),
             background_depth: 8,
             background_ramp: Some(SimDuration::from_millis(100)),
             ..QueueConfig::default()
         },
-        // The kernels of the year waited for each discard inside the commit.
+        // The kernels of that year waited for each discard inside the commit.
         discard: DiscardGeneration::CommitSerial,
-        // And stopped writers at the limit.
+        // They also stopped writers at the limit.
         writeback: Writeback::AtTheLimit,
         ..HostConfig::of_the_2010s()
     }
 }
 
-/// The workload of the source.
+/// Returns the workload of the source.
 pub fn workload(buffering: bool) -> PostmarkConfig {
     PostmarkConfig {
         number: 50_000,
@@ -110,7 +109,7 @@ pub fn workload(buffering: bool) -> PostmarkConfig {
     }
 }
 
-/// What a column runs: each repetition with a new file system on the same drive, which mkfs discards.
+/// Returns the cell of a column: each repetition with a new file system on the same drive, which mkfs discards.
 pub fn spec(column: Column, profile: &Profile, seed: u64) -> CellSpec {
     CellSpec {
         device: column.device.to_owned(),
@@ -130,7 +129,7 @@ pub fn spec(column: Column, profile: &Profile, seed: u64) -> CellSpec {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Means {
     values: [f64; METRICS.len()],
-    /// Deletion phase by subtraction, as the source's figures allow it.
+    /// Deletion phase, calculated by subtraction, as the source's figures allow.
     pub deletion_s: f64,
     reps: u32,
 }
@@ -158,7 +157,7 @@ const TRANSACTIONS_PER_S: usize = 2;
 const CREATION_ALONE_PER_S: usize = 4;
 
 impl Means {
-    /// The metric of one run, as PostMark 1.51's terse report computes it, but from exact times: there
+    /// Returns the metrics of a run, as PostMark 1.51's terse report computes them, but from exact times: there
     /// `Deleted/s` is the number *created*, and `Deletion_alone/s` is over the *creation* phase.
     fn of_run(p: &PostmarkFigures) -> [f64; METRICS.len()] {
         let (total, transactions, creation) = (p.total_s, p.transactions_s, p.creation_alone_s);
@@ -179,7 +178,7 @@ impl Means {
         ]
     }
 
-    /// The means of a column's runs of PostMark.
+    /// Returns the means of a column's runs of PostMark.
     pub fn of(runs: &[Cell]) -> Self {
         let runs: Vec<&PostmarkFigures> = runs.iter().filter_map(Cell::postmark).collect();
         let n = runs.len().max(1) as f64;
@@ -193,17 +192,17 @@ impl Means {
         means
     }
 
-    /// Transactions each second.
+    /// Returns transactions per second.
     pub fn transactions_per_s(&self) -> f64 {
         self.values[TRANSACTIONS_PER_S]
     }
 
-    /// Files created each second before the transactions.
+    /// Returns files created per second before the transactions.
     pub fn creation_alone_per_s(&self) -> f64 {
         self.values[CREATION_ALONE_PER_S]
     }
 
-    /// The published means of a column.
+    /// Returns the published means of a column.
     pub fn published(column: Column) -> Self {
         let mut means = Self { reps: REPS, ..Self::default() };
         for row in published() {
@@ -250,7 +249,7 @@ pub fn run_column(column: Column, reps: u32, seed: u64, after_each: &dyn Fn()) -
     Ok(Means::of(&run_in_turn(&spec(column, &profile, seed), reps, after_each)?))
 }
 
-/// Rows and claims from the means of these columns. Of the drives' order nothing is said unless all are there.
+/// Makes rows and claims from the means of these columns. The order of the drives is judged only if all are present.
 pub fn evaluate(columns: &[Column], means: &[Means], seed: u64) -> ExperimentResult {
     let table = Table { measured: means, columns };
     let published = Published {

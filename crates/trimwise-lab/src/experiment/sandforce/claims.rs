@@ -1,4 +1,4 @@
-//! The figures of the experiment: what its claims are about, and what is drawn.
+//! The figures of the experiment: those that its claims are about, and those that are drawn.
 
 use super::files::{FilesRun, LEVELS_PERCENT};
 use super::sharing::Sharing;
@@ -16,11 +16,11 @@ pub struct Measured {
     pub beside: BesideRun,
     /// The reader's question.
     pub files: FilesRun,
-    /// What units share.
+    /// The units that share data.
     pub sharing: Sharing,
 }
 
-/// The mean of ATTO's reads over its sizes.
+/// Returns the mean of ATTO's reads over its sizes.
 fn atto_read(figures: &Figures) -> f64 {
     figures.atto.iter().map(|size| size.read).sum::<f64>() / figures.atto.len().max(1) as f64
 }
@@ -30,8 +30,8 @@ impl Measured {
         &self.classes[0]
     }
 
-    /// What the claims are about: `CLASS.STATE.read`, `.write`, `.long` and `.atto`, where a state after TRIM is called by
-    /// its firmware.
+    /// Returns the figures that the claims are about: `CLASS.STATE.read`, `.write`, `.long` and `.atto`; a state after
+    /// TRIM is named after its firmware.
     fn figures(&self) -> claims::Figures {
         let mut figures = claims::Figures::default();
         let mut state = |name: String, of: &Figures| {
@@ -69,7 +69,7 @@ impl Measured {
         figures
     }
 
-    /// The states of the drive, in the order in which they were made.
+    /// Returns the states of the drive, in the order in which they were made.
     fn states(run: &ClassRun) -> Vec<(String, &Figures)> {
         let trimmed = FIRMWARES.iter().zip(&run.trimmed).map(|(f, t)| (format!("TRIM, {f}"), &t.once));
         let mut states = vec![("clean".to_owned(), &run.clean), ("tortured".to_owned(), &run.tortured)];
@@ -144,7 +144,7 @@ impl Measured {
             self.bars("A long sequential write of the same data", |f| f.same_write),
             self.atto_lines("ATTO reads, compressible data", |size| size.read),
             self.atto_lines("ATTO writes, compressible data", |size| size.write),
-            plot(&format!("{BESIDE} beside it"), PlotKind::Bars, state(), beside),
+            plot(&format!("{BESIDE} for comparison"), PlotKind::Bars, state(), beside),
             plot("Tortured raw and through files, 8 GB, 5.0.2", PlotKind::Bars, state(), files),
         ]
     }
@@ -155,7 +155,7 @@ fn plot(title: &str, kind: PlotKind, x: Axis, series: impl IntoIterator<Item = S
     Plot { title: title.to_owned(), kind, x, y, series: series.into_iter().collect() }
 }
 
-/// Figures and claims.
+/// Makes figures and claims.
 pub fn evaluate(measured: &Measured, seed: u64) -> ExperimentResult {
     let published = Published {
         name: NAME,

@@ -1,10 +1,10 @@
-//! The reader's question: is a drive worse off when it is tortured raw and then trimmed as a whole than when the same
+//! The reader's question: is a drive worse off if it is tortured raw and then trimmed as a whole than if the same
 //! torture goes through a file system that trims all the time?
 //!
-//! Both on the same drive, made smaller, under the firmware with the fault. *Raw* is what the source did: fill,
-//! torture, one TRIM of everything. *Through files* an ext4 with TRIM at each commit is filled with files, which
-//! get as many overwrites of 4 KiB at random places as the raw drive got, and now and then one is removed and
-//! written again. All data are incompressible: what the modelled file system writes is of that class.
+//! Both use the same drive, scaled down, under the faulty firmware. *Raw* is what the source did: fill, torture, one
+//! TRIM of everything. *Through files*, an ext4 with TRIM at each commit is filled with files. They get as many
+//! overwrites of 4 KiB at random places as the raw drive, and now and then one is removed and rewritten. All data are
+//! incompressible: that is the class of data that the modelled file system writes.
 
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -24,33 +24,33 @@ use super::{CellError, Figures, Image, TORMENT, figures_of};
 use crate::bench::{Part, Test};
 
 const CLASS: ContentClass = ContentClass::Incompressible;
-/// The files that are overwritten.
+/// Size of the files.
 const FILE: Bytes = Bytes::mib(4);
-/// How full they make the file system, percent of what files can use: as one keeps it, and over the whole drive as
-/// far as a file system can.
+/// How full the files make the file system, in percent of what files can use: a usual level, and as much of the drive
+/// as a file system can cover.
 pub const LEVELS_PERCENT: [u64; 2] = [50, 95];
-/// One of so many operations removes a file and writes it again; the others overwrite 4 KiB.
+/// One of this many operations removes a file and rewrites it; the others overwrite 4 KiB.
 const OVERWRITES_A_REMOVAL: u64 = 4096;
-/// The drive: small enough for a file system to be worked on for so long.
+/// The drive: small enough that a file system on it can be worked on for this long.
 const CAPACITY: Bytes = Bytes(8_000_000_000);
 
-/// What the comparison runs on.
+/// The setting of the comparison.
 #[derive(Clone, Debug)]
 pub struct FilesSetting {
     /// The drive.
     pub ssd: SsdConfig,
     /// Its firmware.
     pub faults: Faults,
-    /// The host, with as much less memory as the drive is smaller.
+    /// The host; its memory is scaled down like the drive.
     pub host: HostConfig,
-    /// How long the raw torture takes, seconds.
+    /// Duration of the raw torture, seconds.
     pub torture_s: u32,
-    /// How much is written to measure writes.
+    /// Amount written to measure writes.
     pub written: Bytes,
 }
 
 impl FilesSetting {
-    /// For a drive that is tortured for so long, and measured with so much, made smaller.
+    /// Scales down a drive with its torture and the amount written to measure it.
     pub(super) fn of(
         ssd: &SsdConfig,
         faults: Faults,
@@ -71,14 +71,14 @@ impl FilesSetting {
     }
 }
 
-/// What the two ways left of the drive.
+/// The state of the drive after both ways.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FilesRun {
     /// As new.
     pub clean: Figures,
     /// Raw: tortured, before TRIM.
     pub raw_tortured: Figures,
-    /// Raw: behind one TRIM of everything.
+    /// Raw: after one TRIM of everything.
     pub raw_trimmed: Figures,
     /// Units that the raw torture wrote.
     pub raw_units: u64,
@@ -86,20 +86,20 @@ pub struct FilesRun {
     pub levels: Vec<Level>,
 }
 
-/// What torture through files left of the drive, at one level.
+/// The state of the drive after torture through files, at one level.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Level {
     /// With the files at the end.
     pub in_place: Figures,
-    /// When all of them are removed.
+    /// After all of them are removed.
     pub removed: Figures,
-    /// Units that the drive was sent for the torture.
+    /// Units sent to the drive for the torture.
     pub units: u64,
     /// Units that the drive held at the end, before the files were removed, percent.
     pub mapped_percent: f64,
 }
 
-/// Does it both ways.
+/// Runs both ways.
 ///
 /// # Errors
 ///
@@ -132,7 +132,8 @@ pub fn run_files(setting: &FilesSetting, seed: u64, after_each: &dyn Fn()) -> Re
     Ok(FilesRun { clean, raw_tortured, raw_trimmed, raw_units: overwrites, levels })
 }
 
-/// The drive with the files at the end, and without them; and how much was written for the overwrites.
+/// Measures the drive with the files at the end, and without them; also returns how much was written for the
+/// overwrites.
 fn through_files(
     setting: &FilesSetting,
     percent: u64,
@@ -169,7 +170,7 @@ fn image(fs: &Ext4, at: SimTime) -> Image {
     Image { drive: fs.queue().drive().clone(), at }
 }
 
-/// Writes files up to the level. Answers how many.
+/// Writes files up to the level. Returns how many.
 async fn fill(fs: &Ext4, percent: u64) -> Result<u64, FileError> {
     let space = fs.statfs().await?;
     let room = space.free.0 / 100 * percent;
@@ -190,7 +191,7 @@ async fn write_file(fs: &Ext4, number: u64) -> Result<(), FileError> {
     fs.close(file).await
 }
 
-/// Overwrites so many units at random places of the files, and removes and rewrites some.
+/// Overwrites `overwrites` units at random places of the files, and removes and rewrites some.
 async fn torture(fs: &Ext4, count: u64, overwrites: u64, seed: u64) -> Result<(), FileError> {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
     let mut below = |n: u64| ((u128::from(rng.next_u64()) * u128::from(n)) >> 64) as u64;

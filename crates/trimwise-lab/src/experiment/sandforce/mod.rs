@@ -1,13 +1,12 @@
-//! `sandforce`: what torture does to a compressing drive, and what TRIM gives back under three firmwares.
+//! `sandforce`: the effect of torture on a compressing drive, and what TRIM restores under three firmwares.
 //!
-//! From "SandForce TRIM Issue & Corsair Force Series GS (240GB) Review" (AnandTech, November 2012). One profile
-//! stands for the drive, with its firmware as a variant; the page-mapped drive of the same year stands beside it.
-//! All is done by the tests of [`crate::bench`], which would do the same to a real drive. A drive is filled and
-//! tortured once for each class of data; every measurement gets a clone of it, under its own firmware, so that no
-//! measurement sees what another one wrote.
+//! From "SandForce TRIM Issue & Corsair Force Series GS (240GB) Review" (AnandTech, November 2012). One profile stands
+//! for the drive, with its firmware as a variant; the page-mapped drive of the same year is for comparison. Everything
+//! is done by the tests of [`crate::bench`], which would do the same to a real drive. A drive is filled and tortured
+//! once for each class of data. Every measurement gets a clone of it, under its own firmware, so that no measurement
+//! sees what another one wrote.
 //!
-//! `claims` says what of the source holds, `files` answers the reader's question, `sharing` looks at data that
-//! repeat.
+//! `claims` judges the source's claims, `files` answers the reader's question, `sharing` examines repeating data.
 
 mod claims;
 pub mod files;
@@ -26,51 +25,51 @@ use trimwise::units::{Bytes, SimTime};
 
 use crate::bench::{Direction, Hooks, Part, Passes, Percent, Results, Settings, Test, TestResult};
 
-/// Its name on the command line.
+/// Name on the command line.
 pub const NAME: &str = "sandforce";
 
-/// The question it answers.
+/// The question that it answers.
 pub const QUESTION: &str =
     "What does TRIM give back to a compressing drive that was tortured, and under which firmware?";
 
 /// The drive, a built-in profile with its firmwares as variants.
 pub const DEVICE: &str = "sandforce-240gb";
 
-/// The page-mapped drive beside it.
+/// The page-mapped drive for comparison.
 pub const BESIDE: &str = "sata-240gb-2012";
 
-/// The firmwares: before the fault, with it, and mended.
+/// The firmwares: before the fault, with it, and fixed.
 pub const FIRMWARES: [&str; 3] = ["3.x", "5.0.2", "5.0.3"];
 
-/// What the drive is filled and tortured with.
+/// The data to fill and torture the drive with.
 pub const CLASSES: [ContentClass; 3] =
     [ContentClass::Compressible, ContentClass::PseudoRandom, ContentClass::Incompressible];
 
-/// Repetitions unless asked otherwise.
+/// Default number of repetitions.
 pub const REPS: u32 = 1;
 
-/// What HD Tach and ATTO write.
+/// The data that HD Tach and ATTO write.
 const THEIR_OWN: ContentClass = ContentClass::Compressible;
 
-/// What the experiment runs on.
+/// The setting of the experiment.
 #[derive(Clone, Debug)]
 pub struct Setting {
     /// The drive.
     pub ssd: SsdConfig,
-    /// What each firmware of [`FIRMWARES`] does wrong.
+    /// The faults of each firmware of [`FIRMWARES`].
     pub firmwares: [Faults; 3],
     /// The page-mapped drive.
     pub beside: SsdConfig,
-    /// How long the torture takes, seconds.
+    /// Duration of the torture, seconds.
     pub torture_s: u32,
-    /// How much is written to measure writes of the class that the drive was tortured with.
+    /// Amount written to measure writes, of the class that the drive was tortured with.
     pub written: Bytes,
-    /// The drives of the reader's question: the same, smaller.
+    /// The drives of the reader's question: the same, scaled down.
     pub files: files::FilesSetting,
 }
 
 impl Setting {
-    /// That of the source.
+    /// Returns the setting of the source.
     pub fn published() -> Self {
         let profile = |name: &str| Profile::embedded(name).expect("the drives are built in");
         let firmware = |version: &str| profile(&format!("{DEVICE}@{version}")).faults;
@@ -87,11 +86,11 @@ impl Setting {
         }
     }
 
-    /// The same on drives of `capacity`, tortured for as much less time.
+    /// Returns the same on drives of `capacity`, with proportionally shorter torture.
     ///
     /// # Errors
     ///
-    /// If no drive of that size can be like these.
+    /// If these drives cannot be scaled to that size.
     pub fn shrunk(&self, capacity: Bytes) -> Result<Self, CellError> {
         let whole = self.ssd.capacity_bytes;
         let share = |amount: u64| (u128::from(amount) * u128::from(capacity.0) / u128::from(whole)) as u64;
@@ -105,38 +104,39 @@ impl Setting {
     }
 }
 
-/// A smaller drive with the same cache: the dies are as many, and a smaller one could not keep them busy.
+/// Scales down a drive but keeps its cache: it has as many dies as before, and a smaller cache could not keep them
+/// busy.
 fn shrunk(ssd: &SsdConfig, capacity: Bytes) -> Result<SsdConfig, CellError> {
     Ok(SsdConfig { cache: ssd.cache.clone(), ..ssd.shrunk(capacity.0)? })
 }
 
-/// Throughput of one transfer size.
+/// Throughput at one transfer size.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AttoSize {
-    /// The transfer, KiB.
+    /// Transfer size, KiB.
     pub kib: f64,
-    /// Megabytes a second.
+    /// Megabytes per second written.
     pub write: f64,
-    /// Megabytes a second.
+    /// Megabytes per second read.
     pub read: f64,
 }
 
-/// What was measured of a drive in one state. Megabytes a second.
+/// Measurements of a drive in one state, in megabytes per second.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Figures {
-    /// HD Tach's pass of reads, and by zone.
+    /// HD Tach's pass of reads.
     pub read: f64,
     /// By zone: gigabytes from the beginning, and its throughput.
     pub read_zones: Vec<(f64, f64)>,
-    /// HD Tach's pass of writes, behind the reads.
+    /// HD Tach's pass of writes, after the reads.
     pub write: f64,
     /// A long sequential write of the data that the drive was tortured with.
     pub same_write: f64,
-    /// ATTO; nothing where it was not run.
+    /// ATTO; empty if it was not run.
     pub atto: Vec<AttoSize>,
 }
 
-/// A drive at an instant.
+/// The state of a drive at a moment.
 #[derive(Clone, Debug)]
 pub(super) struct Image {
     drive: Drive,
@@ -148,12 +148,12 @@ impl Image {
         Ok(Self { drive: Drive::new(ssd, Faults::default(), seed)?, at: SimTime::ZERO })
     }
 
-    /// The same drive under a firmware that does this wrong.
+    /// Returns the same drive under a firmware with these faults.
     fn under(&self, faults: Faults) -> Result<Self, CellError> {
         Ok(Self { drive: self.drive.clone().with_faults(faults)?, at: self.at })
     }
 
-    /// Does tests to it, writing data of a class.
+    /// Runs tests on it with a class of data.
     fn test(
         self,
         tests: &[Test],
@@ -180,8 +180,8 @@ impl Image {
     }
 }
 
-/// Measures clones of a drive in a state. Reads come first, since HD Tach's own writes put a drive in order; the long
-/// write of `written` bytes of a class, and ATTO if asked for, get clones of their own.
+/// Measures clones of a drive in a state. Reads come first, since HD Tach's own writes put a drive in order. The long
+/// write of `written` bytes of a class, and ATTO if requested, get clones of their own.
 fn figures_of(
     image: &Image,
     written: Bytes,
@@ -209,13 +209,13 @@ fn figures_of(
     Ok(figures)
 }
 
-/// The throughput of one direction in the last of some tests.
+/// Returns the throughput of one direction in the last of some tests.
 fn throughput(tests: &[TestResult], what: &str) -> f64 {
     let measured = tests.iter().flat_map(|test| &test.measured);
     measured.filter(|m| m.what == what).filter_map(|m| m.throughput_mb_per_s).next_back().unwrap_or(f64::NAN)
 }
 
-/// A line of the plots of some tests.
+/// Returns a line of the plots of some tests.
 fn line(tests: &[TestResult], name: &str) -> Vec<(f64, f64)> {
     let series = tests.iter().flat_map(|test| &test.plots).flat_map(|plot| &plot.series);
     let points = series.filter(|series| series.name == name).flat_map(|series| &series.points);
@@ -227,16 +227,16 @@ fn line(tests: &[TestResult], name: &str) -> Vec<(f64, f64)> {
         .collect()
 }
 
-/// A drive under one firmware, tortured before.
+/// A tortured drive under one firmware.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Trimmed {
     /// After TRIM of the whole drive.
     pub once: Figures,
-    /// After another one.
+    /// After a second TRIM.
     pub twice: Figures,
 }
 
-/// All that was done with one class of data.
+/// All measurements with one class of data.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ClassRun {
     /// As new.
@@ -256,13 +256,13 @@ pub struct ClassRun {
 /// Fill and torture.
 const TORMENT: [Test; 1] = [Test::Fill(Percent::ALL)];
 
-/// Steps that each of the runs tells of.
+/// Progress steps of each run.
 pub const STEPS: u64 = 6;
 
-/// The most memory that one of the runs needs: the drive of 58.6 million units and two clones of it.
+/// The most memory that a run needs: the drive of 58.6 million units and two clones of it.
 pub const MEMORY: Bytes = Bytes::gib(4);
 
-/// Does all of the source's measurements with one class of data.
+/// Makes all of the source's measurements with one class of data.
 ///
 /// # Errors
 ///
@@ -302,7 +302,7 @@ pub fn run_class(
     })
 }
 
-/// Fills and tortures a drive. Answers what the torture wrote, and its write amplification.
+/// Fills and tortures a drive. Returns what the torture wrote, and its write amplification.
 fn torment(
     new: Image,
     setting: &Setting,
@@ -316,12 +316,12 @@ fn torment(
     Ok((tortured, (stats.host_units_written, stats.write_amplification())))
 }
 
-/// What the page-mapped drive showed.
+/// Measurements of the page-mapped drive.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct BesideRun {
     /// As new.
     pub clean: Figures,
-    /// Filled in order.
+    /// Filled sequentially.
     pub full: Figures,
     /// After the torture.
     pub tortured: Figures,
@@ -329,7 +329,7 @@ pub struct BesideRun {
     pub trimmed: Figures,
 }
 
-/// Does the same to the page-mapped drive.
+/// Makes the same measurements of the page-mapped drive.
 ///
 /// # Errors
 ///

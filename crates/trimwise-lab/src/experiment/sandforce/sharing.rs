@@ -1,5 +1,4 @@
-//! What the drive stores of data that compress and of data that repeat, and what becomes of a unit whose twin is
-//! trimmed.
+//! What the drive stores for compressible and for repeating data, and what happens to a unit if its twin is trimmed.
 
 use trimwise::content::{Content, ContentClass, DUPLICATES, Stored};
 use trimwise::ssd::{Ssd, SsdConfig};
@@ -7,26 +6,26 @@ use trimwise::units::{Bytes, Lpn, SimTime, UNIT_BYTES, UnitRange};
 
 use super::{CellError, Setting};
 
-/// How often the rest of the drive is written, so that the collector gets everywhere.
+/// How often the rest of the drive is written, so that garbage collection reaches everything.
 const PASSES: u64 = 4;
-/// The drive: as small as it needs to be.
+/// The drive: as small as possible.
 const CAPACITY: Bytes = Bytes(1_000_000_000);
 
-/// What was seen.
+/// Observations.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sharing {
     /// NAND units for each unit of compressible data.
     pub compressible_share: f64,
-    /// Bytes written to flash for units of which the drive had the like.
+    /// Bytes written to flash for units whose data the drive already had.
     pub copies_bytes: u64,
-    /// Units that were trimmed, and those of them that still read as something.
+    /// Units that were trimmed, and how many of them still read as something.
     pub trimmed: (u64, u64),
-    /// Units that shared their data with those, and those of them that still read the same when all flash had been
-    /// erased and written again.
+    /// Units that shared their data with those, and how many of them still read the same after all flash had been
+    /// erased and rewritten.
     pub kept: (u64, u64),
 }
 
-/// Writes units twice, trims the first ones, and writes the rest of the drive until all flash has gone around.
+/// Writes units twice, trims the first ones, and writes the rest of the drive until all flash has been recycled.
 ///
 /// # Errors
 ///

@@ -1,8 +1,8 @@
 //! `set-1a` and `set-1b`: when TRIM at every commit is worth its time, and whether SeT knows it.
 //!
-//! Both are from "To TRIM or Not to TRIM: Judicious TRIMing for Solid State Drives" (SOSP 2011, poster). Its
-//! figures are drawn without numbers, so what is checked is their shape. One drive, one host and one way of
-//! ageing serve both; what the source leaves open is written down in [`Setting`] and in the READMEs.
+//! Both are from "To TRIM or Not to TRIM: Judicious TRIMing for Solid State Drives" (SOSP 2011, poster). Its figures
+//! are drawn without numbers, so only their shape is checked. Both use one drive, one host and one way of ageing;
+//! [`Setting`] and the READMEs document what the source leaves open.
 
 pub mod one_a;
 pub mod one_b;
@@ -27,10 +27,10 @@ use crate::plot::{Axis, Place, Plot, PlotKind, Point, Series};
 /// The drive, a built-in profile.
 pub const DEVICE: &str = "sata-60gb-2011";
 
-/// Repetitions unless asked otherwise; the source does not say how many it made.
+/// Default number of repetitions; the source does not give its own.
 pub const REPS: u32 = 1;
 
-/// What both experiments run on.
+/// The setting of both experiments.
 #[derive(Clone, Debug)]
 pub struct Setting {
     /// The drive.
@@ -39,13 +39,13 @@ pub struct Setting {
     pub host: HostConfig,
     /// PostMark.
     pub workload: PostmarkConfig,
-    /// How ageing goes on once the file system was full: how often this many percent of it are deleted, drawn
-    /// at random, and created anew.
+    /// Further ageing after the file system was full: how many times this many percent of it are deleted, drawn at
+    /// random, and recreated.
     pub turnovers: (u32, u64),
 }
 
 impl Setting {
-    /// That of the source. What it does not say:
+    /// Returns the source's setting. What the source does not say:
     ///
     /// - the machine: that of `postmark-vendors`, with a kernel that waits for each discard inside the commit;
     /// - PostMark's block size, seed and buffering: 4 KiB, and the defaults otherwise;
@@ -69,14 +69,14 @@ impl Setting {
     }
 }
 
-/// A file system that is full, with the files that fill it and the drive below.
+/// A full file system, with the files that fill it and the drive below.
 #[derive(Clone)]
 pub struct Aged {
     volume: VolumeImage,
     files: Population,
 }
 
-/// Ages a new drive to the fullest, without TRIM but for that of mkfs: the state with which all runs begin.
+/// Ages a new drive until it is full, without TRIM except that of mkfs: the starting state of all runs.
 ///
 /// # Errors
 ///
@@ -98,16 +98,16 @@ pub fn age(setting: &Setting, seed: u64) -> Result<Aged, CellError> {
     })?
 }
 
-/// One run of PostMark and what it did to the drive.
+/// A run of PostMark and its effect on the drive.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Run {
-    /// How full the drive was when it began, as the drive sees it, in percent.
+    /// Utilization of the drive at the start, as the drive sees it, in percent.
     pub device_utilization_percent: f64,
-    /// How long it took, in seconds.
+    /// Its duration in seconds.
     pub total_s: f64,
     /// NAND units over host units.
     pub write_amplification: f64,
-    /// What garbage collection copied, in GiB.
+    /// Copies by garbage collection, in GiB.
     pub copied_gib: f64,
     /// TRIM commands.
     pub trim_commands: u64,
@@ -119,7 +119,7 @@ pub struct Run {
     pub p99_ms: f64,
 }
 
-/// Lets the drive rest, runs PostMark and counts what it did. `rep` decides at which phase of the commit timer.
+/// Lets the drive rest, runs PostMark and counts its effects. `rep` decides the phase of the commit timer.
 async fn postmark_on(
     fs: &Ext4,
     workload: &PostmarkConfig,
@@ -157,7 +157,7 @@ async fn postmark_on(
     })
 }
 
-/// A figure with a series for each name; `at` answers what the repetitions of one point gave.
+/// Makes a figure with a series for each name; `at` returns the results of a point's repetitions.
 fn plot<X: Into<Place> + Clone>(
     title: &str,
     kind: PlotKind,

@@ -13,21 +13,21 @@ use crate::experiment::claims::{Figures, Published};
 use crate::experiment::result::{ExperimentResult, ExperimentRows};
 use crate::plot::{Axis, PlotKind};
 
-/// Its name on the command line.
+/// Name on the command line.
 pub const NAME: &str = "set-1a";
 
-/// The question it answers.
+/// The question that it answers.
 pub const QUESTION: &str =
     "How full must a drive be before TRIM at every commit is worth its time to PostMark?";
 
 /// Utilizations of the drive, in percent.
 pub const UTILIZATIONS: [u64; 11] = [10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 100];
 
-/// Policies as they are written: the two of the source, and others beside them.
+/// Policies as they are written: the two of the source, and two more.
 pub const POLICIES: [&str; 4] = ["off", "commit", "judicious", "ideal"];
 
-/// Runs PostMark once under each policy on a drive that is so full: from the full file system files are
-/// deleted, what they leave is trimmed, and a new file system is made without TRIM.
+/// Runs PostMark once under each policy on a drive with this utilization: files are deleted from the full file system,
+/// what they leave is trimmed, and a new file system is made without TRIM.
 ///
 /// # Errors
 ///
@@ -75,30 +75,30 @@ pub fn run(
 pub struct Measured {
     /// In percent, ascending.
     pub utilizations: Vec<u64>,
-    /// As written; `off` and `commit` are among them.
+    /// As written, including `off` and `commit`.
     pub policies: Vec<String>,
     /// By utilization, then repetition, then policy.
     pub runs: Vec<Vec<Vec<Run>>>,
 }
 
-/// The width of the steps between which execution times are compared, in percent of the drive.
+/// Width of the steps for comparing execution times, in percent of the drive.
 const STEP_PERCENT: u64 = 10;
-/// Up to here utilization is low.
+/// Utilization counts as low up to this.
 const LOW_PERCENT: u64 = 50;
 impl Measured {
     fn of(&self, policy: usize, utilization: usize, figure: impl Fn(&Run) -> f64) -> Vec<f64> {
         self.runs[utilization].iter().map(|rep| figure(&rep[policy])).collect()
     }
 
-    /// The median execution time; `None` if that was not run.
+    /// Returns the median execution time; `None` if that was not run.
     fn time_s(&self, policy: &str, utilization_percent: u64) -> Option<f64> {
         let policy = self.policies.iter().position(|p| p == policy)?;
         let utilization = self.utilizations.iter().position(|&u| u == utilization_percent)?;
         median(&self.of(policy, utilization, |r| r.total_s))
     }
 
-    /// What the claims are about: times under `commit` and `off`, and how much longer each step of utilization from below
-    /// makes PostMark under `commit`.
+    /// Returns the figures that the claims are about: times under `commit` and `off`, and how much longer PostMark
+    /// takes under `commit` with each step of utilization.
     fn figures(&self) -> Figures {
         let mut figures = Figures::default();
         let both = |u: u64| Some((self.time_s("commit", u)?, self.time_s("off", u)?));
@@ -118,7 +118,7 @@ impl Measured {
     }
 }
 
-/// Figures and claims.
+/// Makes figures and claims.
 pub fn evaluate(measured: &Measured, reps: u32, seed: u64) -> ExperimentResult {
     let utilization = || Axis::linear("device_utilization_percent", "device utilization", "%");
     let xs: Vec<f64> = measured.utilizations.iter().map(|&u| u as f64).collect();
@@ -178,7 +178,7 @@ pub fn evaluate(measured: &Measured, reps: u32, seed: u64) -> ExperimentResult {
 mod tests {
     use super::*;
 
-    /// Times of `off` and `commit` at 10, 20, 50, 90 and 100 %, and what lies on straight lines between them.
+    /// Times of `off` and `commit` at 10, 20, 50, 90 and 100 %, linear in between.
     fn met(off: [f64; 5], on: [f64; 5]) -> Vec<String> {
         let given = [10.0, 20.0, 50.0, 90.0, 100.0];
         let at = |times: &[f64; 5], u: f64| {

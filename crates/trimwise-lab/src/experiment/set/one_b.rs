@@ -10,27 +10,27 @@ use crate::experiment::claims::{Figures, Published};
 use crate::experiment::result::{ExperimentResult, ExperimentRows};
 use crate::plot::{Axis, Plot, PlotKind};
 
-/// Its name on the command line.
+/// Name on the command line.
 pub const NAME: &str = "set-1b";
 
-/// The question it answers.
+/// The question that it answers.
 pub const QUESTION: &str =
     "Does SeT, which turns TRIM on and off, beat TRIM that is always on or always off?";
 
-/// Utilizations of the file system, in percent, one after the other.
+/// Utilizations of the file system in percent, one after another.
 pub const UTILIZATIONS: [u64; 4] = [60, 40, 70, 60];
 
 /// The eight bars of the source, from left to right: `commit` is its "trim on".
 pub const PUBLISHED: [&str; 8] =
     ["off", "set:0:100", "set:40:100", "set:40:90", "set:40:80", "set:40:70", "set:40:60", "commit"];
 
-/// Further policies, beside them.
+/// Further policies for comparison.
 pub const BESIDES: [&str; 3] = ["lazy+reuse", "judicious", "ideal"];
 
-/// One stage: the utilization was set, and PostMark ran.
+/// One stage: set the utilization, then run PostMark.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Stage {
-    /// How long files were deleted or created to reach the utilization, in seconds.
+    /// Time for deleting or creating files to reach the utilization, in seconds.
     pub adjusting_s: f64,
     /// PostMark.
     pub run: Run,
@@ -68,7 +68,7 @@ pub fn run(
 /// All runs of the experiment.
 #[derive(Clone, Debug)]
 pub struct Measured {
-    /// As written; those of [`PUBLISHED`] are among them.
+    /// As written, including those of [`PUBLISHED`].
     pub policies: Vec<String>,
     /// By policy, then repetition, then stage.
     pub runs: Vec<Vec<Vec<Stage>>>,
@@ -79,18 +79,18 @@ impl Measured {
         self.runs[policy].iter().map(|rep| figure(&rep[stage])).collect()
     }
 
-    /// Median over the repetitions of a sum over the stages; `None` if that policy was not run.
+    /// Returns the median over the repetitions of a sum over the stages; `None` if that policy was not run.
     fn total(&self, policy: &str, figure: impl Fn(&Stage) -> f64) -> Option<f64> {
         let policy = self.policies.iter().position(|p| p == policy)?;
         median(&self.runs[policy].iter().map(|rep| rep.iter().map(&figure).sum()).collect::<Vec<f64>>())
     }
 
-    /// The time of all runs of PostMark: what the claims are about.
+    /// Returns the time of all runs of PostMark, which the claims are about.
     fn postmark_s(&self, policy: &str) -> Option<f64> {
         self.total(policy, |s| s.run.total_s)
     }
 
-    /// The policies that a host could use, the fastest first.
+    /// Returns the policies that a host could use, the fastest first.
     fn ranked(&self, time: impl Fn(&Stage) -> f64) -> Vec<(&str, f64)> {
         let usable = self.policies.iter().filter(|p| *p != "ideal");
         let mut ranked: Vec<(&str, f64)> =
@@ -116,7 +116,7 @@ impl Measured {
         text + " "
     }
 
-    /// What the claims are about: the time of PostMark, and with the adjusting.
+    /// Returns the figures that the claims are about: the time of PostMark, without and with the adjusting.
     fn figures(&self) -> Figures {
         let mut figures = Figures::default();
         for policy in &self.policies {
@@ -127,7 +127,7 @@ impl Measured {
     }
 }
 
-/// Figures and claims.
+/// Makes figures and claims.
 pub fn evaluate(measured: &Measured, reps: u32, seed: u64) -> ExperimentResult {
     let stages: Vec<String> =
         UTILIZATIONS.iter().enumerate().map(|(i, u)| format!("{}: {u} %", i + 1)).collect();
@@ -149,7 +149,7 @@ pub fn evaluate(measured: &Measured, reps: u32, seed: u64) -> ExperimentResult {
         &measured.policies,
         |part, policy| measured.runs[policy].iter().map(|stages| sum(stages, part)).collect(),
     );
-    // Against a policy of reference, where it ran: sums over the stages of what each series is of.
+    // Compared with a reference policy, if that was run: sums over the stages of each series' part.
     type Part = (&'static str, fn(&Stage) -> f64);
     let times: [Part; 2] =
         [("PostMark", |s| s.run.total_s), ("with adjusting", |s| s.run.total_s + s.adjusting_s)];
@@ -218,7 +218,7 @@ pub fn evaluate(measured: &Measured, reps: u32, seed: u64) -> ExperimentResult {
 mod tests {
     use super::*;
 
-    /// Totals of the published policies, in their order, spread evenly over the stages.
+    /// Invents totals of the published policies, in their order, spread evenly over the stages.
     fn measured(totals: [f64; 8]) -> Measured {
         let stages = |total: f64| {
             let run = Run { total_s: total / 4.0, ..Run::default() };

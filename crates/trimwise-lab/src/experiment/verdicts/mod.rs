@@ -1,10 +1,10 @@
-//! What TRIM is worth, in the model and on a real ext4: the truth table behind `trimwise compare`.
+//! The effect of TRIM in the model and on a real ext4: the truth table behind `trimwise compare`.
 //!
-//! Every cell is a workload on a drive that was aged, under one policy, on one kernel. Both sides have the same drive, the
-//! same ageing, the same workload and a machine with the same memory; neither has a processor that takes time. They are
-//! unmounted in between by nobody: what ageing leaves in memory is there when the workload begins, as on a host.
+//! Every cell is a workload on an aged drive, under one policy, on one kernel. The model and the kernel have the same
+//! drive, ageing, workload and memory, and computing takes no time in either. There is no unmount in between: what
+//! ageing leaves in memory is there when the workload begins, as on a real host.
 //!
-//! This module is pure: it runs the model and judges. Whoever boots kernels brings what they did.
+//! This module is pure: it runs the model and judges. Its caller boots the kernels and provides their results.
 
 mod summary;
 
@@ -32,13 +32,13 @@ use super::claims::Published;
 use super::model_ext4::log::{Entry, Places, Traffic};
 use super::result::{ExperimentResult, ExperimentRows};
 
-/// Its name on the command line.
+/// Name on the command line.
 pub const NAME: &str = "verdicts-ext4";
 
-/// The question it answers.
+/// The question that it answers.
 pub const QUESTION: &str = "Does the model say of TRIM what a real ext4 says?";
 
-/// Repetitions: they differ by the seed of ageing and the phase of the commit timer.
+/// Repetitions: they differ in the seed of ageing and in the phase of the commit timer.
 pub const REPS: u32 = 5;
 
 /// The kernels.
@@ -47,19 +47,19 @@ pub const KERNELS: [&str; 2] = ["6.12", "6.1"];
 /// The drives: one whose TRIM runs alone, and one that queues it.
 pub const DRIVES: [&str; 2] = ["sata-small", "nvme-generic"];
 
-/// They are made this small, so that a run takes seconds.
+/// Capacity, small enough that a run takes seconds.
 pub const CAPACITY: Bytes = Bytes::gib(4);
 
-/// How full ageing leaves the file system, in percent.
+/// Utilization after ageing, in percent.
 pub const UTILIZATIONS: [u8; 3] = [50, 80, 92];
 
-/// The machine's memory: what the workloads hold in it is a small part, so that nothing hangs on what is dropped first.
+/// The machine's memory: the workloads hold little in it, so that nothing depends on what is dropped first.
 pub const MEMORY: Bytes = Bytes::mib(512);
 
-/// The policies that a stock kernel has; the batch is so frequent that it comes several times in a run.
+/// The policies that a stock kernel has; the batch is frequent enough to come several times in a run.
 pub const POLICIES: [&str; 3] = ["off", "commit", "batch:2s"];
 
-/// What runs.
+/// What to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
     /// PostMark, by its configuration.
@@ -71,9 +71,9 @@ pub enum Work {
 /// A workload and its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Workload {
-    /// What it is called in the tables.
+    /// Its name in the tables.
     pub name: &'static str,
-    /// What runs.
+    /// What to run.
     pub work: Work,
 }
 
@@ -81,11 +81,11 @@ const fn postmark(name: &'static str, config: &'static str) -> Workload {
     Workload { name, work: Work::Postmark(config) }
 }
 
-/// All of them, small enough for what ageing to 92 % leaves.
+/// All workloads, small enough for the space that ageing to 92 % leaves.
 pub const WORKLOADS: [Workload; 7] = [
-    // Mail: small files, none of them durable.
+    // Mail: small files, none of which is synced.
     postmark("mail", "set number 10000\nset transactions 60000\nset size 500 20000\nset buffering false\n"),
-    // Mail, each durable.
+    // Mail, with every file synced.
     Workload { name: "spool", work: Work::Scene(Scene::Spool) },
     postmark(
         "mid",
@@ -97,25 +97,25 @@ pub const WORKLOADS: [Workload; 7] = [
     ),
     Workload { name: "database", work: Work::Scene(Scene::Database) },
     Workload { name: "trees", work: Work::Scene(Scene::Trees) },
-    // That of `trimwise compare`, with a quarter of the files.
+    // The default workload of `trimwise compare`, with a quarter of the files.
     postmark(
         "default",
         "set number 2000\nset transactions 30000\nset size 1000 200000\nset read 4096\nset write 4096\nset buffering false\n",
     ),
 ];
 
-/// One cell: what is run on both sides.
+/// One cell, run on the kernel and in the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Case {
     /// The kernel.
     pub linux: &'static str,
     /// The drive.
     pub drive: &'static str,
-    /// How full ageing leaves the file system, in percent.
+    /// Utilization after ageing, in percent.
     pub utilization_percent: u8,
     /// The workload.
     pub workload: Workload,
-    /// The policy, as both sides write it.
+    /// The policy, in a form valid for both.
     pub policy: &'static str,
 }
 
@@ -136,36 +136,36 @@ pub fn cases() -> Vec<Case> {
 }
 
 impl Case {
-    /// The drive.
+    /// Returns the drive.
     ///
     /// # Errors
-    /// [`CellError::Device`] if the profile is not what it should be.
+    /// [`CellError::Device`] if the profile is invalid.
     pub fn profile(&self) -> Result<Profile, CellError> {
         let mut profile = Profile::embedded(self.drive).expect("the device is built in");
         profile.config = profile.config.shrunk(CAPACITY.0)?;
         Ok(profile)
     }
 
-    /// The policy.
+    /// Returns the policy.
     pub fn policy(&self) -> PolicySpec {
         self.policy.parse().expect("it is written here")
     }
 
-    /// What a repetition draws.
+    /// Returns the seed of a repetition.
     pub fn draw_seed(seed: u64, rep: u32) -> u64 {
         seed ^ (u64::from(rep) << 32)
     }
 }
 
-/// What one side did while the workload ran.
+/// The results of one side, the kernel or the model, while the workload ran.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Side {
-    /// How long the workload took.
+    /// Duration of the workload.
     pub duration_ns: u64,
-    /// What the drive was asked for.
+    /// Requests to the drive.
     #[serde(flatten)]
     pub traffic: Traffic,
-    /// Units that the drive wrote for each that the host did.
+    /// Units that the drive wrote for each unit that the host wrote.
     pub write_amplification: f64,
     /// Blocks erased.
     pub erases: u64,
@@ -174,7 +174,7 @@ pub struct Side {
 }
 
 impl Side {
-    /// Of what the drive counted.
+    /// Combines the results with the drive's counters.
     pub fn new(duration_ns: u64, traffic: Traffic, stats: &SsdStats, stale_units: u64) -> Self {
         let write_amplification =
             if stats.host_units_written == 0 { 1.0 } else { stats.write_amplification() };
@@ -182,34 +182,34 @@ impl Side {
     }
 }
 
-/// Both sides of a cell, each repetition.
+/// Both sides of a cell, with all repetitions.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
     /// The kernel.
     pub linux: &'static str,
     /// The drive.
     pub drive: &'static str,
-    /// How full it was, in percent.
+    /// Utilization, in percent.
     pub utilization_percent: u8,
     /// The workload.
     pub workload: &'static str,
     /// The policy.
     pub policy: &'static str,
-    /// The real one.
+    /// The kernel's side.
     pub kernel: Vec<Side>,
-    /// The model.
+    /// The model's side.
     pub model: Vec<Side>,
 }
 
 impl Row {
-    /// Of these repetitions.
+    /// Makes the row of these repetitions.
     pub fn new(case: Case, kernel: Vec<Side>, model: Vec<Side>) -> Self {
         let Case { linux, drive, utilization_percent, workload, policy } = case;
         Self { linux, drive, utilization_percent, workload: workload.name, policy, kernel, model }
     }
 }
 
-/// Runs the model's side of a repetition.
+/// Runs a repetition in the model.
 ///
 /// # Errors
 /// [`CellError`].
@@ -265,7 +265,7 @@ pub fn run_model(case: Case, rep: u32, seed: u64) -> Result<Side, CellError> {
     })?
 }
 
-/// The tables and the claims.
+/// Makes the tables and the claims.
 pub fn evaluate(rows: Vec<Row>, reps: u32, seed: u64) -> ExperimentResult {
     let published = Published {
         name: NAME,

@@ -1,28 +1,28 @@
-//! What the rows come to: medians, the change that a policy makes, and how often both sides agree.
+//! Summary of the rows: medians, the change that a policy makes, and how often kernel and model agree.
 
 use trimwise::compare::statistics::median;
 
 use super::{Row, Side};
 use crate::experiment::claims::Figures;
 
-/// A change of duration smaller than this is none.
+/// A change of duration smaller than this counts as none.
 pub const CHANGE_MIN: f64 = 0.03;
-/// Both sides' changes are near if they are within this.
+/// The changes of kernel and model are near if they differ by at most this.
 pub const NEAR: f64 = 0.05;
 
-/// A figure that both sides have, and how far the model's may be off.
+/// A figure of both sides, and how far the model's may be off.
 pub struct Measure {
-    /// What claims call it.
+    /// Its name in claims.
     pub id: &'static str,
-    /// For people.
+    /// Its name in tables.
     pub name: &'static str,
-    /// The figure of a repetition.
+    /// The figure in a repetition.
     pub of: fn(&Side) -> f64,
     /// The limit, as a share.
     pub limit: f64,
 }
 
-/// All of them, in the order of the tables.
+/// Returns all figures, in the order of the tables.
 pub fn measures() -> [Measure; 7] {
     let measure = |id, name, of, limit| Measure { id, name, of, limit };
     [
@@ -37,12 +37,12 @@ pub fn measures() -> [Measure; 7] {
 }
 
 impl Measure {
-    /// The median of some repetitions.
+    /// Returns the median over repetitions.
     pub fn median(&self, sides: &[Side]) -> f64 {
         median(&sides.iter().map(self.of).collect::<Vec<_>>()).unwrap_or(f64::NAN)
     }
 
-    /// By what share the model is off; nothing beside nothing is no error.
+    /// Returns the model's relative error; if both are zero, there is no error.
     pub fn error(&self, row: &Row) -> f64 {
         match (self.median(&row.kernel), self.median(&row.model)) {
             (kernel, model) if kernel == model => 0.0,
@@ -51,14 +51,14 @@ impl Measure {
     }
 }
 
-/// By what share a policy changes the duration against `off` on one side.
+/// The relative change of duration by a policy against `off`, on one side.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Shift {
-    /// That of the medians.
+    /// Change of the medians.
     pub median: f64,
-    /// The least of the repetitions, each against the same one of `off`.
+    /// Smallest change of a repetition, each against the same repetition of `off`.
     pub least: f64,
-    /// The most of them.
+    /// Largest change of a repetition.
     pub most: f64,
 }
 
@@ -74,7 +74,8 @@ impl Shift {
         }
     }
 
-    /// -1, 0 or 1: shorter, neither, or longer. A change is one if it is beyond 3 % and no repetition contradicts it.
+    /// Returns -1, 0 or 1: shorter, neither, or longer. A change counts if it exceeds 3 % and no repetition contradicts
+    /// it.
     fn sign(&self) -> i8 {
         match self.median {
             median if median > CHANGE_MIN && self.least > 0.0 => 1,
@@ -84,20 +85,20 @@ impl Shift {
     }
 }
 
-/// What a policy changes, on both sides.
+/// The change by a policy, on both sides.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Change<'a> {
     /// The policy's cell.
     pub row: &'a Row,
-    /// On the real one.
+    /// On the kernel.
     pub kernel: Shift,
     /// In the model.
     pub model: Shift,
 }
 
 impl Change<'_> {
-    /// Whether both sides say the same of the policy: worse, better, or neither. One that just says it and one that just does
-    /// not are the same if they are near.
+    /// Whether both sides say the same about the policy: worse, better, or neither. If one is just above the limit and
+    /// the other just below, they agree if they are near.
     pub fn agrees(&self) -> bool {
         let (kernel, model) = (self.kernel.sign(), self.model.sign());
         kernel == model || (kernel * model == 0 && self.is_near())
@@ -108,13 +109,13 @@ impl Change<'_> {
         (self.kernel.median - self.model.median).abs() <= NEAR
     }
 
-    /// Whether whoever follows the model is more than 3 % worse off on the real one.
+    /// Whether following the model costs more than 3 % on the kernel.
     pub fn misleads(&self) -> bool {
         self.kernel.sign() * self.model.sign() < 0
     }
 }
 
-/// The changes that the policies make, of all rows whose `off` is there too.
+/// Returns the changes by the policies, of all rows whose `off` is there too.
 pub fn changes(rows: &[Row]) -> Vec<Change<'_>> {
     let off_of = |row: &Row| {
         rows.iter().find(|off| {
@@ -135,11 +136,11 @@ fn share(count: usize, of: usize) -> impl Iterator<Item = f64> {
     (of > 0).then(|| count as f64 / of as f64).into_iter()
 }
 
-/// For the claims: which share of the cells is within a figure's limit, and of the changes, how many agree.
+/// For the claims: returns the share of cells within a figure's limit, and the share of changes that agree.
 pub fn figures(rows: &[Row]) -> Figures {
     let mut figures = Figures::default();
     for measure in measures() {
-        // Where neither side has any there is nothing to be right about.
+        // If neither side has any, there is nothing to be right about.
         let counted: Vec<&Row> = rows
             .iter()
             .filter(|row| measure.median(&row.kernel) > 0.0 || measure.median(&row.model) > 0.0)
