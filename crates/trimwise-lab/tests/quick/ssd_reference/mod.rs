@@ -17,7 +17,6 @@ macro_rules! a_mapping {
 
             proptest! {
                 #![proptest_config(ProptestConfig {
-                    cases: 400,
                     failure_persistence: None,
                     ..ProptestConfig::default()
                 })]
