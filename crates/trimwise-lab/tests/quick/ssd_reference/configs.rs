@@ -68,8 +68,8 @@ fn room(config: &mut SsdConfig, data: u32, more: u32) {
 }
 
 prop_compose! {
-    /// The page mapping.
-    pub fn page()(
+    /// What the mappings over the log-structured core have in common.
+    fn log_structured()(
         mut config in front(),
         victim in prop_oneof![
             Just(VictimPolicy::Greedy),
@@ -77,7 +77,6 @@ prop_compose! {
             (1u32..5).prop_map(VictimPolicy::DChoices),
             Just(VictimPolicy::Fifo),
         ],
-        spare in 0u32..3,
         shared_frontier in any::<bool>(),
         threshold in prop::option::of(1u32..4),
     ) -> SsdConfig {
@@ -85,6 +84,13 @@ prop_compose! {
         config.gc.shared_frontier = shared_frontier;
         config.wear_levelling.threshold_erases = threshold;
         config.wear_levelling.interval_erases = 3;
+        config
+    }
+}
+
+prop_compose! {
+    /// The page mapping.
+    pub fn page()(mut config in log_structured(), spare in 0u32..3) -> SsdConfig {
         let data = (UNITS as u32).div_ceil(superblock_units(&config));
         room(&mut config, data, spare);
         config
@@ -164,27 +170,15 @@ prop_compose! {
 prop_compose! {
     /// The compressing mapping.
     pub fn compressing()(
-        mut config in front(),
+        mut config in log_structured(),
         granule_bytes in prop_oneof![Just(512), Just(128), Just(4096)],
         head_bytes in prop_oneof![Just(0), Just(16), Just(700)],
         deduplicates in any::<bool>(),
         fragment_read_ns in 0u64..10_000,
         recycles_from_stale_percent in prop::option::of(1u32..101),
         references_checked_at_collection in any::<bool>(),
-        victim in prop_oneof![
-            Just(VictimPolicy::Greedy),
-            Just(VictimPolicy::CostBenefit),
-            (1u32..5).prop_map(VictimPolicy::DChoices),
-            Just(VictimPolicy::Fifo),
-        ],
         spare in 0u32..3,
-        shared_frontier in any::<bool>(),
-        threshold in prop::option::of(1u32..4),
     ) -> SsdConfig {
-        config.gc.victim = victim;
-        config.gc.shared_frontier = shared_frontier;
-        config.wear_levelling.threshold_erases = threshold;
-        config.wear_levelling.interval_erases = 3;
         let mapping = CompressingConfig {
             granule_bytes,
             head_bytes,
