@@ -24,6 +24,7 @@ use crate::arguments::{
     ServeArguments,
 };
 use crate::failure::Failure;
+use crate::interrupt;
 use crate::output::{self, Destinations};
 use crate::runner::devices::profile;
 use crate::table;
@@ -163,10 +164,9 @@ fn make(arguments: &DriveArguments) -> Result<Made, Failure> {
 fn stops() -> Result<Stops, Failure> {
     let stops = Stops::default();
     let raised = Arc::clone(&stops);
-    ctrlc::set_handler(move || {
+    interrupt::on_signal(move || {
         raised.fetch_add(1, Ordering::SeqCst);
-    })
-    .map_err(|e| Failure::run(format!("cannot install the handler for Ctrl-C: {e}")))?;
+    })?;
     Ok(stops)
 }
 

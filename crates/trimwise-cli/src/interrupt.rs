@@ -7,6 +7,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
 use crate::failure::Failure;
 
 /// What Ctrl-C does.
@@ -30,7 +33,7 @@ pub enum OnInterrupt {
 pub fn install(on_interrupt: OnInterrupt) -> Result<Arc<AtomicBool>, Failure> {
     let flag = Arc::new(AtomicBool::new(false));
     let raised = Arc::clone(&flag);
-    ctrlc::set_handler(move || match on_interrupt {
+    on_signal(move || match on_interrupt {
         OnInterrupt::Exit => {
             eprintln!();
             std::process::exit(Failure::Interrupted.exit_code().into());
@@ -64,7 +67,19 @@ pub fn install(on_interrupt: OnInterrupt) -> Result<Arc<AtomicBool>, Failure> {
             }
             eprintln!("\nstopping with the results so far; press Ctrl-C again to end at once");
         }
-    })
-    .map_err(|e| Failure::run(format!("cannot install the handler for Ctrl-C: {e}")))?;
+    })?;
     Ok(flag)
+}
+
+/// Calls `act` on a thread of its own at each SIGINT, SIGTERM or SIGHUP.
+///
+/// # Errors
+///
+/// A [`Failure`] of the run if the handler cannot be installed.
+pub fn on_signal(mut act: impl FnMut() + Send + 'static) -> Result<(), Failure> {
+    let failed = |e| Failure::run(format!("cannot install the handler for Ctrl-C: {e}"));
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(failed)?;
+    let thread = std::thread::Builder::new().name("signals".to_owned());
+    thread.spawn(move || signals.forever().for_each(|_| act())).map_err(failed)?;
+    Ok(())
 }
