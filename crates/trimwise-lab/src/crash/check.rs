@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use trimwise::fs::witness::{Content, InodeImage, Promise, Record, Removal, TRIMMED};
-use trimwise::units::{UNIT_BYTES, UnitRange};
+use trimwise::fs::witness::{InodeImage, Promise, Record, Removal, TRIMMED};
+use trimwise::units::{Lpn, UNIT_BYTES, UnitRange};
 
 use super::power::Platter;
 use super::recovery::Recovered;
@@ -85,17 +85,8 @@ fn file_holds_its_own(
     broken: &mut Vec<Broken>,
 ) {
     for extent in &image.extents {
-        for (page, block) in (extent.page..).zip(extent.blocks.iter()) {
-            if !image.is_written(page) {
-                continue;
-            }
-            let held = platter.read(block.0);
-            let is_own = matches!(record.content(held), Content::Page(p)
-                if (p.inode, p.generation, p.page) == (image.inode, image.generation, page));
-            if is_own {
-                continue;
-            }
-            let (path, block) = (path.to_owned(), block.0);
+        for (page, Lpn(block)) in record.foreign_pages(image, extent, platter.units()) {
+            let (path, held) = (path.to_owned(), platter.read(block));
             if held == TRIMMED {
                 broken.push(Broken::Trimmed { path, page, block });
             } else {
@@ -125,23 +116,10 @@ fn promise_is_kept(
     if image.size_bytes.div_ceil(UNIT_BYTES) < pages {
         broken.push(Broken::SyncedFileShort { path: path(), pages, found_bytes: image.size_bytes });
     }
-    let mut extents = image.extents.iter().peekable();
-    for (page, &version) in (0u64..).zip(&promise.versions) {
-        if version == 0 {
-            continue;
-        }
-        while extents.next_if(|e| e.page + e.blocks.units <= page).is_some() {}
-        let extent = extents.peek().filter(|e| e.page <= page && image.is_written(page));
-        let Some(block) = extent.map(|e| e.blocks.start.0 + page - e.page) else {
-            broken.push(Broken::SyncedPageMissing { path: path(), page });
-            continue;
-        };
-        // Another file's contents were reported with the file.
-        if let Content::Page(held) = record.content(platter.read(block))
-            && held.version < version
-            && (held.inode, held.generation, held.page) == (promise.inode, promise.generation, page)
-        {
-            broken.push(Broken::SyncedPageOld { path: path(), page, block });
-        }
+    for (page, block) in record.broken_pages(promise, image, platter.units()) {
+        broken.push(match block {
+            None => Broken::SyncedPageMissing { path: path(), page },
+            Some(Lpn(block)) => Broken::SyncedPageOld { path: path(), page, block },
+        });
     }
 }

@@ -178,6 +178,11 @@ impl<'a> Platter<'a> {
         self.held.get(unit as usize).copied().unwrap_or(NEVER)
     }
 
+    /// What every unit holds.
+    pub fn units(&self) -> &[ContentId] {
+        &self.held
+    }
+
     /// Writes a unit after the cut, as a recovery does.
     pub fn replay(&mut self, unit: u64, content: ContentId) {
         if let Some(held) = self.held.get_mut(unit as usize) {

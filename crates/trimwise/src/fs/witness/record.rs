@@ -82,6 +82,13 @@ pub struct Page {
     pub version: u64,
 }
 
+impl Page {
+    /// Whether it is a version of this page of this file.
+    fn is_of(&self, inode: u32, generation: u32, page: u64) -> bool {
+        (self.inode, self.generation, self.page) == (inode, generation, page)
+    }
+}
+
 /// The contents of a metadata block.
 #[derive(Clone, Debug)]
 pub enum Image {
@@ -242,6 +249,56 @@ impl Record {
             Content::Metadata { block, image } if *block == at => Some(image),
             _ => None,
         }
+    }
+
+    /// Returns the written pages of an extent whose blocks hold anything but a version of that page. `held` is what the
+    /// device's blocks hold, by block.
+    ///
+    /// Here, and not in the checker, because it is called for every page at every cut: the tests optimise this crate.
+    pub fn foreign_pages(
+        &self,
+        image: &InodeImage,
+        extent: &FileExtent,
+        held: &[ContentId],
+    ) -> Vec<(u64, Lpn)> {
+        let pages = (extent.page..).zip(extent.blocks.iter());
+        let is_foreign = |&(page, block): &(u64, Lpn)| {
+            let content = self.content(held[block.0 as usize]);
+            let is_own = matches!(content, Content::Page(p) if p.is_of(image.inode, image.generation, page));
+            !is_own && image.is_written(page)
+        };
+        pages.filter(is_foreign).collect()
+    }
+
+    /// Returns the pages of a promise that `image`, the promised file, has lost, with no block, and those of which it
+    /// has an older version, with the block. `held` is what the device's blocks hold, by block.
+    pub fn broken_pages(
+        &self,
+        promise: &Promise,
+        image: &InodeImage,
+        held: &[ContentId],
+    ) -> Vec<(u64, Option<Lpn>)> {
+        let mut extents = image.extents.iter().peekable();
+        let block_if_broken = |(page, &version): (u64, &u64)| {
+            if version == 0 {
+                return None;
+            }
+            while extents.next_if(|e| e.page + e.blocks.units <= page).is_some() {}
+            let extent = extents.peek().filter(|e| e.page <= page && image.is_written(page));
+            let Some(block) = extent.map(|e| e.blocks.start.offset(page - e.page)) else {
+                return Some((page, None));
+            };
+            // Another file's page is reported as foreign.
+            match self.content(held[block.0 as usize]) {
+                Content::Page(p)
+                    if p.version < version && p.is_of(promise.inode, promise.generation, page) =>
+                {
+                    Some((page, Some(block)))
+                }
+                _ => None,
+            }
+        };
+        (0..).zip(&promise.versions).filter_map(block_if_broken).collect()
     }
 
     /// A block's contents in words.
