@@ -15,6 +15,12 @@ fn small_workload(directory: &Path) {
     std::fs::write(directory.join("small.pmrc"), text).unwrap();
 }
 
+/// The default drive with a sixteenth of its capacity, so that it is aged quickly.
+fn small_drive(directory: &Path) {
+    let text = include_str!("../../../../profiles/sata-small.toml").replace("8_589_934_592", "536_870_912");
+    std::fs::write(directory.join("small.toml"), text).unwrap();
+}
+
 #[track_caller]
 fn succeeded(output: Output) -> String {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -25,8 +31,10 @@ fn succeeded(output: Output) -> String {
 fn the_same_seed_gives_the_same_json_for_any_number_of_jobs() {
     let dir = tempfile::tempdir().unwrap();
     small_workload(dir.path());
+    small_drive(dir.path());
     let json = |options: &str| {
-        let line = format!("compare --workload small.pmrc --utilization 10 --reps 2 --json - {options}");
+        let compare = "compare --workload small.pmrc --device small.toml --utilization 10";
+        let line = format!("{compare} --reps 2 --json - {options}");
         succeeded(trimwise(dir.path(), &line).output().unwrap())
     };
     let one = json("--jobs 1");
@@ -59,8 +67,10 @@ fn a_run_in_a_real_directory_leaves_it_as_it_was() {
 #[test]
 fn the_append_benchmark_and_the_full_write_run_in_the_model() {
     let dir = tempfile::tempdir().unwrap();
+    small_drive(dir.path());
     let json = |line: &str| -> serde_json::Value {
-        let line = format!("compare --utilization 97 --reps 1 --policy off lazy ideal --json - {line}");
+        let compare = "compare --device small.toml --utilization 90 --reps 1 --policy off lazy ideal";
+        let line = format!("{compare} --json - {line}");
         let text = succeeded(trimwise(dir.path(), &line).output().unwrap());
         serde_json::from_str(&text).unwrap()
     };
@@ -109,7 +119,8 @@ fn the_append_benchmark_runs_in_a_real_directory_and_leaves_it_as_it_was() {
 fn regression_a_full_disk_loses_no_result() {
     let dir = tempfile::tempdir().unwrap();
     small_workload(dir.path());
-    let line = "compare --workload small.pmrc --utilization 10 --reps 1 --policy off --json /dev/full";
+    small_drive(dir.path());
+    let line = "compare --workload small.pmrc --device small.toml --reps 1 --policy off --json /dev/full";
     let output = trimwise(dir.path(), line).env("TMPDIR", dir.path()).output().unwrap();
     let message = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{message}");
@@ -171,16 +182,18 @@ fn a_million_files_are_refused_at_once() {
 #[test]
 fn a_run_that_finds_the_file_system_full_says_what_it_needs() {
     let dir = tempfile::tempdir().unwrap();
-    let text = "set number 244500\nset size 4096\nset bias create 0\nset transactions 20\nrun\n";
+    let text = "set number 15600\nset size 4096\nset bias create 0\nset transactions 20\nrun\n";
     std::fs::write(dir.path().join("w.pmrc"), text).unwrap();
-    let line = "compare --workload w.pmrc --utilization 88 --reps 1 --policy off --report r";
+    small_drive(dir.path());
+    let line =
+        "compare --workload w.pmrc --device small.toml --utilization 88 --reps 1 --policy off --report r";
     let output = trimwise(dir.path(), line).output().unwrap();
     let message = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{message}");
-    for part in ["w.pmrc", "sata-small", "is full", "955.1 MiB", "--utilization 88"] {
+    for part in ["w.pmrc", "sata-small", "is full", "60.9 MiB", "--utilization 88"] {
         assert!(message.contains(part), "{part} is not in: {message}");
     }
-    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1, "no report, no directory for it");
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 2, "no report, no directory for it");
 }
 
 /// Whether the child's handler of SIGINT is installed.
@@ -218,7 +231,8 @@ fn an_interrupt_removes_what_the_run_made_in_a_real_directory() {
 #[test]
 fn an_interrupt_ends_the_model_promptly() {
     let dir = tempfile::tempdir().unwrap();
-    let child = trimwise(dir.path(), "compare --reps 1000")
+    std::fs::write(dir.path().join("w.pmrc"), "set number 500\nset transactions 500\nrun\n").unwrap();
+    let child = trimwise(dir.path(), "compare --workload w.pmrc --reps 1000")
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()

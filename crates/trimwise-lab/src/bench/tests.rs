@@ -379,7 +379,7 @@ fn the_settling_time_is_that_of_the_device() {
         Operation::Write(..) if now < slow_until.get() => SimDuration::from_millis(4),
         _ => SimDuration::from_millis(1),
     });
-    let results = device.run("settling::30");
+    let results = device.run("settling::10");
     let Findings::Settling(settled) = &results.tests[0].findings else { panic!("{results:?}") };
     let found: Vec<(f64, u64, Option<u64>)> = settled
         .iter()
