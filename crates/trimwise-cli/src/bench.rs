@@ -78,8 +78,8 @@ pub fn run<M: Models>(
         None => {
             only_for_real_targets(arguments)?;
             let (_, device) = models.device(&arguments.target).map_err(devices::as_argument)?;
-            on_signal(OnInterrupt::Exit)?;
-            models.bench_model(&device, &tests, &settings, on_progress)
+            let stop = on_signal(OnInterrupt::StopAndShow)?;
+            models.bench_model(&device, &tests, &settings, &stop, on_progress)
         }
         Some(real) => {
             let stop = on_signal(OnInterrupt::StopAndShow)?;

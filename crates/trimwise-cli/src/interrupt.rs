@@ -29,43 +29,32 @@ pub enum OnInterrupt {
     StopWaiting,
 }
 
+impl OnInterrupt {
+    /// What is said when the flag is raised.
+    fn notice(self) -> &'static str {
+        match self {
+            Self::Exit => "error: interrupted",
+            Self::Stop => "stopping: removing the files of this run",
+            Self::StopAfterStep => "stopping after this slice; press Ctrl-C again to end at once",
+            Self::StopAfterRun => "stopping; press Ctrl-C again to end at once",
+            Self::StopAndShow => "stopping with the results so far; press Ctrl-C again to end at once",
+            Self::StopWaiting => "no longer waiting; trimwised goes on",
+        }
+    }
+}
+
 /// Installs the handler; the flag is raised when the user wants to stop.
 pub fn install(on_interrupt: OnInterrupt) -> Result<Arc<AtomicBool>, Failure> {
     let flag = Arc::new(AtomicBool::new(false));
     let raised = Arc::clone(&flag);
-    on_signal(move || match on_interrupt {
-        OnInterrupt::Exit => {
-            eprintln!();
+    on_signal(move || {
+        let is_first = !raised.swap(true, Ordering::SeqCst);
+        if is_first {
+            eprintln!("\n{}", on_interrupt.notice());
+        }
+        // A run that has files to remove does so, however often it is told to stop.
+        if on_interrupt == OnInterrupt::Exit || (!is_first && on_interrupt != OnInterrupt::Stop) {
             std::process::exit(Failure::Interrupted.exit_code().into());
-        }
-        OnInterrupt::Stop => {
-            if !raised.swap(true, Ordering::SeqCst) {
-                eprintln!("\nstopping: removing the files of this run");
-            }
-        }
-        OnInterrupt::StopAfterStep => {
-            if raised.swap(true, Ordering::SeqCst) {
-                std::process::exit(Failure::Interrupted.exit_code().into());
-            }
-            eprintln!("\nstopping after this slice; press Ctrl-C again to end at once");
-        }
-        OnInterrupt::StopAfterRun => {
-            if raised.swap(true, Ordering::SeqCst) {
-                std::process::exit(Failure::Interrupted.exit_code().into());
-            }
-            eprintln!("\nstopping; press Ctrl-C again to end at once");
-        }
-        OnInterrupt::StopWaiting => {
-            if raised.swap(true, Ordering::SeqCst) {
-                std::process::exit(Failure::Interrupted.exit_code().into());
-            }
-            eprintln!("\nno longer waiting; trimwised goes on");
-        }
-        OnInterrupt::StopAndShow => {
-            if raised.swap(true, Ordering::SeqCst) {
-                std::process::exit(Failure::Interrupted.exit_code().into());
-            }
-            eprintln!("\nstopping with the results so far; press Ctrl-C again to end at once");
         }
     })?;
     Ok(flag)

@@ -180,12 +180,13 @@ pub trait Models: Sync {
         cuts: u64,
         run: u64,
     ) -> Result<CrashReport, Failure>;
-    /// Runs device tests on a new device in virtual time.
+    /// Runs device tests on a new device in virtual time; when told to stop, returns the results so far.
     fn bench_model(
         &self,
         device: &Self::Device,
         tests: &[Test],
         settings: &Settings,
+        stop: &Arc<AtomicBool>,
         on_progress: BenchProgress,
     ) -> Result<Results, Failure>;
     /// Runs device tests on a real file or device, if the user agreed to overwrite it; when told to stop, returns the

@@ -95,8 +95,8 @@ pub fn run(
         None => {
             refuse(arguments, "is a model", &[("--destroy", arguments.destroy.is_some())])?;
             let modelled = Modelled::of(arguments)?;
-            on_signal(OnInterrupt::Exit)?;
-            modelled.verify(&settings, &torture, on_progress)
+            let stop = on_signal(OnInterrupt::StopAndShow)?;
+            modelled.verify(&settings, &torture, &stop, on_progress)
         }
         Some(real) => {
             refuse(arguments, "is not a model", &[("--fault", arguments.fault.is_some())])?;
@@ -162,10 +162,11 @@ impl Modelled {
         self,
         settings: &Settings,
         torture: &Torture,
+        stop: &Arc<AtomicBool>,
         on_progress: OnThousandths,
     ) -> Result<(Verification, Vec<String>), Failure> {
         let Self { name, config, faults, notes } = self;
-        let found = verify::in_model(&name, &config, faults, settings, torture, on_progress)?;
+        let found = verify::in_model(&name, &config, faults, settings, torture, stop, on_progress)?;
         Ok((found, notes))
     }
 }

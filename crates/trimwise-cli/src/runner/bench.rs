@@ -19,13 +19,14 @@ pub fn in_model(
     profile: &Profile,
     tests: &[Test],
     settings: &Settings,
+    stop: &Arc<AtomicBool>,
     on_progress: BenchProgress,
 ) -> Result<Results, Failure> {
     let sim = Sim::new();
     let drive = Drive::new(&profile.config, profile.faults, settings.seed)
         .map_err(|e| Failure::usage(format!("{}: {e}", profile.name)))?;
-    let device =
-        Rc::new(ModelDevice::new(BlockQueue::new(&sim, drive, QueueConfig::default()), &profile.name));
+    let queue = BlockQueue::new(&sim, drive, QueueConfig::default());
+    let device = Rc::new(ModelDevice::new(queue, &profile.name).interrupted_by(stop));
     let (tests, settings) = (tests.to_vec(), *settings);
     let ended = sim.run(async move {
         let stats = || device.queue().with_ssd(|ssd| *ssd.stats());

@@ -510,6 +510,7 @@ impl Models for Fabricated {
         device: &String,
         tests: &[Test],
         _settings: &Settings,
+        _stop: &Arc<AtomicBool>,
         on_progress: BenchProgress,
     ) -> Result<Results, Failure> {
         on_progress(0, 500);

@@ -351,9 +351,10 @@ impl Models for Linked {
         device: &Profile,
         tests: &[Test],
         settings: &Settings,
+        stop: &Arc<AtomicBool>,
         on_progress: BenchProgress,
     ) -> Result<Results, Failure> {
-        bench::in_model(device, tests, settings, on_progress)
+        bench::in_model(device, tests, settings, stop, on_progress)
     }
 
     fn bench_real(

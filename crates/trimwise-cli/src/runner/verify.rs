@@ -24,6 +24,7 @@ pub fn in_model(
     faults: Faults,
     settings: &Settings,
     torture: &Torture,
+    stop: &Arc<AtomicBool>,
     on_progress: OnThousandths,
 ) -> Result<Verification, Failure> {
     let sim = Sim::new();
@@ -31,7 +32,8 @@ pub fn in_model(
     let config = SsdConfig { track_tags: true, ..config.clone() };
     let drive = Drive::new(&config, faults, settings.seed)
         .map_err(|error| Failure::usage(format!("{name}: {error}")))?;
-    let device = ModelDevice::new(BlockQueue::new(&sim, drive, QueueConfig::default()), name);
+    let queue = BlockQueue::new(&sim, drive, QueueConfig::default());
+    let device = ModelDevice::new(queue, name).interrupted_by(stop);
     let (settings, torture) = (*settings, *torture);
     let ended = sim.run(async move {
         let hooks = Hooks { on_progress: &|_, thousandths| on_progress(thousandths), stats: None };

@@ -94,13 +94,26 @@ fn a_file_that_holds_something_stays_as_it_is() {
     assert_eq!(std::fs::read(&path).unwrap(), vec![7; 1 << 20]);
 }
 
+/// On Ctrl-C the results so far remain, and JSON is written, for a model too.
+#[test]
+fn regression_an_interrupt_of_a_model_leaves_a_partial_result() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut asked = arguments("sata-small --size 256MiB");
+    asked.json.json = Some(dir.path().join("r.json"));
+    let failure = run(&asked, |_| Ok(Arc::new(AtomicBool::new(true)))).unwrap_err();
+    assert_eq!(failure, Failure::Interrupted);
+    let json = std::fs::read_to_string(dir.path().join("r.json")).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((&json["partial"], &json["judgement"]), (&true.into(), &serde_json::Value::Null));
+}
+
 #[test]
 fn what_fails_half_way_shows_what_was_measured_and_gives_no_verdict() {
     let asked = arguments("sata-small --size 256MiB");
     let settings = Settings { content: ContentClass::Compressible, ..Settings::default() };
     let torture = Torture::default();
     let modelled = Modelled::of(&asked).unwrap();
-    let (mut found, notes) = modelled.verify(&settings, &torture, Arc::new(|_| ())).unwrap();
+    let (mut found, notes) = modelled.verify(&settings, &torture, &Arc::default(), Arc::new(|_| ())).unwrap();
     found.judgement = None;
     found.evidence.speeds.trimmed = None;
     found.evidence.speeds.trimmed_again = None;

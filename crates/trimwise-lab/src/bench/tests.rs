@@ -6,6 +6,8 @@ use std::collections::BinaryHeap;
 use std::future::Future;
 use std::pin::pin;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 
 use trimwise::block::{BlockQueue, Completion, ModelDevice, QueueConfig, TrimFacts, check_operation};
@@ -227,6 +229,25 @@ fn on_a_model(config: SsdConfig, tests: &str, settings: Settings) -> Results {
     })
     .unwrap()
     .unwrap()
+}
+
+/// A user who has seen enough: the flag is raised when the second test begins.
+#[test]
+fn regression_an_interrupt_leaves_the_results_of_a_model_so_far() {
+    let tests: Vec<Test> = ["fill:5", "randwrite:1:1"].map(|t| t.parse().unwrap()).to_vec();
+    let sim = Sim::new();
+    let queue = BlockQueue::new(&sim, Ssd::new(&small(), 1).unwrap(), QueueConfig::default());
+    let stop = Arc::new(AtomicBool::new(false));
+    let device = ModelDevice::new(queue, "small").interrupted_by(&stop);
+    let ended = sim.run(async move {
+        let on_progress = |test, _| stop.store(test == 1, Ordering::Relaxed);
+        let hooks = Hooks { on_progress: &on_progress, stats: None };
+        run(&device, &tests, &Settings::default(), hooks).await
+    });
+    let results = ended.unwrap().unwrap();
+    assert_eq!((results.tests.len(), results.tests[0].test.as_str()), (1, "fill:5"));
+    let broken = results.broken.unwrap();
+    assert!(broken.interrupted && broken.did.bytes_written > 0, "{broken:?}");
 }
 
 fn small() -> SsdConfig {

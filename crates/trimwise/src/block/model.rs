@@ -3,6 +3,8 @@
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::device::check;
 use super::{BlockDevice, BlockError, BlockQueue, Command, Completion, DeviceFacts, Operation, TrimFacts};
@@ -17,6 +19,7 @@ pub struct ModelDevice {
     completed: Rc<RefCell<VecDeque<Completion>>>,
     in_flight: Cell<usize>,
     some: Event,
+    interrupted: Arc<AtomicBool>,
 }
 
 impl ModelDevice {
@@ -37,7 +40,15 @@ impl ModelDevice {
             }
         });
         let some = Event::new(queue.sim());
-        Self { queue, facts, completed: Rc::default(), in_flight: Cell::new(0), some }
+        let interrupted = Arc::default();
+        Self { queue, facts, completed: Rc::default(), in_flight: Cell::new(0), some, interrupted }
+    }
+
+    /// Makes operations fail with [`BlockError::Interrupted`] once `interrupted` is set.
+    #[must_use]
+    pub fn interrupted_by(mut self, interrupted: &Arc<AtomicBool>) -> Self {
+        self.interrupted = Arc::clone(interrupted);
+        self
     }
 
     /// The queue that operations go through.
@@ -60,6 +71,9 @@ impl BlockDevice for ModelDevice {
     }
 
     fn submit(&self, operation: Operation, token: u64) -> Result<(), BlockError> {
+        if self.interrupted.load(Ordering::Relaxed) {
+            return Err(BlockError::Interrupted);
+        }
         check(&operation, self.facts.size_units)?;
         let commands: Vec<Command> = match operation {
             Operation::Flush => vec![Command::Flush],
