@@ -23,7 +23,7 @@ fn spec() -> CellSpec {
         device: profile.name,
         ssd: profile.config,
         faults: Faults::default(),
-        policy: PolicySpec::COMMIT,
+        policy: PolicySpec::COMMIT.into(),
         workload: postmark_vendors::workload(true).into(),
         host: HostConfig::of_the_2010s(),
         format: FormatOptions::default(),

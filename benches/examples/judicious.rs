@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 let column = Column { device, buffering, discard: false };
                 let spec = postmark_vendors::spec(column, &profile, 1);
                 let runs =
-                    run_in_turn(&trimwise::compare::cell::CellSpec { policy, ..spec }, reps, &|| ())?;
+                    run_in_turn(&trimwise::compare::cell::CellSpec { policy: policy.into(), ..spec }, reps, &|| ())?;
                 Ok::<_, Box<dyn std::error::Error>>(figures(&runs))
             };
             let judicious = run(PolicySpec::JUDICIOUS)?;

@@ -177,7 +177,7 @@ impl Models for Linked {
             device: run.device.name.clone(),
             ssd: run.device.config.clone(),
             faults: run.device.faults,
-            policy: *run.policy,
+            policy: (*run.policy).into(),
             workload: match &run.workload.kind {
                 Kind::Postmark(run) => run.config.clone().into(),
                 Kind::Timed(timed) => (*timed).into(),
@@ -194,7 +194,7 @@ impl Models for Linked {
                     return Failure::usage(format!("{}: {e}", spec.device));
                 }
                 CellError::Workload { source, .. } => is_full(source),
-                CellError::Timed { source, .. } => matches!(**source, FileError::NoSpace { .. }),
+                CellError::File { source, .. } => matches!(**source, FileError::NoSpace { .. }),
                 _ => false,
             };
             if !no_space {
@@ -342,7 +342,7 @@ impl Models for Linked {
     }
 
     fn crash_run(&self, policy: &PolicySpec, seed: u64, cuts: u64, run: u64) -> Result<CrashReport, Failure> {
-        let test = CrashTest { policy: *policy, seed, cuts };
+        let test = CrashTest { policy: (*policy).into(), seed, cuts };
         test.one_run(run).map_err(|e| Failure::run(format!("policy {policy}, seed {seed}, run {run}: {e}")))
     }
 

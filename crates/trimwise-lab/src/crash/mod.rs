@@ -30,7 +30,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::Serialize;
 use thiserror::Error;
 use trimwise::fs::witness::{Content, Event, Image, Record};
-use trimwise::policy::PolicySpec;
+use trimwise::policy::Policy;
 use trimwise::workload::files::FileError;
 
 pub use power::Survival;
@@ -45,10 +45,10 @@ const DETAILS_MAX: usize = 5;
 const BROKEN_MAX: usize = 4;
 
 /// A crash test of one policy.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct CrashTest {
     /// The policy.
-    pub policy: PolicySpec,
+    pub policy: Policy,
     /// Seed of everything drawn at random.
     pub seed: u64,
     /// Cuts in all.
@@ -137,7 +137,7 @@ impl CrashTest {
     fn run_with(&self, run: u64, after_mount: workload::AfterMount) -> Result<CrashReport, CrashError> {
         let cuts = self.cuts.saturating_sub(run * CUTS_PER_RUN).min(CUTS_PER_RUN);
         let seed = seed_of(self.seed, run);
-        let made = workload::run(self.policy, seed, after_mount)?;
+        let made = workload::run(&self.policy, seed, after_mount)?;
         Ok(attack(&made, run, cuts, seed))
     }
 }

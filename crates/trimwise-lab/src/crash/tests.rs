@@ -10,7 +10,7 @@ use trimwise::policy::PolicySpec;
 use super::{Broken, CUTS_PER_RUN, CrashError, CrashReport, CrashTest};
 
 /// Makes a run of `test` on a host with this fault.
-fn sabotaged_run(test: CrashTest, run: u64, how: Sabotage) -> Result<CrashReport, CrashError> {
+fn sabotaged_run(test: &CrashTest, run: u64, how: Sabotage) -> Result<CrashReport, CrashError> {
     test.run_with(run, Rc::new(move |fs| fs.sabotage(Some(how))))
 }
 
@@ -30,7 +30,7 @@ fn no_policy_loses_anything() {
     let mut trims_of_workload = 0;
     for policy in PolicySpec::examples() {
         let cuts = if is_full() { 2_000 } else { 500 };
-        let report = CrashTest { policy, seed: 1, cuts }.run().unwrap();
+        let report = CrashTest { policy: policy.into(), seed: 1, cuts }.run().unwrap();
         assert_eq!(report.violations, 0, "{policy}:\n{}", details(&report));
         assert_eq!((report.runs, report.cuts), (cuts / CUTS_PER_RUN, cuts));
         assert!(report.files_checked > 5 * report.cuts, "{policy}: {report:?}");
@@ -53,7 +53,7 @@ proptest! {
     /// Any workload, any policy, any cut.
     #[test]
     fn no_cut_loses_anything(policy in 0..PolicySpec::examples().len(), seed in any::<u64>()) {
-        let test = CrashTest { policy: PolicySpec::examples()[policy], seed, cuts: CUTS_PER_RUN };
+        let test = CrashTest { policy: PolicySpec::examples()[policy].into(), seed, cuts: CUTS_PER_RUN };
         let report = test.one_run(0).unwrap();
         prop_assert_eq!(report.violations, 0, "{}:\n{}", test.policy, details(&report));
     }
@@ -61,10 +61,10 @@ proptest! {
 
 /// Returns the report up to the first run in which a faulty host is caught, within `cuts` cuts.
 fn found_within(how: Sabotage, cuts: u64, seed: u64) -> CrashReport {
-    let test = CrashTest { policy: PolicySpec::OFF, seed, cuts };
+    let test = CrashTest { policy: PolicySpec::OFF.into(), seed, cuts };
     let mut report = CrashReport::default();
     for run in 0..test.runs() {
-        report.add(sabotaged_run(test, run, how).unwrap());
+        report.add(sabotaged_run(&test, run, how).unwrap());
         if report.violations > 0 {
             return report;
         }
@@ -121,8 +121,8 @@ fn a_block_that_is_handed_out_while_it_is_in_a_trim_is_found() {
 
 #[test]
 fn a_host_that_livelocks_is_reported() {
-    let test = CrashTest { policy: PolicySpec::OFF, seed: 1, cuts: 1_000 };
-    let error = sabotaged_run(test, 0, Sabotage::Livelock).unwrap_err();
+    let test = CrashTest { policy: PolicySpec::OFF.into(), seed: 1, cuts: 1_000 };
+    let error = sabotaged_run(&test, 0, Sabotage::Livelock).unwrap_err();
     let Some(at) = error.to_string().find("came to a standstill") else { panic!("{error}") };
     assert!(error.to_string()[at..].contains("no time passes"), "{error}");
 }
@@ -147,7 +147,7 @@ fn the_same_seed_finds_the_same() {
     let run = || found_within(Sabotage::TrimAfterLaterWrite, 1_000, 1);
     let (a, b) = (run(), run());
     assert_eq!(format!("{a:?}"), format!("{b:?}"));
-    let only = CrashTest { policy: PolicySpec::OFF, seed: 1, cuts: 1_000 };
-    let again = sabotaged_run(only, a.details[0].run, Sabotage::TrimAfterLaterWrite).unwrap();
+    let only = CrashTest { policy: PolicySpec::OFF.into(), seed: 1, cuts: 1_000 };
+    let again = sabotaged_run(&only, a.details[0].run, Sabotage::TrimAfterLaterWrite).unwrap();
     assert_eq!(again.details[0].to_string(), a.details[0].to_string());
 }

@@ -15,7 +15,7 @@ use trimwise::fs::host::{DiscardGeneration, HostConfig, Writeback};
 use trimwise::fs::layout::{FormatOptions, Layout};
 use trimwise::fs::witness::{Record, Witness};
 use trimwise::fs::{Ext4, Volume};
-use trimwise::policy::PolicySpec;
+use trimwise::policy::Policy;
 use trimwise::ssd::{GeometryConfig, LinkKind, Ssd, SsdConfig, TrimConfig, TrimKind};
 use trimwise::units::{Bytes, Lpn, SimDuration, UNIT_BYTES, UnitRange};
 use trimwise::workload::files::{FileError, Files, OpenMode};
@@ -163,7 +163,7 @@ pub struct Run {
 pub type AfterMount = Rc<dyn Fn(&Ext4)>;
 
 /// Makes the run that `seed` determines.
-pub fn run(policy: PolicySpec, seed: u64, after_mount: AfterMount) -> Result<Run, CrashError> {
+pub fn run(policy: &Policy, seed: u64, after_mount: AfterMount) -> Result<Run, CrashError> {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
     let machine = Machine::draw(&mut rng);
     let sim = Sim::new();
@@ -171,6 +171,7 @@ pub fn run(policy: PolicySpec, seed: u64, after_mount: AfterMount) -> Result<Run
     let host = machine.host();
     let ssd = Ssd::new(&machine.drive(), seed).map_err(|e| CrashError::Machine(e.to_string()))?;
     let queue = BlockQueue::new(&sim, ssd, host.queue);
+    let policy = policy.clone();
     let result = sim.run(async move {
         let options = FormatOptions { journal: Some(LOG), ..FormatOptions::default() };
         let mut volume =

@@ -1,5 +1,8 @@
 //! One cell of a comparison: a device, a policy, a workload, a repetition, run in virtual time.
 
+use std::fmt;
+use std::sync::Arc;
+
 use thiserror::Error;
 
 use super::gauge::Gauge;
@@ -10,11 +13,12 @@ use crate::engine::{Sim, Stalled};
 use crate::fs::host::HostConfig;
 use crate::fs::layout::{FormatError, FormatOptions};
 use crate::fs::{Ext4, Volume};
-use crate::policy::PolicySpec;
+use crate::policy::Policy;
 use crate::ssd::{ConfigError, Drive, Faults, SsdConfig};
 use crate::units::SimDuration;
 use crate::workload::ageing;
 use crate::workload::files::FileError;
+use crate::workload::own::OwnWorkload;
 use crate::workload::postmark::layout::LocationError;
 use crate::workload::postmark::{self, PostmarkConfig, Progress, RunError};
 use crate::workload::timed::Timed;
@@ -29,6 +33,8 @@ pub enum Workload {
     Postmark(PostmarkConfig),
     /// A benchmark that times one operation.
     Timed(Timed),
+    /// A workload of the caller's.
+    Own(Arc<dyn OwnWorkload>),
 }
 
 impl From<PostmarkConfig> for Workload {
@@ -53,7 +59,7 @@ pub struct CellSpec {
     /// What its firmware does wrong.
     pub faults: Faults,
     /// The policy.
-    pub policy: PolicySpec,
+    pub policy: Policy,
     /// The workload.
     pub workload: Workload,
     /// The host.
@@ -73,6 +79,14 @@ impl CellSpec {
     /// What this repetition draws: in ageing, and which file is removed of several.
     fn draw_seed(&self) -> u64 {
         self.seed ^ (u64::from(self.rep) << 32)
+    }
+
+    fn file_failed(&self, source: FileError) -> CellError {
+        CellError::File {
+            device: self.device.clone(),
+            policy: self.policy.to_string(),
+            source: Box::new(source),
+        }
     }
 }
 
@@ -105,17 +119,17 @@ pub enum CellError {
         /// The device.
         device: String,
         /// The policy.
-        policy: PolicySpec,
+        policy: String,
         /// What happened.
         source: Box<RunError>,
     },
-    /// A workload that times one operation failed.
+    /// A workload other than PostMark failed.
     #[error("{device}, policy {policy}: {source}")]
-    Timed {
+    File {
         /// The device.
         device: String,
         /// The policy.
-        policy: PolicySpec,
+        policy: String,
         /// What the file system answered.
         source: Box<FileError>,
     },
@@ -136,7 +150,7 @@ pub enum CellError {
         /// The device.
         device: String,
         /// The policy.
-        policy: PolicySpec,
+        policy: String,
         /// What does not hold.
         what: String,
     },
@@ -183,7 +197,7 @@ async fn run_on(
     let sim = queue.sim();
     let workload = match &spec.workload {
         Workload::Postmark(config) => Workload::Postmark(config.for_model()?),
-        Workload::Timed(timed) => Workload::Timed(*timed),
+        other => other.clone(),
     };
     let volume = Volume::format(queue, spec.format).await?;
     // Nor is the TRIM of mkfs the workload's debt, where the drive works it off in the background.
@@ -201,8 +215,9 @@ async fn run_on(
     let cell = match &workload {
         Workload::Postmark(config) => run_postmark(&fs, spec, config, progress).await?,
         Workload::Timed(timed) => run_timed(&fs, spec, *timed).await?,
+        Workload::Own(own) => run_own(&fs, spec, &**own).await?,
     };
-    audited(fs, &spec.device, spec.policy).await?;
+    audited(fs, &spec.device, &spec.policy).await?;
     Ok(cell)
 }
 
@@ -211,8 +226,8 @@ async fn run_on(
 /// # Errors
 ///
 /// [`CellError::Audit`] if either has lost count.
-pub async fn audited(fs: Ext4, device: &str, policy: PolicySpec) -> Result<Volume, CellError> {
-    let audit = |what| CellError::Audit { device: device.to_owned(), policy, what };
+pub async fn audited(fs: Ext4, device: &str, policy: &dyn fmt::Display) -> Result<Volume, CellError> {
+    let audit = |what| CellError::Audit { device: device.to_owned(), policy: policy.to_string(), what };
     fs.audit().map_err(audit)?;
     let volume = fs.unmount().await;
     volume.queue().with_ssd(|ssd| ssd.audit()).map_err(|e| audit(e.to_string()))?;
@@ -239,21 +254,28 @@ async fn run_postmark(
     let (device, ledger) = gauge.finish();
     let outcome = result.map_err(|source| CellError::Workload {
         device: spec.device.clone(),
-        policy: spec.policy,
+        policy: spec.policy.to_string(),
         source: Box::new(source),
     })?;
     let cell = Cell::of_postmark(cell_id(spec), &outcome, config.report);
     Ok(Cell { device_stats: Some(device), ledger: Some(ledger), ..cell })
 }
 
+async fn run_own(fs: &Ext4, spec: &CellSpec, own: &dyn OwnWorkload) -> Result<Cell, CellError> {
+    let gauge = Gauge::start(fs);
+    let begin = fs.queue().sim().now();
+    let result = own.run(fs, spec.draw_seed()).await;
+    let duration = fs.queue().sim().now().since(begin);
+    let (device, ledger) = gauge.finish();
+    let figures = result.map_err(|source| spec.file_failed(source))?;
+    let cell = Cell::new(cell_id(spec), duration, WorkloadFigures::Own(figures));
+    Ok(Cell { device_stats: Some(device), ledger: Some(ledger), ..cell })
+}
+
 /// The device is watched until the TRIMs of what was removed are issued; what the workload then removes is not its own
 /// any more. A file system that is filled has the policy's work of that behind it when the removal comes.
 async fn run_timed(fs: &Ext4, spec: &CellSpec, timed: Timed) -> Result<Cell, CellError> {
-    let failed = |source| CellError::Timed {
-        device: spec.device.clone(),
-        policy: spec.policy,
-        source: Box::new(source),
-    };
+    let failed = |source| spec.file_failed(source);
     let gauge = Gauge::start(fs);
     let begin = fs.queue().sim().now();
     let mut prepared = timed.prepare(fs, spec.draw_seed()).await.map_err(failed)?;
@@ -272,7 +294,7 @@ async fn run_timed(fs: &Ext4, spec: &CellSpec, timed: Timed) -> Result<Cell, Cel
     match &mut cell.workload {
         WorkloadFigures::Append(AppendFigures { trims, .. })
         | WorkloadFigures::FullWrite(FullWriteFigures { trims, .. }) => *trims = Some(issue.into()),
-        WorkloadFigures::Postmark(_) => {}
+        WorkloadFigures::Postmark(_) | WorkloadFigures::Own(_) => {}
     }
     Ok(Cell { device_stats: Some(device), ledger: Some(ledger), ..cell })
 }
@@ -284,6 +306,7 @@ mod tests {
 
     use super::*;
     use crate::block::{Command, Stage};
+    use crate::policy::PolicySpec;
     use crate::ssd::{Ssd, TrimConfig};
     use crate::units::{Bytes, SimTime};
 
@@ -301,7 +324,7 @@ mod tests {
             device: "small".to_owned(),
             ssd,
             faults: Faults::default(),
-            policy: "lazy".parse().unwrap(),
+            policy: "lazy".parse::<PolicySpec>().unwrap().into(),
             workload: PostmarkConfig { number: 10, transactions: 0, ..PostmarkConfig::default() }.into(),
             // So little memory that what ageing writes reaches the device.
             host: HostConfig { memory: Bytes::mib(16), ..HostConfig::of_the_2010s() },

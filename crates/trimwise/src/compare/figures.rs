@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::watch::Issue;
+use crate::workload::own::OwnFigures;
 use crate::workload::postmark::PostmarkFigures;
 
 /// What a workload's policies are judged by.
@@ -39,6 +40,8 @@ pub enum WorkloadFigures {
     Append(AppendFigures),
     /// A write on a full file system.
     FullWrite(FullWriteFigures),
+    /// A workload of the caller's.
+    Own(OwnFigures),
 }
 
 /// The figures of the append benchmark.

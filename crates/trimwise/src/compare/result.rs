@@ -29,7 +29,7 @@ pub struct Cell {
     pub rep: u32,
     /// Duration of the workload: up to the end of what it times, if that is one operation.
     pub duration_ns: u64,
-    /// The workload's own figures, under its name: `postmark`, `append` or `full_write`.
+    /// The workload's own figures, under its name: `postmark`, `append`, `full_write` or `own`.
     #[serde(flatten)]
     pub workload: WorkloadFigures,
     /// What the device did during the workload; `None` on a real directory.
@@ -59,30 +59,39 @@ pub struct CellId {
 }
 
 impl Cell {
-    /// The cell of a PostMark run that ended as `outcome` says; `format` is that of PostMark's own report.
-    pub fn of_postmark(id: CellId, outcome: &Outcome, format: ReportFormat) -> Self {
+    /// The cell of a run that took `duration`, with nothing but the workload's own figures.
+    pub fn new(id: CellId, duration: SimDuration, workload: WorkloadFigures) -> Self {
         let CellId { device, policy, target, rep } = id;
-        let recorded = || Operation::ALL.into_iter().filter_map(|o| Some((o, outcome.latencies.summary(o)?)));
         Self {
             device,
             policy,
             target,
             rep,
-            duration_ns: outcome.duration().as_nanos(),
-            workload: WorkloadFigures::Postmark(outcome.figures()),
+            duration_ns: duration.as_nanos(),
+            workload,
             device_stats: None,
             ledger: None,
+            latency: BTreeMap::new(),
+            postmark_report: String::new(),
+            latency_quantiles_ns: BTreeMap::new(),
+        }
+    }
+
+    /// The cell of a PostMark run that ended as `outcome` says; `format` is that of PostMark's own report.
+    pub fn of_postmark(id: CellId, outcome: &Outcome, format: ReportFormat) -> Self {
+        let recorded = || Operation::ALL.into_iter().filter_map(|o| Some((o, outcome.latencies.summary(o)?)));
+        Self {
             latency: recorded().map(|(o, summary)| (o.name().into(), summary)).collect(),
             latency_quantiles_ns: recorded()
                 .map(|(o, _)| (o.name().into(), outcome.latencies.quantiles(o, &QUANTILES)))
                 .collect(),
             postmark_report: report::of(outcome, format),
+            ..Self::new(id, outcome.duration(), WorkloadFigures::Postmark(outcome.figures()))
         }
     }
 
     /// The cell of a run that timed one operation.
     pub fn of_timed(id: CellId, duration: SimDuration, timed: Timed, timing: Timing) -> Self {
-        let CellId { device, policy, target, rep } = id;
         let file = timed.file();
         let (append_bytes, file_bytes) = (file.append.0, file.file.0);
         let workload = match timing {
@@ -102,19 +111,7 @@ impl Cell {
                 trims: None,
             }),
         };
-        Self {
-            device,
-            policy,
-            target,
-            rep,
-            duration_ns: duration.as_nanos(),
-            workload,
-            device_stats: None,
-            ledger: None,
-            latency: BTreeMap::new(),
-            postmark_report: String::new(),
-            latency_quantiles_ns: BTreeMap::new(),
-        }
+        Self::new(id, duration, workload)
     }
 
     /// Whether time was virtual: then nothing but named causes makes repetitions differ.
@@ -126,14 +123,14 @@ impl Cell {
     pub fn postmark(&self) -> Option<&PostmarkFigures> {
         match &self.workload {
             WorkloadFigures::Postmark(figures) => Some(figures),
-            WorkloadFigures::Append(_) | WorkloadFigures::FullWrite(_) => None,
+            _ => None,
         }
     }
 
     /// What policies are judged by.
     pub fn measure(&self) -> Measure {
         match &self.workload {
-            WorkloadFigures::Postmark(_) => Measure::Total,
+            WorkloadFigures::Postmark(_) | WorkloadFigures::Own(_) => Measure::Total,
             WorkloadFigures::Append(_) => Measure::Fsync,
             WorkloadFigures::FullWrite(_) => Measure::Write,
         }
@@ -142,7 +139,7 @@ impl Cell {
     /// The time that policies are judged by.
     pub fn measured_ns(&self) -> u64 {
         match &self.workload {
-            WorkloadFigures::Postmark(_) => self.duration_ns,
+            WorkloadFigures::Postmark(_) | WorkloadFigures::Own(_) => self.duration_ns,
             WorkloadFigures::Append(figures) => figures.fsync_ns,
             WorkloadFigures::FullWrite(figures) => figures.write_ns,
         }
@@ -151,7 +148,7 @@ impl Cell {
     /// The TRIMs of what a workload that times one operation removed; `None` of another, and on a real directory.
     pub fn removal_trims(&self) -> Option<RemovalTrims> {
         match &self.workload {
-            WorkloadFigures::Postmark(_) => None,
+            WorkloadFigures::Postmark(_) | WorkloadFigures::Own(_) => None,
             WorkloadFigures::Append(figures) => figures.trims,
             WorkloadFigures::FullWrite(figures) => figures.trims,
         }

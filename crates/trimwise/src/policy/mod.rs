@@ -10,8 +10,8 @@
 //!   governor, however wrong, can lose data.
 //! - the **availability rule** ([`Availability`]) says *when a freed block may be allocated again*.
 //!
-//! A policy is one file with one governor. [`PolicySpec`] parses and combines policies, and is the only way to create
-//! one. Origins: `set` and `lazy` come from papers, `commit` and `kernel515` from Linux, `btrfs`, `zfs` and `f2fs` from
+//! A policy is one file with one governor. [`PolicySpec`] parses and combines the built-in ones; runs take any
+//! [`Policy`]. Origins: `set` and `lazy` come from papers, `commit` and `kernel515` from Linux, `btrfs`, `zfs` and `f2fs` from
 //! other file systems, `judicious` from all of them.
 
 mod batch;
@@ -24,6 +24,7 @@ mod ideal;
 mod judicious;
 mod kernel;
 mod lazy;
+mod named;
 mod off;
 mod pending;
 pub(crate) mod set;
@@ -37,6 +38,7 @@ pub use governor::{
     Acknowledged, Decision, Explanation, Governor, HostTraits, Needs, PolicyEvent, Shape, View,
 };
 pub use kernel::{DiscardGeneration, LinuxVersion, LinuxVersionError};
+pub use named::Policy;
 pub use pending::{Ledger, PendingSet, TrimToken};
 pub use spec::{PolicyError, PolicySpec, TERMS};
 

@@ -5,6 +5,7 @@ pub mod files;
 pub mod fragmenting;
 pub mod full_write;
 pub mod latency;
+pub mod own;
 pub mod postmark;
 pub mod scene;
 pub mod timed;

@@ -107,7 +107,7 @@ impl Setup {
             let fs = volume.mount(self.host, self.policy.governor()).await;
             queue.sim().sleep(commit_phase(self.rep)).await;
             let answer = test(fs.clone(), Watch::new(&queue)).await?;
-            audited(fs, DEVICE, self.policy).await?;
+            audited(fs, DEVICE, &self.policy).await?;
             Ok(answer)
         })?
     }

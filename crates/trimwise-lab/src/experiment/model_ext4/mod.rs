@@ -219,7 +219,7 @@ pub fn run_model(case: Case, guest: GuestFacts, seed: u64) -> Result<Side, CellE
         let result = postmark::run(&fs, &config, &mut |_| ()).await;
         let outcome = result.map_err(|source| CellError::Workload {
             device: DEVICE.to_owned(),
-            policy: case.policy(),
+            policy: case.policy().to_string(),
             source: Box::new(source),
         })?;
         sim.sleep(SETTLE).await;
@@ -227,7 +227,7 @@ pub fn run_model(case: Case, guest: GuestFacts, seed: u64) -> Result<Side, CellE
         let traffic =
             Traffic::of(&log.borrow(), &Places::new(vec![fs.journal_blocks()], fs.metadata_blocks()));
         let commits = fs.commits() - before;
-        audited(fs, DEVICE, case.policy()).await?;
+        audited(fs, DEVICE, &case.policy()).await?;
         Ok(Side { duration_ns: outcome.duration().as_nanos(), commits, traffic })
     })?
 }

@@ -115,7 +115,7 @@ pub fn spec(column: Column, profile: &Profile, seed: u64) -> CellSpec {
         device: column.device.to_owned(),
         ssd: profile.config.clone(),
         faults: profile.faults,
-        policy: if column.discard { PolicySpec::COMMIT } else { PolicySpec::OFF },
+        policy: if column.discard { PolicySpec::COMMIT } else { PolicySpec::OFF }.into(),
         workload: workload(column.buffering).into(),
         host: host(),
         format: FormatOptions::default(),

@@ -160,7 +160,7 @@ fn through_files(
         }
         fs.sync().await?;
         fs.drain_discards().await;
-        let volume = audited(fs, super::DEVICE, policy).await?;
+        let volume = audited(fs, super::DEVICE, &policy).await?;
         let removed = Image { drive: volume.queue().drive().clone(), at: sim.now() };
         Ok::<_, CellError>((in_place, removed, written))
     })?

@@ -135,7 +135,7 @@ async fn postmark_on(
     fs.restart_stale();
     let outcome = postmark::run(fs, workload, &mut |_| ()).await.map_err(|source| CellError::Workload {
         device: DEVICE.to_owned(),
-        policy,
+        policy: policy.to_string(),
         source: Box::new(source),
     })?;
     let stats: SsdStats = fs.queue().with_ssd(|ssd| *ssd.stats()).since(&before);

@@ -51,7 +51,7 @@ pub fn run(
             let fs = volume.restore(&sim, host.queue).await.mount(host, off.governor()).await;
             files.delete_to(&fs, utilization_percent).await?;
             fs.trim_free(UnitRange::new(Lpn(0), fs.queue().with_ssd(|ssd| ssd.capacity_units())), 1).await;
-            let queue = audited(fs, DEVICE, off).await?.queue().clone();
+            let queue = audited(fs, DEVICE, &off).await?.queue().clone();
             let without_trim = FormatOptions { discard: false, ..FormatOptions::default() };
             Ok::<_, CellError>(Volume::format(&queue, without_trim).await?.image())
         })??
@@ -62,7 +62,7 @@ pub fn run(
         runs.push(sim.clone().run(async move {
             let fs = prepared.restore(&sim, host.queue).await.mount(host, policy.governor()).await;
             let run = postmark_on(&fs, &workload, policy, rep).await?;
-            audited(fs, DEVICE, policy).await?;
+            audited(fs, DEVICE, &policy).await?;
             Ok::<_, CellError>(run)
         })??);
         after_each();

@@ -60,7 +60,7 @@ pub fn run(
             let adjusting_s = sim.now().since(begin).as_secs_f64();
             stages.push(Stage { adjusting_s, run: postmark_on(&fs, &workload, policy, rep).await? });
         }
-        audited(fs, DEVICE, policy).await?;
+        audited(fs, DEVICE, &policy).await?;
         Ok(stages)
     })?
 }

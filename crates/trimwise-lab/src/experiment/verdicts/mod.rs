@@ -249,7 +249,7 @@ pub fn run_model(case: Case, rep: u32, seed: u64) -> Result<Side, CellError> {
                 let run = postmark::run(&fs, &config, &mut |_| ()).await;
                 let outcome = run.map_err(|source| CellError::Workload {
                     device: case.drive.to_owned(),
-                    policy: case.policy(),
+                    policy: case.policy().to_string(),
                     source: Box::new(source),
                 })?;
                 outcome.duration().as_nanos()
@@ -260,7 +260,7 @@ pub fn run_model(case: Case, rep: u32, seed: u64) -> Result<Side, CellError> {
         let places = Places::new(vec![fs.journal_blocks()], fs.metadata_blocks());
         let traffic = Traffic::of(&log.borrow(), &places);
         let side = Side::new(duration_ns, traffic, &stats().since(&before), fs.stale_units());
-        audited(fs, case.drive, case.policy()).await?;
+        audited(fs, case.drive, &case.policy()).await?;
         Ok(side)
     })?
 }

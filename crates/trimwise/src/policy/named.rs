@@ -1,0 +1,71 @@
+//! Any policy under a name, so that runs take policies that the grammar does not know.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::{Governor, PolicySpec};
+
+/// A policy as runs take it: a name, and governors in their initial state.
+///
+/// A [`PolicySpec`] converts into one; a policy of your own is a name and a function:
+///
+/// ```
+/// use trimwise::policy::{
+///     Availability, Decision, DiscardGeneration, Governor, Needs, Policy, PolicyEvent, Shape, View,
+/// };
+///
+/// /// Sends one command at a time as soon as a thousand extents wait.
+/// struct Heap;
+///
+/// impl Governor for Heap {
+///     fn needs(&self) -> Needs {
+///         Needs { commits: true, ..Needs::default() }
+///     }
+///     fn availability(&self, _: DiscardGeneration) -> Availability {
+///         Availability::Reuse
+///     }
+///     fn on_event(&mut self, _: &PolicyEvent, view: &View, decisions: &mut Vec<Decision>) {
+///         if view.pending_extents >= 1000 && view.in_flight == 0 {
+///             decisions.push(Decision::Issue(Shape::NEXT));
+///         }
+///     }
+/// }
+///
+/// let heap = Policy::new("heap", || Box::new(Heap));
+/// assert_eq!(heap.to_string(), "heap");
+/// ```
+#[derive(Clone)]
+pub struct Policy {
+    name: Arc<str>,
+    make: Arc<dyn Fn() -> Box<dyn Governor> + Send + Sync>,
+}
+
+impl Policy {
+    /// Names a policy; `make` returns a governor in its initial state.
+    pub fn new(name: &str, make: impl Fn() -> Box<dyn Governor> + Send + Sync + 'static) -> Self {
+        Self { name: name.into(), make: Arc::new(make) }
+    }
+
+    /// A governor in its initial state.
+    pub fn governor(&self) -> Box<dyn Governor> {
+        (self.make)()
+    }
+}
+
+impl From<PolicySpec> for Policy {
+    fn from(spec: PolicySpec) -> Self {
+        Self::new(&spec.to_string(), move || spec.governor())
+    }
+}
+
+impl fmt::Display for Policy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.name)
+    }
+}
+
+impl fmt::Debug for Policy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Policy({})", self.name)
+    }
+}

@@ -1,0 +1,25 @@
+//! Workloads that this crate does not know.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+
+use super::files::FileError;
+use crate::fs::Ext4;
+
+/// A workload's own figures by name; put the unit into the name (`fsync_p99_ns`).
+pub type OwnFigures = BTreeMap<String, f64>;
+
+/// A run of a workload.
+pub type OwnRun<'a> = Pin<Box<dyn Future<Output = Result<OwnFigures, FileError>> + 'a>>;
+
+/// A workload of your own, to compare policies under it.
+///
+/// It is an async function over [`Files`](super::files::Files), which [`Ext4`] implements, so the same function runs on
+/// a real directory.
+pub trait OwnWorkload: fmt::Debug + Send + Sync {
+    /// Runs it once on a mounted file system. Everything that it draws at random must come from `seed`, which differs
+    /// between repetitions. Policies are compared by how long it takes.
+    fn run<'a>(&'a self, fs: &'a Ext4, seed: u64) -> OwnRun<'a>;
+}
