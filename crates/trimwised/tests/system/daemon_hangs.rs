@@ -223,6 +223,26 @@ fn regression_invalid_state_files_do_not_stop_it() {
 }
 
 #[test]
+fn regression_a_pipe_in_place_of_the_history_journal_blocks_nothing() {
+    if !can_run(&["mkfs.ext4"]) {
+        return;
+    }
+    let disk = Loop::ext4(64 * MIB);
+    let mut daemon = Daemon::started(TRIMWISED, &table(&disk.point, ""));
+    daemon.wait_until(&disk.point, "managed", |status| !status.is_null());
+    daemon.end();
+    for name in ["history.db-journal", "history.db-wal"] {
+        mknodat(CWD, daemon.state(name), FileType::Fifo, 0o600.into(), 0).unwrap();
+    }
+    daemon.start();
+    daemon.wait_until(&disk.point, "managed", |status| !status.is_null());
+    let past = daemon.ask(&Request::History { mount: disk.point.clone(), limit: 99 }).to_string();
+    assert!(past.matches("\"found\"").count() == 2, "{past}");
+    assert!(daemon.ask(&Request::Pause { mount: None, all: true })["not_saved"].is_null());
+    daemon.end();
+}
+
+#[test]
 fn regression_an_unread_log_blocks_nothing() {
     if !can_run(&[]) {
         return;
