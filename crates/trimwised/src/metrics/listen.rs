@@ -22,7 +22,8 @@ pub const COMMAND: &str = "listen";
 /// Maximum number of clients with an incomplete request. Beyond it, the one that has waited longest is dropped, so a
 /// client that sends its request at once is always served.
 const ASKING_MAX: usize = 64;
-/// Maximum number of clients that have not read their whole response, which may be some MiB.
+/// Maximum number of clients that have not read their whole response, which may be some MiB. Beyond it, the one that has
+/// not read for longest is dropped, so a client that reads at once is always served.
 const READING_MAX: usize = 8;
 /// The longest request, in bytes.
 const REQUEST_MAX: usize = 8 << 10;
@@ -241,18 +242,13 @@ impl Endpoint {
 
     /// File descriptors to poll, and whether for writing.
     pub fn waits(&self) -> impl Iterator<Item = (BorrowedFd<'_>, bool)> {
-        let listening = self.listening.as_ref().filter(|_| self.reading() < READING_MAX);
-        let listening = listening.map(|listening| match listening {
+        let listening = self.listening.as_ref().map(|listening| match listening {
             Listening::Loopback(listener) => listener.as_fd(),
             Listening::Socket(listener) => listener.as_fd(),
         });
         let clients = self.clients.iter().map(|client| (client.stream.as_fd(), client.answer.is_some()));
         let creating = self.creating.as_ref().map(|(process, _)| process.waits());
         listening.into_iter().chain(creating).map(|fd| (fd, false)).chain(clients)
-    }
-
-    fn reading(&self) -> usize {
-        self.clients.iter().filter(|client| client.answer.is_some()).count()
     }
 
     /// Accepts clients, reads their requests, and answers complete ones.
@@ -263,26 +259,41 @@ impl Endpoint {
             _ => Rc::clone(&kept.insert((Instant::now(), text().into_bytes().into())).1),
         };
         self.clients.retain_mut(|client| client.goes_on(&mut text));
+        drop_beyond(&mut self.clients, true, READING_MAX);
+        let mut unread = 0;
         for _ in 0..TURN {
-            if self.clients.iter().filter(|client| client.answer.is_some()).count() >= READING_MAX {
-                break; // the others wait in the kernel's queue
+            if unread == READING_MAX {
+                break; // the others wait in the kernel's queue, so that one turn does not send many MiB
             }
             let Some(Ok(stream)) = self.listening.as_ref().map(Listening::accept) else { break };
             let mut client =
                 Client { stream: stream.into(), read: Vec::new(), answer: None, since: Instant::now() };
             if client.goes_on(&mut text) {
+                unread += usize::from(client.answer.is_some());
                 self.clients.push(client);
             }
-            let asking = self.clients.iter().filter(|client| client.answer.is_none()).count();
-            if asking > ASKING_MAX
-                && let Some(oldest) = self.clients.iter().position(|client| client.answer.is_none())
-            {
-                self.clients.remove(oldest);
-            }
+            drop_beyond(&mut self.clients, false, ASKING_MAX);
+            drop_beyond(&mut self.clients, true, READING_MAX);
         }
         if self.clients.is_empty() && self.text.as_ref().is_some_and(|(made, _)| made.elapsed() >= TEXT_MAX) {
             self.text = None; // it may be large
         }
+    }
+}
+
+/// If more than `most` clients read their response, or have not sent their request, drops those of them without
+/// progress for longest.
+fn drop_beyond(clients: &mut Vec<Client>, reads: bool, most: usize) {
+    let all = |clients: &[Client]| -> Vec<(Instant, usize)> {
+        let of_them = clients.iter().enumerate().filter(|(_, client)| client.answer.is_some() == reads);
+        of_them.map(|(index, client)| (client.since, index)).collect()
+    };
+    let mut them = all(clients);
+    while them.len() > most
+        && let Some(&(_, oldest)) = them.iter().min()
+    {
+        clients.remove(oldest);
+        them = all(clients);
     }
 }
 
@@ -407,5 +418,34 @@ mod tests {
         }
         assert!(read.ends_with(text.as_bytes()) && read.starts_with(b"HTTP/1.1 200 OK\r\n"));
         assert!(endpoint.clients.len() <= ASKING_MAX);
+    }
+
+    #[test]
+    fn regression_clients_that_do_not_read_lock_nobody_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("metrics.sock");
+        let mut endpoint = listening(&path);
+        let text = "trimwise_x 1\n".repeat(300_000);
+        let ask = || {
+            let mut stream = UnixStream::connect(&path).unwrap();
+            stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
+            stream
+        };
+        let unread: Vec<UnixStream> = (0..100).map(|_| ask()).collect();
+        let mut whole = ask();
+        whole.set_nonblocking(true).unwrap();
+        let (mut read, mut buffer, begun) = (Vec::new(), vec![0; 1 << 16], Instant::now());
+        loop {
+            endpoint.serve(|| text.clone());
+            assert!(endpoint.clients.len() <= READING_MAX);
+            match whole.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(n) => read.extend(&buffer[..n]),
+                Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
+            }
+            assert!(begun.elapsed() < TIME_MAX, "not served before the others are dropped for being idle");
+        }
+        assert!(read.ends_with(text.as_bytes()));
+        drop(unread);
     }
 }
