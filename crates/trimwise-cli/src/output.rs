@@ -5,7 +5,7 @@
 //! then renamed, so that a full disk leaves no half file. If the final write fails, the result goes to the temporary
 //! directory: no finished run is lost.
 
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
@@ -199,17 +199,35 @@ impl Destinations {
     }
 }
 
+/// How many names [`rescued`] tries.
+const NAMES_MAX: u32 = 1000;
+
 /// Saves in the temporary directory what could not be written to its destination, and says where it is.
 fn rescued(failure: Failure, ending: &str, text: &str) -> Failure {
-    let path = std::env::temp_dir().join(format!("trimwise-{}.{ending}", std::process::id()));
-    let saved = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
-    match saved.and_then(|mut file| file.write_all(text.as_bytes())) {
+    rescued_in(&std::env::temp_dir(), failure, ending, text)
+}
+
+fn rescued_in(directory: &Path, failure: Failure, ending: &str, text: &str) -> Failure {
+    let name = format!("trimwise-{}", std::process::id());
+    let open = |n: u32| {
+        let name = if n == 1 { format!("{name}.{ending}") } else { format!("{name}-{n}.{ending}") };
+        let path = directory.join(name);
+        (OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path), path)
+    };
+    // In containers process ids repeat, so an earlier result may have the name.
+    let is_free = |opened: &std::io::Result<File>| {
+        !opened.as_ref().is_err_and(|error| error.kind() == ErrorKind::AlreadyExists)
+    };
+    let Some((opened, path)) = (1..=NAMES_MAX).map(open).find(|(opened, _)| is_free(opened)) else {
+        return Failure::run(format!("{failure}; {} is full of earlier results", directory.display()));
+    };
+    let saved = opened.and_then(|mut file| {
+        // Half a file is of no use.
+        file.write_all(text.as_bytes()).inspect_err(|_| drop(fs::remove_file(&path)))
+    });
+    match saved {
         Ok(()) => Failure::run(format!("{failure}; the result was saved in {}", path.display())),
-        Err(error) => {
-            // Half a file is of no use.
-            drop(fs::remove_file(&path));
-            Failure::run(format!("{failure}; {}: {error}", path.display()))
-        }
+        Err(error) => Failure::run(format!("{failure}; {}: {error}", path.display())),
     }
 }
 
@@ -348,6 +366,24 @@ mod tests {
         assert!(matches!(&failure, Failure::Run(m) if m.contains("r.json")), "{failure:?}");
         assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "nothing is left next to it");
+    }
+
+    #[test]
+    fn regression_a_result_in_the_temporary_directory_does_not_cost_an_earlier_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let saved = |text: &str| {
+            let Failure::Run(said) =
+                rescued_in(dir.path(), Failure::run("the disk is full".to_owned()), "json", text)
+            else {
+                panic!("another kind of failure")
+            };
+            let (_, path) = said.split_once("the result was saved in ").unwrap();
+            PathBuf::from(path)
+        };
+        let paths = ["one", "two", "three"].map(|text| (text, saved(text)));
+        for (text, path) in paths {
+            assert_eq!(fs::read_to_string(path).unwrap(), text);
+        }
     }
 
     #[test]
