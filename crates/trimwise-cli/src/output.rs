@@ -127,9 +127,9 @@ impl Destinations {
         {
             text += &format!("Report: {}\n", path.display());
         }
-        match written.and(report) {
-            Ok(_) => Ok(text),
-            Err(failure) => print(&text).and(Err(failure)),
+        match both(written, report.map(drop)) {
+            Ok(()) => Ok(text),
+            failed => both(failed, print(&text)).map(|()| String::new()),
         }
     }
 
@@ -166,8 +166,13 @@ impl Destinations {
         check_file(option, path, force)
     }
 
-    /// Writes a file of another option after [`Self::check_file`] accepted it.
-    pub fn write_file(&self, option: &str, path: &Path, text: &str) -> Result<(), Failure> {
+    /// Writes a result of another option after [`Self::check_file`] accepted its file.
+    pub fn write_result(&self, option: &str, path: &Path, text: &str) -> Result<(), Failure> {
+        let ending = path.extension().unwrap_or_default().to_string_lossy();
+        self.write_file(option, path, text).map_err(|failure| rescued(failure, &ending, text))
+    }
+
+    fn write_file(&self, option: &str, path: &Path, text: &str) -> Result<(), Failure> {
         let fail = |e: std::io::Error| Failure::run(format!("{option} {}: {e}", path.display()));
         if fs::metadata(path).is_ok_and(|m| !m.is_file()) {
             // For a pipe or /dev/null there is nothing to replace.
@@ -196,6 +201,14 @@ impl Destinations {
         });
         drop(fs::remove_file(&beside)); // already gone if it was renamed
         result.map_err(fail)
+    }
+}
+
+/// Fails if one of them failed. Each message says where its result was saved.
+pub fn both(one: Result<(), Failure>, other: Result<(), Failure>) -> Result<(), Failure> {
+    match (one, other) {
+        (Err(one), Err(other)) => Err(Failure::run(format!("{one}; {other}"))),
+        (one, other) => one.and(other),
     }
 }
 
@@ -384,6 +397,20 @@ mod tests {
         for (text, path) in paths {
             assert_eq!(fs::read_to_string(path).unwrap(), text);
         }
+    }
+
+    #[test]
+    fn regression_two_results_that_cannot_be_written_are_both_saved_and_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let report = Some(dir.path().join("c").join("d".repeat(300)));
+        let destinations = Destinations { json: Some("/dev/full".into()), report, force: false };
+        let failure = destinations.deliver_text(Ok("{}".to_owned()), || Ok("<p>".to_owned()), String::new);
+        let said = failure.unwrap_err().to_string();
+        let saved = said.split("the result was saved in ").skip(1);
+        let paths: Vec<&str> = saved.filter_map(|path| path.split(';').next()).collect();
+        let texts: Vec<_> = paths.iter().map(|path| fs::read_to_string(path).unwrap()).collect();
+        paths.iter().for_each(|path| fs::remove_file(path).unwrap());
+        assert_eq!(texts, ["{}\n", "<p>"], "{said}");
     }
 
     #[test]
