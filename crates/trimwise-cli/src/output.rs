@@ -137,7 +137,7 @@ impl Destinations {
     fn write_json(&self, json: &str) -> Result<(), Failure> {
         let Some(path) = &self.json else { return Ok(()) };
         if is_stdout(path) {
-            return print_always(json);
+            return print_always(json).map_err(|failure| rescued(failure, "json", json));
         }
         self.write_file("--json", path, json).map_err(|failure| rescued(failure, "json", json))
     }
