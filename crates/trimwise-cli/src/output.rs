@@ -5,7 +5,7 @@
 //! then renamed, so that a full disk leaves no half file. If the final write fails, the result goes to the temporary
 //! directory: no finished run is lost.
 
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
@@ -127,9 +127,9 @@ impl Destinations {
         {
             text += &format!("Report: {}\n", path.display());
         }
-        match written.and(report) {
-            Ok(_) => Ok(text),
-            Err(failure) => print(&text).and(Err(failure)),
+        match both(written, report.map(drop)) {
+            Ok(()) => Ok(text),
+            failed => both(failed, print(&text)).map(|()| String::new()),
         }
     }
 
@@ -137,7 +137,7 @@ impl Destinations {
     fn write_json(&self, json: &str) -> Result<(), Failure> {
         let Some(path) = &self.json else { return Ok(()) };
         if is_stdout(path) {
-            return print_always(json);
+            return print_always(json).map_err(|failure| rescued(failure, "json", json));
         }
         self.write_file("--json", path, json).map_err(|failure| rescued(failure, "json", json))
     }
@@ -166,8 +166,13 @@ impl Destinations {
         check_file(option, path, force)
     }
 
-    /// Writes a file of another option after [`Self::check_file`] accepted it.
-    pub fn write_file(&self, option: &str, path: &Path, text: &str) -> Result<(), Failure> {
+    /// Writes a result of another option after [`Self::check_file`] accepted its file.
+    pub fn write_result(&self, option: &str, path: &Path, text: &str) -> Result<(), Failure> {
+        let ending = path.extension().unwrap_or_default().to_string_lossy();
+        self.write_file(option, path, text).map_err(|failure| rescued(failure, &ending, text))
+    }
+
+    fn write_file(&self, option: &str, path: &Path, text: &str) -> Result<(), Failure> {
         let fail = |e: std::io::Error| Failure::run(format!("{option} {}: {e}", path.display()));
         if fs::metadata(path).is_ok_and(|m| !m.is_file()) {
             // For a pipe or /dev/null there is nothing to replace.
@@ -199,17 +204,43 @@ impl Destinations {
     }
 }
 
+/// Fails if one of them failed. Each message says where its result was saved.
+pub fn both(one: Result<(), Failure>, other: Result<(), Failure>) -> Result<(), Failure> {
+    match (one, other) {
+        (Err(one), Err(other)) => Err(Failure::run(format!("{one}; {other}"))),
+        (one, other) => one.and(other),
+    }
+}
+
+/// How many names [`rescued`] tries.
+const NAMES_MAX: u32 = 1000;
+
 /// Saves in the temporary directory what could not be written to its destination, and says where it is.
 fn rescued(failure: Failure, ending: &str, text: &str) -> Failure {
-    let path = std::env::temp_dir().join(format!("trimwise-{}.{ending}", std::process::id()));
-    let saved = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
-    match saved.and_then(|mut file| file.write_all(text.as_bytes())) {
+    rescued_in(&std::env::temp_dir(), failure, ending, text)
+}
+
+fn rescued_in(directory: &Path, failure: Failure, ending: &str, text: &str) -> Failure {
+    let name = format!("trimwise-{}", std::process::id());
+    let open = |n: u32| {
+        let name = if n == 1 { format!("{name}.{ending}") } else { format!("{name}-{n}.{ending}") };
+        let path = directory.join(name);
+        (OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path), path)
+    };
+    // In containers process ids repeat, so an earlier result may have the name.
+    let is_free = |opened: &std::io::Result<File>| {
+        !opened.as_ref().is_err_and(|error| error.kind() == ErrorKind::AlreadyExists)
+    };
+    let Some((opened, path)) = (1..=NAMES_MAX).map(open).find(|(opened, _)| is_free(opened)) else {
+        return Failure::run(format!("{failure}; {} is full of earlier results", directory.display()));
+    };
+    let saved = opened.and_then(|mut file| {
+        // Half a file is of no use.
+        file.write_all(text.as_bytes()).inspect_err(|_| drop(fs::remove_file(&path)))
+    });
+    match saved {
         Ok(()) => Failure::run(format!("{failure}; the result was saved in {}", path.display())),
-        Err(error) => {
-            // Half a file is of no use.
-            drop(fs::remove_file(&path));
-            Failure::run(format!("{failure}; {}: {error}", path.display()))
-        }
+        Err(error) => Failure::run(format!("{failure}; {}: {error}", path.display())),
     }
 }
 
@@ -348,6 +379,38 @@ mod tests {
         assert!(matches!(&failure, Failure::Run(m) if m.contains("r.json")), "{failure:?}");
         assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "nothing is left next to it");
+    }
+
+    #[test]
+    fn regression_a_result_in_the_temporary_directory_does_not_cost_an_earlier_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let saved = |text: &str| {
+            let Failure::Run(said) =
+                rescued_in(dir.path(), Failure::run("the disk is full".to_owned()), "json", text)
+            else {
+                panic!("another kind of failure")
+            };
+            let (_, path) = said.split_once("the result was saved in ").unwrap();
+            PathBuf::from(path)
+        };
+        let paths = ["one", "two", "three"].map(|text| (text, saved(text)));
+        for (text, path) in paths {
+            assert_eq!(fs::read_to_string(path).unwrap(), text);
+        }
+    }
+
+    #[test]
+    fn regression_two_results_that_cannot_be_written_are_both_saved_and_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let report = Some(dir.path().join("c").join("d".repeat(300)));
+        let destinations = Destinations { json: Some("/dev/full".into()), report, force: false };
+        let failure = destinations.deliver_text(Ok("{}".to_owned()), || Ok("<p>".to_owned()), String::new);
+        let said = failure.unwrap_err().to_string();
+        let saved = said.split("the result was saved in ").skip(1);
+        let paths: Vec<&str> = saved.filter_map(|path| path.split(';').next()).collect();
+        let texts: Vec<_> = paths.iter().map(|path| fs::read_to_string(path).unwrap()).collect();
+        paths.iter().for_each(|path| fs::remove_file(path).unwrap());
+        assert_eq!(texts, ["{}\n", "<p>"], "{said}");
     }
 
     #[test]

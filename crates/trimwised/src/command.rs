@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use crate::metrics::listen;
 use crate::service::{Options, PATIENCE, ServiceError, run};
 use crate::speak::{Speaking, say};
 use crate::{Places, helper, look, sense, speak, worker, write};
@@ -47,6 +48,7 @@ Exit codes: 0 success, 1 failure, 2 wrong arguments or configuration.
 fn as_process(role: &str) -> Option<io::Result<()>> {
     Some(match role {
         helper::COMMAND => helper::main(),
+        listen::COMMAND => listen::main(),
         look::COMMAND => {
             let mut looker = look::Looker::default();
             worker::serve(|ask| looker.answer(ask))

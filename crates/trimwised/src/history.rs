@@ -151,9 +151,15 @@ impl Database {
 
     /// Opens the database for one operation, so that it takes no memory in between.
     fn open(&self) -> rusqlite::Result<Connection> {
-        // Opening a pipe could block forever.
-        if fs::symlink_metadata(&self.path).is_ok_and(|found| !found.is_file() && !found.is_symlink()) {
+        // Opening a pipe could block forever. SQLite refuses a link as the database, but not next to it.
+        let found = |path: &Path| fs::symlink_metadata(path).ok();
+        if found(&self.path).is_some_and(|found| !found.is_file() && !found.is_symlink()) {
             self.move_aside();
+        }
+        for path in ["-journal", "-wal"].map(|ending| with_ending(&self.path, ending)) {
+            if found(&path).is_some_and(|found| !found.is_file()) {
+                drop(fs::rename(&path, with_ending(&path, ".corrupt")));
+            }
         }
         self.open_once().or_else(|error| match error.sqlite_error_code() {
             Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => {

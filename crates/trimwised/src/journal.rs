@@ -75,12 +75,13 @@ pub fn read(path: &Path, boot: &str) -> Loaded<Vec<Change>> {
     Loaded::from(path, read, |written| written.filter(|one| one.boot == boot).map_or(Vec::new(), |one| one.changes))
         .or_nothing(|why| {
             let aside = with_ending(path, ".corrupt");
-            drop(fs::rename(path, &aside));
-            let (path, aside) = (path.display(), aside.display());
+            let moved = match fs::rename(path, &aside) {
+                Ok(()) => format!("was moved to {}", aside.display()),
+                Err(error) => format!("cannot be moved to {} ({error})", aside.display()),
+            };
             format!(
-                "{path} cannot be read ({why}) and was moved to {aside}: mount options that a killed daemon changed \
-                 stay \
-             as they are"
+                "{} cannot be read ({why}) and {moved}: mount options that a killed daemon changed stay as they are",
+                path.display()
             )
         })
 }
@@ -249,6 +250,10 @@ mod tests {
         assert!(broken.changes().is_empty() && problem.unwrap().contains("journal.corrupt:"));
         assert_eq!(fs::read_to_string(folder.path().join("journal.corrupt")).unwrap(), "{");
         assert_eq!(open("boot").1, None);
+        fs::create_dir_all(folder.path().join("journal/x")).unwrap();
+        let problem = open("boot").1.unwrap();
+        assert!(problem.contains("not a regular file") && problem.contains("cannot be moved"), "{problem}");
+        fs::remove_dir_all(&path).unwrap();
         // A change that could not be noted must not be made.
         let mut failing = open("boot").0;
         failing.note(on);

@@ -184,8 +184,10 @@ fn make_folder(path: &Path, mode: u32) -> Result<(), PlacesError> {
     }
     let found = fs::symlink_metadata(path).map_err(io)?;
     let own = rustix::process::geteuid().as_raw();
-    let wrong = if !found.is_dir() {
+    let wrong = if found.is_symlink() {
         "is a symbolic link"
+    } else if !found.is_dir() {
+        "is not a folder"
     } else if found.uid() != own {
         "belongs to another user"
     } else if found.mode() & 0o022 != 0 {
@@ -216,6 +218,9 @@ mod tests {
         std::os::unix::fs::symlink(folder.path().join("own"), folder.path().join("link")).unwrap();
         let said = make_folder(&folder.path().join("link"), 0o700).unwrap_err().to_string();
         assert!(said.contains("is a symbolic link"), "{said}");
+        fs::write(folder.path().join("file"), "").unwrap();
+        let said = make_folder(&folder.path().join("file"), 0o700).unwrap_err().to_string();
+        assert!(said.contains("is not a folder"), "{said}");
     }
 
     #[test]

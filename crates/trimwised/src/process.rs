@@ -4,7 +4,8 @@
 //! Every such process ends with the daemon. One that hangs in the kernel ends when the kernel releases it; until then
 //! [`Left`] keeps it so that it can be reaped.
 
-use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read as _, Write as _};
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
@@ -12,7 +13,16 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::cmsg_space;
+use rustix::io::Errno;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, recvmsg, sendmsg,
+};
 use trimwise_linux::ioctl::child::die_with_parent;
+
+/// Maximum length of the message with a descriptor, or in place of it.
+const MESSAGE_MAX: usize = 1 << 10;
 
 /// A child process, with unsent and unread data.
 #[derive(Debug)]
@@ -72,6 +82,28 @@ impl Process {
         }
     }
 
+    /// The descriptor that it opened for this process with [`send_opened`], or why it could not; `None` if it has not
+    /// answered yet.
+    pub fn receive_opened(&mut self) -> Option<Result<OwnedFd, String>> {
+        let (mut text, mut space) = ([0; MESSAGE_MAX], [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))]);
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let read =
+            recvmsg(&self.stream, &mut [IoSliceMut::new(&mut text)], &mut control, RecvFlags::CMSG_CLOEXEC);
+        let read = match read {
+            Ok(message) => message.bytes,
+            Err(Errno::INTR | Errno::AGAIN) => return None,
+            Err(error) => return Some(Err(error.to_string())),
+        };
+        let opened = control.drain().find_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
+            _ => None,
+        });
+        Some(opened.ok_or_else(|| match &text[..read] {
+            [] => "its process exited".to_owned(),
+            why => String::from_utf8_lossy(why).into_owned(),
+        }))
+    }
+
     /// The next complete line received, without its newline.
     pub fn next_line(&mut self) -> Option<Vec<u8>> {
         let end = self.received.iter().position(|&byte| byte == b'\n')?;
@@ -106,6 +138,26 @@ impl Process {
         self.kill();
         left.wait(self.child, until);
     }
+}
+
+/// The process's side of [`Process::receive_opened`].
+///
+/// # Errors
+/// If it cannot be sent.
+pub fn send_opened(opened: Result<BorrowedFd<'_>, String>) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    let descriptors = opened.as_ref().map(|descriptor| [*descriptor]);
+    let text = match &descriptors {
+        Ok(descriptors) => {
+            control.push(SendAncillaryMessage::ScmRights(descriptors));
+            "opened"
+        }
+        Err(why) => &why[..why.floor_char_boundary(MESSAGE_MAX)],
+    };
+    let text = [IoSlice::new(text.as_bytes())];
+    sendmsg(rustix::stdio::stdin(), &text, &mut control, SendFlags::NOSIGNAL)?;
+    Ok(())
 }
 
 /// Starts the program with this socket as its standard input and output.

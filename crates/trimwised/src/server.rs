@@ -16,17 +16,21 @@ use trimwise_linux::files::with_ending;
 
 /// Maximum number of connections; further ones wait in the kernel's queue.
 const CONNECTIONS_MAX: usize = 32;
-/// Maximum number of them that only read the status, so that root always gets through.
-const READERS_MAX: usize = 16;
-/// Maximum number of readers per user, so that one user cannot lock others out.
-const READERS_OF_ONE_MAX: usize = 4;
+/// Maximum number of them of users other than root, so that root always gets through.
+const OTHERS_MAX: usize = 16;
+/// Maximum number of them of one other user, so that nobody can lock others out.
+const OF_ONE_MAX: usize = 4;
+/// Maximum number of connections accepted in one turn, refused ones included. Then the status socket rests, so that a
+/// flood of connections takes neither the loop nor a processor.
+const ACCEPTED_MAX: usize = 32;
+const REST: Duration = Duration::from_millis(50);
 /// Idle connections are closed after this time.
 const IDLE_MAX: Duration = Duration::from_secs(60);
 /// Bytes of unread responses beyond which no further request of a reader is answered.
 const UNREAD_MAX: usize = 8 << 20;
 /// Requests of one connection answered before others are served.
 const TURN: usize = 16;
-/// All requests of a read-only user together get at most one part in this many of a processor.
+/// All requests of a user other than root together get at most one part in this many of a processor.
 const USER_SHARE: u32 = 20;
 
 struct Connection {
@@ -50,7 +54,7 @@ pub struct Waiting {
     pub to_write: bool,
 }
 
-/// Processor time used by read-only users: until when each one's next request must wait.
+/// Processor time used by users other than root: until when each one's next request must wait.
 #[derive(Debug, Default)]
 struct Shares(BTreeMap<Option<u32>, Instant>);
 
@@ -75,6 +79,8 @@ pub struct Server {
     /// Requests so far.
     requests: u64,
     shares: Shares,
+    /// The status socket is not served before this instant.
+    rests_until: Option<Instant>,
 }
 
 impl Server {
@@ -92,6 +98,7 @@ impl Server {
             connections: Vec::new(),
             requests: 0,
             shares: Shares::default(),
+            rests_until: None,
         })
     }
 
@@ -99,7 +106,8 @@ impl Server {
     pub fn waits(&self) -> impl Iterator<Item = (BorrowedFd<'_>, Waiting)> {
         let reading = Waiting { to_write: false };
         let has_room = self.connections.len() < CONNECTIONS_MAX;
-        let status = self.status.as_ref().filter(|_| self.has_room_for_readers());
+        let status =
+            self.status.as_ref().filter(|_| self.has_room_for_others() && self.rests_until.is_none());
         let listeners = [Some(&self.control), status].into_iter().flatten().filter(move |_| has_room);
         // Do not poll connections that await an answer: a closed one would wake the loop again and again.
         let connections = self
@@ -137,8 +145,8 @@ impl Server {
             connection.receive();
             for _ in 0..TURN {
                 let begun = Instant::now();
-                let waits = !connection.commands && !self.shares.wait(connection.user, begun).is_zero();
-                if waits || (unread > UNREAD_MAX && !connection.commands) {
+                let waits = !connection.is_root() && !self.shares.wait(connection.user, begun).is_zero();
+                if waits || (unread > UNREAD_MAX && !connection.is_root()) {
                     break;
                 }
                 let Some(line) = connection.next_line() else { break };
@@ -154,7 +162,7 @@ impl Server {
                     Some(response) => connection.say(response),
                     None => connection.awaits = Some(self.requests),
                 }
-                if !connection.commands {
+                if !connection.is_root() {
                     let now = Instant::now();
                     self.shares.spent(connection.user, now - begun, now);
                 }
@@ -172,13 +180,14 @@ impl Server {
         });
     }
 
-    /// If requests are left after a connection's turn: the time until the next may be processed.
+    /// If requests or connections are left after their turn: the time until the next may be processed.
     pub fn work_in(&self) -> Option<Duration> {
         let (now, is_full) = (Instant::now(), self.unread() > UNREAD_MAX);
-        let working = self.connections.iter().filter(|one| one.has_work() && (one.commands || !is_full));
+        let working = self.connections.iter().filter(|one| one.has_work() && (one.is_root() || !is_full));
         let wait =
-            |one: &Connection| if one.commands { Duration::ZERO } else { self.shares.wait(one.user, now) };
-        working.map(wait).min()
+            |one: &Connection| if one.is_root() { Duration::ZERO } else { self.shares.wait(one.user, now) };
+        let rest = self.rests_until.map(|until| until.saturating_duration_since(now));
+        working.map(wait).chain(rest).min()
     }
 
     /// Bytes of unread responses.
@@ -187,10 +196,18 @@ impl Server {
     }
 
     fn accept(&mut self) {
-        while self.connections.len() < CONNECTIONS_MAX {
+        let now = Instant::now();
+        self.rests_until.take_if(|until| *until <= now);
+        for accepted in 0.. {
+            if accepted == ACCEPTED_MAX {
+                self.rests_until = Some(now + REST);
+            }
+            if accepted == ACCEPTED_MAX || self.connections.len() >= CONNECTIONS_MAX {
+                return;
+            }
             let from_control = self.control.accept().map(|(stream, _)| (stream, true));
             let next = from_control.or_else(|error| match &self.status {
-                Some(status) if self.has_room_for_readers() => {
+                Some(status) if self.has_room_for_others() && self.rests_until.is_none() => {
                     status.accept().map(|(stream, _)| (stream, false))
                 }
                 _ => Err(error),
@@ -198,27 +215,22 @@ impl Server {
             let Ok((stream, by_control)) = next else { return };
             let commands = by_control && self.may_command(&stream);
             let user = socket_peercred(&stream).ok().map(|peer| peer.uid.as_raw());
-            let is_one_too_many = !commands
-                && self.connections.iter().filter(|one| !one.commands && one.user == user).count()
-                    >= READERS_OF_ONE_MAX;
-            if (by_control && !commands) || is_one_too_many || stream.set_nonblocking(true).is_err() {
+            let is_refused = (by_control && !commands) || !self.takes(user, commands);
+            if is_refused || stream.set_nonblocking(true).is_err() {
                 continue; // closed
             }
-            self.connections.push(Connection {
-                stream,
-                user,
-                commands,
-                read: Vec::new(),
-                to_write: Vec::new(),
-                last: Instant::now(),
-                ended: false,
-                awaits: None,
-            });
+            self.connections.push(Connection::new(stream, user, commands));
         }
     }
 
-    fn has_room_for_readers(&self) -> bool {
-        self.connections.iter().filter(|one| !one.commands).count() < READERS_MAX
+    /// Whether there is room for another connection of this user.
+    fn takes(&self, user: Option<u32>, commands: bool) -> bool {
+        let of_one = || self.connections.iter().filter(|one| !one.is_root() && one.user == user).count();
+        (commands && user == Some(0)) || (self.has_room_for_others() && of_one() < OF_ONE_MAX)
+    }
+
+    fn has_room_for_others(&self) -> bool {
+        self.connections.iter().filter(|one| !one.is_root()).count() < OTHERS_MAX
     }
 
     /// Whether it is root, by its credentials. Others who got past the socket's mode are in the group, if there is one.
@@ -229,6 +241,24 @@ impl Server {
 }
 
 impl Connection {
+    fn new(stream: UnixStream, user: Option<u32>, commands: bool) -> Self {
+        Self {
+            stream,
+            user,
+            commands,
+            read: Vec::new(),
+            to_write: Vec::new(),
+            last: Instant::now(),
+            ended: false,
+            awaits: None,
+        }
+    }
+
+    /// Whether it is of root, on the socket for commands.
+    fn is_root(&self) -> bool {
+        self.commands && self.user == Some(0)
+    }
+
     /// The next request, without its newline. Only after the response to the last one was read, so that at most one is
     /// pending.
     fn next_line(&mut self) -> Option<Vec<u8>> {
@@ -367,6 +397,44 @@ mod tests {
         assert_eq!(shares.wait(Some(1000), now + ms(190)), ms(0));
         shares.spent(Some(7), ms(1), now + ms(200));
         assert_eq!(shares.0.len(), 1, "what is over is forgotten");
+    }
+
+    #[test]
+    fn regression_a_group_does_not_lock_root_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let mut server = Server::open(&at("control"), Some(&at("status")), None).unwrap();
+        let mut taken = Vec::new();
+        for user in (0..10).flat_map(|user| [1000 + user; 10]) {
+            let (stream, theirs) = UnixStream::pair().unwrap();
+            if server.takes(Some(user), true) {
+                server.connections.push(Connection::new(stream, Some(user), true));
+                taken.push((user, theirs));
+            }
+        }
+        let of_one = taken.iter().filter(|(user, _)| *user == 1000).count();
+        assert_eq!((taken.len(), of_one), (OTHERS_MAX, OF_ONE_MAX));
+        assert!(server.takes(Some(0), true) && server.connections.len() < CONNECTIONS_MAX);
+    }
+
+    #[test]
+    fn regression_a_flood_of_connections_ends_the_turn() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let mut server = Server::open(&at("control"), Some(&at("status")), None).unwrap();
+        let mut flood: Vec<UnixStream> =
+            (0..ACCEPTED_MAX + 20).map(|_| UnixStream::connect(at("status")).unwrap()).collect();
+        let waits = server.waits().count();
+        server.serve(|_, _| None);
+        assert_eq!(server.connections.len(), OF_ONE_MAX);
+        assert_eq!(server.waits().count(), waits - 1 + OF_ONE_MAX, "the status socket rests");
+        assert!(server.work_in().is_some_and(|rest| rest <= REST));
+        let last = flood.last_mut().unwrap();
+        last.set_nonblocking(true).unwrap();
+        assert_eq!(last.read(&mut [0; 9]).unwrap_err().kind(), ErrorKind::WouldBlock, "not reached yet");
+        std::thread::sleep(REST);
+        server.serve(|_, _| None);
+        assert_eq!(last.read(&mut [0; 9]).unwrap(), 0, "refused in the next turn");
     }
 
     #[test]

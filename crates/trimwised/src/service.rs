@@ -180,7 +180,8 @@ impl Service {
         let hang_up = signal(&[SIGHUP]).map_err(cannot("the handler of SIGHUP"))?;
         let end = signal(&[SIGTERM, SIGINT]).map_err(cannot("the handlers of SIGTERM and SIGINT"))?;
         let group = config.group.as_ref().and_then(|name| group_number(&places.host, name));
-        let metrics: Vec<_> = configured::addresses(&config, group).into_iter().map(Endpoint::open).collect();
+        let open = |address| Endpoint::open(address, &options.program);
+        let metrics: Vec<_> = configured::addresses(&config, group).into_iter().map(open).collect();
         metrics.iter().filter_map(Endpoint::problem).for_each(warn);
         let mut service = Self {
             // The last step that may fail: an existing socket means that the daemon is listening.
@@ -415,6 +416,7 @@ impl Service {
         let mut sockets = vec![self.options.places.control(), self.options.places.status()];
         let of_metrics = self.metrics.iter().filter(|one| one.problem().is_none());
         sockets.extend(of_metrics.filter_map(|one| one.address().path()).map(Path::to_owned));
+        self.metrics.drain(..).for_each(|one| one.end(&mut self.left));
         self.state.end(&mut self.left, &self.options.program, sockets);
     }
 }

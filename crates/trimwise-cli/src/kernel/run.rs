@@ -132,16 +132,19 @@ pub fn run(
         complaints: report.complaints,
         phases: [phase("program", before, between), phase("unmount", between, after)],
     };
-    if !destinations.json_to_stdout() {
+    // One destination that fails costs no other one its result.
+    let traced =
+        trace_to.map_or(Ok(()), |file| file.write(&destinations, &trace[before.traced..], before.at.0));
+    let printed = if destinations.json_to_stdout() {
+        Ok(())
+    } else {
         // A closed standard error is no failure.
         let _ = std::io::stderr().write_all(&report.program.errors.0);
-        output::print_always(&report.program.output.0)?;
-    }
-    let text = destinations.deliver(&report, || table::kernel::run(&report, wall_s))?;
-    output::print(&text)?;
-    if let Some(file) = trace_to {
-        file.write(&destinations, &trace[before.traced..], before.at.0)?;
-    }
+        output::print_always(&report.program.output.0)
+    };
+    let delivered = destinations.deliver(&report, || table::kernel::run(&report, wall_s));
+    let delivered = delivered.and_then(|text| output::print(&text));
+    output::both(traced, output::both(printed, delivered))?;
     if !report.complaints.is_empty() {
         return Err(guests::job_failure(JobError::Complains { complaints: report.complaints }));
     }
@@ -222,6 +225,6 @@ impl TraceFile {
             }
             text
         };
-        to.write_file("--trace", &self.path, &text)
+        to.write_result("--trace", &self.path, &text)
     }
 }

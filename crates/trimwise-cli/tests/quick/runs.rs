@@ -120,11 +120,21 @@ fn regression_a_full_disk_loses_no_result() {
     let dir = tempfile::tempdir().unwrap();
     small_workload(dir.path());
     small_drive(dir.path());
-    let line = "compare --workload small.pmrc --device small.toml --reps 1 --policy off --json /dev/full";
-    let output = trimwise(dir.path(), line).env("TMPDIR", dir.path()).output().unwrap();
+    let line = "compare --workload small.pmrc --device small.toml --reps 1 --policy off --json";
+    let output =
+        trimwise(dir.path(), &format!("{line} /dev/full")).env("TMPDIR", dir.path()).output().unwrap();
     let message = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{message}");
     assert!(String::from_utf8(output.stdout).unwrap().contains("trimwise compare --workload small.pmrc"));
+    check_saved(&message);
+
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let command = trimwise(dir.path(), &format!("{line} -")).env("TMPDIR", dir.path()).stdout(full).output();
+    check_saved(&String::from_utf8(command.unwrap().stderr).unwrap());
+}
+
+/// Checks that the result of one cell is where the message says.
+fn check_saved(message: &str) {
     let (_, saved) = message.trim().split_once("saved in ").unwrap();
     let json: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(saved).unwrap()).unwrap();
     assert_eq!((&json["schema"], json["cells"].as_array().unwrap().len()), (&1.into(), 1));

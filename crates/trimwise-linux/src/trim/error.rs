@@ -84,10 +84,10 @@ pub enum TrimError {
         /// What is mounted there.
         fs_type: String,
     },
-    /// Discards failed without an error from FITRIM.
+    /// Discards failed without an error from FITRIM, or another program trimmed it at the same time.
     #[error(
-        "{path}: discards failed: the device was sent {} bytes, and FITRIM counts {} as done; the kernel's log says \
-         why",
+        "{path}: discards failed, or something else trims it too, such as fstrim: the device was sent {} bytes, and \
+         FITRIM counts {} as done; if they failed, the kernel's log says why",
         sent.0, answered.0
     )]
     Failed {

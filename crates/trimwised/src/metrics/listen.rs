@@ -1,21 +1,29 @@
 //! Metrics over HTTP: on a loopback address, or on a unix socket. No client can lock others out or make the daemon
-//! wait.
+//! wait. A process creates the unix socket and passes it on, since its folder may hang.
 
 use std::fs::File;
-use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::io::{self, BufRead as _, ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
+use std::process::Child;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use serde::{Deserialize, Serialize};
+
+use crate::process::{Left, Process, has_ended, send_opened};
 use crate::server;
+
+/// The argument of this program for the process that creates a unix socket.
+pub const COMMAND: &str = "listen";
 
 /// Maximum number of clients with an incomplete request. Beyond it, the one that has waited longest is dropped, so a
 /// client that sends its request at once is always served.
 const ASKING_MAX: usize = 64;
-/// Maximum number of clients that have not read their whole response, which may be some MiB.
+/// Maximum number of clients that have not read their whole response, which may be some MiB. Beyond it, the one that has
+/// not read for longest is dropped, so a client that reads at once is always served.
 const READING_MAX: usize = 8;
 /// The longest request, in bytes.
 const REQUEST_MAX: usize = 8 << 10;
@@ -27,6 +35,11 @@ const TURN: usize = 256;
 const TEXT_MAX: Duration = Duration::from_millis(250);
 /// Time after which a failed listen is retried.
 const AGAIN: Duration = Duration::from_secs(10);
+
+/// How long to wait for a unix socket at start and reload. It is created later if its folder hangs.
+const WAIT_MAX: Duration = Duration::from_secs(1);
+/// How long its process may take before it is killed.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Where metrics are served.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,18 +73,13 @@ enum Listening {
 }
 
 impl Listening {
-    fn open(address: &Address) -> io::Result<Self> {
-        match address {
-            Address::Loopback(address) if !address.ip().is_loopback() => {
-                Err(io::Error::other("expected a loopback address"))
-            }
-            Address::Loopback(address) => {
-                let listener = TcpListener::bind(address)?;
-                listener.set_nonblocking(true)?;
-                Ok(Self::Loopback(listener))
-            }
-            Address::Socket(path, group) => Ok(Self::Socket(server::listen(path, *group)?)),
+    fn on_loopback(address: SocketAddr) -> io::Result<Self> {
+        if !address.ip().is_loopback() {
+            return Err(io::Error::other("expected a loopback address"));
         }
+        let listener = TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
+        Ok(Self::Loopback(listener))
     }
 
     fn accept(&self) -> io::Result<OwnedFd> {
@@ -90,10 +98,37 @@ impl Listening {
     }
 }
 
+/// The task of the process that creates a unix socket.
+#[derive(Debug, Serialize, Deserialize)]
+struct Request {
+    path: PathBuf,
+    group: Option<u32>,
+}
+
+/// That process.
+///
+/// # Errors
+/// If there is no task, or the socket cannot be passed on.
+pub fn main() -> io::Result<()> {
+    let mut line = String::new();
+    io::stdin().lock().read_line(&mut line)?;
+    let Request { path, group } = serde_json::from_str(&line).map_err(io::Error::other)?;
+    match server::listen(&path, group) {
+        Ok(listener) => send_opened(Ok(listener.as_fd())),
+        Err(error) => send_opened(Err(error.to_string())),
+    }
+}
+
 /// An address where metrics are served, now or later.
 pub struct Endpoint {
     address: Address,
+    /// This program.
+    program: PathBuf,
     listening: Option<Listening>,
+    /// The process that creates the socket, and when it was started.
+    creating: Option<(Process, Instant)>,
+    /// Such a process that was killed and has not exited.
+    stuck: Option<Child>,
     /// Why it is not listening, without a full stop.
     problem: Option<String>,
     retry_at: Instant,
@@ -103,17 +138,41 @@ pub struct Endpoint {
 
 impl Endpoint {
     /// Starts to listen, now or later: see [`Self::problem`].
-    pub fn open(address: Address) -> Self {
-        let mut endpoint = Self {
+    pub fn open(address: Address, program: &Path) -> Self {
+        let mut endpoint = Self::new(address, program);
+        endpoint.listen();
+        let until = Instant::now() + WAIT_MAX;
+        while endpoint.creating.is_some() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(1));
+            endpoint.hear();
+        }
+        if endpoint.creating.is_some() {
+            endpoint.failed("its folder does not answer");
+        }
+        endpoint
+    }
+
+    fn new(address: Address, program: &Path) -> Self {
+        Self {
             address,
+            program: program.to_owned(),
             listening: None,
+            creating: None,
+            stuck: None,
             problem: None,
             retry_at: Instant::now(),
             clients: Vec::new(),
             text: None,
-        };
-        endpoint.listen();
-        endpoint
+        }
+    }
+
+    /// Stops listening.
+    pub fn end(self, left: &mut Left) {
+        if let Some((mut process, _)) = self.creating {
+            process.kill();
+            left.keep(process.into_parts().1);
+        }
+        self.stuck.into_iter().for_each(|child| left.keep(child));
     }
 
     /// Its address.
@@ -128,34 +187,68 @@ impl Endpoint {
 
     /// Retries a failed listen when it is due.
     pub fn try_again(&mut self, now: Instant) {
-        if self.listening.is_none() && now >= self.retry_at {
+        self.hear();
+        if self.stuck.as_mut().is_some_and(has_ended) {
+            self.stuck = None;
+        }
+        let is_idle = self.listening.is_none() && self.creating.is_none() && self.stuck.is_none();
+        if is_idle && now >= self.retry_at {
             self.listen();
         }
     }
 
     fn listen(&mut self) {
-        match Listening::open(&self.address) {
-            Ok(listening) => (self.listening, self.problem) = (Some(listening), None),
-            Err(error) => {
-                self.problem = Some(format!("{}: {error}", self.address.key()));
-                self.retry_at = Instant::now() + AGAIN;
+        match &self.address {
+            Address::Loopback(address) => match Listening::on_loopback(*address) {
+                Ok(listening) => (self.listening, self.problem) = (Some(listening), None),
+                Err(error) => self.failed(&error.to_string()),
+            },
+            Address::Socket(path, group) => {
+                let request = Request { path: path.clone(), group: *group };
+                let line = serde_json::to_string(&request).map_err(io::Error::other);
+                let started = line.and_then(|line| Ok((line, Process::start(&self.program, &[COMMAND])?)));
+                match started {
+                    Ok((line, mut process)) => {
+                        process.send((line + "\n").as_bytes());
+                        self.creating = Some((process, Instant::now()));
+                    }
+                    Err(error) => self.failed(&format!("its process cannot be started: {error}")),
+                }
             }
         }
     }
 
+    fn failed(&mut self, why: &str) {
+        self.problem = Some(format!("{}: {why}", self.address.key()));
+        self.retry_at = Instant::now() + AGAIN;
+    }
+
+    /// Takes the unix socket from its process.
+    fn hear(&mut self) {
+        let Some((mut process, begun)) = self.creating.take() else { return };
+        match process.receive_opened() {
+            Some(Ok(opened)) => {
+                (self.listening, self.problem) = (Some(Listening::Socket(opened.into())), None);
+            }
+            Some(Err(why)) => self.failed(&why),
+            None if begun.elapsed() < PATIENCE => return self.creating = Some((process, begun)),
+            None => {
+                process.kill();
+                self.failed("its folder does not answer");
+            }
+        }
+        self.stuck = Some(process.into_parts().1); // about to exit, unless its folder hangs
+    }
+
     /// File descriptors to poll, and whether for writing.
     pub fn waits(&self) -> impl Iterator<Item = (BorrowedFd<'_>, bool)> {
-        let listening = self.listening.as_ref().filter(|_| self.reading() < READING_MAX);
-        let listening = listening.map(|listening| match listening {
+        let listening = self.listening.as_ref().map(|listening| match listening {
             Listening::Loopback(listener) => listener.as_fd(),
             Listening::Socket(listener) => listener.as_fd(),
         });
         let clients = self.clients.iter().map(|client| (client.stream.as_fd(), client.answer.is_some()));
-        listening.map(|fd| (fd, false)).into_iter().chain(clients)
-    }
-
-    fn reading(&self) -> usize {
-        self.clients.iter().filter(|client| client.answer.is_some()).count()
+        let creating = self.creating.as_ref().map(|(process, _)| process.waits());
+        listening.into_iter().chain(creating).map(|fd| (fd, false)).chain(clients)
     }
 
     /// Accepts clients, reads their requests, and answers complete ones.
@@ -166,26 +259,41 @@ impl Endpoint {
             _ => Rc::clone(&kept.insert((Instant::now(), text().into_bytes().into())).1),
         };
         self.clients.retain_mut(|client| client.goes_on(&mut text));
+        drop_beyond(&mut self.clients, true, READING_MAX);
+        let mut unread = 0;
         for _ in 0..TURN {
-            if self.clients.iter().filter(|client| client.answer.is_some()).count() >= READING_MAX {
-                break; // the others wait in the kernel's queue
+            if unread == READING_MAX {
+                break; // the others wait in the kernel's queue, so that one turn does not send many MiB
             }
             let Some(Ok(stream)) = self.listening.as_ref().map(Listening::accept) else { break };
             let mut client =
                 Client { stream: stream.into(), read: Vec::new(), answer: None, since: Instant::now() };
             if client.goes_on(&mut text) {
+                unread += usize::from(client.answer.is_some());
                 self.clients.push(client);
             }
-            let asking = self.clients.iter().filter(|client| client.answer.is_none()).count();
-            if asking > ASKING_MAX
-                && let Some(oldest) = self.clients.iter().position(|client| client.answer.is_none())
-            {
-                self.clients.remove(oldest);
-            }
+            drop_beyond(&mut self.clients, false, ASKING_MAX);
+            drop_beyond(&mut self.clients, true, READING_MAX);
         }
         if self.clients.is_empty() && self.text.as_ref().is_some_and(|(made, _)| made.elapsed() >= TEXT_MAX) {
             self.text = None; // it may be large
         }
+    }
+}
+
+/// If more than `most` clients read their response, or have not sent their request, drops those of them without
+/// progress for longest.
+fn drop_beyond(clients: &mut Vec<Client>, reads: bool, most: usize) {
+    let all = |clients: &[Client]| -> Vec<(Instant, usize)> {
+        let of_them = clients.iter().enumerate().filter(|(_, client)| client.answer.is_some() == reads);
+        of_them.map(|(index, client)| (client.since, index)).collect()
+    };
+    let mut them = all(clients);
+    while them.len() > most
+        && let Some(&(_, oldest)) = them.iter().min()
+    {
+        clients.remove(oldest);
+        them = all(clients);
     }
 }
 
@@ -274,12 +382,17 @@ mod tests {
 
     use super::*;
 
+    fn listening(path: &Path) -> Endpoint {
+        let mut endpoint = Endpoint::new(Address::Socket(path.to_owned(), None), Path::new("/proc/self/exe"));
+        endpoint.listening = Some(Listening::Socket(server::listen(path, None).unwrap()));
+        endpoint
+    }
+
     #[test]
     fn regression_half_requests_lock_nobody_out_and_a_long_answer_is_sent_whole() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("metrics.sock");
-        let mut endpoint = Endpoint::open(Address::Socket(path.clone(), None));
-        assert_eq!(endpoint.problem(), None);
+        let mut endpoint = listening(&path);
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         let text = "trimwise_x 1\n".repeat(300_000);
         let mut half: Vec<UnixStream> = Vec::new();
@@ -305,5 +418,34 @@ mod tests {
         }
         assert!(read.ends_with(text.as_bytes()) && read.starts_with(b"HTTP/1.1 200 OK\r\n"));
         assert!(endpoint.clients.len() <= ASKING_MAX);
+    }
+
+    #[test]
+    fn regression_clients_that_do_not_read_lock_nobody_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("metrics.sock");
+        let mut endpoint = listening(&path);
+        let text = "trimwise_x 1\n".repeat(300_000);
+        let ask = || {
+            let mut stream = UnixStream::connect(&path).unwrap();
+            stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
+            stream
+        };
+        let unread: Vec<UnixStream> = (0..100).map(|_| ask()).collect();
+        let mut whole = ask();
+        whole.set_nonblocking(true).unwrap();
+        let (mut read, mut buffer, begun) = (Vec::new(), vec![0; 1 << 16], Instant::now());
+        loop {
+            endpoint.serve(|| text.clone());
+            assert!(endpoint.clients.len() <= READING_MAX);
+            match whole.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(n) => read.extend(&buffer[..n]),
+                Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
+            }
+            assert!(begun.elapsed() < TIME_MAX, "not served before the others are dropped for being idle");
+        }
+        assert!(read.ends_with(text.as_bytes()));
+        drop(unread);
     }
 }

@@ -1,6 +1,7 @@
 //! What depends on the configuration besides policies: sockets and metrics; and reloading it.
 
 use std::io;
+use std::path::Path;
 
 use super::looking::Looked;
 use super::{Service, ServiceError, cannot};
@@ -61,9 +62,11 @@ impl Service {
         let words = |error: ServiceError| error.to_string();
         let wanted = addresses(&config, group);
         let is_new = |address: &&Address| !self.metrics.iter().any(|one| one.address() == *address);
-        let new: Vec<Endpoint> = wanted.iter().filter(is_new).cloned().map(Endpoint::open).collect();
-        if let Some(why) = new.iter().find_map(Endpoint::problem) {
-            return Err(why.to_owned());
+        let open = |address| Endpoint::open(address, &self.options.program);
+        let new: Vec<Endpoint> = wanted.iter().filter(is_new).cloned().map(open).collect();
+        if let Some(why) = new.iter().find_map(Endpoint::problem).map(str::to_owned) {
+            new.into_iter().for_each(|one| one.end(&mut self.left));
+            return Err(why);
         }
         if (config.group.as_ref(), config.status) != (self.config.group.as_ref(), self.config.status) {
             let mut server = open_server(places, &config, group).map_err(words)?;
@@ -72,10 +75,13 @@ impl Service {
             self.server = Some(server);
         }
         let paths: Vec<_> = wanted.iter().filter_map(Address::path).collect();
-        let gone = self.metrics.iter().filter_map(|one| one.address().path());
-        gone.filter(|path| !paths.contains(path)).for_each(|path| drop(std::fs::remove_file(path)));
-        self.metrics.retain(|one| wanted.contains(one.address()));
-        self.metrics.extend(new);
+        let before = self.metrics.iter().filter_map(|one| one.address().path());
+        let gone = before.filter(|path| !paths.contains(path)).map(Path::to_owned).collect();
+        self.remove(gone);
+        let before = std::mem::replace(&mut self.metrics, new).into_iter();
+        let (kept, ended): (Vec<_>, Vec<_>) = before.partition(|one| wanted.contains(one.address()));
+        self.metrics.extend(kept);
+        ended.into_iter().for_each(|one| one.end(&mut self.left));
         self.config = config;
         self.watch();
         self.looking.discover_at_once();

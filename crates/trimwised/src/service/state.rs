@@ -38,6 +38,7 @@ enum Asked {
     /// For the request of this number.
     Last(u64),
     Metrics,
+    Remove,
 }
 
 /// What a waiting request needs.
@@ -396,6 +397,14 @@ impl Service {
         let ask = Ask::Replace { path, text: self.metrics_text(), mode: 0o644 };
         if let Err(why) = self.state.metrics_worker.ask(Asked::Metrics, &ask) {
             self.metrics_written(Some(why));
+        }
+    }
+
+    /// Removes sockets that are no longer used.
+    pub(super) fn remove(&mut self, paths: Vec<PathBuf>) {
+        if !paths.is_empty() {
+            // One that stays is replaced when it is used again.
+            drop(self.state.metrics_worker.ask(Asked::Remove, &Ask::Remove { paths }));
         }
     }
 

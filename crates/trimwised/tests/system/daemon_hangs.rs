@@ -223,6 +223,60 @@ fn regression_invalid_state_files_do_not_stop_it() {
 }
 
 #[test]
+fn regression_a_pipe_in_place_of_the_history_journal_blocks_nothing() {
+    if !can_run(&["mkfs.ext4"]) {
+        return;
+    }
+    let disk = Loop::ext4(64 * MIB);
+    let mut daemon = Daemon::started(TRIMWISED, &table(&disk.point, ""));
+    daemon.wait_until(&disk.point, "managed", |status| !status.is_null());
+    daemon.end();
+    for name in ["history.db-journal", "history.db-wal"] {
+        mknodat(CWD, daemon.state(name), FileType::Fifo, 0o600.into(), 0).unwrap();
+    }
+    daemon.start();
+    daemon.wait_until(&disk.point, "managed", |status| !status.is_null());
+    let past = daemon.ask(&Request::History { mount: disk.point.clone(), limit: 99 }).to_string();
+    assert!(past.matches("\"found\"").count() == 2, "{past}");
+    assert!(daemon.ask(&Request::Pause { mount: None, all: true })["not_saved"].is_null());
+    daemon.end();
+}
+
+#[test]
+fn regression_a_frozen_folder_of_the_metrics_socket_blocks_nothing() {
+    if !can_run(&["mkfs.ext4", "fsfreeze"]) {
+        return;
+    }
+    let kept = Loop::ext4(64 * MIB);
+    let at = |name: &str| kept.point.join(name);
+    let config = |name: &str| format!("metrics-socket = \"{}\"\n", at(name).display());
+    let mut daemon = Daemon::started(TRIMWISED, &config("one.sock"));
+    assert!(at("one.sock").exists());
+
+    let frozen = Frozen::new(&kept);
+    daemon.configure(&config("two.sock"));
+    let refused = Client::connect(&daemon.run()).unwrap().ask(&Request::Reload).unwrap_err().to_string();
+    assert!(refused.contains("two.sock") && refused.contains("does not answer"), "{refused}");
+    assert!(problem(&daemon, "config_problem").contains("two.sock"));
+    daemon.configure("");
+    daemon.ask(&Request::Reload);
+    assert_eq!(problem(&daemon, "metrics_problem"), "");
+    daemon.signal("TERM");
+    let process = daemon.process();
+    wait_until("ended", || drop(Frozen(&kept.point)), || has_ended(process));
+    daemon.kill();
+
+    daemon.configure(&config("three.sock"));
+    daemon.start();
+    assert!(problem(&daemon, "metrics_problem").contains("three.sock"));
+    drop(frozen);
+    wait_until("created", || (), || at("three.sock").exists());
+    wait_until("served", || (), || problem(&daemon, "metrics_problem").is_empty());
+    daemon.end();
+    assert!(!at("three.sock").exists());
+}
+
+#[test]
 fn regression_an_unread_log_blocks_nothing() {
     if !can_run(&[]) {
         return;
