@@ -45,6 +45,26 @@ async fn pause(fs: &Ext4, ms: u64) {
     fs.queue().sim().clone().sleep(SimDuration::from_millis(ms)).await;
 }
 
+/// A file that is open gets a window of 128 pages for its first 100. The rest is for other files again as soon as the
+/// file is closed and all of it is written.
+#[test]
+fn a_closed_file_keeps_no_window() {
+    on_drive(|queue| async move {
+        let fs = mounted(&queue, PolicySpec::OFF, DiscardGeneration::Worker).await;
+        let preallocated = || fs.0.state.borrow().disk.allocator.mballoc().preallocated_units();
+        let mut file = fs.open("a", OpenMode::Create).await.unwrap();
+        fs.write(&mut file, &vec![0; 100 * PAGE as usize]).await.unwrap();
+        fs.fsync(&mut file).await.unwrap();
+        assert_eq!(preallocated(), 28);
+        fs.write(&mut file, &vec![0; 5 * PAGE as usize]).await.unwrap();
+        fs.close(file).await.unwrap();
+        assert_eq!(preallocated(), 28, "five pages have yet to be written there");
+        fs.sync().await.unwrap();
+        assert_eq!(preallocated(), 0);
+        fs.audit().unwrap();
+    });
+}
+
 /// A bitmap that is being written to its place holds up the removal, and with it the commit that another task requests:
 /// all changes under one handle belong to one transaction.
 #[test]
