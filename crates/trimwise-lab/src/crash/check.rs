@@ -123,3 +123,96 @@ fn promise_is_kept(
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use trimwise::fs::witness::{FileExtent, Page};
+    use trimwise::units::Lpn;
+
+    use super::*;
+
+    const INODE: u32 = 12;
+    const GENERATION: u32 = 3;
+
+    /// A file of two pages in blocks 10 and 11 with a tree block, 30. Both pages were synced.
+    fn file() -> InodeImage {
+        InodeImage {
+            inode: INODE,
+            generation: GENERATION,
+            is_directory: false,
+            size_bytes: 2 * UNIT_BYTES,
+            extents: vec![FileExtent { page: 0, blocks: UnitRange::new(Lpn(10), 2) }],
+            unwritten: Vec::new(),
+            tree: vec![Lpn(30)],
+        }
+    }
+
+    /// What is found broken where these inodes and allocated blocks are found.
+    fn broken(inodes: &[InodeImage], allocated: &[UnitRange], versions: Vec<u64>) -> Vec<Broken> {
+        let page = |page| Content::Page(Page { inode: INODE, generation: GENERATION, page, version: 5 });
+        let mut record = Record::default();
+        record.contents = vec![Content::Never, Content::Trimmed, Content::Unknown, page(0), page(1)];
+        record.initial = vec![(10, 3), (11, 4)];
+        let found = Recovered {
+            inodes: inodes.iter().map(|image| (image.inode, image)).collect(),
+            files: inodes.iter().map(|image| (format!("f{}", image.inode), image.inode)).collect(),
+            allocated: allocated.to_vec(),
+        };
+        let promise = Promise { path: "f12".into(), inode: INODE, generation: GENERATION, versions };
+        let told = Told { promises: BTreeMap::from([(INODE, &promise)]), gone: Vec::new() };
+        let mut broken = Vec::new();
+        check(&Platter::new(&record, 100), &record, &found, &told, &mut broken);
+        broken
+    }
+
+    fn all() -> [UnitRange; 1] {
+        [UnitRange::new(Lpn(0), 100)]
+    }
+
+    fn path() -> String {
+        "f12".to_owned()
+    }
+
+    #[test]
+    fn a_file_as_it_was_synced_is_right() {
+        assert_eq!(broken(&[file()], &all(), vec![5, 5]), []);
+        assert_eq!(broken(&[file()], &all(), vec![5, 0]), [], "a hole that was filled since");
+    }
+
+    #[test]
+    fn a_synced_file_must_be_there_as_long_and_as_new_as_it_was() {
+        assert_eq!(broken(&[], &all(), vec![5, 5]), [Broken::SyncedFileMissing { path: path() }]);
+        let other = InodeImage { generation: GENERATION + 1, extents: Vec::new(), ..file() };
+        assert_eq!(broken(&[other], &all(), vec![5]), [Broken::SyncedFileMissing { path: path() }]);
+        let short = InodeImage { size_bytes: UNIT_BYTES, ..file() };
+        let found = Broken::SyncedFileShort { path: path(), pages: 2, found_bytes: UNIT_BYTES };
+        assert_eq!(broken(&[short], &all(), vec![5, 5]), [found]);
+        let old = Broken::SyncedPageOld { path: path(), page: 1, block: 11 };
+        assert_eq!(broken(&[file()], &all(), vec![5, 6]), [old]);
+    }
+
+    #[test]
+    fn a_synced_page_needs_a_written_block() {
+        let missing = |page| Broken::SyncedPageMissing { path: path(), page };
+        let first = vec![FileExtent { page: 0, blocks: UnitRange::new(Lpn(10), 1) }];
+        let with_hole = InodeImage { extents: first, ..file() };
+        assert_eq!(broken(&[with_hole], &all(), vec![5, 5]), [missing(1)]);
+        let unwritten = InodeImage { unwritten: vec![(0, 1)], ..file() };
+        assert_eq!(broken(&[unwritten], &all(), vec![5, 5]), [missing(0)]);
+    }
+
+    #[test]
+    fn blocks_of_files_and_of_their_trees_belong_to_one_inode_and_are_allocated() {
+        let tree = InodeImage { inode: 13, extents: Vec::new(), ..file() };
+        assert_eq!(
+            broken(&[file(), tree], &all(), vec![5, 5]),
+            [Broken::TwoOwners { block: 30, inodes: [INODE, 13] }]
+        );
+        let free = |block| Broken::OwnedButFree { block, inode: INODE };
+        let but = |block: u64| [UnitRange::new(Lpn(0), block), UnitRange::new(Lpn(block + 1), 99 - block)];
+        for block in [10, 11, 30] {
+            assert_eq!(broken(&[file()], &but(block), vec![5, 5]), [free(block)]);
+        }
+        assert_eq!(broken(&[file()], &but(12), vec![5, 5]), []);
+    }
+}

@@ -431,6 +431,8 @@ mod tests {
             ("commit > 1", true),
             ("commit > 2", false),
             ("2 <= commit <= 8", true),
+            ("3 <= commit <= 8", false),
+            ("2 <= commit <= 7", false),
             ("lazy+reuse < commit", false),
             ("min(ratio) == 25%", true),
             ("max(commit) / (min(commit) + 2) * 2 - 1 == 3", true),
@@ -467,6 +469,18 @@ mod tests {
         assert!(judged("holds = ['commit > list(1, 2)']\nmeasured = ''").is_none(), "of other runs");
         let last = judged("each = ['8', '9']\nholds = ['max(commit) >= $']\nmeasured = '$'").unwrap();
         assert_eq!((last.met, last.measured), (false, Figure::Text("9".to_owned())));
+    }
+
+    #[test]
+    fn a_summary_counts_each_role_by_itself() {
+        let claim = |role, met| Claim { role, met, ..judged("holds = ['1 > 0']\nmeasured = ''").unwrap() };
+        let checks = [claim(Role::Check, true), claim(Role::Check, false)];
+        let others = [claim(Role::Fitted, true), claim(Role::Fitted, true), claim(Role::BuiltIn, true)];
+        assert_eq!(
+            summary(&[&checks[..], &others].concat()),
+            "Checks met 1 of 2; fitted 2 of 2; built-in 1 of 1. Not met: a; the experiment's README says why."
+        );
+        assert_eq!(summary(&others[2..]), "No checks; built-in 1 of 1.");
     }
 
     #[test]

@@ -310,8 +310,7 @@ mod tests {
     use crate::ssd::{Ssd, TrimConfig};
     use crate::units::{Bytes, SimTime};
 
-    /// When the first operation of the workload had ended, and when the device had acknowledged the last TRIM before.
-    fn begin(rep: u32, utilization_percent: Option<u64>) -> (SimTime, SimTime) {
+    fn spec(rep: u32, utilization_percent: Option<u64>) -> CellSpec {
         let trim = TrimConfig { cost_per_command_ns: 1_000_000_000, ..SsdConfig::default().trim };
         let mut ssd = SsdConfig {
             capacity_bytes: Bytes::mib(128).0,
@@ -320,7 +319,7 @@ mod tests {
             ..SsdConfig::default()
         };
         ssd.geometry.pages_per_block = 32;
-        let spec = CellSpec {
+        CellSpec {
             device: "small".to_owned(),
             ssd,
             faults: Faults::default(),
@@ -332,7 +331,12 @@ mod tests {
             utilization_percent,
             rep,
             seed: 1,
-        };
+        }
+    }
+
+    /// When the first operation of the workload had ended, and when the device had acknowledged the last TRIM before.
+    fn begin(rep: u32, utilization_percent: Option<u64>) -> (SimTime, SimTime) {
+        let spec = spec(rep, utilization_percent);
         let sim = Sim::new();
         let queue = BlockQueue::new(&sim, Ssd::new(&spec.ssd, 1).unwrap(), spec.host.queue);
         let trimmed = Rc::new(StdCell::new(SimTime::ZERO));
@@ -356,6 +360,12 @@ mod tests {
         assert_eq!(phases.map(|phase| phase.as_nanos()), [0, 3_090_169_944, 1_180_339_888]);
         let [first, second, third] = [0, 1, 2].map(|rep| begin(rep, None).0);
         assert_eq!([second.since(first), third.since(first)], [phases[1], phases[2]]);
+    }
+
+    #[test]
+    fn repetitions_draw_differently() {
+        let seeds = [0, 1, 2].map(|rep| spec(rep, None).draw_seed());
+        assert!(seeds[0] != seeds[1] && seeds[1] != seeds[2] && seeds[0] != seeds[2], "{seeds:?}");
     }
 
     /// TRIMs of a second each: some are left when ageing ends, and they must not fall into the rest that follows.

@@ -62,3 +62,29 @@ fn less(from: u64, here: u64) -> i64 {
     let signed = |n| i64::try_from(n).unwrap_or(i64::MAX);
     signed(from) - signed(here)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::verdict::tests::cell;
+
+    #[test]
+    fn a_run_is_compared_with_the_same_repetition_on_the_same_device() {
+        let mut cells = [
+            cell("a", "off", 0, 10.0, 0),
+            cell("a", "off", 1, 20.0, 0),
+            cell("b", "off", 0, 40.0, 0),
+            cell("a", "lazy", 1, 15.0, 0),
+            cell("b", "lazy", 0, 45.0, 0),
+            cell("b", "lazy", 1, 30.0, 0),
+        ];
+        cells.iter_mut().for_each(|cell| cell.ledger = Some(CellLedger::default()));
+        cells[2].device_stats.as_mut().unwrap().gc_units_copied = 7;
+        compare_with_off(&mut cells);
+        let saved = |cell: &Cell| {
+            cell.ledger.and_then(|ledger| Some((ledger.time_saved_ns?, ledger.gc_units_saved?)))
+        };
+        let saved: Vec<_> = cells[3..].iter().map(saved).collect();
+        assert_eq!(saved, [Some((5_000_000_000, 0)), Some((-5_000_000_000, 7)), None]);
+    }
+}

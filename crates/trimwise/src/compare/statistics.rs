@@ -466,6 +466,37 @@ mod tests {
     }
 
     #[test]
+    fn a_difference_counts_only_below_five_percent() {
+        // 2 / (6 over 3) and 2 x 2 / (8 over 4).
+        let three = compare(&sample(&[4.0, 5.0, 6.0]), &sample(&[1.0, 2.0, 3.0]));
+        let four = compare(&sample(&[4.0, 6.0, 7.0, 8.0]), &sample(&[1.0, 2.0, 3.0, 5.0]));
+        for (comparison, p) in [(three, 0.1), (four, 4.0 / 70.0)] {
+            close(comparison.p.unwrap(), p, 1e-12);
+            assert!(!comparison.significant, "{comparison:?}");
+        }
+    }
+
+    /// 3,721 ratios, all of them different: those of the first of `a` come first, and so on.
+    #[test]
+    fn with_many_runs_the_normal_approximation_says_how_many_ratios_are_dropped() {
+        let a: Vec<f64> = (1..=61).map(f64::from).collect();
+        let b: Vec<f64> = (0..61).map(|i| 1.0 - f64::from(i) * 1e-6).collect();
+        let c = compare(&sample(&a), &sample(&b));
+        // 1,860.5 - 1.96 times the square root of 61 x 61 x 123 / 12 are 1,477: 24 x 61 + 13.
+        assert_eq!((c.interval.low, c.interval.high), (25.0 / b[13], 37.0 / b[47]));
+    }
+
+    /// Eleven of 21 runs are short on one side, ten on the other, so that the medians are far apart and the runs are
+    /// not.
+    #[test]
+    fn the_interval_holds_the_ratio_of_the_medians_whatever_the_runs() {
+        let runs = |short: usize| sample(&[vec![1.0; short], vec![100.0; 21 - short]].concat());
+        let (low, high) = (compare(&runs(11), &runs(10)), compare(&runs(10), &runs(11)));
+        assert_eq!((low.ratio, low.interval.low, low.interval.high), (0.01, 0.01, 1.0));
+        assert_eq!((high.ratio, high.interval.low, high.interval.high), (100.0, 1.0, 100.0));
+    }
+
+    #[test]
     fn what_is_exact_needs_no_test() {
         let a = Sample::new(vec![2.0; 3], true).unwrap();
         let b = Sample::new(vec![1.0; 3], true).unwrap();

@@ -367,4 +367,4 @@ fn in_groups(digits: &str) -> String {
 
 #[cfg(test)]
 #[path = "verdict_tests.rs"]
-mod tests;
+pub(super) mod tests;

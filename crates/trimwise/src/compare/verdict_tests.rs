@@ -3,7 +3,8 @@ use std::collections::BTreeMap;
 use super::*;
 use crate::compare::result::{AppendFigures, PostmarkFigures, WorkloadFigures};
 
-fn cell(device: &str, policy: &str, rep: u32, seconds: f64, erases: u64) -> Cell {
+/// A result of PostMark.
+pub(in crate::compare) fn cell(device: &str, policy: &str, rep: u32, seconds: f64, erases: u64) -> Cell {
     Cell {
         device: device.into(),
         policy: policy.into(),
@@ -100,6 +101,18 @@ fn a_slower_policy_leaves_the_baseline_and_says_what_it_would_cost() {
          blocks erased with `commit`, 1,000 with `off`: 25 % more, so the flash lasts only 0.80 times as long with \
          `commit`."
     );
+}
+
+/// The reverse of twice as fast: the same interval, and the bound is not what could be used instead.
+#[test]
+fn a_proven_cost_is_stated_with_the_interval_of_the_durations() {
+    let cells =
+        [noisy("d", "off", 10.0, 100), noisy("d", "commit", 20.0, 100), noisy("d", "ideal", 9.0, 100)]
+            .concat();
+    let v = verdict(&cells).unwrap();
+    let words =
+        "Keep `off`: with `commit` the run takes 2.00 times as long (95 % interval 1.94 to 2.06, p = 0.002);";
+    assert!(v.text.starts_with(words), "{}", v.text);
 }
 
 #[test]
@@ -276,6 +289,32 @@ fn over_devices_the_best_geometric_mean_wins() {
     assert_eq!(v.policy, "commit");
     assert!((v.speedup - 4.0).abs() < 1e-12, "{}", v.speedup);
     assert!(v.text.contains("4.00 times as fast") && v.text.contains("2.00 times as long"), "{}", v.text);
+}
+
+#[test]
+fn over_devices_the_first_policy_wins_if_a_later_one_is_slower() {
+    let on = |device| {
+        [("off", 8.0), ("commit", 1.0), ("lazy", 2.0)]
+            .map(|(policy, s)| exact(device, policy, s, 100))
+            .concat()
+    };
+    let v = verdict(&[on("a"), on("b")].concat()).unwrap();
+    assert_eq!(v.policy, "commit", "{}", v.text);
+}
+
+/// One percent faster on average, which is more than anyone would overlook; but it may be none.
+#[test]
+fn over_devices_a_gain_that_may_be_none_changes_nothing() {
+    let on = |device| [noisy(device, "off", 10.1, 100), noisy(device, "commit", 10.0, 100)].concat();
+    let v = verdict(&[on("a"), on("b")].concat()).unwrap();
+    assert_eq!(v.policy, "off", "{}", v.text);
+}
+
+#[test]
+fn repetitions_that_differ_only_inside_the_device_are_not_exact() {
+    let mut cells = exact("d", "off", 10.0, 100);
+    cells[2].device_stats.as_mut().unwrap().erases += 1;
+    assert!(!Summary::of(&cells).devices[0].policies[0].time_s.is_exact());
 }
 
 #[test]

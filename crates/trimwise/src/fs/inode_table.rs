@@ -256,6 +256,30 @@ mod tests {
     }
 
     #[test]
+    fn a_removed_directory_no_longer_counts_in_its_flex_group() {
+        let (mut table, allocator) = device();
+        let make = |table: &mut InodeTable| table.take(new(true, ROOT_INODE, 3), &allocator).unwrap();
+        let first = make(&mut table);
+        table.give_back(first, true);
+        assert_eq!(make(&mut table), first);
+    }
+
+    /// Its directory's flex group is full. That of the file made before has inodes left, though no blocks.
+    #[test]
+    fn a_file_goes_next_to_its_sibling_if_there_is_no_inode_left_next_to_its_directory() {
+        const FLEX_UNITS: u64 = FLEX_GROUPS * GROUP_UNITS;
+        let mut allocator = Allocator::new(4 * FLEX_UNITS);
+        for flex in [0, 1, 3] {
+            allocator.release(crate::units::UnitRange::new(crate::units::Lpn(flex * FLEX_UNITS), FLEX_UNITS));
+        }
+        let mut table = InodeTable::new(4 * FLEX_GROUPS);
+        table.groups[..FLEX_GROUPS as usize].iter_mut().for_each(|group| group.never_used = INODES_PER_GROUP);
+        let of_flex_2 = (2 * FLEX_GROUPS * INODES_PER_GROUP) as u32;
+        let file = NewInode { sibling: Some(of_flex_2 + 7), ..new(false, ROOT_INODE, 0) };
+        assert_eq!(table.take(file, &allocator), Some(of_flex_2));
+    }
+
+    #[test]
     fn the_lowest_free_inode_comes_next_and_all_can_be_taken() {
         let allocator = Allocator::default();
         let mut table = InodeTable::new(1);

@@ -366,3 +366,68 @@ impl Journal {
         ready
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COMMITTED: u64 = 3;
+
+    /// A journal of 1,024 blocks with four buffers of one committed transaction, each dirty since its own second.
+    fn journal() -> Journal {
+        let mut journal = Journal::new(UnitRange::new(Lpn(0), 1_024), Tail::FORMATTED, 4);
+        let buffers: Vec<BufferId> = [900, 700, 800, 600].map(|block| journal.buffer(Lpn(block))).to_vec();
+        for (second, &id) in (1..).zip(&buffers) {
+            let buffer = &mut journal.buffers[id as usize];
+            (buffer.checkpoint, buffer.dirty_since) = (COMMITTED, SimTime(second));
+        }
+        let remaining = buffers.len() as u64;
+        let checkpoint = Checkpoint { tid: COMMITTED, start: 40, log_blocks: 6, remaining, buffers };
+        journal.checkpoints.push_back(checkpoint);
+        journal
+    }
+
+    #[test]
+    fn a_handle_needs_room_for_a_transaction_besides_the_one_being_committed() {
+        let mut journal = journal();
+        assert_eq!((journal.transaction_max(), journal.space_needed()), (256, 256));
+        journal.committing = Some(Committing { tid: 4, blocks: 100, start: 46, is_flushing: false });
+        assert_eq!(journal.space_needed(), 356);
+    }
+
+    /// The oldest transaction that is not in its place, then the one being committed, then the next.
+    #[test]
+    fn the_tail_stays_before_whatever_a_recovery_needs() {
+        let mut journal = journal();
+        journal.head = 60;
+        journal.next_tid = 5;
+        journal.committing = Some(Committing { tid: 4, blocks: 8, start: 46, is_flushing: false });
+        assert_eq!(journal.possible_tail(), (Tail { tid: COMMITTED, offset: 40 }, 0));
+        (0..4).for_each(|id| journal.leave_checkpoint(id));
+        assert_eq!(journal.possible_tail(), (Tail { tid: 4, offset: 46 }, 6));
+        journal.committing = None;
+        assert_eq!(journal.possible_tail(), (Tail { tid: 5, offset: 60 }, 6));
+    }
+
+    /// One has joined the next transaction before it was marked, one after that.
+    #[test]
+    fn dirty_pages_are_written_in_order_unless_a_newer_transaction_has_them() {
+        let mut journal = journal();
+        journal.buffers[1].in_running = true;
+        assert_eq!((journal.mark_transaction_dirty(COMMITTED), journal.dirty_pages()), (3, 3));
+        assert_eq!(journal.mark_transaction_dirty(COMMITTED), 0, "they are dirty already");
+        journal.buffers[2].in_running = true;
+        assert_eq!(journal.take_dirty_pages(2), (vec![3], 2));
+        assert_eq!(journal.dirty_pages(), 1);
+        assert_eq!(journal.take_dirty_pages(2), (vec![0], 1));
+        assert_eq!((journal.take_dirty_pages(2), journal.dirty_pages()), ((vec![], 0), 0));
+    }
+
+    #[test]
+    fn all_committed_metadata_are_written_once_the_oldest_is_due() {
+        let journal = journal();
+        assert_eq!(journal.writable(Some(SimTime(0))), []);
+        assert_eq!(journal.writable(Some(SimTime(1))), [3, 1, 2, 0]);
+        assert_eq!(journal.writable(None), [3, 1, 2, 0]);
+    }
+}

@@ -711,6 +711,91 @@ mod tests {
         assert_eq!(of(&mut allocator, 300), 3);
     }
 
+    /// An allocator in which only these holes of group 1 are free, given by their distance from its start and length.
+    fn with_holes(holes: impl IntoIterator<Item = (u64, u64)>) -> Allocator {
+        let mut allocator = Allocator::new(GROUPS * GROUP_UNITS);
+        for (at, units) in holes {
+            allocator.release(UnitRange::new(Lpn(GROUP_UNITS + at), units));
+        }
+        allocator
+    }
+
+    /// Keeps part of the free space as a chunk for small files.
+    fn keep(allocator: &mut Allocator, at: u64, units: u64) {
+        let chunk = UnitRange::new(Lpn(at), units);
+        allocator.take_exact(chunk);
+        allocator.mballoc_mut().preallocated_units += units;
+        allocator.keep_chunk(chunk);
+    }
+
+    #[test]
+    fn the_eleventh_extent_is_still_looked_at_and_the_twelfth_is_not() {
+        for (fitting, taken) in [(10, 10), (11, 0)] {
+            let holes = (0..20).map(|i| (i * 128, if i == fitting { 40 } else { 64 }));
+            let found = file(&mut with_holes(holes), GROUP_UNITS, closed(1, 40), 40);
+            assert_eq!(found.start.0, GROUP_UNITS + taken * 128);
+        }
+    }
+
+    #[test]
+    fn files_of_up_to_sixteen_pages_share_a_chunk() {
+        for (pages, preallocated) in [(16, CHUNK_UNITS - 16), (17, 0)] {
+            let mut allocator = empty();
+            file(&mut allocator, GROUP_UNITS, closed(1, pages), pages);
+            assert_eq!(allocator.mballoc().preallocated_units(), preallocated);
+        }
+    }
+
+    #[test]
+    fn small_files_take_the_chunk_nearest_to_their_goal() {
+        let mut allocator = empty();
+        for group in [1, 3] {
+            keep(&mut allocator, group * GROUP_UNITS, 100);
+        }
+        for group in [3, 1] {
+            let goal = group * GROUP_UNITS;
+            assert_eq!(file(&mut allocator, goal, closed(1, 10), 10).start.0, goal);
+        }
+    }
+
+    /// The ninth is one too many: five are kept, and the one just used is among them although it is the shortest.
+    #[test]
+    fn a_list_of_chunks_that_is_too_long_is_cut_down() {
+        let mut allocator = empty();
+        (0..8).for_each(|i| keep(&mut allocator, i * 10, 3));
+        assert_eq!(allocator.mballoc().preallocated_units(), 24);
+        keep(&mut allocator, 100, 2);
+        assert_eq!((allocator.mballoc().preallocated_units(), allocator.free_at(100)), (4 * 3 + 2, 0));
+    }
+
+    #[test]
+    fn a_window_is_looked_for_where_the_last_one_was_found() {
+        let mut allocator = empty();
+        let first_group = UnitRange::new(Lpn(GROUP_UNITS), GROUP_UNITS);
+        allocator.take_exact(first_group);
+        let open = |inode| FileShape { is_open: true, ..closed(inode, 100) };
+        assert_eq!(group_of(file(&mut allocator, 0, open(1), 10).start.0), 2);
+        allocator.release(first_group);
+        assert_eq!(group_of(file(&mut allocator, 0, open(2), 10).start.0), 2);
+    }
+
+    /// The long extent has no whole buddy of 128 blocks, and all extents are short on average.
+    #[test]
+    fn a_window_that_was_cut_in_vain_is_looked_for_whole() {
+        let mut allocator = with_holes((0..100).map(|i| (i * 2, 1)).chain([(1_025, 200)]));
+        file(&mut allocator, GROUP_UNITS, FileShape { is_open: true, ..closed(1, 100) }, 5);
+        assert_eq!(allocator.mballoc().preallocated_units(), 128 - 5);
+    }
+
+    /// Page 100 of a window of 128 pages, of which the search finds the last 32.
+    #[test]
+    fn a_window_that_was_cut_lies_at_the_end_if_the_request_does() {
+        let mut allocator = with_holes((0..20).map(|i| (i * 64, 40)));
+        let shape = FileShape { page: 100, size_pages: 110, is_open: true, ..closed(1, 0) };
+        let found = file(&mut allocator, GROUP_UNITS, shape, 10);
+        assert_eq!(found, UnitRange::new(Lpn(GROUP_UNITS + 100 - 96), 10));
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
         /// Whatever the requests: nothing is allocated twice, nothing is lost, and everything can be allocated.

@@ -112,6 +112,27 @@ mod tests {
         assert!(lists.count < lists.step(), "{}", lists.count);
     }
 
+    /// In steps of 32 times 31 pages.
+    #[test]
+    fn lists_that_are_too_long_give_back_whole_steps_and_shrink_by_no_more_where_memory_is_short() {
+        let lists = |high, count| PageLists { high, count, ..PageLists::new(PAGES) };
+        let mut long = lists(1_000, 0);
+        long.give(1_500, !SHORT);
+        assert_eq!((long.high, long.count), (1_000, 1_500 - 992));
+        let mut short = lists(5_000, 4_500);
+        short.give(2_000, SHORT);
+        assert_eq!((short.high, short.count), (5_000 - 992, 5_000 - 992));
+    }
+
+    #[test]
+    fn lists_lose_an_eighth_per_second() {
+        let mut lists = PageLists { high: 8_000, count: 7_000, ..PageLists::new(PAGES) };
+        for (second, left) in [(1, 7_000), (2, 6_125), (2, 6_125)] {
+            lists.pass(SimTime(second * 1_000_000_000));
+            assert_eq!((lists.high, lists.count), (left, left));
+        }
+    }
+
     #[test]
     fn pages_are_taken_from_the_lists_first_and_none_are_kept_where_memory_is_short() {
         let mut lists = PageLists::new(PAGES);

@@ -128,6 +128,15 @@ mod tests {
     }
 
     #[test]
+    fn what_the_device_keeps_although_it_was_told_stays_stale() {
+        let mut s = StaleTracker::new(100);
+        let r = UnitRange::new(Lpn(60), 10);
+        s.freed(SimTime(5), r, |_| true);
+        s.told(SimTime(6), r, |unit| unit < 63);
+        assert_eq!(s.units(), 3);
+    }
+
+    #[test]
     fn the_mean_is_weighted_by_time() {
         let mut s = StaleTracker::new(100);
         let r = UnitRange::new(Lpn(60), 10);

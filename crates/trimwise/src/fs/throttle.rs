@@ -347,6 +347,82 @@ mod tests {
         assert_eq!(ratio(20_000), 0);
     }
 
+    #[test]
+    fn the_ratio_is_almost_two_where_a_writer_ceases_to_run_free() {
+        let ratio = Throttle::new(100, (10_000, 20_000)).position_ratio(15_000);
+        assert!((19..21).contains(&((ratio * 10) >> RATIO_SHIFT)), "{ratio}");
+    }
+
+    #[test]
+    fn a_turn_is_half_a_second_of_writes_or_an_eighth_of_the_limit_in_whole_steps() {
+        let chunk = |limit| Throttle::new(100, (limit / 2, limit)).chunk_pages();
+        // 25,600 pages a second; a step of 1,024 is added before the rest is cut off.
+        assert_eq!((chunk(1_000_000), chunk(40_000)), (13 * 1_024, 5 * 1_024));
+    }
+
+    /// 2,560 pages are ten ticks' worth at the first rate.
+    #[test]
+    fn the_time_since_the_last_check_counts_as_paused() {
+        let after = |ticks| {
+            let mut throttle = Throttle::new(100, (8_000, 16_000));
+            assert_eq!(throttle.look(0, memory(1_000)), Verdict::Go);
+            throttle.dirtied(2_560);
+            throttle.look(ticks, memory(14_000))
+        };
+        assert_eq!((after(12), after(10)), (Verdict::Go, Verdict::Go));
+        assert!(matches!(after(4), Verdict::Pause(6 | 7)), "{:?}", after(4));
+    }
+
+    #[test]
+    fn what_is_beyond_the_longest_pause_is_owed_at_the_next_check() {
+        let mut throttle = Throttle::new(100, (8_000, 16_000));
+        throttle.dirtied(25_600);
+        // As long as the drive needs for what is dirty: 14,000 / (25,600 / 16) and one.
+        assert_eq!(throttle.look(1, memory(14_000)), Verdict::Pause(9));
+        throttle.dirtied(1);
+        assert_eq!(throttle.look(10, memory(14_000)), Verdict::Pause(9));
+        throttle.dirtied(1);
+        assert_eq!(throttle.look(19, memory(14_000)), Verdict::Go);
+    }
+
+    /// A writer that dirties `rate` pages a second, as it may, on a drive that writes `drive` pages a second, when its
+    /// rate is next adjusted.
+    fn adjusted(rate: u64, drive: u64, dirty: u64) -> u64 {
+        let mut throttle = Throttle::new(100, (8_000, 16_000));
+        throttle.dirty_ratelimit = rate;
+        (throttle.write_bandwidth, throttle.avg_write_bandwidth) = (drive, drive);
+        throttle.dirtied(rate * 21 / 100);
+        throttle.look(21, memory(dirty));
+        throttle.dirty_ratelimit
+    }
+
+    #[test]
+    fn a_writer_s_rate_rises_below_the_setpoint_and_falls_above_it() {
+        let (rises, falls) = (adjusted(1_000, 25_600, 13_000), adjusted(30_000, 10_000, 15_000));
+        assert!((1_001..1_100).contains(&rises), "{rises}");
+        assert!((27_000..30_000).contains(&falls), "{falls}");
+        // Where only one of both holds, it stays as it is.
+        assert_eq!((adjusted(1_000, 25_600, 15_900), adjusted(30_000, 10_000, 12_500)), (1_000, 30_000));
+    }
+
+    #[test]
+    fn the_rate_of_a_drive_is_measured_and_its_idle_time_does_not_count() {
+        for rate in [10_000, 51_200] {
+            let mut throttle = Throttle::new(100, (8_000, 16_000));
+            let write = |tick, throttle: &mut Throttle| {
+                throttle.wrote(rate * 21 / 100);
+                throttle.write_back_submitted(tick);
+            };
+            (1..=300).for_each(|turn| write(turn * 21, &mut throttle));
+            let measured = throttle.avg_write_bandwidth;
+            assert!(measured.abs_diff(rate) < rate / 20, "{measured} for {rate}");
+            throttle.write_back_begins(20_000, true);
+            write(20_021, &mut throttle);
+            let measured = throttle.avg_write_bandwidth;
+            assert!(measured.abs_diff(rate) < rate / 20, "{measured} for {rate} after a rest");
+        }
+    }
+
     /// A writer that dirties as much as it may, on a drive with a fixed write rate, settles at that rate.
     #[test]
     fn a_writer_comes_to_the_rate_of_the_drive_and_stays_near_the_setpoint() {

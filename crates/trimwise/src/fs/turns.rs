@@ -266,3 +266,39 @@ impl Ext4 {
         looked_at > 0
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn key(second: u64) -> Key {
+        (SimTime(second * 1_000_000_000), second)
+    }
+
+    fn file(second: u64) -> Dirty {
+        Dirty::File(second as u32, key(second))
+    }
+
+    /// Files with more left come first, then those that became dirty since the last batch. The drive has its turn before
+    /// or after all of the latter.
+    #[test]
+    fn a_batch_has_its_files_in_order_and_the_drive_at_either_end() {
+        for (drive, first, second) in [
+            (3, vec![file(1), file(2)], vec![Dirty::Drive, file(4), file(5)]),
+            (6, vec![file(1), file(2)], vec![file(4), file(5), Dirty::Drive]),
+            (0, vec![file(1), Dirty::Drive, file(2)], vec![file(4), file(5)]),
+        ] {
+            let dirty: BTreeMap<Key, u32> = [2, 4, 5].map(|at| (key(at), at as u32)).into();
+            let mut turns = Turns { drive: Some(key(drive)), ..Turns::default() };
+            turns.more.push_back(file(1));
+            turns.begin_batch(&dirty, key(2).0);
+            assert_eq!(turns.batch.drain(..).collect::<Vec<_>>(), first);
+            turns.begin_batch(&dirty, key(9).0);
+            assert_eq!(turns.batch.drain(..).collect::<Vec<_>>(), second);
+            turns.begin_batch(&dirty, key(9).0);
+            assert!(turns.batch.is_empty(), "all of them are in a batch already");
+        }
+    }
+}

@@ -270,6 +270,20 @@ mod tests {
     }
 
     #[test]
+    fn flows_count_from_the_beginning_of_a_run_and_catching_up_on_what_was_before_is_none() {
+        let mut set = PendingSet::default();
+        set.insert(range(0, 30));
+        set.drop_range(range(0, 10));
+        let before = set.ledger();
+        set.drop_range(range(10, 3));
+        set.withdraw(range(20, 2));
+        let flows = set.ledger().since(&before);
+        assert_eq!((flows.freed, flows.dropped, flows.reused, flows.pending), (0, 3, 2, 15));
+        set.catch_up();
+        assert_eq!(set.ledger().since(&before).dropped, 0);
+    }
+
+    #[test]
     fn an_extent_over_a_border_is_two() {
         let mut set = PendingSet::new(true);
         set.insert(range(32_000, 1_000));

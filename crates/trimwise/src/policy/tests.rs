@@ -220,6 +220,20 @@ fn judicious_uses_a_busy_device_between_its_watermarks_only_while_use_falls() {
     }
 }
 
+#[test]
+fn the_device_holds_what_is_used_pending_or_untrimmed() {
+    let view = View { used_units: 30_000, pending_units: 10_000, untrimmed_units: 46_000, ..view(0) };
+    assert_eq!((view.device_percent(), view.used_percent()), (86, 30));
+}
+
+#[test]
+fn zfs_gathers_over_its_transaction_groups() {
+    let mut zfs = Hosted::new("zfs");
+    let pending = View { pending_units: 100, pending_extents: 1, ..view(1_000) };
+    let mut commit = || issues(&zfs.see(&PolicyEvent::Committed { freed_units: 1 }, pending));
+    assert_eq!((1..=32).map(|_| commit()).collect::<Vec<_>>(), [vec![0; 31], vec![1]].concat());
+}
+
 /// Ranges of each command in turn, on a nearly full device where a command takes `cost_ms` of its ranges.
 fn ranges_in_turn(cost_ms: impl Fn(u32) -> u64, commands: usize) -> Vec<u32> {
     let mut judicious = Hosted::new("judicious");

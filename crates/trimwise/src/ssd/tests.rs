@@ -552,6 +552,86 @@ fn a_single_unit_to_copy_is_one_read_and_one_erase() {
     ssd.audit().unwrap();
 }
 
+/// The program waits for the read, also where they are on different dies.
+#[test]
+fn a_copy_from_another_die_takes_as_long_as_one_on_the_same() {
+    let end = |kept: u64| {
+        let mut ssd = device(|c| {
+            c.gc.idle = true;
+            c.gc.idle_free_superblocks = 24;
+        });
+        // The first superblock has a unit left. Its copy is the first of the next one, on the die of unit 0.
+        ssd.write(SimTime::ZERO, units(0, 16));
+        for unit in (0..16).filter(|&unit| unit != kept) {
+            ssd.write(SimTime::ZERO, units(unit, 1));
+        }
+        ssd.catch_up(LATER);
+        assert_eq!((ssd.stats().nand_units.gc, ssd.stats().superblock_erases), (1, 1));
+        ssd.mapping.flash().nand.idle_at()
+    };
+    assert_eq!(end(0), end(1));
+}
+
+/// Four superblocks are full at about the same time, and there is room for one.
+#[test]
+fn writes_that_wait_for_a_victim_are_counted() {
+    let mut ssd = device(|c| {
+        c.gc.free_superblocks_min = 2;
+        c.gc.host_frontiers = 4;
+    });
+    let now = ssd.write(SimTime::ZERO, units(0, 256));
+    churn(&mut ssd, now, 256, 1_000);
+    let stats = ssd.stats();
+    assert!(stats.gc_stalls > 0 && stats.gc_stalls <= stats.gc_victims, "{stats:?}");
+}
+
+/// With first-in first-out it must also take victims without anything to gain; with a flush behind each write, the
+/// padding is paid for like what was written.
+#[test]
+fn paced_collection_leaves_no_write_waiting() {
+    for (victim, flushes) in [(VictimPolicy::Fifo, false), (VictimPolicy::Greedy, true)] {
+        let mut ssd = device(|c| {
+            c.gc.victim = victim;
+            c.geometry.page_bytes = 4 * 4096;
+            c.geometry.blocks_per_plane = Some(16);
+        });
+        let mut now = ssd.write(SimTime::ZERO, units(0, 256));
+        for _ in 0..2_000 {
+            now = churn(&mut ssd, now, 64, 1);
+            if flushes {
+                now = ssd.flush(now);
+            }
+        }
+        let stats = ssd.stats();
+        assert!(stats.gc_victims > 10, "{} victims", stats.gc_victims);
+        assert_eq!(stats.gc_stalls, 0, "{victim:?}, {} victims", stats.gc_victims);
+    }
+}
+
+#[test]
+fn a_trim_costs_what_it_unmaps_and_what_it_names() {
+    let mut ssd = device(|c| c.trim.cost_per_mapped_unit_ns = 1_000 * US);
+    ssd.write(SimTime::ZERO, units(0, 8));
+    ssd.trim(LATER, &[units(0, 20), units(30, 1)]);
+    assert_eq!(ssd.stats().busy_ns.trim, (100 + 2 * 10 + 21 + 8 * 1_000) * US);
+}
+
+#[test]
+fn wear_levelling_begins_beyond_its_threshold() {
+    let threshold = 5;
+    let mut ssd = device(|c| {
+        c.wear_levelling = WearLevellingConfig { threshold_erases: Some(threshold), interval_erases: 1 };
+    });
+    let mut now = ssd.write(SimTime::ZERO, units(0, 256));
+    let mut widest = 0;
+    while ssd.stats().nand_units.wear_levelling == 0 {
+        now = churn(&mut ssd, now, 64, 1);
+        let wear = ssd.wear();
+        widest = widest.max(wear.max - wear.min);
+    }
+    assert_eq!(widest, threshold + 1);
+}
+
 #[test]
 fn wear_levelling_keeps_to_its_interval() {
     let interval_erases = 100;

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use crate::fs_common::{Trace, dispatched, drive, on_queue, trace};
-use trimwise::block::{BlockQueue, Command, QueueConfig, Stage};
+use trimwise::block::{BlockQueue, Command, Load, QueueConfig, Stage};
 use trimwise::ssd::LinkKind;
 use trimwise::units::{Lpn, SimDuration, SimTime, UnitRange};
 
@@ -156,5 +156,23 @@ fn background_writes_merge() {
             .collect();
         assert_eq!(sizes, [128, 128, 64]);
         assert_eq!(done.get(), 20);
+    });
+}
+
+#[test]
+fn trims_are_no_load_and_the_quiet_begins_when_the_last_other_request_ends() {
+    on_queue(drive(LinkKind::Sata, 100), QueueConfig::default(), |queue| async move {
+        let sim = queue.sim().clone();
+        let unit = UnitRange::new(Lpn(1), 1);
+        sim.sleep(SimDuration::from_millis(50)).await;
+        queue.submit([Command::Trim(vec![unit])], |_| ());
+        assert_eq!(queue.load(), Load { requests: 0, quiet: SimDuration::from_millis(50) });
+        // It waits until the TRIM has ended.
+        queue.submit([Command::Read(unit)], |_| ());
+        assert_eq!(queue.load(), Load { requests: 1, quiet: SimDuration::ZERO });
+        queue.read(unit).await;
+        queue.submit([Command::Trim(vec![unit])], |_| ());
+        sim.sleep(SimDuration::from_millis(30)).await;
+        assert_eq!(queue.load(), Load { requests: 0, quiet: SimDuration::from_millis(30) });
     });
 }

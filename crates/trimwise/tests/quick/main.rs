@@ -10,6 +10,7 @@ mod live;
 mod live_frees;
 mod live_host;
 mod live_windows;
+mod measuring;
 mod ssd_classes;
 mod ssd_options;
 mod ssd_profile;

@@ -7,6 +7,7 @@ use super::{Guarded, drive, guard, hosts, mounted, narrow, with_queue};
 use crate::block::{BlockQueue, Command, QueueConfig, Stage};
 use crate::fs::Ext4;
 use crate::fs::host::DiscardGeneration;
+use crate::fs::writeback::is_dirty;
 use crate::policy::PolicySpec;
 use crate::ssd::{LinkKind, SsdConfig, TrimKind};
 use crate::units::{Bytes, Lpn, SimDuration, UnitRange};
@@ -43,6 +44,124 @@ fn start(fs: &Ext4, task: impl Future<Output = ()> + 'static) -> Rc<Cell<bool>> 
 
 async fn pause(fs: &Ext4, ms: u64) {
     fs.queue().sim().clone().sleep(SimDuration::from_millis(ms)).await;
+}
+
+/// A file that is open gets a window of 128 pages for its first 100. The rest is for other files again as soon as the
+/// file is closed and all of it is written.
+#[test]
+fn a_closed_file_keeps_no_window() {
+    on_drive(|queue| async move {
+        let fs = mounted(&queue, PolicySpec::OFF, DiscardGeneration::Worker).await;
+        let preallocated = || fs.0.state.borrow().disk.allocator.mballoc().preallocated_units();
+        let mut file = fs.open("a", OpenMode::Create).await.unwrap();
+        fs.write(&mut file, &vec![0; 100 * PAGE as usize]).await.unwrap();
+        fs.fsync(&mut file).await.unwrap();
+        assert_eq!(preallocated(), 28);
+        fs.write(&mut file, &vec![0; 5 * PAGE as usize]).await.unwrap();
+        fs.close(file).await.unwrap();
+        assert_eq!(preallocated(), 28, "five pages have yet to be written there");
+        fs.sync().await.unwrap();
+        assert_eq!(preallocated(), 0);
+        fs.audit().unwrap();
+    });
+}
+
+/// A handle that may fill a transaction by itself starts a new one.
+#[test]
+fn a_transaction_has_room_for_all_that_its_handles_may_change() {
+    on_drive(|queue| async move {
+        let fs = mounted(&queue, PolicySpec::OFF, DiscardGeneration::Worker).await;
+        let most = fs.0.state.borrow().journal.transaction_max();
+        create(&fs, "a", 1).await;
+        let running = fs.0.state.borrow().journal.running_tid().unwrap();
+        assert_eq!(fs.start_handle(10).await.tid, running);
+        assert!(fs.start_handle(most).await.tid > running);
+    });
+}
+
+/// In ordered mode, without a conversion of unwritten blocks: some requests wait in the queue when the commit begins.
+#[test]
+fn a_commit_waits_for_the_data_of_its_new_blocks() {
+    let slow = QueueConfig { max_request: Bytes::kib(16), background_waiting_max: 64, ..narrow() };
+    with_queue(&drive(64), slow, |queue| async move {
+        let fs = mounted(&queue, PolicySpec::OFF, DiscardGeneration::CommitSerial).await;
+        create(&fs, "a", 100).await;
+        fs.submit_all().await;
+        let (tid, in_transfer) = {
+            let state = fs.0.state.borrow();
+            (state.journal.running_tid().unwrap(), state.cache.writeback_pages())
+        };
+        assert!(in_transfer > 0);
+        fs.commit_and_wait(tid).await;
+        assert_eq!(fs.0.state.borrow().cache.writeback_pages(), 0);
+    });
+}
+
+/// The last flush of a commit does not cover what is written after it has begun.
+#[test]
+fn a_commit_in_its_last_flush_has_no_flush_to_come() {
+    on_drive(|queue| async move {
+        let fs = mounted(&queue, PolicySpec::OFF, DiscardGeneration::Worker).await;
+        create(&fs, "a", 10).await;
+        fs.submit_all().await;
+        pause(&fs, 100).await;
+        let tid = fs.0.state.borrow().journal.running_tid().unwrap();
+        let flushes = Rc::new(Cell::new(0));
+        let count = Rc::clone(&flushes);
+        queue.trace(Some(Box::new(move |_, stage, command| {
+            count.set(count.get() + u32::from((stage, command) == (Stage::Dispatched, &Command::Flush)));
+        })));
+        fs.request_commit(tid);
+        assert!(fs.0.state.borrow().journal.will_flush(tid));
+        while flushes.get() < 2 {
+            queue.sim().clone().sleep(SimDuration::from_micros(1)).await;
+        }
+        assert!(!fs.0.state.borrow().journal.is_committed(tid));
+        assert!(!fs.0.state.borrow().journal.will_flush(tid));
+    });
+}
+
+/// 300 extents, of some of which the data have yet to be written: those are extents of their own. A tree block holds
+/// 340.
+#[test]
+fn a_tree_has_a_block_for_340_extents_written_or_not_unless_pages_have_reserved_the_last_blocks() {
+    for (unwritten, is_full, blocks) in [(40, false, 1), (41, false, 2), (41, true, 1)] {
+        on_drive(|queue| async move {
+            let fs = mounted(&queue, PolicySpec::OFF, DiscardGeneration::Worker).await;
+            create(&fs, "a", 1).await;
+            let state = &mut *fs.0.state.borrow_mut();
+            let inode = state.disk.names["a"].inode;
+            let entry = &mut state.disk.inodes[inode as usize];
+            (0..300).for_each(|i| entry.add_extent(i * 10, UnitRange::new(Lpn(5_000 + i * 20), 5)));
+            entry.unwritten = (0..unwritten).map(|i| (i * 10 + 2, 1)).collect();
+            entry.tree = vec![Lpn(12_000)];
+            if is_full {
+                state.reserved_pages = u64::MAX;
+            }
+            fs.grow_tree(state, inode, 0);
+            assert_eq!(state.disk.inodes[inode as usize].tree.len(), blocks);
+        });
+    }
+}
+
+#[test]
+fn write_back_of_a_file_goes_on_where_it_stopped() {
+    on_drive(|queue| async move {
+        let fs = mounted(&queue, PolicySpec::OFF, DiscardGeneration::Worker).await;
+        create(&fs, "a", 96).await;
+        let inode = fs.0.state.borrow().disk.names["a"].inode;
+        assert_eq!(fs.write_pages(inode, 32).await, 32);
+        pause(&fs, 100).await;
+        let mut file = fs.open("a", OpenMode::CreateKeep).await.unwrap();
+        fs.write(&mut file, &[0; PAGE as usize]).await.unwrap();
+        assert_eq!(fs.write_pages(inode, 32).await, 32);
+        let is_dirty = |page| {
+            let state = fs.0.state.borrow();
+            is_dirty(&state.cache, &state.disk.inodes[inode as usize], page)
+        };
+        assert_eq!([0, 1, 32, 64].map(is_dirty), [true, false, false, true]);
+        fs.close(file).await.unwrap();
+    });
 }
 
 /// A bitmap that is being written to its place holds up the removal, and with it the commit that another task requests:

@@ -69,3 +69,27 @@ impl Reads {
         self.ready
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ssd::SsdConfig;
+    use crate::ssd::geometry::Geometry;
+
+    /// The place of the second unit has yet to be looked up.
+    #[test]
+    fn units_read_together_are_read_when_the_places_of_all_are_known() {
+        const KNOWN: u64 = 1_000_000_000;
+        let config = SsdConfig::default();
+        let geometry = Geometry::new(&config).unwrap();
+        assert!(geometry.stripe_units > 1);
+        let read_at = |known: [u64; 2]| {
+            let mut flash = Flash::new(&config, geometry.clone());
+            let mut reads = Reads::new(0);
+            (0..).zip(known).for_each(|(slot, known)| reads.slot(&mut flash, 0, slot, false, known));
+            reads.finish(&mut flash, 0).last
+        };
+        assert_eq!(read_at([0, KNOWN]), KNOWN + read_at([0, 0]));
+        assert_eq!(read_at([KNOWN, 0]), KNOWN + read_at([0, 0]));
+    }
+}

@@ -240,3 +240,41 @@ impl Victims {
         entries as u64 * 4
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rand_core::SeedableRng;
+
+    use super::*;
+
+    const SLOTS: u32 = 16;
+    const CLOCK: u64 = 9;
+
+    /// The choice among closed superblocks of these valid units, each closed at a time.
+    fn chosen(policy: VictimPolicy, closed: &[(u32, u64)]) -> Option<u32> {
+        let block = |&(valid, closed_at): &(u32, u64)| Block { valid, closed_at, ..Block::NEW };
+        let blocks: Vec<Block> = closed.iter().map(block).collect();
+        let mut victims = Victims::new(policy, blocks.len() as u32, SLOTS);
+        (0..).zip(&blocks).for_each(|(superblock, block)| victims.insert(superblock, block.valid));
+        victims.choose(&blocks, CLOCK, &mut Xoshiro256PlusPlus::seed_from_u64(1))
+    }
+
+    #[test]
+    fn cost_benefit_weighs_gain_and_age_against_what_is_read_and_written() {
+        let cost_benefit = |closed| chosen(VictimPolicy::CostBenefit, closed);
+        // 8 x 10 / 24 = 3.3 and 14 x 5 / 18 = 3.9.
+        assert_eq!(cost_benefit(&[(8, 0), (2, 5)]), Some(1));
+        // 8 x 10 / 24 = 3.3 and 14 x 4 / 18 = 3.1.
+        assert_eq!(cost_benefit(&[(8, 0), (2, 6)]), Some(0));
+        assert_eq!(cost_benefit(&[(SLOTS, 0), (SLOTS - 1, CLOCK)]), Some(1), "no gain, however old");
+    }
+
+    /// So many draws meet every superblock.
+    #[test]
+    fn of_those_drawn_the_one_with_the_fewest_valid_units_is_taken() {
+        let closed = [(9, 0), (3, 0), (SLOTS - 1, 0), (7, 0)];
+        assert_eq!(chosen(VictimPolicy::DChoices(100), &closed), Some(1));
+        assert_eq!(chosen(VictimPolicy::Greedy, &closed), Some(1));
+        assert_eq!(chosen(VictimPolicy::Fifo, &closed), Some(0));
+    }
+}

@@ -302,6 +302,20 @@ mod tests {
     use crate::ssd::translation::Translation;
     use crate::units::Bytes;
 
+    #[test]
+    fn stripes_go_to_the_host_s_frontiers_in_turn() {
+        let mut config = SsdConfig { capacity_bytes: Bytes::mib(64).0, ..SsdConfig::default() };
+        config.geometry.pages_per_block = 8;
+        config.gc.host_frontiers = 3;
+        config.over_provisioning_percent = Some(50);
+        let geometry = Geometry::new(&config).unwrap();
+        let stripe_units = geometry.stripe_units;
+        let mut mapped = PageMapped::new(&config, geometry, 1);
+        mapped.write(0, 0, 0..5 * stripe_units, Content::default());
+        let taken: Vec<u32> = mapped.open_superblocks().map(|(_, next)| next / stripe_units).collect();
+        assert_eq!(taken, [2, 2, 1]);
+    }
+
     /// A mapping that forgets a unit without making its slot invalid has nothing to gain anywhere in the end.
     #[test]
     #[should_panic(expected = "victims and no superblock free: Err(")]
