@@ -136,13 +136,18 @@ pub trait BlockDevice {
     ///
     /// # Errors
     /// If it cannot be read.
-    async fn stored(&self, lpn: Lpn) -> Result<Stored, BlockError>;
+    async fn stored(&self, lpn: Lpn) -> Result<Stored, BlockError> {
+        let name = &self.facts().name;
+        Err(BlockError::Unsupported(format!("{name} does not tell what unit {} holds", lpn.0)))
+    }
 
     /// Erases the whole device, as ATA SECURITY ERASE UNIT and NVMe Format do, and waits for completion.
     ///
     /// # Errors
     /// [`BlockError::Unsupported`] where only the vendor's tool can do this.
-    async fn erase(&self) -> Result<(), BlockError>;
+    async fn erase(&self) -> Result<(), BlockError> {
+        Err(BlockError::Unsupported(format!("{} has no erase of its own", self.facts().name)))
+    }
 
     /// Performs one operation and waits for it; no other may be in flight.
     ///

@@ -13,9 +13,10 @@ use crate::engine::{Sim, Stalled};
 use crate::fs::host::HostConfig;
 use crate::fs::layout::{FormatError, FormatOptions};
 use crate::fs::{Ext4, Volume};
-use crate::policy::Policy;
+use crate::policy::{LinuxVersion, Policy};
+use crate::profile::Profile;
 use crate::ssd::{ConfigError, Drive, Faults, SsdConfig};
-use crate::units::SimDuration;
+use crate::units::{Bytes, SimDuration};
 use crate::workload::ageing;
 use crate::workload::files::FileError;
 use crate::workload::own::OwnWorkload;
@@ -40,6 +41,12 @@ pub enum Workload {
 impl From<PostmarkConfig> for Workload {
     fn from(config: PostmarkConfig) -> Self {
         Self::Postmark(config)
+    }
+}
+
+impl<W: OwnWorkload + 'static> From<Arc<W>> for Workload {
+    fn from(own: Arc<W>) -> Self {
+        Self::Own(own)
     }
 }
 
@@ -76,6 +83,23 @@ pub struct CellSpec {
 }
 
 impl CellSpec {
+    /// One run on a new drive with today's Linux and 1 GiB of memory, aged to 80 % in use: what `trimwise compare` runs
+    /// by default.
+    pub fn new(drive: Profile, policy: impl Into<Policy>, workload: impl Into<Workload>) -> Self {
+        Self {
+            device: drive.name,
+            ssd: drive.config,
+            faults: drive.faults,
+            policy: policy.into(),
+            workload: workload.into(),
+            host: HostConfig::of(LinuxVersion::TODAY, Bytes::gib(1)),
+            format: FormatOptions::TODAY,
+            utilization_percent: Some(80),
+            rep: 0,
+            seed: 1,
+        }
+    }
+
     /// What this repetition draws: in ageing, and which file is removed of several.
     fn draw_seed(&self) -> u64 {
         self.seed ^ (u64::from(self.rep) << 32)
@@ -308,7 +332,7 @@ mod tests {
     use crate::block::{Command, Stage};
     use crate::policy::PolicySpec;
     use crate::ssd::{Ssd, TrimConfig};
-    use crate::units::{Bytes, SimTime};
+    use crate::units::SimTime;
 
     fn spec(rep: u32, utilization_percent: Option<u64>) -> CellSpec {
         let trim = TrimConfig { cost_per_command_ns: 1_000_000_000, ..SsdConfig::default().trim };

@@ -85,10 +85,9 @@ impl LiveHost {
         let stale = self.looked_at.is_none_or(|at| self.now.since(at) >= LOOK_STALE);
         let worth = LOOK_CHANGED.0.max(self.sample.total.0 / 1024);
         let is_changed = self.changed_since_look.saturating_add(self.unexplained) >= worth;
-        let is_drained = space.waiting().0 == 0;
         let (freed, forgotten) = (self.freed_since_look, space.forgotten().0);
         if self.round.is_whole() {
-            let more = space.is_cut_short() && is_drained;
+            let more = space.is_cut_short() && space.waiting().0 == 0;
             // Space forgotten because there is less room than before would look freshly freed.
             let enough = freed >= forgotten;
             let any = freed.saturating_add(self.unexplained) > 0;
@@ -97,7 +96,7 @@ impl LiveHost {
         }
         match space.first_waiting() {
             // The map was cut short: read the same window again.
-            _ if is_drained && space.is_cut_short() => Some(Look::From(self.round.window.start)),
+            None if space.is_cut_short() => Some(Look::From(self.round.window.start)),
             None if !self.round.is_over => Some(Look::From(self.round.window.end)),
             // Space that has been waiting for long may be in use again. Do not go further, or the round would never end
             // where something is freed all the time.

@@ -15,8 +15,9 @@
 //! forgotten as waiting comes back with the next map.
 //!
 //! A file system may have more free extents than that. Then its map comes in *windows* of addresses, one after the
-//! other. Knowledge outside a window stays as it is when the window is learned. Trimmed spans inside the window are not
-//! forgotten in favour of those outside, or what was just sent would look fresh when the window is read again.
+//! other. Knowledge outside a window stays as it is when the window is learned. Spans inside the window are not forgotten
+//! in favour of those outside: what was just sent would look fresh when the window is read again, and what waits would
+//! be found in the next round only.
 
 pub use super::spans::keep_longest;
 use super::spans::{bytes, intersect, subtract, union};
@@ -209,10 +210,17 @@ impl FreeSpace {
     fn keep(&mut self) {
         self.is_spent = false;
         let before = bytes(&self.trimmed) + bytes(&self.left);
-        self.cut_short |= keep_longest(&mut self.waiting, self.spans_max);
+        let window = [self.window];
+        if self.waiting.len() > self.spans_max {
+            // What waits outside comes back with the map of its own window.
+            let (mut inside, mut outside) =
+                (intersect(&self.waiting, &window), subtract(&self.waiting, &window));
+            self.cut_short |= keep_longest(&mut inside, self.spans_max);
+            keep_longest(&mut outside, self.spans_max - inside.len());
+            self.waiting = union(&inside, &outside);
+        }
         keep_longest(&mut self.left, self.spans_max);
         if self.trimmed.len() > self.spans_max {
-            let window = [self.window];
             let (mut inside, mut outside) =
                 (intersect(&self.trimmed, &window), subtract(&self.trimmed, &window));
             keep_longest(&mut inside, self.spans_max);

@@ -62,6 +62,9 @@ pub struct LinuxVersionError {
 }
 
 impl LinuxVersion {
+    /// The long-term release of today's distributions.
+    pub const TODAY: Self = Self { major: 6, minor: 12 };
+
     /// How it carries out `discard`.
     pub fn discard(self) -> DiscardGeneration {
         match (self.major, self.minor) {

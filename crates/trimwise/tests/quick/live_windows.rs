@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use crate::live_host::{EXT4, FakeHost, PIECE, PIECES, XFS, facts, step};
+use crate::live_host::{EXT4, FakeHost, PIECE, PIECES, Step, XFS, facts, step};
 use trimwise::live::{Cut, Facts, Failed, FreeSpace, Order, Reason, SPANS_MAX, Settings, WHOLE, spans_each};
 use trimwise::units::{Bytes, Span};
 
@@ -384,6 +384,23 @@ fn what_is_forgotten_for_want_of_room_is_not_sent_again_before_as_much_is_freed(
             host.live.explain()
         );
     }
+}
+
+/// Long waiting extents behind the window, known from an earlier and larger one, displaced its short ones; and with
+/// those behind it still waiting, the window was not read again.
+#[test]
+fn regression_what_waits_in_a_window_is_not_forgotten_for_what_waits_behind_it() {
+    let mut host = host_of_windows("judicious", EXT4, 40);
+    scatter(&mut host, 20);
+    let steps = [Step::Free(2882, 76), Step::Free(1367, 461), Step::Pause(true), Step::Pass(134)];
+    for (step, spans_max) in steps.into_iter().zip([72, 348, 162, 123]) {
+        host.take_step(step);
+        share(&mut host, spans_max);
+    }
+    host.live.pause(false);
+    host.live.trim_now();
+    assert!(host.pass_while_asked(6 * 3600), "{:?}", host.live.explain());
+    assert_eq!(host.untrimmed(), 0, "{:?}", host.live.explain());
 }
 
 proptest! {
