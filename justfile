@@ -31,15 +31,7 @@ kernels *ARGUMENTS:
 
 # the experiments and grids that the tiers only sample, whole; hours
 full:
-    # needs root and a kernel with a device mapper
-    -scripts/test-tier system --release -p trimwise-linux --features device-mapper-tests -- linear
-    # needs root: the daemon killed at 200 points, 1,000 mounts, and 2,000 file systems
-    -KILLS=200 MOUNTS=1000 FILE_SYSTEMS=2000 scripts/test-tier system --release -p trimwised -- daemon::
-    CRASH=full scripts/test-tier quick --release -p trimwise-lab -- crash::
-    PROPTEST_CASES=4000 scripts/test-tier quick --release -p trimwise-lab -- ssd_reference
-    SET=full CAPACITY=full SANDFORCE=full WRITE_AMPLIFICATION=full scripts/test-tier experiments --release -- --nocapture
-    # needs `trimwise kernel build --version 6.1`, 5.10 and 6.12
-    KERNELS=full scripts/test-tier kernels --release -p trimwise-cli --features kernel-5-10-tests -- experiment model_ext4 verdicts daemon_week
+    scripts/test-full
 
 # what CI runs
 ci:
