@@ -83,6 +83,11 @@ fn the_doctor_says_what_is_wrong_with_exit_code_1() {
         (json.status.code(), &data["wrong"], &data["file_systems"][0]["passes"]),
         (Some(1), &1.into(), &false.into())
     );
+    let empty = host.path().join("sys").display().to_string();
+    for wrong in ["/nope", "/dev/null", &empty] {
+        let words = format!("--host-root {wrong}: {}/proc/1/mountinfo", wrong);
+        refused(2, &trimwise(&["doctor", "--host-root", wrong]), &[&words, "expected the folder"]);
+    }
     refused(
         2,
         &trimwise(&["doctor", "/srv", "--host-root", root]),
