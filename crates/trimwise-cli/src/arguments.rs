@@ -198,8 +198,9 @@ pub struct ReproduceArguments {
     pub target: String,
 
     /// Only these parts: for `kernels`, kernels and file systems (6.1, 6.1:ext4); for `postmark-vendors`, drives
-    /// (vendor1); for `model-ext4`, workloads (small); for `lazy-3-kernel`, append sizes in KiB (64); for `daemon-week`
-    /// and `daemon-day`, file systems and ways of trimming (xfs, xfs:daemon)
+    /// (vendor1); for `model-ext4`, workloads (small); for `lazy-3-kernel`, append sizes in KiB (64); for
+    /// `verdicts-ext4`, workloads, drives, kernels, policies and degrees of use (mid 6.12 80%); for `daemon-week` and
+    /// `daemon-day`, file systems and ways of trimming (xfs, xfs:daemon)
     #[arg(long, value_name = "PART", num_args = 1.., conflicts_with_all = ["list", "all"])]
     pub only: Vec<String>,
 

@@ -17,7 +17,8 @@ use crate::defaults;
     every known kernel, from Debian's source packages; some minutes each\n  \
     trimwise kernel list\n  \
     trimwise kernel run 6.1:ext4 -- postmark <mail.pmrc\n\n\
-    Kernels are kept in $TRIMWISE_KERNELS, or else ~/.cache/trimwise/kernels.\n\
+    Kernels are kept in $TRIMWISE_KERNELS, or else $XDG_CACHE_HOME/trimwise/kernels, or else\n\
+    ~/.cache/trimwise/kernels.\n\
     What they are, and what a build needs: docs/guide.md")]
 pub struct KernelArguments {
     /// What to do

@@ -243,10 +243,11 @@ fn existing_files_are_not_overwritten() {
 
 /// An option missing from the guide would not be found, and a long line would not be read.
 #[test]
-fn the_guide_names_every_option_of_compare_and_trim() {
+fn the_guide_names_every_option_of_compare_and_others() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide.md");
     let guide = std::fs::read_to_string(path).unwrap();
-    let help = ["compare --help", "bench --help", "trim --help"]
+    let lines = ["compare --help", "bench --help", "trim --help", "device attach --help", "device serve --help"];
+    let help = lines
         .map(|line| text(&trimwise_in(Path::new("."), line).stdout))
         .concat();
     let listed =
