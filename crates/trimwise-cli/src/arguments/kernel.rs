@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use trimwise_uml::machine::Limits;
 
-use super::{JsonArguments, whole};
+use super::{JsonArguments, whole, word};
 use crate::defaults;
 
 /// Arguments of `kernel`.
@@ -103,7 +103,7 @@ pub struct KernelRunArguments {
     pub command: Vec<String>,
 
     /// SSD profile: built-in name (see `trimwise devices`) or TOML file [default: sata-small]
-    #[arg(long, short = 'd', value_name = "NAME|FILE")]
+    #[arg(long, short = 'd', value_name = "NAME|FILE", value_parser = word)]
     pub device: Option<String>,
 
     /// Memory of the guest, in MiB [default: 1024]

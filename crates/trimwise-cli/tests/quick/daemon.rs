@@ -12,7 +12,7 @@ fn without_a_daemon_it_says_so() {
         [&["status"][..], &["explain", "/"], &["history", "/"], &["pause", "--all"], &["resume", "/"]]
     {
         let output = trimwise(&[arguments, &["--run", run]].concat());
-        refused(1, &output, &["control.sock: trimwised is not listening", "systemctl start trimwised"]);
+        refused(1, &output, &["control.sock: trimwised is not listening", "to start it: `"]);
     }
     refused(1, &trimwise(&["trim", "/", "--now", "--run", run]), &["trimwised is not listening"]);
     // A bare `pause` does not pause everything.
