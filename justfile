@@ -1,4 +1,4 @@
-# Everyday commands; `just` lists them.
+# Everyday commands; `just` lists them. docs/architecture.md has the tiers of tests, and the commands without just.
 
 # list the commands
 default:
@@ -13,33 +13,25 @@ reproduce *ARGUMENTS='--all':
     cargo build --release
     cargo run --release -- reproduce {{ARGUMENTS}}
 
-# the quick tests: three minutes from nothing, no root, no packages
+# tier quick: needs nothing; three minutes from an empty target
 test *ARGUMENTS:
     scripts/test-tier quick {{ARGUMENTS}}
 
-# tests on real devices and file systems: root, loop devices, FUSE, tracefs and the packages that .ci/run installs
-system *ARGUMENTS:
-    scripts/test-tier system {{ARGUMENTS}}
-
-# samples of the published experiments: processor time only
+# tier experiments: samples of the published experiments; needs processor time; two and a half minutes
 experiments *ARGUMENTS:
     scripts/test-tier experiments {{ARGUMENTS}}
 
-# real kernels in virtual time: `trimwise kernel build --version 6.1` first, and the programs that make file systems
+# tier system: needs root, loop devices, FUSE, tracefs and the packages that .ci/run installs; six minutes
+system *ARGUMENTS:
+    scripts/test-tier system {{ARGUMENTS}}
+
+# tier kernels: needs `trimwise kernel build --version 6.1` and the programs that make file systems; four to seven minutes
 kernels *ARGUMENTS:
     scripts/test-tier kernels {{ARGUMENTS}}
 
-# the experiments and grids that the tiers only sample, whole; hours
+# everything that the tiers only sample: needs all of the above, a device mapper, Linux 5.10 and 6.12; hours
 full:
-    # needs root and a kernel with a device mapper
-    -scripts/test-tier system --release -p trimwise-linux --features device-mapper-tests -- linear
-    # needs root: the daemon killed at 200 points, 1,000 mounts, and 2,000 file systems
-    -KILLS=200 MOUNTS=1000 FILE_SYSTEMS=2000 scripts/test-tier system --release -p trimwised -- daemon::
-    CRASH=full scripts/test-tier quick --release -p trimwise-lab -- crash::
-    PROPTEST_CASES=4000 scripts/test-tier quick --release -p trimwise-lab -- ssd_reference
-    SET=full CAPACITY=full SANDFORCE=full WRITE_AMPLIFICATION=full scripts/test-tier experiments --release -- --nocapture
-    # needs `trimwise kernel build --version 6.1`, 5.10 and 6.12
-    KERNELS=full scripts/test-tier kernels --release -p trimwise-cli --features kernel-5-10-tests -- experiment model_ext4 verdicts daemon_week
+    scripts/test-full
 
 # what CI runs
 ci:

@@ -112,12 +112,13 @@ pub struct CompareArguments {
     /// PostMark configuration file or the name of a built-in one; or a benchmark that times one operation:
     /// append[:APPEND[:FILE]], the fsync after removing a fragmented file, or fullwrite[:APPEND[:FILE]][:nofsync], a
     /// write to a full file system, with or without an fsync before it
-    #[arg(long, short = 'w', value_name = "FILE.pmrc|NAME|SPEC", default_value = defaults::WORKLOAD)]
+    #[arg(long, short = 'w', value_name = "FILE.pmrc|NAME|SPEC", default_value = defaults::WORKLOAD,
+          value_parser = word)]
     pub workload: String,
 
     /// SSD profile: built-in name (see `trimwise devices`) or TOML file; @VERSION after it chooses one of its
     /// firmwares; one or more [default: sata-small]
-    #[arg(long = "device", short = 'd', value_name = "NAME|FILE", num_args = 1..)]
+    #[arg(long = "device", short = 'd', value_name = "NAME|FILE", num_args = 1.., value_parser = word)]
     pub devices: Vec<String>,
 
     #[arg(long = "policy", short = 'p', value_name = "P", num_args = 1.., help = policy_help())]
@@ -126,7 +127,7 @@ pub struct CompareArguments {
     /// Where to run: `model` (virtual time); `kernel:VERSION:FS[:MOUNT_OPTIONS]`, a real kernel on the
     /// modelled drive (virtual time; FS is ext4, xfs, btrfs or f2fs); `dir:PATH`, an existing directory
     /// (real time)
-    #[arg(long, short = 't', value_name = "model|kernel:...|dir:PATH", default_value = "model")]
+    #[arg(long, short = 't', value_name = "model|kernel:...|dir:PATH", default_value = "model", value_parser = word)]
     pub target: String,
 
     /// Also run the policies that a stock kernel has (off, commit, batch) on a real one with the same memory, and
@@ -194,13 +195,14 @@ pub struct ReproduceArguments {
     pub all: bool,
 
     /// Where to run: model, or kernel:VERSION:FS[:MOUNT_OPTIONS] if a kernel has the experiment's policies
-    #[arg(long, short = 't', value_name = "TARGET", default_value = "model", conflicts_with = "list")]
+    #[arg(long, short = 't', value_name = "TARGET", default_value = "model", value_parser = word, conflicts_with = "list")]
     pub target: String,
 
     /// Only these parts: for `kernels`, kernels and file systems (6.1, 6.1:ext4); for `postmark-vendors`, drives
-    /// (vendor1); for `model-ext4`, workloads (small); for `lazy-3-kernel`, append sizes in KiB (64); for `daemon-week`
-    /// and `daemon-day`, file systems and ways of trimming (xfs, xfs:daemon)
-    #[arg(long, value_name = "PART", num_args = 1.., conflicts_with_all = ["list", "all"])]
+    /// (vendor1); for `model-ext4`, workloads (small); for `lazy-3-kernel`, append sizes in KiB (64); for
+    /// `verdicts-ext4`, workloads, drives, kernels, policies and degrees of use (mid 6.12 80%); for `daemon-week` and
+    /// `daemon-day`, file systems and ways of trimming (xfs, xfs:daemon)
+    #[arg(long, value_name = "PART", num_args = 1.., value_parser = word, conflicts_with_all = ["list", "all"])]
     pub only: Vec<String>,
 
     /// Repetitions [default: as many as in the source]
@@ -259,7 +261,7 @@ pub struct CrashtestArguments {
 pub struct BenchArguments {
     /// What to test: an SSD profile (built-in name, see `trimwise devices`, or TOML file), in the model; or file:PATH
     /// or dev:PATH, a real file or device
-    #[arg(value_name = "TARGET")]
+    #[arg(value_name = "TARGET", value_parser = word)]
     pub target: String,
 
     /// Tests, run in this order on the same device; see below
@@ -379,7 +381,7 @@ pub struct TrimArguments {
     How to write one: profiles/README.md")]
 pub struct DevicesArguments {
     /// Show this one in full: built-in name or TOML file; @VERSION after it chooses one of its firmwares
-    #[arg(value_name = "NAME|FILE")]
+    #[arg(value_name = "NAME|FILE", value_parser = word)]
     pub device: Option<String>,
 
     #[command(flatten)]
@@ -530,6 +532,11 @@ fn whole<T: TryFrom<u64>>(
             .and_then(|n| T::try_from(n).ok())
             .ok_or_else(|| format!("expected a whole number from {least} to {most}"))
     }
+}
+
+/// Rejects an empty word, such as an unset variable of a script.
+fn word(text: &str) -> Result<String, String> {
+    if text.is_empty() { Err("expected a word that is not empty".to_string()) } else { Ok(text.to_string()) }
 }
 
 /// Parses a size above 0.

@@ -283,7 +283,7 @@ fn a_check_runs_what_the_kernel_has_and_names_the_rest() {
     let json: serde_json::Value = serde_json::from_str(&text).unwrap();
     let check = &json["check"];
     let keys: Vec<&str> = check.as_object().unwrap().keys().map(String::as_str).collect();
-    assert_eq!(keys.join(" "), "target kernel cells summary left_out contradictions not_run");
+    assert_eq!(keys.join(" "), "target kernel cells summary left_out compared contradictions not_run");
     assert_eq!(check["target"], "kernel:6.1:ext4:noatime");
     assert_eq!(check["kernel"]["release"], "6.1.7");
     let policies: Vec<&str> =
@@ -293,6 +293,7 @@ fn a_check_runs_what_the_kernel_has_and_names_the_rest() {
     assert_eq!(check["summary"][1]["vs_baseline_percent"], 0.0);
     assert_eq!(check["left_out"].as_array().unwrap().len(), 1);
     assert_eq!(check["left_out"][0]["policy"], "lazy");
+    assert_eq!(check["compared"].as_array().unwrap().len(), 1);
     assert_eq!(check["contradictions"], serde_json::json!([]));
     assert!(check["not_run"].is_null());
 
@@ -347,6 +348,40 @@ fn a_contradiction_comes_before_the_recommendation() {
     assert!(text(&two["per_device"][1]).starts_with("Linux 6.12.7 contradicts the model: "), "{two}");
 }
 
+/// A check with these runs on the kernel.
+fn check_of(cells: Vec<Cell>) -> check::Check {
+    let target = "6.1:ext4".parse().unwrap();
+    let image = Fabricated { noisy: false }.kernel(&target).unwrap();
+    check::Check {
+        target: "kernel:6.1:ext4".into(),
+        kernel: Some(RealKernel::of(&image, &target).unwrap()),
+        cells,
+        summary: Vec::new(),
+        left_out: Vec::new(),
+        compared: Vec::new(),
+        contradictions: Vec::new(),
+        not_run: None,
+    }
+}
+
+#[test]
+fn regression_a_check_that_ended_after_one_policy_claims_no_agreement() {
+    let cell = |policy, rep| crate::runner::fabricated::cell("vendor1", policy, rep, 9.0);
+    let on_kernel = |policies: &[&'static str]| {
+        let model = ["off", "commit"].iter().flat_map(|policy| [cell(policy, 0), cell(policy, 1)]).collect();
+        let mut comparison = table::compare::tests::comparison(model);
+        comparison.add_check(check_of(policies.iter().map(|policy| cell(policy, 0)).collect()));
+        table::compare::render(&comparison).split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    for partial in [&[][..], &["off"]] {
+        let text = on_kernel(partial);
+        assert!(text.contains("Nothing could be compared yet"), "{text}");
+        assert!(!text.contains("do not contradict"), "{text}");
+    }
+    let text = on_kernel(&["off", "commit"]);
+    assert!(text.contains("do not contradict each other by more than 3 %."), "{text}");
+}
+
 #[test]
 fn a_recommended_policy_that_the_kernel_finds_slow_is_a_contradiction_however_little_the_model_sees() {
     // In the model `batch:30s` and `commit` take the same time, on the kernel 4 % more and 2 % less than `off`.
@@ -364,21 +399,7 @@ fn a_recommended_policy_that_the_kernel_finds_slow_is_a_contradiction_however_li
     let mut comparison = table::compare::tests::comparison(cells([10.0, 9.0, 9.0], "model"));
     let recommended = comparison.verdict.policy.clone();
     let others = if recommended == "commit" { [10.0, 9.8, 10.4] } else { [10.0, 10.4, 9.8] };
-    let check = check::Check {
-        target: "kernel:6.1:ext4".into(),
-        kernel: Some(
-            RealKernel::of(
-                &Fabricated { noisy: false }.kernel(&"6.1:ext4".parse().unwrap()).unwrap(),
-                &"6.1:ext4".parse().unwrap(),
-            )
-            .unwrap(),
-        ),
-        cells: cells(others, "kernel:6.1:ext4"),
-        summary: Vec::new(),
-        left_out: Vec::new(),
-        contradictions: Vec::new(),
-        not_run: None,
-    };
+    let check = check_of(cells(others, "kernel:6.1:ext4"));
     comparison.add_check(check);
     let found = &comparison.check.as_ref().unwrap().contradictions;
     let policies: Vec<(&str, &str)> = found.iter().map(|c| (c.policy.as_str(), c.against.as_str())).collect();

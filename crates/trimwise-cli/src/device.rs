@@ -3,7 +3,7 @@
 //! Each device is served by its own process. `attach` starts it in the background by running this program again with
 //! the same arguments, and waits until it says that the device is ready.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering;
@@ -71,6 +71,9 @@ impl Shown {
 /// Runs the command and returns what to print.
 pub fn run(arguments: &DeviceArguments) -> Result<String, Failure> {
     let state_dir = arguments.state_dir.clone().unwrap_or_else(registry::usual_place);
+    if let Some(given) = &arguments.state_dir {
+        check_folder(given)?;
+    }
     let registry = Registry::at(absolute("state-dir", &state_dir)?);
     match &arguments.command {
         DeviceCommand::Attach(attach) if attach.foreground || attach.drive.announced => {
@@ -100,6 +103,16 @@ fn first_line(record: &Record) -> String {
     match &record.front {
         Front::Loop { device } => device.as_ref().map_or(String::new(), |d| format!("{}\n", d.display())),
         Front::Nbd { addresses } => addresses.iter().map(|address| format!("{address}\n")).collect(),
+    }
+}
+
+/// Rejects a folder of devices that is none; one that does not exist is created with the first device.
+fn check_folder(given: &Path) -> Result<(), Failure> {
+    let refused = |why: String| Err(Failure::usage(format!("--state-dir {}: {why}", given.display())));
+    match std::fs::metadata(given) {
+        Ok(found) if !found.is_dir() => refused("is not a directory".to_owned()),
+        Err(error) if error.kind() != ErrorKind::NotFound => refused(error.to_string()),
+        _ => Ok(()),
     }
 }
 

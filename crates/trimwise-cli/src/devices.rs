@@ -8,7 +8,7 @@ use trimwise::units::{Bytes, UNIT_BYTES};
 use crate::arguments::DevicesArguments;
 use crate::failure::Failure;
 use crate::output::Destinations;
-use crate::runner::devices::profile;
+use crate::runner::devices::{as_argument, profile};
 use crate::table;
 
 /// All profiles, as `--json` writes them.
@@ -197,7 +197,7 @@ pub fn run(arguments: &DevicesArguments) -> Result<String, Failure> {
             destinations.deliver(&document, || table::devices::list(&document.devices))
         }
         Some(argument) => {
-            let profile = profile(argument, "device")?;
+            let profile = profile(argument, "device").map_err(as_argument)?;
             let (device, settings) = (Essentials::of(&profile), settings(&profile));
             let document = Device { trimwise: trimwise::VERSION, device: &device, settings: &settings };
             destinations.deliver(&document, || table::devices::full(&device, &settings))

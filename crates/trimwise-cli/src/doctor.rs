@@ -35,7 +35,13 @@ pub fn run(arguments: &DoctorArguments) -> Result<String, Failure> {
     let report = doctor::examine(&root, &arguments.run.run, only.transpose()?.as_deref()).map_err(
         |error| match error {
             DoctorError::NoMount { .. } => Failure::usage(error),
-            DoctorError::Mounts { .. } => Failure::run(error),
+            DoctorError::Mounts { .. } => match &arguments.host_root {
+                Some(given) => Failure::usage(format!(
+                    "--host-root {}: {error}; expected the folder at which the host's / is mounted",
+                    given.display()
+                )),
+                None => Failure::run(error),
+            },
         },
     )?;
     let wrong = report.wrong();

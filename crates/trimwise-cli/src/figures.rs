@@ -42,13 +42,13 @@ pub fn change(ratio: f64) -> String {
     }
 }
 
-/// How far an interval reaches from its median, on the wider side: `± 1.2 %`.
-pub fn plus_minus(median: f64, interval: Interval) -> String {
+/// How far an interval reaches from its median, on the wider side: `± 1.2 %`; `None` for a single run.
+fn plus_minus(median: f64, interval: Interval) -> Option<String> {
     if interval.confidence <= 0.0 {
-        return "± ?".to_string(); // a single run
+        return None;
     }
     let reach = (interval.high - median).max(median - interval.low);
-    if median == 0.0 { "± 0 %".to_string() } else { format!("± {:.1} %", reach / median * 100.0) }
+    Some(if median == 0.0 { "± 0 %".to_string() } else { format!("± {:.1} %", reach / median * 100.0) })
 }
 
 /// Formats the number of runs; if one stands for all, adds that it is exact.
@@ -67,13 +67,12 @@ pub fn time(seconds: f64) -> String {
     format!("{} {unit}", significant(value))
 }
 
-/// The median of a duration with its interval.
+/// The median of a duration, with its interval if there is one.
 pub fn duration(sample: &Sample) -> String {
     let median = time(sample.median());
-    if sample.is_exact() {
-        median
-    } else {
-        format!("{median} {}", plus_minus(sample.median(), sample.interval()))
+    match plus_minus(sample.median(), sample.interval()) {
+        Some(reach) if !sample.is_exact() => format!("{median} {reach}"),
+        _ => median,
     }
 }
 
@@ -248,7 +247,7 @@ mod tests {
     #[test]
     fn one_inexact_run_has_an_unknown_interval() {
         let one = Sample::new(vec![10.0], false).unwrap();
-        assert_eq!(duration(&one), "10.00 s ± ?");
+        assert_eq!(duration(&one), "10.00 s");
         assert_eq!(runs(&one), "1");
         let exact = Sample::new(vec![10.0; 3], true).unwrap();
         assert_eq!(duration(&exact), "10.00 s");

@@ -2,10 +2,12 @@
 //!
 //! A run in the model holds nothing but memory, so it simply ends. A run on a real directory removes its files first. A
 //! trim ends after the current slice, and device tests end with the results so far. A command that waits for the daemon
-//! only stops waiting.
+//! only stops waiting. Once results are complete and on their way out, perhaps into a pipe that nobody reads, an
+//! interrupt ends any command at once.
 
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -43,11 +45,36 @@ impl OnInterrupt {
     }
 }
 
+static DELIVERS: AtomicBool = AtomicBool::new(false);
+
+/// A file that is being written, under its temporary name.
+static UNFINISHED: Mutex<Option<PathBuf>> = Mutex::new(None);
+
+/// Says that all runs have ended and that only their results remain to be written.
+pub fn begin_delivery() {
+    DELIVERS.store(true, Ordering::SeqCst);
+}
+
+/// Names the file that an interrupt must remove, `None` if there is none.
+pub fn set_unfinished(path: Option<&Path>) {
+    *UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner) = path.map(Path::to_owned);
+}
+
+fn end_delivery() -> ! {
+    let unfinished = UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner).take();
+    unfinished.map(std::fs::remove_file);
+    eprintln!("\nerror: interrupted while the results were being written");
+    std::process::exit(Failure::Interrupted.exit_code().into());
+}
+
 /// Installs the handler; the flag is raised when the user wants to stop.
 pub fn install(on_interrupt: OnInterrupt) -> Result<Arc<AtomicBool>, Failure> {
     let flag = Arc::new(AtomicBool::new(false));
     let raised = Arc::clone(&flag);
     on_signal(move || {
+        if DELIVERS.load(Ordering::SeqCst) {
+            end_delivery();
+        }
         let is_first = !raised.swap(true, Ordering::SeqCst);
         if is_first {
             eprintln!("\n{}", on_interrupt.notice());

@@ -15,6 +15,7 @@ use serde::Serialize;
 
 use crate::arguments::{JsonArguments, OutputArguments};
 use crate::failure::Failure;
+use crate::interrupt;
 
 /// Where the user wants the results.
 #[derive(Clone, Debug)]
@@ -115,6 +116,7 @@ impl Destinations {
         html: impl FnOnce() -> Result<String, Failure>,
         text: impl FnOnce() -> String,
     ) -> Result<String, Failure> {
+        interrupt::begin_delivery();
         let json = json.map_err(|e| Failure::run(format!("--json: {e}")));
         let written = json.and_then(|json| self.write_json(&(json + "\n")));
         let report = match self.wants_report() {
@@ -186,6 +188,7 @@ impl Destinations {
         name.push(format!(".{}.new", std::process::id()));
         let beside = path.with_file_name(name);
         let mut file = OpenOptions::new().write(true).create_new(true).open(&beside).map_err(fail)?;
+        interrupt::set_unfinished(Some(&beside));
         let result = file.write_all(text.as_bytes()).and_then(|()| {
             if self.force {
                 fs::rename(&beside, path)
@@ -200,6 +203,7 @@ impl Destinations {
             }
         });
         drop(fs::remove_file(&beside)); // already gone if it was renamed
+        interrupt::set_unfinished(None);
         result.map_err(fail)
     }
 }

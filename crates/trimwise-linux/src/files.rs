@@ -2,10 +2,10 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::OFlags;
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use trimwise::units::Bytes;
 
 /// The path of a file with `ending` appended to its name.
@@ -70,6 +70,34 @@ fn read(path: &Path, most: u64, flags: u32) -> Result<Option<String>, Unread> {
     }
 }
 
+/// Reads at most `most` bytes of whatever a user names. A pipe that no program writes to is refused, where opening it
+/// would wait.
+///
+/// # Errors
+/// The operating system's, or [`io::ErrorKind::InvalidInput`] for such a pipe.
+pub fn read_input(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let mut file =
+        OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(path)?;
+    let mut bytes = Vec::new();
+    if file.metadata()?.file_type().is_fifo() {
+        let mut begin = [0; 4096];
+        match file.read(&mut begin) {
+            Ok(0) => {
+                let why = "is not a regular file, but a pipe that no program writes to";
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+            }
+            Ok(n) => bytes.extend_from_slice(&begin[..n]),
+            // A writer that has written nothing yet.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+    }
+    fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
+    file.take(most.saturating_sub(bytes.len() as u64)).read_to_end(&mut bytes)?;
+    bytes.truncate(usize::try_from(most).unwrap_or(usize::MAX));
+    Ok(bytes)
+}
+
 /// Writes a file atomically, through a temporary name.
 pub fn replace(path: &Path, text: &str, mode: u32) -> io::Result<()> {
     let beside = with_ending(path, ".new");
@@ -89,4 +117,39 @@ pub fn replace(path: &Path, text: &str, mode: u32) -> io::Result<()> {
         drop(fs::remove_file(&beside));
     }
     written
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+
+    use super::*;
+
+    #[test]
+    fn regression_a_pipe_without_a_writer_is_refused_and_one_with_a_writer_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pipe");
+        mknodat(CWD, &path, FileType::Fifo, Mode::RWXU, 0).unwrap();
+        let error = read_input(&path, 100).unwrap_err();
+        assert!(error.to_string().starts_with("is not a regular file"), "{error}");
+        // Open for both, this never waits; without any bytes the first read finds the pipe empty.
+        for words in ["", "some words"] {
+            let mut writer = File::options().read(true).write(true).open(&path).unwrap();
+            writer.write_all(words.as_bytes()).unwrap();
+            let reading = {
+                let path = path.clone();
+                std::thread::spawn(move || read_input(&path, 14).unwrap())
+            };
+            while !words.is_empty() && rustix::io::ioctl_fionread(&writer).unwrap() > 0 {
+                std::thread::yield_now();
+            }
+            writer.write_all(b", and more of them").unwrap();
+            let read = reading.join().unwrap();
+            assert_eq!(read, format!("{words}, and more of them").as_bytes()[..14]);
+        }
+        fs::write(path.with_extension("txt"), "words").unwrap();
+        assert_eq!(read_input(&path.with_extension("txt"), 3).unwrap(), b"wor");
+    }
 }

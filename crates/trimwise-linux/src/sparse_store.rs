@@ -43,8 +43,11 @@ impl SparseStore {
     /// A store in a file, which is created if missing; an existing one keeps its contents.
     ///
     /// # Errors
-    /// If the file cannot be opened, or has another size (not 0).
+    /// If the file cannot be opened, is not a regular one, or has another size (not 0).
     pub fn in_file(path: &Path, size: Bytes) -> io::Result<Self> {
+        if std::fs::metadata(path).is_ok_and(|found| !found.is_file()) {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "is not a regular file"));
+        }
         let file = File::options().read(true).write(true).create(true).truncate(false).open(path)?;
         let length = file.metadata()?.len();
         if length == 0 {
@@ -192,5 +195,9 @@ mod tests {
         let error = SparseStore::in_file(&path, Bytes::mib(1)).unwrap_err();
         assert!(error.to_string().contains("has 8 bytes; expected 1048576"), "{error}");
         assert_eq!(std::fs::read(&path).unwrap(), b"precious");
+        for other in [folder.path(), Path::new("/dev/full")] {
+            let error = SparseStore::in_file(other, Bytes::mib(1)).unwrap_err();
+            assert_eq!(error.to_string(), "is not a regular file", "{}", other.display());
+        }
     }
 }

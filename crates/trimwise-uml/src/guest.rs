@@ -233,7 +233,8 @@ fn perform(step: &Step, beside: &mut Beside) -> Result<Outcome, Failed> {
             credit_randomness(source.as_fd()).map_err(|e| e.to_string()).map(done)
         }
         Step::Program { command, input } => {
-            let ended = output_of(Path::new(MOUNT_POINT), command, &input.0)?;
+            let ended =
+                output_of(Path::new(MOUNT_POINT), command, &input.0).map_err(|e| format!("{e}; {PATHS}"))?;
             Ok(Outcome::Program(ProgramEnd {
                 code: ended.status.code(),
                 signal: ended.status.signal(),
@@ -391,6 +392,10 @@ fn run_tool(command: &[String]) -> Result<String, Failed> {
     let program = command.first().map_or("", String::as_str);
     Err(format!("{program}: {}: {}{}", output.status, text, String::from_utf8_lossy(&output.stderr)))
 }
+
+/// Where a guest looks for what a command line names.
+const PATHS: &str = "paths are the guest's: a name without '/' is looked up in PATH, other relative paths begin in the \
+                     new file system, and this computer's files have their absolute paths";
 
 /// Runs a program until it ends.
 fn output_of(directory: &Path, command: &[String], input: &[u8]) -> Result<Output, Failed> {

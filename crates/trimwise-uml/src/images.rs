@@ -116,7 +116,11 @@ impl Cache {
         // A kernel is started from a different working directory, so the path must be absolute.
         let directory = std::path::absolute(&directory)
             .map_err(KernelError::io("find the folder of kernels", &directory))?;
-        Ok(Self::at(directory))
+        match fs::metadata(&directory) {
+            Ok(found) if !found.is_dir() => Err(KernelError::NoFolder { directory }),
+            Err(e) if e.kind() == ErrorKind::NotADirectory => Err(KernelError::NoFolder { directory }),
+            _ => Ok(Self::at(directory)),
+        }
     }
 
     /// Returns the cache in this folder, which is created by the first build.

@@ -7,7 +7,7 @@ use trimwise::units::Bytes;
 use trimwise_device::TimeScale;
 use trimwise_device::nbd::Address;
 
-use super::{JsonArguments, some_bytes, whole};
+use super::{JsonArguments, some_bytes, whole, word};
 use crate::defaults;
 
 /// Arguments of `device`.
@@ -49,7 +49,7 @@ pub enum DeviceCommand {
 #[derive(Debug, Args)]
 pub struct DriveArguments {
     /// SSD profile: built-in name (see `trimwise devices`) or TOML file; @VERSION after it chooses one of its firmwares
-    #[arg(long, value_name = "NAME|FILE", default_value = defaults::DEVICE)]
+    #[arg(long, value_name = "NAME|FILE", default_value = defaults::DEVICE, value_parser = word)]
     pub profile: String,
 
     /// Size of the drive: the same drive with fewer and smaller blocks [default: as in the profile]
@@ -117,7 +117,7 @@ pub struct ServeArguments {
 #[derive(Debug, Args)]
 pub struct DetachArguments {
     /// Name or node; one or more
-    #[arg(value_name = "NAME|/dev/loopN", required_unless_present = "all", conflicts_with = "all")]
+    #[arg(value_name = "NAME|/dev/loopN", value_parser = word, required_unless_present = "all", conflicts_with = "all")]
     pub devices: Vec<String>,
 
     /// All devices

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use trimwise_uml::machine::Limits;
 
-use super::{JsonArguments, whole};
+use super::{JsonArguments, whole, word};
 use crate::defaults;
 
 /// Arguments of `kernel`.
@@ -17,7 +17,8 @@ use crate::defaults;
     every known kernel, from Debian's source packages; some minutes each\n  \
     trimwise kernel list\n  \
     trimwise kernel run 6.1:ext4 -- postmark <mail.pmrc\n\n\
-    Kernels are kept in $TRIMWISE_KERNELS, or else ~/.cache/trimwise/kernels.\n\
+    Kernels are kept in $TRIMWISE_KERNELS, or else $XDG_CACHE_HOME/trimwise/kernels, or else\n\
+    ~/.cache/trimwise/kernels.\n\
     What they are, and what a build needs: docs/guide.md")]
 pub struct KernelArguments {
     /// What to do
@@ -102,7 +103,7 @@ pub struct KernelRunArguments {
     pub command: Vec<String>,
 
     /// SSD profile: built-in name (see `trimwise devices`) or TOML file [default: sata-small]
-    #[arg(long, short = 'd', value_name = "NAME|FILE")]
+    #[arg(long, short = 'd', value_name = "NAME|FILE", value_parser = word)]
     pub device: Option<String>,
 
     /// Memory of the guest, in MiB [default: 1024]

@@ -6,7 +6,7 @@ use trimwise::ssd::Faults;
 use trimwise::units::Bytes;
 use trimwise_lab::bench::Part;
 
-use super::{JsonArguments, region, some_bytes, whole};
+use super::{JsonArguments, region, some_bytes, whole, word};
 
 /// Arguments of `verify`.
 #[derive(Debug, Args)]
@@ -27,7 +27,7 @@ pub struct VerifyArguments {
     /// What to verify: an SSD profile (built-in name, see `trimwise devices`, or TOML file; @VERSION after it chooses
     /// one of its firmwares), in the model; file:PATH or dev:PATH, a real file or device, which is overwritten;
     /// dir:PATH, a directory of a mounted file system, where nothing is destroyed
-    #[arg(value_name = "TARGET")]
+    #[arg(value_name = "TARGET", value_parser = word)]
     pub target: String,
 
     /// How much to verify: of a profile (scaled down: the same dies, rates and shares of space) [default: 4GiB, or all

@@ -31,6 +31,8 @@ pub struct Check {
     pub summary: Vec<SummaryRow>,
     /// Policies that no stock kernel has.
     pub left_out: Vec<LeftOut>,
+    /// Devices on which two policies could be compared, in the model and on the kernel.
+    pub compared: Vec<String>,
     /// Where kernel and model contradict each other.
     pub contradictions: Vec<Contradiction>,
     /// Why nothing ran; `None` if it did.
@@ -124,6 +126,7 @@ impl<'a> Planned<'a> {
             cells,
             summary: Vec::new(),
             left_out: self.left_out,
+            compared: Vec::new(),
             contradictions: Vec::new(),
             not_run,
         })
@@ -134,15 +137,18 @@ impl Comparison {
     /// Adds a check and its conclusions; the verdict begins with the contradictions.
     pub fn add_check(&mut self, mut check: Check) {
         let (model, kernel) = (Summary::of(&self.cells), check.summarised(&self.settings.baseline));
-        let (rows, mut contradictions) = (kernel.rows(), Vec::new());
+        let (rows, mut compared, mut contradictions) = (kernel.rows(), Vec::new(), Vec::new());
         let verdict = &mut self.verdict;
         for own in &mut verdict.per_device {
             let of_device = |summary: &Summary| summary.devices.iter().position(|d| d.device == own.device);
             let (Some(m), Some(k)) = (of_device(&model), of_device(&kernel)) else { continue };
             let pair = Pair { model: &model.devices[m], kernel: &kernel.devices[k] };
+            if pair.can_compare([&model.baseline, &own.policy, &verdict.policy]) {
+                compared.push(own.device.clone());
+            }
             contradictions.extend(pair.contradictions(&model.baseline, &own.policy, &verdict.policy));
         }
-        (check.summary, check.contradictions) = (rows, contradictions);
+        (check.summary, check.compared, check.contradictions) = (rows, compared, contradictions);
         if let Some(RealKernel { release, .. }) = &check.kernel {
             let begin = |text: &mut String, what: String| {
                 *text = format!("Linux {release} contradicts the model{what}. The model's verdict: {text}");
@@ -179,8 +185,8 @@ impl Check {
         summary
     }
 
-    /// What to know about the check besides its figures.
-    pub fn notes(&self, recommended: &str) -> Vec<String> {
+    /// What to know about the check besides its figures; the model ran on this many devices.
+    pub fn notes(&self, recommended: &str, devices: usize) -> Vec<String> {
         if let Some(reason) = &self.not_run {
             return vec![format!("Not checked on a real kernel: {reason}")];
         }
@@ -195,9 +201,22 @@ impl Check {
             let so = if is_chosen { ": the recommendation is not checked" } else { "" };
             notes.push(format!("No stock kernel has {}{so}.", names.join(", ")));
         }
-        if self.contradictions.is_empty() {
+        if self.compared.is_empty() {
+            notes.push(
+                "Nothing could be compared yet: it takes at least two policies that ran both in the model and on the \
+                 kernel, one of them the baseline or the recommended one."
+                    .to_owned(),
+            );
+        } else if self.contradictions.is_empty() {
+            let at = if self.compared.len() < devices {
+                format!(" on {}; on other devices nothing could be compared", self.compared.join(", "))
+            } else {
+                String::new()
+            };
             let percent = LIMIT * 100.0;
-            notes.push(format!("Kernel and model do not contradict each other by more than {percent:.0} %."));
+            notes.push(format!(
+                "Kernel and model do not contradict each other by more than {percent:.0} %{at}."
+            ));
         }
         notes
     }
@@ -210,6 +229,13 @@ struct Pair<'a> {
 }
 
 impl Pair<'_> {
+    /// Whether one of `policies` and any other policy ran in the model and on the kernel.
+    fn can_compare(&self, policies: [&str; 3]) -> bool {
+        self.kernel.policies.iter().any(|p| {
+            policies.iter().any(|policy| p.policy != *policy && self.changes(p.policy, policy).is_some())
+        })
+    }
+
     /// Finds policies that the model calls better than the baseline and the kernel worse, or the other way round; and
     /// policies that the model recommends, here or over all devices, although the kernel is faster with another.
     fn contradictions(&self, baseline: &str, own: &str, overall: &str) -> Vec<Contradiction> {

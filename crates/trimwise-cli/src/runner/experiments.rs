@@ -104,7 +104,7 @@ pub const ALL: &[Experiment] = &[
         on_kernel: Some(|request, target| {
             run_daemon_week(request, daemon_week::NAME_OF_DAY, 1, Some(target))
         }),
-        ..experiment(daemon_week::NAME_OF_DAY, daemon_week::QUESTION, daemon_week::REPS, |request| {
+        ..experiment(daemon_week::NAME_OF_DAY, daemon_week::QUESTION_OF_DAY, daemon_week::REPS, |request| {
             run_daemon_week(request, daemon_week::NAME_OF_DAY, 1, None)
         })
     },
@@ -434,7 +434,25 @@ mod tests {
             let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
             assert!(experiment.name.chars().all(fits), "{}", experiment.name);
             assert!(ALL[..i].iter().all(|e| e.name != experiment.name), "{} twice", experiment.name);
+            let alike = |e: &Experiment| e.question == experiment.question;
+            assert!(!ALL[..i].iter().any(alike), "{}: another experiment asks that", experiment.name);
             assert!(experiment.reps > 0 && experiment.question.ends_with('?'), "{}", experiment.name);
+        }
+    }
+
+    #[test]
+    fn regression_every_experiment_is_in_the_lists_of_them() {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
+        let table = std::fs::read_to_string(folder.join("README.md")).unwrap();
+        let command = <crate::arguments::CommandLine as clap::CommandFactory>::command();
+        let reproduce = command.find_subcommand("reproduce").unwrap();
+        let only = reproduce.get_arguments().find(|argument| argument.get_id() == "only").unwrap();
+        let help = only.get_help().unwrap().to_string();
+        for experiment in ALL {
+            let name = experiment.name;
+            assert!(table.contains(&format!("| [{name}](")), "{name} is not in experiments/README.md");
+            let has_parts = experiment.check.is_some();
+            assert_eq!(help.contains(&format!("`{name}`")), has_parts, "{name} in the help of --only");
         }
     }
 

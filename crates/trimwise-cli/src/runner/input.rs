@@ -1,8 +1,10 @@
 //! Input files given where a built-in name is also possible.
 
-use std::io::Read;
+use std::io::ErrorKind;
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
+
+use trimwise_linux::files::read_input;
 
 use crate::failure::Failure;
 
@@ -33,20 +35,7 @@ pub fn read(argument: &str, option: &str, what: &str, names: &[&str]) -> Result<
     const BYTES_MAX: u64 = 1 << 20;
 
     let fail = |reason: String| Failure::usage(format!("--{option} {argument}: {reason}"));
-    let file = match std::fs::File::open(argument) {
-        Ok(file) => file,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
-            let built_in = match names {
-                [] => String::new(),
-                names => format!(" ({})", names.join(", ")),
-            };
-            let meant =
-                nearest(argument, names).map_or(String::new(), |name| format!("; did you mean {name}?"));
-            return Err(fail(format!("neither a built-in name{built_in} nor a file{meant}")));
-        }
-        Err(e) => return Err(fail(e.to_string())),
-    };
-    if let Ok(found) = file.metadata() {
+    if let Ok(found) = std::fs::metadata(argument) {
         if found.is_dir() {
             return Err(fail(format!("a directory, not {what}")));
         }
@@ -56,8 +45,24 @@ pub fn read(argument: &str, option: &str, what: &str, names: &[&str]) -> Result<
             )));
         }
     }
-    let mut bytes = Vec::new();
-    file.take(BYTES_MAX + 1).read_to_end(&mut bytes).map_err(|e| fail(e.to_string()))?;
+    let bytes = match read_input(Path::new(argument), BYTES_MAX + 1) {
+        Ok(bytes) => bytes,
+        Err(e) if e.kind() == ErrorKind::NotFound => {
+            let built_in = match names {
+                [] => String::new(),
+                names => format!(" ({})", names.join(", ")),
+            };
+            let meant =
+                nearest(argument, names).map_or(String::new(), |name| format!("; did you mean {name}?"));
+            return Err(fail(format!("neither a built-in name{built_in} nor a file{meant}")));
+        }
+        Err(e) if e.kind() == ErrorKind::NotADirectory => {
+            return Err(fail(
+                "there is no such file, since a part of its path is not a directory".to_owned(),
+            ));
+        }
+        Err(e) => return Err(fail(format!("{e}; expected {what}"))),
+    };
     if bytes.len() as u64 > BYTES_MAX {
         return Err(fail(format!("larger than 1 MiB: this is not {what}")));
     }

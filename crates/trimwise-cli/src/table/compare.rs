@@ -198,7 +198,12 @@ pub fn notes(comparison: &Comparison, summary: &Summary) -> Vec<String> {
         };
         notes.extend(note.filter(|n| !notes.contains(n)));
     }
-    notes.extend(comparison.check.iter().flat_map(|check| check.notes(&comparison.verdict.policy)));
+    notes.extend(
+        comparison
+            .check
+            .iter()
+            .flat_map(|check| check.notes(&comparison.verdict.policy, comparison.verdict.per_device.len())),
+    );
     notes
 }
 

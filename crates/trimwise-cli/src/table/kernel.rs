@@ -1,5 +1,6 @@
 //! The texts of `kernel list`, `kernel build` and `kernel run`.
 
+use trimwise::compare::result::DeviceFigures;
 use trimwise::units::Bytes;
 
 use super::{folded, laid_out};
@@ -49,7 +50,7 @@ pub fn run(report: &RunReport, wall_s: f64) -> String {
             counted(requests.writes, requests.written_bytes),
             grouped(requests.flushes),
             counted(requests.discards, requests.discarded_bytes),
-            format!("{:.2}", phase.device_stats.write_amplification),
+            amplification(&phase.device_stats),
         ]
     };
     let rows: Vec<Vec<String>> = report.phases.iter().map(row).collect();
@@ -59,6 +60,14 @@ pub fn run(report: &RunReport, wall_s: f64) -> String {
     let table = laid_out(&header, &rows);
     let wall = figures::time(wall_s);
     format!("\n{}\n\n{table}\n{wall} of this computer's time.\n", super::bold(&title))
+}
+
+/// Write amplification, which is of nothing if nothing was written.
+fn amplification(figures: &DeviceFigures) -> String {
+    match figures.host_units_written {
+        0 => NONE.to_owned(),
+        _ => format!("{:.2}", figures.write_amplification),
+    }
 }
 
 fn row(kernel: &Kernel) -> Vec<String> {
@@ -77,4 +86,19 @@ fn row(kernel: &Kernel) -> Vec<String> {
         or_none(kernel.size_bytes.map(|bytes| format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20)))),
         or_none(kernel.built.as_ref().map(|built| built.replace('T', " ").chars().take(16).collect())),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runner::fabricated;
+
+    #[test]
+    fn regression_without_writes_there_is_no_write_amplification() {
+        let of = |host_units_written| {
+            let cell = fabricated::cell("vendor1", "off", 0, 1.0);
+            amplification(&DeviceFigures { host_units_written, ..cell.device_stats.unwrap() })
+        };
+        assert_eq!([of(0), of(100)], ["-", "2.40"]);
+    }
 }

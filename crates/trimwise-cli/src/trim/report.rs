@@ -5,6 +5,7 @@ use trimwise::units::Bytes;
 use trimwise_linux::block_device::{BlockDevice, DiscardCounts};
 use trimwise_linux::free_space::Estimate;
 use trimwise_linux::layout::Kind;
+use trimwise_linux::privilege::advice;
 use trimwise_linux::trim::{self, Ended, Outcome, Span, Target, TrimmedGroups};
 
 /// A trim, as `--json` writes it; the order of the keys is part of the format.
@@ -253,9 +254,10 @@ pub fn notes(
     if let Some(layout) = &target.layout {
         if layout.assumed {
             note(format!(
-                "The superblock on {} cannot be read (run as root); groups are assumed to be {} large, the default \
-                 of mkfs.",
-                target.devices[0].name, layout.group
+                "The superblock on {} cannot be read ({}); groups are assumed to be {} large, the default of mkfs.",
+                target.devices[0].name,
+                advice("run as root"),
+                layout.group
             ));
         }
         if layout.realtime.0 > 0 {

@@ -10,6 +10,7 @@ use trimwise::units::Bytes;
 use trimwise_linux::block_device::BlockDeviceError;
 use trimwise_linux::mount::MountError;
 use trimwise_linux::mounted_verify::{self, Counts, FILE_BYTES, Report, Verdict, VerifyError};
+use trimwise_linux::privilege::advice;
 
 use super::refuse;
 use crate::arguments::VerifyArguments;
@@ -157,7 +158,8 @@ pub fn run(
 fn failure_of(error: VerifyError) -> Failure {
     match error {
         VerifyError::Io { ref source, .. } if source.kind() == ErrorKind::PermissionDenied => {
-            Failure::usage(format!("{error}; the disk below the file system is read, which only root may do"))
+            let advice = advice("only root may do that");
+            Failure::usage(format!("{error}; the disk below the file system is read: {advice}"))
         }
         VerifyError::Interrupted => Failure::Interrupted,
         VerifyError::Trim(error) => trim::refused(error),

@@ -128,6 +128,39 @@ fn regression_likely_mistakes_are_understood_or_refused_with_a_hint() {
     refused("compare --policy fstrim batch:1w", &["'batch:1w' is given twice"]);
 }
 
+/// An empty word, as of an unset variable, was shown as nothing at all.
+#[test]
+fn regression_an_empty_word_is_refused_with_its_option() {
+    for (words, option) in [
+        (&["compare", "--workload", ""][..], "--workload"),
+        (&["compare", "--device", ""], "--device"),
+        (&["compare", "--target", ""], "--target"),
+        (&["bench", "", "fill"], "<TARGET>"),
+        (&["verify", ""], "<TARGET>"),
+        (&["device", "detach", ""], "NAME|/dev/loopN"),
+        (&["device", "attach", "--profile", ""], "--profile"),
+        (&["reproduce", "model-ext4", "--only", ""], "--only"),
+        (&["devices", ""], "NAME|FILE"),
+    ] {
+        let output = crate::common::trimwise(words);
+        crate::common::refused(2, &output, &["invalid value ''", option, "not empty"]);
+    }
+}
+
+#[test]
+fn regression_what_is_no_file_is_refused_in_words() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).display().to_string();
+    std::fs::write(path("mail.pmrc"), "run\n").unwrap();
+    assert!(Command::new("mkfifo").arg(path("pipe")).status().unwrap().success());
+    let below = path("mail.pmrc/x");
+    refused(&format!("compare --workload {below}"), &[&below, "a part of its path is not a directory"]);
+    for line in ["compare --workload", "compare --device", "devices", "bench"] {
+        let tests = if line == "bench" { "fill" } else { "" };
+        refused(&format!("{line} {} {tests}", path("pipe")), &["pipe: is not a regular file"]);
+    }
+}
+
 #[test]
 fn a_workload_that_cannot_fit_is_refused_before_the_run() {
     for percent in [90, 100] {
@@ -159,7 +192,7 @@ fn a_real_file_system_is_not_filled_unasked() {
 fn a_firmware_is_named_behind_the_device() {
     refused("compare --device vertex-60gb@1.6", &["vertex-60gb:", "\"1.6\"", "one of 1.3, 1.4, 1.41, 1.5"]);
     refused("compare --device sata-small@1", &["this profile has no firmware variants"]);
-    refused("devices nosuch@1", &["--device nosuch", "neither a built-in name", "vertex-60gb"]);
+    refused("devices nosuch@1", &["error: nosuch: neither a built-in name", "vertex-60gb"]);
     let words = ["--policy commit", "vertex-60gb@1.3 does not support TRIM", "off"];
     refused("compare --device vertex-60gb@1.3 --policy off commit", &words);
     let list = text(&trimwise_in(Path::new("."), "devices").stdout);
@@ -243,12 +276,12 @@ fn existing_files_are_not_overwritten() {
 
 /// An option missing from the guide would not be found, and a long line would not be read.
 #[test]
-fn the_guide_names_every_option_of_compare_and_trim() {
+fn the_guide_names_every_option_of_compare_and_others() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide.md");
     let guide = std::fs::read_to_string(path).unwrap();
-    let help = ["compare --help", "bench --help", "trim --help"]
-        .map(|line| text(&trimwise_in(Path::new("."), line).stdout))
-        .concat();
+    let lines =
+        ["compare --help", "bench --help", "trim --help", "device attach --help", "device serve --help"];
+    let help = lines.map(|line| text(&trimwise_in(Path::new("."), line).stdout)).concat();
     let listed =
         help.lines().map(str::trim_start).filter_map(|l| l.split_whitespace().find(|w| w.starts_with("--")));
     let options: Vec<&str> = listed.filter(|o| *o != "--help" && *o != "--version").collect();

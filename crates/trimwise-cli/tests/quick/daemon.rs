@@ -12,7 +12,7 @@ fn without_a_daemon_it_says_so() {
         [&["status"][..], &["explain", "/"], &["history", "/"], &["pause", "--all"], &["resume", "/"]]
     {
         let output = trimwise(&[arguments, &["--run", run]].concat());
-        refused(1, &output, &["control.sock: trimwised is not listening", "systemctl start trimwised"]);
+        refused(1, &output, &["control.sock: trimwised is not listening", "to start it: `"]);
     }
     refused(1, &trimwise(&["trim", "/", "--now", "--run", run]), &["trimwised is not listening"]);
     // A bare `pause` does not pause everything.
@@ -83,6 +83,11 @@ fn the_doctor_says_what_is_wrong_with_exit_code_1() {
         (json.status.code(), &data["wrong"], &data["file_systems"][0]["passes"]),
         (Some(1), &1.into(), &false.into())
     );
+    let empty = host.path().join("sys").display().to_string();
+    for wrong in ["/nope", "/dev/null", &empty] {
+        let words = format!("--host-root {wrong}: {}/proc/1/mountinfo", wrong);
+        refused(2, &trimwise(&["doctor", "--host-root", wrong]), &[&words, "expected the folder"]);
+    }
     refused(
         2,
         &trimwise(&["doctor", "/srv", "--host-root", root]),

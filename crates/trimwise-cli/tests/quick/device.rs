@@ -1,5 +1,6 @@
 //! What `trimwise device` refuses.
 
+use crate::common::{refused, trimwise};
 use crate::device_place::Place;
 
 #[test]
@@ -30,4 +31,15 @@ fn wrong_words_are_refused_before_anything_is_made() {
     let said = place.refused(2, &["serve", "--profile", "sata-small", "--size", "64MiB", "--nbd", &long]);
     assert!(said.contains("too long for the path of a socket; expected at most 107"), "{said}");
     place.is_clean();
+}
+
+#[test]
+fn regression_a_folder_of_devices_that_is_a_file_is_wrong_input() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("old.json");
+    std::fs::write(&file, "{}").unwrap();
+    for (wrong, words) in [(file.clone(), "is not a directory"), (file.join("x"), "Not a directory")] {
+        let output = trimwise(&["device", "--state-dir", wrong.to_str().unwrap(), "list"]);
+        refused(2, &output, &["--state-dir ", words]);
+    }
 }

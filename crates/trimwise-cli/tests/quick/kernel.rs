@@ -327,7 +327,17 @@ fn what_cannot_be_built_is_refused_with_what_can() {
     expect("kernel build --version 6.60 --source linux-6.6.30", 2, &["source of 6.6.30, not of 6.60"]);
     expect("kernel build --version 6.6 --source nowhere", 2, &["--source nowhere"]);
     expect("kernel build --version 6.6 --source home", 2, &["expected a kernel's source"]);
-    expect("kernel build --version 6.6 --source home/compile", 1, &["unpacking the source failed"]);
+    expect("kernel build --version 6.6 --source home/compile", 2, &["home/compile: tar cannot unpack it"]);
+    expect("kernel build --version 6.6 --source /dev/null", 2, &["/dev/null: is not a regular file"]);
+    fs::write(machine.path("old.json"), "{}").unwrap();
+    for line in ["kernel list", BUILD] {
+        let output = machine.command(line).env("TRIMWISE_KERNELS", "old.json").output().unwrap();
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert!(
+            output.status.code() == Some(2) && message.contains("old.json, is not a directory"),
+            "{message}"
+        );
+    }
     fs::write(machine.path("linux-6.6.30/.config"), "").unwrap();
     expect(BUILD, 2, &[".config", "clean tree"]);
     fs::remove_file(machine.path("bin/flex")).unwrap();

@@ -12,4 +12,5 @@ mod daemon;
 mod device;
 mod kernel;
 mod runs;
+mod scripts;
 mod trim;

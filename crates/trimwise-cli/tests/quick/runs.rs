@@ -1,5 +1,6 @@
 //! Small complete runs of the built binary: what it prints, what it leaves behind, and how it stops.
 
+use std::io::Read as _;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -248,4 +249,19 @@ fn an_interrupt_ends_the_model_promptly() {
         .spawn()
         .unwrap();
     assert_eq!(interrupted(child, catches_interrupts), Some(130)); // thousands of cells would take minutes
+}
+
+/// The first interrupt once did nothing while results were written into a pipe that nobody read.
+#[test]
+fn regression_an_interrupt_ends_a_delivery_that_is_stuck() {
+    let dir = tempfile::tempdir().unwrap();
+    small_workload(dir.path());
+    small_drive(dir.path());
+    // More than a pipe holds.
+    let line =
+        "compare --workload small.pmrc --device small.toml --utilization 10 --reps 30 --policy off --json";
+    let mut child = trimwise(dir.path(), line).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut stdout = child.stdout.take().unwrap();
+    stdout.read_exact(&mut [0]).unwrap();
+    assert_eq!(interrupted(child, |_| true), Some(130));
 }

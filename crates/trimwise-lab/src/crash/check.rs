@@ -126,7 +126,7 @@ fn promise_is_kept(
 
 #[cfg(test)]
 mod tests {
-    use trimwise::fs::witness::{FileExtent, Page};
+    use trimwise::fs::witness::{Content, FileExtent, Page};
     use trimwise::units::Lpn;
 
     use super::*;

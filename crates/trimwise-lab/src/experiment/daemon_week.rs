@@ -29,7 +29,10 @@ pub const NAME: &str = "daemon-week";
 /// Name for a single day.
 pub const NAME_OF_DAY: &str = "daemon-day";
 /// The question that both answer.
-pub const QUESTION: &str = "What does trimwised cost the foreground and gain for the drive, compared with fstrim, discard and no TRIM?";
+pub const QUESTION: &str = "What does trimwised cost the foreground and gain for the drive in a week, compared with fstrim, discard and no TRIM?";
+/// The same of a single day.
+pub const QUESTION_OF_DAY: &str =
+    "What does trimwised cost and gain in a single day, which takes a seventh of the time of daemon-week?";
 /// Nothing but the seed is random: one run is enough.
 pub const REPS: u32 = 1;
 /// The kernel: the oldest long-term series whose ext4 discards after the commit.
@@ -311,7 +314,7 @@ pub fn evaluate(name: &'static str, week: &Week, runs: &[Run], reps: u32, seed: 
     let rows: Vec<Row> = runs.iter().filter_map(|run| Row::of(week, run, never_of(run))).collect();
     let published = Published {
         name,
-        question: QUESTION,
+        question: if name == NAME_OF_DAY { QUESTION_OF_DAY } else { QUESTION },
         claims: include_str!("../../../../experiments/daemon-week/claims.toml"),
     };
     let figures = claims::figures(&rows);

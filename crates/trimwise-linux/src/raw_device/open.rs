@@ -56,7 +56,7 @@ impl RawDevice {
         if size_units == 0 {
             return Err(RawDeviceError::Unfit {
                 path: target.path().display().to_string(),
-                what: format!("has only {} bytes", opened.size.0),
+                what: format!("has only {}", in_bytes(opened.size)),
                 expected: "at least one unit of 4096 bytes",
             });
         }
@@ -85,6 +85,10 @@ impl RawDevice {
             _made: opened.made,
         })
     }
+}
+
+fn in_bytes(size: Bytes) -> String {
+    if size.0 == 1 { "1 byte".to_owned() } else { format!("{} bytes", size.0) }
 }
 
 fn io_error(path: &Path) -> impl Fn(io::Error) -> RawDeviceError {
@@ -177,6 +181,13 @@ fn open_file(path: &Path, identity: Option<&Identity>, options: &Options) -> Res
 /// Gives an empty file its length, with allocated blocks.
 fn allocate(file: &File, path: &Path, bytes: Bytes) -> Result<(), RawDeviceError> {
     let size = Bytes::from_units(bytes.units_floor());
+    if size.0 == 0 {
+        return Err(RawDeviceError::Unfit {
+            path: path.display().to_string(),
+            what: format!("a file of {} is too small for a test", in_bytes(bytes)),
+            expected: "at least one unit of 4096 bytes",
+        });
+    }
     let no_room = || {
         let free = fstatvfs(file).map_or(0, |space| space.f_bavail.saturating_mul(space.f_frsize));
         RawDeviceError::NoRoom { path: path.display().to_string(), needed: size, free: Bytes(free) }
@@ -185,7 +196,7 @@ fn allocate(file: &File, path: &Path, bytes: Bytes) -> Result<(), RawDeviceError
     if fstatvfs(file).is_ok_and(|space| space.f_bavail.saturating_mul(space.f_frsize) < size.0) {
         return Err(no_room());
     }
-    match fallocate(file, FallocateFlags::empty(), 0, size.0.max(1)) {
+    match fallocate(file, FallocateFlags::empty(), 0, size.0) {
         Err(Errno::NOSPC | Errno::DQUOT | Errno::FBIG) => Err(no_room()),
         Err(Errno::OPNOTSUPP) => file.set_len(size.0).map_err(io_error(path)),
         result => result.map_err(|errno| io_error(path)(errno.into())),

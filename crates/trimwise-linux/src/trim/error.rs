@@ -5,6 +5,7 @@ use trimwise::units::Bytes;
 
 use crate::block_device::BlockDeviceError;
 use crate::mount::MountError;
+use crate::privilege::advice;
 
 /// Why a mount cannot be trimmed, or a trim ended early.
 #[derive(Debug, Error)]
@@ -70,7 +71,8 @@ pub enum TrimError {
     },
     /// The user may not trim.
     #[error(
-        "{path}: FITRIM is not permitted: it needs the capability CAP_SYS_ADMIN; run it as root, or use --dry-run"
+        "{path}: FITRIM is not permitted: it needs the capability CAP_SYS_ADMIN; {}, or use --dry-run",
+        advice("run it as root")
     )]
     NotPermitted {
         /// The mount point.

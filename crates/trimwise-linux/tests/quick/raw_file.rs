@@ -149,6 +149,22 @@ fn a_file_of_no_size_is_refused() {
 }
 
 #[test]
+fn regression_a_new_file_that_is_too_small_is_refused_with_the_size_that_was_asked_for() {
+    let directory = scratch();
+    let path = directory.path().join("raw");
+    for (bytes, words) in [(100, "100 bytes"), (1, "1 byte")] {
+        let consent = consent::check(&Target::File(path.clone()), None).unwrap();
+        let options = Options { file_bytes: Bytes(bytes), ..Options::default() };
+        let error = RawDevice::open(Access::Write(consent), &options).unwrap_err().to_string();
+        assert!(
+            error.contains(&format!("raw: a file of {words} is too small for a test; expected")),
+            "{error}"
+        );
+        assert!(!path.exists());
+    }
+}
+
+#[test]
 fn an_interrupted_device_stops() {
     let directory = scratch();
     let interrupted = Arc::new(AtomicBool::new(false));

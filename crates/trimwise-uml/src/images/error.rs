@@ -50,6 +50,12 @@ pub enum KernelError {
     /// No variable names the cache.
     #[error("there is no folder for kernels: expected TRIMWISE_KERNELS, XDG_CACHE_HOME or HOME to be set")]
     NoCache,
+    /// What should be the cache is something else.
+    #[error("the folder for kernels, {}, is not a directory; TRIMWISE_KERNELS names another one", directory.display())]
+    NoFolder {
+        /// The path.
+        directory: PathBuf,
+    },
     /// Programs or files for the build are missing.
     #[error("a kernel cannot be built without {}; to install {}: {install}",
             missing.join(", "), if missing.len() == 1 { "it" } else { "them" })]
@@ -127,6 +133,7 @@ impl KernelError {
                 | Self::UnknownVersion { .. }
                 | Self::NotBuilt { .. }
                 | Self::NoCache
+                | Self::NoFolder { .. }
                 | Self::Source { .. }
         )
     }

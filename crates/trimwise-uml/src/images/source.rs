@@ -6,7 +6,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use super::catalogue::Series;
 use super::run::Runner;
@@ -98,9 +98,17 @@ pub(super) fn given(
             }
         }
         path.clone()
-    } else {
+    } else if path.is_file() {
         step(Step::Unpack);
-        unpack_tarball(&path, work, runner)?
+        unpack_tarball(&path, work, runner).map_err(|error| match error {
+            KernelError::Failed { last_lines, .. } if !is_archive(&path) => {
+                let why = last_lines.first().map_or(String::new(), |line| format!(" ({line})"));
+                refuse(format!("tar cannot unpack it{why}; expected a tarball or a tree"))
+            }
+            other => other,
+        })?
+    } else {
+        return Err(refuse("is not a regular file; expected a tarball or a tree".to_owned()));
     };
     let release = release(&directory).map_err(refuse)?;
     let of_version =
@@ -142,6 +150,13 @@ fn unpack_tarball(tarball: &Path, work: &Path, runner: &Runner<'_>) -> Result<Pa
     tar.args(["--strip-components=1", "--no-same-owner", "-C"]).arg(&directory).arg("-xf").arg(tarball);
     runner.run("unpacking the source", &mut tar, |_| {})?;
     Ok(directory)
+}
+
+/// Whether tar can read all of it.
+fn is_archive(path: &Path) -> bool {
+    let mut tar = Command::new("tar");
+    tar.arg("-tf").arg(path).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    tar.status().is_ok_and(|status| status.success())
 }
 
 /// apt's configuration: it replaces every folder that apt would use on this machine.

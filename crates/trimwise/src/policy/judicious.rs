@@ -1,4 +1,4 @@
-//! `judicious`: the default to ship, combined from what the other policies learned.
+//! `judicious`: trimwised's default, combined from what the other policies learned.
 //!
 //! - From selective TRIM, *when it is worth it*: by utilization, and by whether it falls. But what costs the device
 //!   copies is not what the file system uses; it is what the device holds as valid. The host can add that up: blocks in

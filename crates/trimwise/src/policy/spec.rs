@@ -59,7 +59,7 @@ pub const TERMS: [(&str, &str); 15] = [
     ("backoff", "with lazy: only while nothing else is in the device"),
     ("batch:EVERY[:SMALLEST]", "all free space at intervals (10m, 1w), as fstrim does"),
     ("btrfs, zfs, f2fs", "as in these file systems: discard=async, autotrim, background discard"),
-    ("judicious", "the default to ship: set, lazy, reuse, merge, fill and back-off, paced by their cost"),
+    ("judicious", "trimwised's default: set, lazy, reuse, merge, fill and back-off, paced by their cost"),
     ("ideal", "the device learns what a commit frees at once, at no cost: a bound, never recommended"),
     ("TERM+TERM", "terms combined, as in set:40:90+lazy+reuse"),
 ];
@@ -69,7 +69,7 @@ impl PolicySpec {
     pub const OFF: Self = Self::plain(Issuer::Off);
     /// TRIM at every commit, as Linux's `discard` option does.
     pub const COMMIT: Self = Self::plain(Issuer::Commit);
-    /// The default to ship.
+    /// The daemon's default.
     pub const JUDICIOUS: Self = Self::plain(Issuer::Judicious);
     /// The device learns of freed space at once, at no cost.
     pub const IDEAL: Self = Self::plain(Issuer::Ideal);
@@ -122,7 +122,7 @@ impl PolicySpec {
         matches!(self.issuer, Off | Commit | Lazy(_) | Batch(_) | Judicious)
     }
 
-    /// Whether it is the default to ship, which promises to bound the untrimmed space.
+    /// Whether it is the daemon's default, which promises to bound the untrimmed space.
     pub fn is_judicious(self) -> bool {
         self.issuer == Issuer::Judicious
     }

@@ -5,6 +5,7 @@ use std::mem;
 
 use serde::Serialize;
 use trimwise::compare::statistics::{Sample, compare};
+use trimwise::compare::verdict::grouped;
 
 use super::{Integrity, Measured, Speed, Speeds};
 
@@ -239,18 +240,18 @@ fn judge_with_doubt(evidence: &Evidence) -> (Judgement, bool) {
     let mut faults = Vec::new();
     if integrity.kept_lost_units > 0 {
         faults.push(Fault::WrongRange);
-        let Integrity { kept_units, kept_lost_units, .. } = integrity;
-        reasons.push(format!("{kept_lost_units} of {kept_units} units that were never trimmed are lost"));
+        let Integrity { kept_units, kept_lost_units, .. } = *integrity;
+        let (lost, of) = (grouped(kept_lost_units), grouped(kept_units));
+        reasons.push(format!("{lost} of {of} units that were never trimmed are lost"));
     }
     if integrity.rewritten_lost_units > 0 {
         // A TRIM that hits a neighbour also hits what was rewritten there; that is not a separate fault.
         if integrity.kept_lost_units == 0 {
             faults.push(Fault::LateTrim);
         }
-        let Integrity { rewritten_units, rewritten_lost_units, .. } = integrity;
-        reasons.push(format!(
-            "{rewritten_lost_units} of {rewritten_units} units written after their TRIM are lost"
-        ));
+        let Integrity { rewritten_units, rewritten_lost_units, .. } = *integrity;
+        let (lost, of) = (grouped(rewritten_lost_units), grouped(rewritten_units));
+        reasons.push(format!("{lost} of {of} units written after their TRIM are lost"));
     }
     // Reads of a hole reach no drive, so they say nothing about it.
     let judged: Vec<&Course> = if evidence.leaves_holes { writes.iter().collect() } else { courses };
@@ -373,13 +374,12 @@ fn effect_of(reached: &Reached, slowed: &[&Course], leaves_holes: bool) -> (Opti
 
 fn zeros_sentence(evidence: &Evidence) -> String {
     let Integrity { trimmed_units, trimmed_zero_units, trimmed_old_units, .. } = evidence.integrity;
+    let [units, zeros, old] = [trimmed_units, trimmed_zero_units, trimmed_old_units].map(grouped);
     let meaning = match evidence.promises_zeros {
         true => "the device promises zeros",
         false => "the device promises nothing, so this proves nothing",
     };
-    format!(
-        "of {trimmed_units} trimmed units {trimmed_zero_units} read as zeros and {trimmed_old_units} as before; {meaning}"
-    )
+    format!("of {units} trimmed units {zeros} read as zeros and {old} as before; {meaning}")
 }
 
 #[cfg(test)]
@@ -434,6 +434,17 @@ mod tests {
             said(&reaching(100.0, speed(400.0, 30.0))),
             (Verdict::RestoresInPart, vec![Fault::StaysSlow]),
             "it was reached, and stays slow"
+        );
+    }
+
+    #[test]
+    fn regression_counts_of_units_have_their_thousands_apart() {
+        let mut found = evidence(speed(400.0, 100.0));
+        (found.integrity.trimmed_units, found.integrity.trimmed_zero_units) = (2048, 1024);
+        let sentence = zeros_sentence(&found);
+        assert!(
+            sentence.starts_with("of 2,048 trimmed units 1,024 read as zeros and 0 as before"),
+            "{sentence}"
         );
     }
 

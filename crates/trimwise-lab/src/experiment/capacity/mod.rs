@@ -21,7 +21,7 @@ pub use history::{History, Measured, histories, run};
 pub const NAME: &str = "capacity";
 
 /// The question that it answers.
-pub const QUESTION: &str = "How does free space bear on the speed of a drive, with and without TRIM?";
+pub const QUESTION: &str = "How does free space affect the speed of a drive, with and without TRIM?";
 
 /// Repetitions. Only the places of random writes differ.
 pub const REPS: u32 = 1;

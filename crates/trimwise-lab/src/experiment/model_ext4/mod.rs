@@ -36,7 +36,7 @@ use super::result::{ExperimentResult, ExperimentRows};
 pub const NAME: &str = "model-ext4";
 
 /// The question that it answers.
-pub const QUESTION: &str = "How near is the modelled ext4 to that of a real kernel?";
+pub const QUESTION: &str = "How close is the modelled ext4 to that of a real kernel?";
 
 /// Nothing is drawn at random: one run is enough.
 pub const REPS: u32 = 1;

@@ -36,7 +36,7 @@ use super::result::{ExperimentResult, ExperimentRows};
 pub const NAME: &str = "verdicts-ext4";
 
 /// The question that it answers.
-pub const QUESTION: &str = "Does the model say of TRIM what a real ext4 says?";
+pub const QUESTION: &str = "Does the model say the same about TRIM as a real ext4?";
 
 /// Repetitions: they differ in the seed of ageing and in the phase of the commit timer.
 pub const REPS: u32 = 5;

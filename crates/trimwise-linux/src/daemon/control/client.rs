@@ -20,7 +20,7 @@ const RESPONSE_MAX: u64 = 64 << 20;
 #[derive(Debug, Error)]
 pub enum ClientError {
     /// No daemon is listening.
-    #[error("{path}: trimwised is not listening ({source}); to start it: `systemctl start trimwised`")]
+    #[error("{path}: trimwised is not listening ({source}); to start it: `{}`", start(is_systemd()))]
     None {
         /// The socket.
         path: PathBuf,
@@ -53,6 +53,16 @@ pub enum ClientError {
     /// The daemon refused an invalid request.
     #[error("trimwised: {0}")]
     BadRequest(String),
+}
+
+/// Whether systemd runs this host, as sd_booted(3) defines it.
+fn is_systemd() -> bool {
+    Path::new("/run/systemd/system").is_dir()
+}
+
+/// Returns the command that starts the daemon.
+const fn start(by_systemd: bool) -> &'static str {
+    if by_systemd { "systemctl start trimwised" } else { "trimwised" }
 }
 
 /// A connection to a daemon.
@@ -119,5 +129,17 @@ impl Client {
             ))),
             None => serde_json::from_str(response.data.get()).map_err(|error| nonsense(error.to_string())),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn regression_without_systemd_the_daemon_is_started_by_its_name() {
+        assert_eq!([start(true), start(false)], ["systemctl start trimwised", "trimwised"]);
+        let error = Client::connect(Path::new("/nonexistent")).unwrap_err().to_string();
+        assert!(error.ends_with(&format!("to start it: `{}`", start(is_systemd()))), "{error}");
     }
 }

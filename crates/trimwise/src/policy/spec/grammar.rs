@@ -241,6 +241,9 @@ impl<'a> Terms<'a> {
             }
         };
         if let Some((earlier, _)) = self.issuer {
+            if earlier.text == term.text {
+                return wrong(term.at, format!("'{}' appears twice", term.text), "each term once");
+            }
             let what = format!("'{}' contradicts '{}': both say when to trim", term.text, earlier.text);
             return wrong(term.at, what, "one of them");
         }
@@ -329,6 +332,7 @@ mod tests {
             ("lazy:4", 7, "the maximum is missing"),
             ("lazy:1:2:3", 10, "one too many"),
             ("commit+lazy", 8, "contradicts 'commit'"),
+            ("off+off", 5, "'off' appears twice"),
             ("lazy+kernel515", 6, "contradicts 'lazy'"),
             ("set:40:90+set:0:100", 11, "a second gate"),
             ("lazy+reuse+reuse", 12, "appears twice"),
