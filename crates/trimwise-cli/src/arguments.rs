@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use trimwise::content::ContentClass;
-use trimwise::policy::TERMS;
+use trimwise::policy::terms;
 use trimwise::units::Bytes;
 use trimwise_lab::bench::{Part, TESTS};
 
@@ -486,7 +486,7 @@ const COMPARE_EXAMPLES: &str = "Examples:\n  \
 /// Help below the options of `compare`.
 fn compare_help() -> String {
     let mut help = String::from("Terms of policies (`trimwise policies` lists them too, with examples):\n");
-    for (term, meaning) in TERMS {
+    for (term, meaning) in terms() {
         help += &format!("  {term}\n      {meaning}\n");
     }
     help + "\n" + COMPARE_EXAMPLES

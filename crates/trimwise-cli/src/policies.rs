@@ -1,7 +1,7 @@
 //! `trimwise policies`: the terms that make up policies.
 
 use serde::Serialize;
-use trimwise::policy::{PolicySpec, TERMS};
+use trimwise::policy::{PolicySpec, terms};
 
 use crate::arguments::PoliciesArguments;
 use crate::defaults;
@@ -47,7 +47,7 @@ impl Policies {
         };
         Self {
             trimwise: trimwise::VERSION,
-            terms: TERMS.iter().map(|&(term, meaning)| Term { term, meaning }).collect(),
+            terms: terms().into_iter().map(|(term, meaning)| Term { term, meaning }).collect(),
             examples: PolicySpec::examples().into_iter().map(example).collect(),
         }
     }
@@ -84,7 +84,7 @@ mod tests {
     fn every_term_and_every_default_is_listed() {
         let policies = Policies::all();
         let text = policies.text();
-        for (term, meaning) in TERMS {
+        for (term, meaning) in terms() {
             assert!(text.contains(&format!("\n{term}\n    {meaning}\n")), "{term}");
         }
         for policy in defaults::POLICIES {

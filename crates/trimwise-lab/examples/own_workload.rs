@@ -21,7 +21,7 @@ struct RotatedLog {
 
 /// The workload itself: it runs on anything with files.
 async fn rotate<F: Files>(fs: &F, logs: u64) -> Result<OwnFigures, FileError> {
-    const RECORD: [u8; 64 << 10] = [0; 64 << 10];
+    static RECORD: [u8; 64 << 10] = [0; 64 << 10];
     let mut slowest_ns = 0;
     for log in 0..logs {
         let mut file = fs.open(&format!("log.{log}"), OpenMode::Create).await?;

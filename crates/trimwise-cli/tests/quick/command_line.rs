@@ -209,12 +209,12 @@ fn the_terms_of_policies_are_listed() {
     assert!(output.status.success() && list.contains("lazy[:MIN:MAX]") && list.contains("*L judicious"));
     let json: serde_json::Value =
         serde_json::from_slice(&trimwise_in(Path::new("."), "policies --json -").stdout).unwrap();
-    assert_eq!(json["terms"].as_array().unwrap().len(), trimwise::policy::TERMS.len());
+    assert_eq!(json["terms"].as_array().unwrap().len(), trimwise::policy::terms().len());
     assert!(
         json["examples"].as_array().unwrap().iter().any(|e| e["policy"] == "ideal" && e["bound"] == true)
     );
     let help = text(&trimwise_in(Path::new("."), "compare --help").stdout);
-    for (term, meaning) in trimwise::policy::TERMS {
+    for (term, meaning) in trimwise::policy::terms() {
         assert!(help.contains(&format!("\n  {term}\n      {meaning}\n")), "{term}, {meaning}: {help}");
     }
 }

@@ -100,12 +100,12 @@ impl LiveHost {
 
     /// Whether untrimmed space exceeds the bound of `judicious`.
     pub(super) fn is_forced(&self) -> bool {
-        self.policy.is_judicious() && self.waiting() > self.bound()
+        self.policy.adapts() && self.waiting() > self.bound()
     }
 
     /// Whether waiting space is close enough to the bound to act: a map can show much at once.
     fn is_near_bound(&self) -> bool {
-        self.policy.is_judicious() && self.waiting().0 > self.bound().0 / 8 * 7
+        self.policy.adapts() && self.waiting().0 > self.bound().0 / 8 * 7
     }
 
     /// Shortens the rest if nothing else uses the device, or if waiting space must not wait any longer.

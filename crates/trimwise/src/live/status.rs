@@ -223,7 +223,7 @@ impl LiveHost {
                 } else {
                     "estimated from utilization"
                 };
-                let bound = if self.policy.is_judicious() {
+                let bound = if self.policy.adapts() {
                     format!("; the bound is {}", self.bound())
                 } else {
                     String::new()

@@ -22,7 +22,7 @@ impl LiveHost {
         if self.policy.follows_commits() {
             self.online_wanted
         } else {
-            Some(self.facts.online_is_good && self.policy.is_judicious())
+            Some(self.facts.online_is_good && self.policy.adapts())
         }
     }
 

@@ -3,10 +3,43 @@
 //! A sweep goes through the file system one block group after the other without a pause, as `fstrim` does. Extents
 //! shorter than `SMALLEST` are skipped (`fstrim --minimum`). The file system remembers which groups it has trimmed.
 
+use super::spec::Duration;
+use super::spec::grammar::{Part, Wrong, wrong};
+use super::spec::term::{Arguments, Term};
 use super::{
     Availability, Decision, DiscardGeneration, Explanation, Governor, HostTraits, Needs, PolicyEvent, View,
 };
-use crate::units::{Lpn, SimDuration, SimTime, UnitRange};
+use crate::units::{Lpn, SimDuration, SimTime, UNIT_BYTES, UnitRange};
+
+pub(super) const TERM: Term = Term {
+    refuses_gate: Some("trims all free space, regardless of commits"),
+    suits_live_host: true,
+    parse,
+    show: |[every_ns, units_min]| {
+        let every = Duration(SimDuration::from_nanos(every_ns));
+        let smallest = format!(":{}KiB", units_min * UNIT_BYTES / 1024);
+        format!(":{every}{}", if units_min <= 1 { "" } else { &smallest })
+    },
+    ..Term::plain(
+        "batch:EVERY[:SMALLEST]",
+        "all free space at intervals (10m, 1w), as fstrim does",
+        &["batch:10s"],
+        |issuer| Box::new(Batch::new(BatchConfig::of(issuer.arguments))),
+    )
+};
+
+fn parse(term: Part<'_>, arguments: &[Part<'_>]) -> Result<Arguments, Wrong> {
+    let every_ns = |part: &Part<'_>| Ok(part.duration("interval")?.as_nanos());
+    match arguments {
+        [every] => Ok([every_ns(every)?, 1]),
+        [every, smallest] => Ok([every_ns(every)?, smallest.extent_units()?]),
+        _ => wrong(
+            term.at,
+            format!("'{}' needs an interval, and takes at most a smallest extent", term.text),
+            "batch:EVERY[:SMALLEST], as in batch:1w or batch:10m:64KiB",
+        ),
+    }
+}
 
 /// Arguments of `batch`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +48,16 @@ pub struct BatchConfig {
     pub every: SimDuration,
     /// Shorter free extents are skipped, in units.
     pub units_min: u64,
+}
+
+impl BatchConfig {
+    pub(super) fn of([every_ns, units_min]: Arguments) -> Self {
+        Self { every: SimDuration::from_nanos(every_ns), units_min }
+    }
+
+    pub(super) fn arguments(self) -> Arguments {
+        [self.every.as_nanos(), self.units_min]
+    }
 }
 
 /// Sweeps through all free space at intervals.

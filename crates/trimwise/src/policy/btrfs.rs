@@ -5,6 +5,7 @@
 //! 64 MiB per discard and 1000 discards per second (10 up to Linux 6.3). Shorter extents wait until their neighbours
 //! are freed. btrfs keeps a delay for each block group; here one delay serves the whole file system.
 
+use super::spec::term::Term;
 use super::{Availability, Decision, DiscardGeneration, Governor, Needs, PolicyEvent, Shape, View};
 use crate::units::SimDuration;
 
@@ -16,6 +17,9 @@ const SPACING: SimDuration = SimDuration::from_millis(1);
 const UNITS_MAX: u64 = 16_384;
 /// `BTRFS_ASYNC_DISCARD_MAX_FILTER` and `_MIN_FILTER`: 1 MiB, 32 KiB.
 const FILTERS: [u64; 2] = [256, 8];
+
+pub(super) const TERM: Term =
+    Term::plain("btrfs", "as btrfs with discard=async", &["btrfs"], |_| Box::<Btrfs>::default());
 
 /// Waits, then trims the long extents, then the others, at a bounded rate.
 #[derive(Clone, Copy, Debug, Default)]

@@ -4,7 +4,29 @@
 //! Linux 5.15 to 6.0 does, on any host: one background worker, one extent at a time, blocks allocatable at once
 //! (`ext4_discard_work`; a block that was allocated again meanwhile is not sent).
 
+use super::spec::term::Term;
 use super::{Availability, Decision, DiscardGeneration, Governor, Needs, PolicyEvent, Shape, View};
+
+pub(super) const COMMIT: Term = Term {
+    follows_commits: true,
+    suits_live_host: true,
+    ..Term::plain(
+        "commit",
+        "at every commit, as the host's Linux does with the mount option discard",
+        &["commit"],
+        |_| Box::<Commit>::default(),
+    )
+};
+
+pub(super) const KERNEL515: Term = Term {
+    follows_commits: true,
+    ..Term::plain(
+        "kernel515",
+        "as in Linux 5.15 to 6.0: one background worker after the commit",
+        &["kernel515"],
+        |_| Box::new(Commit::of(DiscardGeneration::Worker)),
+    )
+};
 
 /// Issues whatever a commit freed, as the host's kernel does or as `pinned` says.
 #[derive(Clone, Copy, Debug, Default)]

@@ -4,6 +4,7 @@
 //! blocks. If the device was used within the last 5 s, it tries again after 500 ms. Above 80 % utilization it is
 //! urgent: extents of any size. (f2fs issues the longest first; here they go by address.)
 
+use super::spec::term::Term;
 use super::{Availability, Decision, DiscardGeneration, Governor, Needs, PolicyEvent, Shape, View};
 use crate::units::SimDuration;
 
@@ -21,6 +22,9 @@ const IDLE: SimDuration = SimDuration::from_secs(5);
 const GRANULARITY_UNITS: u64 = 16;
 /// `DEF_DISCARD_URGENT_UTIL`.
 const URGENT_PERCENT: u64 = 80;
+
+pub(super) const TERM: Term =
+    Term::plain("f2fs", "as f2fs, which discards in the background", &["f2fs"], |_| Box::<F2fs>::default());
 
 /// Issues a few at a time while the device is idle.
 #[derive(Clone, Copy, Debug, Default)]

@@ -1,6 +1,17 @@
 //! `ideal`: the bound. The device learns of every freed block at its commit, at no cost.
 
+use super::spec::term::Term;
 use super::{Availability, Decision, DiscardGeneration, Governor, Needs, PolicyEvent, View};
+
+pub(super) const TERM: Term = Term {
+    refuses_gate: Some("costs nothing, so there is nothing to decide"),
+    ..Term::plain(
+        "ideal",
+        "the device learns what a commit frees at once, at no cost: a bound, never recommended",
+        &["ideal"],
+        |_| Box::new(Ideal),
+    )
+};
 
 /// Reveals whatever a commit freed.
 #[derive(Clone, Copy, Debug, Default)]

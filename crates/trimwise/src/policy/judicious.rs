@@ -18,6 +18,7 @@
 //! mount) counts as untrimmed.
 
 use super::set::{Direction, Trend};
+use super::spec::term::Term;
 use super::{
     Acknowledged, Availability, Decision, DiscardGeneration, Explanation, Governor, HostTraits, Needs,
     PolicyEvent, Shape, View,
@@ -44,6 +45,18 @@ const CLASSES: usize = 11;
 const WINDOW: SimDuration = SimDuration::from_secs(10);
 /// Change of utilization that counts: one percent of the file system.
 const CHANGE_PERMILLE: u64 = 10;
+
+pub(super) const TERM: Term = Term {
+    refuses_gate: Some("decides by utilization itself"),
+    suits_live_host: true,
+    adapts: true,
+    ..Term::plain(
+        "judicious",
+        "trimwised's default: set, lazy, reuse, merge, fill and back-off, paced by their cost",
+        &["judicious"],
+        |_| Box::<Judicious>::default(),
+    )
+};
 
 /// Trims in idle time, and under pressure for a bounded share of the time.
 #[derive(Clone, Debug)]

@@ -9,6 +9,8 @@
 //! A worker here is a slot for one command in flight: while fewer commands are in flight than there are workers, the
 //! next is issued.
 
+use super::spec::grammar::{Part, Wrong, wrong};
+use super::spec::term::{Arguments, Issuer, Term};
 use super::{
     Availability, Decision, DiscardGeneration, Explanation, Governor, HostTraits, Needs, PolicyEvent, Shape,
     View,
@@ -22,8 +24,52 @@ const EXTENTS_PER_WORKER: u64 = 16;
 /// With back-off: how long the device must have been free of other requests, and how often to check.
 const BACK_OFF: SimDuration = SimDuration::from_millis(10);
 
-/// Default maximum of workers: the cores of the paper's phone.
-const WORKERS_MAX: u32 = 8;
+/// Default minimum and maximum of workers: one, and the cores of the paper's phone.
+const WORKERS: Arguments = [1, 8];
+
+pub(super) const TERM: Term = Term {
+    options: &[
+        ("reuse", "with lazy: allocations take blocks out of the queue"),
+        ("merge", "with lazy: neighbouring extents of different commits become one"),
+        ("fill", "with lazy: as many extents in a command as the device takes"),
+        ("backoff", "with lazy: only while nothing else is in the device"),
+    ],
+    suits_live_host: true,
+    parse,
+    show: |workers| match workers {
+        WORKERS => String::new(),
+        [min, max] => format!(":{min}:{max}"),
+    },
+    ..Term::plain(
+        "lazy[:MIN:MAX]",
+        "from a queue, by MIN to MAX background workers",
+        &["lazy", "lazy+reuse", "lazy:2:4+reuse+merge+fill+backoff"],
+        |issuer| Box::new(Lazy::new(LazyConfig::of(issuer))),
+    )
+};
+
+fn parse(_: Part<'_>, arguments: &[Part<'_>]) -> Result<Arguments, Wrong> {
+    const MOST: u64 = 1024;
+    match arguments {
+        [] => Ok(WORKERS),
+        [min, max] => {
+            let workers = [min.number(1, MOST, "minimum workers")?, max.number(1, MOST, "maximum workers")?];
+            if workers[0] > workers[1] {
+                let what = format!("minimum workers {} is above the maximum, {}", min.text, max.text);
+                return wrong(min.at, what, format!("at most {}", max.text));
+            }
+            Ok(workers)
+        }
+        [_, _, more, ..] => {
+            wrong(more.at, format!("'{}' is one too many", more.text), "lazy:MIN:MAX, as in lazy:1:8")
+        }
+        [only] => wrong(
+            only.at + only.text.len(),
+            format!("'{}' is the minimum; the maximum is missing", only.text),
+            "lazy or lazy:MIN:MAX, as in lazy:1:8",
+        ),
+    }
+}
 
 /// Arguments of `lazy`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,15 +88,16 @@ pub struct LazyConfig {
     pub back_off: bool,
 }
 
-impl Default for LazyConfig {
-    fn default() -> Self {
+impl LazyConfig {
+    fn of(issuer: Issuer) -> Self {
+        let [min, max] = issuer.arguments;
         Self {
-            workers_min: 1,
-            workers_max: WORKERS_MAX,
-            reuse: false,
-            merge: false,
-            fill: false,
-            back_off: false,
+            workers_min: min as u32,
+            workers_max: max as u32,
+            reuse: issuer.has("reuse"),
+            merge: issuer.has("merge"),
+            fill: issuer.has("fill"),
+            back_off: issuer.has("backoff"),
         }
     }
 }

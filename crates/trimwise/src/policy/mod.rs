@@ -40,7 +40,7 @@ pub use governor::{
 pub use kernel::{DiscardGeneration, LinuxVersion, LinuxVersionError};
 pub use named::Policy;
 pub use pending::{Ledger, PendingSet, TrimToken};
-pub use spec::{PolicyError, PolicySpec, TERMS};
+pub use spec::{PolicyError, PolicySpec, terms};
 
 /// When freed blocks may be allocated again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

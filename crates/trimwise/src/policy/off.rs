@@ -1,6 +1,13 @@
 //! `off`: the device is never told (Linux's `nodiscard`).
 
+use super::spec::term::Term;
 use super::{Availability, Decision, DiscardGeneration, Explanation, Governor, Needs, PolicyEvent, View};
+
+pub(super) const TERM: Term = Term {
+    refuses_gate: Some("never trims"),
+    suits_live_host: true,
+    ..Term::plain("off", "never", &["off"], |_| Box::new(Off))
+};
 
 /// Drops whatever a commit freed.
 #[derive(Clone, Copy, Debug, Default)]

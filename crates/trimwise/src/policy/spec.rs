@@ -4,24 +4,32 @@
 //! default); `set` is a gate before it; the others modify it. The order is free; [`PolicySpec`]'s `Display` writes one
 //! canonical order. `grammar` parses them.
 
-mod grammar;
+pub(super) mod grammar;
+pub(super) mod term;
 
 use std::fmt;
 
-use super::batch::{Batch, BatchConfig};
-use super::btrfs::Btrfs;
-use super::commit::Commit;
-use super::f2fs::F2fs;
-use super::ideal::Ideal;
-use super::judicious::Judicious;
-use super::lazy::{Lazy, LazyConfig};
-use super::off::Off;
+use super::batch::BatchConfig;
 use super::set::{Set, SetConfig};
-use super::zfs::Zfs;
-use super::{DiscardGeneration, Governor};
-use crate::units::{SimDuration, UNIT_BYTES};
+use super::{Governor, batch, btrfs, commit, f2fs, ideal, judicious, lazy, off, zfs};
+use crate::units::SimDuration;
+use term::{Issuer, Term};
 
 pub use grammar::PolicyError;
+
+/// The policies. A new one is its file and its line here.
+const TERMS: [&Term; 10] = [
+    &off::TERM,
+    &commit::COMMIT,
+    &commit::KERNEL515,
+    &lazy::TERM,
+    &batch::TERM,
+    &btrfs::TERM,
+    &zfs::TERM,
+    &f2fs::TERM,
+    &judicious::TERM,
+    &ideal::TERM,
+];
 
 /// A parsed policy; builds a fresh governor for each run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,74 +38,41 @@ pub struct PolicySpec {
     issuer: Issuer,
 }
 
-/// How and when TRIMs are issued.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Issuer {
-    Off,
-    Commit,
-    Kernel515,
-    Lazy(LazyConfig),
-    Batch(BatchConfig),
-    Btrfs,
-    Zfs,
-    F2fs,
-    Judicious,
-    Ideal,
-}
-
 /// All terms with their arguments and meaning, for help texts.
-pub const TERMS: [(&str, &str); 15] = [
-    ("off", "never"),
-    ("commit", "at every commit, as the host's Linux does with the mount option discard"),
-    ("kernel515", "as in Linux 5.15 to 6.0: one background worker after the commit"),
-    ("set:LOW:HIGH[:WINDOW[:CHANGE]]", "on above HIGH %, off below LOW %, between them on unless use rises"),
-    ("catchup", "with set: turning on also trims what was freed while it was off"),
-    ("lazy[:MIN:MAX]", "from a queue, by MIN to MAX background workers"),
-    ("reuse", "with lazy: allocations take blocks out of the queue"),
-    ("merge", "with lazy: neighbouring extents of different commits become one"),
-    ("fill", "with lazy: as many extents in a command as the device takes"),
-    ("backoff", "with lazy: only while nothing else is in the device"),
-    ("batch:EVERY[:SMALLEST]", "all free space at intervals (10m, 1w), as fstrim does"),
-    ("btrfs, zfs, f2fs", "as in these file systems: discard=async, autotrim, background discard"),
-    ("judicious", "trimwised's default: set, lazy, reuse, merge, fill and back-off, paced by their cost"),
-    ("ideal", "the device learns what a commit frees at once, at no cost: a bound, never recommended"),
-    ("TERM+TERM", "terms combined, as in set:40:90+lazy+reuse"),
-];
+pub fn terms() -> Vec<(&'static str, &'static str)> {
+    let of_policy =
+        |term: &&Term| [(term.form, term.meaning)].into_iter().chain(term.options.iter().copied());
+    let mut all: Vec<_> = TERMS.iter().flat_map(of_policy).collect();
+    all.extend([
+        (
+            "set:LOW:HIGH[:WINDOW[:CHANGE]]",
+            "on above HIGH %, off below LOW %, between them on unless use rises",
+        ),
+        ("catchup", "with set: turning on also trims what was freed while it was off"),
+        ("TERM+TERM", "terms combined, as in set:40:90+lazy+reuse"),
+    ]);
+    all
+}
 
 impl PolicySpec {
     /// Never TRIM.
-    pub const OFF: Self = Self::plain(Issuer::Off);
+    pub const OFF: Self = Self::plain(&off::TERM);
     /// TRIM at every commit, as Linux's `discard` option does.
-    pub const COMMIT: Self = Self::plain(Issuer::Commit);
+    pub const COMMIT: Self = Self::plain(&commit::COMMIT);
     /// The daemon's default.
-    pub const JUDICIOUS: Self = Self::plain(Issuer::Judicious);
+    pub const JUDICIOUS: Self = Self::plain(&judicious::TERM);
     /// The device learns of freed space at once, at no cost.
-    pub const IDEAL: Self = Self::plain(Issuer::Ideal);
+    pub const IDEAL: Self = Self::plain(&ideal::TERM);
 
-    const fn plain(issuer: Issuer) -> Self {
-        Self { gate: None, issuer }
+    const fn plain(term: &'static Term) -> Self {
+        Self { gate: None, issuer: Issuer::new(term, [0; 2]) }
     }
 
     /// One policy of every kind, for tests that must hold under all of them.
     pub fn examples() -> Vec<Self> {
-        const TEXTS: [&str; 15] = [
-            "off",
-            "commit",
-            "kernel515",
-            "set:40:90",
-            "set:40:90+catchup",
-            "lazy",
-            "lazy+reuse",
-            "lazy:2:4+reuse+merge+fill+backoff",
-            "set:40:90+lazy+reuse",
-            "batch:10s",
-            "btrfs",
-            "zfs",
-            "f2fs",
-            "judicious",
-            "ideal",
-        ];
-        TEXTS.iter().filter_map(|text| text.parse().ok()).collect()
+        let gated = ["set:40:90", "set:40:90+catchup", "set:40:90+lazy+reuse"];
+        let texts = TERMS.iter().flat_map(|term| term.examples).chain(&gated);
+        texts.filter_map(|text| text.parse().ok()).collect()
     }
 
     /// Whether a real host could use it; `ideal` is only a bound and never recommended.
@@ -112,43 +87,30 @@ impl PolicySpec {
 
     /// Whether it trims with each commit, which on a real host the kernel does itself (`discard`).
     pub fn follows_commits(self) -> bool {
-        matches!(self.issuer, Issuer::Commit | Issuer::Kernel515)
+        self.issuer.term.follows_commits
     }
 
     /// Whether a stock host can follow it. Other policies need to see each commit, or imitate what some kernel does
     /// anyway.
     pub fn suits_live_host(self) -> bool {
-        use Issuer::{Batch, Commit, Judicious, Lazy, Off};
-        matches!(self.issuer, Off | Commit | Lazy(_) | Batch(_) | Judicious)
+        self.issuer.term.suits_live_host
     }
 
-    /// Whether it is the daemon's default, which promises to bound the untrimmed space.
-    pub fn is_judicious(self) -> bool {
-        self.issuer == Issuer::Judicious
+    /// Whether it weighs what trimming costs against what waits. On a live host, it then keeps the untrimmed space below
+    /// a bound, and leaves trimming to the kernel where that does it well.
+    pub fn adapts(self) -> bool {
+        self.issuer.term.adapts
     }
 
     /// The settings of its sweeps, if it does nothing but sweep all free space at intervals.
     pub fn batch(self) -> Option<BatchConfig> {
-        match (self.gate, self.issuer) {
-            (None, Issuer::Batch(config)) => Some(config),
-            _ => None,
-        }
+        let is_batch = self.gate.is_none() && self.issuer.term.form == batch::TERM.form;
+        is_batch.then(|| BatchConfig::of(self.issuer.arguments))
     }
 
     /// A governor in its initial state.
     pub fn governor(self) -> Box<dyn Governor> {
-        let issuer: Box<dyn Governor> = match self.issuer {
-            Issuer::Off => Box::new(Off),
-            Issuer::Commit => Box::<Commit>::default(),
-            Issuer::Kernel515 => Box::new(Commit::of(DiscardGeneration::Worker)),
-            Issuer::Lazy(config) => Box::new(Lazy::new(config)),
-            Issuer::Batch(config) => Box::new(Batch::new(config)),
-            Issuer::Btrfs => Box::<Btrfs>::default(),
-            Issuer::Zfs => Box::<Zfs>::default(),
-            Issuer::F2fs => Box::<F2fs>::default(),
-            Issuer::Judicious => Box::<Judicious>::default(),
-            Issuer::Ideal => Box::new(Ideal),
-        };
+        let issuer = (self.issuer.term.make)(self.issuer);
         match self.gate {
             Some(config) => Box::new(Set::new(config, issuer)),
             None => issuer,
@@ -158,7 +120,8 @@ impl PolicySpec {
 
 impl From<BatchConfig> for PolicySpec {
     fn from(config: BatchConfig) -> Self {
-        Self::plain(Issuer::Batch(config))
+        let issuer = Issuer::new(&batch::TERM, config.arguments());
+        Self { gate: None, issuer }
     }
 }
 
@@ -177,45 +140,16 @@ impl fmt::Display for PolicySpec {
             terms.push(term);
             terms.extend(set.catch_up.then(|| "catchup".to_owned()));
         }
-        match self.issuer {
-            Issuer::Commit if self.gate.is_some() => {}
-            Issuer::Lazy(lazy) => {
-                let default = LazyConfig::default();
-                let workers = (lazy.workers_min, lazy.workers_max);
-                terms.push(if workers == (default.workers_min, default.workers_max) {
-                    "lazy".to_owned()
-                } else {
-                    format!("lazy:{}:{}", lazy.workers_min, lazy.workers_max)
-                });
-                let LazyConfig { reuse, merge, fill, back_off, .. } = lazy;
-                for (set, name) in [(reuse, "reuse"), (merge, "merge"), (fill, "fill"), (back_off, "backoff")]
-                {
-                    terms.extend(set.then(|| name.to_owned()));
-                }
-            }
-            Issuer::Batch(batch) if batch.units_min <= 1 => {
-                terms.push(format!("batch:{}", Duration(batch.every)));
-            }
-            Issuer::Batch(batch) => terms.push(format!(
-                "batch:{}:{}KiB",
-                Duration(batch.every),
-                batch.units_min * UNIT_BYTES / 1024
-            )),
-            Issuer::Off => terms.push("off".to_owned()),
-            Issuer::Commit => terms.push("commit".to_owned()),
-            Issuer::Kernel515 => terms.push("kernel515".to_owned()),
-            Issuer::Btrfs => terms.push("btrfs".to_owned()),
-            Issuer::Zfs => terms.push("zfs".to_owned()),
-            Issuer::F2fs => terms.push("f2fs".to_owned()),
-            Issuer::Judicious => terms.push("judicious".to_owned()),
-            Issuer::Ideal => terms.push("ideal".to_owned()),
+        // A gate alone is one before `commit`.
+        if self.gate.is_none() || self.issuer != Self::COMMIT.issuer {
+            terms.push(self.issuer.to_string());
         }
         f.pad(&terms.join("+"))
     }
 }
 
 /// A length of time in the notation of policies.
-struct Duration(SimDuration);
+pub(super) struct Duration(pub SimDuration);
 
 /// Units of time, from the longest.
 const TIME_UNITS: [(&str, u64); 6] = [

@@ -5,6 +5,7 @@
 //! KiB to 128 MiB (`zfs_trim_extent_bytes_min`, `_max`), ten at a time (`zfs_trim_queue_limit`). An allocation takes
 //! its blocks out of the waiting extents.
 
+use super::spec::term::Term;
 use super::{Availability, Decision, DiscardGeneration, Governor, Needs, PolicyEvent, Shape, View};
 use crate::units::SimDuration;
 
@@ -16,6 +17,8 @@ const TRANSACTION_GROUP: SimDuration = SimDuration::from_secs(5);
 const QUEUE_LIMIT: u32 = 10;
 /// 32 KiB to 128 MiB.
 const SHAPE: Shape = Shape { ranges_max: 1, units_min: 8, units_max: 32_768, runs_on: false };
+
+pub(super) const TERM: Term = Term::plain("zfs", "as ZFS with autotrim", &["zfs"], |_| Box::<Zfs>::default());
 
 /// Gathers over transaction groups, then trims what is left.
 #[derive(Clone, Copy, Debug, Default)]

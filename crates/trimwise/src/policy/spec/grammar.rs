@@ -4,9 +4,8 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
-use super::{Issuer, PolicySpec, TIME_UNITS};
-use crate::policy::batch::BatchConfig;
-use crate::policy::lazy::LazyConfig;
+use super::term::{Issuer, Term, without_arguments};
+use super::{PolicySpec, TERMS, TIME_UNITS, terms};
 use crate::policy::set::SetConfig;
 use crate::units::{Bytes, SimDuration, UNIT_BYTES};
 
@@ -26,10 +25,10 @@ pub struct PolicyError {
 
 /// A part of the text with its position.
 #[derive(Clone, Copy, Debug)]
-struct Part<'a> {
-    text: &'a str,
+pub(in crate::policy) struct Part<'a> {
+    pub text: &'a str,
     /// Bytes before it.
-    at: usize,
+    pub at: usize,
 }
 
 impl<'a> Part<'a> {
@@ -40,66 +39,78 @@ impl<'a> Part<'a> {
             Some(part)
         })
     }
+
+    /// The word before the first argument.
+    pub fn name(self) -> &'a str {
+        self.text.split(':').next().unwrap_or(self.text)
+    }
+
+    /// It as a whole number.
+    pub fn number(self, least: u64, most: u64, name: &str) -> Result<u64, Wrong> {
+        let digits = !self.text.is_empty() && self.text.bytes().all(|b| b.is_ascii_digit());
+        match self.text.parse() {
+            Ok(n) if digits && (least..=most).contains(&n) => Ok(n),
+            _ => wrong(
+                self.at,
+                format!("{name} '{}'", self.text),
+                format!("a whole number from {least} to {most}"),
+            ),
+        }
+    }
+
+    /// It as a length of time.
+    pub fn duration(self, name: &str) -> Result<SimDuration, Wrong> {
+        let digits = self.text.bytes().take_while(u8::is_ascii_digit).count();
+        let (count, unit) = self.text.split_at(digits);
+        let unit = TIME_UNITS.iter().find(|(name, _)| *name == unit).map(|(_, ns)| *ns);
+        // A century is enough for any timer, and can be added to an instant without overflow.
+        const MOST_NS: u64 = 3_153_600_000_000_000_000;
+        match (count.parse::<u64>(), unit) {
+            (Ok(n), Some(unit)) if n > 0 && n.checked_mul(unit).is_some_and(|ns| ns <= MOST_NS) => {
+                Ok(SimDuration::from_nanos(n * unit))
+            }
+            _ => wrong(
+                self.at,
+                format!("{name} '{}'", self.text),
+                "a whole number above 0 with a unit: 500ms, 30s, 10m, 6h, 1d, 1w",
+            ),
+        }
+    }
+
+    /// It as the size of an extent, in units.
+    pub fn extent_units(self) -> Result<u64, Wrong> {
+        const UNITS: [(&str, u64); 3] = [("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30)];
+        let digits = self.text.bytes().take_while(u8::is_ascii_digit).count();
+        let (count, unit) = self.text.split_at(digits);
+        let bytes = UNITS
+            .iter()
+            .find(|(name, _)| *name == unit)
+            .and_then(|(_, bytes)| count.parse::<u64>().ok()?.checked_mul(*bytes))
+            .filter(|bytes| *bytes > 0 && *bytes <= 1 << 40 && bytes % UNIT_BYTES == 0);
+        match bytes {
+            Some(bytes) => Ok(Bytes(bytes).units_floor()),
+            None => wrong(
+                self.at,
+                format!("smallest extent '{}'", self.text),
+                "a multiple of 4KiB with its unit: 64KiB, 1MiB",
+            ),
+        }
+    }
 }
 
 /// An error and its position.
-struct Wrong {
+pub(in crate::policy) struct Wrong {
     at: usize,
     what: String,
     expected: String,
 }
 
-fn wrong<T>(at: usize, what: impl Into<String>, expected: impl Into<String>) -> Result<T, Wrong> {
+pub(in crate::policy) fn wrong<T>(
+    at: usize,
+    what: impl Into<String>,
+    expected: impl Into<String>,
+) -> Result<T, Wrong> {
     Err(Wrong { at, what: what.into(), expected: expected.into() })
-}
-
-fn number(part: Part<'_>, least: u64, most: u64, name: &str) -> Result<u64, Wrong> {
-    let digits = !part.text.is_empty() && part.text.bytes().all(|b| b.is_ascii_digit());
-    match part.text.parse() {
-        Ok(n) if digits && (least..=most).contains(&n) => Ok(n),
-        _ => wrong(
-            part.at,
-            format!("{name} '{}'", part.text),
-            format!("a whole number from {least} to {most}"),
-        ),
-    }
-}
-
-fn duration(part: Part<'_>, name: &str) -> Result<SimDuration, Wrong> {
-    let digits = part.text.bytes().take_while(u8::is_ascii_digit).count();
-    let (count, unit) = part.text.split_at(digits);
-    let unit = TIME_UNITS.iter().find(|(name, _)| *name == unit).map(|(_, ns)| *ns);
-    // A century is enough for any timer, and can be added to an instant without overflow.
-    const MOST_NS: u64 = 3_153_600_000_000_000_000;
-    match (count.parse::<u64>(), unit) {
-        (Ok(n), Some(unit)) if n > 0 && n.checked_mul(unit).is_some_and(|ns| ns <= MOST_NS) => {
-            Ok(SimDuration::from_nanos(n * unit))
-        }
-        _ => wrong(
-            part.at,
-            format!("{name} '{}'", part.text),
-            "a whole number above 0 with a unit: 500ms, 30s, 10m, 6h, 1d, 1w",
-        ),
-    }
-}
-
-fn extent_size(part: Part<'_>) -> Result<u64, Wrong> {
-    const UNITS: [(&str, u64); 3] = [("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30)];
-    let digits = part.text.bytes().take_while(u8::is_ascii_digit).count();
-    let (count, unit) = part.text.split_at(digits);
-    let bytes = UNITS
-        .iter()
-        .find(|(name, _)| *name == unit)
-        .and_then(|(_, bytes)| count.parse::<u64>().ok()?.checked_mul(*bytes))
-        .filter(|bytes| *bytes > 0 && *bytes <= 1 << 40 && bytes % UNIT_BYTES == 0);
-    match bytes {
-        Some(bytes) => Ok(Bytes(bytes).units_floor()),
-        None => wrong(
-            part.at,
-            format!("smallest extent '{}'", part.text),
-            "a multiple of 4KiB with its unit: 64KiB, 1MiB",
-        ),
-    }
 }
 
 fn set(term: Part<'_>, arguments: &[Part<'_>]) -> Result<SetConfig, Wrong> {
@@ -109,13 +120,13 @@ fn set(term: Part<'_>, arguments: &[Part<'_>]) -> Result<SetConfig, Wrong> {
         return wrong(term.at + term.text.len(), format!("'{}' lacks {lacking}", term.text), form);
     };
     let mut config =
-        SetConfig::new(number(*low, 0, 100, "low watermark")?, number(*high, 0, 100, "high watermark")?);
+        SetConfig::new(low.number(0, 100, "low watermark")?, high.number(0, 100, "high watermark")?);
     if config.low_percent > config.high_percent {
         let what = format!("low watermark {} is above the high watermark, {}", low.text, high.text);
         return wrong(low.at, what, format!("at most {}", high.text));
     }
     if let [window, ..] = rest {
-        config.window = duration(*window, "window")?;
+        config.window = window.duration("window")?;
     }
     if let [_, change, ..] = rest {
         let (whole, tenths) = change.text.split_once('.').unwrap_or((change.text, "0"));
@@ -137,44 +148,6 @@ fn set(term: Part<'_>, arguments: &[Part<'_>]) -> Result<SetConfig, Wrong> {
     }
 }
 
-fn lazy(arguments: &[Part<'_>]) -> Result<LazyConfig, Wrong> {
-    const WORKERS: u64 = 1024;
-    match arguments {
-        [] => Ok(LazyConfig::default()),
-        [min, max] => {
-            let workers_min = number(*min, 1, WORKERS, "minimum workers")? as u32;
-            let workers_max = number(*max, 1, WORKERS, "maximum workers")? as u32;
-            if workers_min > workers_max {
-                let what = format!("minimum workers {} is above the maximum, {}", min.text, max.text);
-                return wrong(min.at, what, format!("at most {}", max.text));
-            }
-            Ok(LazyConfig { workers_min, workers_max, ..LazyConfig::default() })
-        }
-        [_, _, more, ..] => {
-            wrong(more.at, format!("'{}' is one too many", more.text), "lazy:MIN:MAX, as in lazy:1:8")
-        }
-        [only] => wrong(
-            only.at + only.text.len(),
-            format!("'{}' is the minimum; the maximum is missing", only.text),
-            "lazy or lazy:MIN:MAX, as in lazy:1:8",
-        ),
-    }
-}
-
-fn batch(term: Part<'_>, arguments: &[Part<'_>]) -> Result<BatchConfig, Wrong> {
-    match arguments {
-        [every] => Ok(BatchConfig { every: duration(*every, "interval")?, units_min: 1 }),
-        [every, smallest] => {
-            Ok(BatchConfig { every: duration(*every, "interval")?, units_min: extent_size(*smallest)? })
-        }
-        _ => wrong(
-            term.at,
-            format!("'{}' needs an interval, and takes at most a smallest extent", term.text),
-            "batch:EVERY[:SMALLEST], as in batch:1w or batch:10m:64KiB",
-        ),
-    }
-}
-
 /// The terms parsed so far.
 #[derive(Default)]
 struct Terms<'a> {
@@ -189,56 +162,16 @@ impl<'a> Terms<'a> {
         let mut parts = term.split(':');
         let Some(name) = parts.next() else { return Ok(()) };
         let arguments: Vec<Part<'_>> = parts.collect();
-        let issuer = match name.text {
-            "set" => {
+        let issuer = match TERMS.iter().find(|term| term.name() == name.text) {
+            Some(policy) => Issuer::new(policy, (policy.parse)(term, &arguments)?),
+            None if name.text == "set" => {
                 if let Some((earlier, _)) = self.gate {
                     return wrong(term.at, format!("a second gate after '{}'", earlier.text), "one set term");
                 }
                 self.gate = Some((term, set(term, &arguments)?));
                 return Ok(());
             }
-            "lazy" => Issuer::Lazy(lazy(&arguments)?),
-            "batch" => Issuer::Batch(batch(term, &arguments)?),
-            plain => {
-                let plain = match plain {
-                    "off" => Some(Issuer::Off),
-                    "commit" => Some(Issuer::Commit),
-                    "kernel515" => Some(Issuer::Kernel515),
-                    "btrfs" => Some(Issuer::Btrfs),
-                    "zfs" => Some(Issuer::Zfs),
-                    "f2fs" => Some(Issuer::F2fs),
-                    "judicious" => Some(Issuer::Judicious),
-                    "ideal" => Some(Issuer::Ideal),
-                    "catchup" | "reuse" | "merge" | "fill" | "backoff" => None,
-                    unknown => {
-                        let what = if unknown.is_empty() {
-                            "a term is missing".to_owned()
-                        } else {
-                            format!("unknown term '{unknown}'")
-                        };
-                        return wrong(
-                            term.at,
-                            what,
-                            "one of off, commit, kernel515, set:LOW:HIGH, catchup, lazy[:MIN:MAX], reuse, merge, fill, \
-                             backoff, batch:EVERY, btrfs, zfs, f2fs, judicious, ideal, joined with +",
-                        );
-                    }
-                };
-                if let Some(argument) = arguments.first() {
-                    let what = format!("'{}' takes no ':{}'", name.text, argument.text);
-                    return wrong(argument.at, what, format!("'{}' alone", name.text));
-                }
-                match plain {
-                    Some(issuer) => issuer,
-                    None if self.options.iter().any(|earlier| earlier.text == name.text) => {
-                        return wrong(term.at, format!("'{}' appears twice", name.text), "each term once");
-                    }
-                    None => {
-                        self.options.push(name);
-                        return Ok(());
-                    }
-                }
-            }
+            None => return self.add_option(term, name, &arguments),
         };
         if let Some((earlier, _)) = self.issuer {
             if earlier.text == term.text {
@@ -251,36 +184,47 @@ impl<'a> Terms<'a> {
         Ok(())
     }
 
+    fn add_option(&mut self, term: Part<'a>, name: Part<'a>, arguments: &[Part<'_>]) -> Result<(), Wrong> {
+        if name.text != "catchup" && base_of(name.text).is_none() {
+            let what = match name.text {
+                "" => "a term is missing".to_owned(),
+                unknown => format!("unknown term '{unknown}'"),
+            };
+            let forms: Vec<&str> = terms().into_iter().map(|(form, _)| form).collect();
+            return wrong(term.at, what, format!("one of {}", forms.join(", ")));
+        }
+        without_arguments(term, arguments)?;
+        if self.options.iter().any(|earlier| earlier.text == name.text) {
+            return wrong(term.at, format!("'{}' appears twice", name.text), "each term once");
+        }
+        self.options.push(name);
+        Ok(())
+    }
+
     fn finish(self) -> Result<PolicySpec, Wrong> {
         let mut gate = self.gate.map(|(_, config)| config);
-        let mut issuer = self.issuer.map_or(Issuer::Commit, |(_, issuer)| issuer);
-        if let (Some((term, _)), Some((other, _))) = (self.gate, self.issuer) {
-            let reason = match issuer {
-                Issuer::Off => Some("never trims"),
-                Issuer::Batch(_) => Some("trims all free space, regardless of commits"),
-                Issuer::Judicious => Some("decides by utilization itself"),
-                Issuer::Ideal => Some("costs nothing, so there is nothing to decide"),
-                _ => None,
-            };
-            if let Some(reason) = reason {
-                let later = if other.at > term.at { other } else { term };
-                let what = format!("'{}' contradicts '{}', which {reason}", term.text, other.text);
-                return wrong(later.at, what, "set with commit, kernel515, lazy, btrfs, zfs or f2fs");
-            }
+        let mut issuer = self.issuer.map_or(PolicySpec::COMMIT.issuer, |(_, issuer)| issuer);
+        if let (Some((term, _)), Some((other, _))) = (self.gate, self.issuer)
+            && let Some(reason) = issuer.term.refuses_gate
+        {
+            let later = if other.at > term.at { other } else { term };
+            let what = format!("'{}' contradicts '{}', which {reason}", term.text, other.text);
+            let takes_gate = TERMS.iter().filter(|term| term.refuses_gate.is_none()).map(|term| term.name());
+            let expected = format!("set with one of {}", takes_gate.collect::<Vec<_>>().join(", "));
+            return wrong(later.at, what, expected);
         }
         for option in &self.options {
-            match (option.text, &mut issuer, &mut gate) {
-                ("catchup", _, Some(set)) => set.catch_up = true,
-                ("reuse", Issuer::Lazy(lazy), _) => lazy.reuse = true,
-                ("merge", Issuer::Lazy(lazy), _) => lazy.merge = true,
-                ("fill", Issuer::Lazy(lazy), _) => lazy.fill = true,
-                ("backoff", Issuer::Lazy(lazy), _) => lazy.back_off = true,
-                (name, ..) => {
-                    let base = if name == "catchup" { "set:LOW:HIGH" } else { "lazy" };
-                    let what = format!("'{name}' has no effect without '{base}'");
-                    return wrong(option.at, what, format!("{base}+{name}"));
+            let base = match (option.text, &mut gate) {
+                ("catchup", Some(set)) => {
+                    set.catch_up = true;
+                    continue;
                 }
-            }
+                ("catchup", None) => "set:LOW:HIGH",
+                (name, _) if issuer.add(name) => continue,
+                (name, _) => base_of(name).unwrap_or_default(),
+            };
+            let what = format!("'{}' has no effect without '{base}'", option.text);
+            return wrong(option.at, what, format!("{base}+{}", option.text));
         }
         match (self.options.first(), self.issuer, self.gate) {
             (None, None, None) => {
@@ -289,6 +233,12 @@ impl<'a> Terms<'a> {
             _ => Ok(PolicySpec { gate, issuer }),
         }
     }
+}
+
+/// The policy that has this option.
+fn base_of(option: &str) -> Option<&'static str> {
+    let has_it = |term: &&&Term| term.options.iter().any(|(name, _)| *name == option);
+    TERMS.iter().find(has_it).map(|term| term.name())
 }
 
 impl FromStr for PolicySpec {

@@ -1,0 +1,122 @@
+//! A policy's word in the grammar: what each policy's file says of itself.
+
+use std::fmt;
+
+use super::grammar::{Part, Wrong, wrong};
+use crate::policy::Governor;
+
+/// Arguments of a policy, in its own order.
+pub(in crate::policy) type Arguments = [u64; 2];
+
+/// A policy as it is written, and what it promises. Its file has one, and the list in `spec.rs` a line for it.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::policy) struct Term {
+    /// Its name and arguments as help shows them: capitals stand for a value, brackets enclose what may be left out.
+    pub form: &'static str,
+    /// What it does, for help.
+    pub meaning: &'static str,
+    /// Words that modify it, with what they do.
+    pub options: &'static [(&'static str, &'static str)],
+    /// Complete policies with it, for help and for tests that must hold under all policies.
+    pub examples: &'static [&'static str],
+    /// Reads the arguments of the term.
+    pub parse: fn(Part<'_>, &[Part<'_>]) -> Result<Arguments, Wrong>,
+    /// Writes arguments as [`Self::parse`] reads them, each with a colon before it.
+    pub show: fn(Arguments) -> String,
+    /// Makes a governor in its initial state.
+    pub make: fn(Issuer) -> Box<dyn Governor>,
+    /// Why `set` before it makes no sense.
+    pub refuses_gate: Option<&'static str>,
+    /// Whether it trims with each commit, which on a real host the kernel does itself.
+    pub follows_commits: bool,
+    /// Whether a stock host can follow it.
+    pub suits_live_host: bool,
+    /// Whether it weighs what trimming costs against what waits: see [`PolicySpec::adapts`](super::PolicySpec::adapts).
+    pub adapts: bool,
+}
+
+impl Term {
+    /// A policy without arguments; for the rest, see the fields.
+    pub const fn plain(
+        form: &'static str,
+        meaning: &'static str,
+        examples: &'static [&'static str],
+        make: fn(Issuer) -> Box<dyn Governor>,
+    ) -> Self {
+        Self {
+            form,
+            meaning,
+            options: &[],
+            examples,
+            parse: without_arguments,
+            show: |_| String::new(),
+            make,
+            refuses_gate: None,
+            follows_commits: false,
+            suits_live_host: false,
+            adapts: false,
+        }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &'static str {
+        self.form.split([':', '[']).next().unwrap_or(self.form)
+    }
+}
+
+pub(super) fn without_arguments(term: Part<'_>, arguments: &[Part<'_>]) -> Result<Arguments, Wrong> {
+    let name = term.name();
+    match arguments.first() {
+        Some(more) => {
+            wrong(more.at, format!("'{name}' takes no ':{}'", more.text), format!("'{name}' alone"))
+        }
+        None => Ok(Arguments::default()),
+    }
+}
+
+/// A policy with its arguments and options, without a gate.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::policy) struct Issuer {
+    pub(super) term: &'static Term,
+    pub arguments: Arguments,
+    /// A bit for each of the term's options.
+    options: u8,
+}
+
+impl Issuer {
+    pub(super) const fn new(term: &'static Term, arguments: Arguments) -> Self {
+        Self { term, arguments, options: 0 }
+    }
+
+    /// Whether the option of this name was given.
+    pub fn has(&self, option: &str) -> bool {
+        self.index(option).is_some_and(|index| self.options >> index & 1 == 1)
+    }
+
+    /// Adds an option. Returns whether the policy has one of this name.
+    pub(super) fn add(&mut self, option: &str) -> bool {
+        let index = self.index(option);
+        self.options |= index.map_or(0, |index| 1 << index);
+        index.is_some()
+    }
+
+    fn index(&self, option: &str) -> Option<usize> {
+        self.term.options.iter().position(|(name, _)| *name == option)
+    }
+}
+
+impl PartialEq for Issuer {
+    fn eq(&self, other: &Self) -> bool {
+        (self.term.form, self.arguments, self.options) == (other.term.form, other.arguments, other.options)
+    }
+}
+
+impl Eq for Issuer {}
+
+impl fmt::Display for Issuer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.term.name(), (self.term.show)(self.arguments))?;
+        let given = self.term.options.iter().filter(|(name, _)| self.has(name));
+        given.into_iter().try_for_each(|(name, _)| write!(f, "+{name}"))
+    }
+}
