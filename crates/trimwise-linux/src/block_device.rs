@@ -81,6 +81,12 @@ impl DiscardCounts {
 /// A line of `/sys/block/DEV/stat`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockStat {
+    /// Reads and writes that have completed.
+    pub requests: u64,
+    /// Their total time in milliseconds.
+    pub requests_ms: u64,
+    /// Bytes written.
+    pub written: Bytes,
     /// Requests that have not completed.
     pub in_flight: u64,
     /// Discards; `None` before Linux 4.18, which does not count them.
@@ -303,20 +309,13 @@ pub fn parse_stat(text: &str) -> Option<BlockStat> {
         let bytes = Bytes(number(13)?.saturating_mul(SECTOR_BYTES));
         Some(DiscardCounts { commands: number(11)?, merged: number(12)?, bytes })
     };
-    Some(BlockStat { in_flight: number(8)?, discards })
-}
-
-/// Reads and writes in a line of `/sys/block/DEV/stat`, and their total time in milliseconds.
-pub fn parse_requests(text: &str) -> Option<(u64, u64)> {
-    let fields: Vec<&str> = text.split_whitespace().collect();
-    let number = |index: usize| fields.get(index).and_then(|field| field.parse::<u64>().ok());
-    Some((number(0)?.saturating_add(number(4)?), number(3)?.saturating_add(number(7)?)))
-}
-
-/// Bytes written to a device, from a line of `/sys/block/DEV/stat`.
-pub fn parse_written(text: &str) -> Option<Bytes> {
-    let sectors = text.split_whitespace().nth(6)?.parse::<u64>().ok()?;
-    Some(Bytes(sectors.saturating_mul(SECTOR_BYTES)))
+    Some(BlockStat {
+        requests: number(0)?.saturating_add(number(4)?),
+        requests_ms: number(3)?.saturating_add(number(7)?),
+        written: Bytes(number(6)?.saturating_mul(SECTOR_BYTES)),
+        in_flight: number(8)?,
+        discards,
+    })
 }
 
 fn io(path: &Path) -> impl FnOnce(std::io::Error) -> BlockDeviceError {
@@ -359,13 +358,19 @@ mod tests {
         let line = "     780        0    19900     1616    53004    59944 17005200   488058        3    25600   489820 \
              17        2     4096        5       41      146\n";
         let counts = DiscardCounts { commands: 17, merged: 2, bytes: Bytes(4096 * 512) };
-        assert_eq!(parse_stat(line), Some(BlockStat { in_flight: 3, discards: Some(counts) }));
-        assert_eq!(parse_written(line), Some(Bytes(17_005_200 * 512)));
+        let expected = BlockStat {
+            requests: 780 + 53_004,
+            requests_ms: 1616 + 488_058,
+            written: Bytes(17_005_200 * 512),
+            in_flight: 3,
+            discards: Some(counts),
+        };
+        assert_eq!(parse_stat(line), Some(expected));
     }
 
     #[test]
     fn a_kernel_that_does_not_count_discards_differs_from_one_that_counted_none() {
-        assert_eq!(parse_stat("1 2 3 4 5 6 7 8 9 10 11\n"), Some(BlockStat { in_flight: 9, discards: None }));
+        assert_eq!(parse_stat("1 2 3 4 5 6 7 8 9 10 11\n").unwrap().discards, None);
         let none = Some(DiscardCounts::default());
         assert_eq!(parse_stat("1 2 3 4 5 6 7 8 9 10 11 0 0 0 0").unwrap().discards, none);
     }

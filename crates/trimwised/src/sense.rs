@@ -16,9 +16,10 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::statvfs;
 use rustix::process::{Resource, getrlimit, setrlimit};
+use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
-use trimwise_linux::block_device::{parse_requests, parse_stat, parse_written};
+use trimwise_linux::block_device::parse_stat;
 use trimwise_linux::mount::mount_id;
 
 /// The program's argument for this role.
@@ -28,13 +29,13 @@ pub const COMMAND: &str = "sample";
 const HANGING_MAX: usize = 64;
 /// A thread without progress for this long is considered hanging; a device that is merely slow responds sooner.
 const GRACE: Duration = Duration::from_millis(200);
-/// With more file systems than this, idle ones are sampled less often, so that thousands cost hardly more than those in
-/// use.
-const MANY: usize = 64;
 /// A file system without a change in this many samples ...
 const QUIET: u32 = 30;
-/// ... is sampled only once in this many seconds.
+/// ... is sampled only once in this many seconds, so that many idle ones cost hardly more than those in use. Discards are
+/// a change too, so what is being trimmed is sampled each second.
 const QUIET_EVERY: usize = 4;
+/// Up to this many quiet file systems are sampled together, which wakes the thread less often; more take turns.
+const TOGETHER_MAX: usize = 64;
 /// Descriptors reserved for other uses.
 const DESCRIPTORS_SPARE: usize = 64;
 /// How often the list of mounts is compared: the kernel does not report changed options.
@@ -74,7 +75,7 @@ pub enum Ask {
 
 /// Counts of all devices of a file system together, its space, and what was written to its first device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "[u64; 6]", into = "[u64; 6]")]
+#[serde(from = "[u64; 7]", into = "[u64; 7]")]
 pub struct Sensed {
     /// Bytes in use.
     pub used: u64,
@@ -88,17 +89,19 @@ pub struct Sensed {
     pub in_flight: u64,
     /// Bytes written to the first device.
     pub written: u64,
+    /// Discards completed.
+    pub discards: u64,
 }
 
-impl From<[u64; 6]> for Sensed {
-    fn from([used, total, done, took_ms, in_flight, written]: [u64; 6]) -> Self {
-        Self { used, total, done, took_ms, in_flight, written }
+impl From<[u64; 7]> for Sensed {
+    fn from([used, total, done, took_ms, in_flight, written, discards]: [u64; 7]) -> Self {
+        Self { used, total, done, took_ms, in_flight, written, discards }
     }
 }
 
-impl From<Sensed> for [u64; 6] {
+impl From<Sensed> for [u64; 7] {
     fn from(one: Sensed) -> Self {
-        [one.used, one.total, one.done, one.took_ms, one.in_flight, one.written]
+        [one.used, one.total, one.done, one.took_ms, one.in_flight, one.written, one.discards]
     }
 }
 
@@ -199,13 +202,14 @@ fn count(stats: &[File], sensed: &mut Sensed) -> Option<()> {
         // Seventeen numbers of at most 20 digits.
         let mut buffer = [0; 512];
         let read = file.read_at(&mut buffer, 0).ok()?;
-        let text = std::str::from_utf8(buffer.get(..read)?).ok()?;
-        let (done, milliseconds) = parse_requests(text)?;
-        sensed.done = sensed.done.saturating_add(done);
-        sensed.took_ms = sensed.took_ms.saturating_add(milliseconds);
-        sensed.in_flight += parse_stat(text).map_or(0, |stat| stat.in_flight);
+        let stat = parse_stat(std::str::from_utf8(buffer.get(..read)?).ok()?)?;
+        sensed.done = sensed.done.saturating_add(stat.requests);
+        sensed.took_ms = sensed.took_ms.saturating_add(stat.requests_ms);
+        sensed.in_flight = sensed.in_flight.saturating_add(stat.in_flight);
+        let discards = stat.discards.map_or(0, |discards| discards.commands);
+        sensed.discards = sensed.discards.saturating_add(discards);
         if index == 0 {
-            sensed.written = parse_written(text)?.0;
+            sensed.written = stat.written.0;
         }
     }
     Some(())
@@ -288,10 +292,11 @@ impl Sampler {
 
     fn sample(&mut self) -> Seen {
         self.rounds += 1;
-        let (are_many, rounds) = (self.seats.len() > MANY, self.rounds);
+        let (take_turns, rounds) = (self.seats.len() > TOGETHER_MAX, self.rounds);
         let is_due = |(index, taken): &(usize, &Taken)| {
-            let is_quiet = are_many && taken.quiet >= QUIET && (index + rounds) % QUIET_EVERY != 0;
-            !is_quiet && locked(&taken.seat.asked_at).is_none()
+            let turn = if take_turns { rounds + index } else { rounds };
+            let rests = taken.quiet >= QUIET && turn % QUIET_EVERY != 0;
+            !rests && locked(&taken.seat.asked_at).is_none()
         };
         let hanging = self.seats.iter().filter(|taken| locked(&taken.seat.asked_at).is_some()).count();
         let due = self.seats.iter().enumerate().filter(is_due);
@@ -383,8 +388,7 @@ pub fn raise_descriptors() -> u64 {
 }
 
 fn uptime_s() -> u64 {
-    let text = std::fs::read_to_string("/proc/uptime").unwrap_or_default();
-    text.split('.').next().and_then(|seconds| seconds.parse().ok()).unwrap_or(0)
+    u64::try_from(clock_gettime(ClockId::Boottime).tv_sec).unwrap_or(0)
 }
 
 /// The share of the last 10 s in which some task waited for I/O, in thousandths, from `/proc/pressure/io`; 0 if not
@@ -457,5 +461,35 @@ mod tests {
         assert!([vec![], vec![10]].contains(&again(&mut sampler)));
         count(4);
         assert_eq!(again(&mut sampler), [11]);
+    }
+
+    #[test]
+    fn a_quiet_file_system_is_sampled_seldom_until_something_happens_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let device = folder.path().join("sda");
+        std::fs::create_dir(&device).unwrap();
+        let count = |requests: u64, discards: u64| {
+            let text = format!("{requests} 0 8 5 7 0 16 6 1 0 0 {discards} 0 0 0 0 0\n");
+            std::fs::write(device.join("stat"), text).unwrap();
+        };
+        // Its space never changes.
+        let path = PathBuf::from("/proc");
+        let place =
+            Place { key: (8, 1), mount_id: mount_of(&path).unwrap().id, path, devices: vec![device.clone()] };
+        let (mountinfo, proc) = (folder.path().join("mountinfo"), folder.path().to_owned());
+        let mut sampler = Sampler::default();
+        sampler.answer(Ask::Watch { mountinfo, proc, places: vec![place] });
+        let mut changes = |samples: u32| -> Vec<u32> {
+            let is_changed = |_: &u32| !sampler.answer(Ask::Sample).changed.is_empty();
+            (1..=samples).filter(is_changed).collect()
+        };
+        count(1, 0);
+        assert_eq!(changes(QUIET + 10), [1]);
+        count(1, 1);
+        assert_eq!(changes(QUIET_EVERY as u32), [4], "a discard, in the 44th round, its next turn");
+        for requests in 2..12 {
+            count(requests, 1);
+            assert_eq!(changes(1), [1], "and then each second");
+        }
     }
 }
