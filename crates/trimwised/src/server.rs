@@ -190,6 +190,11 @@ impl Server {
         working.map(wait).chain(rest).min()
     }
 
+    /// Whether nothing is to be done until a socket is ready.
+    pub fn is_idle(&self) -> bool {
+        self.connections.is_empty() && self.rests_until.is_none()
+    }
+
     /// Bytes of unread responses.
     fn unread(&self) -> usize {
         self.connections.iter().map(|one| one.to_write.len()).sum()

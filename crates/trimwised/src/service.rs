@@ -289,7 +289,7 @@ impl Service {
                 one.probe(means);
             });
             self.start_held();
-            self.serve(now);
+            self.serve(now, events.clients);
             self.write(now);
         }
     }
@@ -310,9 +310,11 @@ impl Service {
         });
     }
 
-    fn serve(&mut self, now: Instant) {
+    fn serve(&mut self, now: Instant, are_clients_ready: bool) {
         if let Some(mut server) = self.server.take() {
-            server.serve(|request, id| self.answer(request, id));
+            if are_clients_ready || !server.is_idle() {
+                server.serve(|request, id| self.answer(request, id));
+            }
             self.server = Some(server);
         }
         let mut metrics = std::mem::take(&mut self.metrics);

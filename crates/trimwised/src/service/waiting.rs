@@ -20,6 +20,8 @@ pub struct Events {
     pub hang_up: bool,
     /// Something was mounted or unmounted.
     pub mounts: bool,
+    /// A client of the status or control socket.
+    pub clients: bool,
 }
 
 impl Service {
@@ -30,7 +32,7 @@ impl Service {
             tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(1),
             tv_nsec: i64::from(timeout.subsec_nanos()),
         };
-        let mounts = {
+        let ready = {
             let mut waits = vec![
                 // The kernel signals a changed list by an exceptional condition (proc_pid_mounts(5)).
                 PollFd::new(&self.mountinfo, PollFlags::PRI),
@@ -45,11 +47,13 @@ impl Service {
             );
             let watcher = self.watching.watcher.iter().flat_map(Watcher::waits);
             waits.extend(watcher.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
+            let before_clients = waits.len();
             let server = self.server.iter().flat_map(super::Server::waits);
             waits.extend(server.map(|(fd, waiting)| {
                 let flags = if waiting.to_write { PollFlags::OUT } else { PollFlags::IN };
                 PollFd::from_borrowed_fd(fd, flags)
             }));
+            let clients = before_clients..waits.len();
             let flags = |is_sending| if is_sending { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
             let workers = self.looking.waits().chain(self.state.waits());
             waits.extend(workers.map(|(fd, sends)| PollFd::from_borrowed_fd(fd, flags(sends))));
@@ -58,11 +62,23 @@ impl Service {
                 PollFd::from_borrowed_fd(fd, if writes { PollFlags::OUT } else { PollFlags::IN })
             }));
             match poll(&mut waits, Some(&timeout)) {
-                Ok(_) | Err(Errno::INTR) => waits[0].revents().contains(PollFlags::PRI),
+                Ok(_) | Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
+            let is_ready = |wait: &PollFd<'_>| !wait.revents().is_empty();
+            Events {
+                end: is_ready(&waits[1]),
+                hang_up: is_ready(&waits[2]),
+                mounts: waits[0].revents().contains(PollFlags::PRI),
+                clients: waits[clients].iter().any(is_ready),
+            }
         };
-        Ok(Events { end: drained(&mut self.end), hang_up: drained(&mut self.hang_up), mounts })
+        // A system call that finds nothing is most of what an idle daemon costs.
+        Ok(Events {
+            end: ready.end && drained(&mut self.end),
+            hang_up: ready.hang_up && drained(&mut self.hang_up),
+            ..ready
+        })
     }
 
     /// Time until the next second, or until a pause ends.
