@@ -35,7 +35,7 @@ pub use error::RegistryError;
 pub use registered::Registered;
 
 /// Default place of registration.
-pub const PLACE: &str = "/run/trimwise/devices";
+pub(crate) const PLACE: &str = "/run/trimwise/devices";
 /// Default place of registration for this user: [`PLACE`] is for root only.
 pub fn usual_place() -> PathBuf {
     let variable = |name| std::env::var_os(name).map(PathBuf::from);
@@ -54,7 +54,7 @@ fn place_of(is_root: bool, variable: impl Fn(&'static str) -> Option<PathBuf>) -
 }
 
 /// Longest name: the path of its socket must fit into 108 bytes.
-pub const NAME_BYTES_MAX: usize = 48;
+pub(crate) const NAME_BYTES_MAX: usize = 48;
 /// How long a running server may take to respond.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -126,13 +126,13 @@ pub enum State {
 }
 
 /// The longest path of a socket: `sun_path` has 108 bytes including a final zero.
-pub const SOCKET_PATH_BYTES_MAX: usize = 107;
+pub(crate) const SOCKET_PATH_BYTES_MAX: usize = 107;
 
 /// Checks whether a socket can have this path.
 ///
 /// # Errors
 /// [`RegistryError::LongPath`].
-pub fn check_socket_path(path: &Path) -> Result<(), RegistryError> {
+pub(crate) fn check_socket_path(path: &Path) -> Result<(), RegistryError> {
     let bytes = path.as_os_str().len();
     if bytes > SOCKET_PATH_BYTES_MAX {
         return Err(RegistryError::LongPath { path: path.to_owned(), bytes });

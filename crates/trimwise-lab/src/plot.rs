@@ -169,7 +169,7 @@ impl Plot {
     }
 
     /// How much longer than under `ideal`, in percent, if this plot shows times.
-    pub fn distance_to_ideal(&self) -> Option<Self> {
+    pub(crate) fn distance_to_ideal(&self) -> Option<Self> {
         let y = Axis::linear("vs_ideal_percent", "longer than under ideal", "%");
         self.against("ideal", "Distance to the bound", y, |time, bound| (time / bound - 1.0) * 100.0)
     }

@@ -161,7 +161,7 @@ impl BlockDevice {
     ///
     /// # Errors
     /// If it is not a block device, or sysfs does not list it.
-    pub fn of_node(path: &Path) -> Result<Self, BlockDeviceError> {
+    pub(crate) fn of_node(path: &Path) -> Result<Self, BlockDeviceError> {
         let found = fs::metadata(path).map_err(io(path))?;
         if !found.file_type().is_block_device() {
             let source = std::io::Error::other("not a block device");
@@ -201,7 +201,7 @@ impl BlockDevice {
     }
 
     /// The serial numbers and world-wide names of its disk, from sysfs.
-    pub fn serials(&self) -> Vec<String> {
+    pub(crate) fn serials(&self) -> Vec<String> {
         let disk = self.disk_sysfs();
         let files = ["serial", "device/serial", "wwid", "device/wwid", "device/cid"];
         let mut serials: Vec<String> = Vec::new();
@@ -252,13 +252,13 @@ impl BlockDevice {
     ///
     /// # Errors
     /// If the device is gone or the file cannot be parsed.
-    pub fn writes_in_flight(&self) -> Result<u64, BlockDeviceError> {
+    pub(crate) fn writes_in_flight(&self) -> Result<u64, BlockDeviceError> {
         let second = |text: &str| text.split_whitespace().nth(1)?.parse().ok();
         read_as(&self.sysfs.join("inflight"), "two numbers", second)
     }
 
     /// Whether the kernel counts its requests (`queue/iostats`).
-    pub fn counts_requests(&self) -> bool {
+    pub(crate) fn counts_requests(&self) -> bool {
         number_in(&self.disk_sysfs().join("queue/iostats")).map_or(true, |n| n != 0)
     }
 }

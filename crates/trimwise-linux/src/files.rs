@@ -28,7 +28,7 @@ pub enum Unread {
 ///
 /// # Errors
 /// If it cannot be read or is longer. The text follows the file's name in a message.
-pub fn read_at_most(path: &Path, most: u64) -> Result<Option<String>, String> {
+pub(crate) fn read_at_most(path: &Path, most: u64) -> Result<Option<String>, String> {
     read(path, most, 0).map_err(|(Unread::Wrong(why) | Unread::Failed(why))| why)
 }
 

@@ -136,7 +136,7 @@ impl FsmapQuery {
 /// `struct xfs_fsop_geom_v1`. Only its first fields are used here.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
-pub struct XfsGeometry {
+pub(crate) struct XfsGeometry {
     /// Bytes of a file-system block.
     pub block_bytes: u32,
     rt_extent_blocks: u32,
@@ -156,7 +156,7 @@ pub struct XfsGeometry {
 }
 
 /// Reads the geometry of an XFS.
-pub fn xfs_geometry(file: BorrowedFd<'_>) -> Result<XfsGeometry, Errno> {
+pub(crate) fn xfs_geometry(file: BorrowedFd<'_>) -> Result<XfsGeometry, Errno> {
     const FSGEOMETRY_V1: Opcode = opcode::read::<XfsGeometry>(b'X', 100);
     let mut geometry = XfsGeometry::default();
     // SAFETY: the ioctl writes one `struct xfs_fsop_geom_v1`, 112 bytes, the size of `XfsGeometry` (the ioctl number
@@ -249,10 +249,12 @@ struct NvmeAdminCommand {
 }
 
 /// Size of the NVMe Identify data, in bytes.
-pub const NVME_IDENTIFY_BYTES: usize = 4096;
+pub(crate) const NVME_IDENTIFY_BYTES: usize = 4096;
 
 /// Identify Namespace (CNS 0) of an NVMe namespace's block device.
-pub fn nvme_identify_namespace(device: BorrowedFd<'_>) -> Result<Box<[u8; NVME_IDENTIFY_BYTES]>, Errno> {
+pub(crate) fn nvme_identify_namespace(
+    device: BorrowedFd<'_>,
+) -> Result<Box<[u8; NVME_IDENTIFY_BYTES]>, Errno> {
     const NVME_IOCTL_ID: Opcode = opcode::none(b'N', 0x40);
     const NVME_IOCTL_ADMIN_CMD: Opcode = opcode::read_write::<NvmeAdminCommand>(b'N', 0x41);
     const IDENTIFY: u8 = 6;

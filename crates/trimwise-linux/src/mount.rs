@@ -41,7 +41,7 @@ impl Mount {
     }
 
     /// Whether both are mounts of the same file system.
-    pub fn is_same_file_system(&self, other: &Self) -> bool {
+    pub(crate) fn is_same_file_system(&self, other: &Self) -> bool {
         self.numbers == other.numbers && self.device == other.device
     }
 

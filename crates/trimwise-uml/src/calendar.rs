@@ -26,15 +26,15 @@ const TIME_OF_DAY_NS: u64 = 1_700_000_000_000_000_000;
 
 /// Codes of messages.
 mod op {
-    pub const ACK: u32 = 0;
+    pub(crate) const ACK: u32 = 0;
     pub const START: u32 = 1;
-    pub const REQUEST: u32 = 2;
-    pub const WAIT: u32 = 3;
+    pub(crate) const REQUEST: u32 = 2;
+    pub(crate) const WAIT: u32 = 3;
     pub const GET: u32 = 4;
-    pub const UPDATE: u32 = 5;
+    pub(crate) const UPDATE: u32 = 5;
     pub const RUN: u32 = 6;
-    pub const FREE_UNTIL: u32 = 7;
-    pub const GET_TOD: u32 = 8;
+    pub(crate) const FREE_UNTIL: u32 = 7;
+    pub(crate) const GET_TOD: u32 = 8;
 }
 
 /// A message: `struct um_timetravel_msg`.
@@ -178,12 +178,12 @@ impl Calendar {
     }
 
     /// Whether the kernel has nothing to do until it may run again.
-    pub fn is_waiting(&self) -> bool {
+    pub(crate) fn is_waiting(&self) -> bool {
         self.is_waiting
     }
 
     /// Whether times are exchanged through shared memory.
-    pub fn shares_memory(&self) -> bool {
+    pub(crate) fn shares_memory(&self) -> bool {
         self.shares
     }
 
@@ -205,7 +205,7 @@ impl Calendar {
     }
 
     /// Receives one message, which must be available.
-    pub fn take_message(&mut self) -> io::Result<()> {
+    pub(crate) fn take_message(&mut self) -> io::Result<()> {
         self.take().map(drop)
     }
 

@@ -24,13 +24,13 @@ use trimwise_linux::sparse_store::SparseStore;
 
 /// Features, by their bits.
 mod feature {
-    pub const SEG_MAX: u64 = 1 << 2;
-    pub const BLK_SIZE: u64 = 1 << 6;
+    pub(crate) const SEG_MAX: u64 = 1 << 2;
+    pub(crate) const BLK_SIZE: u64 = 1 << 6;
     pub const FLUSH: u64 = 1 << 9;
-    pub const TOPOLOGY: u64 = 1 << 10;
-    pub const MQ: u64 = 1 << 12;
+    pub(crate) const TOPOLOGY: u64 = 1 << 10;
+    pub(crate) const MQ: u64 = 1 << 12;
     pub const DISCARD: u64 = 1 << 13;
-    pub const WRITE_ZEROES: u64 = 1 << 14;
+    pub(crate) const WRITE_ZEROES: u64 = 1 << 14;
 }
 
 /// Kinds of requests.
@@ -38,9 +38,9 @@ mod kind {
     pub const READ: u32 = 0;
     pub const WRITE: u32 = 1;
     pub const FLUSH: u32 = 4;
-    pub const GET_ID: u32 = 8;
+    pub(crate) const GET_ID: u32 = 8;
     pub const DISCARD: u32 = 11;
-    pub const WRITE_ZEROES: u32 = 13;
+    pub(crate) const WRITE_ZEROES: u32 = 13;
 }
 
 const STATUS_OK: u8 = 0;
@@ -194,7 +194,7 @@ impl Disk {
     }
 
     /// Number of queues.
-    pub const QUEUES: usize = 1;
+    pub(crate) const QUEUES: usize = 1;
 
     /// Returns its features.
     pub fn features(&self) -> u64 {
@@ -236,7 +236,7 @@ impl Disk {
     }
 
     /// Returns when the next request completes.
-    pub fn next_completion(&self) -> Option<SimTime> {
+    pub(crate) fn next_completion(&self) -> Option<SimTime> {
         self.pending.peek().map(|Reverse((at, ..))| *at)
     }
 
@@ -283,7 +283,12 @@ impl Disk {
     }
 
     /// Receives all new requests of a queue.
-    pub fn take_requests(&mut self, front: &mut FrontEnd, index: usize, now: SimTime) -> io::Result<()> {
+    pub(crate) fn take_requests(
+        &mut self,
+        front: &mut FrontEnd,
+        index: usize,
+        now: SimTime,
+    ) -> io::Result<()> {
         let (memory, queue) = front.queue(index)?;
         while let Some(chain) = queue.pop_descriptor_chain(memory) {
             self.requests += 1;

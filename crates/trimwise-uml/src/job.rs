@@ -29,7 +29,7 @@ pub(super) const JOB_FILE: &str = "job.json";
 /// The reports' file there.
 pub(super) const REPORT_FILE: &str = "report.json";
 /// The hidden command by which the program is the guest's init.
-pub const INIT_COMMAND: &str = "guest-init";
+pub(crate) const INIT_COMMAND: &str = "guest-init";
 /// Where a guest mounts the run's folder.
 pub(super) const FOLDER: &str = "/tmp/run";
 /// `trimwised` in a guest, if [`Guest::daemon`] names one: a link in the run's folder.

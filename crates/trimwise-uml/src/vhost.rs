@@ -18,24 +18,24 @@ use vm_memory::{FileOffset, GuestAddress, GuestMemoryMmap, GuestRegionMmap, Mmap
 
 /// Codes of requests.
 mod request {
-    pub const GET_FEATURES: u32 = 1;
-    pub const SET_FEATURES: u32 = 2;
-    pub const SET_OWNER: u32 = 3;
-    pub const SET_MEM_TABLE: u32 = 5;
-    pub const SET_VRING_NUM: u32 = 8;
-    pub const SET_VRING_ADDR: u32 = 9;
-    pub const SET_VRING_BASE: u32 = 10;
-    pub const GET_VRING_BASE: u32 = 11;
-    pub const SET_VRING_KICK: u32 = 12;
-    pub const SET_VRING_CALL: u32 = 13;
-    pub const SET_VRING_ERR: u32 = 14;
-    pub const GET_PROTOCOL_FEATURES: u32 = 15;
-    pub const SET_PROTOCOL_FEATURES: u32 = 16;
-    pub const SET_VRING_ENABLE: u32 = 18;
-    pub const SET_BACKEND_REQ_FD: u32 = 21;
-    pub const GET_CONFIG: u32 = 24;
-    pub const SET_CONFIG: u32 = 25;
-    pub const VRING_KICK: u32 = 35;
+    pub(crate) const GET_FEATURES: u32 = 1;
+    pub(crate) const SET_FEATURES: u32 = 2;
+    pub(crate) const SET_OWNER: u32 = 3;
+    pub(crate) const SET_MEM_TABLE: u32 = 5;
+    pub(crate) const SET_VRING_NUM: u32 = 8;
+    pub(crate) const SET_VRING_ADDR: u32 = 9;
+    pub(crate) const SET_VRING_BASE: u32 = 10;
+    pub(crate) const GET_VRING_BASE: u32 = 11;
+    pub(crate) const SET_VRING_KICK: u32 = 12;
+    pub(crate) const SET_VRING_CALL: u32 = 13;
+    pub(crate) const SET_VRING_ERR: u32 = 14;
+    pub(crate) const GET_PROTOCOL_FEATURES: u32 = 15;
+    pub(crate) const SET_PROTOCOL_FEATURES: u32 = 16;
+    pub(crate) const SET_VRING_ENABLE: u32 = 18;
+    pub(crate) const SET_BACKEND_REQ_FD: u32 = 21;
+    pub(crate) const GET_CONFIG: u32 = 24;
+    pub(crate) const SET_CONFIG: u32 = 25;
+    pub(crate) const VRING_KICK: u32 = 35;
 }
 
 /// To the kernel: this queue has completions.
@@ -104,7 +104,7 @@ impl FrontEnd {
     }
 
     /// Returns the socket on which interrupts are acknowledged.
-    pub fn backend(&self) -> Option<BorrowedFd<'_>> {
+    pub(crate) fn backend(&self) -> Option<BorrowedFd<'_>> {
         self.backend.as_ref().map(AsFd::as_fd)
     }
 
@@ -114,7 +114,7 @@ impl FrontEnd {
     }
 
     /// Receives one message, which must be available.
-    pub fn take_message(&mut self) -> io::Result<Event> {
+    pub(crate) fn take_message(&mut self) -> io::Result<Event> {
         let (head, descriptors) = self.receive_head()?;
         self.messages += 1;
         let [code, flags, length] = head;
@@ -135,7 +135,7 @@ impl FrontEnd {
     }
 
     /// Answers a kick after its requests were taken.
-    pub fn acknowledge(&mut self) -> io::Result<()> {
+    pub(crate) fn acknowledge(&mut self) -> io::Result<()> {
         self.reply(request::VRING_KICK, &0_u64.to_ne_bytes())
     }
 
@@ -151,7 +151,7 @@ impl FrontEnd {
     }
 
     /// Receives the answer to [`FrontEnd::call`], which must be available.
-    pub fn take_call_answer(&mut self) -> io::Result<()> {
+    pub(crate) fn take_call_answer(&mut self) -> io::Result<()> {
         self.messages += 1;
         let mut answer = [0; HEAD_BYTES + 8];
         match &mut self.backend {

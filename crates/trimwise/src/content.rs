@@ -59,7 +59,7 @@ impl ContentClass {
     }
 
     /// Bytes of a unit that a good compressor must keep, without its own headers.
-    pub const fn entropy_bytes(self) -> u32 {
+    pub(crate) const fn entropy_bytes(self) -> u32 {
         let eighths = match self {
             Self::Zeros => 0,
             Self::Compressible => 1,
@@ -114,7 +114,7 @@ pub enum Stored {
 
 impl Content {
     /// The highest version, so that version and class fit into 32 bits.
-    pub const VERSION_MAX: u32 = (1 << 29) - 1;
+    pub(crate) const VERSION_MAX: u32 = (1 << 29) - 1;
 
     /// The given version of a class, modulo the highest.
     pub const fn new(class: ContentClass, version: u32) -> Self {
@@ -282,7 +282,7 @@ pub fn classify_write(bytes: &[u8]) -> ContentClass {
 /// Data made here are recognised by their head. For the rest, counts the bytes that an LZ4-like compressor, which looks
 /// for repeats and uses no frequencies, cannot omit, and picks the class with the nearest share. So text is
 /// pseudo-random, and base64 incompressible. Repetition of other units is not detected.
-pub fn classify(unit: &[u8]) -> ContentClass {
+pub(crate) fn classify(unit: &[u8]) -> ContentClass {
     match recognise(Lpn(0), unit) {
         Stored::Zeros => return ContentClass::Zeros,
         Stored::Content(content) => return content.class,

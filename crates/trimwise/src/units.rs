@@ -4,7 +4,7 @@
 //! plain newtype, and conversions are named methods.
 //!
 //! The whole model shares one granularity, the *unit*: 4 KiB, which is both the mapping unit of the device and the
-//! block of the file system. [`Lpn`] numbers units as the host sees them, [`Ppn`] as the flash holds them.
+//! block of the file system. [`Lpn`] numbers units as the host sees them.
 
 mod parse;
 
@@ -104,10 +104,6 @@ impl Lpn {
         Self(self.0 + units)
     }
 }
-
-/// Physical page number: a unit-sized slot of the flash, numbered over the whole device.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Ppn(pub u64);
 
 /// A run of logical units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

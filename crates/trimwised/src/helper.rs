@@ -22,7 +22,7 @@ use trimwise_linux::layout::Kind;
 use trimwise_linux::trim::{Settled, Target, TrimError};
 
 /// The program's argument for this role.
-pub const COMMAND: &str = "helper";
+pub(crate) const COMMAND: &str = "helper";
 
 /// A task for a helper.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -70,7 +70,7 @@ impl History {
     }
 
     /// Entries to write now; `None` if there are none, or a write is in progress.
-    pub fn to_write(&mut self) -> Option<Vec<Entry>> {
+    pub(crate) fn next_batch(&mut self) -> Option<Vec<Entry>> {
         if self.waiting.is_empty() || self.in_flight > 0 {
             return None;
         }
@@ -270,7 +270,7 @@ mod tests {
         }
 
         fn flush(&mut self) {
-            if let Some(entries) = self.0.to_write() {
+            if let Some(entries) = self.0.next_batch() {
                 let result = self.1.add(&entries);
                 self.0.written(result);
             }
@@ -408,11 +408,11 @@ mod tests {
             (0..n).for_each(|i| history.add(Path::new("/"), "x", String::new(), i))
         };
         add(&mut history, 5);
-        assert_eq!(history.to_write().map(|entries| entries.len()), Some(5));
+        assert_eq!(history.next_batch().map(|entries| entries.len()), Some(5));
         add(&mut history, 3);
-        assert_eq!(history.to_write(), None, "the first are still being written");
+        assert_eq!(history.next_batch(), None, "the first are still being written");
         history.written(Ok(()));
-        assert_eq!(history.to_write().map(|entries| entries.len()), Some(3));
+        assert_eq!(history.next_batch().map(|entries| entries.len()), Some(3));
         add(&mut history, WAITING_MAX as u64); // drops the oldest, including those being written
         history.written(Ok(()));
         assert_eq!(history.waiting.len(), WAITING_MAX);

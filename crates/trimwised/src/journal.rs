@@ -188,12 +188,12 @@ pub fn is_of(change: &Change, mount: &Mount, session: Option<u64>) -> bool {
 
 /// Whether the changed mounting may still exist although no mount of it is visible: unmounted lazily, mounted in
 /// another namespace, or without its device.
-pub fn may_be_there(change: &Change) -> bool {
+pub(crate) fn may_be_there(change: &Change) -> bool {
     change.session.is_some_and(|session| sessions().contains(&session))
 }
 
 /// Identifies the mounting that a mount belongs to; `None` if the kernel does not report it.
-pub fn session_of(mount: &Mount) -> Option<u64> {
+pub(crate) fn session_of(mount: &Mount) -> Option<u64> {
     session(Kind::of(&mount.fs_type), devices_of(mount).ok()?.first()?)
 }
 

@@ -90,7 +90,7 @@ pub fn session(kind: Kind, device: &BlockDevice) -> Option<u64> {
 }
 
 /// All mountings of these file systems in the kernel.
-pub fn sessions() -> BTreeSet<u64> {
+pub(crate) fn sessions() -> BTreeSet<u64> {
     let folders = ["/sys/fs/ext4", "/sys/fs/xfs", "/sys/fs/btrfs"];
     let entries = folders.iter().flat_map(fs::read_dir).flatten().flatten();
     entries.filter_map(|entry| Some(fs::metadata(entry.path()).ok()?.ino())).collect()

@@ -15,7 +15,7 @@
 //! what is known to be trimmed ([`known`]), and what is paused ([`paused`]).
 
 pub mod command;
-pub mod discover;
+pub(crate) mod discover;
 pub mod frees;
 pub mod helper;
 pub mod history;

@@ -10,11 +10,11 @@ use trimwise_linux::daemon::config::{Config, group_number};
 use trimwise_linux::host_root::HostRoot;
 
 /// The program's argument for this role.
-pub const COMMAND: &str = "look";
+pub(crate) const COMMAND: &str = "look";
 
 /// A request to it.
 #[derive(Debug, Serialize, Deserialize)]
-pub enum Ask {
+pub(crate) enum Ask {
     /// Look for file systems.
     Discover {
         /// What to look for.
@@ -51,7 +51,7 @@ pub struct Texts {
 
 /// State of the worker.
 #[derive(Debug, Default)]
-pub struct Looker {
+pub(crate) struct Looker {
     known: Known,
     /// Hash of the last report.
     told: Option<u64>,

@@ -165,7 +165,7 @@ impl Managed {
     }
 
     /// Whether it has maps of its free space.
-    pub fn has_maps(&self) -> bool {
+    pub(crate) fn has_maps(&self) -> bool {
         self.probed.is_some_and(|probed| probed.maps)
     }
 
@@ -180,7 +180,7 @@ impl Managed {
 
     /// Takes its mount as listed now. If somebody else changed the option after the daemon did, it stays: it is neither
     /// changed again nor restored.
-    pub fn seen_as(&mut self, candidate: Candidate, journal: &mut Journal, history: &mut History) {
+    pub(crate) fn seen_as(&mut self, candidate: Candidate, journal: &mut Journal, history: &mut History) {
         self.candidate = candidate;
         let mount = &self.candidate.mount;
         let is_on = mount.discard() != "nodiscard";
@@ -197,7 +197,7 @@ impl Managed {
     }
 
     /// Discards failed on one of these disks.
-    pub fn discards_failed(&mut self, disks: &BTreeSet<String>) {
+    pub(crate) fn discards_failed(&mut self, disks: &BTreeSet<String>) {
         let own = self.candidate.devices.iter().map(|device| &device.name).chain(&self.candidate.disks);
         if let (Some(live), Some(disk)) = (&mut self.live, own.into_iter().find(|name| disks.contains(*name)))
         {
@@ -211,7 +211,7 @@ impl Managed {
     }
 
     /// Whether a helper is at work. An abandoned one does not count.
-    pub fn has_helper(&self) -> bool {
+    pub(crate) fn has_helper(&self) -> bool {
         self.job.is_some()
     }
 
@@ -239,7 +239,7 @@ impl Managed {
     }
 
     /// Starts what was decided. A slice waits while another one runs on one of its disks.
-    pub fn start_held(&mut self, disks_busy: &BTreeSet<String>, means: &mut Means<'_>) {
+    pub(crate) fn start_held(&mut self, disks_busy: &BTreeSet<String>, means: &mut Means<'_>) {
         let is_trim = matches!(self.held, Some(Order::Trim(_)));
         if !self.may_begin(means) || (is_trim && !self.candidate.disks.is_disjoint(disks_busy)) {
             return;
@@ -441,7 +441,7 @@ impl Managed {
     }
 
     /// Adds what slices did since the last entry.
-    pub fn tell_trimmed(&mut self, history: &mut History) {
+    pub(crate) fn tell_trimmed(&mut self, history: &mut History) {
         if let (slices @ 1.., bytes) = std::mem::take(&mut self.untold) {
             let text = format!("Slices: {slices}, together {}.", Bytes(bytes));
             history.add(&self.candidate.mount.mount_point, "trimmed", text, bytes);

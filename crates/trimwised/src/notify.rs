@@ -6,14 +6,14 @@ use std::time::Duration;
 
 /// A service manager to notify; none without `NOTIFY_SOCKET`.
 #[derive(Debug, Default)]
-pub struct Notify {
+pub(crate) struct Notify {
     socket: Option<(UnixDatagram, SocketAddr)>,
     watchdog: Option<Duration>,
 }
 
 impl Notify {
     /// From the environment.
-    pub fn from_environment() -> Self {
+    pub(crate) fn from_environment() -> Self {
         let address = std::env::var("NOTIFY_SOCKET").ok().and_then(|name| match name.strip_prefix('@') {
             Some(name) => SocketAddr::from_abstract_name(name).ok(),
             None => SocketAddr::from_pathname(name).ok(),
@@ -39,7 +39,7 @@ impl Notify {
 
     /// Interval between watchdog messages, short enough that one write to a busy disk may take most of the watchdog's
     /// time.
-    pub fn watchdog_every(&self) -> Option<Duration> {
+    pub(crate) fn watchdog_every(&self) -> Option<Duration> {
         self.watchdog.map(|time| time / 12)
     }
 }

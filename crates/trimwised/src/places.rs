@@ -60,19 +60,19 @@ pub enum PlacesError {
 
 impl PlacesError {
     /// Whether the problem may go away by itself, like a full disk.
-    pub fn may_pass(&self) -> bool {
+    pub(crate) fn may_pass(&self) -> bool {
         matches!(self, Self::Io { source, .. } if source.raw_os_error().is_some())
     }
 }
 
 impl Places {
     /// The lock of the state folder.
-    pub fn state_lock(&self) -> PathBuf {
+    pub(crate) fn state_lock(&self) -> PathBuf {
         self.state.join("lock")
     }
 
     /// The lock of the run folder, with a different name, since both may be the same folder.
-    pub fn run_lock(&self) -> PathBuf {
+    pub(crate) fn run_lock(&self) -> PathBuf {
         self.run.join("run.lock")
     }
 
@@ -80,7 +80,7 @@ impl Places {
     ///
     /// # Errors
     /// If another daemon has the lock, or the folder cannot be created.
-    pub fn lock_run(&self) -> Result<File, PlacesError> {
+    pub(crate) fn lock_run(&self) -> Result<File, PlacesError> {
         prepare(&self.run_lock(), 0o755)?;
         let held = hold(&self.run_lock())?;
         name(&self.run_lock(), std::process::id())?;

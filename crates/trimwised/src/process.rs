@@ -84,7 +84,7 @@ impl Process {
 
     /// The descriptor that it opened for this process with [`send_opened`], or why it could not; `None` if it has not
     /// answered yet.
-    pub fn receive_opened(&mut self) -> Option<Result<OwnedFd, String>> {
+    pub(crate) fn receive_opened(&mut self) -> Option<Result<OwnedFd, String>> {
         let (mut text, mut space) = ([0; MESSAGE_MAX], [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))]);
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let read =
@@ -105,7 +105,7 @@ impl Process {
     }
 
     /// The next complete line received, without its newline.
-    pub fn next_line(&mut self) -> Option<Vec<u8>> {
+    pub(crate) fn next_line(&mut self) -> Option<Vec<u8>> {
         let end = self.received.iter().position(|&byte| byte == b'\n')?;
         let rest = self.received.split_off(end + 1);
         let mut line = std::mem::replace(&mut self.received, rest);
@@ -124,7 +124,7 @@ impl Process {
     }
 
     /// Whether data wait to be sent.
-    pub fn is_sending(&self) -> bool {
+    pub(crate) fn is_sending(&self) -> bool {
         !self.to_send.is_empty()
     }
 
@@ -144,7 +144,7 @@ impl Process {
 ///
 /// # Errors
 /// If it cannot be sent.
-pub fn send_opened(opened: Result<BorrowedFd<'_>, String>) -> io::Result<()> {
+pub(crate) fn send_opened(opened: Result<BorrowedFd<'_>, String>) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     let descriptors = opened.as_ref().map(|descriptor| [*descriptor]);

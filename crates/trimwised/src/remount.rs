@@ -32,7 +32,7 @@ pub fn set(mount_point: impl AsFd, kind: Kind, option: &str) -> io::Result<()> {
 
 /// Whether an error of [`set`] is permanent (option, kernel or permission) rather than temporary (EBUSY, EINTR, EAGAIN,
 /// ENOMEM...).
-pub fn is_for_good(error: &io::Error) -> bool {
+pub(crate) fn is_for_good(error: &io::Error) -> bool {
     match error.raw_os_error().map(Errno::from_raw_os_error) {
         Some(errno) => matches!(errno, Errno::INVAL | Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS),
         None => true, // from this module, not the kernel

@@ -30,7 +30,7 @@ impl Saving {
     }
 
     /// Whether the file may be overwritten.
-    pub fn has_begun(&self) -> bool {
+    pub(crate) fn has_begun(&self) -> bool {
         self.has_begun
     }
 
@@ -71,7 +71,7 @@ impl Saving {
     }
 
     /// Whether there is nothing left to write.
-    pub fn is_saved(&self) -> bool {
+    pub(crate) fn is_saved(&self) -> bool {
         self.saved == self.wanted
     }
 
@@ -116,7 +116,7 @@ impl<T> Loaded<T> {
 
 impl<T: Default> Loaded<T> {
     /// Treats an invalid file as empty; `say` turns the reason into a message.
-    pub fn or_nothing(self, say: impl FnOnce(String) -> String) -> Self {
+    pub(crate) fn or_nothing(self, say: impl FnOnce(String) -> String) -> Self {
         if !self.is_wrong {
             return self;
         }

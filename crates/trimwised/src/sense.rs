@@ -23,7 +23,7 @@ use trimwise_linux::block_device::parse_stat;
 use trimwise_linux::mount::mount_id;
 
 /// The program's argument for this role.
-pub const COMMAND: &str = "sample";
+pub(crate) const COMMAND: &str = "sample";
 
 /// Maximum number of threads that may hang at a time. Beyond it, the rest wait until one returns.
 const HANGING_MAX: usize = 64;
@@ -380,7 +380,7 @@ fn runner(round: &Arc<Round>) -> Option<Sender<Arc<Round>>> {
 }
 
 /// Raises the limit on open files to its maximum; returns the new limit.
-pub fn raise_descriptors() -> u64 {
+pub(crate) fn raise_descriptors() -> u64 {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
     let _ = setrlimit(Resource::Nofile, limit);
@@ -398,7 +398,7 @@ fn pressure(proc: &Path) -> u64 {
 }
 
 /// Reads `some avg10=1.25 avg60=...`.
-pub fn parse_pressure(text: &str) -> Option<u64> {
+pub(crate) fn parse_pressure(text: &str) -> Option<u64> {
     let line = text.lines().find(|line| line.starts_with("some "))?;
     let percent = line.split_ascii_whitespace().find_map(|field| field.strip_prefix("avg10="))?;
     let (whole, part) = percent.split_once('.').unwrap_or((percent, "0"));

@@ -119,7 +119,7 @@ impl Server {
     }
 
     /// Sends the answer to the request of this number, if its client is still connected.
-    pub fn answer_later(&mut self, request: u64, response: &Response) {
+    pub(crate) fn answer_later(&mut self, request: u64, response: &Response) {
         if let Some(one) = self.connections.iter_mut().find(|one| one.awaits == Some(request)) {
             one.awaits = None;
             one.last = Instant::now();
@@ -128,7 +128,7 @@ impl Server {
     }
 
     /// Takes over the connections of another server.
-    pub fn take_over(&mut self, other: Self) {
+    pub(crate) fn take_over(&mut self, other: Self) {
         self.requests = other.requests;
         self.connections = other.connections;
     }
@@ -181,7 +181,7 @@ impl Server {
     }
 
     /// If requests or connections are left after their turn: the time until the next may be processed.
-    pub fn work_in(&self) -> Option<Duration> {
+    pub(crate) fn work_in(&self) -> Option<Duration> {
         let (now, is_full) = (Instant::now(), self.unread() > UNREAD_MAX);
         let working = self.connections.iter().filter(|one| one.has_work() && (one.is_root() || !is_full));
         let wait =

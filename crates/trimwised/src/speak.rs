@@ -17,7 +17,7 @@ use crate::process::{Left, spawn};
 use trimwise_linux::text::is_unprintable;
 
 /// The program's argument for this role.
-pub const COMMAND: &str = "speak";
+pub(crate) const COMMAND: &str = "speak";
 
 /// Maximum length of a line in bytes, which fits into a packet of the socket.
 const LINE_MAX: usize = 16 << 10;
@@ -41,7 +41,7 @@ fn speaker() -> MutexGuard<'static, Option<Speaker>> {
 }
 
 /// Has a worker write the log until this is dropped.
-pub struct Speaking(());
+pub(crate) struct Speaking(());
 
 impl Speaking {
     /// Starts the worker. If that fails, lines are written by this process.
@@ -98,7 +98,7 @@ pub fn log(text: &str) {
 }
 
 /// Logs a warning, which `journalctl -p warning` shows.
-pub fn warn(text: &str) {
+pub(crate) fn warn(text: &str) {
     say(4, text);
 }
 

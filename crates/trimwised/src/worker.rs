@@ -102,7 +102,7 @@ impl<T> Worker<T> {
     }
 
     /// Its responses, and an error for each request that it will never answer. Kills it if it is silent for too long.
-    pub fn hear<R: DeserializeOwned>(&mut self) -> Vec<(T, Result<R, String>)> {
+    pub(crate) fn hear<R: DeserializeOwned>(&mut self) -> Vec<(T, Result<R, String>)> {
         let mut heard = Vec::new();
         let why = match &mut self.state {
             State::Running(process) => {

@@ -17,7 +17,7 @@ use crate::saving::Loaded;
 use trimwise_linux::files::replace;
 
 /// The program's argument for this role.
-pub const COMMAND: &str = "write";
+pub(crate) const COMMAND: &str = "write";
 
 /// A request to it.
 #[derive(Debug, Serialize, Deserialize)]

@@ -6,22 +6,22 @@ use thiserror::Error;
 /// The first eight bytes that a server sends.
 pub const MAGIC: u64 = 0x4e42_444d_4147_4943;
 /// The start of an option, from both sides.
-pub const OPTION_MAGIC: u64 = 0x4948_4156_454f_5054;
+pub(crate) const OPTION_MAGIC: u64 = 0x4948_4156_454f_5054;
 const OPTION_REPLY_MAGIC: u64 = 0x0003_e889_0455_65a9;
 const REQUEST_MAGIC: u32 = 0x2560_9513;
 const REPLY_MAGIC: u32 = 0x6744_6698;
 
 /// Handshake flags of both sides: fixed newstyle, and no 124 zeros after an export's name.
-pub const FIXED_NEWSTYLE: u16 = 1;
+pub(crate) const FIXED_NEWSTYLE: u16 = 1;
 /// See [`FIXED_NEWSTYLE`].
-pub const NO_ZEROES: u16 = 2;
+pub(crate) const NO_ZEROES: u16 = 2;
 
 /// Length of an option's head.
 pub const OPTION_HEAD_BYTES: usize = 16;
 /// Length of a request without its data.
 pub const REQUEST_BYTES: usize = 28;
 /// Length of a reply without its data.
-pub const REPLY_BYTES: usize = 16;
+pub(crate) const REPLY_BYTES: usize = 16;
 /// Longest data of an option that is read; a name has at most 4,096 bytes.
 pub const OPTION_BYTES_MAX: u32 = 8192;
 /// Longest read or write; larger ones are refused.
@@ -160,19 +160,19 @@ pub fn option_answer(option: u32, answer: OptionAnswer, data: &[u8]) -> Vec<u8> 
 }
 
 /// Features of an export: the transmission flags.
-pub mod export_flags {
+pub(crate) mod export_flags {
     /// The flags are valid.
-    pub const HAS_FLAGS: u16 = 1;
+    pub(crate) const HAS_FLAGS: u16 = 1;
     /// NBD_CMD_FLUSH works.
-    pub const SEND_FLUSH: u16 = 1 << 2;
+    pub(crate) const SEND_FLUSH: u16 = 1 << 2;
     /// NBD_CMD_FLAG_FUA works.
-    pub const SEND_FUA: u16 = 1 << 3;
+    pub(crate) const SEND_FUA: u16 = 1 << 3;
     /// NBD_CMD_TRIM works.
-    pub const SEND_TRIM: u16 = 1 << 5;
+    pub(crate) const SEND_TRIM: u16 = 1 << 5;
     /// NBD_CMD_WRITE_ZEROES works.
-    pub const SEND_WRITE_ZEROES: u16 = 1 << 6;
+    pub(crate) const SEND_WRITE_ZEROES: u16 = 1 << 6;
     /// Every connection sees what another has written and flushed.
-    pub const CAN_MULTI_CONN: u16 = 1 << 8;
+    pub(crate) const CAN_MULTI_CONN: u16 = 1 << 8;
 }
 
 /// A client's command.

@@ -22,7 +22,7 @@ const REPORT_EVERY: u64 = 1024;
 
 /// What a stream does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
+pub(crate) enum Action {
     /// Read.
     Read,
     /// Write.
@@ -98,7 +98,7 @@ pub struct Stream {
 
 /// Transfers of one direction.
 #[derive(Clone, Debug, Default)]
-pub struct Tally {
+pub(crate) struct Tally {
     /// How many.
     pub operations: u64,
     /// Their bytes.
@@ -143,7 +143,7 @@ fn latencies() -> Histogram<u64> {
 
 /// Bytes completed in each interval of a run. If there are too many intervals, neighbours are merged.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Intervals {
+pub(crate) struct Intervals {
     /// How long each is.
     pub length: SimDuration,
     /// Bytes completed in each; the last interval may be cut short by the end.
@@ -215,7 +215,7 @@ impl Done {
 }
 
 /// Returns `amount` per second; 0 if no time elapsed.
-pub fn per_second(amount: f64, elapsed: SimDuration) -> f64 {
+pub(crate) fn per_second(amount: f64, elapsed: SimDuration) -> f64 {
     if elapsed == SimDuration::ZERO { 0.0 } else { amount / elapsed.as_secs_f64() }
 }
 

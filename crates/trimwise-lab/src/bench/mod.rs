@@ -43,7 +43,7 @@ use trimwise::units::{Bytes, Lpn, UnitRange};
 use crate::plot::Plot;
 
 /// The smallest region on which tests make sense.
-pub const REGION_MIN: Bytes = Bytes::mib(16);
+pub(crate) const REGION_MIN: Bytes = Bytes::mib(16);
 
 /// Settings shared by all tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -20,7 +20,7 @@ impl Percent {
     pub const ALL: Self = Self(10_000);
 
     /// Creates a share from hundredths of a percent; at most all.
-    pub const fn hundredths(hundredths: u32) -> Self {
+    pub(crate) const fn hundredths(hundredths: u32) -> Self {
         Self(if hundredths > 10_000 { 10_000 } else { hundredths })
     }
 
@@ -219,7 +219,7 @@ pub const TESTS: [(&str, &str); 15] = [
 /// Default number of requests at a time.
 pub const DEPTH: u32 = 32;
 /// Default percentage of reads in `mixed`.
-pub const READ_PERCENT: u8 = 70;
+pub(crate) const READ_PERCENT: u8 = 70;
 /// Maximum number of requests at a time.
 const DEPTH_MAX: u64 = 65_536;
 /// The longest time, a week.
@@ -241,7 +241,7 @@ pub struct TestError {
 
 impl Test {
     /// Whether it sends TRIMs.
-    pub fn needs_trim(self) -> bool {
+    pub(crate) fn needs_trim(self) -> bool {
         matches!(self, Self::Trim(_) | Self::TrimLatency | Self::Settling { .. })
     }
 

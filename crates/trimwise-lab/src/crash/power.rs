@@ -64,7 +64,7 @@ impl fmt::Display for Survival {
 }
 
 /// The device, event by event; between [`Platter::cut`] and [`Platter::restore`] its state after the cut.
-pub struct Platter<'a> {
+pub(crate) struct Platter<'a> {
     record: &'a Record,
     /// What each unit holds, durably or after a cut.
     held: Vec<ContentId>,

@@ -14,7 +14,7 @@ use super::power::Platter;
 use super::violation::Broken;
 
 /// A file system as found.
-pub struct Recovered<'a> {
+pub(crate) struct Recovered<'a> {
     /// Every inode in use, named or not.
     pub inodes: BTreeMap<u32, &'a InodeImage>,
     /// Files by path.

@@ -160,7 +160,7 @@ pub struct Run {
 }
 
 /// Called after each mount of a run, before anything happens there.
-pub type AfterMount = Rc<dyn Fn(&Ext4)>;
+pub(crate) type AfterMount = Rc<dyn Fn(&Ext4)>;
 
 /// Makes the run that `seed` determines.
 pub fn run(policy: &Policy, seed: u64, after_mount: AfterMount) -> Result<Run, CrashError> {

@@ -47,7 +47,7 @@ pub const AGED_PERCENT: u64 = 30;
 /// The file systems.
 pub const FILE_SYSTEMS: [&str; 3] = ["ext4", "xfs", "btrfs"];
 /// The most untrimmed space that the daemon's default leaves, in thousandths of the file system.
-pub const BOUND_PERMILLE: u64 = 100;
+pub(crate) const BOUND_PERMILLE: u64 = 100;
 
 /// A minute in which a discard was under way counts as trimming.
 const MINUTE_NS: u64 = 60_000_000_000;

@@ -56,7 +56,7 @@ fn mount_point(device: &BlockDevice) -> Option<String> {
 }
 
 /// The same for a regular file: swap space, or the backing file of a loop device.
-pub fn of_file(path: &Path) -> Option<String> {
+pub(crate) fn of_file(path: &Path) -> Option<String> {
     let same = |other: &PathBuf| other.canonicalize().is_ok_and(|other| other == path);
     if swaps().iter().any(same) {
         return Some("is swap space".to_string());
@@ -85,7 +85,7 @@ pub fn parse_swaps(text: &str) -> Vec<PathBuf> {
 }
 
 /// Major and minor number of a block device node.
-pub fn block_numbers(path: &Path) -> Option<(u32, u32)> {
+pub(crate) fn block_numbers(path: &Path) -> Option<(u32, u32)> {
     let found = fs::metadata(path).ok().filter(|found| found.file_type().is_block_device())?;
     Some((major(found.rdev()), minor(found.rdev())))
 }

@@ -9,7 +9,7 @@ use crate::host_root::HostRoot;
 use crate::mount::{Mount, nearest};
 
 /// Reports where TRIM stops, and drives whose TRIM is faulty.
-pub fn of_layers(root: &HostRoot, layers: &[Layer], mounts: &[Mount], findings: &mut Vec<Finding>) {
+pub(crate) fn of_layers(root: &HostRoot, layers: &[Layer], mounts: &[Mount], findings: &mut Vec<Finding>) {
     for (index, layer) in layers.iter().enumerate() {
         let below = || layers[index + 1..].iter().take_while(|below| below.depth > layer.depth);
         let ends_here = layer.discard_max == 0

@@ -5,7 +5,7 @@
 
 /// A fault in a drive's TRIM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Quirk {
+pub(crate) enum Quirk {
     /// Queued TRIM loses data; the kernel sends unqueued TRIMs, each of which drains the queue.
     NoQueuedTrim,
     /// TRIM is faulty; the kernel sends none.

@@ -9,11 +9,11 @@ use crate::fstab;
 use crate::host_root::HostRoot;
 use crate::mount::Mount;
 
-pub const FSTRIM_TIMER: &str = "fstrim.timer";
+pub(crate) const FSTRIM_TIMER: &str = "fstrim.timer";
 pub const TRIMWISED: &str = "trimwised";
 
 /// Everything that trims periodically.
-pub struct Trimmers {
+pub(crate) struct Trimmers {
     /// Their names.
     pub names: Vec<String>,
     /// The entries of fstab, which fstrim.timer follows.

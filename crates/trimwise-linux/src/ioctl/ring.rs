@@ -56,7 +56,7 @@ struct OnItsWay {
 }
 
 /// The calls in flight to one file.
-pub struct Ring {
+pub(crate) struct Ring {
     uring: IoUring,
     file: Arc<File>,
     /// Indexed by the number that the kernel returns.
@@ -157,7 +157,7 @@ impl Ring {
     }
 
     /// Whether there are completions to reap; the kernel may only hand them over in a wait.
-    pub fn has_completions(&mut self) -> bool {
+    pub(crate) fn has_completions(&mut self) -> bool {
         !self.uring.completion().is_empty() || self.uring.submission().taskrun()
     }
 

@@ -16,7 +16,7 @@ use super::VerifyError;
 const NAME: &str = "trimwise-verify.tmp";
 
 /// The file; dropping it removes it.
-pub struct Scratch {
+pub(crate) struct Scratch {
     path: PathBuf,
     file: File,
     content: Content,

@@ -110,7 +110,7 @@ impl Buffers {
     }
 
     /// Makes bytes for the next writes until there are enough or `stop` returns true.
-    pub fn make_ahead(&mut self, mut stop: impl FnMut() -> bool) {
+    pub(crate) fn make_ahead(&mut self, mut stop: impl FnMut() -> bool) {
         let Some((class, length)) = self.last else { return };
         if matches!(class, ContentClass::Zeros | ContentClass::Duplicated) {
             return; // quick to make, and identical only when made the usual way

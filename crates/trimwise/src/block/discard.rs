@@ -13,7 +13,7 @@ pub fn commands(trim: &TrimConfig, ranges: &[UnitRange]) -> Vec<Vec<UnitRange>> 
 }
 
 /// Returns the fewest commands that hold `ranges`, on any link.
-pub fn filled_commands(trim: &TrimConfig, ranges: &[UnitRange]) -> Vec<Vec<UnitRange>> {
+pub(crate) fn filled_commands(trim: &TrimConfig, ranges: &[UnitRange]) -> Vec<Vec<UnitRange>> {
     packed(trim, ranges, true)
 }
 

@@ -110,7 +110,7 @@ pub enum Stage {
 }
 
 /// Called with each command and its time; must not submit any.
-pub type Tracer = Box<dyn FnMut(SimTime, Stage, &Command)>;
+pub(crate) type Tracer = Box<dyn FnMut(SimTime, Stage, &Command)>;
 
 struct Request {
     command: Command,
@@ -266,7 +266,7 @@ impl BlockQueue {
 
     /// Discards `ranges` in as few commands as the device's limits allow, for a policy that fills its commands; Linux
     /// does so only on NVMe. Returns how long the device took, without the time in the queue.
-    pub async fn trim_as_one(&self, ranges: &[UnitRange]) -> SimDuration {
+    pub(crate) async fn trim_as_one(&self, ranges: &[UnitRange]) -> SimDuration {
         let commands = discard::filled_commands(&self.0.drive.borrow().ssd().config().trim, ranges);
         self.foreground(commands.into_iter().map(Command::Trim)).await
     }
@@ -331,7 +331,7 @@ impl BlockQueue {
     }
 
     /// Notes that a writer pauses because too much memory is dirty: more write-back may be queued.
-    pub fn writer_paused(&self) {
+    pub(crate) fn writer_paused(&self) {
         let now = self.0.sim.now();
         if let Some(throttle) = &mut self.0.state.borrow_mut().throttle {
             throttle.writer_paused(now);
@@ -339,7 +339,7 @@ impl BlockQueue {
     }
 
     /// Waits while the background queue is full (Linux: congestion).
-    pub async fn wait_for_room(&self) {
+    pub(crate) async fn wait_for_room(&self) {
         loop {
             let now = self.0.sim.now();
             match self.0.state.borrow_mut().throttle.as_mut().map(|throttle| throttle.has_room(now)) {

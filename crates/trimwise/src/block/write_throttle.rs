@@ -37,7 +37,7 @@ struct Window {
 
 /// The throttle.
 #[derive(Clone, Debug)]
-pub struct WriteThrottle {
+pub(crate) struct WriteThrottle {
     config: WriteThrottleConfig,
     step: i32,
     depth: u64,
@@ -70,7 +70,7 @@ impl WriteThrottle {
     }
 
     /// Notes that a writer pauses.
-    pub fn writer_paused(&mut self, now: SimTime) {
+    pub(crate) fn writer_paused(&mut self, now: SimTime) {
         self.paused = Some(now);
     }
 
@@ -113,12 +113,12 @@ impl WriteThrottle {
     }
 
     /// Notes that a read was issued.
-    pub fn read_issued(&mut self, now: SimTime) {
+    pub(crate) fn read_issued(&mut self, now: SimTime) {
         self.watched_read.get_or_insert(now);
     }
 
     /// Notes that a read issued at `issued` is done.
-    pub fn read_done(&mut self, now: SimTime, issued: SimTime) {
+    pub(crate) fn read_done(&mut self, now: SimTime, issued: SimTime) {
         self.catch_up(now);
         if self.watched_read == Some(issued) {
             self.watched_read = None;
@@ -128,7 +128,7 @@ impl WriteThrottle {
     }
 
     /// Notes that a write of any kind is done.
-    pub fn write_done(&mut self, now: SimTime) {
+    pub(crate) fn write_done(&mut self, now: SimTime) {
         self.catch_up(now);
         self.window.writes += 1;
     }

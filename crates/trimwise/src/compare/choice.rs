@@ -21,9 +21,9 @@ use crate::compare::statistics::{CONFIDENCE, Comparison, Sample, compare};
 use crate::compare::summary::{DeviceSummary, PolicySummary};
 
 /// A difference in duration below which policies count as equally fast: half a per cent.
-pub const SPEED_INDIFFERENCE: f64 = 0.005;
+pub(crate) const SPEED_INDIFFERENCE: f64 = 0.005;
 /// A difference in wear below which policies count as equally gentle: one per cent.
-pub const WEAR_INDIFFERENCE: f64 = 0.01;
+pub(crate) const WEAR_INDIFFERENCE: f64 = 0.01;
 
 /// The policy to use, and those between which there was little to choose.
 pub struct Choice<'s, 'a> {
@@ -107,7 +107,7 @@ pub fn proven(c: &Comparison) -> bool {
 
 /// Whether two policies are told apart: by the test, or by their medians alone where the test has too few repetitions
 /// to find any difference.
-pub fn told_apart(c: &Comparison, indifference: f64) -> bool {
+pub(crate) fn told_apart(c: &Comparison, indifference: f64) -> bool {
     (c.significant || untestable(c)) && exceeds(c, indifference)
 }
 
@@ -134,6 +134,6 @@ fn wear_sample(device: &DeviceSummary, policy: &PolicySummary) -> Option<Sample>
 }
 
 /// Whether any policy erased anything here.
-pub fn erases_seen(device: &DeviceSummary) -> bool {
+pub(crate) fn erases_seen(device: &DeviceSummary) -> bool {
     device.policies.iter().any(|p| p.device_median_of(|d| d.erases as f64).is_some_and(|e| e > 0.0))
 }

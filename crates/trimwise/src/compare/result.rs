@@ -137,7 +137,7 @@ impl Cell {
     }
 
     /// The time that policies are judged by.
-    pub fn measured_ns(&self) -> u64 {
+    pub(crate) fn measured_ns(&self) -> u64 {
         match &self.workload {
             WorkloadFigures::Postmark(_) | WorkloadFigures::Own(_) => self.duration_ns,
             WorkloadFigures::Append(figures) => figures.fsync_ns,

@@ -18,7 +18,7 @@
 //! to estimate: the runs are then one, and a [`Sample`] says that it is *exact*.
 
 /// The confidence that intervals aim at, and one minus the level of the test.
-pub const CONFIDENCE: f64 = 0.95;
+pub(crate) const CONFIDENCE: f64 = 0.95;
 
 /// Pooled runs up to which the U test counts exactly; above, the normal approximation is indistinguishable.
 const EXACT_RUNS_MAX: usize = 120;
@@ -30,10 +30,10 @@ const COUNTED_RUNS_MAX: usize = 1000;
 const Z_95: f64 = 1.959_964;
 
 /// Runs that [`median_interval`] needs for [`CONFIDENCE`]: 1 - 2 / 2^6 = 96.9 %.
-pub const RUNS_FOR_INTERVAL: usize = 6;
+pub(crate) const RUNS_FOR_INTERVAL: usize = 6;
 
 /// Runs on either side that the U test needs to find any difference at [`CONFIDENCE`]: 2 / (8 over 4) = 2.9 %.
-pub const RUNS_FOR_TEST: usize = 4;
+pub(crate) const RUNS_FOR_TEST: usize = 4;
 
 /// The repeated measurements of one quantity.
 #[derive(Clone, Debug, PartialEq)]
@@ -115,7 +115,7 @@ pub fn median(values: &[f64]) -> Option<f64> {
 
 /// The narrowest pair of order statistics that holds the median with at least [`CONFIDENCE`], or the outermost pair
 /// with what it reaches. `None` of nothing.
-pub fn median_interval(values: &[f64]) -> Option<Interval> {
+pub(crate) fn median_interval(values: &[f64]) -> Option<Interval> {
     let sorted = sorted(values);
     let n = sorted.len();
     if n == 0 {
@@ -147,7 +147,7 @@ pub fn median_interval(values: &[f64]) -> Option<Interval> {
 ///
 /// Exact (also with ties: the midranks are dealt in all ways) up to 120 runs together, by the normal
 /// approximation with corrections for ties and continuity above. 1 if either is empty.
-pub fn mann_whitney_p(a: &[f64], b: &[f64]) -> f64 {
+pub(crate) fn mann_whitney_p(a: &[f64], b: &[f64]) -> f64 {
     if a.is_empty() || b.is_empty() {
         return 1.0;
     }

@@ -164,12 +164,12 @@ impl<'a> PolicySummary<'a> {
     }
 
     /// The median of a figure of the ledger; `None` if there is none.
-    pub fn ledger_median_of(&self, figure: impl Fn(&CellLedger) -> f64) -> Option<f64> {
+    pub(crate) fn ledger_median_of(&self, figure: impl Fn(&CellLedger) -> f64) -> Option<f64> {
         self.known_median_of(|c| c.ledger.as_ref().map(&figure))
     }
 
     /// The repetitions of a figure of the device, to be compared with another policy's.
-    pub fn device_sample_of(&self, figure: impl Fn(&DeviceFigures) -> f64) -> Option<Sample> {
+    pub(crate) fn device_sample_of(&self, figure: impl Fn(&DeviceFigures) -> f64) -> Option<Sample> {
         let values: Option<Vec<f64>> =
             self.runs.iter().map(|c| c.device_stats.as_ref().map(&figure)).collect();
         Sample::new(values?, self.time_s.is_exact())

@@ -54,7 +54,7 @@ impl Event {
     }
 
     /// Wakes all tasks that are waiting now.
-    pub fn notify_all(&self) {
+    pub(crate) fn notify_all(&self) {
         for waiter in self.waiters.borrow_mut().drain(..) {
             waiter.notified.set(true);
             self.sim.wake(waiter.task);

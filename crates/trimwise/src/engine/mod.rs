@@ -240,7 +240,7 @@ impl Sim {
     ///
     /// This is the same as [`Sim::sleep`], but if no other task has anything to do before the end, the clock simply
     /// advances and the task keeps running. Millions of system calls cost no event this way.
-    pub fn charge(&self, duration: SimDuration) -> Sleep {
+    pub(crate) fn charge(&self, duration: SimDuration) -> Sleep {
         let end = self.now() + duration;
         if self.0.ready.borrow().is_empty() {
             let undisturbed = self.0.timers.borrow().peek().is_none_or(|Reverse((at, ..))| *at > end);

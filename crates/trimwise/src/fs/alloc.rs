@@ -39,7 +39,7 @@ pub(super) struct GroupCount {
 }
 
 /// The block group of a block.
-pub fn group_of(block: u64) -> u64 {
+pub(crate) fn group_of(block: u64) -> u64 {
     block / GROUP_UNITS
 }
 
@@ -65,7 +65,7 @@ impl Allocator {
     }
 
     /// Where an allocation without its own goal starts looking.
-    pub fn stream_goal(&self) -> Lpn {
+    pub(crate) fn stream_goal(&self) -> Lpn {
         Lpn(self.stream_goal)
     }
 
@@ -90,7 +90,7 @@ impl Allocator {
     /// Allocates `want` units at `place` if they are free there; stream allocation continues behind them.
     ///
     /// For data behind a hole: ext4 finds the window that it reserves for such data by stream allocation.
-    pub fn allocate_at(&mut self, place: Lpn, want: u64) -> Option<UnitRange> {
+    pub(crate) fn allocate_at(&mut self, place: Lpn, want: u64) -> Option<UnitRange> {
         if want == 0 || self.free_at(place.0) < want {
             return None;
         }
@@ -118,7 +118,7 @@ impl Allocator {
     }
 
     /// Allocates exactly these blocks; all must be free.
-    pub fn take_exact(&mut self, range: UnitRange) {
+    pub(crate) fn take_exact(&mut self, range: UnitRange) {
         let mut at = range.start.0;
         while at < range.end().0 {
             let units = self.free_at(at).min(range.end().0 - at);
@@ -137,7 +137,7 @@ impl Allocator {
     }
 
     /// Frees blocks that the device was just told of: their groups may stay marked as trimmed.
-    pub fn return_trimmed(&mut self, range: UnitRange) {
+    pub(crate) fn return_trimmed(&mut self, range: UnitRange) {
         let mut at = range.start.0;
         while at < range.end().0 {
             let boundary = (group_of(at) + 1) * GROUP_UNITS;
@@ -156,13 +156,13 @@ impl Allocator {
     }
 
     /// Number of free blocks in a range.
-    pub fn free_in(&self, range: UnitRange) -> u64 {
+    pub(crate) fn free_in(&self, range: UnitRange) -> u64 {
         let extents = self.free_from(range.start.0, range.end().0);
         extents.map(|e| e.end().min(range.end()).0 - e.start.0).sum()
     }
 
     /// The free extents of a group, in order.
-    pub fn free_in_group(&self, group: u64) -> impl Iterator<Item = UnitRange> + '_ {
+    pub(crate) fn free_in_group(&self, group: u64) -> impl Iterator<Item = UnitRange> + '_ {
         self.free
             .range(group * GROUP_UNITS..(group + 1) * GROUP_UNITS)
             .map(|(&start, &len)| UnitRange::new(Lpn(start), len))
@@ -170,7 +170,7 @@ impl Allocator {
 
     /// The free extents that begin between `from` and `to`, in order, preceded by the rest of an extent that contains
     /// `from`.
-    pub fn free_from(&self, from: u64, to: u64) -> impl Iterator<Item = UnitRange> + '_ {
+    pub(crate) fn free_from(&self, from: u64, to: u64) -> impl Iterator<Item = UnitRange> + '_ {
         let cut = self.free_at(from);
         let first = (cut > 0).then(|| UnitRange::new(Lpn(from), cut));
         let rest = self.free.range(from + cut..to.max(from + cut));
@@ -178,17 +178,17 @@ impl Allocator {
     }
 
     /// Whether FITRIM has trimmed this group with nothing freed in it since.
-    pub fn is_trimmed(&self, group: u64) -> bool {
+    pub(crate) fn is_trimmed(&self, group: u64) -> bool {
         self.trimmed_groups[group as usize]
     }
 
     /// Notes that FITRIM has trimmed this group.
-    pub fn mark_trimmed(&mut self, group: u64) {
+    pub(crate) fn mark_trimmed(&mut self, group: u64) {
         self.trimmed_groups[group as usize] = true;
     }
 
     /// Forgets which groups were trimmed, as an unmount does.
-    pub fn forget_trimmed(&mut self) {
+    pub(crate) fn forget_trimmed(&mut self) {
         self.trimmed_groups.fill(false);
     }
 

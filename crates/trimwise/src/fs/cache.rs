@@ -9,13 +9,13 @@ use super::page_lists::PageLists;
 use crate::units::SimTime;
 
 /// Pages in a chunk.
-pub const CHUNK_PAGES: u64 = 32;
+pub(crate) const CHUNK_PAGES: u64 = 32;
 
 const NONE: u32 = u32::MAX;
 
 /// Index of a chunk in the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ChunkId(u32);
+pub(crate) struct ChunkId(u32);
 
 #[derive(Clone, Debug)]
 struct Chunk {
@@ -31,7 +31,7 @@ struct Chunk {
 
 /// The chunks of one file, by position.
 #[derive(Clone, Debug, Default)]
-pub struct ChunkTable(Vec<u32>);
+pub(crate) struct ChunkTable(Vec<u32>);
 
 impl ChunkTable {
     /// The chunk at `index`, if it is in memory.
@@ -54,7 +54,7 @@ impl ChunkTable {
 
 /// A page's states, as bits of a chunk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ChunkState {
+pub(crate) struct ChunkState {
     /// Pages with valid contents in memory.
     pub present: u32,
     /// Pages that differ from what the device holds or was given.
@@ -67,7 +67,7 @@ pub struct ChunkState {
 
 /// The page cache of one host.
 #[derive(Clone, Debug)]
-pub struct PageCache {
+pub(crate) struct PageCache {
     chunks: Vec<Chunk>,
     vacant: Vec<u32>,
     newest: u32,
@@ -103,7 +103,7 @@ impl PageCache {
     }
 
     /// Free pages on the processor's own lists, which do not count as free.
-    pub fn listed_pages(&mut self, now: SimTime) -> u64 {
+    pub(crate) fn listed_pages(&mut self, now: SimTime) -> u64 {
         self.lists.as_mut().map_or(0, |lists| {
             lists.pass(now);
             lists.count()
@@ -118,12 +118,12 @@ impl PageCache {
     }
 
     /// Changes the number of pages that fit into memory.
-    pub fn set_capacity(&mut self, pages: u64) {
+    pub(crate) fn set_capacity(&mut self, pages: u64) {
         self.capacity_pages = pages;
     }
 
     /// Pages in memory.
-    pub fn present_pages(&self) -> u64 {
+    pub(crate) fn present_pages(&self) -> u64 {
         self.present_pages
     }
 
@@ -133,7 +133,7 @@ impl PageCache {
     }
 
     /// Pages being written to the device.
-    pub fn writeback_pages(&self) -> u64 {
+    pub(crate) fn writeback_pages(&self) -> u64 {
         self.writeback_pages
     }
 
@@ -178,7 +178,7 @@ impl PageCache {
     }
 
     /// Marks pages that a process has written as present and dirty. Returns how many became dirty.
-    pub fn mark_dirty(&mut self, id: ChunkId, pages: u32) -> u64 {
+    pub(crate) fn mark_dirty(&mut self, id: ChunkId, pages: u32) -> u64 {
         let c = &mut self.chunks[id.0 as usize];
         let new = u64::from((pages & !c.dirty).count_ones());
         let taken = u64::from((pages & !c.present).count_ones());
@@ -190,7 +190,7 @@ impl PageCache {
     }
 
     /// Notes that dirty pages are handed to the device.
-    pub fn begin_writeback(&mut self, id: ChunkId, pages: u32) {
+    pub(crate) fn begin_writeback(&mut self, id: ChunkId, pages: u32) {
         let c = &mut self.chunks[id.0 as usize];
         debug_assert_eq!(c.dirty & pages, pages);
         debug_assert_eq!(c.writeback & pages, 0);
@@ -202,7 +202,7 @@ impl PageCache {
     }
 
     /// Notes that the device has acknowledged pages.
-    pub fn end_writeback(&mut self, id: ChunkId, pages: u32) {
+    pub(crate) fn end_writeback(&mut self, id: ChunkId, pages: u32) {
         let c = &mut self.chunks[id.0 as usize];
         debug_assert_eq!(c.writeback & pages, pages);
         c.writeback &= !pages;
@@ -210,14 +210,14 @@ impl PageCache {
     }
 
     /// Notes that pages are being read from the device.
-    pub fn begin_read(&mut self, id: ChunkId, pages: u32) {
+    pub(crate) fn begin_read(&mut self, id: ChunkId, pages: u32) {
         let c = &mut self.chunks[id.0 as usize];
         debug_assert_eq!((c.present | c.reading) & pages, 0);
         c.reading |= pages;
     }
 
     /// Notes that pages have been read.
-    pub fn end_read(&mut self, id: ChunkId, pages: u32) {
+    pub(crate) fn end_read(&mut self, id: ChunkId, pages: u32) {
         let c = &mut self.chunks[id.0 as usize];
         let arrived = pages & c.reading;
         c.reading &= !pages;
@@ -263,7 +263,7 @@ impl PageCache {
     }
 
     /// Drops the clean chunk at `index` of a file.
-    pub fn evict(&mut self, table: &mut ChunkTable, index: u64) {
+    pub(crate) fn evict(&mut self, table: &mut ChunkTable, index: u64) {
         if let Some(ChunkId(id)) = table.get(index) {
             self.remove(id);
             table.set(index, NONE);

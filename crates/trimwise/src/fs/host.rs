@@ -85,7 +85,7 @@ impl Slabs {
     /// Linux 6 with only the workload running. Sizes from /proc/slabinfo of 6.1 after 4,000 files of three pages, slab
     /// overhead included: ext4_inode_cache 1,024, dentry 195, two of ext4_extent_status 80, radix_tree_node 585;
     /// buffer_head 105. From /proc/meminfo of 6.12 after the mount: 9 MiB cached.
-    pub const LINUX_6: Self = Self { inode_bytes: 1_884, page_bytes: 105, programs_bytes: 9 << 20 };
+    pub(crate) const LINUX_6: Self = Self { inode_bytes: 1_884, page_bytes: 105, programs_bytes: 9 << 20 };
 }
 
 /// Where write-back allocates a file's blocks.

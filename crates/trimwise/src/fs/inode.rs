@@ -15,7 +15,7 @@ pub struct FileExtent {
 
 /// One file (or directory) of the file system.
 #[derive(Clone, Debug, Default)]
-pub struct Inode {
+pub(crate) struct Inode {
     /// Whether it is in use; a removed file's slot is reused.
     pub in_use: bool,
     /// How many files had this slot before; it tells an open file that was removed from its successor.
@@ -55,7 +55,7 @@ pub struct Inode {
 
 impl Inode {
     /// The first page behind the last one that has a block.
-    pub fn mapped_end(&self) -> u64 {
+    pub(crate) fn mapped_end(&self) -> u64 {
         self.extents.last().map_or(0, |e| e.page + e.blocks.units)
     }
 
@@ -129,7 +129,7 @@ impl Inode {
     }
 
     /// Assigns blocks to the pages from `page` on, which must have none yet.
-    pub fn add_extent(&mut self, page: u64, blocks: UnitRange) {
+    pub(crate) fn add_extent(&mut self, page: u64, blocks: UnitRange) {
         let index = self.extents.partition_point(|e| e.page < page);
         let continues = |left: &FileExtent, right: &FileExtent| {
             left.page + left.blocks.units == right.page && left.blocks.end() == right.blocks.start

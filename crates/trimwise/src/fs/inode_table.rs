@@ -108,7 +108,7 @@ impl InodeTable {
     }
 
     /// Frees an inode.
-    pub fn give_back(&mut self, inode: u32, is_directory: bool) {
+    pub(crate) fn give_back(&mut self, inode: u32, is_directory: bool) {
         self[inode as usize].in_use = false;
         self.in_use -= 1;
         let group = &mut self.groups[group_of(inode)];

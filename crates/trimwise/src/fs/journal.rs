@@ -50,7 +50,7 @@ pub(super) const TAGS_PER_DESCRIPTOR: u64 = 254;
 pub(super) const REVOKES_PER_BLOCK: u64 = 510;
 
 /// Index of a metadata buffer.
-pub type BufferId = u32;
+pub(crate) type BufferId = u32;
 
 #[derive(Clone, Debug, Default)]
 struct Buffer {
@@ -104,7 +104,7 @@ pub struct Tail {
 
 impl Tail {
     /// The first transaction ever.
-    pub const FORMATTED: Self = Self { tid: 1, offset: 0 };
+    pub(crate) const FORMATTED: Self = Self { tid: 1, offset: 0 };
 }
 
 #[derive(Debug)]
@@ -185,38 +185,38 @@ impl Journal {
 
     /// Locks a metadata block as if it were being written to its place, or unlocks it.
     #[cfg(test)]
-    pub fn lock_for_test(&mut self, block: Lpn, locked: bool) {
+    pub(crate) fn lock_for_test(&mut self, block: Lpn, locked: bool) {
         let id = self.buffer(block);
         self.buffers[id as usize].locked = locked;
     }
 
     /// Whether a transaction is durable.
-    pub fn is_committed(&self, tid: u64) -> bool {
+    pub(crate) fn is_committed(&self, tid: u64) -> bool {
         tid <= self.committed
     }
 
     /// The running transaction's number, if there is one.
-    pub fn running_tid(&self) -> Option<u64> {
+    pub(crate) fn running_tid(&self) -> Option<u64> {
         self.running.as_ref().map(|t| t.tid)
     }
 
     /// The newest transaction that is not durable yet.
-    pub fn newest_open_tid(&self) -> Option<u64> {
+    pub(crate) fn newest_open_tid(&self) -> Option<u64> {
         self.running_tid().or(self.committing.map(|c| c.tid))
     }
 
     /// The newest transaction whose commit is declared done.
-    pub fn committed_tid(&self) -> u64 {
+    pub(crate) fn committed_tid(&self) -> u64 {
         self.committed
     }
 
     /// Whether the commit of `tid` has yet to flush the device (`jbd2_trans_will_send_data_barrier`).
-    pub fn will_flush(&self, tid: u64) -> bool {
+    pub(crate) fn will_flush(&self, tid: u64) -> bool {
         !self.is_committed(tid) && self.committing.is_none_or(|c| c.tid != tid || !c.is_flushing)
     }
 
     /// The counter of outstanding ordered data of the running transaction.
-    pub fn ordered_counter(&mut self, now: SimTime) -> Rc<Cell<u64>> {
+    pub(crate) fn ordered_counter(&mut self, now: SimTime) -> Rc<Cell<u64>> {
         Rc::clone(&self.running(now).ordered)
     }
 
@@ -279,7 +279,7 @@ impl Journal {
 
     /// Where the tail could be if all metadata in their places were durable (`jbd2_journal_get_log_tail`), and how many
     /// log blocks that would free.
-    pub fn possible_tail(&self) -> (Tail, u64) {
+    pub(crate) fn possible_tail(&self) -> (Tail, u64) {
         let oldest = self.checkpoints.front().map(|c| Tail { tid: c.tid, offset: c.start });
         let committing = self.committing.map(|c| Tail { tid: c.tid, offset: c.start });
         let next = Tail { tid: self.running_tid().unwrap_or(self.next_tid), offset: self.head };
@@ -326,14 +326,14 @@ impl Journal {
     }
 
     /// Does the same for all buffers of a transaction that has just been committed.
-    pub fn mark_transaction_dirty(&mut self, tid: u64) -> u64 {
+    pub(crate) fn mark_transaction_dirty(&mut self, tid: u64) -> u64 {
         let newest = self.checkpoints.back().filter(|checkpoint| checkpoint.tid == tid);
         let ids = newest.map(|checkpoint| checkpoint.buffers.clone()).unwrap_or_default();
         self.mark_dirty(&ids)
     }
 
     /// Metadata pages being written to their places.
-    pub fn pages_in_writeback(&self) -> u64 {
+    pub(crate) fn pages_in_writeback(&self) -> u64 {
         self.pages_in_writeback
     }
 

@@ -19,7 +19,7 @@ const TABLE_BLOCKS: u64 = INODES_PER_GROUP / INODES_PER_BLOCK;
 /// Minimum journal size of the model, in blocks (jbd2 itself needs 1,024).
 const JOURNAL_UNITS_MIN: u64 = 256;
 /// The first inode that mke2fs leaves to files.
-pub const FIRST_INODE: u32 = 12;
+pub(crate) const FIRST_INODE: u32 = 12;
 /// The root directory.
 pub const ROOT_INODE: u32 = 2;
 
@@ -181,17 +181,17 @@ impl Layout {
     }
 
     /// A group's inode bitmap.
-    pub fn inode_bitmap(&self, group: u64) -> Lpn {
+    pub(crate) fn inode_bitmap(&self, group: u64) -> Lpn {
         Lpn(self.flex_start(group) + FLEX_GROUPS + group % FLEX_GROUPS)
     }
 
     /// The group that an inode belongs to.
-    pub fn inode_group(&self, inode: u32) -> u64 {
+    pub(crate) fn inode_group(&self, inode: u32) -> u64 {
         u64::from(inode) / INODES_PER_GROUP
     }
 
     /// The block of the inode table that holds an inode.
-    pub fn inode_block(&self, inode: u32) -> Lpn {
+    pub(crate) fn inode_block(&self, inode: u32) -> Lpn {
         let group = self.inode_group(inode);
         let table = self.flex_start(group) + 2 * FLEX_GROUPS + group % FLEX_GROUPS * TABLE_BLOCKS;
         Lpn(table + u64::from(inode) % INODES_PER_GROUP / INODES_PER_BLOCK)
@@ -199,18 +199,18 @@ impl Layout {
 
     /// Where allocation for a file without blocks starts: the second group of its inode's flex group
     /// (`ext4_inode_to_goal_block`).
-    pub fn file_goal(&self, inode: u32) -> Lpn {
+    pub(crate) fn file_goal(&self, inode: u32) -> Lpn {
         let group = self.inode_group(inode) / FLEX_GROUPS * FLEX_GROUPS + 1;
         Lpn(group * GROUP_UNITS)
     }
 
     /// Where allocation for a directory starts: the first group of its inode's flex group.
-    pub fn directory_goal(&self, inode: u32) -> Lpn {
+    pub(crate) fn directory_goal(&self, inode: u32) -> Lpn {
         Lpn(self.inode_group(inode) / FLEX_GROUPS * FLEX_GROUPS * GROUP_UNITS)
     }
 
     /// The inodes in a block of the inode table; `None` if the block is not part of it.
-    pub fn inodes_in(&self, block: Lpn) -> Option<std::ops::Range<u32>> {
+    pub(crate) fn inodes_in(&self, block: Lpn) -> Option<std::ops::Range<u32>> {
         (0..self.total_units.div_ceil(GROUP_UNITS)).find_map(|group| {
             let first = (group * INODES_PER_GROUP) as u32;
             let index =

@@ -447,7 +447,7 @@ impl Ext4 {
     }
 
     /// Maximum of the stale units since the previous call.
-    pub fn take_recent_stale_max(&self) -> u64 {
+    pub(crate) fn take_recent_stale_max(&self) -> u64 {
         let now = self.0.sim.now();
         self.0.state.borrow_mut().disk.stale.take_recent_max(now)
     }

@@ -15,7 +15,7 @@ const BATCH_SCALE_MAX: u32 = 5;
 
 /// The lists of one processor.
 #[derive(Clone, Debug)]
-pub struct PageLists {
+pub(crate) struct PageLists {
     batch: u64,
     high_max: u64,
     high: u64,

@@ -14,7 +14,7 @@ const ACCESS_TIME_CREDITS: u64 = 4;
 
 /// A reader's window (Linux: `struct file_ra_state`).
 #[derive(Clone, Copy, Debug, Default)]
-pub struct ReadAhead {
+pub(crate) struct ReadAhead {
     start: u64,
     pages: u64,
     /// Pages at the window's end that were read ahead of demand.

@@ -7,7 +7,7 @@ use crate::units::{SimTime, UnitRange};
 
 /// Which units are stale, and how many were over time.
 #[derive(Clone, Debug)]
-pub struct StaleTracker {
+pub(crate) struct StaleTracker {
     bits: Vec<u64>,
     now_units: u64,
     max_units: u64,
@@ -79,7 +79,7 @@ impl StaleTracker {
     }
 
     /// Maximum and time-weighted mean of the stale units since the last reset.
-    pub fn max_and_mean(&mut self, now: SimTime) -> (u64, f64) {
+    pub(crate) fn max_and_mean(&mut self, now: SimTime) -> (u64, f64) {
         self.advance(now);
         let span = now.since(self.since).as_nanos();
         let mean = if span == 0 { self.now_units as f64 } else { self.integral as f64 / span as f64 };
@@ -87,7 +87,7 @@ impl StaleTracker {
     }
 
     /// Maximum of the stale units since the previous call or the last reset.
-    pub fn take_recent_max(&mut self, now: SimTime) -> u64 {
+    pub(crate) fn take_recent_max(&mut self, now: SimTime) -> u64 {
         self.advance(now);
         std::mem::take(&mut self.recent_max_units).max(self.now_units)
     }

@@ -45,7 +45,7 @@ pub enum Verdict {
 
 /// The state of the writer, and the measured rates of the drive.
 #[derive(Clone, Debug)]
-pub struct Throttle {
+pub(crate) struct Throttle {
     hz: u64,
     background: u64,
     limit: u64,
@@ -93,17 +93,17 @@ impl Throttle {
     }
 
     /// Changes the limits, because the available memory has changed.
-    pub fn set_limits(&mut self, (background, limit): (u64, u64)) {
+    pub(crate) fn set_limits(&mut self, (background, limit): (u64, u64)) {
         (self.background, self.limit) = (background, limit.max(1));
     }
 
     /// Whether write-back is due.
-    pub fn is_above_background(&self, dirty: u64) -> bool {
+    pub(crate) fn is_above_background(&self, dirty: u64) -> bool {
         dirty > self.background
     }
 
     /// Notes that the writer has dirtied pages. Returns whether it must be checked now.
-    pub fn dirtied(&mut self, pages: u64) -> bool {
+    pub(crate) fn dirtied(&mut self, pages: u64) -> bool {
         self.dirtied += pages;
         self.since_look += pages;
         let poll = if self.is_exceeded { self.poll.min(POLL_EXCEEDED) } else { self.poll };
@@ -111,7 +111,7 @@ impl Throttle {
     }
 
     /// Notes pages of the drive's own inode that a commit has dirtied: committed metadata.
-    pub fn dirtied_by_commit(&mut self, pages: u64) {
+    pub(crate) fn dirtied_by_commit(&mut self, pages: u64) {
         self.dirtied += pages;
     }
 
@@ -127,14 +127,14 @@ impl Throttle {
 
     /// Notes that write-back of a file begins. Idle time does not count against the drive
     /// (`wb_bandwidth_estimate_start`).
-    pub fn write_back_begins(&mut self, now: u64, is_idle: bool) {
+    pub(crate) fn write_back_begins(&mut self, now: u64, is_idle: bool) {
         if is_idle && now > self.updated_at + self.interval() {
             self.stamp(now);
         }
     }
 
     /// Notes that pages of a file were handed to the drive (`do_writepages`).
-    pub fn write_back_submitted(&mut self, now: u64) {
+    pub(crate) fn write_back_submitted(&mut self, now: u64) {
         if now > self.updated_at + self.interval() {
             let elapsed = (now - self.updated_at).max(1);
             self.update_bandwidth(elapsed);
@@ -144,7 +144,7 @@ impl Throttle {
 
     /// Maximum number of pages of a file written in one turn (`writeback_chunk_size`): half a second's worth, at most
     /// an eighth of the limit, in steps of 4 MiB.
-    pub fn chunk_pages(&self) -> u64 {
+    pub(crate) fn chunk_pages(&self) -> u64 {
         const STEP: u64 = 1024;
         let pages = (self.avg_write_bandwidth / 2).min(self.limit / 8);
         (pages + STEP) / STEP * STEP

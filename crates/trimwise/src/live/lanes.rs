@@ -18,7 +18,7 @@ const AGAIN: u32 = 256;
 
 /// The number of concurrent calls for one file system.
 #[derive(Clone, Debug)]
-pub struct Lanes {
+pub(crate) struct Lanes {
     kept: u32,
     /// Rate with the kept number.
     now: Rate,

@@ -77,7 +77,7 @@ impl Pace {
     }
 
     /// Changes the target. Larger slices shrink after the next one is done.
-    pub fn aim(&mut self, target: SimDuration) {
+    pub(crate) fn aim(&mut self, target: SimDuration) {
         self.target = target;
     }
 
@@ -136,14 +136,14 @@ impl Pace {
     }
 
     /// Limits the rest after the last slice to this many times its duration.
-    pub fn rest_at_most(&mut self, factor: u64) {
+    pub(crate) fn rest_at_most(&mut self, factor: u64) {
         if let Some(Done { ended, took, .. }) = self.last {
             self.rest_until = self.rest_until.min(ended + took * factor);
         }
     }
 
     /// No slice before this instant.
-    pub fn rest_until(&self) -> SimTime {
+    pub(crate) fn rest_until(&self) -> SimTime {
         self.rest_until
     }
 
@@ -163,12 +163,12 @@ impl Pace {
     }
 
     /// The rest after a slice while others use the device, in multiples of the slice's duration.
-    pub fn rest_factor(&self) -> u64 {
+    pub(crate) fn rest_factor(&self) -> u64 {
         REST * self.care
     }
 
     /// Whether requests take longer during slices than without.
-    pub fn is_harmful(&self) -> bool {
+    pub(crate) fn is_harmful(&self) -> bool {
         let (Some(untouched), Some(touched)) = (self.untouched, self.touched) else { return false };
         touched > untouched + (untouched * HARM_TENTHS / 10) && touched > untouched + HARM_LEAST
     }

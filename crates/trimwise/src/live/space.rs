@@ -242,7 +242,7 @@ impl FreeSpace {
     }
 
     /// Moves what the last map made waiting to left.
-    pub fn drop_fresh(&mut self) {
+    pub(crate) fn drop_fresh(&mut self) {
         // Except what was trimmed meanwhile.
         let fresh = intersect(&std::mem::take(&mut self.fresh), &self.waiting);
         self.waiting = subtract(&self.waiting, &fresh);
@@ -309,14 +309,14 @@ impl FreeSpace {
     }
 
     /// Start of the first waiting extent in the window of the last map.
-    pub fn first_waiting(&self) -> Option<u64> {
+    pub(crate) fn first_waiting(&self) -> Option<u64> {
         let first = self.waiting.partition_point(|span| span.end <= self.window.start);
         let start = self.waiting.get(first)?.start.max(self.window.start);
         (start < self.window.end).then_some(start)
     }
 
     /// Whether another map of the same window would show more waiting space even if nothing was freed.
-    pub fn is_cut_short(&self) -> bool {
+    pub(crate) fn is_cut_short(&self) -> bool {
         self.cut_short
     }
 
@@ -501,7 +501,7 @@ impl FreeSpace {
     }
 
     /// Accounts for a slice that was cut, but whose extents were sent whole.
-    pub fn done_whole(&mut self, covered: &[Span]) {
+    pub(crate) fn done_whole(&mut self, covered: &[Span]) {
         let touched = |extent: &Span| !intersect(covered, &[*extent]).is_empty();
         let whole: Vec<Span> = self.free().into_iter().filter(touched).collect();
         self.done(&whole);
@@ -509,7 +509,7 @@ impl FreeSpace {
 
     /// Accounts for a slice of which these spans are still free: they were trimmed, except what the last map showed as
     /// freshly freed.
-    pub fn done_but_fresh(&mut self, still_free: &[Span]) {
+    pub(crate) fn done_but_fresh(&mut self, still_free: &[Span]) {
         self.done(&subtract(still_free, &self.fresh));
     }
 

@@ -20,7 +20,7 @@ pub fn keep_longest(spans: &mut Vec<Span>, most: usize) -> bool {
 }
 
 /// Intersection of `a` and `b`.
-pub fn intersect(a: &[Span], b: &[Span]) -> Vec<Span> {
+pub(crate) fn intersect(a: &[Span], b: &[Span]) -> Vec<Span> {
     let (mut i, mut j, mut both) = (0, 0, Vec::new());
     while let (Some(x), Some(y)) = (a.get(i), b.get(j)) {
         let (start, end) = (x.start.max(y.start), x.end.min(y.end));
@@ -37,7 +37,7 @@ pub fn intersect(a: &[Span], b: &[Span]) -> Vec<Span> {
 }
 
 /// Addresses in `a` but not in `b`.
-pub fn subtract(a: &[Span], b: &[Span]) -> Vec<Span> {
+pub(crate) fn subtract(a: &[Span], b: &[Span]) -> Vec<Span> {
     let (mut j, mut left) = (0, Vec::new());
     for &span in a {
         let mut start = span.start;

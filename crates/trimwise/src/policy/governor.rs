@@ -81,13 +81,13 @@ pub struct View {
 impl View {
     /// Units that the device must hold as valid, as far as the host can know, in percent of all: space used by files,
     /// and freed space that is not trimmed.
-    pub fn device_percent(&self) -> u64 {
+    pub(crate) fn device_percent(&self) -> u64 {
         let held = self.used_units + self.pending_units + self.untrimmed_units;
         held.min(self.total_units) * 100 / self.total_units.max(1)
     }
 
     /// Units in use, in percent of all.
-    pub fn used_percent(&self) -> u64 {
+    pub(crate) fn used_percent(&self) -> u64 {
         self.used_units.min(self.total_units) * 100 / self.total_units.max(1)
     }
 }

@@ -15,7 +15,7 @@ pub(super) const TERM: Term = Term {
 
 /// Reveals whatever a commit freed.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Ideal;
+pub(crate) struct Ideal;
 
 impl Governor for Ideal {
     fn needs(&self) -> Needs {

@@ -76,7 +76,7 @@ impl LinuxVersion {
     }
 
     /// Whether ext4 withholds some blocks from files: since 3.10 (27dd43854227).
-    pub fn keeps_blocks(self) -> bool {
+    pub(crate) fn keeps_blocks(self) -> bool {
         (self.major, self.minor) >= (3, 10)
     }
 
@@ -87,22 +87,22 @@ impl LinuxVersion {
 
     /// Number of largest transactions that fit into a journal of ext4: three instead of four since 6.11
     /// (`jbd2_journal_get_max_txn_bufs`: 6.1 has four, 6.12 has three; the exact version is assumed).
-    pub fn transactions_in_journal(self) -> u64 {
+    pub(crate) fn transactions_in_journal(self) -> u64 {
         if (self.major, self.minor) >= (6, 11) { 3 } else { 4 }
     }
 
     /// Whether each processor's lists of free pages tune their length: since 6.7 (90b41691b988).
-    pub fn lists_free_pages(self) -> bool {
+    pub(crate) fn lists_free_pages(self) -> bool {
         (self.major, self.minor) >= (6, 7)
     }
 
     /// Whether it paces writers and writes files in batches: since 3.2 (143dfe8611a6).
-    pub fn paces_writers(self) -> bool {
+    pub(crate) fn paces_writers(self) -> bool {
         (self.major, self.minor) >= (3, 2)
     }
 
     /// Whether its block layer throttles write-back in favour of reads: since 4.10 (e34cbd307477).
-    pub fn throttles_writeback(self) -> bool {
+    pub(crate) fn throttles_writeback(self) -> bool {
         (self.major, self.minor) >= (4, 10)
     }
 }

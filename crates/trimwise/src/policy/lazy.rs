@@ -73,7 +73,7 @@ fn parse(_: Part<'_>, arguments: &[Part<'_>]) -> Result<Arguments, Wrong> {
 
 /// Arguments of `lazy`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LazyConfig {
+pub(crate) struct LazyConfig {
     /// Minimum number of workers, at least 1.
     pub workers_min: u32,
     /// Maximum number of workers.

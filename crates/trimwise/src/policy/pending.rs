@@ -49,7 +49,7 @@ pub struct Ledger {
 
 impl Ledger {
     /// Whether every freed block is accounted for.
-    pub fn balances(&self) -> bool {
+    pub(crate) fn balances(&self) -> bool {
         self.freed == self.issued + self.reused + self.dropped + self.pending + self.in_tokens
     }
 
@@ -101,7 +101,7 @@ impl PendingSet {
     }
 
     /// Removes the parts of `range` that are in the set or untrimmed, because a batch TRIM of free space covers them.
-    pub fn issued_in_batch(&mut self, range: UnitRange) {
+    pub(crate) fn issued_in_batch(&mut self, range: UnitRange) {
         let caught_up = self.untrimmed.remove(range, |_| ());
         let units = self.extents.remove(range, |_| ());
         self.ledger.dropped -= caught_up;
@@ -145,7 +145,7 @@ impl PendingSet {
     }
 
     /// Makes the pending parts of `range` untrimmed. Returns these parts, for a host that keeps them unavailable.
-    pub fn drop_range(&mut self, range: UnitRange) -> Vec<UnitRange> {
+    pub(crate) fn drop_range(&mut self, range: UnitRange) -> Vec<UnitRange> {
         let mut parts = Vec::new();
         let units = self.extents.remove(range, |part| parts.push(part));
         for &part in &parts {
@@ -166,7 +166,7 @@ impl PendingSet {
 
     /// Adds an extent that was free before accounting began, as untrimmed, since what the device holds there is
     /// unknown. Parts already known stay as they are.
-    pub fn suspect(&mut self, range: UnitRange) {
+    pub(crate) fn suspect(&mut self, range: UnitRange) {
         let (mut at, end) = (range.start.0, range.end().0);
         while at < end {
             let known = [&self.extents, &self.untrimmed].into_iter().filter_map(|set| set.find(at, 0));
@@ -192,7 +192,7 @@ impl PendingSet {
     }
 
     /// Units that were dropped and not allocated since.
-    pub fn untrimmed_units(&self) -> u64 {
+    pub(crate) fn untrimmed_units(&self) -> u64 {
         self.untrimmed.units()
     }
 

@@ -25,7 +25,7 @@ const SAMPLES_PER_WINDOW: u64 = 16;
 
 /// Arguments of `set`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SetConfig {
+pub(crate) struct SetConfig {
     /// Below this utilization TRIM is off, in percent.
     pub low_percent: u64,
     /// Above this utilization TRIM is on, in percent.
@@ -64,7 +64,7 @@ pub enum Direction {
 
 /// Utilization over the last window.
 #[derive(Clone, Debug)]
-pub struct Trend {
+pub(crate) struct Trend {
     window: SimDuration,
     hysteresis_permille: u64,
     /// Used units over time; the first sample is at least a window old, or the oldest available.

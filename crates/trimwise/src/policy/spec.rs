@@ -86,7 +86,7 @@ impl PolicySpec {
     }
 
     /// Whether it trims with each commit, which on a real host the kernel does itself (`discard`).
-    pub fn follows_commits(self) -> bool {
+    pub(crate) fn follows_commits(self) -> bool {
         self.issuer.term.follows_commits
     }
 
@@ -98,7 +98,7 @@ impl PolicySpec {
 
     /// Whether it weighs what trimming costs against what waits. On a live host, it then keeps the untrimmed space below
     /// a bound, and leaves trimming to the kernel where that does it well.
-    pub fn adapts(self) -> bool {
+    pub(crate) fn adapts(self) -> bool {
         self.issuer.term.adapts
     }
 

@@ -22,7 +22,7 @@ pub(super) const TERM: Term = Term::plain("zfs", "as ZFS with autotrim", &["zfs"
 
 /// Gathers over transaction groups, then trims what is left.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Zfs {
+pub(crate) struct Zfs {
     gathered: u32,
     in_pass: bool,
 }

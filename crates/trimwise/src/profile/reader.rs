@@ -12,7 +12,7 @@ use crate::ssd::ConfigError;
 
 /// What stands in for a number that its type cannot hold, so that the device can say what it accepts.
 #[derive(Clone, Copy)]
-pub enum Substitute {
+pub(crate) enum Substitute {
     Least,
     Most,
 }
@@ -41,7 +41,7 @@ struct Place {
 }
 
 /// A firmware variant that is being read.
-pub struct Variant<'t, 'i> {
+pub(crate) struct Variant<'t, 'i> {
     pub version: &'t str,
     /// What it sets instead.
     pub table: &'t DeTable<'i>,
@@ -231,16 +231,24 @@ impl<'t, 'i> Table<'t, 'i> {
         value.map_or(Ok(0), |value| self.whole(reader, key, value))
     }
 
-    pub fn optional_u64(&mut self, reader: &mut Reader, key: &str) -> Result<Option<u64>, ProfileError> {
+    pub(crate) fn optional_u64(
+        &mut self,
+        reader: &mut Reader,
+        key: &str,
+    ) -> Result<Option<u64>, ProfileError> {
         self.optional(reader, key).map(|value| self.whole(reader, key, value)).transpose()
     }
 
-    pub fn optional_u32(&mut self, reader: &mut Reader, key: &str) -> Result<Option<u32>, ProfileError> {
+    pub(crate) fn optional_u32(
+        &mut self,
+        reader: &mut Reader,
+        key: &str,
+    ) -> Result<Option<u32>, ProfileError> {
         self.optional(reader, key).map(|value| self.whole(reader, key, value)).transpose()
     }
 
     /// A number that has this default where it may lack.
-    pub fn u64_or(
+    pub(crate) fn u64_or(
         &mut self,
         r: &mut Reader,
         key: &str,
@@ -251,7 +259,7 @@ impl<'t, 'i> Table<'t, 'i> {
     }
 
     /// A number that has this default where it may lack.
-    pub fn u32_or(
+    pub(crate) fn u32_or(
         &mut self,
         r: &mut Reader,
         key: &str,
@@ -266,7 +274,11 @@ impl<'t, 'i> Table<'t, 'i> {
         Ok(self.optional_bool(reader, key)?.unwrap_or(false))
     }
 
-    pub fn optional_bool(&mut self, reader: &mut Reader, key: &str) -> Result<Option<bool>, ProfileError> {
+    pub(crate) fn optional_bool(
+        &mut self,
+        reader: &mut Reader,
+        key: &str,
+    ) -> Result<Option<bool>, ProfileError> {
         let Some(value) = self.optional(reader, key) else { return Ok(None) };
         let expected = || self.wrong(reader, key, value, "true or false");
         let flag = value.get_ref().as_bool().ok_or_else(expected)?;
@@ -294,7 +306,7 @@ impl<'t, 'i> Table<'t, 'i> {
         }
     }
 
-    pub fn one_of<T: Copy>(
+    pub(crate) fn one_of<T: Copy>(
         &mut self,
         reader: &mut Reader,
         key: &str,
@@ -311,7 +323,7 @@ impl<'t, 'i> Table<'t, 'i> {
     }
 
     /// One of the choices, with this default where it may lack.
-    pub fn one_of_or<T: Copy>(
+    pub(crate) fn one_of_or<T: Copy>(
         &mut self,
         reader: &mut Reader,
         key: &str,
@@ -336,7 +348,11 @@ impl<'t, 'i> Table<'t, 'i> {
     }
 
     /// A table that may be left out. A variant's has its settings beside those of the file.
-    pub fn optional_table(&mut self, reader: &mut Reader, key: &str) -> Result<Option<Self>, ProfileError> {
+    pub(crate) fn optional_table(
+        &mut self,
+        reader: &mut Reader,
+        key: &str,
+    ) -> Result<Option<Self>, ProfileError> {
         let Some(value) = self.optional(reader, key) else { return Ok(None) };
         let as_table = |value: &'t Spanned<DeValue<'i>>| match value.get_ref() {
             DeValue::Table(table) => Ok(table),
@@ -350,7 +366,10 @@ impl<'t, 'i> Table<'t, 'i> {
 
     /// The keys that this reading answers for, where they stand: all of the file, or those that a variant adds. What
     /// the file sets in vain under a variant was checked with the file.
-    pub fn own_keys(&self, reader: &Reader) -> impl Iterator<Item = (&'t str, Range<usize>)> + use<'t, 'i> {
+    pub(crate) fn own_keys(
+        &self,
+        reader: &Reader,
+    ) -> impl Iterator<Item = (&'t str, Range<usize>)> + use<'t, 'i> {
         let own = if reader.variant.is_some() { self.variant } else { self.table };
         own.into_iter().flatten().map(|(key, _)| (key.get_ref().as_ref(), key.span()))
     }

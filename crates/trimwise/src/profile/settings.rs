@@ -10,7 +10,7 @@ use crate::ssd::{
     TrimConfig, TrimKind, TrimPlace, VictimPolicy, WearLevellingConfig,
 };
 
-pub fn read_config(root: &mut Table, r: &mut Reader) -> Result<SsdConfig, ProfileError> {
+pub(crate) fn read_config(root: &mut Table, r: &mut Reader) -> Result<SsdConfig, ProfileError> {
     let capacity_bytes = root.u64(r, "capacity_bytes")?;
     let over_provisioning_percent = root.optional_u32(r, "over_provisioning_percent")?;
 
@@ -138,7 +138,7 @@ fn read_slc(root: &mut Table, r: &mut Reader) -> Result<Option<SlcConfig>, Profi
     Ok(Some(slc))
 }
 
-pub fn read_faults(root: &mut Table, r: &mut Reader) -> Result<Faults, ProfileError> {
+pub(crate) fn read_faults(root: &mut Table, r: &mut Reader) -> Result<Faults, ProfileError> {
     let sound = Faults::default();
     let Some(mut t) = root.optional_table(r, "faults")? else { return Ok(sound) };
     let faults = Faults {
@@ -219,7 +219,7 @@ fn read_trim(root: &mut Table, r: &mut Reader) -> Result<TrimConfig, ProfileErro
 }
 
 /// Where the numbers come from; a variant's own entries stand before those of the file.
-pub fn read_sources(mut t: Table, r: &mut Reader) -> Result<BTreeMap<String, String>, ProfileError> {
+pub(crate) fn read_sources(mut t: Table, r: &mut Reader) -> Result<BTreeMap<String, String>, ProfileError> {
     let settings = std::mem::take(&mut r.settings);
     if let Some((name, at)) = t.own_keys(r).find(|(name, _)| !settings.contains(*name)) {
         let message =

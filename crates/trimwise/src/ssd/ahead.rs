@@ -56,7 +56,7 @@ impl ReadAhead {
     }
 
     /// The units up to `end` will be in memory at `ready`.
-    pub fn fetched(&mut self, end: u32, ready: u64) {
+    pub(crate) fn fetched(&mut self, end: u32, ready: u64) {
         self.fetched.push_back((end, ready));
     }
 

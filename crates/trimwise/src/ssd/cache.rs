@@ -29,7 +29,7 @@ impl WriteCache {
 
     /// Takes one unit that arrives at `now`; returns when there is room for it.
     #[inline]
-    pub fn admit(&mut self, now: u64) -> u64 {
+    pub(crate) fn admit(&mut self, now: u64) -> u64 {
         let mut at = now;
         self.used_units += 1;
         if self.used_units > self.capacity_units {
@@ -66,7 +66,7 @@ impl WriteCache {
     }
 
     /// When everything issued so far is programmed.
-    pub fn drained_at(&self) -> u64 {
+    pub(crate) fn drained_at(&self) -> u64 {
         self.drained_at
     }
 

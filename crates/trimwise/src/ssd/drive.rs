@@ -71,7 +71,7 @@ impl Drive {
     }
 
     /// The same, to change it past its commands.
-    pub fn ssd_mut(&mut self) -> &mut Ssd {
+    pub(crate) fn ssd_mut(&mut self) -> &mut Ssd {
         &mut self.ssd
     }
 
@@ -134,7 +134,7 @@ impl Drive {
     }
 
     /// From now on notes which units lose their data, for a host that keeps the bytes.
-    pub fn watch_destroyed(&mut self) {
+    pub(crate) fn watch_destroyed(&mut self) {
         self.destroyed.get_or_insert_default();
     }
 

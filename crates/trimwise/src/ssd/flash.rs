@@ -21,7 +21,7 @@ pub(super) struct Stripe {
 impl Stripe {
     /// Adds a host unit that is at hand at `ready`.
     #[inline]
-    pub fn add_host_unit(&mut self, ready: u64) {
+    pub(crate) fn add_host_unit(&mut self, ready: u64) {
         self.host_units += 1;
         self.holds_host = true;
         self.ready = self.ready.max(ready);
@@ -62,7 +62,7 @@ impl Flash {
     /// From now on the path to the flash takes so many percent longer, and at least as long as the link: work in the
     /// background shares it. 0: it has the path to itself.
     #[inline]
-    pub fn slow_down(&mut self, percent: u32) {
+    pub(crate) fn slow_down(&mut self, percent: u32) {
         self.path_unit_ns = match percent {
             0 => self.mover_unit_ns,
             _ => self.mover_unit_ns.max(self.link_unit_ns) * u64::from(100 + percent) / 100,
@@ -72,7 +72,7 @@ impl Flash {
     /// Takes one host unit that is there at `arrived` into the cache. Returns when it is in it, and when it is at hand
     /// for a program.
     #[inline]
-    pub fn admit(&mut self, arrived: u64) -> (u64, u64) {
+    pub(crate) fn admit(&mut self, arrived: u64) -> (u64, u64) {
         let in_cache = self.cache.admit(arrived);
         (in_cache, self.along_the_path(in_cache))
     }
@@ -130,7 +130,7 @@ impl Flash {
 
     /// A die and its channel, outside of SLC mode.
     #[inline]
-    pub fn place_of_die(&self, die: u32) -> Place {
+    pub(crate) fn place_of_die(&self, die: u32) -> Place {
         Place { die, channel: self.geometry.channel(die), slc: false }
     }
 }

@@ -122,7 +122,7 @@ impl Geometry {
     }
 
     /// Superblocks that hold the data, and the map if it lies in the flash, when the device is full.
-    pub fn data_superblocks(&self) -> u64 {
+    pub(crate) fn data_superblocks(&self) -> u64 {
         (u64::from(self.logical_units) + u64::from(self.map_units)).div_ceil(u64::from(self.superblock_units))
     }
 

@@ -176,7 +176,7 @@ impl Ssd {
     }
 
     /// Whether TRIM is a queued command. If not, a caller that keeps a queue must drain it first.
-    pub fn trim_is_queued(&self) -> bool {
+    pub(crate) fn trim_is_queued(&self) -> bool {
         self.config.trim.is_queued()
     }
 
@@ -469,7 +469,8 @@ impl Ssd {
     }
 
     /// Superblocks in the free pool now.
-    pub fn free_superblocks(&self) -> u32 {
+    #[cfg(test)]
+    pub(crate) fn free_superblocks(&self) -> u32 {
         self.mapping.free_superblocks()
     }
 
@@ -553,7 +554,7 @@ impl Ssd {
     }
 
     /// When the TRIMs so far are worked off, those in the background too.
-    pub fn worked_off_at(&self) -> SimTime {
+    pub(crate) fn worked_off_at(&self) -> SimTime {
         SimTime(self.trim_backlog_until)
     }
 

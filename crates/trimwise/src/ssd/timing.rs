@@ -155,7 +155,7 @@ impl Nand {
 
     /// A read for copying. It overtakes too: if it waited behind all that its die has to do, and the copy's program
     /// on another die for it, dies would wait for each other in a chain and stand idle most of the time.
-    pub fn read_for_copy(&mut self, at: Place, now: u64, units: u32, busy: &mut BusyTime) -> u64 {
+    pub(crate) fn read_for_copy(&mut self, at: Place, now: u64, units: u32, busy: &mut BusyTime) -> u64 {
         busy.read_gc += self.t_read_ns(at);
         self.overtaking_read(at, now, now, units)
     }
@@ -203,7 +203,7 @@ impl Nand {
     }
 
     /// When nothing is queued for any die.
-    pub fn idle_at(&self) -> u64 {
+    pub(crate) fn idle_at(&self) -> u64 {
         self.dies.iter().map(|die| die.free_at).max().unwrap_or(0)
     }
 

@@ -68,6 +68,7 @@ pub(super) trait Translation: Debug + Send + Sync {
 
     fn wear(&self) -> Wear;
 
+    #[cfg(test)]
     fn free_superblocks(&self) -> u32;
 
     /// Bytes of the model's own tables, tags aside.

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::units::{Bytes, SimDuration};
 
 /// Length of a day.
-pub const DAY: SimDuration = SimDuration::from_secs(86_400);
+pub(crate) const DAY: SimDuration = SimDuration::from_secs(86_400);
 /// When the first file of a day is created, and when the last interval ends.
 const FILES_BEGIN: SimDuration = SimDuration::from_secs(8 * 3_600);
 const FILES_END: SimDuration = SimDuration::from_secs(20 * 3_600);

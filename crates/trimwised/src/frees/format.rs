@@ -7,7 +7,7 @@ use trimwise::units::Span;
 
 /// One field of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Field {
+pub(crate) struct Field {
     offset: usize,
     size: usize,
 }

@@ -36,7 +36,7 @@ const REST: Duration = Duration::from_millis(10);
 
 /// What was traced since the last call.
 #[derive(Debug, Default)]
-pub struct Heard {
+pub(crate) struct Heard {
     /// Frees, by device.
     pub freed: BTreeMap<(u32, u32), Vec<Freed>>,
     /// Number of records lost, of any device.
@@ -46,7 +46,7 @@ pub struct Heard {
 }
 
 /// A trace instance that reports frees. It is removed on drop.
-pub struct Watcher {
+pub(crate) struct Watcher {
     instance: PathBuf,
     page: PageFormat,
     events: BTreeMap<Tracepoint, EventFormat>,
@@ -199,7 +199,7 @@ impl Watcher {
     }
 
     /// Whether all frees of a file system are traced.
-    pub fn is_watched(&self, device: (u32, u32)) -> bool {
+    pub(crate) fn is_watched(&self, device: (u32, u32)) -> bool {
         self.watched.contains_key(&device)
     }
 
@@ -224,13 +224,13 @@ impl Watcher {
     }
 
     /// Time until polling resumes; [`Duration::MAX`] if it is active.
-    pub fn rest_left(&self) -> Duration {
+    pub(crate) fn rest_left(&self) -> Duration {
         let left = self.heard_at.and_then(|at| REST.checked_sub(at.elapsed()));
         left.filter(|left| !left.is_zero()).unwrap_or(Duration::MAX)
     }
 
     /// Reads what was freed since the last call.
-    pub fn hear(&mut self) -> Heard {
+    pub(crate) fn hear(&mut self) -> Heard {
         let mut heard = Heard::default();
         let mut any = false;
         for pipe in &mut self.pipes {
@@ -267,7 +267,7 @@ impl Drop for Watcher {
 }
 
 /// The tracepoint for frees of a file system.
-pub fn tracepoint(kind: Kind) -> Option<Tracepoint> {
+pub(crate) fn tracepoint(kind: Kind) -> Option<Tracepoint> {
     match kind {
         Kind::Ext4 => Some(Tracepoint::Ext4),
         Kind::Xfs => Some(Tracepoint::Xfs),

@@ -101,7 +101,7 @@ fn in_words(child: &mut Child) -> String {
 
 impl Managed {
     /// Abandons a helper that takes too long, and checks whether an abandoned one has exited.
-    pub fn see_stuck(&mut self, means: &mut Means<'_>) {
+    pub(crate) fn see_stuck(&mut self, means: &mut Means<'_>) {
         let point = self.candidate.mount.mount_point.clone();
         if self.stuck.as_mut().is_some_and(has_ended) {
             self.stuck = None;
@@ -129,7 +129,7 @@ impl Managed {
     }
 
     /// Whether its disks are busy with something that excludes another slice.
-    pub fn keeps_its_disks_busy(&self) -> bool {
+    pub(crate) fn keeps_its_disks_busy(&self) -> bool {
         self.stuck.is_some() || self.job.as_ref().is_some_and(|job| job.doing == Doing::Trimming)
     }
 
@@ -153,7 +153,7 @@ impl Managed {
     }
 
     /// Reads the helper's output, and handles its answer once it has exited.
-    pub fn hear(&mut self, means: &mut Means<'_>) {
+    pub(crate) fn hear(&mut self, means: &mut Means<'_>) {
         if let Some(job) = self.job.take_if(Job::hear) {
             let (doing, elapsed) = (job.doing, job.elapsed());
             let (spans, answer) = job.answer(means.left);

@@ -17,7 +17,7 @@ use crate::process::{Left, Process, has_ended, send_opened};
 use crate::server;
 
 /// The argument of this program for the process that creates a unix socket.
-pub const COMMAND: &str = "listen";
+pub(crate) const COMMAND: &str = "listen";
 
 /// Maximum number of clients with an incomplete request. Beyond it, the one that has waited longest is dropped, so a
 /// client that sends its request at once is always served.
@@ -120,7 +120,7 @@ pub fn main() -> io::Result<()> {
 }
 
 /// An address where metrics are served, now or later.
-pub struct Endpoint {
+pub(crate) struct Endpoint {
     address: Address,
     /// This program.
     program: PathBuf,
@@ -186,7 +186,7 @@ impl Endpoint {
     }
 
     /// Retries a failed listen when it is due.
-    pub fn try_again(&mut self, now: Instant) {
+    pub(crate) fn try_again(&mut self, now: Instant) {
         self.hear();
         if self.stuck.as_mut().is_some_and(has_ended) {
             self.stuck = None;

@@ -94,7 +94,7 @@ struct Reloaded<'a> {
 
 /// The answer to `explain`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Explained {
+pub(crate) struct Explained {
     /// Its mount point.
     pub mount_point: PathBuf,
     /// Sentences, in order.

@@ -91,7 +91,11 @@ impl Service {
 }
 
 /// The sockets for commands and for the status; `number` is the group's id, if the group exists.
-pub fn open_server(places: &Places, config: &Config, number: Option<u32>) -> Result<Server, ServiceError> {
+pub(crate) fn open_server(
+    places: &Places,
+    config: &Config,
+    number: Option<u32>,
+) -> Result<Server, ServiceError> {
     let group = config.group.as_ref().map(|name| {
         number.ok_or_else(|| ServiceError::Io {
             what: format!("group = \"{name}\""),

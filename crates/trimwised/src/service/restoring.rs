@@ -15,7 +15,7 @@ use crate::speak::warn;
 const WAIT_MAX: Duration = Duration::from_secs(15);
 
 /// A mount option that is being restored.
-pub struct Restoring {
+pub(crate) struct Restoring {
     change: Change,
     /// The mount through which it is restored.
     point: PathBuf,

@@ -308,7 +308,7 @@ impl Service {
         if self.state.lock.is_none() {
             return;
         }
-        let Some(entries) = self.history.to_write() else { return };
+        let Some(entries) = self.history.next_batch() else { return };
         if let Err(why) =
             self.state.worker.ask(Asked::Note, &Ask::Note { database: self.database(), entries })
         {

@@ -9,7 +9,7 @@ use crate::speak::warn;
 
 /// The watcher, or why there is none.
 #[derive(Default)]
-pub struct Watching {
+pub(crate) struct Watching {
     pub watcher: Option<Watcher>,
     pub problem: Option<String>,
 }

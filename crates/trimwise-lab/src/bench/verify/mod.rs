@@ -41,7 +41,7 @@ use super::load::{Action, Limit, Order, Stream};
 use super::{Bench, Broken, Device, Did, Hooks, Settings, SetupError};
 
 /// The smallest region that can be judged: in a smaller one caches weigh too much.
-pub const REGION_MIN: Bytes = Bytes::mib(256);
+pub(crate) const REGION_MIN: Bytes = Bytes::mib(256);
 /// Transfers of the sequential reads, one at a time as in HD Tach.
 const READ: Bytes = Bytes::kib(64);
 /// Places over the region that are read.

@@ -17,7 +17,7 @@ impl Samples {
     ///
     /// The limit is nearer to reads without data, because reads of quicker flash (an SLC cache) lie between the two.
     /// The few of either kind on the wrong side, by chance or because of a cache, are taken into account.
-    pub fn reached_percent(&self) -> Option<f64> {
+    pub(crate) fn reached_percent(&self) -> Option<f64> {
         let (unmapped, mapped) = (quantile(&self.unmapped_ns, 9)?, quantile(&self.mapped_ns, 1)?);
         if self.trimmed_ns.is_empty() || unmapped >= mapped {
             return None;

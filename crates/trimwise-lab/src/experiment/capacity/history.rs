@@ -13,20 +13,20 @@ const DD: Bytes = Bytes(4_096_000_000);
 /// Number of its runs.
 const DD_RUNS: usize = 4;
 /// The fill levels of the source's sequential writes, and of the follow-up's random ones, hundredths of a percent.
-pub const LEVELS_WRITE: [u32; 2] = [8_730, 6_290];
+pub(crate) const LEVELS_WRITE: [u32; 2] = [8_730, 6_290];
 /// As above.
-pub const LEVELS_RANDOM: [u32; 2] = [6_390, 8_350];
+pub(crate) const LEVELS_RANDOM: [u32; 2] = [6_390, 8_350];
 /// Total size of sysbench's files by default.
 const SYSBENCH_FILES: Bytes = Bytes::gib(2);
 
 /// Fill levels, percent.
-pub const LEVELS: [u32; 11] = [10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 100];
+pub(crate) const LEVELS: [u32; 11] = [10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 100];
 /// Fill levels of a partition in percent, for varying over-provisioning.
-pub const LEVELS_OF_PARTITION: [u32; 5] = [25, 50, 75, 90, 100];
+pub(crate) const LEVELS_OF_PARTITION: [u32; 5] = [25, 50, 75, 90, 100];
 /// Unpartitioned remainders, percent of the drive.
-pub const REMAINDERS: [u32; 4] = [0, 7, 15, 28];
+pub(crate) const REMAINDERS: [u32; 4] = [0, 7, 15, 28];
 /// Fill levels of drives with pauses, percent.
-pub const LEVELS_IDLE: [u32; 3] = [50, 80, 95];
+pub(crate) const LEVELS_IDLE: [u32; 3] = [50, 80, 95];
 
 /// Random writes at a time: the queue depth of SATA.
 const DEPTH: u32 = 32;

@@ -16,7 +16,7 @@ pub fn device(name: &str) -> Result<SsdConfig, CellError> {
 }
 
 /// Factor by which [`small`] shrinks a drive.
-pub const SMALLER: u32 = 16;
+pub(crate) const SMALLER: u32 = 16;
 
 /// Shrinks the drive's blocks to one sixteenth of the pages. The number of superblocks, the log and the free pool stay
 /// the same. What depends on sizes shrinks with them: the cache, and the time of an erase, so that it stays the same
@@ -31,7 +31,7 @@ pub fn small(mut config: SsdConfig) -> SsdConfig {
 }
 
 /// A drive under test.
-pub struct Lab {
+pub(crate) struct Lab {
     device: ModelDevice,
     name: String,
     seed: u64,

@@ -137,7 +137,7 @@ pub struct CurvePoint {
 }
 
 /// Maximum number of points of a curve.
-pub const CURVE_POINTS_MAX: usize = 60;
+pub(crate) const CURVE_POINTS_MAX: usize = 60;
 
 /// A piece of a file on the drive: offset and length, bytes.
 pub type Piece = (u64, u64);

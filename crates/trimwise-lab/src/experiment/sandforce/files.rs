@@ -28,7 +28,7 @@ const CLASS: ContentClass = ContentClass::Incompressible;
 const FILE: Bytes = Bytes::mib(4);
 /// How full the files make the file system, in percent of what files can use: a usual level, and as much of the drive
 /// as a file system can cover.
-pub const LEVELS_PERCENT: [u64; 2] = [50, 95];
+pub(crate) const LEVELS_PERCENT: [u64; 2] = [50, 95];
 /// One of this many operations removes a file and rewrites it; the others overwrite 4 KiB.
 const OVERWRITES_A_REMOVAL: u64 = 4096;
 /// The drive: small enough that a file system on it can be worked on for this long.

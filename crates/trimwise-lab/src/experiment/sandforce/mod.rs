@@ -39,7 +39,7 @@ pub const DEVICE: &str = "sandforce-240gb";
 pub const BESIDE: &str = "sata-240gb-2012";
 
 /// The firmwares: before the fault, with it, and fixed.
-pub const FIRMWARES: [&str; 3] = ["3.x", "5.0.2", "5.0.3"];
+pub(crate) const FIRMWARES: [&str; 3] = ["3.x", "5.0.2", "5.0.3"];
 
 /// The data to fill and torture the drive with.
 pub const CLASSES: [ContentClass; 3] =

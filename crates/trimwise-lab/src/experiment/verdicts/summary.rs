@@ -6,9 +6,9 @@ use super::{Row, Side};
 use crate::experiment::claims::Figures;
 
 /// A change of duration smaller than this counts as none.
-pub const CHANGE_MIN: f64 = 0.03;
+pub(crate) const CHANGE_MIN: f64 = 0.03;
 /// The changes of kernel and model are near if they differ by at most this.
-pub const NEAR: f64 = 0.05;
+pub(crate) const NEAR: f64 = 0.05;
 
 /// A figure of both sides, and how far the model's may be off.
 pub struct Measure {
@@ -105,12 +105,12 @@ impl Change<'_> {
     }
 
     /// Whether both medians are within five points.
-    pub fn is_near(&self) -> bool {
+    pub(crate) fn is_near(&self) -> bool {
         (self.kernel.median - self.model.median).abs() <= NEAR
     }
 
     /// Whether following the model costs more than 3 % on the kernel.
-    pub fn misleads(&self) -> bool {
+    pub(crate) fn misleads(&self) -> bool {
         self.kernel.sign() * self.model.sign() < 0
     }
 }

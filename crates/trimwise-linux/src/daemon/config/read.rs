@@ -14,7 +14,7 @@ use crate::text::is_unprintable;
 use super::{Config, ConfigError, ConfigErrors, Manage, StatusFor, Treatment, seconds};
 
 /// All top-level keys. The first [`OF_MOUNT`] are also valid in the table of a mount.
-pub const KEYS: [&str; 15] = [
+pub(crate) const KEYS: [&str; 15] = [
     "policy",
     "slice-ms",
     "untrimmed-max",

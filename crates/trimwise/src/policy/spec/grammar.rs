@@ -78,7 +78,7 @@ impl<'a> Part<'a> {
     }
 
     /// It as the size of an extent, in units.
-    pub fn extent_units(self) -> Result<u64, Wrong> {
+    pub(crate) fn extent_units(self) -> Result<u64, Wrong> {
         const UNITS: [(&str, u64); 3] = [("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30)];
         let digits = self.text.bytes().take_while(u8::is_ascii_digit).count();
         let (count, unit) = self.text.split_at(digits);

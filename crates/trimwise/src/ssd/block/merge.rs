@@ -19,12 +19,12 @@ struct Reads {
 
 impl BlockMapped {
     /// Superblocks that the log has now.
-    pub fn log_in_use(&self) -> u32 {
+    pub(crate) fn log_in_use(&self) -> u32 {
         self.log.len() as u32 + self.streams_of_log()
     }
 
     /// Makes sure that the log may have one superblock more.
-    pub fn prepare_quota(&mut self, now: u64) {
+    pub(crate) fn prepare_quota(&mut self, now: u64) {
         while self.log_in_use() >= self.log_max {
             self.flash.stats.gc_stalls += 1;
             if self.log.is_empty() {
@@ -79,7 +79,7 @@ impl BlockMapped {
     }
 
     /// Copies all units of a logical block that belong behind what `target` holds already.
-    pub fn gather_rest(&mut self, target: u32, block: u32, now: u64) {
+    pub(crate) fn gather_rest(&mut self, target: u32, block: u32, now: u64) {
         while self.slots.superblock(target).next < self.units() {
             self.gather_stripe(target, block, Stripe::default(), now);
         }
@@ -90,7 +90,7 @@ impl BlockMapped {
 
     /// Copies what belongs to the stripe in which `target` has its next slot, and programs that stripe if there is
     /// anything in it, copied or before.
-    pub fn gather_stripe(&mut self, target: u32, block: u32, before: Stripe, now: u64) {
+    pub(crate) fn gather_stripe(&mut self, target: u32, block: u32, before: Stripe, now: u64) {
         let (stripe_units, units) = (self.flash.geometry.stripe_units, self.units());
         let begin = self.slots.superblock(target).next;
         let end = (begin / stripe_units + 1) * stripe_units;
@@ -165,7 +165,7 @@ impl BlockMapped {
 
     /// Merges while the host is idle, from `from` on and as long as it can begin before `until`, until enough of the
     /// log is free. Then what was given back is erased.
-    pub fn merge_between(&mut self, from: u64, until: u64) {
+    pub(crate) fn merge_between(&mut self, from: u64, until: u64) {
         let mut at = from;
         while at < until {
             if self.log_max - self.log_in_use() < self.idle_target && !self.log.is_empty() {

@@ -376,6 +376,7 @@ impl Translation for BlockMapped {
         Wear::of(self.slots.superblocks().iter().map(|block| block.erases))
     }
 
+    #[cfg(test)]
     fn free_superblocks(&self) -> u32 {
         self.slots.free()
     }

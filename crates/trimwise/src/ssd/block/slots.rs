@@ -94,7 +94,7 @@ impl Slots {
     }
 
     #[inline]
-    pub fn superblock_mut(&mut self, superblock: u32) -> &mut Superblock {
+    pub(crate) fn superblock_mut(&mut self, superblock: u32) -> &mut Superblock {
         &mut self.superblocks[superblock as usize]
     }
 
@@ -103,7 +103,7 @@ impl Slots {
     }
 
     #[inline]
-    pub fn is_valid(&self, slot: u32) -> bool {
+    pub(crate) fn is_valid(&self, slot: u32) -> bool {
         self.valid.get(slot / self.units, slot % self.units)
     }
 
@@ -115,7 +115,7 @@ impl Slots {
     }
 
     /// Returns the offset of the first valid slot of a superblock at or after `from`.
-    pub fn next_valid(&self, superblock: u32, from: u32) -> Option<u32> {
+    pub(crate) fn next_valid(&self, superblock: u32, from: u32) -> Option<u32> {
         self.valid.next(superblock, from)
     }
 
@@ -197,7 +197,7 @@ impl Slots {
     }
 
     /// Nothing in a superblock counts any more, and it belongs to nothing.
-    pub fn give_back(&mut self, superblock: u32) {
+    pub(crate) fn give_back(&mut self, superblock: u32) {
         let block = &mut self.superblocks[superblock as usize];
         debug_assert_eq!(block.valid, 0, "what is given back will be erased");
         if block.owners != NONE {
@@ -209,7 +209,7 @@ impl Slots {
     }
 
     /// Erases one of those that were given back, if there is one.
-    pub fn erase_given_back(&mut self) -> Option<u32> {
+    pub(crate) fn erase_given_back(&mut self) -> Option<u32> {
         let lane = (0..self.given_back.lanes()).max_by_key(|&lane| self.given_back.free_in(lane))?;
         let superblock = self.given_back.take_from(lane)?;
         self.erase(superblock);
@@ -224,7 +224,7 @@ impl Slots {
     }
 
     /// Erases all that is not clean, whatever is in it. Returns which those are.
-    pub fn erase_all(&mut self) -> Vec<u32> {
+    pub(crate) fn erase_all(&mut self) -> Vec<u32> {
         let used = (0..self.superblocks.len() as u32).filter(|&s| self.superblock(s).role != Role::Clean);
         let used: Vec<u32> = used.collect();
         self.valid.clear_all();

@@ -27,7 +27,7 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    pub const UNUSED: Self = Self {
+    pub(crate) const UNUSED: Self = Self {
         superblock: NONE,
         block: NONE,
         continues: NONE,
@@ -38,7 +38,7 @@ impl Stream {
 
 impl BlockMapped {
     /// The stream that is open for a logical block.
-    pub fn open_stream(&self, block: u32) -> Option<usize> {
+    pub(crate) fn open_stream(&self, block: u32) -> Option<usize> {
         self.streams.iter().position(|s| s.superblock != NONE && s.block == block)
     }
 
@@ -54,12 +54,12 @@ impl BlockMapped {
     }
 
     /// Open streams whose superblocks count as the log's.
-    pub fn streams_of_log(&self) -> u32 {
+    pub(crate) fn streams_of_log(&self) -> u32 {
         self.streams.iter().filter(|s| s.superblock != NONE && self.is_of_log(s)).count() as u32
     }
 
     /// Of those, the one that was used longest ago.
-    pub fn oldest_stream_of_log(&self) -> Option<usize> {
+    pub(crate) fn oldest_stream_of_log(&self) -> Option<usize> {
         let of_log = |i: &usize| self.streams[*i].superblock != NONE && self.is_of_log(&self.streams[*i]);
         (0..self.streams.len()).filter(of_log).min_by_key(|&i| self.streams[i].used)
     }
@@ -103,7 +103,7 @@ impl BlockMapped {
 
     /// Writes the unit that continues an open stream.
     #[inline]
-    pub fn write_to_stream(&mut self, index: usize, now: u64, ready: u64, tag: u32) {
+    pub(crate) fn write_to_stream(&mut self, index: usize, now: u64, ready: u64, tag: u32) {
         self.stream_clock += 1;
         let stream = &mut self.streams[index];
         stream.used = self.stream_clock;
@@ -154,7 +154,7 @@ impl BlockMapped {
 
     /// Ends a stream where it is. If its logical block has another data block, what is missing is copied from there
     /// (partial merge).
-    pub fn close_stream(&mut self, index: usize, now: u64) {
+    pub(crate) fn close_stream(&mut self, index: usize, now: u64) {
         self.complete_stripe(index, now);
         let stream = self.streams[index];
         if stream.superblock == NONE {

@@ -14,7 +14,7 @@ use super::Compressing;
 
 impl Compressing {
     /// Lets the recycler do its share after the host has read `granules` units, each of which counts as one granule.
-    pub fn pace_beside_reads(&mut self, now: u64, granules: u32) {
+    pub(crate) fn pace_beside_reads(&mut self, now: u64, granules: u32) {
         if self.map.recycles_from_stale_percent.is_none() {
             return;
         }
@@ -26,7 +26,7 @@ impl Compressing {
     }
 
     /// Chooses a victim if one is stale enough to be recycled.
-    pub fn start_recycling(&mut self) -> bool {
+    pub(crate) fn start_recycling(&mut self) -> bool {
         let Some(percent) = self.map.recycles_from_stale_percent else { return false };
         let Some(first) = self.victims.first() else { return false };
         let all = u64::from(self.superblock_slots);
@@ -41,7 +41,7 @@ impl Compressing {
     /// Next to nothing is also what is lost again when the rest has moved: no chunk lies across the end of a
     /// superblock, and up to a chunk less a granule is left there, once at most for each victim. A configuration has
     /// room for two whole chunks in each superblock that holds data, so the emptiest gains more than that.
-    pub fn with_more_to_gain(&self, chosen: u32) -> u32 {
+    pub(crate) fn with_more_to_gain(&self, chosen: u32) -> u32 {
         const LITTLE: u32 = 16;
         let all = self.superblock_slots;
         if all - self.live(chosen) >= (all / LITTLE).max(self.map.granules_max()) {

@@ -51,7 +51,7 @@ impl Gatherer {
 
     /// The die does something else.
     #[inline]
-    pub fn lose_register(&mut self, die: u32) {
+    pub(crate) fn lose_register(&mut self, die: u32) {
         self.registers[die as usize].stripe = NONE;
     }
 

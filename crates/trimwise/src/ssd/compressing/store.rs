@@ -171,7 +171,7 @@ impl Store {
     }
 
     /// Granules of the largest chunk: of a unit that does not compress.
-    pub fn granules_max(&self) -> u32 {
+    pub(crate) fn granules_max(&self) -> u32 {
         self.granules(SIZE_OF_DUPLICATE)
     }
 
@@ -211,7 +211,7 @@ impl Store {
 
     /// Whether the chunk that begins at a granule still counts.
     #[inline]
-    pub fn is_live(&self, owner: Owner, at: u32) -> bool {
+    pub(crate) fn is_live(&self, owner: Owner, at: u32) -> bool {
         match owner.whose() {
             Whose::Unit(lpn, _) => self.map[lpn as usize] == at,
             Whose::Duplicate(number) => self.duplicates[number as usize].at == at,
@@ -221,7 +221,7 @@ impl Store {
 
     /// The chunk now lies elsewhere.
     #[inline]
-    pub fn move_to(&mut self, owner: Owner, from: u32, to: u32) {
+    pub(crate) fn move_to(&mut self, owner: Owner, from: u32, to: u32) {
         match owner.whose() {
             Whose::Unit(lpn, _) => self.map[lpn as usize] = to,
             Whose::Duplicate(number) => self.duplicates[number as usize].at = to,
@@ -266,13 +266,13 @@ impl Store {
     }
 
     /// Gives a unit that was released zeros.
-    pub fn hold_zeros(&mut self, lpn: u32) {
+    pub(crate) fn hold_zeros(&mut self, lpn: u32) {
         self.map[lpn as usize] = ZEROS;
         self.mapped += 1;
     }
 
     /// Gives a unit that was released a reference to a duplicate.
-    pub fn hold_duplicate(&mut self, lpn: u32, number: u32) {
+    pub(crate) fn hold_duplicate(&mut self, lpn: u32, number: u32) {
         self.map[lpn as usize] = DUPLICATE - number;
         self.duplicates[number as usize].references += 1;
         self.mapped += 1;
@@ -280,18 +280,18 @@ impl Store {
 
     /// Gives a unit that was released a chunk of its own.
     #[inline]
-    pub fn hold_own(&mut self, lpn: u32, at: u32, size: Size) {
+    pub(crate) fn hold_own(&mut self, lpn: u32, at: u32, size: Size) {
         self.map[lpn as usize] = at;
         self.size_of[lpn as usize] = size;
         self.mapped += 1;
     }
 
-    pub fn place_duplicate(&mut self, number: u32, at: u32) {
+    pub(crate) fn place_duplicate(&mut self, number: u32, at: u32) {
         self.duplicates[number as usize].at = at;
     }
 
     /// Forgets all data; the counts of the superblocks are the caller's.
-    pub fn clear_all(&mut self) {
+    pub(crate) fn clear_all(&mut self) {
         self.map.fill(UNMAPPED);
         self.duplicates.fill(Duplicate { at: UNMAPPED, references: 0 });
         self.logs.fill(Vec::new());
@@ -302,7 +302,7 @@ impl Store {
 
     /// Notes what was written into the chunk at `at`; of a duplicate, which one it is.
     #[inline]
-    pub fn set_tag(&mut self, at: u32, kind: Kind, content: Content) {
+    pub(crate) fn set_tag(&mut self, at: u32, kind: Kind, content: Content) {
         if let Some(slot) = self.tags.get_mut(at as usize) {
             *slot = match kind {
                 Kind::Duplicate(number) => number,
@@ -312,7 +312,7 @@ impl Store {
     }
 
     /// The tag of what a read of a unit finds.
-    pub fn tag_of(&self, lpn: u32) -> Option<u32> {
+    pub(crate) fn tag_of(&self, lpn: u32) -> Option<u32> {
         if self.tags.is_empty() {
             return None;
         }
@@ -334,7 +334,7 @@ impl Store {
     }
 
     /// Bytes of the tables and logs, tags aside.
-    pub fn table_bytes(&self) -> u64 {
+    pub(crate) fn table_bytes(&self) -> u64 {
         let logs: usize = self.logs.iter().map(Vec::capacity).sum();
         (self.map.capacity() * 4
             + self.size_of.capacity()

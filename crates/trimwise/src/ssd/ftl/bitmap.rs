@@ -54,7 +54,7 @@ impl Bitmap {
         Some(index * 64 + word.trailing_zeros())
     }
 
-    pub fn clear_all(&mut self) {
+    pub(crate) fn clear_all(&mut self) {
         self.words.fill(0);
     }
 

@@ -148,7 +148,7 @@ impl<P: Placement> Ftl<P> {
     }
 
     /// Copies as much of the victim at hand as `slots` of the host pay for.
-    pub fn work_off(&mut self, now: u64, slots: u32) {
+    pub(crate) fn work_off(&mut self, now: u64, slots: u32) {
         let Some(due) = self.collector.victim.as_mut().and_then(|victim| victim.due(slots)) else { return };
         self.collect(now, due, false);
         if self.collector.victim.is_none() {
@@ -163,7 +163,7 @@ impl<P: Placement> Ftl<P> {
     }
 
     /// Chooses a victim, if there is one worth it. Returns whether there is a victim now.
-    pub fn start_victim(&mut self, urgency: Urgency) -> bool {
+    pub(crate) fn start_victim(&mut self, urgency: Urgency) -> bool {
         if urgency != Urgency::Needed && self.start_wear_levelling() {
             return true;
         }
@@ -238,7 +238,7 @@ impl<P: Placement> Ftl<P> {
 
     /// Reads up to `budget` slots of a victim and moves what is live. Erases the victim if none is left, and otherwise
     /// returns what is left of it; before that, how many slots were copied.
-    pub fn copy_victim(&mut self, mut victim: Victim, now: u64, budget: u32) -> (u32, Option<Victim>) {
+    pub(crate) fn copy_victim(&mut self, mut victim: Victim, now: u64, budget: u32) -> (u32, Option<Victim>) {
         let source = victim.superblock;
         let checks = self.blocks[source as usize].unchecked > 0;
         let (mut done, mut copied) = (0, 0);

@@ -22,7 +22,7 @@ pub(in crate::ssd) struct Frontier {
 }
 
 impl Frontier {
-    pub const UNUSED: Self = Self {
+    pub(crate) const UNUSED: Self = Self {
         superblock: NONE,
         next: 0,
         stripe_end: 0,
@@ -44,25 +44,25 @@ impl Frontier {
 
     /// Returns whether this many slots fill the stripe.
     #[inline]
-    pub fn fills_stripe(&self, slots: u32) -> bool {
+    pub(crate) fn fills_stripe(&self, slots: u32) -> bool {
         self.next + slots >= self.stripe_end
     }
 }
 
 impl<P: Placement> Ftl<P> {
     /// The open superblocks and their next slots.
-    pub fn open_superblocks(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
+    pub(crate) fn open_superblocks(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
         self.frontiers.iter().filter(|f| f.superblock != NONE).map(|f| (f.superblock, f.next))
     }
 
     /// The host's next frontier in turn.
-    pub fn next_turn(&self, frontier: usize) -> usize {
+    pub(crate) fn next_turn(&self, frontier: usize) -> usize {
         (frontier + 1) % self.hosts
     }
 
     /// Makes sure that a frontier of the host has room.
     #[inline]
-    pub fn prepare_host(&mut self, frontier: usize, slots: u32, now: u64) {
+    pub(crate) fn prepare_host(&mut self, frontier: usize, slots: u32, now: u64) {
         if !self.frontiers[frontier].has_room(slots) {
             self.make_room(frontier, frontier % self.pool.lanes(), slots, now);
         }
@@ -90,7 +90,7 @@ impl<P: Placement> Ftl<P> {
 
     /// Makes sure that the frontier of copies has room. Returns which one it is.
     #[inline]
-    pub fn prepare_copies(&mut self, slots: u32, now: u64) -> usize {
+    pub(crate) fn prepare_copies(&mut self, slots: u32, now: u64) -> usize {
         let copies = self.copies;
         while !self.frontiers[copies].has_room(slots) {
             if self.frontiers[copies].superblock != NONE {
@@ -110,14 +110,14 @@ impl<P: Placement> Ftl<P> {
     }
 
     /// Opens a superblock that takes `slots`.
-    pub fn open_superblock(&mut self, frontier: usize, superblock: u32, slots: u32) {
+    pub(crate) fn open_superblock(&mut self, frontier: usize, superblock: u32, slots: u32) {
         self.blocks[superblock as usize].state = State::Open;
         let (stripe_end, end) = (self.stripe_slots, slots);
         self.frontiers[frontier] = Frontier { superblock, stripe_end, end, ..Frontier::UNUSED };
     }
 
     /// Takes a superblock from the free pool, of `lane` if there is one.
-    pub fn take_free(&mut self, lane: usize) -> u32 {
+    pub(crate) fn take_free(&mut self, lane: usize) -> u32 {
         let Some(superblock) = self.pool.take(lane) else {
             unreachable!(
                 "the last free superblock is kept for the collector, and a victim needs one at most"
@@ -128,7 +128,7 @@ impl<P: Placement> Ftl<P> {
 
     /// Fills slots of a host frontier that has room for them, with units that are at hand at `ready`.
     #[inline]
-    pub fn append_host(&mut self, frontier: usize, now: u64, ready: u64, slots: u32) {
+    pub(crate) fn append_host(&mut self, frontier: usize, now: u64, ready: u64, slots: u32) {
         self.counts().host += u64::from(slots);
         if self.append(frontier, now, ready, slots, true) {
             P::stripe_filled(self, frontier, now);

@@ -86,7 +86,7 @@ pub(super) struct Ftl<P> {
 }
 
 impl<P: Placement> Ftl<P> {
-    pub fn with_placement(
+    pub(crate) fn with_placement(
         config: &SsdConfig,
         geometry: Geometry,
         seed: u64,
@@ -138,7 +138,7 @@ impl<P: Placement> Ftl<P> {
 
     /// Carries the counts of granules over into units.
     #[inline]
-    pub fn count_units(&mut self) {
+    pub(crate) fn count_units(&mut self) {
         if P::SLOTS_ARE_GRANULES {
             let granules = self.flash.stats.nand_granules;
             let units = &mut self.flash.stats.nand_units;
@@ -308,6 +308,7 @@ impl<P: Placement> Translation for Ftl<P> {
         Wear::of(self.blocks.iter().map(|block| block.erases))
     }
 
+    #[cfg(test)]
     fn free_superblocks(&self) -> u32 {
         self.pool.free()
     }

@@ -24,7 +24,7 @@ impl Pool {
     }
 
     /// Superblocks of one lane in the pool.
-    pub fn free_in(&self, lane: usize) -> usize {
+    pub(crate) fn free_in(&self, lane: usize) -> usize {
         self.lanes[lane].len()
     }
 
@@ -34,7 +34,7 @@ impl Pool {
     }
 
     /// All lanes in the order in which a superblock is looked for, if it should be one of `lane`.
-    pub fn lanes_from(&self, lane: usize) -> impl Iterator<Item = usize> + use<> {
+    pub(crate) fn lanes_from(&self, lane: usize) -> impl Iterator<Item = usize> + use<> {
         let lanes = self.lanes.len();
         (0..lanes).map(move |i| (lane + i) % lanes)
     }
@@ -47,7 +47,7 @@ impl Pool {
     }
 
     /// Takes the oldest superblock of a lane.
-    pub fn take_from(&mut self, lane: usize) -> Option<u32> {
+    pub(crate) fn take_from(&mut self, lane: usize) -> Option<u32> {
         let superblock = self.lanes[lane].pop_front()?;
         self.free -= 1;
         Some(superblock)

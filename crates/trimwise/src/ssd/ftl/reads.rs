@@ -29,7 +29,7 @@ impl Reads {
     }
 
     /// Adds a unit that needs no flash.
-    pub fn at_hand(&mut self, at: u64) {
+    pub(crate) fn at_hand(&mut self, at: u64) {
         self.ready.first = self.ready.first.min(at);
     }
 

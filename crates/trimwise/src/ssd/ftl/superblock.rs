@@ -38,7 +38,7 @@ pub(in crate::ssd) struct Block {
 
 impl Block {
     /// As it leaves the factory.
-    pub const NEW: Self = Self {
+    pub(crate) const NEW: Self = Self {
         valid: 0,
         unchecked: 0,
         written: 0,

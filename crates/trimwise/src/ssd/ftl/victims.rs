@@ -91,7 +91,7 @@ impl Victims {
     }
 
     /// Forgets the lists and makes them again: cheaper than moving one by one when most have changed.
-    pub fn relink(&mut self, blocks: &[Block]) {
+    pub(crate) fn relink(&mut self, blocks: &[Block]) {
         if self.policy == VictimPolicy::Fifo {
             return;
         }

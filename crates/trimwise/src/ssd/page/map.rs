@@ -44,7 +44,7 @@ impl PageMap {
     }
 
     #[inline]
-    pub fn ppn(&self, slot: Slot) -> u32 {
+    pub(crate) fn ppn(&self, slot: Slot) -> u32 {
         slot.superblock * self.superblock_units + slot.offset
     }
 
@@ -74,19 +74,19 @@ impl PageMap {
         self.l2p.get(lpn as usize).copied().filter(|&ppn| ppn != NONE)
     }
 
-    pub fn set_tag(&mut self, slot: Slot, tag: u32) {
+    pub(crate) fn set_tag(&mut self, slot: Slot, tag: u32) {
         let ppn = self.ppn(slot);
         if let Some(kept) = self.tags.get_mut(ppn as usize) {
             *kept = tag;
         }
     }
 
-    pub fn tag_at(&self, ppn: u32) -> Option<u32> {
+    pub(crate) fn tag_at(&self, ppn: u32) -> Option<u32> {
         self.tags.get(ppn as usize).copied()
     }
 
     #[inline]
-    pub fn copy_tag(&mut self, from: Slot, to: Slot) {
+    pub(crate) fn copy_tag(&mut self, from: Slot, to: Slot) {
         if !self.tags.is_empty() {
             let (from, to) = (self.ppn(from), self.ppn(to));
             self.tags[to as usize] = self.tags[from as usize];
@@ -94,14 +94,14 @@ impl PageMap {
     }
 
     /// Forgets everything; the counts of the superblocks are the caller's.
-    pub fn clear_all(&mut self) {
+    pub(crate) fn clear_all(&mut self) {
         self.l2p.fill(NONE);
         self.live.clear_all();
         self.mapped = 0;
     }
 
     /// Bytes of the tables, tags aside.
-    pub fn table_bytes(&self) -> u64 {
+    pub(crate) fn table_bytes(&self) -> u64 {
         (self.l2p.capacity() + self.p2l.capacity()) as u64 * 4 + self.live.memory_bytes()
     }
 }

@@ -127,11 +127,11 @@ impl MapCache {
     }
 
     /// Slots that the map has taken and nobody has paid for.
-    pub fn take_owed(&mut self) -> u32 {
+    pub(crate) fn take_owed(&mut self) -> u32 {
         std::mem::take(&mut self.owed_units)
     }
 
-    pub fn unmapped_at(&self) -> u64 {
+    pub(crate) fn unmapped_at(&self) -> u64 {
         self.unmapped_at
     }
 
@@ -177,7 +177,7 @@ impl PageMapped {
 
     /// Looks up a unit, which it is possible to begin with at `ready`, and notes that its place `changes`. Returns when
     /// its place is known.
-    pub fn translate(&mut self, now: u64, ready: u64, lpn: u32, changes: bool) -> u64 {
+    pub(crate) fn translate(&mut self, now: u64, ready: u64, lpn: u32, changes: bool) -> u64 {
         let index = lpn / MAP_PART_UNITS;
         let slot = self.part_slot(index);
         let Some(cache) = &mut self.map.cache else { return ready };
@@ -265,7 +265,7 @@ impl PageMapped {
     }
 
     /// Writes the parts that copies have changed, as far as there is room for them.
-    pub fn write_moved_parts(&mut self, now: u64) {
+    pub(crate) fn write_moved_parts(&mut self, now: u64) {
         let Some(cache) = &mut self.map.cache else { return };
         let mut moved = std::mem::take(&mut cache.moved);
         let mut done = 0;
@@ -292,7 +292,7 @@ impl PageMapped {
     }
 
     /// What the map does before ranges are unmapped: parts of which nothing is left are dropped, the others looked up.
-    pub fn unmap_parts(&mut self, now: u64, ranges: &[Range<u32>]) {
+    pub(crate) fn unmap_parts(&mut self, now: u64, ranges: &[Range<u32>]) {
         let logical = self.map.logical_units;
         let mut at = 0;
         for range in ranges {
@@ -326,7 +326,7 @@ impl PageMapped {
     }
 
     /// Checks the map in the flash: what is mapped must be found again.
-    pub fn audit_map_cache(&self) -> Result<(), AuditError> {
+    pub(crate) fn audit_map_cache(&self) -> Result<(), AuditError> {
         let Some(cache) = &self.map.cache else { return Ok(()) };
         cache.audit()?;
         let logical = self.map.logical_units as usize;

@@ -81,7 +81,7 @@ impl SlcCache {
         2 * self.frontiers
     }
 
-    pub fn is_static(&self, superblock: u32) -> bool {
+    pub(crate) fn is_static(&self, superblock: u32) -> bool {
         superblock < self.static_superblocks
     }
 
@@ -113,12 +113,12 @@ impl SlcCache {
     }
 
     /// The superblock being folded; [`NONE`] if there is none.
-    pub fn folded_superblock(&self) -> u32 {
+    pub(crate) fn folded_superblock(&self) -> u32 {
         self.victim.map_or(NONE, |victim| victim.superblock)
     }
 
     /// Superblocks of the static part that are free.
-    pub fn static_free(&self) -> usize {
+    pub(crate) fn static_free(&self) -> usize {
         self.static_free.len()
     }
 
@@ -145,12 +145,12 @@ impl PageMapped {
     }
 
     /// Superblocks that idle collection should free for the dynamic part to have its share.
-    pub fn wanted_by_slc(&self) -> u32 {
+    pub(crate) fn wanted_by_slc(&self) -> u32 {
         self.map.slc.as_ref().map_or(0, |slc| self.dynamic_share(slc).saturating_sub(slc.dynamic))
     }
 
     /// Chooses the frontier that the host's next stripe goes to, and makes sure that it is open. Returns its index.
-    pub fn begin_slc_stripe(&mut self, now: u64) -> usize {
+    pub(crate) fn begin_slc_stripe(&mut self, now: u64) -> usize {
         self.shrink_slc(now);
         let Some(slc) = &mut self.map.slc else { return self.turn };
         let turn = slc.turn;
@@ -186,7 +186,7 @@ impl PageMapped {
     }
 
     /// The host has filled a stripe of frontier `turn`. Returns whether that was one in SLC mode.
-    pub fn end_slc_stripe(&mut self, turn: usize, now: u64) -> bool {
+    pub(crate) fn end_slc_stripe(&mut self, turn: usize, now: u64) -> bool {
         let Some(slc) = &mut self.map.slc else { return false };
         self.turn = slc.rest();
         let units = self.stripe_slots;
@@ -282,7 +282,7 @@ impl PageMapped {
     }
 
     /// Folds a piece while the host is idle. Returns whether there was something to fold.
-    pub fn fold_while_idle(&mut self, now: u64, piece: u32) -> bool {
+    pub(crate) fn fold_while_idle(&mut self, now: u64, piece: u32) -> bool {
         let folds = self.map.slc.as_ref().is_some_and(|slc| slc.fold_when_idle) && self.start_folding(false);
         if folds {
             self.fold(now, piece, true);
@@ -291,14 +291,14 @@ impl PageMapped {
     }
 
     /// The frontier that folded units go to, opened if it was not.
-    pub fn fold_target(&mut self, now: u64) -> usize {
+    pub(crate) fn fold_target(&mut self, now: u64) -> usize {
         let index = self.map.slc.as_ref().map_or(0, |slc| slc.fold_turn);
         self.prepare_host(index, 1, now);
         index
     }
 
     /// Folding has filled a stripe of the host's frontier `index`.
-    pub fn end_fold_stripe(&mut self, index: usize, now: u64) {
+    pub(crate) fn end_fold_stripe(&mut self, index: usize, now: u64) {
         let Some(slc) = &mut self.map.slc else { return };
         slc.fold_turn = (index + 1) % slc.frontiers;
         // The host may have begun that stripe.
@@ -309,7 +309,7 @@ impl PageMapped {
     }
 
     /// Checks the accounting of the SLC cache.
-    pub fn audit_slc(&self) -> Result<(), AuditError> {
+    pub(crate) fn audit_slc(&self) -> Result<(), AuditError> {
         let Some(slc) = &self.map.slc else {
             let stray = self.blocks.iter().position(|block| block.slc);
             ensure!(stray.is_none(), "superblock {stray:?} is in SLC mode, and there is no SLC cache");

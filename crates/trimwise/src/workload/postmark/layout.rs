@@ -145,7 +145,7 @@ impl Layout {
     }
 
     /// The subdirectories that the run creates, in PostMark's order.
-    pub fn subdirectory_paths(&self) -> impl Iterator<Item = String> {
+    pub(crate) fn subdirectory_paths(&self) -> impl Iterator<Item = String> {
         let first_of = |i: usize| !self.prefixes[..i].contains(&self.prefixes[i]);
         (0..self.prefixes.len())
             .filter(move |&i| first_of(i))
@@ -153,7 +153,7 @@ impl Layout {
     }
 
     /// Writes the path of `file` into `path`, reusing its allocation.
-    pub fn path_into(&self, file: FileRef, path: &mut String) {
+    pub(crate) fn path_into(&self, file: FileRef, path: &mut String) {
         path.clear();
         path.push_str(self.prefixes.get(file.location as usize).map_or("", String::as_str));
         // Writing to a String cannot fail.

@@ -12,7 +12,7 @@ use super::outcome::Outcome;
 use crate::units::SimTime;
 
 /// What PostMark prints when the transactions end early; it prints no report then.
-pub const OUT_OF_FILES: &str = "out of files!\nFor this workload, either increase the number of files or\n\
+pub(crate) const OUT_OF_FILES: &str = "out of files!\nFor this workload, either increase the number of files or\n\
      decrease the number of transactions.\n";
 
 /// Whole seconds as PostMark's `time()` differences give them, never 0.

@@ -15,7 +15,7 @@ const TWIST: u32 = 0x9908_b0df;
 
 /// MT19937 as PostMark 1.53 seeds it.
 #[derive(Clone)]
-pub struct Mt19937 {
+pub(crate) struct Mt19937 {
     state: [u32; STATE_WORDS],
     next: usize,
 }
@@ -40,7 +40,7 @@ impl Mt19937 {
     }
 
     /// The next output, all 32 bits.
-    pub fn next_u32(&mut self) -> u32 {
+    pub(crate) fn next_u32(&mut self) -> u32 {
         if self.next == STATE_WORDS {
             self.twist();
         }

@@ -155,7 +155,7 @@ impl<'a> Script<'a> {
     }
 
     /// The script alone.
-    pub fn without_data(config: &'a PostmarkConfig) -> Self {
+    pub(crate) fn without_data(config: &'a PostmarkConfig) -> Self {
         Self::begin(config, Mt19937::new(config.seed), 2 * u64::from(config.size_high))
     }
 
@@ -207,7 +207,7 @@ impl<'a> Script<'a> {
     }
 
     /// The files that exist after the steps taken so far.
-    pub fn live_files(&self) -> impl Iterator<Item = FileRef> {
+    pub(crate) fn live_files(&self) -> impl Iterator<Item = FileRef> {
         self.slots.iter().filter(|slot| slot.bytes > 0).map(|slot| slot.file)
     }
 

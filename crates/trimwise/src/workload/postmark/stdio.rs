@@ -10,7 +10,7 @@
 //! through [`charge_user_copy`](crate::workload::files::Files::charge_user_copy).
 
 /// Size of a stdio buffer: the `st_blksize` of the file, which is 4,096 on ext4, XFS, btrfs and tmpfs.
-pub const BUFFER_BYTES: u32 = 4096;
+pub(crate) const BUFFER_BYTES: u32 = 4096;
 
 /// The system calls that one `fwrite` makes, in this order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub struct Written {
 
 /// The writing side of a stream: `fopen` with `w` or `a`, then `fwrite`, then `fclose`.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct WriteStream {
+pub(crate) struct WriteStream {
     /// Bytes waiting in the buffer.
     held: u32,
     /// Whether the buffer exists: the first write creates it, and until then there is no room in it.
@@ -37,7 +37,7 @@ impl WriteStream {
     ///
     /// Copies what fits. If something is left, the buffer is flushed, whole multiples of the buffer size are written
     /// past it, and the rest is copied. A buffer that has just become full is not flushed yet.
-    pub fn fwrite(&mut self, bytes: u32) -> Written {
+    pub(crate) fn fwrite(&mut self, bytes: u32) -> Written {
         let room = if self.has_buffer { BUFFER_BYTES - self.held } else { 0 };
         let fits = bytes.min(room);
         self.held += fits;
@@ -53,14 +53,14 @@ impl WriteStream {
     }
 
     /// `fclose`: returns how many bytes it writes; 0 means none.
-    pub fn fclose(self) -> u32 {
+    pub(crate) fn fclose(self) -> u32 {
         self.held
     }
 }
 
 /// The next action of `fread`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReadStep {
+pub(crate) enum ReadStep {
     /// Nothing: it is complete.
     Done,
     /// Read [`BUFFER_BYTES`] into the buffer.
@@ -74,7 +74,7 @@ pub enum ReadStep {
 /// Each `fread` is a loop: call [`ReadStream::step`], make the call it names, report its result with
 /// [`ReadStream::filled`] or [`ReadStream::read_directly`], until `Done` or a result of 0 bytes.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct ReadStream {
+pub(crate) struct ReadStream {
     /// Bytes in the buffer not taken by any `fread`.
     held: u32,
     /// Bytes that the current `fread` still wants.
@@ -85,7 +85,7 @@ pub struct ReadStream {
 
 impl ReadStream {
     /// Starts an `fread` of `bytes` bytes.
-    pub fn fread(&mut self, bytes: u32) {
+    pub(crate) fn fread(&mut self, bytes: u32) {
         self.wanted = bytes;
     }
 
@@ -108,12 +108,12 @@ impl ReadStream {
     }
 
     /// Reports that a [`ReadStep::Direct`] returned `bytes` bytes.
-    pub fn read_directly(&mut self, bytes: u32) {
+    pub(crate) fn read_directly(&mut self, bytes: u32) {
         self.wanted = self.wanted.saturating_sub(bytes);
     }
 
     /// Returns the bytes copied out of the buffer since the last call.
-    pub fn take_copied(&mut self) -> u64 {
+    pub(crate) fn take_copied(&mut self) -> u64 {
         std::mem::take(&mut self.copied)
     }
 }
