@@ -19,6 +19,9 @@ pub(super) struct Ready {
     pub last: u64,
 }
 
+/// The most units that [`Translation::expect`] takes: about as many cache misses as a processor has under way.
+pub(super) const EXPECTED_AT_ONCE: usize = 32;
+
 pub(super) trait Translation: Debug + Send + Sync {
     /// A copy with everything in it.
     fn boxed_clone(&self) -> Box<dyn Translation>;
@@ -30,6 +33,9 @@ pub(super) trait Translation: Debug + Send + Sync {
     /// Writes host units that are there at `arrived`, by a command accepted at `now`. Returns when the last of them is
     /// in the cache.
     fn write(&mut self, now: u64, arrived: u64, units: Range<u32>, content: Content) -> u64;
+
+    /// Fetches into the processor's caches what is kept of these units.
+    fn expect(&self, _lpns: &[u32]) {}
 
     /// Programs host units that wait for their page to be full, filling it up with nothing.
     fn pad(&mut self, now: u64);

@@ -18,6 +18,12 @@ impl Bitmap {
         superblock as usize * self.words_per_superblock as usize + (offset / 64) as usize
     }
 
+    /// The word that holds a slot's bit.
+    #[inline]
+    pub fn word_of(&self, superblock: u32, offset: u32) -> u64 {
+        self.words[self.word(superblock, offset)]
+    }
+
     #[inline]
     pub fn set(&mut self, superblock: u32, offset: u32) {
         let word = self.word(superblock, offset);
@@ -52,6 +58,16 @@ impl Bitmap {
             word = self.words[base + index as usize];
         }
         Some(index * 64 + word.trailing_zeros())
+    }
+
+    /// The offsets of all set bits of a superblock from `from` on.
+    pub fn iter(&self, superblock: u32, from: u32) -> impl Iterator<Item = u32> + '_ {
+        let mut from = from;
+        std::iter::from_fn(move || {
+            let offset = self.next(superblock, from)?;
+            from = offset + 1;
+            Some(offset)
+        })
     }
 
     pub(crate) fn clear_all(&mut self) {

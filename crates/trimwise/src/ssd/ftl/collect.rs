@@ -60,6 +60,11 @@ impl Victim {
         Self { superblock, cursor, cause, work: work.into(), gain: gain.into(), credit: 0 }
     }
 
+    /// How far it has been read.
+    pub(super) fn cursor(&self) -> Cursor {
+        self.cursor
+    }
+
     /// Returns how many slots to copy now that the host has written `slots` more. 0 is not nothing: a victim without
     /// valid slots is erased at once.
     #[inline]

@@ -235,6 +235,14 @@ impl<P: Placement> Translation for Ftl<P> {
         acknowledged
     }
 
+    fn expect(&self, lpns: &[u32]) {
+        self.map.expect(lpns);
+        // They will have about as many slots copied.
+        if let Some(victim) = &self.collector.victim {
+            self.map.expect_copies(victim.superblock, victim.cursor(), 2 * lpns.len());
+        }
+    }
+
     fn pad(&mut self, now: u64) {
         self.pad_stripes(now);
         self.count_units();

@@ -55,6 +55,12 @@ pub(in crate::ssd) trait Placement: Clone + Debug + Send + Sync + Sized + 'stati
     /// Reads units for a command that is decoded at `decoded`.
     fn read(ftl: &mut Ftl<Self>, now: u64, decoded: u64, units: Range<u32>) -> Ready;
 
+    /// Fetches into the processor's caches what is kept of these units, at most [`EXPECTED_AT_ONCE`].
+    fn expect(&self, _lpns: &[u32]) {}
+
+    /// The same for the next `count` slots of a superblock that are copied.
+    fn expect_copies(&self, _superblock: u32, _from: Cursor, _count: usize) {}
+
     fn is_mapped(&self, lpn: u32) -> bool;
 
     /// Units that hold data.

@@ -5,9 +5,12 @@
 //! touches the bitmap and the block's count but never `p2l`: the bitmap is 64 times smaller and stays in
 //! the processor's cache, and a victim's entries of `p2l` are read in order anyway.
 
+use std::hint::black_box;
+
 use super::super::config::SsdConfig;
 use super::super::ftl::{Bitmap, NONE, Slot};
 use super::super::geometry::Geometry;
+use super::super::translation::EXPECTED_AT_ONCE;
 use super::map_cache::MapCache;
 use super::slc::SlcCache;
 
@@ -67,6 +70,27 @@ impl PageMap {
         let superblock = ppn / self.superblock_units;
         self.live.clear(superblock, ppn % self.superblock_units);
         Some(superblock)
+    }
+
+    /// Fetches the entries of logical units and the words of their slots into the processor's caches. Loads that
+    /// nothing waits for are under way side by side; in the course of commands each would be waited for alone.
+    #[inline]
+    pub(super) fn fetch(&self, lpns: &[u32]) {
+        let mut slots = [NONE; EXPECTED_AT_ONCE];
+        for (slot, &lpn) in slots.iter_mut().zip(lpns) {
+            *slot = self.l2p[lpn as usize];
+        }
+        let mapped = slots[..lpns.len()].iter().filter(|&&slot| slot != NONE);
+        let word = |&slot: &u32| self.live.word_of(slot / self.superblock_units, slot % self.superblock_units);
+        black_box(mapped.map(word).fold(0, u64::wrapping_add));
+    }
+
+    /// Fetches the entries that change when the next `count` live slots of a superblock are copied.
+    pub(super) fn fetch_copies(&self, superblock: u32, from: u32, count: usize) {
+        let live = self.live.iter(superblock, from).take(count);
+        let first = superblock as usize * self.superblock_units as usize;
+        let entry = |offset: u32| self.l2p[self.p2l[first + offset as usize] as usize];
+        black_box(live.map(entry).fold(0, u32::wrapping_add));
     }
 
     /// Where a unit of the host lies.

@@ -109,6 +109,14 @@ impl Placement for PageMap {
         reads.finish(&mut ftl.flash, now)
     }
 
+    fn expect(&self, lpns: &[u32]) {
+        self.fetch(lpns);
+    }
+
+    fn expect_copies(&self, superblock: u32, from: Cursor, count: usize) {
+        self.fetch_copies(superblock, from.offset, count);
+    }
+
     fn is_mapped(&self, lpn: u32) -> bool {
         self.find(lpn).is_some()
     }
