@@ -4,12 +4,12 @@
 //!
 //! `device/random_write_64gib` writes single units at uniform random places of a 64 GiB drive with 28 %
 //! over-provisioning, 32 commands outstanding, in steady state: filled once in order and then overwritten at
-//! random, three times its size, before anything is measured. Beside the rate it prints the write amplification
+//! random, three times its size, before anything is measured. Next to the rate it prints the write amplification
 //! and the model's memory for each logical unit, 9.3 bytes here; the limit is 12.
 //!
 //! `device/random_write_block_mapping` does the same on the same flash with a block mapping, whose log is all that
-//! is over-provisioned. Merges write several units to the flash for each that the host writes, so that it prints the
-//! rate of both.
+//! is over-provisioned. Merges write several units to the flash for each that the host writes, so it prints the rate of
+//! both.
 //!
 //! `device/random_write_compressing` does the same with a compressing mapping of the same flash and compressible data, of
 //! which it holds eight units in the place of one.
@@ -27,6 +27,8 @@ use trimwise::profile::Profile;
 use trimwise::ssd::{BlockMappingConfig, CompressingConfig, MappingConfig, Ssd, SsdConfig};
 use trimwise::units::{Lpn, SimTime, UnitRange};
 
+/// Commands that the host keeps outstanding.
+const OUTSTANDING: usize = 32;
 /// Writes in one iteration.
 const WRITES: u64 = 1_000_000;
 /// Log of the block mapping: what is over-provisioned, but for a few superblocks.
@@ -41,20 +43,22 @@ const COMPRESSIBLE: Content = Content::new(ContentClass::Compressible, 1);
 struct Host {
     ssd: Ssd,
     rng: Xoshiro256PlusPlus,
-    outstanding: Vec<SimTime>,
-    next: usize,
+    outstanding: [SimTime; OUTSTANDING],
     now: SimTime,
 }
 
 impl Host {
+    /// The next commands are known in advance, as they are to a host with a queue.
     fn write_at_random(&mut self, count: u64) -> SimTime {
         let units = self.ssd.capacity_units();
-        for _ in 0..count {
-            let slot = &mut self.outstanding[self.next];
-            self.next = (self.next + 1) % 32;
-            self.now = self.now.max(*slot);
-            let lpn = ((self.rng.next_u64() >> 32) * units) >> 32;
-            *slot = self.ssd.write_content(self.now, UnitRange::new(Lpn(lpn), 1), COMPRESSIBLE);
+        for _ in 0..count / OUTSTANDING as u64 {
+            let next: [Lpn; OUTSTANDING] =
+                std::array::from_fn(|_| Lpn(((self.rng.next_u64() >> 32) * units) >> 32));
+            self.ssd.expect(next);
+            for (slot, lpn) in self.outstanding.iter_mut().zip(next) {
+                self.now = self.now.max(*slot);
+                *slot = self.ssd.write_content(self.now, UnitRange::new(lpn, 1), COMPRESSIBLE);
+            }
         }
         self.now
     }
@@ -67,8 +71,7 @@ fn steady_host(change: impl FnOnce(&mut SsdConfig)) -> Host {
     let mut host = Host {
         ssd,
         rng: Xoshiro256PlusPlus::seed_from_u64(1),
-        outstanding: vec![SimTime::ZERO; 32],
-        next: 0,
+        outstanding: [SimTime::ZERO; OUTSTANDING],
         now: SimTime::ZERO,
     };
     let units = host.ssd.capacity_units();

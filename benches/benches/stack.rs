@@ -10,12 +10,12 @@ use std::hint::black_box;
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use trimwise::compare::cell::{CellSpec, run_cell};
-use trimwise_lab::experiment::postmark_vendors;
 use trimwise::fs::host::HostConfig;
 use trimwise::fs::layout::FormatOptions;
 use trimwise::policy::PolicySpec;
 use trimwise::profile::Profile;
 use trimwise::ssd::Faults;
+use trimwise_lab::experiment::postmark_vendors;
 
 fn spec() -> CellSpec {
     let profile = Profile::embedded("sata-generic").expect("an embedded profile");

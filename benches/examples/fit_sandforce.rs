@@ -4,10 +4,10 @@
 
 use std::time::Instant;
 
-use trimwise_lab::experiment::sandforce::files::run_files;
-use trimwise_lab::experiment::sandforce::{AttoSize, Figures, Setting, run_beside, run_class, run_sharing};
 use trimwise::ssd::MappingConfig;
 use trimwise::units::Bytes;
+use trimwise_lab::experiment::sandforce::files::run_files;
+use trimwise_lab::experiment::sandforce::{AttoSize, Figures, Setting, run_beside, run_class, run_sharing};
 
 fn show(name: &str, f: &Figures) {
     println!("{name:<14} read {:6.1}  write {:6.1}  same {:6.1}", f.read, f.write, f.same_write);

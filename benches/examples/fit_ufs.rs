@@ -8,10 +8,10 @@
 //! as the lines of a profile.
 
 use trimwise::compare::cell::CellError;
-use trimwise_lab::experiment::lazy::{device, run_size, run_write};
 use trimwise::policy::PolicySpec;
 use trimwise::ssd::SsdConfig;
 use trimwise::units::Bytes;
+use trimwise_lab::experiment::lazy::{device, run_size, run_write};
 
 const WRITE_MS: f64 = 840.0;
 const RATIO: f64 = 0.40;

@@ -8,8 +8,8 @@
 //! the lines of a profile.
 
 use trimwise::compare::cell::{CellError, run_in_turn};
-use trimwise_lab::experiment::postmark_vendors::{Column, DEVICES, Means, spec};
 use trimwise::profile::Profile;
+use trimwise_lab::experiment::postmark_vendors::{Column, DEVICES, Means, spec};
 
 /// Repetitions of each trial: means over some phases of the commit timer.
 const REPS: u32 = 3;

@@ -2,11 +2,11 @@
 //! the worst 99th percentile of its operations, as ratios to the best of the others.
 
 use trimwise::compare::cell::run_in_turn;
-use trimwise_lab::experiment::postmark_vendors::{self, Column};
 use trimwise::compare::result::Cell;
 use trimwise::compare::statistics::median;
 use trimwise::policy::PolicySpec;
 use trimwise::profile::Profile;
+use trimwise_lab::experiment::postmark_vendors::{self, Column};
 
 /// The others, all of which somebody published or ships.
 const PUBLISHED: [&str; 6] = ["off", "commit", "set:40:90", "lazy", "lazy+reuse", "kernel515"];
@@ -26,8 +26,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let run = |policy: PolicySpec| {
                 let column = Column { device, buffering, discard: false };
                 let spec = postmark_vendors::spec(column, &profile, 1);
-                let runs =
-                    run_in_turn(&trimwise::compare::cell::CellSpec { policy: policy.into(), ..spec }, reps, &|| ())?;
+                let runs = run_in_turn(
+                    &trimwise::compare::cell::CellSpec { policy: policy.into(), ..spec },
+                    reps,
+                    &|| (),
+                )?;
                 Ok::<_, Box<dyn std::error::Error>>(figures(&runs))
             };
             let judicious = run(PolicySpec::JUDICIOUS)?;

@@ -728,3 +728,28 @@ fn what_a_block_layer_must_refuse() {
     assert!(matches!(ssd.check_trim(&[units(0, 1); 3]), Err(AddressError::TooManyRanges { .. })));
     assert_eq!(ssd.check_trim(&[units(0, 1); 2]), Ok(()));
 }
+
+#[test]
+fn expecting_commands_changes_nothing() {
+    let run = |expects: bool| {
+        let mut ssd = device(|_| ());
+        let (units, mut at) = (ssd.capacity_units(), SimTime::ZERO);
+        let mut state = 7u64;
+        for _ in 0..2_000 {
+            let next = [(); 40].map(|()| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                // Some lie outside of the device.
+                Lpn((state >> 33) % (units + 9))
+            });
+            if expects {
+                ssd.expect(next);
+            }
+            for lpn in next.into_iter().filter(|lpn| lpn.0 < units) {
+                at = ssd.write(at, UnitRange::new(lpn, 1));
+            }
+        }
+        ssd.audit().unwrap();
+        (at, *ssd.stats())
+    };
+    assert_eq!(run(true), run(false));
+}

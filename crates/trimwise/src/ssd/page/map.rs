@@ -81,7 +81,8 @@ impl PageMap {
             *slot = self.l2p[lpn as usize];
         }
         let mapped = slots[..lpns.len()].iter().filter(|&&slot| slot != NONE);
-        let word = |&slot: &u32| self.live.word_of(slot / self.superblock_units, slot % self.superblock_units);
+        let word =
+            |&slot: &u32| self.live.word_of(slot / self.superblock_units, slot % self.superblock_units);
         black_box(mapped.map(word).fold(0, u64::wrapping_add));
     }
 
