@@ -444,7 +444,7 @@ mod tests {
     fn regression_every_experiment_is_in_the_lists_of_them() {
         let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
         let table = std::fs::read_to_string(folder.join("README.md")).unwrap();
-        let command = <crate::arguments::CommandLine as clap::CommandFactory>::command();
+        let command = <crate::commands::CommandLine as clap::CommandFactory>::command();
         let reproduce = command.find_subcommand("reproduce").unwrap();
         let only = reproduce.get_arguments().find(|argument| argument.get_id() == "only").unwrap();
         let help = only.get_help().unwrap().to_string();

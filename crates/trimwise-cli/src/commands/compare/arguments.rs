@@ -1,0 +1,106 @@
+//! Arguments of `compare`.
+
+use clap::Args;
+use trimwise::policy::terms;
+
+use crate::arguments::{OutputArguments, policy_help, whole, word};
+use crate::commands::kernel::arguments::GuestLimits;
+use crate::defaults;
+
+/// Arguments of `compare`.
+#[derive(Debug, Args)]
+#[command(after_long_help = compare_help())]
+pub struct CompareArguments {
+    /// PostMark configuration file or the name of a built-in one; or a benchmark that times one operation:
+    /// append[:APPEND[:FILE]], the fsync after removing a fragmented file, or fullwrite[:APPEND[:FILE]][:nofsync], a
+    /// write to a full file system, with or without an fsync before it
+    #[arg(long, short = 'w', value_name = "FILE.pmrc|NAME|SPEC", default_value = defaults::WORKLOAD,
+          value_parser = word)]
+    pub workload: String,
+
+    /// SSD profile: built-in name (see `trimwise devices`) or TOML file; @VERSION after it chooses one of its
+    /// firmwares; one or more [default: sata-small]
+    #[arg(long = "device", short = 'd', value_name = "NAME|FILE", num_args = 1.., value_parser = word)]
+    pub devices: Vec<String>,
+
+    #[arg(long = "policy", short = 'p', value_name = "P", num_args = 1.., help = policy_help())]
+    pub policies: Vec<String>,
+
+    /// Where to run: `model` (virtual time); `kernel:VERSION:FS[:MOUNT_OPTIONS]`, a real kernel on the
+    /// modelled drive (virtual time; FS is ext4, xfs, btrfs or f2fs); `dir:PATH`, an existing directory
+    /// (real time)
+    #[arg(long, short = 't', value_name = "model|kernel:...|dir:PATH", default_value = "model", value_parser = word)]
+    pub target: String,
+
+    /// Also run the policies that a stock kernel has (off, commit, batch) on a real one with the same memory, and
+    /// report first where it contradicts the model: kernel:VERSION:ext4[:MOUNT_OPTIONS]
+    #[arg(long, value_name = "kernel:VERSION:ext4")]
+    pub check: Option<String>,
+
+    /// With fullwrite on a real directory: confirm that it may fill the file system; its files are then removed
+    #[arg(long)]
+    pub fill: bool,
+
+    /// Age the file system first: fill it, then delete files at random, under the policy, until this share is in use
+    /// [default: 80]; on a kernel, the file system is new unless this is given
+    #[arg(long, value_name = "PCT", value_parser = whole::<u8>(0, 100), allow_negative_numbers = true)]
+    pub utilization: Option<u8>,
+
+    /// Linux version of the modelled host, 2.6 or later: it decides how discard works, how writers are paced and how
+    /// write-back is held back [default: 6.12]; with --check the kernel named there
+    #[arg(long, value_name = "VERSION")]
+    pub linux: Option<String>,
+
+    /// Memory of the machine in MiB, including what the kernel needs [default: 1024]
+    #[arg(long, value_name = "MIB", value_parser = whole::<u64>(64, 1_048_576), allow_negative_numbers = true)]
+    pub memory: Option<u64>,
+
+    /// Also print PostMark's own report of each run, verbose or terse as the workload says
+    #[arg(long)]
+    pub postmark: bool,
+
+    /// Repetitions of each device and policy; they differ only by named physical causes
+    #[arg(long, short = 'n', value_name = "N", default_value_t = defaults::REPS, value_parser = whole::<u32>(1, 1000),
+          allow_negative_numbers = true)]
+    pub reps: u32,
+
+    /// Seed of everything drawn at random in the model: same seed, same result [default: 1]
+    #[arg(long, short = 's', value_name = "N", value_parser = whole::<u64>(0, u64::MAX), allow_negative_numbers = true)]
+    pub seed: Option<u64>,
+
+    #[command(flatten)]
+    pub limits: GuestLimits,
+
+    /// Where results go and how they are made
+    #[command(flatten)]
+    pub output: OutputArguments,
+}
+
+/// Examples of `compare`; the terms of policies come before them.
+const COMPARE_EXAMPLES: &str = "Examples:\n  \
+    trimwise compare\n      \
+    the built-in workload on a built-in device, with everything at its default\n  \
+    trimwise compare --policy off set:40:90+lazy+reuse batch:10s ideal\n      \
+    your own policies; join terms with `+`\n  \
+    trimwise compare --workload append:64KiB:256MiB --policy commit lazy ideal\n      \
+    how long fsync takes after a file in that many fragments is removed\n  \
+    trimwise compare --workload mail.pmrc --device my-ssd.toml --utilization 80\n      \
+    your PostMark configuration on your device profile, 80 % full\n  \
+    trimwise compare --device sata-small sata-generic --json - | jq .verdict\n      \
+    two devices, for another program to read\n  \
+    trimwise compare --target kernel:6.1:ext4 --reps 1\n      \
+    the real ext4 of Linux 6.1 on the modelled drive; see `trimwise kernel`\n  \
+    trimwise compare --policy off commit batch:30s --check kernel:6.12:ext4\n      \
+    the model, and what the real ext4 of Linux 6.12 gives with the same policies\n  \
+    trimwise compare --target dir:/mnt/test --report report/\n      \
+    the workload on a real directory, as mounted\n\n\
+    How to read the table, and what each figure means: docs/guide.md";
+
+/// Help below the options of `compare`.
+fn compare_help() -> String {
+    let mut help = String::from("Terms of policies (`trimwise policies` lists them too, with examples):\n");
+    for (term, meaning) in terms() {
+        help += &format!("  {term}\n      {meaning}\n");
+    }
+    help + "\n" + COMPARE_EXAMPLES
+}

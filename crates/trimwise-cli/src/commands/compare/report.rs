@@ -1,0 +1,361 @@
+//! The report of `compare`: the verdict first, then for each device its table and what explains it.
+
+use minijinja::Value;
+use serde::Serialize;
+use trimwise::compare::result::{Cell, Measure, PostmarkFigures, QUANTILES, WorkloadFigures};
+use trimwise::compare::statistics::median;
+use trimwise::compare::summary::{DeviceSummary, PolicySummary, Summary};
+use trimwise::units::{Bytes, UNIT_BYTES};
+use trimwise::workload::latency::Operation;
+
+use super::table;
+use crate::commands::compare::Comparison;
+use crate::failure::Failure;
+use crate::figures;
+use crate::report::charts::{self, Bar, Line};
+use crate::report::{Entry, STYLE, rendered, safe, with_code};
+
+#[derive(Serialize)]
+struct Page {
+    style: Value,
+    title: String,
+    subtitle: String,
+    verdict: Value,
+    notes: Vec<String>,
+    devices: Vec<Device>,
+    settings: Vec<(&'static str, String)>,
+    command: String,
+    baseline: String,
+    measure: &'static str,
+    ledger_header: [&'static str; figures::LEDGER.len()],
+}
+
+#[derive(Serialize)]
+struct Device {
+    name: String,
+    /// Its own verdict; `None` if it is the only device, since the page begins with that.
+    verdict: Option<Value>,
+    header: Vec<String>,
+    rows: Vec<Row>,
+    ledger: Vec<Vec<String>>,
+    charts: Vec<Chart>,
+    latency: Vec<Vec<String>>,
+}
+
+#[derive(Serialize)]
+struct Row {
+    cells: Vec<String>,
+    chosen: bool,
+}
+
+#[derive(Serialize)]
+struct Chart {
+    title: String,
+    legend: Vec<Entry>,
+    svg: Value,
+    caption: &'static str,
+}
+
+/// Renders the whole file.
+pub fn html(comparison: &Comparison) -> Result<String, Failure> {
+    let summary = Summary::of(&comparison.cells);
+    let settings = &comparison.settings;
+    let verdict = &comparison.verdict;
+    let several = verdict.per_device.len() > 1;
+    let mut devices = Vec::new();
+    for device in &summary.devices {
+        let own = verdict.per_device.iter().find(|v| v.device == device.device);
+        let (header, rows) = table::columns(device, comparison, summary.measure);
+        let chosen = |cells: &[String]| own.is_some_and(|v| cells.first() == Some(&v.policy));
+        let rows = rows.into_iter().map(|cells| Row { chosen: chosen(&cells), cells });
+        devices.push(Device {
+            name: table::place(settings, device.device),
+            verdict: own.filter(|_| several).map(|v| with_code(&v.text)),
+            header,
+            rows: rows.collect(),
+            ledger: table::ledger(device),
+            charts: charts_of(device, summary.measure)?,
+            latency: latency_rows(device),
+        });
+    }
+    let names: Vec<String> = summary.devices.iter().map(|d| table::place(settings, d.device)).collect();
+    let page = Page {
+        style: safe(STYLE),
+        title: names.join(", "),
+        subtitle: format!(
+            "{} on {}; trimwise {}",
+            table::workload(settings, summary.measure),
+            match &settings.kernel {
+                None if settings.target == "model" => "modelled ext4 and SSD, virtual time",
+                None => "a real directory",
+                Some(_) => "a real kernel and a modelled SSD, virtual time",
+            },
+            comparison.trimwise
+        ),
+        verdict: with_code(&verdict.text),
+        notes: table::notes(comparison, &summary),
+        devices,
+        settings: shown_settings(comparison),
+        command: settings.command.clone(),
+        baseline: settings.baseline.clone(),
+        measure: summary.measure.name(),
+        ledger_header: figures::LEDGER,
+    };
+    rendered("compare.html", include_str!("report.html"), &page)
+}
+
+fn shown_settings(comparison: &Comparison) -> Vec<(&'static str, String)> {
+    let settings = &comparison.settings;
+    let mut shown = vec![("workload", settings.workload.clone()), ("target", settings.target.clone())];
+    if let Some(percent) = settings.utilization_percent {
+        shown.push(("utilization before the run", format!("{percent} %")));
+    }
+    if let Some(linux) = &settings.linux {
+        shown.push((
+            "discard of the modelled host",
+            format!("Linux {} ({})", linux.version, linux.stands_for),
+        ));
+    }
+    if let Some(memory) = settings.host_memory_bytes {
+        let of =
+            if settings.kernel.is_some() { "memory of the guest" } else { "memory of the modelled host" };
+        shown.push((of, Bytes(memory).to_string()));
+    }
+    let checked = comparison.check.as_ref().and_then(|check| check.kernel.as_ref());
+    if checked.is_some() {
+        shown.push(("memory of the guest", "the same".to_owned()));
+    }
+    if let Some(kernel) = settings.kernel.as_ref().or(checked) {
+        shown.push(("kernel", format!("Linux {}, built from {}", kernel.release, kernel.source)));
+        shown.push(("file system", kernel.file_system.clone()));
+        if !kernel.mount_options.is_empty() {
+            shown.push(("mounted with", kernel.mount_options.clone()));
+        }
+    }
+    if let Some(mount) = &settings.mount {
+        let unknown = || "unknown".to_string();
+        shown.push(("file system", mount.file_system.clone().unwrap_or_else(unknown)));
+        shown.push(("mounted on", mount.point.clone().unwrap_or_else(unknown)));
+    }
+    shown.push(("repetitions", settings.reps.to_string()));
+    shown.push(("baseline", settings.baseline.clone()));
+    if settings.mount.is_none() {
+        shown.push(("seed", comparison.seed.to_string()));
+    }
+    shown.push(("version", format!("trimwise {}", comparison.trimwise)));
+    shown
+}
+
+fn charts_of(device: &DeviceSummary, measure: Measure) -> Result<Vec<Chart>, Failure> {
+    let mut all = vec![match measure {
+        Measure::Total => phases(device)?,
+        Measure::Fsync | Measure::Write => operations(device)?,
+    }];
+    all.extend(write_amplification(device)?);
+    all.extend(busy(device)?);
+    all.extend(stale(device)?);
+    for operation in
+        [Operation::Fsync, Operation::Read, Operation::Append, Operation::Create, Operation::Unlink]
+    {
+        all.extend(latency(device, operation)?);
+    }
+    Ok(all)
+}
+
+/// Assigns each policy one colour, the same in every chart.
+fn policy_legend(device: &DeviceSummary) -> Vec<Entry> {
+    let entry = |(i, p): (usize, &PolicySummary)| Entry {
+        name: p.policy.to_string(),
+        colour: charts::css(charts::policy(i)),
+    };
+    device.policies.iter().enumerate().map(entry).collect()
+}
+
+/// Assigns each part of a bar one colour.
+fn part_legend<S: ToString>(names: &[S]) -> Vec<Entry> {
+    let entry =
+        |(i, name): (usize, &S)| Entry { name: name.to_string(), colour: charts::css(charts::part(i)) };
+    names.iter().enumerate().map(entry).collect()
+}
+
+fn phases(device: &DeviceSummary) -> Result<Chart, Failure> {
+    let bars: Vec<Bar> = device
+        .policies
+        .iter()
+        .map(|p| {
+            let of = |figure: fn(&PostmarkFigures) -> f64| p.median_of(|c| c.postmark().map_or(0.0, figure));
+            let seconds = [of(|p| p.creation_alone_s), of(|p| p.transactions_s), of(|p| p.deletion_alone_s)];
+            let figure = format!("{} s", figures::significant(p.time_s.median()));
+            bar(p, &seconds, figure)
+        })
+        .collect();
+    Ok(Chart {
+        title: "Time per phase".to_string(),
+        legend: part_legend(&["creation", "transactions", "deletion"]),
+        svg: safe(charts::bars(&bars)?),
+        caption: "Medians over the repetitions; shorter is better.",
+    })
+}
+
+/// Operations of a workload that times them, one after another.
+fn operations(device: &DeviceSummary) -> Result<Chart, Failure> {
+    let first_and_second = |c: &Cell| match &c.workload {
+        WorkloadFigures::Append(f) => [f.unlink_ns, f.fsync_ns],
+        WorkloadFigures::FullWrite(f) => [f.fsync_ns.unwrap_or(0), f.write_ns],
+        WorkloadFigures::Postmark(_) | WorkloadFigures::Own(_) => [0, 0],
+    };
+    let names = match device.policies.iter().flat_map(|p| &p.runs).map(|c| c.measure()).next() {
+        Some(Measure::Write) => ["fsync", "write"],
+        _ => ["unlink", "fsync"],
+    };
+    let bars: Vec<Bar> = device
+        .policies
+        .iter()
+        .map(|p| {
+            let seconds = [0, 1].map(|i| p.median_of(|c| first_and_second(c)[i] as f64 / 1e9));
+            bar(p, &seconds, figures::time(seconds.iter().sum()))
+        })
+        .collect();
+    Ok(Chart {
+        title: "Time of the operations".to_string(),
+        legend: part_legend(&names),
+        svg: safe(charts::bars(&bars)?),
+        caption: "Medians over the repetitions; shorter is better.",
+    })
+}
+
+/// A policy's bar of several parts.
+fn bar(policy: &PolicySummary, parts: &[f64], figure: String) -> Bar {
+    let parts = parts.iter().enumerate().map(|(i, &v)| (v, charts::part(i))).collect();
+    Bar { name: policy.policy.to_string(), parts, figure }
+}
+
+fn write_amplification(device: &DeviceSummary) -> Result<Option<Chart>, Failure> {
+    let bars: Option<Vec<Bar>> = device
+        .policies
+        .iter()
+        .enumerate()
+        .map(|(i, p)| {
+            let wa = p.device_median_of(|d| d.write_amplification)?;
+            let parts = vec![(wa, charts::policy(i))];
+            Some(Bar { name: p.policy.to_string(), parts, figure: format!("{wa:.2}") })
+        })
+        .collect();
+    let Some(bars) = bars else { return Ok(None) };
+    Ok(Some(Chart {
+        title: "Write amplification".to_string(),
+        legend: policy_legend(device),
+        svg: safe(charts::bars(&bars)?),
+        caption: "Units programmed into flash for each unit that the host wrote; 1 is the least without compression.",
+    }))
+}
+
+/// Device time by cause; causes in alphabetical order, without those that took no time.
+fn busy(device: &DeviceSummary) -> Result<Option<Chart>, Failure> {
+    let figures_of = || device.policies.iter().flat_map(|p| &p.runs).filter_map(|c| c.device_stats.as_ref());
+    let mut causes: Vec<&str> =
+        figures_of().flat_map(|d| &d.busy_ns).filter(|(_, ns)| **ns > 0).map(|(cause, _)| &**cause).collect();
+    causes.sort_unstable();
+    causes.dedup();
+    if causes.is_empty() {
+        return Ok(None);
+    }
+    let bars: Vec<Bar> = device
+        .policies
+        .iter()
+        .map(|p| {
+            let of = |cause: &str| {
+                p.device_median_of(|d| d.busy_ns.get(cause).copied().unwrap_or(0) as f64).unwrap_or(0.0) / 1e9
+            };
+            let seconds: Vec<f64> = causes.iter().map(|cause| of(cause)).collect();
+            let figure = format!("{} s", figures::significant(seconds.iter().sum()));
+            bar(p, &seconds, figure)
+        })
+        .collect();
+    let names: Vec<String> = causes.iter().map(|c| c.replace('_', " ")).collect();
+    Ok(Some(Chart {
+        title: "Device busy time by cause".to_string(),
+        legend: part_legend(&names),
+        svg: safe(charts::bars(&bars)?),
+        caption: "Summed over the device's parts, which work in parallel: the sum can exceed the duration.",
+    }))
+}
+
+fn stale(device: &DeviceSummary) -> Result<Option<Chart>, Failure> {
+    let mut lines: Vec<Line> = Vec::new();
+    for (i, p) in device.policies.iter().enumerate() {
+        let timeline = p.runs.first().and_then(|c| c.device_stats.as_ref()).map(|d| &d.timeline);
+        let gib = |units: u64| units as f64 * UNIT_BYTES as f64 / Bytes::gib(1).0 as f64;
+        let points =
+            timeline.into_iter().flatten().map(|s| (s.at_ns as f64 / 1e9, gib(s.stale_units))).collect();
+        lines.push((charts::policy(i), points));
+    }
+    if lines.iter().all(|(_, points)| points.is_empty()) {
+        return Ok(None);
+    }
+    Ok(Some(Chart {
+        title: "Stale space over time".to_string(),
+        legend: policy_legend(device),
+        svg: safe(charts::over_time(&lines, "GiB")?),
+        caption: "Free in the file system, but still valid to the device, which copies it around: what TRIM is for. \
+                  First repetition.",
+    }))
+}
+
+fn latency(device: &DeviceSummary, operation: Operation) -> Result<Option<Chart>, Failure> {
+    let mut lines: Vec<Line> = Vec::new();
+    for (i, p) in device.policies.iter().enumerate() {
+        let runs: Vec<&Vec<u64>> =
+            p.runs.iter().filter_map(|c| c.latency_quantiles_ns.get(operation.name())).collect();
+        let points = (0..QUANTILES.len())
+            .filter_map(|q| {
+                let values: Vec<f64> = runs.iter().filter_map(|r| r.get(q)).map(|ns| *ns as f64).collect();
+                Some((median(&values)?, q as f64))
+            })
+            .collect();
+        lines.push((charts::policy(i), points));
+    }
+    if lines.iter().all(|(_, points)| points.is_empty()) {
+        return Ok(None);
+    }
+    let names: Vec<String> = QUANTILES.iter().map(|q| format!("{} %", rounded_percent(*q))).collect();
+    Ok(Some(Chart {
+        title: format!("Latency of {}", operation.name()),
+        legend: policy_legend(device),
+        svg: safe(charts::quantiles(&lines, &names)?),
+        caption: "Share of operations (upwards) that took no longer than (to the right, logarithmic); further left \
+                  is better.",
+    }))
+}
+
+fn rounded_percent(quantile: f64) -> f64 {
+    (quantile * 10_000.0).round() / 100.0
+}
+
+fn latency_rows(device: &DeviceSummary) -> Vec<Vec<String>> {
+    let mut rows = Vec::new();
+    for operation in Operation::ALL {
+        for p in &device.policies {
+            let of = |figure: fn(&trimwise::workload::latency::LatencySummary) -> u64| {
+                let values: Vec<f64> = p
+                    .runs
+                    .iter()
+                    .filter_map(|c| c.latency.get(operation.name()))
+                    .map(|l| figure(l) as f64)
+                    .collect();
+                median(&values)
+            };
+            let Some(count) = of(|l| l.count) else { continue };
+            let mut row = vec![operation.name().to_string(), p.policy.to_string(), figures::thousands(count)];
+            for ns in [of(|l| l.p50_ns), of(|l| l.p99_ns), of(|l| l.p999_ns), of(|l| l.max_ns)] {
+                row.push(ns.map_or(figures::NONE.to_string(), figures::nanoseconds));
+            }
+            rows.push(row);
+        }
+    }
+    rows
+}
+
+#[cfg(test)]
+#[path = "report_tests.rs"]
+mod tests;

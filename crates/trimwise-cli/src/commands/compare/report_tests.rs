@@ -1,0 +1,67 @@
+use super::*;
+use crate::commands::compare::table::tests::comparison;
+use crate::runner::fabricated;
+
+#[test]
+fn the_skeleton_of_the_page() {
+    let page = html(&comparison(fabricated::cells(&["vendor1"], 3, false))).unwrap();
+    if let Some(path) = std::env::var_os("TRIMWISE_TEST_REPORT_COMPARE") {
+        std::fs::write(path, &page).unwrap(); // to look at it in a browser
+    }
+    // Coordinates and style may change with any edit; a change in the page's words should be noticed.
+    let without = |page: &str, from: &str, to: &str| {
+        let mut rest = page;
+        let mut out = String::new();
+        while let Some((before, after)) = rest.split_once(from) {
+            out += before;
+            out += from;
+            rest = after.split_once(to).map_or("", |(_, tail)| tail);
+            out += to;
+        }
+        out + rest
+    };
+    insta::assert_snapshot!(without(&without(&page, "<svg", "</svg>"), "<style>", "</style>"));
+}
+
+#[test]
+fn nothing_is_loaded_from_elsewhere_and_everything_is_escaped() {
+    let mut cells = fabricated::cells(&["<img src=x>"], 2, true);
+    for c in &mut cells {
+        c.policy = c.policy.replace("commit", "a\"><b>&");
+    }
+    let page = html(&comparison(cells)).unwrap();
+    for banned in ["<img", "<b>&", "<script", "<link", "@import", "url(", "src="] {
+        let escaped_only = !page.replace("&lt;img src=x", "").contains(banned);
+        assert!(escaped_only, "{banned}");
+    }
+    let addresses = page.matches("http").count();
+    assert_eq!(addresses, page.matches("xmlns=\"http://www.w3.org/2000/svg\"").count());
+    assert!(page.contains("&lt;img src=x&gt;"));
+}
+
+#[test]
+fn the_ledger_and_the_distance_to_the_bound_are_in_the_report() {
+    let page = html(&comparison(fabricated::cells(&["vendor1"], 3, false))).unwrap();
+    for part in ["vs ideal", "<h3>Ledger</h3>", "<td>+76.8 %</td>", "GC saved", "<td>\u{2212}29.70 s</td>"] {
+        assert!(page.contains(part), "{part}");
+    }
+}
+
+#[test]
+fn a_real_directory_has_no_device_charts() {
+    let mut cells = vec![fabricated::cell("/mnt/x", "discard", 0, 10.0)];
+    cells[0].target = "dir:/mnt/x".into();
+    cells[0].device_stats = None;
+    cells[0].ledger = None;
+    let page = html(&comparison(cells)).unwrap();
+    assert!(page.contains("Time per phase") && page.contains("Latency of read"));
+    assert!(!page.contains("Stale space over time") && !page.contains("busy time"));
+    assert!(!page.contains("Latency of fsync"), "PostMark makes none");
+}
+
+#[test]
+fn percentages_of_quantiles_are_short() {
+    assert_eq!(rounded_percent(0.9999).to_string(), "99.99");
+    assert_eq!(rounded_percent(0.995).to_string(), "99.5");
+    assert_eq!(rounded_percent(0.1).to_string(), "10");
+}

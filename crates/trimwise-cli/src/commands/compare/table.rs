@@ -1,0 +1,225 @@
+//! The table of `compare`: a block for each device, then the verdict, then the command that repeats it.
+
+use trimwise::compare::result::Measure;
+use trimwise::compare::statistics::too_few_runs;
+use trimwise::compare::summary::{DeviceSummary, PolicySummary, Summary};
+use trimwise::units::Bytes;
+
+use crate::commands::compare::{Comparison, Settings};
+use crate::figures;
+use crate::table::{bold, folded, laid_out};
+
+/// Renders the whole text.
+pub fn render(comparison: &Comparison) -> String {
+    let summary = Summary::of(&comparison.cells);
+    let settings = &comparison.settings;
+    let mut text = String::new();
+    for device in &summary.devices {
+        let how_full = settings.utilization_percent.map_or(String::new(), |u| format!(", {u} % full"));
+        let what = workload(settings, summary.measure);
+        let title = format!("{}: {what}{how_full}", place(settings, device.device));
+        let (header, rows) = columns(device, comparison, summary.measure);
+        text += &format!("{}\n\n{}\n", bold(&title), laid_out(&header, &rows));
+        let ledger = ledger(device);
+        if !ledger.is_empty() {
+            text += &format!("{}\n\n{}\n", bold("Ledger"), laid_out(&figures::LEDGER, &ledger));
+        }
+    }
+    for note in notes(comparison, &summary) {
+        text += &(folded(&note, 0) + "\n");
+    }
+    if comparison.partial {
+        text +=
+            &format!("{}\n", bold("Partial: some runs are missing; the figures cover the finished ones."));
+    }
+    let several = comparison.verdict.per_device.len() > 1;
+    text += &bold(folded(&comparison.verdict.text, 0).trim_end());
+    text.push('\n');
+    if several {
+        for device in &comparison.verdict.per_device {
+            text += &format!("\n{}\n{}", device.device, folded(&device.text, 2));
+        }
+    }
+    text.push('\n');
+    if let (Some(percent), Some(linux), Some(memory)) =
+        (settings.utilization_percent, &settings.linux, settings.host_memory_bytes)
+    {
+        text += &folded(
+            &format!(
+                "Modelled host: discard of Linux {} ({}), {} of memory; aged to {percent} % in use.",
+                linux.version,
+                linux.stands_for,
+                Bytes(memory)
+            ),
+            0,
+        );
+    }
+    let checked = comparison.check.as_ref().and_then(|check| check.kernel.as_ref());
+    if let (Some(kernel), Some(memory)) = (settings.kernel.as_ref().or(checked), settings.host_memory_bytes) {
+        let aged = settings.utilization_percent.map_or("new".to_owned(), |p| format!("aged to {p} % in use"));
+        let options = match kernel.mount_options.as_str() {
+            "" => String::new(),
+            options => format!(" mounted with {options}"),
+        };
+        text += &folded(
+            &format!(
+                "Real kernel: Linux {}, {}{options}, {aged}; {} of memory. Computing takes no time.",
+                kernel.release,
+                kernel.file_system,
+                Bytes(memory)
+            ),
+            0,
+        );
+    }
+    let seed = match settings.mount {
+        None => format!(", seed {}", comparison.seed),
+        Some(_) => String::new(), // nothing is drawn at random there
+    };
+    text + &format!("trimwise {}{seed}; repeat with:\n  {}\n", comparison.trimwise, settings.command)
+}
+
+/// Names a device in titles: its name, or the directory with its file system and mount point.
+pub fn place(settings: &Settings, device: &str) -> String {
+    if let Some(kernel) = &settings.kernel {
+        return format!("{device}, {} of Linux {}", kernel.file_system, kernel.release);
+    }
+    let Some(directory) = settings.target.strip_prefix("dir:") else { return device.to_string() };
+    match settings.mount.as_ref().map(|m| (&m.file_system, &m.point)) {
+        Some((Some(file_system), Some(point))) if point == directory => {
+            format!("{directory} ({file_system})")
+        }
+        Some((Some(file_system), Some(point))) => format!("{directory} ({file_system} on {point})"),
+        _ => directory.to_string(),
+    }
+}
+
+/// Describes the workload in words.
+pub fn workload(settings: &Settings, measure: Measure) -> String {
+    match measure {
+        Measure::Total => format!("PostMark {}", settings.workload),
+        Measure::Fsync | Measure::Write => settings.workload.clone(),
+    }
+}
+
+/// Returns header and rows, without the columns that no row has a figure for, such as a real device's erases. The
+/// distance to the bound is always shown for the model. A real kernel's figures follow the model's.
+pub fn columns(
+    device: &DeviceSummary,
+    comparison: &Comparison,
+    measure: Measure,
+) -> (Vec<String>, Vec<Vec<String>>) {
+    const DISTANCE: &str = "vs ideal";
+    let with_difference = device.policies.len() > 1;
+    let in_model = device.policies.iter().flat_map(|p| &p.runs).all(|run| run.target == "model");
+    let baseline = &comparison.settings.baseline;
+    let versus = format!("vs {baseline}");
+    let mut header = vec!["policy", "n", measure.name()];
+    if with_difference {
+        header.push(&versus);
+    }
+    header.push(DISTANCE);
+    header.extend([figures::own_heading(measure), "WA", "erases", "TRIMs"]);
+    header.push(figures::stale_heading(&device.policies));
+    let row = |p: &PolicySummary| {
+        let mut row = vec![p.policy.to_string(), figures::runs(&p.time_s), figures::duration(&p.time_s)];
+        if with_difference {
+            row.push(figures::difference(p.versus_baseline.as_ref()));
+        }
+        row.push(figures::distance(p));
+        row.extend(figures::of_policy(p));
+        row
+    };
+    let mut rows = Vec::new();
+    let check = comparison.check.as_ref();
+    let checked = check.map(|check| check.summarised(baseline));
+    let checked = checked.iter().flat_map(|c| &c.devices).find(|d| d.device == device.device);
+    for p in &device.policies {
+        rows.push(row(p));
+        let kernel = check.and_then(|check| check.kernel.as_ref());
+        if let (Some(kernel), Some(p)) = (kernel, checked.and_then(|d| d.policy(p.policy))) {
+            let mut row = row(p);
+            row[0] = format!("  {}", kernel.release);
+            // The heading is for the model's maximum; for the kernel only the final value is known.
+            row.pop();
+            row.push(figures::NONE.to_owned());
+            rows.push(row);
+        }
+    }
+    let shown: Vec<bool> = header
+        .iter()
+        .enumerate()
+        .map(|(i, h)| in_model && *h == DISTANCE || rows.iter().any(|row| row[i] != figures::NONE))
+        .collect();
+    let kept = |row: Vec<String>| row.into_iter().zip(&shown).filter(|(_, s)| **s).map(|(c, _)| c).collect();
+    (kept(header.iter().map(ToString::to_string).collect()), rows.into_iter().map(kept).collect())
+}
+
+/// Returns the rows of the ledger; none on a real directory.
+pub fn ledger(device: &DeviceSummary) -> Vec<Vec<String>> {
+    device.policies.iter().filter_map(figures::ledger).map(Vec::from).collect()
+}
+
+/// Returns what to know before trusting the intervals; each remark once.
+pub fn notes(comparison: &Comparison, summary: &Summary) -> Vec<String> {
+    let mut notes: Vec<String> = Vec::new();
+    let policies = || summary.devices.iter().flat_map(|d| &d.policies);
+    let in_model = policies().flat_map(|p| &p.runs).all(|run| run.target == "model");
+    let in_virtual_time = policies().flat_map(|p| &p.runs).all(|run| run.is_in_virtual_time());
+    if in_virtual_time && policies().any(|p| p.runs.len() > 1 && !p.time_s.is_exact()) {
+        notes.push(
+            "Repetitions differ in the seed of the ageing step and in the phase of the commit timer; no \
+             noise is added."
+                .to_string(),
+        );
+    }
+    if policies().flat_map(|p| &p.runs).any(|run| run.postmark().is_some_and(|p| p.out_of_files)) {
+        notes.push(
+            "The workload ran out of files: it deleted all of them before its transactions were done (PostMark \
+             prints no report then), and the figures cover what was done."
+                .to_string(),
+        );
+    }
+    notes.extend(meaning(summary.measure));
+    let mut filling: Vec<String> =
+        policies().filter(|p| p.fills_commands).map(|p| format!("`{}`", p.policy)).collect();
+    filling.dedup();
+    if !filling.is_empty() && in_model {
+        notes.push(format!(
+            "Filled commands: {}. Stock Linux sends several ranges in a TRIM command only on NVMe; on \
+             SATA and UFS it sends one.",
+            filling.join(", ")
+        ));
+    }
+    for p in policies() {
+        let note = if p.time_s.is_exact() && p.runs.len() > 1 {
+            Some("exact: all repetitions were identical to the last bit, so one is enough.".to_string())
+        } else {
+            too_few_runs(&p.time_s).map(|n| format!("Few runs: {n}."))
+        };
+        notes.extend(note.filter(|n| !notes.contains(n)));
+    }
+    notes.extend(
+        comparison
+            .check
+            .iter()
+            .flat_map(|check| check.notes(&comparison.verdict.policy, comparison.verdict.per_device.len())),
+    );
+    notes
+}
+
+/// Explains what a workload's time covers, if that is only a part of it.
+fn meaning(measure: Measure) -> Option<String> {
+    const TRIMS: &str =
+        "TRIMs done: from the end of the commit until the last TRIM of the file was acknowledged.";
+    match measure {
+        Measure::Total => None,
+        Measure::Fsync => Some(format!("fsync: the one that makes the removal of the file durable. {TRIMS}")),
+        Measure::Write => Some(format!(
+            "write: one block on the full file system, synchronously, after a file was removed. {TRIMS}"
+        )),
+    }
+}
+
+#[cfg(test)]
+#[path = "table_tests.rs"]
+pub mod tests;

@@ -1,0 +1,140 @@
+use trimwise::compare::ledger::compare_with_off;
+use trimwise::compare::result::{AppendFigures, Cell, RemovalTrims, WorkloadFigures};
+use trimwise::compare::verdict::verdict;
+use trimwise::fs::host::DiscardGeneration;
+
+use super::*;
+use crate::commands::compare::{Linux, Settings};
+use crate::runner::fabricated;
+
+/// A comparison of hand-made cells.
+pub fn comparison(mut cells: Vec<Cell>) -> Comparison {
+    compare_with_off(&mut cells);
+    let in_model = cells[0].target == "model";
+    Comparison {
+        trimwise: "0.0.0-test",
+        seed: 7,
+        settings: Settings {
+            workload: "mail.pmrc".into(),
+            target: cells[0].target.clone(),
+            utilization_percent: in_model.then_some(80),
+            linux: in_model.then(|| Linux {
+                version: "6.1".into(),
+                stands_for: DiscardGeneration::WorkerRunningOn.kernels(),
+            }),
+            host_memory_bytes: in_model.then_some(8 << 30),
+            kernel: None,
+            mount: (!in_model).then(fabricated::mounted),
+            reps: 6,
+            baseline: Summary::of(&cells).baseline,
+            command: "trimwise compare --workload mail.pmrc --seed 7".into(),
+        },
+        summary: Summary::of(&cells).rows(),
+        verdict: verdict(&cells).unwrap(),
+        check: None,
+        partial: false,
+        ended_by: None,
+        cells,
+    }
+}
+
+fn narrow(text: &str) {
+    for line in text.lines() {
+        assert!(line.chars().count() <= 100, "{line}");
+    }
+}
+
+#[test]
+fn exact_repetitions() {
+    let text = render(&comparison(fabricated::cells(&["vendor1"], 3, false)));
+    narrow(&text);
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn several_devices_with_noise() {
+    let text = render(&comparison(fabricated::cells(&["vendor1", "vendor2"], 6, true)));
+    narrow(&text);
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn too_few_runs_of_a_real_directory() {
+    let mut cells: Vec<Cell> =
+        (0..3).map(|r| fabricated::cell("/mnt/x", "discard", r, 10.0 + f64::from(r))).collect();
+    for c in &mut cells {
+        c.target = "dir:/mnt/x".into();
+        c.device_stats = None;
+        c.ledger = None;
+    }
+    let text = render(&comparison(cells));
+    narrow(&text);
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn many_policies_have_their_distance_to_the_bound_and_their_ledger() {
+    let policies =
+        [("off", 182.4), ("commit", 212.1), ("set:40:90", 150.0), ("lazy+reuse", 125.5), ("ideal", 120.0)];
+    let mut cells = Vec::new();
+    for (policy, seconds) in policies {
+        let near = |rep: u32| seconds * (1.0 + 0.01 * f64::from(rep));
+        cells.extend((0..6).map(|rep| fabricated::cell("vendor1", policy, rep, near(rep))));
+    }
+    let text = render(&comparison(cells));
+    narrow(&text);
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn without_off_and_ideal_dashes_stand_where_they_would_be_compared_with() {
+    let text = render(&comparison(
+        ["commit", "lazy+reuse"].map(|policy| fabricated::cell("vendor1", policy, 0, 100.0)).to_vec(),
+    ));
+    narrow(&text);
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn a_workload_that_times_one_operation_has_a_table_of_that() {
+    let mut cells = fabricated::cells(&["vendor1"], 6, true);
+    for c in &mut cells {
+        let fsync_ns = if c.policy == "commit" { 812_000_000 } else { 2_000_000 + u64::from(c.rep) * 1_000 };
+        let commands = c.device_stats.as_ref().map_or(0, |d| d.trim_commands);
+        c.workload = WorkloadFigures::Append(AppendFigures {
+            append_bytes: 65_536,
+            file_bytes: 1 << 30,
+            pieces: 15_421,
+            unlink_ns: 4_000_000,
+            fsync_ns,
+            trims: Some(RemovalTrims { commands, acknowledged_ns: commands * 4_000 }),
+        });
+    }
+    let mut comparison = comparison(cells);
+    comparison.settings.workload = "append:64KiB:1GiB".into();
+    let text = render(&comparison);
+    narrow(&text);
+    insta::assert_snapshot!(text);
+    let page = crate::commands::compare::report::html(&comparison).unwrap();
+    assert!(page.contains("Time of the operations") && !page.contains("Time per phase"));
+}
+
+#[test]
+fn large_figures_stay_within_the_width() {
+    let mut cells = fabricated::cells(&["a-device-with-quite-a-long-name"], 6, true);
+    for c in &mut cells {
+        if c.policy == "commit" {
+            c.policy = "set:40:90+lazy+reuse+batch:16w".into();
+        }
+        c.duration_ns *= 1000;
+        let d = c.device_stats.as_mut().unwrap();
+        d.erases *= 1_000_000;
+        d.trim_commands *= 1_000_000;
+        d.gc_units_copied *= 1_000;
+        let ledger = c.ledger.as_mut().unwrap();
+        for units in [&mut ledger.units.freed, &mut ledger.units.issued, &mut ledger.units.pending] {
+            *units *= 1_000;
+        }
+    }
+    narrow(&render(&comparison(cells)));
+}

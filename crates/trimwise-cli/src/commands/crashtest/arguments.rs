@@ -1,0 +1,43 @@
+//! Arguments of `crashtest`.
+
+use clap::Args;
+
+use crate::arguments::{JsonArguments, whole};
+use crate::defaults;
+
+/// Arguments of `crashtest`.
+#[derive(Debug, Args)]
+#[command(after_long_help = "Examples:\n  \
+    trimwise crashtest\n      \
+    every kind of policy, 1,000 cuts each\n  \
+    trimwise crashtest --policy set:40:90+lazy+reuse --cuts 10000 --seed 7\n      \
+    one policy, thoroughly\n  \
+    trimwise crashtest --policy lazy --seed 7 --run 12\n      \
+    repeat one run and show what the device was told about the blocks concerned\n\n\
+    Exit code 1 if a cut loses anything. What is cut, and what must hold: docs/guide.md")]
+pub struct CrashtestArguments {
+    /// TRIM policy; one or more [default: one of every kind]
+    #[arg(long = "policy", short = 'p', value_name = "P", num_args = 1..)]
+    pub policies: Vec<String>,
+
+    /// Power cuts for each policy; each run of the workload serves 100 of them [default: 1000]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>(1, 10_000_000), allow_negative_numbers = true,
+          conflicts_with = "run")]
+    pub cuts: Option<u64>,
+
+    /// Seed of everything drawn at random: same seed, same result
+    #[arg(long, short = 's', value_name = "N", default_value_t = defaults::SEED, value_parser = whole::<u64>(0, u64::MAX),
+          allow_negative_numbers = true)]
+    pub seed: u64,
+
+    /// Make only the run with this number, counted from 0, with its 100 cuts, to repeat a finding
+    #[arg(long, value_name = "N", value_parser = whole::<u64>(0, 99_999), allow_negative_numbers = true)]
+    pub run: Option<u64>,
+
+    /// Runs at a time; the result is the same for any number [default: the number of cores]
+    #[arg(long, short = 'j', value_name = "N", value_parser = whole::<u16>(1, 1024), allow_negative_numbers = true)]
+    pub jobs: Option<u16>,
+
+    #[command(flatten)]
+    pub json: JsonArguments,
+}

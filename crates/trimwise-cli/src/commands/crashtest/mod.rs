@@ -1,0 +1,169 @@
+//! `trimwise crashtest`: power cuts under policies, in parallel, and what they break.
+
+pub mod arguments;
+pub mod table;
+
+use serde::Serialize;
+use trimwise::units::Bytes;
+use trimwise_lab::crash::{CUTS_PER_RUN, CrashReport};
+
+use crate::command_line::CommandText;
+use crate::commands::compare::named;
+use crate::commands::crashtest::arguments::CrashtestArguments;
+use crate::defaults;
+use crate::failure::Failure;
+use crate::output::{self, Destinations};
+use crate::pool;
+use crate::progress::Progress;
+use crate::runner::Models;
+
+/// Memory of this computer that one run takes: a device of 40 MiB and some thousand events.
+const MEMORY_OF_RUN: Bytes = Bytes::mib(32);
+
+/// What `--json` writes; the order of the keys is part of the format.
+#[derive(Clone, Debug, Serialize)]
+pub struct CrashTests {
+    /// The version of trimwise.
+    pub trimwise: &'static str,
+    /// The seed.
+    pub seed: u64,
+    /// The only run that was made, if one was chosen.
+    pub run: Option<u64>,
+    /// Cuts of one run.
+    pub cuts_per_run: u64,
+    /// The command that repeats this.
+    pub command: String,
+    /// Each policy.
+    pub policies: Vec<PolicyReport>,
+}
+
+/// What was found under one policy.
+#[derive(Clone, Debug, Serialize)]
+pub struct PolicyReport {
+    /// The policy.
+    pub policy: String,
+    /// The command that repeats the run of the first violation.
+    pub again: Option<String>,
+    /// All runs together.
+    #[serde(flatten)]
+    pub report: CrashReport,
+}
+
+/// Runs the command and returns what to print; a violation is a failed run (exit code 1).
+pub fn run<M: Models>(
+    models: &M,
+    arguments: &CrashtestArguments,
+    on_signal: impl FnOnce() -> Result<(), Failure>,
+) -> Result<String, Failure> {
+    let destinations = Destinations::check_json(&arguments.json)?;
+    let given =
+        if arguments.policies.is_empty() { models.crash_policies() } else { arguments.policies.clone() };
+    let policies = named(&given, "--policy", |a| models.policy(a))?;
+    on_signal()?;
+    let cuts = match arguments.run {
+        Some(run) => (run + 1) * CUTS_PER_RUN,
+        None => arguments.cuts.unwrap_or(defaults::CUTS),
+    };
+    let numbers: Vec<u64> = match arguments.run {
+        Some(run) => vec![run],
+        None => (0..cuts.div_ceil(CUTS_PER_RUN)).collect(),
+    };
+    let count = policies.len() * numbers.len();
+    let jobs = arguments.jobs.map_or_else(|| pool::default_jobs(MEMORY_OF_RUN), usize::from);
+    let progress = Progress::new(count);
+    let reports = pool::run_ordered(jobs, count, |index| {
+        let (_, policy) = &policies[index / numbers.len()];
+        let report = models.crash_run(policy, arguments.seed, cuts, numbers[index % numbers.len()]);
+        progress.done(index);
+        report
+    });
+    progress.finish();
+    let mut reports = reports?.into_iter();
+    let mut command = CommandText::new("crashtest");
+    given.iter().for_each(|p| command.option("--policy", p));
+    match arguments.run {
+        Some(run) => command.option("--run", run),
+        None => command.option("--cuts", cuts),
+    }
+    command.option("--seed", arguments.seed);
+    let policies = policies.iter().map(|(name, _)| {
+        let mut report = CrashReport::default();
+        reports.by_ref().take(numbers.len()).for_each(|other| report.add(other));
+        let again = report.details.first().map(|violation| {
+            let mut command = CommandText::new("crashtest");
+            command.option("--policy", name);
+            command.option("--seed", arguments.seed);
+            command.option("--run", violation.run);
+            command.into_text()
+        });
+        PolicyReport { policy: name.clone(), again, report }
+    });
+    let tests = CrashTests {
+        trimwise: trimwise::VERSION,
+        seed: arguments.seed,
+        run: arguments.run,
+        cuts_per_run: CUTS_PER_RUN,
+        policies: policies.collect(),
+        command: command.into_text(),
+    };
+    let text = destinations.deliver(&tests, || table::render(&tests))?;
+    let violated: Vec<&str> =
+        tests.policies.iter().filter(|p| p.report.violations > 0).map(|p| p.policy.as_str()).collect();
+    if violated.is_empty() {
+        return Ok(text);
+    }
+    output::print(&text)?;
+    Err(Failure::run(format!("a power cut breaks the file system under {}", violated.join(", "))))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::commands::{Command, CommandLine};
+    use crate::runner::fabricated::Fabricated;
+
+    fn json_of(line: &str) -> (Result<String, Failure>, serde_json::Value) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("r.json");
+        let words = ["trimwise", "crashtest"].into_iter().chain(line.split_whitespace());
+        let Command::Crashtest(mut arguments) = CommandLine::try_parse_from(words).unwrap().command else {
+            panic!("not crashtest")
+        };
+        arguments.json.json = Some(path.clone());
+        let result = run(&Fabricated { noisy: false }, &arguments, || Ok(()));
+        (result, serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap())
+    }
+
+    #[test]
+    fn a_violation_fails_the_run_and_says_how_to_repeat_it() {
+        let (result, json) = json_of("--cuts 350 --seed 9");
+        assert_eq!(
+            result,
+            Err(Failure::Run("a power cut breaks the file system under commit".to_string())),
+            "off is in order"
+        );
+        let commit = &json["policies"][1];
+        assert_eq!(
+            (&commit["cuts"], &commit["runs"], &commit["violations"]),
+            (&350.into(), &4.into(), &2.into())
+        );
+        assert_eq!(commit["first_violation"], 112, "counted over all runs");
+        assert_eq!(commit["again"], "trimwise crashtest --policy commit --seed 9 --run 1");
+        assert_eq!(commit["details"][0]["broken"][0]["what"], "trimmed");
+        assert_eq!(commit["details"][0]["broken"][0]["block"], 4711);
+        assert_eq!(json["policies"][0]["again"], serde_json::Value::Null);
+        assert_eq!(json["command"], "trimwise crashtest --policy off --policy commit --cuts 350 --seed 9");
+    }
+
+    #[test]
+    fn one_run_is_made_alone() {
+        let (result, json) = json_of("--policy commit --run 2");
+        assert!(result.unwrap().contains("no violation"));
+        assert_eq!((&json["run"], &json["policies"][0]["cuts"]), (&2.into(), &100.into()));
+        let (result, json) = json_of("--policy commit --run 3");
+        assert!(result.is_err());
+        assert_eq!(json["policies"][0]["details"][0]["run"], 3);
+    }
+}

@@ -1,0 +1,269 @@
+//! The texts of `status`, `explain`, `history`, `pause` and `config check`, from the daemon's replies.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde_json::Value;
+use trimwise::units::Bytes;
+use trimwise_linux::daemon::config::{Config, Manage};
+
+use crate::figures::NONE;
+use crate::table::{bold, folded, laid_out, plain};
+
+/// Which file systems `status` shows.
+#[derive(Clone, Copy, Debug)]
+pub enum Show<'a> {
+    /// All; if there are many, similar ones as a group.
+    Groups,
+    /// Each by itself.
+    Each,
+    /// The one that is mounted there.
+    One(&'a Path),
+}
+
+/// Fewer than this are shown one by one, similar or not.
+const MANY: usize = 16;
+
+/// File systems: a table of figures, and below it the reasons for what is done on each.
+pub fn status(data: &Value, show: Show<'_>) -> String {
+    let all: Vec<&Value> = data["file_systems"].as_array().into_iter().flatten().collect();
+    let skipped: Vec<&Value> = data["skipped"].as_array().into_iter().flatten().collect();
+    let is_shown = |one: &&Value| match show {
+        Show::One(mount) => one["mount_point"].as_str().map(Path::new) == Some(mount),
+        Show::Groups | Show::Each => true,
+    };
+    let file_systems: Vec<&Value> = all.into_iter().filter(is_shown).collect();
+    let skipped: Vec<&Value> = skipped.into_iter().filter(is_shown).collect();
+    let groups = alike(&file_systems, show, |one| {
+        let status = &one["status"];
+        let of_status = ["policy", "trend", "online", "paused"].map(|key| status[key].to_string());
+        let reason = status["reason"]["code"].to_string();
+        [of_status.concat(), reason, one["problem"].to_string(), one["option_before"].to_string()].join("\n")
+    });
+    let header = ["mount", "policy", "used", "trend", "waiting", "left", "trimmed", "slices", "last"];
+    let rows: Vec<Vec<String>> = groups.iter().map(|group| row(group)).collect();
+    let mut text = match show {
+        _ if !rows.is_empty() => laid_out(&header, &rows),
+        Show::One(mount) if skipped.is_empty() => {
+            format!(
+                "{}: no file system that can be trimmed is mounted there.\n",
+                plain(&mount.display().to_string())
+            )
+        }
+        _ => "No file system is managed.\n".to_owned(),
+    };
+    text.push('\n');
+    for group in &groups {
+        let one = group[0];
+        let why = [&one["problem"], &one["status"]["why"]].into_iter().find(|why| why.is_string());
+        let why = why.map_or_else(|| "It was only just found.".to_owned(), word);
+        let next = &one["status"]["next"];
+        let next = if next.is_string() { format!(" Next: {}", word(next)) } else { String::new() };
+        text += &folded(&format!("{}: {why}{next}", names(group)), 0);
+        if one["option_before"].is_string() {
+            let (option, before) = (word(&one["option"]), word(&one["option_before"]));
+            text += &folded(
+                &format!(
+                    "! Its mount option is {option} now: trimwised changed it from {before} and will restore it."
+                ),
+                2,
+            );
+        }
+    }
+    for group in alike(&skipped, show, |one| one["why"].to_string()) {
+        text += &folded(&format!("{}: not managed: {}.", names(&group), word(&group[0]["why"])), 0);
+    }
+    if let Some(problem) = data["config_problem"].as_str() {
+        text += &folded("! The old configuration stays in effect, since the new one has errors:", 0);
+        for line in problem.lines() {
+            text += &folded(&word(&line.into()), 2);
+        }
+    }
+    for problem in ["state_problem", "mounts_problem", "limits_problem", "history_problem", "metrics_problem"]
+    {
+        if data[problem].is_string() {
+            text += &folded(&format!("! {}", word(&data[problem])), 0);
+        }
+    }
+    if data["dry_run"] == true {
+        text += "Dry run: nothing is changed.\n";
+    }
+    text
+}
+
+/// Groups similar ones, in the order in which they come. A few are each a group of their own.
+fn alike<'a>(all: &[&'a Value], show: Show<'_>, key: impl Fn(&Value) -> String) -> Vec<Vec<&'a Value>> {
+    if all.len() <= MANY || !matches!(show, Show::Groups) {
+        return all.iter().map(|one| vec![*one]).collect();
+    }
+    let mut groups: Vec<Vec<&Value>> = Vec::new();
+    let mut places = BTreeMap::new();
+    for &one in all {
+        let place = *places.entry(key(one)).or_insert(groups.len());
+        if place == groups.len() {
+            groups.push(Vec::new());
+        }
+        groups[place].push(one);
+    }
+    groups
+}
+
+/// Names the first of a group, and how many more there are.
+fn names(group: &[&Value]) -> String {
+    let first = word(&group[0]["mount_point"]);
+    match group.len() {
+        1 => first,
+        n => format!("{first} and {} more (--all shows each; this is the first)", n - 1),
+    }
+}
+
+/// The figures of one, or of a group: then the sums, the range of use, and the last slice of all.
+fn row(group: &[&Value]) -> Vec<String> {
+    let first = &group[0]["status"];
+    let name = match group.len() {
+        1 => word(&group[0]["mount_point"]),
+        n => format!("{} + {}", word(&group[0]["mount_point"]), n - 1),
+    };
+    if first.is_null() {
+        let mut row = vec![NONE.to_owned(); 9];
+        row[0] = name;
+        return row;
+    }
+    let number = |value: &Value| value.as_u64().unwrap_or(0);
+    let all = || group.iter().map(|one| &one["status"]);
+    let percent =
+        |one: &Value| number(&one["used_bytes"]).saturating_mul(100) / number(&one["total_bytes"]).max(1);
+    let (least, most) =
+        (all().map(percent).min().unwrap_or_default(), all().map(percent).max().unwrap_or_default());
+    let used = if least == most { format!("{least} %") } else { format!("{least} to {most} %") };
+    let sum = |of: fn(&Value) -> &Value| all().map(|one| number(of(one))).fold(0, u64::saturating_add);
+    // Estimates carry a mark.
+    let mark = if all().all(|one| one["mapped"] == true) { "" } else { "~" };
+    let estimated = |of: fn(&Value) -> &Value| format!("{mark}{}", Bytes(sum(of)));
+    let last = all().filter_map(|one| one["last"]["ago_ns"].as_u64()).min();
+    vec![
+        name,
+        word(&first["policy"]),
+        used,
+        word(&first["trend"]),
+        estimated(|one| &one["waiting_bytes"]),
+        estimated(|one| &one["left_bytes"]),
+        Bytes(sum(|one| &one["totals"]["trimmed_bytes"])).to_string(),
+        sum(|one| &one["totals"]["slices"]).to_string(),
+        last.map_or(NONE.to_owned(), |ns| ago(ns / 1_000_000_000)),
+    ]
+}
+
+fn ago(seconds: u64) -> String {
+    match seconds {
+        0..120 => format!("{seconds} s ago"),
+        120..7_200 => format!("{} min ago", seconds / 60),
+        7_200..172_800 => format!("{} h ago", seconds / 3_600),
+        _ => format!("{} d ago", seconds / 86_400),
+    }
+}
+
+/// A string of the reply.
+fn word(value: &Value) -> String {
+    plain(value.as_str().unwrap_or(NONE))
+}
+
+/// Formats the explanation in sentences.
+pub fn explain(data: &Value) -> String {
+    let sentences = data["sentences"].as_array().cloned().unwrap_or_default();
+    let told: String = sentences.iter().map(|sentence| folded(&word(sentence), 2)).collect();
+    format!("{}\n{told}", bold(&word(&data["mount_point"])))
+}
+
+/// Formats one line per entry.
+pub fn history(data: &Value) -> String {
+    let entries = data["entries"].as_array().cloned().unwrap_or_default();
+    if entries.is_empty() {
+        return "Nothing has happened there yet.\n".to_owned();
+    }
+    let line = |entry: &Value| {
+        // The format has no years after 9999.
+        let at = u64::try_from(entry["at_ms"].as_i64().unwrap_or(0)).unwrap_or(0).min(253_402_300_799_000);
+        let at = std::time::UNIX_EPOCH + std::time::Duration::from_millis(at);
+        let at = humantime::format_rfc3339_seconds(at);
+        folded(&format!("{at} {}: {}", word(&entry["kind"]), word(&entry["text"])), 0)
+    };
+    entries.iter().map(line).collect()
+}
+
+/// Names what was paused or resumed.
+pub fn points(what: &str, data: &Value) -> String {
+    let points: Vec<String> = data["mount_points"].as_array().into_iter().flatten().map(word).collect();
+    if points.is_empty() {
+        format!("nothing was {what}\n")
+    } else {
+        format!("{what}: {}\n", points.join(", "))
+    }
+}
+
+/// Describes a valid configuration.
+pub fn config(file: &Path, config: &Config, notes: &[String]) -> String {
+    let manage = match config.manage {
+        Manage::All => "all file systems that can be trimmed",
+        Manage::Listed => "listed file systems only",
+    };
+    let mut text = format!("{}: valid. Manages {manage}, with {}", file.display(), config.default.policy);
+    for (point, treatment) in &config.mounts {
+        text += &format!("; {} with {}", plain(&point.display().to_string()), treatment.policy);
+    }
+    let notes: String = notes.iter().map(|note| folded(&format!("- {note}."), 2)).collect();
+    folded(&(text + "."), 0) + &notes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_users_name_cannot_command_a_terminal() {
+        for odd in ['\u{1b}', '\u{202e}', '\u{2028}', '\u{9b}', '\u{2066}', '\u{feff}', '\u{e0041}'] {
+            let data =
+                serde_json::json!({"file_systems": [{"mount_point": format!("/m{odd}[2J"), "status": null}]});
+            let text = status(&data, Show::Groups);
+            assert!(text.contains("/m\u{fffd}[2J") && !text.contains(odd), "{text:?}");
+        }
+        assert_eq!(super::plain("/home/Zoë/日本 x"), "/home/Zoë/日本 x");
+    }
+
+    #[test]
+    fn many_that_are_alike_are_shown_as_one_unless_each_is_asked_for() {
+        let one = |i: u64, code: &str| {
+            serde_json::json!({"mount_point": format!("/m{i}"), "problem": null, "status": {
+                "policy": "judicious", "trend": "steady", "reason": {"code": code}, "mapped": true, "why": "It rests.",
+                "used_bytes": i, "total_bytes": 1000, "waiting_bytes": 1 << 20, "left_bytes": 0,
+                "totals": {"slices": 2, "trimmed_bytes": 1 << 20}, "last": {"ago_ns": i * 1_000_000_000}}})
+        };
+        let skipped: Vec<Value> = (0..100)
+            .map(|i| serde_json::json!({"mount_point": format!("/s{i}"), "why": "mounted read-only"}))
+            .collect();
+        let mut all: Vec<Value> = (1..=400).map(|i| one(i, "policy")).collect();
+        all.push(one(401, "failed"));
+        let data = serde_json::json!({"file_systems": all, "skipped": skipped});
+        let text = status(&data, Show::Groups);
+        assert!(text.lines().count() < 15, "{text}");
+        for words in
+            ["/m1 + 399", "0 to 40 %", "400 MiB", "800", "1 s ago", "/m1 and 399 more", "/s0 and 99 more"]
+        {
+            assert!(text.contains(words), "{words}: {text}");
+        }
+        assert!(text.contains("/m401: It rests."), "{text}");
+        assert!(status(&data, Show::Each).contains("/m77: It rests."));
+        let text = status(&data, Show::One(Path::new("/m77")));
+        assert!(text.contains("/m77: It rests.") && !text.contains("/m78"), "{text}");
+        let text = status(&data, Show::One(Path::new("/s7")));
+        assert!(text.contains("/s7: not managed: mounted read-only.") && !text.contains("/s8"), "{text}");
+    }
+
+    #[test]
+    fn times_are_told_in_one_unit() {
+        assert_eq!(
+            [ago(5), ago(300), ago(9_000), ago(800_000)],
+            ["5 s ago", "5 min ago", "2 h ago", "9 d ago"]
+        );
+    }
+}

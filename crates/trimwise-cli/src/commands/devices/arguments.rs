@@ -1,0 +1,23 @@
+//! Arguments of `devices`.
+
+use clap::Args;
+
+use crate::arguments::{JsonArguments, word};
+
+/// Arguments of `devices`.
+#[derive(Debug, Args)]
+#[command(after_long_help = "Examples:\n  \
+    trimwise devices\n  \
+    trimwise devices vertex-60gb@1.41\n      \
+    one firmware of a drive: all its numbers, and where they come from\n  \
+    trimwise devices --json - | jq '.devices[].name'\n  \
+    trimwise compare --device sata-60gb-2011 ufs21-64gb\n\n\
+    How to write one: profiles/README.md")]
+pub struct DevicesArguments {
+    /// Show this one in full: built-in name or TOML file; @VERSION after it chooses one of its firmwares
+    #[arg(value_name = "NAME|FILE", value_parser = word)]
+    pub device: Option<String>,
+
+    #[command(flatten)]
+    pub json: JsonArguments,
+}

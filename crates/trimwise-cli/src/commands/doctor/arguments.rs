@@ -1,0 +1,32 @@
+//! Arguments of `doctor`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::arguments::JsonArguments;
+use crate::commands::daemon::arguments::RunArguments;
+
+/// Arguments of `doctor`.
+#[derive(Debug, Args)]
+#[command(after_long_help = "Examples:\n  \
+    trimwise doctor\n  \
+    trimwise doctor /home --json - | jq '.file_systems[0].findings'\n  \
+    trimwise doctor --host-root /host\n      \
+    in a container that has the host's / at /host\n\n\
+    Exit code 1 if something is wrong. Nothing is sent; to see whether blocks arrive: trimwise verify dir:PATH")]
+pub struct DoctorArguments {
+    /// Check only the file system that is mounted here
+    #[arg(value_name = "MOUNT")]
+    pub mount: Option<PathBuf>,
+
+    /// Where the host's / is [default: /]
+    #[arg(long, value_name = "DIR")]
+    pub host_root: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub run: RunArguments,
+
+    #[command(flatten)]
+    pub json: JsonArguments,
+}

@@ -1,0 +1,57 @@
+//! The text of `doctor`: each file system with the layers down to its disks, and the findings.
+
+use trimwise::units::Bytes;
+use trimwise_linux::doctor::{Diagnosis, Finding, Report};
+
+use crate::table::{bold, folded, plain};
+
+/// Renders the whole text.
+pub fn render(report: &Report) -> String {
+    let trimmers = if report.trimmers.is_empty() { "none".to_owned() } else { report.trimmers.join(", ") };
+    let kernel = if report.kernel.is_empty() { "of unknown version" } else { &report.kernel };
+    let mut text = format!("Linux {}; trims at intervals: {trimmers}\n", kernel);
+    text += &findings(&report.findings);
+    for one in &report.file_systems {
+        text += &file_system(one);
+    }
+    text.push('\n');
+    text += &match report.wrong() {
+        0 => folded("Nothing is wrong. To see blocks arrive on the disk: trimwise verify dir:PATH", 0),
+        // The number of things comes after this, as the reason why the command fails.
+        _ => folded("What is wrong is marked with !.", 0),
+    };
+    text
+}
+
+fn file_system(one: &Diagnosis) -> String {
+    let passes = match one.passes {
+        Some(true) => "TRIM passes",
+        Some(false) => "TRIM does not pass",
+        None => "unknown whether TRIM passes",
+    };
+    let title = format!("{}: {} on {}, {}", one.mount_point.display(), one.fs_type, one.device, one.discard);
+    let mut text = format!("\n{}: {passes}\n", bold(&plain(&title)));
+    for layer in &one.layers {
+        let takes = match layer.discard_max_bytes {
+            0 => "does not support TRIM".to_owned(),
+            bytes => format!("TRIM up to {}", Bytes(bytes)),
+        };
+        let counted = layer.discards.map_or(String::new(), |n| format!(", {n} since boot"));
+        let indent = "  ".repeat(layer.depth + 1);
+        let layer = plain(&format!("{} ({})", layer.name, layer.what.trim()));
+        text += &format!("{indent}{layer}: {takes}{counted}\n");
+    }
+    text + &findings(&one.findings)
+}
+
+fn findings(findings: &[Finding]) -> String {
+    let mut text = String::new();
+    for finding in findings {
+        let mark = if finding.wrong { "! " } else { "- " };
+        text += &folded(&plain(&format!("{mark}{}: {}.", finding.place, finding.what)), 2);
+        if let Some(mend) = finding.mend.as_ref().filter(|mend| !mend.is_empty()) {
+            text += &folded(&plain(&format!("remedy: {mend}")), 6);
+        }
+    }
+    text
+}

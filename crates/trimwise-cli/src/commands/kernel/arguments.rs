@@ -1,0 +1,176 @@
+//! Arguments of `kernel`.
+
+use std::num::NonZero;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use trimwise_uml::machine::Limits;
+
+use crate::arguments::{JsonArguments, whole, word};
+use crate::defaults;
+
+/// Arguments of `kernel`.
+#[derive(Debug, Args)]
+#[command(after_long_help = "Examples:\n  \
+    trimwise kernel build\n      \
+    every known kernel, from Debian's source packages; some minutes each\n  \
+    trimwise kernel list\n  \
+    trimwise kernel run 6.1:ext4 -- postmark <mail.pmrc\n\n\
+    Kernels are kept in $TRIMWISE_KERNELS, or else $XDG_CACHE_HOME/trimwise/kernels, or else\n\
+    ~/.cache/trimwise/kernels.\n\
+    What they are, and what a build needs: docs/guide.md")]
+pub struct KernelArguments {
+    /// What to do
+    #[command(subcommand)]
+    pub command: KernelCommand,
+}
+
+/// Things to do with kernels.
+#[derive(Debug, Subcommand)]
+pub enum KernelCommand {
+    /// Build the kernels that are missing; needs no privileges and installs nothing
+    #[command(disable_version_flag = true)]
+    Build(KernelBuildArguments),
+    /// List the kernels that are built and those that can be
+    List(KernelListArguments),
+    /// Run a program on a kernel in virtual time, in a new file system on a modelled drive
+    #[command(disable_version_flag = true)]
+    Run(KernelRunArguments),
+    /// Remove a built kernel, and the log of a build that failed
+    #[command(disable_version_flag = true)]
+    Remove(KernelRemoveArguments),
+}
+
+/// Arguments of `kernel build`.
+#[derive(Debug, Args)]
+#[command(after_long_help = "Examples:\n  \
+    trimwise kernel build --version 6.1\n  \
+    trimwise kernel build --version 5.10 6.12 --jobs 2\n  \
+    trimwise kernel build --version 6.6 --source linux-6.6.30.tar.xz\n      \
+    a kernel of your own choice, or one whose Debian package is out of reach\n\n\
+    Exit codes: 0 done, 1 a build failed, 2 wrong arguments, 130 interrupted.")]
+pub struct KernelBuildArguments {
+    /// Kernel series to build; one or more [default: all that `trimwise kernel list` describes]
+    #[arg(long = "version", value_name = "V", num_args = 1..)]
+    pub versions: Vec<String>,
+
+    /// Build from this source: a clean tree (which is not changed) or a tarball
+    #[arg(long, value_name = "DIR|TARBALL", requires = "versions")]
+    pub source: Option<PathBuf>,
+
+    /// Compilers at a time [default: the number of cores]
+    #[arg(long, short = 'j', value_name = "N", value_parser = jobs, allow_negative_numbers = true)]
+    pub jobs: Option<NonZero<u16>>,
+
+    /// Also rebuild existing kernels, from the newest package; replace the file of --json if it exists
+    #[arg(long, short = 'f')]
+    pub force: bool,
+
+    /// Write what was built as JSON to a new file; `-`, or no FILE, prints it instead of the table
+    #[arg(long, short = 'J', value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-")]
+    pub json: Option<PathBuf>,
+}
+
+/// Arguments of `kernel list`.
+#[derive(Debug, Args)]
+#[command(after_long_help = "Examples:\n  \
+    trimwise kernel list\n  \
+    trimwise kernel list --json - | jq -r '.kernels[] | select(.state == \"built\") | .linux'")]
+pub struct KernelListArguments {
+    #[command(flatten)]
+    pub json: JsonArguments,
+}
+
+/// Arguments of `kernel run`.
+#[derive(Debug, Args)]
+#[command(after_long_help = "Examples:\n  \
+    trimwise kernel run 6.1:ext4 -- postmark <mail.pmrc\n  \
+    trimwise kernel run 5.10:ext4:discard,noatime -- fio --name=a --size=64m --rw=randwrite \\\n      \
+    --clocksource=clock_gettime\n  \
+    trimwise kernel run 6.1:btrfs --device ufs21-64gb --trace t.csv -- sh -c 'seq 9999 >a; sync'\n\n\
+    The program is one of this computer, whose files the guest sees read-only. It runs in the root of\n\
+    the new file system and reads standard input unless that is a terminal. Computing takes no time.\n\
+    /tmp is the guest's own.\n\n\
+    Exit codes: 0 done, 1 the program or the run failed, 2 wrong arguments, 130 interrupted.")]
+pub struct KernelRunArguments {
+    /// Kernel, file system (ext4, xfs, btrfs or f2fs) and mount options as in mount(8)
+    #[arg(value_name = "VERSION:FS[:MOUNT_OPTIONS]")]
+    pub target: String,
+
+    /// The program and its arguments
+    #[arg(value_name = "PROGRAM", required = true, last = true)]
+    pub command: Vec<String>,
+
+    /// SSD profile: built-in name (see `trimwise devices`) or TOML file [default: sata-small]
+    #[arg(long, short = 'd', value_name = "NAME|FILE", value_parser = word)]
+    pub device: Option<String>,
+
+    /// Memory of the guest, in MiB [default: 1024]
+    #[arg(long, value_name = "MIB", value_parser = whole::<u64>(16, 1_048_576), allow_negative_numbers = true)]
+    pub memory: Option<u64>,
+
+    /// Seed of everything that the modelled drive draws: same seed, same result
+    #[arg(long, short = 's', value_name = "N", default_value_t = defaults::SEED, value_parser = whole::<u64>(0, u64::MAX),
+          allow_negative_numbers = true)]
+    pub seed: u64,
+
+    #[command(flatten)]
+    pub limits: GuestLimits,
+
+    /// Write each block request since the program's start, with its times, to a new file
+    #[arg(long, value_name = "FILE.csv|FILE.json")]
+    pub trace: Option<PathBuf>,
+
+    /// Write the result as JSON to a new file; `-`, or no FILE, prints it instead of the program's output
+    #[arg(long, short = 'J', value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-")]
+    pub json: Option<PathBuf>,
+
+    /// Replace existing files of --json and --trace
+    #[arg(long, short = 'f')]
+    pub force: bool,
+}
+
+/// How long a guest may take, in this computer's time.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct GuestLimits {
+    /// End a kernel that is silent for this many seconds, because it computes or hangs [default: 120]
+    #[arg(long, value_name = "SECONDS", value_parser = whole::<u64>(1, 31_536_000), allow_negative_numbers = true)]
+    pub max_silence: Option<u64>,
+
+    /// End a kernel's run after this many seconds of this computer's time [default: 3600]
+    #[arg(long, value_name = "SECONDS", value_parser = whole::<u64>(1, 31_536_000), allow_negative_numbers = true)]
+    pub max_wall: Option<u64>,
+}
+
+impl GuestLimits {
+    /// Whether any limit is given.
+    pub const fn are_given(&self) -> bool {
+        self.max_silence.is_some() || self.max_wall.is_some()
+    }
+
+    /// Returns the limits, with defaults for those not given.
+    pub fn limits(&self) -> Limits {
+        let default = Limits::default();
+        let or = |given: Option<u64>, default| given.map_or(default, Duration::from_secs);
+        Limits {
+            silence: or(self.max_silence, default.silence),
+            wall: or(self.max_wall, default.wall),
+            ..default
+        }
+    }
+}
+
+/// Arguments of `kernel remove`.
+#[derive(Debug, Args)]
+#[command(after_long_help = "Examples:\n  trimwise kernel remove 6.12")]
+pub struct KernelRemoveArguments {
+    /// Which kernel, as `trimwise kernel list` names it
+    #[arg(value_name = "VERSION")]
+    pub version: String,
+}
+
+fn jobs(text: &str) -> Result<NonZero<u16>, String> {
+    let number = whole::<u16>(1, 1024)(text)?;
+    NonZero::new(number).ok_or_else(|| "expected a whole number from 1 to 1024".to_string())
+}

@@ -1,0 +1,231 @@
+//! `trimwise kernel run`: a program of this computer on a real kernel, in virtual time.
+
+use std::fmt::Write as _;
+use std::io::{IsTerminal, Read, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+use serde::Serialize;
+use trimwise::block::PortCounts;
+use trimwise::compare::gauge::{Stale, device_figures};
+use trimwise::compare::result::DeviceFigures;
+use trimwise::units::Bytes;
+use trimwise_uml::cell::{KernelTarget, new_disk};
+use trimwise_uml::disk::{Mark, TraceEntry};
+use trimwise_uml::job::{Job, JobError, Outcome, ProgramEnd, Said, Step};
+
+use super::table;
+use crate::arguments::JsonArguments;
+use crate::commands::compare::RealKernel;
+use crate::commands::kernel::arguments::KernelRunArguments;
+use crate::defaults;
+use crate::failure::Failure;
+use crate::interrupt::OnInterrupt;
+use crate::output::{self, Destinations};
+use crate::progress::Progress;
+use crate::runner::devices;
+use crate::runner::guests::{self, Bounds};
+
+/// Most bytes of standard input for a program: they are held in memory.
+const INPUT_BYTES_MAX: u64 = 64 << 20;
+
+/// What `--json` writes; nothing in it depends on the speed of this computer.
+#[derive(Clone, Debug, Serialize)]
+pub struct RunReport {
+    /// The version of trimwise.
+    pub trimwise: &'static str,
+    /// The seed of the drive.
+    pub seed: u64,
+    /// The kernel.
+    pub kernel: RealKernel,
+    /// The device.
+    pub device: String,
+    /// Memory of the guest.
+    pub memory_bytes: u64,
+    /// The program and its arguments.
+    pub command: Vec<String>,
+    /// How it ended, and its output.
+    pub program: ProgramEnd,
+    /// Faults in the kernel's log; if there are any, the figures cannot be trusted.
+    pub complaints: Vec<String>,
+    /// The program's run, and then the unmount, which writes what was only in memory.
+    pub phases: [Phase; 2],
+}
+
+/// A part of the run.
+#[derive(Clone, Debug, Serialize)]
+pub struct Phase {
+    /// `program` or `unmount`.
+    pub phase: &'static str,
+    /// How long it took, in virtual time.
+    pub duration_ns: u64,
+    /// The kernel's requests to the drive.
+    pub requests: PortCounts,
+    /// What the drive did; stale space is not followed.
+    pub device_stats: DeviceFigures,
+}
+
+/// Runs the command; prints the program's output, and returns what is left to print.
+pub fn run(
+    arguments: &KernelRunArguments,
+    on_signal: impl FnOnce(OnInterrupt) -> Result<Arc<AtomicBool>, Failure>,
+) -> Result<String, Failure> {
+    let target: KernelTarget = arguments.target.parse().map_err(Failure::usage)?;
+    let destinations =
+        Destinations::check_json(&JsonArguments { json: arguments.json.clone(), force: arguments.force })?;
+    let trace_to = arguments.trace.as_deref().map(TraceFile::check).transpose()?;
+    if let Some(trace) = &trace_to {
+        Destinations::check_file("--trace", &trace.path, arguments.force)?;
+    }
+    let command = command(&arguments.command)?;
+    let device = devices::profile(arguments.device.as_deref().unwrap_or(defaults::DEVICE), "device")?;
+    let memory = Bytes::mib(arguments.memory.unwrap_or(defaults::MEMORY_MIB));
+    guests::check_memory(memory)?;
+    guests::check_size(&device, target.file_system)?;
+    let image = guests::image(&target)?;
+    let input = input()?;
+    let stop = on_signal(OnInterrupt::Stop)?;
+
+    let guest = guests::guest(&image, memory, &Bounds { limits: arguments.limits.limits(), stop })?;
+    let kernel = RealKernel::of(&image, &target)?;
+    let file_system = target.file_system;
+    let steps = vec![
+        Step::Mkfs { file_system, options: Vec::new() },
+        Step::Mount { file_system, options: target.options.clone() },
+        Step::TrustRandomness,
+        Step::Program { command: command.clone(), input },
+        Step::Unmount,
+    ];
+    let mut disks = [new_disk(&device, arguments.seed, trace_to.is_some()).map_err(guests::failure)?];
+    let progress = Progress::new(1);
+    let begin = Instant::now();
+    let report = guest.run_in_any_case(&Job { steps }, &mut disks);
+    let wall_s = begin.elapsed().as_secs_f64();
+    progress.finish();
+    let report = report.map_err(guests::job_failure)?;
+    let [disk] = disks;
+    if let Some(failure) = disk.failure() {
+        return Err(Failure::run(format!("a block request failed: {failure}")));
+    }
+    let (port, _, trace, marks) = disk.into_parts();
+    let (Some(Outcome::Program(program)), [.., before, between, after]) =
+        (report.steps.into_iter().nth(3).map(|step| step.outcome), marks.as_slice())
+    else {
+        return Err(Failure::run("the guest did not report how the program ended"));
+    };
+    let wear = port.drive().ssd().wear();
+    let phase = |phase, from: &Mark, to: &Mark| Phase {
+        phase,
+        duration_ns: to.at.since(from.at).as_nanos(),
+        requests: to.counts.since(from.counts),
+        device_stats: device_figures(&to.stats.since(&from.stats), wear, Stale::default(), Vec::new()),
+    };
+    let report = RunReport {
+        trimwise: trimwise::VERSION,
+        seed: arguments.seed,
+        kernel,
+        device: device.name.clone(),
+        memory_bytes: memory.0,
+        command,
+        program,
+        complaints: report.complaints,
+        phases: [phase("program", before, between), phase("unmount", between, after)],
+    };
+    // One destination that fails costs no other one its result.
+    let traced =
+        trace_to.map_or(Ok(()), |file| file.write(&destinations, &trace[before.traced..], before.at.0));
+    let printed = if destinations.json_to_stdout() {
+        Ok(())
+    } else {
+        // A closed standard error is no failure.
+        let _ = std::io::stderr().write_all(&report.program.errors.0);
+        output::print_always(&report.program.output.0)
+    };
+    let delivered = destinations.deliver(&report, || table::run(&report, wall_s));
+    let delivered = delivered.and_then(|text| output::print(&text));
+    output::both(traced, output::both(printed, delivered))?;
+    if !report.complaints.is_empty() {
+        return Err(guests::job_failure(JobError::Complains { complaints: report.complaints }));
+    }
+    match (report.program.code, report.program.signal) {
+        (Some(0), _) => Ok(String::new()),
+        (Some(code), _) => Err(Failure::run(format!("{}: exit code {code}", report.command[0]))),
+        (None, signal) => {
+            Err(Failure::run(format!("{}: ended by signal {}", report.command[0], signal.unwrap_or(0))))
+        }
+    }
+}
+
+/// The program as the guest finds it: a path means the host's, whatever the guest's working directory.
+fn command(given: &[String]) -> Result<Vec<String>, Failure> {
+    let mut command = given.to_vec();
+    let Some(program) = command.first_mut().filter(|program| program.contains('/')) else {
+        return Ok(command);
+    };
+    let path = std::path::absolute(&*program).map_err(|e| Failure::usage(format!("{program}: {e}")))?;
+    if path.starts_with("/tmp") {
+        return Err(Failure::usage(format!(
+            "{program}: is below /tmp, but a guest has a /tmp of its own; expected a program elsewhere"
+        )));
+    }
+    *program = path.display().to_string();
+    Ok(command)
+}
+
+/// Reads the program's input: standard input, unless that is a terminal.
+fn input() -> Result<Said, Failure> {
+    let stdin = std::io::stdin();
+    if stdin.is_terminal() {
+        return Ok(Said::default());
+    }
+    let mut bytes = Vec::new();
+    let read = stdin.lock().take(INPUT_BYTES_MAX + 1).read_to_end(&mut bytes);
+    read.map_err(|e| Failure::usage(format!("standard input: {e}")))?;
+    if bytes.len() as u64 > INPUT_BYTES_MAX {
+        return Err(Failure::usage(format!("standard input: larger than {}", Bytes(INPUT_BYTES_MAX))));
+    }
+    Ok(Said(bytes))
+}
+
+/// Where the trace goes, and how it is written.
+struct TraceFile {
+    path: PathBuf,
+    is_json: bool,
+}
+
+impl TraceFile {
+    fn check(path: &Path) -> Result<Self, Failure> {
+        let is_json = match path.extension().and_then(|extension| extension.to_str()) {
+            Some("json") => true,
+            Some("csv") => false,
+            _ => {
+                let what = format!("--trace {}: expected FILE.csv or FILE.json", path.display());
+                return Err(Failure::usage(what));
+            }
+        };
+        Ok(Self { path: path.to_owned(), is_json })
+    }
+
+    /// Writes it, with times since the program began.
+    fn write(&self, to: &Destinations, trace: &[TraceEntry], begin_ns: u64) -> Result<(), Failure> {
+        let since = |entry: &TraceEntry| TraceEntry {
+            at_ns: entry.at_ns - begin_ns,
+            done_ns: entry.done_ns - begin_ns,
+            ..*entry
+        };
+        let trace: Vec<TraceEntry> = trace.iter().map(since).collect();
+        let text = if self.is_json {
+            serde_json::to_string(&trace).map_err(Failure::run)? + "\n"
+        } else {
+            let mut text = "at_ns,done_ns,kind,offset_bytes,length_bytes\n".to_owned();
+            for entry in &trace {
+                let TraceEntry { at_ns, done_ns, kind, offset_bytes, length_bytes } = entry;
+                let _ = writeln!(text, "{at_ns},{done_ns},{},{offset_bytes},{length_bytes}", kind.name());
+            }
+            text
+        };
+        to.write_result("--trace", &self.path, &text)
+    }
+}

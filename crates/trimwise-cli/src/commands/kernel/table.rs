@@ -1,0 +1,104 @@
+//! The texts of `kernel list`, `kernel build` and `kernel run`.
+
+use trimwise::compare::result::DeviceFigures;
+use trimwise::units::Bytes;
+
+use crate::commands::kernel::{Kernel, KernelsReport, RunReport, State};
+use crate::figures::{self, NONE, grouped};
+use crate::table::{folded, laid_out};
+
+const HEADER: [&str; 6] = ["kernel", "state", "uname -r", "source", "size", "built (UTC)"];
+
+/// Renders the whole text.
+pub fn render(report: &KernelsReport) -> String {
+    let rows: Vec<Vec<String>> = report.kernels.iter().map(row).collect();
+    let mut text = laid_out(&HEADER, &rows);
+    text.push('\n');
+    let mut told = Vec::new();
+    for kernel in &report.kernels {
+        if let (Some(stands_for), false) = (kernel.stands_for, told.contains(&&kernel.version)) {
+            text += &folded(&format!("{}: {stands_for}.", kernel.version), 0);
+            told.push(&kernel.version);
+        }
+    }
+    let absent: Vec<&str> =
+        report.kernels.iter().filter(|k| k.state == State::NotBuilt).map(|k| k.version.as_str()).collect();
+    text.push('\n');
+    if !absent.is_empty() {
+        text += &folded(&format!("To build: trimwise kernel build --version {}", absent.join(" ")), 0);
+    }
+    if report.kernels.iter().any(|kernel| kernel.state == State::Outdated) {
+        text += &folded(
+            "Outdated: built by another trimwise, with another configuration or recipe; not used.",
+            0,
+        );
+    }
+    text + &format!("Folder: {}\n", report.directory.display())
+}
+
+/// Renders the kernel's requests to the drive while a program ran.
+pub fn run(report: &RunReport, wall_s: f64) -> String {
+    let counted = |count: u64, bytes: u64| {
+        if count == 0 { NONE.to_owned() } else { format!("{} of {}", grouped(count), Bytes(bytes)) }
+    };
+    let row = |phase: &crate::commands::kernel::Phase| {
+        let requests = &phase.requests;
+        vec![
+            phase.phase.to_owned(),
+            figures::time(phase.duration_ns as f64 / 1e9),
+            counted(requests.reads, requests.read_bytes),
+            counted(requests.writes, requests.written_bytes),
+            grouped(requests.flushes),
+            counted(requests.discards, requests.discarded_bytes),
+            amplification(&phase.device_stats),
+        ]
+    };
+    let rows: Vec<Vec<String>> = report.phases.iter().map(row).collect();
+    let title =
+        format!("{}, {} of Linux {}", report.device, report.kernel.file_system, report.kernel.release);
+    let header = ["", "virtual time", "reads", "writes", "flushes", "discards", "WA"];
+    let table = laid_out(&header, &rows);
+    let wall = figures::time(wall_s);
+    format!("\n{}\n\n{table}\n{wall} of this computer's time.\n", crate::table::bold(&title))
+}
+
+/// Write amplification, which is of nothing if nothing was written.
+fn amplification(figures: &DeviceFigures) -> String {
+    match figures.host_units_written {
+        0 => NONE.to_owned(),
+        _ => format!("{:.2}", figures.write_amplification),
+    }
+}
+
+fn row(kernel: &Kernel) -> Vec<String> {
+    let state = match kernel.state {
+        State::New => "built now",
+        State::Built => "built",
+        State::Outdated => "outdated",
+        State::NotBuilt => "not built",
+    };
+    let or_none = |text: Option<String>| text.unwrap_or_else(|| NONE.to_owned());
+    vec![
+        kernel.version.clone(),
+        state.to_owned(),
+        or_none(kernel.release.clone()),
+        or_none(kernel.source.clone()),
+        or_none(kernel.size_bytes.map(|bytes| format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20)))),
+        or_none(kernel.built.as_ref().map(|built| built.replace('T', " ").chars().take(16).collect())),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runner::fabricated;
+
+    #[test]
+    fn regression_without_writes_there_is_no_write_amplification() {
+        let of = |host_units_written| {
+            let cell = fabricated::cell("vendor1", "off", 0, 1.0);
+            amplification(&DeviceFigures { host_units_written, ..cell.device_stats.unwrap() })
+        };
+        assert_eq!([of(0), of(100)], ["-", "2.40"]);
+    }
+}

@@ -1,0 +1,170 @@
+//! The commands. Each module holds one whole: its arguments, how it runs, its JSON, its text and its report.
+
+pub mod bench;
+pub mod compare;
+pub mod crashtest;
+pub mod daemon;
+pub mod device;
+pub mod devices;
+pub mod doctor;
+pub mod kernel;
+pub mod policies;
+pub mod reproduce;
+pub mod selftest;
+pub mod trim;
+pub mod verify;
+
+use clap::{Parser, Subcommand};
+
+use bench::arguments::BenchArguments;
+use compare::arguments::CompareArguments;
+use crashtest::arguments::CrashtestArguments;
+use daemon::arguments::{
+    ConfigArguments, ExplainArguments, HistoryArguments, PauseArguments, StatusArguments,
+};
+use device::arguments::DeviceArguments;
+use devices::arguments::DevicesArguments;
+use doctor::arguments::DoctorArguments;
+use kernel::arguments::KernelArguments;
+use policies::PoliciesArguments;
+use reproduce::arguments::ReproduceArguments;
+use selftest::arguments::SelftestArguments;
+use trim::arguments::TrimArguments;
+use verify::arguments::VerifyArguments;
+
+use crate::failure::Failure;
+use crate::interrupt::{self, OnInterrupt};
+use crate::runner::Linked;
+
+/// The whole command line.
+#[derive(Debug, Parser)]
+#[command(
+    name = "trimwise",
+    version,
+    about = "To TRIM or not to TRIM? Answered for one SSD, file system and workload, with numbers.",
+    long_about = "To TRIM or not to TRIM? Answered for one SSD, file system and workload, with numbers.\n\n\
+                  trimwise runs a workload on models of an SSD and of ext4 in virtual time, once for each TRIM \
+                  policy, and says which policy to use and by how much it is better. The same workload runs on \
+                  a real directory, so that the models can be checked.",
+    after_long_help = "Examples:\n  \
+        trimwise compare\n  \
+        trimwise compare --workload mail.pmrc --device sata-generic --policy off commit\n  \
+        trimwise reproduce postmark-vendors --report vendors/\n  \
+        trimwise crashtest --policy lazy+reuse --cuts 10000\n  \
+        trimwise verify dir:/home\n  \
+        trimwise trim / --dry-run\n\n\
+        Exit codes: 0 done, 1 a run failed, 2 wrong arguments or input, 130 interrupted.",
+    propagate_version = true,
+    max_term_width = 100
+)]
+pub struct CommandLine {
+    /// Print no text and no progress; errors are still printed and requested files still written
+    #[arg(long, short = 'q', global = true)]
+    pub quiet: bool,
+
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What trimwise can do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run a workload under several TRIM policies and say which one to use
+    Compare(CompareArguments),
+    /// Repeat a published experiment and show its figures next to ours
+    Reproduce(ReproduceArguments),
+    /// Cut the power at many points of random runs and check that no TRIM policy loses data
+    Crashtest(CrashtestArguments),
+    /// Run device tests one after another: fill, random writes, HD Tach, ATTO, TRIM and others
+    Bench(BenchArguments),
+    /// Find out whether a drive honours TRIM and whether TRIM restores its speed
+    Verify(VerifyArguments),
+    /// Trim the free space of a mounted file system in slices; --dry-run shows what would be sent
+    Trim(TrimArguments),
+    /// Show what the daemon `trimwised` does on each file system
+    Status(StatusArguments),
+    /// Explain why the daemon does what it does on a file system, and what would change it
+    Explain(ExplainArguments),
+    /// Show what happened on a file system under the daemon
+    History(HistoryArguments),
+    /// Pause the daemon's trimming, on one file system or on all
+    Pause(PauseArguments),
+    /// Resume the daemon's trimming
+    Resume(PauseArguments),
+    /// Check the daemon's configuration
+    Config(ConfigArguments),
+    /// Check whether TRIM is on and reaches the drive; if not, name the layer that stops it and the remedy
+    Doctor(DoctorArguments),
+    /// Turn modelled drives into block devices of this host, or serve them over NBD, in real time
+    Device(DeviceArguments),
+    /// The init process of a guest in virtual time
+    #[command(hide = true)]
+    GuestInit,
+    /// Build the Linux kernels that run as guests in virtual time; list and remove them
+    Kernel(KernelArguments),
+    /// List the built-in SSD profiles, or show one in full with the source of each number
+    Devices(DevicesArguments),
+    /// List the terms of TRIM policies, and examples of policies
+    Policies(PoliciesArguments),
+    /// Compare the device models with a flat array under random commands, and audit their accounting
+    Selftest(SelftestArguments),
+}
+
+/// Runs the command and returns what is left to print.
+pub fn run(command: Command) -> Result<String, Failure> {
+    let models = Linked;
+    match command {
+        Command::Compare(arguments) => compare::run(&models, &arguments, interrupt::install),
+        Command::Reproduce(arguments) => reproduce::run(&models, &arguments, interrupt::install),
+        Command::Crashtest(arguments) => {
+            crashtest::run(&models, &arguments, || interrupt::install(OnInterrupt::Exit).map(drop))
+        }
+        Command::Bench(arguments) => bench::run(&models, &arguments, interrupt::install),
+        Command::Verify(arguments) => verify::run(&arguments, interrupt::install),
+        Command::Trim(arguments) if arguments.now => trim::now::run(&arguments, interrupt::install),
+        Command::Trim(arguments) => trim::run(&arguments, interrupt::install),
+        Command::Kernel(arguments) => kernel::run(&arguments.command, interrupt::install),
+        Command::Policies(arguments) => policies::run(&arguments),
+        Command::Selftest(arguments) => {
+            selftest::run(&arguments, || interrupt::install(OnInterrupt::Exit).map(drop))
+        }
+        Command::Status(arguments) => daemon::status(&arguments),
+        Command::Explain(arguments) => daemon::explain(&arguments),
+        Command::History(arguments) => daemon::history(&arguments),
+        Command::Pause(arguments) => daemon::pause(&arguments, true),
+        Command::Resume(arguments) => daemon::pause(&arguments, false),
+        Command::Config(arguments) => daemon::config(&arguments.command),
+        Command::Doctor(arguments) => doctor::run(&arguments),
+        Command::Device(arguments) => device::run(&arguments),
+        Command::Devices(arguments) => devices::run(&arguments),
+        Command::GuestInit => {
+            trimwise_uml::guest::run_as_init().map(|()| String::new()).map_err(Failure::usage)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+    use crate::defaults;
+
+    #[test]
+    fn the_help_tells_the_defaults_that_are_not_clap_s() {
+        let mut command = CommandLine::command();
+        command.clone().debug_assert();
+        let help = command.find_subcommand_mut("compare").unwrap().render_long_help().to_string();
+        let help = help.split_whitespace().collect::<Vec<_>>().join(" "); // clap wraps it
+        for value in [
+            defaults::UTILIZATION_PERCENT.to_string(),
+            defaults::DEVICE.to_string(),
+            defaults::LINUX.to_string(),
+            defaults::MEMORY_MIB.to_string(),
+            defaults::SEED.to_string(),
+        ] {
+            assert!(help.contains(&format!("[default: {value}]")), "{help}");
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! Arguments of `reproduce`.
+
+use clap::Args;
+
+use crate::arguments::{OutputArguments, whole, word};
+use crate::commands::kernel::arguments::GuestLimits;
+
+/// Arguments of `reproduce`.
+#[derive(Debug, Args)]
+#[command(after_long_help = "Examples:\n  \
+    trimwise reproduce --list\n  \
+    trimwise reproduce postmark-vendors\n  \
+    trimwise reproduce --all --json results.json\n\n\
+    A claim that is not met is shown as such; the run still succeeds (exit code 0).")]
+pub struct ReproduceArguments {
+    /// Name of the experiment
+    #[arg(value_name = "NAME", required_unless_present_any = ["list", "all"], conflicts_with_all = ["list", "all"])]
+    pub name: Option<String>,
+
+    /// List the experiments
+    #[arg(long, conflicts_with = "all")]
+    pub list: bool,
+
+    /// Run all experiments
+    #[arg(long)]
+    pub all: bool,
+
+    /// Where to run: model, or kernel:VERSION:FS[:MOUNT_OPTIONS] if a kernel has the experiment's policies
+    #[arg(long, short = 't', value_name = "TARGET", default_value = "model", value_parser = word, conflicts_with = "list")]
+    pub target: String,
+
+    /// Only these parts: for `kernels`, kernels and file systems (6.1, 6.1:ext4); for `postmark-vendors`, drives
+    /// (vendor1); for `model-ext4`, workloads (small); for `lazy-3-kernel`, append sizes in KiB (64); for
+    /// `verdicts-ext4`, workloads, drives, kernels, policies and degrees of use (mid 6.12 80%); for `daemon-week` and
+    /// `daemon-day`, file systems and ways of trimming (xfs, xfs:daemon)
+    #[arg(long, value_name = "PART", num_args = 1.., value_parser = word, conflicts_with_all = ["list", "all"])]
+    pub only: Vec<String>,
+
+    /// Repetitions [default: as many as in the source]
+    #[arg(long, short = 'n', value_name = "N", value_parser = whole::<u32>(1, 1000), allow_negative_numbers = true,
+          conflicts_with = "list")]
+    pub reps: Option<u32>,
+
+    #[command(flatten)]
+    pub limits: GuestLimits,
+
+    /// Where results go and how they are made
+    #[command(flatten)]
+    pub output: OutputArguments,
+}

@@ -1,0 +1,126 @@
+//! The report of `reproduce`.
+
+use minijinja::Value;
+use serde::Serialize;
+use trimwise_lab::experiment::result::ExperimentResult;
+
+use super::table::{blocks, error_summary, repetitions, words};
+use crate::failure::Failure;
+use crate::report::plots::{Figure, figure};
+use crate::report::{STYLE, rendered, safe, with_code};
+
+#[derive(Serialize)]
+struct Page<'a> {
+    style: Value,
+    title: String,
+    experiments: Vec<Experiment<'a>>,
+    command: &'a str,
+}
+
+#[derive(Serialize)]
+struct Experiment<'a> {
+    name: &'a str,
+    question: Value,
+    source: &'a str,
+    finding: Value,
+    version: &'a str,
+    seed: u64,
+    reps: String,
+    claims: Vec<ClaimLine<'a>>,
+    figures: Vec<Figure>,
+    blocks: Vec<Block>,
+    errors: String,
+}
+
+#[derive(Serialize)]
+struct ClaimLine<'a> {
+    id: &'a str,
+    text: &'a str,
+    role: &'static str,
+    because: &'a str,
+    basis: &'static str,
+    met: bool,
+    published: String,
+    measured: String,
+}
+
+#[derive(Serialize)]
+struct Block {
+    title: String,
+    header: Vec<String>,
+    rows: Vec<Vec<String>>,
+}
+
+/// Renders the whole file.
+pub fn html(results: &[ExperimentResult], command: &str) -> Result<String, Failure> {
+    let experiments = results.iter().map(experiment).collect::<Result<Vec<_>, _>>()?;
+    let names: Vec<&str> = experiments.iter().map(|e| e.name).collect();
+    let page = Page { style: safe(STYLE), title: names.join(", "), experiments, command };
+    rendered("reproduce.html", include_str!("report.html"), &page)
+}
+
+fn experiment(result: &ExperimentResult) -> Result<Experiment<'_>, Failure> {
+    Ok(Experiment {
+        name: &result.experiment,
+        question: with_code(&result.question),
+        source: &result.source,
+        finding: with_code(&result.finding),
+        version: &result.trimwise,
+        seed: result.seed,
+        reps: repetitions(result.reps),
+        claims: result
+            .claims
+            .iter()
+            .map(|c| ClaimLine {
+                id: &c.id,
+                text: &c.text,
+                role: c.role.words(),
+                because: c.because.as_deref().unwrap_or_default(),
+                basis: c.basis.words(),
+                met: c.met,
+                published: words(&c.published),
+                measured: words(&c.measured),
+            })
+            .collect(),
+        figures: result.rows.plots().iter().map(figure).collect::<Result<_, _>>()?,
+        blocks: blocks(&result.rows)
+            .into_iter()
+            .map(|b| Block { title: b.title, header: b.header, rows: b.rows })
+            .collect(),
+        errors: error_summary(&result.rows).join(" "),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runner::fabricated;
+
+    #[test]
+    fn an_unmet_claim_is_said_plainly_and_text_is_escaped() {
+        let mut result = fabricated::experiment();
+        result.question = "<script>alert(1)</script>".to_string();
+        let page = html(&[result], "trimwise reproduce --all").unwrap();
+        assert!(page.contains("not met</td>") && page.contains("<td class=\"text\">check</td>"));
+        assert!(page.contains("fitted: the three numbers of each drive"), "why it is no check");
+        assert!(page.contains("&lt;script&gt;") && !page.contains("<script"));
+        assert!(page.contains("2628.50"), "the published figure");
+        assert!(!page.contains("<svg"), "a table is not drawn");
+        if let Some(path) = std::env::var_os("TRIMWISE_TEST_REPORT_REPRODUCE") {
+            std::fs::write(path, &page).unwrap();
+        }
+    }
+
+    #[test]
+    fn figures_are_drawn_with_a_legend_and_their_numbers_below() {
+        let page = html(&[fabricated::plotted()], "trimwise reproduce plotted").unwrap();
+        assert_eq!(page.matches("<svg").count(), 3);
+        assert_eq!(page.matches("class=\"legend\"").count(), 3);
+        assert!(page.contains("execution time, s over device utilization, %"));
+        assert!(page.contains("(logarithmic)"));
+        assert!(page.contains("<td>171.5 ± 1.4 %</td>"), "{page}");
+        if let Some(path) = std::env::var_os("TRIMWISE_TEST_REPORT_PLOTS") {
+            std::fs::write(path, &page).unwrap();
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! Results of a self-test, by device.
+
+use crate::command_line::CommandText;
+use crate::commands::selftest::SelfTests;
+use crate::figures::grouped;
+use crate::table::{aligned, bold, figures_table, finished, folded};
+
+/// Renders the whole text.
+pub fn render(tests: &SelfTests) -> String {
+    let mut table = figures_table(&["device", "parts", "operations", "audits", "host units", "WA", "wrong"]);
+    for device in &tests.devices {
+        let amplification = match device.host_units_written {
+            0 => "-".to_owned(),
+            written => format!("{:.2}", device.nand_units_written as f64 / written as f64),
+        };
+        let row = [
+            device.device.clone(),
+            grouped(device.parts),
+            grouped(device.operations),
+            grouped(device.audits),
+            grouped(device.host_units_written),
+            amplification,
+            grouped(device.violations),
+        ];
+        table.add_row(row.iter().enumerate().map(|(i, cell)| aligned(i, cell)));
+    }
+    let mut text = format!("{}\n", finished(table));
+    for violation in &tests.violations {
+        text += &bold(&format!("{}, operation {}", violation.device, violation.operation));
+        text.push('\n');
+        text += &folded(&format!("{}: {}", violation.command, violation.what), 2);
+        let mut command = CommandText::new("selftest");
+        command.option("--part", violation.part);
+        command.option("--seed", tests.seed);
+        text += &format!("  repeat with: {}\n\n", command.into_text());
+    }
+    let operations = grouped(tests.devices.iter().map(|d| d.operations).sum());
+    let verdict = match tests.violations.len() {
+        0 => format!("{operations} operations, nothing wrong."),
+        1 => format!("{operations} operations; one part went wrong."),
+        parts => format!("{operations} operations; {parts} parts went wrong."),
+    };
+    text += &bold(&verdict);
+    text += "\n";
+    text += &folded(
+        "Each part runs random commands on a built-in profile, scaled down. Its contents are compared with a flat \
+         array, and its accounting is audited. WA says nothing about the drive: the commands are chosen to be hard.",
+        0,
+    );
+    text + &format!("\ntrimwise {}, seed {}; repeat with:\n  {}\n", tests.trimwise, tests.seed, tests.command)
+}

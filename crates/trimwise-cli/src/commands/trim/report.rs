@@ -1,0 +1,287 @@
+//! A trim's results, as `--json` writes them and [`table::trim`](crate::commands::trim::table) shows them.
+
+use serde::Serialize;
+use trimwise::units::Bytes;
+use trimwise_linux::block_device::{BlockDevice, DiscardCounts};
+use trimwise_linux::free_space::Estimate;
+use trimwise_linux::layout::Kind;
+use trimwise_linux::privilege::advice;
+use trimwise_linux::trim::{self, Ended, Outcome, Span, Target, TrimmedGroups};
+
+/// A trim, as `--json` writes it; the order of the keys is part of the format.
+#[derive(Clone, Debug, Serialize)]
+pub struct TrimReport {
+    /// The version of trimwise.
+    pub trimwise: &'static str,
+    /// What was asked for.
+    pub settings: TrimSettings,
+    /// The file system that is mounted there.
+    pub file_system: FileSystem,
+    /// The devices below it.
+    pub devices: Vec<Device>,
+    /// The estimate of what would be sent.
+    pub estimate: EstimateReport,
+    /// What was done; `None` in a dry run.
+    pub trim: Option<TrimDone>,
+    /// What the figures leave out.
+    pub notes: Vec<String>,
+}
+
+/// What was asked for.
+#[derive(Clone, Debug, Serialize)]
+pub struct TrimSettings {
+    /// Whether this is a dry run.
+    pub dry_run: bool,
+    /// The shortest extent requested of FITRIM.
+    pub min_extent_bytes: Bytes,
+    /// The shortest extent that is actually sent: the device's granularity and the file system's blocks count too.
+    pub min_extent_effective_bytes: Bytes,
+    /// The first byte.
+    pub offset_bytes: u64,
+    /// The length from there; `None` means up to the end of an address space of unknown size (btrfs).
+    pub length_bytes: Option<Bytes>,
+    /// Groups in a slice; `None` if everything is one slice.
+    pub groups_per_slice: Option<u64>,
+    /// The pause between slices.
+    pub pause_ms: u64,
+    /// The command that repeats this.
+    pub command: String,
+}
+
+/// The mounted file system.
+#[derive(Clone, Debug, Serialize)]
+pub struct FileSystem {
+    /// Its mount point.
+    pub mount_point: String,
+    /// `ext4`, `xfs`...
+    pub kind: String,
+    /// Its discard option.
+    pub mounted_with: String,
+    /// What its groups are called; `None` if it has no known groups.
+    pub groups_name: Option<&'static str>,
+    /// Number of groups.
+    pub groups: Option<u64>,
+    /// Size of a group.
+    pub group_bytes: Option<Bytes>,
+}
+
+/// A device below it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Device {
+    /// The kernel's name.
+    pub name: String,
+    /// Where its discards are counted.
+    pub counted_in: String,
+    /// Granularity of its discards.
+    pub discard_granularity_bytes: Bytes,
+    /// The largest discard.
+    pub discard_max_bytes: Bytes,
+    /// Ranges per command.
+    pub ranges_per_command: u64,
+}
+
+/// The estimate of what would be sent.
+#[derive(Clone, Debug, Serialize)]
+#[serde(tag = "basis", rename_all = "kebab-case")]
+pub enum EstimateReport {
+    /// From the map of free extents.
+    FreeExtents {
+        /// Extents that are long enough.
+        extents: u64,
+        /// Their bytes.
+        bytes: Bytes,
+        /// Commands, if none are merged.
+        commands_max: u64,
+        /// Extents that are too short.
+        too_short_extents: u64,
+        /// Their bytes.
+        too_short_bytes: Bytes,
+    },
+    /// At most what is not in use on the devices.
+    UpperBound {
+        /// The bound.
+        bytes_max: Bytes,
+    },
+}
+
+/// What was done.
+#[derive(Clone, Debug, Serialize)]
+pub struct TrimDone {
+    /// Slices that were trimmed.
+    pub slices_done: usize,
+    /// Slices in all.
+    pub slices: usize,
+    /// The sum of FITRIM's return values.
+    pub fitrim_answered_bytes: Bytes,
+    /// The meaning of that value on this file system.
+    pub fitrim_answer_means: &'static str,
+    /// Discards that the device counted; `None` on a kernel that does not count them.
+    pub device_counted: Option<Counted>,
+    /// Real time.
+    pub duration_ns: u64,
+    /// `done`, `interrupted` or `failed`.
+    pub ended: &'static str,
+    /// Why it failed.
+    pub failure: Option<String>,
+}
+
+/// Discards that the kernel counted on the devices.
+#[derive(Clone, Debug, Serialize)]
+pub struct Counted {
+    /// Commands.
+    pub commands: u64,
+    /// Requests that were merged into others.
+    pub merged: u64,
+    /// Bytes.
+    pub bytes: Bytes,
+}
+
+impl From<DiscardCounts> for Counted {
+    fn from(counts: DiscardCounts) -> Self {
+        Self { commands: counts.commands, merged: counts.merged, bytes: counts.bytes }
+    }
+}
+
+impl FileSystem {
+    /// Describes a target.
+    pub fn of(target: &Target) -> Self {
+        let layout = target.layout.as_ref();
+        Self {
+            mount_point: target.mount.mount_point.display().to_string(),
+            kind: target.mount.fs_type.clone(),
+            mounted_with: target.mount.discard().to_string(),
+            groups_name: layout.map(|_| target.kind.groups_name()),
+            groups: layout.map(|layout| layout.groups()),
+            group_bytes: layout.map(|layout| layout.group),
+        }
+    }
+}
+
+impl From<&BlockDevice> for Device {
+    fn from(device: &BlockDevice) -> Self {
+        Self {
+            name: device.name.clone(),
+            counted_in: device.sysfs_link().join("stat").display().to_string(),
+            discard_granularity_bytes: device.limits.granularity,
+            discard_max_bytes: device.limits.max,
+            ranges_per_command: device.limits.ranges,
+        }
+    }
+}
+
+impl From<&Estimate> for EstimateReport {
+    fn from(estimate: &Estimate) -> Self {
+        match estimate {
+            Estimate::Extents(extents) => Self::FreeExtents {
+                extents: extents.count,
+                bytes: extents.bytes,
+                commands_max: extents.commands_max,
+                too_short_extents: extents.too_short,
+                too_short_bytes: extents.too_short_bytes,
+            },
+            Estimate::Bound(bytes_max) => Self::UpperBound { bytes_max: *bytes_max },
+        }
+    }
+}
+
+impl TrimDone {
+    /// Summarises a trim of `slices` slices.
+    pub fn of(target: &Target, outcome: &Outcome, slices: usize) -> Self {
+        let (ended, failure) = match &outcome.ended {
+            Ended::Done => ("done", None),
+            Ended::Stopped => ("interrupted", None),
+            Ended::Failed(error) => ("failed", Some(error.to_string())),
+        };
+        Self {
+            slices_done: outcome.slices_done,
+            slices,
+            fitrim_answered_bytes: outcome.answered,
+            fitrim_answer_means: trim::answer_means(target.kind),
+            device_counted: outcome.counted.map(Counted::from),
+            duration_ns: u64::try_from(outcome.elapsed.as_nanos()).unwrap_or(u64::MAX),
+            ended,
+            failure,
+        }
+    }
+}
+
+/// Returns what to know about the limits of the figures.
+pub fn notes(
+    target: &Target,
+    span: Span,
+    trimmed: TrimmedGroups,
+    estimate: &Estimate,
+    outcome: Option<&Outcome>,
+) -> Vec<String> {
+    let mut notes = Vec::new();
+    let mut note = |text: String| notes.push(text);
+    match (target.kind, estimate) {
+        (Kind::Ext4, Estimate::Extents(_)) => note(
+            match trimmed {
+                TrimmedGroups::Again | TrimmedGroups::AgainSince { .. } => {
+                    "ext4 was last asked for longer extents, so it visits the groups that it trimmed then once more."
+                }
+                TrimmedGroups::Skipped => {
+                    "ext4 skips block groups that it has trimmed since the mount and that nothing was freed in since. \
+                     It does not say which they are, so it may send less than estimated, even nothing."
+                }
+                TrimmedGroups::Unknown => {
+                    "ext4 skips block groups that it has trimmed since the mount and that nothing was freed in since, \
+                     unless it is asked for shorter extents than the last time, which this kernel does not report \
+                     (Linux 5.17 and later do). So it may send less than estimated. If --min-extent is smaller than \
+                     the last time, set --groups to the number of groups: after the first slice it skips them again."
+                }
+            }
+            .to_string(),
+        ),
+        (_, Estimate::Extents(_)) => note(
+            "XFS trims again what it has trimmed before; extents that were freed a moment ago may be left out."
+                .to_string(),
+        ),
+        (Kind::Btrfs, Estimate::Bound(_)) => note(
+            "Btrfs does not list its free space: the bound is the size of its devices less what is in use on them. How \
+             much of that is sent is not known in advance. Ranges are logical addresses. Device space outside all \
+             block groups is trimmed whatever the range; what has been trimmed of it since the mount is \
+             skipped."
+                .to_string(),
+        ),
+        (_, Estimate::Bound(_)) => note(format!(
+            "{} does not list its free space: the bound is the size of the device less what is in use. How much of \
+             that is sent is not known in advance.",
+            target.mount.fs_type
+        )),
+    }
+    if let Some(layout) = &target.layout {
+        if layout.assumed {
+            note(format!(
+                "The superblock on {} cannot be read ({}); groups are assumed to be {} large, the default of mkfs.",
+                target.devices[0].name,
+                advice("run as root"),
+                layout.group
+            ));
+        }
+        if layout.realtime.0 > 0 {
+            note(format!("The realtime device of this XFS ({}) is not trimmed.", layout.realtime));
+        }
+        if target.kind == Kind::Ext4 && span.end != layout.group_end(span.end.saturating_sub(1)) {
+            note(
+                "The range ends inside a block group: since Linux 6.6 ext4 sends a free extent that crosses the end \
+                 whole, and so the estimate counts it."
+                    .to_string(),
+            );
+        }
+    }
+    if target.devices.iter().any(|device| device.limits.ranges > 1) {
+        note(
+            "The device takes several ranges per command; if the kernel merges, there are fewer commands."
+                .into(),
+        );
+    }
+    if outcome.is_some_and(|outcome| outcome.counted.is_some()) {
+        note("The device's count includes all discards in that time, whoever sent them.".to_string());
+    }
+    if outcome.is_some_and(|outcome| outcome.counted.is_none()) {
+        note("This kernel does not count discards (Linux 4.18 and later do).".to_string());
+    }
+    notes
+}

@@ -1,0 +1,212 @@
+//! `trimwise verify dir:PATH`: whether TRIM reaches the disk below a mounted file system.
+
+use std::io::ErrorKind;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde::Serialize;
+use trimwise::units::Bytes;
+use trimwise_linux::block_device::BlockDeviceError;
+use trimwise_linux::mount::MountError;
+use trimwise_linux::mounted_verify::{self, Counts, FILE_BYTES, Report, Verdict, VerifyError};
+use trimwise_linux::privilege::advice;
+
+use super::refuse;
+use super::table;
+use crate::command_line::CommandText;
+use crate::commands::trim;
+use crate::commands::verify::arguments::VerifyArguments;
+use crate::failure::Failure;
+use crate::interrupt::OnInterrupt;
+use crate::output::{self, Destinations};
+use crate::progress::Progress;
+use crate::runner::expect_mount;
+
+/// What `--json` writes; the order of the keys is part of the format.
+#[derive(Clone, Debug, Serialize)]
+pub struct DirectoryReport {
+    /// The version of trimwise.
+    pub trimwise: &'static str,
+    /// What was asked for.
+    pub settings: DirectorySettings,
+    /// Whether the trim failed or was stopped, so that there is no conclusion.
+    pub partial: bool,
+    /// What went wrong, if anything.
+    pub failed: Option<String>,
+    /// The verdict.
+    pub verdict: &'static str,
+    /// The verdict in words.
+    pub sentence: String,
+    /// Where the file system is mounted.
+    pub mount_point: String,
+    /// Its type.
+    pub file_system: String,
+    /// The device that is mounted.
+    pub device: String,
+    /// The file that was written.
+    pub file_bytes: u64,
+    /// Its extents.
+    pub file_extents: usize,
+    /// How often it was trimmed.
+    pub trims: u32,
+    /// The sum of FITRIM's return values.
+    pub trim_answered_bytes: u64,
+    /// What the file's blocks held after it was removed.
+    pub after_delete: Units,
+    /// What they held after the trim.
+    pub after_trim: Units,
+    /// The disks that were read.
+    pub disks: Vec<Disk>,
+    /// Further remarks for the user.
+    pub notes: Vec<String>,
+}
+
+/// What was asked for.
+#[derive(Clone, Debug, Serialize)]
+pub struct DirectorySettings {
+    /// The target, as given.
+    pub target: String,
+    /// The command that repeats this.
+    pub command: String,
+}
+
+/// Units of 4 KiB by their contents.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Units {
+    /// The file's data.
+    pub old_data_units: u64,
+    /// Zeros.
+    pub zero_units: u64,
+    /// Something else: reused.
+    pub other_units: u64,
+    /// Not readable.
+    pub unreadable_units: u64,
+}
+
+impl From<Counts> for Units {
+    fn from(counts: Counts) -> Self {
+        Self {
+            old_data_units: counts.old_data,
+            zero_units: counts.zeros,
+            other_units: counts.other,
+            unreadable_units: counts.unreadable,
+        }
+    }
+}
+
+/// A disk that was read.
+#[derive(Clone, Debug, Serialize)]
+pub struct Disk {
+    /// The kernel's name.
+    pub name: String,
+    /// Whether it promises zeros after TRIM.
+    pub promises_zeros: bool,
+    /// The source of that promise, or why nothing is promised.
+    pub promise: String,
+    /// Discards that the kernel counted meanwhile, whoever sent them; `None` if it does not count them.
+    pub discards: Option<u64>,
+    /// Their bytes.
+    pub discarded_bytes: Option<u64>,
+}
+
+/// Runs the command and returns what to print.
+pub fn run(
+    arguments: &VerifyArguments,
+    destinations: &Destinations,
+    on_signal: impl FnOnce(OnInterrupt) -> Result<Arc<AtomicBool>, Failure>,
+) -> Result<String, Failure> {
+    refuse(
+        arguments,
+        "is a mounted file system, where nothing is destroyed",
+        &[
+            ("--fault", arguments.fault.is_some()),
+            ("--content", arguments.content.is_some()),
+            ("--torture", arguments.torture.is_some()),
+            ("--rest", arguments.rest.is_some()),
+            ("--region", arguments.region.is_some()),
+            ("--seed", arguments.seed.is_some()),
+            ("--destroy", arguments.destroy.is_some()),
+        ],
+    )?;
+    let path = arguments.target.trim_start_matches("dir:");
+    if path.is_empty() {
+        return Err(Failure::usage("dir:: expected dir:PATH, a directory of a mounted file system"));
+    }
+    expect_mount(Path::new(path))?;
+    let bytes = arguments.size.unwrap_or(FILE_BYTES);
+    let stop = on_signal(OnInterrupt::Stop)?;
+    let progress = Progress::of(1, "files");
+    let found = mounted_verify::run(Path::new(path), bytes, &stop);
+    progress.finish();
+    let found = found.map_err(failure_of)?;
+    let report = DirectoryReport::new(arguments, &found);
+    let text = destinations.deliver(&report, || table::render_directory(&report))?;
+    let failure = match (&found.failed, found.verdict()) {
+        _ if stop.load(Ordering::Relaxed) => Failure::Interrupted,
+        (Some(failed), _) => Failure::run(failed),
+        (None, Verdict::InPart | Verdict::Ignored | Verdict::NotSent) => {
+            Failure::run(format!("{}: {}", report.mount_point, report.sentence))
+        }
+        (None, Verdict::Arrives | Verdict::Consistent | Verdict::Unproven | Verdict::Unknown) => {
+            return Ok(text);
+        }
+    };
+    output::print(&text).and(Err(failure))
+}
+
+/// A place where nothing can be found out is a usage error.
+fn failure_of(error: VerifyError) -> Failure {
+    match error {
+        VerifyError::Io { ref source, .. } if source.kind() == ErrorKind::PermissionDenied => {
+            let advice = advice("only root may do that");
+            Failure::usage(format!("{error}; the disk below the file system is read: {advice}"))
+        }
+        VerifyError::Interrupted => Failure::Interrupted,
+        VerifyError::Trim(error) => trim::refused(error),
+        VerifyError::Mount(MountError::Io { .. } | MountError::Unknown { .. })
+        | VerifyError::Device(BlockDeviceError::None { .. })
+        | VerifyError::Logical { .. }
+        | VerifyError::Encrypted { .. }
+        | VerifyError::TooFull { .. }
+        | VerifyError::Occupied { .. } => Failure::usage(error),
+        _ => Failure::run(error),
+    }
+}
+
+impl DirectoryReport {
+    /// Combines what `arguments` asked for with the results.
+    pub fn new(arguments: &VerifyArguments, found: &Report) -> Self {
+        let mut command = CommandText::new("verify");
+        command.argument(&arguments.target);
+        if let Some(size) = arguments.size {
+            command.option("--size", size.0);
+        }
+        let disks = found.disks.iter().map(|disk| Disk {
+            name: disk.name.clone(),
+            promises_zeros: disk.promise.is_zeros(),
+            promise: disk.promise.to_string(),
+            discards: disk.counted.map(|counted| counted.commands),
+            discarded_bytes: disk.counted.map(|counted| counted.bytes.0),
+        });
+        Self {
+            trimwise: trimwise::VERSION,
+            settings: DirectorySettings { target: arguments.target.clone(), command: command.into_text() },
+            partial: found.failed.is_some(),
+            failed: found.failed.clone(),
+            verdict: found.verdict().name(),
+            sentence: found.verdict().to_string(),
+            mount_point: found.mount_point.clone(),
+            file_system: found.fs_type.clone(),
+            device: found.device.clone(),
+            file_bytes: Bytes::from_units(found.file_units).0,
+            file_extents: found.extents,
+            trims: found.trims,
+            trim_answered_bytes: found.answered.0,
+            after_delete: found.after_delete().into(),
+            after_trim: found.after_trim().into(),
+            disks: disks.collect(),
+            notes: found.notes.clone(),
+        }
+    }
+}

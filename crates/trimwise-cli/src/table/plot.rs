@@ -1,0 +1,112 @@
+//! Figures as tables: places downwards, series across.
+
+use trimwise_lab::plot::{Place, Plot, PlotKind, Point};
+
+use super::WIDTH_MAX;
+use crate::figures::{NONE, significant, thousands};
+
+/// One table of several.
+pub struct Block {
+    /// Its title.
+    pub title: String,
+    /// Its columns.
+    pub header: Vec<String>,
+    /// Its rows.
+    pub rows: Vec<Vec<String>>,
+}
+
+impl Block {
+    /// A table with `N` columns.
+    pub fn new<const N: usize>(title: impl Into<String>, header: [&str; N], rows: Vec<[String; N]>) -> Self {
+        let rows = rows.into_iter().map(Vec::from).collect();
+        Self { title: title.into(), header: header.map(str::to_owned).to_vec(), rows }
+    }
+}
+
+/// A figure with more places is drawn only in the report.
+const PLACES_MAX: usize = 30;
+
+/// Whether a figure makes a useful table; the single points of throughput over time do not.
+pub fn is_tabled(plot: &Plot) -> bool {
+    plot.x.key != "time_s" && plot.places().len() <= PLACES_MAX
+}
+
+/// Lays out places downwards and series across; as many series per table as fit into the width.
+pub fn of_plot(plot: &Plot) -> Vec<Block> {
+    let places = plot.places();
+    let names: Vec<String> = places.iter().map(|p| place(p)).collect();
+    let first = with_unit(plot.x.label, plot.x.unit);
+    let mut points = plot.series.iter().flat_map(|s| &s.points);
+    let counts = plot.y.unit.is_empty() && points.all(|p| p.y.fract() == 0.0);
+    let widest =
+        |texts: &mut dyn Iterator<Item = &String>| texts.map(|t| t.chars().count()).max().unwrap_or(0);
+    let mut columns: Vec<Vec<String>> = plot
+        .series
+        .iter()
+        .map(|s| {
+            let figure = |p: &&Place| plot.at(&s.name, p).map_or(NONE.to_string(), |p| point(p, counts));
+            let figures = places.iter().map(figure);
+            std::iter::once(s.name.clone()).chain(figures).collect()
+        })
+        .collect();
+    if plot.kind == PlotKind::StackedBars {
+        let sum = |p: &&Place| {
+            significant(plot.series.iter().filter_map(|s| plot.at(&s.name, p)).map(|p| p.y).sum())
+        };
+        columns.push(std::iter::once("total".to_string()).chain(places.iter().map(sum)).collect());
+    }
+    let left = widest(&mut names.iter().chain([&first])) + BETWEEN;
+    let mut blocks: Vec<Block> = Vec::new();
+    let mut used = usize::from(WIDTH_MAX);
+    for column in columns {
+        let width = widest(&mut column.iter()) + BETWEEN;
+        if blocks.is_empty() || used + width > usize::from(WIDTH_MAX) {
+            let title = format!("{}: {}", plot.title, with_unit(plot.y.label, plot.y.unit));
+            let title = if blocks.is_empty() { title } else { format!("{title} (continued)") };
+            blocks.push(Block {
+                title,
+                header: vec![first.clone()],
+                rows: names.iter().map(|n| vec![n.clone()]).collect(),
+            });
+            used = left;
+        }
+        used += width;
+        if let Some(block) = blocks.last_mut() {
+            let mut cells = column.into_iter();
+            block.header.extend(cells.next());
+            for row in &mut block.rows {
+                row.extend(cells.next());
+            }
+        }
+    }
+    blocks
+}
+
+/// Blanks between columns.
+const BETWEEN: usize = 2;
+
+/// A label with its unit, if it has one; counts and names do not.
+pub fn with_unit(label: &str, unit: &str) -> String {
+    if unit.is_empty() { label.to_string() } else { format!("{label}, {unit}") }
+}
+
+/// A place on the x axis: numbers as they are, names in words.
+pub fn place(place: &Place) -> String {
+    match place {
+        Place::At(x) if x.fract() == 0.0 => thousands(*x),
+        Place::At(x) => significant(*x),
+        Place::In(name) => name.clone(),
+    }
+}
+
+/// Formats a point's median, and how far its repetitions reach from it on the wider side; counts are whole.
+fn point(point: &Point, counts: bool) -> String {
+    match point.range {
+        None if counts => thousands(point.y),
+        Some((low, high)) if point.y != 0.0 => {
+            let reach = (high - point.y).max(point.y - low) / point.y.abs() * 100.0;
+            format!("{} ± {reach:.1} %", significant(point.y))
+        }
+        _ => significant(point.y),
+    }
+}
