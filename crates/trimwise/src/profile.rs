@@ -126,6 +126,15 @@ pub struct Profile {
 impl Profile {
     /// Parses a profile without a firmware variant. `file` is used only in messages.
     ///
+    /// ```no_run
+    /// use trimwise::profile::Profile;
+    /// use trimwise::ssd::Ssd;
+    ///
+    /// let profile = Profile::parse(&std::fs::read_to_string("mine.toml")?, "mine.toml")?;
+    /// let ssd = Ssd::new(&profile.config, 1)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// The first error with its line, in variants too.

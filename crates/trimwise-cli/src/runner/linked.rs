@@ -101,8 +101,7 @@ impl Models for Linked {
     }
 
     fn check_policy(&self, device: &Profile, policy: &PolicySpec) -> Result<(), Failure> {
-        // `ideal` sends nothing: the modelled device already knows.
-        if device.config.trim.is_supported() || *policy == PolicySpec::OFF || !policy.is_usable() {
+        if device.config.trim.is_supported() || !policy.needs_trim() {
             return Ok(());
         }
         Err(Failure::usage(format!(

@@ -56,14 +56,14 @@ impl From<Timed> for Workload {
     }
 }
 
-/// Everything that a run depends on.
+/// Everything that a run depends on; [`run_cell`] has an example.
 #[derive(Clone, Debug)]
 pub struct CellSpec {
     /// Name of the device, for the result.
     pub device: String,
     /// The device.
     pub ssd: SsdConfig,
-    /// What its firmware does wrong.
+    /// Faults of its firmware.
     pub faults: Faults,
     /// The policy.
     pub policy: Policy,
@@ -73,18 +73,17 @@ pub struct CellSpec {
     pub host: HostConfig,
     /// How the file system is made.
     pub format: FormatOptions,
-    /// If given, the file system is aged before: filled, then emptied to this utilization under the policy.
+    /// If given, the file system is first aged: filled, then emptied to this utilization, under the policy.
     pub utilization_percent: Option<u64>,
-    /// The repetition. It decides at which phase of the commit timer the workload begins, and the seed of
-    /// the ageing step (and of what a workload draws by itself): the two causes by which repetitions differ.
+    /// The repetition. It sets the phase of the commit timer at which the workload begins, and the seed of ageing and of
+    /// the workload: the two causes for which repetitions differ.
     pub rep: u32,
-    /// The seed of the whole.
+    /// The seed of the run.
     pub seed: u64,
 }
 
 impl CellSpec {
-    /// One run on a new drive with today's Linux and 1 GiB of memory, aged to 80 % in use: what `trimwise compare` runs
-    /// by default.
+    /// The default of `trimwise compare`: a new drive, today's Linux, 1 GiB of memory, aged to 80 % in use.
     pub fn new(drive: Profile, policy: impl Into<Policy>, workload: impl Into<Workload>) -> Self {
         Self {
             device: drive.name,
@@ -100,7 +99,7 @@ impl CellSpec {
         }
     }
 
-    /// What this repetition draws: in ageing, and which file is removed of several.
+    /// The seed of this repetition, for ageing and for the choice of the file to remove.
     fn draw_seed(&self) -> u64 {
         self.seed ^ (u64::from(self.rep) << 32)
     }
@@ -114,15 +113,15 @@ impl CellSpec {
     }
 }
 
-/// When, after the mount, a workload begins: repetitions are spread over the commit interval by the golden ratio,
-/// so that any number of them covers it evenly.
+/// Delay of the workload after the mount: repetitions are spread over the commit interval by the golden ratio, so that
+/// any number of them covers it evenly.
 pub fn commit_phase(rep: u32) -> SimDuration {
     const GOLDEN_NS: u64 = 3_090_169_944; // 5 s / 1.618...
     const COMMIT_NS: u64 = crate::fs::COMMIT_INTERVAL.as_nanos();
     SimDuration::from_nanos(u64::from(rep) * GOLDEN_NS % COMMIT_NS)
 }
 
-/// Why a cell has no result.
+/// The reason for which a cell has no result.
 #[derive(Debug, Error)]
 pub enum CellError {
     /// The device's numbers contradict each other.
@@ -131,7 +130,7 @@ pub enum CellError {
     /// The file system does not fit.
     #[error(transparent)]
     Format(#[from] FormatError),
-    /// A location of the workload that the model does not have.
+    /// The workload names a location that the model does not have.
     #[error(transparent)]
     Location(#[from] LocationError),
     /// The ageing step failed.
@@ -154,10 +153,10 @@ pub enum CellError {
         device: String,
         /// The policy.
         policy: String,
-        /// What the file system answered.
+        /// The file system's error.
         source: Box<FileError>,
     },
-    /// A device test failed, or what it did does not add up.
+    /// A device test failed, or its counts do not add up.
     #[error("{device}: {what}")]
     Test {
         /// The device.
@@ -182,8 +181,21 @@ pub enum CellError {
 
 /// Runs one cell on a new device: format, mount, age if asked for, the workload, unmount, audit.
 ///
-/// Its callback is `dyn`, as in the experiments: a generic function would be compiled, and the models with it, in each
-/// crate that calls it.
+/// ```no_run
+/// use trimwise::compare::cell::{CellSpec, run_cell};
+/// use trimwise::policy::PolicySpec;
+/// use trimwise::profile::Profile;
+/// use trimwise::workload::postmark::PostmarkConfig;
+///
+/// let drive = Profile::embedded("sata-small").ok_or("no such profile")?;
+/// let policy: PolicySpec = "lazy+reuse".parse()?;
+/// let spec = CellSpec { rep: 1, ..CellSpec::new(drive, policy, PostmarkConfig::default()) };
+/// let cell = run_cell(&spec, Box::new(|_| ()))?;
+/// println!("{} took {} ms of virtual time", cell.policy, cell.duration_ns / 1_000_000);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// Its callback is `dyn`: each crate that calls a generic function would compile it, and the models with it.
 ///
 /// # Errors
 ///
@@ -195,8 +207,8 @@ pub fn run_cell(spec: &CellSpec, mut progress: Box<dyn FnMut(Progress)>) -> Resu
     sim.run(async move { run_on(&queue, &spec, &mut *progress).await })?
 }
 
-/// Runs several repetitions one after the other on the same device, each with a new file system, as a
-/// benchmark on a real drive does it; `after_each` is called after each.
+/// Runs several repetitions one after the other on the same device, each with a new file system, as a benchmark on a
+/// real drive would. Calls `after_each` after each.
 ///
 /// # Errors
 ///
@@ -224,13 +236,12 @@ async fn run_on(
         other => other.clone(),
     };
     let volume = Volume::format(queue, spec.format).await?;
-    // Nor is the TRIM of mkfs the workload's debt, where the drive works it off in the background.
+    // A drive may work off the TRIM of mkfs in the background; let it finish.
     sim.sleep_until(queue.with_ssd(|ssd| ssd.worked_off_at())).await;
     let fs = volume.mount(spec.host, spec.policy.governor()).await;
     if let Some(percent) = spec.utilization_percent {
         ageing::age(&fs, percent, spec.draw_seed()).await?;
-        // What ageing left to trim is ageing's debt, not the workload's; and the drive gets the same idle time
-        // under every policy before the workload begins.
+        // The workload must not pay for the TRIMs of ageing, and the drive gets the same idle time under every policy.
         fs.drain_discards().await;
         sim.sleep(SETTLING).await;
     }
@@ -296,8 +307,8 @@ async fn run_own(fs: &Ext4, spec: &CellSpec, own: &dyn OwnWorkload) -> Result<Ce
     Ok(Cell { device_stats: Some(device), ledger: Some(ledger), ..cell })
 }
 
-/// The device is watched until the TRIMs of what was removed are issued; what the workload then removes is not its own
-/// any more. A file system that is filled has the policy's work of that behind it when the removal comes.
+/// Watches the device until the TRIMs of what was removed are issued; removing the rest afterwards does not count. A
+/// workload that fills the file system begins to measure when the policy has nothing left to do.
 async fn run_timed(fs: &Ext4, spec: &CellSpec, timed: Timed) -> Result<Cell, CellError> {
     let failed = |source| spec.file_failed(source);
     let gauge = Gauge::start(fs);

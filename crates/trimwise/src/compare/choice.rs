@@ -1,31 +1,28 @@
-//! Which policy to use on one device: the rule of the verdict.
+//! The rule by which the verdict chooses a policy on one device.
 //!
-//! Among the policies that a host can really use (`ideal` knows what no host can tell a device in time,
-//! so it is shown as the bound and never recommended):
+//! `ideal` is never recommended: it tells the device what no real host can tell it in time. Among the others:
 //!
 //! 1. The fastest is the one with the lowest median.
-//! 2. Those that cannot be told apart from it are as fast: the test finds no difference, or one below half a per cent,
-//!    which no user would feel.
-//! 3. Of these, those remain that cannot be told apart from the one that wears the flash least: by the same test, since
-//!    erases vary between repetitions as durations do, or by less than one per cent.
-//! 4. If the baseline is among them, it wins: nobody should change a mount option for nothing.
-//! 5. Otherwise the lowest median wins. Nothing that was measured speaks for one of the others, and the median is the
-//!    best estimate that there is; to take the first in the list instead would be to draw a lot. The verdict names those
-//!    that it could not tell apart.
+//! 2. Policies that cannot be told apart from it count as equally fast: the test finds no difference, or one below half
+//!    a per cent, which no user would notice.
+//! 3. Of these, only those remain that cannot be told apart from the one that wears the flash least: by the same test,
+//!    since erases vary between repetitions as durations do, or by less than one per cent.
+//! 4. If the baseline is among them, it wins: a mount option should not be changed without a benefit.
+//! 5. Otherwise the lowest median wins, as the best estimate available. The verdict names those that it could not tell
+//!    apart.
 //!
-//! With fewer repetitions than the test needs to find any difference at all, "not told apart" would hold of every
-//! policy, and say something about the repetitions only. Then the medians alone decide, with the same two limits, and
-//! the verdict says that nothing is proven.
+//! With too few repetitions the test cannot find any difference. Then the medians alone decide, with the same two
+//! limits, and the verdict says that nothing is proven.
 
 use crate::compare::statistics::{CONFIDENCE, Comparison, Sample, compare};
 use crate::compare::summary::{DeviceSummary, PolicySummary};
 
-/// A difference in duration below which policies count as equally fast: half a per cent.
+/// Difference in duration below which policies count as equally fast: half a per cent.
 pub(crate) const SPEED_INDIFFERENCE: f64 = 0.005;
-/// A difference in wear below which policies count as equally gentle: one per cent.
+/// Difference in wear below which policies count as equally gentle: one per cent.
 pub(crate) const WEAR_INDIFFERENCE: f64 = 0.01;
 
-/// The policy to use, and those between which there was little to choose.
+/// The recommended policy, and those that come close.
 pub struct Choice<'s, 'a> {
     pub chosen: &'s PolicySummary<'a>,
     /// Not told apart from it, neither in speed nor in wear.
@@ -100,13 +97,12 @@ pub fn fastest<'s, 'a: 's>(
     policies.min_by(|a, b| a.time_s.median().total_cmp(&b.time_s.median()))
 }
 
-/// Whether two policies differ in speed by something that is shown and that anyone would feel.
+/// Whether two policies differ in speed by a proven and noticeable amount.
 pub fn proven(c: &Comparison) -> bool {
     c.significant && exceeds(c, SPEED_INDIFFERENCE)
 }
 
-/// Whether two policies are told apart: by the test, or by their medians alone where the test has too few repetitions
-/// to find any difference.
+/// Whether two policies are told apart: by the test, or by their medians where there are too few repetitions for it.
 pub(crate) fn told_apart(c: &Comparison, indifference: f64) -> bool {
     (c.significant || untestable(c)) && exceeds(c, indifference)
 }
@@ -115,12 +111,12 @@ fn exceeds(c: &Comparison, indifference: f64) -> bool {
     (c.ratio - 1.0).abs() > indifference
 }
 
-/// Whether there are so few repetitions that the test can find no difference, whatever they measured.
+/// Whether there are too few repetitions for the test to find any difference.
 fn untestable(c: &Comparison) -> bool {
     c.p.is_some() && c.interval.confidence < CONFIDENCE
 }
 
-/// What a policy costs the flash: blocks erased, or units programmed where no policy erased any.
+/// A policy's wear of the flash: blocks erased, or units programmed where no policy erased any.
 pub fn wear(device: &DeviceSummary, policy: &PolicySummary) -> Option<f64> {
     wear_sample(device, policy).map(|sample| sample.median())
 }

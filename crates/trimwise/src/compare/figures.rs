@@ -1,4 +1,4 @@
-//! The figures that are a workload's own.
+//! Each workload's own figures.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,7 +6,7 @@ use super::watch::Issue;
 use crate::workload::own::OwnFigures;
 use crate::workload::postmark::PostmarkFigures;
 
-/// What a workload's policies are judged by.
+/// The figure by which policies are judged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Measure {
@@ -49,30 +49,30 @@ pub enum WorkloadFigures {
 pub struct AppendFigures {
     /// Bytes of an append.
     pub append_bytes: u64,
-    /// Length at which the file was complete.
+    /// Length of the complete file.
     pub file_bytes: u64,
-    /// Appends that it was made of.
+    /// Number of appends.
     pub pieces: u64,
     /// The removal.
     pub unlink_ns: u64,
-    /// The fsync behind it.
+    /// The fsync after it.
     pub fsync_ns: u64,
-    /// The TRIMs of the removed file; `None` on a real directory, which does not tell.
+    /// The TRIMs of the removed file; `None` on a real directory.
     pub trims: Option<RemovalTrims>,
 }
 
 /// The figures of a write on a full file system.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FullWriteFigures {
-    /// Bytes of an append to the files of which one is removed.
+    /// Bytes of an append to the files, one of which is removed.
     pub append_bytes: u64,
-    /// Length at which such a file was complete.
+    /// Length of each complete file.
     pub file_bytes: u64,
     /// The fsync between the removal and the write, if there was one.
     pub fsync_ns: Option<u64>,
     /// The write of one block, and its fsync.
     pub write_ns: u64,
-    /// The TRIMs of the removed file; `None` on a real directory, which does not tell.
+    /// The TRIMs of the removed file; `None` on a real directory.
     pub trims: Option<RemovalTrims>,
 }
 
@@ -81,7 +81,7 @@ pub struct FullWriteFigures {
 pub struct RemovalTrims {
     /// Commands.
     pub commands: u64,
-    /// From the end of the commit until the last was acknowledged; 0 if there were none.
+    /// Time from the end of the commit until the last was acknowledged; 0 if there were none.
     pub acknowledged_ns: u64,
 }
 

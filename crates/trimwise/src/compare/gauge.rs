@@ -1,4 +1,4 @@
-//! What a device and the policy's pending set did while a workload ran.
+//! Figures of the device and of the pending set while a workload runs.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -11,10 +11,10 @@ use crate::policy::Ledger;
 use crate::ssd::{Ssd, SsdStats, Wear};
 use crate::units::{SimDuration, SimTime};
 
-/// What the timeline of a cell keeps at most.
+/// Maximum number of samples in a cell's timeline.
 const TIMELINE_SAMPLES_MAX: usize = 200;
 
-/// Reads device and pending set when a workload begins and when it has ended.
+/// Reads the device and the pending set when a workload begins and when it has ended.
 pub struct Gauge {
     fs: Ext4,
     begin: SimTime,
@@ -24,10 +24,10 @@ pub struct Gauge {
 }
 
 impl Gauge {
-    /// A workload begins now.
+    /// Starts with a workload that begins now.
     pub fn start(fs: &Ext4) -> Self {
         let begin = fs.queue().sim().now();
-        // What the drive collected while it rested is not the workload's.
+        // Garbage collection during the rest before does not count.
         let before = fs.queue().with_ssd_mut(|ssd| {
             ssd.catch_up(begin);
             *ssd.stats()
@@ -36,7 +36,7 @@ impl Gauge {
         Self { fs: fs.clone(), begin, before, ledger: fs.ledger(), timeline: Timeline::start(fs, before) }
     }
 
-    /// What it was between then and now.
+    /// Returns the figures from the start until now.
     pub fn finish(self) -> (DeviceFigures, CellLedger) {
         let timeline = self.timeline.finish();
         let queue = self.fs.queue();
@@ -54,15 +54,15 @@ impl Gauge {
 /// Units that are free in the file system and hold data in the device, as far as the host can tell.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Stale {
-    /// The most that there were during the workload.
+    /// Their maximum during the workload.
     pub max: Option<u64>,
     /// Their time-weighted mean.
     pub mean: Option<f64>,
-    /// How many there were at its end.
+    /// Their number at its end.
     pub end: Option<u64>,
 }
 
-/// The figures of a device that did this; stale units and timeline come from the host.
+/// Gathers the figures of a device; stale units and the timeline come from the host.
 pub fn device_figures(
     stats: &SsdStats,
     wear: Wear,
@@ -105,8 +105,8 @@ pub fn device_figures(
     }
 }
 
-/// Samples stale units and writes while a workload runs: every second at first, then, whenever there are
-/// too many samples, every other one is dropped and the step doubles.
+/// Samples stale units and writes while a workload runs: every second at first. Whenever there are too many samples,
+/// drops every other one and doubles the step.
 struct Timeline(Rc<RefCell<Sampler>>);
 
 struct Sampler {
@@ -114,7 +114,7 @@ struct Sampler {
     step: SimDuration,
     begin: SimTime,
     before: SsdStats,
-    /// The stale units of a sample that was dropped, for the next.
+    /// The stale units of a dropped sample, to be merged into the next.
     dropped_stale_units: u64,
     running: bool,
     fs: Ext4,

@@ -12,25 +12,24 @@ pub const WITHOUT_TRIM: &str = "off";
 /// The ledger of one run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CellLedger {
-    /// Where units went that were freed during the workload; what is pending or in flight is so at its end, also what
-    /// was there before.
+    /// The fate of units freed during the workload. Pending and in-flight units are those at its end, whenever they were
+    /// freed.
     #[serde(flatten)]
     pub units: Ledger,
     /// Device time spent on TRIM.
     pub trim_busy_ns: u64,
-    /// Its share of the time that passed. A device that trims while it does other things too has that share, and one
-    /// that cannot lost it.
+    /// Its share of the elapsed time. A device that cannot do anything else meanwhile loses that share.
     pub trim_busy_percent: f64,
-    /// Units that garbage collection copied in the same repetition without TRIM, less those copied here: below 0 are
-    /// more. `None` if `off` did not run.
+    /// Units that garbage collection copied in the same repetition without TRIM, minus those copied here. `None` if `off`
+    /// did not run.
     pub gc_units_saved: Option<i64>,
-    /// What the same repetition took without TRIM, less what it took here: below 0 it took longer. The time is the one
-    /// that policies are judged by. `None` if `off` did not run.
+    /// Duration of the same repetition without TRIM, minus the duration here; of the operation by which policies are
+    /// judged. `None` if `off` did not run.
     pub time_saved_ns: Option<i64>,
 }
 
 impl CellLedger {
-    /// A ledger that has not been compared with another run. `passed` is the time in which all of it happened.
+    /// A ledger that has not been compared with another run, over an elapsed time of `passed`.
     pub fn new(units: Ledger, trim_busy_ns: u64, passed: SimDuration) -> Self {
         let passed = passed.as_nanos();
         let trim_busy_percent = if passed == 0 { 0.0 } else { trim_busy_ns as f64 / passed as f64 * 100.0 };
@@ -38,8 +37,8 @@ impl CellLedger {
     }
 }
 
-/// Enters into each ledger what was saved against `off`: against its run on the same device with the same repetition,
-/// which had the same seed and began at the same phase of the commit timer.
+/// Enters the savings over `off` into each ledger. The run of `off` is that of the same device and repetition, which had
+/// the same seed and began at the same phase of the commit timer.
 pub fn compare_with_off(cells: &mut [Cell]) {
     let copied = |c: &Cell| c.device_stats.as_ref().map(|d| d.gc_units_copied);
     let without: Vec<_> = cells
@@ -57,7 +56,7 @@ pub fn compare_with_off(cells: &mut [Cell]) {
     }
 }
 
-/// `from - here` of counts and times, none of which come near to 2^63.
+/// `from - here`, for counts and times far below 2^63.
 fn less(from: u64, here: u64) -> i64 {
     let signed = |n| i64::try_from(n).unwrap_or(i64::MAX);
     signed(from) - signed(here)

@@ -1,4 +1,4 @@
-//! Results as data: what `compare` prints as JSON and what tables and reports are made from.
+//! Results as data: the JSON of `compare`, and the source of tables and reports.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -20,32 +20,31 @@ use crate::workload::timed::{Timed, Timing};
 pub struct Cell {
     /// The device profile's name; the path of a real directory's mount otherwise.
     pub device: String,
-    /// The policy as it is written on the command line; on a real directory what the mount has (`discard`,
-    /// `nodiscard`).
+    /// The policy as written on the command line; on a real directory, the mount's option (`discard`, `nodiscard`).
     pub policy: String,
     /// `model`, `kernel:VERSION:FS[:OPTIONS]` or `dir:PATH`.
     pub target: String,
     /// Repetition, from 0.
     pub rep: u32,
-    /// Duration of the workload: up to the end of what it times, if that is one operation.
+    /// Duration of the workload; if it times one operation, up to the end of that.
     pub duration_ns: u64,
     /// The workload's own figures, under its name: `postmark`, `append`, `full_write` or `own`.
     #[serde(flatten)]
     pub workload: WorkloadFigures,
-    /// What the device did during the workload; `None` on a real directory.
+    /// The device's figures during the workload; `None` on a real directory.
     pub device_stats: Option<DeviceFigures>,
-    /// Where freed units went, and what TRIM cost and saved; `None` on a real directory.
+    /// The fate of freed units, and the cost and savings of TRIM; `None` on a real directory.
     pub ledger: Option<CellLedger>,
-    /// Latency for each operation that occurred, by name; PostMark's only.
+    /// Latency of each operation that occurred, by name; only of PostMark.
     pub latency: BTreeMap<Cow<'static, str>, LatencySummary>,
-    /// PostMark's own report of the run, verbose or terse as the workload asks.
+    /// PostMark's own report, verbose or terse as the workload says.
     #[serde(skip)]
     pub postmark_report: String,
     /// Latency at the quantiles of [`QUANTILES`], by operation, for the report's distributions.
     pub latency_quantiles_ns: BTreeMap<Cow<'static, str>, Vec<u64>>,
 }
 
-/// Which run a cell is; see the fields of [`Cell`].
+/// The identity of a cell; see the fields of [`Cell`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CellId {
     /// The device.
@@ -59,7 +58,7 @@ pub struct CellId {
 }
 
 impl Cell {
-    /// The cell of a run that took `duration`, with nothing but the workload's own figures.
+    /// The cell of a run that took `duration`, with only the workload's own figures.
     pub fn new(id: CellId, duration: SimDuration, workload: WorkloadFigures) -> Self {
         let CellId { device, policy, target, rep } = id;
         Self {
@@ -77,7 +76,7 @@ impl Cell {
         }
     }
 
-    /// The cell of a PostMark run that ended as `outcome` says; `format` is that of PostMark's own report.
+    /// The cell of a PostMark run; `format` is that of PostMark's own report.
     pub fn of_postmark(id: CellId, outcome: &Outcome, format: ReportFormat) -> Self {
         let recorded = || Operation::ALL.into_iter().filter_map(|o| Some((o, outcome.latencies.summary(o)?)));
         Self {
@@ -114,7 +113,7 @@ impl Cell {
         Self::new(id, duration, workload)
     }
 
-    /// Whether time was virtual: then nothing but named causes makes repetitions differ.
+    /// Whether time was virtual: then repetitions differ only for named causes.
     pub fn is_in_virtual_time(&self) -> bool {
         self.target == "model" || self.target.starts_with("kernel:")
     }
@@ -127,7 +126,7 @@ impl Cell {
         }
     }
 
-    /// What policies are judged by.
+    /// The figure by which policies are judged.
     pub fn measure(&self) -> Measure {
         match &self.workload {
             WorkloadFigures::Postmark(_) | WorkloadFigures::Own(_) => Measure::Total,
@@ -136,7 +135,7 @@ impl Cell {
         }
     }
 
-    /// The time that policies are judged by.
+    /// The time by which policies are judged.
     pub(crate) fn measured_ns(&self) -> u64 {
         match &self.workload {
             WorkloadFigures::Postmark(_) | WorkloadFigures::Own(_) => self.duration_ns,
@@ -145,7 +144,7 @@ impl Cell {
         }
     }
 
-    /// The TRIMs of what a workload that times one operation removed; `None` of another, and on a real directory.
+    /// The TRIMs of the removed file, if the workload times one operation; `None` on a real directory.
     pub fn removal_trims(&self) -> Option<RemovalTrims> {
         match &self.workload {
             WorkloadFigures::Postmark(_) | WorkloadFigures::Own(_) => None,
@@ -158,12 +157,12 @@ impl Cell {
 /// The quantiles at which latency distributions are kept.
 pub const QUANTILES: [f64; 12] = [0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.995, 0.999, 0.9999, 1.0];
 
-/// What the device did during the workload (not during ageing), and what it held.
+/// The device during the workload, without ageing.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DeviceFigures {
-    /// Units that the host wrote.
+    /// Units written by the host.
     pub host_units_written: u64,
-    /// Units that the flash was programmed with.
+    /// Units programmed into the flash.
     pub nand_units_written: u64,
     /// NAND units over host units; 1 if the host wrote nothing.
     pub write_amplification: f64,
@@ -171,7 +170,7 @@ pub struct DeviceFigures {
     pub trim_commands: u64,
     /// Ranges in them.
     pub trim_ranges: u64,
-    /// Units that a TRIM made invalid.
+    /// Units made invalid by TRIM.
     pub trimmed_units: u64,
     /// Blocks erased.
     pub erases: u64,
@@ -181,20 +180,20 @@ pub struct DeviceFigures {
     pub erase_count_mean: f64,
     /// Erases of the most erased superblock.
     pub erase_count_max: u32,
-    /// Units that garbage collection copied.
+    /// Units copied by garbage collection.
     pub gc_units_copied: u64,
-    /// Units that were copied out of an SLC cache.
+    /// Units copied out of an SLC cache.
     pub folded_units: u64,
-    /// Units written because parts of the map lie in the flash.
+    /// Units written for the parts of the map that lie in flash.
     pub map_units_written: u64,
-    /// Look-ups of the host's units that found their part of the map in no cache.
+    /// Look-ups for the host that missed the map cache.
     pub map_lookups_missed: u64,
-    /// Largest number of stale units (free in the file system, valid in the device); `None` where the host does not
-    /// follow them, as a real kernel.
+    /// Maximum number of stale units (free in the file system, valid in the device); `None` on a real kernel, which
+    /// does not track them.
     pub stale_units_max: Option<u64>,
     /// Time-weighted mean of the stale units.
     pub stale_units_mean: Option<f64>,
-    /// Stale units at the end of the workload; `None` where the file system does not tell what is free.
+    /// Stale units at the end of the workload; `None` where the file system does not report free space.
     pub stale_units_end: Option<u64>,
     /// Device time by cause, ns: `link`, `controller`, `write_path`, `read_host`, `read_gc`, `read_map`,
     /// `program_host`, `program_gc`, `erase`, `trim`, `flush`.
@@ -203,12 +202,12 @@ pub struct DeviceFigures {
     pub timeline: Vec<TimelineSample>,
 }
 
-/// One sample of what is tracked over time.
+/// One sample of the timeline.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TimelineSample {
     /// Time since the workload began.
     pub at_ns: u64,
-    /// The most stale units since the sample before.
+    /// Maximum number of stale units since the previous sample.
     pub stale_units: u64,
     /// Host units written so far.
     pub host_units_written: u64,
@@ -216,13 +215,12 @@ pub struct TimelineSample {
     pub nand_units_written: u64,
 }
 
-/// Which policy to use, and by how much it is better: on the one device, or over all of them.
+/// The recommended policy and its advantage, on one device or over all of them.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Verdict {
     /// The policy to use.
     pub policy: String,
-    /// Baseline's median duration over this policy's: above 1 is faster. Over several devices the geometric
-    /// mean of theirs.
+    /// Baseline's median duration over this policy's: above 1 is faster. Over several devices, their geometric mean.
     pub speedup: f64,
     /// Lower end of its confidence interval.
     pub low: f64,
@@ -230,11 +228,11 @@ pub struct Verdict {
     pub high: f64,
     /// One sentence on speed, one on life time.
     pub text: String,
-    /// The same for each device by itself, in the order given.
+    /// The verdict for each device, in the order given.
     pub per_device: Vec<DeviceVerdict>,
 }
 
-/// Which policy to use on one device.
+/// The recommended policy on one device.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DeviceVerdict {
     /// The device.
@@ -247,10 +245,10 @@ pub struct DeviceVerdict {
     pub low: f64,
     /// Upper end.
     pub high: f64,
-    /// Whether the policy can be told apart from the baseline in speed.
+    /// Whether its speed differs measurably from the baseline's.
     pub significant: bool,
-    /// Baseline's erases over this policy's, or its NAND writes where nothing was erased: how many times as
-    /// long the flash lasts. `None` where the device does not tell.
+    /// How many times as long the flash lasts: baseline's erases over this policy's, or NAND writes where nothing was
+    /// erased. `None` where the device does not report them.
     pub life_time: Option<f64>,
     /// One sentence on speed, one on life time.
     pub text: String,

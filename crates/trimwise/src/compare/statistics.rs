@@ -1,7 +1,7 @@
-//! What a table may say about repeated runs.
+//! Statistics of repeated runs.
 //!
-//! A handful of runs of unknown distribution allows few statements, and these are the ones made here, all
-//! without assuming a distribution:
+//! A handful of runs of unknown distribution allows few statements. These are made here, none of which assumes a
+//! distribution:
 //!
 //! - the *median*, and an interval for it from order statistics: the k-th smallest and k-th largest run
 //!   enclose the median with a probability that is a sum of binomials. Few runs reach only so much
@@ -17,7 +17,7 @@
 //! A model in virtual time is deterministic. Where all repetitions are bit for bit the same there is nothing
 //! to estimate: the runs are then one, and a [`Sample`] says that it is *exact*.
 
-/// The confidence that intervals aim at, and one minus the level of the test.
+/// Confidence of intervals, and one minus the level of the test.
 pub(crate) const CONFIDENCE: f64 = 0.95;
 
 /// Pooled runs up to which the U test counts exactly; above, the normal approximation is indistinguishable.
@@ -42,7 +42,7 @@ pub struct Sample {
     exact: bool,
 }
 
-/// An interval and the probability with which it holds what it is for.
+/// An interval and its confidence.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval {
     /// Lower end.
@@ -67,7 +67,8 @@ pub struct Comparison {
 }
 
 impl Sample {
-    /// Measurements; `exact` says that the whole runs behind them were bit for bit identical. `None` if there are none or one is not finite.
+    /// Measurements; `exact` means that the runs behind them were bit for bit identical. `None` if there are none, or one
+    /// is not finite.
     pub fn new(values: Vec<f64>, exact: bool) -> Option<Self> {
         (!values.is_empty() && values.iter().all(|v| v.is_finite())).then_some(Self { values, exact })
     }
@@ -77,7 +78,7 @@ impl Sample {
         &self.values
     }
 
-    /// Whether one run says it all.
+    /// Whether all runs were identical.
     pub fn is_exact(&self) -> bool {
         self.exact
     }
@@ -102,7 +103,7 @@ impl Sample {
     }
 }
 
-/// The median; the mean of the middle two if their number is even. `None` of nothing.
+/// The median; the mean of the middle two if their number is even. `None` if there are no values.
 pub fn median(values: &[f64]) -> Option<f64> {
     let sorted = sorted(values);
     let n = sorted.len();
@@ -113,8 +114,8 @@ pub fn median(values: &[f64]) -> Option<f64> {
     }
 }
 
-/// The narrowest pair of order statistics that holds the median with at least [`CONFIDENCE`], or the outermost pair
-/// with what it reaches. `None` of nothing.
+/// The narrowest pair of order statistics that encloses the median with at least [`CONFIDENCE`], or else the outermost
+/// pair with the confidence that it reaches. `None` if there are no values.
 pub(crate) fn median_interval(values: &[f64]) -> Option<Interval> {
     let sorted = sorted(values);
     let n = sorted.len();
@@ -178,13 +179,13 @@ pub fn compare(baseline: &Sample, other: &Sample) -> Comparison {
     let p = mann_whitney_p(&baseline.values, &other.values);
     let mut interval = ratio_interval(&baseline.values, &other.values);
     // With many runs of a skewed quantity the ratio of medians can lie outside the interval of the typical
-    // ratio. A figure outside its own interval helps nobody: widen it.
+    // ratio. Widen the interval to include it.
     interval.low = interval.low.min(ratio);
     interval.high = interval.high.max(ratio);
     Comparison { ratio, interval, p: Some(p), significant: p < 1.0 - CONFIDENCE }
 }
 
-/// What to tell the user who made too few runs; `None` if they suffice or if one run says it all.
+/// A note for the user if there are too few runs; `None` if they suffice or are identical.
 pub fn too_few_runs(sample: &Sample) -> Option<String> {
     let n = sample.values.len();
     if sample.exact || n >= RUNS_FOR_INTERVAL {
@@ -236,7 +237,7 @@ fn ratio_interval(a: &[f64], b: &[f64]) -> Interval {
     Interval { low: ratios[dropped], high: ratios[pairs - 1 - dropped], confidence }
 }
 
-/// In how many ways `chosen` of the doubled ranks have each sum; indexed by the sum.
+/// Number of ways in which `chosen` of the doubled ranks have each sum; indexed by the sum.
 fn rank_sum_ways(ranks: &[usize], chosen: usize) -> Vec<f64> {
     let sum_max: usize = ranks.iter().sum();
     let width = sum_max + 1;
@@ -299,18 +300,18 @@ fn erfc(x: f64) -> f64 {
     poly / exp(x * x)
 }
 
-/// `e^x` for `x >= 0`, from multiplications and additions in a fixed order: the `exp` of different machines' libraries
-/// differs in the last bit, and a verdict should not. Good to 12 digits.
+/// `e^x` for `x >= 0`, to 12 digits, from multiplications and additions in a fixed order: library functions differ in the
+/// last bit between machines, and a verdict must not.
 fn exp(x: f64) -> f64 {
     const TERMS: u32 = 18;
     const SQUARINGS: u32 = 10;
-    let x = x.min(709.0); // beyond, the result is infinite; its inverse is nothing either way
+    let x = x.min(709.0); // beyond, the result is infinite and its inverse 0 either way
     let part = x / f64::from(1u32 << SQUARINGS);
     let sum = (1..=TERMS).rev().fold(1.0, |sum, n| 1.0 + sum * part / f64::from(n));
     (0..SQUARINGS).fold(sum, |power, _| power * power)
 }
 
-/// `a / b`, where nothing over nothing is 1: two runs that took no time are equally fast.
+/// `a / b`, where 0 / 0 is 1: two runs that took no time are equally fast.
 fn ratio(a: f64, b: f64) -> f64 {
     if a == b { 1.0 } else { a / b }
 }

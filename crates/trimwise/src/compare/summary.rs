@@ -1,4 +1,4 @@
-//! Cells gathered into what a table shows: for each device and policy the medians of its repetitions.
+//! A table's figures: for each device and policy, the medians of its repetitions.
 
 use serde::Serialize;
 
@@ -7,18 +7,18 @@ use crate::compare::result::{Cell, DeviceFigures, Measure};
 use crate::compare::statistics::{Comparison, Sample, compare, median};
 use crate::policy::PolicySpec;
 
-/// The bound that each policy's distance is measured to.
+/// The policy that is the bound of all others.
 pub const BOUND: &str = "ideal";
 
 /// Values by name, in the order in which the names came.
 type Named<'a, T> = Vec<(&'a str, T)>;
 
-/// All the cells of a comparison, by device and policy in the order in which they came.
+/// All cells of a comparison, by device and policy in order of appearance.
 #[derive(Clone, Debug)]
 pub struct Summary<'a> {
     /// The policy that others are compared with: `off` if it ran, else the first.
     pub baseline: String,
-    /// What policies are judged by.
+    /// The figure by which policies are judged.
     pub measure: Measure,
     /// One entry for each device.
     pub devices: Vec<DeviceSummary<'a>>,
@@ -38,7 +38,7 @@ pub struct DeviceSummary<'a> {
 pub struct PolicySummary<'a> {
     /// The policy's name.
     pub policy: &'a str,
-    /// Whether it is only a bound, which no host can use.
+    /// Whether it is only a bound that no host can use.
     pub bound: bool,
     /// Whether it fills its commands with several ranges, which stock Linux does on NVMe only.
     pub fills_commands: bool,
@@ -48,23 +48,23 @@ pub struct PolicySummary<'a> {
     pub time_s: Sample,
     /// Compared with the baseline; `None` for the baseline itself, or where it did not run.
     pub versus_baseline: Option<Comparison>,
-    /// Compared with [`BOUND`], which comes first; `None` for the bound itself, or where it did not run.
+    /// Compared with [`BOUND`]; `None` for the bound itself, or where it did not run.
     pub versus_ideal: Option<Comparison>,
-    /// What was saved against `off`; `None` where it did not run, or the device did not tell.
+    /// Savings over `off`; `None` where that did not run, or the device does not report.
     pub saved: Option<Saved>,
 }
 
-/// What a policy saves against `off`: differences of the medians, as the table shows them.
+/// Savings over `off`: differences of the medians.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Saved {
-    /// Units that garbage collection did not have to copy; below 0 it copied more.
+    /// Units that garbage collection copied less.
     pub gc_units: f64,
-    /// Time, in seconds; below 0 it took longer.
+    /// Time, in seconds.
     pub time_s: f64,
 }
 
 impl<'a> Summary<'a> {
-    /// Gathers cells. A cell whose duration is no number cannot occur: durations are whole nanoseconds.
+    /// Gathers cells.
     pub fn of(cells: &'a [Cell]) -> Self {
         let mut devices: Named<Named<Vec<&Cell>>> = Vec::new();
         for cell in cells {
@@ -97,7 +97,7 @@ impl<'a> Summary<'a> {
 }
 
 impl<'a> DeviceSummary<'a> {
-    /// The policy of this name, if it ran here.
+    /// Returns the policy of this name, if it ran here.
     pub fn policy(&self, name: &str) -> Option<&PolicySummary<'a>> {
         self.policies.iter().find(|p| p.policy == name)
     }
@@ -124,13 +124,13 @@ impl<'a> DeviceSummary<'a> {
 impl<'a> PolicySummary<'a> {
     fn of(policy: &'a str, runs: Vec<&'a Cell>) -> Option<Self> {
         let seconds = runs.iter().map(|c| c.measured_ns() as f64 / 1e9).collect();
-        // A real directory is never exact, even if two runs should take the same nanoseconds; and one run does
-        // not say what another repetition would have been.
+        // A real directory is never exact, even if two runs take the same nanoseconds; and one run says nothing about
+        // another repetition.
         let exact = runs.len() > 1
             && runs.iter().all(|c| c.is_in_virtual_time())
             && runs.windows(2).all(|w| same_run(w[0], w[1]));
         let time_s = Sample::new(seconds, exact)?;
-        // On a real directory it is what the mount does, and no policy of ours.
+        // On a real directory the name says what the mount does; it is not a policy.
         let spec = policy.parse::<PolicySpec>().ok().filter(|_| runs.iter().all(|c| c.target == "model"));
         let bound = spec.is_some_and(|p| !p.is_usable());
         let fills_commands = spec.is_some_and(PolicySpec::fills_commands);
@@ -152,13 +152,13 @@ impl<'a> PolicySummary<'a> {
         median(&values).unwrap_or(0.0)
     }
 
-    /// The median of a figure that a run may not have; `None` if one of the repetitions does not.
+    /// The median of a figure that may be missing; `None` if a repetition lacks it.
     pub fn known_median_of(&self, figure: impl Fn(&Cell) -> Option<f64>) -> Option<f64> {
         let values: Option<Vec<f64>> = self.runs.iter().map(|c| figure(c)).collect();
         median(&values?)
     }
 
-    /// The median of a figure of the device; `None` if the device did not tell in every repetition.
+    /// The median of a figure of the device; `None` if a repetition has no such figures.
     pub fn device_median_of(&self, figure: impl Fn(&DeviceFigures) -> f64) -> Option<f64> {
         self.known_median_of(|c| c.device_stats.as_ref().map(&figure))
     }
@@ -183,15 +183,15 @@ pub struct SummaryRow {
     pub device: String,
     /// The policy.
     pub policy: String,
-    /// Whether it is only a bound, which no host can use.
+    /// Whether it is only a bound that no host can use.
     pub bound: bool,
     /// Whether it fills its commands with several ranges, which stock Linux does on NVMe only.
     pub fills_commands: bool,
     /// Repetitions.
     pub reps: usize,
-    /// Whether they were all the same to the last bit.
+    /// Whether they were the same to the last bit.
     pub exact: bool,
-    /// What the times below are of: `total`, `fsync` or `write`.
+    /// What was timed: `total`, `fsync` or `write`.
     pub measure: Measure,
     /// Median of that time.
     pub median_s: f64,
@@ -199,23 +199,23 @@ pub struct SummaryRow {
     pub low_s: f64,
     /// Upper end.
     pub high_s: f64,
-    /// How much longer than the baseline, in percent; null for the baseline itself, or where it did not run.
+    /// Excess over the baseline, in percent; null for the baseline itself, or where it did not run.
     pub vs_baseline_percent: Option<f64>,
     /// Whether that difference is significant.
     pub vs_baseline_significant: Option<bool>,
-    /// How much longer than `ideal`, in percent; null for `ideal` itself, or where it did not run.
+    /// Excess over `ideal`, in percent; null for `ideal` itself, or where it did not run.
     pub vs_ideal_percent: Option<f64>,
     /// Whether that difference is significant.
     pub vs_ideal_significant: Option<bool>,
     /// PostMark's transactions a second; null of another workload.
     pub transactions_per_s: Option<f64>,
-    /// Units that the flash wrote for each that the host did; this and the next ones are null on a real directory.
+    /// Units written to flash per unit written by the host. This and the next figures are null on a real directory.
     pub write_amplification: Option<f64>,
     /// Blocks of flash erased.
     pub erases: Option<f64>,
     /// TRIM commands.
     pub trim_commands: Option<f64>,
-    /// The most stale units at a time; null where only those at the end are known.
+    /// Maximum number of stale units; null where only those at the end are known.
     pub stale_units_max: Option<f64>,
     /// Stale units at the end.
     pub stale_units_end: Option<f64>,
@@ -236,15 +236,15 @@ pub struct LedgerRow {
     pub dropped_units: f64,
     /// Waiting at the end.
     pub pending_units: f64,
-    /// On their way to the device at the end.
+    /// In TRIM commands at the end.
     pub in_flight_units: f64,
     /// Device time spent on TRIM.
     pub trim_busy_ns: f64,
     /// Its share of the time that passed.
     pub trim_busy_percent: f64,
-    /// What garbage collection did not have to copy: the difference of the medians; null if `off` did not run.
+    /// Units that garbage collection copied less than under `off`: difference of the medians; null if that did not run.
     pub gc_units_saved: Option<f64>,
-    /// The time saved against `off`: the difference of the medians; null if `off` did not run.
+    /// Time saved over `off`: difference of the medians; null if that did not run.
     pub time_saved_s: Option<f64>,
 }
 
@@ -313,7 +313,7 @@ fn same_run(a: &Cell, b: &Cell) -> bool {
         && a.latency_quantiles_ns == b.latency_quantiles_ns
 }
 
-/// The value of `key`, made if it is new; first come, first in the list.
+/// Returns the value of `key`, appended if it is new.
 fn entry<'l, 'a, T: Default>(list: &'l mut Named<'a, T>, key: &'a str) -> &'l mut T {
     let index = list.iter().position(|(k, _)| *k == key).unwrap_or_else(|| {
         list.push((key, T::default()));

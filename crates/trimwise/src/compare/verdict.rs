@@ -1,7 +1,6 @@
-//! Which policy to use: the sentence that the whole comparison is made for.
+//! The verdict: which policy to use, and why.
 //!
-//! On each device a policy is chosen by the rule of `choice`, which never recommends `ideal`: it knows what no host
-//! can tell a device in time, so it is shown as the bound.
+//! On each device a policy is chosen by the rule of `choice`.
 //!
 //! Over several devices the policy with the best geometric mean of speedups wins: a ratio of 2 on one device
 //! and of 1/2 on another is no gain.
@@ -13,12 +12,12 @@ use crate::compare::result::{Cell, DeviceVerdict, Measure, Verdict};
 use crate::compare::statistics::{CONFIDENCE, Comparison, compare};
 use crate::compare::summary::{DeviceSummary, PolicySummary, Summary};
 
-/// Chooses a policy from the cells of a comparison and says why. `None` if there are no cells.
+/// Chooses a policy from the cells of a comparison and explains why. `None` if there are no cells.
 pub fn verdict(cells: &[Cell]) -> Option<Verdict> {
     of_summary(&Summary::of(cells))
 }
 
-/// The same from cells that are gathered already.
+/// Does the same with cells that are gathered already.
 pub fn of_summary(summary: &Summary) -> Option<Verdict> {
     let baseline = summary.baseline.as_str();
     let per_device: Vec<DeviceVerdict> =
@@ -68,7 +67,7 @@ fn life_time(device: &DeviceSummary, baseline: &PolicySummary, policy: &PolicySu
     (before > 0.0 && after > 0.0).then(|| before / after)
 }
 
-/// The policy that a recommendation of the baseline is explained against: the fastest of the others.
+/// The fastest of the other usable policies, with which a recommended baseline is compared.
 fn alternative<'s, 'a>(device: &'s DeviceSummary<'a>, baseline: &str) -> Option<&'s PolicySummary<'a>> {
     fastest(device.policies.iter().filter(|p| !p.bound && p.policy != baseline))
 }
@@ -160,7 +159,7 @@ fn no_difference(c: &Comparison) -> &'static str {
     }
 }
 
-/// What a ratio rests on. `inverse`: the sentence speaks of durations, not of speed.
+/// The evidence for a ratio; with `inverse`, the sentence is about durations, not speed.
 fn evidence(c: &Comparison, inverse: bool) -> String {
     let Some(p) = c.p else {
         return if c.ratio == 1.0 {
@@ -230,7 +229,7 @@ fn life_sentence(device: &DeviceSummary, chosen: &PolicySummary, baseline: &str)
     format!("Life time: {figures}: {effect}.")
 }
 
-/// The verdict over several devices; `None` if no usable policy ran on all of them beside the baseline.
+/// The verdict over several devices; `None` if the baseline did not run on all of them.
 fn overall(summary: &Summary, per_device: &[DeviceVerdict]) -> Option<Verdict> {
     let baseline = summary.baseline.as_str();
     let devices = &summary.devices;
@@ -284,7 +283,8 @@ fn overall(summary: &Summary, per_device: &[DeviceVerdict]) -> Option<Verdict> {
     })
 }
 
-/// Geometric means of ratios and of the ends of their intervals (which is wider than need be, never too narrow).
+/// Geometric means of ratios and of the ends of their intervals. The resulting interval may be too wide, never too
+/// narrow.
 struct Means {
     ratio: f64,
     low: f64,
@@ -321,7 +321,7 @@ fn geometric_mean(values: &[f64]) -> f64 {
     high
 }
 
-/// A factor with as many digits as make sense beside others.
+/// A factor with a sensible number of digits.
 fn factor(f: f64) -> String {
     match f.abs() {
         a if a >= 100.0 => format!("{f:.0}"),
@@ -342,14 +342,14 @@ fn seconds(f: f64) -> String {
     }
 }
 
-/// A rounded number with its thousands apart and a true minus sign: `−1,234`.
+/// A rounded number with thousands separators and a true minus sign: `−1,234`.
 pub fn thousands(f: f64) -> String {
     let digits = format!("{:.0}", f.abs());
     let sign = if f < 0.0 && digits != "0" { "\u{2212}" } else { "" };
     format!("{sign}{}", in_groups(&digits))
 }
 
-/// A whole number with its thousands apart, to the last digit: `1,234,567`.
+/// A whole number with thousands separators: `1,234,567`.
 pub fn grouped(n: u64) -> String {
     in_groups(&n.to_string())
 }

@@ -11,7 +11,7 @@ use crate::units::{SimDuration, SimTime};
 pub struct Issue {
     /// Commands.
     pub commands: u64,
-    /// Time from the commit's being durable until the last of them was acknowledged; zero if there were none.
+    /// Time from the end of the commit until the last was acknowledged; zero if there were none.
     pub time: SimDuration,
 }
 
@@ -23,8 +23,7 @@ pub struct Watch {
 
 #[derive(Default)]
 struct Seen {
-    /// When the last flush completed, or the watch began: at the first TRIM, the end of the commit that it belongs
-    /// to.
+    /// When the last flush completed, or the watch began. At the first TRIM, this is the end of its commit.
     flushed: SimTime,
     durable: Option<SimTime>,
     acknowledged: SimTime,
@@ -55,7 +54,7 @@ impl Watch {
         })));
     }
 
-    /// What was seen until now.
+    /// Stops, and returns what was seen.
     pub fn stop(&self) -> Issue {
         self.queue.trace(None);
         let seen = self.seen.borrow();

@@ -110,6 +110,20 @@ struct Core {
 }
 
 /// A handle to the simulation: the clock, and the means to start tasks and to wait.
+///
+/// ```
+/// use trimwise::engine::Sim;
+/// use trimwise::units::SimDuration;
+///
+/// let sim = Sim::new();
+/// let clock = sim.clone();
+/// let end = sim.run(async move {
+///     clock.sleep(SimDuration::from_secs(180)).await; // takes no real time
+///     clock.now()
+/// })?;
+/// assert_eq!(end.as_nanos(), 180_000_000_000);
+/// # Ok::<(), trimwise::engine::Stalled>(())
+/// ```
 #[derive(Clone, Default)]
 pub struct Sim(Rc<Core>);
 

@@ -17,7 +17,7 @@ const NONE: u32 = u32::MAX;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ChunkId(u32);
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct Chunk {
     owner: u32,
     index: u32,
@@ -66,7 +66,7 @@ pub(crate) struct ChunkState {
 }
 
 /// The page cache of one host.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct PageCache {
     chunks: Vec<Chunk>,
     vacant: Vec<u32>,
@@ -86,20 +86,18 @@ pub fn mask(first: u64, count: u64) -> u32 {
     if count == CHUNK_PAGES { u32::MAX } else { ((1u32 << count) - 1) << first }
 }
 
+/// The parts of `pages` pages from `page` on, by chunk: its position, the first page in it, and their number.
+pub(crate) fn in_chunks(page: u64, pages: u64) -> impl Iterator<Item = (u64, u64, u64)> {
+    let end = page + pages;
+    std::iter::successors(Some(page), |at| Some((at / CHUNK_PAGES + 1) * CHUNK_PAGES))
+        .take_while(move |at| *at < end)
+        .map(move |at| (at / CHUNK_PAGES, at % CHUNK_PAGES, (CHUNK_PAGES - at % CHUNK_PAGES).min(end - at)))
+}
+
 impl PageCache {
     /// An empty cache of this many pages, with the processor's lists of free pages if it keeps any.
     pub fn new(capacity_pages: u64, lists: Option<PageLists>) -> Self {
-        Self {
-            chunks: Vec::new(),
-            vacant: Vec::new(),
-            newest: NONE,
-            oldest: NONE,
-            capacity_pages,
-            present_pages: 0,
-            dirty_pages: 0,
-            writeback_pages: 0,
-            lists,
-        }
+        Self { newest: NONE, oldest: NONE, capacity_pages, lists, ..Self::default() }
     }
 
     /// Free pages on the processor's own lists, which do not count as free.
@@ -143,6 +141,26 @@ impl PageCache {
         ChunkState { present: c.present, dirty: c.dirty, writeback: c.writeback, reading: c.reading }
     }
 
+    /// The states of one page of a file, each a bit or nothing.
+    pub fn page(&self, table: &ChunkTable, page: u64) -> ChunkState {
+        let bit = mask(page % CHUNK_PAGES, 1);
+        let Some(id) = table.get(page / CHUNK_PAGES) else { return ChunkState::default() };
+        let ChunkState { present, dirty, writeback, reading } = self.state(id);
+        ChunkState {
+            present: present & bit,
+            dirty: dirty & bit,
+            writeback: writeback & bit,
+            reading: reading & bit,
+        }
+    }
+
+    /// The pages of a chunk that are dirty and not in transfer.
+    pub fn ready(&self, table: &ChunkTable, index: u64) -> u32 {
+        table
+            .get(index)
+            .map_or(0, |id| self.chunks[id.0 as usize].dirty & !self.chunks[id.0 as usize].writeback)
+    }
+
     /// Returns the chunk of file `owner` at `index`, created if needed, and makes it the most recently used.
     pub fn touch(&mut self, table: &mut ChunkTable, owner: u32, index: u64) -> ChunkId {
         if let Some(id) = table.get(index) {
@@ -152,26 +170,11 @@ impl PageCache {
             }
             return id;
         }
-        let chunk = Chunk {
-            owner,
-            index: index as u32,
-            present: 0,
-            dirty: 0,
-            writeback: 0,
-            reading: 0,
-            newer: NONE,
-            older: NONE,
-        };
-        let id = match self.vacant.pop() {
-            Some(id) => {
-                self.chunks[id as usize] = chunk;
-                id
-            }
-            None => {
-                self.chunks.push(chunk);
-                (self.chunks.len() - 1) as u32
-            }
-        };
+        let id = self.vacant.pop().unwrap_or_else(|| {
+            self.chunks.push(Chunk::default());
+            (self.chunks.len() - 1) as u32
+        });
+        self.chunks[id as usize] = Chunk { owner, index: index as u32, ..Chunk::default() };
         self.link_newest(id);
         table.set(index, id);
         ChunkId(id)

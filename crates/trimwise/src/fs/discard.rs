@@ -75,9 +75,7 @@ impl PolicyHost for Ext4 {
 
     fn reveal(&self, range: UnitRange) {
         self.0.queue.with_ssd_mut(|ssd| ssd.inform_free(range));
-        if let Some(witness) = &self.0.witness {
-            witness.revealed(range);
-        }
+        self.witnessed(|witness| witness.revealed(range));
     }
 
     fn timer_changed(&self) {

@@ -113,7 +113,7 @@ impl Layout {
 
     /// Where mke2fs puts the journal: in the middle, behind the metadata of that group.
     fn journal_start(&self, journal_units: u64) -> Lpn {
-        let groups = self.total_units.div_ceil(GROUP_UNITS);
+        let groups = self.groups();
         let group = match self.tool {
             Mke2fs::Old => groups / 2 / FLEX_GROUPS * FLEX_GROUPS + FLEX_GROUPS.min(groups) / 2,
             // The emptiest of two or three (`get_midpoint_journal_block`).
@@ -162,7 +162,7 @@ impl Layout {
 
     /// Number of inodes.
     pub fn inodes(&self) -> u64 {
-        self.total_units.div_ceil(GROUP_UNITS) * INODES_PER_GROUP
+        self.groups() * INODES_PER_GROUP
     }
 
     /// The superblock.
@@ -217,7 +217,7 @@ impl Layout {
 
     /// The inodes in a block of the inode table; `None` if the block is not part of it.
     pub(crate) fn inodes_in(&self, block: Lpn) -> Option<std::ops::Range<u32>> {
-        (0..self.total_units.div_ceil(GROUP_UNITS)).find_map(|group| {
+        (0..self.groups()).find_map(|group| {
             let first = (group * INODES_PER_GROUP) as u32;
             let index =
                 block.0.checked_sub(self.inode_block(first).0).filter(|&index| index < TABLE_BLOCKS)?;
@@ -228,8 +228,7 @@ impl Layout {
 
     /// All blocks that mkfs reserves for metadata, without the journal.
     pub fn metadata(&self) -> Vec<UnitRange> {
-        let groups = self.total_units.div_ceil(GROUP_UNITS);
-        let flexes = (0..groups).step_by(FLEX_GROUPS as usize);
+        let flexes = self.flexes();
         let range = |flex: u64| {
             let start = flex * GROUP_UNITS;
             UnitRange::new(Lpn(start), self.metadata_end(flex).min(self.total_units) - start)
@@ -241,7 +240,7 @@ impl Layout {
     /// is a power of 3, 5 or 7 (`sparse_super`), except group 0.
     fn backups(&self) -> impl Iterator<Item = UnitRange> + '_ {
         let powers = |base: u64| std::iter::successors(Some(base), move |power| Some(power * base));
-        let groups = self.total_units.div_ceil(GROUP_UNITS);
+        let groups = self.groups();
         let of_base = move |base| powers(base).take_while(move |&group| group < groups);
         let all = (groups > 1).then_some(1).into_iter().chain([3, 5, 7].into_iter().flat_map(of_base));
         let units = match self.tool {
@@ -254,7 +253,7 @@ impl Layout {
 
     /// Blocks of the superblock, the descriptors, and the room for these to grow.
     fn head_units(&self) -> u64 {
-        let groups = self.total_units.div_ceil(GROUP_UNITS);
+        let groups = self.groups();
         let descriptors = groups.div_ceil(self.tool.descriptors_per_block());
         1 + descriptors + self.tool.growth_units(self.total_units, descriptors)
     }
@@ -272,8 +271,7 @@ impl Layout {
 
     /// The inode tables, zeroed by mke2fs or soon after the first mount.
     pub fn inode_tables(&self) -> Vec<UnitRange> {
-        let groups = self.total_units.div_ceil(GROUP_UNITS);
-        let flexes = (0..groups).step_by(FLEX_GROUPS as usize);
+        let flexes = self.flexes();
         let range = |flex: u64| {
             let start = self.flex_start(flex) + 2 * FLEX_GROUPS;
             UnitRange::new(Lpn(start), self.metadata_end(flex) - start)
@@ -283,12 +281,21 @@ impl Layout {
 
     /// The small metadata blocks that mkfs writes: superblock, descriptors, bitmaps.
     pub fn initial_blocks(&self) -> Vec<UnitRange> {
-        let groups = self.total_units.div_ceil(GROUP_UNITS);
+        let groups = self.groups();
         let mut ranges = vec![UnitRange::new(Lpn(0), 1 + groups.div_ceil(self.tool.descriptors_per_block()))];
-        for flex in (0..groups).step_by(FLEX_GROUPS as usize) {
+        for flex in self.flexes() {
             ranges.push(UnitRange::new(Lpn(self.flex_start(flex)), 2 * FLEX_GROUPS));
         }
         ranges
+    }
+
+    fn groups(&self) -> u64 {
+        self.total_units.div_ceil(GROUP_UNITS)
+    }
+
+    /// The first group of each flex group.
+    fn flexes(&self) -> impl Iterator<Item = u64> + use<> {
+        (0..self.groups()).step_by(FLEX_GROUPS as usize)
     }
 
     fn flex_start(&self, group: u64) -> u64 {
@@ -297,7 +304,7 @@ impl Layout {
     }
 
     fn metadata_end(&self, flex: u64) -> u64 {
-        let groups = self.total_units.div_ceil(GROUP_UNITS);
+        let groups = self.groups();
         let members = FLEX_GROUPS.min(groups - flex);
         self.flex_start(flex) + 2 * FLEX_GROUPS + members * TABLE_BLOCKS
     }

@@ -235,21 +235,17 @@ impl Search {
             self.status = Status::Found;
             return;
         }
-        match self.best {
-            None => {
-                self.best = Some(seen);
-                return;
-            }
-            Some(best) if best.units < self.goal_units => {
-                if seen.units > best.units {
-                    self.best = Some(seen);
-                }
-            }
-            Some(best) => {
-                if seen.units > self.goal_units && seen.units < best.units {
-                    self.best = Some(seen);
-                }
-            }
+        let Some(best) = self.best else {
+            self.best = Some(seen);
+            return;
+        };
+        let is_better = if best.units < self.goal_units {
+            seen.units > best.units
+        } else {
+            seen.units > self.goal_units && seen.units < best.units
+        };
+        if is_better {
+            self.best = Some(seen);
         }
         self.check(false);
     }

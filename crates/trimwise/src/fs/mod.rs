@@ -178,6 +178,34 @@ struct Inner {
 }
 
 /// A file system that is not mounted.
+///
+/// ```
+/// use trimwise::block::{BlockQueue, QueueConfig};
+/// use trimwise::engine::Sim;
+/// use trimwise::fs::{Volume, host::HostConfig, layout::FormatOptions};
+/// use trimwise::policy::{LinuxVersion, PolicySpec};
+/// use trimwise::ssd::{Ssd, SsdConfig};
+/// use trimwise::units::Bytes;
+/// use trimwise::workload::files::{Files, OpenMode};
+///
+/// let sim = Sim::new();
+/// let queue = BlockQueue::new(&sim, Ssd::new(&SsdConfig::default(), 1)?, QueueConfig::default());
+/// let ledger = sim.run(async move {
+///     let volume = Volume::format(&queue, FormatOptions::TODAY).await?;
+///     let host = HostConfig::of(LinuxVersion::TODAY, Bytes::gib(1));
+///     let fs = volume.mount(host, PolicySpec::COMMIT.governor()).await;
+///     let mut file = fs.open("log", OpenMode::Create).await?;
+///     fs.write(&mut file, &[0; 8192]).await?;
+///     fs.fsync(&mut file).await?;
+///     fs.close(file).await?;
+///     fs.unlink("log").await?;
+///     fs.sync().await?;
+///     fs.drain_discards().await;
+///     Ok::<_, Box<dyn std::error::Error>>(fs.ledger())
+/// })??;
+/// assert_eq!(ledger.issued, 2, "both blocks of the file");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Volume {
     queue: BlockQueue,
     disk: Disk,
@@ -206,7 +234,7 @@ impl VolumeImage {
     }
 }
 
-/// A mounted file system; cheap to clone, all clones are the same mount.
+/// A mounted file system; cheap to clone, all clones are the same mount. [`Volume`] has an example.
 #[derive(Clone)]
 pub struct Ext4(Rc<Inner>);
 
@@ -238,21 +266,17 @@ impl Volume {
         let mut stale = StaleTracker::new(total_units);
         let now = queue.sim().now();
         // On an empty device nothing is stale; looking at each unit of a large one takes a while.
-        let groups = if was_empty { 0 } else { allocator.groups() as u64 };
-        queue.with_ssd(|ssd| {
-            for extent in (0..groups).flat_map(|group| allocator.free_in_group(group)) {
-                stale.freed(now, extent, |unit| ssd.is_mapped(Lpn(unit)));
-            }
-        });
-        let mut directories = BTreeMap::new();
-        directories.insert("".into(), Directory::default());
+        if !was_empty {
+            let free = allocator.free_from(0, u64::MAX);
+            queue.with_ssd(|ssd| free.for_each(|e| stale.freed(now, e, |unit| ssd.is_mapped(Lpn(unit)))));
+        }
         let inodes = InodeTable::new(allocator.groups() as u64);
         let disk = Disk {
             layout,
             allocator,
             inodes,
             names: HashMap::new(),
-            directories,
+            directories: BTreeMap::from([("".into(), Directory::default())]),
             stale,
             fixed_units,
             is_trimmed: options.discard,
@@ -290,11 +314,8 @@ impl Volume {
         let journal = Journal::new(self.disk.layout.journal, self.disk.log, host.transactions_in_journal);
         let policy = HostedPolicy::new(governor, host.discard);
         if !self.disk.is_trimmed {
-            for group in 0..self.disk.allocator.groups() as u64 {
-                for range in self.disk.allocator.free_in_group(group) {
-                    policy.pending().suspect(range);
-                }
-            }
+            let free = self.disk.allocator.free_from(0, u64::MAX);
+            free.for_each(|range| policy.pending().suspect(range));
         }
         let inner = Inner {
             policy,
@@ -475,13 +496,18 @@ impl Ext4 {
         disk.layout.metadata().into_iter().chain(directories).collect()
     }
 
+    /// Lets the witness record something, if there is one.
+    fn witnessed(&self, note: impl FnOnce(&Witness)) {
+        if let Some(witness) = &self.0.witness {
+            note(witness);
+        }
+    }
+
     /// Notes that blocks were allocated: they may not be trimmed, and are not stale, any more.
     fn note_allocated(&self, stale: &mut StaleTracker, blocks: UnitRange) {
         self.0.policy.pending().withdraw(blocks);
         stale.allocated(self.0.sim.now(), blocks);
-        if let Some(witness) = &self.0.witness {
-            witness.allocated(blocks);
-        }
+        self.witnessed(|witness| witness.allocated(blocks));
     }
 
     /// Blocks in use by files, directories and metadata, and the total.

@@ -45,6 +45,10 @@ impl Ext4 {
         FileError::NotFound { path: path.to_owned() }
     }
 
+    pub(super) fn refused(path: &str, reason: &str) -> FileError {
+        FileError::Other { path: path.to_owned(), reason: reason.to_owned() }
+    }
+
     /// Creates a name and an inode under one handle; returns the inode and its generation.
     pub(super) async fn make_entry(&self, path: &str, is_directory: bool) -> Result<(u32, u32), FileError> {
         self.0.sim.charge(self.0.host.cpu.create).await;
@@ -112,9 +116,7 @@ impl Ext4 {
         let inode = disk.inodes.take(new_inode, &disk.allocator).expect("one is free");
         directory.newest = Some(inode);
         let slot = &mut disk.inodes[inode as usize];
-        if let Some(witness) = &self.0.witness {
-            witness.created(inode);
-        }
+        self.witnessed(|witness| witness.created(inode));
         let modified = Some(self.0.host.file_time(now));
         *slot = Inode { in_use: true, generation: slot.generation, modified, ..Inode::default() };
         disk.names.insert(path.into(), Entry { inode, block, is_directory });
@@ -149,9 +151,7 @@ impl Ext4 {
                 directory.bytes -= entry_bytes(path);
             }
             let slot = &mut state.disk.inodes[entry.inode as usize];
-            if let Some(witness) = &self.0.witness {
-                witness.unlinked(path, entry.inode, slot.generation, handle.tid);
-            }
+            self.witnessed(|witness| witness.unlinked(path, entry.inode, slot.generation, handle.tid));
             slot.generation += 1;
             let layout = &state.disk.layout;
             // The superblock heads the orphan list; the directory's times change.
@@ -180,7 +180,7 @@ impl Ext4 {
                 has_charged = true;
             }
             let handle = self.start_handle(DELETE_CREDITS).await;
-            let (extents, tree): (Vec<UnitRange>, Vec<Lpn>) = {
+            let (extents, tree, metadata) = {
                 let state = &mut *self.0.state.borrow_mut();
                 let entry = &mut state.disk.inodes[inode as usize];
                 if entry.generation != generation {
@@ -192,17 +192,15 @@ impl Ext4 {
                 }
                 entry.transaction = handle.tid;
                 let extents = std::mem::take(&mut entry.extents).into_iter().map(|e| e.blocks);
-                (extents.collect(), std::mem::take(&mut entry.tree))
-            };
-            let metadata = {
-                let state = &mut *self.0.state.borrow_mut();
+                let extents: Vec<UnitRange> = extents.collect();
+                let tree = std::mem::take(&mut entry.tree);
                 state.withheld_units += extents.iter().map(|e| e.units).sum::<u64>() + tree.len() as u64;
                 let layout = &state.disk.layout;
                 let mut metadata = vec![layout.inode_block(inode)];
                 for extent in &extents {
                     metadata.extend(layout.group_metadata(extent.start));
                 }
-                metadata
+                (extents, tree, metadata)
             };
             self.free_blocks(&handle, &extents);
             self.dirty_metadata(&handle, &metadata).await;
@@ -232,9 +230,7 @@ impl Ext4 {
     /// Drops a file's pages, none of which is in transfer. Returns how many it had.
     fn drop_pages(&self, inode: u32) -> u64 {
         let state = &mut *self.0.state.borrow_mut();
-        if let Some(witness) = &self.0.witness {
-            witness.truncated(inode);
-        }
+        self.witnessed(|witness| witness.truncated(inode));
         let entry = &mut state.disk.inodes[inode as usize];
         state.cache.forget(&mut entry.chunks);
         state.disk.allocator.discard_windows(inode);
@@ -252,9 +248,7 @@ impl Ext4 {
         let journal = &mut self.0.state.borrow_mut().journal;
         debug_assert!(journal.running_tid().is_none_or(|tid| tid == handle.tid));
         for &range in ranges {
-            if let Some(witness) = &self.0.witness {
-                witness.freed(range);
-            }
+            self.witnessed(|witness| witness.freed(range));
             journal.free(now, range);
         }
     }

@@ -1,11 +1,10 @@
 //! What a workload calls: [`Files`], with writes and durability. Names are handled in `names`, reads in `read`.
 
-use super::cache::{CHUNK_PAGES, mask};
+use super::cache::{CHUNK_PAGES, in_chunks, mask};
 use super::host::Writeback;
 use super::names::DELETE_CREDITS;
 use super::read::ReadAhead;
 use super::sabotage::Sabotage;
-use super::writeback::is_dirty;
 use super::{Ext4, State};
 use crate::policy::Availability;
 use crate::units::{Bytes, Lpn, SimDuration, SimTime, UNIT_BYTES};
@@ -76,7 +75,8 @@ impl Ext4 {
     /// Number of a file's pages that would need a block and have neither one nor a reservation.
     fn pages_without_block(state: &State, inode: u32, first: u64, pages: u64) -> u64 {
         let entry = &state.disk.inodes[inode as usize];
-        let needs_block = |page: &u64| !is_dirty(&state.cache, entry, *page) && entry.map(*page, 1).is_err();
+        let is_dirty = |page: u64| state.cache.page(&entry.chunks, page).dirty != 0;
+        let needs_block = |page: &u64| !is_dirty(*page) && entry.map(*page, 1).is_err();
         (first..first + pages).filter(needs_block).count() as u64
     }
 
@@ -85,10 +85,8 @@ impl Ext4 {
         let state = &*self.0.state.borrow();
         let entry = &state.disk.inodes[inode as usize];
         let is_missing = |page: u64| {
-            let chunk = entry.chunks.get(page / CHUNK_PAGES);
-            let present =
-                chunk.is_some_and(|id| state.cache.state(id).present & mask(page % CHUNK_PAGES, 1) != 0);
-            !present && page * UNIT_BYTES < entry.size_bytes && entry.map(page, 1).is_ok()
+            let is_present = state.cache.page(&entry.chunks, page).present != 0;
+            !is_present && page * UNIT_BYTES < entry.size_bytes && entry.map(page, 1).is_ok()
         };
         let first = (!start.is_multiple_of(UNIT_BYTES)).then_some(start / UNIT_BYTES);
         let last = (!end.is_multiple_of(UNIT_BYTES) && end < entry.size_bytes).then_some(end / UNIT_BYTES);
@@ -119,8 +117,7 @@ impl Ext4 {
             return Err(FileError::NoSpace { path: file.path.to_string() });
         }
         if self.generation(file.inode) != file.generation {
-            let reason = "removed while it was open".to_owned();
-            return Err(FileError::Other { path: file.path.to_string(), reason });
+            return Err(Self::refused(&file.path, "removed while it was open"));
         }
         let (changes_inode, dirtied) = self.mark_written(file.inode, first_page, pages, end);
         if changes_inode {
@@ -140,40 +137,33 @@ impl Ext4 {
         let state = &mut *self.0.state.borrow_mut();
         let entry = &mut state.disk.inodes[inode as usize];
         let (mapped_end, dirty_before) = (entry.mapped_end(), entry.dirty_pages);
-        let mut page = first_page;
-        while page < first_page + pages {
-            let bit = page % CHUNK_PAGES;
-            let count = (CHUNK_PAGES - bit).min(first_page + pages - page);
-            let id = state.cache.touch(&mut entry.chunks, inode, page / CHUNK_PAGES);
-            let bits = mask(bit, count);
+        for (index, first, count) in in_chunks(first_page, pages) {
+            let id = state.cache.touch(&mut entry.chunks, inode, index);
+            let bits = mask(first, count);
             let new = bits & !state.cache.state(id).dirty;
-            let reserved = if page >= mapped_end {
+            let start = index * CHUNK_PAGES;
+            let reserved = if start + first >= mapped_end {
                 u64::from(new.count_ones())
             } else {
-                let unmapped = |i: &u64| new & 1 << i != 0 && entry.map(page - bit + i, 1).is_err();
+                let unmapped = |i: &u64| new & 1 << i != 0 && entry.map(start + i, 1).is_err();
                 (0..CHUNK_PAGES).filter(unmapped).count() as u64
             };
             entry.reserved_pages += reserved;
             state.reserved_pages += reserved;
             entry.dirty_pages += state.cache.mark_dirty(id, bits);
-            page += count;
         }
         let dirtied = entry.dirty_pages - dirty_before;
         if entry.dirty_key.is_none() && entry.dirty_pages > 0 {
-            let key = (now, state.dirty_sequence);
-            state.dirty_sequence += 1;
-            entry.dirty_key = Some(key);
-            state.dirty.insert(key, inode);
+            state.queue_dirty(inode, now);
         }
+        let entry = &mut state.disk.inodes[inode as usize];
         // If the file's end has a block already, the new length is recorded at once, otherwise with the block.
         let grows_in_block =
             end_bytes > entry.size_bytes && entry.map((end_bytes - 1) / UNIT_BYTES, 1).is_ok();
         entry.size_bytes = entry.size_bytes.max(end_bytes);
         let modified = self.0.host.file_time(now);
         let is_noted = entry.modified.replace(modified) == Some(modified) && !grows_in_block;
-        if let Some(witness) = &self.0.witness {
-            witness.page_written(inode, first_page, pages);
-        }
+        self.witnessed(|witness| witness.page_written(inode, first_page, pages));
         entry.accessed_since_change = false;
         let changes_inode = !is_noted && state.journal.running_tid() != Some(entry.transaction);
         self.shrink_cache(state);
@@ -245,12 +235,7 @@ impl Files for Ext4 {
             let disk = &mut state.disk;
             match disk.directories.get(path).filter(|_| !path.is_empty()) {
                 None => return Err(Self::not_found(path)),
-                Some(d) if d.entries > 0 => {
-                    return Err(FileError::Other {
-                        path: path.to_owned(),
-                        reason: "directory not empty".to_owned(),
-                    });
-                }
+                Some(d) if d.entries > 0 => return Err(Self::refused(path, "directory not empty")),
                 Some(_) => {
                     let blocks = disk.directories.remove(path).map(|d| d.blocks).unwrap_or_default();
                     state.withheld_units += blocks.len() as u64;
@@ -272,8 +257,7 @@ impl Files for Ext4 {
         let (inode, generation) = loop {
             match (self.lookup(path), mode) {
                 (Some(entry), _) if entry.is_directory => {
-                    let reason = "is a directory".to_owned();
-                    return Err(FileError::Other { path: path.to_owned(), reason });
+                    return Err(Self::refused(path, "is a directory"));
                 }
                 (Some(entry), _) => {
                     let generation = self.generation(entry.inode);
@@ -358,9 +342,7 @@ impl Files for Ext4 {
         self.0.sim.charge(self.0.host.cpu.syscall + self.0.host.cpu.unlink).await;
         match self.lookup(path) {
             None => return Err(Self::not_found(path)),
-            Some(entry) if entry.is_directory => {
-                return Err(FileError::Other { path: path.to_owned(), reason: "is a directory".to_owned() });
-            }
+            Some(entry) if entry.is_directory => return Err(Self::refused(path, "is a directory")),
             Some(_) => {}
         }
         let handle = self.start_handle(DELETE_CREDITS).await;

@@ -4,7 +4,7 @@
 //! twice as many each time, up to 128 KiB. When a reader reaches the first page read ahead of demand, the next window
 //! starts, so that a sequential reader seldom waits.
 
-use super::cache::{CHUNK_PAGES, ChunkId, PageCache, mask};
+use super::cache::{CHUNK_PAGES, ChunkId, ChunkState, mask};
 use super::{Ext4, OpenFile, State};
 use crate::units::UNIT_BYTES;
 use crate::workload::files::FileError;
@@ -69,12 +69,12 @@ impl Ext4 {
         self.touch_access_time(file.inode).await;
         let max = self.0.host.read_ahead.units_floor().max(1);
         for page in first..=last {
-            while !self.is_present(file.inode, page) {
+            while self.page_state(file.inode, page).present == 0 {
                 // Another task may have truncated the file while this one waited.
                 if page * UNIT_BYTES >= self.size_of(file) {
                     return Ok(0);
                 }
-                if !self.is_being_read(file.inode, page) {
+                if self.page_state(file.inode, page).reading == 0 {
                     let (from, pages) = file.read_ahead.on_miss(page, last - page + 1, max);
                     self.start_reading(file.inode, from, pages.max(1));
                     continue; // a hole is there at once
@@ -104,8 +104,8 @@ impl Ext4 {
 
     /// Reads one page into memory, for a write that covers only a part of it.
     pub(super) async fn read_page(&self, file: &OpenFile, page: u64) {
-        while !self.is_present(file.inode, page) && page * UNIT_BYTES < self.size_of(file) {
-            if self.is_being_read(file.inode, page) {
+        while self.page_state(file.inode, page).present == 0 && page * UNIT_BYTES < self.size_of(file) {
+            if self.page_state(file.inode, page).reading != 0 {
                 self.0.events.read_done.wait().await;
             } else {
                 self.start_reading(file.inode, page, 1);
@@ -132,16 +132,9 @@ impl Ext4 {
         self.dirty_metadata(&handle, &[block]).await;
     }
 
-    fn is_present(&self, inode: u32, page: u64) -> bool {
+    fn page_state(&self, inode: u32, page: u64) -> ChunkState {
         let state = &*self.0.state.borrow();
-        let chunk = state.disk.inodes[inode as usize].chunks.get(page / CHUNK_PAGES);
-        chunk.is_some_and(|id| state.cache.state(id).present & mask(page % CHUNK_PAGES, 1) != 0)
-    }
-
-    fn is_being_read(&self, inode: u32, page: u64) -> bool {
-        let state = &*self.0.state.borrow();
-        let chunk = state.disk.inodes[inode as usize].chunks.get(page / CHUNK_PAGES);
-        chunk.is_some_and(|id| state.cache.state(id).reading & mask(page % CHUNK_PAGES, 1) != 0)
+        state.cache.page(&state.disk.inodes[inode as usize].chunks, page)
     }
 
     /// Starts reading the pages among `pages` from `page` on that are neither in memory nor being read.
@@ -154,10 +147,6 @@ impl Ext4 {
             let mut at = page;
             while at < end {
                 let wanted = at;
-                let absent = |cache: &PageCache, id: ChunkId, page: u64| {
-                    let s = cache.state(id);
-                    (s.present | s.reading) & mask(page % CHUNK_PAGES, 1) == 0
-                };
                 let mut parts: Vec<(ChunkId, u32)> = Vec::new();
                 let (limit, blocks) = match entry.map(at, end - at) {
                     Ok(blocks) => (at + blocks.units, Some(blocks.start)),
@@ -165,10 +154,11 @@ impl Ext4 {
                 };
                 while at < limit {
                     let id = state.cache.touch(&mut entry.chunks, inode, at / CHUNK_PAGES);
-                    if !absent(&state.cache, id, at) {
+                    let bits = mask(at % CHUNK_PAGES, 1);
+                    let chunk = state.cache.state(id);
+                    if (chunk.present | chunk.reading) & bits != 0 {
                         break;
                     }
-                    let bits = mask(at % CHUNK_PAGES, 1);
                     state.cache.begin_read(id, bits);
                     match parts.last_mut() {
                         Some((last, mask)) if *last == id => *mask |= bits,

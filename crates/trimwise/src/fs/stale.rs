@@ -6,7 +6,7 @@
 use crate::units::{SimTime, UnitRange};
 
 /// Which units are stale, and how many were over time.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct StaleTracker {
     bits: Vec<u64>,
     now_units: u64,
@@ -22,15 +22,7 @@ pub(crate) struct StaleTracker {
 impl StaleTracker {
     /// A tracker for a file system of `total_units`, none of them stale.
     pub fn new(total_units: u64) -> Self {
-        Self {
-            bits: vec![0; total_units.div_ceil(64) as usize],
-            now_units: 0,
-            max_units: 0,
-            recent_max_units: 0,
-            integral: 0,
-            since: SimTime::ZERO,
-            last_change: SimTime::ZERO,
-        }
+        Self { bits: vec![0; total_units.div_ceil(64) as usize], ..Self::default() }
     }
 
     /// Notes that `range` became free; the units that the device holds valid are stale from now on.

@@ -44,7 +44,7 @@ pub enum Verdict {
 }
 
 /// The state of the writer, and the measured rates of the drive.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Throttle {
     hz: u64,
     background: u64,
@@ -76,19 +76,12 @@ impl Throttle {
             hz,
             background,
             limit,
-            dirtied: 0,
-            written: 0,
-            dirtied_stamp: 0,
-            written_stamp: 0,
-            updated_at: 0,
             write_bandwidth: INITIAL_RATE,
             avg_write_bandwidth: INITIAL_RATE,
             dirty_ratelimit: INITIAL_RATE,
             balanced_ratelimit: INITIAL_RATE,
-            is_exceeded: false,
-            since_look: 0,
             poll: INITIAL_POLL,
-            paused_at: None,
+            ..Self::default()
         }
     }
 

@@ -75,6 +75,21 @@ impl Turns {
 }
 
 impl State {
+    /// The next key among what is dirty of this age.
+    fn next_dirty_key(&mut self, age: SimTime) -> Key {
+        self.dirty_sequence += 1;
+        (age, self.dirty_sequence - 1)
+    }
+
+    /// Puts a file behind all others that are dirty and of this age.
+    pub(super) fn queue_dirty(&mut self, inode: u32, age: SimTime) {
+        let key = self.next_dirty_key(age);
+        if let Some(old) = self.disk.inodes[inode as usize].dirty_key.replace(key) {
+            self.dirty.remove(&old);
+        }
+        self.dirty.insert(key, inode);
+    }
+
     /// Dirty pages, including those of the drive's own page cache.
     fn dirty_pages(&self) -> u64 {
         self.cache.dirty_pages() + self.journal.dirty_pages()
@@ -141,8 +156,7 @@ impl Ext4 {
         let dirtied = state.journal.mark_transaction_dirty(tid);
         state.throttle.dirtied_by_commit(dirtied);
         if state.turns.drive.is_none() && state.journal.dirty_pages() > 0 {
-            state.turns.drive = Some((now, state.dirty_sequence));
-            state.dirty_sequence += 1;
+            state.turns.drive = Some(state.next_dirty_key(now));
         }
     }
 
@@ -234,17 +248,12 @@ impl Ext4 {
         self.end_turn();
         let now = self.0.sim.now();
         let state = &mut *self.0.state.borrow_mut();
-        let entry = &mut state.disk.inodes[inode as usize];
-        if entry.dirty_key == Some(key) {
+        if state.disk.inodes[inode as usize].dirty_key == Some(key) {
             if written >= pages {
                 state.turns.more.push_back(Dirty::File(inode, key));
             } else {
                 // The remaining pages were dirtied again while being written.
-                state.dirty.remove(&key);
-                let key = (now, state.dirty_sequence);
-                state.dirty_sequence += 1;
-                entry.dirty_key = Some(key);
-                state.dirty.insert(key, inode);
+                state.queue_dirty(inode, now);
             }
         }
         written > 0
@@ -260,8 +269,8 @@ impl Ext4 {
             state.turns.more.push_back(Dirty::Drive);
         } else {
             state.turns.drive_is_batched = false;
-            state.turns.drive = (state.journal.dirty_pages() > 0).then_some((now, state.dirty_sequence));
-            state.dirty_sequence += 1;
+            let key = state.next_dirty_key(now);
+            state.turns.drive = (state.journal.dirty_pages() > 0).then_some(key);
         }
         looked_at > 0
     }

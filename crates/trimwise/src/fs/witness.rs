@@ -43,11 +43,8 @@ impl Witness {
             ..Record::default()
         };
         let disk = &volume.disk;
-        let groups = disk.allocator.groups() as u64;
         record.allocated = vec![true; disk.layout.total_units() as usize];
-        for extent in (0..groups).flat_map(|group| disk.allocator.free_in_group(group)) {
-            record.set_allocated(extent, false);
-        }
+        disk.allocator.free_from(0, u64::MAX).for_each(|extent| record.set_allocated(extent, false));
         let small = disk.layout.initial_blocks().into_iter().flat_map(UnitRange::iter);
         for block in small.chain([disk.layout.inode_block(ROOT_INODE)]) {
             let image = record.freeze(disk, block);

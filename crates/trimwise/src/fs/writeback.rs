@@ -7,7 +7,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use super::cache::{CHUNK_PAGES, ChunkId, PageCache, mask};
+use super::cache::{CHUNK_PAGES, ChunkId, PageCache, in_chunks, mask};
 use super::host::{Placement, Writeback};
 use super::inode::Inode;
 use super::journal::Handle;
@@ -27,16 +27,10 @@ const ALLOCATION_CREDITS: u64 = 30;
 /// Length of the run of dirty pages not in transfer at `page`, up to `pages`.
 fn dirty_run(cache: &PageCache, entry: &Inode, page: u64, pages: u64) -> u64 {
     let mut run = 0;
-    while run < pages {
-        let at = page + run;
-        let (bit, room) = (at % CHUNK_PAGES, (CHUNK_PAGES - at % CHUNK_PAGES).min(pages - run));
-        let ready = entry.chunks.get(at / CHUNK_PAGES).map_or(0, |id| {
-            let s = cache.state(id);
-            s.dirty & !s.writeback
-        });
-        let here = u64::from((ready >> bit).trailing_ones()).min(room);
-        run += here;
-        if here < room {
+    for (index, first, count) in in_chunks(page, pages) {
+        let ready = u64::from((cache.ready(&entry.chunks, index) >> first).trailing_ones()).min(count);
+        run += ready;
+        if ready < count {
             break;
         }
     }
@@ -45,15 +39,8 @@ fn dirty_run(cache: &PageCache, entry: &Inode, page: u64, pages: u64) -> u64 {
 
 /// The chunks that hold `pages` pages from `page` on, with the bits of those pages; chunks not in memory are left out.
 fn chunks_of(entry: &Inode, page: u64, pages: u64) -> Vec<(ChunkId, u32)> {
-    let mut parts = Vec::new();
-    let mut at = page;
-    while at < page + pages {
-        let first = at % CHUNK_PAGES;
-        let count = (CHUNK_PAGES - first).min(page + pages - at);
-        parts.extend(entry.chunks.get(at / CHUNK_PAGES).map(|id| (id, mask(first, count))));
-        at += count;
-    }
-    parts
+    let part = |(index, first, count)| Some((entry.chunks.get(index)?, mask(first, count)));
+    in_chunks(page, pages).filter_map(part).collect()
 }
 
 /// Pages that are being written: meanwhile no other task truncates or writes them.
@@ -99,12 +86,6 @@ struct Wish {
     goal: Option<Lpn>,
     /// At a distance from its neighbour, if the pages lie behind a hole.
     place: Option<Lpn>,
-}
-
-/// Whether a page of a file is dirty.
-pub(super) fn is_dirty(cache: &PageCache, entry: &Inode, page: u64) -> bool {
-    let chunk = entry.chunks.get(page / CHUNK_PAGES);
-    chunk.is_some_and(|id| cache.state(id).dirty & mask(page % CHUNK_PAGES, 1) != 0)
 }
 
 impl Ext4 {
@@ -210,18 +191,14 @@ impl Ext4 {
         let written = self.write_pages(oldest, PAGES_A_TURN).await;
         let is_in_transfer = {
             let state = &mut *self.0.state.borrow_mut();
-            let entry = &mut state.disk.inodes[oldest as usize];
+            let entry = &state.disk.inodes[oldest as usize];
+            let is_in_transfer = entry.writeback_pages > 0;
             // If more is left, the file goes behind the others of its age; if nothing could be written, behind all
             // others.
             if let Some(key) = entry.dirty_key {
-                let age = if written > 0 { key.0 } else { self.0.sim.now() };
-                state.dirty.remove(&key);
-                let key = (age, state.dirty_sequence);
-                state.dirty_sequence += 1;
-                entry.dirty_key = Some(key);
-                state.dirty.insert(key, oldest);
+                state.queue_dirty(oldest, if written > 0 { key.0 } else { self.0.sim.now() });
             }
-            written == 0 && entry.writeback_pages > 0
+            written == 0 && is_in_transfer
         };
         if is_in_transfer {
             // All dirty pages were dirtied again while being written.
@@ -268,12 +245,7 @@ impl Ext4 {
         }
         let chunks = entry.chunks.end();
         let cursor = entry.writeback_cursor / CHUNK_PAGES;
-        let ready = |index: u64| {
-            entry.chunks.get(index).map_or(0, |id| {
-                let s = state.cache.state(id);
-                s.dirty & !s.writeback
-            })
-        };
+        let ready = |index: u64| state.cache.ready(&entry.chunks, index);
         let index = (cursor..chunks).chain(0..cursor.min(chunks)).find(|&index| ready(index) != 0)?;
         let first = u64::from(ready(index).trailing_zeros());
         let start = index * CHUNK_PAGES + first;
@@ -331,7 +303,8 @@ impl Ext4 {
                 } else {
                     // The page before is a hole only if it does not wait for a block of its own.
                     let follows = page > 0
-                        && (entry.map(page - 1, 1).is_ok() || is_dirty(&state.cache, entry, page - 1));
+                        && (entry.map(page - 1, 1).is_ok()
+                            || state.cache.page(&entry.chunks, page - 1).dirty != 0);
                     Wish { goal: None, place: if follows { None } else { entry.place(page) } }
                 };
                 let blocks = self.find_blocks(state, inode, page, wish, pages);
@@ -438,10 +411,9 @@ impl Ext4 {
         let Claim { inode, mut page, blocks, waiting } = claim;
         for piece in self.0.queue.split(blocks) {
             self.0.queue.wait_for_room().await;
-            if let Some(witness) = &self.0.witness {
-                let generation = self.0.state.borrow().disk.inodes[inode as usize].generation;
-                witness.data_submitted(inode, generation, page, piece);
-            }
+            self.witnessed(|witness| {
+                witness.data_submitted(inode, self.generation(inode), page, piece);
+            });
             let (fs, waiting, first) = (self.clone(), waiting.clone(), page);
             page += piece.units;
             self.0.queue.submit_background_write(piece, move || match waiting {

@@ -98,14 +98,14 @@ impl LiveHost {
         self.reason = Reason::Policy { state: words.state, change: words.change };
     }
 
-    /// Whether untrimmed space exceeds the bound of `judicious`.
+    /// Whether untrimmed space exceeds the bound of a policy that has one.
     pub(super) fn is_forced(&self) -> bool {
-        self.policy.adapts() && self.waiting() > self.bound()
+        self.is_bounded() && self.waiting() > self.bound()
     }
 
     /// Whether waiting space is close enough to the bound to act: a map can show much at once.
     fn is_near_bound(&self) -> bool {
-        self.policy.adapts() && self.waiting().0 > self.bound().0 / 8 * 7
+        self.is_bounded() && self.waiting().0 > self.bound().0 / 8 * 7
     }
 
     /// Shortens the rest if nothing else uses the device, or if waiting space must not wait any longer.

@@ -24,7 +24,7 @@ struct Walk {
 }
 
 /// Sums from utilization.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Estimate {
     pub(super) waiting: u64,
     pub(super) left: u64,
@@ -41,16 +41,7 @@ pub(super) struct Estimate {
 impl Estimate {
     pub(super) fn new(now: SimTime) -> Self {
         let first = now + WHOLE_FIRST;
-        Self {
-            waiting: 0,
-            left: 0,
-            fresh: 0,
-            taken: 0,
-            next: first,
-            next_forced: first,
-            walk: None,
-            has_walked: false,
-        }
+        Self { next: first, next_forced: first, ..Self::default() }
     }
 
     /// Adds freed bytes; `free` bytes are free now.

@@ -32,7 +32,9 @@ mod user;
 
 use self::lanes::Lanes;
 use crate::policy::set::{Direction, Trend};
-use crate::policy::{Decision, DiscardGeneration, Governor, HostTraits, PolicyEvent, PolicySpec, View};
+use crate::policy::{
+    Decision, DiscardGeneration, Governor, HostTraits, LiveUse, PolicyEvent, PolicySpec, View,
+};
 use crate::units::{Bytes, SimDuration, SimTime, Span};
 
 pub use facts::{Facts, Failed, Order, Sample, Settings, Window};
@@ -325,7 +327,7 @@ impl LiveHost {
             group_units: total_units.max(1),
         };
         self.tell(&PolicyEvent::Hosted(traits));
-        if self.policy.follows_commits() {
+        if self.policy.live() == LiveUse::Kernel {
             self.committed(Bytes(0));
         }
     }
@@ -333,7 +335,7 @@ impl LiveHost {
     fn committed(&mut self, freed: Bytes) {
         self.committed_at = self.now;
         let dropped = self.tell(&PolicyEvent::Committed { freed_units: freed.units_floor() });
-        if self.policy.follows_commits() {
+        if self.policy.live() == LiveUse::Kernel {
             self.online_wanted = Some(!dropped);
         }
     }
@@ -394,7 +396,12 @@ impl LiveHost {
         }
     }
 
-    /// Maximum untrimmed space under `judicious`.
+    /// Whether its policy keeps untrimmed space below a bound.
+    fn is_bounded(&self) -> bool {
+        self.policy.live() == LiveUse::Bounded
+    }
+
+    /// Maximum untrimmed space under a policy that bounds it.
     pub fn bound(&self) -> Bytes {
         Bytes(self.sample.total.0 / 1000 * self.settings.untrimmed_max_permille)
     }

@@ -146,6 +146,24 @@ const BESIDE: u64 = 10;
 /// rest of the day.
 const SPARE_MAX: u64 = 64 << 20;
 
+/// Keeps the longest of more than `most` spans: as many inside a window, and outside as many as `outside` returns for
+/// their number. Returns whether any inside were dropped.
+fn keep_in_window(
+    spans: &mut Vec<Span>,
+    window: Span,
+    most: usize,
+    outside: impl Fn(usize) -> usize,
+) -> bool {
+    if spans.len() <= most {
+        return false;
+    }
+    let (mut inside, mut others) = (intersect(spans, &[window]), subtract(spans, &[window]));
+    let is_cut = keep_longest(&mut inside, most);
+    keep_longest(&mut others, outside(inside.len()));
+    *spans = union(&inside, &others);
+    is_cut
+}
+
 /// A map of the whole file system, as a window.
 pub const WHOLE: Span = Span { start: 0, end: u64::MAX };
 
@@ -210,23 +228,11 @@ impl FreeSpace {
     fn keep(&mut self) {
         self.is_spent = false;
         let before = bytes(&self.trimmed) + bytes(&self.left);
-        let window = [self.window];
-        if self.waiting.len() > self.spans_max {
-            // What waits outside comes back with the map of its own window.
-            let (mut inside, mut outside) =
-                (intersect(&self.waiting, &window), subtract(&self.waiting, &window));
-            self.cut_short |= keep_longest(&mut inside, self.spans_max);
-            keep_longest(&mut outside, self.spans_max - inside.len());
-            self.waiting = union(&inside, &outside);
-        }
-        keep_longest(&mut self.left, self.spans_max);
-        if self.trimmed.len() > self.spans_max {
-            let (mut inside, mut outside) =
-                (intersect(&self.trimmed, &window), subtract(&self.trimmed, &window));
-            keep_longest(&mut inside, self.spans_max);
-            keep_longest(&mut outside, self.spans_max);
-            self.trimmed = union(&inside, &outside);
-        }
+        let (most, window) = (self.spans_max, self.window);
+        // What waits outside comes back with the map of its own window.
+        self.cut_short |= keep_in_window(&mut self.waiting, window, most, |inside| most - inside);
+        keep_longest(&mut self.left, most);
+        keep_in_window(&mut self.trimmed, window, most, |_| most);
         self.forgotten += before - bytes(&self.trimmed) - bytes(&self.left);
     }
 
@@ -357,13 +363,14 @@ impl FreeSpace {
             start = end;
         }
         self.cursor = covered.last()?.end;
-        let slice = Slice {
-            ranges: self.ranges(cut, &covered),
-            bytes: Bytes(bytes(&covered)),
-            extents: covered.len() as u64,
-            lanes: 1,
-        };
-        Some((slice, covered))
+        let waits = bytes(&covered);
+        Some(self.slice(cut, covered, waits))
+    }
+
+    /// The slice that covers these spans, with so much waiting in them.
+    fn slice(&self, cut: Cut, covered: Vec<Span>, waits: u64) -> (Slice, Vec<Span>) {
+        let ranges = if cut == Cut::Nowhere { covered.clone() } else { self.ranges(cut, &covered) };
+        (Slice { ranges, bytes: Bytes(waits), extents: covered.len() as u64, lanes: 1 }, covered)
     }
 
     /// The next slice where FITRIM sends extents to their ends; see [`FreeSpace::next_slice`].
@@ -377,14 +384,8 @@ impl FreeSpace {
         if self.is_spent && !any {
             return None;
         }
-        let mut good = self.sendable(cut);
-        let mut poor: Vec<Sendable> = Vec::new();
-        good.retain(|one| {
-            cut.is_worth(one) || {
-                poor.push(*one);
-                false
-            }
-        });
+        let all = self.sendable(cut).into_iter();
+        let (mut good, mut poor): (Vec<Sendable>, Vec<Sendable>) = all.partition(|one| cut.is_worth(one));
         let next = good.partition_point(|one| one.span.start < self.cursor);
         good.rotate_left(next);
         // The others by their waiting share, largest first; in thousandths, so that equal ones go by address.
@@ -395,10 +396,9 @@ impl FreeSpace {
             poor.truncate(usize::from(any && good.is_empty()));
         } else if !any || !good.is_empty() {
             let mut spare = self.spare;
-            let affordable = poor.iter().take_while(|one| {
-                let is_enough = one.beside() <= spare;
-                spare = spare.saturating_sub(one.beside());
-                is_enough
+            let affordable = poor.iter().map_while(|one| {
+                spare = spare.checked_sub(one.beside())?;
+                Some(())
             });
             let affordable = affordable.count();
             poor.truncate(affordable);
@@ -419,9 +419,7 @@ impl FreeSpace {
         };
         self.cursor = last.end;
         chosen.sort_unstable_by_key(|extent| extent.start);
-        let extents = chosen.len() as u64;
-        let ranges = if cut == Cut::Nowhere { chosen.clone() } else { self.ranges(cut, &chosen) };
-        Some((Slice { ranges, bytes: Bytes(waits), extents, lanes: 1 }, chosen))
+        Some(self.slice(cut, chosen, waits))
     }
 
     /// Each free extent, or its part in one group, that contains waiting space, as it would be sent.
@@ -485,13 +483,11 @@ impl FreeSpace {
             return false;
         }
         let free_there = |spans: &[Span]| {
-            let from = spans.partition_point(|span| span.end <= start);
-            spans[from..].iter().take_while(|span| span.start < end).count() > 0
+            let next = spans.partition_point(|span| span.end <= start);
+            spans.get(next).is_some_and(|span| span.start < end)
         };
         // Space freed since the map will wait in the next one, whether it is sent now or not.
-        !free_there(&self.trimmed)
-            && !free_there(&self.told)
-            && !free_there(&self.left)
+        ![&self.trimmed, &self.told, &self.left].into_iter().any(|spans| free_there(spans))
             && subtract(&intersect(&self.waiting, &gap), covered).is_empty()
     }
 

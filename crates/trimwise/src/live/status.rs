@@ -223,7 +223,7 @@ impl LiveHost {
                 } else {
                     "estimated from utilization"
                 };
-                let bound = if self.policy.adapts() {
+                let bound = if self.is_bounded() {
                     format!("; the bound is {}", self.bound())
                 } else {
                     String::new()

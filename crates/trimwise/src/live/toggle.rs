@@ -4,6 +4,7 @@
 //! where online discard cannot be changed.
 
 use super::{Busy, Failed, LiveHost, Order, Reason, again_in};
+use crate::policy::LiveUse;
 use crate::units::{SimDuration, SimTime};
 
 /// Results of the last attempts to turn it on or off.
@@ -19,10 +20,9 @@ pub(super) struct Toggling {
 impl LiveHost {
     /// Whether the policy wants the kernel's online discard; `None` if it does not matter.
     pub(super) fn wants_online(&self) -> Option<bool> {
-        if self.policy.follows_commits() {
-            self.online_wanted
-        } else {
-            Some(self.facts.online_is_good && self.policy.adapts())
+        match self.policy.live() {
+            LiveUse::Kernel => self.online_wanted,
+            live => Some(self.facts.online_is_good && live == LiveUse::Bounded),
         }
     }
 

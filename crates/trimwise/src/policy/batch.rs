@@ -5,15 +5,13 @@
 
 use super::spec::Duration;
 use super::spec::grammar::{Part, Wrong, wrong};
-use super::spec::term::{Arguments, Term};
-use super::{
-    Availability, Decision, DiscardGeneration, Explanation, Governor, HostTraits, Needs, PolicyEvent, View,
-};
+use super::spec::term::{Arguments, LiveUse, Term};
+use super::{Decision, Explanation, Governor, HostTraits, Needs, PolicyEvent, View};
 use crate::units::{Lpn, SimDuration, SimTime, UNIT_BYTES, UnitRange};
 
 pub(super) const TERM: Term = Term {
     refuses_gate: Some("trims all free space, regardless of commits"),
-    suits_live_host: true,
+    live: LiveUse::Slices,
     parse,
     show: |[every_ns, units_min]| {
         let every = Duration(SimDuration::from_nanos(every_ns));
@@ -87,11 +85,7 @@ impl Batch {
 
 impl Governor for Batch {
     fn needs(&self) -> Needs {
-        Needs::default()
-    }
-
-    fn availability(&self, _kernel: DiscardGeneration) -> Availability {
-        Availability::AfterCommit
+        Needs { commits: false, ..Needs::default() }
     }
 
     fn on_event(&mut self, event: &PolicyEvent, view: &View, decisions: &mut Vec<Decision>) {
@@ -117,15 +111,9 @@ impl Governor for Batch {
 
     fn explain(&self, view: &View) -> Explanation {
         if self.at < self.total_units {
-            return Explanation {
-                state: "A sweep through all free space is under way.".to_owned(),
-                change: "The end of the sweep.".to_owned(),
-            };
+            return Explanation::new("A sweep through all free space is under way.", "The end of the sweep.");
         }
         let left = self.next_sweep.since(view.now).as_nanos() / 1_000_000_000;
-        Explanation {
-            state: format!("Nothing to do until the next sweep, in {left} s."),
-            change: "The next sweep.".to_owned(),
-        }
+        Explanation::new(format!("Nothing to do until the next sweep, in {left} s."), "The next sweep.")
     }
 }

@@ -6,7 +6,7 @@
 //! are freed. btrfs keeps a delay for each block group; here one delay serves the whole file system.
 
 use super::spec::term::Term;
-use super::{Availability, Decision, DiscardGeneration, Governor, Needs, PolicyEvent, Shape, View};
+use super::{Decision, Governor, PolicyEvent, Shape, View};
 use crate::units::SimDuration;
 
 /// `BTRFS_DISCARD_DELAY`.
@@ -40,7 +40,7 @@ enum State {
 
 impl Btrfs {
     fn issue(pass: usize, decisions: &mut Vec<Decision>) {
-        let shape = Shape { ranges_max: 1, units_min: FILTERS[pass], units_max: UNITS_MAX, runs_on: false };
+        let shape = Shape { units_min: FILTERS[pass], units_max: UNITS_MAX, ..Shape::NEXT };
         decisions.push(Decision::Issue(shape));
     }
 
@@ -54,14 +54,6 @@ impl Btrfs {
 }
 
 impl Governor for Btrfs {
-    fn needs(&self) -> Needs {
-        Needs { commits: true, ..Needs::default() }
-    }
-
-    fn availability(&self, _kernel: DiscardGeneration) -> Availability {
-        Availability::AfterCommit
-    }
-
     fn on_event(&mut self, event: &PolicyEvent, view: &View, decisions: &mut Vec<Decision>) {
         match (self.state, event) {
             (State::Idle, PolicyEvent::Committed { freed_units }) => {

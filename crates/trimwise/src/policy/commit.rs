@@ -4,12 +4,11 @@
 //! Linux 5.15 to 6.0 does, on any host: one background worker, one extent at a time, blocks allocatable at once
 //! (`ext4_discard_work`; a block that was allocated again meanwhile is not sent).
 
-use super::spec::term::Term;
-use super::{Availability, Decision, DiscardGeneration, Governor, Needs, PolicyEvent, Shape, View};
+use super::spec::term::{LiveUse, Term};
+use super::{Availability, Decision, DiscardGeneration, Governor, PolicyEvent, Shape, View};
 
 pub(super) const COMMIT: Term = Term {
-    follows_commits: true,
-    suits_live_host: true,
+    live: LiveUse::Kernel,
     ..Term::plain(
         "commit",
         "at every commit, as the host's Linux does with the mount option discard",
@@ -18,15 +17,12 @@ pub(super) const COMMIT: Term = Term {
     )
 };
 
-pub(super) const KERNEL515: Term = Term {
-    follows_commits: true,
-    ..Term::plain(
-        "kernel515",
-        "as in Linux 5.15 to 6.0: one background worker after the commit",
-        &["kernel515"],
-        |_| Box::new(Commit::of(DiscardGeneration::Worker)),
-    )
-};
+pub(super) const KERNEL515: Term = Term::plain(
+    "kernel515",
+    "as in Linux 5.15 to 6.0: one background worker after the commit",
+    &["kernel515"],
+    |_| Box::new(Commit::of(DiscardGeneration::Worker)),
+);
 
 /// Issues whatever a commit freed, as the host's kernel does or as `pinned` says.
 #[derive(Clone, Copy, Debug, Default)]
@@ -42,15 +38,7 @@ impl Commit {
     }
 }
 
-fn of_worker(kernel: DiscardGeneration) -> Shape {
-    Shape { runs_on: kernel == DiscardGeneration::WorkerRunningOn, ..Shape::NEXT }
-}
-
 impl Governor for Commit {
-    fn needs(&self) -> Needs {
-        Needs { commits: true, ..Needs::default() }
-    }
-
     fn availability(&self, kernel: DiscardGeneration) -> Availability {
         self.pinned.unwrap_or(kernel).availability()
     }
@@ -65,26 +53,24 @@ impl Governor for Commit {
         if let PolicyEvent::Hosted(host) = event {
             self.kernel = Some(self.pinned.unwrap_or(host.kernel));
         }
-        match (self.kernel, event) {
-            (Some(DiscardGeneration::CommitSerial), PolicyEvent::Committed { .. }) => {
-                decisions.push(Decision::IssueInCommit { together: false });
+        let Some(kernel) = self.kernel else { return };
+        let runs_on = match kernel {
+            DiscardGeneration::CommitSerial | DiscardGeneration::CommitBatched => {
+                if let PolicyEvent::Committed { .. } = event {
+                    let together = kernel == DiscardGeneration::CommitBatched;
+                    decisions.push(Decision::IssueInCommit { together });
+                }
+                return;
             }
-            (Some(DiscardGeneration::CommitBatched), PolicyEvent::Committed { .. }) => {
-                decisions.push(Decision::IssueInCommit { together: true });
-            }
-            (
-                Some(kernel @ (DiscardGeneration::Worker | DiscardGeneration::WorkerRunningOn)),
-                PolicyEvent::Committed { .. } | PolicyEvent::Issued(_),
-            ) if view.in_flight == 0 && view.pending_units > 0 => {
-                decisions.push(Decision::Issue(of_worker(kernel)));
-            }
-            (
-                Some(kernel @ (DiscardGeneration::Worker | DiscardGeneration::WorkerRunningOn)),
-                PolicyEvent::PassOver,
-            ) if view.pending_units > 0 => {
-                decisions.push(Decision::Issue(of_worker(kernel)));
-            }
-            _ => {}
+            DiscardGeneration::Worker => false,
+            DiscardGeneration::WorkerRunningOn => true,
+        };
+        let is_free = match event {
+            PolicyEvent::Committed { .. } | PolicyEvent::Issued(_) => view.in_flight == 0,
+            event => *event == PolicyEvent::PassOver,
+        };
+        if is_free && view.pending_units > 0 {
+            decisions.push(Decision::Issue(Shape { runs_on, ..Shape::NEXT }));
         }
     }
 }

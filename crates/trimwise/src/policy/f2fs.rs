@@ -5,7 +5,7 @@
 //! urgent: extents of any size. (f2fs issues the longest first; here they go by address.)
 
 use super::spec::term::Term;
-use super::{Availability, Decision, DiscardGeneration, Governor, Needs, PolicyEvent, Shape, View};
+use super::{Decision, Governor, PolicyEvent, Shape, View};
 use crate::units::SimDuration;
 
 /// `DEF_MAX_DISCARD_REQUEST`.
@@ -54,14 +54,6 @@ impl F2fs {
 }
 
 impl Governor for F2fs {
-    fn needs(&self) -> Needs {
-        Needs { commits: true, ..Needs::default() }
-    }
-
-    fn availability(&self, _kernel: DiscardGeneration) -> Availability {
-        Availability::AfterCommit
-    }
-
     fn on_event(&mut self, event: &PolicyEvent, view: &View, decisions: &mut Vec<Decision>) {
         match event {
             PolicyEvent::Committed { .. } if !self.awake => self.round(view, decisions),

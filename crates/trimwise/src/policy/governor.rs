@@ -141,14 +141,23 @@ impl Shape {
 /// What a policy needs from a host. The modelled file system provides everything, so nothing is refused there; reports
 /// only say which policies need an oracle ([`PolicySpec::is_usable`](super::PolicySpec::is_usable)) or filled commands
 /// ([`PolicySpec::fills_commands`](super::PolicySpec::fills_commands)). Real hosts may provide less.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Needs {
     /// It must be told of each commit and what it freed.
     pub commits: bool,
+    /// The device must take TRIM commands.
+    pub trim: bool,
     /// It must be able to put several ranges into one command on any link.
     pub fills_commands: bool,
     /// It must be able to tell the device at no cost, which only the model allows.
     pub oracle: bool,
+}
+
+impl Default for Needs {
+    /// Commands in reply to commits.
+    fn default() -> Self {
+        Self { commits: true, trim: true, fills_commands: false, oracle: false }
+    }
 }
 
 /// A governor's current behaviour, explained to the user.
@@ -160,12 +169,39 @@ pub struct Explanation {
     pub change: String,
 }
 
+impl Explanation {
+    /// An explanation of these two sentences.
+    pub fn new(state: impl Into<String>, change: impl Into<String>) -> Self {
+        Self { state: state.into(), change: change.into() }
+    }
+
+    /// That of a queue that is empty.
+    pub(super) fn nothing_waits() -> Self {
+        Self::new("No freed space is waiting to be trimmed.", "Deleting files.")
+    }
+}
+
 /// The deciding part of a policy: a pure state machine.
+///
+/// ```
+/// use trimwise::policy::{Decision, PolicyEvent, PolicySpec, View};
+///
+/// let mut governor = "set:40:90".parse::<PolicySpec>()?.governor();
+/// let view = View { used_units: 10, total_units: 100, ..View::default() };
+/// let mut decisions = Vec::new();
+/// governor.on_event(&PolicyEvent::Committed { freed_units: 5 }, &view, &mut decisions);
+/// assert_eq!(decisions, [Decision::DropFreed], "TRIM is off below 40 %");
+/// # Ok::<(), trimwise::policy::PolicyError>(())
+/// ```
 pub trait Governor {
     /// What it needs from a host.
-    fn needs(&self) -> Needs;
+    fn needs(&self) -> Needs {
+        Needs::default()
+    }
     /// Its availability rule on a host with this kernel.
-    fn availability(&self, kernel: DiscardGeneration) -> Availability;
+    fn availability(&self, _kernel: DiscardGeneration) -> Availability {
+        Availability::AfterCommit
+    }
     /// Whether pending extents of different commits merge where they touch.
     fn merges(&self) -> bool {
         true
@@ -174,9 +210,6 @@ pub trait Governor {
     fn on_event(&mut self, event: &PolicyEvent, view: &View, decisions: &mut Vec<Decision>);
     /// Explains its current behaviour.
     fn explain(&self, _view: &View) -> Explanation {
-        Explanation {
-            state: "The device is told of freed space at once.".to_owned(),
-            change: "Only another policy.".to_owned(),
-        }
+        Explanation::new("The device is told of freed space at once.", "Only another policy.")
     }
 }

@@ -1,7 +1,7 @@
 //! `ideal`: the bound. The device learns of every freed block at its commit, at no cost.
 
 use super::spec::term::Term;
-use super::{Availability, Decision, DiscardGeneration, Governor, Needs, PolicyEvent, View};
+use super::{Decision, Governor, Needs, PolicyEvent, View};
 
 pub(super) const TERM: Term = Term {
     refuses_gate: Some("costs nothing, so there is nothing to decide"),
@@ -19,11 +19,7 @@ pub(crate) struct Ideal;
 
 impl Governor for Ideal {
     fn needs(&self) -> Needs {
-        Needs { commits: true, oracle: true, ..Needs::default() }
-    }
-
-    fn availability(&self, _kernel: DiscardGeneration) -> Availability {
-        Availability::AfterCommit
+        Needs { trim: false, oracle: true, ..Needs::default() }
     }
 
     fn on_event(&mut self, event: &PolicyEvent, _view: &View, decisions: &mut Vec<Decision>) {

@@ -18,7 +18,7 @@
 //! mount) counts as untrimmed.
 
 use super::set::{Direction, Trend};
-use super::spec::term::Term;
+use super::spec::term::{LiveUse, Term};
 use super::{
     Acknowledged, Availability, Decision, DiscardGeneration, Explanation, Governor, HostTraits, Needs,
     PolicyEvent, Shape, View,
@@ -48,8 +48,7 @@ const CHANGE_PERMILLE: u64 = 10;
 
 pub(super) const TERM: Term = Term {
     refuses_gate: Some("decides by utilization itself"),
-    suits_live_host: true,
-    adapts: true,
+    live: LiveUse::Bounded,
     ..Term::plain(
         "judicious",
         "trimwised's default: set, lazy, reuse, merge, fill and back-off, paced by their cost",
@@ -85,6 +84,10 @@ impl Default for Judicious {
             pause_until: SimTime::ZERO,
         }
     }
+}
+
+fn is_idle(view: &View) -> bool {
+    view.requests == 0 && view.quiet >= IDLE
 }
 
 impl Judicious {
@@ -125,7 +128,7 @@ impl Judicious {
         if view.pending_units == 0 {
             return;
         }
-        let is_idle = view.requests == 0 && view.quiet >= IDLE;
+        let is_idle = is_idle(view);
         let pressing = self.pause_factor(view).is_some();
         let free = if is_idle {
             self.depth.saturating_sub(view.in_flight)
@@ -134,12 +137,8 @@ impl Judicious {
         };
         let ranges = self.ranges();
         let commands = view.pending_extents.div_ceil(ranges.into()).min(free.into());
-        let shape = Shape {
-            ranges_max: ranges,
-            units_min: 1,
-            units_max: self.range_units_max.saturating_mul(ranges.into()),
-            runs_on: false,
-        };
+        let units_max = self.range_units_max.saturating_mul(ranges.into());
+        let shape = Shape { ranges_max: ranges, units_max, ..Shape::NEXT };
         decisions.extend((0..commands).map(|_| Decision::Issue(shape)));
         if commands == 0 && view.in_flight == 0 {
             let soon = view.now + IDLE;
@@ -150,7 +149,7 @@ impl Judicious {
 
 impl Governor for Judicious {
     fn needs(&self) -> Needs {
-        Needs { commits: true, fills_commands: true, ..Needs::default() }
+        Needs { fills_commands: true, ..Needs::default() }
     }
 
     fn availability(&self, _kernel: DiscardGeneration) -> Availability {
@@ -183,34 +182,31 @@ impl Governor for Judicious {
     fn explain(&self, view: &View) -> Explanation {
         let held = view.device_percent();
         if view.pending_units == 0 {
-            return Explanation {
-                state: "No freed space is waiting to be trimmed.".to_owned(),
-                change: "Deleting files.".to_owned(),
-            };
+            return Explanation::nothing_waits();
         }
-        if view.requests == 0 && view.quiet >= IDLE {
-            return Explanation {
-                state: "The device is idle, so freed space can be trimmed.".to_owned(),
-                change: "Other use of the device, or nothing left to trim.".to_owned(),
-            };
+        if is_idle(view) {
+            return Explanation::new(
+                "The device is idle, so freed space can be trimmed.",
+                "Other use of the device, or nothing left to trim.",
+            );
         }
         match self.pause_factor(view) {
-            Some(factor) => Explanation {
-                state: format!(
+            Some(factor) => Explanation::new(
+                format!(
                     "The device holds {held} % of its space as valid, so trims run even while it is in use, each \
                      followed by a pause of {factor} times its duration."
                 ),
-                change: format!("Less than {LOW_PERCENT} % held, or an idle device."),
-            },
-            None => Explanation {
-                state: format!(
+                format!("Less than {LOW_PERCENT} % held, or an idle device."),
+            ),
+            None => Explanation::new(
+                format!(
                     "The device is in use and holds only {held} % of its space as valid, so trims can wait."
                 ),
-                change: format!(
-                    "An idle device, more than {HIGH_PERCENT} % held, or falling use while more than \
-                     {LOW_PERCENT} % is held."
+                format!(
+                    "An idle device, more than {HIGH_PERCENT} % held, or falling use while more than {LOW_PERCENT} % \
+                     is held."
                 ),
-            },
+            ),
         }
     }
 }

@@ -10,7 +10,7 @@
 //! next is issued.
 
 use super::spec::grammar::{Part, Wrong, wrong};
-use super::spec::term::{Arguments, Issuer, Term};
+use super::spec::term::{Arguments, Issuer, LiveUse, Term};
 use super::{
     Availability, Decision, DiscardGeneration, Explanation, Governor, HostTraits, Needs, PolicyEvent, Shape,
     View,
@@ -34,7 +34,7 @@ pub(super) const TERM: Term = Term {
         ("fill", "with lazy: as many extents in a command as the device takes"),
         ("backoff", "with lazy: only while nothing else is in the device"),
     ],
-    suits_live_host: true,
+    live: LiveUse::Slices,
     parse,
     show: |workers| match workers {
         WORKERS => String::new(),
@@ -115,6 +115,10 @@ impl Lazy {
         Self { config, ranges_max: 1 }
     }
 
+    fn backs_off(&self, view: &View) -> bool {
+        self.config.back_off && (view.requests > 0 || view.quiet < BACK_OFF)
+    }
+
     fn workers(&self, queued_extents: u64) -> u32 {
         let wanted = u32::try_from(queued_extents.div_ceil(EXTENTS_PER_WORKER)).unwrap_or(u32::MAX);
         wanted.clamp(self.config.workers_min, self.config.workers_max)
@@ -123,7 +127,7 @@ impl Lazy {
 
 impl Governor for Lazy {
     fn needs(&self) -> Needs {
-        Needs { commits: true, fills_commands: self.config.fill, ..Needs::default() }
+        Needs { fills_commands: self.config.fill, ..Needs::default() }
     }
 
     fn availability(&self, _kernel: DiscardGeneration) -> Availability {
@@ -143,7 +147,7 @@ impl Governor for Lazy {
         if view.pending_units == 0 {
             return;
         }
-        if self.config.back_off && (view.requests > 0 || view.quiet < BACK_OFF) {
+        if self.backs_off(view) {
             decisions.push(Decision::WakeAt(view.now + BACK_OFF));
             return;
         }
@@ -156,20 +160,14 @@ impl Governor for Lazy {
 
     fn explain(&self, view: &View) -> Explanation {
         if view.pending_units == 0 {
-            return Explanation {
-                state: "No freed space is waiting to be trimmed.".to_owned(),
-                change: "Deleting files.".to_owned(),
-            };
+            return Explanation::nothing_waits();
         }
-        if self.config.back_off && (view.requests > 0 || view.quiet < BACK_OFF) {
-            return Explanation {
-                state: "The device is in use, so this policy backs off.".to_owned(),
-                change: "An idle device.".to_owned(),
-            };
+        if self.backs_off(view) {
+            return Explanation::new("The device is in use, so this policy backs off.", "An idle device.");
         }
-        Explanation {
-            state: "Freed space is being trimmed in the background.".to_owned(),
-            change: "It ends when the queue is empty.".to_owned(),
-        }
+        Explanation::new(
+            "Freed space is being trimmed in the background.",
+            "It ends when the queue is empty.",
+        )
     }
 }

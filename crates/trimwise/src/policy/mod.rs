@@ -44,6 +44,7 @@ pub use host::{HostedPolicy, InCommit, PolicyHost, TrimCommand};
 pub use kernel::{DiscardGeneration, LinuxVersion, LinuxVersionError};
 pub use named::Policy;
 pub use pending::{Ledger, PendingSet, TrimToken};
+pub(crate) use spec::LiveUse;
 pub use spec::{PolicyError, PolicySpec, terms};
 
 /// When freed blocks may be allocated again.

@@ -11,16 +11,13 @@ use super::{Governor, PolicySpec};
 ///
 /// ```
 /// use trimwise::policy::{
-///     Availability, Decision, DiscardGeneration, Governor, Needs, Policy, PolicyEvent, Shape, View,
+///     Availability, Decision, DiscardGeneration, Governor, Policy, PolicyEvent, Shape, View,
 /// };
 ///
 /// /// Sends one command at a time as soon as a thousand extents wait.
 /// struct Heap;
 ///
 /// impl Governor for Heap {
-///     fn needs(&self) -> Needs {
-///         Needs { commits: true, ..Needs::default() }
-///     }
 ///     fn availability(&self, _: DiscardGeneration) -> Availability {
 ///         Availability::Reuse
 ///     }

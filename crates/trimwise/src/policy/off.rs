@@ -1,11 +1,11 @@
 //! `off`: the device is never told (Linux's `nodiscard`).
 
-use super::spec::term::Term;
-use super::{Availability, Decision, DiscardGeneration, Explanation, Governor, Needs, PolicyEvent, View};
+use super::spec::term::{LiveUse, Term};
+use super::{Decision, Explanation, Governor, Needs, PolicyEvent, View};
 
 pub(super) const TERM: Term = Term {
     refuses_gate: Some("never trims"),
-    suits_live_host: true,
+    live: LiveUse::Slices,
     ..Term::plain("off", "never", &["off"], |_| Box::new(Off))
 };
 
@@ -15,11 +15,7 @@ pub struct Off;
 
 impl Governor for Off {
     fn needs(&self) -> Needs {
-        Needs::default()
-    }
-
-    fn availability(&self, _kernel: DiscardGeneration) -> Availability {
-        Availability::AfterCommit
+        Needs { commits: false, trim: false, ..Needs::default() }
     }
 
     fn on_event(&mut self, event: &PolicyEvent, _view: &View, decisions: &mut Vec<Decision>) {
@@ -29,9 +25,6 @@ impl Governor for Off {
     }
 
     fn explain(&self, _view: &View) -> Explanation {
-        Explanation {
-            state: "The policy is off: the device is never told of free space.".to_owned(),
-            change: "Another policy.".to_owned(),
-        }
+        Explanation::new("The policy is off: the device is never told of free space.", "Another policy.")
     }
 }

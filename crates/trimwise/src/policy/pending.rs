@@ -67,6 +67,19 @@ impl Ledger {
 }
 
 /// Extents that are durably free and have not been allocated or written since.
+///
+/// ```
+/// use trimwise::policy::PendingSet;
+/// use trimwise::units::{Lpn, UnitRange};
+///
+/// let mut pending = PendingSet::new(true);
+/// pending.insert(UnitRange::new(Lpn(100), 8)); // a commit freed it
+/// pending.withdraw(UnitRange::new(Lpn(100), 2)); // an allocation takes two blocks of it
+/// let token = pending.take(Lpn(0), 1, u64::MAX).expect("six blocks are left");
+/// assert_eq!(token.range(), UnitRange::new(Lpn(102), 6));
+/// pending.settle(token); // the device has acknowledged their TRIM
+/// assert_eq!((pending.ledger().issued, pending.ledger().reused), (6, 2));
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct PendingSet {
     extents: Extents,

@@ -175,19 +175,19 @@ impl Governor for Set {
             } else {
                 format!("use is at {used} %, between {low} % and {high} %, and not rising")
             };
-            return Explanation {
-                state: format!("TRIM is on: {why}. {}", inner.state),
-                change: format!("Use falling below {low} %, or rising while below {high} %."),
-            };
+            return Explanation::new(
+                format!("TRIM is on: {why}. {}", inner.state),
+                format!("Use falling below {low} %, or rising while below {high} %."),
+            );
         }
         let why = if used < low {
             format!("use is at {used} %, below the low watermark of {low} %")
         } else {
             format!("use is at {used} %, between {low} % and {high} %, and rising")
         };
-        Explanation {
-            state: format!("TRIM is off: {why}."),
-            change: format!("Use above {high} %, or falling while above {low} %."),
-        }
+        Explanation::new(
+            format!("TRIM is off: {why}."),
+            format!("Use above {high} %, or falling while above {low} %."),
+        )
     }
 }

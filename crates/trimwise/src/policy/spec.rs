@@ -15,6 +15,8 @@ use super::{Governor, batch, btrfs, commit, f2fs, ideal, judicious, lazy, off, z
 use crate::units::SimDuration;
 use term::{Issuer, Term};
 
+pub(crate) use term::LiveUse;
+
 pub use grammar::PolicyError;
 
 /// The policies. A new one is its file and its line here.
@@ -85,21 +87,19 @@ impl PolicySpec {
         self.governor().needs().fills_commands
     }
 
-    /// Whether it trims with each commit, which on a real host the kernel does itself (`discard`).
-    pub(crate) fn follows_commits(self) -> bool {
-        self.issuer.term.follows_commits
+    /// Whether the device must take TRIM commands.
+    pub fn needs_trim(self) -> bool {
+        self.governor().needs().trim
     }
 
-    /// Whether a stock host can follow it. Other policies need to see each commit, or imitate what some kernel does
-    /// anyway.
+    /// What a stock host can do for it.
+    pub(crate) fn live(self) -> LiveUse {
+        self.issuer.term.live
+    }
+
+    /// Whether a stock host can follow it.
     pub fn suits_live_host(self) -> bool {
-        self.issuer.term.suits_live_host
-    }
-
-    /// Whether it weighs what trimming costs against what waits. On a live host, it then keeps the untrimmed space below
-    /// a bound, and leaves trimming to the kernel where that does it well.
-    pub(crate) fn adapts(self) -> bool {
-        self.issuer.term.adapts
+        self.live() != LiveUse::Unsuited
     }
 
     /// The settings of its sweeps, if it does nothing but sweep all free space at intervals.

@@ -6,7 +6,7 @@
 //! its blocks out of the waiting extents.
 
 use super::spec::term::Term;
-use super::{Availability, Decision, DiscardGeneration, Governor, Needs, PolicyEvent, Shape, View};
+use super::{Decision, Governor, PolicyEvent, Shape, View};
 use crate::units::SimDuration;
 
 /// `zfs_trim_txg_batch`.
@@ -16,7 +16,7 @@ const TRANSACTION_GROUP: SimDuration = SimDuration::from_secs(5);
 /// `zfs_trim_queue_limit`.
 const QUEUE_LIMIT: u32 = 10;
 /// 32 KiB to 128 MiB.
-const SHAPE: Shape = Shape { ranges_max: 1, units_min: 8, units_max: 32_768, runs_on: false };
+const SHAPE: Shape = Shape { units_min: 8, units_max: 32_768, ..Shape::NEXT };
 
 pub(super) const TERM: Term = Term::plain("zfs", "as ZFS with autotrim", &["zfs"], |_| Box::<Zfs>::default());
 
@@ -36,14 +36,6 @@ impl Zfs {
 }
 
 impl Governor for Zfs {
-    fn needs(&self) -> Needs {
-        Needs { commits: true, ..Needs::default() }
-    }
-
-    fn availability(&self, _kernel: DiscardGeneration) -> Availability {
-        Availability::AfterCommit
-    }
-
     fn on_event(&mut self, event: &PolicyEvent, view: &View, decisions: &mut Vec<Decision>) {
         match event {
             PolicyEvent::Hosted(_) => decisions.push(Decision::WakeAt(view.now + TRANSACTION_GROUP)),

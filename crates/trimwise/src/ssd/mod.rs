@@ -91,6 +91,18 @@ pub enum AddressError {
 const SECTORS_PER_UNIT: u64 = UNIT_BYTES / SECTOR_BYTES;
 
 /// One device.
+///
+/// ```
+/// use trimwise::ssd::{Ssd, SsdConfig};
+/// use trimwise::units::{Lpn, SimTime, UnitRange};
+///
+/// let mut ssd = Ssd::new(&SsdConfig::default(), 1)?;
+/// let range = UnitRange::new(Lpn(0), 256);
+/// let written = ssd.write(SimTime::ZERO, range);
+/// let trimmed = ssd.trim(written, &[range]);
+/// assert!(trimmed > written && ssd.mapped_units() == 0);
+/// # Ok::<(), trimwise::ssd::ConfigError>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Ssd {
     config: SsdConfig,

@@ -40,19 +40,9 @@ pub fn drive(kind: LinkKind, trim_ms: u64) -> SsdConfig {
 
 /// No processor costs, ample memory.
 pub fn host(discard: DiscardGeneration) -> HostConfig {
-    let zero = SimDuration::ZERO;
     HostConfig {
         memory: Bytes::gib(1),
-        cpu: CpuCosts {
-            syscall: zero,
-            page_write: zero,
-            page_read: zero,
-            copy_page: zero,
-            open: zero,
-            create: zero,
-            unlink: zero,
-            page_truncate: zero,
-        },
+        cpu: CpuCosts::ZERO,
         queue: QueueConfig::default(),
         discard,
         // Held at the limit, a writer waits for what can be worked out by hand.

@@ -14,9 +14,7 @@ impl Ext4 {
             let journal = &inner.state.borrow().journal;
             UnitRange::new(journal.superblock, 1)
         };
-        if let Some(witness) = &inner.witness {
-            witness.tail_written(superblock.start, tail);
-        }
+        self.witnessed(|witness| witness.tail_written(superblock.start, tail));
         inner.queue.write(superblock).await;
         inner.queue.flush().await;
         {
@@ -60,8 +58,9 @@ impl Ext4 {
                     (None, None) => unreachable!("an empty log has room for a transaction"),
                 },
                 Some(oldest) => {
-                    let on_list = |&&id: &&BufferId| journal.buffers[id as usize].checkpoint == oldest.tid;
-                    let busy = oldest.buffers.iter().filter(on_list).find_map(|&id| {
+                    let is_on_list = |id: &BufferId| journal.buffers[*id as usize].checkpoint == oldest.tid;
+                    let on_list: Vec<BufferId> = oldest.buffers.iter().copied().filter(is_on_list).collect();
+                    let busy = on_list.iter().find_map(|&id| {
                         let buffer = &journal.buffers[id as usize];
                         // Wait for the older transaction first: its end takes the buffer off this list.
                         if buffer.in_committing {
@@ -72,14 +71,8 @@ impl Ext4 {
                             None
                         }
                     });
-                    let idle: Vec<BufferId> = oldest
-                        .buffers
-                        .iter()
-                        .copied()
-                        .filter(|&id| {
-                            journal.buffers[id as usize].checkpoint == oldest.tid && journal.is_idle_dirty(id)
-                        })
-                        .collect();
+                    let idle: Vec<BufferId> =
+                        on_list.into_iter().filter(|&id| journal.is_idle_dirty(id)).collect();
                     match busy {
                         Some(tid) => Step::WaitForCommit(tid),
                         None if idle.is_empty() => Step::WaitForIo,
@@ -151,9 +144,7 @@ impl Ext4 {
                 let mut next = Some(first);
                 while let Some(id) = next {
                     journal.buffers[id as usize].locked = true;
-                    if let Some(witness) = &self.0.witness {
-                        witness.checkpointed(Lpn(journal.buffers[id as usize].block));
-                    }
+                    self.witnessed(|witness| witness.checkpointed(Lpn(journal.buffers[id as usize].block)));
                     run.push(id);
                     next = ids.next_if(|&id| {
                         (run.len() as u64) < request_max

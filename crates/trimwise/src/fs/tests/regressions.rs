@@ -7,7 +7,6 @@ use super::{Guarded, drive, guard, hosts, mounted, narrow, with_queue};
 use crate::block::{BlockQueue, Command, QueueConfig, Stage};
 use crate::fs::Ext4;
 use crate::fs::host::DiscardGeneration;
-use crate::fs::writeback::is_dirty;
 use crate::policy::PolicySpec;
 use crate::ssd::{LinkKind, SsdConfig, TrimKind};
 use crate::units::{Bytes, Lpn, SimDuration, UnitRange};
@@ -157,7 +156,7 @@ fn write_back_of_a_file_goes_on_where_it_stopped() {
         assert_eq!(fs.write_pages(inode, 32).await, 32);
         let is_dirty = |page| {
             let state = fs.0.state.borrow();
-            is_dirty(&state.cache, &state.disk.inodes[inode as usize], page)
+            state.cache.page(&state.disk.inodes[inode as usize].chunks, page).dirty != 0
         };
         assert_eq!([0, 1, 32, 64].map(is_dirty), [true, false, false, true]);
         fs.close(file).await.unwrap();

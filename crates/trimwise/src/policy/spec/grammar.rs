@@ -45,7 +45,7 @@ impl<'a> Part<'a> {
         self.text.split(':').next().unwrap_or(self.text)
     }
 
-    /// It as a whole number.
+    /// The part as a whole number.
     pub fn number(self, least: u64, most: u64, name: &str) -> Result<u64, Wrong> {
         let digits = !self.text.is_empty() && self.text.bytes().all(|b| b.is_ascii_digit());
         match self.text.parse() {
@@ -58,18 +58,21 @@ impl<'a> Part<'a> {
         }
     }
 
-    /// It as a length of time.
-    pub fn duration(self, name: &str) -> Result<SimDuration, Wrong> {
+    /// A whole number above 0 with one of these units, as a number up to `most` of the smallest.
+    fn quantity(self, units: &[(&str, u64)], most: u64) -> Option<u64> {
         let digits = self.text.bytes().take_while(u8::is_ascii_digit).count();
         let (count, unit) = self.text.split_at(digits);
-        let unit = TIME_UNITS.iter().find(|(name, _)| *name == unit).map(|(_, ns)| *ns);
+        let (_, unit) = units.iter().find(|(name, _)| *name == unit)?;
+        count.parse::<u64>().ok()?.checked_mul(*unit).filter(|n| (1..=most).contains(n))
+    }
+
+    /// The part as a length of time.
+    pub fn duration(self, name: &str) -> Result<SimDuration, Wrong> {
         // A century is enough for any timer, and can be added to an instant without overflow.
         const MOST_NS: u64 = 3_153_600_000_000_000_000;
-        match (count.parse::<u64>(), unit) {
-            (Ok(n), Some(unit)) if n > 0 && n.checked_mul(unit).is_some_and(|ns| ns <= MOST_NS) => {
-                Ok(SimDuration::from_nanos(n * unit))
-            }
-            _ => wrong(
+        match self.quantity(&TIME_UNITS, MOST_NS) {
+            Some(ns) => Ok(SimDuration::from_nanos(ns)),
+            None => wrong(
                 self.at,
                 format!("{name} '{}'", self.text),
                 "a whole number above 0 with a unit: 500ms, 30s, 10m, 6h, 1d, 1w",
@@ -77,17 +80,10 @@ impl<'a> Part<'a> {
         }
     }
 
-    /// It as the size of an extent, in units.
+    /// The part as the size of an extent, in units.
     pub(crate) fn extent_units(self) -> Result<u64, Wrong> {
         const UNITS: [(&str, u64); 3] = [("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30)];
-        let digits = self.text.bytes().take_while(u8::is_ascii_digit).count();
-        let (count, unit) = self.text.split_at(digits);
-        let bytes = UNITS
-            .iter()
-            .find(|(name, _)| *name == unit)
-            .and_then(|(_, bytes)| count.parse::<u64>().ok()?.checked_mul(*bytes))
-            .filter(|bytes| *bytes > 0 && *bytes <= 1 << 40 && bytes % UNIT_BYTES == 0);
-        match bytes {
+        match self.quantity(&UNITS, 1 << 40).filter(|bytes| bytes % UNIT_BYTES == 0) {
             Some(bytes) => Ok(Bytes(bytes).units_floor()),
             None => wrong(
                 self.at,

@@ -5,6 +5,19 @@ use std::fmt;
 use super::grammar::{Part, Wrong, wrong};
 use crate::policy::Governor;
 
+/// What a stock host can do for a policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LiveUse {
+    /// Nothing: it must see each commit, or imitates what some kernel does anyway.
+    Unsuited,
+    /// Turn the kernel's own `discard` on and off, since it trims with each commit.
+    Kernel,
+    /// Send slices when the governor issues commands.
+    Slices,
+    /// The same; also keep untrimmed space below a bound, and leave trimming to the kernel where that does it well.
+    Bounded,
+}
+
 /// Arguments of a policy, in its own order.
 pub(in crate::policy) type Arguments = [u64; 2];
 
@@ -27,12 +40,8 @@ pub(in crate::policy) struct Term {
     pub make: fn(Issuer) -> Box<dyn Governor>,
     /// Why `set` before it makes no sense.
     pub refuses_gate: Option<&'static str>,
-    /// Whether it trims with each commit, which on a real host the kernel does itself.
-    pub follows_commits: bool,
-    /// Whether a stock host can follow it.
-    pub suits_live_host: bool,
-    /// Whether it weighs what trimming costs against what waits: see [`PolicySpec::adapts`](super::PolicySpec::adapts).
-    pub adapts: bool,
+    /// What a stock host can do for it.
+    pub live: LiveUse,
 }
 
 impl Term {
@@ -52,9 +61,7 @@ impl Term {
             show: |_| String::new(),
             make,
             refuses_gate: None,
-            follows_commits: false,
-            suits_live_host: false,
-            adapts: false,
+            live: LiveUse::Unsuited,
         }
     }
 
