@@ -16,38 +16,55 @@ const TIMELINE_SAMPLES_MAX: usize = 200;
 
 /// Reads the device and the pending set when a workload begins and when it has ended.
 pub struct Gauge {
-    fs: Ext4,
-    begin: SimTime,
-    before: SsdStats,
+    sampler: Rc<RefCell<Sampler>>,
     ledger: Ledger,
-    timeline: Timeline,
 }
 
 impl Gauge {
     /// Starts with a workload that begins now.
     pub fn start(fs: &Ext4) -> Self {
-        let begin = fs.queue().sim().now();
+        let sim = fs.queue().sim().clone();
+        let begin = sim.now();
         // Garbage collection during the rest before does not count.
         let before = fs.queue().with_ssd_mut(|ssd| {
             ssd.catch_up(begin);
             *ssd.stats()
         });
         fs.restart_stale();
-        Self { fs: fs.clone(), begin, before, ledger: fs.ledger(), timeline: Timeline::start(fs, before) }
+        let sampler = Rc::new(RefCell::new(Sampler {
+            samples: Vec::new(),
+            step: SimDuration::from_secs(1),
+            begin,
+            before,
+            dropped_stale_units: 0,
+            running: true,
+            fs: fs.clone(),
+        }));
+        let shared = Rc::clone(&sampler);
+        sim.clone().spawn(async move {
+            while shared.borrow().running {
+                shared.borrow_mut().sample(sim.now());
+                let step = shared.borrow().step;
+                sim.sleep(step).await;
+            }
+        });
+        Self { sampler, ledger: fs.ledger() }
     }
 
     /// Returns the figures from the start until now.
     pub fn finish(self) -> (DeviceFigures, CellLedger) {
-        let timeline = self.timeline.finish();
-        let queue = self.fs.queue();
-        let stats = queue.with_ssd(|ssd| *ssd.stats()).since(&self.before);
-        let wear = queue.with_ssd(Ssd::wear);
-        let (max, mean) = self.fs.stale_max_and_mean();
-        let stale = Stale { max: Some(max), mean: Some(mean), end: Some(self.fs.stale_units()) };
-        let figures = device_figures(&stats, wear, stale, timeline);
-        let passed = queue.sim().now().since(self.begin);
-        let units = self.fs.ledger().since(&self.ledger);
-        (figures, CellLedger::new(units, stats.busy_ns.trim, passed))
+        let sampler = &mut *self.sampler.borrow_mut();
+        let fs = sampler.fs.clone();
+        let now = fs.queue().sim().now();
+        sampler.sample(now);
+        sampler.running = false;
+        let stats = fs.queue().with_ssd(|ssd| *ssd.stats()).since(&sampler.before);
+        let wear = fs.queue().with_ssd(Ssd::wear);
+        let (max, mean) = fs.stale_max_and_mean();
+        let stale = Stale { max: Some(max), mean: Some(mean), end: Some(fs.stale_units()) };
+        let figures = device_figures(&stats, wear, stale, std::mem::take(&mut sampler.samples));
+        let units = fs.ledger().since(&self.ledger);
+        (figures, CellLedger::new(units, stats.busy_ns.trim, now.since(sampler.begin)))
     }
 }
 
@@ -107,49 +124,15 @@ pub fn device_figures(
 
 /// Samples stale units and writes while a workload runs: every second at first. Whenever there are too many samples,
 /// drops every other one and doubles the step.
-struct Timeline(Rc<RefCell<Sampler>>);
-
 struct Sampler {
-    samples: Vec<TimelineSample>,
-    step: SimDuration,
+    fs: Ext4,
     begin: SimTime,
     before: SsdStats,
+    samples: Vec<TimelineSample>,
+    step: SimDuration,
     /// The stale units of a dropped sample, to be merged into the next.
     dropped_stale_units: u64,
     running: bool,
-    fs: Ext4,
-}
-
-impl Timeline {
-    fn start(fs: &Ext4, before: SsdStats) -> Self {
-        let sim = fs.queue().sim().clone();
-        let sampler = Rc::new(RefCell::new(Sampler {
-            samples: Vec::new(),
-            step: SimDuration::from_secs(1),
-            begin: sim.now(),
-            before,
-            dropped_stale_units: 0,
-            running: true,
-            fs: fs.clone(),
-        }));
-        let shared = Rc::clone(&sampler);
-        sim.clone().spawn(async move {
-            while shared.borrow().running {
-                shared.borrow_mut().sample(sim.now());
-                let step = shared.borrow().step;
-                sim.sleep(step).await;
-            }
-        });
-        Self(sampler)
-    }
-
-    fn finish(self) -> Vec<TimelineSample> {
-        let mut sampler = self.0.borrow_mut();
-        let now = sampler.fs.queue().sim().now();
-        sampler.sample(now);
-        sampler.running = false;
-        std::mem::take(&mut sampler.samples)
-    }
 }
 
 impl Sampler {

@@ -91,48 +91,32 @@ fn speed_sentence(
                 "`{name}` took {}, and there is no other usable policy here to compare it with",
                 seconds(chosen.time_s.median())
             ),
-            Some((other, c)) if proven(&c) => format!(
-                "Keep `{baseline}`: with `{other}` the {what} takes {} as long ({})",
-                times(1.0 / c.ratio),
-                evidence(&c, true)
-            ),
-            Some((other, c)) if told_apart(&c, SPEED_INDIFFERENCE) && c.ratio < 1.0 => format!(
-                "Keep `{baseline}`: with `{other}` the {what} takes {} as long, which so few repetitions cannot prove \
-                 (~; {})",
-                times(1.0 / c.ratio),
-                evidence(&c, true)
-            ),
-            Some((other, c)) => {
-                format!("Keep `{baseline}`: `{other}` {} ({})", no_difference(&c), evidence(&c, true))
-            }
+            Some((other, c)) => match support(&c, true) {
+                Some(support) if proven(&c) || c.ratio < 1.0 => format!(
+                    "Keep `{baseline}`: with `{other}` the {what} takes {} as long{support}",
+                    times(1.0 / c.ratio)
+                ),
+                _ => format!("Keep `{baseline}`: `{other}` {} ({})", no_difference(&c), evidence(&c, true)),
+            },
         }
     } else {
         match &chosen.versus_baseline {
             None => format!("Use `{name}`, the fastest; `{baseline}` did not run on this device"),
-            Some(c) if proven(c) && c.ratio > 1.0 => {
-                format!(
-                    "Use `{name}`: {is} {} as fast as {with}`{baseline}` ({})",
-                    times(c.ratio),
+            Some(c) => match support(c, false) {
+                Some(support) if c.ratio > 1.0 => {
+                    format!("Use `{name}`: {is} {} as fast as {with}`{baseline}`{support}", times(c.ratio))
+                }
+                _ if proven(c) => format!(
+                    "Use `{name}`, the fastest that a host can use, though it takes {} as long as `{baseline}` ({})",
+                    times(1.0 / c.ratio),
+                    evidence(c, true)
+                ),
+                _ => format!(
+                    "Use `{name}`, but not for its speed, which {} against `{baseline}` ({})",
+                    no_difference(c),
                     evidence(c, false)
-                )
-            }
-            Some(c) if told_apart(c, SPEED_INDIFFERENCE) && c.ratio > 1.0 => {
-                format!(
-                    "Use `{name}`: {is} {} as fast as {with}`{baseline}`, which so few repetitions cannot prove (~; {})",
-                    times(c.ratio),
-                    evidence(c, false)
-                )
-            }
-            Some(c) if proven(c) => format!(
-                "Use `{name}`, the fastest that a host can use, though it takes {} as long as `{baseline}` ({})",
-                times(1.0 / c.ratio),
-                evidence(c, true)
-            ),
-            Some(c) => format!(
-                "Use `{name}`, but not for its speed, which {} against `{baseline}` ({})",
-                no_difference(c),
-                evidence(c, false)
-            ),
+                ),
+            },
         }
     };
     let bound = fastest(device.policies.iter().filter(|p| p.bound && p.policy != name));
@@ -157,6 +141,16 @@ fn no_difference(c: &Comparison) -> &'static str {
         Some(_) if c.significant => "shows a difference too small to matter",
         Some(_) => "shows no significant difference (~)",
     }
+}
+
+/// The end of a sentence about a ratio; `None` if the two are not told apart.
+fn support(c: &Comparison, inverse: bool) -> Option<String> {
+    let evidence = evidence(c, inverse);
+    if proven(c) {
+        return Some(format!(" ({evidence})"));
+    }
+    let is_likely = told_apart(c, SPEED_INDIFFERENCE);
+    is_likely.then(|| format!(", which so few repetitions cannot prove (~; {evidence})"))
 }
 
 /// The evidence for a ratio; with `inverse`, the sentence is about durations, not speed.

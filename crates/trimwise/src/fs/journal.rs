@@ -128,21 +128,24 @@ pub struct Journal {
     free_blocks: u64,
     /// Log blocks whose metadata are in their places, but which the tail on the device has not passed yet.
     reclaimable_blocks: u64,
-    /// Dirty pages of the drive's page cache.
-    dirty_pages: u64,
-    pages_in_writeback: u64,
+    /// Dirty pages of the drive's page cache: committed metadata.
+    pub(super) dirty_pages: u64,
+    /// Metadata pages being written to their places.
+    pub(super) pages_in_writeback: u64,
     /// Whether the tail is being written.
     moving_tail: bool,
     /// Whether a commit waits for the handles of its transaction; no new handle starts meanwhile.
     switching: bool,
     buffers: Vec<Buffer>,
     by_block: HashMap<u64, BufferId>,
-    transaction_max: u64,
+    /// Blocks of the largest transaction (`j_max_transaction_buffers`).
+    pub(super) transaction_max: u64,
     running: Option<Transaction>,
     committing: Option<Committing>,
     checkpoints: VecDeque<Checkpoint>,
     next_tid: u64,
-    committed: u64,
+    /// The newest transaction whose commit is declared done.
+    pub(super) committed: u64,
     requested: u64,
 }
 
@@ -205,11 +208,6 @@ impl Journal {
         self.running_tid().or(self.committing.map(|c| c.tid))
     }
 
-    /// The newest transaction whose commit is declared done.
-    pub(crate) fn committed_tid(&self) -> u64 {
-        self.committed
-    }
-
     /// Whether the commit of `tid` has yet to flush the device (`jbd2_trans_will_send_data_barrier`).
     pub(crate) fn will_flush(&self, tid: u64) -> bool {
         !self.is_committed(tid) && self.committing.is_none_or(|c| c.tid != tid || !c.is_flushing)
@@ -242,11 +240,6 @@ impl Journal {
         })
     }
 
-    /// Blocks of the largest transaction (`j_max_transaction_buffers`).
-    pub(super) fn transaction_max(&self) -> u64 {
-        self.transaction_max
-    }
-
     /// Log blocks available to a new handle (`__jbd2_log_space_left`).
     fn space_left(&self) -> u64 {
         let left = self.free_blocks.saturating_sub(RESERVED_LOG_BLOCKS);
@@ -255,7 +248,7 @@ impl Journal {
 
     /// Log blocks that must be available before a handle may start (`jbd_space_needed`).
     fn space_needed(&self) -> u64 {
-        self.transaction_max() + self.committing.map_or(0, |c| c.blocks)
+        self.transaction_max + self.committing.map_or(0, |c| c.blocks)
     }
 
     /// Takes a buffer off its checkpoint list, because it is clean or has moved on to a newer transaction.
@@ -305,11 +298,6 @@ impl Journal {
         b.checkpoint != 0 && !b.in_running && !b.in_committing && !b.locked
     }
 
-    /// Dirty pages of metadata in the drive's page cache.
-    pub fn dirty_pages(&self) -> u64 {
-        self.dirty_pages
-    }
-
     /// Marks the pages of these committed buffers dirty, except those that a newer transaction has taken over. Returns
     /// how many became dirty.
     fn mark_dirty(&mut self, ids: &[BufferId]) -> u64 {
@@ -332,17 +320,12 @@ impl Journal {
         self.mark_dirty(&ids)
     }
 
-    /// Metadata pages being written to their places.
-    pub(crate) fn pages_in_writeback(&self) -> u64 {
-        self.pages_in_writeback
-    }
-
     /// Marks the first `pages_max` dirty pages, by block, clean. Returns those that must be written, and how many were
     /// looked at.
     fn take_dirty_pages(&mut self, pages_max: u64) -> (Vec<BufferId>, u64) {
         let ids = 0..self.buffers.len() as BufferId;
         let mut dirty: Vec<BufferId> = ids.filter(|&id| self.buffers[id as usize].is_page_dirty).collect();
-        dirty.sort_unstable_by_key(|&id| self.buffers[id as usize].block);
+        self.sort_by_block(&mut dirty);
         dirty.truncate(pages_max as usize);
         for &id in &dirty {
             self.buffers[id as usize].is_page_dirty = false;
@@ -362,8 +345,12 @@ impl Journal {
         if !ready.iter().any(|&id| due(&self.buffers[id as usize])) {
             return Vec::new();
         }
-        ready.sort_unstable_by_key(|&id| self.buffers[id as usize].block);
+        self.sort_by_block(&mut ready);
         ready
+    }
+
+    fn sort_by_block(&self, ids: &mut [BufferId]) {
+        ids.sort_unstable_by_key(|&id| self.buffers[id as usize].block);
     }
 }
 
@@ -390,7 +377,7 @@ mod tests {
     #[test]
     fn a_handle_needs_room_for_a_transaction_besides_the_one_being_committed() {
         let mut journal = journal();
-        assert_eq!((journal.transaction_max(), journal.space_needed()), (256, 256));
+        assert_eq!((journal.transaction_max, journal.space_needed()), (256, 256));
         journal.committing = Some(Committing { tid: 4, blocks: 100, start: 46, is_flushing: false });
         assert_eq!(journal.space_needed(), 356);
     }
@@ -414,13 +401,13 @@ mod tests {
     fn dirty_pages_are_written_in_order_unless_a_newer_transaction_has_them() {
         let mut journal = journal();
         journal.buffers[1].in_running = true;
-        assert_eq!((journal.mark_transaction_dirty(COMMITTED), journal.dirty_pages()), (3, 3));
+        assert_eq!((journal.mark_transaction_dirty(COMMITTED), journal.dirty_pages), (3, 3));
         assert_eq!(journal.mark_transaction_dirty(COMMITTED), 0, "they are dirty already");
         journal.buffers[2].in_running = true;
         assert_eq!(journal.take_dirty_pages(2), (vec![3], 2));
-        assert_eq!(journal.dirty_pages(), 1);
+        assert_eq!(journal.dirty_pages, 1);
         assert_eq!(journal.take_dirty_pages(2), (vec![0], 1));
-        assert_eq!((journal.take_dirty_pages(2), journal.dirty_pages()), ((vec![], 0), 0));
+        assert_eq!((journal.take_dirty_pages(2), journal.dirty_pages), ((vec![], 0), 0));
     }
 
     #[test]

@@ -480,7 +480,7 @@ impl Ext4 {
 
     /// Number of transactions committed so far.
     pub fn commits(&self) -> u64 {
-        self.0.state.borrow().journal.committed_tid()
+        self.0.state.borrow().journal.committed
     }
 
     /// The blocks of the journal.

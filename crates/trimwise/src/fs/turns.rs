@@ -92,7 +92,7 @@ impl State {
 
     /// Dirty pages, including those of the drive's own page cache.
     fn dirty_pages(&self) -> u64 {
-        self.cache.dirty_pages() + self.journal.dirty_pages()
+        self.cache.dirty_pages() + self.journal.dirty_pages
     }
 
     /// Number of files and directories.
@@ -103,7 +103,7 @@ impl State {
     fn memory(&self) -> Memory {
         Memory {
             dirty: self.dirty_pages(),
-            writeback: self.cache.writeback_pages() + self.journal.pages_in_writeback(),
+            writeback: self.cache.writeback_pages() + self.journal.pages_in_writeback,
         }
     }
 }
@@ -155,7 +155,7 @@ impl Ext4 {
         let state = &mut *self.0.state.borrow_mut();
         let dirtied = state.journal.mark_transaction_dirty(tid);
         state.throttle.dirtied_by_commit(dirtied);
-        if state.turns.drive.is_none() && state.journal.dirty_pages() > 0 {
+        if state.turns.drive.is_none() && state.journal.dirty_pages > 0 {
             state.turns.drive = Some(state.next_dirty_key(now));
         }
     }
@@ -265,12 +265,12 @@ impl Ext4 {
         self.end_turn();
         let now = self.0.sim.now();
         let state = &mut *self.0.state.borrow_mut();
-        if state.journal.dirty_pages() > 0 && looked_at >= pages {
+        if state.journal.dirty_pages > 0 && looked_at >= pages {
             state.turns.more.push_back(Dirty::Drive);
         } else {
             state.turns.drive_is_batched = false;
             let key = state.next_dirty_key(now);
-            state.turns.drive = (state.journal.dirty_pages() > 0).then_some(key);
+            state.turns.drive = (state.journal.dirty_pages > 0).then_some(key);
         }
         looked_at > 0
     }

@@ -214,7 +214,7 @@ impl Ext4 {
     /// Records the promises: the call returns now.
     pub(super) fn keep_promise(&self, begun: Option<PromiseBegun>) {
         let (Some(witness), Some(PromiseBegun(promises))) = (&self.0.witness, begun) else { return };
-        let committed = self.0.state.borrow().journal.committed_tid();
+        let committed = self.0.state.borrow().journal.committed;
         let record = &mut *witness.0.borrow_mut();
         for (promise, destroyed) in promises {
             if record.destroyed.get(&promise.inode).copied().unwrap_or(0) == destroyed {

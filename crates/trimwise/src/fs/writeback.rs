@@ -274,7 +274,7 @@ impl Ext4 {
         if !self.0.host.converts_unwritten {
             return self.allocate(inode, page, pages).await;
         }
-        let most = (self.0.state.borrow().journal.transaction_max() / 2 / Conversion::CREDITS).max(1);
+        let most = (self.0.state.borrow().journal.transaction_max / 2 / Conversion::CREDITS).max(1);
         while self.0.conversions.get() >= most {
             self.0.events.writeback_done.wait().await;
         }

@@ -44,7 +44,7 @@ pub(super) const TERM: Term = Term {
         "lazy[:MIN:MAX]",
         "from a queue, by MIN to MAX background workers",
         &["lazy", "lazy+reuse", "lazy:2:4+reuse+merge+fill+backoff"],
-        |issuer| Box::new(Lazy::new(LazyConfig::of(issuer))),
+        |issuer| Box::new(Lazy::new(issuer)),
     )
 };
 
@@ -71,25 +71,25 @@ fn parse(_: Part<'_>, arguments: &[Part<'_>]) -> Result<Arguments, Wrong> {
     }
 }
 
-/// Arguments of `lazy`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct LazyConfig {
-    /// Minimum number of workers, at least 1.
-    pub workers_min: u32,
-    /// Maximum number of workers.
-    pub workers_max: u32,
+/// Issues TRIMs from a queue with a number of workers.
+#[derive(Clone, Copy, Debug)]
+struct Lazy {
+    /// At least 1.
+    workers_min: u32,
+    workers_max: u32,
     /// Whether an allocation may take blocks out of the queue.
-    pub reuse: bool,
+    reuse: bool,
     /// Whether extents of different commits merge where they touch.
-    pub merge: bool,
+    merge: bool,
     /// Whether to put as many extents into a command as the device takes.
-    pub fill: bool,
+    fill: bool,
     /// Whether to issue nothing while other requests are in the device or have just been.
-    pub back_off: bool,
+    back_off: bool,
+    ranges_max: u32,
 }
 
-impl LazyConfig {
-    fn of(issuer: Issuer) -> Self {
+impl Lazy {
+    fn new(issuer: Issuer) -> Self {
         let [min, max] = issuer.arguments;
         Self {
             workers_min: min as u32,
@@ -98,49 +98,36 @@ impl LazyConfig {
             merge: issuer.has("merge"),
             fill: issuer.has("fill"),
             back_off: issuer.has("backoff"),
+            ranges_max: 1,
         }
-    }
-}
-
-/// Issues TRIMs from a queue with a number of workers.
-#[derive(Clone, Copy, Debug)]
-pub struct Lazy {
-    config: LazyConfig,
-    ranges_max: u32,
-}
-
-impl Lazy {
-    /// A governor in its initial state.
-    pub fn new(config: LazyConfig) -> Self {
-        Self { config, ranges_max: 1 }
     }
 
     fn backs_off(&self, view: &View) -> bool {
-        self.config.back_off && (view.requests > 0 || view.quiet < BACK_OFF)
+        self.back_off && (view.requests > 0 || view.quiet < BACK_OFF)
     }
 
     fn workers(&self, queued_extents: u64) -> u32 {
         let wanted = u32::try_from(queued_extents.div_ceil(EXTENTS_PER_WORKER)).unwrap_or(u32::MAX);
-        wanted.clamp(self.config.workers_min, self.config.workers_max)
+        wanted.clamp(self.workers_min, self.workers_max)
     }
 }
 
 impl Governor for Lazy {
     fn needs(&self) -> Needs {
-        Needs { fills_commands: self.config.fill, ..Needs::default() }
+        Needs { fills_commands: self.fill, ..Needs::default() }
     }
 
     fn availability(&self, _kernel: DiscardGeneration) -> Availability {
-        if self.config.reuse { Availability::Reuse } else { Availability::AfterIssue }
+        if self.reuse { Availability::Reuse } else { Availability::AfterIssue }
     }
 
     fn merges(&self) -> bool {
-        self.config.merge
+        self.merge
     }
 
     fn on_event(&mut self, event: &PolicyEvent, view: &View, decisions: &mut Vec<Decision>) {
         if let &PolicyEvent::Hosted(HostTraits { ranges_max, .. }) = event
-            && self.config.fill
+            && self.fill
         {
             self.ranges_max = ranges_max;
         }

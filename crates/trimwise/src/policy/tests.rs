@@ -16,14 +16,9 @@ const HOST: HostTraits = HostTraits {
 fn view(now_ms: u64) -> View {
     View {
         now: SimTime::ZERO + SimDuration::from_millis(now_ms),
-        used_units: 0,
         total_units: HOST.total_units,
-        pending_units: 0,
-        pending_extents: 0,
-        untrimmed_units: 0,
-        in_flight: 0,
-        requests: 0,
         quiet: SimDuration::from_secs(3600),
+        ..View::default()
     }
 }
 

@@ -86,10 +86,7 @@ impl Ext4 {
             Step::WaitForCommit(tid) => self.commit_and_wait(tid).await,
             Step::WaitForIo => inner.events.metadata_io_done.wait().await,
             Step::Write(mut ids) => {
-                {
-                    let journal = &inner.state.borrow().journal;
-                    ids.sort_unstable_by_key(|&id| journal.buffers[id as usize].block);
-                }
+                inner.state.borrow().journal.sort_by_block(&mut ids);
                 self.write_metadata(ids).await;
                 self.wait_for_metadata_io().await;
             }

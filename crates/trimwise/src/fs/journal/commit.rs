@@ -63,17 +63,11 @@ impl Ext4 {
                 start: journal.head,
                 is_flushing: false,
             });
-            for &id in &transaction.buffers {
+            for &id in transaction.buffers.iter().chain(&transaction.revoked) {
                 let buffer = &mut journal.buffers[id as usize];
-                buffer.in_running = false;
-                buffer.in_committing = true;
-                buffer.locked = true;
+                (buffer.in_running, buffer.in_committing) = (false, true);
             }
-            for &id in &transaction.revoked {
-                let buffer = &mut journal.buffers[id as usize];
-                buffer.in_running = false;
-                buffer.in_committing = true;
-            }
+            transaction.buffers.iter().for_each(|&id| journal.buffers[id as usize].locked = true);
             let witnessed = inner.witness.as_ref().map(|witness| {
                 let block_of = |&id: &BufferId| journal.buffers[id as usize].block;
                 let frozen: Vec<u64> = transaction.buffers.iter().map(block_of).collect();
@@ -102,10 +96,8 @@ impl Ext4 {
             inner.events.writeback_done.wait().await;
         }
         {
-            let journal = &mut inner.state.borrow_mut().journal;
-            for &id in &transaction.buffers {
-                journal.buffers[id as usize].locked = false;
-            }
+            let buffers = &mut inner.state.borrow_mut().journal.buffers;
+            transaction.buffers.iter().for_each(|&id| buffers[id as usize].locked = false);
         }
         inner.events.metadata_io_done.notify_all();
 
@@ -114,7 +106,7 @@ impl Ext4 {
         let tail = {
             let journal = &mut inner.state.borrow_mut().journal;
             let tail = journal.possible_tail();
-            let is_worth_it = !journal.moving_tail && tail.1 >= journal.transaction_max();
+            let is_worth_it = !journal.moving_tail && tail.1 >= journal.transaction_max;
             journal.moving_tail |= is_worth_it;
             is_worth_it.then_some(tail)
         };
@@ -144,14 +136,12 @@ impl Ext4 {
         {
             let now = inner.sim.now();
             let journal = &mut inner.state.borrow_mut().journal;
-            let mut remaining = 0;
             for &id in &transaction.buffers {
                 journal.leave_checkpoint(id);
                 let buffer = &mut journal.buffers[id as usize];
                 buffer.in_committing = false;
                 buffer.checkpoint = transaction.tid;
                 buffer.dirty_since = now;
-                remaining += 1;
             }
             for &id in &transaction.revoked {
                 journal.leave_checkpoint(id);
@@ -161,7 +151,7 @@ impl Ext4 {
                 tid: transaction.tid,
                 start: journal.committing.map_or(0, |c| c.start),
                 log_blocks: log_blocks + 1,
-                remaining,
+                remaining: transaction.buffers.len() as u64,
                 buffers: transaction.buffers,
             });
             journal.advance_tail();

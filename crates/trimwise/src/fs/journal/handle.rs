@@ -43,7 +43,7 @@ impl Ext4 {
                 let journal = &mut self.0.state.borrow_mut().journal;
                 match &journal.running {
                     _ if journal.switching => Obstacle::Switching,
-                    Some(t) if t.buffers.len() as u64 + credits > journal.transaction_max() => {
+                    Some(t) if t.buffers.len() as u64 + credits > journal.transaction_max => {
                         Obstacle::TransactionFull(t.tid)
                     }
                     _ if journal.space_left() < journal.space_needed() => Obstacle::LogFull,

@@ -70,7 +70,7 @@ fn a_closed_file_keeps_no_window() {
 fn a_transaction_has_room_for_all_that_its_handles_may_change() {
     on_drive(|queue| async move {
         let fs = mounted(&queue, PolicySpec::OFF, DiscardGeneration::Worker).await;
-        let most = fs.0.state.borrow().journal.transaction_max();
+        let most = fs.0.state.borrow().journal.transaction_max;
         create(&fs, "a", 1).await;
         let running = fs.0.state.borrow().journal.running_tid().unwrap();
         assert_eq!(fs.start_handle(10).await.tid, running);
