@@ -7,7 +7,7 @@ use std::error::Error;
 use trimwise::compare::cell::{CellSpec, run_cell};
 use trimwise::compare::result::Cell;
 use trimwise::policy::{
-    Availability, Decision, DiscardGeneration, Governor, Needs, Policy, PolicyEvent, PolicySpec, Shape, View,
+    Availability, Decision, DiscardGeneration, Governor, Policy, PolicyEvent, PolicySpec, Shape, View,
 };
 use trimwise::profile::Profile;
 use trimwise::units::Bytes;
@@ -20,10 +20,6 @@ struct Heap {
 }
 
 impl Governor for Heap {
-    fn needs(&self) -> Needs {
-        Needs { commits: true, ..Needs::default() }
-    }
-
     fn availability(&self, _: DiscardGeneration) -> Availability {
         Availability::Reuse
     }

@@ -24,18 +24,17 @@ const EVERYWHERE: UnitRange = UnitRange { start: Lpn(0), units: u64::MAX };
 
 /// What a file system does for a policy.
 ///
-/// A host promises three things, and then no policy, however wrong, can lose data:
+/// A host promises four things, and then no policy, however wrong, can lose data:
 ///
 /// - It calls [`HostedPolicy::committed`] once the transaction that freed the blocks is durable, and allocates none of
 ///   them before [`PolicyHost::release`].
-/// - Before it uses blocks that it has allocated, it withdraws them from the pending set
-///   ([`PendingSet::withdraw`]).
+/// - Before it uses blocks that it has allocated, it withdraws them from the pending set ([`PendingSet::withdraw`]).
 /// - It allocates nothing between [`PolicyHost::withhold`] and [`PolicyHost::release`].
+/// - In [`PolicyHost::start_trim_free`] it trims only what is allocatable, and allocates none of it meanwhile.
 ///
-/// A method that acts later (`send`, `start_trim_free`) returns at once. None may call back into the [`HostedPolicy`] before
-/// it returns, except to read the pending set.
-///
-/// `tests/quick/policy_host.rs` is a complete host in a hundred lines.
+/// A method that acts later (`send`, `start_trim_free`) returns at once. None may call back into the [`HostedPolicy`]
+/// before it returns, except to read the pending set. `tests/quick/policy_host.rs` is a complete host in a hundred
+/// lines.
 pub trait PolicyHost {
     /// The present: time, utilization and other load on the device. The interpreter fills in the rest.
     fn view(&self) -> View;
@@ -45,16 +44,14 @@ pub trait PolicyHost {
     fn release(&self, range: UnitRange, is_told: bool);
     /// Sends one TRIM command, and calls [`HostedPolicy::acknowledged`] when the device has acknowledged it.
     fn send(&self, command: TrimCommand);
-    /// Trims the allocatable extents of at least `units_min` in `range`, as FITRIM does, notes each
-    /// ([`PendingSet::issued_in_batch`]), and tells the policy of [`PolicyEvent::Trimmed`] at
-    /// the end.
+    /// Trims the allocatable extents of at least `units_min` in `range`, as FITRIM does. Notes each with
+    /// [`PendingSet::issued_in_batch`], and tells the policy of [`PolicyEvent::Trimmed`] at the end.
     fn start_trim_free(&self, range: UnitRange, units_min: u64);
     /// Tells the device about an extent at no cost; only a model can.
     fn reveal(&self, range: UnitRange);
     /// Notes that [`HostedPolicy::wake_at`] has changed.
     fn timer_changed(&self);
-    /// Notes that extents have entered or left the pending set, other than by an allocation: wakes tasks that wait for
-    /// that.
+    /// Notes that extents have entered or left the pending set, other than by an allocation; wakes tasks that wait for it.
     fn pending_changed(&self) {}
 }
 
