@@ -17,6 +17,8 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 use trimwise::units::{SECTOR_BYTES, UNIT_BYTES};
 
+use trimwise_linux::block_device::SysBlock;
+use trimwise_linux::host_root::HostRoot;
 use trimwise_linux::ioctl::{self, loop_device};
 use trimwise_linux::mount::parse_mountinfo;
 
@@ -62,14 +64,13 @@ pub fn attach(file: &Path, takes_trim: bool) -> io::Result<PathBuf> {
 
 /// Whether a loop device lies over `file`.
 pub fn is_over(device: &Path, file: &Path) -> bool {
-    let name = device.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let path = format!("/sys/block/{name}/loop/backing_file");
-    std::fs::read_to_string(path).is_ok_and(|shown| {
-        let shown = Path::new(shown.trim_end());
+    let name = device.file_name().unwrap_or_default();
+    let shown = SysBlock::named(&HostRoot::default(), name).ok().and_then(|device| device.backing_file());
+    shown.is_some_and(|shown| {
         // If a file lies below a mount that was moved away, only the remainder of its path is shown. An unrelated file
         // may exist at that path.
         let is_what_is_left = file.file_name().is_some_and(|name| shown == Path::new("/").join(name));
-        shown == file || (is_what_is_left && !lies_over(device, shown))
+        shown == file || (is_what_is_left && !lies_over(device, &shown))
     })
 }
 

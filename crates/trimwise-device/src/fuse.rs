@@ -10,7 +10,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use fuser::{
     BackgroundSession, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation,
@@ -19,7 +19,7 @@ use fuser::{
 };
 use trimwise::units::{Bytes, SECTOR_BYTES, UNIT_BYTES};
 
-use crate::{Completions, EmulatedDrive, RequestError};
+use crate::{Completions, EmulatedDrive};
 
 /// The file's name in the mounted directory.
 pub const FILE: &str = "drive";
@@ -37,6 +37,50 @@ pub enum FuseEvent {
     Ended,
 }
 
+/// What is asked of the file.
+#[derive(Debug)]
+pub enum Operation<'a> {
+    /// Fill this with data.
+    Read(&'a mut [u8]),
+    /// Write this.
+    Write(&'a [u8]),
+    /// Discard this many bytes, which read as zeros from then on.
+    Discard(Bytes),
+    /// Write this many zeros.
+    WriteZeroes(Bytes),
+    /// Make all completed writes survive a power loss.
+    Flush,
+}
+
+/// What is behind the file.
+pub trait Served: Send + Sync + 'static {
+    /// The length of the file.
+    fn size(&self) -> Bytes;
+
+    /// Carries out an operation at a byte of the file, and returns when to answer it.
+    ///
+    /// # Errors
+    /// Linux's error number.
+    fn serve(&self, offset_bytes: u64, operation: Operation<'_>) -> Result<Instant, i32>;
+}
+
+impl Served for EmulatedDrive {
+    fn size(&self) -> Bytes {
+        self.size()
+    }
+
+    fn serve(&self, offset_bytes: u64, operation: Operation<'_>) -> Result<Instant, i32> {
+        match operation {
+            Operation::Read(bytes) => self.read(offset_bytes, bytes),
+            Operation::Write(bytes) => self.write(offset_bytes, bytes),
+            Operation::Discard(length) => self.discard(offset_bytes, length, true),
+            Operation::WriteZeroes(length) => self.write_zeroes(offset_bytes, length, false),
+            Operation::Flush => self.flush(),
+        }
+        .map_err(|error| error.errno())
+    }
+}
+
 /// A mounted drive. Dropping it unmounts.
 #[derive(Debug)]
 pub struct Mounted {
@@ -50,7 +94,7 @@ impl Mounted {
     /// # Errors
     /// The kernel's error: mounting needs root and `/dev/fuse`.
     pub fn new(
-        drive: Arc<EmulatedDrive>,
+        drive: Arc<impl Served>,
         point: &Path,
         threads: usize,
         events: &Sender<FuseEvent>,
@@ -103,60 +147,60 @@ thread_local! {
     static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-struct OneFile {
-    drive: Arc<EmulatedDrive>,
+struct OneFile<D> {
+    drive: Arc<D>,
     completions: Completions,
     events: Sender<FuseEvent>,
 }
 
-impl OneFile {
+/// Attributes of root's file, which never change.
+pub fn attributes(inode: INodeNo, kind: FileType, perm: u16, size: Bytes) -> FileAttr {
+    let time = UNIX_EPOCH;
+    FileAttr {
+        ino: inode,
+        size: size.0,
+        blocks: size.0 / SECTOR_BYTES,
+        atime: time,
+        mtime: time,
+        ctime: time,
+        crtime: time,
+        kind,
+        perm,
+        nlink: if kind == FileType::Directory { 2 } else { 1 },
+        uid: 0,
+        gid: 0,
+        rdev: 0,
+        blksize: UNIT_BYTES as u32,
+        flags: 0,
+    }
+}
+
+impl<D: Served> OneFile<D> {
     fn attributes(&self, inode: INodeNo) -> Option<FileAttr> {
-        let (kind, perm, nlink, size) = match inode {
-            ROOT => (FileType::Directory, 0o500, 2, 0),
-            DRIVE => (FileType::RegularFile, 0o600, 1, self.drive.size().0),
-            _ => return None,
-        };
-        let time = UNIX_EPOCH;
-        Some(FileAttr {
-            ino: inode,
-            size,
-            blocks: size / SECTOR_BYTES,
-            atime: time,
-            mtime: time,
-            ctime: time,
-            crtime: time,
-            kind,
-            perm,
-            nlink,
-            uid: 0,
-            gid: 0,
-            rdev: 0,
-            blksize: UNIT_BYTES as u32,
-            flags: 0,
-        })
+        match inode {
+            ROOT => Some(attributes(inode, FileType::Directory, 0o500, Bytes(0))),
+            DRIVE => Some(attributes(inode, FileType::RegularFile, 0o600, self.drive.size())),
+            _ => None,
+        }
     }
 
-    /// Replies to a request without data when it is due.
-    fn empty(&self, result: Result<std::time::Instant, RequestError>, reply: ReplyEmpty) {
-        match result {
+    /// Carries out an operation without data, and replies when it is due.
+    fn empty(&self, offset: u64, operation: Operation<'_>, reply: ReplyEmpty) {
+        match self.drive.serve(offset, operation) {
             Ok(due) => self.completions.at(due, move || reply.ok()),
-            Err(error) => reply.error(errno(&error)),
+            Err(errno) => reply.error(Errno::from_i32(errno)),
         }
     }
 }
 
-fn errno(error: &RequestError) -> Errno {
-    Errno::from_i32(error.errno())
-}
-
-impl Drop for OneFile {
+impl<D> Drop for OneFile<D> {
     fn drop(&mut self) {
         // If the device is being removed, nothing receives this any more.
         let _ = self.events.send(FuseEvent::Ended);
     }
 }
 
-impl Filesystem for OneFile {
+impl<D: Served> Filesystem for OneFile<D> {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
         // Missing features of a kernel are optional.
         for wanted in [InitFlags::FUSE_ASYNC_DIO, InitFlags::FUSE_PARALLEL_DIROPS] {
@@ -225,13 +269,13 @@ impl Filesystem for OneFile {
             if buffer.len() < length {
                 buffer.resize(length, 0);
             }
-            match self.drive.read(offset, &mut buffer[..length]) {
+            match self.drive.serve(offset, Operation::Read(&mut buffer[..length])) {
                 Ok(due) if Completions::is_due(due) => reply.data(&buffer[..length]),
                 Ok(due) => {
                     let data = buffer[..length].to_vec();
                     self.completions.at(due, move || reply.data(&data));
                 }
-                Err(error) => reply.error(errno(&error)),
+                Err(errno) => reply.error(Errno::from_i32(errno)),
             }
         });
     }
@@ -249,14 +293,14 @@ impl Filesystem for OneFile {
         reply: ReplyWrite,
     ) {
         let written = data.len() as u32;
-        match self.drive.write(offset, data) {
+        match self.drive.serve(offset, Operation::Write(data)) {
             Ok(due) => self.completions.at(due, move || reply.written(written)),
-            Err(error) => reply.error(errno(&error)),
+            Err(errno) => reply.error(Errno::from_i32(errno)),
         }
     }
 
     fn fsync(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
-        self.empty(self.drive.flush(), reply);
+        self.empty(0, Operation::Flush, reply);
     }
 
     fn fallocate(
@@ -274,8 +318,8 @@ impl Filesystem for OneFile {
         // As in any file, a hole may reach beyond the end.
         let length = Bytes(length.min(self.drive.size().0.saturating_sub(offset)));
         match () {
-            () if mode & PUNCH_HOLE != 0 => self.empty(self.drive.discard(offset, length, true), reply),
-            () if mode & ZERO_RANGE != 0 => self.empty(self.drive.write_zeroes(offset, length, false), reply),
+            () if mode & PUNCH_HOLE != 0 => self.empty(offset, Operation::Discard(length), reply),
+            () if mode & ZERO_RANGE != 0 => self.empty(offset, Operation::WriteZeroes(length), reply),
             () => reply.error(Errno::EOPNOTSUPP),
         }
     }

@@ -15,6 +15,7 @@ use std::io;
 use std::os::unix::fs::{FileExt as _, FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{major, minor};
 use thiserror::Error;
 use trimwise::units::Bytes;
 
@@ -22,7 +23,6 @@ use crate::block_device::{BlockDevice, BlockDeviceError};
 use crate::raw_device::Target;
 
 pub use signature::{HEAD_BYTES, signature};
-use usage::block_numbers;
 pub use usage::parse_swaps;
 
 /// Number of places sampled between the first and the last MiB.
@@ -183,11 +183,11 @@ fn check_device(path: &Path, word: Option<&str>) -> Result<Identity, ConsentErro
         };
         return Err(ConsentError::Kind { path: shown(), what: what.to_owned(), expected });
     }
-    let device = BlockDevice::of_node(path)?;
+    let device = BlockDevice::of_numbers((major(found.rdev()), minor(found.rdev())))?;
     if device.size.0 == 0 {
         return Err(ConsentError::Empty { path: shown() });
     }
-    if let Some(how) = usage::of_device(&device) {
+    if let Some(how) = usage::of_device(&device.sysfs) {
         return Err(ConsentError::InUse { path: shown(), how });
     }
     if device.is_read_only() {
@@ -214,7 +214,7 @@ fn check_device(path: &Path, word: Option<&str>) -> Result<Identity, ConsentErro
         };
         return Err(ConsentError::HoldsData { path: shown(), what, said: said(word), serial });
     }
-    Ok(Identity::Device(block_numbers(path).unwrap_or(device.numbers)))
+    Ok(Identity::Device(device.numbers))
 }
 
 fn libc_excl() -> i32 {

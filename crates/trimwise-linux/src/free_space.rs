@@ -345,6 +345,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::block_device::SysBlock;
 
     fn limits(granularity: u64, max: u64) -> DiscardLimits {
         DiscardLimits { granularity: Bytes(granularity), max: Bytes(max), ranges: 1, merges: false }
@@ -354,7 +355,7 @@ mod tests {
         BlockDevice {
             name: "sdx1".into(),
             numbers: (8, 17),
-            sysfs: "/sys/none".into(),
+            sysfs: SysBlock("/sys/none".into()),
             size: Bytes::gib(1),
             start: Bytes(start),
             limits: limits(granularity, 2 << 30),

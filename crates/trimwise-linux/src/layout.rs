@@ -98,7 +98,7 @@ const SUPERBLOCK_OFFSET: u64 = 1024;
 /// Reads through the device's page cache, which ext4 uses for its superblock too.
 fn superblock_of(device: &BlockDevice) -> Option<[u8; SUPERBLOCK_BYTES]> {
     let mut superblock = [0; SUPERBLOCK_BYTES];
-    let node = File::open(device.node()).ok()?;
+    let node = File::open(device.sysfs.node()).ok()?;
     let found = rustix::fs::fstat(node.as_fd()).ok()?;
     // In a container, the node of that name may be another device.
     let numbers = (rustix::fs::major(found.st_rdev), rustix::fs::minor(found.st_rdev));

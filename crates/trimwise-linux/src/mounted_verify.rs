@@ -177,7 +177,7 @@ fn open_disks(stack: &Stack, shown: &str) -> Result<(Vec<Open>, Vec<String>), Ve
             }
             None => {}
         }
-        let node = device.node();
+        let node = device.sysfs.node();
         let mut options = File::options();
         let direct = options.read(true).custom_flags(OFlags::DIRECT.bits().cast_signed());
         let open = |source| VerifyError::Io { path: node.display().to_string(), source };

@@ -252,10 +252,7 @@ fn open_device(
     if identity.is_some_and(|identity| *identity != Identity::Device(numbers)) {
         return Err(changed(path));
     }
-    let device = BlockDevice::of_node(path)?;
-    if device.numbers != numbers {
-        return Err(changed(path));
-    }
+    let device = BlockDevice::of_numbers(numbers)?;
     let sector_bytes = device.sector().0;
     if sector_bytes > UNIT_BYTES {
         return Err(RawDeviceError::Unfit {
