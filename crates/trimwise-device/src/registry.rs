@@ -30,6 +30,8 @@ use rustix::process::{Pid, PidfdFlags, geteuid, pidfd_open};
 use serde::{Deserialize, Serialize};
 use trimwise::block::PortCounts;
 
+use trimwise_linux::path_error::at;
+
 use crate::{EmulatedDrive, attachment};
 pub use error::RegistryError;
 pub use registered::Registered;
@@ -140,10 +142,6 @@ pub(crate) fn check_socket_path(path: &Path) -> Result<(), RegistryError> {
     Ok(())
 }
 
-fn io_at<T>(path: &Path, result: io::Result<T>) -> Result<T, RegistryError> {
-    result.map_err(|source| RegistryError::Io { path: path.to_owned(), source })
-}
-
 /// The folder of all devices.
 #[derive(Clone, Debug)]
 pub struct Registry {
@@ -167,7 +165,7 @@ impl Registry {
         }
         let mut builder = fs::DirBuilder::new();
         builder.recursive(true).mode(0o755);
-        io_at(&self.place, builder.create(&self.place))?;
+        builder.create(&self.place).map_err(at(&self.place))?;
         let guard = self.guard()?;
         self.clean(&guard)?;
         let candidates = match name {
@@ -182,7 +180,7 @@ impl Registry {
             match fs::DirBuilder::new().mode(0o700).create(&folder) {
                 Ok(()) => return Registered::new(candidate.clone(), folder),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(source) => return Err(RegistryError::Io { path: folder, source }),
+                Err(error) => return Err(at(&folder)(error).into()),
             }
         }
         Err(RegistryError::Taken { name: candidates.into_iter().next().unwrap_or_default() })
@@ -277,8 +275,8 @@ impl Registry {
     /// Locks the registry: only one process at a time creates or removes folders.
     fn guard(&self) -> Result<Guard, RegistryError> {
         let path = self.place.join(".lock");
-        let file = io_at(&path, File::options().write(true).create(true).truncate(false).open(&path))?;
-        io_at(&path, flock(&file, FlockOperation::LockExclusive).map_err(io::Error::from))?;
+        let file = File::options().write(true).create(true).truncate(false).open(&path).map_err(at(&path))?;
+        flock(&file, FlockOperation::LockExclusive).map_err(at(&path))?;
         Ok(Guard(file))
     }
 
@@ -300,17 +298,17 @@ impl Registry {
                     dead.push((name, user));
                     continue;
                 }
-                io_at(&device, attachment::detach(&device, &file))?;
+                attachment::detach(&device, &file).map_err(at(&device))?;
             }
-            io_at(&folder, remove(&folder))?;
+            remove(&folder).map_err(at(&folder))?;
         }
         Ok(dead)
     }
 
     fn names(&self) -> Result<Vec<String>, RegistryError> {
         let mut names = Vec::new();
-        for entry in io_at(&self.place, fs::read_dir(&self.place))? {
-            let entry = io_at(&self.place, entry)?;
+        for entry in fs::read_dir(&self.place).map_err(at(&self.place))? {
+            let entry = entry.map_err(at(&self.place))?;
             if let Some(name) = entry.file_name().to_str().filter(|name| check_name(name).is_ok()) {
                 names.push(name.to_owned());
             }

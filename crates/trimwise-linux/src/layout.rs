@@ -11,7 +11,7 @@ use std::os::unix::fs::FileExt as _;
 use rustix::fs::fstatvfs;
 use trimwise::units::Bytes;
 
-use crate::block_device::BlockDevice;
+use crate::block_device::{BlockDevice, numbers_of};
 use crate::ioctl;
 
 /// File systems whose FITRIM behaviour is known here.
@@ -101,8 +101,7 @@ fn superblock_of(device: &BlockDevice) -> Option<[u8; SUPERBLOCK_BYTES]> {
     let node = File::open(device.sysfs.node()).ok()?;
     let found = rustix::fs::fstat(node.as_fd()).ok()?;
     // In a container, the node of that name may be another device.
-    let numbers = (rustix::fs::major(found.st_rdev), rustix::fs::minor(found.st_rdev));
-    if numbers != device.numbers {
+    if numbers_of(found.st_rdev) != device.numbers {
         return None;
     }
     node.read_exact_at(&mut superblock, SUPERBLOCK_OFFSET).ok()?;

@@ -41,6 +41,7 @@ use trimwise::units::{Bytes, Lpn, SECTOR_BYTES, SimDuration, SimTime, UNIT_BYTES
 
 use crate::block_device::BlockDeviceError;
 use crate::consent::{Consent, ConsentError};
+use crate::path_error::PathError;
 
 pub use promise::{Promise, dlfeat_promises_zeros, identify_promises_zeros, lbprz_promises_zeros};
 use queue::Queue;
@@ -136,13 +137,8 @@ pub enum RawDeviceError {
         source: io::Error,
     },
     /// Another error of the operating system.
-    #[error("{path}: {source}")]
-    Io {
-        /// The path.
-        path: String,
-        /// The operating system's error.
-        source: io::Error,
-    },
+    #[error(transparent)]
+    Io(#[from] PathError),
 }
 
 /// A file or block device that tests run on.

@@ -5,7 +5,7 @@ use trimwise::units::{Bytes, SimDuration, UNIT_BYTES, UnitRange};
 
 use super::load::{Action, Limit, Order, Stream};
 use super::result::TrimTime;
-use super::spec::Part;
+use super::share::Part;
 use super::streams::INTERVAL;
 use super::{Bench, Findings, Found, Measured};
 use crate::plot::{Axis, Plot, PlotKind, Point, Series};
@@ -62,11 +62,9 @@ impl<D: BlockDevice> Bench<'_, D> {
                 let count = wanted.min(trimmed.units / units);
                 let area = UnitRange::new(trimmed.start, count * units);
                 self.write_all(area).await?;
-                let (transfer, limit) =
-                    (Bytes::from_units(units), Limit::bytes(Bytes::from_units(area.units)));
-                let (action, order, pace) =
-                    (Action::Trim, Order::Sequential, if loaded { BETWEEN } else { 0 });
-                let mut streams = vec![Stream { action, order, area, transfer, depth: 1, pace, limit }];
+                let transfer = Bytes::from_units(units);
+                let pace = if loaded { BETWEEN } else { 0 };
+                let mut streams = vec![Stream { pace, ..Stream::once(Action::Trim, area, transfer, 1) }];
                 if loaded {
                     streams.push(Stream {
                         action: Action::Write,

@@ -3,7 +3,6 @@
 //! One loop in one task keeps the queues of all streams full: it submits what the depths allow, waits for a completion,
 //! records it, and submits the next transfer of that stream. A run ends when the first stream reaches its time or
 //! amount; the others (a background load) end with it. What is under way by then still completes and counts.
-//! completes and counts.
 
 use hdrhistogram::Histogram;
 use rand_core::Rng;
@@ -94,6 +93,14 @@ pub struct Stream {
     pub pace: u32,
     /// Its limit; a run ends with the first stream that reaches one.
     pub limit: Limit,
+}
+
+impl Stream {
+    /// Passes over an area once, in order.
+    pub(super) fn once(action: Action, area: UnitRange, transfer: Bytes, depth: u32) -> Self {
+        let limit = Limit::bytes(Bytes::from_units(area.units));
+        Self { action, order: Order::Sequential, area, transfer, depth, pace: 0, limit }
+    }
 }
 
 /// Transfers of one direction.
@@ -211,6 +218,24 @@ impl Done {
     /// Returns megabytes (of 1,000,000 bytes) per second.
     pub fn mb_per_s(&self) -> f64 {
         per_second(self.bytes().0 as f64 / 1e6, self.elapsed)
+    }
+}
+
+/// Reads and writes of streams that ran one after another.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Total {
+    /// All of them.
+    pub tally: Tally,
+    /// The time of the streams together.
+    pub elapsed: SimDuration,
+}
+
+impl Total {
+    /// Adds a stream.
+    pub fn add(&mut self, done: &Done) {
+        self.tally.merge(&done.reads);
+        self.tally.merge(&done.writes);
+        self.elapsed += done.elapsed;
     }
 }
 

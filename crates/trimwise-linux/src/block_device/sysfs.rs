@@ -14,6 +14,7 @@ use thiserror::Error;
 use super::{BlockStat, parse_stat};
 use crate::host_root::HostRoot;
 use crate::mount::Mount;
+use crate::path_error::{PathError, at};
 
 /// Maximum depth of stacked devices; beyond it, assume a cycle.
 pub(crate) const LAYERS_MAX: usize = 16;
@@ -27,13 +28,8 @@ pub struct SysBlock(pub(crate) PathBuf);
 #[derive(Debug, Error)]
 pub enum SysfsError {
     /// A file cannot be read.
-    #[error("{path}: {source}")]
-    Io {
-        /// The file.
-        path: String,
-        /// The operating system's error.
-        source: io::Error,
-    },
+    #[error(transparent)]
+    Io(#[from] PathError),
     /// A file has unexpected contents.
     #[error("{path}: '{text}' is not what the kernel writes there; expected {expected}")]
     Text {
@@ -64,7 +60,7 @@ impl SysBlock {
     }
 
     fn at(link: &Path) -> Result<Self, SysfsError> {
-        link.canonicalize().map(Self).map_err(in_file(link))
+        Ok(Self(link.canonicalize().map_err(at(link))?))
     }
 
     /// All devices of this host: disks and partitions.
@@ -228,7 +224,12 @@ pub(crate) fn node_numbers(path: &Path) -> io::Result<(u32, u32)> {
     if !found.file_type().is_block_device() {
         return Err(io::Error::other("not a block device"));
     }
-    Ok((major(found.rdev()), minor(found.rdev())))
+    Ok(numbers_of(found.rdev()))
+}
+
+/// Major and minor number in a device number of stat(2).
+pub(crate) fn numbers_of(device: u64) -> (u32, u32) {
+    (major(device), minor(device))
 }
 
 /// Reads a sysfs file that holds one number.
@@ -241,18 +242,13 @@ fn read_as<T>(
     expected: &'static str,
     parse: impl FnOnce(&str) -> Option<T>,
 ) -> Result<T, SysfsError> {
-    let text = fs::read_to_string(path).map_err(in_file(path))?;
+    let text = fs::read_to_string(path).map_err(at(path))?;
     let text = text.trim();
     parse(text).ok_or_else(|| SysfsError::Text {
         path: path.display().to_string(),
         text: text.chars().take(200).collect(),
         expected,
     })
-}
-
-pub(super) fn in_file(path: &Path) -> impl FnOnce(io::Error) -> SysfsError {
-    let path = path.display().to_string();
-    move |source| SysfsError::Io { path, source }
 }
 
 /// The devices that a folder of links leads to, in order of their names.

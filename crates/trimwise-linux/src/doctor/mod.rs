@@ -20,6 +20,7 @@ use self::trimmers::{TRIMWISED, Trimmers};
 use crate::block_device::{SysBlock, devices_in_sysfs};
 use crate::host_root::HostRoot;
 use crate::mount::{Mount, parse_mountinfo};
+use crate::path_error::{PathError, at};
 pub use layer::{Disk, Kind, Layer, Transport};
 
 /// File systems that have FITRIM.
@@ -116,13 +117,8 @@ impl Report {
 #[derive(Debug, thiserror::Error)]
 pub enum DoctorError {
     /// The list of mounts cannot be read.
-    #[error("{path}: {source}")]
-    Mounts {
-        /// The file.
-        path: PathBuf,
-        /// The operating system's error.
-        source: std::io::Error,
-    },
+    #[error(transparent)]
+    Mounts(#[from] PathError),
     /// No file system on a block device is mounted there.
     #[error(
         "{path}: no file system on a block device is mounted there; expected the mount point of one, such as {one}"
@@ -142,7 +138,7 @@ pub enum DoctorError {
 /// If the mounts cannot be read, or none is at `only`.
 pub fn examine(root: &HostRoot, run: &Path, only: Option<&Path>) -> Result<Report, DoctorError> {
     let path = root.path(if root.is_own() { "/proc/self/mountinfo" } else { "/proc/1/mountinfo" });
-    let text = std::fs::read(&path).map_err(|source| DoctorError::Mounts { path, source })?;
+    let text = std::fs::read(&path).map_err(at(&path))?;
     let mounts = parse_mountinfo(&text);
     let kernel = root.text("/proc/sys/kernel/osrelease").unwrap_or_default();
     let trimmers = trimmers::trimmers(root, run, &mounts);
