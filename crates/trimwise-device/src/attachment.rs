@@ -1,4 +1,4 @@
-//! A loop device over a mounted drive: a block device of this host.
+//! A loop device over a mounted drive, which makes it a block device of this host.
 //!
 //! The loop driver opens the drive's file with direct I/O, so that a request to the device is one request to the drive.
 //! When the device is detached from the file, by us or by `losetup -d`, the file is closed; that is how the server
@@ -62,7 +62,7 @@ pub fn attach(file: &Path, takes_trim: bool) -> io::Result<PathBuf> {
     Err(io::Error::new(io::ErrorKind::ResourceBusy, "no free loop device stays free"))
 }
 
-/// Whether a loop device lies over `file`.
+/// Whether `file` is the backing file of a loop device.
 pub fn is_over(device: &Path, file: &Path) -> bool {
     let name = device.file_name().unwrap_or_default();
     let shown = SysBlock::named(&HostRoot::default(), name).ok().and_then(|device| device.backing_file());

@@ -25,7 +25,7 @@ use crate::{Completions, EmulatedDrive};
 pub const FILE: &str = "drive";
 /// Largest write that arrives in one piece.
 const WRITE_BYTES_MAX: u32 = 1 << 20;
-/// The kernel may ask again, but nothing changes.
+/// How long the kernel may cache attributes, which never change.
 const FOR_EVER: Duration = Duration::from_secs(3600);
 
 /// Events of a mounted drive.
@@ -195,7 +195,7 @@ impl<D: Served> OneFile<D> {
 
 impl<D> Drop for OneFile<D> {
     fn drop(&mut self) {
-        // If the device is being removed, nothing receives this any more.
+        // If the device is being removed, there is no receiver.
         let _ = self.events.send(FuseEvent::Ended);
     }
 }

@@ -40,6 +40,7 @@ pub mod path_error;
 pub mod privilege;
 pub mod raw_device;
 mod ready;
+mod slots;
 pub mod sparse_store;
 pub mod text;
 pub mod trim;

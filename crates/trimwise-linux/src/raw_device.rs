@@ -50,7 +50,7 @@ pub use target::{Target, TargetError};
 /// The longest transfer in one call to the kernel.
 pub(crate) const CALL_BYTES: Bytes = Bytes(16 << 20);
 /// Maximum bytes in flight at once, which is also the limit on buffers held.
-pub(crate) const ON_ITS_WAY_BYTES: Bytes = Bytes(2 << 30);
+pub(crate) const IN_FLIGHT_BYTES: Bytes = Bytes(2 << 30);
 
 /// The requested access to a target.
 #[derive(Debug)]

@@ -111,11 +111,11 @@ fn carry_out() -> Result<(), Failed> {
     let boot = Instant::now();
     let now = || boot.elapsed().as_nanos() as u64;
     let mut reports = Report::default();
-    let mut beside = Beside::default();
+    let mut background = Background::default();
     mark()?;
     for step in &job.steps {
         let begin_ns = now();
-        let outcome = perform(step, &mut beside).unwrap_or_else(|what| Outcome::Failed(what.to_string()));
+        let outcome = perform(step, &mut background).unwrap_or_else(|what| Outcome::Failed(what.to_string()));
         let end_ns = now();
         let failed = matches!(outcome, Outcome::Failed(_));
         reports.steps.push(StepReport { begin_ns, end_ns, outcome });
@@ -128,7 +128,7 @@ fn carry_out() -> Result<(), Failed> {
     let text = serde_json::to_vec(&reports)?;
     fs::write(folder.join(REPORT_FILE), text).map_err(|e| format!("cannot leave the report: {e}"))?;
     // A kernel that halts with a mounted file system goes on writing to a disk that is gone, possibly for ever.
-    beside.stop()?;
+    background.stop()?;
     match detach() {
         Ok(()) | Err(Errno::INVAL) => Ok(()), // INVAL: nothing is mounted
         Err(errno) => Err(format!("cannot unmount at the end: {errno}").into()),
@@ -149,21 +149,21 @@ fn mark() -> Result<(), Failed> {
     Ok(())
 }
 
-/// What runs in the background during the steps.
+/// What runs during the steps.
 #[derive(Default)]
-struct Beside {
+struct Background {
     trims: Option<Trims>,
     daemon: Option<Daemon>,
 }
 
-impl Beside {
+impl Background {
     fn stop(&mut self) -> Result<(), Failed> {
         self.daemon.take().map_or(Ok(()), |daemon| daemon.stop().map(drop))?;
         self.trims.take().map_or(Ok(()), Trims::stop)
     }
 }
 
-fn perform(step: &Step, beside: &mut Beside) -> Result<Outcome, Failed> {
+fn perform(step: &Step, background: &mut Background) -> Result<Outcome, Failed> {
     match step {
         Step::Mkfs { file_system, options } => return make(*file_system, options).map(Outcome::Text),
         Step::Mount { file_system, options } => attach(*file_system, options)?,
@@ -172,7 +172,7 @@ fn perform(step: &Step, beside: &mut Beside) -> Result<Outcome, Failed> {
             mount_remount(MOUNT_POINT, flags, data.as_c_str())?;
         }
         Step::Unmount => {
-            beside.trims.take().map_or(Ok(()), Trims::stop)?;
+            background.trims.take().map_or(Ok(()), Trims::stop)?;
             detach()?;
         }
         Step::Age { utilization_percent, seed } => {
@@ -195,18 +195,18 @@ fn perform(step: &Step, beside: &mut Beside) -> Result<Outcome, Failed> {
         }
         Step::TrimEvery { first_ns, every_ns, minlen_bytes } => {
             let [first, every] = [*first_ns, *every_ns].map(Duration::from_nanos);
-            beside.trims = Some(Trims::start(first, every, *minlen_bytes)?);
+            background.trims = Some(Trims::start(first, every, *minlen_bytes)?);
         }
         Step::PrepareWeek { week } => week::prepare(week)?,
         Step::Week { week } => return week::run(week).map(Outcome::Week),
         Step::Daemon { config } => {
-            if beside.daemon.is_some() {
+            if background.daemon.is_some() {
                 return Err("a daemon is already running".into());
             }
-            beside.daemon = Some(Daemon::start(config)?);
+            background.daemon = Some(Daemon::start(config)?);
         }
         Step::StopDaemon | Step::KillDaemon => {
-            let daemon = beside.daemon.take().ok_or("no daemon is running")?;
+            let daemon = background.daemon.take().ok_or("no daemon is running")?;
             let end = if *step == Step::StopDaemon { Daemon::stop } else { Daemon::kill };
             return end(daemon).map(Outcome::Text);
         }
@@ -520,7 +520,7 @@ fn metadata() -> Result<Vec<MetadataExtent>, Failed> {
     /// EXT4_FMR_OWN_LOG and XFS_FMR_OWN_LOG.
     const LOG: u64 = ((b'X' as u64) << 32) | 2;
     let is_metadata = |record: &Fsmap| {
-        record.flags & Fsmap::SPECIAL_OWNER != 0 && ![Fsmap::FREE, UNKNOWN].contains(&record.owner)
+        record.flags & Fsmap::SPECIAL_OWNER != 0 && !record.is_free() && record.owner != UNKNOWN
     };
     let extent = |record: &Fsmap| MetadataExtent {
         offset_bytes: record.physical,
@@ -532,20 +532,15 @@ fn metadata() -> Result<Vec<MetadataExtent>, Failed> {
 
 /// Returns the free space that GETFSMAP reports.
 fn free_space() -> Result<Vec<(u64, u64)>, Failed> {
-    let is_free = |record: &Fsmap| record.flags & Fsmap::SPECIAL_OWNER != 0 && record.owner == Fsmap::FREE;
-    fsmap(|record| is_free(record).then_some((record.physical, record.length)))
+    fsmap(|record| record.is_free().then_some((record.physical, record.length)))
 }
 
 /// Applies `take` to each record of GETFSMAP.
 fn fsmap<T>(take: impl Fn(&Fsmap) -> Option<T>) -> Result<Vec<T>, Failed> {
-    let root = open_root()?;
-    let mut query = FsmapQuery::new();
     let mut taken = Vec::new();
-    loop {
-        let records = query.next(root.as_fd())?;
-        taken.extend(records.iter().filter_map(&take));
-        if records.last().is_none_or(|last| last.flags & Fsmap::LAST != 0) {
-            return Ok(taken);
-        }
-    }
+    FsmapQuery::new().find(open_root()?.as_fd(), |record| {
+        taken.extend(take(record));
+        None::<()>
+    })?;
+    Ok(taken)
 }

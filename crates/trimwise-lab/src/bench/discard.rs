@@ -17,7 +17,7 @@ const TRIMS: (u64, u64) = (8, 3);
 /// Up to this size a range counts as small.
 const SMALL: Bytes = Bytes::mib(16);
 /// Random writes at a time during a TRIM under load.
-const BESIDE: u32 = 8;
+const LOAD_DEPTH: u32 = 8;
 /// Random writes that complete between two TRIMs.
 const BETWEEN: u32 = 64;
 
@@ -71,7 +71,7 @@ impl<D: BlockDevice> Bench<'_, D> {
                         order: Order::Random,
                         area: others,
                         transfer: Bytes(UNIT_BYTES),
-                        depth: BESIDE,
+                        depth: LOAD_DEPTH,
                         pace: 0,
                         limit: Limit::NONE,
                     });

@@ -348,17 +348,17 @@ impl<D: BlockDevice> Bench<'_, D> {
     ) -> Result<Vec<Done>, BlockError> {
         let start = self.device.now();
         let mut running: Vec<Running> = streams.iter().map(|&s| Running::new(s, interval)).collect();
-        let mut on_its_way = 0;
+        let mut in_flight = 0;
         let mut ended = false;
         for (i, stream) in running.iter_mut().enumerate() {
-            on_its_way += self.refill(i, stream, start)?;
+            in_flight += self.refill(i, stream, start)?;
             ended |= stream.ended;
         }
         let is_paced = streams.iter().any(|s| s.pace > 0);
         let mut completions = 0u64;
-        while on_its_way > 0 {
+        while in_flight > 0 {
             let completion = self.device.completion().await?;
-            on_its_way -= 1;
+            in_flight -= 1;
             // A token holds the stream in its upper half and the transfer's slot in its lower.
             let (index, slot) = ((completion.token >> 32) as usize, completion.token as u32);
             let known = running.get_mut(index).filter(|r| (slot as usize) < r.transfers.len());
@@ -366,13 +366,13 @@ impl<D: BlockDevice> Bench<'_, D> {
                 let what = format!("the device completed {:#x}, which was not submitted", completion.token);
                 return Err(BlockError::Other(what));
             };
-            self.book(stream, slot, start, completion.completed, completion.latency());
+            self.count(stream, slot, start, completion.completed, completion.latency());
             if !ended {
-                on_its_way += self.refill(index, stream, start)?;
+                in_flight += self.refill(index, stream, start)?;
                 ended |= stream.ended;
             }
             if is_paced && !ended {
-                on_its_way += self.refill_paced(index, &mut running, start)?;
+                in_flight += self.refill_paced(index, &mut running, start)?;
             }
             completions += 1;
             if completions.is_multiple_of(REPORT_EVERY) {
@@ -425,7 +425,7 @@ impl<D: BlockDevice> Bench<'_, D> {
         Ok(submitted)
     }
 
-    fn book(
+    fn count(
         &mut self,
         running: &mut Running,
         slot: u32,

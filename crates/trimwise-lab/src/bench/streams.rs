@@ -95,11 +95,11 @@ impl<D: BlockDevice> Bench<'_, D> {
         let written = self.run_one(writer).await?;
         self.phase(0.75, 0.25);
         let both = self.run(&[reader, writer], INTERVAL).await?;
-        let (mut beside_reads, mut beside_writes) = (Tally::default(), Tally::default());
+        let (mut reads, mut writes) = (Tally::default(), Tally::default());
         let mut elapsed = SimDuration::ZERO;
         for done in &both {
-            beside_reads.merge(&done.reads);
-            beside_writes.merge(&done.writes);
+            reads.merge(&done.reads);
+            writes.merge(&done.writes);
             elapsed = elapsed.max(done.elapsed);
         }
         let lines = [("read alone", &read), ("write alone", &written)]
@@ -111,8 +111,8 @@ impl<D: BlockDevice> Bench<'_, D> {
             measured: vec![
                 Measured::of("read alone", &read.reads, read.elapsed),
                 Measured::of("write alone", &written.writes, written.elapsed),
-                Measured::of("read, both", &beside_reads, elapsed),
-                Measured::of("write, both", &beside_writes, elapsed),
+                Measured::of("read, both", &reads, elapsed),
+                Measured::of("write, both", &writes, elapsed),
             ],
             ..Found::default()
         })

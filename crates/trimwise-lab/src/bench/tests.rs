@@ -25,7 +25,7 @@ struct Fabricated<L> {
     facts: DeviceFacts,
     now: Cell<SimTime>,
     latency: L,
-    on_its_way: RefCell<BinaryHeap<Waiting>>,
+    in_flight: RefCell<BinaryHeap<Waiting>>,
     submitted: RefCell<Vec<(SimTime, Operation)>>,
     /// The number of the completion that fails.
     fails_at: Option<u64>,
@@ -46,7 +46,7 @@ impl<L: Fn(SimTime, &Operation) -> SimDuration> Fabricated<L> {
             facts,
             now: Cell::default(),
             latency,
-            on_its_way: RefCell::default(),
+            in_flight: RefCell::default(),
             submitted: RefCell::default(),
             fails_at: None,
             completions: Cell::default(),
@@ -87,7 +87,7 @@ impl<L: Fn(SimTime, &Operation) -> SimDuration> BlockDevice for Fabricated<L> {
         let now = self.now.get();
         let number = self.submitted.borrow().len() as u64;
         let end = now + (self.latency)(now, &operation);
-        self.on_its_way.borrow_mut().push(Reverse((end, number, token, now)));
+        self.in_flight.borrow_mut().push(Reverse((end, number, token, now)));
         self.submitted.borrow_mut().push((now, operation));
         Ok(())
     }
@@ -97,7 +97,7 @@ impl<L: Fn(SimTime, &Operation) -> SimDuration> BlockDevice for Fabricated<L> {
         if self.fails_at == Some(number) {
             return Err(BlockError::Other("input/output error".to_owned()));
         }
-        let next = self.on_its_way.borrow_mut().pop();
+        let next = self.in_flight.borrow_mut().pop();
         let Some(Reverse((completed, _, token, submitted))) = next else {
             return Err(BlockError::Other("nothing is under way".to_owned()));
         };
@@ -236,7 +236,7 @@ fn on_a_model(config: SsdConfig, tests: &str, settings: Settings) -> Results {
     .unwrap()
 }
 
-/// A user who has seen enough: the flag is raised when the second test begins.
+/// The user interrupts when the second test begins.
 #[test]
 fn regression_an_interrupt_leaves_the_results_of_a_model_so_far() {
     let tests = parsed("fill:5 randwrite:1:1");
@@ -383,11 +383,11 @@ fn trim_latency_is_that_of_the_trims_alone() {
     assert_eq!(trims[1] - trims[0], 1);
     assert!(trims[9..].windows(2).all(|pair| pair[1] - pair[0] >= 64), "{trims:?}");
     let second_half = Bytes::mib(256).0 / 512;
-    let beside = submitted[trims[8]..trims[15]].iter().filter_map(|(_, operation)| match operation {
+    let load = submitted[trims[8]..trims[15]].iter().filter_map(|(_, operation)| match operation {
         Operation::Write(sectors, _) => Some(sectors.first.0),
         _ => None,
     });
-    assert!(beside.into_iter().all(|first| first >= second_half));
+    assert!(load.into_iter().all(|first| first >= second_half));
 }
 
 #[test]
