@@ -82,9 +82,6 @@ fn lies_over(device: &Path, path: &Path) -> bool {
 }
 
 /// Detaches a loop device from its file: at once, or when the last user closes it.
-///
-/// # Errors
-/// The kernel's error.
 pub fn detach(device: &Path, file: &Path) -> io::Result<()> {
     if !is_over(device, file) {
         return Ok(());

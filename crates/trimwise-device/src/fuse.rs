@@ -58,9 +58,6 @@ pub trait Served: Send + Sync + 'static {
     fn size(&self) -> Bytes;
 
     /// Carries out an operation at a byte of the file, and returns when to answer it.
-    ///
-    /// # Errors
-    /// Linux's error number.
     fn serve(&self, offset_bytes: u64, operation: Operation<'_>) -> Result<Instant, i32>;
 }
 

@@ -131,9 +131,6 @@ pub enum State {
 pub(crate) const SOCKET_PATH_BYTES_MAX: usize = 107;
 
 /// Checks whether a socket can have this path.
-///
-/// # Errors
-/// [`RegistryError::LongPath`].
 pub(crate) fn check_socket_path(path: &Path) -> Result<(), RegistryError> {
     let bytes = path.as_os_str().len();
     if bytes > SOCKET_PATH_BYTES_MAX {
@@ -156,9 +153,6 @@ impl Registry {
 
     /// Reserves a name for a device. `None` stands for `like`, with a number after it if that is taken. Removes what
     /// dead servers left first.
-    ///
-    /// # Errors
-    /// [`RegistryError`].
     pub fn register(&self, name: Option<&str>, like: &str) -> Result<Registered, RegistryError> {
         for name in name.iter().copied().chain([like]) {
             check_name(name)?;
@@ -187,9 +181,6 @@ impl Registry {
     }
 
     /// Returns all devices with their states, by name. Removes what dead servers left first.
-    ///
-    /// # Errors
-    /// [`RegistryError`].
     pub fn list(&self) -> Result<Vec<(Record, State)>, RegistryError> {
         if !self.place.exists() {
             return Ok(Vec::new());

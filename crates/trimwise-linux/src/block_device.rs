@@ -115,9 +115,6 @@ pub enum BlockDeviceError {
 
 impl BlockDevice {
     /// Reads its limits and its place on its disk.
-    ///
-    /// # Errors
-    /// If an attribute is missing or cannot be parsed.
     pub(crate) fn of(sysfs: SysBlock) -> Result<Self, BlockDeviceError> {
         let disk = sysfs.whole();
         let sectors = |attribute| sysfs.number(attribute).map(|n| Bytes(n.saturating_mul(SECTOR_BYTES)));
@@ -139,9 +136,6 @@ impl BlockDevice {
     }
 
     /// The device of this host with this major and minor number.
-    ///
-    /// # Errors
-    /// If sysfs does not list it, or its files cannot be parsed.
     pub(crate) fn of_numbers(numbers: (u32, u32)) -> Result<Self, BlockDeviceError> {
         Self::of(SysBlock::of_numbers(&HostRoot::default(), numbers)?)
     }
@@ -176,17 +170,11 @@ impl BlockDevice {
     }
 
     /// What the kernel has counted on it so far.
-    ///
-    /// # Errors
-    /// If the device is gone or the file cannot be parsed.
     pub fn stat(&self) -> Result<BlockStat, BlockDeviceError> {
         Ok(self.sysfs.stat()?)
     }
 
     /// Writes that have not completed. The kernel counts discards among them.
-    ///
-    /// # Errors
-    /// If the device is gone or the file cannot be parsed.
     pub(crate) fn writes_in_flight(&self) -> Result<u64, BlockDeviceError> {
         let second = |text: &str| text.split_whitespace().nth(1)?.parse().ok();
         Ok(self.sysfs.read_as("inflight", "two numbers", second)?)

@@ -45,9 +45,6 @@ pub struct Extents {
 }
 
 /// Estimates a trim of `span` with a minimum extent of `least`.
-///
-/// # Errors
-/// If the file system refuses to list its free space, or its usage cannot be read.
 pub fn estimate(
     kind: Kind,
     layout: Option<&Layout>,
@@ -119,9 +116,6 @@ pub struct Listed {
 ///
 /// Some kernels leave out an extent that begins before the address and continues after it; ext4 also leaves out its own
 /// structures at the start of a group. The map then begins after that.
-///
-/// # Errors
-/// If the file system does not list its free space.
 pub fn list(
     kind: Kind,
     layout: &Layout,

@@ -132,9 +132,6 @@ pub struct Stack {
 
 impl Stack {
     /// Examines `top` and everything below it.
-    ///
-    /// # Errors
-    /// If sysfs does not list a device that a table names.
     pub fn of(top: &BlockDevice) -> Result<Self, BlockDeviceError> {
         let mut devices = vec![(top.clone(), below(top))];
         let mut index = 0;

@@ -93,9 +93,6 @@ pub fn mount_of(path: &Path) -> Result<Mount, MountError> {
 }
 
 /// The mount of an open file or folder, even if its path now leads elsewhere.
-///
-/// # Errors
-/// If its mount is not listed.
 pub fn mount_of_open(file: impl AsFd) -> Result<Mount, MountError> {
     let link = PathBuf::from(format!("/proc/self/fd/{}", file.as_fd().as_raw_fd()));
     let path = std::fs::read_link(&link).map_err(at(&link))?;
@@ -133,9 +130,6 @@ pub(crate) fn nearest(mounts: &[Mount], path: &Path) -> Option<usize> {
 }
 
 /// Serializes a path lossily as text: JSON strings are UTF-8, and one odd path must not make a list of mounts fail.
-///
-/// # Errors
-/// As the serializer's.
 pub fn as_text<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(&path.display())
 }

@@ -66,10 +66,6 @@ pub enum Access {
 pub struct Options {
     /// Size of a new file, or of one that is empty. A file with contents keeps its size, as does a device.
     pub file_bytes: Bytes,
-    /// Whether to keep a file that was created.
-    pub keep_file: bool,
-    /// Number of operations in the ring before the kernel must take some.
-    pub queue_depth: u32,
     /// TRIM of a block device through a thread of this process, as on Linux before 6.12, even where the kernel can do
     /// better: to measure the cost.
     pub trim_by_thread: bool,
@@ -80,13 +76,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self {
-            file_bytes: Bytes::gib(1),
-            keep_file: false,
-            queue_depth: 256,
-            trim_by_thread: false,
-            interrupted: Arc::default(),
-        }
+        Self { file_bytes: Bytes::gib(1), trim_by_thread: false, interrupted: Arc::default() }
     }
 }
 
@@ -174,15 +164,6 @@ impl Made {
     fn new(path: &Path, file: &File) -> io::Result<Self> {
         let found = file.metadata()?;
         Ok(Self { path: path.to_owned(), identity: (found.dev(), found.ino()) })
-    }
-
-    /// Returns `None`, so that the file stays, if `keeps` is set.
-    fn unless(self, keeps: bool) -> Option<Self> {
-        if !keeps {
-            return Some(self);
-        }
-        std::mem::forget(self);
-        None
     }
 }
 

@@ -224,9 +224,6 @@ pub enum KernelCellError {
 }
 
 /// Creates a new drive of this profile.
-///
-/// # Errors
-/// [`KernelCellError::Device`], [`KernelCellError::Store`].
 pub fn new_disk(device: &Profile, seed: u64, is_traced: bool) -> Result<Disk, KernelCellError> {
     let drive = trimwise::ssd::Drive::new(&device.config, device.faults, seed)?;
     let port = Port::new(drive);
@@ -276,9 +273,6 @@ impl KernelCell<'_> {
     }
 
     /// Runs it on a new drive.
-    ///
-    /// # Errors
-    /// [`KernelCellError`].
     pub fn run(&self, guest: &Guest) -> Result<Cell, KernelCellError> {
         let mut disks = [new_disk(self.device, self.seed, false)?];
         let (steps, workload) = self.steps();

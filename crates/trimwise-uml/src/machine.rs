@@ -177,9 +177,6 @@ fn host(what: impl Into<String>) -> impl FnOnce(io::Error) -> MachineError {
 
 impl Machine {
     /// Boots the kernel with these disks (`/dev/vda`, `/dev/vdb`, ...) and runs it until it powers off.
-    ///
-    /// # Errors
-    /// See the head of this module.
     pub fn run(&self, disks: &mut [Disk]) -> Result<Ended, MachineError> {
         let folder =
             File::open(&self.folder).map_err(host(format!("cannot use {}", self.folder.display())))?;

@@ -55,9 +55,6 @@ impl Registered {
     }
 
     /// Writes the device's record.
-    ///
-    /// # Errors
-    /// If it cannot be written.
     pub fn record(&self, record: &Record) -> Result<(), RegistryError> {
         let (path, new) = (self.folder.join("record.json"), self.folder.join("record.json.new"));
         let text = serde_json::to_string_pretty(record).map_err(io::Error::from);
@@ -66,9 +63,6 @@ impl Registered {
     }
 
     /// Answers requests from now on. `on_stop` is called when the device should end.
-    ///
-    /// # Errors
-    /// If the socket or the thread cannot be created.
     pub fn answer(
         &self,
         drive: Arc<EmulatedDrive>,
@@ -105,9 +99,6 @@ impl Registered {
     }
 
     /// Reports the drive's requests to those waiting for the end, and removes the folder.
-    ///
-    /// # Errors
-    /// If something in it cannot be removed.
     pub fn end(mut self, status: &Status) -> Result<(), RegistryError> {
         let removed = remove(&self.folder).map_err(at(&self.folder));
         self.ended = removed.is_ok();

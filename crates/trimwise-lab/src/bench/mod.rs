@@ -179,9 +179,6 @@ pub fn check(tests: &[Test], settings: &Settings, facts: &DeviceFacts) -> Result
 }
 
 /// Runs tests one after another. If the device fails or the user stops them, the results say where.
-///
-/// # Errors
-/// Those of [`check`]; then nothing ran.
 pub async fn run<D: BlockDevice>(
     device: &D,
     tests: &[Test],

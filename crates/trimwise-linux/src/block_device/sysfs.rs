@@ -44,17 +44,11 @@ pub enum SysfsError {
 
 impl SysBlock {
     /// The device with this major and minor number.
-    ///
-    /// # Errors
-    /// If the host has none.
     pub fn of_numbers(host: &HostRoot, numbers: (u32, u32)) -> Result<Self, SysfsError> {
         Self::at(&host.path(link(numbers)))
     }
 
     /// The device with this name of the kernel, such as `sda1`.
-    ///
-    /// # Errors
-    /// If the host has none.
     pub fn named(host: &HostRoot, name: impl AsRef<Path>) -> Result<Self, SysfsError> {
         Self::at(&host.path("/sys/class/block").join(name))
     }
@@ -79,9 +73,6 @@ impl SysBlock {
     }
 
     /// Its major and minor number.
-    ///
-    /// # Errors
-    /// If they cannot be read.
     pub fn numbers(&self) -> Result<(u32, u32), SysfsError> {
         self.read_as("dev", "MAJOR:MINOR", |text| {
             let (major, minor) = text.split_once(':')?;
@@ -152,25 +143,16 @@ impl SysBlock {
     }
 
     /// An attribute that is a number.
-    ///
-    /// # Errors
-    /// If it cannot be read or is none.
     pub fn number(&self, attribute: &str) -> Result<u64, SysfsError> {
         number_in(&self.0.join(attribute))
     }
 
     /// An attribute of its disk's queue that is a number.
-    ///
-    /// # Errors
-    /// If it cannot be read or is none.
     pub fn queue(&self, attribute: &str) -> Result<u64, SysfsError> {
         number_in(&self.whole().0.join("queue").join(attribute))
     }
 
     /// What the kernel has counted on it so far.
-    ///
-    /// # Errors
-    /// If the device is gone or the file cannot be parsed.
     pub fn stat(&self) -> Result<BlockStat, SysfsError> {
         self.read_as("stat", "at least 11 numbers", parse_stat)
     }
@@ -186,9 +168,6 @@ impl SysBlock {
 }
 
 /// The devices of a file system: one, or for btrfs all of them; none if it is not on a block device.
-///
-/// # Errors
-/// If sysfs does not show one of them.
 pub fn devices_in_sysfs(host: &HostRoot, mount: &Mount) -> Result<Vec<SysBlock>, SysfsError> {
     if mount.numbers.0 != 0 {
         return Ok(vec![SysBlock::of_numbers(host, mount.numbers)?]);
@@ -216,9 +195,6 @@ pub(super) fn link((major, minor): (u32, u32)) -> PathBuf {
 }
 
 /// Major and minor number of a block device's node.
-///
-/// # Errors
-/// If it cannot be examined or is something else.
 pub(crate) fn node_numbers(path: &Path) -> io::Result<(u32, u32)> {
     let found = fs::metadata(path)?;
     if !found.file_type().is_block_device() {

@@ -23,6 +23,9 @@ use crate::ioctl::ring::Ring;
 use crate::mount::mount_of;
 use crate::path_error::at;
 
+/// Operations in the ring before the kernel must take some.
+const ENTRIES: u32 = 256;
+
 /// A file or device as opened.
 struct Opened {
     file: File,
@@ -37,8 +40,7 @@ struct Opened {
 
 impl RawDevice {
     /// Opens a target. With [`Access::Write`] a block device is opened exclusively. A missing file is created with
-    /// [`Options::file_bytes`] of allocated blocks, and removed when the device is dropped unless
-    /// [`Options::keep_file`] is set.
+    /// [`Options::file_bytes`] of allocated blocks, and removed when the device is dropped.
     ///
     /// # Errors
     /// If the target does not exist, is busy, read-only, or changed since the consent was given, if there is no room
@@ -61,9 +63,8 @@ impl RawDevice {
             });
         }
         let file = Arc::new(opened.file);
-        let entries = options.queue_depth.clamp(1, 4096).next_power_of_two();
         let ring =
-            Ring::new(Arc::clone(&file), entries).map_err(|source| RawDeviceError::NoRing { source })?;
+            Ring::new(Arc::clone(&file), ENTRIES).map_err(|source| RawDeviceError::NoRing { source })?;
         let name = target.to_string();
         let queue = Queue::new(ring, Arc::clone(&file), name.clone(), opened.route);
         Ok(Self {
@@ -135,7 +136,7 @@ fn open_file(path: &Path, identity: Option<&Identity>, options: &Options) -> Res
                 Err(Errno::INVAL) => notes.push(no_direct(path)),
                 result => result.map_err(at(path))?,
             }
-            (file, made.unless(options.keep_file))
+            (file, Some(made))
         }
         _ => (open_direct(path, &how, OFlags::empty(), &mut notes).map_err(at(path))?, None),
     };

@@ -90,9 +90,6 @@ impl Target {
 
     /// The whole file system, or the part of it that begins at `start` and has `length` bytes, in whole blocks. Btrfs
     /// has no end: its addresses are logical.
-    ///
-    /// # Errors
-    /// If it begins after the end.
     pub fn span(&self, start: Bytes, length: Option<Bytes>) -> Result<Span, TrimError> {
         let end = match (self.kind, &self.layout) {
             (Kind::Btrfs, _) => u64::MAX,
@@ -122,9 +119,6 @@ impl Target {
     }
 
     /// Estimates what a trim of `span` will send.
-    ///
-    /// # Errors
-    /// If the file system is gone or the query fails.
     pub fn estimate(&self, span: Span, min_extent: Bytes) -> Result<Estimate, TrimError> {
         let file = self.open()?;
         let least = self.least_extent(min_extent)?;

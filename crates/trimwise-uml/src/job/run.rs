@@ -104,9 +104,6 @@ impl Guest {
     }
 
     /// Does the same, but leaves the kernel's complaints to the caller.
-    ///
-    /// # Errors
-    /// [`JobError`].
     pub fn run_in_any_case(&self, job: &Job, disks: &mut [Disk]) -> Result<JobReport, JobError> {
         let folder_error = |what: &str| {
             let what = what.to_owned();
