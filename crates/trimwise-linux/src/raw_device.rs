@@ -66,6 +66,8 @@ pub enum Access {
 pub struct Options {
     /// Size of a new file, or of one that is empty. A file with contents keeps its size, as does a device.
     pub file_bytes: Bytes,
+    /// Number of operations in the ring before the kernel must take some.
+    pub queue_depth: u32,
     /// TRIM of a block device through a thread of this process, as on Linux before 6.12, even where the kernel can do
     /// better: to measure the cost.
     pub trim_by_thread: bool,
@@ -76,7 +78,12 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { file_bytes: Bytes::gib(1), trim_by_thread: false, interrupted: Arc::default() }
+        Self {
+            file_bytes: Bytes::gib(1),
+            queue_depth: 256,
+            trim_by_thread: false,
+            interrupted: Arc::default(),
+        }
     }
 }
 

@@ -23,9 +23,6 @@ use crate::ioctl::ring::Ring;
 use crate::mount::mount_of;
 use crate::path_error::at;
 
-/// Operations in the ring before the kernel must take some.
-const ENTRIES: u32 = 256;
-
 /// A file or device as opened.
 struct Opened {
     file: File,
@@ -63,8 +60,9 @@ impl RawDevice {
             });
         }
         let file = Arc::new(opened.file);
+        let entries = options.queue_depth.clamp(1, 4096).next_power_of_two();
         let ring =
-            Ring::new(Arc::clone(&file), ENTRIES).map_err(|source| RawDeviceError::NoRing { source })?;
+            Ring::new(Arc::clone(&file), entries).map_err(|source| RawDeviceError::NoRing { source })?;
         let name = target.to_string();
         let queue = Queue::new(ring, Arc::clone(&file), name.clone(), opened.route);
         Ok(Self {
