@@ -10,7 +10,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
-use std::time::{Duration, Instant, UNIX_EPOCH};
+use std::time::{Duration, UNIX_EPOCH};
 
 use fuser::{
     BackgroundSession, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation,
@@ -19,7 +19,7 @@ use fuser::{
 };
 use trimwise::units::{Bytes, SECTOR_BYTES, UNIT_BYTES};
 
-use crate::{Completions, EmulatedDrive};
+use crate::{Completions, EmulatedDrive, RequestError};
 
 /// The file's name in the mounted directory.
 pub const FILE: &str = "drive";
@@ -37,47 +37,6 @@ pub enum FuseEvent {
     Ended,
 }
 
-/// What is asked of the file.
-#[derive(Debug)]
-pub enum Operation<'a> {
-    /// Fill this with data.
-    Read(&'a mut [u8]),
-    /// Write this.
-    Write(&'a [u8]),
-    /// Discard this many bytes, which read as zeros from then on.
-    Discard(Bytes),
-    /// Write this many zeros.
-    WriteZeroes(Bytes),
-    /// Make all completed writes survive a power loss.
-    Flush,
-}
-
-/// What is behind the file.
-pub trait Served: Send + Sync + 'static {
-    /// The length of the file.
-    fn size(&self) -> Bytes;
-
-    /// Carries out an operation at a byte of the file, and returns when to answer it.
-    fn serve(&self, offset_bytes: u64, operation: Operation<'_>) -> Result<Instant, i32>;
-}
-
-impl Served for EmulatedDrive {
-    fn size(&self) -> Bytes {
-        self.size()
-    }
-
-    fn serve(&self, offset_bytes: u64, operation: Operation<'_>) -> Result<Instant, i32> {
-        match operation {
-            Operation::Read(bytes) => self.read(offset_bytes, bytes),
-            Operation::Write(bytes) => self.write(offset_bytes, bytes),
-            Operation::Discard(length) => self.discard(offset_bytes, length, true),
-            Operation::WriteZeroes(length) => self.write_zeroes(offset_bytes, length, false),
-            Operation::Flush => self.flush(),
-        }
-        .map_err(|error| error.errno())
-    }
-}
-
 /// A mounted drive. Dropping it unmounts.
 #[derive(Debug)]
 pub struct Mounted {
@@ -91,7 +50,7 @@ impl Mounted {
     /// # Errors
     /// The kernel's error: mounting needs root and `/dev/fuse`.
     pub fn new(
-        drive: Arc<impl Served>,
+        drive: Arc<EmulatedDrive>,
         point: &Path,
         threads: usize,
         events: &Sender<FuseEvent>,
@@ -137,15 +96,16 @@ impl Drop for Mounted {
 }
 
 const ROOT: INodeNo = INodeNo::ROOT;
-const DRIVE: INodeNo = INodeNo(2);
+/// The file.
+pub const DRIVE: INodeNo = INodeNo(2);
 
 thread_local! {
     /// Buffer of a thread for data that is read and answered at once.
     static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-struct OneFile<D> {
-    drive: Arc<D>,
+struct OneFile {
+    drive: Arc<EmulatedDrive>,
     completions: Completions,
     events: Sender<FuseEvent>,
 }
@@ -172,32 +132,41 @@ pub fn attributes(inode: INodeNo, kind: FileType, perm: u16, size: Bytes) -> Fil
     }
 }
 
-impl<D: Served> OneFile<D> {
+/// Attributes of the directory or the file in it; `None` for anything else.
+pub fn attributes_of_one_file(inode: INodeNo, size: Bytes) -> Option<FileAttr> {
+    match inode {
+        ROOT => Some(attributes(inode, FileType::Directory, 0o500, Bytes(0))),
+        DRIVE => Some(attributes(inode, FileType::RegularFile, 0o600, size)),
+        _ => None,
+    }
+}
+
+impl OneFile {
     fn attributes(&self, inode: INodeNo) -> Option<FileAttr> {
-        match inode {
-            ROOT => Some(attributes(inode, FileType::Directory, 0o500, Bytes(0))),
-            DRIVE => Some(attributes(inode, FileType::RegularFile, 0o600, self.drive.size())),
-            _ => None,
-        }
+        attributes_of_one_file(inode, self.drive.size())
     }
 
-    /// Carries out an operation without data, and replies when it is due.
-    fn empty(&self, offset: u64, operation: Operation<'_>, reply: ReplyEmpty) {
-        match self.drive.serve(offset, operation) {
+    /// Replies to a request without data when it is due.
+    fn empty(&self, result: Result<std::time::Instant, RequestError>, reply: ReplyEmpty) {
+        match result {
             Ok(due) => self.completions.at(due, move || reply.ok()),
-            Err(errno) => reply.error(Errno::from_i32(errno)),
+            Err(error) => reply.error(errno(&error)),
         }
     }
 }
 
-impl<D> Drop for OneFile<D> {
+fn errno(error: &RequestError) -> Errno {
+    Errno::from_i32(error.errno())
+}
+
+impl Drop for OneFile {
     fn drop(&mut self) {
         // If the device is being removed, there is no receiver.
         let _ = self.events.send(FuseEvent::Ended);
     }
 }
 
-impl<D: Served> Filesystem for OneFile<D> {
+impl Filesystem for OneFile {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
         // Missing features of a kernel are optional.
         for wanted in [InitFlags::FUSE_ASYNC_DIO, InitFlags::FUSE_PARALLEL_DIROPS] {
@@ -266,13 +235,13 @@ impl<D: Served> Filesystem for OneFile<D> {
             if buffer.len() < length {
                 buffer.resize(length, 0);
             }
-            match self.drive.serve(offset, Operation::Read(&mut buffer[..length])) {
+            match self.drive.read(offset, &mut buffer[..length]) {
                 Ok(due) if Completions::is_due(due) => reply.data(&buffer[..length]),
                 Ok(due) => {
                     let data = buffer[..length].to_vec();
                     self.completions.at(due, move || reply.data(&data));
                 }
-                Err(errno) => reply.error(Errno::from_i32(errno)),
+                Err(error) => reply.error(errno(&error)),
             }
         });
     }
@@ -290,14 +259,14 @@ impl<D: Served> Filesystem for OneFile<D> {
         reply: ReplyWrite,
     ) {
         let written = data.len() as u32;
-        match self.drive.serve(offset, Operation::Write(data)) {
+        match self.drive.write(offset, data) {
             Ok(due) => self.completions.at(due, move || reply.written(written)),
-            Err(errno) => reply.error(Errno::from_i32(errno)),
+            Err(error) => reply.error(errno(&error)),
         }
     }
 
     fn fsync(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
-        self.empty(0, Operation::Flush, reply);
+        self.empty(self.drive.flush(), reply);
     }
 
     fn fallocate(
@@ -315,8 +284,8 @@ impl<D: Served> Filesystem for OneFile<D> {
         // As in any file, a hole may reach beyond the end.
         let length = Bytes(length.min(self.drive.size().0.saturating_sub(offset)));
         match () {
-            () if mode & PUNCH_HOLE != 0 => self.empty(offset, Operation::Discard(length), reply),
-            () if mode & ZERO_RANGE != 0 => self.empty(offset, Operation::WriteZeroes(length), reply),
+            () if mode & PUNCH_HOLE != 0 => self.empty(self.drive.discard(offset, length, true), reply),
+            () if mode & ZERO_RANGE != 0 => self.empty(self.drive.write_zeroes(offset, length, false), reply),
             () => reply.error(Errno::EOPNOTSUPP),
         }
     }

@@ -3,18 +3,27 @@
 //! The file is served by FUSE in the test's own process, so that it can also go away under the device, like a drive
 //! that is pulled out.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
-use std::sync::{Arc, mpsc};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::fs::{FallocateFlags, fallocate};
-use rustix::io::Errno;
 use trimwise::units::Bytes;
-use trimwise_device::fuse::{self, Operation};
+use trimwise_device::fuse::{DRIVE, FILE, attributes_of_one_file};
+
+use fuser::{
+    BackgroundSession, Config, Errno, FileAttr, FileHandle, Filesystem, FopenFlags, Generation, INodeNo,
+    LockOwner, OpenFlags, ReplyAttr, ReplyData, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite, Request,
+    Session, WriteFlags,
+};
+
+const ROOT: INodeNo = INodeNo::ROOT;
+const FOR_EVER: Duration = Duration::from_secs(3600);
 
 /// What the drive does wrong.
 #[derive(Debug, Default)]
@@ -30,33 +39,39 @@ pub struct Faults {
 /// A mounted file and its faults. Dropping it takes the file away, whoever uses it.
 pub struct Faulty {
     pub faults: Arc<Faults>,
-    mounted: fuse::Mounted,
+    point: PathBuf,
+    session: Option<BackgroundSession>,
 }
 
 impl Faulty {
-    /// Serves `store` as a file below `point`.
+    /// Serves `store` at `point/drive`.
     pub fn new(store: File, point: &Path) -> Self {
         let faults = Arc::new(Faults::default());
+        let mut config = Config::default();
+        config.n_threads = Some(2);
         let bytes = store.metadata().unwrap().len();
-        let served = Arc::new(Served { store, bytes, faults: Arc::clone(&faults) });
-        let mounted = fuse::Mounted::new(served, point, 2, &mpsc::channel().0).unwrap();
-        Self { faults, mounted }
+        let served = Served { store, bytes, faults: Arc::clone(&faults) };
+        let session = Session::new(served, point, &config).unwrap().spawn().unwrap();
+        Self { faults, point: point.to_owned(), session: Some(session) }
     }
 
     pub fn file(&self) -> PathBuf {
-        self.mounted.file()
+        self.point.join(FILE)
     }
 
     /// The drive is pulled out: whoever waits for it, or asks it for anything from now on, gets an error.
     pub fn pull_out(&self) {
         self.faults.holds.store(false, Ordering::Relaxed);
-        self.mounted.abort();
+        // To force an unmount cuts the connection first, and then fails if the file is open.
+        let _ = rustix::mount::unmount(&self.point, rustix::mount::UnmountFlags::FORCE);
     }
 }
 
 impl Drop for Faulty {
     fn drop(&mut self) {
         self.pull_out();
+        let _ = rustix::mount::unmount(&self.point, rustix::mount::UnmountFlags::DETACH);
+        drop(self.session.take().map(BackgroundSession::umount_and_join));
     }
 }
 
@@ -67,40 +82,108 @@ struct Served {
 }
 
 impl Served {
-    fn done(&self, result: io::Result<()>) -> Result<Instant, i32> {
-        let eio = Errno::IO.raw_os_error();
-        if self.faults.io.load(Ordering::Relaxed) {
-            return Err(eio);
-        }
-        result.map(|()| Instant::now()).map_err(|error| error.raw_os_error().unwrap_or(eio))
+    fn attributes(&self, inode: INodeNo) -> Option<FileAttr> {
+        attributes_of_one_file(inode, Bytes(self.bytes))
     }
 
-    fn fallocate(&self, mode: FallocateFlags, offset: u64, length: Bytes) -> Result<Instant, i32> {
-        let mode = mode | FallocateFlags::KEEP_SIZE;
-        self.done(fallocate(&self.store, mode, offset, length.0).map_err(io::Error::from))
+    fn done(&self, result: io::Result<()>) -> Result<(), Errno> {
+        if self.faults.io.load(Ordering::Relaxed) {
+            return Err(Errno::EIO);
+        }
+        result.map_err(Errno::from)
     }
 }
 
-impl fuse::Served for Served {
-    fn size(&self) -> Bytes {
-        Bytes(self.bytes)
+impl Filesystem for Served {
+    fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        match self.attributes(DRIVE) {
+            Some(attributes) if parent == ROOT && name == FILE => {
+                reply.entry(&FOR_EVER, &attributes, Generation(0));
+            }
+            _ => reply.error(Errno::ENOENT),
+        }
     }
 
-    fn serve(&self, offset: u64, operation: Operation<'_>) -> Result<Instant, i32> {
-        match operation {
-            Operation::Read(bytes) => self.done(self.store.read_exact_at(bytes, offset)),
-            Operation::Write(bytes) => self.done(self.store.write_all_at(bytes, offset)),
-            Operation::Discard(length) => {
-                while self.faults.holds.load(Ordering::Relaxed) {
-                    std::thread::sleep(Duration::from_millis(20));
-                }
-                match self.faults.discard.load(Ordering::Relaxed) {
-                    errno @ 1.. => Err(errno),
-                    _ => self.fallocate(FallocateFlags::PUNCH_HOLE, offset, length),
-                }
-            }
-            Operation::WriteZeroes(length) => self.fallocate(FallocateFlags::ZERO_RANGE, offset, length),
-            Operation::Flush => self.done(Ok(())),
+    fn getattr(&self, _: &Request, inode: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+        match self.attributes(inode) {
+            Some(attributes) => reply.attr(&FOR_EVER, &attributes),
+            None => reply.error(Errno::ENOENT),
+        }
+    }
+
+    fn open(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+        reply.opened(FileHandle(0), FopenFlags::FOPEN_DIRECT_IO);
+    }
+
+    fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
+        reply.ok();
+    }
+
+    fn read(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        size: u32,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        let mut buffer = vec![0; u64::from(size).min(self.bytes.saturating_sub(offset)) as usize];
+        match self.done(self.store.read_exact_at(&mut buffer, offset)) {
+            Ok(()) => reply.data(&buffer),
+            Err(errno) => reply.error(errno),
+        }
+    }
+
+    fn write(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        data: &[u8],
+        _: WriteFlags,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        match self.done(self.store.write_all_at(data, offset)) {
+            Ok(()) => reply.written(data.len() as u32),
+            Err(errno) => reply.error(errno),
+        }
+    }
+
+    fn fsync(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
+        match self.done(Ok(())) {
+            Ok(()) => reply.ok(),
+            Err(errno) => reply.error(errno),
+        }
+    }
+
+    fn fallocate(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        length: u64,
+        mode: i32,
+        reply: ReplyEmpty,
+    ) {
+        let mode = FallocateFlags::from_bits_retain(mode.cast_unsigned());
+        while self.faults.holds.load(Ordering::Relaxed) && mode.contains(FallocateFlags::PUNCH_HOLE) {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let failing = self.faults.discard.load(Ordering::Relaxed);
+        let result = match failing {
+            1.. if mode.contains(FallocateFlags::PUNCH_HOLE) => Err(Errno::from_i32(failing)),
+            _ => self.done(fallocate(&self.store, mode, offset, length).map_err(io::Error::from)),
+        };
+        match result {
+            Ok(()) => reply.ok(),
+            Err(errno) => reply.error(errno),
         }
     }
 }
