@@ -1,4 +1,4 @@
-//! A loop device over a mounted drive: a block device of this host.
+//! A loop device over a mounted drive, which makes it a block device of this host.
 //!
 //! The loop driver opens the drive's file with direct I/O, so that a request to the device is one request to the drive.
 //! When the device is detached from the file, by us or by `losetup -d`, the file is closed; that is how the server
@@ -17,6 +17,8 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 use trimwise::units::{SECTOR_BYTES, UNIT_BYTES};
 
+use trimwise_linux::block_device::SysBlock;
+use trimwise_linux::host_root::HostRoot;
 use trimwise_linux::ioctl::{self, loop_device};
 use trimwise_linux::mount::parse_mountinfo;
 
@@ -60,16 +62,15 @@ pub fn attach(file: &Path, takes_trim: bool) -> io::Result<PathBuf> {
     Err(io::Error::new(io::ErrorKind::ResourceBusy, "no free loop device stays free"))
 }
 
-/// Whether a loop device lies over `file`.
+/// Whether `file` is the backing file of a loop device.
 pub fn is_over(device: &Path, file: &Path) -> bool {
-    let name = device.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let path = format!("/sys/block/{name}/loop/backing_file");
-    std::fs::read_to_string(path).is_ok_and(|shown| {
-        let shown = Path::new(shown.trim_end());
+    let name = device.file_name().unwrap_or_default();
+    let shown = SysBlock::named(&HostRoot::default(), name).ok().and_then(|device| device.backing_file());
+    shown.is_some_and(|shown| {
         // If a file lies below a mount that was moved away, only the remainder of its path is shown. An unrelated file
         // may exist at that path.
         let is_what_is_left = file.file_name().is_some_and(|name| shown == Path::new("/").join(name));
-        shown == file || (is_what_is_left && !lies_over(device, shown))
+        shown == file || (is_what_is_left && !lies_over(device, &shown))
     })
 }
 
@@ -81,9 +82,6 @@ fn lies_over(device: &Path, path: &Path) -> bool {
 }
 
 /// Detaches a loop device from its file: at once, or when the last user closes it.
-///
-/// # Errors
-/// The kernel's error.
 pub fn detach(device: &Path, file: &Path) -> io::Result<()> {
     if !is_over(device, file) {
         return Ok(());

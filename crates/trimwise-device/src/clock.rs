@@ -149,9 +149,6 @@ const AT_ONCE: Duration = Duration::from_micros(5);
 
 impl Completions {
     /// Starts empty, with a thread for answers that wait.
-    ///
-    /// # Errors
-    /// If the thread cannot be created.
     pub fn new() -> std::io::Result<Self> {
         let shared = Arc::new(Shared::default());
         let theirs = Arc::clone(&shared);

@@ -25,7 +25,7 @@ use crate::{Completions, EmulatedDrive, RequestError};
 pub const FILE: &str = "drive";
 /// Largest write that arrives in one piece.
 const WRITE_BYTES_MAX: u32 = 1 << 20;
-/// The kernel may ask again, but nothing changes.
+/// How long the kernel may cache attributes, which never change.
 const FOR_EVER: Duration = Duration::from_secs(3600);
 
 /// Events of a mounted drive.
@@ -96,7 +96,8 @@ impl Drop for Mounted {
 }
 
 const ROOT: INodeNo = INodeNo::ROOT;
-const DRIVE: INodeNo = INodeNo(2);
+/// The file.
+pub const DRIVE: INodeNo = INodeNo(2);
 
 thread_local! {
     /// Buffer of a thread for data that is read and answered at once.
@@ -109,31 +110,40 @@ struct OneFile {
     events: Sender<FuseEvent>,
 }
 
+/// Attributes of root's file, which never change.
+pub fn attributes(inode: INodeNo, kind: FileType, perm: u16, size: Bytes) -> FileAttr {
+    let time = UNIX_EPOCH;
+    FileAttr {
+        ino: inode,
+        size: size.0,
+        blocks: size.0 / SECTOR_BYTES,
+        atime: time,
+        mtime: time,
+        ctime: time,
+        crtime: time,
+        kind,
+        perm,
+        nlink: if kind == FileType::Directory { 2 } else { 1 },
+        uid: 0,
+        gid: 0,
+        rdev: 0,
+        blksize: UNIT_BYTES as u32,
+        flags: 0,
+    }
+}
+
+/// Attributes of the directory or the file in it; `None` for anything else.
+pub fn attributes_of_one_file(inode: INodeNo, size: Bytes) -> Option<FileAttr> {
+    match inode {
+        ROOT => Some(attributes(inode, FileType::Directory, 0o500, Bytes(0))),
+        DRIVE => Some(attributes(inode, FileType::RegularFile, 0o600, size)),
+        _ => None,
+    }
+}
+
 impl OneFile {
     fn attributes(&self, inode: INodeNo) -> Option<FileAttr> {
-        let (kind, perm, nlink, size) = match inode {
-            ROOT => (FileType::Directory, 0o500, 2, 0),
-            DRIVE => (FileType::RegularFile, 0o600, 1, self.drive.size().0),
-            _ => return None,
-        };
-        let time = UNIX_EPOCH;
-        Some(FileAttr {
-            ino: inode,
-            size,
-            blocks: size / SECTOR_BYTES,
-            atime: time,
-            mtime: time,
-            ctime: time,
-            crtime: time,
-            kind,
-            perm,
-            nlink,
-            uid: 0,
-            gid: 0,
-            rdev: 0,
-            blksize: UNIT_BYTES as u32,
-            flags: 0,
-        })
+        attributes_of_one_file(inode, self.drive.size())
     }
 
     /// Replies to a request without data when it is due.
@@ -151,7 +161,7 @@ fn errno(error: &RequestError) -> Errno {
 
 impl Drop for OneFile {
     fn drop(&mut self) {
-        // If the device is being removed, nothing receives this any more.
+        // If the device is being removed, there is no receiver.
         let _ = self.events.send(FuseEvent::Ended);
     }
 }

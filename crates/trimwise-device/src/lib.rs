@@ -139,9 +139,6 @@ impl EmulatedDrive {
     }
 
     /// Fills `bytes` with the data at `offset_bytes`, and returns when the drive would have answered.
-    ///
-    /// # Errors
-    /// [`RequestError`], as for all requests.
     pub fn read(&self, offset_bytes: u64, bytes: &mut [u8]) -> Result<Instant, RequestError> {
         let sectors = sectors(offset_bytes, bytes.len() as u64)?;
         let mut port = self.port();
@@ -185,9 +182,6 @@ impl EmulatedDrive {
     }
 
     /// Makes a range read as zeros. It is trimmed if that is allowed and the drive then promises zeros.
-    ///
-    /// # Errors
-    /// As for [`EmulatedDrive::read`].
     pub fn write_zeroes(
         &self,
         offset_bytes: u64,
@@ -206,9 +200,6 @@ impl EmulatedDrive {
 
     /// Makes all completed writes survive a power loss of the drive. The bytes survive the end of their server anyway:
     /// they are in the kernel or in the backing file's page cache.
-    ///
-    /// # Errors
-    /// As for [`EmulatedDrive::read`].
     pub fn flush(&self) -> Result<Instant, RequestError> {
         Ok(self.submit(&mut self.port(), &Request::Flush)?)
     }

@@ -30,6 +30,8 @@ use rustix::process::{Pid, PidfdFlags, geteuid, pidfd_open};
 use serde::{Deserialize, Serialize};
 use trimwise::block::PortCounts;
 
+use trimwise_linux::path_error::at;
+
 use crate::{EmulatedDrive, attachment};
 pub use error::RegistryError;
 pub use registered::Registered;
@@ -129,19 +131,12 @@ pub enum State {
 pub(crate) const SOCKET_PATH_BYTES_MAX: usize = 107;
 
 /// Checks whether a socket can have this path.
-///
-/// # Errors
-/// [`RegistryError::LongPath`].
 pub(crate) fn check_socket_path(path: &Path) -> Result<(), RegistryError> {
     let bytes = path.as_os_str().len();
     if bytes > SOCKET_PATH_BYTES_MAX {
         return Err(RegistryError::LongPath { path: path.to_owned(), bytes });
     }
     Ok(())
-}
-
-fn io_at<T>(path: &Path, result: io::Result<T>) -> Result<T, RegistryError> {
-    result.map_err(|source| RegistryError::Io { path: path.to_owned(), source })
 }
 
 /// The folder of all devices.
@@ -158,16 +153,13 @@ impl Registry {
 
     /// Reserves a name for a device. `None` stands for `like`, with a number after it if that is taken. Removes what
     /// dead servers left first.
-    ///
-    /// # Errors
-    /// [`RegistryError`].
     pub fn register(&self, name: Option<&str>, like: &str) -> Result<Registered, RegistryError> {
         for name in name.iter().copied().chain([like]) {
             check_name(name)?;
         }
         let mut builder = fs::DirBuilder::new();
         builder.recursive(true).mode(0o755);
-        io_at(&self.place, builder.create(&self.place))?;
+        builder.create(&self.place).map_err(at(&self.place))?;
         let guard = self.guard()?;
         self.clean(&guard)?;
         let candidates = match name {
@@ -182,16 +174,13 @@ impl Registry {
             match fs::DirBuilder::new().mode(0o700).create(&folder) {
                 Ok(()) => return Registered::new(candidate.clone(), folder),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(source) => return Err(RegistryError::Io { path: folder, source }),
+                Err(error) => return Err(at(&folder)(error).into()),
             }
         }
         Err(RegistryError::Taken { name: candidates.into_iter().next().unwrap_or_default() })
     }
 
     /// Returns all devices with their states, by name. Removes what dead servers left first.
-    ///
-    /// # Errors
-    /// [`RegistryError`].
     pub fn list(&self) -> Result<Vec<(Record, State)>, RegistryError> {
         if !self.place.exists() {
             return Ok(Vec::new());
@@ -277,8 +266,8 @@ impl Registry {
     /// Locks the registry: only one process at a time creates or removes folders.
     fn guard(&self) -> Result<Guard, RegistryError> {
         let path = self.place.join(".lock");
-        let file = io_at(&path, File::options().write(true).create(true).truncate(false).open(&path))?;
-        io_at(&path, flock(&file, FlockOperation::LockExclusive).map_err(io::Error::from))?;
+        let file = File::options().write(true).create(true).truncate(false).open(&path).map_err(at(&path))?;
+        flock(&file, FlockOperation::LockExclusive).map_err(at(&path))?;
         Ok(Guard(file))
     }
 
@@ -300,17 +289,17 @@ impl Registry {
                     dead.push((name, user));
                     continue;
                 }
-                io_at(&device, attachment::detach(&device, &file))?;
+                attachment::detach(&device, &file).map_err(at(&device))?;
             }
-            io_at(&folder, remove(&folder))?;
+            remove(&folder).map_err(at(&folder))?;
         }
         Ok(dead)
     }
 
     fn names(&self) -> Result<Vec<String>, RegistryError> {
         let mut names = Vec::new();
-        for entry in io_at(&self.place, fs::read_dir(&self.place))? {
-            let entry = io_at(&self.place, entry)?;
+        for entry in fs::read_dir(&self.place).map_err(at(&self.place))? {
+            let entry = entry.map_err(at(&self.place))?;
             if let Some(name) = entry.file_name().to_str().filter(|name| check_name(name).is_ok()) {
                 names.push(name.to_owned());
             }

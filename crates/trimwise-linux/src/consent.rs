@@ -18,11 +18,11 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 use trimwise::units::Bytes;
 
-use crate::block_device::{BlockDevice, BlockDeviceError};
+use crate::block_device::{BlockDevice, BlockDeviceError, numbers_of};
+use crate::path_error::{PathError, at};
 use crate::raw_device::Target;
 
 pub use signature::{HEAD_BYTES, signature};
-use usage::block_numbers;
 pub use usage::parse_swaps;
 
 /// Number of places sampled between the first and the last MiB.
@@ -98,13 +98,8 @@ pub enum ConsentError {
     #[error(transparent)]
     Device(#[from] BlockDeviceError),
     /// It cannot be examined.
-    #[error("{path}: {source}")]
-    Io {
-        /// The path.
-        path: String,
-        /// The operating system's error.
-        source: io::Error,
-    },
+    #[error(transparent)]
+    Io(#[from] PathError),
 }
 
 impl Consent {
@@ -148,7 +143,7 @@ fn check_file(path: &Path, word: Option<&str>) -> Result<Identity, ConsentError>
                 Err(_) => Ok(Identity::NoFile),
             };
         }
-        Err(source) => return Err(ConsentError::Io { path: shown(), source }),
+        Err(error) => return Err(at(path)(error).into()),
     };
     if found.file_type().is_block_device() {
         return Err(kind(
@@ -159,7 +154,7 @@ fn check_file(path: &Path, word: Option<&str>) -> Result<Identity, ConsentError>
     if !found.is_file() {
         return Err(kind("is not a regular file", "a file, or an unused name"));
     }
-    let canonical = path.canonicalize().map_err(|source| ConsentError::Io { path: shown(), source })?;
+    let canonical = path.canonicalize().map_err(at(path))?;
     if let Some(how) = usage::of_file(&canonical) {
         return Err(ConsentError::InUse { path: shown(), how });
     }
@@ -172,8 +167,7 @@ fn check_file(path: &Path, word: Option<&str>) -> Result<Identity, ConsentError>
 
 fn check_device(path: &Path, word: Option<&str>) -> Result<Identity, ConsentError> {
     let shown = || path.display().to_string();
-    let io = |source| ConsentError::Io { path: shown(), source };
-    let found = fs::metadata(path).map_err(io)?;
+    let found = fs::metadata(path).map_err(at(path))?;
     if !found.file_type().is_block_device() {
         let what = if found.is_file() { "is a regular file" } else { "is not a block device" };
         let expected = if found.is_file() {
@@ -183,11 +177,11 @@ fn check_device(path: &Path, word: Option<&str>) -> Result<Identity, ConsentErro
         };
         return Err(ConsentError::Kind { path: shown(), what: what.to_owned(), expected });
     }
-    let device = BlockDevice::of_node(path)?;
+    let device = BlockDevice::of_numbers(numbers_of(found.rdev()))?;
     if device.size.0 == 0 {
         return Err(ConsentError::Empty { path: shown() });
     }
-    if let Some(how) = usage::of_device(&device) {
+    if let Some(how) = usage::of_device(&device.sysfs) {
         return Err(ConsentError::InUse { path: shown(), how });
     }
     if device.is_read_only() {
@@ -201,9 +195,9 @@ fn check_device(path: &Path, word: Option<&str>) -> Result<Identity, ConsentErro
             io::ErrorKind::ResourceBusy => {
                 ConsentError::InUse { path: shown(), how: "the kernel reports that it is busy".to_owned() }
             }
-            _ => io(source),
+            _ => at(path)(source).into(),
         })?;
-    let canonical = path.canonicalize().map_err(io)?;
+    let canonical = path.canonicalize().map_err(at(path))?;
     let serials = device.serials();
     if let Some(what) = data_on(&file, device.size)
         && !is_repeated(word, path, &canonical, &serials)
@@ -214,7 +208,7 @@ fn check_device(path: &Path, word: Option<&str>) -> Result<Identity, ConsentErro
         };
         return Err(ConsentError::HoldsData { path: shown(), what, said: said(word), serial });
     }
-    Ok(Identity::Device(block_numbers(path).unwrap_or(device.numbers)))
+    Ok(Identity::Device(device.numbers))
 }
 
 fn libc_excl() -> i32 {

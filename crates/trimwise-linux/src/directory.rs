@@ -27,7 +27,7 @@ use trimwise::workload::fragmenting::DIRECTORY;
 use trimwise::workload::postmark::PostmarkConfig;
 use trimwise::workload::timed::Timed;
 
-use crate::directory_check::{DirectoryError, check_run, check_writable, open_beneath, words};
+use crate::directory_check::{DirectoryError, at, check_run, check_writable, open_beneath, words};
 
 /// Bytes per copy where C's stdio would copy: the size of its buffer.
 const COPY_BYTES: usize = 4096;
@@ -68,14 +68,13 @@ impl RealDirectory {
         let root = fs::open(path, flags, Mode::empty()).map_err(|errno| match errno {
             Errno::NOENT => DirectoryError::Missing { path: name() },
             Errno::NOTDIR => DirectoryError::NotADirectory { path: name() },
-            errno => DirectoryError::Io { path: name(), reason: words(errno) },
+            errno => at(path)(errno),
         })?;
         check_writable(root.as_fd(), path)?;
-        let io = |error: std::io::Error| DirectoryError::Io { path: name(), reason: error.to_string() };
         Ok(Self {
             root: Rc::new(root),
-            path: path.canonicalize().map_err(io)?,
-            given: std::path::absolute(path).map_err(io)?,
+            path: path.canonicalize().map_err(at(path))?,
+            given: std::path::absolute(path).map_err(at(path))?,
             begin: Instant::now(),
             interrupted,
             parents: RefCell::default(),
@@ -114,14 +113,13 @@ impl RealDirectory {
     /// If its directory exists, or its files would not fit into the free space. Nothing is created.
     pub fn check_timed(&self, timed: Timed) -> Result<FileSystemSpace, DirectoryError> {
         let name = |below: &Path| below.display().to_string();
-        let io = |errno, path| DirectoryError::Io { path, reason: words(errno) };
         let own = self.path.join(DIRECTORY);
         match fs::statat(&self.root, DIRECTORY, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(_) => return Err(DirectoryError::Occupied { path: name(&own) }),
             Err(Errno::NOENT) => {}
-            Err(errno) => return Err(io(errno, name(&own))),
+            Err(errno) => return Err(at(&own)(errno)),
         }
-        let space = self.space().map_err(|errno| io(errno, name(&self.path)))?;
+        let space = self.space().map_err(at(&self.path))?;
         let needed = timed.needed();
         if needed > space.free {
             return Err(DirectoryError::TooFull { path: name(&self.path), needed, free: space.free });

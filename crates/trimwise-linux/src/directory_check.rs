@@ -87,6 +87,14 @@ pub enum DirectoryError {
     },
 }
 
+/// Returns a function that adds a path to an error, for `map_err`.
+pub(crate) fn at<E: Into<std::io::Error>>(path: &Path) -> impl Fn(E) -> DirectoryError {
+    move |error| DirectoryError::Io {
+        path: path.display().to_string(),
+        reason: Into::<std::io::Error>::into(error).to_string(),
+    }
+}
+
 /// The operating system's message for `errno`.
 pub(crate) fn words(errno: Errno) -> String {
     std::io::Error::from(errno).to_string()
@@ -94,12 +102,10 @@ pub(crate) fn words(errno: Errno) -> String {
 
 /// Checks that files can be created in the directory.
 pub(crate) fn check_writable(directory: BorrowedFd<'_>, path: &Path) -> Result<(), DirectoryError> {
-    let path = path.display().to_string();
-    let io = |errno| DirectoryError::Io { path: path.clone(), reason: words(errno) };
-    if fs::fstatvfs(directory).map_err(io)?.f_flag.contains(StatVfsMountFlags::RDONLY) {
-        return Err(DirectoryError::ReadOnly { path });
+    if fs::fstatvfs(directory).map_err(at(path))?.f_flag.contains(StatVfsMountFlags::RDONLY) {
+        return Err(DirectoryError::ReadOnly { path: path.display().to_string() });
     }
-    check_writable_at(directory, Path::new(&path))
+    check_writable_at(directory, path)
 }
 
 /// Opens the directory `path` below `root` without following symbolic links or crossing mounts; `None` if it is
@@ -111,23 +117,23 @@ pub(crate) fn open_beneath(
 ) -> Result<Option<OwnedFd>, DirectoryError> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let mut at: Option<OwnedFd> = None;
+    let mut there: Option<OwnedFd> = None;
     let mut shown = root_path.to_owned();
     for component in
         path.split('/').filter(|component| !component.is_empty()).chain(path.is_empty().then_some("."))
     {
         shown.push(component);
-        let from = at.as_ref().map_or(root, OwnedFd::as_fd);
+        let from = there.as_ref().map_or(root, OwnedFd::as_fd);
         let name = || shown.display().to_string();
-        at = Some(match fs::openat2(from, component, flags, Mode::empty(), resolve) {
-            Ok(there) => there,
+        there = Some(match fs::openat2(from, component, flags, Mode::empty(), resolve) {
+            Ok(opened) => opened,
             Err(Errno::NOENT) => return Ok(None),
             Err(Errno::LOOP | Errno::XDEV) => return Err(DirectoryError::LeadsOut { path: name() }),
             Err(Errno::NOTDIR) => return Err(DirectoryError::NotADirectory { path: name() }),
-            Err(errno) => return Err(DirectoryError::Io { path: name(), reason: words(errno) }),
+            Err(errno) => return Err(at(&shown)(errno)),
         });
     }
-    Ok(at)
+    Ok(there)
 }
 
 /// Checks that a run of `config`, with relative locations, can take place below `root` without touching anything else.
@@ -159,8 +165,7 @@ fn check_room(
     layout: &Layout,
 ) -> Result<(), DirectoryError> {
     let path = root_path.display().to_string();
-    let space = fs::fstatvfs(root)
-        .map_err(|errno| DirectoryError::Io { path: path.clone(), reason: words(errno) })?;
+    let space = fs::fstatvfs(root).map_err(at(root_path))?;
     let free = Bytes(space.f_bavail.saturating_mul(space.f_frsize));
     if free < needs.bytes_max {
         return Err(DirectoryError::TooFull { path, needed: needs.bytes_max, free });
@@ -187,11 +192,10 @@ fn check_free_of(
     directory: &Path,
     is_taken: impl Fn(&str) -> bool,
 ) -> Result<(), DirectoryError> {
-    let io = |errno| DirectoryError::Io { path: directory.display().to_string(), reason: words(errno) };
     // Report the first name in sorted order, so that the message is always the same.
     let mut in_the_way: Option<String> = None;
-    for entry in fs::Dir::read_from(there).map_err(io)? {
-        let entry = entry.map_err(io)?;
+    for entry in fs::Dir::read_from(there).map_err(at(directory))? {
+        let entry = entry.map_err(at(directory))?;
         let name = entry.file_name();
         if let Some(name) = name.to_str().ok().filter(|name| is_taken(name)) {
             let is_first = in_the_way.as_ref().is_none_or(|first| (name.len(), name) < (first.len(), first));

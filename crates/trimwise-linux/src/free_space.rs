@@ -45,9 +45,6 @@ pub struct Extents {
 }
 
 /// Estimates a trim of `span` with a minimum extent of `least`.
-///
-/// # Errors
-/// If the file system refuses to list its free space, or its usage cannot be read.
 pub fn estimate(
     kind: Kind,
     layout: Option<&Layout>,
@@ -91,16 +88,13 @@ fn free_extents(
     least: Bytes,
 ) -> Result<Extents, Errno> {
     let mut sum = Sum::new(kind, layout, device, span, least);
-    let mut query = FsmapQuery::new();
-    loop {
-        let records = query.next(file)?;
-        for record in records.iter().filter(|record| is_free(record) && is_on(record, device)) {
+    FsmapQuery::new().find(file, |record| {
+        if record.is_free() && is_on(record, device) {
             sum.add(record.physical, record.length);
         }
-        if records.last().is_none_or(|last| last.flags & Fsmap::LAST != 0) {
-            return Ok(sum.finish());
-        }
-    }
+        None::<()>
+    })?;
+    Ok(sum.finish())
 }
 
 /// A part of a map of free space.
@@ -122,9 +116,6 @@ pub struct Listed {
 ///
 /// Some kernels leave out an extent that begins before the address and continues after it; ext4 also leaves out its own
 /// structures at the start of a group. The map then begins after that.
-///
-/// # Errors
-/// If the file system does not list its free space.
 pub fn list(
     kind: Kind,
     layout: &Layout,
@@ -139,33 +130,20 @@ pub fn list(
     let mut query = FsmapQuery::new();
     if from > 0 {
         // The key needs the kernel's number for the device, which every record contains.
-        match first_on(&mut query, file, device)? {
+        let number = |record: &Fsmap| is_on(record, device).then_some(record.device);
+        match query.find(file.as_fd(), number)? {
             Some(number) => query = FsmapQuery::from(number, from),
             None => return Ok(listing.finish(layout.end.0)),
         }
     }
-    loop {
-        let records = query.next(file.as_fd())?;
-        for record in records.iter().filter(|record| is_on(record, device)) {
-            listing.add(record.physical, record.physical.saturating_add(record.length), is_free(record));
+    query.find(file.as_fd(), |record| {
+        if is_on(record, device) {
+            let end = record.physical.saturating_add(record.length);
+            listing.add(record.physical, end, record.is_free());
         }
-        if listing.is_full() || records.last().is_none_or(|last| last.flags & Fsmap::LAST != 0) {
-            return Ok(listing.finish(layout.end.0));
-        }
-    }
-}
-
-/// The kernel's number for a device of the file system.
-fn first_on(query: &mut FsmapQuery, file: &File, device: &BlockDevice) -> Result<Option<u32>, Errno> {
-    loop {
-        let records = query.next(file.as_fd())?;
-        if let Some(record) = records.iter().find(|record| is_on(record, device)) {
-            return Ok(Some(record.device));
-        }
-        if records.last().is_none_or(|last| last.flags & Fsmap::LAST != 0) {
-            return Ok(None);
-        }
-    }
+        listing.is_full.then_some(())
+    })?;
+    Ok(listing.finish(layout.end.0))
 }
 
 /// Joins records into free extents, up to a maximum count.
@@ -186,10 +164,6 @@ impl Listing {
     fn new(least: Bytes, from: u64, most: usize) -> Self {
         let (least, asked_from) = (least.0, from);
         Self { least, asked_from, most, from: None, open: None, free: Vec::new(), is_full: false }
-    }
-
-    fn is_full(&self) -> bool {
-        self.is_full
     }
 
     fn add(&mut self, start: u64, end: u64, is_free: bool) {
@@ -223,10 +197,6 @@ impl Listing {
         let upto = if self.is_full { self.free.last().map_or(from, |last| last.end) } else { end.max(from) };
         Listed { free: self.free, from, upto }
     }
-}
-
-fn is_free(record: &Fsmap) -> bool {
-    record.flags & Fsmap::SPECIAL_OWNER != 0 && record.owner == Fsmap::FREE
 }
 
 /// Whether a record belongs to this device, not to a separate log or realtime device. Device numbers are encoded like
@@ -345,6 +315,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::block_device::SysBlock;
 
     fn limits(granularity: u64, max: u64) -> DiscardLimits {
         DiscardLimits { granularity: Bytes(granularity), max: Bytes(max), ranges: 1, merges: false }
@@ -354,7 +325,7 @@ mod tests {
         BlockDevice {
             name: "sdx1".into(),
             numbers: (8, 17),
-            sysfs: "/sys/none".into(),
+            sysfs: SysBlock("/sys/none".into()),
             size: Bytes::gib(1),
             start: Bytes(start),
             limits: limits(granularity, 2 << 30),
@@ -409,7 +380,7 @@ mod tests {
     ) -> (Vec<(u64, u64)>, u64, u64) {
         let mut listing = Listing::new(Bytes(least), from, most);
         for &(start, end, is_free) in records {
-            if listing.is_full() {
+            if listing.is_full {
                 break;
             }
             listing.add(start, end, is_free);

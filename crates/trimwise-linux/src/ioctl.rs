@@ -44,7 +44,7 @@ pub fn credit_randomness(file: BorrowedFd<'_>) -> Result<(), Errno> {
     unsafe { ioctl(file, Setter::<RNDADDTOENTCNT, i32>::new(256)) }
 }
 
-/// `struct fsmap`: an extent of a file system and who owns it, in bytes.
+/// `struct fsmap`: an extent of a file system, in bytes, and its owner.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Fsmap {
@@ -67,9 +67,9 @@ impl Fsmap {
     /// FMR_OF_SPECIAL_OWNER: `owner` is a code, not an inode.
     pub const SPECIAL_OWNER: u32 = 0x10;
     /// FMR_OF_LAST: no record follows.
-    pub const LAST: u32 = 0x20;
+    const LAST: u32 = 0x20;
     /// FMR_OWN_FREE: free space.
-    pub const FREE: u64 = 1;
+    const FREE: u64 = 1;
     /// A key above every record.
     const HIGHEST: Self = Self {
         device: u32::MAX,
@@ -80,6 +80,11 @@ impl Fsmap {
         length: 0,
         reserved: [0; 3],
     };
+
+    /// Whether it is free space.
+    pub fn is_free(&self) -> bool {
+        self.flags & Self::SPECIAL_OWNER != 0 && self.owner == Self::FREE
+    }
 }
 
 /// Maximum number of records per GETFSMAP call: 64 KiB.
@@ -118,8 +123,25 @@ impl FsmapQuery {
         Box::new(Self { head, records: [Fsmap::default(); RECORDS] })
     }
 
-    /// The next records in order of device and address; empty after the last one.
-    pub fn next(&mut self, file: BorrowedFd<'_>) -> Result<&[Fsmap], Errno> {
+    /// Calls `each` with one record after another, in order of device and address, until it returns something.
+    pub fn find<T>(
+        mut self: Box<Self>,
+        file: BorrowedFd<'_>,
+        mut each: impl FnMut(&Fsmap) -> Option<T>,
+    ) -> Result<Option<T>, Errno> {
+        loop {
+            let records = self.next(file)?;
+            if let Some(found) = records.iter().find_map(&mut each) {
+                return Ok(Some(found));
+            }
+            if records.last().is_none_or(|last| last.flags & Fsmap::LAST != 0) {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// The next records; empty after the last one.
+    fn next(&mut self, file: BorrowedFd<'_>) -> Result<&[Fsmap], Errno> {
         const GETFSMAP: Opcode = opcode::read_write::<FsmapHead>(b'X', 59);
         // SAFETY: GETFSMAP reads a `struct fsmap_head` and writes at most `count` records behind it. `FsmapQuery` is
         // that head, followed without padding (both are multiples of 8 bytes) by room for exactly `count` records;

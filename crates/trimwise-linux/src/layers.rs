@@ -3,16 +3,12 @@
 //! A partition is a piece of its disk. A device-mapper device is defined by its table. Only tables of `linear` targets
 //! (LVM's ordinary volumes) are followed, since only there does each byte lie at one place of one device below.
 
-use std::fs;
 use std::process::{Command, Stdio};
 
 use thiserror::Error;
 use trimwise::units::SECTOR_BYTES;
 
-use crate::block_device::{BlockDevice, BlockDeviceError};
-
-/// Maximum depth of stacked devices; beyond it, assume a cycle.
-const LAYERS_MAX: usize = 16;
+use crate::block_device::{BlockDevice, BlockDeviceError, LAYERS_MAX};
 
 /// A line of a device-mapper table: a run of sectors on a device below.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,14 +59,14 @@ pub enum Below {
 
 /// Finds the layer directly below `device`.
 pub fn below(device: &BlockDevice) -> Below {
-    if let Some(disk) = device.disk() {
+    if let Some(Ok(disk)) = device.sysfs.disk().map(BlockDevice::of) {
         return Below::Disk(Box::new(disk), device.start.0);
     }
-    if device.sysfs.join("md").exists() {
+    if device.sysfs.has("md") {
         return Below::Opaque(TableError::Kind("Linux RAID".to_owned()));
     }
-    let Ok(name) = fs::read_to_string(device.sysfs.join("dm/name")) else { return Below::Nothing };
-    match table(name.trim()).and_then(|text| parse_table(&text)) {
+    let Some(name) = device.sysfs.text("dm/name") else { return Below::Nothing };
+    match table(&name).and_then(|text| parse_table(&text)) {
         Ok(pieces) => Below::Linear(pieces),
         Err(error) => Below::Opaque(error),
     }
@@ -136,9 +132,6 @@ pub struct Stack {
 
 impl Stack {
     /// Examines `top` and everything below it.
-    ///
-    /// # Errors
-    /// If sysfs does not list a device that a table names.
     pub fn of(top: &BlockDevice) -> Result<Self, BlockDeviceError> {
         let mut devices = vec![(top.clone(), below(top))];
         let mut index = 0;

@@ -11,7 +11,7 @@ use std::os::unix::fs::FileExt as _;
 use rustix::fs::fstatvfs;
 use trimwise::units::Bytes;
 
-use crate::block_device::BlockDevice;
+use crate::block_device::{BlockDevice, numbers_of};
 use crate::ioctl;
 
 /// File systems whose FITRIM behaviour is known here.
@@ -98,11 +98,10 @@ const SUPERBLOCK_OFFSET: u64 = 1024;
 /// Reads through the device's page cache, which ext4 uses for its superblock too.
 fn superblock_of(device: &BlockDevice) -> Option<[u8; SUPERBLOCK_BYTES]> {
     let mut superblock = [0; SUPERBLOCK_BYTES];
-    let node = File::open(device.node()).ok()?;
+    let node = File::open(device.sysfs.node()).ok()?;
     let found = rustix::fs::fstat(node.as_fd()).ok()?;
     // In a container, the node of that name may be another device.
-    let numbers = (rustix::fs::major(found.st_rdev), rustix::fs::minor(found.st_rdev));
-    if numbers != device.numbers {
+    if numbers_of(found.st_rdev) != device.numbers {
         return None;
     }
     node.read_exact_at(&mut superblock, SUPERBLOCK_OFFSET).ok()?;

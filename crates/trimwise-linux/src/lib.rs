@@ -15,6 +15,7 @@
 //! - [`daemon`]: the configuration of `trimwised`, and its control protocol;
 //! - [`ioctl`]: system calls that no library wraps; [`files`]: small files that must never be half written;
 //! - [`sparse_store`]: the bytes of an emulated drive;
+//! - [`path_error`]: an error of the operating system, with its path;
 //! - [`privilege`]: what to advise when the kernel refuses;
 //! - [`text`]: which characters must not reach a terminal;
 //! - [`block_on`]: runs a workload whose calls all block.
@@ -35,9 +36,11 @@ pub mod layers;
 pub mod layout;
 pub mod mount;
 pub mod mounted_verify;
+pub mod path_error;
 pub mod privilege;
 pub mod raw_device;
 mod ready;
+mod slots;
 pub mod sparse_store;
 pub mod text;
 pub mod trim;

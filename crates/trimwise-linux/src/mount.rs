@@ -14,6 +14,8 @@ use rustix::fs::{AtFlags, CWD, Statx, StatxFlags, statx};
 use serde::{Deserialize, Serialize, Serializer};
 use thiserror::Error;
 
+use crate::path_error::{PathError, at};
+
 /// A mounted file system.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mount {
@@ -71,13 +73,8 @@ impl Mount {
 #[derive(Debug, Error)]
 pub enum MountError {
     /// The path or `/proc/self/mountinfo` cannot be read.
-    #[error("{path}: {source}")]
-    Io {
-        /// What could not be read.
-        path: String,
-        /// The operating system's error.
-        source: std::io::Error,
-    },
+    #[error(transparent)]
+    Io(#[from] PathError),
     /// `/proc/self/mountinfo` does not list this mount, as in some containers.
     #[error("{path}: no mount in /proc/self/mountinfo contains it")]
     Unknown {
@@ -91,28 +88,21 @@ pub enum MountError {
 /// # Errors
 /// If the path does not exist or its mount is not listed.
 pub fn mount_of(path: &Path) -> Result<Mount, MountError> {
-    let canonical = path.canonicalize().map_err(|source| io(path, source))?;
+    let canonical = path.canonicalize().map_err(at(path))?;
     listed(statx(CWD, &canonical, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::MNT_ID), &canonical)
 }
 
 /// The mount of an open file or folder, even if its path now leads elsewhere.
-///
-/// # Errors
-/// If its mount is not listed.
 pub fn mount_of_open(file: impl AsFd) -> Result<Mount, MountError> {
-    let link = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
-    let path = std::fs::read_link(&link).map_err(|source| io(Path::new(&link), source))?;
+    let link = PathBuf::from(format!("/proc/self/fd/{}", file.as_fd().as_raw_fd()));
+    let path = std::fs::read_link(&link).map_err(at(&link))?;
     listed(statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID), &path)
-}
-
-fn io(path: &Path, source: std::io::Error) -> MountError {
-    MountError::Io { path: path.display().to_string(), source }
 }
 
 /// Finds a mount by its id, or by the path on kernels before 5.8, which give no id.
 fn listed(found: rustix::io::Result<Statx>, path: &Path) -> Result<Mount, MountError> {
     const MOUNTINFO: &str = "/proc/self/mountinfo";
-    let text = std::fs::read(MOUNTINFO).map_err(|source| io(Path::new(MOUNTINFO), source))?;
+    let text = std::fs::read(MOUNTINFO).map_err(at(Path::new(MOUNTINFO)))?;
     let mut mounts = parse_mountinfo(&text);
     let id = told_id(found);
     let index = mounts
@@ -140,9 +130,6 @@ pub(crate) fn nearest(mounts: &[Mount], path: &Path) -> Option<usize> {
 }
 
 /// Serializes a path lossily as text: JSON strings are UTF-8, and one odd path must not make a list of mounts fail.
-///
-/// # Errors
-/// As the serializer's.
 pub fn as_text<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(&path.display())
 }

@@ -35,6 +35,7 @@ use crate::fiemap::{Extent, extents};
 use crate::ioctl::ring::Page;
 use crate::layers::{Stack, TableError};
 use crate::mount::{Mount, mount_of};
+use crate::path_error::at;
 use crate::raw_device::Promise;
 use crate::trim::{self, Ended, Plan, Target};
 
@@ -71,7 +72,6 @@ pub fn run(directory: &Path, bytes: Bytes, interrupted: &AtomicBool) -> Result<R
     let shown = directory.display().to_string();
     let stop = || if interrupted.load(Ordering::Relaxed) { Err(VerifyError::Interrupted) } else { Ok(()) };
     let mount = mount_of(directory)?;
-    let io = |source| VerifyError::Io { path: shown.clone(), source };
     refuse_logical(&mount)?;
     let device = devices_of(&mount)?.remove(0);
     let stack = Stack::of(&device)?;
@@ -80,7 +80,7 @@ pub fn run(directory: &Path, bytes: Bytes, interrupted: &AtomicBool) -> Result<R
     let target = Target::of(&mount.mount_point)?;
 
     let units = bytes.units_floor().max(1);
-    let root = File::open(directory).map_err(io)?;
+    let root = File::open(directory).map_err(at(directory))?;
     let free = fstatvfs(&root).map_or(0, |space| space.f_bavail.saturating_mul(space.f_frsize));
     let needed = Bytes::from_units(units);
     if free < needed.0.saturating_mul(2) {
@@ -177,11 +177,10 @@ fn open_disks(stack: &Stack, shown: &str) -> Result<(Vec<Open>, Vec<String>), Ve
             }
             None => {}
         }
-        let node = device.node();
+        let node = device.sysfs.node();
         let mut options = File::options();
         let direct = options.read(true).custom_flags(OFlags::DIRECT.bits().cast_signed());
-        let open = |source| VerifyError::Io { path: node.display().to_string(), source };
-        let file = direct.open(&node).map_err(open)?;
+        let file = direct.open(&node).map_err(at(&node))?;
         let promise = match ends {
             None => Promise::of(device, &file),
             Some(_) => Promise::Nothing { why: format!("it is unknown what {} passes on", device.name) },

@@ -41,6 +41,7 @@ use trimwise::units::{Bytes, Lpn, SECTOR_BYTES, SimDuration, SimTime, UNIT_BYTES
 
 use crate::block_device::BlockDeviceError;
 use crate::consent::{Consent, ConsentError};
+use crate::path_error::PathError;
 
 pub use promise::{Promise, dlfeat_promises_zeros, identify_promises_zeros, lbprz_promises_zeros};
 use queue::Queue;
@@ -49,7 +50,7 @@ pub use target::{Target, TargetError};
 /// The longest transfer in one call to the kernel.
 pub(crate) const CALL_BYTES: Bytes = Bytes(16 << 20);
 /// Maximum bytes in flight at once, which is also the limit on buffers held.
-pub(crate) const ON_ITS_WAY_BYTES: Bytes = Bytes(2 << 30);
+pub(crate) const IN_FLIGHT_BYTES: Bytes = Bytes(2 << 30);
 
 /// The requested access to a target.
 #[derive(Debug)]
@@ -65,8 +66,6 @@ pub enum Access {
 pub struct Options {
     /// Size of a new file, or of one that is empty. A file with contents keeps its size, as does a device.
     pub file_bytes: Bytes,
-    /// Whether to keep a file that was created.
-    pub keep_file: bool,
     /// Number of operations in the ring before the kernel must take some.
     pub queue_depth: u32,
     /// TRIM of a block device through a thread of this process, as on Linux before 6.12, even where the kernel can do
@@ -81,7 +80,6 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             file_bytes: Bytes::gib(1),
-            keep_file: false,
             queue_depth: 256,
             trim_by_thread: false,
             interrupted: Arc::default(),
@@ -136,13 +134,8 @@ pub enum RawDeviceError {
         source: io::Error,
     },
     /// Another error of the operating system.
-    #[error("{path}: {source}")]
-    Io {
-        /// The path.
-        path: String,
-        /// The operating system's error.
-        source: io::Error,
-    },
+    #[error(transparent)]
+    Io(#[from] PathError),
 }
 
 /// A file or block device that tests run on.
@@ -178,15 +171,6 @@ impl Made {
     fn new(path: &Path, file: &File) -> io::Result<Self> {
         let found = file.metadata()?;
         Ok(Self { path: path.to_owned(), identity: (found.dev(), found.ino()) })
-    }
-
-    /// Returns `None`, so that the file stays, if `keeps` is set.
-    fn unless(self, keeps: bool) -> Option<Self> {
-        if !keeps {
-            return Some(self);
-        }
-        std::mem::forget(self);
-        None
     }
 }
 

@@ -28,9 +28,6 @@ pub struct SparseStore {
 
 impl SparseStore {
     /// A store of zeros in memory.
-    ///
-    /// # Errors
-    /// The kernel's error.
     pub fn in_memory(size: Bytes) -> io::Result<Self> {
         let file = File::from(memfd_create("trimwise-drive", MemfdFlags::CLOEXEC)?);
         file.set_len(size.0)?;
@@ -134,9 +131,6 @@ impl SparseStore {
     }
 
     /// Like [`SparseStore::punch`], for units.
-    ///
-    /// # Errors
-    /// As [`SparseStore::punch`].
     pub fn punch_units(&self, range: UnitRange) -> io::Result<()> {
         self.punch(Bytes::from_units(range.start.0).0, Bytes::from_units(range.units))
     }

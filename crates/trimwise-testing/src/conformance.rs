@@ -24,7 +24,7 @@ pub fn keeps_what_it_is_told(device: &RawDevice) {
         let size_units = device.size_units();
         let mut expected = vec![None; 4096];
         let mut seen = Vec::new();
-        let mut on_their_way = 0;
+        let mut in_flight = 0;
         for (version, token) in (0..300u32).zip(0..) {
             let class = ContentClass::ALL[version as usize % 5];
             let content = Content::new(class, version);
@@ -32,13 +32,13 @@ pub fn keeps_what_it_is_told(device: &RawDevice) {
             let (start, count) = (u64::from(version) * 13, if version.is_multiple_of(7) { 12 } else { 1 });
             device.submit(Operation::write(units(start, count), content), token).unwrap();
             expected[start as usize..(start + count) as usize].fill(Some(content));
-            on_their_way += 1;
-            while on_their_way >= 32 {
+            in_flight += 1;
+            while in_flight >= 32 {
                 seen.push(device.completion().await.unwrap().token);
-                on_their_way -= 1;
+                in_flight -= 1;
             }
         }
-        for _ in 0..on_their_way {
+        for _ in 0..in_flight {
             let completion = device.completion().await.unwrap();
             assert!(completion.latency() > SimDuration::ZERO);
             seen.push(completion.token);

@@ -1,4 +1,4 @@
-//! What the tests of several crates share: how a test skips, loop devices, a daemon of one's own, and what must hold of
+//! What the tests of several crates share: skipping a test, loop devices, a daemon for one test, and what must hold for
 //! every device.
 
 pub mod conformance;
@@ -16,7 +16,7 @@ use trimwise_linux::RealDirectory;
 /// Records that the running test cannot run here. The caller must then return.
 ///
 /// libtest counts a test that returns as passed. So a skip is recorded in the file that `TRIMWISE_SKIPS` names, which
-/// `scripts/test-tier` subtracts; without that variable nobody would notice, and a skip is a failure.
+/// `scripts/test-tier` subtracts; without that variable a skip would go unnoticed, so it is a failure.
 ///
 /// # Panics
 /// If `TRIMWISE_SKIPS` is not set.

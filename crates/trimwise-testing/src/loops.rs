@@ -1,6 +1,6 @@
 //! File systems on loop devices over sparse files, for tests that run as root.
 //!
-//! Each test makes its own image and its own device, touches no other, and takes both away again, also when it fails.
+//! Each test makes its own image and device, touches no others, and removes both, even if it fails.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use crate::{program, scratch, skipped};
 
-/// A file system on a loop device of its own, perhaps mounted.
+/// A file system on its own loop device, perhaps mounted.
 pub struct Loop {
     pub image: PathBuf,
     /// `loop3` or `loop3p1`.
@@ -18,7 +18,7 @@ pub struct Loop {
     pub point: PathBuf,
     disk: String,
     mounted: bool,
-    // In this order: what lies in the other goes first.
+    // Dropped in this order: the first lies in the second.
     _memory: Option<Memory>,
     _directory: tempfile::TempDir,
 }
@@ -32,10 +32,10 @@ impl Drop for Memory {
     }
 }
 
-/// A directory for images: holes can be punched there, and it goes when the test ends.
+/// A directory for images, in which holes can be punched; removed when the test ends.
 fn directory() -> tempfile::TempDir {
     let directory = scratch();
-    // For a test that looks at the mount as another user.
+    // One test looks at the mount as another user.
     fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
     directory
 }
@@ -95,12 +95,12 @@ impl Loop {
         Path::new("/dev").join(&self.device)
     }
 
-    /// The node of the disk that it is a partition of; its own if it is none.
+    /// The node of the disk that it is a partition of; its own if it is not a partition.
     pub fn disk_node(&self) -> PathBuf {
         Path::new("/dev").join(&self.disk)
     }
 
-    /// The same bytes once more, on another device; not mounted yet.
+    /// A copy on another device; not mounted yet.
     pub fn copy(&self) -> Self {
         Self::attached(directory(), |image| {
             sh("cp", &["--sparse=always", self.image.to_str().unwrap(), image.to_str().unwrap()]);
@@ -112,7 +112,7 @@ impl Loop {
         let mut made = Self::attached(directory(), |image| {
             fs::File::create(image).unwrap().set_len(bytes).unwrap();
         });
-        // Told to the kernel directly: not every one reads partition tables.
+        // Not every kernel reads partition tables.
         let (start, length) =
             (start_sectors.to_string(), (bytes / 512 - u64::from(start_sectors)).to_string());
         sh("addpart", &[&format!("/dev/{}", made.disk), "1", &start, &length]);
@@ -184,8 +184,8 @@ impl Loop {
         self.mount();
     }
 
-    /// The largest discard, in bytes. Never 0: the kernel forgets the granularity with it, and takes no other limit
-    /// from then on, also from who has the device next.
+    /// Limits discards to this many bytes. Never 0: the kernel would forget the granularity too, and accept no other limit
+    /// from then on, even from the device's next user.
     pub fn limit_discards(&self, bytes: u64) {
         assert!(bytes > 0);
         fs::write(self.limit_path(), bytes.to_string()).unwrap();
@@ -195,14 +195,14 @@ impl Loop {
         format!("/sys/block/{}/queue/discard_max_bytes", self.disk)
     }
 
-    /// Discards that the kernel counted on the device: commands and bytes. Read here by other means than the product's.
+    /// Discards that the kernel counted on the device: commands and bytes. Reads them without the code under test.
     pub fn discards(&self) -> (u64, u64) {
         let text = fs::read_to_string(format!("/sys/class/block/{}/stat", self.device)).unwrap();
         let fields: Vec<u64> = text.split_whitespace().map(|field| field.parse().unwrap()).collect();
         (fields[11], fields[13] * 512)
     }
 
-    /// Bytes that the image takes.
+    /// Bytes that the image occupies.
     pub fn allocated(&self) -> u64 {
         sh("sync", &["-f", self.image.to_str().unwrap()]);
         fs::metadata(&self.image).unwrap().blocks() * 512
@@ -221,7 +221,7 @@ impl Loop {
         sh("sync", &["-f", self.point.to_str().unwrap()]);
     }
 
-    /// Free extents of many lengths: every other of `files` files of 60 KiB is removed, and one large file.
+    /// Makes free extents of many lengths: removes every other of `files` files of 60 KiB, and one large file.
     pub fn fragment(&self, files: usize) {
         self.fill(["large".to_string()], 64 << 20);
         self.fill((0..files).map(|i| format!("small{i}")), 60 << 10);
@@ -233,7 +233,7 @@ impl Loop {
     }
 }
 
-/// The most that the file takes: 32 bits, in multiples of the granularity.
+/// The highest limit that the kernel accepts: 32 bits, in multiples of the granularity.
 const UNLIMITED: u64 = (1 << 32) - 4096;
 
 fn attach(image: &Path) -> String {
@@ -243,7 +243,7 @@ fn attach(image: &Path) -> String {
 
 impl Drop for Loop {
     fn drop(&mut self) {
-        // No assertion here: a failed test is already on its way up.
+        // No assertion here: the test may already be failing.
         let run = |program: &str, arguments: &[&str]| {
             let mut command = Command::new(program);
             let status = command.args(arguments).stdin(Stdio::null()).stderr(Stdio::null()).status();
@@ -259,7 +259,7 @@ impl Drop for Loop {
                 }
             });
             if !gone {
-                eprintln!("{point} could not be unmounted: it goes when nobody uses it any more");
+                eprintln!("{point} could not be unmounted: it is removed when no longer in use");
                 run("umount", &["--lazy", point]);
             }
         }

@@ -1,4 +1,4 @@
-//! The calendar: who may run, and what time it is.
+//! The calendar: whether the kernel may run, and what time it is.
 //!
 //! User-Mode Linux asks for time over a socket (include/uapi/linux/um_timetravel.h): REQUEST says when it wants to run
 //! again, WAIT that it has nothing to do before that, RUN lets it continue at a given time. FREE_UNTIL, sent before

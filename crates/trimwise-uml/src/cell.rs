@@ -25,7 +25,7 @@ use trimwise::profile::Profile;
 use trimwise::ssd::{ConfigError, Ssd};
 use trimwise::units::{Bytes, Lpn, UNIT_BYTES};
 
-use crate::disk::{Disk, Mark};
+use crate::disk::Disk;
 use crate::images;
 use crate::job::{FileSystem, Guest, Job, JobError, Outcome, Step};
 use trimwise_linux::sparse_store::SparseStore;
@@ -221,15 +221,9 @@ pub enum KernelCellError {
     /// A defect: the guest did not report what it was asked for.
     #[error("the guest did not report {0}")]
     NoAnswer(&'static str),
-    /// The drive refused a request of the kernel.
-    #[error("a block request failed: {0}")]
-    Request(String),
 }
 
 /// Creates a new drive of this profile.
-///
-/// # Errors
-/// [`KernelCellError::Device`], [`KernelCellError::Store`].
 pub fn new_disk(device: &Profile, seed: u64, is_traced: bool) -> Result<Disk, KernelCellError> {
     let drive = trimwise::ssd::Drive::new(&device.config, device.faults, seed)?;
     let port = Port::new(drive);
@@ -279,17 +273,11 @@ impl KernelCell<'_> {
     }
 
     /// Runs it on a new drive.
-    ///
-    /// # Errors
-    /// [`KernelCellError`].
     pub fn run(&self, guest: &Guest) -> Result<Cell, KernelCellError> {
         let mut disks = [new_disk(self.device, self.seed, false)?];
         let (steps, workload) = self.steps();
         let report = guest.run(&Job { steps }, &mut disks)?;
         let [disk] = disks;
-        if let Some(failure) = disk.failure() {
-            return Err(KernelCellError::Request(failure.to_owned()));
-        }
         let (port, _, _, marks) = disk.into_parts();
         let ssd = port.drive().ssd();
         ssd.audit().map_err(|e| KernelCellError::Audit(e.to_string()))?;
@@ -310,15 +298,16 @@ impl KernelCell<'_> {
             device: self.device.name.clone(),
             policy: self.policy.to_string(),
             target: format!("kernel:{}", self.target),
-            device_stats: Some(device_figures(&between(before, after), ssd.wear(), stale, Vec::new())),
+            device_stats: Some(device_figures(
+                &after.stats.since(&before.stats),
+                ssd.wear(),
+                stale,
+                Vec::new(),
+            )),
             postmark_report,
             ..*cell
         })
     }
-}
-
-fn between(before: &Mark, after: &Mark) -> trimwise::ssd::SsdStats {
-    after.stats.since(&before.stats)
 }
 
 /// Counts units that lie entirely in a free extent and hold data in the drive.

@@ -28,7 +28,6 @@ mod feature {
     pub(crate) const BLK_SIZE: u64 = 1 << 6;
     pub const FLUSH: u64 = 1 << 9;
     pub(crate) const TOPOLOGY: u64 = 1 << 10;
-    pub(crate) const MQ: u64 = 1 << 12;
     pub const DISCARD: u64 = 1 << 13;
     pub(crate) const WRITE_ZEROES: u64 = 1 << 14;
 }
@@ -146,8 +145,8 @@ impl Fault {
     }
 }
 
-/// A pending request: when it completes, its number, its queue, and for the ring its head and how much was written.
-type Pending = (SimTime, u64, usize, u16, u32);
+/// A pending request: when it completes, its number, and for the ring its head and how much was written.
+type Pending = (SimTime, u64, u16, u32);
 
 /// A disk of the guest.
 pub struct Disk {
@@ -156,7 +155,6 @@ pub struct Disk {
     name: String,
     /// Requests that wait for their completion.
     pending: BinaryHeap<Reverse<Pending>>,
-    sequence: u64,
     requests: u64,
     /// Whether the drive depends on what is written.
     looks_at_content: bool,
@@ -177,7 +175,6 @@ impl Disk {
             store,
             name: name.to_owned(),
             pending: BinaryHeap::new(),
-            sequence: 0,
             requests: 0,
             trace: is_traced.then(Vec::new),
             marks: Vec::new(),
@@ -193,9 +190,6 @@ impl Disk {
         Self { faults, ..self }
     }
 
-    /// Number of queues.
-    pub(crate) const QUEUES: usize = 1;
-
     /// Returns its features.
     pub fn features(&self) -> u64 {
         let limits = self.port.limits();
@@ -205,9 +199,6 @@ impl Disk {
         }
         if limits.discard_max_sectors > 0 {
             features |= feature::DISCARD;
-        }
-        if Self::QUEUES > 1 {
-            features |= feature::MQ;
         }
         features
     }
@@ -225,7 +216,7 @@ impl Disk {
         config.extend(8_u16.to_le_bytes()); // min_io_size, in blocks
         config.extend(0_u32.to_le_bytes()); // opt_io_size
         config.extend([u8::from(limits.volatile_cache), 0]); // writeback, unused
-        config.extend((Self::QUEUES as u16).to_le_bytes());
+        config.extend(1_u16.to_le_bytes()); // num_queues
         config.extend(limits.discard_max_sectors.to_le_bytes());
         config.extend(limits.discard_max_ranges.to_le_bytes());
         config.extend(limits.discard_granularity_sectors.to_le_bytes());
@@ -282,38 +273,30 @@ impl Disk {
         (self.port, self.store, self.trace.unwrap_or_default(), self.marks)
     }
 
-    /// Receives all new requests of a queue.
-    pub(crate) fn take_requests(
-        &mut self,
-        front: &mut FrontEnd,
-        index: usize,
-        now: SimTime,
-    ) -> io::Result<()> {
-        let (memory, queue) = front.queue(index)?;
+    /// Receives all new requests.
+    pub(crate) fn take_requests(&mut self, front: &mut FrontEnd, now: SimTime) -> io::Result<()> {
+        let (memory, queue) = front.queue()?;
         while let Some(chain) = queue.pop_descriptor_chain(memory) {
             self.requests += 1;
             let head = chain.head_index();
             let (done, written) = self.take(chain, memory, now)?;
-            self.sequence += 1;
-            self.pending.push(Reverse((done, self.sequence, index, head, written)));
+            self.pending.push(Reverse((done, self.requests, head, written)));
         }
         Ok(())
     }
 
-    /// Passes the kernel all requests that complete by `now`; returns the queues whose interrupts are due.
-    pub fn complete(&mut self, front: &mut FrontEnd, now: SimTime) -> io::Result<Vec<usize>> {
-        let mut queues = Vec::new();
-        while let Some(&Reverse((at, _, index, head, written))) = self.pending.peek()
+    /// Passes the kernel all requests that complete by `now`; returns whether there were any, so an interrupt is due.
+    pub fn complete(&mut self, front: &mut FrontEnd, now: SimTime) -> io::Result<bool> {
+        let mut any = false;
+        while let Some(&Reverse((at, _, head, written))) = self.pending.peek()
             && at <= now
         {
             self.pending.pop();
-            let (memory, queue) = front.queue(index)?;
+            let (memory, queue) = front.queue()?;
             queue.add_used(memory, head, written).map_err(io::Error::other)?;
-            if !queues.contains(&index) {
-                queues.push(index);
-            }
+            any = true;
         }
-        Ok(queues)
+        Ok(any)
     }
 
     /// Carries out a request; returns when it completes and how many bytes were written to the guest.

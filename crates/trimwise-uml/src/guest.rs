@@ -9,6 +9,7 @@
 mod daemon;
 mod week;
 
+use std::ffi::CString;
 use std::fs;
 use std::io::{self, Write as _};
 use std::os::fd::AsFd;
@@ -25,10 +26,10 @@ use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags, mount, mount_remount, unmount};
 use rustix::system::{RebootCommand, reboot};
 use trimwise::compare::result::{Cell, CellId};
-use trimwise::units::SimTime;
 use trimwise::workload::ageing;
+use trimwise::workload::files::{FileError, Files as _};
 use trimwise::workload::postmark::{self, PostmarkConfig};
-use trimwise::workload::scene::{Scene, SceneError};
+use trimwise::workload::scene::Scene;
 use trimwise::workload::timed::Timed;
 
 use crate::job::{
@@ -50,7 +51,7 @@ const UNMOUNT_PATIENCE: Duration = Duration::from_secs(30);
 const FILLED_AT_ONCE: u64 = 1 << 20;
 
 /// Why a step failed.
-type Failed = String;
+type Failed = Box<dyn std::error::Error + Send + Sync>;
 
 /// Does the job in the run's folder and powers the guest off. Call it only as process 1 of a guest.
 ///
@@ -70,9 +71,9 @@ pub fn run_as_init() -> io::Result<()> {
 /// Mounts what every job needs.
 fn prepare() -> Result<(), Failed> {
     let attach = |source: &str, target: &str, kind: &str, data: &str| {
-        let data = std::ffi::CString::new(data).map_err(|e| e.to_string())?;
+        let data = CString::new(data)?;
         mount(source, target, kind, MountFlags::empty(), Some(data.as_c_str()))
-            .map_err(|errno| format!("cannot mount {kind} on {target}: {errno}"))
+            .map_err(|errno| Failed::from(format!("cannot mount {kind} on {target}: {errno}")))
     };
     // If the host maps only the user of this run, root's programs belong to another user, including setuid ones. A
     // program that is root already does not need setuid.
@@ -110,11 +111,11 @@ fn carry_out() -> Result<(), Failed> {
     let boot = Instant::now();
     let now = || boot.elapsed().as_nanos() as u64;
     let mut reports = Report::default();
-    let mut beside = Beside::default();
+    let mut background = Background::default();
     mark()?;
     for step in &job.steps {
         let begin_ns = now();
-        let outcome = perform(step, &mut beside).unwrap_or_else(Outcome::Failed);
+        let outcome = perform(step, &mut background).unwrap_or_else(|what| Outcome::Failed(what.to_string()));
         let end_ns = now();
         let failed = matches!(outcome, Outcome::Failed(_));
         reports.steps.push(StepReport { begin_ns, end_ns, outcome });
@@ -124,13 +125,13 @@ fn carry_out() -> Result<(), Failed> {
         }
     }
     reports.marks = MARKS.lock().map_err(|e| e.to_string())?.clone();
-    let text = serde_json::to_vec(&reports).map_err(|e| e.to_string())?;
+    let text = serde_json::to_vec(&reports)?;
     fs::write(folder.join(REPORT_FILE), text).map_err(|e| format!("cannot leave the report: {e}"))?;
     // A kernel that halts with a mounted file system goes on writing to a disk that is gone, possibly for ever.
-    beside.stop()?;
+    background.stop()?;
     match detach() {
         Ok(()) | Err(Errno::INVAL) => Ok(()), // INVAL: nothing is mounted
-        Err(errno) => Err(format!("cannot unmount at the end: {errno}")),
+        Err(errno) => Err(format!("cannot unmount at the end: {errno}").into()),
     }
 }
 
@@ -148,108 +149,98 @@ fn mark() -> Result<(), Failed> {
     Ok(())
 }
 
-/// What runs in the background during the steps.
+/// What runs during the steps.
 #[derive(Default)]
-struct Beside {
+struct Background {
     trims: Option<Trims>,
     daemon: Option<Daemon>,
 }
 
-impl Beside {
+impl Background {
     fn stop(&mut self) -> Result<(), Failed> {
         self.daemon.take().map_or(Ok(()), |daemon| daemon.stop().map(drop))?;
         self.trims.take().map_or(Ok(()), Trims::stop)
     }
 }
 
-fn perform(step: &Step, beside: &mut Beside) -> Result<Outcome, Failed> {
-    let done = |()| Outcome::Done;
+fn perform(step: &Step, background: &mut Background) -> Result<Outcome, Failed> {
     match step {
-        Step::Mkfs { file_system, options } => make(*file_system, options).map(Outcome::Text),
-        Step::Mount { file_system, options } => attach(*file_system, options).map(done),
+        Step::Mkfs { file_system, options } => return make(*file_system, options).map(Outcome::Text),
+        Step::Mount { file_system, options } => attach(*file_system, options)?,
         Step::Remount { options } => {
             let (flags, data) = mount_options(options)?;
-            mount_remount(MOUNT_POINT, flags, data.as_c_str()).map_err(|e| e.to_string()).map(done)
+            mount_remount(MOUNT_POINT, flags, data.as_c_str())?;
         }
         Step::Unmount => {
-            beside.trims.take().map_or(Ok(()), Trims::stop)?;
-            detach().map_err(|e| e.to_string()).map(done)
+            background.trims.take().map_or(Ok(()), Trims::stop)?;
+            detach()?;
         }
         Step::Age { utilization_percent, seed } => {
-            let root = root()?;
-            let run = ageing::age(&root, *utilization_percent, *seed);
-            block_on(run).map_err(|e| format!("{e:?}"))?.map_err(|e| e.to_string())?;
-            Ok(Outcome::Done)
+            block_on(ageing::age(&root()?, *utilization_percent, *seed))??;
         }
-        Step::Postmark { config, rep } => run_postmark(config, *rep),
+        Step::Postmark { config, rep } => return run_postmark(config, *rep),
         Step::Scene { name, seed } => {
-            let scene: Scene = name.parse().map_err(|e: SceneError| e.to_string())?;
-            let root = root()?;
-            let lasted = block_on(scene.run(&root, *seed))
-                .map_err(|e| format!("{e:?}"))?
-                .map_err(|e| e.to_string())?;
-            Ok(Outcome::Lasted { duration_ns: lasted.as_nanos() })
+            let lasted = block_on(name.parse::<Scene>()?.run(&root()?, *seed))??;
+            return Ok(Outcome::Lasted { duration_ns: lasted.as_nanos() });
         }
-        Step::Timed { spec, rep, seed } => run_timed(spec, *rep, *seed),
+        Step::Timed { spec, rep, seed } => return run_timed(spec, *rep, *seed),
         Step::Scatter { file, extents, extent_bytes, keeps_gaps } => {
-            scatter(file, *extents, *extent_bytes, *keeps_gaps).map_err(|e| e.to_string()).map(done)
+            scatter(file, *extents, *extent_bytes, *keeps_gaps)?;
         }
-        Step::Remove { file } => remove(file).map_err(|e| e.to_string()),
-        Step::Extents { file } => extents(file).map(Outcome::Extents),
-        Step::Append { file, bytes } => append(file, *bytes).map_err(|e| e.to_string()).map(done),
-        Step::Fitrim { minlen_bytes } => Ok(Outcome::Trimmed { answer_bytes: trim_all(*minlen_bytes)? }),
+        Step::Remove { file } => return Ok(remove(file)?),
+        Step::Extents { file } => return extents(file).map(Outcome::Extents),
+        Step::Append { file, bytes } => append(file, *bytes)?,
+        Step::Fitrim { minlen_bytes } => {
+            return Ok(Outcome::Trimmed { answer_bytes: trim_all(*minlen_bytes)? });
+        }
         Step::TrimEvery { first_ns, every_ns, minlen_bytes } => {
             let [first, every] = [*first_ns, *every_ns].map(Duration::from_nanos);
-            beside.trims = Some(Trims::start(first, every, *minlen_bytes)?);
-            Ok(Outcome::Done)
+            background.trims = Some(Trims::start(first, every, *minlen_bytes)?);
         }
-        Step::PrepareWeek { week } => week::prepare(week).map_err(|e| e.to_string()).map(done),
-        Step::Week { week } => week::run(week).map(Outcome::Week),
+        Step::PrepareWeek { week } => week::prepare(week)?,
+        Step::Week { week } => return week::run(week).map(Outcome::Week),
         Step::Daemon { config } => {
-            if beside.daemon.is_some() {
-                return Err("a daemon is already running".to_owned());
+            if background.daemon.is_some() {
+                return Err("a daemon is already running".into());
             }
-            beside.daemon = Some(Daemon::start(config)?);
-            Ok(Outcome::Done)
+            background.daemon = Some(Daemon::start(config)?);
         }
         Step::StopDaemon | Step::KillDaemon => {
-            let daemon = beside.daemon.take().ok_or("no daemon is running")?;
+            let daemon = background.daemon.take().ok_or("no daemon is running")?;
             let end = if *step == Step::StopDaemon { Daemon::stop } else { Daemon::kill };
-            end(daemon).map(Outcome::Text)
+            return end(daemon).map(Outcome::Text);
         }
         Step::Sync => {
-            let root = open_root().map_err(|e| e.to_string())?;
-            rustix::fs::syncfs(&root).map_err(|e| e.to_string()).map(done)
+            rustix::fs::syncfs(open_root()?)?;
         }
         Step::Sleep { ns } => {
             std::thread::sleep(Duration::from_nanos(*ns));
-            Ok(Outcome::Done)
         }
-        Step::Read { path } => read_pattern(Path::new(path)).map(Outcome::Text),
-        Step::Metadata => metadata().map(Outcome::Metadata),
-        Step::FreeSpace => free_space().map(Outcome::Free),
+        Step::Read { path } => return read_pattern(Path::new(path)).map(Outcome::Text),
+        Step::Metadata => return metadata().map(Outcome::Metadata),
+        Step::FreeSpace => return free_space().map(Outcome::Free),
         Step::TrustRandomness => {
             let source = fs::File::open("/dev/random").map_err(|e| format!("/dev/random: {e}"))?;
-            credit_randomness(source.as_fd()).map_err(|e| e.to_string()).map(done)
+            credit_randomness(source.as_fd())?;
         }
         Step::Program { command, input } => {
             let ended =
                 output_of(Path::new(MOUNT_POINT), command, &input.0).map_err(|e| format!("{e}; {PATHS}"))?;
-            Ok(Outcome::Program(ProgramEnd {
+            return Ok(Outcome::Program(ProgramEnd {
                 code: ended.status.code(),
                 signal: ended.status.signal(),
                 output: Said(ended.stdout),
                 errors: Said(ended.stderr),
-            }))
+            }));
         }
     }
+    Ok(Outcome::Done)
 }
 
 /// Runs FITRIM over everything; returns its result.
 fn trim_all(minlen_bytes: u64) -> Result<u64, Failed> {
-    let root = open_root().map_err(|e| e.to_string())?;
     let mut range = FstrimRange { start: 0, len: u64::MAX, minlen: minlen_bytes };
-    fitrim(root.as_fd(), &mut range).map_err(|e| e.to_string())?;
+    fitrim(open_root()?.as_fd(), &mut range)?;
     Ok(range.len)
 }
 
@@ -272,14 +263,14 @@ impl Trims {
             }
             Ok(())
         };
-        let thread = std::thread::Builder::new().spawn(run).map_err(|e| e.to_string())?;
+        let thread = std::thread::Builder::new().spawn(run)?;
         Ok(Self { stop, thread })
     }
 
     fn stop(self) -> Result<(), Failed> {
         // If the receiver is gone, the thread has ended, and reports why.
         let _ = self.stop.send(());
-        self.thread.join().unwrap_or_else(|_| Err("the thread of FITRIM has died".to_owned()))
+        self.thread.join().unwrap_or_else(|_| Err("the thread of FITRIM has died".into()))
     }
 }
 
@@ -304,7 +295,7 @@ fn make(file_system: FileSystem, options: &[String]) -> Result<String, Failed> {
 fn attach(file_system: FileSystem, options: &str) -> Result<(), Failed> {
     let (flags, data) = mount_options(options)?;
     mount(DISK, MOUNT_POINT, file_system.name(), flags, Some(data.as_c_str()))
-        .map_err(|errno| format!("{errno}; the kernel says why in its last lines, below"))
+        .map_err(|errno| format!("{errno}; the kernel says why in its last lines, below").into())
 }
 
 /// Unmounts it as soon as it is not in use.
@@ -321,7 +312,7 @@ fn detach() -> rustix::io::Result<()> {
 }
 
 /// Parses options as mount(8) does: flags of the call, and the file system's own options.
-fn mount_options(options: &str) -> Result<(MountFlags, std::ffi::CString), Failed> {
+fn mount_options(options: &str) -> Result<(MountFlags, CString), Failed> {
     let mut flags = MountFlags::empty();
     let mut own = Vec::new();
     for option in options.split(',').filter(|option| !option.is_empty()) {
@@ -337,12 +328,11 @@ fn mount_options(options: &str) -> Result<(MountFlags, std::ffi::CString), Faile
             other => own.push(other),
         }
     }
-    let data = std::ffi::CString::new(own.join(",")).map_err(|e| e.to_string())?;
-    Ok((flags, data))
+    Ok((flags, CString::new(own.join(","))?))
 }
 
 fn root() -> Result<RealDirectory, Failed> {
-    RealDirectory::open(Path::new(MOUNT_POINT), Arc::new(AtomicBool::new(false))).map_err(|e| e.to_string())
+    Ok(RealDirectory::open(Path::new(MOUNT_POINT), Arc::new(AtomicBool::new(false)))?)
 }
 
 fn open_root() -> io::Result<fs::File> {
@@ -355,30 +345,28 @@ fn cell_id(rep: u32) -> CellId {
 }
 
 fn run_postmark(text: &str, rep: u32) -> Result<Outcome, Failed> {
-    let parsed = PostmarkConfig::parse(text, "job").map_err(|e| e.to_string())?;
+    let parsed = PostmarkConfig::parse(text, "job")?;
     let run = parsed.runs.first().ok_or("the configuration runs nothing")?;
     let root = root()?;
-    let config = root.plan(&run.config).map_err(|e| e.to_string())?;
-    let outcome = block_on(postmark::run(&root, &config, &mut |_| ()))
-        .map_err(|e| format!("{e:?}"))?
-        .map_err(|e| e.to_string())?;
+    let config = root.plan(&run.config)?;
+    let outcome = block_on(postmark::run(&root, &config, &mut |_| ()))??;
     let mut cell = Cell::of_postmark(cell_id(rep), &outcome, run.config.report);
     let report = std::mem::take(&mut cell.postmark_report);
     Ok(Outcome::Cell(Box::new(cell), report))
 }
 
 fn run_timed(spec: &str, rep: u32, seed: u64) -> Result<Outcome, Failed> {
-    let timed: Timed = spec.parse().map_err(|e: trimwise::workload::timed::TimedError| e.to_string())?;
+    let timed: Timed = spec.parse()?;
     let root = root()?;
     let run = async {
-        let begin = trimwise::workload::files::Files::now(&root);
+        let begin = root.now();
         let mut prepared = timed.prepare(&root, seed).await?;
         let timing = prepared.measure(&root).await?;
-        let end: SimTime = trimwise::workload::files::Files::now(&root);
+        let end = root.now();
         prepared.remove(&root).await?;
-        Ok::<_, trimwise::workload::files::FileError>((timing, end.since(begin)))
+        Ok::<_, FileError>((timing, end.since(begin)))
     };
-    let (timing, duration) = block_on(run).map_err(|e| format!("{e:?}"))?.map_err(|e| e.to_string())?;
+    let (timing, duration) = block_on(run)??;
     Ok(Outcome::Cell(Box::new(Cell::of_timed(cell_id(rep), duration, timed, timing)), String::new()))
 }
 
@@ -390,7 +378,7 @@ fn run_tool(command: &[String]) -> Result<String, Failed> {
         return Ok(text);
     }
     let program = command.first().map_or("", String::as_str);
-    Err(format!("{program}: {}: {}{}", output.status, text, String::from_utf8_lossy(&output.stderr)))
+    Err(format!("{program}: {}: {}{}", output.status, text, String::from_utf8_lossy(&output.stderr)).into())
 }
 
 /// Where a guest looks for what a command line names.
@@ -415,7 +403,7 @@ fn output_of(directory: &Path, command: &[String], input: &[u8]) -> Result<Outpu
             // A program that closes its input early does not need it.
             scope.spawn(move || stdin.write_all(input));
         }
-        child.wait_with_output().map_err(|e| format!("{program}: {e}"))
+        child.wait_with_output().map_err(|e| format!("{program}: {e}").into())
     })
 }
 
@@ -469,9 +457,9 @@ fn remove(file: &str) -> io::Result<Outcome> {
 }
 
 fn extents(file: &str) -> Result<Vec<FileExtent>, Failed> {
-    let file = fs::File::open(in_mount(file)).map_err(|e| e.to_string())?;
+    let file = fs::File::open(in_mount(file))?;
     let mut found: Vec<FileExtent> = Vec::new();
-    for extent in trimwise_linux::fiemap::extents(&file).map_err(|e| e.to_string())? {
+    for extent in trimwise_linux::fiemap::extents(&file)? {
         match found.last_mut() {
             Some(last) if last.offset_bytes + last.length_bytes == extent.physical => {
                 last.length_bytes += extent.bytes;
@@ -532,7 +520,7 @@ fn metadata() -> Result<Vec<MetadataExtent>, Failed> {
     /// EXT4_FMR_OWN_LOG and XFS_FMR_OWN_LOG.
     const LOG: u64 = ((b'X' as u64) << 32) | 2;
     let is_metadata = |record: &Fsmap| {
-        record.flags & Fsmap::SPECIAL_OWNER != 0 && ![Fsmap::FREE, UNKNOWN].contains(&record.owner)
+        record.flags & Fsmap::SPECIAL_OWNER != 0 && !record.is_free() && record.owner != UNKNOWN
     };
     let extent = |record: &Fsmap| MetadataExtent {
         offset_bytes: record.physical,
@@ -544,20 +532,15 @@ fn metadata() -> Result<Vec<MetadataExtent>, Failed> {
 
 /// Returns the free space that GETFSMAP reports.
 fn free_space() -> Result<Vec<(u64, u64)>, Failed> {
-    let is_free = |record: &Fsmap| record.flags & Fsmap::SPECIAL_OWNER != 0 && record.owner == Fsmap::FREE;
-    fsmap(|record| is_free(record).then_some((record.physical, record.length)))
+    fsmap(|record| record.is_free().then_some((record.physical, record.length)))
 }
 
 /// Applies `take` to each record of GETFSMAP.
 fn fsmap<T>(take: impl Fn(&Fsmap) -> Option<T>) -> Result<Vec<T>, Failed> {
-    let root = open_root().map_err(|e| e.to_string())?;
-    let mut query = FsmapQuery::new();
     let mut taken = Vec::new();
-    loop {
-        let records = query.next(root.as_fd()).map_err(|e| e.to_string())?;
-        taken.extend(records.iter().filter_map(&take));
-        if records.last().is_none_or(|last| last.flags & Fsmap::LAST != 0) {
-            return Ok(taken);
-        }
-    }
+    FsmapQuery::new().find(open_root()?.as_fd(), |record| {
+        taken.extend(take(record));
+        None::<()>
+    })?;
+    Ok(taken)
 }

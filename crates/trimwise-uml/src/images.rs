@@ -304,9 +304,6 @@ fn recipe() -> String {
 }
 
 /// The SHA-256 of a file.
-///
-/// # Errors
-/// If it cannot be read.
 pub fn file_hash(path: &Path) -> std::io::Result<String> {
     let mut hash = Sha256::new();
     std::io::copy(&mut fs::File::open(path)?, &mut hash)?;

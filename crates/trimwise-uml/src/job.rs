@@ -2,27 +2,23 @@
 //!
 //! The host writes a [`Job`] into the run's folder, which the guest mounts. The guest's init is this same program; it
 //! carries out the steps one by one ([`super::guest`]) and writes a [`StepReport`] for each. It marks the disk before
-//! the first step and after each step, so that the host knows the drive's requests and work in between.
+//! the first step and after each step, so that the host knows the drive's requests and work in between. `run` boots the
+//! guest and collects the reports.
+
+mod folder;
+mod run;
 
 use std::borrow::Cow;
-use std::fs;
-use std::io::{self, Read as _};
-use std::os::fd::AsFd;
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::path::Path;
+use std::str::FromStr;
 
-use rustix::fs::{Mode, OFlags, openat};
-use rustix::process::geteuid;
 use serde::{Deserialize, Serialize, Serializer};
-use thiserror::Error;
 use trimwise::compare::result::Cell;
 use trimwise::units::{Bytes, SimDuration};
 use trimwise::workload::week::{Week, WeekDone};
 
-use crate::disk::Disk;
-use crate::machine::{CONSOLE, Ended, Limits, Machine, MachineError, SEARCH_PATH, complaints, last_lines};
+use crate::machine::SEARCH_PATH;
+pub use run::{Guest, JobError, JobReport};
 
 /// The job's file in the run's folder.
 pub(super) const JOB_FILE: &str = "job.json";
@@ -87,7 +83,7 @@ impl FileSystem {
 
     fn check_mkfs_in(self, folders: &str) -> Result<(), String> {
         let (program, package) = self.mkfs();
-        let is_there = |folder| std::path::Path::new(folder).join(program).is_file();
+        let is_there = |folder| Path::new(folder).join(program).is_file();
         if folders.split(':').any(is_there) {
             return Ok(());
         }
@@ -108,7 +104,7 @@ impl FileSystem {
     }
 }
 
-impl std::str::FromStr for FileSystem {
+impl FromStr for FileSystem {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -412,224 +408,6 @@ pub struct Job {
     pub steps: Vec<Step>,
 }
 
-/// How to run a job.
-#[derive(Clone, Debug)]
-pub struct Guest {
-    /// The kernel.
-    pub linux: PathBuf,
-    /// See [`Machine::preload`].
-    pub preload: Option<PathBuf>,
-    /// The program that is the guest's init: this one, with the command [`INIT_COMMAND`].
-    pub init: PathBuf,
-    /// The program `trimwised`, for jobs with a [`Step::Daemon`].
-    pub daemon: Option<PathBuf>,
-    /// The guest's memory.
-    pub memory: Bytes,
-    /// How long it may take.
-    pub limits: Limits,
-    /// Set when the user wants to stop.
-    pub interrupted: Arc<AtomicBool>,
-}
-
-/// The results of a job.
-#[derive(Debug)]
-pub struct JobReport {
-    /// One for each step.
-    pub steps: Vec<StepReport>,
-    /// The run of the kernel.
-    pub ended: Ended,
-    /// Faults in the kernel's log: warnings, reports of sanitizers, errors of file systems and disks.
-    pub complaints: Vec<String>,
-}
-
-/// Why a job has no result.
-#[derive(Debug, Error)]
-pub enum JobError {
-    /// The run's folder failed.
-    #[error("{what}: {source}")]
-    Folder {
-        /// What was attempted.
-        what: String,
-        /// The host's error.
-        source: io::Error,
-    },
-    /// The kernel failed.
-    #[error(transparent)]
-    Machine(#[from] MachineError),
-    /// A request of the guest could not be carried out here.
-    #[error("a disk of the guest failed on this host: {what}")]
-    Disk {
-        /// Why.
-        what: String,
-    },
-    /// A step failed in the guest.
-    #[error("in the guest, {step}: {what}")]
-    Step {
-        /// The step.
-        step: String,
-        /// The guest's message.
-        what: String,
-    },
-    /// The kernel found a fault in itself, in its file system or in its disk.
-    #[error("the guest's kernel complains, so the result cannot be trusted:\n{}", .complaints.join("\n"))]
-    Complains {
-        /// Its messages.
-        complaints: Vec<String>,
-    },
-    /// The guest left no report: its init failed.
-    #[error("the guest left no report ({what}); its last lines:\n{console}")]
-    NoReport {
-        /// What is wrong with it.
-        what: String,
-        /// The guest's last lines.
-        console: String,
-    },
-}
-
-impl Guest {
-    /// Boots a guest with these disks, has it do a job, and returns the result. Everything that the run needed on the
-    /// host is removed by then.
-    ///
-    /// # Errors
-    /// [`JobError`]; it includes a failed step, and a kernel that complains unless a disk is meant to fail.
-    pub fn run(&self, job: &Job, disks: &mut [Disk]) -> Result<JobReport, JobError> {
-        let report = self.run_in_any_case(job, disks)?;
-        if report.complaints.is_empty() || disks.iter().any(Disk::has_faults) {
-            return Ok(report);
-        }
-        Err(JobError::Complains { complaints: report.complaints })
-    }
-
-    /// Does the same, but leaves the kernel's complaints to the caller.
-    ///
-    /// # Errors
-    /// [`JobError`].
-    pub fn run_in_any_case(&self, job: &Job, disks: &mut [Disk]) -> Result<JobReport, JobError> {
-        let folder_error = |what: &str| {
-            let what = what.to_owned();
-            move |source| JobError::Folder { what, source }
-        };
-        let folder = RunFolder::new().map_err(folder_error("cannot make a temporary folder"))?;
-        let place = folder.path();
-        let text = serde_json::to_vec(job).map_err(|e| folder_error("cannot write the job")(e.into()))?;
-        fs::write(place.join(JOB_FILE), text).map_err(folder_error("cannot write the job"))?;
-        let link = |program: &PathBuf, name| {
-            std::os::unix::fs::symlink(program, place.join(name))
-                .map_err(folder_error("cannot link a program"))
-        };
-        link(&self.init, "init")?;
-        self.daemon.as_ref().map_or(Ok(()), |daemon| link(daemon, "trimwised"))?;
-        let machine = Machine {
-            linux: self.linux.clone(),
-            preload: self.preload.clone(),
-            memory: self.memory,
-            folder: place.to_owned(),
-            arguments: vec![INIT_COMMAND.to_owned()],
-            limits: self.limits,
-            interrupted: Arc::clone(&self.interrupted),
-        };
-        let outcome = machine.run(disks);
-        // How the guest handles a failed request is up to it: an error somewhere, or silence.
-        if let Some(what) = disks.iter().find_map(|disk| disk.failure()) {
-            return Err(JobError::Disk { what: what.to_owned() });
-        }
-        let ended = outcome?;
-        let console = place.join(CONSOLE);
-        let no_report = |what: String| JobError::NoReport { what, console: last_lines(&console) };
-        let mut bytes = Vec::new();
-        // Programs in the guest can write to the folder, too.
-        fs::File::open(place)
-            .and_then(|folder| open_regular(&folder, REPORT_FILE)?.read_to_end(&mut bytes))
-            .map_err(|e| no_report(e.to_string()))?;
-        let Report { steps, marks } = serde_json::from_slice(&bytes).map_err(|e| no_report(e.to_string()))?;
-        if let Some(disk) = disks.first_mut() {
-            disk.keep_marks(&marks).map_err(no_report)?;
-        }
-        if let (Some(StepReport { outcome: Outcome::Failed(what), .. }), Some(step)) =
-            (steps.last(), steps.len().checked_sub(1).and_then(|last| job.steps.get(last)))
-        {
-            return Err(JobError::Step { step: step.name(), what: what.clone() });
-        }
-        if steps.len() != job.steps.len() {
-            return Err(no_report(format!("{} of {} steps were reported", steps.len(), job.steps.len())));
-        }
-        Ok(JobReport { steps, ended, complaints: complaints(&console) })
-    }
-}
-
-/// A run's folder. Dropping this value removes it; if the process is killed, the next run of the same user does.
-struct RunFolder {
-    folder: tempfile::TempDir,
-    /// Locked while the run lasts, however it ends.
-    _lock: fs::File,
-}
-
-impl RunFolder {
-    const PREFIX: &str = "trimwise-guest-";
-    const LOCK: &str = "lock";
-
-    fn new() -> io::Result<Self> {
-        Self::sweep(&std::env::temp_dir());
-        let private = fs::Permissions::from_mode(0o700);
-        loop {
-            let folder =
-                tempfile::Builder::new().prefix(Self::PREFIX).permissions(private.clone()).tempdir()?;
-            // Before it is locked, another run may take it for a leftover and remove it.
-            match Self::locked(folder.path()) {
-                Ok(lock) => return Ok(Self { folder, _lock: lock }),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => return Err(error),
-            }
-        }
-    }
-
-    /// Locks the folder; not found if the folder has been removed meanwhile.
-    fn locked(folder: &Path) -> io::Result<fs::File> {
-        let path = folder.join(Self::LOCK);
-        let lock = fs::File::create_new(&path)?;
-        lock.lock()?;
-        fs::metadata(&path)?;
-        Ok(lock)
-    }
-
-    fn path(&self) -> &Path {
-        self.folder.path()
-    }
-
-    /// Removes the folders of this user's runs whose process is gone. The parent folder is open to all users, so this
-    /// never waits for what another user has created there.
-    fn sweep(parent: &Path) {
-        for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
-            if !entry.file_name().to_string_lossy().starts_with(Self::PREFIX) {
-                continue;
-            }
-            let lock = Self::left(&entry.path()).filter(|lock| lock.try_lock().is_ok());
-            // Held until the folder is gone: a run that is about to lock it then finds it gone, and uses another.
-            if let Some(_held) = lock {
-                let _ = fs::remove_dir_all(entry.path());
-            }
-        }
-    }
-
-    /// Locks a leftover folder of this user.
-    fn left(path: &Path) -> Option<fs::File> {
-        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let folder = fs::File::from(rustix::fs::open(path, flags, Mode::empty()).ok()?);
-        let is_ours = folder.metadata().ok()?.uid() == geteuid().as_raw();
-        is_ours.then(|| open_regular(&folder, Self::LOCK).ok()).flatten()
-    }
-}
-
-/// Opens a regular file for reading. A FIFO in its place would block the caller, and a link could lead elsewhere.
-fn open_regular(folder: impl AsFd, name: &str) -> io::Result<fs::File> {
-    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = fs::File::from(openat(folder, name, flags, Mode::empty())?);
-    if file.metadata()?.is_file() {
-        return Ok(file);
-    }
-    Err(io::Error::other(format!("{name}: not a regular file")))
-}
-
 impl Step {
     /// A few words for errors.
     fn name(&self) -> String {
@@ -668,55 +446,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn regression_no_run_takes_the_folder_of_a_run_that_is_starting() {
-        std::thread::scope(|scope| {
-            for _ in 0..8 {
-                scope.spawn(|| {
-                    for _ in 0..100 {
-                        let folder = RunFolder::new().unwrap();
-                        fs::write(folder.path().join(JOB_FILE), "").unwrap();
-                    }
-                });
-            }
-        });
-    }
-
-    /// Any user could create a folder in the shared `/tmp` that blocked every run in open(2).
-    #[test]
-    fn regression_a_fifo_for_a_lock_keeps_nobody_waiting() {
-        let parent = tempfile::tempdir().unwrap();
-        let folder = |name: &str| {
-            let path = parent.path().join(format!("{}{name}", RunFolder::PREFIX));
-            fs::create_dir(&path).unwrap();
-            path
-        };
-        let fifo = folder("fifo").join(RunFolder::LOCK);
-        rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, Mode::RUSR | Mode::WUSR).unwrap();
-        let secret = parent.path().join("secret");
-        fs::write(&secret, "").unwrap();
-        let linked = folder("linked").join(RunFolder::LOCK);
-        std::os::unix::fs::symlink(&secret, &linked).unwrap();
-        let left = folder("left");
-        fs::write(left.join(RunFolder::LOCK), "").unwrap();
-        // Owned by another user, if this one is root.
-        let others = folder("others");
-        fs::write(others.join(RunFolder::LOCK), "").unwrap();
-        let is_root = std::os::unix::fs::chown(&others, Some(65534), None).is_ok();
-
-        let (done, ended) = std::sync::mpsc::channel();
-        let path = parent.path().to_owned();
-        std::thread::spawn(move || {
-            RunFolder::sweep(&path);
-            let _ = done.send(());
-        });
-        // Long enough not to measure time: it ends, or never does.
-        ended.recv_timeout(std::time::Duration::from_secs(60)).expect("it waits for a FIFO");
-        assert!(fifo.exists() && linked.is_symlink() && secret.exists());
-        assert!(!left.exists(), "what a killed run left is removed");
-        assert_eq!(others.exists(), is_root, "another user's folder stays");
-    }
-
-    #[test]
     fn bytes_that_are_no_text_pass_through_json_whole() {
         for (bytes, json) in
             [(&b"text\n"[..], r#""text\n""#), (&[0xff, 0, 0x61], "[255,0,97]"), (b"", r#""""#)]
@@ -733,7 +462,7 @@ mod tests {
         let path = folder.path().display().to_string();
         let error = FileSystem::F2fs.check_mkfs_in(&path).unwrap_err();
         assert!(error.contains("mkfs.f2fs") && error.ends_with("apt-get install f2fs-tools"), "{error}");
-        fs::write(folder.path().join("mkfs.f2fs"), "").unwrap();
+        std::fs::write(folder.path().join("mkfs.f2fs"), "").unwrap();
         assert_eq!(FileSystem::F2fs.check_mkfs_in(&path), Ok(()));
     }
 }

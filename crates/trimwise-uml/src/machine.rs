@@ -14,13 +14,15 @@
 //! [`Limits::wall`] or [`Limits::virtual_time`]. In each case the kernel's process group is killed before the result is
 //! returned; if this process is killed, so is the kernel's.
 
+mod console;
+mod processor;
+
 use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, AsRawFd};
-use std::os::linux::net::SocketAddrExt as _;
-use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener, UnixStream};
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,13 +30,14 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, test_kill_process_group};
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use thiserror::Error;
 use trimwise::units::{Bytes, SimDuration, SimTime};
 
 use crate::calendar::Calendar;
 use crate::disk::Disk;
 use crate::vhost::{Event, FrontEnd};
+pub(super) use console::{complaints, last_lines};
+use processor::Turn;
 use trimwise_linux::ioctl::child::{die_with_parent, with_the_host_read_only, without_randomized_addresses};
 
 /// How far a kernel may run without a message, in its own time; a guest that only sleeps would never send another one.
@@ -52,9 +55,6 @@ const MEMORY: &str = "memory";
 
 /// The kernel's output, in the run's folder.
 pub(super) const CONSOLE: &str = "console";
-
-/// Lines of the guest's console that an error shows.
-const LAST_LINES: usize = 16;
 
 /// How long a run may take.
 #[derive(Clone, Copy, Debug)]
@@ -177,13 +177,14 @@ fn host(what: impl Into<String>) -> impl FnOnce(io::Error) -> MachineError {
 
 impl Machine {
     /// Boots the kernel with these disks (`/dev/vda`, `/dev/vdb`, ...) and runs it until it powers off.
-    ///
-    /// # Errors
-    /// See the head of this module.
     pub fn run(&self, disks: &mut [Disk]) -> Result<Ended, MachineError> {
-        let place =
-            Place::open(&self.folder).map_err(host(format!("cannot use {}", self.folder.display())))?;
-        let bind = |name: &str| place.bind(name).map_err(host(format!("cannot make the socket {name}")));
+        let folder =
+            File::open(&self.folder).map_err(host(format!("cannot use {}", self.folder.display())))?;
+        // A socket's path has at most 107 bytes, and the folder's may be longer.
+        let bind = |name: &str| {
+            UnixListener::bind(format!("/proc/self/fd/{}/{name}", folder.as_raw_fd()))
+                .map_err(host(format!("cannot make the socket {name}")))
+        };
         let calendar = bind("time")?;
         let listeners: Vec<UnixListener> =
             (0..disks.len()).map(|i| bind(&format!("disk{i}"))).collect::<Result<_, _>>()?;
@@ -247,60 +248,6 @@ impl Machine {
         // Not after `--`, since the kernel appends arguments of its own. Words that it does not know go to init.
         command.args(&self.arguments);
         command
-    }
-}
-
-/// The run's folder, by a short path: a socket's path has at most 107 bytes, and a folder's may be longer.
-struct Place {
-    folder: File,
-}
-
-impl Place {
-    fn open(folder: &Path) -> io::Result<Self> {
-        Ok(Self { folder: File::open(folder)? })
-    }
-
-    fn bind(&self, name: &str) -> io::Result<UnixListener> {
-        UnixListener::bind(format!("/proc/self/fd/{}/{name}", self.folder.as_raw_fd()))
-    }
-}
-
-/// The processor that a run keeps to; concurrent runs use different ones, even those of other commands.
-struct Turn {
-    before: Option<CpuSet>,
-    /// This socket name is unique, and the host releases it when this process ends.
-    _taken: Option<UnixDatagram>,
-}
-
-impl Turn {
-    /// Up to this many runs are distinguished per processor; further ones take any.
-    const RUNS_MAX: usize = 64;
-
-    /// Binds this thread, and what it starts, to the processor with the fewest runs.
-    fn take(name: &str) -> Self {
-        let before = sched_getaffinity(None).ok();
-        let allowed = || (0..CpuSet::MAX_CPU).filter(|&cpu| before.is_some_and(|set| set.is_set(cpu)));
-        let take = |(run, cpu)| {
-            let address = SocketAddr::from_abstract_name(format!("{name}-{cpu}-{run}")).ok()?;
-            Some((cpu, UnixDatagram::bind_addr(&address).ok()?))
-        };
-        let mut runs = (0..Self::RUNS_MAX).flat_map(|run| allowed().map(move |cpu| (run, cpu)));
-        let taken = runs.find_map(take);
-        if let Some((cpu, _)) = taken {
-            let mut one = CpuSet::new();
-            one.set(cpu);
-            // If the host forbids it, the run is only slower.
-            let _ = sched_setaffinity(None, &one);
-        }
-        Self { before, _taken: taken.map(|(_, socket)| socket) }
-    }
-}
-
-impl Drop for Turn {
-    fn drop(&mut self) {
-        if let Some(before) = &self.before {
-            let _ = sched_setaffinity(None, before);
-        }
     }
 }
 
@@ -494,10 +441,8 @@ impl Run<'_> {
         let now = self.calendar()?.now()?;
         for index in 0..self.disks.len() {
             let Some(front) = &mut self.fronts[index] else { continue };
-            for queue in self.disks[index].complete(front, now)? {
-                if let Some(front) = &mut self.fronts[index] {
-                    front.call(queue)?;
-                }
+            if self.disks[index].complete(front, now)? {
+                front.call()?;
                 while !self.serve(Some(index))? {}
             }
         }
@@ -545,12 +490,12 @@ impl Run<'_> {
         let disk = &mut self.disks[index];
         let Some(front) = &mut self.fronts[index] else {
             let (socket, _) = self.listeners[index].accept()?;
-            self.fronts[index] = Some(FrontEnd::new(socket, disk.features(), disk.config(), Disk::QUEUES)?);
+            self.fronts[index] = Some(FrontEnd::new(socket, disk.features(), disk.config())?);
             return Ok(());
         };
-        if let Event::Kick(queue) = front.take_message()? {
+        if front.take_message()? == Event::Kick {
             let calendar = self.calendar.as_mut().ok_or(Stop::Silent)?;
-            disk.take_requests(front, queue, calendar.now()?)?;
+            disk.take_requests(front, calendar.now()?)?;
             let next = self.next_completion();
             self.calendar()?.limit(next)?;
             if let Some(front) = &mut self.fronts[index] {
@@ -577,101 +522,5 @@ impl Run<'_> {
                 return Err(Stop::Silent);
             }
         }
-    }
-}
-
-/// Messages of a kernel about a fault in or below it.
-const COMPLAINTS: [&str; 15] = [
-    "WARNING: ",
-    "BUG: ",
-    "kernel BUG at",
-    "UBSAN: ",
-    "Oops",
-    "general protection fault",
-    "INFO: task ",
-    "Out of memory: ",
-    "EXT4-fs error",
-    "JBD2: Error",
-    "Aborting journal",
-    "Corruption",
-    "BTRFS error",
-    "BTRFS critical",
-    "I/O error",
-];
-
-/// Returns the first few lines of the console that report a fault.
-pub(super) fn complaints(console: &Path) -> Vec<String> {
-    let text = std::fs::read(console).unwrap_or_default();
-    let text = String::from_utf8_lossy(&text);
-    let complains = |line: &&str| COMPLAINTS.iter().any(|words| line.contains(words));
-    text.lines().map(str::trim_end).filter(complains).take(LAST_LINES).map(str::to_owned).collect()
-}
-
-/// Returns the console's last meaningful lines, without the dump of stack and registers after a panic.
-pub(super) fn last_lines(console: &Path) -> String {
-    let text = std::fs::read(console).unwrap_or_default();
-    let text = String::from_utf8_lossy(&text);
-    let is_hex = |word: &str| word.len() >= 8 && word.chars().all(|c| c.is_ascii_hexdigit());
-    let says_something = |line: &&str| {
-        let line = line.trim();
-        let is_dump = line.starts_with("[<") || line == "Stack:" || line == "Call Trace:";
-        !line.is_empty() && !is_dump && !line.split_whitespace().all(is_hex)
-    };
-    let lines: Vec<&str> = text.lines().map(str::trim_end).filter(says_something).collect();
-    let last = &lines[lines.len().saturating_sub(LAST_LINES)..];
-    if last.is_empty() { "(none)".to_owned() } else { last.join("\n") }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Runs of two commands kept to one processor, while another was idle.
-    #[test]
-    fn regression_runs_of_two_commands_have_different_processors() {
-        const HOLD: &str = "TRIMWISE_TEST_HOLD";
-        if let Ok(name) = std::env::var(HOLD) {
-            // The other command: takes a processor, and keeps it until it is killed.
-            let _turn = Turn::take(&name);
-            println!("cpu {}", allowed()[0]);
-            std::thread::sleep(Duration::from_secs(3600));
-        }
-        if allowed().len() < 2 {
-            return; // with one processor there is no choice
-        }
-        let name = format!("trimwise-test-{}", std::process::id());
-        let test = "machine::tests::regression_runs_of_two_commands_have_different_processors";
-        let mut other = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", test, "--nocapture"])
-            .env(HOLD, &name)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut lines = io::BufRead::lines(io::BufReader::new(other.stdout.take().unwrap()));
-        let theirs = lines.find_map(|line| line.unwrap().split("cpu ").nth(1).map(str::to_owned));
-        let turn = Turn::take(&name);
-        let ours = allowed();
-        drop(turn);
-        other.kill().unwrap();
-        other.wait().unwrap();
-        assert_eq!(ours.len(), 1);
-        assert_ne!(theirs, Some(ours[0].to_string()));
-        assert!(allowed().len() > 1, "the thread has its processors back");
-    }
-
-    fn allowed() -> Vec<usize> {
-        let set = sched_getaffinity(None).unwrap();
-        (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect()
-    }
-
-    #[test]
-    fn only_faults_are_complaints() {
-        let folder = tempfile::tempdir().unwrap();
-        let console = folder.path().join(CONSOLE);
-        let log = "EXT4-fs (vda): mounted filesystem\nBTRFS info (device vda): using crc32c\nrandom: crng init done\n";
-        let faults = "[    1.0] WARNING: CPU: 0 PID: 1 at fs/x.c:1 f+0x1/0x2\nBUG: KASAN: use-after-free in f\n\
-                      EXT4-fs error (device vda): f:1: bad\n";
-        std::fs::write(&console, format!("{log}{faults}")).unwrap();
-        assert_eq!(complaints(&console), faults.lines().collect::<Vec<_>>());
     }
 }

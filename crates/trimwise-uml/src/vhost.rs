@@ -56,9 +56,10 @@ const PROTOCOL_FEATURES: u64 = 1 | 1 << 3 | 1 << 5 | 1 << 9 | 1 << 14;
 const QUEUE_SIZE_MAX: u16 = 256;
 
 /// What the disk must do after a message.
+#[derive(PartialEq, Eq)]
 pub enum Event {
-    /// The queue with this number has new requests; call [`FrontEnd::acknowledge`] when they are taken.
-    Kick(usize),
+    /// There are new requests; call [`FrontEnd::acknowledge`] when they are taken.
+    Kick,
     /// Nothing; the message was handled here.
     Nothing,
 }
@@ -72,7 +73,7 @@ pub struct FrontEnd {
     /// Each region's start in the kernel's own addresses, which rings use, its start in the guest's addresses, and its
     /// length.
     regions: Vec<(u64, u64, u64)>,
-    queues: Vec<Queue>,
+    queue: Queue,
     features: u64,
     config: Vec<u8>,
     messages: u64,
@@ -81,25 +82,24 @@ pub struct FrontEnd {
 impl FrontEnd {
     /// Creates the connection of a kernel to a disk with these features, besides the transport's, and this
     /// configuration space.
-    pub fn new(socket: UnixStream, features: u64, config: Vec<u8>, queues: usize) -> io::Result<Self> {
-        let queue = || Queue::new(QUEUE_SIZE_MAX).map_err(io::Error::other);
+    pub fn new(socket: UnixStream, features: u64, config: Vec<u8>) -> io::Result<Self> {
         Ok(Self {
             socket,
             backend: None,
             memory: None,
             regions: Vec::new(),
-            queues: (0..queues).map(|_| queue()).collect::<io::Result<_>>()?,
+            queue: Queue::new(QUEUE_SIZE_MAX).map_err(io::Error::other)?,
             features: features | TRANSPORT_FEATURES,
             config,
             messages: 0,
         })
     }
 
-    /// Returns the guest's memory and a queue, once the kernel has set them up.
-    pub fn queue(&mut self, index: usize) -> io::Result<(&GuestMemoryMmap, &mut Queue)> {
-        match (&self.memory, self.queues.get_mut(index)) {
-            (Some(memory), Some(queue)) => Ok((memory, queue)),
-            _ => Err(invalid(format!("queue {index} is used before it is set up"))),
+    /// Returns the guest's memory and the queue, once the kernel has set them up.
+    pub fn queue(&mut self) -> io::Result<(&GuestMemoryMmap, &mut Queue)> {
+        match &self.memory {
+            Some(memory) => Ok((memory, &mut self.queue)),
+            None => Err(invalid("the queue is used before it is set up".to_owned())),
         }
     }
 
@@ -124,7 +124,8 @@ impl FrontEnd {
         let mut payload = vec![0; length as usize];
         self.socket.read_exact(&mut payload)?;
         if code == request::VRING_KICK {
-            return Ok(Event::Kick(Fields(&payload).u32(0)? as usize));
+            self.queue_of(&Fields(&payload))?;
+            return Ok(Event::Kick);
         }
         match self.answer(code, &payload, descriptors)? {
             Some(answer) => self.reply(code, &answer)?,
@@ -139,14 +140,14 @@ impl FrontEnd {
         self.reply(request::VRING_KICK, &0_u64.to_ne_bytes())
     }
 
-    /// Raises the interrupt of a queue. The kernel answers on [`FrontEnd::backend`]; meanwhile it may send other
+    /// Raises the queue's interrupt. The kernel answers on [`FrontEnd::backend`]; meanwhile it may send other
     /// messages.
-    pub fn call(&mut self, queue: usize) -> io::Result<()> {
+    pub fn call(&mut self) -> io::Result<()> {
         self.messages += 1;
         let Some(backend) = &mut self.backend else {
             return Err(invalid("the kernel gave no channel for interrupts".to_owned()));
         };
-        let words = [BACKEND_VRING_CALL, FLAG_VERSION | FLAG_NEED_REPLY, 8, queue as u32, 0];
+        let words = [BACKEND_VRING_CALL, FLAG_VERSION | FLAG_NEED_REPLY, 8, 0, 0];
         backend.write_all(&words.map(u32::to_ne_bytes).concat())
     }
 
@@ -237,8 +238,10 @@ impl FrontEnd {
     }
 
     fn queue_of(&mut self, fields: &Fields<'_>) -> io::Result<&mut Queue> {
-        let index = fields.u32(0)? as usize;
-        self.queues.get_mut(index).ok_or_else(|| invalid(format!("there is no queue {index}")))
+        match fields.u32(0)? {
+            0 => Ok(&mut self.queue),
+            index => Err(invalid(format!("there is no queue {index}"))),
+        }
     }
 
     /// Maps the guest's memory: regions of guest address, size, the kernel's own address and offset in the file.
@@ -334,7 +337,7 @@ mod tests {
     #[test]
     fn regression_short_and_large_fields_of_a_message_are_refused() {
         let (socket, _kernel) = UnixStream::pair().unwrap();
-        let mut front = FrontEnd::new(socket, 0, vec![0; 8], 1).unwrap();
+        let mut front = FrontEnd::new(socket, 0, vec![0; 8]).unwrap();
         let mut answer = |code, payload: &[u8]| front.answer(code, payload, Vec::new());
         for length in 0..HEAD_BYTES {
             assert!(answer(request::GET_CONFIG, &[0; HEAD_BYTES][..length]).is_err(), "{length}");

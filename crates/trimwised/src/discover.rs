@@ -340,7 +340,7 @@ fn choose(
     found.candidates.push(Candidate {
         path: host.path(&mount.mount_point),
         disks: known.map_or_else(
-            || doctor::disks(&HostRoot::default(), devices.iter().map(|device| device.numbers)),
+            || doctor::disks(&HostRoot::default(), devices.iter().map(|device| &device.sysfs)),
             |known| known.disks.clone(),
         ),
         session: session_by(&devices),

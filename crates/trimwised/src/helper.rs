@@ -19,6 +19,7 @@ use crate::remount;
 use trimwise_linux::block_device::{BlockDeviceError, DiscardCounts};
 use trimwise_linux::free_space::Listed;
 use trimwise_linux::layout::Kind;
+use trimwise_linux::path_error::PathError;
 use trimwise_linux::trim::{Settled, Target, TrimError};
 
 /// The program's argument for this role.
@@ -302,7 +303,9 @@ fn refused(error: &TrimError) -> Answer {
         TrimError::NoDiscard { .. } | TrimError::NoFitrim { .. } | TrimError::NotPermitted { .. } => {
             Answer::Never { message }
         }
-        TrimError::Open { source, .. } if source.raw_os_error() == Some(Errno::NOENT.raw_os_error()) => {
+        TrimError::Open(PathError { source, .. })
+            if source.raw_os_error() == Some(Errno::NOENT.raw_os_error()) =>
+        {
             Answer::Gone
         }
         TrimError::Device(BlockDeviceError::None { .. }) => Answer::Never { message },

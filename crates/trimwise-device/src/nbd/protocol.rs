@@ -80,9 +80,6 @@ pub struct OptionHead {
 
 impl OptionHead {
     /// Parses an option's head.
-    ///
-    /// # Errors
-    /// If this is not one.
     pub fn parse(bytes: &[u8; OPTION_HEAD_BYTES]) -> Result<Self, ProtocolError> {
         let magic = u64_at(bytes, 0).unwrap_or_default();
         if magic != OPTION_MAGIC {

@@ -1,9 +1,9 @@
 //! Errors about devices and their names.
 
-use std::io;
 use std::path::PathBuf;
 
 use thiserror::Error;
+use trimwise_linux::path_error::PathError;
 
 use super::{NAME_BYTES_MAX, PATIENCE, SOCKET_PATH_BYTES_MAX};
 
@@ -62,13 +62,8 @@ pub enum RegistryError {
         bytes: usize,
     },
     /// A file or folder could not be read or created.
-    #[error("{}: {source}", .path.display())]
-    Io {
-        /// Its path.
-        path: PathBuf,
-        /// The reason.
-        source: io::Error,
-    },
+    #[error(transparent)]
+    Io(#[from] PathError),
 }
 
 fn known(there: &[String]) -> String {

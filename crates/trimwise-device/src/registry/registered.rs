@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
 
-use super::{Record, RegistryError, Status, io_at, mounted_in, remove};
+use trimwise_linux::path_error::at;
+
+use super::{Record, RegistryError, Status, mounted_in, remove};
 use crate::EmulatedDrive;
 
 /// A name held by this process. Dropping it removes the folder.
@@ -34,9 +36,9 @@ impl Registered {
         });
         let lock = match made {
             Ok(lock) => lock,
-            Err(source) => {
+            Err(error) => {
                 drop(remove(&folder));
-                return Err(RegistryError::Io { path, source });
+                return Err(at(&path)(error).into());
             }
         };
         Ok(Self { name, folder, lock, waiting: Arc::default(), ended: false })
@@ -53,27 +55,21 @@ impl Registered {
     }
 
     /// Writes the device's record.
-    ///
-    /// # Errors
-    /// If it cannot be written.
     pub fn record(&self, record: &Record) -> Result<(), RegistryError> {
         let (path, new) = (self.folder.join("record.json"), self.folder.join("record.json.new"));
         let text = serde_json::to_string_pretty(record).map_err(io::Error::from);
-        io_at(&new, text.and_then(|text| fs::write(&new, text)))?;
-        io_at(&path, fs::rename(&new, &path))
+        text.and_then(|text| fs::write(&new, text)).map_err(at(&new))?;
+        Ok(fs::rename(&new, &path).map_err(at(&path))?)
     }
 
     /// Answers requests from now on. `on_stop` is called when the device should end.
-    ///
-    /// # Errors
-    /// If the socket or the thread cannot be created.
     pub fn answer(
         &self,
         drive: Arc<EmulatedDrive>,
         on_stop: impl Fn() + Send + 'static,
     ) -> Result<(), RegistryError> {
         let path = self.folder.join("control");
-        let listener = io_at(&path, UnixListener::bind(&path))?;
+        let listener = UnixListener::bind(&path).map_err(at(&path))?;
         let waiting = Arc::clone(&self.waiting);
         let serve = move || {
             for stream in listener.incoming() {
@@ -98,20 +94,18 @@ impl Registered {
             }
         };
         let thread = std::thread::Builder::new().name("trimwise-control".to_owned()).spawn(serve);
-        io_at(&path, thread.map(drop))
+        thread.map_err(at(&path))?;
+        Ok(())
     }
 
     /// Reports the drive's requests to those waiting for the end, and removes the folder.
-    ///
-    /// # Errors
-    /// If something in it cannot be removed.
     pub fn end(mut self, status: &Status) -> Result<(), RegistryError> {
-        let removed = io_at(&self.folder, remove(&self.folder));
+        let removed = remove(&self.folder).map_err(at(&self.folder));
         self.ended = removed.is_ok();
         for mut stream in std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner)) {
             tell(&mut stream, status);
         }
-        removed
+        Ok(removed?)
     }
 }
 

@@ -5,7 +5,7 @@ use trimwise::units::{Bytes, SimDuration, UNIT_BYTES, UnitRange};
 
 use super::load::{Action, Limit, Order, Stream};
 use super::result::TrimTime;
-use super::spec::Part;
+use super::share::Part;
 use super::streams::INTERVAL;
 use super::{Bench, Findings, Found, Measured};
 use crate::plot::{Axis, Plot, PlotKind, Point, Series};
@@ -17,7 +17,7 @@ const TRIMS: (u64, u64) = (8, 3);
 /// Up to this size a range counts as small.
 const SMALL: Bytes = Bytes::mib(16);
 /// Random writes at a time during a TRIM under load.
-const BESIDE: u32 = 8;
+const LOAD_DEPTH: u32 = 8;
 /// Random writes that complete between two TRIMs.
 const BETWEEN: u32 = 64;
 
@@ -62,18 +62,16 @@ impl<D: BlockDevice> Bench<'_, D> {
                 let count = wanted.min(trimmed.units / units);
                 let area = UnitRange::new(trimmed.start, count * units);
                 self.write_all(area).await?;
-                let (transfer, limit) =
-                    (Bytes::from_units(units), Limit::bytes(Bytes::from_units(area.units)));
-                let (action, order, pace) =
-                    (Action::Trim, Order::Sequential, if loaded { BETWEEN } else { 0 });
-                let mut streams = vec![Stream { action, order, area, transfer, depth: 1, pace, limit }];
+                let transfer = Bytes::from_units(units);
+                let pace = if loaded { BETWEEN } else { 0 };
+                let mut streams = vec![Stream { pace, ..Stream::once(Action::Trim, area, transfer, 1) }];
                 if loaded {
                     streams.push(Stream {
                         action: Action::Write,
                         order: Order::Random,
                         area: others,
                         transfer: Bytes(UNIT_BYTES),
-                        depth: BESIDE,
+                        depth: LOAD_DEPTH,
                         pace: 0,
                         limit: Limit::NONE,
                     });

@@ -3,7 +3,6 @@
 //! One loop in one task keeps the queues of all streams full: it submits what the depths allow, waits for a completion,
 //! records it, and submits the next transfer of that stream. A run ends when the first stream reaches its time or
 //! amount; the others (a background load) end with it. What is under way by then still completes and counts.
-//! completes and counts.
 
 use hdrhistogram::Histogram;
 use rand_core::Rng;
@@ -94,6 +93,14 @@ pub struct Stream {
     pub pace: u32,
     /// Its limit; a run ends with the first stream that reaches one.
     pub limit: Limit,
+}
+
+impl Stream {
+    /// Passes over an area once, in order.
+    pub(super) fn once(action: Action, area: UnitRange, transfer: Bytes, depth: u32) -> Self {
+        let limit = Limit::bytes(Bytes::from_units(area.units));
+        Self { action, order: Order::Sequential, area, transfer, depth, pace: 0, limit }
+    }
 }
 
 /// Transfers of one direction.
@@ -214,6 +221,24 @@ impl Done {
     }
 }
 
+/// Reads and writes of streams that ran one after another.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Total {
+    /// All of them.
+    pub tally: Tally,
+    /// The time of the streams together.
+    pub elapsed: SimDuration,
+}
+
+impl Total {
+    /// Adds a stream.
+    pub fn add(&mut self, done: &Done) {
+        self.tally.merge(&done.reads);
+        self.tally.merge(&done.writes);
+        self.elapsed += done.elapsed;
+    }
+}
+
 /// Returns `amount` per second; 0 if no time elapsed.
 pub(crate) fn per_second(amount: f64, elapsed: SimDuration) -> f64 {
     if elapsed == SimDuration::ZERO { 0.0 } else { amount / elapsed.as_secs_f64() }
@@ -323,17 +348,17 @@ impl<D: BlockDevice> Bench<'_, D> {
     ) -> Result<Vec<Done>, BlockError> {
         let start = self.device.now();
         let mut running: Vec<Running> = streams.iter().map(|&s| Running::new(s, interval)).collect();
-        let mut on_its_way = 0;
+        let mut in_flight = 0;
         let mut ended = false;
         for (i, stream) in running.iter_mut().enumerate() {
-            on_its_way += self.refill(i, stream, start)?;
+            in_flight += self.refill(i, stream, start)?;
             ended |= stream.ended;
         }
         let is_paced = streams.iter().any(|s| s.pace > 0);
         let mut completions = 0u64;
-        while on_its_way > 0 {
+        while in_flight > 0 {
             let completion = self.device.completion().await?;
-            on_its_way -= 1;
+            in_flight -= 1;
             // A token holds the stream in its upper half and the transfer's slot in its lower.
             let (index, slot) = ((completion.token >> 32) as usize, completion.token as u32);
             let known = running.get_mut(index).filter(|r| (slot as usize) < r.transfers.len());
@@ -341,13 +366,13 @@ impl<D: BlockDevice> Bench<'_, D> {
                 let what = format!("the device completed {:#x}, which was not submitted", completion.token);
                 return Err(BlockError::Other(what));
             };
-            self.book(stream, slot, start, completion.completed, completion.latency());
+            self.count(stream, slot, start, completion.completed, completion.latency());
             if !ended {
-                on_its_way += self.refill(index, stream, start)?;
+                in_flight += self.refill(index, stream, start)?;
                 ended |= stream.ended;
             }
             if is_paced && !ended {
-                on_its_way += self.refill_paced(index, &mut running, start)?;
+                in_flight += self.refill_paced(index, &mut running, start)?;
             }
             completions += 1;
             if completions.is_multiple_of(REPORT_EVERY) {
@@ -400,7 +425,7 @@ impl<D: BlockDevice> Bench<'_, D> {
         Ok(submitted)
     }
 
-    fn book(
+    fn count(
         &mut self,
         running: &mut Running,
         slot: u32,

@@ -5,7 +5,7 @@
 //! drive's behaviour depends on its history: `erase fill torture:60 hdtach:reads trim hdtach:reads` measures a drive
 //! fresh, full, worn down, and after TRIM.
 //!
-//! `spec` is the syntax of tests, `load` the engine that keeps queues full, `result` the results. Each family of tests
+//! `spec` is the syntax of tests, `share` that of parts of the region, `load` the engine that keeps queues full, `result` the results. Each family of tests
 //! has a file: `streams` the plain loads, `zones` HD Tach, `sizes` ATTO, `discard` erase, TRIM and its cost, `settling`
 //! throughput after TRIM, `steady` the steady state of the SNIA.
 //!
@@ -16,6 +16,7 @@ mod discard;
 mod load;
 mod result;
 mod settling;
+mod share;
 mod sizes;
 mod spec;
 mod steady;
@@ -33,7 +34,8 @@ use thiserror::Error;
 pub use result::{
     Broken, Device, DeviceCounts, Did, Findings, Measured, Results, Settled, Steady, TestResult, TrimTime,
 };
-pub use spec::{Direction, Part, Passes, Percent, TESTS, Test, TestError};
+pub use share::{Part, Percent};
+pub use spec::{Direction, Passes, TESTS, Test, TestError};
 
 use trimwise::block::{BlockDevice, BlockError, DeviceFacts, Operation};
 use trimwise::content::ContentClass;
@@ -177,9 +179,6 @@ pub fn check(tests: &[Test], settings: &Settings, facts: &DeviceFacts) -> Result
 }
 
 /// Runs tests one after another. If the device fails or the user stops them, the results say where.
-///
-/// # Errors
-/// Those of [`check`]; then nothing ran.
 pub async fn run<D: BlockDevice>(
     device: &D,
     tests: &[Test],

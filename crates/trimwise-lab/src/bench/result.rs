@@ -194,7 +194,7 @@ impl DeviceCounts {
 /// The result of a test.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TestResult {
-    /// The test, as it is written.
+    /// The test, as written on the command line.
     pub test: String,
     /// Its duration, including all preparation.
     pub elapsed_ns: u64,

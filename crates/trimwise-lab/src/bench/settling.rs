@@ -7,9 +7,10 @@
 use trimwise::block::{BlockDevice, BlockError};
 use trimwise::units::{Bytes, SimDuration, UNIT_BYTES, UnitRange};
 
-use super::load::{Action, Order, Stream};
+use super::load::{Action, Stream};
 use super::result::Settled;
-use super::spec::{DEPTH, Percent, Seconds};
+use super::share::Percent;
+use super::spec::{DEPTH, Seconds};
 use super::streams::{INTERVAL, throughput};
 use super::{Bench, Findings, Found};
 
@@ -52,10 +53,8 @@ impl<D: BlockDevice> Bench<'_, D> {
                 };
                 self.phase(at + share * 0.5, share * 0.5);
                 let trim = self.trim(area).await?;
-                let (action, order) = (Action::Write, Order::Sequential);
-                let transfer = Bytes(UNIT_BYTES);
-                let stream = Stream { action, order, area, transfer, depth: DEPTH, pace: 0, limit };
-                let done = self.run_one(stream).await?;
+                let stream = Stream::once(Action::Write, area, Bytes(UNIT_BYTES), DEPTH);
+                let done = self.run_one(Stream { limit, ..stream }).await?;
                 let rates = done.intervals.rates(done.elapsed);
                 let level = level(&rates).unwrap_or_else(|| done.mb_per_s());
                 settled.push(Settled {

@@ -4,9 +4,9 @@
 //! have a shorter stretch of 32,768 transfers, so that none takes longer than is useful.
 
 use trimwise::block::{BlockDevice, BlockError};
-use trimwise::units::{Bytes, SimDuration, UnitRange};
+use trimwise::units::{Bytes, UnitRange};
 
-use super::load::{Action, Limit, Order, Stream, Tally};
+use super::load::{Action, Stream, Total};
 use super::{Bench, Found, Measured};
 use crate::plot::{Axis, Plot, PlotKind, Point, Series};
 
@@ -26,26 +26,23 @@ impl<D: BlockDevice> Bench<'_, D> {
         let sector = self.device.facts().sector_bytes;
         let stretch = STRETCH.0.min(Bytes::from_units(self.region.units).0);
         let actions = [("write", Action::Write), ("read", Action::Read)];
-        let mut sums = [(Tally::default(), SimDuration::ZERO), (Tally::default(), SimDuration::ZERO)];
+        let mut totals = [Total::default(), Total::default()];
         let mut series = actions.map(|(name, _)| Series { name: name.to_owned(), points: Vec::new() });
         let sizes = (0..SIZES).map(|i| Bytes(SMALLEST.0 << i)).filter(|size| size.0 >= sector);
         for (i, transfer) in sizes.clone().enumerate() {
             let bytes = Bytes(stretch.min(transfer.0 * TRANSFERS_MOST));
             let area = UnitRange::new(self.region.start, bytes.units_floor());
-            let limit = Limit::bytes(Bytes::from_units(area.units));
             for (j, (_, action)) in actions.into_iter().enumerate() {
                 let share = 1.0 / f64::from(SIZES * 2);
                 self.phase((2 * i + j) as f64 * share, share);
-                let order = Order::Sequential;
-                let stream = Stream { action, order, area, transfer, depth: DEPTH, pace: 0, limit };
-                let done = self.run_one(stream).await?;
-                sums[j].0.merge(if action == Action::Read { &done.reads } else { &done.writes });
-                sums[j].1 += done.elapsed;
+                let done = self.run_one(Stream::once(action, area, transfer, DEPTH)).await?;
+                totals[j].add(&done);
                 series[j].points.push(Point::new(transfer.0 as f64 / 1024.0, done.mb_per_s()));
             }
         }
-        let measured = series.iter().zip(&sums).map(|(line, (tally, elapsed))| {
-            Measured::of(line.name.clone(), tally, *elapsed).spread(line.points.iter().map(|p| p.y))
+        let measured = series.iter().zip(&totals).map(|(line, total)| {
+            Measured::of(line.name.clone(), &total.tally, total.elapsed)
+                .spread(line.points.iter().map(|p| p.y))
         });
         let mut found = Found { measured: measured.collect(), ..Found::default() };
         if sector > SMALLEST.0 {

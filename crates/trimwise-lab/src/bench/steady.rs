@@ -10,7 +10,7 @@
 use trimwise::block::{BlockDevice, BlockError};
 use trimwise::units::{Bytes, SimDuration};
 
-use super::load::{Action, Limit, Order, Stream, Tally, per_second};
+use super::load::{Action, Done, Stream, Total, per_second};
 use super::result::Steady;
 use super::spec::{DEPTH, Seconds};
 use super::{Bench, Findings, Found, Measured};
@@ -33,14 +33,11 @@ impl<D: BlockDevice> Bench<'_, D> {
         let limit = self.limit(round, ROUND, Bytes::from_units((self.region.units / 4).max(1)));
         for i in 0..PRECONDITIONING {
             self.phase(f64::from(i) * 0.1, 0.1);
-            let bytes = Limit::bytes(Bytes::from_units(self.region.units));
-            let (action, order, area) = (Action::Write, Order::Sequential, self.region);
-            let stream = Stream { action, order, area, transfer: LARGE, depth: DEPTH, pace: 0, limit: bytes };
-            self.run_one(stream).await?;
+            self.run_one(Stream::once(Action::Write, self.region, LARGE, DEPTH)).await?;
         }
         // Transfers in a thousand seconds, so that slow devices have enough digits.
         let mut rounds: Vec<u64> = Vec::new();
-        let mut window: Vec<(Tally, SimDuration)> = Vec::new();
+        let mut window: Vec<Done> = Vec::new();
         let mut reached = false;
         while !reached && rounds.len() < ROUNDS_MOST {
             let share = 0.8 / ROUNDS_MOST as f64;
@@ -51,14 +48,11 @@ impl<D: BlockDevice> Bench<'_, D> {
             if window.len() == WINDOW {
                 window.remove(0);
             }
-            window.push((done.writes, done.elapsed));
+            window.push(done);
             reached = rounds.last_chunk().is_some_and(is_steady);
         }
-        let (mut tally, mut elapsed) = (Tally::default(), SimDuration::ZERO);
-        for (writes, took) in &window {
-            tally.merge(writes);
-            elapsed += *took;
-        }
+        let mut total = Total::default();
+        window.iter().for_each(|done| total.add(done));
         let (excursion_percent, slope_percent) = rounds.last_chunk().map_or((0.0, 0.0), deviations);
         let round_iops: Vec<f64> = rounds.iter().map(|&rate| rate as f64 / 1e3).collect();
         let points =
@@ -66,7 +60,7 @@ impl<D: BlockDevice> Bench<'_, D> {
         let findings = Findings::Steady(Steady {
             reached,
             rounds: rounds.len() as u32,
-            iops: per_second(tally.operations as f64, elapsed),
+            iops: per_second(total.tally.operations as f64, total.elapsed),
             round_iops,
             excursion_percent,
             slope_percent,
@@ -78,7 +72,7 @@ impl<D: BlockDevice> Bench<'_, D> {
             y: Axis::linear("iops", "4 KiB random writes", "IOPS"),
             series: vec![Series { name: "QD 32".to_owned(), points }],
         };
-        let measured = vec![Measured::of("last rounds", &tally, elapsed)];
+        let measured = vec![Measured::of("last rounds", &total.tally, total.elapsed)];
         Ok(Found { measured, findings, plots: vec![plot], ..Found::default() })
     }
 }

@@ -4,7 +4,8 @@ use trimwise::block::{BlockDevice, BlockError};
 use trimwise::units::{Bytes, SimDuration, UNIT_BYTES, UnitRange};
 
 use super::load::{Action, Done, Limit, Order, Stream, Tally};
-use super::spec::{DEPTH, Direction, Percent, Seconds};
+use super::share::Percent;
+use super::spec::{DEPTH, Direction, Seconds};
 use super::{Bench, Found, Measured};
 use crate::plot::{Axis, Plot, PlotKind, Point, Series};
 
@@ -36,9 +37,7 @@ impl<D: BlockDevice> Bench<'_, D> {
 
     /// Writes an area once, sequentially, with a few transfers at a time.
     pub(super) async fn write_all(&mut self, area: UnitRange) -> Result<Done, BlockError> {
-        let limit = Limit::bytes(Bytes::from_units(area.units));
-        let (action, order) = (Action::Write, Order::Sequential);
-        self.run_one(Stream { action, order, area, transfer: LARGE, depth: 4, pace: 0, limit }).await
+        self.run_one(Stream::once(Action::Write, area, LARGE, 4)).await
     }
 
     pub(super) async fn sequential(
@@ -55,10 +54,7 @@ impl<D: BlockDevice> Bench<'_, D> {
             Direction::Read => Action::Read,
             Direction::Write => Action::Write,
         };
-        let limit = Limit::bytes(Bytes::from_units(units));
-        let stream =
-            Stream { action, order: Order::Sequential, area, transfer: LARGE, depth: 1, pace: 0, limit };
-        Ok(over_time("sequential", &self.run_one(stream).await?))
+        Ok(over_time("sequential", &self.run_one(Stream::once(action, area, LARGE, 1)).await?))
     }
 
     pub(super) async fn random(
@@ -89,10 +85,7 @@ impl<D: BlockDevice> Bench<'_, D> {
         let read_area = UnitRange::new(self.region.start, half.min(READER_MOST.units_floor()));
         let write_area = UnitRange::new(self.region.start.offset(half), half);
         let limit = self.limit(seconds, TOGETHER, Bytes(MODEL_MOST.0 / 4));
-        let stream = |action, area| {
-            let order = Order::Sequential;
-            Stream { action, order, area, transfer: LARGE, depth: 1, pace: 0, limit }
-        };
+        let stream = |action, area| Stream { limit, ..Stream::once(action, area, LARGE, 1) };
         let (reader, writer) = (stream(Action::Read, read_area), stream(Action::Write, write_area));
         self.phase(0.0, 0.25);
         self.write_all(read_area).await?;
@@ -102,11 +95,11 @@ impl<D: BlockDevice> Bench<'_, D> {
         let written = self.run_one(writer).await?;
         self.phase(0.75, 0.25);
         let both = self.run(&[reader, writer], INTERVAL).await?;
-        let (mut beside_reads, mut beside_writes) = (Tally::default(), Tally::default());
+        let (mut reads, mut writes) = (Tally::default(), Tally::default());
         let mut elapsed = SimDuration::ZERO;
         for done in &both {
-            beside_reads.merge(&done.reads);
-            beside_writes.merge(&done.writes);
+            reads.merge(&done.reads);
+            writes.merge(&done.writes);
             elapsed = elapsed.max(done.elapsed);
         }
         let lines = [("read alone", &read), ("write alone", &written)]
@@ -118,8 +111,8 @@ impl<D: BlockDevice> Bench<'_, D> {
             measured: vec![
                 Measured::of("read alone", &read.reads, read.elapsed),
                 Measured::of("write alone", &written.writes, written.elapsed),
-                Measured::of("read, both", &beside_reads, elapsed),
-                Measured::of("write, both", &beside_writes, elapsed),
+                Measured::of("read, both", &reads, elapsed),
+                Measured::of("write, both", &writes, elapsed),
             ],
             ..Found::default()
         })

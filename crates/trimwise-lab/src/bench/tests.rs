@@ -5,7 +5,6 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::future::Future;
 use std::pin::pin;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
@@ -26,7 +25,7 @@ struct Fabricated<L> {
     facts: DeviceFacts,
     now: Cell<SimTime>,
     latency: L,
-    on_its_way: RefCell<BinaryHeap<Waiting>>,
+    in_flight: RefCell<BinaryHeap<Waiting>>,
     submitted: RefCell<Vec<(SimTime, Operation)>>,
     /// The number of the completion that fails.
     fails_at: Option<u64>,
@@ -47,7 +46,7 @@ impl<L: Fn(SimTime, &Operation) -> SimDuration> Fabricated<L> {
             facts,
             now: Cell::default(),
             latency,
-            on_its_way: RefCell::default(),
+            in_flight: RefCell::default(),
             submitted: RefCell::default(),
             fails_at: None,
             completions: Cell::default(),
@@ -55,8 +54,7 @@ impl<L: Fn(SimTime, &Operation) -> SimDuration> Fabricated<L> {
     }
 
     fn run(&self, tests: &str) -> Results {
-        let tests: Vec<Test> = tests.split_whitespace().map(|t| t.parse().unwrap()).collect();
-        polled(run(self, &tests, &Settings::default(), Hooks::default())).unwrap()
+        polled(run(self, &parsed(tests), &Settings::default(), Hooks::default())).unwrap()
     }
 
     /// The first sectors and lengths of all reads and writes.
@@ -89,7 +87,7 @@ impl<L: Fn(SimTime, &Operation) -> SimDuration> BlockDevice for Fabricated<L> {
         let now = self.now.get();
         let number = self.submitted.borrow().len() as u64;
         let end = now + (self.latency)(now, &operation);
-        self.on_its_way.borrow_mut().push(Reverse((end, number, token, now)));
+        self.in_flight.borrow_mut().push(Reverse((end, number, token, now)));
         self.submitted.borrow_mut().push((now, operation));
         Ok(())
     }
@@ -99,7 +97,7 @@ impl<L: Fn(SimTime, &Operation) -> SimDuration> BlockDevice for Fabricated<L> {
         if self.fails_at == Some(number) {
             return Err(BlockError::Other("input/output error".to_owned()));
         }
-        let next = self.on_its_way.borrow_mut().pop();
+        let next = self.in_flight.borrow_mut().pop();
         let Some(Reverse((completed, _, token, submitted))) = next else {
             return Err(BlockError::Other("nothing is under way".to_owned()));
         };
@@ -115,6 +113,10 @@ impl<L: Fn(SimTime, &Operation) -> SimDuration> BlockDevice for Fabricated<L> {
         self.sleep(SimDuration::from_secs(2)).await;
         Ok(())
     }
+}
+
+fn parsed(tests: &str) -> Vec<Test> {
+    tests.split_whitespace().map(|test| test.parse().unwrap()).collect()
 }
 
 /// Returns the result of a future that never has to wait.
@@ -194,8 +196,7 @@ fn a_device_that_fails_leaves_a_partial_result() {
 fn what_cannot_be_done_is_refused_before_anything_is_run() {
     let mut device = Fabricated::new(Bytes::mib(64), every(1));
     let refused = |device: &Fabricated<_>, tests: &str, settings: Settings| {
-        let tests: Vec<Test> = tests.split_whitespace().map(|t| t.parse().unwrap()).collect();
-        let error = polled(run(device, &tests, &settings, Hooks::default())).unwrap_err().to_string();
+        let error = polled(run(device, &parsed(tests), &settings, Hooks::default())).unwrap_err().to_string();
         assert!(device.submitted.borrow().is_empty());
         error
     };
@@ -217,28 +218,31 @@ fn what_cannot_be_done_is_refused_before_anything_is_run() {
     }
 }
 
+fn model(sim: &Sim, config: &SsdConfig, seed: u64) -> ModelDevice {
+    let queue = BlockQueue::new(sim, Ssd::new(config, seed).unwrap(), QueueConfig::default());
+    ModelDevice::new(queue, "small")
+}
+
 /// Runs tests on a small drive.
 fn on_a_model(config: SsdConfig, tests: &str, settings: Settings) -> Results {
-    let tests: Vec<Test> = tests.split_whitespace().map(|t| t.parse().unwrap()).collect();
+    let tests = parsed(tests);
     let sim = Sim::new();
-    let queue = BlockQueue::new(&sim, Ssd::new(&config, settings.seed).unwrap(), QueueConfig::default());
-    let device = Rc::new(ModelDevice::new(queue, "small"));
+    let device = model(&sim, &config, settings.seed);
     sim.run(async move {
         let stats = || device.queue().with_ssd(|ssd| *ssd.stats());
-        run(&*device, &tests, &settings, Hooks { stats: Some(&stats), ..Hooks::default() }).await
+        run(&device, &tests, &settings, Hooks { stats: Some(&stats), ..Hooks::default() }).await
     })
     .unwrap()
     .unwrap()
 }
 
-/// A user who has seen enough: the flag is raised when the second test begins.
+/// The user interrupts when the second test begins.
 #[test]
 fn regression_an_interrupt_leaves_the_results_of_a_model_so_far() {
-    let tests: Vec<Test> = ["fill:5", "randwrite:1:1"].map(|t| t.parse().unwrap()).to_vec();
+    let tests = parsed("fill:5 randwrite:1:1");
     let sim = Sim::new();
-    let queue = BlockQueue::new(&sim, Ssd::new(&small(), 1).unwrap(), QueueConfig::default());
     let stop = Arc::new(AtomicBool::new(false));
-    let device = ModelDevice::new(queue, "small").interrupted_by(&stop);
+    let device = model(&sim, &small(), 1).interrupted_by(&stop);
     let ended = sim.run(async move {
         let on_progress = |test, _| stop.store(test == 1, Ordering::Relaxed);
         let hooks = Hooks { on_progress: &on_progress, stats: None };
@@ -282,9 +286,7 @@ fn what_a_test_did_is_what_the_model_counted() {
 fn a_device_without_trim_is_refused_by_its_own_facts() {
     let mut config = small();
     config.trim.kind = TrimKind::Unsupported;
-    let sim = Sim::new();
-    let queue = BlockQueue::new(&sim, Ssd::new(&config, 1).unwrap(), QueueConfig::default());
-    let device = ModelDevice::new(queue, "old");
+    let device = model(&Sim::new(), &config, 1);
     let error = check(&[Test::Trim(Part::ALL)], &Settings::default(), device.facts()).unwrap_err();
     assert!(matches!(error, SetupError::NoTrim { .. }));
 }
@@ -381,11 +383,11 @@ fn trim_latency_is_that_of_the_trims_alone() {
     assert_eq!(trims[1] - trims[0], 1);
     assert!(trims[9..].windows(2).all(|pair| pair[1] - pair[0] >= 64), "{trims:?}");
     let second_half = Bytes::mib(256).0 / 512;
-    let beside = submitted[trims[8]..trims[15]].iter().filter_map(|(_, operation)| match operation {
+    let load = submitted[trims[8]..trims[15]].iter().filter_map(|(_, operation)| match operation {
         Operation::Write(sectors, _) => Some(sectors.first.0),
         _ => None,
     });
-    assert!(beside.into_iter().all(|first| first >= second_half));
+    assert!(load.into_iter().all(|first| first >= second_half));
 }
 
 #[test]

@@ -5,9 +5,9 @@
 //! drive in order as they go, so reads after them would no longer measure the old state.
 
 use trimwise::block::{BlockDevice, BlockError};
-use trimwise::units::{Bytes, SimDuration, UNIT_BYTES, UnitRange};
+use trimwise::units::{Bytes, UNIT_BYTES, UnitRange};
 
-use super::load::{Action, Limit, Order, Stream, Tally};
+use super::load::{Action, Stream, Total};
 use super::spec::Passes;
 use super::{Bench, Found, Measured};
 use crate::plot::{Axis, Plot, PlotKind, Point, Series};
@@ -55,7 +55,7 @@ impl<D: BlockDevice> Bench<'_, D> {
         place: (usize, usize),
     ) -> Result<(Measured, Series), BlockError> {
         let what = if action == Action::Read { "read" } else { "write" };
-        let (mut tally, mut elapsed) = (Tally::default(), SimDuration::ZERO);
+        let mut total = Total::default();
         let mut points: Vec<Point> = Vec::new();
         let share = 1.0 / (ZONES as f64 * place.1 as f64);
         for i in 0..ZONES {
@@ -63,16 +63,12 @@ impl<D: BlockDevice> Bench<'_, D> {
             let zone = self.zone(i);
             let units = if full { zone.units } else { zone.units.min(SAMPLE.units_floor()) };
             let area = UnitRange::new(zone.start, units);
-            let limit = Limit::bytes(Bytes::from_units(units));
-            let order = Order::Sequential;
-            let stream = Stream { action, order, area, transfer: TRANSFER, depth: 1, pace: 0, limit };
-            let done = self.run_one(stream).await?;
-            tally.merge(if action == Action::Read { &done.reads } else { &done.writes });
-            elapsed += done.elapsed;
+            let done = self.run_one(Stream::once(action, area, TRANSFER, 1)).await?;
+            total.add(&done);
             let gigabytes = (zone.start.0 - self.region.start.0) as f64 * UNIT_BYTES as f64 / 1e9;
             points.push(Point::new(gigabytes, done.mb_per_s()));
         }
-        let measured = Measured::of(what, &tally, elapsed).spread(points.iter().map(|p| p.y));
+        let measured = Measured::of(what, &total.tally, total.elapsed).spread(points.iter().map(|p| p.y));
         Ok((measured, Series { name: what.to_owned(), points }))
     }
 

@@ -112,10 +112,6 @@ impl CrashTest {
     }
 
     /// Makes all runs, one after another.
-    ///
-    /// # Errors
-    ///
-    /// [`CrashError`] if a run could not be made.
     pub fn run(&self) -> Result<CrashReport, CrashError> {
         let mut report = CrashReport::default();
         for run in 0..self.runs() {
@@ -125,10 +121,6 @@ impl CrashTest {
     }
 
     /// Makes the run with this number (from 0) and its cuts, the same as in the whole test.
-    ///
-    /// # Errors
-    ///
-    /// [`CrashError`] if it could not be made.
     pub fn one_run(&self, run: u64) -> Result<CrashReport, CrashError> {
         self.run_with(run, Rc::new(|_| ()))
     }

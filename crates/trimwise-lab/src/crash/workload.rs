@@ -251,24 +251,18 @@ async fn step(fs: &Ext4, machine: &Machine, rng: &mut impl Rng) -> Result<(), Fi
     match kind {
         0..20 => {
             // Created, or truncated and rewritten.
-            let mut file = fs.open(&path, OpenMode::Create).await?;
-            fs.write(&mut file, &vec![0; bytes as usize]).await?;
-            maybe_fsync(fs, rng, &mut file).await?;
-            fs.close(file).await
+            let file = fs.open(&path, OpenMode::Create).await?;
+            write_and_close(fs, rng, file, bytes).await
         }
         20..38 => {
             drop(fs.open(&path, OpenMode::CreateKeep).await?);
-            let mut file = fs.open(&path, OpenMode::Append).await?;
-            fs.write(&mut file, &vec![0; bytes as usize]).await?;
-            maybe_fsync(fs, rng, &mut file).await?;
-            fs.close(file).await
+            let file = fs.open(&path, OpenMode::Append).await?;
+            write_and_close(fs, rng, file, bytes).await
         }
         38..50 => {
             let mut file = fs.open(&path, OpenMode::CreateKeep).await?;
             fs.seek(&mut file, below(rng, 60) * UNIT_BYTES / 2).await?;
-            fs.write(&mut file, &vec![0; bytes as usize]).await?;
-            maybe_fsync(fs, rng, &mut file).await?;
-            fs.close(file).await
+            write_and_close(fs, rng, file, bytes).await
         }
         50..68 => fs.unlink(&path).await,
         68..78 => {
@@ -302,10 +296,16 @@ async fn step(fs: &Ext4, machine: &Machine, rng: &mut impl Rng) -> Result<(), Fi
     }
 }
 
-async fn maybe_fsync(
+/// Writes to an open file, perhaps syncs it, and closes it.
+async fn write_and_close(
     fs: &Ext4,
     rng: &mut impl Rng,
-    file: &mut <Ext4 as Files>::File,
+    mut file: <Ext4 as Files>::File,
+    bytes: u64,
 ) -> Result<(), FileError> {
-    if below(rng, 3) == 0 { fs.fsync(file).await } else { Ok(()) }
+    fs.write(&mut file, &vec![0; bytes as usize]).await?;
+    if below(rng, 3) == 0 {
+        fs.fsync(&mut file).await?;
+    }
+    fs.close(file).await
 }

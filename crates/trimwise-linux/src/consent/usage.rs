@@ -5,54 +5,47 @@
 //! devices in `loop/backing_file`. An exclusive open detects any other use.
 
 use std::fs;
-use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
-use crate::block_device::{BlockDevice, btrfs_directory};
-use crate::mount::parse_mountinfo;
-use rustix::fs::{major, minor};
+use crate::block_device::{SysBlock, node_numbers};
+use crate::host_root::HostRoot;
+use crate::mount::{Mount, parse_mountinfo};
 
 /// The first use found of a disk or partition, worded to follow its path; `None` if there is none.
-pub fn of_device(device: &BlockDevice) -> Option<String> {
+pub fn of_device(device: &SysBlock) -> Option<String> {
     // A disk is in use if one of its partitions is, and a partition if its whole disk is.
     let mut looked_at = vec![device.clone()];
     looked_at.extend(device.partitions());
     looked_at.extend(device.disk());
     looked_at.iter().find_map(|one| {
-        let whose = if one.name == device.name { String::new() } else { format!("/dev/{} ", one.name) };
+        let whose = if one == device { String::new() } else { format!("/dev/{} ", one.name()) };
         use_of(one).map(|how| format!("{whose}{how}"))
     })
 }
 
-fn use_of(device: &BlockDevice) -> Option<String> {
-    if let Some(point) = mount_point(device) {
-        return Some(format!("is mounted on {point}"));
+fn use_of(device: &SysBlock) -> Option<String> {
+    let numbers = device.numbers().ok();
+    let is_it = |node: &Path| numbers.is_some() && node_numbers(node).ok() == numbers;
+    // A mount also matches by the source name that it shows.
+    let mounts = parse_mountinfo(&fs::read("/proc/self/mountinfo").unwrap_or_default());
+    let is_here = |mount: &&Mount| {
+        Some(mount.numbers) == numbers
+            || (mount.device.starts_with("/dev/") && is_it(Path::new(&mount.device)))
+    };
+    if let Some(mount) = mounts.iter().find(is_here) {
+        return Some(format!("is mounted on {}", mount.mount_point.display()));
     }
-    if let Some(directory) = btrfs_directory(device) {
+    if let Some(directory) = device.btrfs(&HostRoot::default()) {
         let uuid = directory.file_name().unwrap_or_default().to_string_lossy().into_owned();
         return Some(format!("belongs to the mounted btrfs {uuid}"));
     }
-    let holder = fs::read_dir(device.sysfs.join("holders")).into_iter().flatten().flatten().next();
-    if let Some(holder) = holder {
-        return Some(format!("is part of /dev/{}", holder.file_name().to_string_lossy()));
+    if let Some(holder) = device.holders().next() {
+        return Some(format!("is part of /dev/{}", holder.name()));
     }
-    let is_swap = swaps().into_iter().any(|path| block_numbers(&path) == Some(device.numbers));
-    if is_swap {
+    if swaps().iter().any(|path| is_it(path)) {
         return Some("is swap space".to_string());
     }
     backed_loop(&device.node()).map(|name| format!("is the backing store of /dev/{name}"))
-}
-
-/// Where a device is mounted; also matches by the source name that the mount shows.
-fn mount_point(device: &BlockDevice) -> Option<String> {
-    let text = fs::read("/proc/self/mountinfo").unwrap_or_default();
-    let is_here = |numbers, source: &str| {
-        numbers == device.numbers
-            || (source.starts_with("/dev/") && block_numbers(Path::new(source)) == Some(device.numbers))
-    };
-    let mounts = parse_mountinfo(&text);
-    let found = mounts.iter().find(|mount| is_here(mount.numbers, &mount.device))?;
-    Some(found.mount_point.display().to_string())
 }
 
 /// The same for a regular file: swap space, or the backing file of a loop device.
@@ -66,12 +59,8 @@ pub(crate) fn of_file(path: &Path) -> Option<String> {
 
 /// The loop device backed by a file or device.
 fn backed_loop(path: &Path) -> Option<String> {
-    let devices = fs::read_dir("/sys/block").into_iter().flatten().flatten();
-    let mut backed = devices.filter(|entry| {
-        let backing = fs::read_to_string(entry.path().join("loop/backing_file"));
-        backing.is_ok_and(|backing| Path::new(backing.trim_end_matches('\n')) == path)
-    });
-    backed.next().map(|entry| entry.file_name().to_string_lossy().into_owned())
+    let backed = SysBlock::all().find(|device| device.backing_file().is_some_and(|file| file == path))?;
+    Some(backed.name())
 }
 
 fn swaps() -> Vec<PathBuf> {
@@ -82,12 +71,6 @@ fn swaps() -> Vec<PathBuf> {
 pub fn parse_swaps(text: &str) -> Vec<PathBuf> {
     let lines = text.lines().skip(1).filter_map(|line| line.split_ascii_whitespace().next());
     lines.filter(|path| path.starts_with('/')).map(|path| path.replace("\\040", " ").into()).collect()
-}
-
-/// Major and minor number of a block device node.
-pub(crate) fn block_numbers(path: &Path) -> Option<(u32, u32)> {
-    let found = fs::metadata(path).ok().filter(|found| found.file_type().is_block_device())?;
-    Some((major(found.rdev()), minor(found.rdev())))
 }
 
 #[cfg(test)]

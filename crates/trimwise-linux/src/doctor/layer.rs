@@ -1,12 +1,9 @@
 //! Walks from a mounted device down to the disks: what each layer is, and what it passes on.
 
 use std::fs;
-use std::path::{Path, PathBuf};
 
+use crate::block_device::{LAYERS_MAX, SysBlock};
 use crate::host_root::HostRoot;
-
-/// Maximum depth of stacked devices; beyond it, assume a cycle.
-const DEPTH_MAX: usize = 16;
 
 /// What a layer is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,46 +76,30 @@ pub struct Layer {
 }
 
 /// The device and all devices below it, top down.
-pub fn walk(root: &HostRoot, numbers: (u32, u32)) -> Vec<Layer> {
+pub fn walk(root: &HostRoot, top: &SysBlock) -> Vec<Layer> {
     let mut layers = Vec::new();
-    let link = root.path(format!("/sys/dev/block/{}:{}", numbers.0, numbers.1));
-    if let Ok(directory) = link.canonicalize() {
-        descend(root, &directory, 0, &mut layers);
-    }
+    descend(root, top, 0, &mut layers);
     layers
 }
 
-fn descend(root: &HostRoot, directory: &Path, depth: usize, layers: &mut Vec<Layer>) {
-    let name = directory.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    if depth >= DEPTH_MAX || layers.iter().any(|layer| layer.name == name) {
+fn descend(root: &HostRoot, device: &SysBlock, depth: usize, layers: &mut Vec<Layer>) {
+    let name = device.name();
+    if depth >= LAYERS_MAX || layers.iter().any(|layer| layer.name == name) {
         return;
     }
-    let is_partition = directory.join("partition").exists();
-    let disk = directory.parent().filter(|_| is_partition).unwrap_or(directory);
-    let discard_max =
-        text(&disk.join("queue/discard_max_bytes")).and_then(|text| text.parse().ok()).unwrap_or(0);
-    let stat = text(&directory.join("stat")).and_then(|text| crate::block_device::parse_stat(&text));
-    let discards = stat.and_then(|stat| stat.discards).map(|discards| discards.commands);
-    let kind = if is_partition { Kind::Partition } else { kind_of(root, directory, &name) };
+    let disk = device.disk();
+    let kind = if disk.is_some() { Kind::Partition } else { kind_of(root, device) };
+    let discard_max = device.queue("discard_max_bytes").unwrap_or(0);
+    let discards = device.stat().ok().and_then(|stat| stat.discards).map(|discards| discards.commands);
     layers.push(Layer { name, kind, depth, discard_max, discards });
-    if is_partition {
-        descend(root, disk, depth + 1, layers);
-    }
-    let mut slaves: Vec<PathBuf> = fs::read_dir(directory.join("slaves"))
-        .into_iter()
-        .flatten()
-        .flatten()
-        .map(|entry| entry.path())
-        .collect();
-    slaves.sort();
-    for slave in slaves.iter().filter_map(|slave| slave.canonicalize().ok()) {
-        descend(root, &slave, depth + 1, layers);
+    for below in disk.into_iter().chain(device.slaves()) {
+        descend(root, &below, depth + 1, layers);
     }
 }
 
-fn kind_of(root: &HostRoot, directory: &Path, name: &str) -> Kind {
-    if let Some(mapping) = text(&directory.join("dm/name")) {
-        let uuid = text(&directory.join("dm/uuid")).unwrap_or_default();
+fn kind_of(root: &HostRoot, device: &SysBlock) -> Kind {
+    if let Some(mapping) = device.text("dm/name") {
+        let uuid = device.text("dm/uuid").unwrap_or_default();
         return match uuid.split('-').next().unwrap_or_default() {
             "CRYPT" => Kind::Crypt(mapping),
             "LVM" => Kind::Lvm(mapping),
@@ -127,33 +108,32 @@ fn kind_of(root: &HostRoot, directory: &Path, name: &str) -> Kind {
             _ => Kind::Mapper(mapping),
         };
     }
-    if let Some(level) = text(&directory.join("md/level")) {
+    if let Some(level) = device.text("md/level") {
         return Kind::Raid(level);
     }
-    if let Some(file) = text(&directory.join("loop/backing_file")) {
-        return Kind::Loop(file);
+    if let Some(file) = device.backing_file() {
+        return Kind::Loop(file.display().to_string());
     }
-    let device = directory.join("device");
-    let first = |files: [&str; 2]| files.iter().find_map(|file| text(&device.join(file))).unwrap_or_default();
+    let first = |files: [&str; 2]| files.iter().find_map(|file| device.text(file)).unwrap_or_default();
     Kind::Disk(Disk {
-        model: first(["model", "name"]),
-        firmware: first(["rev", "firmware_rev"]),
-        transport: transport(root, directory, name),
-        rotational: text(&directory.join("queue/rotational")).is_some_and(|text| text == "1"),
-        provisioning: provisioning(&device),
+        model: first(["device/model", "device/name"]),
+        firmware: first(["device/rev", "device/firmware_rev"]),
+        transport: transport(root, device),
+        rotational: device.number("queue/rotational").is_ok_and(|n| n == 1),
+        provisioning: provisioning(device),
     })
 }
 
-fn transport(root: &HostRoot, directory: &Path, name: &str) -> Transport {
-    let below =
-        directory.strip_prefix(root.path("/sys").canonicalize().unwrap_or_default()).unwrap_or(directory);
+fn transport(root: &HostRoot, device: &SysBlock) -> Transport {
+    let (name, path) = (device.name(), device.path());
+    let below = path.strip_prefix(root.path("/sys").canonicalize().unwrap_or_default()).unwrap_or(path);
     let has =
         |start: &str| below.components().any(|part| part.as_os_str().to_string_lossy().starts_with(start));
     if has("usb") {
         Transport::Usb
     } else if name.starts_with("nvme") {
         Transport::Nvme
-    } else if has("ata") || text(&directory.join("device/vendor")).is_some_and(|vendor| vendor == "ATA") {
+    } else if has("ata") || device.text("device/vendor").is_some_and(|vendor| vendor == "ATA") {
         Transport::Ata
     } else if name.starts_with("vd") {
         Transport::Virtio
@@ -166,11 +146,8 @@ fn transport(root: &HostRoot, directory: &Path, name: &str) -> Transport {
     }
 }
 
-fn provisioning(device: &Path) -> Option<String> {
-    let disks = fs::read_dir(device.join("scsi_disk")).into_iter().flatten().flatten();
-    disks.filter_map(|entry| text(&entry.path().join("provisioning_mode"))).next()
-}
-
-fn text(path: &Path) -> Option<String> {
-    fs::read(path).ok().map(|bytes| String::from_utf8_lossy(&bytes).trim().to_owned())
+fn provisioning(device: &SysBlock) -> Option<String> {
+    let disks = fs::read_dir(device.path().join("device/scsi_disk")).into_iter().flatten().flatten();
+    let mut modes = disks.map(|entry| fs::read_to_string(entry.path().join("provisioning_mode")));
+    modes.find_map(|mode| Some(mode.ok()?.trim().to_owned()))
 }

@@ -11,13 +11,16 @@ mod layer;
 mod quirks;
 mod trimmers;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
 use self::trimmers::{TRIMWISED, Trimmers};
+use crate::block_device::{SysBlock, devices_in_sysfs};
 use crate::host_root::HostRoot;
 use crate::mount::{Mount, parse_mountinfo};
+use crate::path_error::{PathError, at};
 pub use layer::{Disk, Kind, Layer, Transport};
 
 /// File systems that have FITRIM.
@@ -114,13 +117,8 @@ impl Report {
 #[derive(Debug, thiserror::Error)]
 pub enum DoctorError {
     /// The list of mounts cannot be read.
-    #[error("{path}: {source}")]
-    Mounts {
-        /// The file.
-        path: PathBuf,
-        /// The operating system's error.
-        source: std::io::Error,
-    },
+    #[error(transparent)]
+    Mounts(#[from] PathError),
     /// No file system on a block device is mounted there.
     #[error(
         "{path}: no file system on a block device is mounted there; expected the mount point of one, such as {one}"
@@ -140,7 +138,7 @@ pub enum DoctorError {
 /// If the mounts cannot be read, or none is at `only`.
 pub fn examine(root: &HostRoot, run: &Path, only: Option<&Path>) -> Result<Report, DoctorError> {
     let path = root.path(if root.is_own() { "/proc/self/mountinfo" } else { "/proc/1/mountinfo" });
-    let text = std::fs::read(&path).map_err(|source| DoctorError::Mounts { path, source })?;
+    let text = std::fs::read(&path).map_err(at(&path))?;
     let mounts = parse_mountinfo(&text);
     let kernel = root.text("/proc/sys/kernel/osrelease").unwrap_or_default();
     let trimmers = trimmers::trimmers(root, run, &mounts);
@@ -192,8 +190,8 @@ fn diagnose(
     trimmers: &Trimmers,
     kernel: &str,
 ) -> Diagnosis {
-    let layers: Vec<Layer> =
-        devices(root, mount).into_iter().flat_map(|numbers| layer::walk(root, numbers)).collect();
+    let devices = devices_in_sysfs(root, mount).unwrap_or_default();
+    let layers: Vec<Layer> = devices.iter().flat_map(|device| layer::walk(root, device)).collect();
     let mut findings = Vec::new();
     ending::of_layers(root, &layers, mounts, &mut findings);
     let passes =
@@ -220,33 +218,6 @@ fn diagnose(
         passes,
         layers: layers.iter().map(told).collect(),
         findings,
-    }
-}
-
-/// The devices of a mount; several for btrfs.
-fn devices(root: &HostRoot, mount: &Mount) -> Vec<(u32, u32)> {
-    if mount.numbers.0 != 0 {
-        return vec![mount.numbers];
-    }
-    // A name such as /dev/mapper/home is a link to the kernel's name.
-    let node = root.path(&mount.device);
-    let node = node.canonicalize().unwrap_or(node);
-    let Some(name) = node.file_name() else { return Vec::new() };
-    let entries = |path: &Path| -> Vec<PathBuf> {
-        let mut found: Vec<_> =
-            std::fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
-        found.sort();
-        found
-    };
-    let of = |path: &Path| -> Option<(u32, u32)> {
-        let text = std::fs::read_to_string(path.join("dev")).ok()?;
-        let (major, minor) = text.trim().split_once(':')?;
-        Some((major.parse().ok()?, minor.parse().ok()?))
-    };
-    let all = entries(&root.path("/sys/fs/btrfs")).into_iter().map(|one| one.join("devices"));
-    match all.into_iter().find(|devices| devices.join(name).exists()) {
-        Some(devices) => entries(&devices).iter().filter_map(|device| of(device)).collect(),
-        None => of(&root.path("/sys/class/block").join(name)).into_iter().collect(),
     }
 }
 
@@ -358,13 +329,10 @@ fn told(layer: &Layer) -> LayerReport {
 }
 
 /// The disks below these devices, by kernel name; if the layers below are unknown, the lowest known device.
-pub fn disks(
-    root: &HostRoot,
-    devices: impl Iterator<Item = (u32, u32)>,
-) -> std::collections::BTreeSet<String> {
-    let mut disks = std::collections::BTreeSet::new();
-    for numbers in devices {
-        let layers = layer::walk(root, numbers);
+pub fn disks<'a>(root: &HostRoot, devices: impl Iterator<Item = &'a SysBlock>) -> BTreeSet<String> {
+    let mut disks = BTreeSet::new();
+    for device in devices {
+        let layers = layer::walk(root, device);
         let is_lowest =
             |index: usize| layers.get(index + 1).is_none_or(|next: &Layer| next.depth <= layers[index].depth);
         disks.extend(

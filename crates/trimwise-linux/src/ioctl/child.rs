@@ -39,9 +39,6 @@ pub fn without_randomized_addresses(command: &mut Command) {
 /// The child gets a private mount namespace in which all mounts but these two are read-only. That takes root, or else a
 /// user namespace in which the user keeps their identity. If neither is possible, the child does not start, and prints
 /// on its standard error what failed.
-///
-/// # Errors
-/// If the folder's path cannot be resolved.
 pub fn with_the_host_read_only(command: &mut Command, folder: &Path, memory: &str) -> io::Result<()> {
     let text = |text: String| CString::new(text).map_err(io::Error::other);
     let folder = CString::new(folder.canonicalize()?.as_os_str().as_bytes()).map_err(io::Error::other)?;

@@ -12,6 +12,8 @@ use std::time::Duration;
 
 use io_uring::{IoUring, opcode, squeue, types};
 
+use crate::slots::Slots;
+
 /// The bytes of one unit, aligned for any direct transfer.
 #[repr(C, align(4096))]
 #[derive(Clone)]
@@ -49,7 +51,7 @@ pub struct Done {
 }
 
 /// What must stay alive while a call is in flight.
-struct OnItsWay {
+struct InFlight {
     owner: u64,
     pages: Vec<Page>,
     _file: Arc<File>,
@@ -60,8 +62,7 @@ pub(crate) struct Ring {
     uring: IoUring,
     file: Arc<File>,
     /// Indexed by the number that the kernel returns.
-    calls: Vec<Option<OnItsWay>>,
-    free: Vec<usize>,
+    calls: Slots<InFlight>,
 }
 
 impl Ring {
@@ -74,12 +75,12 @@ impl Ring {
             io::ErrorKind::InvalidInput => IoUring::new(entries),
             _ => Err(error),
         })?;
-        Ok(Self { uring, file, calls: Vec::new(), free: Vec::new() })
+        Ok(Self { uring, file, calls: Slots::default() })
     }
 
     /// Number of calls in flight.
-    pub fn on_their_way(&self) -> usize {
-        self.calls.len() - self.free.len()
+    pub fn in_flight(&self) -> usize {
+        self.calls.len()
     }
 
     /// Hands a call to the kernel; on failure it is not in flight.
@@ -119,20 +120,9 @@ impl Ring {
                 opcode::PollAdd::new(fd, POLLIN).build()
             }
         };
-        let kept = OnItsWay { owner, pages: owned, _file: file };
-        let number = match self.free.pop() {
-            Some(number) => {
-                self.calls[number] = Some(kept);
-                number
-            }
-            None => {
-                self.calls.push(Some(kept));
-                self.calls.len() - 1
-            }
-        };
+        let number = self.calls.put(InFlight { owner, pages: owned, _file: file });
         if let Err(error) = self.push(&entry.user_data(number as u64)) {
-            self.calls[number] = None;
-            self.free.push(number);
+            self.calls.take(number);
             return Err(error);
         }
         // The call is in flight from here on. If the kernel does not accept it now, `wait` tries again and returns the
@@ -186,9 +176,7 @@ impl Ring {
     /// Takes all completions, without waiting.
     pub fn reap(&mut self, mut take: impl FnMut(Done)) {
         for entry in self.uring.completion() {
-            let number = entry.user_data() as usize;
-            let Some(call) = self.calls.get_mut(number).and_then(Option::take) else { continue };
-            self.free.push(number);
+            let Some(call) = self.calls.take(entry.user_data() as usize) else { continue };
             let result = u32::try_from(entry.result())
                 .map_err(|_| io::Error::from_raw_os_error(entry.result().wrapping_neg()));
             take(Done { owner: call.owner, result, pages: call.pages });
@@ -209,7 +197,7 @@ fn busy_is_later(error: io::Error) -> io::Result<()> {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        while self.on_their_way() > 0 {
+        while self.in_flight() > 0 {
             if self.wait(Duration::from_secs(1)).is_err() {
                 // The kernel may still write to these buffers.
                 std::mem::forget(std::mem::take(&mut self.calls));

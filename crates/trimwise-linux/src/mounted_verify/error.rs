@@ -6,6 +6,7 @@ use trimwise::units::Bytes;
 use crate::block_device::BlockDeviceError;
 use crate::fiemap::FiemapError;
 use crate::mount::MountError;
+use crate::path_error::PathError;
 use crate::trim::TrimError;
 
 /// Why TRIM below a file system could not be tested.
@@ -87,11 +88,6 @@ pub enum VerifyError {
     #[error("interrupted; the test's file was removed")]
     Interrupted,
     /// Another error of the operating system.
-    #[error("{path}: {source}")]
-    Io {
-        /// The file or device.
-        path: String,
-        /// The operating system's error.
-        source: std::io::Error,
-    },
+    #[error(transparent)]
+    Io(#[from] PathError),
 }

@@ -11,6 +11,7 @@ use trimwise::content::{Content, ContentClass};
 use trimwise::units::{Lpn, UNIT_BYTES};
 
 use super::VerifyError;
+use crate::path_error::at;
 
 /// Name of the file.
 const NAME: &str = "trimwise-verify.tmp";
@@ -28,12 +29,10 @@ impl Scratch {
     pub fn write(directory: &Path, units: u64, interrupted: &AtomicBool) -> Result<Self, VerifyError> {
         const BATCH: u64 = 256;
         let path = directory.join(NAME);
-        let shown = path.display().to_string();
-        let io = |source| VerifyError::Io { path: shown.clone(), source };
         let file = File::options().read(true).write(true).create_new(true).open(&path);
         let file = file.map_err(|source| match source.kind() {
-            io::ErrorKind::AlreadyExists => VerifyError::Occupied { path: shown.clone() },
-            _ => io(source),
+            io::ErrorKind::AlreadyExists => VerifyError::Occupied { path: path.display().to_string() },
+            _ => at(&path)(source).into(),
         })?;
         // A different version each time, so that leftovers of an earlier run are not mistaken for this one's data.
         let since =
@@ -49,9 +48,9 @@ impl Scratch {
             for (unit, lpn) in buffer[..count].chunks_exact_mut(UNIT_BYTES as usize).zip(start..) {
                 content.fill(Lpn(lpn), unit);
             }
-            scratch.file.write_all(&buffer[..count]).map_err(io)?;
+            scratch.file.write_all(&buffer[..count]).map_err(at(&scratch.path))?;
         }
-        scratch.file.sync_all().map_err(io)?;
+        scratch.file.sync_all().map_err(at(&scratch.path))?;
         Ok(scratch)
     }
 
@@ -66,12 +65,10 @@ impl Scratch {
     /// Removes the file, and waits until its blocks are free on the disk too. Empties it first, since XFS frees the
     /// blocks of a removed file at some later time.
     pub fn remove(&mut self) -> Result<(), VerifyError> {
-        let io = |source| VerifyError::Io { path: self.path.display().to_string(), source };
-        self.file.set_len(0).map_err(io)?;
-        self.file.sync_all().map_err(io)?;
-        fs::remove_file(&self.path).map_err(io)?;
+        self.file.set_len(0).and_then(|()| self.file.sync_all()).map_err(at(&self.path))?;
+        fs::remove_file(&self.path).map_err(at(&self.path))?;
         self.is_removed = true;
-        syncfs(&self.file).map_err(|errno| io(errno.into()))
+        Ok(syncfs(&self.file).map_err(at(&self.path))?)
     }
 }
 

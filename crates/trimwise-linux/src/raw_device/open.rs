@@ -9,8 +9,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use rustix::fs::{
-    AtFlags, FallocateFlags, OFlags, StatxFlags, fallocate, fcntl_getfl, fcntl_setfl, fstatvfs, major, minor,
-    statx,
+    AtFlags, FallocateFlags, OFlags, StatxFlags, fallocate, fcntl_getfl, fcntl_setfl, fstatvfs, statx,
 };
 use rustix::io::Errno;
 use trimwise::block::{DeviceFacts, TrimFacts};
@@ -18,10 +17,11 @@ use trimwise::units::{Bytes, SECTOR_BYTES, UNIT_BYTES};
 
 use super::queue::{Queue, Trim};
 use super::{Access, Made, Options, Promise, RawDevice, RawDeviceError, Target};
-use crate::block_device::{BlockDevice, devices_of};
+use crate::block_device::{BlockDevice, devices_of, numbers_of};
 use crate::consent::{ConsentError, Identity};
 use crate::ioctl::ring::Ring;
 use crate::mount::mount_of;
+use crate::path_error::at;
 
 /// A file or device as opened.
 struct Opened {
@@ -37,8 +37,7 @@ struct Opened {
 
 impl RawDevice {
     /// Opens a target. With [`Access::Write`] a block device is opened exclusively. A missing file is created with
-    /// [`Options::file_bytes`] of allocated blocks, and removed when the device is dropped unless
-    /// [`Options::keep_file`] is set.
+    /// [`Options::file_bytes`] of allocated blocks, and removed when the device is dropped.
     ///
     /// # Errors
     /// If the target does not exist, is busy, read-only, or changed since the consent was given, if there is no room
@@ -91,11 +90,6 @@ fn in_bytes(size: Bytes) -> String {
     if size.0 == 1 { "1 byte".to_owned() } else { format!("{} bytes", size.0) }
 }
 
-fn io_error(path: &Path) -> impl Fn(io::Error) -> RawDeviceError {
-    let path = path.display().to_string();
-    move |source| RawDeviceError::Io { path: path.clone(), source }
-}
-
 fn changed(path: &Path) -> RawDeviceError {
     RawDeviceError::Changed { path: path.display().to_string() }
 }
@@ -124,7 +118,6 @@ fn no_direct(path: &Path) -> String {
 }
 
 fn open_file(path: &Path, identity: Option<&Identity>, options: &Options) -> Result<Opened, RawDeviceError> {
-    let io = io_error(path);
     let mut notes = Vec::new();
     let mut how = OpenOptions::new();
     how.read(true).write(identity.is_some());
@@ -133,19 +126,19 @@ fn open_file(path: &Path, identity: Option<&Identity>, options: &Options) -> Res
             // Open it only once: opened again by name, it could be another file.
             let file = how.create_new(true).mode(0o600).open(path).map_err(|error| match error.kind() {
                 io::ErrorKind::AlreadyExists => changed(path),
-                _ => io(error),
+                _ => at(path)(error).into(),
             })?;
-            let made = Made::new(path, &file).map_err(&io)?;
+            let made = Made::new(path, &file).map_err(at(path))?;
             allocate(&file, path, options.file_bytes)?;
             match fcntl_getfl(&file).and_then(|flags| fcntl_setfl(&file, flags | OFlags::DIRECT)) {
                 Err(Errno::INVAL) => notes.push(no_direct(path)),
-                result => result.map_err(|errno| io(errno.into()))?,
+                result => result.map_err(at(path))?,
             }
-            (file, made.unless(options.keep_file))
+            (file, Some(made))
         }
-        _ => (open_direct(path, &how, OFlags::empty(), &mut notes).map_err(&io)?, None),
+        _ => (open_direct(path, &how, OFlags::empty(), &mut notes).map_err(at(path))?, None),
     };
-    let found = file.metadata().map_err(&io)?;
+    let found = file.metadata().map_err(at(path))?;
     if !found.is_file() {
         let what =
             if found.file_type().is_block_device() { "is a block device" } else { "is not a regular file" };
@@ -165,7 +158,7 @@ fn open_file(path: &Path, identity: Option<&Identity>, options: &Options) -> Res
         Some(Identity::File { .. }) if found.len() == 0 => allocate(&file, path, options.file_bytes)?,
         _ => {}
     }
-    let size = Bytes(file.metadata().map_err(&io)?.len());
+    let size = Bytes(file.metadata().map_err(at(path))?.len());
     let is_punched = identity.is_none() || can_punch(&file, size);
     if !is_punched {
         notes.push(format!("{}: the file system cannot punch holes, so there is no TRIM", path.display()));
@@ -198,8 +191,8 @@ fn allocate(file: &File, path: &Path, bytes: Bytes) -> Result<(), RawDeviceError
     }
     match fallocate(file, FallocateFlags::empty(), 0, size.0) {
         Err(Errno::NOSPC | Errno::DQUOT | Errno::FBIG) => Err(no_room()),
-        Err(Errno::OPNOTSUPP) => file.set_len(size.0).map_err(io_error(path)),
-        result => result.map_err(|errno| io_error(path)(errno.into())),
+        Err(Errno::OPNOTSUPP) => Ok(file.set_len(size.0).map_err(at(path))?),
+        result => Ok(result.map_err(at(path))?),
     }
 }
 
@@ -225,22 +218,23 @@ fn open_device(
     identity: Option<&Identity>,
     options: &Options,
 ) -> Result<Opened, RawDeviceError> {
-    let io = io_error(path);
     let mut notes = Vec::new();
     let mut how = OpenOptions::new();
     how.read(true).write(identity.is_some());
     let flags = if identity.is_some() { OFlags::EXCL } else { OFlags::empty() };
-    let file = open_direct(path, &how, flags, &mut notes).map_err(|error| match error.kind() {
-        io::ErrorKind::ResourceBusy => {
-            let how = "the kernel reports that it is busy".to_owned();
-            ConsentError::InUse { path: path.display().to_string(), how }.into()
+    let file = open_direct(path, &how, flags, &mut notes).map_err(|error| -> RawDeviceError {
+        match error.kind() {
+            io::ErrorKind::ResourceBusy => {
+                let how = "the kernel reports that it is busy".to_owned();
+                ConsentError::InUse { path: path.display().to_string(), how }.into()
+            }
+            io::ErrorKind::ReadOnlyFilesystem => {
+                ConsentError::ReadOnly { path: path.display().to_string() }.into()
+            }
+            _ => at(path)(error).into(),
         }
-        io::ErrorKind::ReadOnlyFilesystem => {
-            ConsentError::ReadOnly { path: path.display().to_string() }.into()
-        }
-        _ => io(error),
     })?;
-    let found = file.metadata().map_err(&io)?;
+    let found = file.metadata().map_err(at(path))?;
     if !found.file_type().is_block_device() {
         return Err(RawDeviceError::Unfit {
             path: path.display().to_string(),
@@ -248,14 +242,11 @@ fn open_device(
             expected: "a disk or partition (file:PATH is for files)",
         });
     }
-    let numbers = (major(found.rdev()), minor(found.rdev()));
+    let numbers = numbers_of(found.rdev());
     if identity.is_some_and(|identity| *identity != Identity::Device(numbers)) {
         return Err(changed(path));
     }
-    let device = BlockDevice::of_node(path)?;
-    if device.numbers != numbers {
-        return Err(changed(path));
-    }
+    let device = BlockDevice::of_numbers(numbers)?;
     let sector_bytes = device.sector().0;
     if sector_bytes > UNIT_BYTES {
         return Err(RawDeviceError::Unfit {

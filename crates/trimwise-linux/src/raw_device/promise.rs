@@ -8,7 +8,7 @@
 //! promise zeros too.
 
 use std::fmt;
-use std::fs::{self, File};
+use std::fs::File;
 use std::os::fd::AsFd as _;
 
 use crate::block_device::BlockDevice;
@@ -46,8 +46,8 @@ impl Promise {
 
     /// What the disk of `device` promises. `file` is open on that device, or on another part of its disk.
     pub fn of(device: &BlockDevice, file: &File) -> Self {
-        let disk = device.disk_sysfs();
-        let name = disk.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let disk = device.sysfs.whole();
+        let name = disk.name();
         let says = |is_promised: Option<bool>, yes: &str, no: &str| match is_promised {
             Some(true) => Self::Zeros { by: yes.to_owned() },
             Some(false) => Self::Nothing { why: no.to_owned() },
@@ -69,13 +69,12 @@ impl Promise {
                 Err(error) => Self::Nothing { why: format!("NVMe Identify Namespace failed: {error}") },
             };
         }
-        let device = disk.join("device");
-        if let Ok(page) = fs::read(device.join("vpd_pg89")) {
+        if let Some(page) = disk.bytes("device/vpd_pg89") {
             // The page has a header of 60 bytes before the IDENTIFY DEVICE data.
             let identify = page.get(60..).unwrap_or_default();
             return says(identify_promises_zeros(identify), "ATA: RZAT", "ATA: no RZAT");
         }
-        if let Ok(page) = fs::read(device.join("vpd_pgb2")) {
+        if let Some(page) = disk.bytes("device/vpd_pgb2") {
             return says(lbprz_promises_zeros(&page), "SCSI: LBPRZ", "SCSI: no LBPRZ");
         }
         Self::Nothing { why: format!("Linux does not report it for {name}") }

@@ -13,9 +13,10 @@ use trimwise::block::{BlockError, Completion, Operation};
 use trimwise::units::{Bytes, Lba, SECTOR_BYTES, SectorRange, SimTime, UNIT_BYTES};
 
 use super::bytes::Buffers;
-use super::{CALL_BYTES, ON_ITS_WAY_BYTES};
+use super::{CALL_BYTES, IN_FLIGHT_BYTES};
 use crate::ioctl::discard;
 use crate::ioctl::ring::{Call, Done, Ring};
+use crate::slots::Slots;
 
 /// How long a wait lasts before the interrupt flag is checked.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -103,7 +104,7 @@ impl Queue {
 
     /// Whether nothing is in flight and no completion is left to report.
     pub fn is_idle(&self) -> bool {
-        self.jobs.is_empty() && self.finished.is_empty()
+        self.jobs.len() == 0 && self.finished.is_empty()
     }
 
     /// Hands an operation to the kernel; calls `now` when its bytes are ready.
@@ -115,10 +116,10 @@ impl Queue {
     ) -> Result<(), BlockError> {
         let parts = parts_of(operation);
         let held: u64 = parts.iter().filter(|part| part.is_transfer()).map(|part| part.bytes).sum();
-        if self.bytes.saturating_add(held) > ON_ITS_WAY_BYTES.0 {
+        if self.bytes.saturating_add(held) > IN_FLIGHT_BYTES.0 {
             let more = Bytes(self.bytes.saturating_add(held));
             return Err(BlockError::Other(format!(
-                "{}: {more} would be in flight at once; expected at most {ON_ITS_WAY_BYTES}: use smaller transfers or \
+                "{}: {more} would be in flight at once; expected at most {IN_FLIGHT_BYTES}: use smaller transfers or \
                  a lower queue depth",
                 self.name
             )));
@@ -371,48 +372,5 @@ impl Threads {
         // Reset first: a thread that ends after this makes it readable again.
         drop((&*self.event).read(&mut [0; 8]));
         self.receiver.try_iter().collect()
-    }
-}
-
-/// A slab: values by number; numbers are reused.
-struct Slots<T> {
-    slots: Vec<Option<T>>,
-    free: Vec<usize>,
-}
-
-impl<T> Default for Slots<T> {
-    fn default() -> Self {
-        Self { slots: Vec::new(), free: Vec::new() }
-    }
-}
-
-impl<T> Slots<T> {
-    fn is_empty(&self) -> bool {
-        self.slots.len() == self.free.len()
-    }
-
-    fn put(&mut self, value: T) -> usize {
-        match self.free.pop() {
-            Some(number) => {
-                self.slots[number] = Some(value);
-                number
-            }
-            None => {
-                self.slots.push(Some(value));
-                self.slots.len() - 1
-            }
-        }
-    }
-
-    fn get_mut(&mut self, number: usize) -> Option<&mut T> {
-        self.slots.get_mut(number).and_then(Option::as_mut)
-    }
-
-    fn take(&mut self, number: usize) -> Option<T> {
-        let taken = self.slots.get_mut(number).and_then(Option::take);
-        if taken.is_some() {
-            self.free.push(number);
-        }
-        taken
     }
 }

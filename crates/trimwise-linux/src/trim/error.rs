@@ -5,6 +5,7 @@ use trimwise::units::Bytes;
 
 use crate::block_device::BlockDeviceError;
 use crate::mount::MountError;
+use crate::path_error::PathError;
 use crate::privilege::advice;
 
 /// Why a mount cannot be trimmed, or a trim ended early.
@@ -56,13 +57,8 @@ pub enum TrimError {
         group: Bytes,
     },
     /// The mount point cannot be opened.
-    #[error("{path}: {source}")]
-    Open {
-        /// The mount point.
-        path: String,
-        /// The operating system's error.
-        source: std::io::Error,
-    },
+    #[error(transparent)]
+    Open(#[from] PathError),
     /// The file system is no longer mounted there.
     #[error("{path}: the file system was unmounted, or another one was mounted over it")]
     Gone {

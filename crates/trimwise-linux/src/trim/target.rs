@@ -1,6 +1,6 @@
 //! A mounted file system as a target of TRIM, with its devices and groups; and FITRIM on one slice of it.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -17,6 +17,7 @@ use crate::free_space::{self, Estimate, Listed};
 use crate::ioctl::{FstrimRange, btrfs, fitrim};
 use crate::layout::{Kind, Layout};
 use crate::mount::{Mount, mount_of};
+use crate::path_error::at;
 
 /// Whether a trim repeats what was trimmed before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,9 +90,6 @@ impl Target {
 
     /// The whole file system, or the part of it that begins at `start` and has `length` bytes, in whole blocks. Btrfs
     /// has no end: its addresses are logical.
-    ///
-    /// # Errors
-    /// If it begins after the end.
     pub fn span(&self, start: Bytes, length: Option<Bytes>) -> Result<Span, TrimError> {
         let end = match (self.kind, &self.layout) {
             (Kind::Btrfs, _) => u64::MAX,
@@ -121,9 +119,6 @@ impl Target {
     }
 
     /// Estimates what a trim of `span` will send.
-    ///
-    /// # Errors
-    /// If the file system is gone or the query fails.
     pub fn estimate(&self, span: Span, min_extent: Bytes) -> Result<Estimate, TrimError> {
         let file = self.open()?;
         let least = self.least_extent(min_extent)?;
@@ -288,16 +283,12 @@ fn takes_discards(path: &str, devices: &[BlockDevice]) -> Result<(), TrimError> 
 }
 
 fn open(mount_point: &Path) -> Result<File, TrimError> {
-    OpenOptions::new()
-        .read(true)
-        .open(mount_point)
-        .map_err(|source| TrimError::Open { path: mount_point.display().to_string(), source })
+    Ok(File::open(mount_point).map_err(at(mount_point))?)
 }
 
 fn identity(file: &File, mount_point: &Path) -> Result<(u32, u32), TrimError> {
-    statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS)
-        .map(|found| (found.stx_dev_major, found.stx_dev_minor))
-        .map_err(|errno| TrimError::Open { path: mount_point.display().to_string(), source: errno.into() })
+    let found = statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS).map_err(at(mount_point))?;
+    Ok((found.stx_dev_major, found.stx_dev_minor))
 }
 
 #[cfg(test)]

@@ -33,10 +33,11 @@ fn a_file_keeps_what_it_is_told_and_is_removed_at_the_end() {
 }
 
 #[test]
-fn a_file_to_keep_stays_and_needs_confirmation_the_next_time() {
+fn a_file_of_the_user_stays_and_needs_confirmation_once_it_holds_data() {
     let directory = scratch();
     let path = directory.path().join("raw");
-    let options = Options { file_bytes: Bytes::mib(1), keep_file: true, ..Options::default() };
+    let options = Options { file_bytes: Bytes::mib(1), ..Options::default() };
+    std::fs::File::create(&path).unwrap();
     let content = Content::new(ContentClass::Incompressible, 1);
     let device = opened(&Target::File(path.clone()), &options);
     block_on(device.perform(Operation::write(units(0, 1), content))).unwrap().unwrap();

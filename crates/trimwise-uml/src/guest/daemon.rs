@@ -40,20 +40,23 @@ impl Daemon {
     /// Ends it as a service manager would; returns its output.
     pub fn stop(self) -> Result<String, Failed> {
         let (status, said) = self.end(Signal::TERM)?;
-        if status.success() { Ok(said) } else { Err(format!("the daemon: {status}: {said}")) }
+        if status.success() { Ok(said) } else { Err(format!("the daemon: {status}: {said}").into()) }
     }
 
     /// Kills it without warning. If it had already ended, that is an error.
     pub fn kill(self) -> Result<String, Failed> {
         let (status, said) = self.end(Signal::KILL)?;
         let is_killed = status.signal() == Some(Signal::KILL.as_raw());
-        if is_killed { Ok(said) } else { Err(format!("the daemon had ended before: {status}: {said}")) }
+        if is_killed {
+            Ok(said)
+        } else {
+            Err(format!("the daemon had ended before: {status}: {said}").into())
+        }
     }
 
     fn end(mut self, signal: Signal) -> Result<(ExitStatus, String), Failed> {
-        kill_process(Pid::from_child(&self.0), signal).map_err(|e| e.to_string())?;
-        let status = self.0.wait().map_err(|e| e.to_string())?;
-        let said = fs::read_to_string(Path::new(FOLDER).join("said")).map_err(|e| e.to_string())?;
-        Ok((status, said))
+        kill_process(Pid::from_child(&self.0), signal)?;
+        let status = self.0.wait()?;
+        Ok((status, fs::read_to_string(Path::new(FOLDER).join("said"))?))
     }
 }

@@ -119,6 +119,6 @@ fn access_all(week: &Week, until: &impl Fn(SimDuration) -> Instant) -> io::Resul
 }
 
 fn free_bytes() -> Result<u64, Failed> {
-    let space = rustix::fs::statvfs(MOUNT_POINT).map_err(|e| e.to_string())?;
+    let space = rustix::fs::statvfs(MOUNT_POINT)?;
     Ok(space.f_bfree * space.f_frsize)
 }

@@ -79,10 +79,6 @@ pub enum Built {
 
 impl Order {
     /// Checks that there is something to build: a version, and a source for it.
-    ///
-    /// # Errors
-    ///
-    /// [`KernelError::NoVersion`] and [`KernelError::UnknownVersion`].
     pub fn check(&self) -> Result<(), KernelError> {
         check(&self.version)?;
         if self.source.is_none() && catalogue::series(&self.version).is_none() {

@@ -269,10 +269,10 @@ impl Service {
             key,
             path: one.candidate.path.clone(),
             mount_id: one.candidate.mount.id,
-            devices: one.candidate.devices.iter().map(|device| device.sysfs.clone()).collect(),
+            devices: one.candidate.devices.iter().map(|device| device.sysfs.path().to_owned()).collect(),
         };
         let is_same = |(place, (key, one)): (&Place, (&(u32, u32), &Managed))| {
-            let devices = one.candidate.devices.iter().map(|device| &device.sysfs);
+            let devices = one.candidate.devices.iter().map(|device| device.sysfs.path());
             place.key == *key
                 && place.path == one.candidate.path
                 && place.mount_id == one.candidate.mount.id

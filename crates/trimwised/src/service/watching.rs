@@ -2,6 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use trimwise_linux::block_device::SysBlock;
+use trimwise_linux::host_root::HostRoot;
+
 use super::Service;
 use crate::frees::{TRACING, Watcher, tracepoint};
 use crate::managed::Managed;
@@ -74,8 +77,7 @@ impl Service {
         }
         if !heard.failed.is_empty() {
             let name = |numbers: &(u32, u32)| {
-                let link = format!("/sys/dev/block/{}:{}", numbers.0, numbers.1);
-                Some(std::fs::read_link(link).ok()?.file_name()?.to_string_lossy().into_owned())
+                Some(SysBlock::of_numbers(&HostRoot::default(), *numbers).ok()?.name())
             };
             let disks: BTreeSet<String> = heard.failed.iter().filter_map(name).collect();
             self.managed.values_mut().for_each(|one| one.discards_failed(&disks));

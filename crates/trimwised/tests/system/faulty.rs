@@ -1,7 +1,7 @@
 //! A file that answers with the errors that a test wants, and a loop device over it: a drive that fails on demand.
 //!
-//! The file is served by FUSE in the test's own process, so that it can also go away under the device, as a drive does that
-//! is pulled out.
+//! The file is served by FUSE in the test's own process, so that it can also go away under the device, like a drive
+//! that is pulled out.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -10,19 +10,19 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
 
 use rustix::fs::{FallocateFlags, fallocate};
+use trimwise::units::Bytes;
+use trimwise_device::fuse::{DRIVE, FILE, attributes_of_one_file};
 
 use fuser::{
-    BackgroundSession, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation,
-    INodeNo, LockOwner, OpenFlags, ReplyAttr, ReplyData, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite,
-    Request, Session, WriteFlags,
+    BackgroundSession, Config, Errno, FileAttr, FileHandle, Filesystem, FopenFlags, Generation, INodeNo,
+    LockOwner, OpenFlags, ReplyAttr, ReplyData, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite, Request,
+    Session, WriteFlags,
 };
 
-const FILE: &str = "drive";
 const ROOT: INodeNo = INodeNo::ROOT;
-const DRIVE: INodeNo = INodeNo(2);
 const FOR_EVER: Duration = Duration::from_secs(3600);
 
 /// What the drive does wrong.
@@ -83,12 +83,7 @@ struct Served {
 
 impl Served {
     fn attributes(&self, inode: INodeNo) -> Option<FileAttr> {
-        let (kind, perm, size) = match inode {
-            ROOT => (FileType::Directory, 0o500, 0),
-            DRIVE => (FileType::RegularFile, 0o600, self.bytes),
-            _ => return None,
-        };
-        Some(attributes(inode, kind, perm, size))
+        attributes_of_one_file(inode, Bytes(self.bytes))
     }
 
     fn done(&self, result: io::Result<()>) -> Result<(), Errno> {
@@ -96,28 +91,6 @@ impl Served {
             return Err(Errno::EIO);
         }
         result.map_err(Errno::from)
-    }
-}
-
-/// Attributes of a file that is root's, and as old as time.
-pub fn attributes(inode: INodeNo, kind: FileType, perm: u16, size: u64) -> FileAttr {
-    let time = UNIX_EPOCH;
-    FileAttr {
-        ino: inode,
-        size,
-        blocks: size / 512,
-        atime: time,
-        mtime: time,
-        ctime: time,
-        crtime: time,
-        kind,
-        perm,
-        nlink: 1,
-        uid: 0,
-        gid: 0,
-        rdev: 0,
-        blksize: 4096,
-        flags: 0,
     }
 }
 

@@ -11,7 +11,8 @@ use fuser::{
     ReplyEntry, Request, Session,
 };
 
-use crate::faulty::attributes;
+use trimwise::units::Bytes;
+use trimwise_device::fuse::attributes;
 
 const FOLDER: &str = "folder";
 const INSIDE: INodeNo = INodeNo(2);
@@ -65,7 +66,7 @@ impl Filesystem for Served {
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         self.wait();
         if parent == INodeNo::ROOT && name == FOLDER {
-            let folder = attributes(INSIDE, FileType::Directory, 0o755, 0);
+            let folder = attributes(INSIDE, FileType::Directory, 0o755, Bytes(0));
             reply.entry(&Duration::ZERO, &folder, Generation(0));
         } else {
             reply.error(Errno::ENOENT);
@@ -74,6 +75,6 @@ impl Filesystem for Served {
 
     fn getattr(&self, _: &Request, inode: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
         self.wait();
-        reply.attr(&Duration::ZERO, &attributes(inode, FileType::Directory, 0o755, 0));
+        reply.attr(&Duration::ZERO, &attributes(inode, FileType::Directory, 0o755, Bytes(0)));
     }
 }

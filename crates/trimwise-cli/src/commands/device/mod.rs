@@ -254,7 +254,7 @@ fn ended(
 /// What the user can correct is a usage error.
 fn refused(error: RegistryError) -> Failure {
     match error {
-        RegistryError::Io { .. } | RegistryError::Lingers { .. } | RegistryError::InUse { .. } => {
+        RegistryError::Io(_) | RegistryError::Lingers { .. } | RegistryError::InUse { .. } => {
             Failure::run(error)
         }
         _ => Failure::usage(error),

@@ -37,7 +37,7 @@ pub fn run(arguments: &DoctorArguments) -> Result<String, Failure> {
     let report = doctor::examine(&root, &arguments.run.run, only.transpose()?.as_deref()).map_err(
         |error| match error {
             DoctorError::NoMount { .. } => Failure::usage(error),
-            DoctorError::Mounts { .. } => match &arguments.host_root {
+            DoctorError::Mounts(_) => match &arguments.host_root {
                 Some(given) => Failure::usage(format!(
                     "--host-root {}: {error}; expected the folder at which the host's / is mounted",
                     given.display()

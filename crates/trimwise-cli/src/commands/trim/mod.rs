@@ -12,7 +12,6 @@ use std::time::Duration;
 use trimwise::units::Bytes;
 use trimwise_linux::block_device::BlockDeviceError;
 use trimwise_linux::layout::Kind;
-use trimwise_linux::mount::MountError;
 use trimwise_linux::trim::{self, Ended, Outcome, Plan, Target, TrimError};
 
 use crate::command_line::CommandText;
@@ -90,7 +89,7 @@ pub fn run(
 /// A mount that cannot be trimmed is a usage error.
 pub fn refused(error: TrimError) -> Failure {
     match error {
-        TrimError::Mount(MountError::Io { .. } | MountError::Unknown { .. })
+        TrimError::Mount(_)
         | TrimError::Device(BlockDeviceError::None { .. })
         | TrimError::NotAMountPoint { .. }
         | TrimError::NoDiscard { .. }

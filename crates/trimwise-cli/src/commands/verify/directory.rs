@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde::Serialize;
 use trimwise::units::Bytes;
 use trimwise_linux::block_device::BlockDeviceError;
-use trimwise_linux::mount::MountError;
 use trimwise_linux::mounted_verify::{self, Counts, FILE_BYTES, Report, Verdict, VerifyError};
+use trimwise_linux::path_error::PathError;
 use trimwise_linux::privilege::advice;
 
 use super::refuse;
@@ -158,13 +158,13 @@ pub fn run(
 /// A place where nothing can be found out is a usage error.
 fn failure_of(error: VerifyError) -> Failure {
     match error {
-        VerifyError::Io { ref source, .. } if source.kind() == ErrorKind::PermissionDenied => {
+        VerifyError::Io(PathError { ref source, .. }) if source.kind() == ErrorKind::PermissionDenied => {
             let advice = advice("only root may do that");
             Failure::usage(format!("{error}; the disk below the file system is read: {advice}"))
         }
         VerifyError::Interrupted => Failure::Interrupted,
         VerifyError::Trim(error) => trim::refused(error),
-        VerifyError::Mount(MountError::Io { .. } | MountError::Unknown { .. })
+        VerifyError::Mount(_)
         | VerifyError::Device(BlockDeviceError::None { .. })
         | VerifyError::Logical { .. }
         | VerifyError::Encrypted { .. }

@@ -48,11 +48,11 @@ enum Piece {
     Kept,
     Trimmed,
     Rewritten,
-    Beside,
+    Meanwhile,
 }
 
 const PIECES: [Piece; 6] =
-    [Piece::Kept, Piece::Trimmed, Piece::Kept, Piece::Rewritten, Piece::Kept, Piece::Beside];
+    [Piece::Kept, Piece::Trimmed, Piece::Kept, Piece::Rewritten, Piece::Kept, Piece::Meanwhile];
 
 /// The layout of the pieces.
 struct Plan {
@@ -110,8 +110,8 @@ impl<D: BlockDevice> Bench<'_, D> {
             self.trim_and_rewrite(&plan, slot, new).await?;
         }
         for i in 0..LATER_WRITES {
-            let beside = plan.piece(i % plan.slots, 5);
-            let unit = beside.start.offset(i / plan.slots % plan.piece_units);
+            let piece = plan.piece(i % plan.slots, 5);
+            let unit = piece.start.offset(i / plan.slots % plan.piece_units);
             self.write_pieces(UnitRange::new(unit, 1), new).await?;
         }
         self.device.perform(Operation::Flush).await?;
@@ -121,17 +121,17 @@ impl<D: BlockDevice> Bench<'_, D> {
     async fn trim_and_rewrite(&mut self, plan: &Plan, slot: u64, new: Content) -> Result<(), BlockError> {
         let of =
             |kind: Piece| (0..PIECES.len()).filter(move |&i| PIECES[i] == kind).map(|i| plan.piece(slot, i));
-        let mut on_their_way = 0;
+        let mut in_flight = 0;
         for range in of(Piece::Trimmed).chain(of(Piece::Rewritten)) {
             self.device.submit(Operation::Trim(vec![range]), 0)?;
             self.did.bytes_trimmed += Bytes::from_units(range.units).0;
-            on_their_way += 1;
+            in_flight += 1;
         }
-        for range in of(Piece::Beside) {
+        for range in of(Piece::Meanwhile) {
             self.submit_write(range, new)?;
-            on_their_way += 1;
+            in_flight += 1;
         }
-        for _ in 0..on_their_way {
+        for _ in 0..in_flight {
             self.device.completion().await?;
         }
         for range in of(Piece::Rewritten) {
@@ -168,7 +168,7 @@ impl<D: BlockDevice> Bench<'_, D> {
                     match kind {
                         Piece::Kept => found.kept(is(old)),
                         // The later writes reach only part of it.
-                        Piece::Beside => found.kept(is(new) || is(old)),
+                        Piece::Meanwhile => found.kept(is(new) || is(old)),
                         Piece::Rewritten => {
                             found.rewritten_units += 1;
                             found.rewritten_lost_units += u64::from(!is(new));

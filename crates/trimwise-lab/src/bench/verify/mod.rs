@@ -15,11 +15,12 @@
 //! is judged. If the noise hides the answer, the torture is repeated; if it still does at the end, the verdict is that
 //! the answer is unknown.
 //!
-//! `verdict` judges. Zeros in trimmed units prove nothing unless the device promises them, and old data disprove
+//! `course` compares the stages, `verdict` judges. Zeros in trimmed units prove nothing unless the device promises them, and old data disprove
 //! nothing unless it does; without a promise they are only counted.
 //!
 //! All data in the region under test are lost.
 
+mod course;
 mod integrity;
 mod samples;
 mod verdict;
@@ -37,7 +38,7 @@ use trimwise::compare::statistics::median;
 use trimwise::content::ContentClass;
 use trimwise::units::{Bytes, SimDuration, UNIT_BYTES, UnitRange};
 
-use super::load::{Action, Limit, Order, Stream};
+use super::load::{Action, Limit, Stream, Total, per_second};
 use super::{Bench, Broken, Device, Did, Hooks, Settings, SetupError};
 
 /// The smallest region that can be judged: in a smaller one caches weigh too much.
@@ -292,8 +293,7 @@ impl<D: BlockDevice> Bench<'_, D> {
     }
 
     async fn trim_region(&mut self) -> Result<(), BlockError> {
-        self.device.perform(Operation::Trim(vec![self.region])).await?;
-        self.did.bytes_trimmed += Bytes::from_units(self.region.units).0;
+        self.trim(self.region).await?;
         self.device.perform(Operation::Flush).await?;
         Ok(())
     }
@@ -315,18 +315,12 @@ impl<D: BlockDevice> Bench<'_, D> {
     async fn read_speed(&mut self) -> Result<f64, BlockError> {
         let zone = self.region.units / ZONES;
         let length = zone.min(ZONE_MOST.units_floor());
-        let (mut bytes, mut elapsed) = (0, SimDuration::ZERO);
+        let mut total = Total::default();
         for i in 0..ZONES {
             let area = UnitRange::new(self.region.start.offset(i * zone), length);
-            let limit = Limit::bytes(Bytes::from_units(length));
-            let (action, order) = (Action::Read, Order::Sequential);
-            let done = self
-                .run_one(Stream { action, order, area, transfer: READ, depth: 1, pace: 0, limit })
-                .await?;
-            bytes += done.bytes().0;
-            elapsed += done.elapsed;
+            total.add(&self.run_one(Stream::once(Action::Read, area, READ, 1)).await?);
         }
-        Ok(super::load::per_second(bytes as f64 / 1e6, elapsed))
+        Ok(per_second(total.tally.bytes.0 as f64 / 1e6, total.elapsed))
     }
 
     /// Takes one of `of` measurements of a stage.

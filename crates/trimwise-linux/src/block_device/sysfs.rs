@@ -1,0 +1,240 @@
+//! A block device as sysfs shows it: its attributes, its partitions, and the devices above and below it.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStringExt as _;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{major, minor};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use super::{BlockStat, parse_stat};
+use crate::host_root::HostRoot;
+use crate::mount::Mount;
+use crate::path_error::{PathError, at};
+
+/// Maximum depth of stacked devices; beyond it, assume a cycle.
+pub(crate) const LAYERS_MAX: usize = 16;
+
+/// The directory of a disk or partition in sysfs, with symbolic links resolved. A partition's lies in its disk's.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct SysBlock(pub(crate) PathBuf);
+
+/// Why sysfs does not tell.
+#[derive(Debug, Error)]
+pub enum SysfsError {
+    /// A file cannot be read.
+    #[error(transparent)]
+    Io(#[from] PathError),
+    /// A file has unexpected contents.
+    #[error("{path}: '{text}' is not what the kernel writes there; expected {expected}")]
+    Text {
+        /// The file.
+        path: String,
+        /// Its contents.
+        text: String,
+        /// The expected contents.
+        expected: &'static str,
+    },
+}
+
+impl SysBlock {
+    /// The device with this major and minor number.
+    pub fn of_numbers(host: &HostRoot, numbers: (u32, u32)) -> Result<Self, SysfsError> {
+        Self::at(&host.path(link(numbers)))
+    }
+
+    /// The device with this name of the kernel, such as `sda1`.
+    pub fn named(host: &HostRoot, name: impl AsRef<Path>) -> Result<Self, SysfsError> {
+        Self::at(&host.path("/sys/class/block").join(name))
+    }
+
+    fn at(link: &Path) -> Result<Self, SysfsError> {
+        Ok(Self(link.canonicalize().map_err(at(link))?))
+    }
+
+    /// All devices of this host: disks and partitions.
+    pub fn all() -> impl Iterator<Item = Self> {
+        linked(Path::new("/sys/class/block"))
+    }
+
+    /// Its directory.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// The kernel's name: `sda1`, `nvme0n1`, `dm-0`.
+    pub fn name(&self) -> String {
+        self.0.file_name().unwrap_or_default().to_string_lossy().into_owned()
+    }
+
+    /// Its major and minor number.
+    pub fn numbers(&self) -> Result<(u32, u32), SysfsError> {
+        self.read_as("dev", "MAJOR:MINOR", |text| {
+            let (major, minor) = text.split_once(':')?;
+            Some((major.parse().ok()?, minor.parse().ok()?))
+        })
+    }
+
+    /// Its node in `/dev`, as the kernel names it.
+    pub fn node(&self) -> PathBuf {
+        let uevent = self.text("uevent").unwrap_or_default();
+        let name = uevent.lines().find_map(|line| line.strip_prefix("DEVNAME="));
+        Path::new("/dev").join(name.map_or_else(|| self.name(), str::to_owned))
+    }
+
+    /// The disk that it is a partition of; `None` if it is not a partition.
+    pub fn disk(&self) -> Option<Self> {
+        self.0.parent().filter(|_| self.has("partition")).map(|disk| Self(disk.to_owned()))
+    }
+
+    /// Its disk: itself, unless it is a partition.
+    pub fn whole(&self) -> Self {
+        self.disk().unwrap_or_else(|| self.clone())
+    }
+
+    /// Its partitions.
+    pub fn partitions(&self) -> impl Iterator<Item = Self> {
+        entries(&self.0).into_iter().map(Self).filter(|below| below.has("partition"))
+    }
+
+    /// The devices that it is made of (device mapper, MD).
+    pub fn slaves(&self) -> impl Iterator<Item = Self> {
+        linked(&self.0.join("slaves"))
+    }
+
+    /// The devices that are made of it (device mapper, MD, bcache).
+    pub fn holders(&self) -> impl Iterator<Item = Self> {
+        linked(&self.0.join("holders"))
+    }
+
+    /// The file or device below a loop device, as the kernel shows it; `None` for other devices.
+    pub fn backing_file(&self) -> Option<PathBuf> {
+        let mut path = self.bytes("loop/backing_file")?;
+        path.pop_if(|last| *last == b'\n');
+        Some(OsString::from_vec(path).into())
+    }
+
+    /// The folder in sysfs of the btrfs on this device, named after its UUID.
+    pub fn btrfs(&self, host: &HostRoot) -> Option<PathBuf> {
+        let is_mine = |link: PathBuf| link.canonicalize().is_ok_and(|found| found == self.0);
+        entries(&host.path("/sys/fs/btrfs"))
+            .into_iter()
+            .find(|folder| is_mine(folder.join("devices").join(self.name())))
+    }
+
+    /// Whether it has this attribute or folder.
+    pub fn has(&self, attribute: &str) -> bool {
+        self.0.join(attribute).exists()
+    }
+
+    /// An attribute as bytes; `None` if it cannot be read.
+    pub fn bytes(&self, attribute: &str) -> Option<Vec<u8>> {
+        fs::read(self.0.join(attribute)).ok()
+    }
+
+    /// An attribute as trimmed text; `None` if it cannot be read.
+    pub fn text(&self, attribute: &str) -> Option<String> {
+        Some(String::from_utf8_lossy(&self.bytes(attribute)?).trim().to_owned())
+    }
+
+    /// An attribute that is a number.
+    pub fn number(&self, attribute: &str) -> Result<u64, SysfsError> {
+        number_in(&self.0.join(attribute))
+    }
+
+    /// An attribute of its disk's queue that is a number.
+    pub fn queue(&self, attribute: &str) -> Result<u64, SysfsError> {
+        number_in(&self.whole().0.join("queue").join(attribute))
+    }
+
+    /// What the kernel has counted on it so far.
+    pub fn stat(&self) -> Result<BlockStat, SysfsError> {
+        self.read_as("stat", "at least 11 numbers", parse_stat)
+    }
+
+    pub(super) fn read_as<T>(
+        &self,
+        attribute: &str,
+        expected: &'static str,
+        parse: impl FnOnce(&str) -> Option<T>,
+    ) -> Result<T, SysfsError> {
+        read_as(&self.0.join(attribute), expected, parse)
+    }
+}
+
+/// The devices of a file system: one, or for btrfs all of them; none if it is not on a block device.
+pub fn devices_in_sysfs(host: &HostRoot, mount: &Mount) -> Result<Vec<SysBlock>, SysfsError> {
+    if mount.numbers.0 != 0 {
+        return Ok(vec![SysBlock::of_numbers(host, mount.numbers)?]);
+    }
+    let node = host.path(&mount.device);
+    let named = match node_numbers(&node) {
+        Ok(numbers) => SysBlock::of_numbers(host, numbers)?,
+        // A container may see the host's links in /dev, such as /dev/mapper/home, without its nodes.
+        Err(_) if mount.device.starts_with("/dev/") => {
+            let node = node.canonicalize().unwrap_or(node);
+            match SysBlock::named(host, node.file_name().unwrap_or_default()) {
+                Ok(named) => named,
+                Err(_) => return Ok(Vec::new()),
+            }
+        }
+        Err(_) => return Ok(Vec::new()),
+    };
+    let Some(btrfs) = named.btrfs(host) else { return Ok(vec![named]) };
+    entries(&btrfs.join("devices")).iter().map(|link| SysBlock::at(link)).collect()
+}
+
+/// The link in sysfs to the device with these numbers.
+pub(super) fn link((major, minor): (u32, u32)) -> PathBuf {
+    PathBuf::from(format!("/sys/dev/block/{major}:{minor}"))
+}
+
+/// Major and minor number of a block device's node.
+pub(crate) fn node_numbers(path: &Path) -> io::Result<(u32, u32)> {
+    let found = fs::metadata(path)?;
+    if !found.file_type().is_block_device() {
+        return Err(io::Error::other("not a block device"));
+    }
+    Ok(numbers_of(found.rdev()))
+}
+
+/// Major and minor number in a device number of stat(2).
+pub(crate) fn numbers_of(device: u64) -> (u32, u32) {
+    (major(device), minor(device))
+}
+
+/// Reads a sysfs file that holds one number.
+pub(crate) fn number_in(path: &Path) -> Result<u64, SysfsError> {
+    read_as(path, "a number", |text| text.parse().ok())
+}
+
+fn read_as<T>(
+    path: &Path,
+    expected: &'static str,
+    parse: impl FnOnce(&str) -> Option<T>,
+) -> Result<T, SysfsError> {
+    let text = fs::read_to_string(path).map_err(at(path))?;
+    let text = text.trim();
+    parse(text).ok_or_else(|| SysfsError::Text {
+        path: path.display().to_string(),
+        text: text.chars().take(200).collect(),
+        expected,
+    })
+}
+
+/// The devices that a folder of links leads to, in order of their names.
+fn linked(folder: &Path) -> impl Iterator<Item = SysBlock> + use<> {
+    entries(folder).into_iter().filter_map(|link| SysBlock::at(&link).ok())
+}
+
+fn entries(folder: &Path) -> Vec<PathBuf> {
+    let mut found: Vec<_> =
+        fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+    found.sort();
+    found
+}

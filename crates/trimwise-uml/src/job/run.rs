@@ -1,0 +1,157 @@
+//! Runs a job in a guest.
+
+use std::fs;
+use std::io::{self, Read as _};
+use std::os::unix::fs::symlink;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use thiserror::Error;
+use trimwise::units::Bytes;
+
+use super::folder::{RunFolder, open_regular};
+use super::{INIT_COMMAND, JOB_FILE, Job, Outcome, REPORT_FILE, Report, StepReport};
+use crate::disk::Disk;
+use crate::machine::{CONSOLE, Ended, Limits, Machine, MachineError, complaints, last_lines};
+
+/// How to run a job.
+#[derive(Clone, Debug)]
+pub struct Guest {
+    /// The kernel.
+    pub linux: PathBuf,
+    /// See [`Machine::preload`].
+    pub preload: Option<PathBuf>,
+    /// The program that is the guest's init: this one, with the command [`INIT_COMMAND`].
+    pub init: PathBuf,
+    /// The program `trimwised`, for jobs with a [`Step::Daemon`].
+    pub daemon: Option<PathBuf>,
+    /// The guest's memory.
+    pub memory: Bytes,
+    /// How long it may take.
+    pub limits: Limits,
+    /// Set when the user wants to stop.
+    pub interrupted: Arc<AtomicBool>,
+}
+
+/// The results of a job.
+#[derive(Debug)]
+pub struct JobReport {
+    /// One for each step.
+    pub steps: Vec<StepReport>,
+    /// The run of the kernel.
+    pub ended: Ended,
+    /// Faults in the kernel's log: warnings, reports of sanitizers, errors of file systems and disks.
+    pub complaints: Vec<String>,
+}
+
+/// Why a job has no result.
+#[derive(Debug, Error)]
+pub enum JobError {
+    /// The run's folder failed.
+    #[error("{what}: {source}")]
+    Folder {
+        /// What was attempted.
+        what: String,
+        /// The host's error.
+        source: io::Error,
+    },
+    /// The kernel failed.
+    #[error(transparent)]
+    Machine(#[from] MachineError),
+    /// A request of the guest could not be carried out here.
+    #[error("a disk of the guest failed on this host: {what}")]
+    Disk {
+        /// Why.
+        what: String,
+    },
+    /// A step failed in the guest.
+    #[error("in the guest, {step}: {what}")]
+    Step {
+        /// The step.
+        step: String,
+        /// The guest's message.
+        what: String,
+    },
+    /// The kernel found a fault in itself, in its file system or in its disk.
+    #[error("the guest's kernel complains, so the result cannot be trusted:\n{}", .complaints.join("\n"))]
+    Complains {
+        /// Its messages.
+        complaints: Vec<String>,
+    },
+    /// The guest left no report: its init failed.
+    #[error("the guest left no report ({what}); its last lines:\n{console}")]
+    NoReport {
+        /// What is wrong with it.
+        what: String,
+        /// The guest's last lines.
+        console: String,
+    },
+}
+
+impl Guest {
+    /// Boots a guest with these disks, has it do a job, and returns the result. Everything that the run needed on the
+    /// host is removed by then.
+    ///
+    /// # Errors
+    /// [`JobError`]; it includes a failed step, and a kernel that complains unless a disk is meant to fail.
+    pub fn run(&self, job: &Job, disks: &mut [Disk]) -> Result<JobReport, JobError> {
+        let report = self.run_in_any_case(job, disks)?;
+        if report.complaints.is_empty() || disks.iter().any(Disk::has_faults) {
+            return Ok(report);
+        }
+        Err(JobError::Complains { complaints: report.complaints })
+    }
+
+    /// Does the same, but leaves the kernel's complaints to the caller.
+    pub fn run_in_any_case(&self, job: &Job, disks: &mut [Disk]) -> Result<JobReport, JobError> {
+        let folder_error = |what: &str| {
+            let what = what.to_owned();
+            move |source| JobError::Folder { what, source }
+        };
+        let folder = RunFolder::new().map_err(folder_error("cannot make a temporary folder"))?;
+        let place = folder.path();
+        let text = serde_json::to_vec(job).map_err(|e| folder_error("cannot write the job")(e.into()))?;
+        fs::write(place.join(JOB_FILE), text).map_err(folder_error("cannot write the job"))?;
+        let link = |program: &PathBuf, name| {
+            symlink(program, place.join(name)).map_err(folder_error("cannot link a program"))
+        };
+        link(&self.init, "init")?;
+        self.daemon.as_ref().map_or(Ok(()), |daemon| link(daemon, "trimwised"))?;
+        let machine = Machine {
+            linux: self.linux.clone(),
+            preload: self.preload.clone(),
+            memory: self.memory,
+            folder: place.to_owned(),
+            arguments: vec![INIT_COMMAND.to_owned()],
+            limits: self.limits,
+            interrupted: Arc::clone(&self.interrupted),
+        };
+        let outcome = machine.run(disks);
+        // How the guest handles a failed request is up to it: an error somewhere, or silence.
+        if let Some(what) = disks.iter().find_map(|disk| disk.failure()) {
+            return Err(JobError::Disk { what: what.to_owned() });
+        }
+        let ended = outcome?;
+        let console = place.join(CONSOLE);
+        let no_report = |what: String| JobError::NoReport { what, console: last_lines(&console) };
+        let mut bytes = Vec::new();
+        // Programs in the guest can write to the folder, too.
+        fs::File::open(place)
+            .and_then(|folder| open_regular(&folder, REPORT_FILE)?.read_to_end(&mut bytes))
+            .map_err(|e| no_report(e.to_string()))?;
+        let Report { steps, marks } = serde_json::from_slice(&bytes).map_err(|e| no_report(e.to_string()))?;
+        if let Some(disk) = disks.first_mut() {
+            disk.keep_marks(&marks).map_err(no_report)?;
+        }
+        if let (Some(StepReport { outcome: Outcome::Failed(what), .. }), Some(step)) =
+            (steps.last(), steps.len().checked_sub(1).and_then(|last| job.steps.get(last)))
+        {
+            return Err(JobError::Step { step: step.name(), what: what.clone() });
+        }
+        if steps.len() != job.steps.len() {
+            return Err(no_report(format!("{} of {} steps were reported", steps.len(), job.steps.len())));
+        }
+        Ok(JobReport { steps, ended, complaints: complaints(&console) })
+    }
+}
