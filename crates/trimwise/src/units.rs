@@ -92,6 +92,7 @@ pub struct Lba(pub u64);
 
 /// Logical page number: a 4 KiB unit of the device's address space, and a block of the file system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(transparent)]
 pub struct Lpn(pub u64);
 
 impl Lpn {
@@ -118,6 +119,10 @@ impl UnitRange {
     /// The run of `units` units from `start`.
     pub const fn new(start: Lpn, units: u64) -> Self {
         Self { start, units }
+    }
+    /// The run from `start` up to `end`; empty if that lies before it.
+    pub const fn between(start: Lpn, end: Lpn) -> Self {
+        Self { start, units: end.0.saturating_sub(start.0) }
     }
     /// The first unit behind the run.
     pub const fn end(self) -> Lpn {
@@ -169,16 +174,20 @@ impl From<UnitRange> for SectorRange {
 /// An instant of virtual (or monotonic real) time, in nanoseconds since the run started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
+#[repr(transparent)]
 pub struct SimTime(pub u64);
 
 /// A span of time in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
+#[repr(transparent)]
 pub struct SimDuration(pub u64);
 
 impl SimTime {
     /// The start of the run.
     pub const ZERO: Self = Self(0);
+    /// After everything.
+    pub const MAX: Self = Self(u64::MAX);
     /// Nanoseconds since the start of the run.
     pub const fn as_nanos(self) -> u64 {
         self.0

@@ -8,6 +8,7 @@
 //! A superblock that gangs fewer dies than there are belongs to one of several *lanes*; superblock `s` is in
 //! lane `s % lanes`.
 
+use super::address::{Channel, Die, Superblock};
 use super::config::{ConfigError, MappingConfig, SsdConfig, refuse};
 use crate::units::UNIT_BYTES;
 
@@ -126,20 +127,26 @@ impl Geometry {
         (u64::from(self.logical_units) + u64::from(self.map_units)).div_ceil(u64::from(self.superblock_units))
     }
 
-    /// The die that holds stripe `stripe` of superblock `superblock`.
+    /// The die that holds the stripe of this number in a superblock.
     #[inline]
-    pub fn die(&self, superblock: u32, stripe: u32) -> u32 {
+    pub fn die(&self, superblock: Superblock, stripe: u32) -> Die {
+        let within = stripe % self.dies_per_superblock;
         if self.lanes == 1 {
-            return stripe % self.dies_per_superblock;
+            return Die(within);
         }
-        let lane = superblock % self.lanes;
-        lane / self.lanes_per_die * self.dies_per_superblock + stripe % self.dies_per_superblock
+        Die(superblock.0 % self.lanes / self.lanes_per_die * self.dies_per_superblock + within)
+    }
+
+    /// The dies that a superblock spreads over.
+    pub fn dies_of(&self, superblock: Superblock) -> impl Iterator<Item = Die> + use<> {
+        let first = self.die(superblock, 0).0;
+        (first..first + self.dies_per_superblock).map(Die)
     }
 
     /// The channel that a die is on.
     #[inline]
-    pub fn channel(&self, die: u32) -> u32 {
-        die % self.channels
+    pub fn channel(&self, die: Die) -> Channel {
+        Channel(die.0 % self.channels)
     }
 
     pub fn physical_units(&self) -> u32 {

@@ -392,11 +392,11 @@ proptest! {
         for (step, (what, start, units, class)) in commands.into_iter().enumerate() {
             let units = units.min(UNITS - start);
             if what == 0 {
-                fast.unmap(LATER.0, std::slice::from_ref(&(start as u32..(start + units) as u32)));
+                fast.unmap(LATER, &[UnitRange::new(Lpn(start), units)]);
                 (start..start + units).for_each(|unit| slow.drop_unit(unit));
             } else {
                 let content = data(class, step as u32);
-                fast.write(LATER.0, LATER.0, start as u32..(start + units) as u32, content);
+                fast.write(LATER, LATER, UnitRange::new(Lpn(start), units), content);
                 (start..start + units).for_each(|unit| slow.write(unit, content));
             }
             let granules = fast.flash().stats.nand_granules;
