@@ -128,6 +128,11 @@ impl UnitRange {
     pub const fn end(self) -> Lpn {
         Lpn(self.start.0 + self.units)
     }
+    /// The run cut into pieces of at most `units_max`.
+    pub fn pieces(self, units_max: u64) -> impl Iterator<Item = Self> {
+        let piece = move |at| Self::new(self.start.offset(at), units_max.min(self.units - at));
+        (0..self.units).step_by(units_max as usize).map(piece)
+    }
     /// Each unit in turn.
     pub fn iter(self) -> impl Iterator<Item = Lpn> {
         (self.start.0..self.start.0 + self.units).map(Lpn)

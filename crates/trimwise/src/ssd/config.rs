@@ -85,6 +85,21 @@ pub struct GeometryConfig {
     pub superblock_planes: u32,
 }
 
+impl GeometryConfig {
+    /// A small drive: one die of one plane on each channel, all of them ganged into one superblock.
+    pub const fn flat(channels: u32, pages_per_block: u32, page_bytes: u32) -> Self {
+        Self {
+            channels,
+            dies_per_channel: 1,
+            planes_per_die: 1,
+            blocks_per_plane: None,
+            pages_per_block,
+            page_bytes,
+            superblock_planes: channels,
+        }
+    }
+}
+
 /// Times of the flash chips.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NandConfig {

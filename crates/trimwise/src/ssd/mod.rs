@@ -44,6 +44,7 @@ pub use config::{
 };
 pub use drive::Drive;
 pub use faults::Faults;
+pub(crate) use stats::counters;
 pub use stats::{BusyTime, MapCacheStats, NandUnits, SsdStats, TrimStats, Wear};
 
 use crate::content::Content;
