@@ -15,7 +15,7 @@
 
 use super::super::address::{Number, Ppn, Table, number};
 use super::super::audit::{AuditError, ensure};
-use super::super::config::{MappingConfig, SsdConfig};
+use super::super::config::SsdConfig;
 use super::super::ftl::Lists;
 use super::super::geometry::{Geometry, MAP_PART_UNITS};
 use super::PageMapped;
@@ -64,7 +64,7 @@ pub(super) struct MapCache {
 
 impl MapCache {
     pub fn new(config: &SsdConfig, geometry: &Geometry) -> Option<Self> {
-        let MappingConfig::Page { map_cache: Some(cache) } = &config.mapping else { return None };
+        let cache = config.mapping.map_cache()?;
         let parts = geometry.map_units as usize;
         Some(Self {
             capacity: (cache.bytes / UNIT_BYTES).min(u64::from(geometry.map_units)) as u32,
