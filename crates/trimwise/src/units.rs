@@ -92,6 +92,7 @@ pub struct Lba(pub u64);
 
 /// Logical page number: a 4 KiB unit of the device's address space, and a block of the file system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(transparent)]
 pub struct Lpn(pub u64);
 
 impl Lpn {
@@ -119,9 +120,18 @@ impl UnitRange {
     pub const fn new(start: Lpn, units: u64) -> Self {
         Self { start, units }
     }
+    /// The run from `start` up to `end`; empty if that lies before it.
+    pub const fn between(start: Lpn, end: Lpn) -> Self {
+        Self { start, units: end.0.saturating_sub(start.0) }
+    }
     /// The first unit behind the run.
     pub const fn end(self) -> Lpn {
         Lpn(self.start.0 + self.units)
+    }
+    /// The run cut into pieces of at most `units_max`.
+    pub fn pieces(self, units_max: u64) -> impl Iterator<Item = Self> {
+        let piece = move |at| Self::new(self.start.offset(at), units_max.min(self.units - at));
+        (0..self.units).step_by(units_max as usize).map(piece)
     }
     /// Each unit in turn.
     pub fn iter(self) -> impl Iterator<Item = Lpn> {
@@ -169,16 +179,20 @@ impl From<UnitRange> for SectorRange {
 /// An instant of virtual (or monotonic real) time, in nanoseconds since the run started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
+#[repr(transparent)]
 pub struct SimTime(pub u64);
 
 /// A span of time in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
+#[repr(transparent)]
 pub struct SimDuration(pub u64);
 
 impl SimTime {
     /// The start of the run.
     pub const ZERO: Self = Self(0);
+    /// After everything.
+    pub const MAX: Self = Self(u64::MAX);
     /// Nanoseconds since the start of the run.
     pub const fn as_nanos(self) -> u64 {
         self.0

@@ -60,7 +60,7 @@ fn counts_are_those_of_the_device() {
     sh("dd", &["if=/dev/zero", &of, "bs=64k", "count=20", "oflag=direct", "conv=fsync", "status=none"]);
     sh("blkdiscard", &["-o", "8192", "-l", "65536", &node]);
     sh("blkdiscard", &["-z", "-o", "1048576", "-l", "65536", &node]);
-    let counts = served.counts().since(before);
+    let counts = served.counts() - before;
     assert_eq!(
         (counts.writes, counts.written_bytes),
         (21, 21 << 16),

@@ -111,15 +111,7 @@ impl Machine {
             },
             capacity_bytes: DRIVE.0,
             over_provisioning_percent: Some(25),
-            geometry: GeometryConfig {
-                channels: 1,
-                dies_per_channel: 1,
-                planes_per_die: 1,
-                blocks_per_plane: None,
-                pages_per_block: 64,
-                page_bytes: 8192,
-                superblock_planes: 1,
-            },
+            geometry: GeometryConfig::flat(1, 64, 8192),
             ..SsdConfig::default()
         };
         config.link.kind = self.link;

@@ -21,18 +21,11 @@ fn packed(trim: &TrimConfig, ranges: &[UnitRange], runs_share_a_command: bool) -
     if !trim.is_supported() {
         return Vec::new(); // discard_max_bytes is 0
     }
-    let range_max = u64::from(trim.max_units_per_range.max(1));
     let ranges_max = trim.max_ranges.max(1) as usize;
-    let pieces = |range: UnitRange| {
-        (0..range.units.div_ceil(range_max)).map(move |i| {
-            let at = i * range_max;
-            UnitRange::new(range.start.offset(at), range_max.min(range.units - at))
-        })
-    };
     let mut commands: Vec<Vec<UnitRange>> = Vec::new();
     for &range in ranges {
         let mut continues = runs_share_a_command;
-        for piece in pieces(range) {
+        for piece in range.pieces(trim.max_units_per_range.max(1).into()) {
             match commands.last_mut() {
                 Some(last) if continues && last.len() < ranges_max => last.push(piece),
                 _ => commands.push(vec![piece]),

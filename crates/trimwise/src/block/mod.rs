@@ -356,9 +356,7 @@ impl BlockQueue {
 
     /// Splits `range` into pieces that fit a request.
     pub fn split(&self, range: UnitRange) -> impl Iterator<Item = UnitRange> + use<> {
-        let limit = self.0.config.max_request.units_floor().max(1);
-        (0..range.units.div_ceil(limit))
-            .map(move |i| UnitRange::new(range.start.offset(i * limit), limit.min(range.units - i * limit)))
+        range.pieces(self.0.config.max_request.units_floor().max(1))
     }
 
     /// Submits commands and waits for them. Returns the total time that the device took.

@@ -18,7 +18,7 @@ use thiserror::Error;
 
 use super::discard;
 use crate::content::{Content, ContentClass};
-use crate::ssd::{Drive, LinkKind, TrimKind};
+use crate::ssd::{Drive, LinkKind, TrimKind, counters};
 use crate::units::{Bytes, Lba, Lpn, SECTOR_BYTES, SectorRange, SimTime, UNIT_BYTES, UnitRange};
 
 /// Sectors in a unit.
@@ -78,40 +78,25 @@ pub struct PortLimits {
     pub volatile_cache: bool,
 }
 
-/// Counts of a host's requests.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PortCounts {
-    /// Reads.
-    pub reads: u64,
-    /// Bytes read.
-    pub read_bytes: u64,
-    /// Writes, those of zeros included.
-    pub writes: u64,
-    /// Bytes written.
-    pub written_bytes: u64,
-    /// Flushes.
-    pub flushes: u64,
-    /// Discard requests, one command each, including writes of zeros that became one.
-    pub discards: u64,
-    /// Ranges in them.
-    pub discard_ranges: u64,
-    /// Bytes in these ranges.
-    pub discarded_bytes: u64,
-}
-
-impl PortCounts {
-    /// The difference to `earlier`.
-    pub fn since(self, earlier: Self) -> Self {
-        Self {
-            reads: self.reads - earlier.reads,
-            read_bytes: self.read_bytes - earlier.read_bytes,
-            writes: self.writes - earlier.writes,
-            written_bytes: self.written_bytes - earlier.written_bytes,
-            flushes: self.flushes - earlier.flushes,
-            discards: self.discards - earlier.discards,
-            discard_ranges: self.discard_ranges - earlier.discard_ranges,
-            discarded_bytes: self.discarded_bytes - earlier.discarded_bytes,
-        }
+counters! {
+    /// Counts of a host's requests.
+    PortCounts {
+        /// Reads.
+        reads: u64,
+        /// Bytes read.
+        read_bytes: u64,
+        /// Writes, those of zeros included.
+        writes: u64,
+        /// Bytes written.
+        written_bytes: u64,
+        /// Flushes.
+        flushes: u64,
+        /// Discard requests, one command each, including writes of zeros that became one.
+        discards: u64,
+        /// Ranges in them.
+        discard_ranges: u64,
+        /// Bytes in these ranges.
+        discarded_bytes: u64,
     }
 }
 

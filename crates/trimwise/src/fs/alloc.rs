@@ -4,13 +4,12 @@
 //! block behind its end, and everything else continues at one moving goal ("stream allocation"). So files written one
 //! after the other lie one after the other.
 
-use std::collections::BTreeMap;
-
 use super::mballoc::Mballoc;
+use crate::policy::extents::{CHUNK_UNITS, Extents};
 use crate::units::{Lpn, UnitRange};
 
 /// Blocks of 4 KiB in a block group: one bitmap block's worth, 128 MiB.
-pub const GROUP_UNITS: u64 = 32_768;
+pub const GROUP_UNITS: u64 = CHUNK_UNITS;
 
 /// Extents to scan before taking the longest one seen (mballoc: `mb_max_to_scan`, 200).
 const EXTENTS_TO_SCAN: usize = 200;
@@ -18,9 +17,8 @@ const EXTENTS_TO_SCAN: usize = 200;
 /// The free extents of a file system.
 #[derive(Clone, Debug, Default)]
 pub struct Allocator {
-    /// Start to length. No extent crosses a group boundary; neighbours inside a group are merged.
-    free: BTreeMap<u64, u64>,
-    free_units: u64,
+    /// Neighbours inside a group are merged.
+    free: Extents,
     /// Where stream allocation continues.
     stream_goal: u64,
     /// Free units and free extents of each group.
@@ -56,7 +54,7 @@ impl Allocator {
 
     /// Free units, including preallocated ones.
     pub fn free_units(&self) -> u64 {
-        self.free_units + self.mballoc.preallocated_units()
+        self.free.units() + self.mballoc.preallocated_units()
     }
 
     /// Number of block groups.
@@ -73,7 +71,7 @@ impl Allocator {
     ///
     /// `goal` is the block behind the file's last; the extent starts there if `want` units fit.
     pub fn allocate(&mut self, goal: Option<Lpn>, want: u64) -> Option<UnitRange> {
-        if want == 0 || self.free.is_empty() {
+        if want == 0 || self.free.units() == 0 {
             return None;
         }
         if let Some(Lpn(goal)) = goal
@@ -81,8 +79,8 @@ impl Allocator {
         {
             return Some(self.take(goal, want));
         }
-        let (start, len) = self.search(want)?;
-        let range = self.take(start, len.min(want));
+        let found = self.search(want)?;
+        let range = self.take(found.start.0, found.units.min(want));
         self.stream_goal = range.end().0;
         Some(range)
     }
@@ -138,21 +136,17 @@ impl Allocator {
 
     /// Frees blocks that the device was just told of: their groups may stay marked as trimmed.
     pub(crate) fn return_trimmed(&mut self, range: UnitRange) {
-        let mut at = range.start.0;
-        while at < range.end().0 {
-            let boundary = (group_of(at) + 1) * GROUP_UNITS;
-            let end = boundary.min(range.end().0);
-            self.release_in_group(at, end);
+        let mut at = range.start;
+        while at < range.end() {
+            let end = range.end().min(Lpn((group_of(at.0) + 1) * GROUP_UNITS));
+            self.change(at.0, |free| free.insert(UnitRange::between(at, end), true));
             at = end;
         }
     }
 
     /// Number of free units from `block` on, inside its group (0 if it is not free).
     pub fn free_at(&self, block: u64) -> u64 {
-        match self.free.range(..=block).next_back() {
-            Some((&start, &len)) if block < start + len => start + len - block,
-            _ => 0,
-        }
+        self.free.from(block).next().filter(|extent| extent.start.0 == block).map_or(0, |extent| extent.units)
     }
 
     /// Number of free blocks in a range.
@@ -163,18 +157,13 @@ impl Allocator {
 
     /// The free extents of a group, in order.
     pub(crate) fn free_in_group(&self, group: u64) -> impl Iterator<Item = UnitRange> + '_ {
-        self.free
-            .range(group * GROUP_UNITS..(group + 1) * GROUP_UNITS)
-            .map(|(&start, &len)| UnitRange::new(Lpn(start), len))
+        self.free_from(group * GROUP_UNITS, (group + 1) * GROUP_UNITS)
     }
 
     /// The free extents that begin between `from` and `to`, in order, preceded by the rest of an extent that contains
     /// `from`.
     pub(crate) fn free_from(&self, from: u64, to: u64) -> impl Iterator<Item = UnitRange> + '_ {
-        let cut = self.free_at(from);
-        let first = (cut > 0).then(|| UnitRange::new(Lpn(from), cut));
-        let rest = self.free.range(from + cut..to.max(from + cut));
-        first.into_iter().chain(rest.map(|(&start, &len)| UnitRange::new(Lpn(start), len)))
+        self.free.from(from).take_while(move |extent| extent.start.0 < to)
     }
 
     /// Whether FITRIM has trimmed this group with nothing freed in it since.
@@ -193,21 +182,22 @@ impl Allocator {
     }
 
     /// First fit from the stream goal on, wrapping around; after enough extents, the longest seen.
-    fn search(&self, want: u64) -> Option<(u64, u64)> {
+    fn search(&self, want: u64) -> Option<UnitRange> {
         let goal = self.stream_goal;
-        let at_goal = self.free_at(goal);
-        if at_goal >= want {
-            return Some((goal, want));
+        let at_goal = UnitRange::new(Lpn(goal), self.free_at(goal));
+        if at_goal.units >= want {
+            return Some(at_goal);
         }
-        let mut best = (at_goal > 0).then_some((goal, at_goal));
-        let after = self.free.range(goal..);
-        let before = self.free.range(..goal);
-        for (scanned, (&start, &len)) in after.chain(before).enumerate() {
-            if len >= want {
-                return Some((start, len));
+        let mut best = (at_goal.units > 0).then_some(at_goal);
+        // An extent that begins before the goal comes last, and as a whole.
+        let is_inside = !goal.is_multiple_of(GROUP_UNITS) && best.is_some() && self.free_at(goal - 1) > 0;
+        let after = self.free.from(goal).skip(usize::from(is_inside));
+        for (scanned, extent) in after.chain(self.free_from(0, goal)).enumerate() {
+            if extent.units >= want {
+                return Some(extent);
             }
-            if best.is_none_or(|(_, longest)| len > longest) {
-                best = Some((start, len));
+            if best.is_none_or(|longest| extent.units > longest.units) {
+                best = Some(extent);
             }
             if scanned >= EXTENTS_TO_SCAN && best.is_some() {
                 break;
@@ -217,49 +207,23 @@ impl Allocator {
     }
 
     fn take(&mut self, start: u64, units: u64) -> UnitRange {
-        let (&extent, &len) = self.free.range(..=start).next_back().expect("the caller found it free");
-        debug_assert!(start >= extent && start + units <= extent + len);
-        self.mballoc.changed(group_of(extent));
-        let count = &mut self.counts[group_of(extent) as usize];
-        count.units -= units;
-        count.extents =
-            count.extents + u64::from(start > extent) + u64::from(extent + len > start + units) - 1;
-        if start > extent {
-            self.free.insert(extent, start - extent);
-        } else {
-            self.free.remove(&extent);
-        }
-        let tail = extent + len - (start + units);
-        if tail > 0 {
-            self.free.insert(start + units, tail);
-        }
-        self.free_units -= units;
-        UnitRange::new(Lpn(start), units)
+        let range = UnitRange::new(Lpn(start), units);
+        self.change(start, |free| {
+            let taken = free.remove(range, |_| ());
+            debug_assert_eq!(taken, units, "the caller found {range:?} free");
+        });
+        range
     }
 
-    fn release_in_group(&mut self, start: u64, end: u64) {
-        self.free_units += end - start;
-        self.mballoc.changed(group_of(start));
-        let count = &mut self.counts[group_of(start) as usize];
-        count.units += end - start;
-        count.extents += 1;
-        let (mut start, mut end) = (start, end);
-        let group = group_of(start);
-        if let Some((&before, &len)) = self.free.range(..start).next_back() {
-            debug_assert!(before + len <= start, "block {start} freed twice");
-            if before + len == start && group_of(before) == group {
-                self.free.remove(&before);
-                self.counts[group as usize].extents -= 1;
-                start = before;
-            }
-        }
-        if group_of(end) == group
-            && let Some(len) = self.free.remove(&end)
-        {
-            self.counts[group as usize].extents -= 1;
-            end += len;
-        }
-        self.free.insert(start, end - start);
+    /// Changes the free extents of the group of `block`.
+    fn change(&mut self, block: u64, change: impl FnOnce(&mut Extents)) {
+        let group = group_of(block);
+        self.mballoc.changed(group);
+        let before = (self.free.units(), self.free.len() as u64);
+        change(&mut self.free);
+        let count = &mut self.counts[group as usize];
+        count.units = count.units + self.free.units() - before.0;
+        count.extents = count.extents + self.free.len() as u64 - before.1;
     }
 }
 

@@ -1,4 +1,4 @@
-//! A set of extents, ordered by address: the interval map behind [`super::PendingSet`].
+//! A set of extents, ordered by address: the interval map behind [`super::PendingSet`] and the file system's allocator.
 //!
 //! The address space is cut into chunks of one block group, and a chunk keeps its extents as a sorted list of four
 //! bytes each. A lookup is a search in a small tree and a binary search in a few kilobytes; a change moves what lies
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use crate::units::{Lpn, UnitRange};
 
 /// Units in a chunk: a block group of 128 MiB. Offsets in it, up to its length, fit into 16 bits.
-const CHUNK_UNITS: u64 = 32_768;
+pub(crate) const CHUNK_UNITS: u64 = 32_768;
 
 /// Extents that [`Extents::fit`] examines before it gives up, to bound the cost of an allocation.
 const FIT_SCAN: usize = 32;
@@ -130,7 +130,7 @@ impl Extents {
     }
 
     /// The extents from an address on, the first cut there.
-    fn from(&self, from: u64) -> impl Iterator<Item = UnitRange> + '_ {
+    pub(crate) fn from(&self, from: u64) -> impl Iterator<Item = UnitRange> + '_ {
         let first = from / CHUNK_UNITS;
         let offset = (from % CHUNK_UNITS) as u16;
         self.chunks.range(first..).flat_map(move |(&chunk, runs)| {

@@ -19,7 +19,7 @@
 mod batch;
 mod btrfs;
 mod commit;
-mod extents;
+pub(crate) mod extents;
 mod f2fs;
 mod governor;
 mod host;

@@ -6,10 +6,13 @@
 
 use std::collections::VecDeque;
 
+use super::address::Ppn;
+use crate::units::SimTime;
+
 #[derive(Clone, Copy, Debug)]
 struct Outstanding {
-    done: u64,
-    first_ppn: u32,
+    done: SimTime,
+    first: Ppn,
     units: u32,
 }
 
@@ -19,17 +22,17 @@ pub(super) struct WriteCache {
     used_units: u64,
     ring: VecDeque<Outstanding>,
     /// The latest end of a program so far.
-    drained_at: u64,
+    drained_at: SimTime,
 }
 
 impl WriteCache {
     pub fn new(capacity_units: u64) -> Self {
-        Self { capacity_units, used_units: 0, ring: VecDeque::new(), drained_at: 0 }
+        Self { capacity_units, used_units: 0, ring: VecDeque::new(), drained_at: SimTime::ZERO }
     }
 
     /// Takes one unit that arrives at `now`; returns when there is room for it.
     #[inline]
-    pub(crate) fn admit(&mut self, now: u64) -> u64 {
+    pub(crate) fn admit(&mut self, now: SimTime) -> SimTime {
         let mut at = now;
         self.used_units += 1;
         if self.used_units > self.capacity_units {
@@ -39,7 +42,7 @@ impl WriteCache {
     }
 
     #[cold]
-    fn make_room(&mut self, now: u64) -> u64 {
+    fn make_room(&mut self, now: SimTime) -> SimTime {
         let mut at = now;
         while let Some(&oldest) = self.ring.front() {
             // Beyond what is needed, take out only what has left already.
@@ -55,23 +58,23 @@ impl WriteCache {
 
     /// A stripe that holds `units` host units will be programmed at `done`.
     #[inline]
-    pub fn issued(&mut self, done: u64, first_ppn: u32, units: u32) {
-        self.ring.push_back(Outstanding { done, first_ppn, units });
+    pub fn issued(&mut self, done: SimTime, first: Ppn, units: u32) {
+        self.ring.push_back(Outstanding { done, first, units });
         self.drained_at = self.drained_at.max(done);
     }
 
-    /// Whether the stripe that begins at `first_ppn` is still on its way at `now`.
-    pub fn holds(&self, first_ppn: u32, now: u64) -> bool {
-        self.ring.iter().rev().any(|o| o.first_ppn == first_ppn && o.done > now)
+    /// Whether the stripe that begins at `first` is still on its way at `now`.
+    pub fn holds(&self, first: Ppn, now: SimTime) -> bool {
+        self.ring.iter().rev().any(|o| o.first == first && o.done > now)
     }
 
     /// When everything issued so far is programmed.
-    pub(crate) fn drained_at(&self) -> u64 {
+    pub(crate) fn drained_at(&self) -> SimTime {
         self.drained_at
     }
 
     /// Forgets what has been programmed by `now`.
-    pub fn settle(&mut self, now: u64) {
+    pub fn settle(&mut self, now: SimTime) {
         while let Some(oldest) = self.ring.front()
             && oldest.done <= now
         {

@@ -9,7 +9,7 @@ mod shrunk;
 mod slc;
 
 use super::geometry::Geometry;
-pub use mapping::{BlockMappingConfig, CompressingConfig, MapCacheConfig, MappingConfig};
+pub use mapping::*;
 pub use slc::SlcConfig;
 
 use crate::units::{Bytes, UNIT_BYTES};
@@ -24,12 +24,6 @@ pub struct ConfigError {
     pub value: String,
     /// What is accepted.
     pub expected: String,
-}
-
-impl ConfigError {
-    fn new(field: &'static str, value: impl ToString, expected: impl Into<String>) -> Self {
-        Self { field, value: value.to_string(), expected: expected.into() }
-    }
 }
 
 /// Everything that describes one device.
@@ -83,6 +77,21 @@ pub struct GeometryConfig {
     /// Planes ganged into one superblock, which is what the FTL allocates and erases. Whole dies (a multiple of
     /// `planes_per_die`), or an equal part of one die.
     pub superblock_planes: u32,
+}
+
+impl GeometryConfig {
+    /// A small drive: one die of one plane on each channel, all of them ganged into one superblock.
+    pub const fn flat(channels: u32, pages_per_block: u32, page_bytes: u32) -> Self {
+        Self {
+            channels,
+            dies_per_channel: 1,
+            planes_per_die: 1,
+            blocks_per_plane: None,
+            pages_per_block,
+            page_bytes,
+            superblock_planes: channels,
+        }
+    }
 }
 
 /// Times of the flash chips.
@@ -385,14 +394,9 @@ impl SsdConfig {
         count("geometry.dies_per_channel", g.dies_per_channel, 1, 1024)?;
         count("geometry.planes_per_die", g.planes_per_die, 1, 64)?;
         count("geometry.pages_per_block", g.pages_per_block, 1, 65_536)?;
-        if g.page_bytes == 0 || !u64::from(g.page_bytes).is_multiple_of(UNIT_BYTES) || g.page_bytes > 1 << 20
-        {
-            return Err(ConfigError::new(
-                "geometry.page_bytes",
-                g.page_bytes,
-                "a multiple of 4096 from 4096 to 1048576",
-            ));
-        }
+        let is_whole = u64::from(g.page_bytes).is_multiple_of(UNIT_BYTES);
+        let fits = is_whole && (1..=1 << 20).contains(&g.page_bytes);
+        require(fits, "geometry.page_bytes", g.page_bytes, "a multiple of 4096 from 4096 to 1048576")?;
         if let Some(blocks) = g.blocks_per_plane {
             count("geometry.blocks_per_plane", blocks, 1, 1 << 24)?;
         }
@@ -421,10 +425,9 @@ impl SsdConfig {
         if let Some(bytes_per_s) = self.controller.write_bytes_per_s {
             rate("controller.write_bytes_per_s", bytes_per_s)?;
         }
-        if self.controller.read_ahead_bytes > Bytes::gib(1).0 {
-            let ahead = self.controller.read_ahead_bytes;
-            return Err(refuse("controller.read_ahead_bytes", ahead, "at most 1073741824 (1 GiB)"));
-        }
+        let ahead = self.controller.read_ahead_bytes;
+        let expected = "at most 1073741824 (1 GiB)";
+        require(ahead <= Bytes::gib(1).0, "controller.read_ahead_bytes", ahead, expected)?;
         span("cache.flush_ns", self.cache.flush_ns, 0)
     }
 
@@ -433,12 +436,8 @@ impl SsdConfig {
         count("gc.free_superblocks_min", self.gc.free_superblocks_min, 2, 1 << 24)?;
         span("gc.idle_threshold_ns", self.gc.idle_threshold_ns, 0)?;
         if self.gc.idle {
-            count(
-                "gc.idle_free_superblocks",
-                self.gc.idle_free_superblocks,
-                self.gc.free_superblocks_min,
-                1 << 24,
-            )?;
+            let (free, least) = (self.gc.idle_free_superblocks, self.gc.free_superblocks_min);
+            count("gc.idle_free_superblocks", free, least, 1 << 24)?;
         }
         if let VictimPolicy::DChoices(d) = self.gc.victim {
             count("gc.d_choices", d, 1, 1024)?;
@@ -455,22 +454,16 @@ impl SsdConfig {
         count("trim.max_ranges", t.max_ranges, 1, 65_536)?;
         count("trim.max_units_per_range", t.max_units_per_range, 1, u32::MAX)?;
         count("trim.granularity_units", t.granularity_units, 1, 1 << 24)?;
-        if t.granularity_units > t.max_units_per_range {
-            return Err(ConfigError::new(
-                "trim.granularity_units",
-                t.granularity_units,
-                format!("at most trim.max_units_per_range ({})", t.max_units_per_range),
-            ));
-        }
+        let expected = format!("at most trim.max_units_per_range ({})", t.max_units_per_range);
+        let fits = t.granularity_units <= t.max_units_per_range;
+        require(fits, "trim.granularity_units", t.granularity_units, expected)?;
         span("trim.cost_per_command_ns", t.cost_per_command_ns, 0)?;
         span("trim.cost_per_range_ns", t.cost_per_range_ns, 0)?;
         for (field, ns) in [
             ("trim.cost_per_unit_ns", t.cost_per_unit_ns),
             ("trim.cost_per_mapped_unit_ns", t.cost_per_mapped_unit_ns),
         ] {
-            if ns > 1_000_000_000 {
-                return Err(refuse(field, ns, "at most 1000000000"));
-            }
+            require(ns <= 1_000_000_000, field, ns, "at most 1000000000")?;
         }
         span("trim.latency_per_command_ns", t.latency_per_command_ns, 0)?;
         count("trim.slowdown_percent", t.slowdown_percent, 0, 100_000)
@@ -478,44 +471,38 @@ impl SsdConfig {
 
     fn validate_cache(&self, geometry: &Geometry) -> Result<(), ConfigError> {
         let least = 2 * u64::from(geometry.stripe_units) * u64::from(self.gc.host_frontiers) * UNIT_BYTES;
-        if self.cache.bytes != 0 && (self.cache.bytes < least || self.cache.bytes > Bytes::gib(1024).0) {
-            return Err(ConfigError::new(
-                "cache.bytes",
-                self.cache.bytes,
-                format!(
-                    "0 (no cache), or from {least} (two pages of all planes for each host frontier) to 1 TiB"
-                ),
-            ));
-        }
-        Ok(())
+        let fits = self.cache.bytes == 0 || (least..=Bytes::gib(1024).0).contains(&self.cache.bytes);
+        let expected = format!(
+            "0 (no cache), or from {least} (two pages of all planes for each host frontier) to 1 TiB"
+        );
+        require(fits, "cache.bytes", self.cache.bytes, expected)
     }
 }
 
 pub(super) fn count(field: &'static str, value: u32, min: u32, max: u32) -> Result<(), ConfigError> {
-    if value < min || value > max {
-        return Err(ConfigError::new(field, value, format!("a whole number from {min} to {max}")));
-    }
-    Ok(())
+    require((min..=max).contains(&value), field, value, format!("a whole number from {min} to {max}"))
 }
 
 fn span(field: &'static str, ns: u64, min: u64) -> Result<(), ConfigError> {
-    if ns < min || ns > NS_MAX {
-        return Err(ConfigError::new(field, ns, format!("a whole number from {min} to {NS_MAX} (one hour)")));
-    }
-    Ok(())
+    let expected = format!("a whole number from {min} to {NS_MAX} (one hour)");
+    require((min..=NS_MAX).contains(&ns), field, ns, expected)
 }
 
 fn rate(field: &'static str, bytes_per_s: u64) -> Result<(), ConfigError> {
-    if !(100_000..=RATE_MAX).contains(&bytes_per_s) {
-        return Err(ConfigError::new(
-            field,
-            bytes_per_s,
-            format!("a whole number from 100000 to {RATE_MAX}"),
-        ));
-    }
-    Ok(())
+    let expected = format!("a whole number from 100000 to {RATE_MAX}");
+    require((100_000..=RATE_MAX).contains(&bytes_per_s), field, bytes_per_s, expected)
 }
 
 pub(super) fn refuse(field: &'static str, value: impl ToString, expected: impl Into<String>) -> ConfigError {
-    ConfigError::new(field, value, expected)
+    ConfigError { field, value: value.to_string(), expected: expected.into() }
+}
+
+/// Refuses the value unless it `fits`.
+pub(super) fn require(
+    fits: bool,
+    field: &'static str,
+    value: impl ToString,
+    expected: impl Into<String>,
+) -> Result<(), ConfigError> {
+    if fits { Ok(()) } else { Err(refuse(field, value, expected)) }
 }

@@ -1,8 +1,8 @@
 //! Faulty firmware, as data: what a device does wrong.
 //!
-//! A sound device is [`Faults::default`]. The device itself knows nothing of this: whoever wants a faulty one wraps it.
+//! A sound device is [`Faults::default`]. The device itself knows nothing of this: [`super::Drive`] wraps it.
 
-use super::config::{ConfigError, ReadAfterTrim, TrimConfig, count, refuse};
+use super::config::{ConfigError, ReadAfterTrim, TrimConfig, count, require};
 
 /// What a firmware does wrong with TRIM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,9 +12,9 @@ pub struct Faults {
     /// TRIM reaches only the first units, this share of them, in each aligned group of [`Faults::GROUP_UNITS`] units,
     /// percent. 100: all of them.
     pub trims_percent: u32,
-    /// TRIM frees a range that lies so many units further on; what would leave the device is not freed.
+    /// TRIM frees a range that lies this many units further on; what would leave the device is not freed.
     pub trim_shift_units: u32,
-    /// A TRIM is carried out only after so many later write commands, and then frees what was written there meanwhile.
+    /// A TRIM is carried out only after this many later write commands, and then frees what was written there meanwhile.
     /// 0: in its turn. For TRIM that is queued among other commands.
     pub queued_trim_late_writes: u32,
     /// The device promises zeros after TRIM ([`ReadAfterTrim::Zeros`]) and returns what was there before.
@@ -51,25 +51,16 @@ impl Faults {
         count("faults.trims_percent", self.trims_percent, 0, 100)?;
         count("faults.queued_trim_late_writes", self.queued_trim_late_writes, 0, 1 << 20)?;
         let none = "where the device takes no TRIM";
-        if !trim.is_supported() {
-            if self.ignores_trim {
-                return Err(refuse("faults.ignores_trim", true, format!("false {none}")));
-            }
-            if self.trims_percent != 100 {
-                return Err(refuse("faults.trims_percent", self.trims_percent, format!("100 {none}")));
-            }
-            if self.trim_shift_units != 0 {
-                return Err(refuse("faults.trim_shift_units", self.trim_shift_units, format!("0 {none}")));
-            }
-        }
-        if self.queued_trim_late_writes != 0 && !(trim.is_supported() && trim.is_queued()) {
-            let expected = "0 where TRIM is not queued among other commands";
-            return Err(refuse("faults.queued_trim_late_writes", self.queued_trim_late_writes, expected));
-        }
-        if self.breaks_zeros_promise && !(trim.is_supported() && trim.read_after == ReadAfterTrim::Zeros) {
-            let expected = "false where trim.read_after promises no \"zeros\"";
-            return Err(refuse("faults.breaks_zeros_promise", true, expected));
-        }
-        Ok(())
+        let takes = trim.is_supported();
+        require(takes || !self.ignores_trim, "faults.ignores_trim", true, format!("false {none}"))?;
+        let (percent, shift) = (self.trims_percent, self.trim_shift_units);
+        require(takes || percent == 100, "faults.trims_percent", percent, format!("100 {none}"))?;
+        require(takes || shift == 0, "faults.trim_shift_units", shift, format!("0 {none}"))?;
+        let late = self.queued_trim_late_writes;
+        let expected = "0 where TRIM is not queued among other commands";
+        require(late == 0 || takes && trim.is_queued(), "faults.queued_trim_late_writes", late, expected)?;
+        let promises = takes && trim.read_after == ReadAfterTrim::Zeros;
+        let expected = "false where trim.read_after promises no \"zeros\"";
+        require(promises || !self.breaks_zeros_promise, "faults.breaks_zeros_promise", true, expected)
     }
 }

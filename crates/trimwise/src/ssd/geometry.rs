@@ -8,7 +8,8 @@
 //! A superblock that gangs fewer dies than there are belongs to one of several *lanes*; superblock `s` is in
 //! lane `s % lanes`.
 
-use super::config::{ConfigError, MappingConfig, SsdConfig, refuse};
+use super::address::{Channel, Die, Superblock};
+use super::config::{ConfigError, SsdConfig, refuse, require};
 use crate::units::UNIT_BYTES;
 
 /// The layout with all products worked out.
@@ -57,29 +58,12 @@ impl Geometry {
         let page_units = g.page_bytes / UNIT_BYTES as u32;
         let superblock_units = u64::from(gang) * u64::from(g.pages_per_block) * u64::from(page_units);
         let logical = config.capacity_units();
-        if logical == 0 {
-            return Err(refuse("capacity_bytes", config.capacity_bytes, "at least one unit of 4096 bytes"));
-        }
+        require(logical > 0, "capacity_bytes", config.capacity_bytes, "at least one unit of 4096 bytes")?;
         let superblocks = superblocks(config, superblock_units, lanes)?;
         let physical = superblocks * superblock_units;
-        if physical >= u64::from(u32::MAX) {
-            return Err(refuse(
-                "capacity_bytes",
-                config.capacity_bytes,
-                "a device of less than 2^32 - 1 physical units of 4096 bytes",
-            ));
-        }
-        if logical > physical {
-            return Err(refuse(
-                "capacity_bytes",
-                config.capacity_bytes,
-                format!("at most the physical space, {} bytes", physical * UNIT_BYTES),
-            ));
-        }
-        let map_units = match config.mapping {
-            MappingConfig::Page { map_cache: Some(_) } => logical.div_ceil(u64::from(MAP_PART_UNITS)),
-            _ => 0,
-        };
+        let expected = format!("at most the physical space, {} bytes", physical * UNIT_BYTES);
+        require(logical <= physical, "capacity_bytes", config.capacity_bytes, expected)?;
+        let map_units = config.mapping.map_cache().map_or(0, |_| logical.div_ceil(u64::from(MAP_PART_UNITS)));
         let spare_wanted = Self::spare_superblocks(config);
         if (logical + map_units).div_ceil(superblock_units) + spare_wanted > superblocks {
             let map = if map_units > 0 { ", and for its map" } else { "" };
@@ -115,9 +99,8 @@ impl Geometry {
     /// share.
     pub fn spare_superblocks(config: &SsdConfig) -> u64 {
         let gc = &config.gc;
-        let map = matches!(config.mapping, MappingConfig::Page { map_cache: Some(_) });
         (u64::from(gc.host_frontiers) + 3).max(u64::from(gc.free_superblocks_min) + 2)
-            + u64::from(map)
+            + u64::from(config.mapping.map_cache().is_some())
             + u64::from(config.slc.is_some())
     }
 
@@ -126,20 +109,26 @@ impl Geometry {
         (u64::from(self.logical_units) + u64::from(self.map_units)).div_ceil(u64::from(self.superblock_units))
     }
 
-    /// The die that holds stripe `stripe` of superblock `superblock`.
+    /// The die that holds the stripe of this number in a superblock.
     #[inline]
-    pub fn die(&self, superblock: u32, stripe: u32) -> u32 {
+    pub fn die(&self, superblock: Superblock, stripe: u32) -> Die {
+        let within = stripe % self.dies_per_superblock;
         if self.lanes == 1 {
-            return stripe % self.dies_per_superblock;
+            return Die(within);
         }
-        let lane = superblock % self.lanes;
-        lane / self.lanes_per_die * self.dies_per_superblock + stripe % self.dies_per_superblock
+        Die(superblock.0 % self.lanes / self.lanes_per_die * self.dies_per_superblock + within)
+    }
+
+    /// The dies that a superblock spreads over.
+    pub fn dies_of(&self, superblock: Superblock) -> impl Iterator<Item = Die> + use<> {
+        let first = self.die(superblock, 0).0;
+        (first..first + self.dies_per_superblock).map(Die)
     }
 
     /// The channel that a die is on.
     #[inline]
-    pub fn channel(&self, die: u32) -> u32 {
-        die % self.channels
+    pub fn channel(&self, die: Die) -> Channel {
+        Channel(die.0 % self.channels)
     }
 
     pub fn physical_units(&self) -> u32 {
@@ -177,12 +166,8 @@ fn superblocks(config: &SsdConfig, superblock_units: u64, lanes: u32) -> Result<
         (None, Some(wanted)) => wanted,
     };
     let superblocks = per_lane.saturating_mul(u64::from(lanes));
-    if superblocks.saturating_mul(superblock_units) >= u64::from(u32::MAX) {
-        return Err(refuse(
-            "capacity_bytes",
-            config.capacity_bytes,
-            "a device of less than 2^32 - 1 physical units of 4096 bytes",
-        ));
-    }
+    let fits = superblocks.saturating_mul(superblock_units) < u64::from(u32::MAX);
+    let expected = "a device of less than 2^32 - 1 physical units of 4096 bytes";
+    require(fits, "capacity_bytes", config.capacity_bytes, expected)?;
     Ok(superblocks)
 }

@@ -15,6 +15,7 @@
 //! A range that leaves the device is a mistake of the caller: it is asserted in debug builds and cut off at
 //! the end of the device otherwise. [`Ssd::check`] is there for a block layer that must answer an error.
 
+mod address;
 mod ahead;
 mod audit;
 mod block;
@@ -35,8 +36,6 @@ mod trim;
 #[cfg(test)]
 mod tests;
 
-use std::ops::Range;
-
 pub use audit::AuditError;
 pub use config::{
     BlockMappingConfig, CacheConfig, CompressingConfig, ConfigError, ControllerConfig, GcConfig,
@@ -45,15 +44,17 @@ pub use config::{
 };
 pub use drive::Drive;
 pub use faults::Faults;
+pub(crate) use stats::counters;
 pub use stats::{BusyTime, MapCacheStats, NandUnits, SsdStats, TrimStats, Wear};
 
 use crate::content::Content;
-use crate::units::{Lpn, SECTOR_BYTES, SectorRange, SimTime, UNIT_BYTES, UnitRange};
+use crate::units::{Lpn, SECTOR_BYTES, SectorRange, SimDuration, SimTime, UNIT_BYTES, UnitRange};
+use address::{Number, Table};
 use ahead::ReadAhead;
 use block::BlockMapped;
 use compressing::Compressing;
 use page::PageMapped;
-use timing::{Calendar, unit_ns};
+use timing::{Calendar, unit_time};
 use translation::{EXPECTED_AT_ONCE, Ready, Translation};
 
 /// A range, or a TRIM, that the device does not take.
@@ -107,30 +108,30 @@ const SECTORS_PER_UNIT: u64 = UNIT_BYTES / SECTOR_BYTES;
 pub struct Ssd {
     config: SsdConfig,
     mapping: Box<dyn Translation>,
-    /// Units of it that the host sees.
-    logical_units: u32,
+    /// Where what the host sees of it ends.
+    end: Lpn,
     /// Towards the device, and on a half-duplex link also back.
     link_in: Calendar,
     /// Towards the host; unused on a half-duplex link.
     link_out: Calendar,
     half_duplex: bool,
-    link_unit_ns: u64,
+    link_unit: SimDuration,
     /// When the controller is free for the next command.
-    controller_free_at: u64,
+    controller_free_at: SimTime,
     /// The latest instant handed over.
-    now: u64,
+    now: SimTime,
     /// When the last of all commands so far completes.
-    all_done_at: u64,
+    all_done_at: SimTime,
     /// Until when an exclusive TRIM or an erase has the device to itself.
-    exclusive_until: u64,
+    exclusive_until: SimTime,
     /// Until when background TRIM work slows the host down.
-    trim_backlog_until: u64,
+    trim_backlog_until: SimTime,
     /// What was read ahead; `None` where the controller does not.
     ahead: Option<ReadAhead>,
     /// The unit of which a part was written last.
-    part_begun: Option<u32>,
+    part_begun: Option<Lpn>,
     /// What reads of trimmed units return if not zeros; for tests.
-    trimmed_tags: Vec<Option<u32>>,
+    trimmed_tags: Table<Lpn, Option<u32>>,
 }
 
 impl Ssd {
@@ -143,7 +144,7 @@ impl Ssd {
         let geometry = config.geometry()?;
         let tags = if config.track_tags { geometry.logical_units as usize } else { 0 };
         Ok(Self {
-            logical_units: geometry.logical_units,
+            end: Lpn(geometry.logical_units.into()),
             mapping: match &config.mapping {
                 MappingConfig::Block(block) => Box::new(BlockMapped::new(config, block, geometry)),
                 MappingConfig::Compressing(mapping) => {
@@ -154,22 +155,22 @@ impl Ssd {
             link_in: Calendar::default(),
             link_out: Calendar::default(),
             half_duplex: config.link.kind == LinkKind::Sata,
-            link_unit_ns: unit_ns(config.link.bytes_per_s),
-            controller_free_at: 0,
-            now: 0,
-            all_done_at: 0,
-            exclusive_until: 0,
-            trim_backlog_until: 0,
-            ahead: ReadAhead::new((config.controller.read_ahead_bytes / UNIT_BYTES) as u32),
+            link_unit: unit_time(config.link.bytes_per_s),
+            controller_free_at: SimTime::ZERO,
+            now: SimTime::ZERO,
+            all_done_at: SimTime::ZERO,
+            exclusive_until: SimTime::ZERO,
+            trim_backlog_until: SimTime::ZERO,
+            ahead: ReadAhead::new(config.controller.read_ahead_bytes / UNIT_BYTES),
             part_begun: None,
-            trimmed_tags: vec![None; tags],
+            trimmed_tags: Table::new(tags, None),
             config: config.clone(),
         })
     }
 
     /// Units that the host sees.
     pub fn capacity_units(&self) -> u64 {
-        u64::from(self.logical_units)
+        self.end.0
     }
 
     /// Units that the flash holds: logical space and over-provisioning.
@@ -237,21 +238,21 @@ impl Ssd {
         let start = self.begin(now);
         let units = self.clamp(range);
         let decoded = self.controller(start, self.config.controller.write_overhead_ns);
-        let arrived = self.transfer(decoded, units.len() as u64 * self.link_unit_ns, true);
+        let arrived = self.transfer(decoded, self.link_unit * units.units, true);
         self.take(start, arrived, units, content)
     }
 
     /// Takes the data of a write command, which are there at `arrived`. Returns when it is acknowledged.
     #[inline]
-    fn take(&mut self, start: u64, arrived: u64, units: Range<u32>, content: Content) -> SimTime {
+    fn take(&mut self, start: SimTime, arrived: SimTime, units: UnitRange, content: Content) -> SimTime {
         let stats = &mut self.mapping.flash_mut().stats;
         stats.write_commands += 1;
-        stats.host_units_written += units.len() as u64;
+        stats.host_units_written += units.units;
         if !self.trimmed_tags.is_empty() {
-            self.trimmed_tags[units.start as usize..units.end as usize].fill(None);
+            units.iter().for_each(|lpn| self.trimmed_tags[lpn] = None);
         }
         if let Some(stream) = &mut self.ahead {
-            stream.changed(&units);
+            stream.changed(units);
         }
         if self.config.trim.slowdown_percent > 0 {
             let percent = if self.is_working_off(start) { self.config.trim.slowdown_percent } else { 0 };
@@ -272,48 +273,46 @@ impl Ssd {
         debug_assert_eq!(self.check(range), Ok(()));
         let start = self.begin(now);
         let units = self.clamp(range);
-        let link_ns = units.len() as u64 * self.link_unit_ns;
-        self.fetch(start, units, link_ns)
+        self.fetch(start, units, self.link_unit * units.units)
     }
 
-    /// Carries out a read command whose data take `link_ns` on the link. Returns when the host has them.
+    /// Carries out a read command whose data take `on_link` on the link. Returns when the host has them.
     #[inline]
-    fn fetch(&mut self, start: u64, units: Range<u32>, link_ns: u64) -> SimTime {
+    fn fetch(&mut self, start: SimTime, units: UnitRange, on_link: SimDuration) -> SimTime {
         let decoded = self.controller(start, self.config.controller.read_overhead_ns);
-        let count = units.len() as u64;
         let stats = &mut self.mapping.flash_mut().stats;
         stats.read_commands += 1;
-        stats.host_units_read += count;
+        stats.host_units_read += units.units;
         let ready = match self.ahead.is_some() {
             true => self.read_ahead(start, decoded, units),
             false => self.mapping.read(start, decoded, units),
         };
         // The data stream out from the first page on; the last unit cannot leave before it is there.
-        let streamed = self.transfer(ready.first.min(ready.last), link_ns, false);
-        let tail = link_ns.min(self.link_unit_ns);
+        let streamed = self.transfer(ready.first.min(ready.last), on_link, false);
+        let tail = on_link.min(self.link_unit);
         let mut end = streamed.max(ready.last + tail);
         if self.is_working_off(start) {
-            end += (end - start) * u64::from(self.config.trim.slowdown_percent) / 100;
+            end += end.since(start) * u64::from(self.config.trim.slowdown_percent) / 100;
         }
         self.complete(end)
     }
 
     /// Reads what was not read ahead, and reads ahead.
-    fn read_ahead(&mut self, start: u64, decoded: u64, units: Range<u32>) -> Ready {
+    fn read_ahead(&mut self, start: SimTime, decoded: SimTime, units: UnitRange) -> Ready {
         let Some(stream) = &mut self.ahead else { return self.mapping.read(start, decoded, units) };
-        let plan = stream.plan(&units, self.logical_units);
+        let plan = stream.plan(units, self.end);
         let mut ready = Ready { first: decoded.max(plan.ready), last: decoded.max(plan.ready) };
-        if plan.missing_from < units.end {
-            let missing = self.mapping.read(start, decoded, plan.missing_from..units.end);
+        let missing = UnitRange::between(plan.missing_from, units.end());
+        if missing.units > 0 {
+            let missing = self.mapping.read(start, decoded, missing);
             if plan.missing_from == units.start {
                 ready.first = missing.first;
             }
             ready.last = ready.last.max(missing.last);
         }
-        if !plan.ahead.is_empty() {
-            let end = plan.ahead.end;
+        if plan.ahead.units > 0 {
             let fetched = self.mapping.read(start, decoded, plan.ahead);
-            stream.fetched(end, fetched.last);
+            stream.fetched(plan.ahead.end(), fetched.last);
         }
         ready
     }
@@ -322,7 +321,7 @@ impl Ssd {
     pub fn read_part(&mut self, now: SimTime, part: SectorRange) -> SimTime {
         let start = self.begin(now);
         let units = self.clamp(part.units());
-        self.fetch(start, units, self.link_unit_ns * part.sectors / SECTORS_PER_UNIT)
+        self.fetch(start, units, self.link_unit * part.sectors / SECTORS_PER_UNIT)
     }
 
     /// Writes a part of one unit. What follows in the same unit while that waits in the cache joins it; otherwise
@@ -331,8 +330,8 @@ impl Ssd {
         let start = self.begin(now);
         let units = self.clamp(part.units());
         let decoded = self.controller(start, self.config.controller.write_overhead_ns);
-        let link_ns = self.link_unit_ns * part.sectors / SECTORS_PER_UNIT;
-        let mut arrived = self.transfer(decoded, link_ns, true);
+        let on_link = self.link_unit * part.sectors / SECTORS_PER_UNIT;
+        let mut arrived = self.transfer(decoded, on_link, true);
         let lpn = units.start;
         let cached = self.mapping.is_in_memory(lpn, start);
         if cached && self.part_begun == Some(lpn) {
@@ -341,7 +340,7 @@ impl Ssd {
         }
         self.part_begun = Some(lpn);
         if !cached && self.mapping.is_mapped(lpn) {
-            arrived = arrived.max(self.mapping.read(start, decoded, units.clone()).last);
+            arrived = arrived.max(self.mapping.read(start, decoded, units).last);
         }
         self.take(start, arrived, units, content)
     }
@@ -363,39 +362,39 @@ impl Ssd {
             start = start.max(self.all_done_at);
         }
         let invalidated = self.free(start, freed);
-        let cost = self.config.trim.cost_ns(ranges, invalidated);
+        let cost = self.config.trim.cost(ranges, invalidated);
         let stats = &mut self.mapping.flash_mut().stats;
         stats.trim.commands += 1;
         stats.trim.ranges += ranges.len() as u64;
         stats.trim.units_requested += ranges.iter().map(|range| range.units).sum::<u64>();
         stats.trim.units_invalidated += invalidated;
-        stats.busy_ns.trim += cost;
-        let received = self.transfer(start, 0, true);
+        stats.busy_ns.trim += cost.0;
+        let received = self.transfer(start, SimDuration::ZERO, true);
         let accepted = match self.config.trim.place {
             TrimPlace::BeforeAck => {
-                let end = received.max(self.controller_free_at).saturating_add(cost);
+                let end = received.max(self.controller_free_at) + cost;
                 self.controller_free_at = end;
                 // What of the map lies in the flash is read meanwhile.
                 end.max(self.mapping.unmapped_at())
             }
             TrimPlace::Background => {
-                self.trim_backlog_until = self.trim_backlog_until.max(received).saturating_add(cost);
+                self.trim_backlog_until = self.trim_backlog_until.max(received) + cost;
                 received
             }
         };
-        let end = accepted.saturating_add(self.config.trim.latency_per_command_ns);
+        let end = accepted + SimDuration(self.config.trim.latency_per_command_ns);
         if exclusive {
             self.exclusive_until = end;
         }
         self.all_done_at = self.all_done_at.max(end);
-        SimTime(end)
+        end
     }
 
     /// Frees the whole granules of ranges. Returns how many units held data.
-    fn free(&mut self, now: u64, ranges: &[UnitRange]) -> u64 {
-        let granules: Vec<Range<u32>> =
+    fn free(&mut self, now: SimTime, ranges: &[UnitRange]) -> u64 {
+        let granules: Vec<UnitRange> =
             ranges.iter().map(|&range| self.clamp(self.config.trim.granules(range))).collect();
-        for range in &granules {
+        for &range in &granules {
             self.keep_trimmed_tags(range);
             if let Some(stream) = &mut self.ahead {
                 stream.changed(range);
@@ -416,28 +415,28 @@ impl Ssd {
         let stats = &mut self.mapping.flash_mut().stats;
         stats.flush_commands += 1;
         stats.busy_ns.flush += self.config.cache.flush_ns;
-        let received = self.transfer(start, 0, true);
+        let received = self.transfer(start, SimDuration::ZERO, true);
         let mut drained = received;
         if self.config.cache.volatile {
             self.mapping.pad(start);
             drained = drained.max(self.mapping.flash().cache.drained_at());
         }
-        let end = drained + self.config.cache.flush_ns;
+        let end = drained + SimDuration(self.config.cache.flush_ns);
         self.all_done_at = self.all_done_at.max(end);
-        SimTime(end)
+        end
     }
 
     /// Erases the device, as ATA SECURITY ERASE UNIT and NVMe Format do. Returns when it is done.
     pub fn secure_erase(&mut self, now: SimTime) -> SimTime {
         let start = self.begin(now).max(self.all_done_at);
-        let received = self.transfer(start, 0, true);
+        let received = self.transfer(start, SimDuration::ZERO, true);
         let end = self.mapping.erase_all(received);
         self.ahead.iter_mut().for_each(ReadAhead::forget);
         self.trimmed_tags.fill(None);
-        self.trim_backlog_until = 0;
+        self.trim_backlog_until = SimTime::ZERO;
         self.exclusive_until = end;
         self.all_done_at = end;
-        SimTime(end)
+        end
     }
 
     /// Tells the device that the file system holds nothing in a range: what the policy `ideal` assumes. No
@@ -445,14 +444,14 @@ impl Ssd {
     pub fn inform_free(&mut self, range: UnitRange) {
         debug_assert_eq!(self.check(range), Ok(()));
         let units = self.clamp(range);
-        self.keep_trimmed_tags(&units);
-        let unmapped = self.mapping.forget(self.now, &units);
+        self.keep_trimmed_tags(units);
+        let unmapped = self.mapping.forget(self.now, units);
         self.mapping.flash_mut().stats.units_informed_free += unmapped;
     }
 
     /// Whether the device holds data for a unit, as far as it knows. Outside the device: no.
     pub fn is_mapped(&self, lpn: Lpn) -> bool {
-        self.index(lpn).is_some_and(|lpn| self.mapping.is_mapped(lpn))
+        lpn < self.end && self.mapping.is_mapped(lpn)
     }
 
     /// Units for which the device holds data.
@@ -463,10 +462,9 @@ impl Ssd {
     /// What a read of a unit returns: the tag of the last write, or what `trim.read_after` says of trimmed
     /// units (`None` stands for zeros). Always `None` unless `track_tags` is set.
     pub fn tag(&self, lpn: Lpn) -> Option<u32> {
-        let index = self.index(lpn)?;
-        match self.mapping.is_mapped(index) {
-            true => self.mapping.tag(index),
-            false => self.trimmed_tags.get(index as usize).copied().flatten(),
+        match self.is_mapped(lpn) {
+            true => self.mapping.tag(lpn),
+            false => self.trimmed_tags.at(lpn).copied().flatten(),
         }
     }
 
@@ -503,27 +501,23 @@ impl Ssd {
         self.mapping.audit()
     }
 
-    fn index(&self, lpn: Lpn) -> Option<u32> {
-        u32::try_from(lpn.0).ok().filter(|&lpn| lpn < self.logical_units)
-    }
-
     /// The part of a range that lies on the device.
     #[inline]
-    fn clamp(&self, range: UnitRange) -> Range<u32> {
-        let end = range.start.0.saturating_add(range.units).min(self.logical_units.into());
-        range.start.0.min(end) as u32..end as u32
+    fn clamp(&self, range: UnitRange) -> UnitRange {
+        let end = range.start.0.saturating_add(range.units).min(self.end.0);
+        UnitRange::between(Lpn(range.start.0.min(end)), Lpn(end))
     }
 
     /// Remembers what was in a range before it is trimmed, if a read may still return it.
-    fn keep_trimmed_tags(&mut self, units: &Range<u32>) {
+    fn keep_trimmed_tags(&mut self, units: UnitRange) {
         if self.trimmed_tags.is_empty() || self.config.trim.read_after == ReadAfterTrim::Zeros {
             return;
         }
-        for lpn in units.clone() {
+        for lpn in units.iter() {
             // Undefined: every other unit reads as zeros, so that nobody comes to rely on either.
-            let zeros = self.config.trim.read_after == ReadAfterTrim::Undefined && lpn % 2 == 0;
+            let zeros = self.config.trim.read_after == ReadAfterTrim::Undefined && lpn.0 % 2 == 0;
             if self.mapping.is_mapped(lpn) {
-                self.trimmed_tags[lpn as usize] = if zeros { None } else { self.mapping.tag(lpn) };
+                self.trimmed_tags[lpn] = if zeros { None } else { self.mapping.tag(lpn) };
             }
         }
     }
@@ -539,9 +533,9 @@ impl Ssd {
     /// Worth its while for a dozen or more units that lie apart on a large device.
     #[inline]
     pub fn expect(&self, units: impl IntoIterator<Item = Lpn>) {
-        let mut known = units.into_iter().filter_map(|lpn| self.index(lpn)).peekable();
+        let mut known = units.into_iter().filter(|&lpn| lpn < self.end).peekable();
         while known.peek().is_some() {
-            let mut batch = [0; EXPECTED_AT_ONCE];
+            let mut batch = [Lpn::NONE; EXPECTED_AT_ONCE];
             let mut count = 0;
             for (slot, lpn) in batch.iter_mut().zip(&mut known) {
                 *slot = lpn;
@@ -553,11 +547,11 @@ impl Ssd {
 
     /// The instant at which a command that is handed over at `now` starts; idle time before it is used up.
     #[inline]
-    fn begin(&mut self, now: SimTime) -> u64 {
-        debug_assert!(now.0 >= self.now, "commands come in the order of time");
-        self.now = self.now.max(now.0);
+    fn begin(&mut self, now: SimTime) -> SimTime {
+        debug_assert!(now >= self.now, "commands come in the order of time");
+        self.now = self.now.max(now);
         if self.config.gc.idle || self.config.slc.as_ref().is_some_and(|slc| slc.fold_when_idle) {
-            let idle_from = self.all_done_at.saturating_add(self.config.gc.idle_threshold_ns);
+            let idle_from = self.all_done_at + SimDuration(self.config.gc.idle_threshold_ns);
             if idle_from < self.now {
                 self.mapping.collect_idle(idle_from, self.now);
             }
@@ -567,36 +561,36 @@ impl Ssd {
 
     /// Passes the controller, which takes one command at a time.
     #[inline]
-    fn controller(&mut self, start: u64, overhead_ns: u64) -> u64 {
-        self.controller_free_at = self.controller_free_at.max(start) + overhead_ns;
+    fn controller(&mut self, start: SimTime, overhead_ns: u64) -> SimTime {
+        self.controller_free_at = self.controller_free_at.max(start) + SimDuration(overhead_ns);
         self.mapping.flash_mut().stats.busy_ns.controller += overhead_ns;
         self.controller_free_at
     }
 
-    /// A command's time on the host link, on which its data take `data_ns`.
+    /// A command's time on the host link, on which its data take `data`.
     #[inline]
-    fn transfer(&mut self, ready: u64, data_ns: u64, inwards: bool) -> u64 {
-        let duration = self.config.link.overhead_per_command_ns + data_ns;
-        self.mapping.flash_mut().stats.busy_ns.link += duration;
+    fn transfer(&mut self, ready: SimTime, data: SimDuration, inwards: bool) -> SimTime {
+        let duration = SimDuration(self.config.link.overhead_per_command_ns) + data;
+        self.mapping.flash_mut().stats.busy_ns.link += duration.0;
         let link = if inwards || self.half_duplex { &mut self.link_in } else { &mut self.link_out };
         link.reserve(self.now, ready, duration)
     }
 
     /// When the TRIMs so far are worked off, those in the background too.
     pub(crate) fn worked_off_at(&self) -> SimTime {
-        SimTime(self.trim_backlog_until)
+        self.trim_backlog_until
     }
 
     /// Whether background TRIM work is left.
     #[inline]
-    fn is_working_off(&self, now: u64) -> bool {
+    fn is_working_off(&self, now: SimTime) -> bool {
         now < self.trim_backlog_until
     }
 
     /// Ends a read or a write.
     #[inline]
-    fn complete(&mut self, end: u64) -> SimTime {
+    fn complete(&mut self, end: SimTime) -> SimTime {
         self.all_done_at = self.all_done_at.max(end);
-        SimTime(end)
+        end
     }
 }

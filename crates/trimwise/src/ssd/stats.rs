@@ -3,15 +3,13 @@
 //! All counts are cumulative since the device was made; take a copy and subtract it with
 //! [`SsdStats::since`] to look at a part of a run.
 
-use std::ops::Sub;
-
 macro_rules! counters {
     ($(#[$doc:meta])* $name:ident { $($(#[$field_doc:meta])* $field:ident: $type:ty,)* }) => {
         $(#[$doc])*
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
         pub struct $name { $($(#[$field_doc])* pub $field: $type,)* }
 
-        impl Sub for $name {
+        impl std::ops::Sub for $name {
             type Output = Self;
             fn sub(self, earlier: Self) -> Self {
                 Self { $($field: self.$field - earlier.$field,)* }
@@ -19,6 +17,7 @@ macro_rules! counters {
         }
     };
 }
+pub(crate) use counters;
 
 counters! {
     /// Units written to flash pages, by cause. A unit counts when it takes its slot in a page.

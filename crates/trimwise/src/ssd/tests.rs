@@ -10,29 +10,21 @@ mod slc;
 use super::*;
 use crate::units::SimDuration;
 
-const US: u64 = 1_000;
-const T_READ: u64 = 50 * US;
-const T_PROG: u64 = 500 * US;
+pub(super) const US: u64 = 1_000;
+pub(super) const T_READ: u64 = 50 * US;
+pub(super) const T_PROG: u64 = 500 * US;
 const T_ERASE: u64 = 2_000 * US;
-const UNIT: u64 = 10 * US;
+pub(super) const UNIT: u64 = 10 * US;
 /// Controller, command and data of a write, and of a read, of one unit.
 const WRITE: u64 = (2 + 1 + 10) * US;
-const READ: u64 = (3 + 1 + 10) * US;
+pub(super) const READ: u64 = (3 + 1 + 10) * US;
 /// Late enough for everything before to be over.
-const LATER: SimTime = SimTime(1_000_000 * US);
+pub(super) const LATER: SimTime = SimTime(1_000_000 * US);
 
-fn config() -> SsdConfig {
+pub(super) fn config() -> SsdConfig {
     let mut config =
         SsdConfig { capacity_bytes: 256 * 4096, over_provisioning_percent: None, ..Default::default() };
-    config.geometry = GeometryConfig {
-        channels: 2,
-        dies_per_channel: 1,
-        planes_per_die: 1,
-        blocks_per_plane: Some(24),
-        pages_per_block: 8,
-        page_bytes: 4096,
-        superblock_planes: 2,
-    };
+    config.geometry = GeometryConfig { blocks_per_plane: Some(24), ..GeometryConfig::flat(2, 8, 4096) };
     let rate = 409_600_000;
     config.nand = NandConfig {
         t_read_ns: T_READ,

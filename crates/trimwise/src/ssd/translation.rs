@@ -1,22 +1,22 @@
 //! What a mapping does: where a logical unit lies in the flash, and how room is made.
 //!
 //! [`super::Ssd`] is the front of every device: the link, the commands, what a TRIM costs. Behind it stands one
-//! of the mappings, all by this one trait: `page`, `block`, `compressing`. Instants are nanoseconds; those of
-//! successive calls do not decrease.
+//! of the mappings, all by this one trait: `page`, `block`, `compressing`. Instants of successive calls do not
+//! decrease.
 
 use std::fmt::Debug;
-use std::ops::Range;
 
 use super::audit::AuditError;
 use super::flash::Flash;
 use super::stats::Wear;
 use crate::content::Content;
+use crate::units::{Lpn, SimTime, UnitRange};
 
 /// When the first and the last of the units of a read are in the controller.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ready {
-    pub first: u64,
-    pub last: u64,
+    pub first: SimTime,
+    pub last: SimTime,
 }
 
 /// The most units that [`Translation::expect`] takes: about as many cache misses as a processor has under way.
@@ -32,45 +32,45 @@ pub(super) trait Translation: Debug + Send + Sync {
 
     /// Writes host units that are there at `arrived`, by a command accepted at `now`. Returns when the last of them is
     /// in the cache.
-    fn write(&mut self, now: u64, arrived: u64, units: Range<u32>, content: Content) -> u64;
+    fn write(&mut self, now: SimTime, arrived: SimTime, units: UnitRange, content: Content) -> SimTime;
 
     /// Fetches into the processor's caches what is kept of these units.
-    fn expect(&self, _lpns: &[u32]) {}
+    fn expect(&self, _lpns: &[Lpn]) {}
 
     /// Programs host units that wait for their page to be full, filling it up with nothing.
-    fn pad(&mut self, now: u64);
+    fn pad(&mut self, now: SimTime);
 
     /// Reads units for a command that is decoded at `decoded`.
-    fn read(&mut self, now: u64, decoded: u64, units: Range<u32>) -> Ready;
+    fn read(&mut self, now: SimTime, decoded: SimTime, units: UnitRange) -> Ready;
 
     /// Whether a unit is mapped and a read of it needs no flash.
-    fn is_in_memory(&self, lpn: u32, now: u64) -> bool;
+    fn is_in_memory(&self, lpn: Lpn, now: SimTime) -> bool;
 
     /// Unmaps ranges. Returns how many units held data.
-    fn unmap(&mut self, now: u64, ranges: &[Range<u32>]) -> u64;
+    fn unmap(&mut self, now: SimTime, ranges: &[UnitRange]) -> u64;
 
     /// Unmaps a range of which the file system has told at no cost. Returns how many units held data.
-    fn forget(&mut self, now: u64, range: &Range<u32>) -> u64 {
-        self.unmap(now, std::slice::from_ref(range))
+    fn forget(&mut self, now: SimTime, range: UnitRange) -> u64 {
+        self.unmap(now, &[range])
     }
 
-    /// When the parts of the map that the last unmapping had to look at were at hand; 0 if all of it is in memory.
-    fn unmapped_at(&self) -> u64 {
-        0
+    /// When the parts of the map that the last unmapping had to look at were at hand; zero if all of it is in memory.
+    fn unmapped_at(&self) -> SimTime {
+        SimTime::ZERO
     }
 
     /// Erases everything. Returns when the last erase ends.
-    fn erase_all(&mut self, now: u64) -> u64;
+    fn erase_all(&mut self, now: SimTime) -> SimTime;
 
     /// Makes room while the host is idle, from `from` on and as long as it can begin before `until`.
-    fn collect_idle(&mut self, from: u64, until: u64);
+    fn collect_idle(&mut self, from: SimTime, until: SimTime);
 
-    fn is_mapped(&self, lpn: u32) -> bool;
+    fn is_mapped(&self, lpn: Lpn) -> bool;
 
     fn mapped_units(&self) -> u64;
 
     /// The tag of what a unit holds; `None` if it is unmapped or tags are not kept.
-    fn tag(&self, lpn: u32) -> Option<u32>;
+    fn tag(&self, lpn: Lpn) -> Option<u32>;
 
     fn wear(&self) -> Wear;
 

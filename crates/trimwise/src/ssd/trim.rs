@@ -1,20 +1,20 @@
 //! TRIM: what it costs.
 //!
-//! The unmapping, which is the mapping's, is exact and immediate; the cost is time, and falls before the acknowledgement or afterwards
-//! in the background. A non-queued TRIM (ATA DATA SET MANAGEMENT) has the device to itself: it starts when all
+//! The unmapping, which is the mapping's, is exact and immediate; the cost is time, and falls before the
+//! acknowledgement or afterwards in the background. A non-queued TRIM (ATA DATA SET MANAGEMENT) has the device to itself: it starts when all
 //! commands accepted before it have completed, and commands after it start when it has.
 
 use super::config::{TrimConfig, TrimKind};
-use crate::units::{Lpn, UnitRange};
+use crate::units::{Lpn, SimDuration, UnitRange};
 
 impl TrimConfig {
-    /// Time that a command asks for, wherever it falls, nanoseconds; `mapped` of its units held data.
-    pub(super) fn cost_ns(&self, ranges: &[UnitRange], mapped: u64) -> u64 {
+    /// Time that a command asks for, wherever it falls; `mapped` of its units held data.
+    pub(super) fn cost(&self, ranges: &[UnitRange], mapped: u64) -> SimDuration {
         let units = ranges.iter().fold(0u64, |sum, r| sum.saturating_add(r.units));
-        self.cost_per_command_ns
-            .saturating_add(self.cost_per_range_ns.saturating_mul(ranges.len() as u64))
-            .saturating_add(self.cost_per_unit_ns.saturating_mul(units))
-            .saturating_add(self.cost_per_mapped_unit_ns.saturating_mul(mapped))
+        SimDuration(self.cost_per_command_ns)
+            + SimDuration(self.cost_per_range_ns) * ranges.len() as u64
+            + SimDuration(self.cost_per_unit_ns) * units
+            + SimDuration(self.cost_per_mapped_unit_ns) * mapped
     }
 
     /// The whole, aligned granules inside a range.
@@ -25,7 +25,7 @@ impl TrimConfig {
         }
         let start = range.start.0.div_ceil(granularity) * granularity;
         let end = range.start.0.saturating_add(range.units) / granularity * granularity;
-        UnitRange::new(Lpn(start), end.saturating_sub(start))
+        UnitRange::between(Lpn(start), Lpn(end))
     }
 
     /// Whether the device takes TRIM at all.
@@ -33,7 +33,7 @@ impl TrimConfig {
         !matches!(self.kind, TrimKind::Unsupported)
     }
 
-    /// Whether the command has a queue slot beside other commands; if not, it drains the queue.
+    /// Whether the command has a queue slot next to other commands; if not, it drains the queue.
     pub const fn is_queued(&self) -> bool {
         !matches!(self.kind, TrimKind::AtaNonQueued)
     }

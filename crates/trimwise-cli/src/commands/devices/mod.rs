@@ -5,7 +5,7 @@ pub mod table;
 
 use serde::Serialize;
 use trimwise::profile::{Profile, SettingValue};
-use trimwise::ssd::{LinkKind, MappingConfig, ReadAfterTrim, TrimConfig, TrimPlace};
+use trimwise::ssd::{LinkKind, ReadAfterTrim, TrimConfig, TrimPlace};
 use trimwise::units::{Bytes, UNIT_BYTES};
 
 use crate::commands::devices::arguments::DevicesArguments;
@@ -109,11 +109,6 @@ impl Essentials {
         // A profile is checked when it is read.
         let physical_bytes = config.physical_bytes().unwrap_or(config.capacity_bytes);
         let spare = physical_bytes.saturating_sub(config.capacity_bytes);
-        let (mapping, map_cache_bytes) = match &config.mapping {
-            MappingConfig::Page { map_cache } => ("page", map_cache.as_ref().map(|cache| cache.bytes)),
-            MappingConfig::Block(_) => ("block", None),
-            MappingConfig::Compressing(_) => ("compressing", None),
-        };
         let superblock_bytes = u64::from(geometry.superblock_planes)
             * u64::from(geometry.pages_per_block)
             * u64::from(geometry.page_bytes);
@@ -139,8 +134,8 @@ impl Essentials {
                 LinkKind::Ufs => "ufs",
             },
             link_bytes_per_s: config.link.bytes_per_s,
-            mapping,
-            map_cache_bytes,
+            mapping: config.mapping.kind(),
+            map_cache_bytes: config.mapping.map_cache().map(|cache| cache.bytes),
             cache_bytes: config.cache.bytes,
             cache_volatile: config.cache.volatile,
             read_ahead_bytes: config.controller.read_ahead_bytes,

@@ -119,7 +119,7 @@ pub fn run(
     let phase = |phase, from: &Mark, to: &Mark| Phase {
         phase,
         duration_ns: to.at.since(from.at).as_nanos(),
-        requests: to.counts.since(from.counts),
+        requests: to.counts - from.counts,
         device_stats: device_figures(&to.stats.since(&from.stats), wear, Stale::default(), Vec::new()),
     };
     let report = RunReport {

@@ -35,15 +35,7 @@ fn drive(mib: u64) -> SsdConfig {
         trim: TrimConfig { cost_per_command_ns: 100_000_000, ..SsdConfig::default().trim },
         capacity_bytes: Bytes::mib(mib).0,
         over_provisioning_percent: Some(15),
-        geometry: GeometryConfig {
-            channels: 1,
-            dies_per_channel: 1,
-            planes_per_die: 1,
-            blocks_per_plane: None,
-            pages_per_block: 64,
-            page_bytes: 8192,
-            superblock_planes: 1,
-        },
+        geometry: GeometryConfig::flat(1, 64, 8192),
         ..SsdConfig::default()
     }
 }

@@ -1,11 +1,12 @@
-//! The books of the block map, checked from scratch.
+//! The accounting of the block map, checked from scratch.
 //!
 //! Slow (it looks at every slot) and meant for tests and for the end of a run.
 
+use super::super::address::{Number, Ppn, Slot, Superblock, Table};
 use super::super::audit::{AuditError, ensure};
-use super::super::ftl::NONE;
 use super::BlockMapped;
 use super::slots::Role;
+use crate::units::Lpn;
 
 impl BlockMapped {
     /// Checks that nothing is lost or counted twice: valid + invalid + left out + free slots are all slots, each
@@ -23,15 +24,15 @@ impl BlockMapped {
 
     fn audit_units(&self) -> Result<(), AuditError> {
         let mut mapped = 0;
-        for (i, block) in self.blocks.iter().enumerate() {
-            let first = i as u32 * self.units();
-            let end = (first + self.units()).min(self.flash.geometry.logical_units);
-            let slots: Vec<_> = (first..end).filter_map(|lpn| self.slot(lpn)).collect();
+        for (i, block) in self.blocks.numbered() {
+            let units: Vec<Lpn> = (0..self.units()).map(|offset| self.unit(i, offset)).collect();
+            let slots: Vec<_> = units.iter().filter_map(|&lpn| self.slot(lpn)).collect();
             ensure!(
                 slots.iter().all(|&slot| self.slots.is_valid(slot)),
                 "a unit of logical block {i} is at a slot that is not valid"
             );
-            let logged = (first..end).filter(|&lpn| self.logged[lpn as usize] != NONE).count();
+            let logged =
+                units.iter().filter(|&&lpn| self.logged.at(lpn).is_some_and(|&ppn| ppn != Ppn::NONE)).count();
             ensure!(
                 slots.len() == block.mapped as usize && logged == block.logged as usize,
                 "logical block {i}: {} units are mapped and {logged} logged, counted {} and {}",
@@ -49,20 +50,20 @@ impl BlockMapped {
 
     fn audit_superblocks(&self) -> Result<(), AuditError> {
         let (mut valid, mut invalid, mut left_out, mut free, mut written) = (0u64, 0u64, 0u64, 0u64, 0u64);
-        for (i, block) in self.slots.superblocks().iter().enumerate() {
-            let superblock = i as u32;
-            let (mut count, mut from) = (0, 0);
-            while let Some(offset) = self.slots.next_valid(superblock, from) {
+        for (i, block) in self.slots.superblocks().numbered() {
+            let mut count = 0;
+            for offset in self.slots.valid.iter(i, 0) {
                 count += 1;
                 ensure!(offset < block.next, "superblock {i}: slot {offset} is valid and was never filled");
                 if block.role == Role::Log {
-                    let lpn = self.slots.owner(superblock, offset) as usize;
+                    let slot = Slot::new(i, offset);
+                    let lpn = self.slots.owner(slot);
                     ensure!(
-                        self.logged.get(lpn) == Some(&(superblock * self.units() + offset)),
-                        "superblock {i}: slot {offset} is valid, and its unit {lpn} lies elsewhere"
+                        self.logged.at(lpn) == Some(&slot.ppn(self.units())),
+                        "superblock {i}: slot {offset} is valid, and its unit {} lies elsewhere",
+                        lpn.0
                     );
                 }
-                from = offset + 1;
             }
             ensure!(count == block.valid, "superblock {i}: {count} slots valid, {} counted", block.valid);
             ensure!(
@@ -86,57 +87,40 @@ impl BlockMapped {
             valid + invalid + left_out + free == slots,
             "{valid} valid + {invalid} invalid + {left_out} left out + {free} free slots are not {slots}"
         );
-        let stats = &self.flash.stats;
-        ensure!(
-            stats.nand_units.host == stats.host_units_written,
-            "{} host units written, {} placed",
-            stats.host_units_written,
-            stats.nand_units.host
-        );
-        ensure!(
-            stats.nand_units.total() == written + self.slots.erased_slots,
-            "{} units written by cause; superblocks hold {written}, and {} were erased",
-            stats.nand_units.total(),
-            self.slots.erased_slots
-        );
-        let erases: u64 = self.slots.superblocks().iter().map(|b| u64::from(b.erases)).sum();
-        ensure!(
-            erases == stats.superblock_erases,
-            "{erases} erases of superblocks, {} counted",
-            stats.superblock_erases
-        );
-        Ok(())
+        self.flash.audit_host_units()?;
+        let erases = self.slots.superblocks().iter().map(|block| u64::from(block.erases)).sum();
+        self.flash.audit_counts(self.flash.stats.nand_units.total(), written, self.slots.erased_slots, erases)
     }
 
     fn audit_owners(&self) -> Result<(), AuditError> {
-        let mut owners = vec![0; self.slots.superblocks().len()];
-        let data = self.blocks.iter().map(|block| block.data).filter(|&data| data != NONE);
+        let mut owners = Table::new(self.slots.superblocks().len(), 0);
+        let data = self.blocks.iter().map(|block| block.data).filter(|&data| data != Superblock::NONE);
         let streams = self.streams.iter().filter(|s| self.stream_onto(s.block).is_some());
-        let open = streams.map(|stream| stream.superblock).filter(|&s| s != NONE);
+        let open = streams.map(|stream| stream.superblock).filter(|&s| s != Superblock::NONE);
         let log = self.log.iter().copied();
         let owned = data.map(|s| (s, Role::Data)).chain(open.map(|s| (s, Role::Stream)));
         for (superblock, role) in owned.chain(log.map(|s| (s, Role::Log))) {
-            owners[superblock as usize] += 1;
+            owners[superblock] += 1;
             let found = self.slots.superblock(superblock).role;
             ensure!(found == role, "superblock {superblock} is {found:?} and used as {role:?}");
         }
         let mut free = 0;
         for superblock in self.slots.pool() {
-            owners[superblock as usize] += 1;
+            owners[superblock] += 1;
             free += 1;
         }
         ensure!(free == self.slots.free(), "{free} superblocks are free, {} counted", self.slots.free());
-        for (superblock, count) in owners.iter().enumerate() {
+        for (superblock, count) in owners.numbered() {
             ensure!(*count == 1, "superblock {superblock} has {count} owners");
         }
         let in_use = self.log_in_use();
         ensure!(in_use <= self.log_max, "the log has {in_use} superblocks, its limit is {}", self.log_max);
-        for stream in self.streams.iter().filter(|s| s.superblock != NONE) {
+        for stream in self.streams.iter().filter(|s| s.is_open()) {
             let next = self.slots.superblock(stream.superblock).next;
-            let former = self.blocks[stream.block as usize].data;
+            let former = self.blocks[stream.block].data;
             ensure!(
                 former == stream.superblock
-                    || self.slots.next_valid(former, 0).is_none_or(|first| first >= next),
+                    || self.slots.valid.next(former, 0).is_none_or(|first| first >= next),
                 "logical block {}: its stream is at {next}, and an older unit counts still",
                 stream.block
             );

@@ -4,18 +4,12 @@
 //! until the next erase if a later one is, since pages of a block are programmed in order. All reads of a merge are
 //! reserved when it begins: the controller reads ahead of what it programs.
 
+use super::super::address::{Number, Ppn, Slot, Superblock};
 use super::super::flash::Stripe;
-use super::super::ftl::{NONE, must_have_gained};
-use super::BlockMapped;
+use super::super::ftl::{Reads, must_have_gained};
 use super::slots::Role;
-
-/// The reads for one stripe of copies.
-struct Reads {
-    /// When the last unit so far is in the controller.
-    ready: u64,
-    /// The source stripe that is being read, and how many units of it.
-    run: Option<(u32, u32)>,
-}
+use super::{BlockMapped, BlockNumber};
+use crate::units::{Lpn, SimDuration, SimTime};
 
 impl BlockMapped {
     /// Superblocks that the log has now.
@@ -24,7 +18,7 @@ impl BlockMapped {
     }
 
     /// Makes sure that the log may have one superblock more.
-    pub(crate) fn prepare_quota(&mut self, now: u64) {
+    pub(crate) fn prepare_quota(&mut self, now: SimTime) {
         while self.log_in_use() >= self.log_max {
             self.flash.stats.gc_stalls += 1;
             if self.log.is_empty() {
@@ -42,7 +36,7 @@ impl BlockMapped {
 
     /// Merges one logical block that has units in the oldest superblock of the random log, or gives that superblock
     /// back if there is none. Returns whether there may be more.
-    fn merge_oldest(&mut self, now: u64) -> bool {
+    fn merge_oldest(&mut self, now: SimTime) -> bool {
         let Some(&oldest) = self.log.front() else { return false };
         if !self.reclaiming {
             self.reclaiming = true;
@@ -50,9 +44,9 @@ impl BlockMapped {
             self.flash.stats.gc_victims += 1;
             self.flash.stats.usable_units_sum += u64::from(held) * u64::from(self.units());
         }
-        if let Some(offset) = self.slots.next_valid(oldest, 0) {
-            let lpn = self.slots.owner(oldest, offset);
-            self.merge(lpn / self.units(), now);
+        if let Some(offset) = self.slots.valid.next(oldest, 0) {
+            let lpn = self.slots.owner(Slot::new(oldest, offset));
+            self.merge(self.split(lpn).0, now);
             return true;
         }
         if self.log.len() == 1 {
@@ -66,10 +60,10 @@ impl BlockMapped {
     }
 
     /// Gathers a logical block with units in the random log in a fresh superblock (full merge).
-    fn merge(&mut self, block: u32, now: u64) {
+    fn merge(&mut self, block: BlockNumber, now: SimTime) {
         if let Some(stream) = self.open_stream(block) {
             self.close_stream(stream, now);
-            if self.blocks[block as usize].logged == 0 {
+            if self.blocks[block].logged == 0 {
                 return;
             }
         }
@@ -79,9 +73,9 @@ impl BlockMapped {
     }
 
     /// Copies all units of a logical block that belong behind what `target` holds already.
-    pub(crate) fn gather_rest(&mut self, target: u32, block: u32, now: u64) {
+    pub(crate) fn gather_rest(&mut self, target: Superblock, block: BlockNumber, now: SimTime) {
         while self.slots.superblock(target).next < self.units() {
-            self.gather_stripe(target, block, Stripe::default(), now);
+            self.gather_stripe(target, block, Stripe::EMPTY, now);
         }
         // Behind the last unit nothing was programmed: the block can be continued there.
         let target = self.slots.superblock_mut(target);
@@ -90,19 +84,27 @@ impl BlockMapped {
 
     /// Copies what belongs to the stripe in which `target` has its next slot, and programs that stripe if there is
     /// anything in it, copied or before.
-    pub(crate) fn gather_stripe(&mut self, target: u32, block: u32, before: Stripe, now: u64) {
-        let (stripe_units, units) = (self.flash.geometry.stripe_units, self.units());
+    pub(crate) fn gather_stripe(
+        &mut self,
+        target: Superblock,
+        block: BlockNumber,
+        before: Stripe,
+        now: SimTime,
+    ) {
+        let stripe_units = self.flash.geometry.stripe_units;
         let begin = self.slots.superblock(target).next;
         let end = (begin / stripe_units + 1) * stripe_units;
-        let former = self.blocks[block as usize].data;
-        let mut reads = Reads { ready: before.ready, run: None };
+        let former = self.blocks[block].data;
+        let mut reads = Reads::for_copies(before.ready);
         let mut copied = 0;
         for offset in begin..end {
-            let lpn = block * units + offset;
-            match self.source(lpn, former, offset) {
+            match self.source(self.unit(block, offset), former, offset) {
                 Some(source) => {
-                    self.read_for_copy(&mut reads, source, now);
-                    let tag = self.slots.tag(source).unwrap_or(0);
+                    let at = source.slot(self.units());
+                    if at.offset < self.slots.superblock(at.superblock).programmed {
+                        reads.slot(&mut self.flash, now, source, false, now);
+                    }
+                    let tag = self.slots.tags.get(source).unwrap_or(0);
                     self.slots.invalidate(source);
                     self.slots.append(target, tag);
                     copied += 1;
@@ -110,7 +112,7 @@ impl BlockMapped {
                 None => self.slots.skip(target, 1),
             }
         }
-        self.end_read(&mut reads, now);
+        let ready = reads.finish(&mut self.flash, now).last;
         if copied == 0 && before.host_units == 0 {
             return;
         }
@@ -118,54 +120,30 @@ impl BlockMapped {
         self.slots.fill(target, padding);
         self.flash.stats.nand_units.gc += u64::from(copied);
         self.flash.stats.nand_units.padding += u64::from(padding);
-        self.program(target, Stripe { ready: reads.ready, ..before }, now);
+        self.program(target, Stripe { ready, ..before }, now);
     }
 
     /// Where a unit is copied from, if it holds data: the random log, which it leaves with that, or the former data
     /// block.
     #[inline]
-    fn source(&mut self, lpn: u32, former: u32, offset: u32) -> Option<u32> {
-        let logged = self.logged.get_mut(lpn as usize)?;
-        if *logged != NONE {
-            let block = lpn / self.flash.geometry.superblock_units;
-            self.blocks[block as usize].logged -= 1;
-            return Some(std::mem::replace(logged, NONE));
+    fn source(&mut self, lpn: Lpn, former: Superblock, offset: u32) -> Option<Ppn> {
+        let logged = *self.logged.at(lpn)?;
+        if logged != Ppn::NONE {
+            let block = self.split(lpn).0;
+            self.blocks[block].logged -= 1;
+            self.logged[lpn] = Ppn::NONE;
+            return Some(logged);
         }
-        if former == NONE {
+        if former == Superblock::NONE {
             return None;
         }
-        let slot = former * self.units() + offset;
+        let slot = Slot::new(former, offset).ppn(self.units());
         self.slots.is_valid(slot).then_some(slot)
-    }
-
-    /// A unit is to be read for a copy; together with those before it if they are of the same stripe.
-    #[inline]
-    fn read_for_copy(&mut self, reads: &mut Reads, slot: u32, now: u64) {
-        let (superblock, offset) = (slot / self.units(), slot % self.units());
-        if offset >= self.slots.superblock(superblock).programmed {
-            return;
-        }
-        let stripe = slot / self.flash.geometry.stripe_units;
-        match &mut reads.run {
-            Some((at, count)) if *at == stripe => *count += 1,
-            _ => {
-                self.end_read(reads, now);
-                reads.run = Some((stripe, 1));
-            }
-        }
-    }
-
-    fn end_read(&mut self, reads: &mut Reads, now: u64) {
-        let Some((stripe, count)) = reads.run.take() else { return };
-        let slot = stripe * self.flash.geometry.stripe_units;
-        let at = self.flash.place(slot / self.units(), slot % self.units());
-        let ready = self.flash.nand.read_for_copy(at, now, count, &mut self.flash.stats.busy_ns);
-        reads.ready = reads.ready.max(ready);
     }
 
     /// Merges while the host is idle, from `from` on and as long as it can begin before `until`, until enough of the
     /// log is free. Then what was given back is erased.
-    pub(crate) fn merge_between(&mut self, from: u64, until: u64) {
+    pub(crate) fn merge_between(&mut self, from: SimTime, until: SimTime) {
         let mut at = from;
         while at < until {
             if self.log_max - self.log_in_use() < self.idle_target && !self.log.is_empty() {
@@ -177,7 +155,7 @@ impl BlockMapped {
             } else {
                 return;
             }
-            at = self.flash.nand.idle_at().max(at + 1);
+            at = self.flash.nand.idle_at().max(at + SimDuration::from_nanos(1));
         }
     }
 }

@@ -34,25 +34,31 @@ mod streams;
 mod tests;
 
 use std::collections::VecDeque;
-use std::ops::Range;
 
+use super::address::{Number, Ppn, Slot, Superblock, Table, number};
 use super::audit::AuditError;
 use super::config::{BlockMappingConfig, SsdConfig};
 use super::flash::{Flash, Stripe};
-use super::ftl::{NONE, Reads};
+use super::ftl::Reads;
 use super::geometry::Geometry;
 use super::stats::Wear;
 use super::translation::{Ready, Translation};
 use crate::content::Content;
+use crate::units::{Lpn, SimTime, UnitRange};
 use interleave::Interleave;
 use slots::{Role, Slots};
 use streams::Stream;
 
+number! {
+    /// A logical block.
+    BlockNumber
+}
+
 /// What is known of a logical block.
 #[derive(Clone, Copy, Debug)]
 struct LogicalBlock {
-    /// Its data block, or [`NONE`].
-    data: u32,
+    /// Its data block, or [`Superblock::NONE`].
+    data: Superblock,
     /// Units of it that hold data, wherever they lie.
     mapped: u32,
     /// Of those, units in the random log.
@@ -60,24 +66,24 @@ struct LogicalBlock {
 }
 
 impl LogicalBlock {
-    const EMPTY: Self = Self { data: NONE, mapped: 0, logged: 0 };
+    const EMPTY: Self = Self { data: Superblock::NONE, mapped: 0, logged: 0 };
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct BlockMapped {
     flash: Flash,
     interleave: Interleave,
-    blocks: Vec<LogicalBlock>,
+    blocks: Table<BlockNumber, LogicalBlock>,
     slots: Slots,
-    /// Where a unit lies in the random log; [`NONE`] for one that does not.
-    logged: Vec<u32>,
+    /// Where a unit lies in the random log; [`Ppn::NONE`] for one that does not.
+    logged: Table<Lpn, Ppn>,
     /// The random log, oldest first. The last one is open as long as it is not full.
-    log: VecDeque<u32>,
+    log: VecDeque<Superblock>,
     log_stripe: Stripe,
     /// The lane that the log's next superblock comes from.
     log_lane: u32,
     /// The unit behind the one that the host wrote last.
-    continues: u32,
+    continues: Lpn,
     /// Superblocks that the random log and the streams onto written blocks have together at most.
     log_max: u32,
     /// Whether the oldest superblock of the random log has been chosen as a victim.
@@ -94,12 +100,12 @@ impl BlockMapped {
     pub fn new(config: &SsdConfig, mapping: &BlockMappingConfig, geometry: Geometry) -> Self {
         let blocks = geometry.logical_units.div_ceil(geometry.superblock_units);
         Self {
-            blocks: vec![LogicalBlock::EMPTY; blocks as usize],
+            blocks: Table::new(blocks as usize, LogicalBlock::EMPTY),
             slots: Slots::new(&geometry, mapping.log_superblocks, config.track_tags),
-            logged: vec![NONE; geometry.logical_units as usize],
+            logged: Table::new(geometry.logical_units as usize, Ppn::NONE),
             log: VecDeque::with_capacity(mapping.log_superblocks as usize),
-            log_stripe: Stripe::default(),
-            continues: NONE,
+            log_stripe: Stripe::EMPTY,
+            continues: Lpn::NONE,
             interleave: Interleave::new(&geometry),
             log_lane: 0,
             log_max: mapping.log_superblocks,
@@ -116,32 +122,42 @@ impl BlockMapped {
         self.flash.geometry.superblock_units
     }
 
-    /// Where a unit lies.
-    fn slot(&self, lpn: u32) -> Option<u32> {
-        let logged = *self.logged.get(lpn as usize)?;
-        if logged != NONE {
-            return Some(logged);
-        }
-        let units = self.units();
-        let (block, offset) = (lpn / units, lpn % units);
-        if let Some(stream) = self.stream_onto(block) {
-            let slot = stream.superblock * units + offset;
-            if self.slots.is_valid(slot) {
-                return Some(slot);
-            }
-        }
-        let data = self.blocks[block as usize].data;
-        let slot = data.checked_mul(units)?.checked_add(offset)?;
-        (data != NONE && self.slots.is_valid(slot)).then_some(slot)
+    /// The logical block of a unit, and the unit's number there.
+    #[inline]
+    fn split(&self, lpn: Lpn) -> (BlockNumber, u32) {
+        let lpn = lpn.0 as u32;
+        (BlockNumber(lpn / self.units()), lpn % self.units())
     }
 
-    /// What lies at a unit's place counts no more. Returns whether it held data.
-    fn forget(&mut self, lpn: u32) -> bool {
+    /// The unit of a number in a logical block.
+    #[inline]
+    fn unit(&self, block: BlockNumber, offset: u32) -> Lpn {
+        Lpn(u64::from(block.0) * u64::from(self.units()) + u64::from(offset))
+    }
+
+    /// Where a unit lies.
+    fn slot(&self, lpn: Lpn) -> Option<Ppn> {
+        let logged = *self.logged.at(lpn)?;
+        if logged != Ppn::NONE {
+            return Some(logged);
+        }
+        let (block, offset) = self.split(lpn);
+        let stream = self.stream_onto(block).map(|stream| stream.superblock);
+        let data = self.blocks[block].data;
+        stream.into_iter().chain((data != Superblock::NONE).then_some(data)).find_map(|superblock| {
+            let slot = Slot::new(superblock, offset).ppn(self.units());
+            self.slots.is_valid(slot).then_some(slot)
+        })
+    }
+
+    /// Marks the slot of a unit as invalid. Returns whether the unit held data.
+    fn forget(&mut self, lpn: Lpn) -> bool {
         let Some(slot) = self.slot(lpn) else { return false };
-        let block = &mut self.blocks[(lpn / self.flash.geometry.superblock_units) as usize];
+        let number = self.split(lpn).0;
+        let block = &mut self.blocks[number];
         block.mapped -= 1;
-        if self.logged[lpn as usize] != NONE {
-            self.logged[lpn as usize] = NONE;
+        if self.logged[lpn] != Ppn::NONE {
+            self.logged[lpn] = Ppn::NONE;
             block.logged -= 1;
         }
         self.mapped -= 1;
@@ -152,14 +168,15 @@ impl BlockMapped {
     /// Writes one host unit that the controller has at hand at `ready`. `sequential`: the write looks like a part of a
     /// stream.
     #[inline]
-    fn write_unit(&mut self, now: u64, ready: u64, lpn: u32, tag: u32, sequential: bool) {
+    fn write_unit(&mut self, now: SimTime, ready: SimTime, lpn: Lpn, tag: u32, sequential: bool) {
         let stream = self.stream_for(lpn, sequential, now);
         if stream.is_none() {
             self.prepare_log(now);
         }
         self.forget(lpn);
         self.mapped += 1;
-        self.blocks[(lpn / self.flash.geometry.superblock_units) as usize].mapped += 1;
+        let block = self.split(lpn).0;
+        self.blocks[block].mapped += 1;
         self.flash.stats.nand_units.host += 1;
         match stream {
             Some(index) => self.write_to_stream(index, now, ready, tag),
@@ -167,12 +184,13 @@ impl BlockMapped {
         }
     }
 
-    fn write_to_log(&mut self, lpn: u32, now: u64, ready: u64, tag: u32) {
+    fn write_to_log(&mut self, lpn: Lpn, now: SimTime, ready: SimTime, tag: u32) {
         let Some(&superblock) = self.log.back() else { unreachable!("a superblock was prepared") };
         let slot = self.slots.append(superblock, tag);
         self.slots.own(slot, lpn);
-        self.logged[lpn as usize] = slot;
-        self.blocks[(lpn / self.flash.geometry.superblock_units) as usize].logged += 1;
+        self.logged[lpn] = slot;
+        let block = self.split(lpn).0;
+        self.blocks[block].logged += 1;
         self.log_stripe.add_host_unit(ready);
         if self.slots.superblock(superblock).next.is_multiple_of(self.flash.geometry.stripe_units) {
             self.program_log(now);
@@ -180,14 +198,14 @@ impl BlockMapped {
     }
 
     /// Programs the stripe at the end of the random log, which is full.
-    fn program_log(&mut self, now: u64) {
+    fn program_log(&mut self, now: SimTime) {
         let Some(&superblock) = self.log.back() else { return };
         let stripe = std::mem::take(&mut self.log_stripe);
         self.program(superblock, stripe, now);
     }
 
     /// Makes sure that the random log has a slot to fill.
-    fn prepare_log(&mut self, now: u64) {
+    fn prepare_log(&mut self, now: SimTime) {
         if self.log.back().is_some_and(|&s| self.slots.superblock(s).next < self.units()) {
             return;
         }
@@ -198,7 +216,7 @@ impl BlockMapped {
     }
 
     /// Fills the log's last stripe up with nothing, and programs it.
-    fn pad_log(&mut self, now: u64) {
+    fn pad_log(&mut self, now: SimTime) {
         if self.log_stripe.host_units == 0 {
             return;
         }
@@ -212,21 +230,19 @@ impl BlockMapped {
     }
 
     /// Reserves the program of the stripe that ends at the superblock's next slot.
-    fn program(&mut self, superblock: u32, stripe: Stripe, now: u64) {
-        let geometry = &self.flash.geometry;
-        let (stripe_units, units) = (geometry.stripe_units, geometry.superblock_units);
-        let first = self.slots.superblock(superblock).next - stripe_units;
-        let at = self.flash.place(superblock, first);
-        let done = self.flash.program(at, superblock * units + first, now, stripe);
+    fn program(&mut self, superblock: Superblock, stripe: Stripe, now: SimTime) {
+        let next = self.slots.superblock(superblock).next;
+        let first = Slot::new(superblock, next - self.flash.geometry.stripe_units);
+        let done = self.flash.program(self.flash.place(first), first.ppn(self.units()), now, stripe);
         let block = self.slots.superblock_mut(superblock);
-        block.programmed = first + stripe_units;
+        block.programmed = next;
         if stripe.holds_host {
             block.programmed_at = block.programmed_at.max(done);
         }
     }
 
     /// A superblock from the pool, erased, of a lane if there is one.
-    fn take(&mut self, now: u64, role: Role, lane: u32) -> u32 {
+    fn take(&mut self, now: SimTime, role: Role, lane: u32) -> Superblock {
         let (superblock, erased) = self.slots.take(role, lane);
         if erased {
             self.flash.erase(superblock, now);
@@ -235,28 +251,29 @@ impl BlockMapped {
     }
 
     /// The lane of a logical block's superblocks.
-    fn lane(&self, block: u32) -> u32 {
-        block % self.flash.geometry.lanes
+    fn lane(&self, block: BlockNumber) -> u32 {
+        block.0 % self.flash.geometry.lanes
     }
 
     /// Whether a slot is in a stripe that is still being filled, or in one whose program has not ended at `now`.
-    fn in_memory(&self, slot: u32, now: u64) -> bool {
-        let (superblock, offset) = (slot / self.units(), slot % self.units());
+    fn in_memory(&self, slot: Ppn, now: SimTime) -> bool {
+        let Slot { superblock, offset } = slot.slot(self.units());
         let block = self.slots.superblock(superblock);
         if offset >= block.programmed {
             return true;
         }
-        let first = offset - offset % self.flash.geometry.stripe_units;
-        block.programmed_at > now && self.flash.cache.holds(superblock * self.units() + first, now)
+        let stripe_units = self.flash.geometry.stripe_units;
+        block.programmed_at > now
+            && self.flash.cache.holds(slot.stripe(stripe_units).first(stripe_units), now)
     }
 
     /// Gives back what belongs to a logical block in which nothing is mapped any more.
-    fn give_back(&mut self, block: u32, now: u64) {
+    fn give_back(&mut self, block: BlockNumber, now: SimTime) {
         if let Some(index) = self.open_stream(block) {
             self.close_stream(index, now);
         }
-        let data = std::mem::replace(&mut self.blocks[block as usize].data, NONE);
-        if data != NONE {
+        let data = std::mem::replace(&mut self.blocks[block].data, Superblock::NONE);
+        if data != Superblock::NONE {
             self.slots.give_back(data);
         }
     }
@@ -275,29 +292,31 @@ impl Translation for BlockMapped {
         &mut self.flash
     }
 
-    fn write(&mut self, now: u64, arrived: u64, units: Range<u32>, content: Content) -> u64 {
+    fn write(&mut self, now: SimTime, arrived: SimTime, units: UnitRange, content: Content) -> SimTime {
         let tag = content.tag();
         let mut acknowledged = arrived;
-        for lpn in units.clone() {
+        for lpn in units.iter() {
             let (in_cache, ready) = self.flash.admit(acknowledged);
             acknowledged = in_cache;
-            let sequential = lpn == self.continues || units.end - lpn >= self.flash.geometry.stripe_units;
-            self.continues = lpn + 1;
+            let left = UnitRange::between(lpn, units.end()).units;
+            let stripe_units = self.flash.geometry.stripe_units;
+            let sequential = lpn == self.continues || left >= u64::from(stripe_units);
+            self.continues = lpn.offset(1);
             self.write_unit(now, ready, self.interleave.inner(lpn), tag, sequential);
         }
         acknowledged
     }
 
-    fn pad(&mut self, now: u64) {
+    fn pad(&mut self, now: SimTime) {
         self.pad_log(now);
         for index in 0..self.streams.len() {
             self.complete_stripe(index, now);
         }
     }
 
-    fn read(&mut self, now: u64, decoded: u64, units: Range<u32>) -> Ready {
+    fn read(&mut self, now: SimTime, decoded: SimTime, units: UnitRange) -> Ready {
         let mut reads = Reads::new(decoded);
-        for lpn in units {
+        for lpn in units.iter() {
             match self.slot(self.interleave.inner(lpn)) {
                 None => {
                     self.flash.stats.host_units_read_unmapped += 1;
@@ -313,25 +332,25 @@ impl Translation for BlockMapped {
         reads.finish(&mut self.flash, now)
     }
 
-    fn is_in_memory(&self, lpn: u32, now: u64) -> bool {
+    fn is_in_memory(&self, lpn: Lpn, now: SimTime) -> bool {
         self.slot(self.interleave.inner(lpn)).is_some_and(|slot| self.in_memory(slot, now))
     }
 
-    fn unmap(&mut self, now: u64, ranges: &[Range<u32>]) -> u64 {
+    fn unmap(&mut self, now: SimTime, ranges: &[UnitRange]) -> u64 {
         let before = self.mapped;
-        let stripe_units = self.flash.geometry.stripe_units;
+        let stripe_units = u64::from(self.flash.geometry.stripe_units);
         for range in ranges {
             let mut begin = range.start;
-            while begin < range.end {
+            while begin < range.end() {
                 // The units of a stripe stay together.
-                let end = range.end.min((begin / stripe_units + 1).saturating_mul(stripe_units));
+                let end = range.end().min(Lpn((begin.0 / stripe_units + 1) * stripe_units));
                 let first = self.interleave.inner(begin);
-                let block = first / self.units();
-                if self.blocks[block as usize].mapped > 0 {
-                    for lpn in first..first + (end - begin) {
+                let block = self.split(first).0;
+                if self.blocks[block].mapped > 0 {
+                    for lpn in UnitRange::new(first, UnitRange::between(begin, end).units).iter() {
                         self.forget(lpn);
                     }
-                    if self.blocks[block as usize].mapped == 0 {
+                    if self.blocks[block].mapped == 0 {
                         self.give_back(block, now);
                     }
                 }
@@ -341,13 +360,13 @@ impl Translation for BlockMapped {
         before - self.mapped
     }
 
-    fn erase_all(&mut self, now: u64) -> u64 {
+    fn erase_all(&mut self, now: SimTime) -> SimTime {
         self.blocks.fill(LogicalBlock::EMPTY);
-        self.logged.fill(NONE);
+        self.logged.fill(Ppn::NONE);
         self.mapped = 0;
         self.log.clear();
-        self.log_stripe = Stripe::default();
-        self.continues = NONE;
+        self.log_stripe = Stripe::EMPTY;
+        self.continues = Lpn::NONE;
         self.reclaiming = false;
         self.streams.fill(Stream::UNUSED);
         let erased = self.slots.erase_all();
@@ -356,11 +375,11 @@ impl Translation for BlockMapped {
         end.unwrap_or(now)
     }
 
-    fn collect_idle(&mut self, from: u64, until: u64) {
+    fn collect_idle(&mut self, from: SimTime, until: SimTime) {
         self.merge_between(from, until);
     }
 
-    fn is_mapped(&self, lpn: u32) -> bool {
+    fn is_mapped(&self, lpn: Lpn) -> bool {
         self.slot(self.interleave.inner(lpn)).is_some()
     }
 
@@ -368,8 +387,8 @@ impl Translation for BlockMapped {
         self.mapped
     }
 
-    fn tag(&self, lpn: u32) -> Option<u32> {
-        self.slots.tag(self.slot(self.interleave.inner(lpn))?)
+    fn tag(&self, lpn: Lpn) -> Option<u32> {
+        self.slots.tags.get(self.slot(self.interleave.inner(lpn))?)
     }
 
     fn wear(&self) -> Wear {
@@ -382,9 +401,8 @@ impl Translation for BlockMapped {
     }
 
     fn memory_bytes(&self) -> u64 {
-        let blocks = self.blocks.capacity() * size_of::<LogicalBlock>();
-        let log = (self.logged.capacity() + self.log.capacity()) * 4;
-        (blocks + log) as u64 + self.slots.memory_bytes()
+        let log = self.logged.memory_bytes() + self.log.capacity() as u64 * 4;
+        self.blocks.memory_bytes() + log + self.slots.memory_bytes()
     }
 
     fn audit(&self) -> Result<(), AuditError> {

@@ -1,7 +1,9 @@
 //! The superblocks of a block map and their slots: which hold data, which belong to what, which are free.
 
-use super::super::ftl::{Bitmap, NONE, Pool};
+use super::super::address::{Number, Ppn, ShortLpn, Slot, Superblock, Table, Tags};
+use super::super::ftl::{Bitmap, Pool};
 use super::super::geometry::Geometry;
+use crate::units::{Lpn, SimTime};
 
 /// What a superblock is at the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +22,7 @@ pub(super) enum Role {
 
 /// What is known of a superblock.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Superblock {
+pub(super) struct Block {
     pub role: Role,
     /// Slots that hold live data.
     pub valid: u32,
@@ -31,13 +33,13 @@ pub(super) struct Superblock {
     /// Slots before this one are programmed, or their program is on its way.
     pub programmed: u32,
     pub erases: u32,
-    /// Which part of the owners' table is this one's; [`NONE`] unless it is of the random log.
-    owners: u32,
-    /// When the last host program of it ends, nanoseconds.
-    pub programmed_at: u64,
+    /// Which part of the owners' table is this one's; `None` unless it is of the random log.
+    owners: Option<u32>,
+    /// When the last host program of it ends.
+    pub programmed_at: SimTime,
 }
 
-impl Superblock {
+impl Block {
     const ERASED: Self = Self {
         role: Role::Clean,
         valid: 0,
@@ -45,19 +47,19 @@ impl Superblock {
         next: 0,
         programmed: 0,
         erases: 0,
-        owners: NONE,
-        programmed_at: 0,
+        owners: None,
+        programmed_at: SimTime::ZERO,
     };
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Slots {
-    superblocks: Vec<Superblock>,
+    superblocks: Table<Superblock, Block>,
     units: u32,
     /// A bit for each slot that holds live data.
-    valid: Bitmap,
+    pub valid: Bitmap,
     /// Which unit a slot of the random log was written for, superblock by superblock of the log.
-    owners: Vec<u32>,
+    owners: Vec<ShortLpn>,
     /// Parts of it that no superblock has.
     owners_free: Vec<u32>,
     /// Those that are erased.
@@ -66,100 +68,95 @@ pub(super) struct Slots {
     given_back: Pool,
     /// Slots that were filled and then erased, for the audit.
     pub erased_slots: u64,
-    /// By slot; only for tests.
-    tags: Vec<u32>,
+    pub tags: Tags,
 }
 
 impl Slots {
     pub fn new(geometry: &Geometry, log_superblocks: u32, track_tags: bool) -> Self {
         let units = geometry.superblock_units;
         let mut clean = Pool::new(geometry.lanes);
-        clean.extend(0..geometry.superblocks);
+        clean.extend((0..geometry.superblocks).map(Superblock));
         Self {
-            superblocks: vec![Superblock::ERASED; geometry.superblocks as usize],
+            superblocks: Table::new(geometry.superblocks as usize, Block::ERASED),
             units,
             valid: Bitmap::new(geometry.superblocks, units),
-            owners: vec![NONE; log_superblocks as usize * units as usize],
+            owners: vec![ShortLpn::NONE; log_superblocks as usize * units as usize],
             owners_free: (0..log_superblocks).rev().collect(),
             clean,
             given_back: Pool::new(geometry.lanes),
             erased_slots: 0,
-            tags: vec![0; if track_tags { geometry.physical_units() as usize } else { 0 }],
+            tags: Tags::new(track_tags, geometry.physical_units()),
         }
     }
 
     #[inline]
-    pub fn superblock(&self, superblock: u32) -> &Superblock {
-        &self.superblocks[superblock as usize]
+    pub fn superblock(&self, superblock: Superblock) -> &Block {
+        &self.superblocks[superblock]
     }
 
     #[inline]
-    pub(crate) fn superblock_mut(&mut self, superblock: u32) -> &mut Superblock {
-        &mut self.superblocks[superblock as usize]
+    pub(crate) fn superblock_mut(&mut self, superblock: Superblock) -> &mut Block {
+        &mut self.superblocks[superblock]
     }
 
-    pub fn superblocks(&self) -> &[Superblock] {
+    pub fn superblocks(&self) -> &Table<Superblock, Block> {
         &self.superblocks
     }
 
     #[inline]
-    pub(crate) fn is_valid(&self, slot: u32) -> bool {
-        self.valid.get(slot / self.units, slot % self.units)
+    pub(crate) fn is_valid(&self, slot: Ppn) -> bool {
+        self.valid.get(slot.slot(self.units))
     }
 
     #[inline]
-    pub fn invalidate(&mut self, slot: u32) {
-        let superblock = slot / self.units;
-        self.valid.clear(superblock, slot % self.units);
-        self.superblocks[superblock as usize].valid -= 1;
-    }
-
-    /// Returns the offset of the first valid slot of a superblock at or after `from`.
-    pub(crate) fn next_valid(&self, superblock: u32, from: u32) -> Option<u32> {
-        self.valid.next(superblock, from)
+    pub fn invalidate(&mut self, slot: Ppn) {
+        let slot = slot.slot(self.units);
+        self.valid.clear(slot);
+        self.superblocks[slot.superblock].valid -= 1;
     }
 
     /// Fills the next slot of a superblock with a unit. Returns the slot.
     #[inline]
-    pub fn append(&mut self, superblock: u32, tag: u32) -> u32 {
-        let block = &mut self.superblocks[superblock as usize];
-        let slot = superblock * self.units + block.next;
-        self.valid.set(superblock, block.next);
+    pub fn append(&mut self, superblock: Superblock, tag: u32) -> Ppn {
+        let block = &mut self.superblocks[superblock];
+        let slot = Slot::new(superblock, block.next);
+        self.valid.set(slot);
         block.next += 1;
         block.written += 1;
         block.valid += 1;
-        if let Some(kept) = self.tags.get_mut(slot as usize) {
-            *kept = tag;
-        }
-        slot
+        let ppn = slot.ppn(self.units);
+        self.tags.set(ppn, tag);
+        ppn
     }
 
     /// Leaves slots out.
     #[inline]
-    pub fn skip(&mut self, superblock: u32, slots: u32) {
-        self.superblocks[superblock as usize].next += slots;
+    pub fn skip(&mut self, superblock: Superblock, slots: u32) {
+        self.superblocks[superblock].next += slots;
     }
 
     /// Slots that were left out were filled with nothing.
-    pub fn fill(&mut self, superblock: u32, padding: u32) {
-        self.superblocks[superblock as usize].written += padding;
+    pub fn fill(&mut self, superblock: Superblock, padding: u32) {
+        self.superblocks[superblock].written += padding;
     }
 
     /// Notes which unit a slot of the random log is for.
     #[inline]
-    pub fn own(&mut self, slot: u32, lpn: u32) {
-        let owners = self.superblocks[(slot / self.units) as usize].owners;
-        self.owners[(owners * self.units + slot % self.units) as usize] = lpn;
+    pub fn own(&mut self, slot: Ppn, lpn: Lpn) {
+        let owner = self.owner_index(slot.slot(self.units));
+        self.owners[owner] = lpn.into();
     }
 
     /// Which unit a slot of a superblock of the random log is for.
-    pub fn owner(&self, superblock: u32, offset: u32) -> u32 {
-        let owners = self.superblocks[superblock as usize].owners;
-        self.owners[(owners * self.units + offset) as usize]
+    pub fn owner(&self, slot: Slot) -> Lpn {
+        self.owners[self.owner_index(slot)].lpn()
     }
 
-    pub fn tag(&self, slot: u32) -> Option<u32> {
-        self.tags.get(slot as usize).copied()
+    fn owner_index(&self, slot: Slot) -> usize {
+        let Some(owners) = self.superblocks[slot.superblock].owners else {
+            unreachable!("a superblock of the random log has its part of the table")
+        };
+        (owners * self.units + slot.offset) as usize
     }
 
     /// Superblocks that are unused, erased or not.
@@ -168,13 +165,13 @@ impl Slots {
     }
 
     /// The free superblocks, for the audit.
-    pub fn pool(&self) -> impl Iterator<Item = u32> + '_ {
+    pub fn pool(&self) -> impl Iterator<Item = Superblock> + '_ {
         self.clean.iter().chain(self.given_back.iter())
     }
 
     /// Takes a free superblock, of `lane` if there is one, and erases it if it is not. Returns it, and whether it was
     /// erased just now.
-    pub fn take(&mut self, role: Role, lane: u32) -> (u32, bool) {
+    pub fn take(&mut self, role: Role, lane: u32) -> (Superblock, bool) {
         let found = self.clean.lanes_from(lane as usize).find_map(|lane| {
             let clean = self.clean.take_from(lane).map(|superblock| (superblock, false));
             clean.or_else(|| self.given_back.take_from(lane).map(|superblock| (superblock, true)))
@@ -185,31 +182,28 @@ impl Slots {
         if dirty {
             self.erase(superblock);
         }
-        let block = &mut self.superblocks[superblock as usize];
+        let block = &mut self.superblocks[superblock];
         block.role = role;
         if role == Role::Log {
             let Some(owners) = self.owners_free.pop() else {
                 unreachable!("the log has no more superblocks than its limit")
             };
-            block.owners = owners;
+            block.owners = Some(owners);
         }
         (superblock, dirty)
     }
 
     /// Nothing in a superblock counts any more, and it belongs to nothing.
-    pub(crate) fn give_back(&mut self, superblock: u32) {
-        let block = &mut self.superblocks[superblock as usize];
+    pub(crate) fn give_back(&mut self, superblock: Superblock) {
+        let block = &mut self.superblocks[superblock];
         debug_assert_eq!(block.valid, 0, "what is given back will be erased");
-        if block.owners != NONE {
-            self.owners_free.push(block.owners);
-            block.owners = NONE;
-        }
+        self.owners_free.extend(block.owners.take());
         block.role = Role::GivenBack;
         self.given_back.put(superblock);
     }
 
     /// Erases one of those that were given back, if there is one.
-    pub(crate) fn erase_given_back(&mut self) -> Option<u32> {
+    pub(crate) fn erase_given_back(&mut self) -> Option<Superblock> {
         let lane = (0..self.given_back.lanes()).max_by_key(|&lane| self.given_back.free_in(lane))?;
         let superblock = self.given_back.take_from(lane)?;
         self.erase(superblock);
@@ -217,16 +211,16 @@ impl Slots {
         Some(superblock)
     }
 
-    fn erase(&mut self, superblock: u32) {
-        let block = &mut self.superblocks[superblock as usize];
+    fn erase(&mut self, superblock: Superblock) {
+        let block = &mut self.superblocks[superblock];
         self.erased_slots += u64::from(block.written);
-        *block = Superblock { erases: block.erases + 1, ..Superblock::ERASED };
+        *block = Block { erases: block.erases + 1, ..Block::ERASED };
     }
 
     /// Erases all that is not clean, whatever is in it. Returns which those are.
-    pub(crate) fn erase_all(&mut self) -> Vec<u32> {
-        let used = (0..self.superblocks.len() as u32).filter(|&s| self.superblock(s).role != Role::Clean);
-        let used: Vec<u32> = used.collect();
+    pub(crate) fn erase_all(&mut self) -> Vec<Superblock> {
+        let is_used = |&s: &Superblock| self.superblocks[s].role != Role::Clean;
+        let used: Vec<Superblock> = self.superblocks.numbers().filter(is_used).collect();
         self.valid.clear_all();
         let log_superblocks = self.owners.len() as u32 / self.units;
         self.owners_free = (0..log_superblocks).rev().collect();
@@ -240,9 +234,8 @@ impl Slots {
 
     /// Bytes of the tables, tags aside.
     pub fn memory_bytes(&self) -> u64 {
-        let superblocks = self.superblocks.capacity() * size_of::<Superblock>();
         let owners = (self.owners_free.capacity() + self.owners.capacity()) * 4;
         let pools = self.clean.memory_bytes() + self.given_back.memory_bytes();
-        self.valid.memory_bytes() + pools + (superblocks + owners) as u64
+        self.valid.memory_bytes() + self.superblocks.memory_bytes() + pools + owners as u64
     }
 }

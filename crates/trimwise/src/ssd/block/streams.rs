@@ -8,19 +8,20 @@
 //! `gc.host_frontiers` is how many streams are open in each lane at a time; the one that was used longest ago makes
 //! room.
 
+use super::super::address::{Number, Superblock};
 use super::super::flash::Stripe;
-use super::super::ftl::NONE;
-use super::BlockMapped;
 use super::slots::Role;
+use super::{BlockMapped, BlockNumber};
+use crate::units::{Lpn, SimTime};
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stream {
-    /// [`NONE`] between two logical blocks.
-    pub superblock: u32,
+    /// [`Superblock::NONE`] between two logical blocks.
+    pub superblock: Superblock,
     /// Which logical block.
-    pub block: u32,
+    pub block: BlockNumber,
     /// The unit that continues it.
-    continues: u32,
+    continues: Lpn,
     stripe: Stripe,
     /// When it was used last, by the count of uses.
     used: u64,
@@ -28,24 +29,29 @@ pub(super) struct Stream {
 
 impl Stream {
     pub(crate) const UNUSED: Self = Self {
-        superblock: NONE,
-        block: NONE,
-        continues: NONE,
-        stripe: Stripe { host_units: 0, holds_host: false, ready: 0 },
+        superblock: Superblock::NONE,
+        block: BlockNumber::NONE,
+        continues: Lpn::NONE,
+        stripe: Stripe::EMPTY,
         used: 0,
     };
+
+    #[inline]
+    pub fn is_open(&self) -> bool {
+        self.superblock != Superblock::NONE
+    }
 }
 
 impl BlockMapped {
     /// The stream that is open for a logical block.
-    pub(crate) fn open_stream(&self, block: u32) -> Option<usize> {
-        self.streams.iter().position(|s| s.superblock != NONE && s.block == block)
+    pub(crate) fn open_stream(&self, block: BlockNumber) -> Option<usize> {
+        self.streams.iter().position(|s| s.is_open() && s.block == block)
     }
 
     /// The open stream of a logical block that has another data block still.
     #[inline]
-    pub(super) fn stream_onto(&self, block: u32) -> Option<&Stream> {
-        self.streams.iter().find(|s| s.block == block && s.superblock != NONE && self.is_of_log(s))
+    pub(super) fn stream_onto(&self, block: BlockNumber) -> Option<&Stream> {
+        self.streams.iter().find(|s| s.block == block && s.is_open() && self.is_of_log(s))
     }
 
     /// Whether an open stream's superblock counts as one of the log: it is not yet its block's data block.
@@ -55,43 +61,44 @@ impl BlockMapped {
 
     /// Open streams whose superblocks count as the log's.
     pub(crate) fn streams_of_log(&self) -> u32 {
-        self.streams.iter().filter(|s| s.superblock != NONE && self.is_of_log(s)).count() as u32
+        self.streams.iter().filter(|s| s.is_open() && self.is_of_log(s)).count() as u32
     }
 
     /// Of those, the one that was used longest ago.
     pub(crate) fn oldest_stream_of_log(&self) -> Option<usize> {
-        let of_log = |i: &usize| self.streams[*i].superblock != NONE && self.is_of_log(&self.streams[*i]);
+        let of_log = |i: &usize| self.streams[*i].is_open() && self.is_of_log(&self.streams[*i]);
         (0..self.streams.len()).filter(of_log).min_by_key(|&i| self.streams[i].used)
     }
 
     /// The stream that a unit goes to, opened if need be; `None` if it goes to the random log.
     #[inline]
-    pub fn stream_for(&mut self, lpn: u32, sequential: bool, now: u64) -> Option<usize> {
-        let open = self.streams.iter().position(|s| s.continues == lpn && s.superblock != NONE);
+    pub fn stream_for(&mut self, lpn: Lpn, sequential: bool, now: SimTime) -> Option<usize> {
+        let open = self.streams.iter().position(|s| s.continues == lpn && s.is_open());
         if open.is_some() || !sequential { open } else { self.open(lpn, now) }
     }
 
     /// Opens a stream for a unit of a write that looks sequential, if its place allows it.
-    fn open(&mut self, lpn: u32, now: u64) -> Option<usize> {
-        let (block, offset) = (lpn / self.units(), lpn % self.units());
+    fn open(&mut self, lpn: Lpn, now: SimTime) -> Option<usize> {
+        let (block, offset) = self.split(lpn);
         let other = self.open_stream(block);
-        let data = self.blocks[block as usize].data;
-        let continues_data = other.is_none() && data != NONE && self.slots.superblock(data).next == offset;
+        let data = self.blocks[block].data;
+        let continues_data =
+            other.is_none() && data != Superblock::NONE && self.slots.superblock(data).next == offset;
         if offset != 0 && !continues_data {
             return None;
         }
         if let Some(other) = other {
             self.close_stream(other, now);
         }
-        let in_use = |i: usize| (self.streams[i].superblock != NONE, self.streams[i].used);
+        let in_use = |i: usize| (self.streams[i].is_open(), self.streams[i].used);
         let index = other.or_else(|| (0..self.streams.len()).min_by_key(|&i| in_use(i)))?;
         self.close_stream(index, now);
-        let data = self.blocks[block as usize].data;
+        let data = self.blocks[block].data;
         let superblock = if continues_data {
             data
-        } else if data == NONE {
+        } else if data == Superblock::NONE {
             let taken = self.take(now, Role::Data, self.lane(block));
-            self.blocks[block as usize].data = taken;
+            self.blocks[block].data = taken;
             taken
         } else {
             self.prepare_quota(now);
@@ -103,11 +110,11 @@ impl BlockMapped {
 
     /// Writes the unit that continues an open stream.
     #[inline]
-    pub(crate) fn write_to_stream(&mut self, index: usize, now: u64, ready: u64, tag: u32) {
+    pub(crate) fn write_to_stream(&mut self, index: usize, now: SimTime, ready: SimTime, tag: u32) {
         self.stream_clock += 1;
         let stream = &mut self.streams[index];
         stream.used = self.stream_clock;
-        stream.continues += 1;
+        stream.continues = stream.continues.offset(1);
         stream.stripe.add_host_unit(ready);
         let superblock = stream.superblock;
         self.slots.append(superblock, tag);
@@ -120,15 +127,15 @@ impl BlockMapped {
 
     /// Completes the stripe that a stream has begun, with the units that belong there and lie elsewhere, or with
     /// nothing, and programs it.
-    pub fn complete_stripe(&mut self, index: usize, now: u64) {
+    pub fn complete_stripe(&mut self, index: usize, now: SimTime) {
         let Stream { superblock, block, stripe, .. } = self.streams[index];
-        if superblock == NONE || stripe.host_units == 0 {
+        if superblock == Superblock::NONE || stripe.host_units == 0 {
             return;
         }
-        self.streams[index].stripe = Stripe::default();
+        self.streams[index].stripe = Stripe::EMPTY;
         self.gather_stripe(superblock, block, stripe, now);
         let next = self.slots.superblock(superblock).next;
-        self.streams[index].continues = block * self.units() + next;
+        self.streams[index].continues = self.unit(block, next);
         self.end_if_full(index);
     }
 
@@ -139,28 +146,28 @@ impl BlockMapped {
         if self.slots.superblock(superblock).next < self.units() {
             return;
         }
-        self.streams[index].superblock = NONE;
+        self.streams[index].superblock = Superblock::NONE;
         self.settle(superblock, block);
     }
 
     /// Makes a superblock its logical block's data block, in place of the former one.
-    pub fn settle(&mut self, superblock: u32, block: u32) {
+    pub fn settle(&mut self, superblock: Superblock, block: BlockNumber) {
         self.slots.superblock_mut(superblock).role = Role::Data;
-        let former = std::mem::replace(&mut self.blocks[block as usize].data, superblock);
-        if former != NONE && former != superblock {
+        let former = std::mem::replace(&mut self.blocks[block].data, superblock);
+        if former != Superblock::NONE && former != superblock {
             self.slots.give_back(former);
         }
     }
 
     /// Ends a stream where it is. If its logical block has another data block, what is missing is copied from there
     /// (partial merge).
-    pub(crate) fn close_stream(&mut self, index: usize, now: u64) {
+    pub(crate) fn close_stream(&mut self, index: usize, now: SimTime) {
         self.complete_stripe(index, now);
         let stream = self.streams[index];
-        if stream.superblock == NONE {
+        if !stream.is_open() {
             return;
         }
-        self.streams[index].superblock = NONE;
+        self.streams[index].superblock = Superblock::NONE;
         if self.is_of_log(&stream) {
             self.gather_rest(stream.superblock, stream.block, now);
             self.settle(stream.superblock, stream.block);

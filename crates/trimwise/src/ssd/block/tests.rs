@@ -4,43 +4,18 @@
 //! superblock. A unit takes 10 us on the channel and 10 us on the link; a write takes 2 us of the controller and 1 us
 //! of the link.
 
+use super::super::tests::{LATER, T_PROG, T_READ, UNIT, US, config};
 use super::super::*;
 
-const US: u64 = 1_000;
-const T_READ: u64 = 50 * US;
-const T_PROG: u64 = 500 * US;
-const T_ERASE: u64 = 2_000 * US;
-const UNIT: u64 = 10 * US;
 const FLUSH: u64 = 7 * US;
-/// Late enough for everything before to be over.
-const LATER: SimTime = SimTime(1_000_000 * US);
 
 fn device(change: impl FnOnce(&mut SsdConfig)) -> Ssd {
-    let mut config =
-        SsdConfig { capacity_bytes: 32 * 4096, over_provisioning_percent: None, ..Default::default() };
-    config.geometry = GeometryConfig {
-        channels: 1,
-        dies_per_channel: 1,
-        planes_per_die: 1,
-        blocks_per_plane: Some(10),
-        pages_per_block: 4,
-        page_bytes: 8192,
-        superblock_planes: 1,
-    };
-    let rate = 409_600_000;
-    config.nand = NandConfig {
-        t_read_ns: T_READ,
-        t_prog_ns: T_PROG,
-        t_erase_ns: T_ERASE,
-        bus_bytes_per_s: rate,
-        endurance_cycles: 3_000,
-    };
+    let mut config = config();
+    config.capacity_bytes = 32 * 4096;
+    config.geometry = GeometryConfig { blocks_per_plane: Some(10), ..GeometryConfig::flat(1, 4, 8192) };
     config.mapping = MappingConfig::Block(BlockMappingConfig { log_superblocks: 1 });
-    config.link.bytes_per_s = rate;
-    config.link.overhead_per_command_ns = US;
-    config.controller.write_overhead_ns = 2 * US;
-    config.cache = CacheConfig { bytes: 8 * 4096, volatile: true, flush_ns: FLUSH };
-    config.gc.idle = false;
+    config.controller.read_overhead_ns = SsdConfig::default().controller.read_overhead_ns;
+    config.trim = SsdConfig::default().trim;
     change(&mut config);
     Ssd::new(&config, 1).expect("a valid configuration")
 }

@@ -1,8 +1,9 @@
 //! The accounting of the compressing map, checked from scratch.
 
+use super::super::address::{Number, Ppn, Slot, Superblock};
 use super::super::audit::{AuditError, ensure};
 use super::Compressing;
-use super::store::{Held, Owner, Store, UNMAPPED, Whose};
+use super::store::{Held, Owner, Store, Whose};
 use crate::content::DUPLICATES;
 
 impl Store {
@@ -10,7 +11,7 @@ impl Store {
     pub(super) fn audit_units(&self) -> Result<u64, AuditError> {
         let (mut mapped, mut live) = (0, 0);
         let mut references = [0; DUPLICATES as usize];
-        for lpn in 0..self.units() {
+        for lpn in self.map.numbers() {
             match self.held(lpn) {
                 Held::Nothing => continue,
                 Held::Zeros => {}
@@ -27,10 +28,10 @@ impl Store {
                 "duplicate {number} has {} references, and {count} units refer to it",
                 duplicate.references
             );
-            let is_stored = duplicate.at != UNMAPPED;
+            let is_stored = duplicate.at != Ppn::NONE;
             ensure!(
                 is_stored == (count > 0),
-                "duplicate {number} is stored and nobody needs it, or the reverse"
+                "duplicate {number} is stored and nothing refers to it, or the reverse"
             );
             if is_stored {
                 live += u64::from(self.length(Owner::duplicate(number as u32)));
@@ -42,12 +43,12 @@ impl Store {
 
 impl Compressing {
     /// Returns the granules of a superblock that units refer to.
-    pub(super) fn audit_log(&self, superblock: u32) -> Result<u32, AuditError> {
-        let (i, map) = (superblock as usize, &self.map);
+    pub(super) fn audit_log(&self, superblock: Superblock) -> Result<u32, AuditError> {
+        let map = &self.map;
         let (mut offset, mut live) = (0, 0);
-        for &owner in &map.logs[i] {
+        for &owner in &map.logs[superblock] {
             let granules = map.length(owner);
-            let at = superblock * self.superblock_slots + offset;
+            let at = Slot::new(superblock, offset).ppn(self.superblock_slots);
             if map.is_live(owner, at) {
                 live += granules;
             }
@@ -56,13 +57,17 @@ impl Compressing {
                 let here = chunk.is_some_and(|(begin, _)| begin == at);
                 let own = matches!(map.held(lpn), Held::Own(_));
                 let same = chunk.is_some_and(|(_, length)| length == map.granules(size));
-                ensure!(!here || !own || same, "unit {lpn} is of another size than its chunk");
+                ensure!(!here || !own || same, "unit {} is of another size than its chunk", lpn.0);
             }
             offset += granules;
         }
-        let block = &self.blocks[i];
-        ensure!(offset == block.written, "superblock {i}: {offset} granules, {} counted", block.written);
-        ensure!(!block.slc, "superblock {i} is in SLC mode, which this mapping has not");
+        let block = &self.blocks[superblock];
+        ensure!(
+            offset == block.written,
+            "superblock {superblock}: {offset} granules, {} counted",
+            block.written
+        );
+        ensure!(!block.slc, "superblock {superblock} is in SLC mode, which this mapping has not");
         Ok(live)
     }
 }

@@ -9,12 +9,14 @@
 //! rest is cheap (`recycles_from_stale_percent`). It keeps step with what the host reads and writes. What it moves
 //! lies between what the host writes at that time, and a die that programs a copy is not there for a read.
 
+use super::super::address::Superblock;
 use super::super::ftl::Urgency;
 use super::Compressing;
+use crate::units::SimTime;
 
 impl Compressing {
     /// Lets the recycler do its share after the host has read `granules` units, each of which counts as one granule.
-    pub(crate) fn pace_beside_reads(&mut self, now: u64, granules: u32) {
+    pub(crate) fn pace_beside_reads(&mut self, now: SimTime, granules: u32) {
         if self.map.recycles_from_stale_percent.is_none() {
             return;
         }
@@ -30,7 +32,7 @@ impl Compressing {
         let Some(percent) = self.map.recycles_from_stale_percent else { return false };
         let Some(first) = self.victims.first() else { return false };
         let all = u64::from(self.superblock_slots);
-        let stale = all - u64::from(self.blocks[first as usize].valid);
+        let stale = all - u64::from(self.blocks[first].valid);
         stale * 100 >= all * u64::from(percent) && self.start_victim(Urgency::Idle)
     }
 
@@ -41,7 +43,7 @@ impl Compressing {
     /// Next to nothing is also what is lost again when the rest has moved: no chunk lies across the end of a
     /// superblock, and up to a chunk less a granule is left there, once at most for each victim. A configuration has
     /// room for two whole chunks in each superblock that holds data, so the emptiest gains more than that.
-    pub(crate) fn with_more_to_gain(&self, chosen: u32) -> u32 {
+    pub(crate) fn with_more_to_gain(&self, chosen: Superblock) -> Superblock {
         const LITTLE: u32 = 16;
         let all = self.superblock_slots;
         if all - self.live(chosen) >= (all / LITTLE).max(self.map.granules_max()) {

@@ -8,73 +8,73 @@
 //! (`fragment_read_ns`), and the tR comes on top. All that is read passes a pipeline (`read_latency_ns`) in which
 //! commands overlap. A page is transferred in whole units of 4 KiB.
 
-use std::ops::Range;
-
+use super::super::address::{Die, Number, Ppn, Slot, StripeNumber, Table};
 use super::super::config::CompressingConfig;
 use super::super::ftl::State;
 use super::super::translation::Ready;
 use super::Compressing;
+use crate::units::{SimDuration, SimTime, UnitRange};
 
-/// No stripe.
-const NONE: u32 = u32::MAX;
-
-/// What the page registers of a die hold: a stripe, counted over the whole device.
+/// What the page registers of a die hold.
 #[derive(Clone, Copy, Debug)]
 struct Register {
-    stripe: u32,
+    stripe: StripeNumber,
     /// When it is there.
-    ready: u64,
+    ready: SimTime,
+}
+
+impl Register {
+    const EMPTY: Self = Self { stripe: StripeNumber::NONE, ready: SimTime::ZERO };
 }
 
 #[derive(Clone, Debug)]
 pub(in crate::ssd) struct Gatherer {
-    latency_ns: u64,
-    fragment_ns: u64,
-    registers: Vec<Register>,
+    latency: SimDuration,
+    fragment: SimDuration,
+    registers: Table<Die, Register>,
     /// When the controller has no more fragments to look up.
-    free_at: u64,
+    free_at: SimTime,
     /// The stripe that was read last.
-    last: u32,
+    last: StripeNumber,
 }
 
 impl Gatherer {
     pub fn new(config: &CompressingConfig, dies: u32) -> Self {
-        let empty = Register { stripe: NONE, ready: 0 };
         Self {
-            latency_ns: config.read_latency_ns,
-            fragment_ns: config.fragment_read_ns,
-            registers: vec![empty; dies as usize],
-            free_at: 0,
-            last: NONE,
+            latency: SimDuration(config.read_latency_ns),
+            fragment: SimDuration(config.fragment_read_ns),
+            registers: Table::new(dies as usize, Register::EMPTY),
+            free_at: SimTime::ZERO,
+            last: StripeNumber::NONE,
         }
     }
 
     /// The die does something else.
     #[inline]
-    pub(crate) fn lose_register(&mut self, die: u32) {
-        self.registers[die as usize].stripe = NONE;
+    pub(crate) fn lose_register(&mut self, die: Die) {
+        self.registers[die].stripe = StripeNumber::NONE;
     }
 
     pub fn clear(&mut self) {
-        self.registers.fill(Register { stripe: NONE, ready: 0 });
-        self.last = NONE;
+        self.registers.fill(Register::EMPTY);
+        self.last = StripeNumber::NONE;
     }
 }
 
 /// What a command has taken from one stripe.
 #[derive(Clone, Copy, Debug)]
 struct Run {
-    stripe: u32,
+    stripe: StripeNumber,
     granules: u32,
 }
 
 impl Compressing {
     /// Reads units for a command that is decoded at `decoded`.
-    pub fn gather(&mut self, now: u64, decoded: u64, units: Range<u32>) -> Ready {
-        let (mut first, mut last) = (u64::MAX, decoded);
+    pub fn gather(&mut self, now: SimTime, decoded: SimTime, units: UnitRange) -> Ready {
+        let (mut first, mut last) = (SimTime::MAX, decoded);
         let mut run: Option<Run> = None;
         let mut in_order = 0;
-        for lpn in units {
+        for lpn in units.iter() {
             let Some((at, granules)) = self.map.chunk(lpn) else {
                 self.flash.stats.host_units_read_unmapped += 1;
                 first = first.min(decoded);
@@ -86,15 +86,15 @@ impl Compressing {
                 continue;
             }
             self.map.unpaced_reads += 1;
-            let (mut from, end) = (at, at + granules);
+            let (mut from, end) = (at.0, at.0 + granules);
             while from < end {
-                let stripe = from / self.stripe_slots;
-                let part = end.min((stripe + 1) * self.stripe_slots) - from;
+                let stripe = Ppn(from).stripe(self.stripe_slots);
+                let part = end.min(stripe.next().first(self.stripe_slots).0) - from;
                 from += part;
                 run = match run {
                     Some(run) if run.stripe == stripe => Some(Run { granules: run.granules + part, ..run }),
                     other => {
-                        let next = self.map.gatherer.last.checked_add(1) == Some(stripe);
+                        let next = self.map.gatherer.last.next() == stripe;
                         in_order = if next { in_order + 1 } else { 0 };
                         if let Some(ready) = self.take_out(other, now, decoded) {
                             first = first.min(ready);
@@ -116,65 +116,73 @@ impl Compressing {
             let granules = std::mem::take(&mut self.map.unpaced_reads);
             self.pace_beside_reads(now, granules);
         }
-        let latency_ns = self.map.gatherer.latency_ns;
-        Ready { first: first.saturating_add(latency_ns), last: last + latency_ns }
+        let latency = self.map.gatherer.latency;
+        Ready { first: first + latency, last: last + latency }
     }
 
     /// Makes the die of a stripe sense it, unless it has it.
-    fn sense(&mut self, stripe: u32, decoded: u64, is_next: bool) {
+    fn sense(&mut self, stripe: StripeNumber, decoded: SimTime, is_next: bool) {
         let die = self.die(stripe);
         self.map.gatherer.last = stripe;
-        if self.map.gatherer.registers[die as usize].stripe == stripe {
+        if self.map.gatherer.registers[die].stripe == stripe {
             return;
         }
         let mut ready = decoded;
         if !is_next {
-            let fragment_ns = self.map.gatherer.fragment_ns;
-            ready = ready.max(self.map.gatherer.free_at) + fragment_ns;
+            let fragment = self.map.gatherer.fragment;
+            ready = ready.max(self.map.gatherer.free_at) + fragment;
             self.map.gatherer.free_at = ready;
-            self.flash.stats.busy_ns.controller += fragment_ns;
+            self.flash.stats.busy_ns.controller += fragment.0;
         }
+        self.fill_register(die, stripe, ready);
+    }
+
+    /// Reserves the reading of a stripe into the page registers of its die.
+    fn fill_register(&mut self, die: Die, stripe: StripeNumber, ready: SimTime) {
         let at = self.flash.place_of_die(die);
-        let ready = self.flash.nand.sense(at, ready, &mut self.flash.stats.busy_ns);
-        self.map.gatherer.registers[die as usize] = Register { stripe, ready };
+        let ready = self.flash.nand.sense(at, ready, &mut self.flash.stats.busy_ns.read);
+        self.map.gatherer.registers[die] = Register { stripe, ready };
     }
 
     /// Reserves the transfer of what a command takes from a stripe. Returns its end.
-    fn take_out(&mut self, run: Option<Run>, now: u64, decoded: u64) -> Option<u64> {
+    fn take_out(&mut self, run: Option<Run>, now: SimTime, decoded: SimTime) -> Option<SimTime> {
         let Run { stripe, granules } = run?;
         let die = self.die(stripe);
         // What was sensed for an earlier command waits for this one.
-        let ready = self.map.gatherer.registers[die as usize].ready.max(decoded);
+        let ready = self.map.gatherer.registers[die].ready.max(decoded);
         let channel = self.flash.geometry.channel(die);
-        Some(self.flash.nand.take_out(channel, now, ready, granules.div_ceil(1 << self.unit_shift)))
+        Some(self.flash.nand.transfer(channel, now, ready, granules.div_ceil(1 << self.unit_shift)))
     }
 
     /// Makes the dies behind the last stripe sense the `count` stripes that follow it, as far as they are programmed.
-    fn sense_ahead(&mut self, count: u32, decoded: u64) {
+    fn sense_ahead(&mut self, count: u32, decoded: SimTime) {
         let last = self.map.gatherer.last;
         let count = count.min(self.flash.geometry.dies_per_superblock - 1);
-        for stripe in (last..).skip(1).take(count as usize) {
-            let (superblock, offset) = self.split(stripe.saturating_mul(self.stripe_slots));
-            let last_superblock = self.split(last * self.stripe_slots).0;
-            if superblock != last_superblock {
+        let mut stripe = last;
+        for _ in 0..count {
+            stripe = stripe.next();
+            let Slot { superblock, offset } = self.first_slot(stripe);
+            if superblock != self.first_slot(last).superblock {
                 return;
             }
-            let block = &self.blocks[superblock as usize];
+            let block = &self.blocks[superblock];
             let programmed = block.state != State::Open || offset + self.stripe_slots <= block.written;
             if !programmed {
                 return;
             }
             let die = self.die(stripe);
-            if self.map.gatherer.registers[die as usize].stripe != stripe {
-                let at = self.flash.place_of_die(die);
-                let ready = self.flash.nand.sense(at, decoded, &mut self.flash.stats.busy_ns);
-                self.map.gatherer.registers[die as usize] = Register { stripe, ready };
+            if self.map.gatherer.registers[die].stripe != stripe {
+                self.fill_register(die, stripe, decoded);
             }
         }
     }
 
-    fn die(&self, stripe: u32) -> u32 {
-        let (superblock, offset) = self.split(stripe * self.stripe_slots);
+    fn first_slot(&self, stripe: StripeNumber) -> Slot {
+        stripe.first(self.stripe_slots).slot(self.superblock_slots)
+    }
+
+    fn die(&self, stripe: StripeNumber) -> Die {
+        let Slot { superblock, offset } = self.first_slot(stripe);
         self.flash.geometry.die(superblock, offset / self.stripe_slots)
     }
 }

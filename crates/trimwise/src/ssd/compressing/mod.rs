@@ -19,15 +19,14 @@ mod store;
 #[cfg(test)]
 mod tests;
 
-use std::ops::Range;
-
+use super::address::{Die, Ppn, Slot, Superblock};
 use super::audit::AuditError;
 use super::config::{CompressingConfig, SsdConfig};
-use super::ftl::{Cursor, Ftl, Layout, Piece, Placement, Slot};
+use super::ftl::{Cursor, Ftl, Layout, Piece, Placement};
 use super::geometry::Geometry;
 use super::translation::Ready;
 use crate::content::Content;
-use crate::units::UNIT_BYTES;
+use crate::units::{Lpn, SimTime, UNIT_BYTES, UnitRange};
 pub(super) use store::{GRANULES_MAX, UNITS_MAX};
 use store::{Held, Kind, Owner, Store};
 
@@ -41,14 +40,14 @@ impl Compressing {
             unit_slots: UNIT_BYTES as u32 / mapping.granule_bytes,
             host_frontiers: config.gc.host_frontiers as usize,
             turn: 0,
-            pool_from: 0,
+            pool_from: Superblock(0),
         };
         Self::with_placement(config, geometry, seed, &layout, store)
     }
 
     /// Writes one host unit that is there at `arrived`. Returns when the controller has taken it.
     #[inline]
-    fn write_unit(&mut self, now: u64, arrived: u64, lpn: u32, content: Content) -> u64 {
+    fn write_unit(&mut self, now: SimTime, arrived: SimTime, lpn: Lpn, content: Content) -> SimTime {
         let kind = self.map.kind(content, lpn);
         let (in_cache, size, owner) = match kind {
             Kind::Zeros => {
@@ -74,7 +73,7 @@ impl Compressing {
         self.prepare_host(turn, size, now);
         self.overwrite(lpn);
         let slot = self.frontiers[turn].slot();
-        let at = self.map.granule(slot);
+        let at = slot.ppn(self.superblock_slots);
         match kind {
             Kind::Duplicate(number) => {
                 self.map.hold_duplicate(lpn, number);
@@ -83,8 +82,9 @@ impl Compressing {
             Kind::Data(size) => self.map.hold_own(lpn, at, size),
             Kind::Zeros => {}
         }
-        self.map.set_tag(at, kind, content);
-        self.map.logs[slot.superblock as usize].push(owner);
+        let tag = if let Kind::Duplicate(number) = kind { number } else { content.tag() };
+        self.map.tags.set(at, tag);
+        self.map.logs[slot.superblock].push(owner);
         self.map.unpaced += size;
         self.append_host(turn, now, ready, size);
         acknowledged
@@ -92,7 +92,7 @@ impl Compressing {
 
     /// Releases what a unit holds because something else is written to it: that space is free for the collector.
     #[inline]
-    fn overwrite(&mut self, lpn: u32) {
+    fn overwrite(&mut self, lpn: Lpn) {
         if let Some((superblock, granules)) = self.map.release(lpn) {
             self.kill(superblock, granules);
         }
@@ -105,15 +105,21 @@ impl Placement for Store {
     const SLOTS_ARE_GRANULES: bool = true;
     const NEEDS_FREE_SUPERBLOCK: bool = true;
 
-    fn write(ftl: &mut Compressing, now: u64, arrived: u64, units: Range<u32>, content: Content) -> u64 {
-        units.fold(arrived, |acknowledged, lpn| ftl.write_unit(now, acknowledged, lpn, content))
+    fn write(
+        ftl: &mut Compressing,
+        now: SimTime,
+        arrived: SimTime,
+        units: UnitRange,
+        content: Content,
+    ) -> SimTime {
+        units.iter().fold(arrived, |acknowledged, lpn| ftl.write_unit(now, acknowledged, lpn, content))
     }
 
-    fn read(ftl: &mut Compressing, now: u64, decoded: u64, units: Range<u32>) -> Ready {
+    fn read(ftl: &mut Compressing, now: SimTime, decoded: SimTime, units: UnitRange) -> Ready {
         ftl.gather(now, decoded, units)
     }
 
-    fn is_mapped(&self, lpn: u32) -> bool {
+    fn is_mapped(&self, lpn: Lpn) -> bool {
         self.held(lpn) != Held::Nothing
     }
 
@@ -121,11 +127,11 @@ impl Placement for Store {
         self.mapped
     }
 
-    fn slots_of(&self, lpn: u32) -> Option<(u32, u32)> {
+    fn slots_of(&self, lpn: Lpn) -> Option<(Ppn, u32)> {
         self.chunk(lpn)
     }
 
-    fn tag(&self, lpn: u32) -> Option<u32> {
+    fn tag(&self, lpn: Lpn) -> Option<u32> {
         self.tag_of(lpn)
     }
 
@@ -134,16 +140,16 @@ impl Placement for Store {
     }
 
     #[inline]
-    fn release(&mut self, lpn: u32) -> Option<(u32, u32)> {
+    fn release(&mut self, lpn: Lpn) -> Option<(Superblock, u32)> {
         let (at, granules) = self.take(lpn)?;
-        Some((self.superblock(at), granules))
+        Some((at.slot(self.granules_per_superblock).superblock, granules))
     }
 
     fn checks_references(&self) -> bool {
         self.references_checked
     }
 
-    fn stripe_filled(ftl: &mut Compressing, frontier: usize, now: u64) {
+    fn stripe_filled(ftl: &mut Compressing, frontier: usize, now: SimTime) {
         if ftl.turn == frontier {
             ftl.turn = ftl.next_turn(frontier);
         }
@@ -151,22 +157,22 @@ impl Placement for Store {
         ftl.pace(now, granules);
     }
 
-    fn padded(&mut self, superblock: u32, granules: u32, is_host: bool) {
-        self.logs[superblock as usize].push(Owner::padding(granules));
+    fn padded(&mut self, superblock: Superblock, granules: u32, is_host: bool) {
+        self.logs[superblock].push(Owner::padding(granules));
         self.unpaced += if is_host { granules } else { 0 };
     }
 
     #[inline]
-    fn die_used(&mut self, die: u32) {
+    fn die_used(&mut self, die: Die) {
         self.gatherer.lose_register(die);
     }
 
-    fn closed(&mut self, superblock: u32, _slc: bool) {
-        self.logs[superblock as usize].shrink_to_fit();
+    fn closed(&mut self, superblock: Superblock, _slc: bool) {
+        self.logs[superblock].shrink_to_fit();
     }
 
-    fn erased(&mut self, superblock: u32) {
-        self.logs[superblock as usize] = Vec::new();
+    fn erased(&mut self, superblock: Superblock) {
+        self.logs[superblock] = Vec::new();
     }
 
     fn clear(ftl: &mut Compressing) {
@@ -174,20 +180,21 @@ impl Placement for Store {
     }
 
     #[inline]
-    fn next_piece(&self, superblock: u32, from: Cursor) -> Option<Piece<Owner>> {
-        let &owner = self.logs[superblock as usize].get(from.piece as usize)?;
-        let at = self.granule(Slot { superblock, offset: from.offset });
+    fn next_piece(&self, superblock: Superblock, from: Cursor) -> Option<Piece<Owner>> {
+        let &owner = self.logs[superblock].get(from.piece as usize)?;
+        let at = Slot::new(superblock, from.offset).ppn(self.granules_per_superblock);
         let live = self.is_live(owner, at);
         Some(Piece { offset: from.offset, slots: self.length(owner), live, owner })
     }
 
     #[inline]
     fn moved(&mut self, owner: Owner, from: Slot, to: Slot) {
-        self.move_to(owner, self.granule(from), self.granule(to));
-        self.logs[to.superblock as usize].push(owner);
+        let granules = self.granules_per_superblock;
+        self.move_to(owner, from.ppn(granules), to.ppn(granules));
+        self.logs[to.superblock].push(owner);
     }
 
-    fn victim_for_waiting_host(ftl: &Compressing, chosen: u32) -> u32 {
+    fn victim_for_waiting_host(ftl: &Compressing, chosen: Superblock) -> Superblock {
         ftl.with_more_to_gain(chosen)
     }
 
@@ -199,7 +206,7 @@ impl Placement for Store {
         ftl.map.audit_units()
     }
 
-    fn audit_superblock(ftl: &Compressing, superblock: u32) -> Result<u32, AuditError> {
+    fn audit_superblock(ftl: &Compressing, superblock: Superblock) -> Result<u32, AuditError> {
         ftl.audit_log(superblock)
     }
 }

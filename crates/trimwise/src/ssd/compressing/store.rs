@@ -10,17 +10,15 @@
 //! are only [`DUPLICATES`] different units that repeat, and each has a place in a table with its address and the
 //! number of units that refer to it. Every other chunk has exactly one.
 
-use super::super::ftl::Slot;
+use super::super::address::{Number, Ppn, Superblock, Table, Tags};
 use super::super::geometry::Geometry;
 use super::gather::Gatherer;
 use crate::content::{Content, ContentClass, DUPLICATES};
 use crate::ssd::config::CompressingConfig;
 use crate::units::{Lpn, UNIT_BYTES};
 
-/// The map of a unit that holds no data.
-pub(super) const UNMAPPED: u32 = u32::MAX;
 /// The map of a unit of zeros, which takes no space.
-const ZEROS: u32 = u32::MAX - 1;
+const ZEROS: Ppn = Ppn(u32::MAX - 1);
 /// The map of duplicate 0; the others count down from here.
 const DUPLICATE: u32 = u32::MAX - 2;
 /// Granules that there can be: below the marks above.
@@ -35,8 +33,8 @@ pub(in crate::ssd) enum Held {
     Zeros,
     /// A duplicate, by its number.
     Shared(u32),
-    /// A chunk of its own, at this granule.
-    Own(u32),
+    /// A chunk of its own, from this granule on.
+    Own(Ppn),
 }
 
 /// What a unit becomes.
@@ -62,17 +60,17 @@ pub(in crate::ssd) struct Owner(u32);
 /// The same, taken apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::ssd) enum Whose {
-    Unit(u32, Size),
+    Unit(Lpn, Size),
     Duplicate(u32),
-    /// So many granules of nothing.
+    /// This many granules of nothing.
     Padding(u32),
 }
 
 impl Owner {
     const MARK: u32 = SIZES as u32;
 
-    pub fn unit(lpn: u32, size: Size) -> Self {
-        Self(lpn << 2 | u32::from(size))
+    pub fn unit(lpn: Lpn, size: Size) -> Self {
+        Self((lpn.0 as u32) << 2 | u32::from(size))
     }
 
     pub fn duplicate(number: u32) -> Self {
@@ -88,7 +86,7 @@ impl Owner {
         match self.0 & 3 {
             Self::MARK if number < DUPLICATES => Whose::Duplicate(number),
             Self::MARK => Whose::Padding(number - DUPLICATES),
-            size => Whose::Unit(number, size as Size),
+            size => Whose::Unit(Lpn(number.into()), size as Size),
         }
     }
 }
@@ -96,23 +94,24 @@ impl Owner {
 /// A unit that repeats.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::ssd) struct Duplicate {
-    /// Where its chunk begins; [`UNMAPPED`] while nobody refers to it.
-    pub at: u32,
+    /// Where its chunk begins; [`Ppn::NONE`] while nothing refers to it.
+    pub at: Ppn,
     pub references: u32,
 }
 
 #[derive(Clone, Debug)]
 pub(in crate::ssd) struct Store {
-    map: Vec<u32>,
+    /// Where the chunk of a unit begins, or a mark.
+    pub(super) map: Table<Lpn, Ppn>,
     /// The size of each unit that has a chunk of its own.
-    size_of: Vec<Size>,
+    size_of: Table<Lpn, Size>,
     duplicates: [Duplicate; DUPLICATES as usize],
     deduplicates: bool,
     /// Granules of a chunk of each size.
     sizes: [u32; SIZES],
-    granules_per_superblock: u32,
+    pub(super) granules_per_superblock: u32,
     /// The owners of what a superblock holds, in order.
-    pub(super) logs: Vec<Vec<Owner>>,
+    pub(super) logs: Table<Superblock, Vec<Owner>>,
     /// Logical units that hold data.
     pub(super) mapped: u64,
     pub(super) gatherer: Gatherer,
@@ -122,45 +121,42 @@ pub(in crate::ssd) struct Store {
     pub(super) unpaced: u32,
     /// Units that the host has read from flash since the recycler did its share.
     pub(super) unpaced_reads: u32,
-    /// Tags by the first granule of a chunk, only for tests.
-    tags: Vec<u32>,
+    /// By the first granule of a chunk; of a duplicate, which one it is.
+    pub(super) tags: Tags,
 }
 
 impl Store {
     pub fn new(config: &CompressingConfig, geometry: &Geometry, track_tags: bool) -> Self {
         let granules_per_unit = UNIT_BYTES as u32 / config.granule_bytes;
         let granules_per_superblock = geometry.superblock_units * granules_per_unit;
-        let granules = granules_per_superblock as usize * geometry.superblocks as usize;
         let stored = |class: ContentClass| config.stored_granules(class.entropy_bytes());
         Self {
-            map: vec![UNMAPPED; geometry.logical_units as usize],
-            size_of: vec![0; geometry.logical_units as usize],
-            duplicates: [Duplicate { at: UNMAPPED, references: 0 }; DUPLICATES as usize],
+            map: Table::new(geometry.logical_units as usize, Ppn::NONE),
+            size_of: Table::new(geometry.logical_units as usize, 0),
+            duplicates: [Duplicate { at: Ppn::NONE, references: 0 }; DUPLICATES as usize],
             deduplicates: config.deduplicates,
             sizes: [ContentClass::Compressible, ContentClass::PseudoRandom, ContentClass::Incompressible]
                 .map(stored),
             granules_per_superblock,
-            logs: vec![Vec::new(); geometry.superblocks as usize],
+            logs: Table::new(geometry.superblocks as usize, Vec::new()),
             mapped: 0,
             gatherer: Gatherer::new(config, geometry.dies),
             recycles_from_stale_percent: config.recycles_from_stale_percent,
             references_checked: config.references_checked_at_collection,
             unpaced: 0,
             unpaced_reads: 0,
-            tags: vec![0; if track_tags { granules } else { 0 }],
+            tags: Tags::new(track_tags, granules_per_superblock * geometry.superblocks),
         }
     }
 
     /// What a unit of this content becomes.
     #[inline]
-    pub fn kind(&self, content: Content, lpn: u32) -> Kind {
+    pub fn kind(&self, content: Content, lpn: Lpn) -> Kind {
         match content.class {
             ContentClass::Zeros => Kind::Zeros,
             ContentClass::Compressible => Kind::Data(0),
             ContentClass::PseudoRandom => Kind::Data(1),
-            ContentClass::Duplicated if self.deduplicates => {
-                Kind::Duplicate(content.duplicate(Lpn(lpn.into())))
-            }
+            ContentClass::Duplicated if self.deduplicates => Kind::Duplicate(content.duplicate(lpn)),
             ContentClass::Incompressible | ContentClass::Duplicated => Kind::Data(SIZE_OF_DUPLICATE),
         }
     }
@@ -186,12 +182,12 @@ impl Store {
     }
 
     #[inline]
-    pub fn held(&self, lpn: u32) -> Held {
-        match self.map.get(lpn as usize).copied() {
-            None | Some(UNMAPPED) => Held::Nothing,
-            Some(ZEROS) => Held::Zeros,
-            Some(mark) if mark > GRANULES_MAX => Held::Shared(DUPLICATE - mark),
-            Some(at) => Held::Own(at),
+    pub fn held(&self, lpn: Lpn) -> Held {
+        match self.map.at(lpn).copied().unwrap_or(Ppn::NONE) {
+            Ppn::NONE => Held::Nothing,
+            ZEROS => Held::Zeros,
+            Ppn(mark) if mark > GRANULES_MAX => Held::Shared(DUPLICATE - mark),
+            at => Held::Own(at),
         }
     }
 
@@ -201,19 +197,19 @@ impl Store {
 
     /// Returns first granule and length of the chunk that a unit is read from.
     #[inline]
-    pub fn chunk(&self, lpn: u32) -> Option<(u32, u32)> {
+    pub fn chunk(&self, lpn: Lpn) -> Option<(Ppn, u32)> {
         match self.held(lpn) {
             Held::Nothing | Held::Zeros => None,
             Held::Shared(number) => Some((self.duplicate(number).at, self.granules(SIZE_OF_DUPLICATE))),
-            Held::Own(at) => Some((at, self.granules(self.size_of[lpn as usize]))),
+            Held::Own(at) => Some((at, self.granules(self.size_of[lpn]))),
         }
     }
 
     /// Whether the chunk that begins at a granule still counts.
     #[inline]
-    pub(crate) fn is_live(&self, owner: Owner, at: u32) -> bool {
+    pub(crate) fn is_live(&self, owner: Owner, at: Ppn) -> bool {
         match owner.whose() {
-            Whose::Unit(lpn, _) => self.map[lpn as usize] == at,
+            Whose::Unit(lpn, _) => self.map[lpn] == at,
             Whose::Duplicate(number) => self.duplicates[number as usize].at == at,
             Whose::Padding(_) => false,
         }
@@ -221,124 +217,92 @@ impl Store {
 
     /// The chunk now lies elsewhere.
     #[inline]
-    pub(crate) fn move_to(&mut self, owner: Owner, from: u32, to: u32) {
+    pub(crate) fn move_to(&mut self, owner: Owner, from: Ppn, to: Ppn) {
         match owner.whose() {
-            Whose::Unit(lpn, _) => self.map[lpn as usize] = to,
+            Whose::Unit(lpn, _) => self.map[lpn] = to,
             Whose::Duplicate(number) => self.duplicates[number as usize].at = to,
             Whose::Padding(_) => {}
         }
-        if !self.tags.is_empty() {
-            self.tags[to as usize] = self.tags[from as usize];
-        }
-    }
-
-    /// The superblock of a granule.
-    #[inline]
-    pub fn superblock(&self, granule: u32) -> u32 {
-        granule / self.granules_per_superblock
-    }
-
-    /// The number of a granule in the whole device.
-    #[inline]
-    pub fn granule(&self, slot: Slot) -> u32 {
-        slot.superblock * self.granules_per_superblock + slot.offset
+        self.tags.copy(from, to);
     }
 
     /// Takes from a unit what it holds. Returns the chunk that nothing refers to now: first granule and length.
     #[inline]
-    pub fn take(&mut self, lpn: u32) -> Option<(u32, u32)> {
+    pub fn take(&mut self, lpn: Lpn) -> Option<(Ppn, u32)> {
         let held = self.held(lpn);
-        self.map[lpn as usize] = UNMAPPED;
+        self.map[lpn] = Ppn::NONE;
         self.mapped -= u64::from(held != Held::Nothing);
         match held {
             Held::Nothing | Held::Zeros => None,
-            Held::Own(at) => Some((at, self.granules(self.size_of[lpn as usize]))),
+            Held::Own(at) => Some((at, self.granules(self.size_of[lpn]))),
             Held::Shared(number) => {
                 let duplicate = &mut self.duplicates[number as usize];
                 duplicate.references -= 1;
                 if duplicate.references > 0 {
                     return None;
                 }
-                let at = std::mem::replace(&mut duplicate.at, UNMAPPED);
+                let at = std::mem::replace(&mut duplicate.at, Ppn::NONE);
                 Some((at, self.granules(SIZE_OF_DUPLICATE)))
             }
         }
     }
 
     /// Gives a unit that was released zeros.
-    pub(crate) fn hold_zeros(&mut self, lpn: u32) {
-        self.map[lpn as usize] = ZEROS;
+    pub(crate) fn hold_zeros(&mut self, lpn: Lpn) {
+        self.map[lpn] = ZEROS;
         self.mapped += 1;
     }
 
     /// Gives a unit that was released a reference to a duplicate.
-    pub(crate) fn hold_duplicate(&mut self, lpn: u32, number: u32) {
-        self.map[lpn as usize] = DUPLICATE - number;
+    pub(crate) fn hold_duplicate(&mut self, lpn: Lpn, number: u32) {
+        self.map[lpn] = Ppn(DUPLICATE - number);
         self.duplicates[number as usize].references += 1;
         self.mapped += 1;
     }
 
     /// Gives a unit that was released a chunk of its own.
     #[inline]
-    pub(crate) fn hold_own(&mut self, lpn: u32, at: u32, size: Size) {
-        self.map[lpn as usize] = at;
-        self.size_of[lpn as usize] = size;
+    pub(crate) fn hold_own(&mut self, lpn: Lpn, at: Ppn, size: Size) {
+        self.map[lpn] = at;
+        self.size_of[lpn] = size;
         self.mapped += 1;
     }
 
-    pub(crate) fn place_duplicate(&mut self, number: u32, at: u32) {
+    pub(crate) fn place_duplicate(&mut self, number: u32, at: Ppn) {
         self.duplicates[number as usize].at = at;
     }
 
     /// Forgets all data; the counts of the superblocks are the caller's.
     pub(crate) fn clear_all(&mut self) {
-        self.map.fill(UNMAPPED);
-        self.duplicates.fill(Duplicate { at: UNMAPPED, references: 0 });
+        self.map.fill(Ppn::NONE);
+        self.duplicates.fill(Duplicate { at: Ppn::NONE, references: 0 });
         self.logs.fill(Vec::new());
         self.mapped = 0;
         (self.unpaced, self.unpaced_reads) = (0, 0);
         self.gatherer.clear();
     }
 
-    /// Notes what was written into the chunk at `at`; of a duplicate, which one it is.
-    #[inline]
-    pub(crate) fn set_tag(&mut self, at: u32, kind: Kind, content: Content) {
-        if let Some(slot) = self.tags.get_mut(at as usize) {
-            *slot = match kind {
-                Kind::Duplicate(number) => number,
-                _ => content.tag(),
-            };
-        }
-    }
-
     /// The tag of what a read of a unit finds.
-    pub(crate) fn tag_of(&self, lpn: u32) -> Option<u32> {
-        if self.tags.is_empty() {
-            return None;
-        }
+    pub(crate) fn tag_of(&self, lpn: Lpn) -> Option<u32> {
+        // None at all unless they are kept.
+        self.tags.get(Ppn(0))?;
         match self.held(lpn) {
             Held::Nothing => None,
             Held::Zeros => Some(Content::new(ContentClass::Zeros, 0).tag()),
-            Held::Own(at) => Some(self.tags[at as usize]),
+            Held::Own(at) => self.tags.get(at),
             Held::Shared(number) => {
                 // What the chunk holds, as a version that makes this unit that duplicate.
-                let found = self.tags[self.duplicate(number).at as usize];
-                let version = (found + DUPLICATES - lpn % DUPLICATES) % DUPLICATES;
+                let found = self.tags.get(self.duplicate(number).at)?;
+                let version = (found + DUPLICATES - lpn.0 as u32 % DUPLICATES) % DUPLICATES;
                 Some(Content::new(ContentClass::Duplicated, version).tag())
             }
         }
     }
 
-    pub fn units(&self) -> u32 {
-        self.map.len() as u32
-    }
-
     /// Bytes of the tables and logs, tags aside.
     pub(crate) fn table_bytes(&self) -> u64 {
         let logs: usize = self.logs.iter().map(Vec::capacity).sum();
-        (self.map.capacity() * 4
-            + self.size_of.capacity()
-            + logs * size_of::<Owner>()
-            + self.logs.capacity() * size_of::<Vec<Owner>>()) as u64
+        let logs = self.logs.memory_bytes() + (logs * size_of::<Owner>()) as u64;
+        self.map.memory_bytes() + self.size_of.memory_bytes() + logs
     }
 }

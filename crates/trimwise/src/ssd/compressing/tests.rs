@@ -11,60 +11,20 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use super::super::translation::Translation;
 use super::Compressing;
 use crate::content::{Content, ContentClass, DUPLICATES};
-use crate::ssd::{
-    CacheConfig, CompressingConfig, ControllerConfig, GeometryConfig, MappingConfig, NandConfig, Ssd,
-    SsdConfig, VictimPolicy,
-};
+use crate::ssd::tests::{self, LATER, READ, T_READ, UNIT, US};
+use crate::ssd::{CompressingConfig, MappingConfig, Ssd, SsdConfig, VictimPolicy};
 use crate::units::{Lpn, SimTime, UnitRange};
 
-const US: u64 = 1_000;
-const T_READ: u64 = 50 * US;
-const UNIT: u64 = 10 * US;
 const FRAGMENT: u64 = 7 * US;
-/// Controller, command and data of a read of one unit.
-const READ: u64 = (3 + 1 + 10) * US;
-/// Late enough for everything before to be over.
-const LATER: SimTime = SimTime(1_000_000 * US);
 /// Units that the host sees, and superblocks of 16 units.
 const UNITS: u64 = 128;
 const SUPERBLOCKS: usize = 16;
 
 fn config(references_checked_at_collection: bool) -> SsdConfig {
-    let mut config = SsdConfig {
-        capacity_bytes: UNITS * 4096,
-        over_provisioning_percent: None,
-        track_tags: true,
-        ..SsdConfig::default()
-    };
-    config.geometry = GeometryConfig {
-        channels: 2,
-        dies_per_channel: 1,
-        planes_per_die: 1,
-        blocks_per_plane: Some(SUPERBLOCKS as u32),
-        pages_per_block: 8,
-        page_bytes: 4096,
-        superblock_planes: 2,
-    };
-    let rate = 409_600_000;
-    config.nand = NandConfig {
-        t_read_ns: T_READ,
-        t_prog_ns: 500 * US,
-        t_erase_ns: 2_000 * US,
-        bus_bytes_per_s: rate,
-        endurance_cycles: 3_000,
-    };
-    config.link.bytes_per_s = rate;
-    config.link.overhead_per_command_ns = US;
-    config.controller = ControllerConfig {
-        read_overhead_ns: 3 * US,
-        write_overhead_ns: 2 * US,
-        write_bytes_per_s: None,
-        read_ahead_bytes: 0,
-    };
-    config.cache = CacheConfig { bytes: 64 * 4096, volatile: true, flush_ns: 7 * US };
-    config.gc.idle = false;
-    config.gc.shared_frontier = false;
-    config.gc.free_superblocks_min = 3;
+    let mut config = SsdConfig { capacity_bytes: UNITS * 4096, track_tags: true, ..tests::config() };
+    config.geometry.blocks_per_plane = Some(SUPERBLOCKS as u32);
+    config.cache.bytes = 64 * 4096;
+    config.trim = SsdConfig::default().trim;
     config.mapping = MappingConfig::Compressing(CompressingConfig {
         granule_bytes: 512,
         head_bytes: 0,
@@ -392,11 +352,11 @@ proptest! {
         for (step, (what, start, units, class)) in commands.into_iter().enumerate() {
             let units = units.min(UNITS - start);
             if what == 0 {
-                fast.unmap(LATER.0, std::slice::from_ref(&(start as u32..(start + units) as u32)));
+                fast.unmap(LATER, &[UnitRange::new(Lpn(start), units)]);
                 (start..start + units).for_each(|unit| slow.drop_unit(unit));
             } else {
                 let content = data(class, step as u32);
-                fast.write(LATER.0, LATER.0, start as u32..(start + units) as u32, content);
+                fast.write(LATER, LATER, UnitRange::new(Lpn(start), units), content);
                 (start..start + units).for_each(|unit| slow.write(unit, content));
             }
             let granules = fast.flash().stats.nand_granules;

@@ -1,6 +1,6 @@
-//! How a device finds where a unit lies: the three mappings, and what each needs to know.
+//! How a device finds where a unit lies: the mappings, and what each needs to know.
 
-use super::{ConfigError, SsdConfig, count, refuse, span};
+use super::{ConfigError, SsdConfig, count, refuse, require, span};
 use crate::ssd::compressing::{GRANULES_MAX, UNITS_MAX};
 use crate::ssd::geometry::Geometry;
 use crate::units::{Bytes, UNIT_BYTES};
@@ -23,6 +23,25 @@ pub enum MappingConfig {
 impl Default for MappingConfig {
     fn default() -> Self {
         Self::Page { map_cache: None }
+    }
+}
+
+impl MappingConfig {
+    /// Its kind, as in a profile.
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::Page { .. } => "page",
+            Self::Block(_) => "block",
+            Self::Compressing(_) => "compressing",
+        }
+    }
+
+    /// The cache for parts of the map, if the map lies in the flash.
+    pub const fn map_cache(&self) -> Option<&MapCacheConfig> {
+        match self {
+            Self::Page { map_cache } => map_cache.as_ref(),
+            _ => None,
+        }
     }
 }
 
@@ -55,7 +74,7 @@ pub struct CompressingConfig {
     pub read_latency_ns: u64,
     /// What the controller needs more to gather a unit that does not lie behind the one before it, nanoseconds.
     pub fragment_read_ns: u64,
-    /// Superblocks of which so many percent are stale are collected even while there is free flash. `None`: only when
+    /// Superblocks of which this share is stale, percent, are collected even while there is free flash. `None`: only when
     /// flash is short.
     pub recycles_from_stale_percent: Option<u32>,
     /// Whether a trimmed unit's space counts as free only when the collector has read it and looked for other
@@ -64,7 +83,7 @@ pub struct CompressingConfig {
 }
 
 impl CompressingConfig {
-    /// Granules that a unit takes of which so many bytes are left when it is compressed.
+    /// Granules needed for a unit that compresses to `compressed_bytes`.
     pub(in crate::ssd) fn stored_granules(&self, compressed_bytes: u32) -> u32 {
         (compressed_bytes + self.head_bytes).div_ceil(self.granule_bytes.max(1))
     }
@@ -76,9 +95,8 @@ impl CompressingConfig {
 
     fn validate(&self, config: &SsdConfig, geometry: &Geometry) -> Result<(), ConfigError> {
         let granule = u64::from(self.granule_bytes);
-        if granule == 0 || !UNIT_BYTES.is_multiple_of(granule) {
-            return Err(refuse("mapping.granule_bytes", granule, "a divisor of 4096"));
-        }
+        let divides = granule != 0 && UNIT_BYTES.is_multiple_of(granule);
+        require(divides, "mapping.granule_bytes", granule, "a divisor of 4096")?;
         count("mapping.head_bytes", self.head_bytes, 0, UNIT_BYTES as u32)?;
         span("mapping.read_latency_ns", self.read_latency_ns, 0)?;
         span("mapping.fragment_read_ns", self.fragment_read_ns, 0)?;
@@ -95,15 +113,12 @@ impl CompressingConfig {
                 ),
             ));
         }
-        if geometry.logical_units > UNITS_MAX {
-            let bytes = u64::from(UNITS_MAX) * UNIT_BYTES;
-            let expected = format!("at most {bytes} with a compressing mapping");
-            return Err(refuse("capacity_bytes", config.capacity_bytes, expected));
-        }
+        let expected = format!("at most {} with a compressing mapping", u64::from(UNITS_MAX) * UNIT_BYTES);
+        require(geometry.logical_units <= UNITS_MAX, "capacity_bytes", config.capacity_bytes, expected)?;
         if let Some(percent) = self.recycles_from_stale_percent {
             count("mapping.recycles_from_stale_percent", percent, 1, 100)?;
         }
-        // What compresses not at all must have room too, with the same spare superblocks as a page mapping. No unit lies
+        // What does not compress must have room too, with the same spare superblocks as a page mapping. No unit lies
         // across the end of a superblock: what is left there is lost, and lost again when the rest has moved.
         let superblock_bytes = u64::from(geometry.superblock_units) * UNIT_BYTES;
         let usable_bytes = superblock_bytes.saturating_sub(2 * self.stored_bytes_max());
@@ -111,18 +126,12 @@ impl CompressingConfig {
         let spare = Geometry::spare_superblocks(config);
         let fits =
             usable_bytes > 0 && stored.div_ceil(usable_bytes) + spare <= u64::from(geometry.superblocks);
-        if !fits {
-            return Err(refuse(
-                "mapping.head_bytes",
-                self.head_bytes,
-                format!(
-                    "so little that units of {} stored bytes leave {spare} superblocks of {superblock_bytes} bytes \
-                     free; the physical space is {physical_bytes} bytes",
-                    self.stored_bytes_max()
-                ),
-            ));
-        }
-        Ok(())
+        let expected = format!(
+            "so little that units of {} stored bytes leave {spare} superblocks of {superblock_bytes} bytes free; the \
+             physical space is {physical_bytes} bytes",
+            self.stored_bytes_max()
+        );
+        require(fits, "mapping.head_bytes", self.head_bytes, expected)
     }
 }
 
@@ -132,28 +141,24 @@ impl SsdConfig {
             MappingConfig::Page { map_cache: None } => Ok(()),
             MappingConfig::Page { map_cache: Some(cache) } => {
                 let most = Bytes::gib(1024).0;
-                if !(UNIT_BYTES..=most).contains(&cache.bytes) {
-                    let expected = format!("from {UNIT_BYTES} (one unit of the map) to 1 TiB");
-                    return Err(refuse("mapping.map_cache_bytes", cache.bytes, expected));
-                }
-                Ok(())
+                let expected = format!("from {UNIT_BYTES} (one unit of the map) to 1 TiB");
+                let fits = (UNIT_BYTES..=most).contains(&cache.bytes);
+                require(fits, "mapping.map_cache_bytes", cache.bytes, expected)
             }
             MappingConfig::Block(block) => {
                 // One superblock beside log and data, into which they are merged.
                 let data = u64::from(geometry.logical_units).div_ceil(u64::from(geometry.superblock_units));
                 let most = u64::from(geometry.superblocks).saturating_sub(data + 1);
-                if block.log_superblocks == 0 || u64::from(block.log_superblocks) > most {
-                    let expected = format!(
-                        "a whole number from 1 to {most}: of {} superblocks {data} hold data, and one is for merging",
-                        geometry.superblocks
-                    );
-                    return Err(refuse("mapping.log_superblocks", block.log_superblocks, expected));
-                }
-                if let Some(threshold) = self.wear_levelling.threshold_erases {
-                    let expected = "none: wear levelling is not modelled with a block mapping";
-                    return Err(refuse("wear_levelling.threshold_erases", threshold, expected));
-                }
-                Ok(())
+                let fits = (1..=most).contains(&block.log_superblocks.into());
+                let expected = format!(
+                    "a whole number from 1 to {most}: of {} superblocks {data} hold data, and one is for merging",
+                    geometry.superblocks
+                );
+                require(fits, "mapping.log_superblocks", block.log_superblocks, expected)?;
+                let threshold = self.wear_levelling.threshold_erases;
+                let expected = "none: wear levelling is not modelled with a block mapping";
+                let field = "wear_levelling.threshold_erases";
+                require(threshold.is_none(), field, threshold.unwrap_or(0), expected)
             }
             MappingConfig::Compressing(compressing) => compressing.validate(self, geometry),
         }

@@ -1,6 +1,6 @@
 //! The SLC cache: flash that is written with one bit a cell, because that is quick, and folded later.
 
-use super::{ConfigError, MappingConfig, SsdConfig, count, refuse, span};
+use super::{ConfigError, SsdConfig, count, require, span};
 use crate::ssd::geometry::Geometry;
 
 /// A write buffer of flash in SLC mode.
@@ -28,32 +28,18 @@ pub struct SlcConfig {
 impl SsdConfig {
     pub(super) fn validate_slc(&self, geometry: &Geometry) -> Result<(), ConfigError> {
         let Some(slc) = &self.slc else { return Ok(()) };
-        match self.mapping {
-            MappingConfig::Page { .. } => {}
-            MappingConfig::Block(_) => {
-                return Err(refuse("mapping.kind", "block", "\"page\" where there is a table [slc]"));
-            }
-            MappingConfig::Compressing(_) => {
-                return Err(refuse("mapping.kind", "compressing", "\"page\" where there is a table [slc]"));
-            }
-        }
+        let kind = self.mapping.kind();
+        require(kind == "page", "mapping.kind", kind, "\"page\" where there is a table [slc]")?;
         count("slc.bits_per_cell", slc.bits_per_cell, 2, 8)?;
-        if slc.bits_per_cell > self.geometry.pages_per_block {
-            let pages = self.geometry.pages_per_block;
-            return Err(refuse(
-                "slc.bits_per_cell",
-                slc.bits_per_cell,
-                format!("at most the {pages} pages of a block"),
-            ));
-        }
+        let pages = self.geometry.pages_per_block;
+        let expected = format!("at most the {pages} pages of a block");
+        require(slc.bits_per_cell <= pages, "slc.bits_per_cell", slc.bits_per_cell, expected)?;
         let taken = geometry.data_superblocks() + Geometry::spare_superblocks(self);
         let most = u64::from(geometry.superblocks).saturating_sub(taken);
         count("slc.static_superblocks", slc.static_superblocks, 0, u32::try_from(most).unwrap_or(u32::MAX))?;
         count("slc.dynamic_percent", slc.dynamic_percent, 0, 100)?;
-        if slc.static_superblocks == 0 && slc.dynamic_percent == 0 {
-            let expected = "more than 0 where slc.static_superblocks is 0";
-            return Err(refuse("slc.dynamic_percent", 0, expected));
-        }
+        let is_any = slc.static_superblocks > 0 || slc.dynamic_percent > 0;
+        require(is_any, "slc.dynamic_percent", 0, "more than 0 where slc.static_superblocks is 0")?;
         span("slc.t_prog_ns", slc.t_prog_ns, 1)?;
         span("slc.t_read_ns", slc.t_read_ns, 1)?;
         count("slc.fold_threshold_percent", slc.fold_threshold_percent, 0, 100)

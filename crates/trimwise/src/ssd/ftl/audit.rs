@@ -2,6 +2,7 @@
 //!
 //! Slow (it looks at every slot) and meant for tests and for the end of a run.
 
+use super::super::address::{Slot, Table};
 use super::super::audit::{AuditError, ensure};
 use super::{Ftl, Placement, State};
 
@@ -16,51 +17,39 @@ impl<P: Placement> Ftl<P> {
         let live = P::audit_map(self)?;
         let written = self.audit_superblocks(live)?;
         self.audit_pool()?;
-        self.victims.audit(&self.blocks).map_err(AuditError::new)?;
+        self.victims.audit(&self.blocks)?;
         let stats = &self.flash.stats;
         let counts = if P::SLOTS_ARE_GRANULES { stats.nand_granules } else { stats.nand_units };
-        ensure!(
-            counts.total() == written + self.erased_slots,
-            "{} slots written by cause; superblocks hold {written}, and {} were erased",
-            counts.total(),
-            self.erased_slots
-        );
-        let erases: u64 = self.blocks.iter().map(|b| u64::from(b.erases)).sum();
-        ensure!(
-            erases == stats.superblock_erases,
-            "{erases} erases in superblocks, {} counted",
-            stats.superblock_erases
-        );
-        Ok(())
+        let erases = self.blocks.iter().map(|block| u64::from(block.erases)).sum();
+        self.flash.audit_counts(counts.total(), written, self.erased_slots, erases)
     }
 
     /// Returns the slots that the superblocks hold.
     fn audit_superblocks(&self, live_by_map: u64) -> Result<u64, AuditError> {
         let all = self.superblock_slots;
         let (mut live, mut dead, mut free, mut closed) = (0u64, 0u64, 0u64, 0);
-        for (i, block) in self.blocks.iter().enumerate() {
-            let superblock = i as u32;
+        for (superblock, block) in self.blocks.numbered() {
             let count = P::audit_superblock(self, superblock)?;
             ensure!(
                 count + block.unchecked == block.valid,
-                "superblock {i}: {count} slots live and {} to check, {} counted",
+                "superblock {superblock}: {count} slots live and {} to check, {} counted",
                 block.unchecked,
                 block.valid
             );
-            ensure!(block.written <= all, "superblock {i} has taken {} slots", block.written);
+            ensure!(block.written <= all, "superblock {superblock} has taken {} slots", block.written);
             match block.state {
-                State::Free => ensure!(block.written == 0, "superblock {i} is free and was written"),
+                State::Free => ensure!(block.written == 0, "superblock {superblock} is free and was written"),
                 State::Closed => closed += 1,
-                State::Slc => ensure!(block.slc, "superblock {i} waits to be folded in normal mode"),
+                State::Slc => ensure!(block.slc, "superblock {superblock} waits to be folded in normal mode"),
                 State::Open => ensure!(
-                    self.open_superblocks().any(|(s, next)| s == superblock && next == block.written),
-                    "superblock {i} is open and no frontier fills it"
+                    self.open_superblocks().any(|next| next == Slot::new(superblock, block.written)),
+                    "superblock {superblock} is open and no frontier fills it"
                 ),
                 State::Victim => {
                     let victim = self.collector.victim.map(|victim| victim.superblock);
                     ensure!(
                         victim == Some(superblock) || self.map.own_victim() == superblock,
-                        "superblock {i} is a stray victim"
+                        "superblock {superblock} is a stray victim"
                     );
                 }
             }
@@ -79,12 +68,14 @@ impl<P: Placement> Ftl<P> {
     }
 
     fn audit_pool(&self) -> Result<(), AuditError> {
-        let mut pool = vec![false; self.blocks.len()];
+        let mut pool = Table::new(self.blocks.len(), false);
         for superblock in self.pool.iter() {
-            let i = superblock as usize;
-            ensure!(!pool[i], "superblock {i} is twice in the free pool");
-            ensure!(self.blocks[i].state == State::Free, "superblock {i} is in the free pool and not free");
-            pool[i] = true;
+            ensure!(!pool[superblock], "superblock {superblock} is twice in the free pool");
+            ensure!(
+                self.blocks[superblock].state == State::Free,
+                "superblock {superblock} is in the free pool and not free"
+            );
+            pool[superblock] = true;
         }
         let pooled = pool.iter().filter(|&&p| p).count();
         let free = self.blocks.iter().filter(|b| b.state == State::Free).count();

@@ -1,67 +1,64 @@
 //! A bit for each slot that holds live data.
 
+use super::super::address::{Number, Slot, Superblock};
+
 /// The bits, superblock by superblock; each superblock begins with a word of its own.
 #[derive(Clone, Debug)]
 pub(in crate::ssd) struct Bitmap {
     words: Vec<u64>,
-    words_per_superblock: u32,
+    words_per_superblock: usize,
 }
 
 impl Bitmap {
     pub fn new(superblocks: u32, superblock_slots: u32) -> Self {
-        let words_per_superblock = superblock_slots.div_ceil(64);
-        Self { words: vec![0; words_per_superblock as usize * superblocks as usize], words_per_superblock }
+        let words_per_superblock = superblock_slots.div_ceil(64) as usize;
+        Self { words: vec![0; words_per_superblock * superblocks as usize], words_per_superblock }
     }
 
     #[inline]
-    fn word(&self, superblock: u32, offset: u32) -> usize {
-        superblock as usize * self.words_per_superblock as usize + (offset / 64) as usize
+    fn index(&self, slot: Slot) -> usize {
+        slot.superblock.index() * self.words_per_superblock + (slot.offset / 64) as usize
     }
 
     /// The word that holds a slot's bit.
     #[inline]
-    pub fn word_of(&self, superblock: u32, offset: u32) -> u64 {
-        self.words[self.word(superblock, offset)]
+    pub fn word_of(&self, slot: Slot) -> u64 {
+        self.words[self.index(slot)]
     }
 
     #[inline]
-    pub fn set(&mut self, superblock: u32, offset: u32) {
-        let word = self.word(superblock, offset);
-        self.words[word] |= 1 << (offset % 64);
+    pub fn set(&mut self, slot: Slot) {
+        let word = self.index(slot);
+        self.words[word] |= 1 << (slot.offset % 64);
     }
 
     #[inline]
-    pub fn clear(&mut self, superblock: u32, offset: u32) {
-        let word = self.word(superblock, offset);
-        self.words[word] &= !(1 << (offset % 64));
+    pub fn clear(&mut self, slot: Slot) {
+        let word = self.index(slot);
+        self.words[word] &= !(1 << (slot.offset % 64));
     }
 
     #[inline]
-    pub fn get(&self, superblock: u32, offset: u32) -> bool {
-        self.words[self.word(superblock, offset)] >> (offset % 64) & 1 == 1
+    pub fn get(&self, slot: Slot) -> bool {
+        self.word_of(slot) >> (slot.offset % 64) & 1 == 1
     }
 
     /// Returns the offset of the first set bit of a superblock at or after `from`.
     #[inline]
-    pub fn next(&self, superblock: u32, from: u32) -> Option<u32> {
-        let base = superblock as usize * self.words_per_superblock as usize;
-        let mut index = from / 64;
-        if index >= self.words_per_superblock {
-            return None;
-        }
-        let mut word = self.words[base + index as usize] >> (from % 64) << (from % 64);
+    pub fn next(&self, superblock: Superblock, from: u32) -> Option<u32> {
+        let base = superblock.index() * self.words_per_superblock;
+        let words = &self.words[base..base + self.words_per_superblock];
+        let mut index = (from / 64) as usize;
+        let mut word = words.get(index)? >> (from % 64) << (from % 64);
         while word == 0 {
             index += 1;
-            if index >= self.words_per_superblock {
-                return None;
-            }
-            word = self.words[base + index as usize];
+            word = *words.get(index)?;
         }
-        Some(index * 64 + word.trailing_zeros())
+        Some(index as u32 * 64 + word.trailing_zeros())
     }
 
     /// The offsets of all set bits of a superblock from `from` on.
-    pub fn iter(&self, superblock: u32, from: u32) -> impl Iterator<Item = u32> + '_ {
+    pub fn iter(&self, superblock: Superblock, from: u32) -> impl Iterator<Item = u32> + '_ {
         let mut from = from;
         std::iter::from_fn(move || {
             let offset = self.next(superblock, from)?;

@@ -18,8 +18,10 @@
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
+use super::super::address::{Number, Slot, Superblock};
 use super::super::config::{SsdConfig, VictimPolicy};
-use super::{Block, Cursor, Ftl, Piece, Placement, Slot, State};
+use super::{Block, Cursor, Ftl, Piece, Placement, State};
+use crate::units::{SimDuration, SimTime};
 
 /// Why slots are copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,8 +46,9 @@ pub(in crate::ssd) enum Urgency {
 /// A superblock being collected, or folded.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::ssd) struct Victim {
-    pub superblock: u32,
-    cursor: Cursor,
+    pub superblock: Superblock,
+    /// How far it has been read.
+    pub(super) cursor: Cursor,
     cause: Cause,
     /// Slots to read for `gain` slots that the host writes.
     work: u64,
@@ -55,14 +58,9 @@ pub(in crate::ssd) struct Victim {
 }
 
 impl Victim {
-    pub fn new(superblock: u32, cause: Cause, work: u32, gain: u32) -> Self {
+    pub fn new(superblock: Superblock, cause: Cause, work: u32, gain: u32) -> Self {
         let cursor = Cursor::default();
         Self { superblock, cursor, cause, work: work.into(), gain: gain.into(), credit: 0 }
-    }
-
-    /// How far it has been read.
-    pub(super) fn cursor(&self) -> Cursor {
-        self.cursor
     }
 
     /// Returns how many slots to copy now that the host has written `slots` more. 0 is not nothing: a victim without
@@ -130,7 +128,7 @@ impl Collector {
 
 impl<P: Placement> Ftl<P> {
     /// Finishes the victim at hand, or chooses one and collects it whole.
-    pub(super) fn collect_one(&mut self, now: u64) {
+    pub(super) fn collect_one(&mut self, now: SimTime) {
         if self.collector.victim.is_none() {
             self.start_victim(Urgency::Needed);
         }
@@ -139,7 +137,7 @@ impl<P: Placement> Ftl<P> {
 
     /// Does the collector's share now that the host has filled `slots`.
     #[inline]
-    pub fn pace(&mut self, now: u64, slots: u32) {
+    pub fn pace(&mut self, now: SimTime, slots: u32) {
         if self.collector.victim.is_some() || self.start_paced() {
             self.work_off(now, slots);
         }
@@ -153,7 +151,7 @@ impl<P: Placement> Ftl<P> {
     }
 
     /// Copies as much of the victim at hand as `slots` of the host pay for.
-    pub(crate) fn work_off(&mut self, now: u64, slots: u32) {
+    pub(crate) fn work_off(&mut self, now: SimTime, slots: u32) {
         let Some(due) = self.collector.victim.as_mut().and_then(|victim| victim.due(slots)) else { return };
         self.collect(now, due, false);
         if self.collector.victim.is_none() {
@@ -162,8 +160,8 @@ impl<P: Placement> Ftl<P> {
     }
 
     /// Slots of a superblock that hold live data, as far as the placement knows.
-    pub fn live(&self, superblock: u32) -> u32 {
-        let Block { valid, unchecked, .. } = self.blocks[superblock as usize];
+    pub fn live(&self, superblock: Superblock) -> u32 {
+        let Block { valid, unchecked, .. } = self.blocks[superblock];
         valid - unchecked
     }
 
@@ -190,18 +188,17 @@ impl<P: Placement> Ftl<P> {
             return false;
         }
         let closed = self.victims.closed().len() as u64 * u64::from(self.flash.geometry.superblock_units);
-        let normal = |&(superblock, _): &(u32, u32)| !self.blocks[superblock as usize].slc;
-        let open = self.open_superblocks().filter(normal);
-        let open: u64 = open.map(|(_, next)| u64::from(next >> self.unit_shift)).sum();
+        let open = self.open_superblocks().filter(|next| !self.blocks[next.superblock].slc);
+        let open: u64 = open.map(|next| u64::from(next.offset >> self.unit_shift)).sum();
         self.flash.stats.gc_victims += 1;
         self.flash.stats.usable_units_sum += closed + open;
         self.take_victim(superblock, Cause::Gc);
         true
     }
 
-    fn take_victim(&mut self, superblock: u32, cause: Cause) {
+    fn take_victim(&mut self, superblock: Superblock, cause: Cause) {
         let live = self.live(superblock);
-        let block = &mut self.blocks[superblock as usize];
+        let block = &mut self.blocks[superblock];
         block.state = State::Victim;
         self.victims.remove(superblock, block.valid);
         let work = if block.unchecked > 0 { block.written } else { live };
@@ -217,9 +214,9 @@ impl<P: Placement> Ftl<P> {
         }
         self.collector.erases_since_move = 0;
         // What is always in SLC mode is erased far more often, and takes part in nothing.
-        let levelled = &self.blocks[self.pool_from as usize..];
-        let most = levelled.iter().map(|b| b.erases).max().unwrap_or(0);
-        let erases = |superblock: u32| self.blocks[superblock as usize].erases;
+        let levelled = self.blocks.iter().skip(self.pool_from.index());
+        let most = levelled.map(|b| b.erases).max().unwrap_or(0);
+        let erases = |superblock: Superblock| self.blocks[superblock].erases;
         let least = self.victims.closed().iter().copied().min_by_key(|&s| (erases(s), s));
         let Some(superblock) = least.filter(|&s| most - erases(s) > threshold) else { return false };
         self.take_victim(superblock, Cause::WearLevelling);
@@ -227,7 +224,7 @@ impl<P: Placement> Ftl<P> {
     }
 
     /// Copies up to `budget` slots of the collector's victim, and erases it if none is left.
-    fn collect(&mut self, now: u64, budget: u32, idle: bool) {
+    fn collect(&mut self, now: SimTime, budget: u32, idle: bool) {
         let Some(victim) = self.collector.victim.take() else { return };
         let (copied, rest) = self.copy_victim(victim, now, budget);
         let counts = self.counts();
@@ -243,9 +240,14 @@ impl<P: Placement> Ftl<P> {
 
     /// Reads up to `budget` slots of a victim and moves what is live. Erases the victim if none is left, and otherwise
     /// returns what is left of it; before that, how many slots were copied.
-    pub(crate) fn copy_victim(&mut self, mut victim: Victim, now: u64, budget: u32) -> (u32, Option<Victim>) {
+    pub(crate) fn copy_victim(
+        &mut self,
+        mut victim: Victim,
+        now: SimTime,
+        budget: u32,
+    ) -> (u32, Option<Victim>) {
         let source = victim.superblock;
-        let checks = self.blocks[source as usize].unchecked > 0;
+        let checks = self.blocks[source].unchecked > 0;
         let (mut done, mut copied) = (0, 0);
         let mut reading = Reading::default();
         let mut left = self.map.next_piece(source, victim.cursor);
@@ -270,8 +272,8 @@ impl<P: Placement> Ftl<P> {
             return (copied, Some(victim));
         }
         // What is left of it was trimmed, and nothing else refers to it.
-        let Block { slc, written, unchecked, .. } = self.blocks[source as usize];
-        self.blocks[source as usize].valid -= unchecked;
+        let Block { slc, written, unchecked, .. } = self.blocks[source];
+        self.blocks[source].valid -= unchecked;
         self.erase(source, now);
         if !slc || self.map.slc_erased(source, written) {
             self.pool.put(source);
@@ -281,7 +283,13 @@ impl<P: Placement> Ftl<P> {
 
     /// Asks for slots of a victim, which may lie in several stripes. What was asked of another stripe is read.
     #[inline]
-    fn read_piece(&mut self, source: u32, reading: &mut Reading, piece: &Piece<P::Owner>, now: u64) {
+    fn read_piece(
+        &mut self,
+        source: Superblock,
+        reading: &mut Reading,
+        piece: &Piece<P::Owner>,
+        now: SimTime,
+    ) {
         let (mut offset, end) = (piece.offset, piece.offset + piece.slots);
         while offset < end {
             let stripe = offset / self.stripe_slots;
@@ -300,7 +308,7 @@ impl<P: Placement> Ftl<P> {
 
     /// Moves a piece that is being read.
     #[inline]
-    fn copy_piece(&mut self, victim: &Victim, reading: &mut Reading, piece: &Piece<P::Owner>, now: u64) {
+    fn copy_piece(&mut self, victim: &Victim, reading: &mut Reading, piece: &Piece<P::Owner>, now: SimTime) {
         let (source, slots) = (victim.superblock, piece.slots);
         let target = P::copy_target(self, victim.cause, slots, now);
         reading.target = Some(target);
@@ -310,22 +318,22 @@ impl<P: Placement> Ftl<P> {
         }
         let open = &self.frontiers[target];
         let (to, ready) = (open.slot(), open.stripe.ready);
-        self.map.moved(piece.owner, Slot { superblock: source, offset: piece.offset }, to);
-        self.blocks[source as usize].valid -= slots;
+        self.map.moved(piece.owner, Slot::new(source, piece.offset), to);
+        self.blocks[source].valid -= slots;
         if self.append(target, now, ready, slots, false) {
             P::copies_filled(self, victim.cause, target, now);
         }
     }
 
     /// Reserves the read of what was asked for.
-    fn carry_out(&mut self, source: u32, reading: &mut Reading, now: u64) {
+    fn carry_out(&mut self, source: Superblock, reading: &mut Reading, now: SimTime) {
         let Reading { stripe, slots, target } = std::mem::take(reading);
         if slots == 0 {
             return;
         }
-        let at = self.place(source, stripe * self.stripe_slots);
+        let at = self.place(Slot::new(source, stripe * self.stripe_slots));
         let units = slots.div_ceil(1 << self.unit_shift);
-        let ready = self.flash.nand.read_for_copy(at, now, units, &mut self.flash.stats.busy_ns);
+        let ready = self.flash.nand.read(at, now, now, units, &mut self.flash.stats.busy_ns.read_gc);
         self.map.die_used(at.die);
         if let Some(target) = target {
             let stripe = &mut self.frontiers[target].stripe;
@@ -335,7 +343,7 @@ impl<P: Placement> Ftl<P> {
 
     /// Collects while the host is idle, from `from` on and as long as it can begin before `until`, until enough
     /// superblocks are free. What it does at once is a stripe for each die.
-    pub(super) fn collect_between(&mut self, from: u64, until: u64) {
+    pub(super) fn collect_between(&mut self, from: SimTime, until: SimTime) {
         let budget = self.stripe_slots * self.flash.geometry.dies_per_superblock;
         let mut at = from;
         while at < until {
@@ -355,7 +363,7 @@ impl<P: Placement> Ftl<P> {
                     P::victim_done(self, at);
                 }
             }
-            at = self.flash.nand.idle_at().max(at + 1);
+            at = self.flash.nand.idle_at().max(at + SimDuration::from_nanos(1));
         }
     }
 }

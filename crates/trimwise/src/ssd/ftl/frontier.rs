@@ -3,14 +3,16 @@
 //! A stripe is programmed when it is full, or padded. A superblock is closed with its last stripe. What does not fit
 //! into a stripe goes on in the next one, but never in another superblock.
 
+use super::super::address::{Number, Slot, Superblock};
 use super::super::flash::Stripe;
-use super::{Ftl, NONE, Placement, Slot, State, must_have_gained};
+use super::{Ftl, Placement, State, must_have_gained};
+use crate::units::SimTime;
 
 /// An open superblock. Places are slots in it.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::ssd) struct Frontier {
-    /// [`NONE`] while it has no superblock.
-    pub superblock: u32,
+    /// [`Superblock::NONE`] while it has no superblock.
+    pub superblock: Superblock,
     /// The next slot.
     pub next: u32,
     /// Where the stripe ends that is being filled.
@@ -22,18 +24,18 @@ pub(in crate::ssd) struct Frontier {
 }
 
 impl Frontier {
-    pub(crate) const UNUSED: Self = Self {
-        superblock: NONE,
-        next: 0,
-        stripe_end: 0,
-        end: 0,
-        stripe: Stripe { host_units: 0, holds_host: false, ready: 0 },
-    };
+    pub(crate) const UNUSED: Self =
+        Self { superblock: Superblock::NONE, next: 0, stripe_end: 0, end: 0, stripe: Stripe::EMPTY };
 
     /// The next slot.
     #[inline]
     pub fn slot(&self) -> Slot {
-        Slot { superblock: self.superblock, offset: self.next }
+        Slot::new(self.superblock, self.next)
+    }
+
+    #[inline]
+    pub fn is_open(&self) -> bool {
+        self.superblock != Superblock::NONE
     }
 
     /// Returns whether this many slots still fit into the superblock; false if there is none.
@@ -50,9 +52,9 @@ impl Frontier {
 }
 
 impl<P: Placement> Ftl<P> {
-    /// The open superblocks and their next slots.
-    pub(crate) fn open_superblocks(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
-        self.frontiers.iter().filter(|f| f.superblock != NONE).map(|f| (f.superblock, f.next))
+    /// The next slots of the open superblocks.
+    pub(crate) fn open_superblocks(&self) -> impl Iterator<Item = Slot> + '_ {
+        self.frontiers.iter().filter(|f| f.is_open()).map(Frontier::slot)
     }
 
     /// The host's next frontier in turn.
@@ -62,7 +64,7 @@ impl<P: Placement> Ftl<P> {
 
     /// Makes sure that a frontier of the host has room.
     #[inline]
-    pub(crate) fn prepare_host(&mut self, frontier: usize, slots: u32, now: u64) {
+    pub(crate) fn prepare_host(&mut self, frontier: usize, slots: u32, now: SimTime) {
         if !self.frontiers[frontier].has_room(slots) {
             self.make_room(frontier, frontier % self.pool.lanes(), slots, now);
         }
@@ -71,11 +73,11 @@ impl<P: Placement> Ftl<P> {
     /// Makes sure that a frontier has room. Opens a superblock if it must, of `lane` if there is one. Leaves the last
     /// free superblock to the collector: collects until there is another.
     #[cold]
-    pub fn make_room(&mut self, frontier: usize, lane: usize, slots: u32, now: u64) {
+    pub fn make_room(&mut self, frontier: usize, lane: usize, slots: u32, now: SimTime) {
         // The collector may open and fill superblocks of a shared frontier meanwhile.
         let mut victims = 0;
         while !self.frontiers[frontier].has_room(slots) {
-            if self.frontiers[frontier].superblock != NONE {
+            if self.frontiers[frontier].is_open() {
                 self.fill_up(frontier, self.frontiers[frontier].end, now);
             } else if self.pool.free() > 1 {
                 self.open(frontier, lane);
@@ -90,10 +92,10 @@ impl<P: Placement> Ftl<P> {
 
     /// Makes sure that the frontier of copies has room. Returns which one it is.
     #[inline]
-    pub(crate) fn prepare_copies(&mut self, slots: u32, now: u64) -> usize {
+    pub(crate) fn prepare_copies(&mut self, slots: u32, now: SimTime) -> usize {
         let copies = self.copies;
         while !self.frontiers[copies].has_room(slots) {
-            if self.frontiers[copies].superblock != NONE {
+            if self.frontiers[copies].is_open() {
                 self.fill_up(copies, self.frontiers[copies].end, now);
             } else {
                 let lane = self.collector.next_lane(self.pool.lanes());
@@ -110,14 +112,14 @@ impl<P: Placement> Ftl<P> {
     }
 
     /// Opens a superblock that takes `slots`.
-    pub(crate) fn open_superblock(&mut self, frontier: usize, superblock: u32, slots: u32) {
-        self.blocks[superblock as usize].state = State::Open;
+    pub(crate) fn open_superblock(&mut self, frontier: usize, superblock: Superblock, slots: u32) {
+        self.blocks[superblock].state = State::Open;
         let (stripe_end, end) = (self.stripe_slots, slots);
         self.frontiers[frontier] = Frontier { superblock, stripe_end, end, ..Frontier::UNUSED };
     }
 
     /// Takes a superblock from the free pool, of `lane` if there is one.
-    pub(crate) fn take_free(&mut self, lane: usize) -> u32 {
+    pub(crate) fn take_free(&mut self, lane: usize) -> Superblock {
         let Some(superblock) = self.pool.take(lane) else {
             unreachable!(
                 "the last free superblock is kept for the collector, and a victim needs one at most"
@@ -128,7 +130,7 @@ impl<P: Placement> Ftl<P> {
 
     /// Fills slots of a host frontier that has room for them, with units that are at hand at `ready`.
     #[inline]
-    pub(crate) fn append_host(&mut self, frontier: usize, now: u64, ready: u64, slots: u32) {
+    pub(crate) fn append_host(&mut self, frontier: usize, now: SimTime, ready: SimTime, slots: u32) {
         self.counts().host += u64::from(slots);
         if self.append(frontier, now, ready, slots, true) {
             P::stripe_filled(self, frontier, now);
@@ -137,12 +139,19 @@ impl<P: Placement> Ftl<P> {
 
     /// Fills slots of a frontier that has room for them. Returns whether a stripe became full.
     #[inline]
-    pub fn append(&mut self, frontier: usize, now: u64, ready: u64, slots: u32, is_host: bool) -> bool {
+    pub fn append(
+        &mut self,
+        frontier: usize,
+        now: SimTime,
+        ready: SimTime,
+        slots: u32,
+        is_host: bool,
+    ) -> bool {
         let open = &mut self.frontiers[frontier];
         open.next += slots;
         open.stripe.ready = open.stripe.ready.max(ready);
         open.stripe.holds_host |= is_host;
-        let block = &mut self.blocks[open.superblock as usize];
+        let block = &mut self.blocks[open.superblock];
         block.valid += slots;
         block.written += slots;
         if open.next < open.stripe_end {
@@ -155,7 +164,7 @@ impl<P: Placement> Ftl<P> {
 
     /// Programs the stripes that end at or before the frontier's next slot. A unit leaves the write cache with the
     /// stripe that it ends in.
-    fn complete(&mut self, frontier: usize, now: u64, ready: u64, is_host: bool) {
+    fn complete(&mut self, frontier: usize, now: SimTime, ready: SimTime, is_host: bool) {
         let next = self.frontiers[frontier].next;
         while next > self.frontiers[frontier].stripe_end {
             self.program(frontier, now);
@@ -168,7 +177,7 @@ impl<P: Placement> Ftl<P> {
     }
 
     /// Programs the stripes in which the host has begun, after filling them up with nothing.
-    pub(super) fn pad_stripes(&mut self, now: u64) {
+    pub(super) fn pad_stripes(&mut self, now: SimTime) {
         for i in 0..self.frontiers.len() {
             if self.frontiers[i].stripe.holds_host {
                 self.fill_up(i, self.frontiers[i].stripe_end, now);
@@ -178,12 +187,12 @@ impl<P: Placement> Ftl<P> {
     }
 
     /// Fills a frontier up with nothing up to `end`, where a stripe ends.
-    fn fill_up(&mut self, frontier: usize, end: u32, now: u64) {
+    fn fill_up(&mut self, frontier: usize, end: u32, now: SimTime) {
         let open = &mut self.frontiers[frontier];
         let (superblock, padding, is_host) = (open.superblock, end - open.next, open.stripe.holds_host);
         open.next = end;
         if padding > 0 {
-            self.blocks[superblock as usize].written += padding;
+            self.blocks[superblock].written += padding;
             self.counts().padding += u64::from(padding);
             self.map.padded(superblock, padding, is_host);
         }
@@ -195,17 +204,18 @@ impl<P: Placement> Ftl<P> {
 
     /// Reserves the program of the stripe that is being filled. Moves on to the next one, or closes the superblock if
     /// that was its last.
-    fn program(&mut self, frontier: usize, now: u64) {
+    fn program(&mut self, frontier: usize, now: SimTime) {
         let open = &mut self.frontiers[frontier];
         let Frontier { superblock, stripe_end, end, .. } = *open;
         let stripe = std::mem::take(&mut open.stripe);
         open.stripe_end += self.stripe_slots;
         let first = stripe_end - self.stripe_slots;
-        let at = self.place(superblock, first);
-        let done = self.flash.program(at, superblock * self.superblock_slots + first, now, stripe);
+        let first = Slot::new(superblock, first);
+        let at = self.place(first);
+        let done = self.flash.program(at, first.ppn(self.superblock_slots), now, stripe);
         self.map.die_used(at.die);
         if stripe.host_units > 0 {
-            let block = &mut self.blocks[superblock as usize];
+            let block = &mut self.blocks[superblock];
             block.programmed_at = block.programmed_at.max(done);
             self.flash.stats.slc_units_written += if at.slc { u64::from(stripe.host_units) } else { 0 };
         }
@@ -217,7 +227,7 @@ impl<P: Placement> Ftl<P> {
     /// Closes a frontier's superblock.
     pub fn close(&mut self, frontier: usize) {
         let Frontier { superblock, .. } = std::mem::replace(&mut self.frontiers[frontier], Frontier::UNUSED);
-        let block = &mut self.blocks[superblock as usize];
+        let block = &mut self.blocks[superblock];
         block.closed_at = self.flash.stats.host_units_written;
         if block.slc {
             block.state = State::Slc;

@@ -18,14 +18,14 @@ mod audit;
 mod bitmap;
 mod collect;
 mod frontier;
+mod lists;
 mod placement;
 mod pool;
 mod reads;
 mod superblock;
 mod victims;
 
-use std::ops::Range;
-
+use super::address::{Ppn, Slot, Superblock, Table};
 use super::audit::AuditError;
 use super::config::SsdConfig;
 use super::flash::Flash;
@@ -34,18 +34,20 @@ use super::stats::{NandUnits, Wear};
 use super::timing::Place;
 use super::translation::{Ready, Translation};
 use crate::content::Content;
+use crate::units::{Lpn, SimTime, UnitRange};
 pub(super) use bitmap::Bitmap;
 use collect::Collector;
 pub(super) use collect::{Cause, Urgency, Victim};
 use frontier::Frontier;
-pub(super) use placement::{Cursor, Piece, Placement, Slot};
+pub(super) use lists::Lists;
+pub(super) use placement::{Cursor, Piece, Placement};
 pub(super) use pool::Pool;
 pub(super) use reads::Reads;
-pub(super) use superblock::{Block, NONE, State};
+pub(super) use superblock::{Block, State};
 pub(super) use victims::{Victims, must_have_gained};
 
 /// From this many units on, the lists of victims are rebuilt after unmapping instead of being kept up to date.
-const BULK_UNITS: usize = 65_536;
+const BULK_UNITS: u64 = 65_536;
 
 /// What a placement asks of the core.
 pub(super) struct Layout {
@@ -56,7 +58,7 @@ pub(super) struct Layout {
     /// The frontier that takes the first unit.
     pub turn: usize,
     /// Superblocks below this one never go to the pool.
-    pub pool_from: u32,
+    pub pool_from: Superblock,
 }
 
 /// A device's flash under one placement.
@@ -64,7 +66,7 @@ pub(super) struct Layout {
 pub(super) struct Ftl<P> {
     pub flash: Flash,
     pub map: P,
-    pub blocks: Vec<Block>,
+    pub blocks: Table<Superblock, Block>,
     pub victims: Victims,
     pub pool: Pool,
     /// Those of the host, and behind them one for copies and one for parts of a map that lies in the flash.
@@ -80,7 +82,7 @@ pub(super) struct Ftl<P> {
     pub stripe_slots: u32,
     /// The binary logarithm of the slots in a unit.
     pub unit_shift: u32,
-    pool_from: u32,
+    pool_from: Superblock,
     /// Slots that were written and then erased; for the audit.
     erased_slots: u64,
 }
@@ -94,11 +96,11 @@ impl<P: Placement> Ftl<P> {
         map: P,
     ) -> Self {
         let mut pool = Pool::new(geometry.lanes);
-        pool.extend(layout.pool_from..geometry.superblocks);
+        pool.extend((layout.pool_from.0..geometry.superblocks).map(Superblock));
         let superblock_slots = geometry.superblock_units * layout.unit_slots;
         Self {
             map,
-            blocks: vec![Block::NEW; geometry.superblocks as usize],
+            blocks: Table::new(geometry.superblocks as usize, Block::NEW),
             victims: Victims::new(config.gc.victim, geometry.superblocks, superblock_slots),
             pool,
             frontiers: vec![Frontier::UNUSED; layout.host_frontiers + 2],
@@ -116,17 +118,11 @@ impl<P: Placement> Ftl<P> {
         }
     }
 
-    /// The superblock of a slot, and the slot's number there.
-    #[inline]
-    pub fn split(&self, slot: u32) -> (u32, u32) {
-        (slot / self.superblock_slots, slot % self.superblock_slots)
-    }
-
     /// The die and the channel of a slot, and whether it is in SLC mode.
     #[inline]
-    pub fn place(&self, superblock: u32, offset: u32) -> Place {
-        let slc = self.blocks[superblock as usize].slc;
-        Place { slc, ..self.flash.place(superblock, offset >> self.unit_shift) }
+    pub fn place(&self, slot: Slot) -> Place {
+        let slc = self.blocks[slot.superblock].slc;
+        Place { slc, ..self.flash.place(Slot::new(slot.superblock, slot.offset >> self.unit_shift)) }
     }
 
     /// What has been written to the flash by cause, in slots.
@@ -151,8 +147,8 @@ impl<P: Placement> Ftl<P> {
 
     /// Marks slots of a superblock as dead: they no longer hold live data.
     #[inline]
-    pub fn kill(&mut self, superblock: u32, slots: u32) {
-        let block = &mut self.blocks[superblock as usize];
+    pub fn kill(&mut self, superblock: Superblock, slots: u32) {
+        let block = &mut self.blocks[superblock];
         let before = block.valid;
         block.valid = before - slots;
         if block.state == State::Closed {
@@ -163,32 +159,31 @@ impl<P: Placement> Ftl<P> {
     /// Returns whether a read of slots that lie behind each other needs no flash: their last stripe is still being
     /// filled, or it is the host's and its program has not ended at `now`.
     #[inline]
-    pub fn in_memory(&self, slot: u32, slots: u32, now: u64) -> bool {
-        let (superblock, offset) = self.split(slot);
-        let block = &self.blocks[superblock as usize];
+    pub fn in_memory(&self, slot: Ppn, slots: u32, now: SimTime) -> bool {
+        let Slot { superblock, offset } = slot.slot(self.superblock_slots);
+        let block = &self.blocks[superblock];
         let stripe_slots = self.stripe_slots;
         if block.state == State::Open && offset + slots > block.written - block.written % stripe_slots {
             return true;
         }
-        let last = slot + slots - 1;
-        block.programmed_at > now && self.flash.cache.holds(last - last % stripe_slots, now)
+        let last = Ppn(slot.0 + slots - 1).stripe(stripe_slots);
+        block.programmed_at > now && self.flash.cache.holds(last.first(stripe_slots), now)
     }
 
     /// Unmaps ranges: few units one by one, many in bulk. Returns how many units held data.
-    fn unmap_ranges(&mut self, ranges: &[Range<u32>]) -> u64 {
+    fn unmap_ranges(&mut self, ranges: &[UnitRange]) -> u64 {
         let before = self.map.mapped_units();
-        let bulk = ranges.iter().map(ExactSizeIterator::len).sum::<usize>() >= BULK_UNITS;
+        let bulk = ranges.iter().map(|range| range.units).sum::<u64>() >= BULK_UNITS;
         for range in ranges {
-            let is_whole = range.len() == self.flash.geometry.logical_units as usize;
-            if bulk && is_whole && P::release_all(self) {
+            if bulk && self.is_all(*range) && P::release_all(self) {
                 continue;
             }
-            for lpn in range.clone() {
+            for lpn in range.iter() {
                 let Some((superblock, slots)) = self.map.release(lpn) else { continue };
                 if self.map.checks_references() {
-                    self.blocks[superblock as usize].unchecked += slots;
+                    self.blocks[superblock].unchecked += slots;
                 } else if bulk {
-                    self.blocks[superblock as usize].valid -= slots;
+                    self.blocks[superblock].valid -= slots;
                 } else {
                     self.kill(superblock, slots);
                 }
@@ -200,14 +195,17 @@ impl<P: Placement> Ftl<P> {
         before - self.map.mapped_units()
     }
 
+    /// Whether a range is all that the host sees.
+    fn is_all(&self, range: UnitRange) -> bool {
+        range.units == u64::from(self.flash.geometry.logical_units)
+    }
+
     /// Erases a superblock that holds no live data. Returns when the last of its dies has erased its part.
-    fn erase(&mut self, superblock: u32, now: u64) -> u64 {
+    fn erase(&mut self, superblock: Superblock, now: SimTime) -> SimTime {
         let end = self.flash.erase(superblock, now);
-        for i in 0..self.flash.geometry.dies_per_superblock {
-            self.map.die_used(self.flash.geometry.die(superblock, i));
-        }
+        self.flash.geometry.dies_of(superblock).for_each(|die| self.map.die_used(die));
         self.map.erased(superblock);
-        let block = &mut self.blocks[superblock as usize];
+        let block = &mut self.blocks[superblock];
         debug_assert_eq!(block.valid, 0, "an erase must not destroy data");
         self.erased_slots += u64::from(block.written);
         *block = Block { erases: block.erases + 1, ..Block::NEW };
@@ -229,56 +227,56 @@ impl<P: Placement> Translation for Ftl<P> {
         &mut self.flash
     }
 
-    fn write(&mut self, now: u64, arrived: u64, units: Range<u32>, content: Content) -> u64 {
+    fn write(&mut self, now: SimTime, arrived: SimTime, units: UnitRange, content: Content) -> SimTime {
         let acknowledged = P::write(self, now, arrived, units, content);
         self.count_units();
         acknowledged
     }
 
-    fn expect(&self, lpns: &[u32]) {
+    fn expect(&self, lpns: &[Lpn]) {
         self.map.expect(lpns);
         // They will have about as many slots copied.
         if let Some(victim) = &self.collector.victim {
-            self.map.expect_copies(victim.superblock, victim.cursor(), 2 * lpns.len());
+            self.map.expect_copies(victim.superblock, victim.cursor, 2 * lpns.len());
         }
     }
 
-    fn pad(&mut self, now: u64) {
+    fn pad(&mut self, now: SimTime) {
         self.pad_stripes(now);
         self.count_units();
     }
 
-    fn read(&mut self, now: u64, decoded: u64, units: Range<u32>) -> Ready {
+    fn read(&mut self, now: SimTime, decoded: SimTime, units: UnitRange) -> Ready {
         P::read(self, now, decoded, units)
     }
 
-    fn is_in_memory(&self, lpn: u32, now: u64) -> bool {
+    fn is_in_memory(&self, lpn: Lpn, now: SimTime) -> bool {
         let in_memory = |(slot, slots)| self.in_memory(slot, slots, now);
         self.map.is_mapped(lpn) && self.map.slots_of(lpn).is_none_or(in_memory)
     }
 
-    fn unmap(&mut self, now: u64, ranges: &[Range<u32>]) -> u64 {
+    fn unmap(&mut self, now: SimTime, ranges: &[UnitRange]) -> u64 {
         P::before_unmap(self, now, ranges);
         self.unmap_ranges(ranges)
     }
 
-    fn forget(&mut self, now: u64, range: &Range<u32>) -> u64 {
+    fn forget(&mut self, now: SimTime, range: UnitRange) -> u64 {
         // A map in the flash stays as it is, unless nothing is left of any part of it: that costs nothing.
-        if range.len() == self.flash.geometry.logical_units as usize {
-            P::before_unmap(self, now, std::slice::from_ref(range));
+        if self.is_all(range) {
+            P::before_unmap(self, now, &[range]);
         }
-        self.unmap_ranges(std::slice::from_ref(range))
+        self.unmap_ranges(&[range])
     }
 
-    fn unmapped_at(&self) -> u64 {
+    fn unmapped_at(&self) -> SimTime {
         self.map.unmapped_at()
     }
 
-    fn erase_all(&mut self, now: u64) -> u64 {
+    fn erase_all(&mut self, now: SimTime) -> SimTime {
         let mut end = now;
         self.pool.clear();
-        for superblock in 0..self.flash.geometry.superblocks {
-            let block = &mut self.blocks[superblock as usize];
+        for superblock in self.blocks.numbers() {
+            let block = &mut self.blocks[superblock];
             block.valid = 0;
             if block.written > 0 || block.state != State::Free {
                 end = end.max(self.erase(superblock, now));
@@ -295,12 +293,12 @@ impl<P: Placement> Translation for Ftl<P> {
         end
     }
 
-    fn collect_idle(&mut self, from: u64, until: u64) {
+    fn collect_idle(&mut self, from: SimTime, until: SimTime) {
         self.collect_between(from, until);
         self.count_units();
     }
 
-    fn is_mapped(&self, lpn: u32) -> bool {
+    fn is_mapped(&self, lpn: Lpn) -> bool {
         self.map.is_mapped(lpn)
     }
 
@@ -308,7 +306,7 @@ impl<P: Placement> Translation for Ftl<P> {
         self.map.mapped_units()
     }
 
-    fn tag(&self, lpn: u32) -> Option<u32> {
+    fn tag(&self, lpn: Lpn) -> Option<u32> {
         self.map.tag(lpn)
     }
 
@@ -322,8 +320,8 @@ impl<P: Placement> Translation for Ftl<P> {
     }
 
     fn memory_bytes(&self) -> u64 {
-        let blocks = self.blocks.capacity() * size_of::<Block>();
-        self.map.memory_bytes() + self.victims.memory_bytes() + self.pool.memory_bytes() + blocks as u64
+        let tables = self.map.memory_bytes() + self.blocks.memory_bytes();
+        tables + self.victims.memory_bytes() + self.pool.memory_bytes()
     }
 
     fn audit(&self) -> Result<(), AuditError> {

@@ -1,19 +1,13 @@
 //! What a mapping adds to the core.
 
 use std::fmt::Debug;
-use std::ops::Range;
 
+use super::super::address::{Die, Number, Ppn, Slot, Superblock};
 use super::super::audit::AuditError;
 use super::super::translation::Ready;
-use super::{Cause, Ftl, NONE};
+use super::{Cause, Ftl};
 use crate::content::Content;
-
-/// A slot by its superblock and its number there. A slot is the smallest piece of flash that a placement tells apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::ssd) struct Slot {
-    pub superblock: u32,
-    pub offset: u32,
-}
+use crate::units::{Lpn, SimTime, UnitRange};
 
 /// A piece of a superblock: a number of slots that only move together.
 #[derive(Clone, Copy, Debug)]
@@ -50,33 +44,39 @@ pub(in crate::ssd) trait Placement: Clone + Debug + Send + Sync + Sized + 'stati
 
     /// Writes host units that are there at `arrived`, by a command accepted at `now`. Returns when the last of them is
     /// in the cache.
-    fn write(ftl: &mut Ftl<Self>, now: u64, arrived: u64, units: Range<u32>, content: Content) -> u64;
+    fn write(
+        ftl: &mut Ftl<Self>,
+        now: SimTime,
+        arrived: SimTime,
+        units: UnitRange,
+        content: Content,
+    ) -> SimTime;
 
     /// Reads units for a command that is decoded at `decoded`.
-    fn read(ftl: &mut Ftl<Self>, now: u64, decoded: u64, units: Range<u32>) -> Ready;
+    fn read(ftl: &mut Ftl<Self>, now: SimTime, decoded: SimTime, units: UnitRange) -> Ready;
 
-    /// Fetches into the processor's caches what is kept of these units, at most [`EXPECTED_AT_ONCE`].
-    fn expect(&self, _lpns: &[u32]) {}
+    /// Fetches into the processor's caches what is kept of these units, as [`Translation::expect`](super::Translation::expect).
+    fn expect(&self, _lpns: &[Lpn]) {}
 
     /// The same for the next `count` slots of a superblock that are copied.
-    fn expect_copies(&self, _superblock: u32, _from: Cursor, _count: usize) {}
+    fn expect_copies(&self, _superblock: Superblock, _from: Cursor, _count: usize) {}
 
-    fn is_mapped(&self, lpn: u32) -> bool;
+    fn is_mapped(&self, lpn: Lpn) -> bool;
 
     /// Units that hold data.
     fn mapped_units(&self) -> u64;
 
-    /// The slots that a unit is read from, as the number of the first and their count. `None` if there are none.
-    fn slots_of(&self, lpn: u32) -> Option<(u32, u32)>;
+    /// The slots that a unit is read from: the first, and their count. `None` if there are none.
+    fn slots_of(&self, lpn: Lpn) -> Option<(Ppn, u32)>;
 
     /// The tag of what a unit holds; `None` if it is unmapped or tags are not kept.
-    fn tag(&self, lpn: u32) -> Option<u32>;
+    fn tag(&self, lpn: Lpn) -> Option<u32>;
 
     /// Bytes of its tables, tags aside.
     fn memory_bytes(&self) -> u64;
 
     /// Unmaps a unit. Returns the superblock and the number of the slots that no unit refers to any more.
-    fn release(&mut self, lpn: u32) -> Option<(u32, u32)>;
+    fn release(&mut self, lpn: Lpn) -> Option<(Superblock, u32)>;
 
     /// Unmaps every unit at once, if it has a quicker way than one by one. Returns whether it has.
     fn release_all(_ftl: &mut Ftl<Self>) -> bool {
@@ -89,32 +89,32 @@ pub(in crate::ssd) trait Placement: Clone + Debug + Send + Sync + Sized + 'stati
     }
 
     /// Called before a command unmaps ranges.
-    fn before_unmap(_ftl: &mut Ftl<Self>, _now: u64, _ranges: &[Range<u32>]) {}
+    fn before_unmap(_ftl: &mut Ftl<Self>, _now: SimTime, _ranges: &[UnitRange]) {}
 
-    /// When the parts of the map that the last unmapping had to look at were at hand; 0 if all of it is in memory.
-    fn unmapped_at(&self) -> u64 {
-        0
+    /// When the parts of the map that the last unmapping had to look at were at hand; zero if all of it is in memory.
+    fn unmapped_at(&self) -> SimTime {
+        SimTime::ZERO
     }
 
     /// Called when the host has filled a stripe of a frontier. Chooses the frontier for the next one, and lets the
     /// collector do its share.
-    fn stripe_filled(ftl: &mut Ftl<Self>, frontier: usize, now: u64);
+    fn stripe_filled(ftl: &mut Ftl<Self>, frontier: usize, now: SimTime);
 
     /// Called when slots were filled with nothing.
-    fn padded(&mut self, _superblock: u32, _slots: u32, _is_host: bool) {}
+    fn padded(&mut self, _superblock: Superblock, _slots: u32, _is_host: bool) {}
 
     /// Called when a die programs, erases or reads for a copy.
-    fn die_used(&mut self, _die: u32) {}
+    fn die_used(&mut self, _die: Die) {}
 
     /// Called when a superblock is full.
-    fn closed(&mut self, _superblock: u32, _slc: bool) {}
+    fn closed(&mut self, _superblock: Superblock, _slc: bool) {}
 
     /// Called when a superblock was erased.
-    fn erased(&mut self, _superblock: u32) {}
+    fn erased(&mut self, _superblock: Superblock) {}
 
     /// Called when a superblock in SLC mode was erased of which `written` slots had been taken. Returns whether it goes
     /// back to the free pool.
-    fn slc_erased(&mut self, _superblock: u32, _written: u32) -> bool {
+    fn slc_erased(&mut self, _superblock: Superblock, _written: u32) -> bool {
         true
     }
 
@@ -122,21 +122,21 @@ pub(in crate::ssd) trait Placement: Clone + Debug + Send + Sync + Sized + 'stati
     fn clear(ftl: &mut Ftl<Self>);
 
     /// The piece of a superblock at or after a place. Pieces that hold no live data may be left out.
-    fn next_piece(&self, superblock: u32, from: Cursor) -> Option<Piece<Self::Owner>>;
+    fn next_piece(&self, superblock: Superblock, from: Cursor) -> Option<Piece<Self::Owner>>;
 
     /// Notes that a piece moves to another place.
     fn moved(&mut self, owner: Self::Owner, from: Slot, to: Slot);
 
     /// Makes sure that there is a frontier with room for a piece to move to. Returns it.
-    fn copy_target(ftl: &mut Ftl<Self>, _cause: Cause, slots: u32, now: u64) -> usize {
+    fn copy_target(ftl: &mut Ftl<Self>, _cause: Cause, slots: u32, now: SimTime) -> usize {
         ftl.prepare_copies(slots, now)
     }
 
     /// Called when copies have filled a stripe of a frontier.
-    fn copies_filled(_ftl: &mut Ftl<Self>, _cause: Cause, _frontier: usize, _now: u64) {}
+    fn copies_filled(_ftl: &mut Ftl<Self>, _cause: Cause, _frontier: usize, _now: SimTime) {}
 
     /// The victim to take when the host waits for room and the policy has chosen one.
-    fn victim_for_waiting_host(_ftl: &Ftl<Self>, chosen: u32) -> u32 {
+    fn victim_for_waiting_host(_ftl: &Ftl<Self>, chosen: Superblock) -> Superblock {
         chosen
     }
 
@@ -146,10 +146,10 @@ pub(in crate::ssd) trait Placement: Clone + Debug + Send + Sync + Sized + 'stati
     }
 
     /// Called when the collector has finished its victim, unless the host waited for it.
-    fn victim_done(_ftl: &mut Ftl<Self>, _now: u64) {}
+    fn victim_done(_ftl: &mut Ftl<Self>, _now: SimTime) {}
 
     /// Does a piece of what comes before collection while the host is idle. Returns whether there was any.
-    fn work_while_idle(_ftl: &mut Ftl<Self>, _now: u64, _slots: u32) -> bool {
+    fn work_while_idle(_ftl: &mut Ftl<Self>, _now: SimTime, _slots: u32) -> bool {
         false
     }
 
@@ -158,9 +158,9 @@ pub(in crate::ssd) trait Placement: Clone + Debug + Send + Sync + Sized + 'stati
         0
     }
 
-    /// A superblock that it empties itself; [`NONE`] if there is none.
-    fn own_victim(&self) -> u32 {
-        NONE
+    /// A superblock that it empties itself; [`Superblock::NONE`] if there is none.
+    fn own_victim(&self) -> Superblock {
+        Superblock::NONE
     }
 
     /// Free superblocks that are not in the pool.
@@ -180,5 +180,5 @@ pub(in crate::ssd) trait Placement: Clone + Debug + Send + Sync + Sized + 'stati
     /// # Errors
     ///
     /// The first thing that does not add up.
-    fn audit_superblock(ftl: &Ftl<Self>, superblock: u32) -> Result<u32, AuditError>;
+    fn audit_superblock(ftl: &Ftl<Self>, superblock: Superblock) -> Result<u32, AuditError>;
 }

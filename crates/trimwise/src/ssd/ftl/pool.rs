@@ -2,10 +2,12 @@
 
 use std::collections::VecDeque;
 
+use super::super::address::{Number, Superblock};
+
 /// A queue of unused superblocks for each lane, in the order in which they became unused.
 #[derive(Clone, Debug)]
 pub(in crate::ssd) struct Pool {
-    lanes: Vec<VecDeque<u32>>,
+    lanes: Vec<VecDeque<Superblock>>,
     free: u32,
 }
 
@@ -29,8 +31,8 @@ impl Pool {
     }
 
     /// The lane of a superblock.
-    pub fn lane(&self, superblock: u32) -> usize {
-        superblock as usize % self.lanes.len()
+    pub fn lane(&self, superblock: Superblock) -> usize {
+        superblock.index() % self.lanes.len()
     }
 
     /// All lanes in the order in which a superblock is looked for, if it should be one of `lane`.
@@ -40,21 +42,21 @@ impl Pool {
     }
 
     /// Puts a superblock behind the others of its lane.
-    pub fn put(&mut self, superblock: u32) {
+    pub fn put(&mut self, superblock: Superblock) {
         let lane = self.lane(superblock);
         self.lanes[lane].push_back(superblock);
         self.free += 1;
     }
 
     /// Takes the oldest superblock of a lane.
-    pub(crate) fn take_from(&mut self, lane: usize) -> Option<u32> {
+    pub(crate) fn take_from(&mut self, lane: usize) -> Option<Superblock> {
         let superblock = self.lanes[lane].pop_front()?;
         self.free -= 1;
         Some(superblock)
     }
 
     /// Takes a superblock, of `lane` if the pool has one.
-    pub fn take(&mut self, lane: usize) -> Option<u32> {
+    pub fn take(&mut self, lane: usize) -> Option<Superblock> {
         self.lanes_from(lane).find_map(|lane| self.take_from(lane))
     }
 
@@ -64,7 +66,7 @@ impl Pool {
     }
 
     /// The superblocks in the pool, lane by lane.
-    pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
+    pub fn iter(&self) -> impl Iterator<Item = Superblock> + '_ {
         self.lanes.iter().flatten().copied()
     }
 
@@ -73,8 +75,8 @@ impl Pool {
     }
 }
 
-impl Extend<u32> for Pool {
-    fn extend<T: IntoIterator<Item = u32>>(&mut self, superblocks: T) {
+impl Extend<Superblock> for Pool {
+    fn extend<T: IntoIterator<Item = Superblock>>(&mut self, superblocks: T) {
         superblocks.into_iter().for_each(|superblock| self.put(superblock));
     }
 }

@@ -1,47 +1,54 @@
-//! What a read command waits for. Units of one stripe that follow each other are read together.
+//! What a read command, or a stripe of copies, waits for. Units of one stripe that follow each other are read together.
 
+use super::super::address::{Ppn, StripeNumber};
 use super::super::flash::Flash;
 use super::super::timing::Place;
 use super::super::translation::Ready;
+use crate::units::SimTime;
 
-/// The flash reads of one command.
+/// The flash reads of one command, or of one stripe of copies.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::ssd) struct Reads {
     ready: Ready,
     run: Option<Run>,
+    are_copies: bool,
 }
 
 /// Units of one stripe that are not read yet.
 #[derive(Clone, Copy, Debug)]
 struct Run {
-    /// Number of the stripe in the whole device.
-    stripe: u32,
+    stripe: StripeNumber,
     at: Place,
     units: u32,
     /// When the places of all of them are known.
-    known: u64,
+    known: SimTime,
 }
 
 impl Reads {
     /// A command that is decoded at `decoded`.
-    pub fn new(decoded: u64) -> Self {
-        Self { ready: Ready { first: u64::MAX, last: decoded }, run: None }
+    pub fn new(decoded: SimTime) -> Self {
+        Self { ready: Ready { first: SimTime::MAX, last: decoded }, run: None, are_copies: false }
+    }
+
+    /// Copies that go where what is there already is at hand at `ready`.
+    pub fn for_copies(ready: SimTime) -> Self {
+        Self { are_copies: true, ..Self::new(ready) }
     }
 
     /// Adds a unit that needs no flash.
-    pub(crate) fn at_hand(&mut self, at: u64) {
+    pub(crate) fn at_hand(&mut self, at: SimTime) {
         self.ready.first = self.ready.first.min(at);
     }
 
     /// Waits for something else until `at`.
-    pub fn wait(&mut self, at: u64) {
+    pub fn wait(&mut self, at: SimTime) {
         self.ready.last = self.ready.last.max(at);
     }
 
     /// Adds the unit at a slot, in SLC mode or not, whose place is known at `known`.
     #[inline]
-    pub fn slot(&mut self, flash: &mut Flash, now: u64, slot: u32, slc: bool, known: u64) {
-        let stripe = slot / flash.geometry.stripe_units;
+    pub fn slot(&mut self, flash: &mut Flash, now: SimTime, slot: Ppn, slc: bool, known: SimTime) {
+        let stripe = slot.stripe(flash.geometry.stripe_units);
         match &mut self.run {
             Some(run) if run.stripe == stripe => {
                 run.units += 1;
@@ -49,22 +56,23 @@ impl Reads {
             }
             _ => {
                 self.carry_out(flash, now);
-                let units = flash.geometry.superblock_units;
-                let at = Place { slc, ..flash.place(slot / units, slot % units) };
+                let at = Place { slc, ..flash.place(slot.slot(flash.geometry.superblock_units)) };
                 self.run = Some(Run { stripe, at, units: 1, known });
             }
         }
     }
 
-    fn carry_out(&mut self, flash: &mut Flash, now: u64) {
+    fn carry_out(&mut self, flash: &mut Flash, now: SimTime) {
         let Some(run) = self.run.take() else { return };
-        let at = flash.nand.read(run.at, now, run.known, run.units, &mut flash.stats.busy_ns);
+        let busy = &mut flash.stats.busy_ns;
+        let busy_ns = if self.are_copies { &mut busy.read_gc } else { &mut busy.read };
+        let at = flash.nand.read(run.at, now, run.known, run.units, busy_ns);
         self.at_hand(at);
         self.wait(at);
     }
 
     /// Reads what is left. Returns when the first and the last unit are in the controller.
-    pub fn finish(mut self, flash: &mut Flash, now: u64) -> Ready {
+    pub fn finish(mut self, flash: &mut Flash, now: SimTime) -> Ready {
         self.carry_out(flash, now);
         self.ready
     }
@@ -75,21 +83,25 @@ mod tests {
     use super::*;
     use crate::ssd::SsdConfig;
     use crate::ssd::geometry::Geometry;
+    use crate::units::SimDuration;
 
     /// The place of the second unit has yet to be looked up.
     #[test]
     fn units_read_together_are_read_when_the_places_of_all_are_known() {
-        const KNOWN: u64 = 1_000_000_000;
+        const KNOWN: SimDuration = SimDuration::from_secs(1);
         let config = SsdConfig::default();
         let geometry = Geometry::new(&config).unwrap();
         assert!(geometry.stripe_units > 1);
-        let read_at = |known: [u64; 2]| {
+        let read_at = |known: [SimTime; 2]| {
             let mut flash = Flash::new(&config, geometry.clone());
-            let mut reads = Reads::new(0);
-            (0..).zip(known).for_each(|(slot, known)| reads.slot(&mut flash, 0, slot, false, known));
-            reads.finish(&mut flash, 0).last
+            let mut reads = Reads::new(SimTime::ZERO);
+            (0..)
+                .zip(known)
+                .for_each(|(slot, known)| reads.slot(&mut flash, SimTime::ZERO, Ppn(slot), false, known));
+            reads.finish(&mut flash, SimTime::ZERO).last
         };
-        assert_eq!(read_at([0, KNOWN]), KNOWN + read_at([0, 0]));
-        assert_eq!(read_at([KNOWN, 0]), KNOWN + read_at([0, 0]));
+        let (early, late) = (SimTime::ZERO, SimTime::ZERO + KNOWN);
+        assert_eq!(read_at([early, late]), read_at([early; 2]) + KNOWN);
+        assert_eq!(read_at([late, early]), read_at([early; 2]) + KNOWN);
     }
 }

@@ -1,7 +1,6 @@
-//! What is known of a superblock, whatever the mapping.
+//! What is known of a superblock.
 
-/// No unit, no slot.
-pub(in crate::ssd) const NONE: u32 = u32::MAX;
+use crate::units::SimTime;
 
 /// What a superblock is at the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,8 +31,8 @@ pub(in crate::ssd) struct Block {
     pub slc: bool,
     /// Host units written to the device when it was closed: its age for cost-benefit.
     pub closed_at: u64,
-    /// When the last host program of it ends, nanoseconds.
-    pub programmed_at: u64,
+    /// When the last host program of it ends.
+    pub programmed_at: SimTime,
 }
 
 impl Block {
@@ -46,6 +45,6 @@ impl Block {
         state: State::Free,
         slc: false,
         closed_at: 0,
-        programmed_at: 0,
+        programmed_at: SimTime::ZERO,
     };
 }

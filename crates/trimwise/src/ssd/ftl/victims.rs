@@ -1,7 +1,6 @@
 //! Which superblock is collected next.
 //!
-//! All closed superblocks are kept in lists threaded through two arrays of 32-bit links, one list for each
-//! number of valid units. An overwrite moves a superblock from one list to the next lower in a few
+//! All closed superblocks are kept in [`Lists`], one for each number of valid slots. An overwrite moves a superblock from one list to the next lower in a few
 //! memory accesses, and the greedy choice is the head of the lowest list that is not empty. First-in
 //! first-out is the same structure with a single list. The other policies look at the closed superblocks
 //! themselves.
@@ -9,9 +8,12 @@
 use rand_core::Rng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
+use super::super::address::{Number, Superblock, Table};
+use super::super::audit::{AuditError, ensure};
 use super::super::config::VictimPolicy;
 use super::super::translation::Translation;
-use super::superblock::{Block, NONE};
+use super::lists::Lists;
+use super::superblock::Block;
 
 /// Panics if more victims were collected, one after the other, than any choice needs until a superblock is free: then
 /// the mapping has lost count of what is valid, and would go on for ever.
@@ -26,124 +28,101 @@ pub(in crate::ssd) fn must_have_gained(victims: u32, mapping: &dyn Translation) 
 #[derive(Clone, Debug)]
 pub(in crate::ssd) struct Victims {
     policy: VictimPolicy,
-    /// Units in a superblock: the highest list.
+    /// Slots in a superblock: the highest list.
     top: u32,
-    head: Vec<u32>,
-    tail: Vec<u32>,
-    next: Vec<u32>,
-    prev: Vec<u32>,
+    lists: Lists<Superblock>,
     /// No list below this one has a member.
-    lowest: u32,
+    lowest: usize,
     /// The closed superblocks in no particular but a reproducible order, and where each one is.
-    closed: Vec<u32>,
-    position: Vec<u32>,
+    closed: Vec<Superblock>,
+    position: Table<Superblock, u32>,
 }
 
 impl Victims {
-    pub fn new(policy: VictimPolicy, superblocks: u32, superblock_units: u32) -> Self {
-        let lists = if policy == VictimPolicy::Fifo { 1 } else { superblock_units as usize + 1 };
+    pub fn new(policy: VictimPolicy, superblocks: u32, superblock_slots: u32) -> Self {
+        let lists = if policy == VictimPolicy::Fifo { 1 } else { superblock_slots as usize + 1 };
+        let superblocks = superblocks as usize;
         Self {
             policy,
-            top: superblock_units,
-            head: vec![NONE; lists],
-            tail: vec![NONE; lists],
-            next: vec![NONE; superblocks as usize],
-            prev: vec![NONE; superblocks as usize],
-            lowest: lists as u32,
-            closed: Vec::with_capacity(superblocks as usize),
-            position: vec![NONE; superblocks as usize],
+            top: superblock_slots,
+            lists: Lists::new(lists, superblocks),
+            lowest: lists,
+            closed: Vec::with_capacity(superblocks),
+            position: Table::new(superblocks, u32::MAX),
         }
     }
 
-    pub fn closed(&self) -> &[u32] {
+    pub fn closed(&self) -> &[Superblock] {
         &self.closed
     }
 
     #[inline]
-    fn list(&self, valid: u32) -> u32 {
-        if self.policy == VictimPolicy::Fifo { 0 } else { valid }
+    fn list(&self, valid: u32) -> usize {
+        if self.policy == VictimPolicy::Fifo { 0 } else { valid as usize }
     }
 
-    pub fn insert(&mut self, superblock: u32, valid: u32) {
-        self.position[superblock as usize] = self.closed.len() as u32;
+    pub fn insert(&mut self, superblock: Superblock, valid: u32) {
+        self.position[superblock] = self.closed.len() as u32;
         self.closed.push(superblock);
-        self.link(superblock, self.list(valid));
+        self.link(superblock, valid);
     }
 
-    pub fn remove(&mut self, superblock: u32, valid: u32) {
-        let at = self.position[superblock as usize] as usize;
+    pub fn remove(&mut self, superblock: Superblock, valid: u32) {
+        let at = self.position[superblock] as usize;
         self.closed.swap_remove(at);
         if let Some(&moved) = self.closed.get(at) {
-            self.position[moved as usize] = at as u32;
+            self.position[moved] = at as u32;
         }
-        self.position[superblock as usize] = NONE;
-        self.unlink(superblock, self.list(valid));
+        self.lists.remove(self.list(valid), superblock);
     }
 
-    /// A closed superblock has lost valid units.
+    /// A closed superblock has lost valid slots.
     #[inline]
-    pub fn lost(&mut self, superblock: u32, before: u32, after: u32) {
+    pub fn lost(&mut self, superblock: Superblock, before: u32, after: u32) {
         if self.policy == VictimPolicy::Fifo {
             return;
         }
-        self.unlink(superblock, before);
+        self.lists.remove(before as usize, superblock);
         self.link(superblock, after);
     }
 
     /// Forgets the lists and makes them again: cheaper than moving one by one when most have changed.
-    pub(crate) fn relink(&mut self, blocks: &[Block]) {
+    pub(crate) fn relink(&mut self, blocks: &Table<Superblock, Block>) {
         if self.policy == VictimPolicy::Fifo {
             return;
         }
-        self.head.fill(NONE);
-        self.tail.fill(NONE);
-        self.lowest = self.head.len() as u32;
+        self.clear_lists();
         for i in 0..self.closed.len() {
             let superblock = self.closed[i];
-            self.link(superblock, blocks[superblock as usize].valid);
+            self.link(superblock, blocks[superblock].valid);
         }
     }
 
     /// Nothing is closed any more.
     pub fn clear(&mut self) {
-        self.head.fill(NONE);
-        self.tail.fill(NONE);
-        self.lowest = self.head.len() as u32;
+        self.clear_lists();
         self.closed.clear();
-        self.position.fill(NONE);
+    }
+
+    fn clear_lists(&mut self) {
+        self.lists.clear();
+        self.lowest = self.list(self.top) + 1;
     }
 
     #[inline]
-    fn link(&mut self, superblock: u32, list: u32) {
-        let last = self.tail[list as usize];
-        self.prev[superblock as usize] = last;
-        self.next[superblock as usize] = NONE;
-        if last == NONE {
-            self.head[list as usize] = superblock;
-        } else {
-            self.next[last as usize] = superblock;
-        }
-        self.tail[list as usize] = superblock;
+    fn link(&mut self, superblock: Superblock, valid: u32) {
+        let list = self.list(valid);
+        self.lists.push(list, superblock);
         self.lowest = self.lowest.min(list);
     }
 
-    #[inline]
-    fn unlink(&mut self, superblock: u32, list: u32) {
-        let (prev, next) = (self.prev[superblock as usize], self.next[superblock as usize]);
-        if prev == NONE {
-            self.head[list as usize] = next;
-        } else {
-            self.next[prev as usize] = next;
-        }
-        if next == NONE {
-            self.tail[list as usize] = prev;
-        } else {
-            self.prev[next as usize] = prev;
-        }
-    }
-
     /// The next victim; `None` if nothing is closed. `clock` is the age counter of [`Block::closed_at`].
-    pub fn choose(&mut self, blocks: &[Block], clock: u64, rng: &mut Xoshiro256PlusPlus) -> Option<u32> {
+    pub fn choose(
+        &mut self,
+        blocks: &Table<Superblock, Block>,
+        clock: u64,
+        rng: &mut Xoshiro256PlusPlus,
+    ) -> Option<Superblock> {
         if self.closed.is_empty() {
             return None;
         }
@@ -155,10 +134,10 @@ impl Victims {
     }
 
     /// The one with the fewest valid units; with first-in first-out, the oldest.
-    pub fn first(&mut self) -> Option<u32> {
-        while (self.lowest as usize) < self.head.len() {
-            let superblock = self.head[self.lowest as usize];
-            if superblock != NONE {
+    pub fn first(&mut self) -> Option<Superblock> {
+        while self.lowest <= self.list(self.top) {
+            let superblock = self.lists.first(self.lowest);
+            if superblock != Superblock::NONE {
                 return Some(superblock);
             }
             self.lowest += 1;
@@ -168,10 +147,10 @@ impl Victims {
 
     /// (1 - u) * age / (1 + u), with u the share of valid units, compared by cross-multiplication. `None` if
     /// there is nothing to gain anywhere.
-    fn best_ratio(&self, blocks: &[Block], clock: u64) -> Option<u32> {
-        let mut best: Option<(u128, u128, u32)> = None;
+    fn best_ratio(&self, blocks: &Table<Superblock, Block>, clock: u64) -> Option<Superblock> {
+        let mut best: Option<(u128, u128, Superblock)> = None;
         for &superblock in &self.closed {
-            let block = &blocks[superblock as usize];
+            let block = &blocks[superblock];
             let gain = u128::from(self.top - block.valid) * u128::from(clock - block.closed_at + 1);
             let cost = u128::from(self.top + block.valid);
             let better = match best {
@@ -189,55 +168,45 @@ impl Victims {
     }
 
     /// `None` if none of those drawn has anything to gain.
-    fn best_of(&self, d: u32, blocks: &[Block], rng: &mut Xoshiro256PlusPlus) -> Option<u32> {
-        let mut best: Option<u32> = None;
+    fn best_of(
+        &self,
+        d: u32,
+        blocks: &Table<Superblock, Block>,
+        rng: &mut Xoshiro256PlusPlus,
+    ) -> Option<Superblock> {
+        let mut best: Option<Superblock> = None;
         for _ in 0..d {
             // Multiply and shift; the bias is below 2^-32.
             let drawn = (((rng.next_u64() >> 32) * self.closed.len() as u64) >> 32) as usize;
             let superblock = self.closed[drawn];
-            if best.is_none_or(|b| blocks[superblock as usize].valid < blocks[b as usize].valid) {
+            if best.is_none_or(|b| blocks[superblock].valid < blocks[b].valid) {
                 best = Some(superblock);
             }
         }
-        best.filter(|&b| blocks[b as usize].valid < self.top)
+        best.filter(|&b| blocks[b].valid < self.top)
     }
 
     /// Whether each candidate is in the list of its count, once.
-    pub fn audit(&self, blocks: &[Block]) -> Result<(), String> {
-        let mut listed = 0;
-        for (list, &head) in self.head.iter().enumerate() {
-            let mut superblock = head;
-            while superblock != NONE {
+    pub fn audit(&self, blocks: &Table<Superblock, Block>) -> Result<(), AuditError> {
+        let (mut listed, closed) = (0, self.closed.len());
+        for list in 0..=self.list(self.top) {
+            for superblock in self.lists.audited(list)? {
                 listed += 1;
-                if listed > self.closed.len() {
-                    return Err("the victim lists hold more than the candidates".into());
-                }
-                if (list as u32) < self.lowest {
-                    return Err(format!("list {list} is not empty, and below the lowest"));
-                }
-                let valid = blocks[superblock as usize].valid;
-                if self.list(valid) != list as u32 {
-                    return Err(format!(
-                        "superblock {superblock} has {valid} valid units and is in list {list}"
-                    ));
-                }
-                superblock = self.next[superblock as usize];
+                ensure!(listed <= closed, "the victim lists hold more than the candidates");
+                ensure!(list >= self.lowest, "list {list} is not empty, and below the lowest");
+                let valid = blocks[superblock].valid;
+                ensure!(
+                    self.list(valid) == list,
+                    "superblock {superblock} has {valid} valid units and is in list {list}"
+                );
             }
         }
-        if listed != self.closed.len() {
-            return Err(format!("{listed} superblocks in the victim lists, {} closed", self.closed.len()));
-        }
+        ensure!(listed == closed, "{listed} superblocks in the victim lists, {closed} closed");
         Ok(())
     }
 
     pub fn memory_bytes(&self) -> u64 {
-        let entries = self.head.capacity()
-            + self.tail.capacity()
-            + self.next.capacity()
-            + self.prev.capacity()
-            + self.closed.capacity()
-            + self.position.capacity();
-        entries as u64 * 4
+        self.lists.memory_bytes() + self.closed.capacity() as u64 * 4 + self.position.memory_bytes()
     }
 }
 
@@ -253,10 +222,12 @@ mod tests {
     /// The choice among closed superblocks of these valid units, each closed at a time.
     fn chosen(policy: VictimPolicy, closed: &[(u32, u64)]) -> Option<u32> {
         let block = |&(valid, closed_at): &(u32, u64)| Block { valid, closed_at, ..Block::NEW };
-        let blocks: Vec<Block> = closed.iter().map(block).collect();
+        let mut blocks = Table::new(closed.len(), Block::NEW);
+        blocks.iter_mut().zip(closed).for_each(|(kept, closed)| *kept = block(closed));
         let mut victims = Victims::new(policy, blocks.len() as u32, SLOTS);
-        (0..).zip(&blocks).for_each(|(superblock, block)| victims.insert(superblock, block.valid));
-        victims.choose(&blocks, CLOCK, &mut Xoshiro256PlusPlus::seed_from_u64(1))
+        blocks.numbered().for_each(|(superblock, block)| victims.insert(superblock, block.valid));
+        let chosen = victims.choose(&blocks, CLOCK, &mut Xoshiro256PlusPlus::seed_from_u64(1));
+        chosen.map(|superblock| superblock.0)
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Who is where: the page map.
+//! Where each unit lies: the page map.
 //!
 //! Two tables of 32-bit numbers and a bitmap. `l2p` says where a logical unit lies; `p2l` says which
 //! logical unit was written to a slot; the bitmap says whether the slot still counts. Invalidating a slot
@@ -7,126 +7,102 @@
 
 use std::hint::black_box;
 
+use super::super::address::{Number, Ppn, ShortLpn, Slot, Superblock, Table, Tags};
 use super::super::config::SsdConfig;
-use super::super::ftl::{Bitmap, NONE, Slot};
+use super::super::ftl::Bitmap;
 use super::super::geometry::Geometry;
 use super::super::translation::EXPECTED_AT_ONCE;
 use super::map_cache::MapCache;
 use super::slc::SlcCache;
+use crate::units::Lpn;
 
 #[derive(Clone, Debug)]
 pub(in crate::ssd) struct PageMap {
     /// The logical units of the host, and behind them those of the map if it lies in the flash.
-    pub(super) l2p: Vec<u32>,
-    pub(super) p2l: Vec<u32>,
+    pub(super) l2p: Table<Lpn, Ppn>,
+    pub(super) p2l: Table<Ppn, ShortLpn>,
     pub(super) live: Bitmap,
     superblock_units: u32,
-    /// Logical units of the host.
-    pub(super) logical_units: u32,
+    /// Where the logical units of the host end.
+    pub(super) host_end: Lpn,
     /// Of them, those that hold data.
     pub(super) mapped: u64,
     pub(super) slc: Option<Box<SlcCache>>,
     pub(super) cache: Option<Box<MapCache>>,
-    /// Tags by slot, only for tests.
-    tags: Vec<u32>,
+    pub(super) tags: Tags,
 }
 
 impl PageMap {
     pub fn new(config: &SsdConfig, geometry: &Geometry) -> Self {
         Self {
-            l2p: vec![NONE; (geometry.logical_units + geometry.map_units) as usize],
-            p2l: vec![NONE; geometry.physical_units() as usize],
+            l2p: Table::new((geometry.logical_units + geometry.map_units) as usize, Ppn::NONE),
+            p2l: Table::new(geometry.physical_units() as usize, ShortLpn::NONE),
             live: Bitmap::new(geometry.superblocks, geometry.superblock_units),
             superblock_units: geometry.superblock_units,
-            logical_units: geometry.logical_units,
+            host_end: Lpn(geometry.logical_units.into()),
             mapped: 0,
             slc: SlcCache::new(config, geometry.superblock_units).map(Box::new),
             cache: MapCache::new(config, geometry).map(Box::new),
-            tags: vec![0; if config.track_tags { geometry.physical_units() as usize } else { 0 }],
+            tags: Tags::new(config.track_tags, geometry.physical_units()),
         }
     }
 
     #[inline]
-    pub(crate) fn ppn(&self, slot: Slot) -> u32 {
-        slot.superblock * self.superblock_units + slot.offset
+    pub(crate) fn ppn(&self, slot: Slot) -> Ppn {
+        slot.ppn(self.superblock_units)
     }
 
     /// Notes that a logical unit lies at a slot now.
     #[inline]
-    pub fn set(&mut self, slot: Slot, lpn: u32) {
+    pub fn set(&mut self, slot: Slot, lpn: Lpn) {
         let ppn = self.ppn(slot);
-        self.l2p[lpn as usize] = ppn;
-        self.p2l[ppn as usize] = lpn;
-        self.live.set(slot.superblock, slot.offset);
+        self.l2p[lpn] = ppn;
+        self.p2l[ppn] = lpn.into();
+        self.live.set(slot);
     }
 
     /// Takes the slot from a logical unit, of the host or of the map, that has one. Returns its superblock.
     #[inline]
-    pub fn clear(&mut self, lpn: u32) -> Option<u32> {
-        let ppn = std::mem::replace(&mut self.l2p[lpn as usize], NONE);
-        if ppn == NONE {
+    pub fn clear(&mut self, lpn: Lpn) -> Option<Superblock> {
+        let ppn = std::mem::replace(&mut self.l2p[lpn], Ppn::NONE);
+        if ppn == Ppn::NONE {
             return None;
         }
-        let superblock = ppn / self.superblock_units;
-        self.live.clear(superblock, ppn % self.superblock_units);
-        Some(superblock)
+        let slot = ppn.slot(self.superblock_units);
+        self.live.clear(slot);
+        Some(slot.superblock)
+    }
+
+    /// Where a unit lies.
+    #[inline]
+    pub fn find(&self, lpn: Lpn) -> Option<Ppn> {
+        self.l2p.at(lpn).copied().filter(|&ppn| ppn != Ppn::NONE)
+    }
+
+    /// Forgets everything; the counts of the superblocks are the caller's.
+    pub(crate) fn clear_all(&mut self) {
+        self.l2p.fill(Ppn::NONE);
+        self.live.clear_all();
+        self.mapped = 0;
     }
 
     /// Fetches the entries of logical units and the words of their slots into the processor's caches. Loads that
     /// nothing waits for are under way side by side; in the course of commands each would be waited for alone.
     #[inline]
-    pub(super) fn fetch(&self, lpns: &[u32]) {
-        let mut slots = [NONE; EXPECTED_AT_ONCE];
-        for (slot, &lpn) in slots.iter_mut().zip(lpns) {
-            *slot = self.l2p[lpn as usize];
+    pub(super) fn fetch(&self, lpns: &[Lpn]) {
+        let mut ppns = [Ppn::NONE; EXPECTED_AT_ONCE];
+        for (ppn, &lpn) in ppns.iter_mut().zip(lpns) {
+            *ppn = self.l2p[lpn];
         }
-        let mapped = slots[..lpns.len()].iter().filter(|&&slot| slot != NONE);
-        let word =
-            |&slot: &u32| self.live.word_of(slot / self.superblock_units, slot % self.superblock_units);
+        let mapped = ppns[..lpns.len()].iter().filter(|&&ppn| ppn != Ppn::NONE);
+        let word = |ppn: &Ppn| self.live.word_of(ppn.slot(self.superblock_units));
         black_box(mapped.map(word).fold(0, u64::wrapping_add));
     }
 
     /// Fetches the entries that change when the next `count` live slots of a superblock are copied.
-    pub(super) fn fetch_copies(&self, superblock: u32, from: u32, count: usize) {
+    pub(super) fn fetch_copies(&self, superblock: Superblock, from: u32, count: usize) {
         let live = self.live.iter(superblock, from).take(count);
-        let first = superblock as usize * self.superblock_units as usize;
-        let entry = |offset: u32| self.l2p[self.p2l[first + offset as usize] as usize];
+        let entry = |offset| self.l2p[self.p2l[self.ppn(Slot::new(superblock, offset))].lpn()].0;
         black_box(live.map(entry).fold(0, u32::wrapping_add));
-    }
-
-    /// Where a unit of the host lies.
-    pub fn find(&self, lpn: u32) -> Option<u32> {
-        self.l2p.get(lpn as usize).copied().filter(|&ppn| ppn != NONE)
-    }
-
-    pub(crate) fn set_tag(&mut self, slot: Slot, tag: u32) {
-        let ppn = self.ppn(slot);
-        if let Some(kept) = self.tags.get_mut(ppn as usize) {
-            *kept = tag;
-        }
-    }
-
-    pub(crate) fn tag_at(&self, ppn: u32) -> Option<u32> {
-        self.tags.get(ppn as usize).copied()
-    }
-
-    #[inline]
-    pub(crate) fn copy_tag(&mut self, from: Slot, to: Slot) {
-        if !self.tags.is_empty() {
-            let (from, to) = (self.ppn(from), self.ppn(to));
-            self.tags[to as usize] = self.tags[from as usize];
-        }
-    }
-
-    /// Forgets everything; the counts of the superblocks are the caller's.
-    pub(crate) fn clear_all(&mut self) {
-        self.l2p.fill(NONE);
-        self.live.clear_all();
-        self.mapped = 0;
-    }
-
-    /// Bytes of the tables, tags aside.
-    pub(crate) fn table_bytes(&self) -> u64 {
-        (self.l2p.capacity() + self.p2l.capacity()) as u64 * 4 + self.live.memory_bytes()
     }
 }

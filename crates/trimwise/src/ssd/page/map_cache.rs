@@ -11,20 +11,31 @@
 //! collector, or where the last free superblock would be needed, they are left to the next victim: collecting
 //! never depends on room for the map. That list, like the directory, is taken as safe in the controller's memory.
 //!
-//! A look-up touches a few array elements: the order of use is a doubly linked list threaded through two arrays.
+//! A look-up touches a few array elements: the order of use is one of [`Lists`].
 
-use std::ops::Range;
-
+use super::super::address::{Number, Ppn, Table, number};
 use super::super::audit::{AuditError, ensure};
-use super::super::config::{MappingConfig, SsdConfig};
-use super::super::ftl::NONE;
+use super::super::config::SsdConfig;
+use super::super::ftl::Lists;
 use super::super::geometry::{Geometry, MAP_PART_UNITS};
 use super::PageMapped;
-use crate::units::UNIT_BYTES;
+use crate::units::{Lpn, SimTime, UNIT_BYTES, UnitRange};
+
+number! {
+    /// A part of the map.
+    Part
+}
+
+impl Part {
+    /// The part that says where a unit lies.
+    fn of(lpn: Lpn) -> Self {
+        Self((lpn.0 / u64::from(MAP_PART_UNITS)) as u32)
+    }
+}
 
 /// What is known of a part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Part {
+struct PartState {
     cached: bool,
     /// Cached, and not as it is in the flash.
     dirty: bool,
@@ -34,94 +45,68 @@ struct Part {
     listed: bool,
 }
 
+/// The only list of a cache: its parts, from the one that was used longest ago to the one used last.
+const USED: usize = 0;
+
 #[derive(Clone, Debug)]
 pub(super) struct MapCache {
     capacity: u32,
     used: u32,
-    parts: Vec<Part>,
-    /// The neighbours of a cached part in the order of use.
-    newer: Vec<u32>,
-    older: Vec<u32>,
-    newest: u32,
-    oldest: u32,
+    parts: Table<Part, PartState>,
+    order: Lists<Part>,
     /// Parts that copies have changed, in that order. Those no longer marked as moved are skipped.
-    moved: Vec<u32>,
+    moved: Vec<Part>,
     /// Slots of the frontier's stripes for which nothing was collected yet.
     owed_units: u32,
     /// When what the last unmapping had to read was there.
-    unmapped_at: u64,
+    pub(super) unmapped_at: SimTime,
 }
 
 impl MapCache {
     pub fn new(config: &SsdConfig, geometry: &Geometry) -> Option<Self> {
-        let MappingConfig::Page { map_cache: Some(cache) } = &config.mapping else { return None };
+        let cache = config.mapping.map_cache()?;
         let parts = geometry.map_units as usize;
         Some(Self {
             capacity: (cache.bytes / UNIT_BYTES).min(u64::from(geometry.map_units)) as u32,
             used: 0,
-            parts: vec![Part::default(); parts],
-            newer: vec![NONE; parts],
-            older: vec![NONE; parts],
-            newest: NONE,
-            oldest: NONE,
+            parts: Table::new(parts, PartState::default()),
+            order: Lists::new(1, parts),
             moved: Vec::new(),
             owed_units: 0,
-            unmapped_at: 0,
+            unmapped_at: SimTime::ZERO,
         })
     }
 
     /// A unit has been copied.
     #[inline]
-    pub fn copied(&mut self, lpn: u32) {
-        let index = lpn / MAP_PART_UNITS;
-        let part = &mut self.parts[index as usize];
-        if part.cached {
-            part.dirty = true;
-        } else if !part.moved {
-            part.moved = true;
-            if !part.listed {
-                part.listed = true;
-                self.moved.push(index);
+    pub fn copied(&mut self, lpn: Lpn) {
+        let part = Part::of(lpn);
+        let state = &mut self.parts[part];
+        if state.cached {
+            state.dirty = true;
+        } else if !state.moved {
+            state.moved = true;
+            if !state.listed {
+                state.listed = true;
+                self.moved.push(part);
             }
         }
     }
 
-    fn link(&mut self, part: u32) {
-        self.newer[part as usize] = NONE;
-        self.older[part as usize] = self.newest;
-        match self.newest {
-            NONE => self.oldest = part,
-            newest => self.newer[newest as usize] = part,
-        }
-        self.newest = part;
-    }
-
-    fn unlink(&mut self, part: u32) {
-        let (newer, older) = (self.newer[part as usize], self.older[part as usize]);
-        match newer {
-            NONE => self.newest = older,
-            newer => self.older[newer as usize] = older,
-        }
-        match older {
-            NONE => self.oldest = newer,
-            older => self.newer[older as usize] = newer,
-        }
-    }
-
     /// Takes a part out of the cache. Returns whether it has changed.
-    fn remove(&mut self, part: u32) -> bool {
-        self.unlink(part);
+    fn remove(&mut self, part: Part) -> bool {
+        self.order.remove(USED, part);
         self.used -= 1;
-        let part = &mut self.parts[part as usize];
-        part.cached = false;
-        std::mem::take(&mut part.dirty)
+        let state = &mut self.parts[part];
+        state.cached = false;
+        std::mem::take(&mut state.dirty)
     }
 
     /// Everything was erased.
     pub fn clear(&mut self) {
         self.used = 0;
-        self.parts.fill(Part::default());
-        (self.newest, self.oldest) = (NONE, NONE);
+        self.parts.fill(PartState::default());
+        self.order.clear();
         self.moved.clear();
         self.owed_units = 0;
     }
@@ -131,36 +116,26 @@ impl MapCache {
         std::mem::take(&mut self.owed_units)
     }
 
-    pub(crate) fn unmapped_at(&self) -> u64 {
-        self.unmapped_at
-    }
-
     pub fn memory_bytes(&self) -> u64 {
-        let parts = self.parts.capacity() * size_of::<Part>();
-        (parts + (self.newer.capacity() + self.older.capacity() + self.moved.capacity()) * 4) as u64
+        self.parts.memory_bytes() + self.order.memory_bytes() + self.moved.capacity() as u64 * 4
     }
 
     fn audit(&self) -> Result<(), AuditError> {
-        let cached = self.parts.iter().filter(|part| part.cached).count();
+        let cached = self.parts.iter().filter(|state| state.cached).count();
         ensure!(cached == self.used as usize, "{cached} parts of the map are cached, {} counted", self.used);
         ensure!(self.used <= self.capacity, "{} parts of the map in a cache of {}", self.used, self.capacity);
-        let (mut listed, mut part, mut newer) = (0, self.newest, NONE);
-        while part != NONE && listed <= cached {
-            let i = part as usize;
-            ensure!(self.parts[i].cached, "part {part} is in the order of use, and not in the cache");
-            ensure!(self.newer[i] == newer, "part {part} does not follow {newer} both ways");
-            (newer, part) = (part, self.older[i]);
-            listed += 1;
+        let order = self.order.audited(USED)?;
+        for &part in &order {
+            ensure!(self.parts[part].cached, "part {part} is in the order of use, and not in the cache");
         }
-        ensure!(listed == cached, "{listed} parts in the order of use, {cached} in the cache");
-        ensure!(newer == self.oldest, "the order of use ends with part {newer}, not {}", self.oldest);
-        for (i, part) in self.parts.iter().enumerate() {
+        ensure!(order.len() == cached, "{} parts in the order of use, {cached} in the cache", order.len());
+        for (i, part) in self.parts.numbered() {
             ensure!(part.cached || !part.dirty, "part {i} has changed in a cache that does not hold it");
             ensure!(!(part.cached && part.moved), "part {i} is cached, and its changes are not in it");
             ensure!(!part.moved || part.listed, "part {i} was changed by copies, and is not listed");
         }
         let listed = self.parts.iter().filter(|part| part.listed).count();
-        let known = self.moved.iter().all(|&part| self.parts[part as usize].listed);
+        let known = self.moved.iter().all(|&part| self.parts[part].listed);
         ensure!(
             known && listed == self.moved.len(),
             "{listed} parts are listed as moved, not those in the list"
@@ -170,73 +145,65 @@ impl MapCache {
 }
 
 impl PageMapped {
-    /// The slot of a part in the flash.
-    fn part_slot(&self, part: u32) -> u32 {
-        self.map.l2p[(self.map.logical_units + part) as usize]
+    /// The logical unit that a part is.
+    fn unit_of(&self, part: Part) -> Lpn {
+        self.map.host_end.offset(part.0.into())
     }
 
     /// Looks up a unit, which it is possible to begin with at `ready`, and notes that its place `changes`. Returns when
     /// its place is known.
-    pub(crate) fn translate(&mut self, now: u64, ready: u64, lpn: u32, changes: bool) -> u64 {
-        let index = lpn / MAP_PART_UNITS;
-        let slot = self.part_slot(index);
+    pub(crate) fn translate(&mut self, now: SimTime, ready: SimTime, lpn: Lpn, changes: bool) -> SimTime {
+        let part = Part::of(lpn);
+        let is_stored = self.map.find(self.unit_of(part)).is_some();
         let Some(cache) = &mut self.map.cache else { return ready };
-        let part = &mut cache.parts[index as usize];
-        if part.cached {
-            part.dirty |= changes;
+        let state = &mut cache.parts[part];
+        if state.cached {
+            state.dirty |= changes;
             self.flash.stats.map_cache.hits += 1;
-            if cache.newest != index {
-                cache.unlink(index);
-                cache.link(index);
+            if cache.order.last(USED) != part {
+                cache.order.remove(USED, part);
+                cache.order.push(USED, part);
             }
             return ready;
         }
-        if slot == NONE && !changes {
+        if !is_stored && !changes {
             return ready;
         }
         self.flash.stats.map_cache.misses += 1;
-        let full = cache.used == cache.capacity;
-        if full {
+        if cache.used == cache.capacity {
             self.evict(now);
         }
         // Making room may have moved the part, but did not bring it into the cache.
-        let at_hand = self.read_part_of_map(index, now, ready);
+        let at_hand = self.read_part_of_map(part, now, ready);
         let Some(cache) = &mut self.map.cache else { return ready };
-        let part = &mut cache.parts[index as usize];
+        let state = &mut cache.parts[part];
         // What copies have changed is in it from now on.
-        (part.cached, part.dirty) = (true, changes || part.moved);
-        part.moved = false;
+        (state.cached, state.dirty) = (true, changes || state.moved);
+        state.moved = false;
         cache.used += 1;
-        cache.link(index);
+        cache.order.push(USED, part);
         at_hand
     }
 
     /// Reads a part from the flash, if it has ever been written. Returns when it is at hand.
-    fn read_part_of_map(&mut self, part: u32, now: u64, ready: u64) -> u64 {
-        let slot = self.part_slot(part);
-        if slot == NONE || self.in_memory(slot, 1, now) {
-            return ready;
-        }
-        self.flash.stats.map_cache.reads += 1;
-        let (superblock, offset) = self.split(slot);
-        let at = self.flash.place(superblock, offset);
-        self.flash.nand.read_map(at, now, ready, &mut self.flash.stats.busy_ns)
-    }
-
-    /// Makes sure that the map has a frontier with room.
-    fn prepare_map(&mut self, now: u64) {
-        if !self.frontiers[self.map_frontier].has_room(1) {
-            self.make_room(self.map_frontier, 0, 1, now);
+    fn read_part_of_map(&mut self, part: Part, now: SimTime, ready: SimTime) -> SimTime {
+        match self.map.find(self.unit_of(part)) {
+            Some(ppn) if !self.in_memory(ppn, 1, now) => {
+                self.flash.stats.map_cache.reads += 1;
+                let at = self.flash.place(ppn.slot(self.superblock_slots));
+                self.flash.nand.read(at, now, ready, 1, &mut self.flash.stats.busy_ns.read_map)
+            }
+            _ => ready,
         }
     }
 
     /// Makes room in the cache for a part.
-    fn evict(&mut self, now: u64) {
+    fn evict(&mut self, now: SimTime) {
         let Some(cache) = &self.map.cache else { return };
-        let oldest = cache.oldest;
-        if cache.parts[oldest as usize].dirty {
+        let oldest = cache.order.first(USED);
+        if cache.parts[oldest].dirty && !self.frontiers[self.map_frontier].has_room(1) {
             // Collecting changes no order of use, and marks no cached part as moved.
-            self.prepare_map(now);
+            self.make_room(self.map_frontier, 0, 1, now);
         }
         let Some(cache) = &mut self.map.cache else { return };
         if cache.remove(oldest) {
@@ -245,10 +212,9 @@ impl PageMapped {
     }
 
     /// Writes a part to the map's frontier, which is open.
-    fn write_part_of_map(&mut self, part: u32, now: u64, ready: u64) {
+    fn write_part_of_map(&mut self, part: Part, now: SimTime, ready: SimTime) {
         self.clear_part(part);
-        let lpn = self.map.logical_units + part;
-        self.map.set(self.frontiers[self.map_frontier].slot(), lpn);
+        self.map.set(self.frontiers[self.map_frontier].slot(), self.unit_of(part));
         self.flash.stats.nand_units.map += 1;
         if self.append(self.map_frontier, now, ready, 1, false)
             && let Some(cache) = &mut self.map.cache
@@ -258,20 +224,20 @@ impl PageMapped {
     }
 
     /// Marks the slot of a part in the flash as dead, if it has one.
-    fn clear_part(&mut self, part: u32) {
-        if let Some(superblock) = self.map.clear(self.map.logical_units + part) {
+    fn clear_part(&mut self, part: Part) {
+        if let Some(superblock) = self.map.clear(self.unit_of(part)) {
             self.kill(superblock, 1);
         }
     }
 
     /// Writes the parts that copies have changed, as far as there is room for them.
-    pub(crate) fn write_moved_parts(&mut self, now: u64) {
+    pub(crate) fn write_moved_parts(&mut self, now: SimTime) {
         let Some(cache) = &mut self.map.cache else { return };
         let mut moved = std::mem::take(&mut cache.moved);
         let mut done = 0;
         for &part in &moved {
             let Some(cache) = &mut self.map.cache else { break };
-            if cache.parts[part as usize].moved {
+            if cache.parts[part].moved {
                 if !self.frontiers[self.map_frontier].has_room(1) {
                     if self.pool.free() <= 1 {
                         break;
@@ -282,7 +248,7 @@ impl PageMapped {
                 self.write_part_of_map(part, now, ready);
             }
             let Some(cache) = &mut self.map.cache else { break };
-            (cache.parts[part as usize].moved, cache.parts[part as usize].listed) = (false, false);
+            (cache.parts[part].moved, cache.parts[part].listed) = (false, false);
             done += 1;
         }
         moved.drain(..done);
@@ -292,19 +258,20 @@ impl PageMapped {
     }
 
     /// What the map does before ranges are unmapped: parts of which nothing is left are dropped, the others looked up.
-    pub(crate) fn unmap_parts(&mut self, now: u64, ranges: &[Range<u32>]) {
-        let logical = self.map.logical_units;
-        let mut at = 0;
+    pub(crate) fn unmap_parts(&mut self, now: SimTime, ranges: &[UnitRange]) {
+        let units = u64::from(MAP_PART_UNITS);
+        let mut at = SimTime::ZERO;
         for range in ranges {
             let mut from = range.start;
-            while from < range.end {
-                let part = from / MAP_PART_UNITS;
-                let end = ((part + 1) * MAP_PART_UNITS).min(logical);
-                let to = range.end.min(end);
-                if from == part * MAP_PART_UNITS && to == end {
+            while from < range.end() {
+                let part = Part::of(from);
+                let first = Lpn(u64::from(part.0) * units);
+                let end = first.offset(units).min(self.map.host_end);
+                let to = range.end().min(end);
+                if from == first && to == end {
                     self.drop_part(part);
                 } else {
-                    let held = self.map.l2p[from as usize..to as usize].iter().any(|&ppn| ppn != NONE);
+                    let held = UnitRange::between(from, to).iter().any(|lpn| self.map.find(lpn).is_some());
                     at = at.max(self.translate(now, now, from, held));
                 }
                 from = to;
@@ -316,25 +283,25 @@ impl PageMapped {
     }
 
     /// Forgets a part, of whose units none is mapped any more.
-    fn drop_part(&mut self, part: u32) {
+    fn drop_part(&mut self, part: Part) {
         self.clear_part(part);
         let Some(cache) = &mut self.map.cache else { return };
-        if cache.parts[part as usize].cached {
+        if cache.parts[part].cached {
             cache.remove(part);
         }
-        cache.parts[part as usize].moved = false;
+        cache.parts[part].moved = false;
     }
 
     /// Checks the map in the flash: what is mapped must be found again.
     pub(crate) fn audit_map_cache(&self) -> Result<(), AuditError> {
         let Some(cache) = &self.map.cache else { return Ok(()) };
         cache.audit()?;
-        let logical = self.map.logical_units as usize;
-        for (i, units) in self.map.l2p[..logical].chunks(MAP_PART_UNITS as usize).enumerate() {
-            let known = cache.parts[i].cached || self.part_slot(i as u32) != NONE;
+        let units = self.map.l2p.split_at(self.map.host_end.index()).0;
+        for (part, units) in cache.parts.numbers().zip(units.chunks(MAP_PART_UNITS as usize)) {
+            let known = cache.parts[part].cached || self.map.find(self.unit_of(part)).is_some();
             ensure!(
-                known || units.iter().all(|&ppn| ppn == NONE),
-                "part {i} of the map is neither cached nor in the flash, and has mapped units"
+                known || units.iter().all(|&ppn| ppn == Ppn::NONE),
+                "part {part} of the map is neither cached nor in the flash, and has mapped units"
             );
         }
         Ok(())

@@ -7,14 +7,14 @@ mod map;
 mod map_cache;
 mod slc;
 
-use std::ops::Range;
-
+use super::address::{Number, Ppn, Slot, Superblock};
 use super::audit::{AuditError, ensure};
 use super::config::SsdConfig;
-use super::ftl::{Block, Cause, Cursor, Ftl, Layout, NONE, Piece, Placement, Reads, Slot, State};
+use super::ftl::{Cause, Cursor, Ftl, Layout, Piece, Placement, Reads, State};
 use super::geometry::Geometry;
 use super::translation::Ready;
 use crate::content::Content;
+use crate::units::{Lpn, SimTime, UnitRange};
 use map::PageMap;
 
 /// A device with a page map.
@@ -30,14 +30,14 @@ impl PageMapped {
             // With an SLC cache, as many in SLC mode come behind them, and one that is never open.
             host_frontiers: rest.map_or(frontiers, |rest| rest + 1),
             turn: rest.unwrap_or(0),
-            pool_from: map.slc.as_ref().map_or(0, |slc| slc.static_superblocks()),
+            pool_from: map.slc.as_ref().map_or(Superblock(0), |slc| slc.static_end),
         };
         Self::with_placement(config, geometry, seed, &layout, map)
     }
 
     /// Writes one host unit that the controller has at hand at `ready`.
     #[inline]
-    fn write_unit(&mut self, now: u64, ready: u64, lpn: u32, tag: u32) {
+    fn write_unit(&mut self, now: SimTime, ready: SimTime, lpn: Lpn, tag: u32) {
         let mut turn = self.turn;
         if !self.frontiers[turn].has_room(1) {
             turn = self.begin_stripe(turn, now);
@@ -48,12 +48,13 @@ impl PageMapped {
         }
         let slot = self.frontiers[turn].slot();
         self.map.set(slot, lpn);
-        self.map.set_tag(slot, tag);
+        let ppn = self.map.ppn(slot);
+        self.map.tags.set(ppn, tag);
         self.append_host(turn, now, ready, 1);
     }
 
     /// Makes sure that the host has a frontier with a stripe to fill. Returns its index.
-    fn begin_stripe(&mut self, turn: usize, now: u64) -> usize {
+    fn begin_stripe(&mut self, turn: usize, now: SimTime) -> usize {
         if self.map.slc.is_some() {
             return self.begin_slc_stripe(now);
         }
@@ -69,10 +70,16 @@ impl Placement for PageMap {
     const SLOTS_ARE_GRANULES: bool = false;
     const NEEDS_FREE_SUPERBLOCK: bool = false;
 
-    fn write(ftl: &mut PageMapped, now: u64, arrived: u64, units: Range<u32>, content: Content) -> u64 {
+    fn write(
+        ftl: &mut PageMapped,
+        now: SimTime,
+        arrived: SimTime,
+        units: UnitRange,
+        content: Content,
+    ) -> SimTime {
         let tag = content.tag();
         let mut acknowledged = arrived;
-        for lpn in units {
+        for lpn in units.iter() {
             let (in_cache, mut ready) = ftl.flash.admit(acknowledged);
             acknowledged = in_cache;
             if ftl.map.cache.is_some() {
@@ -83,9 +90,9 @@ impl Placement for PageMap {
         acknowledged
     }
 
-    fn read(ftl: &mut PageMapped, now: u64, decoded: u64, units: Range<u32>) -> Ready {
+    fn read(ftl: &mut PageMapped, now: SimTime, decoded: SimTime, units: UnitRange) -> Ready {
         let mut reads = Reads::new(decoded);
-        for lpn in units {
+        for lpn in units.iter() {
             let mut decoded = decoded;
             if ftl.map.cache.is_some() {
                 decoded = ftl.translate(now, decoded, lpn, false);
@@ -101,7 +108,7 @@ impl Placement for PageMap {
                     reads.at_hand(decoded);
                 }
                 Some(ppn) => {
-                    let slc = ftl.blocks[ftl.split(ppn).0 as usize].slc;
+                    let slc = ftl.blocks[ppn.slot(ftl.superblock_slots).superblock].slc;
                     reads.slot(&mut ftl.flash, now, ppn, slc, decoded);
                 }
             }
@@ -109,15 +116,15 @@ impl Placement for PageMap {
         reads.finish(&mut ftl.flash, now)
     }
 
-    fn expect(&self, lpns: &[u32]) {
+    fn expect(&self, lpns: &[Lpn]) {
         self.fetch(lpns);
     }
 
-    fn expect_copies(&self, superblock: u32, from: Cursor, count: usize) {
+    fn expect_copies(&self, superblock: Superblock, from: Cursor, count: usize) {
         self.fetch_copies(superblock, from.offset, count);
     }
 
-    fn is_mapped(&self, lpn: u32) -> bool {
+    fn is_mapped(&self, lpn: Lpn) -> bool {
         self.find(lpn).is_some()
     }
 
@@ -125,20 +132,21 @@ impl Placement for PageMap {
         self.mapped
     }
 
-    fn slots_of(&self, lpn: u32) -> Option<(u32, u32)> {
+    fn slots_of(&self, lpn: Lpn) -> Option<(Ppn, u32)> {
         Some((self.find(lpn)?, 1))
     }
 
-    fn tag(&self, lpn: u32) -> Option<u32> {
-        self.tag_at(self.find(lpn)?)
+    fn tag(&self, lpn: Lpn) -> Option<u32> {
+        self.tags.get(self.find(lpn)?)
     }
 
     fn memory_bytes(&self) -> u64 {
-        self.table_bytes() + self.cache.as_ref().map_or(0, |cache| cache.memory_bytes())
+        let cache = self.cache.as_ref().map_or(0, |cache| cache.memory_bytes());
+        self.l2p.memory_bytes() + self.p2l.memory_bytes() + self.live.memory_bytes() + cache
     }
 
     #[inline]
-    fn release(&mut self, lpn: u32) -> Option<(u32, u32)> {
+    fn release(&mut self, lpn: Lpn) -> Option<(Superblock, u32)> {
         let superblock = self.clear(lpn)?;
         self.mapped -= 1;
         Some((superblock, 1))
@@ -147,25 +155,25 @@ impl Placement for PageMap {
     /// The whole device, with the map if it lies in the flash: three fills.
     fn release_all(ftl: &mut PageMapped) -> bool {
         ftl.map.clear_all();
-        for block in &mut ftl.blocks {
+        for block in ftl.blocks.iter_mut() {
             debug_assert!(block.state != State::Free || block.valid == 0);
             block.valid = 0;
         }
         true
     }
 
-    fn before_unmap(ftl: &mut PageMapped, now: u64, ranges: &[Range<u32>]) {
+    fn before_unmap(ftl: &mut PageMapped, now: SimTime, ranges: &[UnitRange]) {
         if ftl.map.cache.is_some() {
             ftl.unmap_parts(now, ranges);
         }
     }
 
-    fn unmapped_at(&self) -> u64 {
-        self.cache.as_ref().map_or(0, |cache| cache.unmapped_at())
+    fn unmapped_at(&self) -> SimTime {
+        self.cache.as_ref().map_or(SimTime::ZERO, |cache| cache.unmapped_at)
     }
 
     #[inline]
-    fn stripe_filled(ftl: &mut PageMapped, frontier: usize, now: u64) {
+    fn stripe_filled(ftl: &mut PageMapped, frontier: usize, now: SimTime) {
         // What the map has taken is paid for here.
         let mut units = ftl.map.cache.as_mut().map_or(0, |cache| cache.take_owed());
         if ftl.map.slc.is_none() {
@@ -180,7 +188,7 @@ impl Placement for PageMap {
         }
     }
 
-    fn closed(&mut self, superblock: u32, slc: bool) {
+    fn closed(&mut self, superblock: Superblock, slc: bool) {
         if let Some(cache) = &mut self.slc
             && slc
         {
@@ -188,7 +196,7 @@ impl Placement for PageMap {
         }
     }
 
-    fn slc_erased(&mut self, superblock: u32, written: u32) -> bool {
+    fn slc_erased(&mut self, superblock: Superblock, written: u32) -> bool {
         self.slc.as_mut().is_some_and(|slc| slc.release(superblock, written))
     }
 
@@ -204,43 +212,44 @@ impl Placement for PageMap {
     }
 
     #[inline]
-    fn next_piece(&self, superblock: u32, from: Cursor) -> Option<Piece<()>> {
+    fn next_piece(&self, superblock: Superblock, from: Cursor) -> Option<Piece<()>> {
         let offset = self.live.next(superblock, from.offset)?;
         Some(Piece { offset, slots: 1, live: true, owner: () })
     }
 
     #[inline]
     fn moved(&mut self, (): (), from: Slot, to: Slot) {
-        let lpn = self.p2l[self.ppn(from) as usize];
-        self.live.clear(from.superblock, from.offset);
+        let ppn = self.ppn(from);
+        let lpn = self.p2l[ppn].lpn();
+        self.live.clear(from);
         self.set(to, lpn);
-        self.copy_tag(from, to);
+        self.tags.copy(ppn, self.ppn(to));
         if let Some(cache) = &mut self.cache
-            && lpn < self.logical_units
+            && lpn < self.host_end
         {
             cache.copied(lpn);
         }
     }
 
     #[inline]
-    fn copy_target(ftl: &mut PageMapped, cause: Cause, slots: u32, now: u64) -> usize {
+    fn copy_target(ftl: &mut PageMapped, cause: Cause, slots: u32, now: SimTime) -> usize {
         if cause == Cause::Folding { ftl.fold_target(now) } else { ftl.prepare_copies(slots, now) }
     }
 
     #[inline]
-    fn copies_filled(ftl: &mut PageMapped, cause: Cause, frontier: usize, now: u64) {
+    fn copies_filled(ftl: &mut PageMapped, cause: Cause, frontier: usize, now: SimTime) {
         if cause == Cause::Folding {
             ftl.end_fold_stripe(frontier, now);
         }
     }
 
-    fn victim_done(ftl: &mut PageMapped, now: u64) {
+    fn victim_done(ftl: &mut PageMapped, now: SimTime) {
         if ftl.map.cache.is_some() {
             ftl.write_moved_parts(now);
         }
     }
 
-    fn work_while_idle(ftl: &mut PageMapped, now: u64, slots: u32) -> bool {
+    fn work_while_idle(ftl: &mut PageMapped, now: SimTime, slots: u32) -> bool {
         ftl.fold_while_idle(now, slots)
     }
 
@@ -248,53 +257,44 @@ impl Placement for PageMap {
         ftl.wanted_by_slc()
     }
 
-    fn own_victim(&self) -> u32 {
-        self.slc.as_ref().map_or(NONE, |slc| slc.folded_superblock())
+    fn own_victim(&self) -> Superblock {
+        self.slc.as_ref().map_or(Superblock::NONE, |slc| slc.folded_superblock())
     }
 
     fn free_outside_pool(&self) -> usize {
-        self.slc.as_ref().map_or(0, |slc| slc.static_free())
+        self.slc.as_ref().map_or(0, |slc| slc.static_free.len())
     }
 
     fn audit_map(ftl: &PageMapped) -> Result<u64, AuditError> {
         let map = &ftl.map;
         let (mut mapped, mut of_map) = (0, 0);
-        for (lpn, &ppn) in map.l2p.iter().enumerate() {
-            if ppn == NONE {
+        for (lpn, &ppn) in map.l2p.numbered() {
+            if ppn == Ppn::NONE {
                 continue;
             }
-            if lpn < map.logical_units as usize {
+            if lpn < map.host_end {
                 mapped += 1;
             } else {
                 of_map += 1;
             }
-            ensure!(map.p2l[ppn as usize] == lpn as u32, "unit {lpn} is at slot {ppn}, which holds another");
-            let (superblock, offset) = ftl.split(ppn);
-            ensure!(map.live.get(superblock, offset), "unit {lpn} is at slot {ppn}, which is not valid");
+            let unit = lpn.0;
+            ensure!(map.p2l[ppn].lpn() == lpn, "unit {unit} is at slot {ppn}, which holds another");
+            let is_live = map.live.get(ppn.slot(ftl.superblock_slots));
+            ensure!(is_live, "unit {unit} is at slot {ppn}, which is not valid");
         }
         ensure!(mapped == map.mapped, "{mapped} units are mapped, {} counted", map.mapped);
-        let stats = &ftl.flash.stats;
-        ensure!(
-            stats.nand_units.host == stats.host_units_written,
-            "{} host units written, {} placed",
-            stats.host_units_written,
-            stats.nand_units.host
-        );
+        ftl.flash.audit_host_units()?;
         ftl.audit_slc()?;
         ftl.audit_map_cache()?;
         Ok(mapped + of_map)
     }
 
-    fn audit_superblock(ftl: &PageMapped, superblock: u32) -> Result<u32, AuditError> {
-        let Block { written, .. } = ftl.blocks[superblock as usize];
-        let (mut count, mut from) = (0, 0);
-        while let Some(offset) = ftl.map.live.next(superblock, from) {
+    fn audit_superblock(ftl: &PageMapped, superblock: Superblock) -> Result<u32, AuditError> {
+        let mut count = 0;
+        for offset in ftl.map.live.iter(superblock, 0) {
+            let is_written = offset < ftl.blocks[superblock].written;
+            ensure!(is_written, "superblock {superblock}: slot {offset} is valid and was never written");
             count += 1;
-            ensure!(
-                offset < written,
-                "superblock {superblock}: slot {offset} is valid and was never written"
-            );
-            from = offset + 1;
         }
         Ok(count)
     }
@@ -305,10 +305,10 @@ mod tests {
     use super::PageMapped;
     use crate::content::Content;
     use crate::ssd::SsdConfig;
-    use crate::ssd::ftl::NONE;
+    use crate::ssd::address::{Number, Ppn};
     use crate::ssd::geometry::Geometry;
     use crate::ssd::translation::Translation;
-    use crate::units::Bytes;
+    use crate::units::{Bytes, Lpn, SimTime, UnitRange};
 
     #[test]
     fn stripes_go_to_the_host_s_frontiers_in_turn() {
@@ -319,8 +319,9 @@ mod tests {
         let geometry = Geometry::new(&config).unwrap();
         let stripe_units = geometry.stripe_units;
         let mut mapped = PageMapped::new(&config, geometry, 1);
-        mapped.write(0, 0, 0..5 * stripe_units, Content::default());
-        let taken: Vec<u32> = mapped.open_superblocks().map(|(_, next)| next / stripe_units).collect();
+        let units = UnitRange::new(Lpn(0), 5 * u64::from(stripe_units));
+        mapped.write(SimTime::ZERO, SimTime::ZERO, units, Content::default());
+        let taken: Vec<u32> = mapped.open_superblocks().map(|next| next.offset / stripe_units).collect();
         assert_eq!(taken, [2, 2, 1]);
     }
 
@@ -338,8 +339,8 @@ mod tests {
         let units = geometry.physical_units();
         let mut mapped = PageMapped::new(&config, geometry, 1);
         for _ in 0..units {
-            mapped.write(0, 0, 0..1, Content::default());
-            mapped.map.l2p[0] = NONE;
+            mapped.write(SimTime::ZERO, SimTime::ZERO, UnitRange::new(Lpn(0), 1), Content::default());
+            mapped.map.l2p[Lpn(0)] = Ppn::NONE;
         }
     }
 }

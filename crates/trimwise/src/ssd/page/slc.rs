@@ -25,26 +25,28 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
+use super::super::address::{Number, Superblock};
 use super::super::audit::{AuditError, ensure};
 use super::super::config::SsdConfig;
-use super::super::ftl::{Cause, NONE, State, Victim};
+use super::super::ftl::{Cause, State, Victim};
 use super::PageMapped;
+use crate::units::SimTime;
 
 #[derive(Clone, Debug)]
 pub(super) struct SlcCache {
     /// Slots of a superblock in SLC mode.
     units: u32,
     /// Superblocks below this one are the static part.
-    static_superblocks: u32,
+    pub(super) static_end: Superblock,
     /// Those of them that are free.
-    static_free: VecDeque<u32>,
+    pub(super) static_free: VecDeque<Superblock>,
     dynamic_percent: u64,
     /// Superblocks of the dynamic part that are in use.
     dynamic: u32,
     /// Slots taken in all SLC superblocks.
     written: u64,
     /// Full superblocks, oldest first.
-    full: VecDeque<u32>,
+    full: VecDeque<Superblock>,
     victim: Option<Victim>,
     fold_when_idle: bool,
     threshold_percent: u64,
@@ -61,8 +63,8 @@ impl SlcCache {
         let pages = config.geometry.pages_per_block;
         Some(Self {
             units: superblock_units / pages * (pages / slc.bits_per_cell),
-            static_superblocks: slc.static_superblocks,
-            static_free: (0..slc.static_superblocks).collect(),
+            static_end: Superblock(slc.static_superblocks),
+            static_free: (0..slc.static_superblocks).map(Superblock).collect(),
             dynamic_percent: u64::from(slc.dynamic_percent),
             dynamic: 0,
             written: 0,
@@ -81,18 +83,13 @@ impl SlcCache {
         2 * self.frontiers
     }
 
-    pub(crate) fn is_static(&self, superblock: u32) -> bool {
-        superblock < self.static_superblocks
-    }
-
-    /// Superblocks of the static part: those from it on serve the data.
-    pub fn static_superblocks(&self) -> u32 {
-        self.static_superblocks
+    pub(crate) fn is_static(&self, superblock: Superblock) -> bool {
+        superblock < self.static_end
     }
 
     /// An SLC superblock was erased, of which `written` slots had been taken. Returns whether it goes back to the
     /// free pool.
-    pub fn release(&mut self, superblock: u32, written: u32) -> bool {
+    pub fn release(&mut self, superblock: Superblock, written: u32) -> bool {
         self.written -= u64::from(written);
         if self.is_static(superblock) {
             self.static_free.push_back(superblock);
@@ -108,24 +105,19 @@ impl SlcCache {
     }
 
     /// Notes that a superblock in SLC mode is full.
-    pub fn filled(&mut self, superblock: u32) {
+    pub fn filled(&mut self, superblock: Superblock) {
         self.full.push_back(superblock);
     }
 
-    /// The superblock being folded; [`NONE`] if there is none.
-    pub(crate) fn folded_superblock(&self) -> u32 {
-        self.victim.map_or(NONE, |victim| victim.superblock)
-    }
-
-    /// Superblocks of the static part that are free.
-    pub(crate) fn static_free(&self) -> usize {
-        self.static_free.len()
+    /// The superblock being folded; [`Superblock::NONE`] if there is none.
+    pub(crate) fn folded_superblock(&self) -> Superblock {
+        self.victim.map_or(Superblock::NONE, |victim| victim.superblock)
     }
 
     /// Everything was erased.
     pub fn clear(&mut self) {
         (self.written, self.dynamic) = (0, 0);
-        self.static_free = (0..self.static_superblocks).collect();
+        self.static_free = (0..self.static_end.0).map(Superblock).collect();
         self.full.clear();
         self.victim = None;
         (self.turn, self.fold_turn) = (0, 0);
@@ -150,7 +142,7 @@ impl PageMapped {
     }
 
     /// Chooses the frontier that the host's next stripe goes to, and makes sure that it is open. Returns its index.
-    pub(crate) fn begin_slc_stripe(&mut self, now: u64) -> usize {
+    pub(crate) fn begin_slc_stripe(&mut self, now: SimTime) -> usize {
         self.shrink_slc(now);
         let Some(slc) = &mut self.map.slc else { return self.turn };
         let turn = slc.turn;
@@ -167,7 +159,7 @@ impl PageMapped {
         let slc = self.map.slc.as_ref()?;
         let units = slc.units;
         let index = slc.frontiers + turn;
-        if self.frontiers[index].superblock != NONE {
+        if self.frontiers[index].is_open() {
             return Some(index);
         }
         let may_borrow = slc.dynamic < self.dynamic_share(slc) && self.pool.free() > self.collector.free_min;
@@ -178,15 +170,15 @@ impl PageMapped {
                 slc.dynamic += 1;
                 self.take_free(turn % self.pool.lanes())
             }
-            None => return slc.fast_frontiers().find(|&i| self.frontiers[i].superblock != NONE),
+            None => return slc.fast_frontiers().find(|&i| self.frontiers[i].is_open()),
         };
-        self.blocks[superblock as usize].slc = true;
+        self.blocks[superblock].slc = true;
         self.open_superblock(index, superblock, units);
         Some(index)
     }
 
     /// The host has filled a stripe of frontier `turn`. Returns whether that was one in SLC mode.
-    pub(crate) fn end_slc_stripe(&mut self, turn: usize, now: u64) -> bool {
+    pub(crate) fn end_slc_stripe(&mut self, turn: usize, now: SimTime) -> bool {
         let Some(slc) = &mut self.map.slc else { return false };
         self.turn = slc.rest();
         let units = self.stripe_slots;
@@ -200,7 +192,7 @@ impl PageMapped {
 
     /// Gives superblocks of the dynamic part back, until they are no more than the free space has room for: what the
     /// guarantee of the collector rests on.
-    fn shrink_slc(&mut self, now: u64) {
+    fn shrink_slc(&mut self, now: SimTime) {
         let units = u64::from(self.superblock_slots);
         while let Some(slc) = &self.map.slc
             && u64::from(slc.dynamic) * units > self.unmapped_units()
@@ -216,8 +208,8 @@ impl PageMapped {
     /// Closes an open superblock of the dynamic part early. What it has not taken is lost until it is erased.
     fn close_a_borrowed_frontier(&mut self) {
         let Some(slc) = &self.map.slc else { return };
-        let superblock = |i: usize| self.frontiers[i].superblock;
-        let borrowed = |&i: &usize| superblock(i) != NONE && !slc.is_static(superblock(i));
+        let borrowed =
+            |&i: &usize| self.frontiers[i].is_open() && !slc.is_static(self.frontiers[i].superblock);
         let Some(frontier) = slc.fast_frontiers().find(borrowed) else {
             unreachable!("a superblock of the dynamic part is a victim, full or open");
         };
@@ -227,7 +219,7 @@ impl PageMapped {
 
     /// Whether more than the threshold is in use.
     fn must_fold(&self, slc: &SlcCache) -> bool {
-        let superblocks = u64::from(slc.static_superblocks) + u64::from(self.dynamic_share(slc));
+        let superblocks = u64::from(slc.static_end.0) + u64::from(self.dynamic_share(slc));
         slc.written * 100 > superblocks * u64::from(slc.units) * slc.threshold_percent
     }
 
@@ -239,18 +231,18 @@ impl PageMapped {
             return true;
         }
         let blocks = &self.blocks;
-        let wanted = |superblock: u32| !(must_shrink && slc.is_static(superblock));
-        let dead = slc.full.iter().position(|&s| wanted(s) && blocks[s as usize].valid == 0);
+        let wanted = |superblock: Superblock| !(must_shrink && slc.is_static(superblock));
+        let dead = slc.full.iter().position(|&s| wanted(s) && blocks[s].valid == 0);
         let Some(at) = dead.or_else(|| slc.full.iter().position(|&s| wanted(s))) else { return false };
         let Some(superblock) = slc.full.remove(at) else { return false };
-        let block = &mut self.blocks[superblock as usize];
+        let block = &mut self.blocks[superblock];
         block.state = State::Victim;
         slc.victim = Some(Victim::new(superblock, Cause::Folding, block.valid, slc.units));
         true
     }
 
     /// Folds as much as `units` units of the host pay for.
-    fn pace_folding(&mut self, now: u64, units: u32) {
+    fn pace_folding(&mut self, now: SimTime, units: u32) {
         let Some(slc) = &self.map.slc else { return };
         if !self.must_fold(slc) {
             return;
@@ -267,7 +259,7 @@ impl PageMapped {
     }
 
     /// Copies up to `budget` units of the superblock being folded, and erases it if none is left.
-    fn fold(&mut self, now: u64, budget: u32, idle: bool) {
+    fn fold(&mut self, now: SimTime, budget: u32, idle: bool) {
         let Some(victim) = self.map.slc.as_mut().and_then(|slc| slc.victim.take()) else { return };
         let (copied, rest) = self.copy_victim(victim, now, budget);
         let stats = &mut self.flash.stats;
@@ -282,7 +274,7 @@ impl PageMapped {
     }
 
     /// Folds a piece while the host is idle. Returns whether there was something to fold.
-    pub(crate) fn fold_while_idle(&mut self, now: u64, piece: u32) -> bool {
+    pub(crate) fn fold_while_idle(&mut self, now: SimTime, piece: u32) -> bool {
         let folds = self.map.slc.as_ref().is_some_and(|slc| slc.fold_when_idle) && self.start_folding(false);
         if folds {
             self.fold(now, piece, true);
@@ -291,14 +283,14 @@ impl PageMapped {
     }
 
     /// The frontier that folded units go to, opened if it was not.
-    pub(crate) fn fold_target(&mut self, now: u64) -> usize {
+    pub(crate) fn fold_target(&mut self, now: SimTime) -> usize {
         let index = self.map.slc.as_ref().map_or(0, |slc| slc.fold_turn);
         self.prepare_host(index, 1, now);
         index
     }
 
     /// Folding has filled a stripe of the host's frontier `index`.
-    pub(crate) fn end_fold_stripe(&mut self, index: usize, now: u64) {
+    pub(crate) fn end_fold_stripe(&mut self, index: usize, now: SimTime) {
         let Some(slc) = &mut self.map.slc else { return };
         slc.fold_turn = (index + 1) % slc.frontiers;
         // The host may have begun that stripe.
@@ -316,8 +308,8 @@ impl PageMapped {
             return Ok(());
         };
         let (mut written, mut dynamic, mut full) = (0, 0, 0);
-        for (i, block) in self.blocks.iter().enumerate() {
-            let is_static = slc.is_static(i as u32);
+        for (i, block) in self.blocks.numbered() {
+            let is_static = slc.is_static(i);
             ensure!(
                 block.slc || !is_static || block.state == State::Free,
                 "superblock {i} of the static part is in normal mode"
@@ -357,7 +349,7 @@ impl PageMapped {
             self.unmapped_units()
         );
         for &superblock in &slc.static_free {
-            let block = &self.blocks[superblock as usize];
+            let block = &self.blocks[superblock];
             ensure!(block.state == State::Free, "superblock {superblock} is in the static pool and not free");
         }
         Ok(())
