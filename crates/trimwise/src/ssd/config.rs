@@ -8,6 +8,8 @@ mod mapping;
 mod shrunk;
 mod slc;
 
+use serde::Deserialize;
+
 use super::geometry::Geometry;
 pub use mapping::{BlockMappingConfig, CompressingConfig, MapCacheConfig, MappingConfig};
 pub use slc::SlcConfig;
@@ -33,7 +35,7 @@ impl ConfigError {
 }
 
 /// Everything that describes one device.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct SsdConfig {
     /// Bytes that the host sees; rounded down to whole units.
     pub capacity_bytes: u64,
@@ -45,6 +47,7 @@ pub struct SsdConfig {
     /// Times of the flash chips.
     pub nand: NandConfig,
     /// How logical units find their place in the flash.
+    #[serde(default)]
     pub mapping: MappingConfig,
     /// A write buffer of flash in SLC mode.
     pub slc: Option<SlcConfig>,
@@ -62,11 +65,12 @@ pub struct SsdConfig {
     pub trim: TrimConfig,
     /// Remember a tag for every unit, so that a test can check what a read must return. Costs 4 bytes
     /// a physical unit and more a logical one; for tests.
+    #[serde(skip)]
     pub track_tags: bool,
 }
 
 /// How the flash is laid out, and what is erased together.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct GeometryConfig {
     /// Channels: buses that transfer at the same time.
     pub channels: u32,
@@ -86,7 +90,7 @@ pub struct GeometryConfig {
 }
 
 /// Times of the flash chips.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct NandConfig {
     /// Array to page register (tR), nanoseconds.
     pub t_read_ns: u64,
@@ -101,7 +105,8 @@ pub struct NandConfig {
 }
 
 /// Which host interface.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum LinkKind {
     /// Half duplex: data go one way at a time.
     Sata,
@@ -112,7 +117,7 @@ pub enum LinkKind {
 }
 
 /// The host interface.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct LinkConfig {
     /// Which one.
     pub kind: LinkKind,
@@ -125,7 +130,7 @@ pub struct LinkConfig {
 }
 
 /// What the controller adds to each command. One command at a time passes through it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct ControllerConfig {
     /// Time for a read command, nanoseconds.
     pub read_overhead_ns: u64,
@@ -134,11 +139,12 @@ pub struct ControllerConfig {
     /// Rate at which the controller moves host data towards the flash, bytes a second; `None`: no limit.
     pub write_bytes_per_s: Option<u64>,
     /// How far behind a sequential stream of reads the controller reads ahead into its memory, bytes. 0: not at all.
+    #[serde(default)]
     pub read_ahead_bytes: u64,
 }
 
 /// The write cache.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct CacheConfig {
     /// Bytes of host data that may wait for the flash. 0: a write is acknowledged when it is programmed, and each
     /// write command pads its last page.
@@ -150,7 +156,8 @@ pub struct CacheConfig {
 }
 
 /// How the next victim block is chosen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum VictimPolicy {
     /// The one with the fewest valid units.
     Greedy,
@@ -163,7 +170,7 @@ pub enum VictimPolicy {
 }
 
 /// Garbage collection.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct GcConfig {
     /// How victims are chosen.
     pub victim: VictimPolicy,
@@ -184,7 +191,7 @@ pub struct GcConfig {
 }
 
 /// Static wear levelling: cold blocks that have been erased least are moved now and then.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct WearLevellingConfig {
     /// Moves begin when the most and the least erased superblock differ by more than this. `None`: off.
     pub threshold_erases: Option<u32>,
@@ -193,7 +200,8 @@ pub struct WearLevellingConfig {
 }
 
 /// Which command TRIM is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum TrimKind {
     /// None: the firmware does not know it.
     Unsupported,
@@ -208,7 +216,8 @@ pub enum TrimKind {
 }
 
 /// When the cost of a TRIM falls due.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum TrimPlace {
     /// The command is acknowledged when the work is done.
     BeforeAck,
@@ -217,7 +226,8 @@ pub enum TrimPlace {
 }
 
 /// What a read of a trimmed unit returns.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ReadAfterTrim {
     /// Zeros, always.
     Zeros,
@@ -228,7 +238,8 @@ pub enum ReadAfterTrim {
 }
 
 /// The shape and the cost of TRIM.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default = "TrimConfig::unsupported")]
 pub struct TrimConfig {
     /// Which command.
     pub kind: TrimKind,
