@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
+use trimwise_linux::files::replace;
 
 use super::{Record, RegistryError, Status, io_at, mounted_in, remove};
 use crate::EmulatedDrive;
@@ -57,10 +58,9 @@ impl Registered {
     /// # Errors
     /// If it cannot be written.
     pub fn record(&self, record: &Record) -> Result<(), RegistryError> {
-        let (path, new) = (self.folder.join("record.json"), self.folder.join("record.json.new"));
+        let path = self.folder.join("record.json");
         let text = serde_json::to_string_pretty(record).map_err(io::Error::from);
-        io_at(&new, text.and_then(|text| fs::write(&new, text)))?;
-        io_at(&path, fs::rename(&new, &path))
+        io_at(&path, text.and_then(|text| replace(&path, &text, 0o644)))
     }
 
     /// Answers requests from now on. `on_stop` is called when the device should end.
