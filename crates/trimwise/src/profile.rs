@@ -13,8 +13,8 @@
 //! in a *file* (syntax, unknown and missing settings, types). What no *device* can be is checked only in
 //! [`SsdConfig::validate`] and [`Faults::validate`], and gets its line here.
 
+mod contents;
 mod reader;
-mod settings;
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::ssd::{Faults, SsdConfig};
-use reader::{OutOfRange, Reader, Substitute, Table, Variant};
+use reader::{Found, Reader, Source, Value, entries};
 
 macro_rules! embedded {
     ($($name:literal),* $(,)?) => {
@@ -210,24 +210,26 @@ impl Profile {
     }
 
     fn read_file(text: &str, file: &str) -> Result<ProfileFile, ProfileError> {
+        let source = Source { text, file, variant: None };
         let document = DeTable::parse(text).map_err(|error| {
             let at = error.span().unwrap_or(0..0);
             let mut message = error.message().lines().collect::<Vec<_>>().join("; ");
             if let ("duplicate key", Some(key)) = (message.as_str(), text.get(at.clone())) {
                 message = format!("{}: duplicate key; expected it once", key.trim());
             }
-            Reader::new(text, file, None, Substitute::Most).refuse(&at, message)
+            source.refuse(&at, message)
         })?;
-        let mut base = Self::read(&document, text, file, None)?;
-        let variants = variants(&document, &Reader::new(text, file, None, Substitute::Most))?;
-        let line =
-            variants.first().map_or(1, |v| Reader::new(text, file, None, Substitute::Most).line(&v.at));
+        let document = Spanned::new(document.span(), DeValue::Table(document.into_inner()));
+        let root = Found { file: Some(&document), variant: None };
+        let mut base = Self::read(source, root, u64::MAX)?;
+        let variants = variants(source, &document)?;
         let mut read = Vec::new();
-        for variant in &variants {
-            let mut profile = Self::read(&document, text, file, Some(variant))?;
-            let says = variant.table.contains_key("description");
+        for &(version, at, table) in &variants {
+            let source = Source { variant: Some((version, at)), ..source };
+            let mut profile = Self::read(source, Found { variant: Some(table), ..root }, u64::MAX)?;
+            let says = entries(Some(table)).any(|(key, ..)| key == "description");
             let description = std::mem::replace(&mut profile.description, base.description.clone());
-            let version = variant.version.to_owned();
+            let version = version.to_owned();
             base.firmware_variants
                 .push(Firmware { version: version.clone(), description: says.then_some(description) });
             profile.name = base.name_with(&version);
@@ -237,85 +239,39 @@ impl Profile {
         for profile in &mut read {
             profile.firmware_variants.clone_from(&base.firmware_variants);
         }
+        let line = variants.first().map_or(1, |&(_, at, _)| source.line(at));
         Ok(ProfileFile { base, variants: read, line })
     }
 
-    /// Reads the file, with the settings of a variant if given.
-    fn read(
-        document: &Spanned<DeTable>,
-        text: &str,
-        file: &str,
-        variant: Option<&Variant>,
-    ) -> Result<Self, ProfileError> {
-        let reader = |substitute| Reader::new(text, file, variant, substitute);
-        let attempt = |substitute| Self::attempt(document, variant, reader(substitute));
-        let (out_of_range, complaint) = match attempt(Substitute::Most) {
-            Attempt::Done(result) => return *result,
-            Attempt::OutOfRange(error, complaint) => (error, complaint),
-        };
-        // The largest substitute was accepted, or another setting refused: try the smallest.
-        let complaint = complaint.or_else(|| match attempt(Substitute::Least) {
-            Attempt::OutOfRange(_, complaint) => complaint,
-            Attempt::Done(_) => None,
-        });
-        Err(match complaint {
-            Some(expected) => out_of_range.with(&reader(Substitute::Most), &expected),
-            None => out_of_range.error,
-        })
-    }
-
-    fn attempt<'t>(
-        document: &'t Spanned<DeTable>,
-        variant: Option<&Variant<'t, '_>>,
-        mut reader: Reader,
-    ) -> Attempt {
-        let (mut profile, sources) = match Self::read_parts(document, variant, &mut reader) {
-            Ok(parts) => parts,
-            Err(error) => return Attempt::Done(Box::new(Err(error))),
-        };
-        if let Some(missing) = reader.missing.take() {
-            return Attempt::Done(Box::new(Err(missing)));
-        }
-        let valid = profile.config.validate().and_then(|()| profile.faults.validate(&profile.config.trim));
-        if let Some(out_of_range) = reader.out_of_range.take() {
-            let complaint = valid.err().filter(|e| e.field == out_of_range.setting).map(|e| e.expected);
-            return Attempt::OutOfRange(out_of_range, complaint);
-        }
-        let result = valid
-            .map_err(|error| reader.locate(&error))
-            .and_then(|()| settings::read_sources(sources, &mut reader))
-            .map(|sources| {
-                profile.sources = sources;
-                profile
-            });
-        Attempt::Done(Box::new(result))
-    }
-
-    /// Reads everything but the sources, which may name only existing settings.
-    fn read_parts<'t, 'i>(
-        document: &'t Spanned<DeTable<'i>>,
-        variant: Option<&Variant<'t, 'i>>,
-        reader: &mut Reader,
-    ) -> Result<(Self, Table<'t, 'i>), ProfileError> {
-        let mut root = Table::root(document, variant);
-        let name = root.word(reader, "name")?;
-        let description = root.string(reader, "description")?;
-        let config = settings::read_config(&mut root, reader)?;
-        let faults = settings::read_faults(&mut root, reader)?;
-        let sources = root.table(reader, "sources")?;
-        root.optional_table(reader, "firmware")?;
-        root.finish(reader)?;
+    /// Reads the file, with the settings of a variant if given. Until the device has said what it accepts instead, a
+    /// number that its type cannot hold counts as the type's largest, and then as 0.
+    fn read(source: Source, root: Found, substitute: u64) -> Result<Self, ProfileError> {
+        let mut reader = Reader::new(source, root, substitute);
+        let contents = reader.read()?;
         let profile = Self {
-            name,
-            description,
+            name: contents.name,
+            description: contents.description,
             firmware: None,
             firmware_variants: Vec::new(),
-            config,
-            faults,
+            config: contents.config,
+            faults: contents.faults,
             settings: std::mem::take(&mut reader.values),
-            sources: BTreeMap::new(),
+            sources: contents.sources,
         };
-        Ok((profile, sources))
+        let valid = profile.config.validate().and_then(|()| profile.faults.validate(&profile.config.trim));
+        match &reader.out_of_range {
+            Some(number) if valid.as_ref().err().is_none_or(|error| error.field != number.setting) => {
+                if substitute == 0 {
+                    Err(number.error.clone())
+                } else {
+                    Self::read(source, root, 0)
+                }
+            }
+            _ => valid
+                .map_err(|error| reader.locate(&error))
+                .and_then(|()| reader.check_sources())
+                .map(|()| profile),
+        }
     }
 }
 
@@ -327,54 +283,40 @@ struct ProfileFile {
     line: usize,
 }
 
-/// Result of reading the text once.
-enum Attempt {
-    Done(Box<Result<Profile, ProfileError>>),
-    /// A number is out of the range of its type. If the device refused its substitute: what it accepts.
-    OutOfRange(OutOfRange, Option<String>),
-}
-
 /// Whether this can follow an `@` and be shown in a table.
 fn is_version(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b".-_+".contains(&b))
 }
 
-/// The firmware variants, in the order of the file.
-fn variants<'t, 'i>(
-    document: &'t Spanned<DeTable<'i>>,
-    reader: &Reader,
-) -> Result<Vec<Variant<'t, 'i>>, ProfileError> {
-    let Some(DeValue::Table(table)) = document.get_ref().get("firmware").map(Spanned::get_ref) else {
-        return Ok(Vec::new());
-    };
+/// Version, place and settings of the firmware variants, in the order of the file.
+fn variants<'t>(
+    source: Source,
+    document: Value<'t>,
+) -> Result<Vec<(&'t str, usize, Value<'t>)>, ProfileError> {
     let mut variants = Vec::new();
-    for (key, value) in table {
-        let version: &str = key.get_ref();
-        let at = key.span();
-        if !is_version(version) {
+    for (version, at, table) in entries(Found { file: Some(document), variant: None }.get("firmware").file) {
+        let message = if !is_version(version) {
             let expected = "a version of letters, digits, '.', '-', '_' and '+'";
-            return Err(
-                reader.refuse(&at, format!("firmware: {version:?} is not accepted; expected {expected}"))
-            );
-        }
-        let DeValue::Table(table) = value.get_ref() else {
-            let message =
-                format!("firmware.{version:?} is not a table; expected a table [firmware.{version:?}]");
-            return Err(reader.refuse(&at, message));
+            format!("firmware: {version:?} is not accepted; expected {expected}")
+        } else if !table.get_ref().is_table() {
+            format!("firmware.{version:?} is not a table; expected a table [firmware.{version:?}]")
+        } else {
+            variants.push((version, at.start, table));
+            continue;
         };
-        // A device has one name, and a firmware has no firmware of its own.
-        for (key, _) in table {
-            if ["name", "firmware"].contains(&key.get_ref().as_ref()) {
-                let name: &str = key.get_ref();
-                let message = format!(
-                    "firmware {version:?}: {name} cannot be set by a variant; expected a setting of the device, \
-                     description or sources"
-                );
-                return Err(reader.refuse(&key.span(), message));
-            }
-        }
-        variants.push(Variant { version, table, at });
+        return Err(source.refuse(&at, message));
     }
-    variants.sort_by_key(|variant| variant.at.start);
+    // A device has one name, and a firmware has no firmware of its own.
+    for (version, _, table) in &variants {
+        if let Some((name, at, _)) = entries(Some(table)).find(|(key, ..)| ["name", "firmware"].contains(key))
+        {
+            let message = format!(
+                "firmware {version:?}: {name} cannot be set by a variant; expected a setting of the device, \
+                 description or sources"
+            );
+            return Err(source.refuse(&at, message));
+        }
+    }
+    variants.sort_by_key(|&(_, at, _)| at);
     Ok(variants)
 }

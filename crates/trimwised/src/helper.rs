@@ -4,7 +4,7 @@
 //! map is a line `START END` for each free extent; every answer ends with one line of JSON. The helper is killed with
 //! the daemon, but a discard in flight still completes.
 
-use std::io::{self, BufRead as _, BufWriter, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use trimwise::live::{Failed, SPANS_MAX};
 use trimwise::units::{Bytes, Span};
 
-use crate::process::Process;
+use crate::process::{Process, asked, line};
 use crate::remount;
 use trimwise_linux::block_device::{BlockDeviceError, DiscardCounts};
 use trimwise_linux::free_space::Listed;
@@ -153,10 +153,7 @@ impl Answer {
 /// # Errors
 /// If no process can be started.
 pub fn start(program: &Path, request: &Request) -> io::Result<Process> {
-    let line = serde_json::to_string(request).map_err(io::Error::other)?;
-    let mut process = Process::start(program, &[COMMAND])?;
-    process.send((line + "\n").as_bytes());
-    Ok(process)
+    Process::ask(program, COMMAND, request)
 }
 
 /// Parses a helper's output: free extents and its answer. `None` if the answer is missing or malformed.
@@ -181,12 +178,10 @@ pub fn parse_answer(output: &[u8]) -> Option<(Vec<Span>, Answer)> {
 /// # Errors
 /// If there is no task, or the answer cannot be written.
 pub fn main() -> io::Result<()> {
-    let mut line = String::new();
-    io::stdin().lock().read_line(&mut line)?;
-    let request: Request = serde_json::from_str(&line).map_err(io::Error::other)?;
+    let request: Request = asked()?;
     let mut out = BufWriter::new(io::stdout().lock());
     let answer = perform(&request, &mut out).unwrap_or_else(|error| refused(&error));
-    writeln!(out, "{}", serde_json::to_string(&answer).map_err(io::Error::other)?)?;
+    out.write_all(&line(&answer)?)?;
     out.flush()
 }
 

@@ -13,7 +13,7 @@ use crate::discover::Candidate;
 use crate::known::{session, sessions};
 use crate::saving::{Loaded, Saving};
 use trimwise_linux::block_device::devices_of;
-use trimwise_linux::files::{Unread, read_own, with_ending};
+use trimwise_linux::files::with_ending;
 use trimwise_linux::layout::Kind;
 use trimwise_linux::mount::Mount;
 
@@ -66,24 +66,21 @@ struct Written {
 
 /// Reads what the last daemon left, if it is from this boot. A file that cannot be parsed is moved aside.
 pub fn read(path: &Path, boot: &str) -> Loaded<Vec<Change>> {
-    let read = read_own(path, FILE_MAX).and_then(|text| match text {
-        Some(text) => {
-            serde_json::from_str::<Written>(&text).map(Some).map_err(|error| Unread::Wrong(error.to_string()))
-        }
-        None => Ok(None),
-    });
-    Loaded::from(path, read, |written| written.filter(|one| one.boot == boot).map_or(Vec::new(), |one| one.changes))
-        .or_nothing(|why| {
-            let aside = with_ending(path, ".corrupt");
-            let moved = match fs::rename(path, &aside) {
-                Ok(()) => format!("was moved to {}", aside.display()),
-                Err(error) => format!("cannot be moved to {} ({error})", aside.display()),
-            };
-            format!(
-                "{} cannot be read ({why}) and {moved}: mount options that a killed daemon changed stay as they are",
-                path.display()
-            )
-        })
+    let parse = |text: &str| {
+        let written: Written = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        Ok(if written.boot == boot { written.changes } else { Vec::new() })
+    };
+    Loaded::read(path, FILE_MAX, parse, |why| {
+        let aside = with_ending(path, ".corrupt");
+        let moved = match fs::rename(path, &aside) {
+            Ok(()) => format!("was moved to {}", aside.display()),
+            Err(error) => format!("cannot be moved to {} ({error})", aside.display()),
+        };
+        format!(
+            "{} cannot be read ({why}) and {moved}: mount options that a killed daemon changed stay as they are",
+            path.display()
+        )
+    })
 }
 
 impl Journal {

@@ -23,7 +23,6 @@ use trimwise::units::{Bytes, SimDuration, Span};
 use crate::helper::numbers;
 use crate::saving::{Loaded, Saving};
 use trimwise_linux::block_device::{BlockDevice, btrfs_directory};
-use trimwise_linux::files::{Unread, read_own};
 use trimwise_linux::layout::Kind;
 
 /// Version of the file.
@@ -41,14 +40,9 @@ const UNSEEN_MAX_PERCENT: u64 = 5;
 pub struct Kept {
     /// Major and minor number of its device.
     pub numbers: (u32, u32),
-    /// Identifies the mounting: see the head of this file.
-    pub session: u64,
-    /// Its size in bytes.
-    pub total: u64,
-    /// Bytes written to its device so far.
-    pub written: u64,
-    /// Time of the record, in seconds since boot.
-    pub at_s: u64,
+    /// What it was like then.
+    #[serde(flatten)]
+    pub then: Present,
     /// Seconds after which all of it expires.
     pub forget_in_s: u64,
     /// Bytes that may have been freed unseen.
@@ -65,10 +59,10 @@ struct Written {
     file_systems: Vec<Kept>,
 }
 
-/// The present state of a mounted file system.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The state of a mounted file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Present {
-    /// Identifies the mounting.
+    /// Identifies the mounting: see the head of this file.
     pub session: u64,
     /// Its size in bytes.
     pub total: u64,
@@ -110,7 +104,7 @@ pub fn parse(text: &str, boot: &str) -> Result<Vec<Kept>, String> {
         return Err("is from another boot".to_owned());
     }
     for kept in &written.file_systems {
-        let within = kept.trimmed.iter().all(|&(start, end)| start < end && end <= kept.total);
+        let within = kept.trimmed.iter().all(|&(start, end)| start < end && end <= kept.then.total);
         let ascending = kept.trimmed.windows(2).all(|pair| pair[0].1 <= pair[1].0);
         if !within || !ascending || kept.trimmed.len() > SPANS_MAX {
             return Err("has impossible extents".to_owned());
@@ -125,15 +119,15 @@ impl Kept {
     /// # Errors
     /// A description of why nothing can.
     pub fn believed(self, now: Present) -> Result<Known, String> {
-        let age = now.at_s.checked_sub(self.at_s).ok_or("it is from the future")?;
+        let age = now.at_s.checked_sub(self.then.at_s).ok_or("it is from the future")?;
         let forget_in = self.forget_in_s.checked_sub(age).ok_or("it is too old")?;
-        if self.session != now.session {
+        if self.then.session != now.session {
             return Err("it was unmounted and mounted again since".to_owned());
         }
-        if self.total != now.total {
+        if self.then.total != now.total {
             return Err("it was resized since".to_owned());
         }
-        let unseen = now.written.checked_sub(self.written).ok_or("its device's counters were reset")?;
+        let unseen = now.written.checked_sub(self.then.written).ok_or("its device's counters were reset")?;
         if unseen > now.total / 100 * UNSEEN_MAX_PERCENT {
             return Err(format!("{} were written to it since that was recorded", Bytes(unseen)));
         }
@@ -148,10 +142,7 @@ impl Kept {
     pub fn new(device: (u32, u32), now: Present, known: Known) -> Self {
         Self {
             numbers: device,
-            session: now.session,
-            total: now.total,
-            written: now.written,
-            at_s: now.at_s,
+            then: now,
             forget_in_s: known.forget_in.as_nanos() / 1_000_000_000,
             unseen: known.unseen.0,
             // One invalid extent would invalidate the whole file.
@@ -162,10 +153,8 @@ impl Kept {
 
 /// Reads what the last daemon kept. Invalid data are ignored.
 pub fn read(path: &Path, boot: &str) -> Loaded<Vec<Kept>> {
-    let read = read_own(path, FILE_MAX)
-        .and_then(|text| text.map_or(Ok(Vec::new()), |text| parse(&text, boot).map_err(Unread::Wrong)));
-    Loaded::from(path, read, |kept| kept)
-        .or_nothing(|why| format!("{} {why}, and is ignored", path.display()))
+    let invalid = |why: String| format!("{} {why}, and is ignored", path.display());
+    Loaded::read(path, FILE_MAX, |text| parse(text, boot), invalid)
 }
 
 /// What the last daemon knew, and the saving of what this one knows.
@@ -214,7 +203,7 @@ impl Store {
         }
         let mut hasher = DefaultHasher::new();
         for one in &file_systems {
-            (one.numbers, one.session, one.written, &one.trimmed).hash(&mut hasher);
+            (one.numbers, one.then.session, one.then.written, &one.trimmed).hash(&mut hasher);
         }
         if hasher.finish() == self.hash {
             return;

@@ -15,26 +15,26 @@
 //! what is known to be trimmed ([`known`]), and what is paused ([`paused`]).
 
 pub mod command;
-pub(crate) mod discover;
+mod discover;
 pub mod frees;
 pub mod helper;
-pub mod history;
-pub mod journal;
-pub mod known;
-pub mod look;
+mod history;
+mod journal;
+mod known;
+mod look;
 mod managed;
-pub mod metrics;
+mod metrics;
 mod notify;
-pub mod paused;
+mod paused;
 mod places;
-pub mod process;
+mod process;
 mod remount;
 mod saving;
-pub mod sense;
+mod sense;
 mod server;
 pub mod service;
 mod speak;
-pub mod worker;
-pub mod write;
+mod worker;
+mod write;
 
 pub use places::{Places, PlacesError};

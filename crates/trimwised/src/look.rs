@@ -15,20 +15,10 @@ pub(crate) const COMMAND: &str = "look";
 /// A request to it.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Ask {
-    /// Look for file systems.
-    Discover {
-        /// What to look for.
-        wanted: Wanted,
-        /// Whether to report even if nothing has changed.
-        whole: bool,
-    },
-    /// Read the configuration.
-    Configure {
-        /// Its file.
-        file: PathBuf,
-        /// The folder that is the host's `/`.
-        host: PathBuf,
-    },
+    /// Look for file systems. `whole`: report even if nothing has changed.
+    Discover { wanted: Wanted, whole: bool },
+    /// Read the configuration. `host` is the folder that is the host's `/`.
+    Configure { file: PathBuf, host: PathBuf },
 }
 
 /// Its answer.

@@ -5,11 +5,11 @@ mod keeping;
 mod sampling;
 
 use std::collections::BTreeSet;
-use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::process::Child;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use rustix::event::PollFd;
 use trimwise::live::{Cut, Facts, Failed, Known, LiveHost, Order, Reason, Window};
 use trimwise::units::{Bytes, SimDuration, SimTime};
 
@@ -205,8 +205,8 @@ impl Managed {
         }
     }
 
-    /// File descriptor to poll.
-    pub fn waits(&self) -> Option<BorrowedFd<'_>> {
+    /// What to poll.
+    pub fn waits(&self) -> Option<PollFd<'_>> {
         self.job.as_ref().map(Job::waits)
     }
 

@@ -1,4 +1,5 @@
-//! Prometheus metrics: the text format, which is written as a file or served ([`listen`]).
+//! Prometheus metrics: the text format 0.0.4, which is written as a file or served ([`listen`]). The crate
+//! `prometheus-client` writes OpenMetrics instead, where a counter's type has another name than its samples.
 
 pub mod listen;
 

@@ -1,4 +1,5 @@
-//! Notifications to a service manager: the protocol of sd_notify(3), which is one datagram.
+//! Notifications to a service manager: the protocol of sd_notify(3), which is one datagram. The crate `sd-notify` would
+//! wait for a manager that does not read.
 
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram};

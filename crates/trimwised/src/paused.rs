@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::saving::{Loaded, Saving};
-use trimwise_linux::files::{Unread, read_own};
 
 /// Size limit of the file, in bytes.
 const FILE_MAX: u64 = 1 << 20;
@@ -28,15 +27,12 @@ struct Written {
 
 /// Reads what was paused since boot. If the file cannot be parsed, nothing is paused.
 pub fn read(path: &Path, boot: &str) -> Loaded<BTreeSet<PathBuf>> {
-    let read = read_own(path, FILE_MAX).and_then(|text| match text {
-        Some(text) => serde_json::from_str::<Written>(&text)
-            .map(Some)
-            .map_err(|error| Unread::Wrong(format!("cannot be parsed ({error})"))),
-        None => Ok(None),
-    });
-    let of_boot = |written: Option<Written>| written.filter(|one| one.boot == boot);
-    Loaded::from(path, read, |written| of_boot(written).map_or(BTreeSet::new(), |one| one.mount_points))
-        .or_nothing(|why| format!("{} {why}: nothing is paused", path.display()))
+    let parse = |text: &str| {
+        let written: Written =
+            serde_json::from_str(text).map_err(|error| format!("cannot be parsed ({error})"))?;
+        Ok(if written.boot == boot { written.mount_points } else { BTreeSet::new() })
+    };
+    Loaded::read(path, FILE_MAX, parse, |why| format!("{} {why}: nothing is paused", path.display()))
 }
 
 impl Paused {

@@ -4,9 +4,9 @@
 //! Every such process ends with the daemon. One that hangs in the kernel ends when the kernel releases it; until then
 //! [`Left`] keeps it so that it can be reaped.
 
-use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read as _, Write as _};
+use std::io::{self, BufRead as _, ErrorKind, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
@@ -14,11 +14,14 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::cmsg_space;
+use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags, recvmsg, sendmsg,
 };
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use trimwise_linux::ioctl::child::die_with_parent;
 
 /// Maximum length of the message with a descriptor, or in place of it.
@@ -45,6 +48,17 @@ impl Process {
         Ok(Self { child, stream: ours, to_send: Vec::new(), received: Vec::new() })
     }
 
+    /// Starts the program in a role, and sends it its only request.
+    ///
+    /// # Errors
+    /// If no process can be started.
+    pub fn ask(program: &Path, role: &str, request: &impl Serialize) -> io::Result<Self> {
+        let line = line(request)?;
+        let mut process = Self::start(program, &[role])?;
+        process.send(&line);
+        Ok(process)
+    }
+
     /// Sends `bytes`, now or when there is room: see [`Self::flush`].
     pub fn send(&mut self, bytes: &[u8]) {
         self.to_send.extend(bytes);
@@ -53,31 +67,21 @@ impl Process {
 
     /// Sends as much as there is room for.
     pub fn flush(&mut self) {
-        while !self.to_send.is_empty() {
-            match self.stream.write(&self.to_send) {
-                Ok(n @ 1..) => drop(self.to_send.drain(..n)),
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
-                // It has exited: its remaining output shows how.
-                Ok(0) | Err(_) => self.to_send.clear(),
-            }
+        match write_ready(&mut self.stream, &self.to_send) {
+            (sent, true) => drop(self.to_send.drain(..sent)),
+            // It has exited: its remaining output shows how.
+            (_, false) => self.to_send.clear(),
         }
     }
 
     /// Reads its output. Returns whether it is complete: the process exited, or was killed for writing more than `most`
     /// bytes.
     pub fn receive(&mut self, most: usize) -> bool {
-        let mut buffer = [0; 16 << 10];
-        loop {
-            match self.stream.read(&mut buffer) {
-                Ok(0) => return true,
-                Ok(n) if self.received.len() + n <= most => self.received.extend(&buffer[..n]),
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return false,
-                Ok(_) | Err(_) => {
-                    self.kill();
-                    return true;
-                }
+        match read_ready(&mut self.stream, &mut self.received, most) {
+            Ok(has_closed) if self.received.len() <= most => has_closed,
+            _ => {
+                self.kill();
+                true
             }
         }
     }
@@ -118,14 +122,10 @@ impl Process {
         (self.received, self.child)
     }
 
-    /// File descriptor to poll.
-    pub fn waits(&self) -> BorrowedFd<'_> {
-        self.stream.as_fd()
-    }
-
-    /// Whether data wait to be sent.
-    pub(crate) fn is_sending(&self) -> bool {
-        !self.to_send.is_empty()
+    /// What to poll.
+    pub fn waits(&self) -> PollFd<'_> {
+        let writing = if self.to_send.is_empty() { PollFlags::empty() } else { PollFlags::OUT };
+        PollFd::new(&self.stream, PollFlags::IN | writing)
     }
 
     /// Kills it. A system call in progress still completes.
@@ -138,6 +138,58 @@ impl Process {
         self.kill();
         left.wait(self.child, until);
     }
+}
+
+/// Reads what is there, until `into` holds more than `most` bytes. Returns whether the other side has closed.
+///
+/// # Errors
+/// If reading fails.
+pub(crate) fn read_ready(from: &mut impl Read, into: &mut Vec<u8>, most: usize) -> io::Result<bool> {
+    let mut buffer = [0; 16 << 10];
+    while into.len() <= most {
+        match from.read(&mut buffer) {
+            Ok(0) => return Ok(true),
+            Ok(n) => into.extend(&buffer[..n]),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(false)
+}
+
+/// Writes as much as there is room for. Returns how much that was, and whether the other side still reads.
+pub(crate) fn write_ready(to: &mut impl Write, bytes: &[u8]) -> (usize, bool) {
+    let mut sent = 0;
+    while sent < bytes.len() {
+        match to.write(&bytes[sent..]) {
+            Ok(0) => return (sent, false),
+            Ok(n) => sent += n,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return (sent, error.kind() == ErrorKind::WouldBlock),
+        }
+    }
+    (sent, true)
+}
+
+/// A message between the daemon and its processes: a line of JSON.
+///
+/// # Errors
+/// If it cannot be written as JSON.
+pub(crate) fn line(message: &impl Serialize) -> io::Result<Vec<u8>> {
+    let mut line = serde_json::to_vec(message)?;
+    line.push(b'\n');
+    Ok(line)
+}
+
+/// The process's side of [`Process::ask`].
+///
+/// # Errors
+/// If there is no request.
+pub(crate) fn asked<T: DeserializeOwned>() -> io::Result<T> {
+    let mut line = String::new();
+    io::stdin().lock().read_line(&mut line)?;
+    Ok(serde_json::from_str(&line)?)
 }
 
 /// The process's side of [`Process::receive_opened`].

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use trimwise_linux::files::Unread;
+use trimwise_linux::files::{Unread, read_own};
 
 /// Time after which a failed write is retried.
 const AGAIN: Duration = Duration::from_secs(10);
@@ -96,30 +96,24 @@ pub struct Loaded<T> {
     pub value: Option<T>,
     /// What is wrong with it, without a full stop.
     pub problem: Option<String>,
-    /// Whether the file itself is invalid, so that retrying is useless.
-    is_wrong: bool,
-}
-
-impl<T> Loaded<T> {
-    /// From the result of a read; `take` converts the contents.
-    pub fn from<R>(path: &Path, read: Result<R, Unread>, take: impl FnOnce(R) -> T) -> Self {
-        match read {
-            Ok(read) => Self { value: Some(take(read)), problem: None, is_wrong: false },
-            Err(Unread::Wrong(why)) => Self { value: None, problem: Some(why), is_wrong: true },
-            Err(Unread::Failed(why)) => {
-                let problem = format!("{} {why}; it will be retried", path.display());
-                Self { value: None, problem: Some(problem), is_wrong: false }
-            }
-        }
-    }
 }
 
 impl<T: Default> Loaded<T> {
-    /// Treats an invalid file as empty; `say` turns the reason into a message.
-    pub(crate) fn or_nothing(self, say: impl FnOnce(String) -> String) -> Self {
-        if !self.is_wrong {
-            return self;
+    /// Reads a file of at most `most` bytes. Without the file, or if it is invalid, there is nothing in it; `invalid`
+    /// turns the reason for the latter into a message.
+    pub(crate) fn read(
+        path: &Path,
+        most: u64,
+        parse: impl FnOnce(&str) -> Result<T, String>,
+        invalid: impl FnOnce(String) -> String,
+    ) -> Self {
+        let parse = |text: String| parse(&text).map_err(Unread::Wrong);
+        match read_own(path, most).and_then(|text| text.map_or_else(|| Ok(T::default()), parse)) {
+            Ok(value) => Self { value: Some(value), problem: None },
+            Err(Unread::Wrong(why)) => Self { value: Some(T::default()), problem: Some(invalid(why)) },
+            Err(Unread::Failed(why)) => {
+                Self { value: None, problem: Some(format!("{} {why}; it will be retried", path.display())) }
+            }
         }
-        Self { value: Some(T::default()), problem: self.problem.map(say), is_wrong: true }
     }
 }

@@ -60,15 +60,8 @@ pub struct Place {
 /// A request to the sampler.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Ask {
-    /// Sample these from now on, and no others.
-    Watch {
-        /// The file that lists the mounts.
-        mountinfo: PathBuf,
-        /// The proc folder, for the I/O pressure.
-        proc: PathBuf,
-        /// Which.
-        places: Vec<Place>,
-    },
+    /// Sample these from now on, and no others. `mountinfo` lists the mounts; the I/O pressure is below `proc`.
+    Watch { mountinfo: PathBuf, proc: PathBuf, places: Vec<Place> },
     /// Sample all once.
     Sample,
 }

@@ -2,15 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{self, ErrorKind, Read as _, Write as _};
-use std::os::fd::{AsFd as _, BorrowedFd};
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags};
 use rustix::net::sockopt::socket_peercred;
 
+use crate::process::{read_ready, write_ready};
 use trimwise_linux::daemon::control::{REQUEST_MAX, Request, Response};
 use trimwise_linux::files::with_ending;
 
@@ -45,13 +46,6 @@ struct Connection {
     ended: bool,
     /// The number of its request that will be answered later.
     awaits: Option<u64>,
-}
-
-/// What a connection waits for, for poll(2).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Waiting {
-    /// Whether for writing; otherwise for reading.
-    pub to_write: bool,
 }
 
 /// Processor time used by users other than root: until when each one's next request must wait.
@@ -102,20 +96,17 @@ impl Server {
         })
     }
 
-    /// File descriptors to poll.
-    pub fn waits(&self) -> impl Iterator<Item = (BorrowedFd<'_>, Waiting)> {
-        let reading = Waiting { to_write: false };
+    /// What to poll.
+    pub fn waits(&self) -> impl Iterator<Item = PollFd<'_>> {
         let has_room = self.connections.len() < CONNECTIONS_MAX;
         let status =
             self.status.as_ref().filter(|_| self.has_room_for_others() && self.rests_until.is_none());
         let listeners = [Some(&self.control), status].into_iter().flatten().filter(move |_| has_room);
         // Do not poll connections that await an answer: a closed one would wake the loop again and again.
-        let connections = self
-            .connections
-            .iter()
-            .filter(|one| one.awaits.is_none())
-            .map(|one| (one.stream.as_fd(), Waiting { to_write: !one.to_write.is_empty() }));
-        listeners.map(move |listener| (listener.as_fd(), reading)).chain(connections)
+        let connections = self.connections.iter().filter(|one| one.awaits.is_none()).map(|one| {
+            PollFd::new(&one.stream, if one.to_write.is_empty() { PollFlags::IN } else { PollFlags::OUT })
+        });
+        listeners.map(|listener| PollFd::new(listener, PollFlags::IN)).chain(connections)
     }
 
     /// Sends the answer to the request of this number, if its client is still connected.
@@ -286,48 +277,30 @@ impl Connection {
     }
 
     fn receive(&mut self) {
-        let mut buffer = [0; 4096];
-        while !self.ended && self.read.len() <= REQUEST_MAX {
-            match self.stream.read(&mut buffer) {
-                Ok(0) => {
-                    // Answer a last request even if it lacks a newline.
-                    if self.read.last().is_some_and(|&last| last != b'\n') {
-                        self.read.push(b'\n');
-                    }
-                    self.ended = true;
-                    return;
-                }
-                Ok(n) => {
-                    self.read.extend(&buffer[..n]);
-                    // A client that sends requests but reads no responses counts as idle.
-                    if self.to_write.is_empty() {
-                        self.last = Instant::now();
-                    }
-                }
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => {
-                    self.ended |= error.kind() != ErrorKind::WouldBlock;
-                    return;
-                }
-            }
+        if self.ended {
+            return;
         }
+        let before = self.read.len();
+        let has_closed = read_ready(&mut self.stream, &mut self.read, REQUEST_MAX);
+        // A client that sends requests but reads no responses counts as idle.
+        if self.read.len() > before && self.to_write.is_empty() {
+            self.last = Instant::now();
+        }
+        // Answer a last request even if it lacks a newline.
+        if matches!(has_closed, Ok(true)) && self.read.last().is_some_and(|&last| last != b'\n') {
+            self.read.push(b'\n');
+        }
+        self.ended = !matches!(has_closed, Ok(false));
     }
 
     fn send(&mut self) {
-        while !self.to_write.is_empty() {
-            match self.stream.write(&self.to_write) {
-                Ok(0) => break,
-                Ok(n) => {
-                    self.to_write.drain(..n);
-                    self.last = Instant::now();
-                }
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
-                Err(_) => break,
-            }
+        let (sent, is_there) = write_ready(&mut self.stream, &self.to_write);
+        if sent > 0 {
+            self.to_write.drain(..sent);
+            self.last = Instant::now();
         }
-        if !self.to_write.is_empty() {
-            // The client is gone: drop its responses and requests.
+        if !is_there {
+            // Drop its responses and requests.
             self.ended = true;
             self.to_write.clear();
             self.read.clear();
@@ -391,6 +364,8 @@ impl Drop for Bound {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read as _, Write as _};
+
     use super::*;
 
     #[test]

@@ -102,6 +102,14 @@ pub(crate) fn warn(text: &str) {
     say(4, text);
 }
 
+/// Keeps a problem, and warns of it unless it is the one from before.
+pub(crate) fn warn_of(kept: &mut Option<String>, problem: Option<String>) {
+    if *kept != problem {
+        problem.iter().for_each(|problem| warn(problem));
+        *kept = problem;
+    }
+}
+
 /// Logs a message with a priority of syslog(3).
 pub fn say(priority: u8, text: &str) {
     let is_journal = std::env::var_os("JOURNAL_STREAM").is_some();

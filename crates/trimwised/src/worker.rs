@@ -7,15 +7,15 @@
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead, Write};
-use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use std::process::Child;
 use std::time::{Duration, Instant};
 
+use rustix::event::PollFd;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::process::{Left, Process, has_ended};
+use crate::process::{self, Left, Process, has_ended, line};
 
 /// Maximum number of waiting requests.
 const QUEUE_MAX: usize = 64;
@@ -60,7 +60,7 @@ impl<T> Worker<T> {
         if self.asked.len() >= QUEUE_MAX {
             return Err("too many requests are waiting for it".to_owned());
         }
-        let line = serde_json::to_string(request).map_err(|error| error.to_string())? + "\n";
+        let line = line(request).map_err(|error| error.to_string())?;
         let now = Instant::now();
         if let State::None(rests_until) = self.state {
             if now < rests_until {
@@ -73,7 +73,7 @@ impl<T> Worker<T> {
             self.state = State::Running(started);
         }
         match &mut self.state {
-            State::Running(process) => process.send(line.as_bytes()),
+            State::Running(process) => process.send(&line),
             _ => return Err("its worker hangs in the kernel".to_owned()),
         }
         if self.asked.is_empty() {
@@ -93,10 +93,10 @@ impl<T> Worker<T> {
         matches!(self.state, State::Stuck(_))
     }
 
-    /// File descriptor to poll, and whether for writing.
-    pub fn waits(&self) -> Option<(BorrowedFd<'_>, bool)> {
+    /// What to poll.
+    pub fn waits(&self) -> Option<PollFd<'_>> {
         match &self.state {
-            State::Running(process) => Some((process.waits(), process.is_sending())),
+            State::Running(process) => Some(process.waits()),
             _ => None,
         }
     }
@@ -157,10 +157,7 @@ pub fn serve<Q: DeserializeOwned, R: Serialize>(mut answer: impl FnMut(Q) -> R) 
     let mut output = io::stdout().lock();
     let mut line = Vec::new();
     while input.read_until(b'\n', &mut line)? > 0 {
-        let response = answer(serde_json::from_slice(&line).map_err(io::Error::other)?);
-        let mut text = serde_json::to_vec(&response).map_err(io::Error::other)?;
-        text.push(b'\n');
-        output.write_all(&text)?;
+        output.write_all(&process::line(&answer(serde_json::from_slice(&line)?))?)?;
         output.flush()?;
         line.clear();
     }

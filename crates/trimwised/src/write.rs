@@ -23,49 +23,17 @@ pub(crate) const COMMAND: &str = "write";
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Ask {
     /// Create the state folder and its lock file.
-    Prepare {
-        /// The folder.
-        state: PathBuf,
-    },
-    /// Read what the last daemon left.
-    Load {
-        /// The folder.
-        state: PathBuf,
-        /// Id of this boot.
-        boot: String,
-        /// The process that has the lock.
-        process: u32,
-    },
+    Prepare { state: PathBuf },
+    /// Read what the last daemon left. `boot` is the id of this boot; `process` has the lock.
+    Load { state: PathBuf, boot: String, process: u32 },
     /// Write a file atomically.
-    Replace {
-        /// The file.
-        path: PathBuf,
-        /// Its text.
-        text: String,
-        /// Its mode.
-        mode: u32,
-    },
+    Replace { path: PathBuf, text: String, mode: u32 },
     /// Add entries to the history.
-    Note {
-        /// Where.
-        database: Database,
-        /// What.
-        entries: Vec<Entry>,
-    },
-    /// Read the history.
-    Last {
-        /// Where.
-        database: Database,
-        /// The mount point.
-        mount: PathBuf,
-        /// Maximum number of entries.
-        limit: u32,
-    },
+    Note { database: Database, entries: Vec<Entry> },
+    /// Read the last `limit` entries of the history.
+    Last { database: Database, mount: PathBuf, limit: u32 },
     /// Remove files.
-    Remove {
-        /// Which.
-        paths: Vec<PathBuf>,
-    },
+    Remove { paths: Vec<PathBuf> },
 }
 
 /// What the last daemon left.

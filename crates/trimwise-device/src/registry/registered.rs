@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
+use trimwise_linux::files::replace;
 
 use trimwise_linux::path_error::at;
 
@@ -56,10 +57,9 @@ impl Registered {
 
     /// Writes the device's record.
     pub fn record(&self, record: &Record) -> Result<(), RegistryError> {
-        let (path, new) = (self.folder.join("record.json"), self.folder.join("record.json.new"));
+        let path = self.folder.join("record.json");
         let text = serde_json::to_string_pretty(record).map_err(io::Error::from);
-        text.and_then(|text| fs::write(&new, text)).map_err(at(&new))?;
-        Ok(fs::rename(&new, &path).map_err(at(&path))?)
+        Ok(text.and_then(|text| replace(&path, &text, 0o644)).map_err(at(&path))?)
     }
 
     /// Answers requests from now on. `on_stop` is called when the device should end.

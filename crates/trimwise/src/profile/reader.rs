@@ -1,101 +1,81 @@
-//! Reading a profile's text: where each setting stands, and what a refusal says.
+//! Reading a profile's text with serde: the device's own structures say which settings there are.
+//!
+//! The deserializer is our own because `toml`'s forgets where a value is once serde has to buffer it, stops at the first
+//! number that is too large, and knows nothing of firmware variants. This one knows each setting's dotted name and
+//! place, prefers what the variant sets, and notes what it reads. Three rules go beyond serde's:
+//!
+//! - a field named `""` is a part of the same table;
+//! - an enum named [`BY_KIND`] is a table whose entry `kind` chooses the variant and whose other entries fill it;
+//! - a variant with a number, such as `victim = "d_choices"`, takes it from the entry of that name next to it.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Display;
+use std::collections::BTreeSet;
+use std::fmt::{self, Display};
 use std::ops::Range;
 
+use serde::de::value::StrDeserializer;
+use serde::de::{
+    Deserialize as _, DeserializeSeed, Deserializer, EnumAccess, Error, Expected, IntoDeserializer,
+    MapAccess, Unexpected, VariantAccess, Visitor,
+};
 use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+use toml::de::DeValue;
 
+use super::contents::Contents;
 use super::{ProfileError, Setting, SettingValue};
 use crate::ssd::ConfigError;
 
-/// What stands in for a number that its type cannot hold, so that the device can say what it accepts.
-#[derive(Clone, Copy)]
-pub(crate) enum Substitute {
-    Least,
-    Most,
+/// The serde name of an enum that is written as a table with a `kind`.
+const BY_KIND: &str = "table by kind";
+
+/// A value and its place.
+pub(crate) type Value<'t> = &'t Spanned<DeValue<'t>>;
+
+/// What the file has under a name, and what a firmware variant has there instead.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Found<'t> {
+    pub file: Option<Value<'t>>,
+    pub variant: Option<Value<'t>>,
 }
 
-/// A number that its type cannot hold.
-pub struct OutOfRange {
-    pub setting: String,
-    found: String,
-    at: Range<usize>,
-    pub error: ProfileError,
-}
-
-impl OutOfRange {
-    /// The error, saying what this setting accepts.
-    pub fn with(&self, reader: &Reader, expected: &str) -> ProfileError {
-        let message = format!("{}: {} is not accepted; expected {expected}", self.setting, self.found);
-        reader.refuse(&self.at, message)
+impl<'t> Found<'t> {
+    pub fn value(self) -> Option<Value<'t>> {
+        self.variant.or(self.file)
     }
-}
 
-/// Where a setting stands.
-struct Place {
-    at: Range<usize>,
-    /// Whether the firmware variant that is being read has set it.
-    by_variant: bool,
-}
-
-/// A firmware variant that is being read.
-pub(crate) struct Variant<'t, 'i> {
-    pub version: &'t str,
-    /// What it sets instead.
-    pub table: &'t DeTable<'i>,
-    /// Its header.
-    pub at: Range<usize>,
-}
-
-/// What messages need: the text, its name, and where each setting stands.
-pub struct Reader<'a> {
-    text: &'a str,
-    file: &'a str,
-    /// Version and header of the firmware variant that is being read.
-    variant: Option<(&'a str, Range<usize>)>,
-    places: BTreeMap<String, Place>,
-    /// The settings that there are, set or not.
-    pub settings: BTreeSet<String>,
-    /// The numbers, flags and words that were read.
-    pub values: Vec<Setting>,
-    /// The first setting that is missing. What is there and unknown is reported before it: most often that is the
-    /// same setting, misspelt.
-    pub missing: Option<ProfileError>,
-    /// The first number that its type cannot hold.
-    pub out_of_range: Option<OutOfRange>,
-    substitute: Substitute,
-}
-
-impl<'a> Reader<'a> {
-    pub fn new(
-        text: &'a str,
-        file: &'a str,
-        variant: Option<&Variant<'a, '_>>,
-        substitute: Substitute,
-    ) -> Self {
-        Self {
-            text,
-            file,
-            variant: variant.map(|v| (v.version, v.at.clone())),
-            places: BTreeMap::new(),
-            settings: BTreeSet::new(),
-            values: Vec::new(),
-            missing: None,
-            out_of_range: None,
-            substitute,
+    pub fn get(self, key: &str) -> Self {
+        if key.is_empty() {
+            return self;
         }
+        let within = |table: Option<Value<'t>>| table?.get_ref().as_table()?.get(key);
+        Self { file: within(self.file), variant: within(self.variant) }
     }
+}
 
-    /// The line where this begins, from 1.
-    pub fn line(&self, at: &Range<usize>) -> usize {
-        let end = at.start.min(self.text.len());
-        1 + self.text.as_bytes()[..end].iter().filter(|&&b| b == b'\n').count()
+/// The entries of a table, with the places of their keys.
+pub(crate) fn entries<'t>(
+    table: Option<Value<'t>>,
+) -> impl Iterator<Item = (&'t str, Range<usize>, Value<'t>)> {
+    let table = table.and_then(|table| table.get_ref().as_table());
+    table.into_iter().flatten().map(|(key, value)| (key.get_ref().as_ref(), key.span(), value))
+}
+
+/// What messages need: the text, its name, and the firmware variant that is being read.
+#[derive(Clone, Copy)]
+pub(crate) struct Source<'t> {
+    pub text: &'t str,
+    pub file: &'t str,
+    /// The variant's version, and the start of its header.
+    pub variant: Option<(&'t str, usize)>,
+}
+
+impl Source<'_> {
+    /// The line of a place, from 1.
+    pub fn line(&self, at: usize) -> usize {
+        1 + self.text.as_bytes()[..at.min(self.text.len())].iter().filter(|&&b| b == b'\n').count()
     }
 
     pub fn refuse(&self, at: &Range<usize>, message: impl Display) -> ProfileError {
-        let line = self.line(at);
+        let line = self.line(at.start);
         let message = match self.variant {
             Some((version, _)) => format!("firmware \"{version}\": {message}"),
             None => message.to_string(),
@@ -103,292 +83,372 @@ impl<'a> Reader<'a> {
         ProfileError { file: self.file.to_owned(), line, message }
     }
 
-    /// Gives a device's complaint the line of the setting, or of its table. What a firmware variant breaks is its own
-    /// fault, so that its line is given, whatever the device complains about.
-    pub fn locate(&self, error: &ConfigError) -> ProfileError {
-        let table = error.field.split_once('.').map_or("", |(table, _)| table);
-        let named = |name| self.places.get(name).filter(|p| p.by_variant || self.variant.is_none());
-        let header = || self.variant.as_ref().map(|(_, at)| at.clone());
-        let place = named(error.field).or_else(|| named(table));
-        let at = place.map(|place| place.at.clone()).or_else(header).unwrap_or(0..0);
-        self.refuse(&at, error)
-    }
-}
-
-/// A table being read; what is left at the end is unknown.
-pub struct Table<'t, 'i> {
-    /// `None` if it is missing.
-    table: Option<&'t DeTable<'i>>,
-    /// What the firmware variant that is being read sets instead.
-    variant: Option<&'t DeTable<'i>>,
-    /// Dotted name with a trailing dot; empty for the root.
-    prefix: String,
-    span: Range<usize>,
-    read: Vec<String>,
-}
-
-impl<'t, 'i> Table<'t, 'i> {
-    /// The whole file, as a variant has it.
-    pub fn root(document: &'t Spanned<DeTable<'i>>, variant: Option<&Variant<'t, 'i>>) -> Self {
-        Self {
-            table: Some(document.get_ref()),
-            variant: variant.map(|v| v.table),
-            prefix: String::new(),
-            span: variant.map_or_else(|| document.span(), |v| v.at.clone()),
-            read: Vec::new(),
-        }
-    }
-
-    fn get(&self, key: &str) -> Option<(&'t Spanned<DeValue<'i>>, bool)> {
-        let own = self.variant.and_then(|table| table.get(key)).map(|value| (value, true));
-        own.or_else(|| self.table?.get(key).map(|value| (value, false)))
-    }
-
-    /// Remembers what a setting is set to.
-    fn note(&self, reader: &mut Reader, key: &str, value: SettingValue) {
-        let name = format!("{}{key}", self.prefix);
-        let by_firmware = reader.places.get(&name).is_some_and(|place| place.by_variant);
-        reader.values.push(Setting { name, value, by_firmware });
-    }
-
-    fn optional(&mut self, reader: &mut Reader, key: &str) -> Option<&'t Spanned<DeValue<'i>>> {
-        if !self.read.iter().any(|read| read == key) {
-            self.read.push(key.to_owned());
-        }
-        let name = format!("{}{key}", self.prefix);
-        reader.settings.insert(name.clone());
-        let (value, by_variant) = self.get(key)?;
-        reader.places.insert(name, Place { at: value.span(), by_variant });
-        Some(value)
-    }
-
-    /// The value, or a note that it is missing.
-    fn required(
-        &mut self,
-        reader: &mut Reader,
-        key: &str,
-        expected: &str,
-    ) -> Option<&'t Spanned<DeValue<'i>>> {
-        let value = self.optional(reader, key);
-        if value.is_none() && reader.missing.is_none() {
-            let message = format!("{}{key} is missing; expected {expected}", self.prefix);
-            reader.missing = Some(reader.refuse(&self.span, message));
-        }
-        value
-    }
-
-    fn wrong(&self, reader: &Reader, key: &str, value: &Spanned<DeValue>, expected: &str) -> ProfileError {
-        let found = reader.text.get(value.span()).unwrap_or("this value");
+    fn wrong(&self, name: &str, value: Value, expected: &str) -> ProfileError {
         // A table or a long array is named, not quoted.
         let found = match value.get_ref() {
             DeValue::Table(_) => "a table",
             DeValue::Array(_) => "an array",
-            _ => found.lines().next().unwrap_or(""),
+            _ => self.text.get(value.span()).and_then(|found| found.lines().next()).unwrap_or(""),
         };
-        reader.refuse(
-            &value.span(),
-            format!("{}{key}: {found} is not accepted; expected {expected}", self.prefix),
-        )
+        self.refuse(&value.span(), format!("{name}: {found} is not accepted; expected {expected}"))
+    }
+}
+
+/// Why deserializing stopped.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// A value is wrong; what was expected instead.
+    Expected(String),
+    /// The setting of this name is missing.
+    Missing(String),
+    Refused(ProfileError),
+}
+
+impl Display for Stop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self:?}")
+    }
+}
+
+impl std::error::Error for Stop {}
+
+impl Error for Stop {
+    fn custom<T: Display>(expected: T) -> Self {
+        Self::Expected(expected.to_string())
     }
 
-    /// A whole number; one that the type cannot hold is noted, and a substitute given.
-    fn whole<N: TryFrom<u64>>(
-        &self,
-        reader: &mut Reader,
-        key: &str,
-        value: &Spanned<DeValue>,
-    ) -> Result<N, ProfileError> {
-        let bits = 8 * size_of::<N>() as u32;
+    fn invalid_type(_: Unexpected<'_>, expected: &dyn Expected) -> Self {
+        Self::custom(expected)
+    }
+
+    fn missing_field(field: &'static str) -> Self {
+        Self::Missing(field.to_owned())
+    }
+}
+
+/// A number that its type cannot hold.
+pub(crate) struct OutOfRange<'t> {
+    pub setting: String,
+    value: Value<'t>,
+    pub error: ProfileError,
+}
+
+/// One pass over the file.
+pub(crate) struct Reader<'t> {
+    source: Source<'t>,
+    root: Found<'t>,
+    /// The settings that there are, set or not, in order.
+    pub settings: Vec<String>,
+    /// The numbers, flags and words that were read.
+    pub values: Vec<Setting>,
+    /// The first number that its type cannot hold.
+    pub out_of_range: Option<OutOfRange<'t>>,
+    /// What stands in for such a number, so that the device can say what it accepts; cut to the width of its type.
+    substitute: u64,
+    /// A setting known to be missing, whose type says what is expected.
+    missing: Option<String>,
+}
+
+impl<'t> Reader<'t> {
+    pub fn new(source: Source<'t>, root: Found<'t>, substitute: u64) -> Self {
+        let (settings, values) = (Vec::new(), Vec::new());
+        Self { source, root, settings, values, out_of_range: None, substitute, missing: None }
+    }
+
+    pub fn read(&mut self) -> Result<Contents, ProfileError> {
+        let root = Node { name: String::new(), found: self.root, parent: Found::default(), reader: self };
+        let stop = match Contents::deserialize(root) {
+            Ok(contents) => match contents.missing(&self.root) {
+                None => return Ok(contents),
+                Some(name) => Stop::Missing(name),
+            },
+            Err(stop) => stop,
+        };
+        match stop {
+            Stop::Missing(name) if self.missing.is_none() => {
+                self.missing = Some(name);
+                self.read()
+            }
+            Stop::Refused(error) => Err(error),
+            Stop::Expected(words) | Stop::Missing(words) => Err(self.source.refuse(&(0..0), words)),
+        }
+    }
+
+    /// What this pass answers for: what a variant sets, if one is read, since the file was checked without it.
+    fn own(&self, found: Found<'t>) -> Option<Value<'t>> {
+        self.source.variant.map_or(found.file, |_| found.variant)
+    }
+
+    /// Refuses a source of something that is not a setting.
+    pub fn check_sources(&self) -> Result<(), ProfileError> {
+        let unknown = |key: &str| self.settings.iter().all(|setting| setting != key);
+        let found = entries(self.own(self.root.get("sources"))).find(|(key, ..)| unknown(key));
+        found.map_or(Ok(()), |(name, at, _)| {
+            let message = "names no setting; expected a setting or a table of this profile";
+            Err(self.source.refuse(&at, format!("sources.{name} {message}")))
+        })
+    }
+
+    /// Gives a device's complaint the line of the setting, or of its table. What a firmware variant breaks is its own
+    /// fault, so its line is given, whatever the device complains about.
+    pub fn locate(&self, error: &ConfigError) -> ProfileError {
+        if let Some(number) = self.out_of_range.as_ref().filter(|number| number.setting == error.field) {
+            return self.source.wrong(error.field, number.value, &error.expected);
+        }
+        let (table, key) = error.field.split_once('.').unwrap_or((error.field, ""));
+        let table = self.root.get(table);
+        let header = self.source.variant.map_or(0, |(_, start)| start);
+        let at = self.own(table.get(key)).or(self.own(table)).map_or(header..header, Spanned::span);
+        self.source.refuse(&at, error)
+    }
+}
+
+/// A setting or a table, to be deserialized.
+struct Node<'r, 't> {
+    reader: &'r mut Reader<'t>,
+    /// Dotted name; empty for the whole file.
+    name: String,
+    found: Found<'t>,
+    /// The table it is in.
+    parent: Found<'t>,
+}
+
+impl<'t> Node<'_, 't> {
+    fn path(&self, key: &str) -> String {
+        format!("{}{}{key}", self.name, if self.name.is_empty() { "" } else { "." })
+    }
+
+    /// The entry `key` of this table.
+    fn entry(&mut self, key: &str) -> Node<'_, 't> {
+        Node { name: self.path(key), found: self.found.get(key), parent: self.found, reader: self.reader }
+    }
+
+    /// The same for a key that is the name of a setting.
+    fn setting(&mut self, key: &str) -> Node<'_, 't> {
+        if !key.is_empty() {
+            self.reader.settings.push(self.path(key));
+        }
+        self.entry(key)
+    }
+
+    fn stop(&self, expected: &str) -> Stop {
+        let source = &self.reader.source;
+        Stop::Refused(match (self.found.value(), self.parent.value()) {
+            (Some(value), _) => source.wrong(&self.name, value, expected),
+            (None, table) => source.refuse(
+                &table.map_or(0..0, Spanned::span),
+                format!("{} is missing; expected {expected}", self.name),
+            ),
+        })
+    }
+
+    /// Takes the value, or says what was expected.
+    fn take<T>(&self, expected: &str, take: impl FnOnce(&'t DeValue<'t>) -> Option<T>) -> Result<T, Stop> {
+        self.found.value().and_then(|value| take(value.get_ref())).ok_or_else(|| self.stop(expected))
+    }
+
+    fn note(&mut self, value: SettingValue) {
+        let (name, by_firmware) = (self.name.clone(), self.found.variant.is_some());
+        self.reader.values.push(Setting { name, value, by_firmware });
+    }
+
+    /// A whole number of this width; a substitute if it does not fit.
+    fn whole(&mut self, bits: u32) -> Result<u64, Stop> {
+        let most = u64::MAX >> (64 - bits);
+        let value = self.found.value().ok_or_else(|| self.stop("a whole number"))?;
         let expected = format!("a whole number from 0 to 2^{bits} - 1");
-        let error = || self.wrong(reader, key, value, &expected);
-        let integer = value.get_ref().as_integer().ok_or_else(error)?;
-        let number = u64::from_str_radix(integer.as_str(), integer.radix()).ok();
-        if let Some((value, number)) = number.and_then(|n| Some((n, N::try_from(n).ok()?))) {
-            self.note(reader, key, SettingValue::Whole(value));
+        let digits = self.take(&expected, DeValue::as_integer)?;
+        let number = u64::from_str_radix(digits.as_str(), digits.radix()).ok();
+        if let Some(number) = number.filter(|&number| number <= most) {
+            self.note(SettingValue::Whole(number));
             return Ok(number);
         }
-        let substitute = match reader.substitute {
-            Substitute::Least => 0,
-            Substitute::Most => u64::MAX >> (64 - bits),
-        };
-        let error = error();
-        if reader.out_of_range.is_none() {
-            let at = value.span();
-            let found = reader.text.get(at.clone()).unwrap_or("this value").to_owned();
-            let setting = format!("{}{key}", self.prefix);
-            reader.out_of_range = Some(OutOfRange { setting, found, at, error: error.clone() });
+        let error = self.reader.source.wrong(&self.name, value, &expected);
+        let setting = self.name.clone();
+        self.reader.out_of_range.get_or_insert(OutOfRange { setting, value, error });
+        Ok(self.reader.substitute & most)
+    }
+
+    /// Visits these entries, and refuses others if they are the `only` ones. An unknown entry is reported before a
+    /// missing one: most often that is the same, misspelt.
+    fn visit<V: Visitor<'t>>(
+        mut self,
+        names: Vec<&'t str>,
+        only: bool,
+        visitor: V,
+    ) -> Result<V::Value, Stop> {
+        let found = self.found.value();
+        let expected = found.map_or_else(|| format!("a table [{}]", self.name), |_| "a table".to_owned());
+        self.take(&expected, DeValue::as_table)?;
+        if only {
+            names.iter().for_each(|key| drop(self.setting(key)));
         }
-        N::try_from(substitute).map_err(|_| error)
-    }
-
-    pub fn u64(&mut self, reader: &mut Reader, key: &str) -> Result<u64, ProfileError> {
-        let value = self.required(reader, key, "a whole number");
-        value.map_or(Ok(0), |value| self.whole(reader, key, value))
-    }
-
-    pub fn u32(&mut self, reader: &mut Reader, key: &str) -> Result<u32, ProfileError> {
-        let value = self.required(reader, key, "a whole number");
-        value.map_or(Ok(0), |value| self.whole(reader, key, value))
-    }
-
-    pub(crate) fn optional_u64(
-        &mut self,
-        reader: &mut Reader,
-        key: &str,
-    ) -> Result<Option<u64>, ProfileError> {
-        self.optional(reader, key).map(|value| self.whole(reader, key, value)).transpose()
-    }
-
-    pub(crate) fn optional_u32(
-        &mut self,
-        reader: &mut Reader,
-        key: &str,
-    ) -> Result<Option<u32>, ProfileError> {
-        self.optional(reader, key).map(|value| self.whole(reader, key, value)).transpose()
-    }
-
-    /// A number that has this default where it may lack.
-    pub(crate) fn u64_or(
-        &mut self,
-        r: &mut Reader,
-        key: &str,
-        or: u64,
-        may_lack: bool,
-    ) -> Result<u64, ProfileError> {
-        if may_lack { Ok(self.optional_u64(r, key)?.unwrap_or(or)) } else { self.u64(r, key) }
-    }
-
-    /// A number that has this default where it may lack.
-    pub(crate) fn u32_or(
-        &mut self,
-        r: &mut Reader,
-        key: &str,
-        or: u32,
-        may_lack: bool,
-    ) -> Result<u32, ProfileError> {
-        if may_lack { Ok(self.optional_u32(r, key)?.unwrap_or(or)) } else { self.u32(r, key) }
-    }
-
-    pub fn bool(&mut self, reader: &mut Reader, key: &str) -> Result<bool, ProfileError> {
-        self.required(reader, key, "true or false");
-        Ok(self.optional_bool(reader, key)?.unwrap_or(false))
-    }
-
-    pub(crate) fn optional_bool(
-        &mut self,
-        reader: &mut Reader,
-        key: &str,
-    ) -> Result<Option<bool>, ProfileError> {
-        let Some(value) = self.optional(reader, key) else { return Ok(None) };
-        let expected = || self.wrong(reader, key, value, "true or false");
-        let flag = value.get_ref().as_bool().ok_or_else(expected)?;
-        self.note(reader, key, SettingValue::Flag(flag));
-        Ok(Some(flag))
-    }
-
-    pub fn string(&mut self, reader: &mut Reader, key: &str) -> Result<String, ProfileError> {
-        const EXPECTED: &str = "a text in quotes that is not empty";
-        let Some(value) = self.required(reader, key, EXPECTED) else { return Ok(String::new()) };
-        match value.get_ref().as_str() {
-            Some(text) if !text.trim().is_empty() => Ok(text.to_owned()),
-            _ => Err(self.wrong(reader, key, value, EXPECTED)),
-        }
-    }
-
-    /// A text for tables and file names: it must not move the cursor of a terminal.
-    pub fn word(&mut self, reader: &mut Reader, key: &str) -> Result<String, ProfileError> {
-        let text = self.string(reader, key)?;
-        match self.get(key) {
-            Some((value, _)) if text.chars().any(char::is_control) => {
-                Err(self.wrong(reader, key, value, "a text without control characters"))
+        let mut visited = Entries { node: self, names: names.into_iter(), key: "" };
+        let result = visitor.visit_map(&mut visited);
+        let node = visited.node;
+        let settings = &node.reader.settings;
+        let own = entries(node.reader.own(node.found));
+        let unknown = own.into_iter().find(|(key, ..)| only && !settings.contains(&node.path(key)));
+        match (result, unknown) {
+            (Ok(_) | Err(Stop::Missing(_)), Some((key, at, _))) => {
+                let known = settings.iter().filter_map(|name| name.strip_prefix(&node.path("")));
+                let known: Vec<&str> = known.filter(|key| !key.contains('.')).collect();
+                let message =
+                    format!("{} is not a setting; expected one of {}", node.path(key), known.join(", "));
+                Err(Stop::Refused(node.reader.source.refuse(&at, message)))
             }
-            _ => Ok(text),
+            (Err(Stop::Missing(key)), None) if !key.contains('.') => Err(Stop::Missing(node.path(&key))),
+            (result, _) => result,
         }
     }
+}
 
-    pub(crate) fn one_of<T: Copy>(
-        &mut self,
-        reader: &mut Reader,
-        key: &str,
-        choices: &[(&str, T)],
-    ) -> Result<T, ProfileError> {
-        let names: Vec<String> = choices.iter().map(|(name, _)| format!("\"{name}\"")).collect();
-        let expected = names.join(", ");
-        let Some(value) = self.required(reader, key, &expected) else { return Ok(choices[0].1) };
-        let found = value.get_ref().as_str();
-        let choice = choices.iter().find(|(name, _)| Some(*name) == found);
-        let &(name, choice) = choice.ok_or_else(|| self.wrong(reader, key, value, &expected))?;
-        self.note(reader, key, SettingValue::Word(name.to_owned()));
-        Ok(choice)
+impl<'t> Deserializer<'t> for Node<'_, 't> {
+    type Error = Stop;
+
+    fn deserialize_any<V: Visitor<'t>>(self, visitor: V) -> Result<V::Value, Stop> {
+        visitor.visit_unit()
     }
 
-    /// One of the choices, with this default where it may lack.
-    pub(crate) fn one_of_or<T: Copy>(
-        &mut self,
-        reader: &mut Reader,
-        key: &str,
-        choices: &[(&str, T)],
-        or: T,
-        may_lack: bool,
-    ) -> Result<T, ProfileError> {
-        if may_lack && self.get(key).is_none() {
-            self.optional(reader, key);
-            return Ok(or);
-        }
-        self.one_of(reader, key, choices)
+    fn deserialize_bool<V: Visitor<'t>>(mut self, visitor: V) -> Result<V::Value, Stop> {
+        let flag = self.take("true or false", DeValue::as_bool)?;
+        self.note(SettingValue::Flag(flag));
+        visitor.visit_bool(flag)
     }
 
-    pub fn table(&mut self, reader: &mut Reader, key: &str) -> Result<Self, ProfileError> {
-        if let Some(table) = self.optional_table(reader, key)? {
-            return Ok(table);
-        }
-        self.required(reader, key, &format!("a table [{key}]"));
-        let prefix = format!("{}{key}.", self.prefix);
-        Ok(Self { table: None, variant: None, prefix, span: self.span.clone(), read: Vec::new() })
+    fn deserialize_u32<V: Visitor<'t>>(mut self, visitor: V) -> Result<V::Value, Stop> {
+        visitor.visit_u64(self.whole(32)?)
     }
 
-    /// A table that may be left out. A variant's has its settings beside those of the file.
-    pub(crate) fn optional_table(
-        &mut self,
-        reader: &mut Reader,
-        key: &str,
-    ) -> Result<Option<Self>, ProfileError> {
-        let Some(value) = self.optional(reader, key) else { return Ok(None) };
-        let as_table = |value: &'t Spanned<DeValue<'i>>| match value.get_ref() {
-            DeValue::Table(table) => Ok(table),
-            _ => Err(self.wrong(reader, key, value, "a table")),
+    fn deserialize_u64<V: Visitor<'t>>(mut self, visitor: V) -> Result<V::Value, Stop> {
+        visitor.visit_u64(self.whole(64)?)
+    }
+
+    fn deserialize_string<V: Visitor<'t>>(self, visitor: V) -> Result<V::Value, Stop> {
+        let not_empty = |value: &'t DeValue<'t>| value.as_str().filter(|text| !text.trim().is_empty());
+        visitor.visit_str(self.take("a text in quotes that is not empty", not_empty)?)
+    }
+
+    fn deserialize_option<V: Visitor<'t>>(self, visitor: V) -> Result<V::Value, Stop> {
+        visitor.visit_some(self)
+    }
+
+    fn deserialize_struct<V: Visitor<'t>>(
+        self,
+        _: &str,
+        fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Stop> {
+        self.visit(fields.to_vec(), true, visitor)
+    }
+
+    fn deserialize_map<V: Visitor<'t>>(self, visitor: V) -> Result<V::Value, Stop> {
+        let Found { file, variant } = self.found;
+        let keys: BTreeSet<&str> = entries(file).chain(entries(variant)).map(|(key, ..)| key).collect();
+        self.visit(keys.into_iter().collect(), false, visitor)
+    }
+
+    fn deserialize_enum<V: Visitor<'t>>(
+        mut self,
+        name: &str,
+        variants: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Stop> {
+        let by_kind = name == BY_KIND;
+        let words: Vec<String> = variants.iter().map(|word| format!("\"{word}\"")).collect();
+        let word = |node: &mut Node<'_, 't>| {
+            let known = |value: &'t DeValue<'t>| value.as_str().filter(|word| variants.contains(word));
+            let word = node.take(&words.join(", "), known)?;
+            node.note(SettingValue::Word(word.to_owned()));
+            Ok(word)
         };
-        let table = self.table.and_then(|table| table.get(key)).map(as_table).transpose()?;
-        let variant = self.variant.and_then(|table| table.get(key)).map(as_table).transpose()?;
-        let prefix = format!("{}{key}.", self.prefix);
-        Ok(Some(Self { table, variant, prefix, span: value.span(), read: Vec::new() }))
+        let word = if by_kind {
+            self.take("a table", DeValue::as_table)?;
+            word(&mut self.setting("kind"))?
+        } else {
+            word(&mut self)?
+        };
+        visitor.visit_enum(Choice { node: self, word, by_kind })
     }
 
-    /// The keys that this reading answers for, where they stand: all of the file, or those that a variant adds. What
-    /// the file sets in vain under a variant was checked with the file.
-    pub(crate) fn own_keys(
-        &self,
-        reader: &Reader,
-    ) -> impl Iterator<Item = (&'t str, Range<usize>)> + use<'t, 'i> {
-        let own = if reader.variant.is_some() { self.variant } else { self.table };
-        own.into_iter().flatten().map(|(key, _)| (key.get_ref().as_ref(), key.span()))
+    serde::forward_to_deserialize_any! {
+        <W: Visitor<'t>>
+        i8 i16 i32 i64 i128 u8 u16 u128 f32 f64 char str bytes byte_buf unit unit_struct newtype_struct seq tuple
+        tuple_struct identifier ignored_any
+    }
+}
+
+/// The entries of a table, in the order of the keys.
+struct Entries<'r, 't> {
+    node: Node<'r, 't>,
+    names: std::vec::IntoIter<&'t str>,
+    key: &'t str,
+}
+
+impl<'t> MapAccess<'t> for &mut Entries<'_, 't> {
+    type Error = Stop;
+
+    fn next_key_seed<K: DeserializeSeed<'t>>(&mut self, seed: K) -> Result<Option<K::Value>, Stop> {
+        let node = &self.node;
+        let missing = |key: &str| node.reader.missing.as_ref().is_some_and(|name| *name == node.path(key));
+        let Some(key) = self.names.find(|key| node.found.get(key).value().is_some() || missing(key)) else {
+            return Ok(None);
+        };
+        self.key = key;
+        seed.deserialize(key.into_deserializer()).map(Some)
     }
 
-    /// All keys, in order.
-    pub fn keys(&self) -> BTreeSet<&'t str> {
-        self.table.into_iter().chain(self.variant).flatten().map(|(key, _)| key.get_ref().as_ref()).collect()
+    fn next_value_seed<V: DeserializeSeed<'t>>(&mut self, seed: V) -> Result<V::Value, Stop> {
+        seed.deserialize(self.node.entry(self.key)).map_err(|stop| match stop {
+            Stop::Expected(words) => self.node.entry(self.key).stop(&words),
+            stop => stop,
+        })
+    }
+}
+
+/// The variant of an enum that a word chooses.
+struct Choice<'r, 't> {
+    node: Node<'r, 't>,
+    word: &'t str,
+    by_kind: bool,
+}
+
+impl<'t> EnumAccess<'t> for Choice<'_, 't> {
+    type Error = Stop;
+    type Variant = Self;
+
+    fn variant_seed<V: DeserializeSeed<'t>>(self, seed: V) -> Result<(V::Value, Self), Stop> {
+        let word: StrDeserializer<'_, Stop> = self.word.into_deserializer();
+        Ok((seed.deserialize(word)?, self))
+    }
+}
+
+impl<'t> VariantAccess<'t> for Choice<'_, 't> {
+    type Error = Stop;
+
+    fn unit_variant(self) -> Result<(), Stop> {
+        Ok(())
     }
 
-    /// Refuses what nobody asked for.
-    pub fn finish(&self, reader: &Reader) -> Result<(), ProfileError> {
-        let known = |name: &str| self.read.iter().any(|read| read == name);
-        match self.own_keys(reader).find(|(name, _)| !known(name)) {
-            None => Ok(()),
-            Some((name, at)) => {
-                let known = self.read.join(", ");
-                Err(reader
-                    .refuse(&at, format!("{}{name} is not a setting; expected one of {known}", self.prefix)))
-            }
+    fn newtype_variant_seed<T: DeserializeSeed<'t>>(self, seed: T) -> Result<T::Value, Stop> {
+        if self.by_kind {
+            return seed.deserialize(self.node);
         }
+        let Node { reader, name, parent, .. } = self.node;
+        let table = name.rsplit_once('.').map_or("", |(table, _)| table).to_owned();
+        let mut table = Node { reader, name: table, found: parent, parent };
+        seed.deserialize(table.setting(self.word))
+    }
+
+    fn tuple_variant<V: Visitor<'t>>(self, _: usize, _: V) -> Result<V::Value, Stop> {
+        Err(Stop::custom("a setting"))
+    }
+
+    fn struct_variant<V: Visitor<'t>>(
+        self,
+        fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Stop> {
+        self.node.deserialize_struct("", fields, visitor)
     }
 }

@@ -8,6 +8,8 @@ mod mapping;
 mod shrunk;
 mod slc;
 
+use serde::Deserialize;
+
 use super::geometry::Geometry;
 pub use mapping::*;
 pub use slc::SlcConfig;
@@ -27,7 +29,7 @@ pub struct ConfigError {
 }
 
 /// Everything that describes one device.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct SsdConfig {
     /// Bytes that the host sees; rounded down to whole units.
     pub capacity_bytes: u64,
@@ -39,6 +41,7 @@ pub struct SsdConfig {
     /// Times of the flash chips.
     pub nand: NandConfig,
     /// How logical units find their place in the flash.
+    #[serde(default)]
     pub mapping: MappingConfig,
     /// A write buffer of flash in SLC mode.
     pub slc: Option<SlcConfig>,
@@ -56,11 +59,12 @@ pub struct SsdConfig {
     pub trim: TrimConfig,
     /// Remember a tag for every unit, so that a test can check what a read must return. Costs 4 bytes
     /// a physical unit and more a logical one; for tests.
+    #[serde(skip)]
     pub track_tags: bool,
 }
 
 /// How the flash is laid out, and what is erased together.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct GeometryConfig {
     /// Channels: buses that transfer at the same time.
     pub channels: u32,
@@ -95,7 +99,7 @@ impl GeometryConfig {
 }
 
 /// Times of the flash chips.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct NandConfig {
     /// Array to page register (tR), nanoseconds.
     pub t_read_ns: u64,
@@ -110,7 +114,8 @@ pub struct NandConfig {
 }
 
 /// Which host interface.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum LinkKind {
     /// Half duplex: data go one way at a time.
     Sata,
@@ -121,7 +126,7 @@ pub enum LinkKind {
 }
 
 /// The host interface.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct LinkConfig {
     /// Which one.
     pub kind: LinkKind,
@@ -134,7 +139,7 @@ pub struct LinkConfig {
 }
 
 /// What the controller adds to each command. One command at a time passes through it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct ControllerConfig {
     /// Time for a read command, nanoseconds.
     pub read_overhead_ns: u64,
@@ -143,11 +148,12 @@ pub struct ControllerConfig {
     /// Rate at which the controller moves host data towards the flash, bytes a second; `None`: no limit.
     pub write_bytes_per_s: Option<u64>,
     /// How far behind a sequential stream of reads the controller reads ahead into its memory, bytes. 0: not at all.
+    #[serde(default)]
     pub read_ahead_bytes: u64,
 }
 
 /// The write cache.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct CacheConfig {
     /// Bytes of host data that may wait for the flash. 0: a write is acknowledged when it is programmed, and each
     /// write command pads its last page.
@@ -159,7 +165,8 @@ pub struct CacheConfig {
 }
 
 /// How the next victim block is chosen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum VictimPolicy {
     /// The one with the fewest valid units.
     Greedy,
@@ -172,7 +179,7 @@ pub enum VictimPolicy {
 }
 
 /// Garbage collection.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct GcConfig {
     /// How victims are chosen.
     pub victim: VictimPolicy,
@@ -193,7 +200,7 @@ pub struct GcConfig {
 }
 
 /// Static wear levelling: cold blocks that have been erased least are moved now and then.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct WearLevellingConfig {
     /// Moves begin when the most and the least erased superblock differ by more than this. `None`: off.
     pub threshold_erases: Option<u32>,
@@ -202,7 +209,8 @@ pub struct WearLevellingConfig {
 }
 
 /// Which command TRIM is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum TrimKind {
     /// None: the firmware does not know it.
     Unsupported,
@@ -217,7 +225,8 @@ pub enum TrimKind {
 }
 
 /// When the cost of a TRIM falls due.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum TrimPlace {
     /// The command is acknowledged when the work is done.
     BeforeAck,
@@ -226,7 +235,8 @@ pub enum TrimPlace {
 }
 
 /// What a read of a trimmed unit returns.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ReadAfterTrim {
     /// Zeros, always.
     Zeros,
@@ -237,7 +247,8 @@ pub enum ReadAfterTrim {
 }
 
 /// The shape and the cost of TRIM.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default = "TrimConfig::unsupported")]
 pub struct TrimConfig {
     /// Which command.
     pub kind: TrimKind,

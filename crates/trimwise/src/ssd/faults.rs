@@ -2,10 +2,13 @@
 //!
 //! A sound device is [`Faults::default`]. The device itself knows nothing of this: [`super::Drive`] wraps it.
 
+use serde::Deserialize;
+
 use super::config::{ConfigError, ReadAfterTrim, TrimConfig, count, require};
 
 /// What a firmware does wrong with TRIM.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default)]
 pub struct Faults {
     /// TRIM is acknowledged and nothing is done.
     pub ignores_trim: bool,

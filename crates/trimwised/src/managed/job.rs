@@ -5,11 +5,11 @@
 //! system, so that there is never more than one, and no slice on its disks.
 
 use std::io;
-use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::process::Child;
 use std::time::{Duration, Instant};
 
+use rustix::event::PollFd;
 use trimwise::units::Span;
 
 use super::{Managed, Means};
@@ -42,7 +42,7 @@ impl Job {
     }
 
     /// What to wait for.
-    pub(crate) fn waits(&self) -> BorrowedFd<'_> {
+    pub(crate) fn waits(&self) -> PollFd<'_> {
         self.process.waits()
     }
 

@@ -2,18 +2,19 @@
 //! wait. A process creates the unix socket and passes it on, since its folder may hang.
 
 use std::fs::File;
-use std::io::{self, BufRead as _, ErrorKind, Read as _, Write as _};
+use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
-use std::os::unix::net::UnixListener;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags};
+use rustix::net::{SocketFlags, accept_with};
 use serde::{Deserialize, Serialize};
 
-use crate::process::{Left, Process, has_ended, send_opened};
+use crate::process::{Left, Process, asked, has_ended, read_ready, send_opened, write_ready};
 use crate::server;
 
 /// The argument of this program for the process that creates a unix socket.
@@ -67,35 +68,13 @@ impl Address {
     }
 }
 
-enum Listening {
-    Loopback(TcpListener),
-    Socket(UnixListener),
-}
-
-impl Listening {
-    fn on_loopback(address: SocketAddr) -> io::Result<Self> {
-        if !address.ip().is_loopback() {
-            return Err(io::Error::other("expected a loopback address"));
-        }
-        let listener = TcpListener::bind(address)?;
-        listener.set_nonblocking(true)?;
-        Ok(Self::Loopback(listener))
+fn on_loopback(address: SocketAddr) -> io::Result<OwnedFd> {
+    if !address.ip().is_loopback() {
+        return Err(io::Error::other("expected a loopback address"));
     }
-
-    fn accept(&self) -> io::Result<OwnedFd> {
-        match self {
-            Self::Loopback(listener) => {
-                let stream = listener.accept()?.0;
-                stream.set_nonblocking(true)?;
-                Ok(stream.into())
-            }
-            Self::Socket(listener) => {
-                let stream = listener.accept()?.0;
-                stream.set_nonblocking(true)?;
-                Ok(stream.into())
-            }
-        }
-    }
+    let listener = TcpListener::bind(address)?;
+    listener.set_nonblocking(true)?;
+    Ok(listener.into())
 }
 
 /// The task of the process that creates a unix socket.
@@ -110,9 +89,7 @@ struct Request {
 /// # Errors
 /// If there is no task, or the socket cannot be passed on.
 pub fn main() -> io::Result<()> {
-    let mut line = String::new();
-    io::stdin().lock().read_line(&mut line)?;
-    let Request { path, group } = serde_json::from_str(&line).map_err(io::Error::other)?;
+    let Request { path, group } = asked()?;
     match server::listen(&path, group) {
         Ok(listener) => send_opened(Ok(listener.as_fd())),
         Err(error) => send_opened(Err(error.to_string())),
@@ -124,7 +101,7 @@ pub(crate) struct Endpoint {
     address: Address,
     /// This program.
     program: PathBuf,
-    listening: Option<Listening>,
+    listening: Option<OwnedFd>,
     /// The process that creates the socket, and when it was started.
     creating: Option<(Process, Instant)>,
     /// Such a process that was killed and has not exited.
@@ -199,19 +176,14 @@ impl Endpoint {
 
     fn listen(&mut self) {
         match &self.address {
-            Address::Loopback(address) => match Listening::on_loopback(*address) {
+            Address::Loopback(address) => match on_loopback(*address) {
                 Ok(listening) => (self.listening, self.problem) = (Some(listening), None),
                 Err(error) => self.failed(&error.to_string()),
             },
             Address::Socket(path, group) => {
                 let request = Request { path: path.clone(), group: *group };
-                let line = serde_json::to_string(&request).map_err(io::Error::other);
-                let started = line.and_then(|line| Ok((line, Process::start(&self.program, &[COMMAND])?)));
-                match started {
-                    Ok((line, mut process)) => {
-                        process.send((line + "\n").as_bytes());
-                        self.creating = Some((process, Instant::now()));
-                    }
+                match Process::ask(&self.program, COMMAND, &request) {
+                    Ok(process) => self.creating = Some((process, Instant::now())),
                     Err(error) => self.failed(&format!("its process cannot be started: {error}")),
                 }
             }
@@ -227,9 +199,7 @@ impl Endpoint {
     fn hear(&mut self) {
         let Some((mut process, begun)) = self.creating.take() else { return };
         match process.receive_opened() {
-            Some(Ok(opened)) => {
-                (self.listening, self.problem) = (Some(Listening::Socket(opened.into())), None);
-            }
+            Some(Ok(opened)) => (self.listening, self.problem) = (Some(opened), None),
             Some(Err(why)) => self.failed(&why),
             None if begun.elapsed() < PATIENCE => return self.creating = Some((process, begun)),
             None => {
@@ -240,15 +210,14 @@ impl Endpoint {
         self.stuck = Some(process.into_parts().1); // about to exit, unless its folder hangs
     }
 
-    /// File descriptors to poll, and whether for writing.
-    pub fn waits(&self) -> impl Iterator<Item = (BorrowedFd<'_>, bool)> {
-        let listening = self.listening.as_ref().map(|listening| match listening {
-            Listening::Loopback(listener) => listener.as_fd(),
-            Listening::Socket(listener) => listener.as_fd(),
-        });
-        let clients = self.clients.iter().map(|client| (client.stream.as_fd(), client.answer.is_some()));
+    /// What to poll.
+    pub fn waits(&self) -> impl Iterator<Item = PollFd<'_>> {
+        let listening = self.listening.as_ref().map(|fd| PollFd::new(fd, PollFlags::IN));
         let creating = self.creating.as_ref().map(|(process, _)| process.waits());
-        listening.into_iter().chain(creating).map(|fd| (fd, false)).chain(clients)
+        let clients = self.clients.iter().map(|client| {
+            PollFd::new(&client.stream, if client.answer.is_some() { PollFlags::OUT } else { PollFlags::IN })
+        });
+        listening.into_iter().chain(creating).chain(clients)
     }
 
     /// Accepts clients, reads their requests, and answers complete ones.
@@ -265,7 +234,13 @@ impl Endpoint {
             if unread == READING_MAX {
                 break; // the others wait in the kernel's queue, so that one turn does not send many MiB
             }
-            let Some(Ok(stream)) = self.listening.as_ref().map(Listening::accept) else { break };
+            let Some(Ok(stream)) = self
+                .listening
+                .as_ref()
+                .map(|fd| accept_with(fd, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK))
+            else {
+                break;
+            };
             let mut client =
                 Client { stream: stream.into(), read: Vec::new(), answer: None, since: Instant::now() };
             if client.goes_on(&mut text) {
@@ -316,24 +291,13 @@ impl Client {
 
     /// Reads its request; returns whether there is more to do.
     fn asks(&mut self, text: &mut impl FnMut() -> Rc<[u8]>) -> bool {
-        let mut buffer = [0; 1024];
-        let is_whole = |read: &[u8]| read.windows(4).any(|four| four == b"\r\n\r\n");
-        loop {
-            match self.stream.read(&mut buffer) {
-                // Answer a complete request even if the client closed its side.
-                Ok(0) if is_whole(&self.read) => break,
-                Ok(0) => return false,
-                Ok(n) => self.read.extend(&buffer[..n]),
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                Err(_) => return false,
-            }
-            if self.read.len() > REQUEST_MAX {
-                return false;
-            }
+        let Ok(has_closed) = read_ready(&mut self.stream, &mut self.read, REQUEST_MAX) else { return false };
+        if self.read.len() > REQUEST_MAX {
+            return false;
         }
-        if !is_whole(&self.read) {
-            return true;
+        // Answer a complete request even if the client closed its side.
+        if !self.read.windows(4).any(|four| four == b"\r\n\r\n") {
+            return !has_closed;
         }
         let said = |words: &str| Rc::from(words.as_bytes());
         let (status, body) = match self.read.split(|&byte| byte == b' ').take(2).collect::<Vec<_>>()[..] {
@@ -361,14 +325,13 @@ impl Client {
             if rest.is_empty() {
                 return true;
             }
-            match self.stream.write(rest) {
-                Ok(n @ 1..) => {
-                    *sent += n;
-                    self.since = Instant::now(); // a client that keeps reading may continue
-                }
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return false,
-                Ok(0) | Err(_) => return true,
+            let (n, is_there) = write_ready(&mut self.stream, rest);
+            *sent += n;
+            if n > 0 {
+                self.since = Instant::now(); // a client that keeps reading may continue
+            }
+            if n < rest.len() || !is_there {
+                return !is_there;
             }
         }
     }
@@ -377,6 +340,7 @@ impl Client {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::io::{ErrorKind, Read as _, Write as _};
     use std::os::unix::fs::PermissionsExt as _;
     use std::os::unix::net::UnixStream;
 
@@ -384,7 +348,7 @@ mod tests {
 
     fn listening(path: &Path) -> Endpoint {
         let mut endpoint = Endpoint::new(Address::Socket(path.to_owned(), None), Path::new("/proc/self/exe"));
-        endpoint.listening = Some(Listening::Socket(server::listen(path, None).unwrap()));
+        endpoint.listening = Some(server::listen(path, None).unwrap().into());
         endpoint
     }
 

@@ -1,8 +1,9 @@
 //! Looks for file systems and samples them, through workers.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
+
+use rustix::event::PollFd;
 
 use super::{END_MAX, Options, Service};
 use crate::discover::{Found, Wanted, mountinfo};
@@ -10,7 +11,7 @@ use crate::look;
 use crate::managed::Managed;
 use crate::process::Left;
 use crate::sense::{self, Place, Seen};
-use crate::speak::warn;
+use crate::speak::{warn, warn_of};
 use crate::worker::Worker;
 use trimwise_linux::mount::Mount;
 
@@ -90,8 +91,8 @@ impl Looking {
         self.not_before = Instant::now();
     }
 
-    /// File descriptors to poll, and whether for writing.
-    pub(super) fn waits(&self) -> impl Iterator<Item = (BorrowedFd<'_>, bool)> {
+    /// What to poll.
+    pub(super) fn waits(&self) -> impl Iterator<Item = PollFd<'_>> {
         self.worker.waits().into_iter().chain(self.sampler.waits())
     }
 
@@ -136,10 +137,7 @@ impl Service {
 
     fn not_found(&mut self, why: String) {
         let problem = format!("the mounts cannot be examined: {why}");
-        if self.looking.problem.as_ref() != Some(&problem) {
-            warn(&problem);
-        }
-        self.looking.problem = Some(problem);
+        warn_of(&mut self.looking.problem, Some(problem));
         self.looking.asked_at = None;
         self.looking.discover_now();
         self.looking.not_before = Instant::now() + AGAIN;

@@ -2,9 +2,10 @@
 //! frozen or missing disk costs no more than that state, and is retried.
 
 use std::fs::File;
-use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
+
+use rustix::event::PollFd;
 
 use super::answer::switched;
 use super::{END_MAX, Options, Service, ServiceError};
@@ -13,7 +14,8 @@ use crate::journal::boot_id;
 use crate::managed::Managed;
 use crate::places::hold;
 use crate::process::{Left, Process};
-use crate::speak::warn;
+use crate::saving::Saving;
+use crate::speak::{warn, warn_of};
 use crate::worker::Worker;
 use crate::write::{self, Ask, Done, Failure};
 
@@ -31,15 +33,24 @@ const WAIT_MAX: Duration = Duration::from_secs(5);
 enum Asked {
     Prepare,
     Load,
-    Journal(u64),
-    Paused(u64),
-    Known(u64),
+    /// A version of one of the files that keep state.
+    Write(Part, u64),
     Note,
     /// For the request of this number.
     Last(u64),
     Metrics,
     Remove,
 }
+
+/// A file that keeps state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    Journal,
+    Paused,
+    Known,
+}
+
+const PARTS: [Part; 3] = [Part::Journal, Part::Paused, Part::Known];
 
 /// What a waiting request needs.
 enum Asker {
@@ -87,8 +98,8 @@ impl State {
         }
     }
 
-    /// File descriptors to poll, and whether for writing.
-    pub(super) fn waits(&self) -> impl Iterator<Item = (BorrowedFd<'_>, bool)> {
+    /// What to poll.
+    pub(super) fn waits(&self) -> impl Iterator<Item = PollFd<'_>> {
         self.worker.waits().into_iter().chain(self.metrics_worker.waits())
     }
 
@@ -112,9 +123,8 @@ impl State {
         let until = Instant::now() + END_MAX;
         self.worker.end(left, until);
         self.metrics_worker.end(left, until);
-        let Ok(mut remover) = Process::start(program, &[write::COMMAND]) else { return };
-        let ask = serde_json::to_string(&Ask::Remove { paths: sockets }).unwrap_or_default();
-        remover.send((ask + "\n").as_bytes());
+        let ask = Ask::Remove { paths: sockets };
+        let Ok(mut remover) = Process::ask(program, write::COMMAND, &ask) else { return };
         while !remover.receive(usize::MAX) && remover.next_line().is_none() && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(2));
         }
@@ -125,15 +135,28 @@ impl State {
 impl Service {
     /// Why the state files cannot be read or written.
     pub(super) fn state_problem(&self) -> Option<String> {
-        let places = &self.options.places;
-        let of =
-            |path: PathBuf, problem: Option<&str>| problem.map(|why| format!("{}: {why}", path.display()));
-        let unsaved = || {
-            of(places.journal(), self.journal.saving.problem())
-                .or_else(|| of(places.paused(), self.paused.saving.problem()))
-                .or_else(|| of(places.known(), self.known.saving.problem()))
+        let unsaved = |part: &Part| {
+            let why = self.saving(*part).problem()?;
+            Some(format!("{}: {why}", self.file(*part).display()))
         };
-        self.state.problem().or_else(unsaved)
+        self.state.problem().or_else(|| PARTS.iter().find_map(unsaved))
+    }
+
+    fn file(&self, part: Part) -> PathBuf {
+        let places = &self.options.places;
+        match part {
+            Part::Journal => places.journal(),
+            Part::Paused => places.paused(),
+            Part::Known => places.known(),
+        }
+    }
+
+    fn saving(&self, part: Part) -> &Saving {
+        match part {
+            Part::Journal => &self.journal.saving,
+            Part::Paused => &self.paused.saving,
+            Part::Known => &self.known.saving,
+        }
     }
 
     /// Waits for what the last daemon left, for a limited time.
@@ -158,7 +181,7 @@ impl Service {
     }
 
     fn is_loaded(&self) -> bool {
-        self.journal.saving.has_begun() && self.paused.saving.has_begun() && self.known.saving.has_begun()
+        PARTS.iter().all(|&part| self.saving(part).has_begun())
     }
 
     /// Takes the next step in opening the state folder.
@@ -178,10 +201,7 @@ impl Service {
     }
 
     fn not_opened(&mut self, why: String) {
-        if self.state.problem.as_ref() != Some(&why) {
-            warn(&why);
-        }
-        self.state.problem = Some(why);
+        warn_of(&mut self.state.problem, Some(why));
         self.state.retry_at = Instant::now() + AGAIN;
     }
 
@@ -199,45 +219,33 @@ impl Service {
         if self.options.dry_run {
             return;
         }
-        let (places, boot) = (&self.options.places, &self.state.boot);
-        let journal = self.journal.saving.due(now);
-        let paused = self.paused.saving.due(now);
-        let known = self.known.saving.due(now);
-        let due = [
-            journal.map(|version| (Asked::Journal(version), places.journal(), self.journal.text(boot))),
-            paused.map(|version| (Asked::Paused(version), places.paused(), self.paused.text(boot))),
-            known.map(|version| (Asked::Known(version), places.known(), self.known.text().to_owned())),
-        ];
-        for (tag, path, text) in due.into_iter().flatten() {
-            let asked = self.state.worker.ask(tag.clone(), &Ask::Replace { path, text, mode: 0o600 });
-            match (asked, &tag) {
-                (Err(why), _) => self.written(&tag, Err(why)),
-                (Ok(()), Asked::Journal(version)) => self.journal.saving.asked(*version),
-                (Ok(()), Asked::Paused(version)) => self.paused.saving.asked(*version),
-                (Ok(()), Asked::Known(version)) => self.known.saving.asked(*version),
-                (Ok(()), _) => {}
+        for part in PARTS {
+            let Some(version) = self.saving(part).due(now) else { continue };
+            let (text, saving) = match part {
+                Part::Journal => (self.journal.text(&self.state.boot), &mut self.journal.saving),
+                Part::Paused => (self.paused.text(&self.state.boot), &mut self.paused.saving),
+                Part::Known => (self.known.text().to_owned(), &mut self.known.saving),
+            };
+            saving.asked(version);
+            let ask = Ask::Replace { path: self.file(part), text, mode: 0o600 };
+            if let Err(why) = self.state.worker.ask(Asked::Write(part, version), &ask) {
+                self.written(part, version, Err(why));
             }
         }
     }
 
     /// Records the result of writing a file.
-    fn written(&mut self, what: &Asked, result: Result<(), String>) {
-        let places = &self.options.places;
-        let (path, before) = match what {
-            Asked::Journal(_) => (places.journal(), self.journal.saving.problem()),
-            Asked::Paused(_) => (places.paused(), self.paused.saving.problem()),
-            Asked::Known(_) => (places.known(), self.known.saving.problem()),
-            _ => return,
-        };
+    fn written(&mut self, part: Part, version: u64, result: Result<(), String>) {
         // Do not repeat the same warning.
-        if let Some(why) = result.as_ref().err().filter(|why| before != Some(why.as_str())) {
-            warn(&format!("{}: {why}", path.display()));
+        if let Some(why) =
+            result.as_ref().err().filter(|why| self.saving(part).problem() != Some(why.as_str()))
+        {
+            warn(&format!("{}: {why}", self.file(part).display()));
         }
-        match what {
-            Asked::Journal(version) => self.journal.saved(*version, result),
-            Asked::Paused(version) => self.paused.saving.done(*version, result),
-            Asked::Known(version) => self.known.saved(*version, result),
-            _ => {}
+        match part {
+            Part::Journal => self.journal.saved(version, result),
+            Part::Paused => self.paused.saving.done(version, result),
+            Part::Known => self.known.saved(version, result),
         }
     }
 
@@ -264,7 +272,10 @@ impl Service {
                 (Asked::Last(request), Ok(Done::Past(entries))) => self.tell_past(*request, Ok(entries)),
                 (Asked::Last(request), Err(failure)) => self.tell_past(*request, Err(failure.why)),
                 (Asked::Metrics, done) => self.metrics_written(done.err().map(|failure| failure.why)),
-                (_, done) => self.written(&what, done.map(drop).map_err(|failure| failure.why)),
+                (Asked::Write(part, version), done) => {
+                    self.written(*part, *version, done.map(drop).map_err(|failure| failure.why));
+                }
+                (Asked::Remove, _) | (Asked::Prepare | Asked::Load | Asked::Last(_), Ok(_)) => {}
             }
         }
         Ok(())
@@ -411,10 +422,7 @@ impl Service {
     fn metrics_written(&mut self, why: Option<String>) {
         let Some(path) = &self.config.metrics_file else { return };
         let problem = why.map(|why| format!("metrics-file = \"{}\": {why}", path.display()));
-        if problem != self.state.metrics_problem {
-            problem.iter().for_each(|problem| warn(problem));
-            self.state.metrics_problem = problem;
-        }
+        warn_of(&mut self.state.metrics_problem, problem);
     }
 
     /// Saves what is known for the next daemon. A dry run trims nothing.

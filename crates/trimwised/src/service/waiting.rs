@@ -10,6 +10,9 @@ use trimwise::live::LiveHost;
 
 use super::Service;
 use crate::frees::Watcher;
+use crate::managed::Managed;
+use crate::metrics::listen::Endpoint;
+use crate::server::Server;
 
 /// Events other than those of managed file systems and clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,28 +42,14 @@ impl Service {
                 PollFd::new(&self.end, PollFlags::IN),
                 PollFd::new(&self.hang_up, PollFlags::IN),
             ];
-            waits.extend(
-                self.managed
-                    .values()
-                    .filter_map(|one| one.waits())
-                    .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)),
-            );
+            waits.extend(self.managed.values().filter_map(Managed::waits));
             let watcher = self.watching.watcher.iter().flat_map(Watcher::waits);
             waits.extend(watcher.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
             let before_clients = waits.len();
-            let server = self.server.iter().flat_map(super::Server::waits);
-            waits.extend(server.map(|(fd, waiting)| {
-                let flags = if waiting.to_write { PollFlags::OUT } else { PollFlags::IN };
-                PollFd::from_borrowed_fd(fd, flags)
-            }));
+            waits.extend(self.server.iter().flat_map(Server::waits));
             let clients = before_clients..waits.len();
-            let flags = |is_sending| if is_sending { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
-            let workers = self.looking.waits().chain(self.state.waits());
-            waits.extend(workers.map(|(fd, sends)| PollFd::from_borrowed_fd(fd, flags(sends))));
-            let metrics = self.metrics.iter().flat_map(super::Endpoint::waits);
-            waits.extend(metrics.map(|(fd, writes)| {
-                PollFd::from_borrowed_fd(fd, if writes { PollFlags::OUT } else { PollFlags::IN })
-            }));
+            waits.extend(self.looking.waits().chain(self.state.waits()));
+            waits.extend(self.metrics.iter().flat_map(Endpoint::waits));
             match poll(&mut waits, Some(&timeout)) {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
@@ -84,7 +73,7 @@ impl Service {
     /// Time until the next second, or until a pause ends.
     fn timeout(&self) -> Duration {
         let left = self.next_second.saturating_duration_since(Instant::now());
-        let left = self.server.as_ref().and_then(super::Server::work_in).map_or(left, |work| left.min(work));
+        let left = self.server.as_ref().and_then(Server::work_in).map_or(left, |work| left.min(work));
         let left = self.watching.watcher.as_ref().map_or(left, |watcher| left.min(watcher.rest_left()));
         let at = Instant::now();
         let due = self.looking.due_in(at).into_iter().chain(self.state.due_in(at));

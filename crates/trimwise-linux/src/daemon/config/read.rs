@@ -89,48 +89,28 @@ impl Reader<'_> {
                 }
                 "manage" => {
                     let choices = [("all", Manage::All), ("listed", Manage::Listed)];
-                    self.choice(key, value, &choices, &mut config.manage);
+                    self.choice(key, value, &choices, |manage| config.manage = manage);
                 }
                 "status" => {
                     let choices = [("group", StatusFor::Group), ("all", StatusFor::All)];
-                    self.choice(key, value, &choices, &mut config.status);
+                    self.choice(key, value, &choices, |status| config.status = status);
                 }
                 "group" => {
-                    self.text(key, value, "the name of a group, or \"\" for root alone", |text| {
-                        let plain = text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b));
-                        plain.then(|| config.group = (!text.is_empty()).then(|| text.to_owned()))
-                    });
+                    let expected = "the name of a group, or \"\" for root alone";
+                    self.take(key, value, expected, group, |group| config.group = group);
                 }
-                "history-max" => self.size(key, value, 1 << 20..=1 << 40, &mut config.history_max),
-                "tracepoints" => self.flag(key, value, &mut config.tracepoints),
+                "history-max" => self.size(key, value, 1 << 20..=1 << 40, |size| config.history_max = size),
+                "tracepoints" => self.flag(key, value, |flag| config.tracepoints = flag),
                 "metrics-listen" => {
                     let expected =
                         "a loopback address and port, such as \"127.0.0.1:9750\", or \"\" for none";
-                    self.text(key, value, expected, |text| {
-                        let address = (!text.is_empty()).then(|| text.parse::<SocketAddr>());
-                        match address {
-                            None => config.metrics_listen = None,
-                            Some(Ok(address)) if address.ip().is_loopback() => {
-                                config.metrics_listen = Some(address)
-                            }
-                            Some(_) => return None,
-                        }
-                        Some(())
-                    });
+                    self.take(key, value, expected, loopback, |address| config.metrics_listen = address);
                 }
-                "metrics-file" => self.path(key, value, &mut config.metrics_file),
-                "metrics-socket" => self.path(key, value, &mut config.metrics_socket),
+                "metrics-file" => self.take(key, value, PATH, path, |path| config.metrics_file = path),
+                "metrics-socket" => self.take(key, value, PATH, path, |path| config.metrics_socket = path),
                 _ => self.unknown(&name.span(), key, &KEYS),
             }
         }
-    }
-
-    fn path(&mut self, key: &str, value: &Spanned<DeValue<'_>>, to: &mut Option<PathBuf>) {
-        self.text(key, value, "an absolute path, or \"\" for none", |text| {
-            let path = (!text.is_empty()).then(|| PathBuf::from(text));
-            let good = path.as_ref().is_none_or(|path| path.is_absolute());
-            good.then(|| *to = path)
-        });
     }
 
     fn unknown(&mut self, at: &Range<usize>, key: &str, keys: &[&str]) {
@@ -174,36 +154,15 @@ impl Reader<'_> {
         let settings = &mut treatment.settings;
         match name {
             "policy" => self.policy(key, value, &mut treatment.policy),
-            "slice-ms" => {
-                if let Some(n) = self.number(key, value, 1, 10_000) {
-                    settings.slice_target = SimDuration::from_millis(n);
-                }
-            }
-            "untrimmed-max" => {
-                if let Some(n) = self.number(key, value, 1, 100) {
-                    settings.untrimmed_max_permille = n * 10;
-                }
-            }
-            "pressure-max" => {
-                if let Some(n) = self.number(key, value, 1, 101) {
-                    settings.pressure_max_permille = n * 10;
-                }
-            }
-            "look-every-s" => {
-                if let Some(n) = self.number(key, value, 1, 86_400) {
-                    settings.look_every = seconds(n);
-                }
-            }
+            "slice-ms" => self.number(key, value, 1..=10_000, |n| {
+                settings.slice_target = SimDuration::from_millis(n);
+            }),
+            "untrimmed-max" => self.number(key, value, 1..=100, |n| settings.untrimmed_max_permille = n * 10),
+            "pressure-max" => self.number(key, value, 1..=101, |n| settings.pressure_max_permille = n * 10),
+            "look-every-s" => self.number(key, value, 1..=86_400, |n| settings.look_every = seconds(n)),
             // A free extent of ext4 or XFS never exceeds a group, which is 128 MiB on ext4.
-            "min-extent" => self.size(key, value, 0..=1 << 30, &mut treatment.min_extent),
-            _ => self.flag(key, value, &mut settings.may_toggle),
-        }
-    }
-
-    fn flag(&mut self, key: &str, value: &Spanned<DeValue<'_>>, into: &mut bool) {
-        match value.get_ref().as_bool() {
-            Some(flag) => *into = flag,
-            None => self.not_accepted(key, value, "true or false"),
+            "min-extent" => self.size(key, value, 0..=1 << 30, |size| treatment.min_extent = size),
+            _ => self.flag(key, value, |flag| settings.may_toggle = flag),
         }
     }
 
@@ -228,16 +187,38 @@ impl Reader<'_> {
         }
     }
 
-    fn number(&mut self, key: &str, value: &Spanned<DeValue<'_>>, least: u64, most: u64) -> Option<u64> {
-        let digits = value.get_ref().as_integer();
-        let number = digits.and_then(|digits| u64::from_str_radix(digits.as_str(), digits.radix()).ok());
-        match number.filter(|number| (least..=most).contains(number)) {
-            Some(number) => Some(number),
-            None => {
-                self.not_accepted(key, value, &format!("a whole number from {least} to {most}"));
-                None
-            }
+    /// Sets what `parse` makes of the value, or says what was expected.
+    fn take<T>(
+        &mut self,
+        key: &str,
+        value: &Spanned<DeValue<'_>>,
+        expected: &str,
+        parse: impl FnOnce(&DeValue<'_>) -> Option<T>,
+        set: impl FnOnce(T),
+    ) {
+        match parse(value.get_ref()) {
+            Some(parsed) => set(parsed),
+            None => self.not_accepted(key, value, expected),
         }
+    }
+
+    fn flag(&mut self, key: &str, value: &Spanned<DeValue<'_>>, set: impl FnOnce(bool)) {
+        self.take(key, value, "true or false", |value| value.as_bool(), set);
+    }
+
+    fn number(
+        &mut self,
+        key: &str,
+        value: &Spanned<DeValue<'_>>,
+        accepted: RangeInclusive<u64>,
+        set: impl FnOnce(u64),
+    ) {
+        let expected = format!("a whole number from {} to {}", accepted.start(), accepted.end());
+        let parse = |value: &DeValue<'_>| {
+            let digits = value.as_integer()?;
+            u64::from_str_radix(digits.as_str(), digits.radix()).ok().filter(|n| accepted.contains(n))
+        };
+        self.take(key, value, &expected, parse, set);
     }
 
     fn size(
@@ -245,17 +226,12 @@ impl Reader<'_> {
         key: &str,
         value: &Spanned<DeValue<'_>>,
         accepted: RangeInclusive<u64>,
-        into: &mut Bytes,
+        set: impl FnOnce(Bytes),
     ) {
-        let size = value.get_ref().as_str().and_then(|text| text.parse::<Bytes>().ok());
-        match size.filter(|size| accepted.contains(&size.0)) {
-            Some(size) => *into = size,
-            None => {
-                let [least, most] = [accepted.start(), accepted.end()].map(|&bytes| Bytes(bytes));
-                let expected = format!("a size as text from {least} to {most}, such as \"16MiB\"");
-                self.not_accepted(key, value, &expected);
-            }
-        }
+        let [least, most] = [accepted.start(), accepted.end()].map(|&bytes| Bytes(bytes));
+        let expected = format!("a size as text from {least} to {most}, such as \"16MiB\"");
+        let parse = |value: &DeValue<'_>| value.as_str()?.parse::<Bytes>().ok();
+        self.take(key, value, &expected, |value| parse(value).filter(|size| accepted.contains(&size.0)), set);
     }
 
     fn choice<T: Copy>(
@@ -263,27 +239,38 @@ impl Reader<'_> {
         key: &str,
         value: &Spanned<DeValue<'_>>,
         choices: &[(&str, T)],
-        into: &mut T,
+        set: impl FnOnce(T),
     ) {
-        let found = value.get_ref().as_str().and_then(|text| choices.iter().find(|(name, _)| *name == text));
-        match found {
-            Some((_, choice)) => *into = *choice,
-            None => {
-                let names: Vec<String> = choices.iter().map(|(name, _)| format!("\"{name}\"")).collect();
-                self.not_accepted(key, value, &names.join(" or "));
-            }
-        }
+        let names: Vec<String> = choices.iter().map(|(name, _)| format!("\"{name}\"")).collect();
+        let parse = |value: &DeValue<'_>| {
+            let found = value.as_str()?;
+            choices.iter().find(|(name, _)| *name == found).map(|(_, choice)| *choice)
+        };
+        self.take(key, value, &names.join(" or "), parse, set);
     }
+}
 
-    fn text(
-        &mut self,
-        key: &str,
-        value: &Spanned<DeValue<'_>>,
-        expected: &str,
-        mut take: impl FnMut(&str) -> Option<()>,
-    ) {
-        if value.get_ref().as_str().and_then(&mut take).is_none() {
-            self.not_accepted(key, value, expected);
-        }
+/// The name of a group, or none.
+fn group(value: &DeValue<'_>) -> Option<Option<String>> {
+    let text = value.as_str()?;
+    let is_plain = text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b));
+    is_plain.then(|| (!text.is_empty()).then(|| text.to_owned()))
+}
+
+/// A loopback address, or none.
+fn loopback(value: &DeValue<'_>) -> Option<Option<SocketAddr>> {
+    match value.as_str()? {
+        "" => Some(None),
+        text => text.parse().ok().filter(|address: &SocketAddr| address.ip().is_loopback()).map(Some),
+    }
+}
+
+const PATH: &str = "an absolute path, or \"\" for none";
+
+/// An absolute path, or none.
+fn path(value: &DeValue<'_>) -> Option<Option<PathBuf>> {
+    match value.as_str()? {
+        "" => Some(None),
+        text => Some(PathBuf::from(text)).filter(|path| path.is_absolute()).map(Some),
     }
 }

@@ -1,16 +1,20 @@
 //! How a device finds where a unit lies: the mappings, and what each needs to know.
 
+use serde::Deserialize;
+
 use super::{ConfigError, SsdConfig, count, refuse, require, span};
 use crate::ssd::compressing::{GRANULES_MAX, UNITS_MAX};
 use crate::ssd::geometry::Geometry;
 use crate::units::{Bytes, UNIT_BYTES};
 
 /// How logical units find their place in the flash.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename = "table by kind", rename_all = "snake_case")]
 pub enum MappingConfig {
     /// Each unit lies wherever there was room: every free superblock serves the collector.
     Page {
         /// Where the map itself is too large for the controller's memory. `None`: all of it is in memory.
+        #[serde(rename = "map_cache_bytes")]
         map_cache: Option<MapCacheConfig>,
     },
     /// Each logical superblock has one physical superblock, and new data go to a log first (Indilinx class). Free
@@ -46,7 +50,8 @@ impl MappingConfig {
 }
 
 /// A cache for parts of the page map, the whole of which lies in the flash (Gupta, Kim and Urgaonkar, DFTL, 2009).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(transparent)]
 pub struct MapCacheConfig {
     /// Bytes of the controller's memory, or of the host's that it may use (HMB), for parts of the map. A part is one
     /// unit of 4 KiB, and says where 1,024 logical units lie.
@@ -54,14 +59,14 @@ pub struct MapCacheConfig {
 }
 
 /// A largely static mapping with log superblocks.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct BlockMappingConfig {
     /// Superblocks that take what is written, before it is merged into its place.
     pub log_superblocks: u32,
 }
 
 /// A compressing, de-duplicating mapping.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct CompressingConfig {
     /// The smallest step of a stored size, bytes; it divides a unit.
     pub granule_bytes: u32,

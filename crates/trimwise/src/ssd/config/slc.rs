@@ -1,10 +1,12 @@
 //! The SLC cache: flash that is written with one bit a cell, because that is quick, and folded later.
 
+use serde::Deserialize;
+
 use super::{ConfigError, SsdConfig, count, require, span};
 use crate::ssd::geometry::Geometry;
 
 /// A write buffer of flash in SLC mode.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct SlcConfig {
     /// Superblocks that are always in SLC mode. They hold `1 / bits_per_cell` of what they would hold otherwise, and
     /// are no part of the space for data.
