@@ -10,7 +10,7 @@ use minijinja::value::Serde;
 use minijinja::{Environment, HtmlEscape, UndefinedBehavior, Value};
 use serde::Serialize;
 
-use crate::failure::Failure;
+use trimwise_lab::failure::Failure;
 
 pub const STYLE: &str = include_str!("report/style.css");
 

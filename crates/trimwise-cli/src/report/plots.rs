@@ -5,11 +5,11 @@ use plotters::coord::Shift;
 use plotters::coord::ranged1d::{AsRangedCoord, Ranged, ValueFormatter};
 use plotters::prelude::*;
 use serde::Serialize;
+use trimwise_lab::failure::Failure;
 use trimwise_lab::plot::{Axis, Place, Plot, PlotKind, Point, Series};
 
 use super::charts::{self, Bar, DrawResult};
 use super::{Entry, safe};
-use crate::failure::Failure;
 use crate::figures::significant;
 use crate::table::plot::{place, with_unit};
 

@@ -2,10 +2,10 @@
 
 use minijinja::Value;
 use serde::Serialize;
+use trimwise_lab::failure::Failure;
 
 use crate::commands::bench::BenchReport;
 use crate::commands::bench::table::{HEADER, blocks, heading, notes, partial, rows, said};
-use crate::failure::Failure;
 use crate::report::plots::{Figure, figure};
 use crate::report::{STYLE, rendered, safe};
 

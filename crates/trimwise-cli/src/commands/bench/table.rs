@@ -169,8 +169,8 @@ mod tests {
     use trimwise_lab::bench::{Settings, Test};
 
     use super::*;
+    use crate::commands::bench::tests::bench_results;
     use crate::commands::{Command, CommandLine};
-    use crate::runner::fabricated;
 
     fn text_of(line: &str) -> String {
         let words = ["trimwise", "bench"].into_iter().chain(line.split_whitespace());
@@ -182,7 +182,7 @@ mod tests {
             region: arguments.region.unwrap_or(trimwise_lab::bench::Part::ALL),
             ..Settings::default()
         };
-        let results = fabricated::bench_results(&arguments.target, &tests);
+        let results = bench_results(&arguments.target, &tests);
         let text = render(&BenchReport::new(&arguments, &tests, &settings, results));
         for line in text.lines().filter(|line| !line.starts_with("  trimwise")) {
             assert!(line.chars().count() <= 100, "{line}");

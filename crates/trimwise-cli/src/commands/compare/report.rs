@@ -7,10 +7,10 @@ use trimwise::compare::statistics::median;
 use trimwise::compare::summary::{DeviceSummary, PolicySummary, Summary};
 use trimwise::units::{Bytes, UNIT_BYTES};
 use trimwise::workload::latency::Operation;
+use trimwise_lab::failure::Failure;
 
 use super::table;
 use crate::commands::compare::Comparison;
-use crate::failure::Failure;
 use crate::figures;
 use crate::report::charts::{self, Bar, Line};
 use crate::report::{Entry, STYLE, rendered, safe, with_code};
@@ -328,7 +328,7 @@ fn latency(device: &DeviceSummary, operation: Operation) -> Result<Option<Chart>
     }))
 }
 
-fn rounded_percent(quantile: f64) -> f64 {
+pub fn rounded_percent(quantile: f64) -> f64 {
     (quantile * 10_000.0).round() / 100.0
 }
 
@@ -355,7 +355,3 @@ fn latency_rows(device: &DeviceSummary) -> Vec<Vec<String>> {
     }
     rows
 }
-
-#[cfg(test)]
-#[path = "report_tests.rs"]
-mod tests;

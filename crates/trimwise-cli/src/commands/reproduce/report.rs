@@ -3,9 +3,9 @@
 use minijinja::Value;
 use serde::Serialize;
 use trimwise_lab::experiment::result::ExperimentResult;
+use trimwise_lab::failure::Failure;
 
 use super::table::{blocks, error_summary, repetitions, words};
-use crate::failure::Failure;
 use crate::report::plots::{Figure, figure};
 use crate::report::{STYLE, rendered, safe, with_code};
 
@@ -94,11 +94,11 @@ fn experiment(result: &ExperimentResult) -> Result<Experiment<'_>, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runner::fabricated;
+    use crate::commands::reproduce::tests::{experiment, plotted};
 
     #[test]
     fn an_unmet_claim_is_said_plainly_and_text_is_escaped() {
-        let mut result = fabricated::experiment();
+        let mut result = experiment();
         result.question = "<script>alert(1)</script>".to_string();
         let page = html(&[result], "trimwise reproduce --all").unwrap();
         assert!(page.contains("not met</td>") && page.contains("<td class=\"text\">check</td>"));
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn figures_are_drawn_with_a_legend_and_their_numbers_below() {
-        let page = html(&[fabricated::plotted()], "trimwise reproduce plotted").unwrap();
+        let page = html(&[plotted()], "trimwise reproduce plotted").unwrap();
         assert_eq!(page.matches("<svg").count(), 3);
         assert_eq!(page.matches("class=\"legend\"").count(), 3);
         assert!(page.contains("execution time, s over device utilization, %"));
