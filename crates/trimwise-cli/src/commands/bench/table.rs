@@ -25,9 +25,7 @@ pub fn render(report: &BenchReport) -> String {
     }
     for test in &results.tests {
         for block in blocks(test) {
-            let title = format!("{}: {}", test.test, block.title);
-            let table = laid_out(&block.header, &block.rows);
-            text += &format!("{}\n\n{table}\n", bold(folded(&title, 0).trim_end()));
+            text += &block.render(&format!("{}: ", test.test));
         }
     }
     let of_device = results.notes.iter().map(|note| format!("{note}."));

@@ -6,12 +6,12 @@ use trimwise_lab::experiment::result::ExperimentResult;
 use trimwise_lab::failure::Failure;
 
 use super::table::{blocks, error_summary, repetitions, words};
-use crate::report::plots::{Figure, figure};
-use crate::report::{STYLE, rendered, safe, with_code};
+use crate::report::plots::figure;
+use crate::report::{Figure, rendered, with_code};
+use crate::table::plot::Block;
 
 #[derive(Serialize)]
 struct Page<'a> {
-    style: Value,
     title: String,
     experiments: Vec<Experiment<'a>>,
     command: &'a str,
@@ -44,19 +44,12 @@ struct ClaimLine<'a> {
     measured: String,
 }
 
-#[derive(Serialize)]
-struct Block {
-    title: String,
-    header: Vec<String>,
-    rows: Vec<Vec<String>>,
-}
-
 /// Renders the whole file.
 pub fn html(results: &[ExperimentResult], command: &str) -> Result<String, Failure> {
     let experiments = results.iter().map(experiment).collect::<Result<Vec<_>, _>>()?;
     let names: Vec<&str> = experiments.iter().map(|e| e.name).collect();
-    let page = Page { style: safe(STYLE), title: names.join(", "), experiments, command };
-    rendered("reproduce.html", include_str!("report.html"), &page)
+    let page = Page { title: names.join(", "), experiments, command };
+    rendered(include_str!("report.html"), &page)
 }
 
 fn experiment(result: &ExperimentResult) -> Result<Experiment<'_>, Failure> {
@@ -83,10 +76,7 @@ fn experiment(result: &ExperimentResult) -> Result<Experiment<'_>, Failure> {
             })
             .collect(),
         figures: result.rows.plots().iter().map(figure).collect::<Result<_, _>>()?,
-        blocks: blocks(&result.rows)
-            .into_iter()
-            .map(|b| Block { title: b.title, header: b.header, rows: b.rows })
-            .collect(),
+        blocks: blocks(&result.rows),
         errors: error_summary(&result.rows).join(" "),
     })
 }

@@ -9,17 +9,13 @@ mod weeks;
 
 use crate::figures::{change, significant};
 use crate::table::plot::{Block, is_tabled, of_plot};
-use crate::table::{aligned, bold, figures_table, finished, folded};
+use crate::table::{bold, folded};
 
 /// Renders the whole text.
 pub fn render(result: &ExperimentResult, command: &str) -> String {
     let mut text = format!("{}\n{}\n", bold(&result.experiment), folded(&result.question, 0));
     for block in blocks(&result.rows) {
-        let mut table = figures_table(&block.header);
-        for row in &block.rows {
-            table.add_row(row.iter().enumerate().map(|(i, c)| aligned(i, c)));
-        }
-        text += &format!("{}\n\n{}\n", bold(folded(&block.title, 0).trim_end()), finished(table));
+        text += &block.render("");
     }
     if let drawn @ 1.. = result.rows.plots().iter().filter(|plot| !is_tabled(plot)).count() {
         let figures = if drawn == 1 { "figure is" } else { "figures are" };
